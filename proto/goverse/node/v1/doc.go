@@ -1,0 +1,12 @@
+// Package nodepb holds the messages and the gRPC service by which a Goverse node
+// says who it is. All but this file is generated from node.proto; regenerate with
+//
+//	go generate ./proto/...
+//
+// which needs protoc, protoc-gen-go v1.36 and protoc-gen-go-grpc v1.6 in the PATH.
+//
+// Not promised: anything about leadership or membership. That a node answers here
+// says that its process lives, not that etcd still knows it.
+package nodepb
+
+//go:generate protoc --proto_path=../../.. --go_out=../../.. --go_opt=paths=source_relative --go-grpc_out=../../.. --go-grpc_opt=paths=source_relative goverse/node/v1/node.proto
