@@ -1,0 +1,63 @@
+package node
+
+import (
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+)
+
+// Config says where a node listens and what it is called. The zero value is not
+// enough: at least one of the two addresses is needed.
+type Config struct {
+	// AdvertiseAddress is the host:port under which others reach this node, and
+	// its name in the cluster. The host must mean this machine to every other node,
+	// so neither an empty host nor 0.0.0.0 or :: will do. Port 0 is replaced by the
+	// port really bound. Empty: the same as ListenAddress.
+	AdvertiseAddress string
+
+	// ListenAddress is the host:port to bind, where it differs from the advertised
+	// one: behind address translation, or ":47001" for every interface. Port 0
+	// picks a free port. Empty: the same as AdvertiseAddress.
+	ListenAddress string
+
+	// ServerOptions are added to the gRPC server's own, after them, so they win.
+	// For TLS, give grpc.Creds here and the matching grpc.WithTransportCredentials
+	// to whoever calls this node, Identify included.
+	ServerOptions []grpc.ServerOption
+
+	// Logger receives what the node has to say. Nil: nothing is logged.
+	Logger hclog.Logger
+}
+
+// Validate checks the addresses without binding anything. Its errors are one line,
+// name the field to change, and match ErrBadAddress.
+func (c Config) Validate() error {
+	if c.AdvertiseAddress == "" && c.ListenAddress == "" {
+		return badAddress("AdvertiseAddress", "", `is empty: set it to the host:port under which others reach this node, for example "localhost:47001"`)
+	}
+	if c.ListenAddress != "" {
+		if err := checkAddress("ListenAddress", c.ListenAddress); err != nil {
+			return err
+		}
+	}
+	field, address := c.advertise()
+	if err := checkAddress(field, address); err != nil {
+		return err
+	}
+	return checkReachable(field, address)
+}
+
+// advertise returns the address to advertise, and the field that gave it.
+func (c Config) advertise() (field, address string) {
+	if c.AdvertiseAddress != "" {
+		return "AdvertiseAddress", c.AdvertiseAddress
+	}
+	return "ListenAddress", c.ListenAddress
+}
+
+// listen returns the address to bind, and the field that gave it.
+func (c Config) listen() (field, address string) {
+	if c.ListenAddress != "" {
+		return "ListenAddress", c.ListenAddress
+	}
+	return "AdvertiseAddress", c.AdvertiseAddress
+}

@@ -1,0 +1,170 @@
+package node
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
+)
+
+// Errors about a node's life. Compare with errors.Is.
+var (
+	// ErrStarted: Start was called before.
+	ErrStarted = errors.New("node was already started")
+	// ErrStopped: Stop or Close was called before; make a new node.
+	ErrStopped = errors.New("node was stopped")
+	// ErrCallsCut: Stop's context ended before the node had come to rest, so its
+	// connections were closed and the contexts of running calls cancelled.
+	ErrCallsCut = errors.New("running calls were cut off")
+)
+
+// A Node is one process's gRPC server. NewNode makes it; all methods are safe for
+// concurrent use.
+type Node struct {
+	log        hclog.Logger
+	instanceID string
+	advertise  string
+	listener   *conns
+	server     *grpc.Server
+	health     *health.Server
+
+	stopping     chan struct{} // closed by MarkStopping
+	markStopping func()
+	endStreams   chan struct{} // closed when Stop or Close begins
+	end          func()
+	drain        func()        // starts grpc's graceful stop, once
+	drained      chan struct{} // closed when that stop ended, handlers included
+	served       chan struct{} // closed when Serve returned, or will never be called
+
+	mu       sync.Mutex
+	started  bool
+	stopped  bool
+	serveErr error
+}
+
+// NewNode checks the configuration, binds the port and registers the services that
+// every node has; it serves nothing before Start. A node that is not wanted after
+// all must be freed with Close. Errors match ErrBadAddress or ErrAddressInUse.
+func NewNode(cfg Config) (*Node, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	var id [16]byte
+	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the program instead
+	field, address := cfg.listen()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, listenError(field, address, err)
+	}
+	_, advertise := cfg.advertise()
+	n := &Node{
+		log:        cfg.Logger,
+		instanceID: hex.EncodeToString(id[:]),
+		advertise:  withPort(advertise, listener.Addr()),
+		listener:   newConns(listener),
+		health:     health.NewServer(),
+		stopping:   make(chan struct{}),
+		endStreams: make(chan struct{}),
+		drained:    make(chan struct{}),
+		served:     make(chan struct{}),
+	}
+	if n.log == nil {
+		n.log = hclog.NewNullLogger()
+	}
+	n.markStopping = sync.OnceFunc(func() {
+		close(n.stopping)
+		n.health.Shutdown() // from here on NOT_SERVING, whatever SetReady says
+	})
+	n.end = sync.OnceFunc(func() { close(n.endStreams) })
+	n.drain = sync.OnceFunc(func() {
+		go func() {
+			defer close(n.drained)
+			n.server.GracefulStop()
+		}()
+	})
+	n.server = grpc.NewServer(append([]grpc.ServerOption{
+		// Members watch each other with keepalives much shorter than the five
+		// minutes below which grpc would otherwise cut the connection as abuse.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.ChainStreamInterceptor(n.endWatches),
+	}, cfg.ServerOptions...)...)
+	n.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
+	healthpb.RegisterHealthServer(n.server, n.health)
+	reflection.Register(n.server)
+	nodepb.RegisterNodeServer(n.server, identity{node: n})
+	return n, nil
+}
+
+// AdvertiseAddress returns the host:port under which others reach this node, with
+// the port that was really bound.
+func (n *Node) AdvertiseAddress() string { return n.advertise }
+
+// ListenAddress returns the IP address and port that are bound, as the kernel tells.
+func (n *Node) ListenAddress() string { return n.listener.Addr().String() }
+
+// InstanceID returns 128 random bits in hex, new for each Node, by which others
+// tell it from an earlier process at the same address.
+func (n *Node) InstanceID() string { return n.instanceID }
+
+// SetReady sets what the health service answers for the whole server (service ""):
+// SERVING or NOT_SERVING. Once the node is stopping it has no effect.
+func (n *Node) SetReady(ready bool) {
+	status := healthpb.HealthCheckResponse_NOT_SERVING
+	if ready {
+		status = healthpb.HealthCheckResponse_SERVING
+	}
+	n.health.SetServingStatus("", status)
+}
+
+// Start begins to serve in a goroutine that Stop and Close wait for, and returns at
+// once. It fails with ErrStarted the second time and with ErrStopped after Stop.
+func (n *Node) Start() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.stopped:
+		return fmt.Errorf("node: %w: make a new one with NewNode", ErrStopped)
+	case n.started:
+		return fmt.Errorf("node: %w: call Start once", ErrStarted)
+	}
+	n.started = true
+	go n.serve()
+	n.log.Info("serving", "address", n.advertise, "listen", n.ListenAddress(), "instance", n.instanceID)
+	return nil
+}
+
+// serve runs until the listener is closed, by Stop or by a fault.
+func (n *Node) serve() {
+	defer close(n.served)
+	err := n.server.Serve(n.listener)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err != nil && !n.stopped {
+		n.serveErr = fmt.Errorf("node: stopped serving at %s: %w", n.advertise, err)
+		n.log.Error("stopped serving", "address", n.advertise, "error", err)
+	}
+}
+
+// Done is closed when the node no longer serves: after Stop or Close, or after a
+// fault of its listener, which Err then tells.
+func (n *Node) Done() <-chan struct{} { return n.served }
+
+// Err returns why the node ceased to serve by itself, and nil while it serves and
+// after a Stop or Close.
+func (n *Node) Err() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.serveErr
+}

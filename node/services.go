@@ -1,0 +1,83 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
+)
+
+// Server returns where users register their own gRPC services, before Start.
+// Registering after Start or Stop, or a service that is already there (health,
+// reflection and goverse.node.v1.Node always are), is a mistake in the program and
+// panics, as http.Handle does; grpc itself would end the process.
+func (n *Node) Server() grpc.ServiceRegistrar { return registrar{node: n} }
+
+// registrar guards grpc's own registration, which calls os.Exit on misuse.
+type registrar struct{ node *Node }
+
+// RegisterService registers a service of the user's.
+func (r registrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	n := r.node
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.started || n.stopped {
+		panic(fmt.Sprintf("node: service %s registered after Start: register services between NewNode and Start", desc.ServiceName))
+	}
+	if _, ok := n.server.GetServiceInfo()[desc.ServiceName]; ok {
+		panic(fmt.Sprintf("node: service %s is already registered: register each service once", desc.ServiceName))
+	}
+	n.server.RegisterService(desc, impl)
+}
+
+// identity answers who this node is.
+type identity struct {
+	nodepb.UnimplementedNodeServer
+	node *Node
+}
+
+// Identify answers from memory, so it is right also while all else is stuck.
+func (i identity) Identify(context.Context, *nodepb.IdentifyRequest) (*nodepb.IdentifyResponse, error) {
+	resp := &nodepb.IdentifyResponse{InstanceId: i.node.instanceID, AdvertiseAddress: i.node.advertise}
+	select {
+	case <-i.node.stopping:
+		resp.Stopping = true
+	default:
+	}
+	return resp, nil
+}
+
+// endWatches ends health watches when the node stops. They run for as long as the
+// client wants, so a graceful stop would otherwise always take its whole time.
+func (n *Node) endWatches(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if !strings.HasPrefix(info.FullMethod, "/grpc.health.v1.Health/") {
+		return handler(srv, stream)
+	}
+	ctx, cancel := context.WithCancel(stream.Context())
+	joined := make(chan struct{})
+	go func() {
+		defer close(joined)
+		select {
+		case <-n.endStreams:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	defer func() {
+		cancel()
+		<-joined
+	}()
+	return handler(srv, endingStream{ServerStream: stream, ctx: ctx})
+}
+
+// endingStream is a stream with a context that also ends with the node.
+type endingStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context returns the context that ends with the node.
+func (s endingStream) Context() context.Context { return s.ctx }
