@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/consensusmanager"
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/node"
+)
+
+// The errors of Start, to test for with errors.Is.
+var (
+	// ErrStarted: a cluster starts once.
+	ErrStarted = errors.New("the cluster was started already; make a new one with NewClusterWithNode")
+	// ErrNotStarted: the method needs a started cluster.
+	ErrNotStarted = errors.New("the cluster is not started")
+)
+
+// Cluster is one node's membership. All methods are safe for concurrent use.
+type Cluster struct {
+	cfg  Config
+	keys state.Keys
+	node *node.Node
+	log  hclog.Logger
+
+	mu      sync.Mutex
+	phase   phase
+	parts   *parts        // nil unless started
+	stopped chan struct{} // closed when Stop is done
+	stopErr error
+}
+
+type phase int
+
+const (
+	fresh phase = iota
+	starting
+	running
+	stopping
+	ended
+)
+
+// parts is what runs between Start and Stop.
+type parts struct {
+	client  *clientv3.Client
+	mirror  *mirror.Mirror
+	keeper  *session.Keeper
+	member  *membership
+	manager *consensusmanager.ConsensusManager
+
+	keeperCtx  context.Context
+	stopKeeper context.CancelFunc
+	keeperDone chan struct{}
+	keeperErr  error // read after keeperDone
+
+	stopRest context.CancelFunc // mirror, membership, refuter
+	rest     sync.WaitGroup
+
+	leaders leaderTimes
+}
+
+// NewClusterWithNode checks the configuration and binds it to a node that is not
+// started yet. Nothing runs before Start.
+func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
+	if n == nil {
+		return nil, fmt.Errorf("%w: the node is nil; make one with node.NewNode", ErrBadConfig)
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	keys, err := state.NewKeys(cfg.EtcdPrefix)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{cfg: cfg, keys: keys, node: n, log: cfg.Logger, stopped: make(chan struct{})}, nil
+}
+
+// Node is the node that was given.
+func (c *Cluster) Node() *node.Node { return c.node }
+
+// newRecord is what this node says of itself.
+func (c *Cluster) newRecord() state.Record {
+	hostname, _ := os.Hostname() // for people; empty is fine
+	record := state.Record{InstanceID: c.node.InstanceID(), Hostname: hostname, HTTPAddress: c.cfg.HTTPAddress,
+		Version: c.cfg.Version, Weight: c.cfg.Weight, Observer: c.cfg.Observer}
+	if len(c.cfg.Labels) > 0 {
+		record.Labels = maps.Clone(c.cfg.Labels)
+	}
+	return record
+}
+
+// assemble makes the parts; nothing runs yet.
+func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
+	p := &parts{client: client, keeperDone: make(chan struct{})}
+	ttl := ttlOf(c.cfg)
+	p.mirror = mirror.New(mirror.Config{Client: client, Keys: c.keys, LagTimeout: ttl / 3,
+		ReadTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("mirror")})
+	p.member = &membership{client: client, keys: c.keys, mirror: p.mirror, address: c.node.AdvertiseAddress(),
+		grace: c.cfg.RemovalGrace, timeout: c.cfg.RequestTimeout, log: c.log.Named("member"),
+		wake: make(chan struct{}, 1), record: c.newRecord()}
+	keeper, err := session.NewKeeper(session.KeeperConfig{
+		Config: session.Config{Client: client, TTL: ttl, Logger: c.log.Named("session"),
+			KnownRevision: leaderelection.KnownRevision(p.mirror), OnRead: p.mirror.Expect},
+		Register: p.member.register,
+		OnLost:   leaderelection.RebuildOnOtherHistory(p.mirror),
+	})
+	if err != nil {
+		return nil, err
+	}
+	p.keeper = keeper
+	p.manager, err = consensusmanager.New(leaderelection.Config{
+		Client: client, Prefix: c.cfg.EtcdPrefix, Address: c.node.AdvertiseAddress(), Observer: c.cfg.Observer,
+		Fallback: c.cfg.Fallback == FallbackByName, RequestTimeout: c.cfg.RequestTimeout,
+		WorkTimeout: c.cfg.WorkTimeout, Mirror: p.mirror, Keeper: keeper, Logger: c.log.Named("election")})
+	return p, err
+}
+
+// running parts, or ErrNotStarted.
+func (c *Cluster) running() (*parts, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.parts == nil {
+		return nil, ErrNotStarted
+	}
+	return c.parts, nil
+}

@@ -1,0 +1,166 @@
+package cluster
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// The errors of Config.Validate, to test for with errors.Is. A bad prefix is
+// state.ErrBadPrefix.
+var (
+	ErrBadTTL         = errors.New("bad LeaderElectionTTL")
+	ErrBadEtcdAddress = errors.New("bad EtcdAddress")
+	ErrBadConfig      = errors.New("bad configuration")
+)
+
+// FallbackMode says what to do when the election itself cannot work.
+type FallbackMode string
+
+// The fallback modes.
+const (
+	// FallbackByName: the smallest address among the nodes whose election failed
+	// leads. The default.
+	FallbackByName FallbackMode = ""
+	// FallbackNone: nobody leads until the election works again.
+	FallbackNone FallbackMode = "none"
+)
+
+// Config configures a node's part in a cluster. The zero value works with an
+// etcd at localhost:2379.
+type Config struct {
+	// EtcdAddress is one address of etcd, or several with commas between:
+	// host:port, or http(s)://host:port. Default localhost:2379. Unused with
+	// Client.
+	EtcdAddress string
+	// EtcdPrefix is where the cluster lies in etcd. All its nodes have the same.
+	// Default /goverse.
+	EtcdPrefix string
+	// LeaderElectionTTL is the session's time-to-live in seconds: how long others
+	// wait for a node that vanished. Default 10. etcd grants no less than 1.5
+	// times its election time-out (2 s by default); what it granted counts.
+	LeaderElectionTTL int
+
+	// Client is a client of your own, for example that of an embedded etcd. The
+	// cluster does not close it. Default: one is made from the fields here.
+	Client *clientv3.Client
+	// TLS is for the connections to etcd. Default: none, unless an address says
+	// https.
+	TLS *tls.Config
+	// Username and Password are for etcd's access control.
+	Username, Password string
+	// DialTimeout bounds one attempt to connect to etcd. Default 2 s.
+	DialTimeout time.Duration
+	// RequestTimeout bounds one request to etcd. Default 2 s.
+	RequestTimeout time.Duration
+	// WorkTimeout bounds how long a leader that gives way waits for the functions
+	// in Lead to return. Default 5 s.
+	WorkTimeout time.Duration
+	// RemovalGrace is how long an accused member has to answer before it is
+	// removed. Default 100 ms.
+	RemovalGrace time.Duration
+
+	// Observer registers this node without standing for election.
+	Observer bool
+	// Fallback says what to do when the election itself cannot work.
+	Fallback FallbackMode
+
+	// HTTPAddress is where this node serves its status, for others to know.
+	HTTPAddress string
+	// Labels and Weight are told to the other nodes. Weight 0 is 1.
+	Labels map[string]string
+	Weight int
+	// Version is the program's, for people.
+	Version string
+
+	// Logger receives one line per event an operator cares about, and etcd's own
+	// warnings. Default: none.
+	Logger hclog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.EtcdAddress == "" {
+		c.EtcdAddress = "localhost:2379"
+	}
+	if c.EtcdPrefix == "" {
+		c.EtcdPrefix = "/goverse"
+	}
+	if c.LeaderElectionTTL == 0 {
+		c.LeaderElectionTTL = 10
+	}
+	if c.DialTimeout == 0 {
+		c.DialTimeout = 2 * time.Second
+	}
+	if c.RequestTimeout == 0 {
+		c.RequestTimeout = 2 * time.Second
+	}
+	if c.WorkTimeout == 0 {
+		c.WorkTimeout = 5 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+// Validate reports what is wrong with the configuration, in one line that names
+// the remedy. Zero values are fine.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	if _, err := state.NewKeys(c.EtcdPrefix); err != nil {
+		return err
+	}
+	if c.LeaderElectionTTL < 0 || c.LeaderElectionTTL > 24*60*60 {
+		return fmt.Errorf("%w %d: it is a number of seconds from 1 to 86400; 10 is a good one", ErrBadTTL, c.LeaderElectionTTL)
+	}
+	if _, err := endpoints(c.EtcdAddress); err != nil {
+		return err
+	}
+	for name, d := range map[string]time.Duration{"DialTimeout": c.DialTimeout, "RequestTimeout": c.RequestTimeout,
+		"WorkTimeout": c.WorkTimeout, "RemovalGrace": c.RemovalGrace} {
+		if d < 0 {
+			return fmt.Errorf("%w: %s is negative (%v); leave it 0 for the default", ErrBadConfig, name, d)
+		}
+	}
+	switch c.Fallback {
+	case FallbackByName, FallbackNone:
+	default:
+		return fmt.Errorf("%w: Fallback %q: use FallbackByName or FallbackNone", ErrBadConfig, c.Fallback)
+	}
+	if c.Weight < 0 {
+		return fmt.Errorf("%w: Weight is negative (%d); leave it 0 for 1", ErrBadConfig, c.Weight)
+	}
+	return nil
+}
+
+// endpoints splits and checks the addresses of etcd.
+func endpoints(addresses string) ([]string, error) {
+	var out []string
+	for address := range strings.SplitSeq(addresses, ",") {
+		address = strings.TrimSpace(address)
+		hostPort := address
+		if scheme, rest, ok := strings.Cut(address, "://"); ok {
+			if scheme != "http" && scheme != "https" {
+				return nil, fmt.Errorf("%w %q: the scheme is http or https", ErrBadEtcdAddress, address)
+			}
+			hostPort = strings.TrimSuffix(rest, "/")
+		}
+		host, port, err := net.SplitHostPort(hostPort)
+		if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 1 || n > 65535 || host == "" ||
+			strings.ContainsAny(host, " \t/") {
+			return nil, fmt.Errorf("%w %q: write host:port, as in localhost:2379, several with commas between",
+				ErrBadEtcdAddress, address)
+		}
+		out = append(out, address)
+	}
+	return out, nil
+}

@@ -1,0 +1,77 @@
+// Package consensusmanager holds what the cluster agrees on: who leads, who is a
+// member, who waits in which order. It starts the election with the cluster and
+// stops it with it.
+//
+// Everything it answers comes from the node's own snapshot and session, without
+// a request to etcd.
+//
+// # What is not promised
+//
+// Answers about others (leader, members, queue) are as old as the snapshot they
+// come from; only IsLeader, which is about this node, is exact.
+package consensusmanager
+
+import (
+	"context"
+
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// ConsensusManager is one node's view of what is agreed. All methods are safe
+// for concurrent use. On a nil manager (a cluster that is not started) GetLeaderNode
+// is "" and IsLeader false.
+type ConsensusManager struct {
+	election *leaderelection.LeaderElection
+	mirror   *mirror.Mirror
+}
+
+// New makes a manager over a running mirror; cfg.Mirror must be set.
+func New(cfg leaderelection.Config) (*ConsensusManager, error) {
+	election, err := leaderelection.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &ConsensusManager{election: election, mirror: cfg.Mirror}, nil
+}
+
+// Start joins the election; see [leaderelection.LeaderElection.Start].
+func (m *ConsensusManager) Start(ctx context.Context) error { return m.election.Start(ctx) }
+
+// Withdraw gives leadership up and leaves the queue for good, and goes on
+// observing; see [leaderelection.LeaderElection.Withdraw].
+func (m *ConsensusManager) Withdraw(ctx context.Context) error { return m.election.Withdraw(ctx) }
+
+// Stop withdraws and joins every goroutine.
+func (m *ConsensusManager) Stop(ctx context.Context) error { return m.election.Stop(ctx) }
+
+// Election is the election itself: terms, Lead, Watch, Resign, Transfer.
+func (m *ConsensusManager) Election() *leaderelection.LeaderElection { return m.election }
+
+// GetLeaderNode is the leader's advertise address, "" when there is none or this
+// node is cut off and cannot say. It does not block.
+func (m *ConsensusManager) GetLeaderNode() string {
+	if m == nil {
+		return ""
+	}
+	return m.election.GetLeaderNode()
+}
+
+// IsLeader reports whether this node leads at this instant: no lock, no
+// allocation, no network.
+func (m *ConsensusManager) IsLeader() bool { return m != nil && m.election.IsLeader() }
+
+// Snapshot is the newest state of the cluster, nil before the first read.
+func (m *ConsensusManager) Snapshot() *state.Snapshot { return m.mirror.Snapshot() }
+
+// Mode says by which rule leadership goes at present: fallback if an acting
+// leader leads, or if nobody does and this node's election failed.
+func (m *ConsensusManager) Mode() state.Mode {
+	if s := m.mirror.Snapshot(); s != nil && len(s.Queue) == 0 {
+		if s.Acting != nil || m.election.Failed() != nil {
+			return state.ModeFallback
+		}
+	}
+	return state.ModeElection
+}

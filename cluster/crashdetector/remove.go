@@ -1,0 +1,83 @@
+package crashdetector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// DefaultGrace is how long the accused has to refute.
+const DefaultGrace = 100 * time.Millisecond
+
+// ErrRefuted: the accused, or somebody for it, denied the accusation, or is not
+// the incarnation that was accused any more.
+var ErrRefuted = errors.New("the accusation was refuted")
+
+// Accuser is who accuses: it writes under its own session's lease.
+type Accuser struct {
+	Client *clientv3.Client
+	Keys   state.Keys
+	// ID tells accusers of one address apart; an instance id.
+	ID string
+	// Lease is the accuser's session.
+	Lease clientv3.LeaseID
+	// Grace is how long to wait after etcd acknowledged the accusation.
+	// Default DefaultGrace.
+	Grace time.Duration
+}
+
+// Remove accuses m, waits the grace, and removes m's keys if nobody refuted. It
+// blocks for the grace and two transactions. An error that matches ErrRefuted
+// says that nothing was removed because the accused lives.
+func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) error {
+	node, accusation := a.Keys.Node(m.Address), a.Keys.Accusation(m.Address, a.ID)
+	record := state.AccusationRecord{Incarnation: m.Incarnation, Evidence: evidence}
+	resp, err := a.Client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(node), "=", m.Incarnation)).
+		Then(clientv3.OpPut(accusation, record.Encode(), clientv3.WithLease(a.Lease))).Commit()
+	if err != nil {
+		return fmt.Errorf("accuse %s: %w", m.Address, err)
+	}
+	if !resp.Succeeded {
+		return fmt.Errorf("accuse %s: it is another incarnation by now: %w", m.Address, ErrRefuted)
+	}
+	written := resp.Header.Revision
+
+	grace := a.Grace
+	if grace <= 0 {
+		grace = DefaultGrace
+	}
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+
+	removal := []clientv3.Op{clientv3.OpDelete(node), clientv3.OpDelete(accusation)}
+	if m.Lease != 0 {
+		removal = append(removal, clientv3.OpDelete(a.Keys.Candidate(m.Lease)))
+	}
+	resp, err = a.Client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(accusation), "=", written),
+			clientv3.Compare(clientv3.CreateRevision(node), "=", m.Incarnation)).
+		Then(removal...).Commit()
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", m.Address, err)
+	}
+	if !resp.Succeeded {
+		return fmt.Errorf("remove %s: %w", m.Address, ErrRefuted)
+	}
+	if m.Lease != 0 {
+		// The lease may hold more (an acting key, locks). If this fails it runs
+		// out by itself.
+		_, _ = a.Client.Revoke(ctx, clientv3.LeaseID(m.Lease))
+	}
+	return nil
+}

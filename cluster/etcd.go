@@ -1,0 +1,155 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-semver/semver"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/goverse/goverse/internal/zaplog"
+)
+
+// ErrEtcdUnreachable: etcd did not answer before the context of Start ended.
+var ErrEtcdUnreachable = errors.New("etcd cannot be reached")
+
+// ErrEtcdDenied: etcd answered and refused the user.
+var ErrEtcdDenied = errors.New("etcd refused the user")
+
+// NewEtcdClient makes a client as a cluster with this configuration makes it:
+// for programs that look at a cluster from outside. It does not connect yet.
+func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
+	cfg = cfg.withDefaults()
+	eps, err := endpoints(cfg.EtcdAddress)
+	if err != nil {
+		return nil, err
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:   eps,
+		TLS:         cfg.TLS,
+		Username:    cfg.Username,
+		Password:    cfg.Password,
+		DialTimeout: cfg.DialTimeout,
+		// A connection whose other side vanished is found out and left.
+		DialKeepAliveTime:    2 * time.Second,
+		DialKeepAliveTimeout: 2 * time.Second,
+		Logger:               zaplog.New(cfg.Logger.Named("etcd-client")),
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			// etcd's return must be noticed within a second.
+			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
+				MaxDelay: time.Second},
+			MinConnectTimeout: cfg.DialTimeout,
+		})},
+	})
+	switch {
+	case err == nil:
+		return client, nil
+	case errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrPermissionDenied):
+		return nil, fmt.Errorf("%w %q: check the user and password (%w)", ErrEtcdDenied, cfg.Username, err)
+	}
+	return nil, fmt.Errorf("%w at %s: check the address and that etcd runs there (%w)", ErrEtcdUnreachable, cfg.EtcdAddress, err)
+}
+
+// connect makes the client, waits until etcd answers, and warns of servers that
+// are too old.
+func connect(ctx context.Context, cfg Config) (*clientv3.Client, error) {
+	if cfg.Client != nil {
+		return cfg.Client, awaitEtcd(ctx, cfg, cfg.Client)
+	}
+	for said := false; ; {
+		client, err := NewEtcdClient(cfg) // with a user, it authenticates, and fails without etcd
+		if err == nil {
+			if err = awaitEtcd(ctx, cfg, client); err != nil {
+				_ = client.Close()
+			}
+			return client, err
+		}
+		if !errors.Is(err, ErrEtcdUnreachable) {
+			return nil, err
+		}
+		sayUnreachable(cfg, err, &said)
+		if !sleep(ctx, time.Second/4) {
+			return nil, err
+		}
+	}
+}
+
+func awaitEtcd(ctx context.Context, cfg Config, client *clientv3.Client) error {
+	keys := cfg.EtcdPrefix
+	for said := false; ; {
+		attempt, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
+		_, err := client.Get(attempt, keys+"/leader-", clientv3.WithCountOnly())
+		cancel()
+		if err == nil {
+			break
+		}
+		if errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty) {
+			return fmt.Errorf("%w %q: grant it READ on the range %s/leader- to %s/shards0 (%w)",
+				ErrEtcdDenied, cfg.Username, keys, keys, err)
+		}
+		sayUnreachable(cfg, err, &said)
+		if !sleep(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("%w at %s: check the address and that etcd runs there (%w)",
+				ErrEtcdUnreachable, strings.Join(client.Endpoints(), ","), err)
+		}
+	}
+	warnOldServers(ctx, cfg, client)
+	return nil
+}
+
+func sayUnreachable(cfg Config, err error, said *bool) {
+	if !*said {
+		cfg.Logger.Warn("etcd does not answer, trying on", "etcd", cfg.EtcdAddress, "error", err)
+		*said = true
+	}
+}
+
+// warnOldServers names servers that can revoke a lease although it was renewed
+// (fixed in 3.4.31 and 3.5.13): P1 does not hold on them.
+func warnOldServers(ctx context.Context, cfg Config, client *clientv3.Client) {
+	for _, endpoint := range client.Endpoints() {
+		attempt, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
+		status, err := client.Status(attempt, endpoint)
+		cancel()
+		if err != nil {
+			continue // another one answered, or nothing would have come so far
+		}
+		if tooOld(status.Version) {
+			cfg.Logger.Warn("this etcd can revoke leases that were renewed, so that two nodes may lead for a moment: upgrade to 3.4.31, 3.5.13 or later",
+				"endpoint", endpoint, "version", status.Version)
+		}
+	}
+}
+
+func tooOld(version string) bool {
+	v, err := semver.NewVersion(version)
+	if err != nil {
+		return false
+	}
+	switch {
+	case v.Major < 3, v.Major == 3 && v.Minor < 4:
+		return true
+	case v.Major == 3 && v.Minor == 4:
+		return v.LessThan(semver.Version{Major: 3, Minor: 4, Patch: 31})
+	case v.Major == 3 && v.Minor == 5:
+		return v.LessThan(semver.Version{Major: 3, Minor: 5, Patch: 13})
+	}
+	return false
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,244 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+const (
+	// retryDelay keeps a write that achieved nothing from being sent in a loop.
+	retryDelay = 50 * time.Millisecond
+	// failuresAllowed in a row, over at least a TTL, make the election failed.
+	failuresAllowed = 5
+)
+
+// failures counts campaigns that failed in a row.
+type failures struct {
+	count   int
+	first   time.Time
+	nextTry time.Time
+}
+
+// campaign is one call of concurrency.Election.Campaign. It runs in a goroutine
+// of its own, for it blocks until it wins; that it won is not what makes this
+// node lead, the snapshot is.
+type campaign struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	rev    int64 // of the key it queued with; read after done
+}
+
+// derived is the client under concurrency.NewSession: the user's KV with every
+// request bounded, the session's lease, and the mirror as its watcher.
+func (r *round) derived(ctx context.Context, joined func(int64)) (*concurrency.Session, error) {
+	client := clientv3.NewCtxClient(ctx)
+	client.KV = boundedKV{KV: r.le.cfg.Client.KV, timeout: r.le.cfg.RequestTimeout, joined: joined}
+	client.Lease = r.s.Lease()
+	client.Watcher = fedWatcher{mirror: r.le.mirror}
+	return concurrency.NewSession(client, concurrency.WithLease(r.s.ID()))
+}
+
+// start carries out d.do in a goroutine of its own. The lock is held.
+func (r *round) start(d decision) {
+	old := r.active
+	var op func() error
+	switch d.do {
+	case join:
+		r.campaign = campaignState{running: true}
+		op = func() error { r.endCampaign(old); return r.join() }
+	case leave:
+		r.barred = max(r.barred, d.rev)
+		op = func() error { r.endCampaign(old); return r.delete(d.rev, r.resign) }
+	case abandon:
+		op = func() error { r.endCampaign(old); return nil }
+	case deleteActing:
+		r.barred = max(r.barred, d.rev)
+		op = func() error { return r.delete(d.rev, r.deleteActing) }
+	case rewrite:
+		r.retryAt = time.Now().Add(retryDelay)
+		op = func() error { return r.rewrite(d.rev) }
+	case createActing:
+		r.retryAt = time.Now().Add(retryDelay)
+		op = r.createActing
+	}
+	r.busy = true
+	le := r.le
+	le.wg.Go(func() {
+		err := op()
+		le.mu.Lock()
+		r.busy = false
+		if err != nil {
+			r.retryAt = time.Now().Add(retryDelay)
+		}
+		le.notifyLocked()
+		le.mu.Unlock()
+		switch {
+		case err == nil || r.s.Err() != nil:
+		case errors.Is(err, rpctypes.ErrPermissionDenied) && (d.do == leave || d.do == deleteActing):
+			// A key that may not be deleted goes with its lease only.
+			r.s.Lose(session.ReasonPermission, err)
+		default:
+			le.log.Warn("could not write this node's election key, trying again", "error", err)
+		}
+		le.poke()
+	})
+}
+
+// join starts a campaign and returns when it is under way.
+func (r *round) join() error {
+	ctx, cancel := context.WithCancel(r.s.Context())
+	c := &campaign{cancel: cancel, done: make(chan struct{})}
+	le := r.le
+	le.mu.Lock()
+	r.active = c
+	le.mu.Unlock()
+	le.wg.Go(func() {
+		defer close(c.done)
+		defer cancel()
+		err := r.compete(ctx, c)
+		le.mu.Lock()
+		if r.active == c {
+			r.active, r.campaign.running = nil, false
+			if err != nil && ctx.Err() == nil {
+				r.campaignFailed(err)
+			}
+		}
+		le.notifyLocked()
+		le.mu.Unlock()
+		le.poke()
+	})
+	return nil
+}
+
+func (r *round) compete(ctx context.Context, c *campaign) error {
+	// Not ctx: a campaign that is cancelled still deletes its key.
+	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	cs, err := r.derived(base, func(rev int64) { r.joined(c, rev) })
+	if err != nil {
+		return err
+	}
+	defer cs.Orphan()
+	election := concurrency.NewElection(cs, r.le.keys.Election())
+	err = election.Campaign(ctx, r.le.cfg.Address)
+	c.rev = election.Rev()
+	return err
+}
+
+// joined notes the key that a campaign queues with as soon as etcd said it.
+func (r *round) joined(c *campaign, rev int64) {
+	le := r.le
+	le.mu.Lock()
+	fresh := r.active == c && r.campaign.joined == 0
+	if fresh {
+		r.campaign.joined = rev
+	}
+	le.mu.Unlock()
+	if fresh {
+		le.mirror.Expect(rev)
+		le.poke()
+	}
+}
+
+// endCampaign cancels a campaign and waits for it. Cancelling deletes its key,
+// so that key is barred.
+func (r *round) endCampaign(c *campaign) {
+	if c == nil {
+		return
+	}
+	c.cancel()
+	<-c.done
+	r.le.mu.Lock()
+	r.barred = max(r.barred, c.rev)
+	r.le.mu.Unlock()
+}
+
+// campaignFailed counts a failure and decides whether the election has failed
+// for this node. The lock is held.
+func (r *round) campaignFailed(err error) {
+	now := time.Now()
+	f := &r.failures
+	if f.count == 0 {
+		f.first = now
+	}
+	f.count++
+	denied := errors.Is(err, rpctypes.ErrPermissionDenied)
+	le := r.le
+	if le.failed == nil && (denied || f.count >= failuresAllowed && now.Sub(f.first) >= r.s.TTL()) {
+		le.failed = err
+		le.log.Error("this node's election failed, leadership goes by name until it works again", "error", err)
+	}
+	wait := min(time.Duration(f.count)*4*retryDelay, r.s.TTL()/3)
+	if le.failed != nil {
+		wait = min(max(r.s.TTL()/3, 500*time.Millisecond), 3*time.Second)
+	}
+	f.nextTry = now.Add(wait)
+}
+
+// delete runs a guarded deletion and notes that the key is gone.
+func (r *round) delete(rev int64, do func(ctx context.Context, rev int64) error) error {
+	ctx, cancel := context.WithTimeout(r.s.Context(), r.le.cfg.RequestTimeout)
+	defer cancel()
+	if err := do(ctx, rev); err != nil {
+		return err
+	}
+	r.le.mu.Lock()
+	r.gone = max(r.gone, rev)
+	r.le.mu.Unlock()
+	r.le.mirror.Expect(rev)
+	return nil
+}
+
+// resign deletes the candidate's key. ResumeElection rather than the election
+// that campaigned: a Resign that failed on that one cannot be tried again.
+func (r *round) resign(ctx context.Context, rev int64) error {
+	cs, err := r.derived(r.s.Context(), nil)
+	if err != nil {
+		return err
+	}
+	defer cs.Orphan()
+	return concurrency.ResumeElection(cs, r.le.keys.Queue(), r.le.keys.Candidate(int64(r.s.ID())), rev).Resign(ctx)
+}
+
+func (r *round) deleteActing(ctx context.Context, rev int64) error {
+	key := r.le.keys.Acting()
+	_, err := r.le.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", rev)).
+		Then(clientv3.OpDelete(key)).Commit()
+	return err
+}
+
+// createActing makes this node the acting leader if nobody queues and nobody
+// acts; the snapshot then says so.
+func (r *round) createActing() error {
+	ctx, cancel := context.WithTimeout(r.s.Context(), r.le.cfg.RequestTimeout)
+	defer cancel()
+	key := r.le.keys.Acting()
+	_, err := r.le.cfg.Client.Txn(ctx).
+		If(queueEmpty(r.le.keys), clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, r.le.cfg.Address, clientv3.WithLease(r.s.ID()))).Commit()
+	return err
+}
+
+// rewrite puts the candidate's key right after somebody altered it.
+func (r *round) rewrite(modRevision int64) error {
+	ctx, cancel := context.WithTimeout(r.s.Context(), r.le.cfg.RequestTimeout)
+	defer cancel()
+	key := r.le.keys.Candidate(int64(r.s.ID()))
+	_, err := r.le.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", modRevision)).
+		Then(clientv3.OpPut(key, r.le.cfg.Address, clientv3.WithLease(r.s.ID()))).Commit()
+	return err
+}
+
+// updateLeader recomputes who leads and tells those who wait. The lock is held.
+func (le *LeaderElection) updateLeader(snap *state.Snapshot) {
+	le.leader = le.leaderOf(snap)
+	le.notifyLocked()
+}

@@ -1,0 +1,104 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// Transfer hands leadership over to the member at address: those ahead of it in
+// the queue let it pass, the leader last. Any member may ask. It blocks until
+// that member leads (then it returns nil, also if it did before), or it turns
+// out to be impossible, or ctx ends (ErrNotMoved).
+func (le *LeaderElection) Transfer(ctx context.Context, address string) error {
+	s := le.keeper.Current()
+	if s == nil || !s.Valid() {
+		return ErrNoLeader
+	}
+	_, err := Ask(ctx, le.cfg.Client, le.mirror, s.ID(), state.RequestTransfer, address)
+	return err
+}
+
+// Ask puts down a wish about leadership, on the given lease of the asker, and
+// waits for the outcome: who leads then. The wish names the present term, so it
+// can never move a later one; it is withdrawn when Ask returns. With
+// RequestResign, address is not used, and a leader that is alone in the queue
+// follows itself with a new token.
+func Ask(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease clientv3.LeaseID,
+	kind state.RequestKind, address string) (state.Leader, error) {
+	snap := m.Snapshot()
+	if snap == nil {
+		return state.Leader{}, ErrNoLeader
+	}
+	leader := snap.Leader()
+	wish := state.RequestRecord{Kind: kind, Token: leader.Token, Target: address}
+	switch {
+	case leader.Address == "":
+		return leader, ErrNoLeader
+	case leader.Mode == state.ModeFallback:
+		return leader, ErrFallback
+	case !leader.Member:
+		return leader, ErrOutsideBetween
+	}
+	if kind == state.RequestTransfer {
+		place, err := transferTarget(snap, address, 0)
+		if err != nil {
+			return leader, fmt.Errorf("transfer to %s: %w", address, err)
+		}
+		if place == 0 {
+			return leader, nil
+		}
+		wish.Incarnation = snap.Member(address).Incarnation
+	}
+
+	keys := snap.Keys
+	resp, err := client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(snap.Queue[0].Key), "=", leader.Token)).
+		Then(clientv3.OpPut(keys.Request(), wish.Encode(), clientv3.WithLease(lease))).Commit()
+	if err != nil {
+		return leader, fmt.Errorf("ask the leader: %w", err)
+	}
+	if !resp.Succeeded {
+		return leader, fmt.Errorf("the leader changed meanwhile: %w", ErrNoLeader)
+	}
+	defer withdraw(ctx, client, keys, resp.Header.Revision)
+	return awaitOutcome(ctx, m, leader, wish)
+}
+
+func awaitOutcome(ctx context.Context, m *mirror.Mirror, before state.Leader, wish state.RequestRecord) (state.Leader, error) {
+	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
+		if wish.Kind == state.RequestTransfer {
+			if t := s.Member(wish.Target); t == nil || t.Incarnation != wish.Incarnation {
+				return true
+			}
+		}
+		l := s.Leader()
+		return l.Address != "" && l.Token != before.Token
+	})
+	if err != nil {
+		return before, errors.Join(ErrNotMoved, err)
+	}
+	l := snap.Leader()
+	switch {
+	case wish.Kind == state.RequestResign || l.Address == wish.Target:
+		return l, nil
+	case snap.Member(wish.Target) == nil:
+		return l, fmt.Errorf("%s is gone: %w", wish.Target, ErrNotMember)
+	}
+	return l, fmt.Errorf("%s leads instead: %w", l.Address, ErrNotMoved)
+}
+
+// withdraw takes the wish back, even if the asker's context has ended. If it
+// fails, the asker's lease takes the wish along; void it is already.
+func withdraw(ctx context.Context, client *clientv3.Client, keys state.Keys, modRevision int64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_, _ = client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(keys.Request()), "=", modRevision)).
+		Then(clientv3.OpDelete(keys.Request())).Commit()
+}

@@ -1,0 +1,278 @@
+package leaderelection
+
+import (
+	"context"
+	"time"
+
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// round is this node's part in the election on one session. Its fields are
+// guarded by le.mu. It ends with the session; nothing of it is carried over but
+// whether the election failed.
+type round struct {
+	le      *LeaderElection
+	s       *session.Session
+	history int
+
+	barred   int64
+	gone     int64
+	campaign campaignState
+	active   *campaign // the call under way, nil when none
+	busy     bool
+	failures failures
+	retryAt  time.Time // no write to the own keys before
+
+	protection *session.Protection
+	guarded    int64 // CreateRevision of the key that protection looks for
+}
+
+// run serves one session after the other until the election is stopped.
+func (le *LeaderElection) run() {
+	var old *session.Session
+	for {
+		s, err := le.keeper.Wait(le.ctx, old)
+		if err != nil {
+			return
+		}
+		le.serve(s)
+		old = s
+		if le.ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// serve looks at every new snapshot, and whenever it is poked or a wait is over,
+// until the session or the election ends.
+func (le *LeaderElection) serve(s *session.Session) {
+	r := &round{le: le, s: s}
+	if snap := le.mirror.Snapshot(); snap != nil {
+		r.history = snap.History
+	}
+	le.mu.Lock()
+	le.round = r
+	le.mu.Unlock()
+	sub := le.mirror.Subscribe()
+	defer sub.Close()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-sub.C:
+		case <-le.wake:
+		case <-timer.C:
+		case <-s.Done():
+			r.close(ReasonSessionLost, s.Err())
+			return
+		case <-le.ctx.Done():
+			r.close(ReasonStopped, nil)
+			return
+		}
+		if wait := r.step(); wait > 0 {
+			timer.Reset(wait)
+		}
+	}
+}
+
+// step decides once and carries the decision out. It returns after which time to
+// look again even if nothing happens; 0 is never.
+func (r *round) step() time.Duration {
+	le := r.le
+	snap := le.mirror.Snapshot()
+	if snap == nil {
+		return 0
+	}
+	if snap.History != r.history {
+		r.s.Lose(session.ReasonOtherHistory, nil)
+		return 0
+	}
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	now := time.Now()
+	r.look(snap)
+	v := r.view(snap, now)
+	d := decide(v)
+
+	if t := le.term.Load(); t != nil && t.token != d.lead {
+		r.endTerm(t, r.whyOver(t, snap), nil)
+		v = r.view(snap, now)
+		d = decide(v)
+	}
+	if d.lead != 0 && le.term.Load() == nil {
+		r.beginTerm(d, now)
+	}
+	if d.do != none && !now.Before(r.retryAt) {
+		r.start(d)
+	}
+	le.updateLeader(snap)
+	return r.nextLook(now)
+}
+
+// look takes note of what the snapshot shows of the own candidate key.
+func (r *round) look(snap *state.Snapshot) {
+	own, _ := snap.Candidate(int64(r.s.ID()))
+	switch {
+	case own == nil || own.CreateRevision <= r.barred:
+		r.unprotect()
+	case own.CreateRevision != r.guarded:
+		r.protect(own.Key, own.CreateRevision)
+		r.failures = failures{}
+		if r.le.failed != nil {
+			r.le.log.Info("the election works again for this node")
+			r.le.failed = nil
+			r.le.notifyLocked()
+		}
+	}
+	if own == nil && r.campaign.running && !r.campaign.waiting(snap) {
+		// The key it queues with is gone: it would wait on, or win, for nothing.
+		r.barred = max(r.barred, r.campaign.joined)
+	}
+}
+
+func (r *round) view(snap *state.Snapshot, now time.Time) view {
+	le := r.le
+	v := view{snapshot: snap, lease: int64(r.s.ID()), address: le.cfg.Address, valid: r.s.Valid(),
+		standing: le.standing, fallback: le.cfg.Fallback, failed: le.failed != nil,
+		barred: r.barred, gone: r.gone, campaign: r.campaign, due: !now.Before(r.failures.nextTry), busy: r.busy}
+	if t := le.term.Load(); t != nil {
+		v.term = t.token
+	}
+	if t := le.ended; t != nil && t.work > 0 {
+		v.working = now.Before(t.giveUpAt)
+		if !v.working {
+			le.log.Warn("work of the last term goes on after its context ended; not waiting for it any longer",
+				"token", t.token, "functions", t.work)
+			le.ended = nil
+		}
+	}
+	return v
+}
+
+// nextLook is the nearest of the instants at which a wait is over.
+func (r *round) nextLook(now time.Time) time.Duration {
+	var next time.Time
+	consider := func(t time.Time) {
+		if t.After(now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	consider(r.retryAt)
+	consider(r.failures.nextTry)
+	if t := r.le.ended; t != nil && t.work > 0 {
+		consider(t.giveUpAt)
+	}
+	if next.IsZero() {
+		return 0
+	}
+	return next.Sub(now)
+}
+
+func (r *round) beginTerm(d decision, now time.Time) {
+	le := r.le
+	t := &Term{token: d.lead, mode: d.mode, acquired: now, session: r.s, le: le, round: r,
+		key: le.keys.Candidate(int64(r.s.ID()))}
+	if d.mode == state.ModeFallback {
+		t.key = le.keys.Acting()
+		r.protect(t.key, t.token)
+	}
+	t.ctx, t.cancel = context.WithCancelCause(r.s.Context())
+	le.terms++
+	le.term.Store(t)
+	le.log.Info("this node leads", "token", t.token, "mode", string(t.mode))
+	le.notifyLocked()
+}
+
+// endTerm lowers the flag, then ends the context. The key that led is barred.
+func (r *round) endTerm(t *Term, reason Reason, err error) {
+	le := r.le
+	le.term.CompareAndSwap(t, nil)
+	if t.over {
+		return
+	}
+	t.over = true
+	t.giveUpAt = time.Now().Add(le.cfg.WorkTimeout)
+	r.barred = max(r.barred, t.token)
+	over := &TermOverError{Token: t.token, Reason: reason, Err: err}
+	le.lastEnd = over
+	le.ended = t
+	t.cancel(over)
+	le.log.Info("this node no longer leads", "token", t.token, "reason", string(reason))
+	le.notifyLocked()
+}
+
+// whyOver names the reason for which decide let go of t.
+func (r *round) whyOver(t *Term, snap *state.Snapshot) Reason {
+	own, place := snap.Candidate(int64(r.s.ID()))
+	switch {
+	case !r.s.Valid():
+		return ReasonSessionLost
+	case !r.le.standing:
+		return ReasonStopped
+	case t.mode == state.ModeFallback:
+		if a := snap.Acting; a == nil || a.CreateRevision != t.token {
+			return ReasonKeyLost
+		}
+		return ReasonSuperseded
+	case own != nil && own.CreateRevision == t.token && yields(snap, place):
+		return ReasonRequested
+	}
+	return ReasonKeyLost
+}
+
+// protect makes the session's renewals look for the key under which this node
+// queues or leads; a renewal that misses it ends the candidacy or term alone.
+func (r *round) protect(key string, revision int64) {
+	r.unprotect()
+	r.guarded = revision
+	r.protection = r.s.Protect(key, revision, func() {
+		le := r.le
+		le.mu.Lock()
+		if t := le.term.Load(); t != nil && t.round == r && t.token == revision {
+			r.endTerm(t, ReasonKeyLost, nil)
+		}
+		r.barred = max(r.barred, revision)
+		le.mu.Unlock()
+		le.poke()
+		le.mirror.Rebuild("a renewal found the own key gone that the watch still shows")
+	})
+}
+
+func (r *round) unprotect() {
+	if r.protection != nil {
+		r.protection.Release()
+		r.protection, r.guarded = nil, 0
+	}
+}
+
+// clear reports whether nothing of this node is left in the queue.
+func (r *round) clear() bool {
+	snap := r.le.mirror.Snapshot()
+	if snap == nil || r.busy || r.campaign.running || max(snap.Revision, r.gone) < r.barred {
+		return false
+	}
+	if t := r.le.term.Load(); t != nil && t.round == r {
+		return false
+	}
+	own, _ := snap.Candidate(int64(r.s.ID()))
+	acting := snap.Acting != nil && snap.Acting.Lease == int64(r.s.ID()) && snap.Acting.CreateRevision > r.gone
+	return (own == nil || own.CreateRevision <= r.gone) && !acting
+}
+
+// close ends the round: with the session gone there is nothing left to delete.
+func (r *round) close(reason Reason, err error) {
+	le := r.le
+	le.mu.Lock()
+	if t := le.term.Load(); t != nil && t.round == r {
+		r.endTerm(t, reason, err)
+	}
+	r.unprotect()
+	if r.active != nil {
+		r.active.cancel()
+	}
+	le.round = nil
+	le.updateLeader(le.mirror.Snapshot())
+	le.notifyLocked()
+	le.mu.Unlock()
+}

@@ -1,0 +1,178 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// Term is one unbroken stretch of this node's leadership. All methods are safe
+// for concurrent use.
+type Term struct {
+	token    int64
+	mode     state.Mode
+	key      string
+	acquired time.Time
+	session  *session.Session
+	le       *LeaderElection
+	round    *round
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+
+	// guarded by le.mu
+	over     bool
+	work     int
+	giveUpAt time.Time // when waiting for work ends
+}
+
+// Token is the fencing token: the CreateRevision of the key that leads. It only
+// grows from term to term of the cluster. Give it to whatever you write to
+// outside etcd, and let that refuse a smaller one than it has seen.
+func (t *Term) Token() int64 { return t.token }
+
+// Mode says by which rule this term leads.
+func (t *Term) Mode() state.Mode { return t.mode }
+
+// AcquiredAt is when this node learned that it leads.
+func (t *Term) AcquiredAt() time.Time { return t.acquired }
+
+// Context ends with the term, at the session's deadline at the latest; its cause
+// is a [TermOverError] or the session's LostError.
+func (t *Term) Context() context.Context { return t.ctx }
+
+// Valid reports whether the term may be acted on at this instant, without a
+// lock, an allocation or the network.
+func (t *Term) Valid() bool { return t.le.term.Load() == t && t.session.Valid() }
+
+// Txn is a transaction that etcd commits only while this term stands. Its Commit
+// returns an error that matches ErrTermOver, and writes nothing, if the term is
+// over; otherwise it answers as an ordinary transaction does: Succeeded tells of
+// the caller's own comparisons. One caller at a time.
+func (t *Term) Txn(ctx context.Context) clientv3.Txn {
+	return &fencedTxn{term: t, ctx: ctx}
+}
+
+// fence holds exactly while this term's key stands.
+func (t *Term) fence() []clientv3.Cmp {
+	fence := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(t.key), "=", t.token)}
+	if t.mode == state.ModeFallback {
+		fence = append(fence, queueEmpty(t.le.keys))
+	}
+	return fence
+}
+
+// queueEmpty holds when no candidate's key exists.
+func queueEmpty(keys state.Keys) clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(keys.Queue()), "=", 0).WithRange(keys.QueueEnd())
+}
+
+type fencedTxn struct {
+	term *Term
+	ctx  context.Context
+	cmps []clientv3.Cmp
+	then []clientv3.Op
+	els  []clientv3.Op
+}
+
+func (x *fencedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
+	x.cmps = append(x.cmps, cs...)
+	return x
+}
+
+func (x *fencedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	x.then = append(x.then, ops...)
+	return x
+}
+
+func (x *fencedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
+	x.els = append(x.els, ops...)
+	return x
+}
+
+// Commit nests the caller's transaction under the fence, so that a fence that
+// does not hold is told apart from the caller's own comparisons.
+func (x *fencedTxn) Commit() (*clientv3.TxnResponse, error) {
+	t := x.term
+	if !t.Valid() {
+		return nil, fmt.Errorf("token %d: %w", t.token, ErrTermOver)
+	}
+	resp, err := t.le.cfg.Client.Txn(x.ctx).If(t.fence()...).
+		Then(clientv3.OpTxn(x.cmps, x.then, x.els)).Commit()
+	if err != nil {
+		return nil, err
+	}
+	if !resp.Succeeded {
+		return nil, fmt.Errorf("etcd refused token %d: %w", t.token, ErrTermOver)
+	}
+	inner := (*clientv3.TxnResponse)(resp.Responses[0].GetResponseTxn())
+	inner.Header = resp.Header
+	return inner, nil
+}
+
+// Lead waits until this node leads and runs fn. fn's context ends with the term,
+// or with ctx; fn must return soon after, for a leader that gives way waits for
+// it (up to WorkTimeout) before the next one can lead. Lead returns what fn
+// returned; if that is the context's error because the term ended, an error that
+// matches ErrTermOver. It does not give leadership up when fn returns (Resign
+// does), and runs fn once: call it in a loop to serve every term.
+func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context, t *Term) error) error {
+	t, err := le.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.leave()
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })
+	defer stop()
+	err = fn(work, t)
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil && t.ctx.Err() != nil {
+		return fmt.Errorf("token %d: %w", t.token, overError(t))
+	}
+	return err
+}
+
+// overError is why t ended, as an error that matches ErrTermOver.
+func overError(t *Term) error {
+	cause := context.Cause(t.ctx)
+	if errors.Is(cause, ErrTermOver) {
+		return cause
+	}
+	return &TermOverError{Token: t.token, Reason: ReasonSessionLost, Err: cause}
+}
+
+// enter waits for a term of this node and counts the caller as its work.
+func (le *LeaderElection) enter(ctx context.Context) (*Term, error) {
+	var t *Term
+	err := le.await(ctx, func() bool {
+		if le.stopped {
+			return true
+		}
+		if t = le.term.Load(); t == nil || t.over || !t.session.Valid() {
+			t = nil
+			return false
+		}
+		t.work++
+		return true
+	})
+	if err == nil && t == nil {
+		err = ErrStopped
+	}
+	return t, err
+}
+
+func (t *Term) leave() {
+	t.le.mu.Lock()
+	t.work--
+	idle := t.work == 0
+	t.le.mu.Unlock()
+	if idle {
+		t.le.poke()
+	}
+}

@@ -1,0 +1,237 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/crashdetector"
+	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/node"
+)
+
+// ErrAddressTaken: another living node is registered at this address.
+var ErrAddressTaken = errors.New("the address is taken by another node that lives; give this one another advertise address, or stop that one")
+
+const (
+	identifyTimeout = time.Second
+	registerRetry   = 100 * time.Millisecond
+)
+
+// membership is this node's record: it registers with each new session, keeps
+// the record as it should be, and notices when it is gone.
+type membership struct {
+	client  *clientv3.Client
+	keys    state.Keys
+	mirror  *mirror.Mirror
+	address string
+	grace   time.Duration
+	timeout time.Duration
+	log     hclog.Logger
+	wake    chan struct{}
+
+	mu          sync.Mutex
+	record      state.Record // as it should be; Lease and TTL of the present session
+	session     *session.Session
+	incarnation int64 // 0 while not registered
+}
+
+// register writes the node key of a new session. A node key is only ever created
+// where none exists; see settle for what to do if one does.
+func (m *membership) register(ctx context.Context, s *session.Session) error {
+	m.mu.Lock()
+	m.incarnation, m.session = 0, s
+	m.record.Lease, m.record.TTL = int64(s.ID()), int64(s.TTL()/time.Second)
+	m.mu.Unlock()
+	key := m.keys.Node(m.address)
+	said := false
+	for {
+		// The record is read anew: it may change while this waits.
+		value := m.wanted().Encode()
+		attempt, cancel := context.WithTimeout(ctx, m.timeout)
+		resp, err := m.client.Txn(attempt).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+			Then(clientv3.OpPut(key, value, clientv3.WithLease(s.ID()))).
+			Else(clientv3.OpGet(key)).Commit()
+		cancel()
+		switch {
+		case err != nil:
+			if !said {
+				m.log.Warn("could not register, trying on", "error", err)
+				said = true
+			}
+		case resp.Succeeded:
+			m.registered(s, key, resp.Header.Revision)
+			return nil
+		default:
+			kvs := resp.Responses[0].GetResponseRange().Kvs
+			if len(kvs) == 0 {
+				continue
+			}
+			record, _ := state.DecodeRecord(kvs[0].Value)
+			there := &state.Member{Address: m.address, Incarnation: kvs[0].CreateRevision, Record: record}
+			if there.InstanceID == m.record.InstanceID && there.Lease == int64(s.ID()) {
+				m.registered(s, key, there.Incarnation) // an attempt that timed out came through
+				return nil
+			}
+			if err := m.settle(ctx, s, there, &said); err != nil {
+				return err
+			}
+		}
+		if !sleep(ctx, registerRetry) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// settle looks into who holds this node's address. It returns nil when it is
+// worth trying again.
+func (m *membership) settle(ctx context.Context, s *session.Session, there *state.Member, said *bool) error {
+	if there.InstanceID == m.record.InstanceID {
+		// An earlier session of this very process; its lease is being revoked, or
+		// must run out where that is denied.
+		return m.awaitGone(ctx, there)
+	}
+	attempt, cancel := context.WithTimeout(ctx, identifyTimeout)
+	who, err := node.Identify(attempt, m.address)
+	cancel()
+	switch {
+	case err == nil && who.InstanceID == m.record.InstanceID:
+		// This address is ours now, so the process that had it is probably gone
+		// (probably: on another host the same name can mean that host).
+		accuser := crashdetector.Accuser{Client: m.client, Keys: m.keys, ID: m.record.InstanceID, Lease: s.ID(), Grace: m.grace}
+		err := accuser.Remove(ctx, there, "its address answers as another instance")
+		if errors.Is(err, crashdetector.ErrRefuted) {
+			return fmt.Errorf("%s: %w (it is at host %q)", m.address, ErrAddressTaken, there.Hostname)
+		}
+		if err == nil {
+			m.log.Info("took the address over from an instance that is gone", "address", m.address, "instance", there.InstanceID)
+		}
+		return nil
+	case err == nil:
+		return fmt.Errorf("%s: %w (instance %s at host %q)", m.address, ErrAddressTaken, who.InstanceID, there.Hostname)
+	}
+	if !*said {
+		*said = true
+		m.log.Warn("the address is registered by an instance that does not answer; waiting for its lease to run out",
+			"address", m.address, "instance", there.InstanceID, "at_most", time.Duration(there.TTL)*time.Second, "error", err)
+	}
+	return m.awaitGone(ctx, there)
+}
+
+// awaitGone waits until the snapshot no longer shows that incarnation, but not
+// for ever: who holds the address may begin to answer.
+func (m *membership) awaitGone(ctx context.Context, there *state.Member) error {
+	attempt, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, _ = m.mirror.Wait(attempt, func(s *state.Snapshot) bool {
+		now := s.Member(there.Address)
+		return s.Revision >= there.Incarnation && (now == nil || now.Incarnation != there.Incarnation)
+	})
+	return context.Cause(ctx)
+}
+
+func (m *membership) registered(s *session.Session, key string, incarnation int64) {
+	s.Protect(key, incarnation, nil)
+	m.mu.Lock()
+	m.incarnation = incarnation
+	m.mu.Unlock()
+	m.poke()
+}
+
+func (m *membership) wanted() state.Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.record
+}
+
+// Incarnation is this node's own now, 0 while it is not registered.
+func (m *membership) Incarnation() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.session == nil || m.session.Err() != nil {
+		return 0
+	}
+	return m.incarnation
+}
+
+// change alters the record as it should be; run writes it.
+func (m *membership) change(alter func(*state.Record)) {
+	m.mu.Lock()
+	alter(&m.record)
+	m.mu.Unlock()
+	m.poke()
+}
+
+func (m *membership) poke() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run compares the snapshot with what should be there, until ctx ends.
+func (m *membership) run(ctx context.Context) {
+	sub := m.mirror.Subscribe()
+	defer sub.Close()
+	retry := time.NewTimer(time.Hour)
+	defer retry.Stop()
+	for {
+		select {
+		case <-sub.C:
+		case <-m.wake:
+		case <-retry.C:
+		case <-ctx.Done():
+			return
+		}
+		if !m.reconcile(ctx) {
+			retry.Reset(registerRetry)
+		}
+	}
+}
+
+// reconcile reports whether the record stands as it should, as far as can be
+// told by now.
+func (m *membership) reconcile(ctx context.Context) bool {
+	m.mu.Lock()
+	s, incarnation, want := m.session, m.incarnation, m.record
+	m.mu.Unlock()
+	snap := m.mirror.Snapshot()
+	if snap == nil || incarnation == 0 || s.Err() != nil || snap.Revision < incarnation {
+		return true
+	}
+	own := snap.Member(m.address)
+	switch {
+	case own == nil || own.Incarnation != incarnation:
+		// The renewal tells why, and ends the session.
+		s.Check()
+		return true
+	case own.KeyLease == int64(s.ID()) && reflect.DeepEqual(own.Record, want):
+		return true
+	}
+	attempt, cancel := context.WithTimeout(ctx, m.timeout)
+	defer cancel()
+	key := m.keys.Node(m.address)
+	_, err := m.client.Txn(attempt).If(clientv3.Compare(clientv3.ModRevision(key), "=", own.ModRevision)).
+		Then(clientv3.OpPut(key, want.Encode(), clientv3.WithLease(s.ID()))).Commit()
+	if err != nil && ctx.Err() == nil {
+		m.log.Warn("could not update this node's record, trying again", "error", err)
+	}
+	return false // looked at again when the snapshot shows it, or after a while
+}
+
+// recorded blocks until the snapshot shows the record as it should be.
+func (m *membership) recorded(ctx context.Context) error {
+	_, err := m.mirror.Wait(ctx, func(s *state.Snapshot) bool {
+		own := s.Member(m.address)
+		return own != nil && reflect.DeepEqual(own.Record, m.wanted())
+	})
+	return err
+}

@@ -1,0 +1,179 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// Config is what a mirror needs. Client and Keys are required.
+type Config struct {
+	// Client reaches etcd. The mirror never closes it.
+	Client *clientv3.Client
+	// Keys is the range to mirror.
+	Keys state.Keys
+	// ReadTimeout bounds one read of the range. Default 5 s.
+	ReadTimeout time.Duration
+	// LagTimeout is how long the watch may take to reach a revision that is
+	// known to exist (see Expect) before the mirror reads anew. Default 3 s; a
+	// third of the session's TTL is a good value.
+	LagTimeout time.Duration
+	// Logger gets one line when the watch is lost and one when it is back.
+	// Default: none.
+	Logger hclog.Logger
+}
+
+// Mirror is the running copy. All methods are safe for concurrent use.
+type Mirror struct {
+	cfg      Config
+	log      hclog.Logger
+	stream   string
+	snapshot atomic.Pointer[state.Snapshot]
+	ready    chan struct{}
+	expected atomic.Int64
+	poke     chan struct{}
+	rebuild  chan string
+	rebuilds atomic.Int64
+
+	mu   sync.Mutex
+	subs map[*Subscription]struct{}
+}
+
+// New makes a mirror; [Mirror.Run] makes it live.
+func New(cfg Config) *Mirror {
+	if cfg.ReadTimeout <= 0 {
+		cfg.ReadTimeout = 5 * time.Second
+	}
+	if cfg.LagTimeout <= 0 {
+		cfg.LagTimeout = 3 * time.Second
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	m := &Mirror{
+		cfg:     cfg,
+		log:     cfg.Logger,
+		ready:   make(chan struct{}),
+		poke:    make(chan struct{}, 1),
+		rebuild: make(chan string, 1),
+		subs:    map[*Subscription]struct{}{},
+	}
+	m.stream = fmt.Sprintf("%p", m)
+	return m
+}
+
+// Snapshot is the newest snapshot, nil before the first read succeeded. It
+// never blocks.
+func (m *Mirror) Snapshot() *state.Snapshot { return m.snapshot.Load() }
+
+// Ready is closed once the first snapshot is published and its watch stands.
+func (m *Mirror) Ready() <-chan struct{} { return m.ready }
+
+// Rebuilds counts the reads after the first: how often the watch was lost.
+func (m *Mirror) Rebuilds() int64 { return m.rebuilds.Load() }
+
+// Expect tells that revision is known to exist at etcd. If neither an event nor
+// a progress report reaches it within LagTimeout, the mirror reads anew. It does
+// not block.
+func (m *Mirror) Expect(revision int64) {
+	for {
+		old := m.expected.Load()
+		if revision <= old {
+			return
+		}
+		if m.expected.CompareAndSwap(old, revision) {
+			break
+		}
+	}
+	select {
+	case m.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Rebuild makes the mirror read anew, for the reason given: somebody saw etcd
+// contradict the snapshot. It does not block.
+func (m *Mirror) Rebuild(reason string) {
+	select {
+	case m.rebuild <- reason:
+	default:
+	}
+}
+
+// Subscription is a coalescing signal that the snapshot changed.
+type Subscription struct {
+	// C receives after each change; several changes may make one signal.
+	C <-chan struct{}
+	c chan struct{}
+	m *Mirror
+}
+
+// Subscribe returns a subscription that has its first signal already.
+func (m *Mirror) Subscribe() *Subscription {
+	c := make(chan struct{}, 1)
+	c <- struct{}{}
+	s := &Subscription{C: c, c: c, m: m}
+	m.mu.Lock()
+	m.subs[s] = struct{}{}
+	m.mu.Unlock()
+	return s
+}
+
+// Close ends the subscription. C is not closed.
+func (s *Subscription) Close() {
+	s.m.mu.Lock()
+	delete(s.m.subs, s)
+	s.m.mu.Unlock()
+}
+
+// Wait blocks until a snapshot satisfies cond, or ctx ends. cond is called from
+// the caller's goroutine and never with nil.
+func (m *Mirror) Wait(ctx context.Context, cond func(*state.Snapshot) bool) (*state.Snapshot, error) {
+	sub := m.Subscribe()
+	defer sub.Close()
+	for {
+		select {
+		case <-sub.C:
+			if s := m.Snapshot(); s != nil && cond(s) {
+				return s, nil
+			}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (m *Mirror) publish(s *state.Snapshot) {
+	m.snapshot.Store(s)
+	m.mu.Lock()
+	for sub := range m.subs {
+		select {
+		case sub.c <- struct{}{}:
+		default:
+		}
+	}
+	m.mu.Unlock()
+}
+
+// Read reads the whole range once.
+func Read(ctx context.Context, client *clientv3.Client, keys state.Keys) (*state.Snapshot, error) {
+	resp, err := client.Get(ctx, keys.RangeStart(), clientv3.WithRange(keys.RangeEnd()))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", keys.Prefix(), err)
+	}
+	kvs := make([]state.KV, len(resp.Kvs))
+	for i, kv := range resp.Kvs {
+		kvs[i] = toKV(kv)
+	}
+	return state.Build(keys, resp.Header.ClusterId, resp.Header.Revision, kvs), nil
+}
+
+var errRebuild = errors.New("rebuild")

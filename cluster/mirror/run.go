@@ -1,0 +1,175 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/goverse/goverse/cluster/state"
+)
+
+const (
+	firstRetry = 25 * time.Millisecond
+	lastRetry  = time.Second
+
+	progressTimeout = 100 * time.Millisecond
+)
+
+// Run reads, watches and rebuilds until ctx ends, and returns then, with ctx's
+// error, when all it started has ended.
+func (m *Mirror) Run(ctx context.Context) error {
+	retry := firstRetry
+	quiet := false // the trouble was said already
+	for ctx.Err() == nil {
+		started := time.Now()
+		err := m.readAndWatch(ctx, &quiet)
+		if ctx.Err() != nil {
+			break
+		}
+		if old := m.Snapshot(); old != nil && !old.Stale {
+			m.publish(old.AsStale())
+		}
+		if !quiet {
+			m.log.Warn("lost the view of the cluster, reading it anew", "reason", err)
+			quiet = true
+		}
+		// A watch that lasted, or a wished-for rebuild, is followed at once.
+		if time.Since(started) > lastRetry || errors.Is(err, errRebuild) {
+			retry = firstRetry
+			if errors.Is(err, errRebuild) {
+				continue
+			}
+		}
+		select {
+		case <-time.After(retry):
+		case <-ctx.Done():
+		}
+		retry = min(2*retry, lastRetry)
+	}
+	return ctx.Err()
+}
+
+func (m *Mirror) readAndWatch(ctx context.Context, quiet *bool) error {
+	// What is asked for before this read is answered by it.
+	select {
+	case <-m.rebuild:
+	default:
+	}
+	rctx, cancel := context.WithTimeout(ctx, m.cfg.ReadTimeout)
+	next, err := Read(rctx, m.cfg.Client, m.cfg.Keys)
+	cancel()
+	if err != nil {
+		return err
+	}
+	if old := m.Snapshot(); old != nil {
+		m.rebuilds.Add(1)
+		next.History = old.History
+		if next.ClusterID != old.ClusterID || next.Revision < old.Revision {
+			next.History++
+			m.expected.Store(0)
+			m.log.Error("etcd's history is not the one seen before: it was restored or replaced; starting over",
+				"cluster_id_before", fmt.Sprintf("%x", old.ClusterID), "cluster_id", fmt.Sprintf("%x", next.ClusterID),
+				"revision_before", old.Revision, "revision", next.Revision)
+		}
+	}
+	m.publish(next)
+	if *quiet {
+		m.log.Info("the view of the cluster is current again", "revision", next.Revision)
+		*quiet = false
+	}
+	return m.watch(ctx, next)
+}
+
+// watch folds events into snapshots until the watch fails or lags.
+func (m *Mirror) watch(ctx context.Context, s *state.Snapshot) error {
+	// The stream is this mirror's own, so that its progress requests are not
+	// answered to every other mirror on the same client.
+	ctx = metadata.AppendToOutgoingContext(ctx, "goverse-mirror", m.stream)
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	events := m.cfg.Client.Watch(ctx, m.cfg.Keys.RangeStart(), clientv3.WithRange(m.cfg.Keys.RangeEnd()),
+		clientv3.WithRev(s.Revision+1), clientv3.WithCreatedNotify())
+
+	reached := s.Revision // by events or progress reports
+	lag := time.NewTimer(m.cfg.LagTimeout)
+	defer lag.Stop()
+	lagging := int64(0) // the revision the timer waits for; 0 when it is idle
+	created := false
+	arm := func() {
+		if want := m.expected.Load(); lagging == 0 && want > reached {
+			lagging = want
+			lag.Reset(m.cfg.LagTimeout)
+			// Short, because events wait meanwhile; no answer is what the timer is for.
+			pctx, cancel := context.WithTimeout(ctx, progressTimeout)
+			_ = m.cfg.Client.RequestProgress(pctx)
+			cancel()
+		}
+	}
+	for {
+		select {
+		case resp, ok := <-events:
+			if !ok {
+				return errors.New("the watch ended")
+			}
+			if err := resp.Err(); err != nil {
+				return fmt.Errorf("watch: %w", err)
+			}
+			if !created {
+				created = true
+				m.watching()
+				lag.Stop()
+				arm()
+			}
+			reached = max(reached, resp.Header.Revision)
+			if len(resp.Events) > 0 {
+				s = m.fold(s, resp.Events)
+			}
+			if lagging != 0 && reached >= lagging {
+				lagging = 0
+				lag.Stop()
+				arm()
+			}
+		case <-m.poke:
+			if created {
+				arm()
+			}
+		case reason := <-m.rebuild:
+			return fmt.Errorf("%w: %s", errRebuild, reason)
+		case <-lag.C:
+			if !created {
+				return errors.New("etcd did not open the watch in time")
+			}
+			return fmt.Errorf("%w: the watch is at revision %d and should be at %d", errRebuild, reached, lagging)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (m *Mirror) fold(s *state.Snapshot, events []*clientv3.Event) *state.Snapshot {
+	folded := make([]state.Event, len(events))
+	for i, ev := range events {
+		folded[i] = state.Event{KV: toKV(ev.Kv), Deleted: ev.Type == mvccpb.Event_DELETE}
+	}
+	s = s.Apply(events[len(events)-1].Kv.ModRevision, folded)
+	m.publish(s)
+	return s
+}
+
+func (m *Mirror) watching() {
+	select {
+	case <-m.ready:
+	default:
+		close(m.ready)
+	}
+}
+
+func toKV(kv *mvccpb.KeyValue) state.KV {
+	return state.KV{Key: string(kv.Key), Value: kv.Value, CreateRevision: kv.CreateRevision,
+		ModRevision: kv.ModRevision, Lease: kv.Lease}
+}

@@ -1,0 +1,226 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// KeeperConfig is what a keeper needs.
+type KeeperConfig struct {
+	Config
+	// Register, if set, is called with every new session before others see it.
+	// It puts down what stands on the session (a node key) and calls Protect for
+	// it. It blocks until that is done, the session is lost (the keeper opens
+	// another), or its context ends. An error while the session stands is final
+	// if no session of this keeper was registered before; after that it is tried
+	// again with a new session.
+	Register func(ctx context.Context, s *Session) error
+	// OnLost, if set, is called with every session that was lost without being
+	// closed. It must not block.
+	OnLost func(s *Session, lost *LostError)
+}
+
+// Keeper keeps one session alive: when it is lost, its lease is revoked as soon
+// as etcd answers, and a new session is opened and registered, for ever. All
+// methods are safe for concurrent use.
+type Keeper struct {
+	cfg KeeperConfig
+	log hclog.Logger
+
+	mu      sync.Mutex
+	current *Session
+	changed chan struct{}
+	lost    int64
+}
+
+const (
+	firstRetry   = 50 * time.Millisecond
+	lastRetry    = time.Second
+	openTimeout  = 2 * time.Second
+	closeTimeout = time.Second
+)
+
+// NewKeeper checks the configuration; [Keeper.Run] makes it live.
+func NewKeeper(cfg KeeperConfig) (*Keeper, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.Config = cfg.withDefaults()
+	return &Keeper{cfg: cfg, log: cfg.Logger, changed: make(chan struct{})}, nil
+}
+
+// Current is the registered session, or nil between two of them. It may have
+// been lost already: ask Valid.
+func (k *Keeper) Current() *Session {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.current
+}
+
+// Changed is closed at the next change of Current.
+func (k *Keeper) Changed() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.changed
+}
+
+// Lost counts the sessions lost so far, those closed apart.
+func (k *Keeper) Lost() int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.lost
+}
+
+// Wait blocks until a registered session other than old is there, or ctx ends.
+func (k *Keeper) Wait(ctx context.Context, old *Session) (*Session, error) {
+	for {
+		k.mu.Lock()
+		s, changed := k.current, k.changed
+		k.mu.Unlock()
+		if s != nil && s != old {
+			return s, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Run opens, registers and replaces sessions until ctx ends; it then closes the
+// last one, which takes about a second longer when etcd does not answer, and
+// returns nil. It returns an error when the first registration
+// failed for good.
+func (k *Keeper) Run(ctx context.Context) error {
+	retry := firstRetry
+	registered, said := false, false
+	for ctx.Err() == nil {
+		s, err := k.open(ctx)
+		if err == nil {
+			if err = k.register(ctx, s); err != nil {
+				final := !registered && s.Err() == nil && ctx.Err() == nil
+				k.revoke(ctx, s, nil)
+				if final {
+					return err
+				}
+			}
+		}
+		if err != nil {
+			if !said && ctx.Err() == nil {
+				k.log.Warn("could not open a session, trying again until it works", "error", err)
+				said = true
+			}
+			pause(ctx, retry)
+			retry = min(2*retry, lastRetry)
+			continue
+		}
+		registered, said, retry = true, false, firstRetry
+		k.set(s)
+		select {
+		case <-s.Done():
+		case <-ctx.Done():
+		}
+		lost, _ := errors.AsType[*LostError](s.Err())
+		if lost != nil && lost.Reason != ReasonClosed {
+			k.mu.Lock()
+			k.lost++
+			k.mu.Unlock()
+			k.log.Error("the session is lost, opening a new one", "lease", leaseName(s.id),
+				"reason", string(lost.Reason), "error", lost.Err)
+			if k.cfg.OnLost != nil {
+				k.cfg.OnLost(s, lost)
+			}
+		}
+		k.set(nil)
+		k.revoke(ctx, s, lost)
+	}
+	return nil
+}
+
+func (k *Keeper) open(ctx context.Context) (*Session, error) {
+	octx, cancel := context.WithTimeout(ctx, max(openTimeout, k.cfg.TTL/5))
+	defer cancel()
+	s, err := Open(octx, k.cfg.Config)
+	if err == nil && s.TTL() != k.cfg.TTL {
+		k.log.Warn("etcd granted another TTL than asked for: it grants no less than 1.5 election time-outs",
+			"asked", k.cfg.TTL, "granted", s.TTL())
+	}
+	return s, err
+}
+
+func (k *Keeper) register(ctx context.Context, s *Session) error {
+	if k.cfg.Register == nil {
+		return nil
+	}
+	rctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.Context(), func() { cancel(s.Err()) })
+	defer cancel(nil)
+	defer stop()
+	if err := k.cfg.Register(rctx, s); err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	return nil
+}
+
+// revoke ends s and its lease, trying until etcd confirmed it or the lease must
+// have run out. When the keeper is being stopped it tries for closeTimeout: a
+// node must be able to stop while etcd is away.
+func (k *Keeper) revoke(ctx context.Context, s *Session, lost *LostError) {
+	if lost != nil && lost.Reason == ReasonRevoked {
+		_ = s.Close(canceled) // only joins: there is no lease to revoke
+		return
+	}
+	// The renewal that moved the deadline may have been followed by one whose
+	// answer got lost, so the lease can outlive the deadline by a TTL.
+	gone := s.Deadline().Add(s.TTL() + time.Second)
+	retry := firstRetry
+	var stopBy time.Time
+	for {
+		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.TTL()/5, closeTimeout))
+		err := s.Close(attempt)
+		cancel()
+		if err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) {
+			return
+		}
+		if ctx.Err() != nil && stopBy.IsZero() {
+			stopBy = time.Now().Add(closeTimeout)
+		}
+		if time.Now().After(gone) || (!stopBy.IsZero() && time.Now().After(stopBy)) {
+			k.log.Warn("could not revoke the lease, it runs out by itself", "lease", leaseName(s.id), "error", err)
+			return
+		}
+		pause(context.WithoutCancel(ctx), retry)
+		retry = min(2*retry, lastRetry)
+	}
+}
+
+func (k *Keeper) set(s *Session) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.current = s
+	close(k.changed)
+	k.changed = make(chan struct{})
+}
+
+// canceled is a context that has ended: a revoke under it does no I/O.
+var canceled = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,150 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// renewLoop renews every third of the TTL and, while renewals fail, again after
+// a thirtieth.
+func (s *Session) renewLoop() {
+	timer := time.NewTimer(s.ttl / 3)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-s.check:
+		case <-s.ctx.Done():
+			return
+		}
+		started := time.Now()
+		err := s.renew()
+		if s.ctx.Err() != nil {
+			return
+		}
+		s.mu.Lock()
+		again := s.lastErr != nil
+		s.lastErr = err
+		s.mu.Unlock()
+		switch {
+		case err == nil:
+			timer.Reset(s.ttl/3 - time.Since(started))
+			if again {
+				s.cfg.Logger.Info("the session is renewed again", "lease", leaseName(s.id))
+			}
+		default:
+			timer.Reset(s.ttl / 30)
+			if !again {
+				s.cfg.Logger.Warn("could not renew the session, trying again until its deadline",
+					"lease", leaseName(s.id), "left", time.Until(s.Deadline()).Round(time.Millisecond), "error", err)
+			}
+		}
+	}
+}
+
+// renew makes one round: a renewal and a linearizable read, both after sent.
+func (s *Session) renew() error {
+	// One endpoint that swallows requests must not use up the whole TTL.
+	ctx, cancel := context.WithTimeout(s.ctx, s.ttl/5)
+	defer cancel()
+	s.mu.Lock()
+	protected := s.protected
+	known := s.revision
+	s.mu.Unlock()
+	if s.cfg.KnownRevision != nil {
+		known = max(known, s.cfg.KnownRevision())
+	}
+
+	sent := now()
+	answer, err := s.cfg.Client.KeepAliveOnce(ctx, s.id)
+	switch {
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		s.Lose(ReasonRevoked, err)
+		return err
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		s.Lose(ReasonPermission, err)
+		return err
+	case err != nil:
+		return fmt.Errorf("renew: %w", err)
+	}
+	if answer.TTL < int64(s.ttl/time.Second) {
+		// Never seen from etcd, which renews to the granted TTL; safe all the same.
+		return fmt.Errorf("renewed to %d s only, %v was granted", answer.TTL, s.ttl)
+	}
+	if err := s.read(ctx, protected, known); err != nil {
+		return err
+	}
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// An answer that comes when the deadline has passed comes too late: the
+	// session was invalid for a moment and stays so.
+	if s.lost == nil && !now().reached(*s.deadline.Load()) {
+		s.setDeadline(sent)
+	}
+	return nil
+}
+
+// read looks for the protected keys and calls out those that are gone.
+func (s *Session) read(ctx context.Context, protected []*Protection, known int64) error {
+	if len(protected) == 0 {
+		return nil
+	}
+	gets := make([]clientv3.Op, len(protected))
+	for i, p := range protected {
+		gets[i] = clientv3.OpGet(p.key, clientv3.WithKeysOnly())
+	}
+	resp, err := s.cfg.Client.Txn(ctx).Then(gets...).Commit()
+	if errors.Is(err, rpctypes.ErrPermissionDenied) {
+		s.Lose(ReasonPermission, err)
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("read the session's keys: %w", err)
+	}
+	if resp.Header.ClusterId != s.clusterID || resp.Header.Revision < known {
+		err := fmt.Errorf("cluster %x at revision %d, expected cluster %x at %d or later",
+			resp.Header.ClusterId, resp.Header.Revision, s.clusterID, known)
+		s.Lose(ReasonOtherHistory, err)
+		return err
+	}
+	s.mu.Lock()
+	s.revision = resp.Header.Revision
+	s.mu.Unlock()
+	for i, p := range protected {
+		kvs := resp.Responses[i].GetResponseRange().Kvs
+		if len(kvs) == 1 && kvs[0].CreateRevision == p.create {
+			continue
+		}
+		if p.lost == nil {
+			err := fmt.Errorf("%s is gone or was replaced", p.key)
+			s.Lose(ReasonKeyLost, err)
+			return err
+		}
+		if s.stillProtected(p) {
+			p.lost()
+		}
+	}
+	if s.cfg.OnRead != nil {
+		s.cfg.OnRead(resp.Header.Revision)
+	}
+	return nil
+}
+
+func (s *Session) stillProtected(p *Protection) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.protected {
+		if q == p {
+			return true
+		}
+	}
+	return false
+}
+
+func leaseName(id clientv3.LeaseID) string { return fmt.Sprintf("%x", int64(id)) }

@@ -1,0 +1,216 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// ErrBadTTL is wrapped by [Config.Validate].
+var ErrBadTTL = errors.New("bad session TTL")
+
+// Config is what a session needs. Client is required.
+type Config struct {
+	// Client reaches etcd. The session never closes it.
+	Client *clientv3.Client
+	// TTL is the lease's time-to-live: whole seconds, at least one. Default 10 s.
+	// etcd may grant more (its floor is 2 s at its default timing); the granted
+	// value counts.
+	TTL time.Duration
+	// KnownRevision, if set, is asked before each linearizable read for the
+	// newest etcd revision known to this process; an answer below it means that
+	// etcd's history is another one. It must not block.
+	KnownRevision func() int64
+	// OnRead, if set, is told the revision of each renewal's read. It must not
+	// block.
+	OnRead func(revision int64)
+	// Logger gets one line per event an operator cares about. Default: none.
+	Logger hclog.Logger
+}
+
+// Validate reports what is wrong with the configuration.
+func (c Config) Validate() error {
+	if c.Client == nil {
+		return errors.New("session: Config.Client is nil; give it an etcd client")
+	}
+	if c.TTL < 0 || c.TTL%time.Second != 0 {
+		return fmt.Errorf("%w %v: it must be a whole number of seconds, at least 1s", ErrBadTTL, c.TTL)
+	}
+	if c.TTL/time.Second > math.MaxInt32 {
+		return fmt.Errorf("%w %v: it is too long", ErrBadTTL, c.TTL)
+	}
+	return nil
+}
+
+func (c Config) withDefaults() Config {
+	if c.TTL == 0 {
+		c.TTL = 10 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+// Session is one lease, renewed by goroutines of its own until it is lost or
+// closed. All methods are safe for concurrent use.
+type Session struct {
+	cfg Config
+	id  clientv3.LeaseID
+	ttl time.Duration // as granted
+
+	deadline atomic.Pointer[instant]
+	over     atomic.Bool
+	renewed  atomic.Int64 // wall clock of the last renewal, in ns
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	check  chan struct{}
+	wg     sync.WaitGroup
+
+	mu        sync.Mutex
+	lost      *LostError
+	protected []*Protection
+	clusterID uint64
+	revision  int64 // newest revision seen by this session's own reads
+	lastErr   error // of the renewals since the last one that succeeded
+}
+
+// Open grants a lease and starts to renew it. It blocks until etcd answered or
+// ctx ends. The session outlives ctx; end it with [Session.Close].
+func Open(ctx context.Context, cfg Config) (*Session, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	sent := now()
+	grant, err := cfg.Client.Grant(ctx, int64(cfg.TTL/time.Second))
+	if err != nil {
+		return nil, fmt.Errorf("grant a lease of %v: %w", cfg.TTL, err)
+	}
+	s := &Session{cfg: cfg, id: grant.ID, ttl: time.Duration(grant.TTL) * time.Second,
+		check: make(chan struct{}, 1), clusterID: grant.ClusterId}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.setDeadline(sent)
+	s.wg.Go(s.renewLoop)
+	s.wg.Go(s.deadlineLoop)
+	return s, nil
+}
+
+// ID is the lease's id.
+func (s *Session) ID() clientv3.LeaseID { return s.id }
+
+// TTL is the time-to-live that etcd granted.
+func (s *Session) TTL() time.Duration { return s.ttl }
+
+// Valid reports whether the session may be acted on at this instant. It reads
+// atomics and the clock: no lock, no allocation, no network.
+func (s *Session) Valid() bool {
+	return !s.over.Load() && !now().reached(*s.deadline.Load())
+}
+
+// Deadline is the instant at which Valid turns false unless a renewal comes.
+func (s *Session) Deadline() time.Time { return time.Unix(0, s.deadline.Load().wall) }
+
+// Renewed is when the renewal that counts was sent.
+func (s *Session) Renewed() time.Time { return time.Unix(0, s.renewed.Load()) }
+
+// Context ends when the session is lost or closed, with a [LostError] as its
+// cause.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Done is closed when the session is lost or closed.
+func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
+
+// Err is nil while the session stands, and a [LostError] after.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost == nil {
+		return nil
+	}
+	return s.lost
+}
+
+// Lose ends the session without asking etcd: Valid is false when it returns.
+// Only the first call counts.
+func (s *Session) Lose(reason Reason, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost != nil {
+		return
+	}
+	s.over.Store(true)
+	s.lost = &LostError{Reason: reason, Err: err}
+	s.cancel(s.lost)
+}
+
+// Close ends the session and revokes its lease, so that its keys vanish at
+// once. It blocks until etcd confirmed, or ctx ends; the lease then ends by
+// itself. Closing twice is harmless.
+func (s *Session) Close(ctx context.Context) error {
+	s.Lose(ReasonClosed, nil)
+	s.wg.Wait()
+	if _, err := s.cfg.Client.Revoke(ctx, s.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return fmt.Errorf("revoke lease %x: %w", int64(s.id), err)
+	}
+	return nil
+}
+
+// Check asks for a renewal round now, because somebody saw a sign that the
+// session may be gone. It does not block.
+func (s *Session) Check() {
+	select {
+	case s.check <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Session) setDeadline(sent instant) {
+	d := deadlineFrom(sent, s.ttl)
+	s.deadline.Store(&d)
+	s.renewed.Store(sent.wall)
+}
+
+// deadlineLoop turns the passing of the deadline into the loss of the session.
+// It does no I/O: nothing can hold it up.
+func (s *Session) deadlineLoop() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-s.ctx.Done():
+			return
+		}
+		left := now().until(*s.deadline.Load())
+		if left > 0 {
+			// Looked at more often than needed, for a wall clock that jumped or a
+			// machine that was suspended: timers run on the monotonic clock.
+			timer.Reset(min(left, s.ttl/10))
+			continue
+		}
+		s.Lose(s.whyExpired(-left))
+		return
+	}
+}
+
+func (s *Session) whyExpired(late time.Duration) (Reason, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case late > s.ttl/10:
+		return ReasonPaused, s.lastErr
+	case s.lastErr != nil:
+		return ReasonUnreachable, s.lastErr
+	}
+	return ReasonExpired, nil
+}

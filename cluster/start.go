@@ -1,0 +1,228 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/crashdetector"
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// undoTimeout bounds the clean-up of a Start that failed.
+const undoTimeout = 3 * time.Second
+
+func ttlOf(cfg Config) time.Duration { return time.Duration(cfg.LeaderElectionTTL) * time.Second }
+
+// Start serves the node's gRPC and joins the cluster. It returns once the node
+// is registered, has a first snapshot, and is queued for leadership (or in
+// fallback, or an observer); not once it leads. While etcd cannot be reached it
+// tries on, until ctx ends; so give it a deadline. After an error everything is
+// undone and the node closed; the cluster cannot be started again.
+func (c *Cluster) Start(ctx context.Context) error {
+	c.mu.Lock()
+	if c.phase != fresh {
+		c.mu.Unlock()
+		return ErrStarted
+	}
+	c.phase = starting
+	c.mu.Unlock()
+
+	p, err := c.start(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		c.phase = ended
+		c.stopErr = nil
+		close(c.stopped)
+		return err
+	}
+	c.parts = p
+	c.phase = running
+	return nil
+}
+
+func (c *Cluster) start(ctx context.Context) (_ *parts, err error) {
+	defer func() {
+		if err != nil {
+			_ = c.node.Close() // always nil
+		}
+	}()
+	if err := c.node.Start(); err != nil {
+		return nil, err
+	}
+	client, err := connect(ctx, c.cfg)
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.assemble(client)
+	if err != nil {
+		c.closeClient(client)
+		return nil, err
+	}
+	c.run(p)
+	if err := c.join(ctx, p); err != nil {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		c.end(undo, p)
+		return nil, err
+	}
+	c.node.SetReady(true)
+	c.log.Info("this node is part of the cluster", "address", c.node.AdvertiseAddress(), "prefix", c.cfg.EtcdPrefix,
+		"members", len(p.mirror.Snapshot().Members))
+	return p, nil
+}
+
+// run starts everything below the election.
+func (c *Cluster) run(p *parts) {
+	restCtx, stopRest := context.WithCancel(context.Background())
+	p.stopRest = stopRest
+	p.keeperCtx, p.stopKeeper = context.WithCancel(context.Background())
+	p.rest.Go(func() { _ = p.mirror.Run(restCtx) }) // ends with its context only
+	p.rest.Go(func() { p.member.run(restCtx) })
+	p.rest.Go(func() { p.followElection(restCtx) })
+	refuter := &crashdetector.Refuter{Client: p.client, Mirror: p.mirror, Address: c.node.AdvertiseAddress(),
+		Incarnation: p.member.Incarnation, Logger: c.log.Named("crashdetector")}
+	p.rest.Go(func() { refuter.Run(restCtx) })
+	go func() {
+		defer close(p.keeperDone)
+		select {
+		case <-p.mirror.Ready():
+			p.keeperErr = p.keeper.Run(p.keeperCtx)
+		case <-p.keeperCtx.Done():
+		}
+	}()
+}
+
+// join waits for the registration and queues.
+func (c *Cluster) join(ctx context.Context, p *parts) error {
+	joinCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watching := make(chan struct{})
+	defer func() { <-watching }()
+	go func() {
+		defer close(watching)
+		select {
+		case <-p.keeperDone:
+			cancel(p.keeperErr)
+		case <-joinCtx.Done():
+		}
+	}()
+	defer cancel(nil)
+	if _, err := p.keeper.Wait(joinCtx, nil); err != nil {
+		return fmt.Errorf("join the cluster under %s: %w", c.cfg.EtcdPrefix, err)
+	}
+	if _, err := p.mirror.Wait(joinCtx, func(s *state.Snapshot) bool {
+		return s.Member(c.node.AdvertiseAddress()) != nil
+	}); err != nil {
+		return fmt.Errorf("join the cluster under %s: %w", c.cfg.EtcdPrefix, err)
+	}
+	return p.manager.Start(joinCtx)
+}
+
+// followElection writes into the member record whether the election failed, and
+// remembers when each leader was first seen.
+func (p *parts) followElection(ctx context.Context) {
+	election := p.manager.Election()
+	for {
+		changed := election.Changed()
+		failed := election.Failed()
+		p.member.change(func(r *state.Record) {
+			r.ElectionFailed, r.Reason = failed != nil, ""
+			if failed != nil {
+				r.Reason = failed.Error()
+			}
+		})
+		p.leaders.saw(election.Leader(), time.Now())
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Stop hands everything over and leaves, in this order: it marks the node as
+// draining; resigns and leaves the queue; says goodbye and serves running calls
+// to their end; revokes the session, so that nothing of the node is left in
+// etcd; joins every goroutine. When ctx ends, what is left is done at once: calls
+// are cut off and the session revoked. The error then says what was cut short.
+// Stopping a cluster that was never started closes its node.
+func (c *Cluster) Stop(ctx context.Context) error {
+	c.mu.Lock()
+	switch c.phase {
+	case fresh:
+		c.phase = ended
+		close(c.stopped)
+		c.mu.Unlock()
+		return c.node.Close()
+	case starting:
+		c.mu.Unlock()
+		return fmt.Errorf("stop: %w: end the context of Start instead", ErrNotStarted)
+	case running:
+		c.phase = stopping
+		p := c.parts
+		c.mu.Unlock()
+		err := c.end(ctx, p)
+		c.mu.Lock()
+		c.phase, c.stopErr = ended, err
+		c.mu.Unlock()
+		close(c.stopped)
+		return err
+	}
+	c.mu.Unlock()
+	select {
+	case <-c.stopped:
+		return c.stopErr
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// end is the order of stopping.
+func (c *Cluster) end(ctx context.Context, p *parts) error {
+	var errs []error
+	step := func(what string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", what, err))
+		}
+	}
+	c.log.Info("stopping", "address", c.node.AdvertiseAddress())
+	c.node.MarkStopping()
+	if s := p.keeper.Current(); s != nil && s.Valid() {
+		p.member.change(func(r *state.Record) { r.Draining = true })
+		brief, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
+		step("mark draining", p.member.recorded(brief))
+		cancel()
+		brief, cancel = context.WithTimeout(ctx, c.cfg.RequestTimeout+c.cfg.WorkTimeout)
+		step("leave the election", p.manager.Withdraw(brief))
+		cancel()
+	}
+	step("stop serving", c.node.Stop(ctx))
+	p.stopKeeper() // revokes
+	<-p.keeperDone
+	step("stop the election", ignoreOver(p.manager.Stop(ctx)))
+	p.stopRest()
+	p.rest.Wait()
+	c.closeClient(p.client)
+	c.log.Info("stopped", "address", c.node.AdvertiseAddress())
+	return errors.Join(errs...)
+}
+
+// ignoreOver: without a session there is nothing to withdraw from.
+func ignoreOver(err error) error {
+	if errors.Is(err, leaderelection.ErrStopped) {
+		return nil
+	}
+	return err
+}
+
+func (c *Cluster) closeClient(client *clientv3.Client) {
+	if c.cfg.Client == nil {
+		_ = client.Close() // its error is that its context was cancelled
+	}
+}

@@ -1,0 +1,153 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+)
+
+// KV is one key of the range as etcd holds it.
+type KV struct {
+	Key            string
+	Value          []byte
+	CreateRevision int64
+	ModRevision    int64
+	Lease          int64
+}
+
+// Event is one change of the range. A deletion has only Key and ModRevision.
+type Event struct {
+	KV
+	Deleted bool
+}
+
+// Build makes the snapshot of a whole range read at revision.
+func Build(keys Keys, clusterID uint64, revision int64, kvs []KV) *Snapshot {
+	s := &Snapshot{Keys: keys, ClusterID: clusterID, Revision: revision}
+	for _, kv := range kvs {
+		s.put(keys.Parse(kv.Key), kv)
+	}
+	return s
+}
+
+// Apply folds events, in revision order, into the snapshot that follows s, exact
+// up to revision. s stays as it is. Events that s already contains (their
+// revision is not after s's) are passed over, so that applying a batch twice is
+// the same as applying it once.
+func (s *Snapshot) Apply(revision int64, events []Event) *Snapshot {
+	next := *s
+	next.Stale = false
+	next.Revision = max(s.Revision, revision)
+	for _, ev := range events {
+		if ev.ModRevision <= s.Revision {
+			continue
+		}
+		if p := s.Keys.Parse(ev.Key); ev.Deleted {
+			next.remove(p, ev.Key)
+		} else {
+			next.put(p, ev.KV)
+		}
+	}
+	return &next
+}
+
+// AsStale is s marked as possibly behind.
+func (s *Snapshot) AsStale() *Snapshot {
+	next := *s
+	next.Stale = true
+	return &next
+}
+
+func (s *Snapshot) put(p ParsedKey, kv KV) {
+	switch p.Kind {
+	case KindCandidate:
+		c := &Candidate{Key: kv.Key, KeyLease: p.Lease, Lease: kv.Lease, Address: string(kv.Value),
+			CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision}
+		// A key that was deleted and made again within one batch leaves its place.
+		if i := s.queueIndex(kv.Key); i >= 0 {
+			s.Queue = without(s.Queue, i)
+		}
+		i, _ := slices.BinarySearchFunc(s.Queue, c, compareCandidates)
+		s.Queue = with(s.Queue, i, c)
+	case KindNode:
+		s.remove(p, kv.Key)
+		// A member whose record cannot be read is a member still: it holds its
+		// address, and no queue entry is its own.
+		record, _ := DecodeRecord(kv.Value)
+		i, _ := s.memberIndex(p.Address)
+		s.Members = with(s.Members, i, &Member{Address: p.Address, Incarnation: kv.CreateRevision,
+			ModRevision: kv.ModRevision, KeyLease: kv.Lease, Record: record})
+	case KindActing:
+		s.Acting = &Acting{Address: string(kv.Value), Lease: kv.Lease, CreateRevision: kv.CreateRevision}
+	case KindRequest:
+		s.Request = nil
+		record, err := DecodeRequest(kv.Value)
+		if err != nil {
+			return
+		}
+		s.Request = &Request{RequestRecord: record, ModRevision: kv.ModRevision}
+	case KindAccusation:
+		s.remove(p, kv.Key)
+		record, err := DecodeAccusation(kv.Value)
+		if err != nil {
+			return
+		}
+		i, _ := s.accusationIndex(p.Address, p.Accuser)
+		s.Accusations = with(s.Accusations, i, &Accusation{Address: p.Address, Accuser: p.Accuser,
+			AccusationRecord: record, ModRevision: kv.ModRevision, Lease: kv.Lease})
+	}
+}
+
+func (s *Snapshot) remove(p ParsedKey, key string) {
+	switch p.Kind {
+	case KindCandidate:
+		if i := s.queueIndex(key); i >= 0 {
+			s.Queue = without(s.Queue, i)
+		}
+	case KindNode:
+		if i, ok := s.memberIndex(p.Address); ok {
+			s.Members = without(s.Members, i)
+		}
+	case KindActing:
+		s.Acting = nil
+	case KindRequest:
+		s.Request = nil
+	case KindAccusation:
+		if i, ok := s.accusationIndex(p.Address, p.Accuser); ok {
+			s.Accusations = without(s.Accusations, i)
+		}
+	}
+}
+
+func compareCandidates(a, b *Candidate) int {
+	return cmp.Or(cmp.Compare(a.CreateRevision, b.CreateRevision), cmp.Compare(a.Key, b.Key))
+}
+
+func (s *Snapshot) queueIndex(key string) int {
+	return slices.IndexFunc(s.Queue, func(c *Candidate) bool { return c.Key == key })
+}
+
+func (s *Snapshot) memberIndex(address string) (int, bool) {
+	return slices.BinarySearchFunc(s.Members, address,
+		func(m *Member, a string) int { return cmp.Compare(m.Address, a) })
+}
+
+func (s *Snapshot) accusationIndex(address, accuser string) (int, bool) {
+	return slices.BinarySearchFunc(s.Accusations, [2]string{address, accuser},
+		func(x *Accusation, k [2]string) int {
+			return cmp.Or(cmp.Compare(x.Address, k[0]), cmp.Compare(x.Accuser, k[1]))
+		})
+}
+
+// with and without return a new slice and leave the old one to its readers.
+// Taking away the head, what every handover does, shares the rest.
+func with[T any](s []T, i int, v T) []T {
+	out := make([]T, 0, len(s)+1)
+	return append(append(append(out, s[:i]...), v), s[i:]...)
+}
+
+func without[T any](s []T, i int) []T {
+	if i == 0 {
+		return s[1:]
+	}
+	return append(append(make([]T, 0, len(s)-1), s[:i]...), s[i+1:]...)
+}

@@ -1,0 +1,169 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// ErrBadPrefix is wrapped by every error of [NewKeys].
+var ErrBadPrefix = errors.New("bad etcd prefix")
+
+// Keys builds and parses every key of one cluster. The zero value is not
+// usable; see [NewKeys]. Keys is a value and safe for concurrent use.
+//
+// The cluster's state lies in one contiguous range, [Keys.RangeStart] to
+// [Keys.RangeEnd], because '-' sorts before '/' and '0' after it: one watch
+// carries leader-acting, leader-request, leader/…, nodes-accused/…, nodes/… and
+// shards/… in revision order.
+type Keys struct{ prefix string }
+
+// NewKeys checks prefix and returns the layout under it. A prefix starts with a
+// slash, does not end with one, and has neither empty segments nor "." or "..".
+func NewKeys(prefix string) (Keys, error) {
+	if err := checkPrefix(prefix); err != nil {
+		return Keys{}, fmt.Errorf("%w %q: %w; use something like /goverse", ErrBadPrefix, prefix, err)
+	}
+	return Keys{prefix: prefix}, nil
+}
+
+func checkPrefix(prefix string) error {
+	rest, ok := strings.CutPrefix(prefix, "/")
+	if !ok {
+		return errors.New("it must start with a slash")
+	}
+	for seg := range strings.SplitSeq(rest, "/") {
+		switch seg {
+		case "":
+			return errors.New("it must not be empty, end with a slash or have an empty segment")
+		case ".", "..":
+			return errors.New(`it must not contain the segments "." or ".."`)
+		}
+	}
+	for _, r := range prefix {
+		if r <= ' ' || r == 0x7f {
+			return errors.New("it must not contain spaces or control characters")
+		}
+	}
+	return nil
+}
+
+// Prefix is the cluster's prefix, without a trailing slash.
+func (k Keys) Prefix() string { return k.prefix }
+
+// RangeStart is the first key of the cluster's range (inclusive).
+func (k Keys) RangeStart() string { return k.prefix + "/leader-" }
+
+// RangeEnd is the end of the cluster's range (exclusive).
+func (k Keys) RangeEnd() string { return k.prefix + "/shards0" }
+
+// Election is the election's name as concurrency.NewElection takes it: without
+// the slash that it adds itself.
+func (k Keys) Election() string { return k.prefix + "/leader" }
+
+// Queue is the prefix under which every candidate's key lies, with its slash.
+func (k Keys) Queue() string { return k.prefix + "/leader/" }
+
+// QueueEnd is the exclusive end of the range of candidates' keys.
+func (k Keys) QueueEnd() string { return k.prefix + "/leader0" }
+
+// Candidate is the key of the candidate on the given lease, spelled as
+// concurrency.Election spells it.
+func (k Keys) Candidate(lease int64) string { return fmt.Sprintf("%s/leader/%x", k.prefix, lease) }
+
+// Acting is the key of the acting leader in fallback.
+func (k Keys) Acting() string { return k.prefix + "/leader-acting" }
+
+// Request is the key of an operator's wish about leadership.
+func (k Keys) Request() string { return k.prefix + "/leader-request" }
+
+// Nodes is the prefix of all member records, with its slash.
+func (k Keys) Nodes() string { return k.prefix + "/nodes/" }
+
+// Node is the key of the member at address.
+func (k Keys) Node(address string) string { return k.Nodes() + url.PathEscape(address) }
+
+// Accusation is the key under which accuser accuses the member at address.
+func (k Keys) Accusation(address, accuser string) string {
+	return k.prefix + "/nodes-accused/" + url.PathEscape(address) + "/" + url.PathEscape(accuser)
+}
+
+// Kind says what a key of the cluster's range holds.
+type Kind int
+
+// The kinds of keys. KindOther is a key that lies in the range and is not ours.
+const (
+	KindOther Kind = iota
+	KindCandidate
+	KindActing
+	KindRequest
+	KindNode
+	KindAccusation
+	KindShardMap
+	KindReleased
+)
+
+// ParsedKey is what [Keys.Parse] found.
+type ParsedKey struct {
+	Kind    Kind
+	Address string // of KindNode, KindAccusation, KindReleased
+	Accuser string // of KindAccusation
+	Lease   int64  // of KindCandidate; 0 when the key is not spelled as a lease id
+}
+
+// Parse tells what key is. Every key below leader/ is a candidate, however it is
+// spelled, because concurrency.Election queues behind any of them.
+func (k Keys) Parse(key string) ParsedKey {
+	rest, ok := strings.CutPrefix(key, k.prefix+"/")
+	if !ok {
+		return ParsedKey{}
+	}
+	switch rest {
+	case "leader-acting":
+		return ParsedKey{Kind: KindActing}
+	case "leader-request":
+		return ParsedKey{Kind: KindRequest}
+	case "shards/map":
+		return ParsedKey{Kind: KindShardMap}
+	}
+	if name, ok := strings.CutPrefix(rest, "leader/"); ok {
+		return ParsedKey{Kind: KindCandidate, Lease: parseLease(name)}
+	}
+	if name, ok := strings.CutPrefix(rest, "nodes/"); ok {
+		if address, ok := unescape(name); ok {
+			return ParsedKey{Kind: KindNode, Address: address}
+		}
+	}
+	if name, ok := strings.CutPrefix(rest, "nodes-accused/"); ok {
+		a, b, _ := strings.Cut(name, "/")
+		address, ok1 := unescape(a)
+		accuser, ok2 := unescape(b)
+		if ok1 && ok2 {
+			return ParsedKey{Kind: KindAccusation, Address: address, Accuser: accuser}
+		}
+	}
+	if name, ok := strings.CutPrefix(rest, "shards/released/"); ok {
+		if address, ok := unescape(name); ok {
+			return ParsedKey{Kind: KindReleased, Address: address}
+		}
+	}
+	return ParsedKey{}
+}
+
+// unescape accepts only what url.PathEscape writes, so that every name has
+// exactly one key.
+func unescape(s string) (string, bool) {
+	name, err := url.PathUnescape(s)
+	return name, err == nil && name != "" && url.PathEscape(name) == s
+}
+
+// parseLease accepts only the spelling %x of a positive lease id.
+func parseLease(s string) int64 {
+	id, err := strconv.ParseInt(s, 16, 64)
+	if err != nil || id <= 0 || strconv.FormatInt(id, 16) != s {
+		return 0
+	}
+	return id
+}

@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// NodeState is what a node is in its cluster.
+type NodeState string
+
+// The node states.
+const (
+	StateFollower  NodeState = "follower"  // registered, not queued
+	StateCandidate NodeState = "candidate" // waits in the queue
+	StateLeader    NodeState = "leader"
+	StateStopped   NodeState = "stopped" // not started yet, or stopped
+)
+
+// Status is a node's view of the cluster at one instant.
+type Status struct {
+	NodeID   string // advertise address
+	State    NodeState
+	IsLeader bool
+	LeaderID string // "" when there is none, or this node is cut off
+	Token    int64  // the leader's term; 0 when there is none
+	Mode     state.Mode
+	Ready    bool // a leader is known and the snapshot is fresh
+	Queue    []string
+	Nodes    []string
+	Revision int64
+
+	SessionValid bool
+	SessionTTL   time.Duration // as granted
+	Deadline     time.Time     // of the session; zero without one
+	// Counters since Start.
+	Terms        int64 // that this node began
+	SessionsLost int64
+	Rebuilds     int64 // of the snapshot, after a lost or lagging watch
+	// LastEnd is why this node's last term ended; nil if none did.
+	LastEnd *leaderelection.TermOverError
+	// ElectionFailed is why this node cannot campaign, "" if it can.
+	ElectionFailed string
+}
+
+// Status never blocks and asks nobody. Lists are in order: the queue first come
+// first, the nodes by address.
+func (c *Cluster) Status() Status {
+	st := Status{NodeID: c.node.AdvertiseAddress(), State: StateStopped, Mode: state.ModeElection,
+		Queue: []string{}, Nodes: []string{}}
+	c.mu.Lock()
+	p, at := c.parts, c.phase
+	c.mu.Unlock()
+	if p == nil || at == ended {
+		return st
+	}
+	election := p.manager.Election()
+	snap := p.mirror.Snapshot()
+	leader := election.Leader()
+	s := p.keeper.Current()
+	st.Mode = p.manager.Mode()
+	st.LeaderID, st.Token = leader.Address, leader.Token
+	st.IsLeader = leader.Address != "" && s != nil && leader.Lease == int64(s.ID()) && election.IsLeader()
+	st.Revision = snap.Revision
+	st.State = StateFollower
+	for _, q := range snap.Queue {
+		st.Queue = append(st.Queue, q.Address)
+	}
+	for _, m := range snap.Members {
+		st.Nodes = append(st.Nodes, m.Address)
+	}
+	if s != nil {
+		st.SessionValid, st.SessionTTL, st.Deadline = s.Valid(), s.TTL(), s.Deadline()
+		if own, _ := snap.Candidate(int64(s.ID())); own != nil && st.SessionValid {
+			st.State = StateCandidate
+		}
+	}
+	if st.IsLeader {
+		st.State = StateLeader
+	}
+	st.Ready = leader.Address != "" && st.SessionValid && !snap.Stale
+	st.Terms, st.LastEnd = election.Terms(), election.LastEnd()
+	st.SessionsLost, st.Rebuilds = p.keeper.Lost(), p.mirror.Rebuilds()
+	if err := election.Failed(); err != nil {
+		st.ElectionFailed = err.Error()
+	}
+	return st
+}
+
+// LeaderInfo says more about the present leader.
+type LeaderInfo struct {
+	state.Leader
+	Hostname    string
+	HTTPAddress string
+	AcquiredAt  time.Time // elsewhere than on the leader: when this node first saw it lead
+	RenewedAt   time.Time
+	ExpiresAt   time.Time
+	// Estimated is false on the leader itself. Elsewhere the times come from what
+	// etcd says of the lease, to the second.
+	Estimated bool
+}
+
+// LeaderInfo is exact on the leader; elsewhere it asks etcd for the leader's
+// lease, at most once a second. It returns leaderelection.ErrNoLeader when there
+// is none.
+func (c *Cluster) LeaderInfo(ctx context.Context) (LeaderInfo, error) {
+	p, err := c.running()
+	if err != nil {
+		return LeaderInfo{}, err
+	}
+	election := p.manager.Election()
+	info := LeaderInfo{Leader: election.Leader()}
+	if info.Address == "" {
+		return LeaderInfo{}, leaderelection.ErrNoLeader
+	}
+	if m := p.mirror.Snapshot().Member(info.Address); m != nil {
+		info.Hostname, info.HTTPAddress = m.Hostname, m.HTTPAddress
+	}
+	if t := election.Term(); t != nil && t.Token() == info.Token {
+		s := p.keeper.Current()
+		if s != nil {
+			info.AcquiredAt, info.RenewedAt, info.ExpiresAt = t.AcquiredAt(), s.Renewed(), s.Deadline()
+			return info, nil
+		}
+	}
+	info.Estimated = true
+	info.AcquiredAt = p.leaders.since(info.Token)
+	if info.Lease == 0 {
+		return info, nil // a candidate from outside, on no lease
+	}
+	info.RenewedAt, info.ExpiresAt, err = p.leaders.lease(ctx, p.client, clientv3.LeaseID(info.Lease))
+	if err != nil {
+		return LeaderInfo{}, fmt.Errorf("ask etcd for the leader's lease: %w", err)
+	}
+	return info, nil
+}
+
+// leaderTimes remembers when a leader was first seen, and what etcd last said of
+// its lease. The zero value is ready.
+type leaderTimes struct {
+	mu      sync.Mutex
+	token   int64
+	first   time.Time
+	leaseID clientv3.LeaseID
+	asked   time.Time
+	renewed time.Time
+	expires time.Time
+}
+
+func (l *leaderTimes) saw(leader state.Leader, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if leader.Token != 0 && leader.Token != l.token {
+		l.token, l.first = leader.Token, now
+	}
+}
+
+func (l *leaderTimes) since(token int64) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.token != token {
+		return time.Time{}
+	}
+	return l.first
+}
+
+func (l *leaderTimes) lease(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (renewed, expires time.Time, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock() // those who ask meanwhile get the same answer
+	if l.leaseID == id && time.Since(l.asked) < time.Second {
+		return l.renewed, l.expires, nil
+	}
+	resp, err := client.TimeToLive(ctx, id)
+	if err != nil {
+		return time.Time{}, time.Time{}, err
+	}
+	now := time.Now()
+	l.leaseID, l.asked = id, now
+	l.expires = now.Add(time.Duration(resp.TTL) * time.Second)
+	l.renewed = l.expires.Add(-time.Duration(resp.GrantedTTL) * time.Second)
+	return l.renewed, l.expires, nil
+}
+
+// Session is this node's session as of now, for what is built on it: nil between
+// two of them and while the cluster is not started.
+func (c *Cluster) Session() *session.Session {
+	p, err := c.running()
+	if err != nil {
+		return nil
+	}
+	return p.keeper.Current()
+}
