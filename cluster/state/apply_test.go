@@ -1,0 +1,137 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// store is the dumb version: a map of keys that a snapshot is built from anew.
+type store struct {
+	revision int64
+	kvs      map[string]KV
+}
+
+func (s *store) put(key, value string, lease int64) Event {
+	s.revision++
+	kv := KV{Key: key, Value: []byte(value), CreateRevision: s.revision, ModRevision: s.revision, Lease: lease}
+	if old, ok := s.kvs[key]; ok {
+		kv.CreateRevision = old.CreateRevision
+	}
+	s.kvs[key] = kv
+	return Event{KV: kv}
+}
+
+func (s *store) remove(key string) Event {
+	s.revision++
+	delete(s.kvs, key)
+	return Event{KV: KV{Key: key, ModRevision: s.revision}, Deleted: true}
+}
+
+func (s *store) sorted() []KV {
+	var out []KV
+	for _, kv := range s.kvs {
+		out = append(out, kv)
+	}
+	slices.SortFunc(out, func(a, b KV) int { return strings.Compare(a.Key, b.Key) })
+	return out
+}
+
+// The reducer, fed batches of any size, agrees with a snapshot that is built
+// from the whole range, and never touches an older snapshot.
+func TestApplyAgreesWithBuild(t *testing.T) {
+	keys := testKeys(t)
+	rapid.Check(t, func(t *rapid.T) {
+		st := &store{kvs: map[string]KV{}}
+		snap := Build(keys, 1, 0, nil)
+		type kept struct {
+			s    *Snapshot
+			text string
+		}
+		var old []kept
+		var batch []Event
+		names := []string{keys.Candidate(1), keys.Candidate(2), keys.Candidate(3), keys.Queue() + "x/y", keys.Acting(), keys.Request(),
+			keys.Node("a:1"), keys.Node("b:1"), keys.Node("c:1"), keys.Accusation("a:1", "b"), keys.Accusation("a:1", "c"), "/goverse/nodes/%zz"}
+		values := []string{"a:1", Record{InstanceID: "i", Lease: 1}.Encode(), RequestRecord{Kind: RequestResign, Token: 3}.Encode(),
+			AccusationRecord{Incarnation: 1}.Encode(), "{", ""}
+		for range rapid.IntRange(1, 60).Draw(t, "events") {
+			key := rapid.SampledFrom(names).Draw(t, "key")
+			if _, there := st.kvs[key]; there && rapid.Bool().Draw(t, "delete") {
+				batch = append(batch, st.remove(key))
+			} else {
+				batch = append(batch, st.put(key, rapid.SampledFrom(values).Draw(t, "value"), rapid.Int64Range(0, 3).Draw(t, "lease")))
+			}
+			if rapid.Bool().Draw(t, "flush") {
+				old = append(old, kept{snap, describe(snap)})
+				snap = snap.Apply(st.revision, batch)
+				require.Equal(t, describe(snap), describe(snap.Apply(st.revision, batch)), "a batch applied twice")
+				batch = nil
+			}
+		}
+		snap = snap.Apply(st.revision, batch)
+		require.Equal(t, describe(Build(keys, 1, st.revision, st.sorted())), describe(snap))
+		for _, k := range old {
+			require.Equal(t, k.text, describe(k.s), "an older snapshot was changed")
+		}
+	})
+}
+
+func describe(s *Snapshot) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "rev=%d acting=%+v request=%+v\n", s.Revision, s.Acting, s.Request)
+	for _, c := range s.Queue {
+		fmt.Fprintf(&b, "queue %+v\n", *c)
+	}
+	for _, m := range s.Members {
+		fmt.Fprintf(&b, "member %+v\n", *m)
+	}
+	for _, a := range s.Accusations {
+		fmt.Fprintf(&b, "accusation %+v\n", *a)
+	}
+	return b.String()
+}
+
+func TestStaleIsOverWithTheNextEvents(t *testing.T) {
+	s := Build(testKeys(t), 1, 5, nil)
+	require.False(t, s.Stale)
+	require.True(t, s.AsStale().Stale)
+	require.False(t, s.AsStale().Apply(6, nil).Stale)
+}
+
+func TestLeader(t *testing.T) {
+	keys := testKeys(t)
+	member := func(address string, lease int64) KV {
+		return KV{Key: keys.Node(address), Value: []byte(Record{Lease: lease}.Encode()), CreateRevision: lease, Lease: lease}
+	}
+	candidate := func(address string, lease, rev int64) KV {
+		return KV{Key: keys.Candidate(lease), Value: []byte(address), CreateRevision: rev, ModRevision: rev, Lease: lease}
+	}
+	acting := KV{Key: keys.Acting(), Value: []byte("a:1"), CreateRevision: 30, Lease: 1}
+	outside := KV{Key: keys.Queue() + "x/y", Value: []byte("who"), CreateRevision: 5}
+	a, b := member("a:1", 1), member("b:1", 2)
+	for name, tc := range map[string]struct {
+		kvs     []KV
+		want    Leader
+		planner string
+	}{
+		"nobody":           {[]KV{a, b}, Leader{Mode: ModeElection}, ""},
+		"first come":       {[]KV{a, b, candidate("a:1", 1, 21), candidate("b:1", 2, 20)}, Leader{"b:1", 20, ModeElection, true, 2}, "b:1"},
+		"acting":           {[]KV{a, b, acting}, Leader{"a:1", 30, ModeFallback, true, 1}, "a:1"},
+		"elected waits":    {[]KV{a, b, acting, candidate("b:1", 2, 31)}, Leader{Mode: ModeElection}, "b:1"},
+		"outside leads":    {[]KV{a, b, outside, candidate("b:1", 2, 20)}, Leader{"who", 5, ModeElection, false, 0}, "b:1"},
+		"lease not member": {[]KV{a, candidate("b:1", 2, 20)}, Leader{"b:1", 20, ModeElection, false, 2}, ""},
+		"value is a lie":   {[]KV{a, b, candidate("a:1", 2, 20)}, Leader{"a:1", 20, ModeElection, true, 2}, "b:1"},
+	} {
+		s := Build(keys, 1, 100, tc.kvs)
+		require.Equal(t, tc.want, s.Leader(), name)
+		planner := ""
+		if m := s.Planner(); m != nil {
+			planner = m.Address
+		}
+		require.Equal(t, tc.planner, planner, name)
+	}
+}

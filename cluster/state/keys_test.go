@@ -1,0 +1,106 @@
+package state
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func testKeys(t testing.TB) Keys {
+	t.Helper()
+	keys, err := NewKeys("/goverse")
+	require.NoError(t, err)
+	return keys
+}
+
+func TestNewKeysRefusesBadPrefixes(t *testing.T) {
+	for _, prefix := range []string{"", "goverse", "/", "/a/", "//a", "/a//b", "/a/../b", "/..", "/a/.", "/a b", "/a\nb", "/a\x7f"} {
+		_, err := NewKeys(prefix)
+		require.ErrorIs(t, err, ErrBadPrefix, "%q", prefix)
+		require.NotContains(t, err.Error(), "\n", "one line")
+	}
+	for _, prefix := range []string{"/goverse", "/a/b/c", "/ümlaut", "/a..b", "/-"} {
+		_, err := NewKeys(prefix)
+		require.NoError(t, err, "%q", prefix)
+	}
+}
+
+// One watch carries the whole state: every key of it sorts into the range, and
+// what is kept elsewhere does not.
+func TestRangeHoldsTheState(t *testing.T) {
+	k := testKeys(t)
+	for _, key := range []string{k.Candidate(1), k.Candidate(1 << 62), k.Acting(), k.Request(), k.Node("a:1"),
+		k.Accusation("a:1", "b"), "/goverse/shards/map", "/goverse/shards/released/a:1"} {
+		require.True(t, key >= k.RangeStart() && key < k.RangeEnd(), key)
+	}
+	for _, key := range []string{"/goverse/checkpoints/x", "/goverse/elections/x", "/goverse/events/x", "/goverse/work/x",
+		"/goverse/leader", "/goverse2/leader/1", "/goversf"} {
+		require.False(t, key >= k.RangeStart() && key < k.RangeEnd(), key)
+	}
+	require.True(t, k.Candidate(7) >= k.Queue() && k.Candidate(7) < k.QueueEnd())
+	require.False(t, k.Acting() >= k.Queue() && k.Acting() < k.QueueEnd())
+}
+
+func TestCandidateKeyIsSpelledAsElectionSpellsIt(t *testing.T) {
+	require.Equal(t, "/goverse/leader/694d8f3c2a1b0e07", testKeys(t).Candidate(0x694d8f3c2a1b0e07))
+}
+
+func TestParseTellsEveryKeyFromEveryOther(t *testing.T) {
+	k := testKeys(t)
+	weird := "a/b%2Fc:1"
+	for key, want := range map[string]ParsedKey{
+		k.Candidate(0xabc):           {Kind: KindCandidate, Lease: 0xabc},
+		"/goverse/leader/x/y":        {Kind: KindCandidate},
+		"/goverse/leader/0abc":       {Kind: KindCandidate}, // not how a lease is spelled
+		"/goverse/leader/-1":         {Kind: KindCandidate},
+		k.Acting():                   {Kind: KindActing},
+		k.Request():                  {Kind: KindRequest},
+		k.Node(weird):                {Kind: KindNode, Address: weird},
+		k.Accusation(weird, "x/y"):   {Kind: KindAccusation, Address: weird, Accuser: "x/y"},
+		"/goverse/shards/map":        {Kind: KindShardMap},
+		"/goverse/shards/released/a": {Kind: KindReleased, Address: "a"},
+		"/goverse/nodes/":            {},
+		"/goverse/nodes/a/b":         {},
+		"/goverse/nodes/%zz":         {},
+		"/goverse/leader-else":       {},
+		"/other/nodes/a":             {},
+		"":                           {},
+	} {
+		require.Equal(t, want, k.Parse(key), key)
+	}
+}
+
+// With plain prefixes a name "a/b" would lie under the name "a".
+func TestNamesDoNotLieUnderEachOther(t *testing.T) {
+	k := testKeys(t)
+	require.False(t, strings.HasPrefix(k.Node("a/b"), k.Node("a")+"/"))
+	require.False(t, strings.HasPrefix(k.Accusation("a", "b/c"), k.Accusation("a", "b")+"/"))
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("/goverse/leader/1f", "a:1", "b")
+	f.Add("/goverse/nodes/%2f", "/", "%")
+	f.Add("/goverse/nodes-accused/a/b/c", "..", "")
+	f.Fuzz(func(t *testing.T, key, address, accuser string) {
+		k := testKeys(t)
+		p := k.Parse(key)
+		switch p.Kind { // what is understood is spelled in one way only
+		case KindNode:
+			require.Equal(t, key, k.Node(p.Address))
+		case KindAccusation:
+			require.Equal(t, key, k.Accusation(p.Address, p.Accuser))
+		case KindCandidate:
+			if p.Lease != 0 {
+				require.Equal(t, key, k.Candidate(p.Lease))
+			}
+		}
+		if address != "" {
+			require.Equal(t, ParsedKey{Kind: KindNode, Address: address}, k.Parse(k.Node(address)))
+			if accuser != "" {
+				require.Equal(t, ParsedKey{Kind: KindAccusation, Address: address, Accuser: accuser},
+					k.Parse(k.Accusation(address, accuser)))
+			}
+		}
+	})
+}
