@@ -10,6 +10,7 @@ import (
 	"github.com/coreos/go-semver/semver"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
@@ -30,6 +31,12 @@ func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	// etcd's client warns of every request that fails, also where failing is an
+	// answer; what matters of it is said here.
+	quiet := zap.IncreaseLevel(zap.ErrorLevel)
+	if cfg.Logger.IsDebug() {
+		quiet = zap.IncreaseLevel(zap.DebugLevel)
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   eps,
 		TLS:         cfg.TLS,
@@ -39,7 +46,7 @@ func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 		// A connection whose other side vanished is found out and left.
 		DialKeepAliveTime:    2 * time.Second,
 		DialKeepAliveTimeout: 2 * time.Second,
-		Logger:               zaplog.New(cfg.Logger.Named("etcd-client")),
+		Logger:               zaplog.New(cfg.Logger.Named("etcd-client"), quiet),
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			// etcd's return must be noticed within a second.
 			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,

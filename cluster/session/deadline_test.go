@@ -1,0 +1,151 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func TestEitherClockReachesTheDeadline(t *testing.T) {
+	d := deadlineFrom(instant{mono: 1000, wall: 5_000_000}, 10*time.Second)
+	require.Equal(t, instant{mono: 1000 + int64(9900*time.Millisecond), wall: 5_000_000 + int64(9900*time.Millisecond)}, d)
+	before := instant{mono: d.mono - 1, wall: d.wall - 1}
+	require.False(t, before.reached(d))
+	require.True(t, instant{mono: d.mono, wall: d.wall - 1}.reached(d), "the monotonic clock alone")
+	require.True(t, instant{mono: d.mono - 1, wall: d.wall}.reached(d), "the wall clock alone: a suspended machine")
+	stepped := instant{mono: d.mono, wall: d.wall - int64(time.Hour)}
+	require.True(t, stepped.reached(d), "a wall clock set back does not help")
+	require.Equal(t, time.Duration(1), before.until(d))
+}
+
+// pass lets fake time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
+// scriptedLease is a lease server in fake time: renewals answer after delay, or
+// fail with err.
+type scriptedLease struct {
+	clientv3.Lease
+	mu    sync.Mutex
+	delay time.Duration
+	err   error
+	calls atomic.Int32
+}
+
+func (l *scriptedLease) answer(delay time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay, l.err = delay, err
+}
+
+func (l *scriptedLease) Grant(context.Context, int64) (*clientv3.LeaseGrantResponse, error) {
+	pass(l.delay)
+	return &clientv3.LeaseGrantResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: 7, TTL: 10}, nil
+}
+
+func (l *scriptedLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+	l.calls.Add(1)
+	l.mu.Lock()
+	delay, err := l.delay, l.err
+	l.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &clientv3.LeaseKeepAliveResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: id, TTL: 10}, nil
+}
+
+func (l *scriptedLease) Revoke(context.Context, clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+	return &clientv3.LeaseRevokeResponse{}, nil
+}
+
+func openScripted(t *testing.T, lease *scriptedLease) *Session {
+	t.Helper()
+	client := clientv3.NewCtxClient(context.Background())
+	client.Lease = lease
+	s, err := Open(context.Background(), Config{Client: client, TTL: 10 * time.Second})
+	require.NoError(t, err)
+	return s
+}
+
+// etcd's own client counts from the instant the answer came.
+func TestDeadlineCountsFromTheInstantOfSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &scriptedLease{delay: time.Second}
+		granted := time.Now()
+		s := openScripted(t, lease)
+		require.Equal(t, 8900*time.Millisecond, time.Until(s.Deadline()), "sent a second ago, TTL 10 s less 1 %%")
+		pass(5 * time.Second) // one renewal, sent TTL/3 after the grant's answer
+		require.EqualValues(t, 1, lease.calls.Load())
+		sent := granted.Add(time.Second + 10*time.Second/3)
+		require.Equal(t, sent.Add(9900*time.Millisecond).UnixNano(), s.Deadline().UnixNano())
+		require.NoError(t, s.Close(context.Background()))
+		require.False(t, s.Valid())
+	})
+}
+
+func TestDeadlineDoesNotMoveWhileRenewalsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &scriptedLease{}
+		s := openScripted(t, lease)
+		lease.answer(0, errors.New("away"))
+		deadline := s.Deadline()
+		pass(9899 * time.Millisecond)
+		require.True(t, s.Valid())
+		require.NoError(t, s.Err())
+		pass(time.Millisecond)
+		require.False(t, s.Valid())
+		require.Equal(t, deadline, s.Deadline())
+		synctest.Wait()
+		require.ErrorIs(t, s.Err(), ErrLost)
+		require.Equal(t, ReasonUnreachable, ReasonOf(s.Err()))
+		require.Greater(t, lease.calls.Load(), int32(10), "a failed renewal is tried again soon")
+		require.NoError(t, s.Close(context.Background()))
+	})
+}
+
+// An answer after the deadline does not bring the session back.
+func TestLateAnswerComesTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &scriptedLease{}
+		s := openScripted(t, lease)
+		deadline := s.Deadline()
+		pass(3 * time.Second)
+		lease.answer(0, errors.New("away"))
+		pass(6 * time.Second)
+		lease.answer(1500*time.Millisecond, nil) // sent before the deadline, answered after
+		pass(2 * time.Second)
+		require.False(t, s.Valid())
+		require.Equal(t, deadline, s.Deadline())
+		require.Error(t, s.Err())
+		require.NoError(t, s.Close(context.Background()))
+	})
+}
+
+func TestRenewalOfAnUnknownLeaseLosesTheSessionAtOnce(t *testing.T) {
+	for err, want := range map[error]Reason{rpctypes.ErrLeaseNotFound: ReasonRevoked, rpctypes.ErrPermissionDenied: ReasonPermission} {
+		synctest.Test(t, func(t *testing.T) {
+			lease := &scriptedLease{}
+			s := openScripted(t, lease)
+			lease.answer(0, err)
+			s.Check()
+			synctest.Wait()
+			require.False(t, s.Valid())
+			require.Equal(t, want, ReasonOf(s.Err()))
+			require.Equal(t, want, ReasonOf(context.Cause(s.Context())))
+			require.NoError(t, s.Close(context.Background()))
+		})
+	}
+}
