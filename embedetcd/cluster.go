@@ -1,0 +1,172 @@
+package embedetcd
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// ErrRunning: the member to restart is running.
+var ErrRunning = errors.New("etcd member is running")
+
+// errClosed answers RestartMember after Close.
+var errClosed = errors.New("embedetcd: the cluster was closed: start another")
+
+// A Cluster is several etcd members in one process. Members are numbered from 0; a
+// number that does not exist panics, as an index does. Safe for concurrent use.
+type Cluster struct {
+	configs []Config // each with its own directory and ports
+	dir     string   // holds all of them, removed at Close
+
+	mu      sync.Mutex
+	members []*Server // nil where stopped
+	closed  bool
+}
+
+// StartCluster runs n members on 127.0.0.1 with free ports and returns once all of
+// them serve clients. Of cfg, Name is the members' common prefix; DataDir, ListenClient,
+// Peers and Token are chosen here and must be empty: the cluster lives in a temporary
+// directory that Close removes. Errors are those of Start.
+func StartCluster(ctx context.Context, n int, cfg Config) (*Cluster, error) {
+	if n < 1 {
+		return nil, badConfig("a cluster of %d members: use at least 1", n)
+	}
+	if cfg.DataDir != "" || cfg.ListenClient != "" || len(cfg.Peers) != 0 || cfg.Token != "" {
+		return nil, badConfig("DataDir, ListenClient, Peers or Token is set: StartCluster chooses them, leave them empty")
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	for attempt := 1; ; attempt++ {
+		c, err := startCluster(ctx, n, cfg.withDefaults())
+		// All ports are known before the first member starts, so all are drawn
+		// again if somebody else was faster with one of them.
+		if err == nil || !errors.Is(err, ErrAddressInUse) || attempt == startAttempts || ctx.Err() != nil {
+			return c, err
+		}
+	}
+}
+
+func startCluster(ctx context.Context, n int, cfg Config) (*Cluster, error) {
+	dir, err := os.MkdirTemp("", "goverse-etcd-")
+	if err != nil {
+		return nil, noTemp(err)
+	}
+	c := &Cluster{dir: dir, members: make([]*Server, n)}
+	// A token of its own: members of another cluster on reused ports stay away.
+	peers, token := map[string]string{}, rand.Text()
+	for i := range n {
+		one := cfg
+		one.Name = fmt.Sprintf("%s-%d", cfg.Name, i)
+		one.DataDir = filepath.Join(dir, one.Name)
+		one.Peers, one.Token = peers, token
+		if one.ListenClient, err = choosePort(ctx, "ListenClient", cfg.ListenClient); err == nil {
+			peers[one.Name], err = choosePort(ctx, "Peers", "127.0.0.1:0")
+		}
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c.configs = append(c.configs, one)
+	}
+	// One after the other, because etcd first asks its peers whether the cluster is
+	// older than itself, and one that has bound its port without answering yet costs
+	// a second. None is waited for: they serve once more than half have started.
+	for i := range n {
+		if c.members[i], err = begin(ctx, c.configs[i]); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	for _, s := range c.members {
+		if err := s.waitReady(ctx); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	return c, nil
+}
+
+// Endpoints returns the client addresses of all members, also the stopped ones.
+func (c *Cluster) Endpoints() []string {
+	var out []string
+	for _, cfg := range c.configs {
+		out = append(out, cfg.ListenClient)
+	}
+	return out
+}
+
+// Member returns member i, nil while it is stopped.
+func (c *Cluster) Member(i int) *Server {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.members[i]
+}
+
+// StopMember stops member i as a crash would: without handing over etcd's leadership.
+// It answers nobody from the first moment; the call returns when its connections are
+// gone as well, up to a second later. Its data and its ports stay reserved for RestartMember. Nothing happens if it is
+// stopped already.
+func (c *Cluster) StopMember(i int) error {
+	c.mu.Lock()
+	s := c.members[i]
+	c.members[i] = nil
+	c.mu.Unlock()
+	if s == nil {
+		return nil
+	}
+	return s.shut(true)
+}
+
+// RestartMember starts a stopped member on its data and its ports, and returns once
+// it serves clients, which takes a majority: restart members at the same time when
+// fewer run. Fails with ErrRunning if it runs, else as Start does.
+func (c *Cluster) RestartMember(ctx context.Context, i int) error {
+	c.mu.Lock()
+	running, closed := c.members[i] != nil, c.closed
+	c.mu.Unlock()
+	switch {
+	case closed:
+		return errClosed
+	case running:
+		return fmt.Errorf("embedetcd: %w: stop member %d before you restart it", ErrRunning, i)
+	}
+	s, err := Start(ctx, c.configs[i])
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errors.Join(errClosed, s.shut(true))
+	}
+	c.members[i] = s
+	return nil
+}
+
+// Close ends all members, within about a second, and frees their ports; their data is removed.
+//
+// Where members of etcd talked within the last five seconds, goroutines of net/http
+// that served them can outlive this call, until etcd's read time-out of five seconds
+// ends them: a leak check sees (*persistConn).readLoop and writeLoop, (*conn).serve
+// with (*connReader).abortPendingRead, and (*connReader).backgroundRead. A single
+// Server has no such connections.
+func (c *Cluster) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	members := c.members
+	c.members = make([]*Server, len(members))
+	c.mu.Unlock()
+	errs := make([]error, len(members)+1)
+	var wg sync.WaitGroup
+	for i, s := range members {
+		if s != nil {
+			// Together, and without handing over to members that end as well.
+			wg.Go(func() { errs[i] = s.shut(true) })
+		}
+	}
+	wg.Wait()
+	errs[len(members)] = os.RemoveAll(c.dir)
+	return errors.Join(errs...)
+}

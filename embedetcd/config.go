@@ -1,0 +1,156 @@
+package embedetcd
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// What Start can fail with, beside the end of its context. Compare with errors.Is;
+// the message is one line that names the remedy, and the cause is wrapped.
+var (
+	// ErrConfig: a field of Config is wrong.
+	ErrConfig = errors.New("bad etcd configuration")
+	// ErrDataDir: the data directory cannot be used, or another server uses it.
+	ErrDataDir = errors.New("etcd data directory cannot be used")
+	// ErrAddressInUse: another socket is bound to a wanted address.
+	ErrAddressInUse = errors.New("address already in use")
+)
+
+// Config describes one etcd server. The zero value works: a free port of 127.0.0.1
+// and a temporary directory.
+type Config struct {
+	// DataDir keeps etcd's data across restarts; it is created if missing. Empty: a
+	// temporary directory that Close removes.
+	DataDir string
+
+	// ListenClient is the host:port where clients connect. The host is an IP address,
+	// "localhost", or empty for every interface. Port 0 picks a free port.
+	// Default 127.0.0.1:0.
+	ListenClient string
+
+	// Name is the member's name in etcd's own cluster. Default "goverse".
+	Name string
+
+	// Peers makes this server one member of an etcd cluster: the host:port for
+	// etcd's own traffic of every member, by member name, this one included. All
+	// members must be given the same. Only members of a new cluster or those who
+	// restart on their data can start so. Empty: the only member, without a peer port.
+	Peers map[string]string
+
+	// Token tells clusters apart that were ever built with the same Peers, so that
+	// their members never mix. All members must be given the same. Default "goverse".
+	// Unused without Peers: a single member's cluster id is always random.
+	Token string
+
+	// HeartbeatInterval is how often etcd's leader shows itself to its members, and
+	// the unit of etcd's internal clock, in whole milliseconds. Default 100 ms.
+	HeartbeatInterval time.Duration
+
+	// ElectionTimeout is how long etcd's members wait for a heartbeat before they
+	// elect another, in whole milliseconds, from 5 heartbeats to 50 s. Default 1 s. It also
+	// sets the smallest lease TTL that etcd grants: 1.5 times this, rounded up to a
+	// whole second, so 2 s by default.
+	ElectionTimeout time.Duration
+
+	// UnsafeNoFsync leaves writes to the operating system's cache: much faster, and
+	// a crash of the machine (not of the process) can lose acknowledged data.
+	UnsafeNoFsync bool
+
+	// Logger receives etcd's log, its info as debug. Nil: nothing is logged.
+	Logger hclog.Logger
+}
+
+// TestTiming returns cfg with the timing that suits tests: heartbeats of 10 ms, an
+// election time-out of 100 ms, which lets leases have a TTL of 1 s, and no fsync. A
+// server with it serves within milliseconds; a machine too busy to schedule it for
+// 100 ms can make a cluster of several members change its leader.
+func TestTiming(cfg Config) Config {
+	cfg.HeartbeatInterval = 10 * time.Millisecond
+	cfg.ElectionTimeout = 100 * time.Millisecond
+	cfg.UnsafeNoFsync = true
+	return cfg
+}
+
+// withDefaults fills the fields left empty.
+func (c Config) withDefaults() Config {
+	if c.ListenClient == "" {
+		c.ListenClient = "127.0.0.1:0"
+	}
+	if c.Name == "" {
+		c.Name = "goverse"
+	}
+	if c.Token == "" {
+		c.Token = "goverse"
+	}
+	if c.HeartbeatInterval == 0 {
+		c.HeartbeatInterval = 100 * time.Millisecond
+	}
+	if c.ElectionTimeout == 0 {
+		// Keeps etcd's own proportion also when only the heartbeat was changed.
+		c.ElectionTimeout = 10 * c.HeartbeatInterval
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+// Validate checks the fields and how they relate, defaults filled in, and touches
+// nothing. Its errors match ErrConfig.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	if err := checkListen("ListenClient", c.ListenClient); err != nil {
+		return err
+	}
+	for field, d := range map[string]time.Duration{"HeartbeatInterval": c.HeartbeatInterval, "ElectionTimeout": c.ElectionTimeout} {
+		if d < time.Millisecond || d%time.Millisecond != 0 {
+			return badConfig("%s is %v: use whole milliseconds, at least one", field, d)
+		}
+	}
+	if c.ElectionTimeout < 5*c.HeartbeatInterval || c.ElectionTimeout > 50*time.Second {
+		return badConfig("ElectionTimeout is %v: use 5 heartbeats (%v) to 50s", c.ElectionTimeout, 5*c.HeartbeatInterval)
+	}
+	if len(c.Peers) == 0 {
+		return nil
+	}
+	if _, ok := c.Peers[c.Name]; !ok {
+		return badConfig("Peers does not name this member, %q: add its peer address", c.Name)
+	}
+	for name, address := range c.Peers {
+		if name == "" || strings.ContainsAny(name, "=, \t\r\n") {
+			return badConfig("Peers has the name %q: use names without spaces, commas and equals signs", name)
+		}
+		if _, port, err := net.SplitHostPort(address); err != nil || !validPort(port) || port == "0" || strings.HasPrefix(address, ":") {
+			return badConfig("Peers has the address %q for %s: use host:port with a fixed port", address, name)
+		}
+	}
+	return checkListen("Peers", c.Peers[c.Name])
+}
+
+// checkListen accepts what etcd can bind: an IP address, localhost or no host.
+func checkListen(field, address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || !validPort(port) {
+		return badConfig("%s is %q: use host:port, for example 127.0.0.1:2379", field, address)
+	}
+	if _, err := netip.ParseAddr(host); err != nil && host != "localhost" && host != "" {
+		return badConfig("%s is %q: use an IP address of this machine or localhost as the host", field, address)
+	}
+	return nil
+}
+
+func validPort(port string) bool {
+	_, err := strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+func badConfig(format string, args ...any) error {
+	return fmt.Errorf("embedetcd: %w: %s", ErrConfig, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,61 @@
+package embedetcd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+)
+
+// lockName is the file that says a data directory is in use.
+const lockName = "goverse.lock"
+
+// dataDir is a directory that this server alone uses until release.
+type dataDir struct {
+	path      string
+	temporary bool
+	lock      *fileutil.LockedFile
+}
+
+// openDataDir creates the directory if needed and locks it. The lock is ours: etcd
+// itself waits for ever, and silently, when another server has its database open.
+func openDataDir(path string) (*dataDir, error) {
+	d := &dataDir{path: path}
+	if path == "" {
+		made, err := os.MkdirTemp("", "goverse-etcd-")
+		if err != nil {
+			return nil, noTemp(err)
+		}
+		d.path, d.temporary = made, true
+	} else if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, unusable(path, err)
+	}
+	lock, err := fileutil.TryLockFile(filepath.Join(d.path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if errors.Is(err, fileutil.ErrLocked) {
+		return nil, fmt.Errorf("embedetcd: %w: %s is used by another running server: stop that one or set another DataDir (%w)", ErrDataDir, path, err)
+	}
+	if err != nil {
+		return nil, unusable(d.path, err)
+	}
+	d.lock = lock
+	return d, nil
+}
+
+// release unlocks the directory and removes it if it was temporary.
+func (d *dataDir) release() error {
+	err := d.lock.Close()
+	if d.temporary {
+		err = errors.Join(err, os.RemoveAll(d.path))
+	}
+	return err
+}
+
+func noTemp(cause error) error {
+	return fmt.Errorf("embedetcd: %w: set TMPDIR to a directory that this user may write (%w)", ErrDataDir, cause)
+}
+
+func unusable(path string, cause error) error {
+	return fmt.Errorf("embedetcd: %w: set DataDir to a directory that this user may create and write, instead of %s (%w)", ErrDataDir, path, cause)
+}

@@ -1,0 +1,71 @@
+package embedetcd
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/hashicorp/go-hclog"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/goverse/goverse/internal/zaplog"
+)
+
+// etcdLogger adapts the user's logger for one server. serving and closing are closed
+// when it begins and ceases to serve.
+func etcdLogger(l hclog.Logger, serving, closing <-chan struct{}) *zap.Logger {
+	return zaplog.New(l.Named("etcd"),
+		zap.WithFatalHook(lastWords{silent: !l.IsError()}),
+		zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+			return hushed{Core: c, serving: serving, closing: closing}
+		}))
+}
+
+// hushed lowers to info what is nothing to worry about. Before it serves, etcd warns
+// of its own defaults, and of peers that start at the same moment; if the start then
+// fails, the caller is told. Once it is being closed, each of its listeners reports,
+// as an error, that it was closed.
+type hushed struct {
+	zapcore.Core
+	serving, closing <-chan struct{}
+}
+
+// With keeps the wrapper around.
+func (h hushed) With(fields []zapcore.Field) zapcore.Core {
+	h.Core = h.Core.With(fields)
+	return h
+}
+
+// Check lowers the level where it applies.
+func (h hushed) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if e.Level == zapcore.WarnLevel && (!closed(h.serving) || closed(h.closing)) ||
+		e.Level == zapcore.ErrorLevel && closed(h.closing) {
+		e.Level = zapcore.InfoLevel
+	}
+	return h.Core.Check(e, ce)
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// lastWords keeps zap's contract for Fatal, that the process ends, but not in
+// silence: without a logger nobody would ever learn why.
+type lastWords struct{ silent bool }
+
+// OnWrite ends the process.
+func (w lastWords) OnWrite(ce *zapcore.CheckedEntry, fields []zapcore.Field) {
+	if w.silent {
+		enc := zapcore.NewMapObjectEncoder()
+		for _, f := range fields {
+			f.AddTo(enc)
+		}
+		fmt.Fprintf(os.Stderr, "embedded etcd cannot go on: %s %v\n", ce.Message, enc.Fields["error"])
+	}
+	os.Exit(1)
+}

@@ -1,0 +1,80 @@
+package embedetcd
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+)
+
+// leakPatience is twice the read time-out of etcd's peer connections, after which
+// the last goroutines of a closed cluster end (see Cluster.Close).
+const leakPatience = 10 * time.Second
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	deadline := time.Now().Add(leakPatience)
+	// goleak itself looks again and again for a while, and then gives up.
+	for code == 0 {
+		leak := goleak.Find()
+		if leak == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			fmt.Fprintln(os.Stderr, leak)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// patient returns a context that only ends if a test hangs.
+func patient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// start returns a server with test timing that is closed with the test.
+func start(t *testing.T, cfg Config) *Server {
+	t.Helper()
+	s, err := Start(patient(t), TestTiming(cfg))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// dial returns a client that connects over TCP.
+func dial(t *testing.T, endpoints ...string) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 10 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// value reads one key, "" if it is not there.
+func value(t *testing.T, c *clientv3.Client, key string) string {
+	t.Helper()
+	resp, err := c.Get(patient(t), key)
+	require.NoError(t, err)
+	if len(resp.Kvs) == 0 {
+		return ""
+	}
+	return string(resp.Kvs[0].Value)
+}
+
+// requireFree fails unless the address can be bound again.
+func requireFree(t *testing.T, address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	require.NoError(t, err, "the port must be free")
+	require.NoError(t, l.Close())
+}

@@ -1,0 +1,95 @@
+package embedetcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+const (
+	// Free ports are drawn from below the range that the usual systems give to
+	// outgoing connections: a server that restarts on its port must not find that
+	// some client was given it in the meantime.
+	firstPort, lastPort = 20000, 32000
+	drawings            = 50
+
+	// A port is called taken only if it is so for this long: a server that just
+	// stopped in this process may need a moment to be gone.
+	portPatience = 250 * time.Millisecond
+	portInterval = 10 * time.Millisecond
+)
+
+// choosePort returns address, with a free port in place of port 0, after it has seen
+// that it can be bound. Another program may still be faster: the caller tries again.
+func choosePort(ctx context.Context, field, address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", badConfig("%s is %q: use host:port", field, address)
+	}
+	if port == "0" {
+		for range drawings {
+			drawn := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort)))
+			if err = probe(drawn); !errors.Is(err, syscall.EADDRINUSE) {
+				return drawn, listenError(field, drawn, err)
+			}
+		}
+		return "", listenError(field, address, err)
+	}
+	patience := time.NewTimer(portPatience)
+	defer patience.Stop()
+	again := time.NewTicker(portInterval)
+	defer again.Stop()
+	for {
+		if err = probe(address); !errors.Is(err, syscall.EADDRINUSE) {
+			return address, listenError(field, address, err)
+		}
+		select {
+		case <-again.C:
+		case <-patience.C:
+			return "", listenError(field, address, err)
+		case <-ctx.Done():
+			return "", listenError(field, address, err)
+		}
+	}
+}
+
+// probe binds an address and lets it go again.
+func probe(address string) error {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// listenError turns the failure to bind into an error with a remedy; nil stays nil.
+func listenError(field, address string, cause error) error {
+	switch {
+	case cause == nil:
+		return nil
+	case errors.Is(cause, syscall.EADDRINUSE):
+		return fmt.Errorf("embedetcd: %w: stop the process that listens at %s or set %s to another port (%w)", ErrAddressInUse, address, field, cause)
+	default:
+		return fmt.Errorf("embedetcd: %w: cannot listen at %s: set %s to an address and a port that this machine may bind (%w)", ErrConfig, address, field, cause)
+	}
+}
+
+// reachable returns the address at which this machine reaches a listener.
+func reachable(address string) string {
+	host, port, _ := net.SplitHostPort(address)
+	if host == "" {
+		host = "127.0.0.1"
+	} else if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsUnspecified() {
+		host = "127.0.0.1"
+		if ip.Is6() && !ip.Is4In6() {
+			host = "::1"
+		}
+	}
+	return net.JoinHostPort(host, port)
+}

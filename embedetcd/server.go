@@ -1,0 +1,200 @@
+package embedetcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"google.golang.org/grpc"
+)
+
+// ErrStopped is what Err tells when the server ended though nobody closed it.
+var ErrStopped = errors.New("etcd stopped by itself")
+
+// startAttempts bounds how often another free port is tried.
+const startAttempts = 10
+
+// A Server is one running etcd server. Its methods are safe for concurrent use.
+type Server struct {
+	log      hclog.Logger
+	etcd     *embed.Etcd
+	dir      *dataDir
+	endpoint string
+	client   *clientv3.Client
+
+	rpc     chan struct{} // closed when grpcServer is set
+	rpcOnce sync.Once
+	grpc    *grpc.Server
+
+	closing   chan struct{}
+	closeOnce sync.Once
+	closeErr  error
+	done      chan struct{} // closed by watch, with err set before
+	err       error
+}
+
+// Start runs an etcd server and returns once it serves clients. If ctx ends first,
+// what was started is ended again and the error wraps the cause; what etcd does with
+// its files before it can be interrupted (replaying a large log) is waited for. Other
+// errors match ErrConfig, ErrDataDir or ErrAddressInUse. ctx does not bound the
+// server's life: Close ends it.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
+	s, err := begin(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.waitReady(ctx); err != nil {
+		return nil, errors.Join(err, s.shut(true))
+	}
+	return s, nil
+}
+
+// begin starts a server without waiting until it serves.
+func begin(ctx context.Context, cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	if ctx.Err() != nil {
+		return nil, notReady(ctx)
+	}
+	dir, err := openDataDir(cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	s, err := launch(ctx, cfg, dir)
+	if err != nil {
+		return nil, errors.Join(err, dir.release())
+	}
+	return s, nil
+}
+
+// launch starts etcd, with another free port if somebody was faster.
+func launch(ctx context.Context, cfg Config, dir *dataDir) (*Server, error) {
+	for attempt := 1; ; attempt++ {
+		listen, err := choosePort(ctx, "ListenClient", cfg.ListenClient)
+		if err != nil {
+			return nil, err
+		}
+		s := &Server{
+			log: cfg.Logger, dir: dir, endpoint: reachable(listen),
+			rpc: make(chan struct{}), closing: make(chan struct{}), done: make(chan struct{}),
+		}
+		s.etcd, err = embed.StartEtcd(etcdConfig(cfg, s, listen))
+		if err == nil {
+			go s.watch()
+			return s, nil
+		}
+		err = startError(cfg, dir.path, listen, err)
+		_, port, _ := net.SplitHostPort(cfg.ListenClient)
+		if port != "0" || !errors.Is(err, ErrAddressInUse) || attempt == startAttempts || ctx.Err() != nil {
+			return nil, err
+		}
+	}
+}
+
+// served is told etcd's gRPC server just before that serves.
+func (s *Server) served(g *grpc.Server) {
+	s.rpcOnce.Do(func() {
+		s.grpc = g
+		close(s.rpc)
+	})
+}
+
+// waitReady waits until etcd has a leader and its client port is being served.
+func (s *Server) waitReady(ctx context.Context) error {
+	for _, ready := range []<-chan struct{}{s.etcd.Server.ReadyNotify(), s.rpc} {
+		select {
+		case <-ready:
+		case <-s.done:
+			return s.err
+		case <-ctx.Done():
+			return notReady(ctx)
+		}
+	}
+	s.client = v3client.New(s.etcd.Server)
+	return nil
+}
+
+func notReady(ctx context.Context) error {
+	return fmt.Errorf("embedetcd: etcd did not serve in time: give it more time, and with Peers start more than half of the members (%w)", context.Cause(ctx))
+}
+
+// watch notices the end of the server, whoever caused it.
+func (s *Server) watch() {
+	defer close(s.done)
+	var cause error
+	select {
+	case cause = <-s.etcd.Err():
+	case <-s.etcd.Server.StopNotify():
+	}
+	select {
+	case <-s.closing:
+		return
+	default:
+	}
+	s.err = fmt.Errorf("embedetcd: %w at %s: see its log, then close it and start another", ErrStopped, s.endpoint)
+	if cause != nil {
+		s.err = fmt.Errorf("%w (%w)", s.err, cause)
+	}
+	s.log.Error("etcd stopped by itself", "endpoint", s.endpoint, "error", s.err)
+}
+
+// Endpoint returns the host:port at which clients on this machine connect.
+func (s *Server) Endpoint() string { return s.endpoint }
+
+// Client returns a client that calls the server in process, without a socket. It is
+// the same one each time, shares the server's life and is closed by Close; whoever
+// uses it must not close it. Its dialing methods, such as ActiveConnection, have
+// nothing to return.
+func (s *Server) Client() *clientv3.Client { return s.client }
+
+// Done is closed when the server has ended, by Close or by itself. After a server
+// ended by itself, Err says why and Close is still to be called.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err returns why the server ended by itself: nil while it runs and after Close.
+func (s *Server) Err() error {
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return nil
+	}
+}
+
+// Close ends the server: clients are cut off, a member of a cluster hands etcd's
+// leadership over, the ports are free, and a temporary data directory is gone when
+// it returns. Acknowledged writes are kept. It may be called any number of times, and
+// waits for the first call.
+func (s *Server) Close() error { return s.shut(false) }
+
+// shut is Close; crash leaves out what a crashed member would not have done.
+func (s *Server) shut(crash bool) error {
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		if s.client != nil {
+			_ = s.client.Close()
+		}
+		select {
+		case <-s.rpc:
+			// etcd's own end is graceful and would wait seconds for open watches.
+			s.grpc.Stop()
+		default:
+			crash = true // not ready: etcd's own end would wait until it is
+		}
+		if crash {
+			s.etcd.Server.HardStop()
+		}
+		s.etcd.Close()
+		<-s.done
+		s.closeErr = s.dir.release()
+	})
+	return s.closeErr
+}
