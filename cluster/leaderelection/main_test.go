@@ -1,0 +1,54 @@
+package leaderelection
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/embedetcd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// startEtcd is an etcd of the test's own and a client over TCP.
+func startEtcd(t *testing.T) *clientv3.Client {
+	t.Helper()
+	server, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// start is a started election at address, stopped at the test's end.
+func start(t *testing.T, client *clientv3.Client, address string, change ...func(*Config)) *LeaderElection {
+	t.Helper()
+	cfg := Config{Client: client, Address: address, TTL: 2 * time.Second}
+	for _, c := range change {
+		c(&cfg)
+	}
+	le, err := New(cfg)
+	require.NoError(t, err)
+	require.NoError(t, le.Start(testContext(t)))
+	t.Cleanup(func() { require.NoError(t, le.Stop(testContext(t))) })
+	return le
+}
+
+func awaitLeads(t *testing.T, le *LeaderElection) *Term {
+	t.Helper()
+	require.NoError(t, le.await(testContext(t), le.IsLeader))
+	return le.Term()
+}
