@@ -1,0 +1,256 @@
+package mirror
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/embedetcd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func startEtcd(t *testing.T) *clientv3.Client {
+	t.Helper()
+	server, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func testKeys(t *testing.T) state.Keys {
+	t.Helper()
+	keys, err := state.NewKeys("/goverse")
+	require.NoError(t, err)
+	return keys
+}
+
+func run(t *testing.T, m *Mirror) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.ErrorIs(t, <-done, context.Canceled)
+	})
+	select {
+	case <-m.Ready():
+	case <-testContext(t).Done():
+		t.Fatal("the mirror is not ready")
+	}
+}
+
+// gate is a watcher whose answers can be held back, as by a stream that was cut
+// without anybody noticing.
+type gate struct {
+	clientv3.Watcher
+	mu     sync.Mutex
+	frozen bool
+}
+
+func (g *gate) freeze(on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.frozen = on
+}
+
+func (g *gate) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	in := g.Watcher.Watch(ctx, key, opts...)
+	out := make(chan clientv3.WatchResponse)
+	go func() {
+		defer close(out)
+		for resp := range in {
+			g.mu.Lock()
+			frozen := g.frozen
+			g.mu.Unlock()
+			if frozen && !resp.Created {
+				continue
+			}
+			select {
+			case out <- resp:
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return out
+}
+
+func gated(client *clientv3.Client) (*clientv3.Client, *gate) {
+	g := &gate{Watcher: client.Watcher}
+	derived := clientv3.NewCtxClient(context.Background())
+	derived.KV, derived.Lease, derived.Watcher = client.KV, client.Lease, g
+	return derived, g
+}
+
+func queueLength(n int) func(*state.Snapshot) bool {
+	return func(s *state.Snapshot) bool { return len(s.Queue) == n }
+}
+
+func TestFollowsEveryChange(t *testing.T) {
+	client, keys := startEtcd(t), testKeys(t)
+	ctx := testContext(t)
+	_, err := client.Put(ctx, keys.Candidate(1), "a:1")
+	require.NoError(t, err)
+	m := New(Config{Client: client, Keys: keys})
+	require.Nil(t, m.Snapshot())
+	run(t, m)
+	require.Len(t, m.Snapshot().Queue, 1, "what was there before")
+	for i := range 50 {
+		_, err := client.Put(ctx, keys.Candidate(int64(i+2)), "a:1")
+		require.NoError(t, err)
+	}
+	_, err = m.Wait(ctx, queueLength(51))
+	require.NoError(t, err)
+	del, err := client.Delete(ctx, keys.Candidate(2))
+	require.NoError(t, err)
+	s, err := m.Wait(ctx, queueLength(50))
+	require.NoError(t, err)
+	require.Equal(t, del.Header.Revision, s.Revision)
+	require.Zero(t, m.Rebuilds())
+
+	read, err := Read(ctx, client, keys)
+	require.NoError(t, err)
+	require.Equal(t, read, s, "folded and read agree")
+}
+
+// A watch that is silent for ever is found out by a revision that is known to
+// exist, and only by that: no event need be missing for the mirror to be right.
+func TestFrozenWatchIsFoundOut(t *testing.T) {
+	client, keys := startEtcd(t), testKeys(t)
+	ctx := testContext(t)
+	derived, g := gated(client)
+	m := New(Config{Client: derived, Keys: keys, LagTimeout: 50 * time.Millisecond})
+	run(t, m)
+	g.freeze(true)
+	put, err := client.Put(ctx, keys.Candidate(1), "a:1")
+	require.NoError(t, err)
+	m.Expect(put.Header.Revision)
+	s, err := m.Wait(ctx, queueLength(1))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, s.Revision, put.Header.Revision)
+	require.Positive(t, m.Rebuilds())
+
+	g.freeze(false)
+	put, err = client.Put(ctx, keys.Candidate(2), "b:1")
+	require.NoError(t, err)
+	m.Expect(put.Header.Revision)
+	_, err = m.Wait(ctx, queueLength(2))
+	require.NoError(t, err)
+}
+
+// Writes outside the range move etcd's revision and bring no event: a progress
+// report is enough, and nothing is read anew.
+func TestRevisionsElsewhereAreNoLag(t *testing.T) {
+	client, keys := startEtcd(t), testKeys(t)
+	ctx := testContext(t)
+	const lag = 150 * time.Millisecond
+	m := New(Config{Client: client, Keys: keys, LagTimeout: lag})
+	run(t, m)
+	for i := range 5 {
+		put, err := client.Put(ctx, "/elsewhere", fmt.Sprint(i))
+		require.NoError(t, err)
+		m.Expect(put.Header.Revision)
+	}
+	require.Never(t, func() bool { return m.Rebuilds() > 0 }, 4*lag, lag/4)
+}
+
+func TestCompactionIsSurvived(t *testing.T) {
+	client, keys := startEtcd(t), testKeys(t)
+	ctx := testContext(t)
+	derived, g := gated(client)
+	m := New(Config{Client: derived, Keys: keys})
+	run(t, m)
+	g.freeze(true)
+	var last int64
+	for i := range 10 {
+		put, err := client.Put(ctx, keys.Candidate(int64(i+1)), "a:1")
+		require.NoError(t, err)
+		last = put.Header.Revision
+	}
+	_, err := client.Compact(ctx, last)
+	require.NoError(t, err)
+	g.freeze(false)
+	m.Rebuild("test")
+	_, err = m.Wait(ctx, queueLength(10))
+	require.NoError(t, err)
+	require.False(t, m.Snapshot().Stale)
+}
+
+// etcd is replaced by one whose history is shorter: the watch would wait for a
+// revision that is far away.
+func TestOtherHistoryIsTold(t *testing.T) {
+	keys := testKeys(t)
+	ctx := testContext(t)
+	first, second := startEtcd(t), startEtcd(t)
+	for range 20 {
+		_, err := first.Put(ctx, keys.Candidate(1), "a:1")
+		require.NoError(t, err)
+	}
+	derived := clientv3.NewCtxClient(ctx)
+	kv := &switchKV{KV: first}
+	derived.KV, derived.Watcher = kv, first.Watcher
+	m := New(Config{Client: derived, Keys: keys})
+	run(t, m)
+	require.Zero(t, m.Snapshot().History)
+	kv.set(second)
+	m.Rebuild("test")
+	s, err := m.Wait(ctx, func(s *state.Snapshot) bool { return s.History == 1 })
+	require.NoError(t, err)
+	require.Empty(t, s.Queue)
+}
+
+type switchKV struct {
+	mu sync.Mutex
+	clientv3.KV
+}
+
+func (s *switchKV) set(kv clientv3.KV) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.KV = kv
+}
+
+func (s *switchKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	s.mu.Lock()
+	kv := s.KV
+	s.mu.Unlock()
+	return kv.Get(ctx, key, opts...)
+}
+
+func TestSubscribersNeverHoldTheMirrorUp(t *testing.T) {
+	client, keys := startEtcd(t), testKeys(t)
+	ctx := testContext(t)
+	m := New(Config{Client: client, Keys: keys})
+	run(t, m)
+	lazy := m.Subscribe()
+	defer lazy.Close()
+	for i := range 20 {
+		_, err := client.Put(ctx, keys.Candidate(int64(i+1)), "a:1")
+		require.NoError(t, err)
+	}
+	_, err := m.Wait(ctx, queueLength(20))
+	require.NoError(t, err)
+	require.Len(t, lazy.C, 1, "twenty changes make one signal")
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = m.Wait(ended, queueLength(21))
+	require.ErrorIs(t, err, context.Canceled)
+}
