@@ -1,0 +1,116 @@
+package goverse
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/goverse/goverse"
+
+// allowed is the house: which package may import which others of ours, tests
+// apart. What is not listed may import nothing of ours. See docs/design.md.
+var allowed = map[string][]string{
+	"":                           {},
+	"cmd/goversed":               {"*"},
+	"internal/daemon":            {"*"},
+	"internal/dev":               {"*"},
+	"internal/operator":          {"*"},
+	"internal/cli":               {},
+	"internal/zaplog":            {},
+	"cluster":                    {"cluster/consensusmanager", "cluster/crashdetector", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "node", "internal/zaplog"},
+	"cluster/httpapi":            {"cluster", "cluster/state", "cluster/leaderelection"},
+	"cluster/consensusmanager":   {"cluster/leaderelection", "cluster/crashdetector", "cluster/mirror", "cluster/state"},
+	"cluster/leaderelection":     {"cluster/mirror", "cluster/session", "cluster/state"},
+	"cluster/crashdetector":      {"cluster/mirror", "cluster/session", "cluster/state"},
+	"cluster/mirror":             {"cluster/state"},
+	"cluster/session":            {},
+	"cluster/state":              {},
+	"node":                       {"proto/goverse/node/v1"},
+	"proto/goverse/node/v1":      {},
+	"embedetcd":                  {"internal/zaplog"},
+	"clustertest":                {"cluster", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "embedetcd", "node"},
+	"integration":                {"*"},
+	"integration/internal/procs": {"*"},
+}
+
+type pkg struct {
+	ImportPath string
+	Name       string
+	Doc        string
+	Imports    []string
+	Deps       []string
+}
+
+func packages(t *testing.T) map[string]pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-deps", "-json=ImportPath,Name,Doc,Imports,Deps", "./...").Output()
+	require.NoError(t, err)
+	all := map[string]pkg{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		require.NoError(t, err)
+		if name, ours := ourName(p.ImportPath); ours {
+			all[name] = p
+		}
+	}
+}
+
+func ourName(path string) (string, bool) {
+	if path == module {
+		return "", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+func TestImportTable(t *testing.T) {
+	for name, p := range packages(t) {
+		may, listed := allowed[name]
+		if !listed {
+			t.Errorf("package %s is not in the import table: add it there and in docs/design.md", p.ImportPath)
+			continue
+		}
+		if slices.Contains(may, "*") {
+			continue
+		}
+		for _, path := range p.Imports {
+			if other, ours := ourName(path); ours && !slices.Contains(may, other) {
+				t.Errorf("package %s must not import %s", p.ImportPath, path)
+			}
+		}
+	}
+}
+
+// Whoever imports cluster gets neither etcd's server nor what only the daemon
+// and the tests need.
+func TestClusterStaysLean(t *testing.T) {
+	all := packages(t)
+	for _, name := range []string{"cluster", "cluster/leaderelection", "node"} {
+		for _, dep := range all[name].Deps {
+			for _, heavy := range []string{"go.etcd.io/etcd/server", "go.etcd.io/bbolt", "go.etcd.io/raft", "github.com/spf13/cobra",
+				"github.com/prometheus", "github.com/jackc", "database/sql", "github.com/stretchr"} {
+				if strings.HasPrefix(dep, heavy) {
+					t.Errorf("%s pulls in %s", name, dep)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryPackageHasAComment(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.Doc == "" {
+			t.Errorf("package %s has no package comment", p.ImportPath)
+		}
+	}
+}
