@@ -30,9 +30,12 @@ func TestThreeMembersSurviveOneStopping(t *testing.T) {
 	require.Nil(t, c.Member(leader))
 	require.NoError(t, c.StopMember(leader), "stopped already")
 	other := c.Member((leader + 1) % 3).Client()
-	// A read is retried inside etcd until a new leader answers; a write that was on its
-	// way to the old one would be lost.
-	require.Equal(t, "before", value(t, other, "key"))
+	// Until etcd has elected anew, requests fail or, if they were on their way to the
+	// old leader, are lost: write only once a linearizable read was answered.
+	require.Eventually(t, func() bool {
+		got, err := other.Get(patient(t), "key")
+		return err == nil && len(got.Kvs) == 1 && string(got.Kvs[0].Value) == "before"
+	}, 20*time.Second, 10*time.Millisecond)
 	_, err = other.Put(patient(t), "key", "meanwhile")
 	require.NoError(t, err)
 	require.Equal(t, "meanwhile", value(t, remote, "key"))
