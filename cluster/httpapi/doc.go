@@ -1,0 +1,21 @@
+// Package httpapi shows a node over HTTP: JSON about the cluster as the node sees
+// it, probes for whoever supervises the process, metrics for Prometheus, and a
+// middleware that lets only the leader answer.
+//
+//	GET /livez            the process runs: always 200
+//	GET /readyz           200 once a leader is known and the view is fresh, else 503
+//	GET /metrics          Prometheus
+//	GET /cluster/status   this node's view: state, leader, queue, nodes
+//	GET /cluster/leader   who leads, since when and until when; 503 without a leader
+//	GET /cluster/health   healthy or degraded, for dashboards
+//
+// Lists are never null, and an error is a JSON object with the field "error".
+//
+// # What is not promised
+//
+// An answer is what the node saw when it was asked: by the time it arrives another
+// node may lead. LeaderOnly decides when a request comes in; a term may end while
+// the request is served, so what must not happen after that belongs into a
+// transaction of the term. There is no authentication: listen where only those
+// connect who may know, or put your own in front.
+package httpapi

@@ -1,0 +1,92 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/goverse/goverse/cluster"
+)
+
+// Source is what the handler shows; *cluster.Cluster is one. Both methods are
+// called from many goroutines at once.
+type Source interface {
+	// Status is the node's view. It must not block.
+	Status() cluster.Status
+	// LeaderInfo says more about the leader, and fails when there is none. It may
+	// ask etcd.
+	LeaderInfo(ctx context.Context) (cluster.LeaderInfo, error)
+}
+
+// Options are what the handler cannot get from its source. The zero value works.
+type Options struct {
+	// Version is the program's, shown in /cluster/health and in the metrics.
+	Version string
+	// LeaderTimeout bounds the question to etcd behind /cluster/leader. Default 2 s.
+	LeaderTimeout time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.LeaderTimeout <= 0 {
+		o.LeaderTimeout = 2 * time.Second
+	}
+	return o
+}
+
+// routes in the order in which they are named to whoever asks for something else.
+var routes = [...]string{"/livez", "/readyz", "/metrics", "/cluster/status", "/cluster/leader", "/cluster/health"}
+
+// New makes the handler of every route named in the package comment. Other paths
+// are answered with 404 and other methods than GET and HEAD with 405. It starts no
+// goroutine.
+func New(source Source, opts Options) http.Handler {
+	a := &api{source: source, opts: opts.withDefaults()}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/livez", a.livez)
+	mux.HandleFunc("/readyz", a.readyz)
+	mux.Handle("/metrics", metricsHandler(source, a.opts))
+	mux.HandleFunc("/cluster/status", a.status)
+	mux.HandleFunc("/cluster/leader", a.leader)
+	mux.HandleFunc("/cluster/health", a.health)
+	mux.HandleFunc("/", notFound)
+	return readOnly(mux)
+}
+
+type api struct {
+	source Source
+	opts   Options
+}
+
+// readOnly refuses every method that could be meant to change something.
+func readOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			writeError(w, http.StatusMethodNotAllowed, "use GET or HEAD: nothing can be changed here")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func notFound(w http.ResponseWriter, _ *http.Request) {
+	writeError(w, http.StatusNotFound, "no such page; there are "+strings.Join(routes[:], ", "))
+}
+
+// errorBody is every answer that is not what was asked for.
+type errorBody struct {
+	Error string `json:"error"`
+}
+
+func writeError(w http.ResponseWriter, code int, message string) {
+	writeJSON(w, code, errorBody{Error: message})
+}
+
+func writeJSON(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // fails only if the client has gone
+}

@@ -1,0 +1,105 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/goverse/goverse/cluster"
+)
+
+// metric is one figure taken from a Status.
+type metric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(st cluster.Status, now time.Time) float64
+}
+
+func gauge(name, help string, value func(cluster.Status, time.Time) float64) metric {
+	return metric{prometheus.NewDesc("goverse_"+name, help, nil, nil), prometheus.GaugeValue, value}
+}
+
+func counter(name, help string, value func(cluster.Status, time.Time) float64) metric {
+	return metric{prometheus.NewDesc("goverse_"+name, help, nil, nil), prometheus.CounterValue, value}
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func metrics() []metric {
+	return []metric{
+		gauge("is_leader", "1 while this node leads.",
+			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.IsLeader) }),
+		gauge("has_leader", "1 while this node knows a leader.",
+			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.LeaderID != "") }),
+		gauge("leader_token", "Fencing token of the leader's term, 0 when there is no leader.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.Token) }),
+		gauge("cluster_ready", "1 while a leader is known and the view of the cluster is fresh.",
+			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.Ready) }),
+		gauge("cluster_size", "Registered nodes.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(len(st.Nodes)) }),
+		gauge("queue_length", "Candidates in the election queue, the leader included.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(len(st.Queue)) }),
+		gauge("mode_fallback", "1 while the leader is chosen by name because the election fails.",
+			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.Mode == modeFallback) }),
+		gauge("election_failed", "1 while this node cannot campaign.",
+			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.ElectionFailed != "") }),
+		gauge("session_valid", "1 while this node's session with etcd is valid.",
+			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.SessionValid) }),
+		gauge("session_deadline_seconds", "Seconds until the session's deadline unless it is renewed, 0 without a session.",
+			func(st cluster.Status, now time.Time) float64 {
+				if st.Deadline.IsZero() {
+					return 0
+				}
+				return max(0, st.Deadline.Sub(now).Seconds())
+			}),
+		gauge("snapshot_revision", "etcd revision of this node's view of the cluster.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.Revision) }),
+		counter("terms_total", "Terms of leadership that this node began.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.Terms) }),
+		counter("sessions_lost_total", "Sessions with etcd that this node lost.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.SessionsLost) }),
+		counter("mirror_rebuilds_total", "Times that the view of the cluster was read anew after its watch was lost or lagged.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.Rebuilds) }),
+	}
+}
+
+// statusCollector takes all figures of a scrape from one Status, so they agree.
+type statusCollector struct {
+	source  Source
+	metrics []metric
+}
+
+// Describe implements prometheus.Collector.
+func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, m := range c.metrics {
+		ch <- m.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
+	st, now := c.source.Status(), time.Now()
+	for _, m := range c.metrics {
+		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(st, now))
+	}
+}
+
+// metricsHandler serves a registry of its own: two nodes in one process do not
+// collide, and the program's own registry stays as it is.
+func metricsHandler(source Source, opts Options) http.Handler {
+	registry := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "goverse_build_info",
+		Help: "Always 1; the label tells the program's version.", ConstLabels: prometheus.Labels{"version": opts.Version}})
+	build.Set(1)
+	registry.MustRegister(&statusCollector{source: source, metrics: metrics()}, build,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+}

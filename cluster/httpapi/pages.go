@@ -1,0 +1,145 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/goverse/goverse/cluster"
+)
+
+// Status is the body of /cluster/status.
+type Status struct {
+	NodeID       string   `json:"node_id"`      // advertise address
+	State        string   `json:"state"`        // follower, candidate, leader or stopped
+	IsLeader     bool     `json:"is_leader"`    // of this node, at this instant
+	LeaderID     string   `json:"leader_id"`    // "" when there is none
+	Term         int64    `json:"term"`         // the same number as Token
+	Token        int64    `json:"token"`        // fencing token of the leader's term, 0 when there is none
+	Mode         string   `json:"mode"`         // election or fallback
+	ClusterSize  int      `json:"cluster_size"` // registered nodes
+	ClusterReady bool     `json:"cluster_ready"`
+	Queue        []string `json:"queue"` // addresses, first come first
+	Nodes        []string `json:"nodes"` // addresses in order
+	Revision     int64    `json:"revision"`
+}
+
+// Leader is the body of /cluster/leader.
+type Leader struct {
+	LeaderID   string     `json:"leader_id"`
+	Term       int64      `json:"term"` // the same number as Token
+	Token      int64      `json:"token"`
+	AcquiredAt *time.Time `json:"acquired_at,omitempty"` // absent where it is not known
+	RenewedAt  *time.Time `json:"renewed_at,omitempty"`
+	ExpiresAt  *time.Time `json:"expires_at,omitempty"`
+	Hostname   string     `json:"hostname"`
+	APIURL     string     `json:"api_url"` // "" when the leader serves none
+	// Estimated: the times come from etcd's lease, to the second, and may be a
+	// second old. Absent on the leader itself, which is exact.
+	Estimated bool `json:"estimated,omitempty"`
+}
+
+// Health is the body of /cluster/health.
+type Health struct {
+	Status       string    `json:"status"`     // healthy or degraded
+	Clustering   bool      `json:"clustering"` // this node takes part in a cluster
+	NodeID       string    `json:"node_id"`
+	State        string    `json:"state"`
+	IsLeader     bool      `json:"is_leader"`
+	LeaderID     string    `json:"leader_id"`
+	ClusterSize  int       `json:"cluster_size"`
+	ClusterReady bool      `json:"cluster_ready"`
+	Timestamp    time.Time `json:"timestamp"`
+	Version      string    `json:"version"`
+}
+
+// What Health.Status says.
+const (
+	// HealthHealthy: a leader is known, the view is fresh, and the election works.
+	HealthHealthy = "healthy"
+	// HealthDegraded: anything else; /cluster/status shows what.
+	HealthDegraded = "degraded"
+)
+
+// modeFallback is how cluster.Status spells that mode.
+const modeFallback = "fallback"
+
+type probe struct {
+	Status string `json:"status"`
+}
+
+func (a *api) livez(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, probe{Status: "ok"})
+}
+
+func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
+	st := a.source.Status()
+	switch {
+	case st.Ready:
+		writeJSON(w, http.StatusOK, probe{Status: "ready"})
+	case st.State == cluster.StateStopped:
+		writeError(w, http.StatusServiceUnavailable, "not ready: this node is starting or has stopped")
+	case !st.SessionValid:
+		writeError(w, http.StatusServiceUnavailable, "not ready: this node has no session with etcd")
+	case st.LeaderID == "":
+		writeError(w, http.StatusServiceUnavailable, "not ready: no leader is known")
+	default:
+		writeError(w, http.StatusServiceUnavailable, "not ready: the view of the cluster is being read anew")
+	}
+}
+
+func (a *api) status(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, newStatus(a.source.Status()))
+}
+
+func newStatus(st cluster.Status) Status {
+	return Status{
+		NodeID: st.NodeID, State: string(st.State), IsLeader: st.IsLeader,
+		LeaderID: st.LeaderID, Term: st.Token, Token: st.Token, Mode: string(st.Mode),
+		ClusterSize: len(st.Nodes), ClusterReady: st.Ready,
+		Queue: append([]string{}, st.Queue...), Nodes: append([]string{}, st.Nodes...),
+		Revision: st.Revision,
+	}
+}
+
+func (a *api) leader(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), a.opts.LeaderTimeout)
+	defer cancel()
+	info, err := a.source.LeaderInfo(ctx)
+	if err == nil && info.Address == "" {
+		err = errNoLeader
+	}
+	if err != nil {
+		w.Header().Set("Retry-After", retryAfter)
+		writeError(w, http.StatusServiceUnavailable, oneLine(err))
+		return
+	}
+	writeJSON(w, http.StatusOK, Leader{
+		LeaderID: info.Address, Term: info.Token, Token: info.Token,
+		AcquiredAt: known(info.AcquiredAt), RenewedAt: known(info.RenewedAt), ExpiresAt: known(info.ExpiresAt),
+		Hostname: info.Hostname, APIURL: apiURL(info.HTTPAddress), Estimated: info.Estimated,
+	})
+}
+
+// known is nil for a time that nobody knows: year 1 would be a lie.
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// health answers 200 also when degraded: it is the report that is asked for.
+func (a *api) health(w http.ResponseWriter, _ *http.Request) {
+	st := a.source.Status()
+	body := Health{
+		Status: HealthDegraded, Clustering: st.State != cluster.StateStopped, NodeID: st.NodeID,
+		State: string(st.State), IsLeader: st.IsLeader, LeaderID: st.LeaderID, ClusterSize: len(st.Nodes),
+		ClusterReady: st.Ready, Timestamp: time.Now().UTC(), Version: a.opts.Version,
+	}
+	if st.Ready && st.Mode != modeFallback && st.ElectionFailed == "" {
+		body.Status = HealthHealthy
+	}
+	writeJSON(w, http.StatusOK, body)
+}

@@ -1,0 +1,88 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Time limits of a served connection: a client that is slow or silent must not
+// hold a node's file descriptors.
+const (
+	headerTimeout = 5 * time.Second
+	readTimeout   = 10 * time.Second
+	writeTimeout  = 30 * time.Second
+	idleTimeout   = time.Minute
+	headerBytes   = 16 << 10
+)
+
+// Server is an HTTP server that runs. Its methods are safe for concurrent use.
+type Server struct {
+	server  *http.Server
+	address string
+	done    chan struct{}
+	err     error // read after done
+}
+
+// Serve serves h on l, with time limits, in a goroutine that Stop joins. It takes
+// l over. log receives what goes wrong in a connection; nil logs nothing.
+func Serve(l net.Listener, h http.Handler, log hclog.Logger) *Server {
+	if log == nil {
+		log = hclog.NewNullLogger()
+	}
+	s := &Server{
+		server: &http.Server{
+			Handler:           h,
+			ReadHeaderTimeout: headerTimeout,
+			ReadTimeout:       readTimeout,
+			WriteTimeout:      writeTimeout,
+			IdleTimeout:       idleTimeout,
+			MaxHeaderBytes:    headerBytes,
+			ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+		},
+		address: l.Addr().String(),
+		done:    make(chan struct{}),
+	}
+	go func() {
+		defer close(s.done)
+		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.err = fmt.Errorf("http: stopped serving at %s: %w", s.address, err)
+		}
+	}()
+	return s
+}
+
+// Address is the IP address and port that are bound.
+func (s *Server) Address() string { return s.address }
+
+// Done is closed when the server no longer accepts: after Stop, or after a fault
+// that Err tells.
+func (s *Server) Done() <-chan struct{} { return s.done }
+
+// Err is why the server ended by itself; nil while it runs and after Stop.
+func (s *Server) Err() error {
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return nil
+	}
+}
+
+// Stop frees the port and lets running requests finish; when ctx ends it cuts them
+// off and says so. It returns when the server's goroutine has ended, and may be
+// called again.
+func (s *Server) Stop(ctx context.Context) error {
+	err := s.server.Shutdown(ctx)
+	if err != nil {
+		_ = s.server.Close() // its error is the listener's, which is closed already
+		err = fmt.Errorf("http: requests at %s were cut off: %w", s.address, err)
+	}
+	<-s.done
+	return err
+}

@@ -1,0 +1,30 @@
+// Command goversed is a Goverse node as a process, and the operators' tool beside
+// it: goversed --help tells more.
+//
+// Not promised: that what is printed for people stays as it is. Scripts use
+// -o json, the exit code, and the HTTP API.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+
+	"github.com/goverse/goverse/internal/cli"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
+}
+
+// run carries one command line out. It is the only place that prints errors and
+// chooses the exit code.
+func run(ctx context.Context, args []string, env func(string) (string, bool), stdout, stderr io.Writer) int {
+	root := newRoot(env)
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	cli.Report(stderr, root.Name(), err)
+	return cli.ExitCode(err)
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/daemon"
+)
+
+// nodeFlags are the flags of goversed node as they were given.
+type nodeFlags struct {
+	etcd                      cli.Etcd
+	listen, advertise, http   string
+	ttl                       time.Duration
+	dataDir, etcdListen       string
+	logLevel                  string
+	logJSON                   bool
+	observer                  bool
+	fallback                  string
+	labels                    map[string]string
+	weight                    int
+	startTimeout, stopTimeout time.Duration
+}
+
+func newNode() *cobra.Command {
+	f := &nodeFlags{}
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Run a node until SIGTERM or SIGINT",
+		Long: `Run a node: it joins the cluster under --prefix in etcd, queues for leadership, serves
+gRPC (health and reflection) at --listen and its status as JSON at --http.
+
+Without --etcd it starts an etcd of its own that keeps its data in --data-dir, and that
+further nodes join by their --etcd. SIGTERM or SIGINT hands leadership over and leaves;
+a second one stops at once.`,
+		Example: `  goversed node
+  goversed node --etcd 127.0.0.1:2379 --listen 127.0.0.1:47002 --http 127.0.0.1:48002
+  goversed node --etcd https://a:2379,https://b:2379 --etcd-cacert ca.pem --listen :47001 --advertise host1:47001
+  GOVERSE_ETCD=127.0.0.1:2379 GOVERSE_TTL=5s goversed node
+  curl http://127.0.0.1:48001/cluster/status`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runNode(cmd, f) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&f.listen, "listen", "127.0.0.1:47001", "`host:port` for gRPC; port 0 picks a free one")
+	fs.StringVar(&f.advertise, "advertise", "", "`host:port` under which others reach this node, its name (default: --listen)")
+	fs.StringVar(&f.http, "http", "127.0.0.1:48001", "`host:port` for the status API; port 0 picks a free one, --http= serves none")
+	f.etcd.Register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood (default: start an embedded etcd)")
+	fs.StringVar(&f.dataDir, "data-dir", "goverse-data", "`directory` of the embedded etcd")
+	fs.StringVar(&f.etcdListen, "etcd-listen", "127.0.0.1:2379", "`host:port` of the embedded etcd, for other nodes")
+	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a node that vanished; whole seconds")
+	fs.BoolVar(&f.observer, "observer", false, "register without standing for election")
+	fs.StringVar(&f.fallback, "fallback", "name", "who leads when the election itself fails: name (the smallest address) or none")
+	fs.StringToStringVar(&f.labels, "label", nil, "`key=value` told to the other nodes; can be repeated")
+	fs.IntVar(&f.weight, "weight", 1, "this node's share of the work relative to others")
+	fs.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the start may try; 0 is for ever")
+	fs.DurationVar(&f.stopTimeout, "stop-timeout", 15*time.Second, "how long a graceful stop may take; 0 is no limit")
+	fs.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn, error or off")
+	fs.BoolVar(&f.logJSON, "log-json", false, "log as JSON, a line each")
+	return cmd
+}
+
+func runNode(cmd *cobra.Command, f *nodeFlags) error {
+	cfg, err := f.config(cmd)
+	if err == nil {
+		err = cfg.Validate()
+	}
+	if err != nil {
+		return cli.Usage(cmd.CommandPath(), err)
+	}
+	ctx, cut, release := withSignals(cmd.Context())
+	defer release()
+	d, err := daemon.New(cfg)
+	if err != nil {
+		return err
+	}
+	return d.Run(ctx, cut)
+}
+
+// config checks what only the command line knows and leaves the rest to Validate.
+func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
+	embedded := f.etcd.Address == ""
+	without := cli.AccessFlags()
+	reason := "only has a meaning with --etcd: add that"
+	if !embedded {
+		without, reason = []string{"data-dir", "etcd-listen"}, "is of the embedded etcd, which --etcd replaces: leave one of them out"
+	}
+	for _, name := range without {
+		if cmd.Flags().Changed(name) {
+			return daemon.Config{}, fmt.Errorf("--%s %s", name, reason)
+		}
+	}
+	switch {
+	case embedded && f.dataDir == "":
+		return daemon.Config{}, errors.New("--data-dir is empty: name the directory in which the embedded etcd keeps its data")
+	case f.ttl < time.Second || f.ttl%time.Second != 0:
+		return daemon.Config{}, fmt.Errorf("--ttl %v: give whole seconds, at least 1s; 10s is a good one", f.ttl)
+	case f.weight < 1:
+		return daemon.Config{}, fmt.Errorf("--weight %d: give a number from 1 up", f.weight)
+	}
+	log, err := f.logger(cmd)
+	if err != nil {
+		return daemon.Config{}, err
+	}
+	cfg := daemon.Config{
+		Listen: f.listen, Advertise: f.advertise, HTTP: f.http,
+		Cluster: cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), Observer: f.observer,
+			Labels: f.labels, Weight: f.weight, Version: version()},
+		Etcd:         embedetcd.Config{DataDir: f.dataDir, ListenClient: f.etcdListen},
+		StartTimeout: f.startTimeout, StopTimeout: f.stopTimeout, Logger: log,
+	}
+	switch f.fallback {
+	case "name":
+		cfg.Cluster.Fallback = cluster.FallbackByName
+	case "none":
+		cfg.Cluster.Fallback = cluster.FallbackNone
+	default:
+		return daemon.Config{}, fmt.Errorf("--fallback %q: give name or none", f.fallback)
+	}
+	return cfg, f.etcd.Apply(&cfg.Cluster)
+}
+
+func (f *nodeFlags) logger(cmd *cobra.Command) (hclog.Logger, error) {
+	level := hclog.LevelFromString(f.logLevel)
+	if level == hclog.NoLevel {
+		return nil, fmt.Errorf("--log-level %q: give trace, debug, info, warn, error or off", f.logLevel)
+	}
+	return hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level, Output: cmd.ErrOrStderr(), JSONFormat: f.logJSON}), nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverse/goverse/internal/cli"
+)
+
+// newRoot makes the whole command tree. env looks environment variables up.
+func newRoot(env func(string) (string, bool)) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "goversed",
+		Short: "A node of a Goverse cluster, and the tool to look at one",
+		Long: `goversed runs a node of a Goverse cluster: a process that always knows which node
+leads, queues for leadership, and hands it over when it stops. The nodes meet in etcd,
+yours or one that goversed embeds.
+
+Every flag can also be given as an environment variable, shown in brackets behind it;
+the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
+		Example: `  # a first node, with its own etcd at 127.0.0.1:2379 that keeps data in ./goverse-data
+  goversed node
+
+  # two more that join it
+  goversed node --etcd 127.0.0.1:2379 --listen 127.0.0.1:47002 --http 127.0.0.1:48002
+  goversed node --etcd 127.0.0.1:2379 --listen 127.0.0.1:47003 --http 127.0.0.1:48003
+
+  # who leads, and hand it over
+  goversed status
+  goversed transfer --to 127.0.0.1:47002`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownCommand(cmd, args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Usage(cmd.CommandPath(), cli.ApplyEnv(cmd, env))
+		},
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cmd.CommandPath(), err) })
+	root.AddCommand(newNode(), newVersion())
+	root.SetHelpCommand(newHelp(root))
+	for _, cmd := range root.Commands() {
+		cmd.Args = noArguments
+	}
+	cli.ShowEnv(root)
+	return root
+}
+
+// noArguments: everything is a flag here, so a word that stands alone is a slip.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: everything is given as --flag value", args[0]))
+}
+
+func unknownCommand(root *cobra.Command, name string) error {
+	err := fmt.Errorf("unknown command %q", name)
+	if like := root.SuggestionsFor(name); len(like) > 0 {
+		err = fmt.Errorf("unknown command %q: did you mean %s?", name, strings.Join(like, " or "))
+	}
+	return cli.Usage(root.Name(), err)
+}
+
+// newHelp replaces cobra's own, which answers an unknown topic with a usage dump.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknownCommand(root, args[0])
+			}
+			return cmd.Help()
+		},
+	}
+}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// Exit codes of goversed.
+const (
+	ExitOK      = 0
+	ExitFailure = 1 // it was tried, and failed
+	ExitUsage   = 2 // it was not tried: the command line is wrong
+)
+
+// UsageError is a command line that cannot be carried out.
+type UsageError struct {
+	Err     error
+	Command string // whose help tells more, as in "goversed node"
+}
+
+// Error is the message with a pointer to the help.
+func (e *UsageError) Error() string {
+	return fmt.Sprintf("%v; see %s --help", e.Err, e.Command)
+}
+
+// Unwrap is what is wrong.
+func (e *UsageError) Unwrap() error { return e.Err }
+
+// Usage makes a UsageError; nil stays nil.
+func Usage(command string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if usage, ok := errors.AsType[*UsageError](err); ok {
+		return usage
+	}
+	return &UsageError{Err: err, Command: command}
+}
+
+// ExitCode is the exit code for an error of a command.
+func ExitCode(err error) int {
+	if err == nil {
+		return ExitOK
+	}
+	if _, ok := errors.AsType[*UsageError](err); ok {
+		return ExitUsage
+	}
+	return ExitFailure
+}
+
+// Report writes err in one line, if there is one.
+func Report(w io.Writer, program string, err error) {
+	if err != nil {
+		_, _ = fmt.Fprintf(w, "%s: %s\n", program, OneLine(err))
+	}
+}
+
+// OneLine is err's message without line breaks: joined errors have a line each,
+// and what an operator greps for must be in one.
+func OneLine(err error) string {
+	fields := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
+	for i := range fields {
+		fields[i] = strings.TrimSpace(fields[i])
+	}
+	return strings.Join(fields, ": ")
+}
+
+// NameFlag says which flag a configuration error is about: packages name their
+// fields, an operator knows flags.
+func NameFlag(err error) error {
+	flag := ""
+	switch {
+	case errors.Is(err, cluster.ErrBadEtcdAddress):
+		flag = "--etcd"
+	case errors.Is(err, cluster.ErrBadTTL):
+		flag = "--ttl"
+	case errors.Is(err, state.ErrBadPrefix):
+		flag = "--prefix"
+	default:
+		return err
+	}
+	return fmt.Errorf("%s: %w", flag, err)
+}

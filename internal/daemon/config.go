@@ -1,0 +1,82 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/node"
+)
+
+// ErrHTTPAddress: the address for HTTP is malformed or cannot be bound.
+var ErrHTTPAddress = errors.New("bad http address")
+
+// Config says what to run. Listen is required.
+type Config struct {
+	// Listen is the host:port of the node's gRPC; port 0 picks a free one.
+	Listen string
+	// Advertise is the host:port under which others reach the node, and its name.
+	// Empty: Listen.
+	Advertise string
+	// HTTP is the host:port of the status API; port 0 picks a free one. Empty: none.
+	HTTP string
+
+	// Cluster is the node's part in the cluster. With an empty EtcdAddress and no
+	// Client an embedded etcd is run, which Etcd describes, and used in process.
+	// HTTPAddress and Logger are set here.
+	Cluster cluster.Config
+	// Etcd is the embedded etcd. Unused unless one is run.
+	Etcd embedetcd.Config
+
+	// StartTimeout bounds how long the start may try. 0: for ever.
+	StartTimeout time.Duration
+	// StopTimeout bounds a graceful stop; after it what is left is cut short. 0: no
+	// bound.
+	StopTimeout time.Duration
+	// Logger receives one line per event an operator cares about. Nil: none.
+	Logger hclog.Logger
+}
+
+// Validate checks everything that can be checked without binding a port, reading a
+// file or asking etcd. Its errors are one line and name goversed's flags.
+func (c Config) Validate() error {
+	if c.Listen == "" {
+		return errors.New("--listen is empty: give the host:port of this node's gRPC, for example 127.0.0.1:47001")
+	}
+	// Each flag apart, so that the error names the one at fault.
+	if err := (node.Config{AdvertiseAddress: "localhost:1", ListenAddress: c.Listen}).Validate(); err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	if err := c.node().Validate(); err != nil {
+		if c.Advertise == "" {
+			return fmt.Errorf("--listen: %w; or give --advertise", err)
+		}
+		return fmt.Errorf("--advertise: %w", err)
+	}
+	if c.HTTP != "" {
+		if _, err := net.ResolveTCPAddr("tcp", c.HTTP); err != nil {
+			return fmt.Errorf("--http: %w %q: write host:port, for example 127.0.0.1:48001 (%w)", ErrHTTPAddress, c.HTTP, err)
+		}
+	}
+	if c.StartTimeout < 0 || c.StopTimeout < 0 {
+		return errors.New("--start-timeout and --stop-timeout must not be negative: 0 means no limit")
+	}
+	if c.embedded() {
+		if err := c.Etcd.Validate(); err != nil {
+			return fmt.Errorf("--etcd-listen: %w", err)
+		}
+	}
+	return cli.NameFlag(c.Cluster.Validate())
+}
+
+func (c Config) embedded() bool { return c.Cluster.EtcdAddress == "" && c.Cluster.Client == nil }
+
+func (c Config) node() node.Config {
+	return node.Config{AdvertiseAddress: c.Advertise, ListenAddress: c.Listen}
+}

@@ -1,0 +1,181 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/node"
+)
+
+// The errors of Run, to test for with errors.Is.
+var (
+	// ErrCut: the stop was cut short, by the time-out or because it was asked for.
+	ErrCut = errors.New("the stop was cut short")
+	// ErrStartTimeout: the node was not part of the cluster in time.
+	ErrStartTimeout = errors.New("the start took too long; see the log for what it waited for, or raise --start-timeout")
+)
+
+// A Daemon is one node process. New makes it, Run runs it once.
+type Daemon struct {
+	cfg    Config
+	log    hclog.Logger
+	node   *node.Node
+	http   net.Listener // nil without HTTP
+	source *source
+
+	server  *httpapi.Server
+	etcd    *embedetcd.Server
+	cluster *cluster.Cluster
+}
+
+// New checks the configuration and binds the ports. A daemon that will not be run
+// must be freed with Close. Errors are one line and name goversed's flags.
+func New(cfg Config) (*Daemon, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	d := &Daemon{cfg: cfg, log: cfg.Logger}
+	nodeConfig := cfg.node()
+	nodeConfig.Logger = d.log.Named("node")
+	var err error
+	if d.node, err = node.NewNode(nodeConfig); err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	if cfg.HTTP != "" {
+		if d.http, err = net.Listen("tcp", cfg.HTTP); err != nil {
+			_ = d.node.Close() // always nil
+			return nil, fmt.Errorf("--http: %w: cannot listen at %s: stop the process that listens there or give another address (%w)",
+				ErrHTTPAddress, cfg.HTTP, err)
+		}
+	}
+	d.source = newSource(d.node.AdvertiseAddress())
+	return d, nil
+}
+
+// NodeAddress is the node's advertise address, its name in the cluster.
+func (d *Daemon) NodeAddress() string { return d.node.AdvertiseAddress() }
+
+// HTTPAddress is where others reach the status API, with the port that was really
+// bound; "" without HTTP.
+func (d *Daemon) HTTPAddress() string {
+	if d.http == nil {
+		return ""
+	}
+	bound := d.http.Addr().String()
+	host, port, err := net.SplitHostPort(bound)
+	if ip, perr := netip.ParseAddr(host); err == nil && perr == nil && ip.IsUnspecified() {
+		// Bound on every interface: the host by which the node is known means
+		// this machine to others.
+		if named, _, err := net.SplitHostPort(d.NodeAddress()); err == nil {
+			return net.JoinHostPort(named, port)
+		}
+	}
+	return bound
+}
+
+// Close frees the ports of a daemon that was not run. It always returns nil.
+func (d *Daemon) Close() error {
+	_ = d.node.Close() // always nil
+	if d.http != nil {
+		_ = d.http.Close() // nothing can be done about it
+	}
+	return nil
+}
+
+// Run runs everything until ctx ends, a part fails, or the start fails; then it
+// stops what runs, in order, and returns when nothing of it is left. The end of
+// ctx asks for a graceful stop, and the end of cut for one without waiting. The
+// result is nil after a complete graceful stop, also one that was asked for during
+// the start; it matches ErrCut if the stop was cut short, and ErrStartTimeout if
+// the start took too long though etcd answered.
+func (d *Daemon) Run(ctx, cut context.Context) error {
+	run, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	if d.http != nil {
+		d.server = httpapi.Serve(d.http, httpapi.New(d.source, httpapi.Options{Version: d.cfg.Cluster.Version}), d.log.Named("http"))
+		d.log.Info("serving http", "address", d.server.Address())
+	}
+	joined, err := d.start(run, fail)
+	if err == nil {
+		<-run.Done()
+		err = context.Cause(run)
+	}
+	if ctx.Err() != nil {
+		err = nil // asked for
+	}
+	fail(nil)
+	joined()
+	return errors.Join(err, d.stop(ctx, cut))
+}
+
+// start brings the parts up. The function it returns joins what watches them, once
+// run has ended.
+func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joined func(), err error) {
+	guards := newGuards(run, fail)
+	joined = guards.wait
+	if d.server != nil {
+		guards.watch(d.server.Done(), d.server.Err)
+	}
+	starting := run
+	if d.cfg.StartTimeout > 0 {
+		var cancel context.CancelFunc
+		starting, cancel = context.WithTimeoutCause(run, d.cfg.StartTimeout, ErrStartTimeout)
+		defer cancel()
+	}
+	cfg := d.cfg.Cluster
+	cfg.HTTPAddress, cfg.Logger = d.HTTPAddress(), d.log
+	if d.cfg.embedded() {
+		etcd := d.cfg.Etcd
+		etcd.Logger = d.log
+		if d.etcd, err = embedetcd.Start(starting, etcd); err != nil {
+			return joined, fmt.Errorf("embedded etcd (--data-dir, --etcd-listen): %w", err)
+		}
+		d.log.Info("embedded etcd serves; further nodes join with --etcd", "etcd", d.etcd.Endpoint(), "data_dir", etcd.DataDir)
+		guards.watch(d.etcd.Done(), d.etcd.Err)
+		cfg.Client, cfg.EtcdAddress = d.etcd.Client(), d.etcd.Endpoint()
+	}
+	c, err := cluster.NewClusterWithNode(cfg, d.node)
+	if err != nil {
+		return joined, err
+	}
+	d.cluster = c
+	d.source.set(c)
+	if err := c.Start(starting); err != nil {
+		if cause := context.Cause(run); cause != nil {
+			err = cause // a part failed meanwhile, or it was asked for
+		}
+		return joined, err
+	}
+	guards.watch(d.node.Done(), d.node.Err)
+	guards.goes(func() { d.followLeader(run, c) })
+	return joined, nil
+}
+
+// followLeader logs who leads. What this node itself does is logged where it
+// happens.
+func (d *Daemon) followLeader(ctx context.Context, c *cluster.Cluster) {
+	leaders, err := c.WatchLeader(ctx)
+	if err != nil {
+		return // it was stopped already
+	}
+	for l := range leaders {
+		switch l.Address {
+		case d.NodeAddress():
+		case "":
+			d.log.Warn("there is no leader")
+		default:
+			d.log.Info("the leader is another node", "leader", l.Address, "token", l.Token, "mode", string(l.Mode))
+		}
+	}
+}

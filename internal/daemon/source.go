@@ -1,0 +1,38 @@
+package daemon
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// source is what http shows: the cluster, and before there is one a node that is
+// not part of anything.
+type source struct {
+	before  cluster.Status
+	cluster atomic.Pointer[cluster.Cluster]
+}
+
+func newSource(address string) *source {
+	return &source{before: cluster.Status{NodeID: address, State: cluster.StateStopped, Mode: state.ModeElection}}
+}
+
+func (s *source) set(c *cluster.Cluster) { s.cluster.Store(c) }
+
+// Status implements httpapi.Source.
+func (s *source) Status() cluster.Status {
+	if c := s.cluster.Load(); c != nil {
+		return c.Status()
+	}
+	return s.before
+}
+
+// LeaderInfo implements httpapi.Source.
+func (s *source) LeaderInfo(ctx context.Context) (cluster.LeaderInfo, error) {
+	if c := s.cluster.Load(); c != nil {
+		return c.LeaderInfo(ctx)
+	}
+	return cluster.LeaderInfo{}, cluster.ErrNotStarted
+}

@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// stop ends everything. The order: the cluster first, while etcd is still there to
+// hand over to and http to be asked; http next; etcd last, when nobody needs it.
+func (d *Daemon) stop(ctx, cut context.Context) error {
+	stopping, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	release := context.AfterFunc(cut, func() { cancel(errors.New("it was asked to stop at once")) })
+	defer release()
+	if d.cfg.StopTimeout > 0 {
+		var expire context.CancelFunc
+		stopping, expire = context.WithTimeoutCause(stopping, d.cfg.StopTimeout,
+			fmt.Errorf("it took longer than %v; see --stop-timeout", d.cfg.StopTimeout))
+		defer expire()
+	}
+
+	var errs []error
+	if d.cluster != nil {
+		errs = append(errs, d.cluster.Stop(stopping))
+	} else {
+		errs = append(errs, d.node.Close())
+	}
+	if d.server != nil {
+		errs = append(errs, d.server.Stop(stopping))
+	}
+	if d.etcd != nil {
+		errs = append(errs, d.etcd.Close())
+	}
+	err := errors.Join(errs...)
+	switch {
+	case err == nil:
+		return nil
+	case stopping.Err() != nil:
+		return fmt.Errorf("%w: %w (%w)", ErrCut, context.Cause(stopping), err)
+	}
+	return fmt.Errorf("stop: %w", err)
+}
