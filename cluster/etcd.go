@@ -33,9 +33,9 @@ func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 	}
 	// etcd's client warns of every request that fails, also where failing is an
 	// answer; what matters of it is said here.
-	quiet := zap.IncreaseLevel(zap.ErrorLevel)
-	if cfg.Logger.IsDebug() {
-		quiet = zap.IncreaseLevel(zap.DebugLevel)
+	var quiet []zap.Option
+	if cfg.Logger.IsError() && !cfg.Logger.IsDebug() {
+		quiet = append(quiet, zap.IncreaseLevel(zap.ErrorLevel))
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   eps,
@@ -46,7 +46,7 @@ func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 		// A connection whose other side vanished is found out and left.
 		DialKeepAliveTime:    2 * time.Second,
 		DialKeepAliveTimeout: 2 * time.Second,
-		Logger:               zaplog.New(cfg.Logger.Named("etcd-client"), quiet),
+		Logger:               zaplog.New(cfg.Logger.Named("etcd-client"), quiet...),
 		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
 			// etcd's return must be noticed within a second.
 			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -210,8 +211,31 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	p.rest.Wait()
 	c.closeClient(p.client)
 	c.log.Info("stopped", "address", c.node.AdvertiseAddress())
-	return errors.Join(errs...)
+	return cutShort(errs)
 }
+
+// CutShortError is what Stop returns when steps of it were cut short: one line,
+// and each step's error to be found with errors.Is and As.
+type CutShortError struct{ Steps []error }
+
+func cutShort(steps []error) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	return &CutShortError{Steps: steps}
+}
+
+// Error names every step that was cut short.
+func (e *CutShortError) Error() string {
+	texts := make([]string, len(e.Steps))
+	for i, err := range e.Steps {
+		texts[i] = err.Error()
+	}
+	return "the stop was cut short: " + strings.Join(texts, "; ")
+}
+
+// Unwrap gives each step's error.
+func (e *CutShortError) Unwrap() []error { return e.Steps }
 
 // ignoreOver: without a session there is nothing to withdraw from.
 func ignoreOver(err error) error {

@@ -2,7 +2,7 @@ package leaderelection
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/goverse/goverse/cluster/mirror"
@@ -76,7 +76,12 @@ func (b *running) stop() {
 	b.wg.Wait()
 }
 
-func (b *running) err() error { return errors.Join(ErrStopped, b.failure) }
+func (b *running) err() error {
+	if b.failure == nil {
+		return ErrStopped
+	}
+	return fmt.Errorf("%w: %w", ErrStopped, b.failure)
+}
 
 func (le *LeaderElection) baseDone() <-chan struct{} {
 	if le.base == nil {

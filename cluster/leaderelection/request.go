@@ -2,7 +2,6 @@ package leaderelection
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -82,7 +81,7 @@ func awaitOutcome(ctx context.Context, m *mirror.Mirror, before state.Leader, wi
 		return l.Address != "" && l.Token != before.Token
 	})
 	if err != nil {
-		return before, errors.Join(ErrNotMoved, err)
+		return before, fmt.Errorf("%w: %w", ErrNotMoved, err)
 	}
 	l := snap.Leader()
 	switch {

@@ -1,0 +1,286 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/node"
+)
+
+func TestThreeNodesAgreeAndHandOver(t *testing.T) {
+	etcd := startEtcd(t)
+	a := start(t, etcd, func(c *Config) {
+		c.HTTPAddress, c.Labels, c.Weight, c.Version = "127.0.0.1:48001", map[string]string{"zone": "x"}, 3, "v1"
+	})
+	awaitLeader(t, a, a.address())
+	b, c := start(t, etcd), start(t, etcd)
+	for _, x := range []*Cluster{a, b, c} {
+		awaitLeader(t, x, a.address())
+		require.Equal(t, a.address(), x.GetLeaderNode())
+		require.Equal(t, x == a, x.GetConsensusManager().IsLeader())
+		require.Equal(t, x == a, x.IsLeader())
+		awaitState(t, x, func(s *state.Snapshot) bool { return len(s.Members) == 3 && len(s.Queue) == 3 })
+		st := x.Status()
+		require.Equal(t, []string{a.address(), b.address(), c.address()}, st.Queue)
+		require.True(t, st.Ready)
+		require.Equal(t, state.ModeElection, st.Mode)
+		require.Equal(t, x == a, st.State == StateLeader)
+	}
+	m := b.Snapshot().Member(a.address())
+	require.Equal(t, "x", m.Labels["zone"])
+	require.Equal(t, 3, m.Weight)
+	require.Equal(t, a.Node().InstanceID(), m.InstanceID)
+
+	info, err := a.LeaderInfo(testContext(t))
+	require.NoError(t, err)
+	require.False(t, info.Estimated)
+	require.WithinDuration(t, time.Now().Add(2*time.Second), info.ExpiresAt, time.Second)
+	info, err = b.LeaderInfo(testContext(t))
+	require.NoError(t, err)
+	require.True(t, info.Estimated)
+	require.Equal(t, "127.0.0.1:48001", info.HTTPAddress)
+	require.WithinDuration(t, time.Now().Add(2*time.Second), info.ExpiresAt, 2*time.Second)
+
+	require.NoError(t, a.Stop(testContext(t)))
+	awaitLeader(t, c, b.address())
+	require.Equal(t, "", a.GetLeaderNode())
+	require.False(t, a.IsLeader())
+	require.Equal(t, StateStopped, a.Status().State)
+	require.NoError(t, a.Stop(testContext(t)), "stopping twice is harmless")
+	require.ErrorIs(t, a.Start(testContext(t)), ErrStarted)
+}
+
+// Nothing of a node is left in etcd when Stop returns.
+func TestStopLeavesNothing(t *testing.T) {
+	etcd := startEtcd(t)
+	c := start(t, etcd)
+	require.NoError(t, c.Stop(testContext(t)))
+	resp, err := etcd.Client().Get(testContext(t), "/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.Empty(t, resp.Kvs)
+	leases, err := etcd.Client().Leases(testContext(t))
+	require.NoError(t, err)
+	require.Empty(t, leases.Leases)
+}
+
+func TestNeverStarted(t *testing.T) {
+	c := newCluster(t, startEtcd(t), "127.0.0.1:0")
+	require.False(t, c.GetConsensusManager().IsLeader())
+	require.Equal(t, "", c.GetConsensusManager().GetLeaderNode())
+	require.ErrorIs(t, c.Resign(testContext(t)), ErrNotStarted)
+	_, err := c.WaitForLeader(testContext(t))
+	require.ErrorIs(t, err, ErrNotStarted)
+	require.Equal(t, StateStopped, c.Status().State)
+	address := c.address()
+	require.NoError(t, c.Stop(testContext(t)))
+	n, err := node.NewNode(node.Config{AdvertiseAddress: address})
+	require.NoError(t, err, "the port is free again")
+	require.NoError(t, n.Close())
+}
+
+func TestEtcdUnreachableAtStart(t *testing.T) {
+	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
+	require.NoError(t, err)
+	c, err := NewClusterWithNode(Config{EtcdAddress: "127.0.0.1:1"}, n)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	err = c.Start(ctx)
+	require.ErrorIs(t, err, ErrEtcdUnreachable)
+	require.NotContains(t, err.Error(), "\n")
+	require.Less(t, time.Since(deadlineOf(ctx)), 2*time.Second)
+	require.NoError(t, c.Stop(testContext(t)))
+}
+
+func deadlineOf(ctx context.Context) time.Time {
+	d, _ := ctx.Deadline()
+	return d
+}
+
+func TestAddressOfALivingNodeIsRefused(t *testing.T) {
+	etcd := startEtcd(t)
+	a := start(t, etcd)
+	awaitLeader(t, a, a.address())
+	// The same name from elsewhere: another process that listens elsewhere and
+	// claims a's address, where a answers.
+	n, err := node.NewNode(node.Config{AdvertiseAddress: a.address(), ListenAddress: "127.0.0.1:0"})
+	require.NoError(t, err)
+	b, err := NewClusterWithNode(a.cfg, n)
+	require.NoError(t, err)
+	err = b.Start(testContext(t))
+	require.ErrorIs(t, err, ErrAddressTaken)
+	require.True(t, a.IsLeader(), "the first is not harmed")
+	require.Len(t, awaitState(t, a, func(s *state.Snapshot) bool { return len(s.Accusations) == 0 }).Members, 1)
+}
+
+// ghost registers a member by hand, as a process that was killed leaves it.
+func ghost(t *testing.T, client *clientv3.Client, address, instance string, ttl int64) clientv3.LeaseID {
+	t.Helper()
+	ctx := testContext(t)
+	keys, err := state.NewKeys("/goverse")
+	require.NoError(t, err)
+	lease, err := client.Grant(ctx, ttl)
+	require.NoError(t, err)
+	record := state.Record{InstanceID: instance, Lease: int64(lease.ID), TTL: ttl}
+	_, err = client.Put(ctx, keys.Node(address), record.Encode(), clientv3.WithLease(lease.ID))
+	require.NoError(t, err)
+	_, err = client.Put(ctx, keys.Candidate(int64(lease.ID)), address, clientv3.WithLease(lease.ID))
+	require.NoError(t, err)
+	return lease.ID
+}
+
+func TestRestartAtTheAddressOfADeadNodeTakesOverAtOnce(t *testing.T) {
+	etcd := startEtcd(t)
+	c := newCluster(t, etcd, "127.0.0.1:0")
+	ghost(t, etcd.Client(), c.address(), "gone", 600)
+	require.NoError(t, c.Start(testContext(t)), "long before the lease of 600 s runs out")
+	awaitLeader(t, c, c.address())
+	require.Len(t, c.Snapshot().Queue, 1)
+	leases, err := etcd.Client().Leases(testContext(t))
+	require.NoError(t, err)
+	require.Len(t, leases.Leases, 1)
+}
+
+// Two hosts can both be "localhost": the accused is not at the address that
+// answers, lives, and says so.
+func TestAccusedThatLivesRefutes(t *testing.T) {
+	etcd := startEtcd(t)
+	a := start(t, etcd)
+	other, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
+	require.NoError(t, err)
+	// a's membership under other's name: a lives on "another host".
+	require.NoError(t, a.Stop(testContext(t)))
+	n, err := node.NewNode(node.Config{AdvertiseAddress: other.AdvertiseAddress(), ListenAddress: "127.0.0.1:0"})
+	require.NoError(t, err)
+	far, err := NewClusterWithNode(a.cfg, n)
+	require.NoError(t, err)
+	require.NoError(t, far.Start(testContext(t)))
+	t.Cleanup(func() { require.NoError(t, far.Stop(testContext(t))) })
+	awaitLeader(t, far, far.address())
+
+	near, err := NewClusterWithNode(a.cfg, other)
+	require.NoError(t, err)
+	require.ErrorIs(t, near.Start(testContext(t)), ErrAddressTaken)
+	require.True(t, far.IsLeader())
+}
+
+// When nobody answers, the lease decides.
+func TestSilentAddressWaitsForTheLease(t *testing.T) {
+	etcd := startEtcd(t)
+	n, err := node.NewNode(node.Config{AdvertiseAddress: "192.0.2.1:1", ListenAddress: "127.0.0.1:0"})
+	require.NoError(t, err)
+	lease := ghost(t, etcd.Client(), "192.0.2.1:1", "silent", 600)
+	c, err := NewClusterWithNode(Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: 2}, n)
+	require.NoError(t, err)
+	started := make(chan error, 1)
+	go func() { started <- c.Start(testContext(t)) }()
+	select {
+	case err := <-started:
+		t.Fatalf("did not wait: %v", err)
+	case <-time.After(1500 * time.Millisecond):
+	}
+	_, err = etcd.Client().Revoke(testContext(t), lease)
+	require.NoError(t, err)
+	require.NoError(t, <-started)
+	require.NoError(t, c.Stop(testContext(t)))
+}
+
+func TestTransferAndResign(t *testing.T) {
+	etcd := startEtcd(t)
+	ctx := testContext(t)
+	a := start(t, etcd)
+	b, c, d := start(t, etcd), start(t, etcd), start(t, etcd)
+	awaitLeader(t, d, a.address())
+	require.NoError(t, b.Transfer(ctx, c.address()), "any member may ask")
+	require.True(t, c.IsLeader())
+	require.Equal(t, leaderelection.ReasonRequested, election(a).LastEnd().Reason)
+	require.NoError(t, b.Transfer(ctx, c.address()), "it leads already")
+	require.ErrorIs(t, b.Transfer(ctx, "127.0.0.1:1"), leaderelection.ErrNotMember)
+	awaitState(t, a, func(s *state.Snapshot) bool { return len(s.Queue) == 4 && s.Request == nil })
+
+	o := start(t, etcd, func(c *Config) { c.Observer = true })
+	require.ErrorIs(t, o.Transfer(ctx, o.address()), leaderelection.ErrNotCandidate)
+	require.Equal(t, StateFollower, o.Status().State)
+
+	before := c.Term().Token()
+	leader, err := leaderelection.Ask(ctx, o.parts.client, o.parts.mirror, o.Session().ID(), state.RequestResign, "")
+	require.NoError(t, err)
+	require.Equal(t, d.address(), leader.Address, "b let c pass, and waits at the tail since")
+	require.Greater(t, leader.Token, before)
+	awaitLeader(t, a, d.address())
+	require.NoError(t, d.Resign(ctx))
+	require.ErrorIs(t, d.Resign(ctx), leaderelection.ErrNotLeader)
+}
+
+func TestLostSessionIsReplacedWithoutARestart(t *testing.T) {
+	etcd := startEtcd(t)
+	a := start(t, etcd)
+	awaitLeader(t, a, a.address())
+	b := start(t, etcd)
+	term := a.Term()
+	_, err := etcd.Client().Revoke(testContext(t), a.Session().ID())
+	require.NoError(t, err)
+	awaitLeader(t, b, b.address())
+	<-term.Context().Done()
+	awaitState(t, b, func(s *state.Snapshot) bool { return len(s.Queue) == 2 && len(s.Members) == 2 })
+	require.EqualValues(t, 1, a.Status().SessionsLost)
+	require.False(t, term.Valid())
+}
+
+// A record that somebody altered is written again; one that is gone costs the
+// session, and the node registers anew.
+func TestRecordIsKept(t *testing.T) {
+	etcd := startEtcd(t)
+	ctx := testContext(t)
+	a := start(t, etcd)
+	key := a.keys.Node(a.address())
+	first := a.parts.member.Incarnation()
+	_, err := etcd.Client().Put(ctx, key, "{}")
+	require.NoError(t, err)
+	awaitState(t, a, func(s *state.Snapshot) bool {
+		m := s.Member(a.address())
+		return m != nil && m.InstanceID == a.node.InstanceID() && m.KeyLease == m.Lease && m.ModRevision > m.Incarnation+1
+	})
+	require.Equal(t, first, a.parts.member.Incarnation())
+	_, err = etcd.Client().Delete(ctx, key)
+	require.NoError(t, err)
+	awaitState(t, a, func(s *state.Snapshot) bool {
+		m := s.Member(a.address())
+		return m != nil && m.Incarnation > first
+	})
+}
+
+func TestUsersOwnClient(t *testing.T) {
+	etcd := startEtcd(t)
+	c := start(t, etcd, func(c *Config) { c.Client, c.EtcdAddress = etcd.Client(), "" })
+	awaitLeader(t, c, c.address())
+	require.NoError(t, c.Stop(testContext(t)))
+	_, err := etcd.Client().Get(testContext(t), "/")
+	require.NoError(t, err, "the client is the user's, and open")
+}
+
+func TestStopCutShort(t *testing.T) {
+	etcd := startEtcd(t)
+	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
+	require.NoError(t, err)
+	c, err := NewClusterWithNode(Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: 2}, n)
+	require.NoError(t, err)
+	require.NoError(t, c.Start(testContext(t)))
+	awaitLeader(t, c, c.address())
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	err = c.Stop(ended)
+	var cut *CutShortError
+	require.ErrorAs(t, err, &cut)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotContains(t, err.Error(), "\n")
+	resp, err := etcd.Client().Get(testContext(t), "/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.Empty(t, resp.Kvs, "revoked at once")
+}

@@ -1,0 +1,49 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/state"
+)
+
+func TestConfigIsChecked(t *testing.T) {
+	require.NoError(t, Config{}.Validate(), "zero values work")
+	for _, tc := range []struct {
+		cfg  Config
+		want error
+	}{
+		{Config{EtcdPrefix: "goverse"}, state.ErrBadPrefix},
+		{Config{EtcdPrefix: "/a/../b"}, state.ErrBadPrefix},
+		{Config{LeaderElectionTTL: -1}, ErrBadTTL},
+		{Config{LeaderElectionTTL: 100000}, ErrBadTTL},
+		{Config{EtcdAddress: "localhost"}, ErrBadEtcdAddress},
+		{Config{EtcdAddress: "localhost:0"}, ErrBadEtcdAddress},
+		{Config{EtcdAddress: "localhost:99999"}, ErrBadEtcdAddress},
+		{Config{EtcdAddress: "ftp://localhost:2379"}, ErrBadEtcdAddress},
+		{Config{EtcdAddress: "a:1,,b:2"}, ErrBadEtcdAddress},
+		{Config{EtcdAddress: ":2379"}, ErrBadEtcdAddress},
+		{Config{WorkTimeout: -1}, ErrBadConfig},
+		{Config{Fallback: "other"}, ErrBadConfig},
+		{Config{Weight: -1}, ErrBadConfig},
+	} {
+		err := tc.cfg.Validate()
+		require.ErrorIs(t, err, tc.want, "%+v", tc.cfg)
+		require.NotContains(t, err.Error(), "\n")
+	}
+	for _, good := range []string{"a:1", "a:1, b:2", "http://a:1", "https://a:1/,b:2", "[::1]:2379"} {
+		require.NoError(t, Config{EtcdAddress: good}.Validate(), good)
+	}
+	_, err := NewClusterWithNode(Config{}, nil)
+	require.ErrorIs(t, err, ErrBadConfig)
+}
+
+func TestOldServersAreKnown(t *testing.T) {
+	for version, old := range map[string]bool{
+		"3.3.27": true, "3.4.23": true, "3.4.30": true, "3.4.31": false, "3.4.99": false, "3.5.12": true,
+		"3.5.13": false, "3.6.0": false, "3.7.3": false, "4.0.0": false, "2.3.8": true, "not a version": false,
+	} {
+		require.Equal(t, old, tooOld(version), version)
+	}
+}

@@ -1,0 +1,77 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/node"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func startEtcd(t *testing.T) *embedetcd.Server {
+	t.Helper()
+	server, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	return server
+}
+
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// newCluster is a cluster that is not started, at address.
+func newCluster(t *testing.T, etcd *embedetcd.Server, address string, change ...func(*Config)) *Cluster {
+	t.Helper()
+	n, err := node.NewNode(node.Config{AdvertiseAddress: address})
+	require.NoError(t, err)
+	cfg := Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: 2}
+	for _, c := range change {
+		c(&cfg)
+	}
+	c, err := NewClusterWithNode(cfg, n)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Stop(testContext(t))) })
+	return c
+}
+
+func start(t *testing.T, etcd *embedetcd.Server, change ...func(*Config)) *Cluster {
+	t.Helper()
+	c := newCluster(t, etcd, "127.0.0.1:0", change...)
+	require.NoError(t, c.Start(testContext(t)))
+	return c
+}
+
+func (c *Cluster) address() string { return c.node.AdvertiseAddress() }
+
+func awaitLeader(t *testing.T, c *Cluster, address string) {
+	t.Helper()
+	seen, err := c.WatchLeader(testContext(t))
+	require.NoError(t, err)
+	for l := range seen {
+		if l.Address == address {
+			return
+		}
+	}
+	t.Fatalf("%s never saw %s lead", c.address(), address)
+}
+
+func awaitState(t *testing.T, c *Cluster, cond func(*state.Snapshot) bool) *state.Snapshot {
+	t.Helper()
+	s, err := c.parts.mirror.Wait(testContext(t), cond)
+	require.NoError(t, err)
+	return s
+}
+
+func election(c *Cluster) *leaderelection.LeaderElection { return c.parts.manager.Election() }
