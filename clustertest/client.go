@@ -1,0 +1,172 @@
+package clustertest
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// wrap puts the faults into a client.
+func (f *Faults) wrap(client *clientv3.Client) {
+	client.KV = faultyKV{KV: client.KV, f: f}
+	client.Lease = faultyLease{Lease: client.Lease, f: f}
+	client.Watcher = faultyWatcher{Watcher: client.Watcher, f: f}
+	client.Maintenance = faultyMaintenance{Maintenance: client.Maintenance, f: f}
+}
+
+// do takes one request through the faults.
+func do[T any](ctx context.Context, f *Faults, r Request, send func(context.Context) (T, error)) (T, error) {
+	var nothing T
+	rule := f.take(r)
+	switch {
+	case rule == nil:
+	case rule.err != nil:
+		return nothing, rule.err
+	case rule.held != nil:
+		rule.held.send = func(ctx context.Context) error {
+			_, err := send(ctx)
+			return err
+		}
+		close(rule.held.caught)
+		return nothing, f.silence(ctx)
+	}
+	if r.Op == OpKeepAlive {
+		if err := f.renewing.pass(ctx, f.dead); err != nil {
+			return nothing, err
+		}
+	}
+	if err := f.linked.pass(ctx, f.dead); err != nil {
+		return nothing, err
+	}
+	v, err := send(ctx)
+	if rule != nil && rule.lose {
+		return nothing, f.silence(ctx)
+	}
+	if err := f.linked.pass(ctx, f.dead); err != nil {
+		return nothing, err // the answer is lost
+	}
+	return v, err
+}
+
+// silence waits for an answer that does not come.
+func (f *Faults) silence(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-f.dead:
+		return errKilled
+	}
+}
+
+type faultyKV struct {
+	clientv3.KV
+	f *Faults
+}
+
+func (kv faultyKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return do(ctx, kv.f, opRequest(clientv3.OpGet(key, opts...)), func(ctx context.Context) (*clientv3.GetResponse, error) {
+		return kv.KV.Get(ctx, key, opts...)
+	})
+}
+
+func (kv faultyKV) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
+	return do(ctx, kv.f, opRequest(clientv3.OpGet(key, opts...)), func(ctx context.Context) (clientv3.GetStreamChan, error) {
+		return kv.KV.GetStream(ctx, key, opts...)
+	})
+}
+
+func (kv faultyKV) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	return do(ctx, kv.f, opRequest(clientv3.OpPut(key, val, opts...)), func(ctx context.Context) (*clientv3.PutResponse, error) {
+		return kv.KV.Put(ctx, key, val, opts...)
+	})
+}
+
+func (kv faultyKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	return do(ctx, kv.f, opRequest(clientv3.OpDelete(key, opts...)), func(ctx context.Context) (*clientv3.DeleteResponse, error) {
+		return kv.KV.Delete(ctx, key, opts...)
+	})
+}
+
+func (kv faultyKV) Compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
+	return do(ctx, kv.f, Request{Op: opOther}, func(ctx context.Context) (*clientv3.CompactResponse, error) {
+		return kv.KV.Compact(ctx, rev, opts...)
+	})
+}
+
+func (kv faultyKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	return do(ctx, kv.f, opRequest(op), func(ctx context.Context) (clientv3.OpResponse, error) {
+		return kv.KV.Do(ctx, op)
+	})
+}
+
+func (kv faultyKV) Txn(ctx context.Context) clientv3.Txn { return &faultyTxn{kv: kv, ctx: ctx} }
+
+// faultyTxn gathers a transaction and sends it at Commit.
+type faultyTxn struct {
+	kv   faultyKV
+	ctx  context.Context
+	cmps []clientv3.Cmp
+	then []clientv3.Op
+	els  []clientv3.Op
+}
+
+func (t *faultyTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
+	t.cmps = append(t.cmps, cs...)
+	return t
+}
+
+func (t *faultyTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.then = append(t.then, ops...)
+	return t
+}
+
+func (t *faultyTxn) Else(ops ...clientv3.Op) clientv3.Txn {
+	t.els = append(t.els, ops...)
+	return t
+}
+
+func (t *faultyTxn) Commit() (*clientv3.TxnResponse, error) {
+	return do(t.ctx, t.kv.f, txnRequest(t.then, t.els), func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return t.kv.KV.Txn(ctx).If(t.cmps...).Then(t.then...).Else(t.els...).Commit()
+	})
+}
+
+type faultyLease struct {
+	clientv3.Lease
+	f *Faults
+}
+
+func (l faultyLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	return do(ctx, l.f, Request{Op: OpGrant}, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return l.Lease.Grant(ctx, ttl)
+	})
+}
+
+func (l faultyLease) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+	return do(ctx, l.f, Request{Op: OpRevoke}, func(ctx context.Context) (*clientv3.LeaseRevokeResponse, error) {
+		return l.Lease.Revoke(ctx, id)
+	})
+}
+
+func (l faultyLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+	return do(ctx, l.f, Request{Op: OpKeepAlive}, func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
+		return l.Lease.KeepAliveOnce(ctx, id)
+	})
+}
+
+func (l faultyLease) TimeToLive(ctx context.Context, id clientv3.LeaseID, opts ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
+	return do(ctx, l.f, Request{Op: opOther}, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+		return l.Lease.TimeToLive(ctx, id, opts...)
+	})
+}
+
+type faultyMaintenance struct {
+	clientv3.Maintenance
+	f *Faults
+}
+
+func (m faultyMaintenance) Status(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+	return do(ctx, m.f, Request{Op: opOther}, func(ctx context.Context) (*clientv3.StatusResponse, error) {
+		return m.Maintenance.Status(ctx, endpoint)
+	})
+}

@@ -1,0 +1,23 @@
+package clustertest_test
+
+import (
+	"fmt"
+
+	"github.com/goverse/goverse/clustertest"
+)
+
+// In a test of your own, t is what the test function is given.
+func ExampleNew() {
+	t := newT()
+	defer t.end()
+
+	c := clustertest.New(t, 3)
+	first, second := c.Node(0), c.Node(1)
+	c.WaitLeaderIs(first.Address())
+
+	first.Kill() // as a crash would: nothing is handed over
+	c.WaitLeaderIs(second.Address())
+	fmt.Println("the next in the queue leads:", second.IsLeader())
+
+	// Output: the next in the queue leads: true
+}

@@ -1,0 +1,93 @@
+package clustertest
+
+import (
+	"slices"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Op is a kind of request to etcd.
+type Op string
+
+// The kinds of requests.
+const (
+	OpGet       Op = "get"
+	OpPut       Op = "put"
+	OpDelete    Op = "delete"
+	OpTxn       Op = "txn"
+	OpGrant     Op = "grant"
+	OpKeepAlive Op = "keepalive"
+	OpRevoke    Op = "revoke"
+	opOther     Op = "other"
+)
+
+// Request is one request of a node to etcd, as far as rules look at it.
+type Request struct {
+	Op Op
+	// Gets, Puts and Deletes are the keys it may read, write and delete; those in
+	// both branches of a transaction.
+	Gets, Puts, Deletes []string
+}
+
+// A Match says whether a rule is about a request.
+type Match func(Request) bool
+
+// Getting matches requests that read a key with this prefix.
+func Getting(prefix string) Match {
+	return func(r Request) bool { return anyWith(r.Gets, prefix) }
+}
+
+// Putting matches requests that may write a key with this prefix.
+func Putting(prefix string) Match {
+	return func(r Request) bool { return anyWith(r.Puts, prefix) }
+}
+
+// Deleting matches requests that may delete a key with this prefix.
+func Deleting(prefix string) Match {
+	return func(r Request) bool { return anyWith(r.Deletes, prefix) }
+}
+
+func anyWith(keys []string, prefix string) bool {
+	return slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, prefix) })
+}
+
+func opRequest(op clientv3.Op) Request {
+	var r Request
+	switch {
+	case op.IsGet():
+		r.Op = OpGet
+	case op.IsPut():
+		r.Op = OpPut
+	case op.IsDelete():
+		r.Op = OpDelete
+	default:
+		r.Op = OpTxn
+	}
+	r.add(op)
+	return r
+}
+
+func txnRequest(then, els []clientv3.Op) Request {
+	r := Request{Op: OpTxn}
+	for _, op := range slices.Concat(then, els) {
+		r.add(op)
+	}
+	return r
+}
+
+func (r *Request) add(op clientv3.Op) {
+	switch {
+	case op.IsGet():
+		r.Gets = append(r.Gets, string(op.KeyBytes()))
+	case op.IsPut():
+		r.Puts = append(r.Puts, string(op.KeyBytes()))
+	case op.IsDelete():
+		r.Deletes = append(r.Deletes, string(op.KeyBytes()))
+	case op.IsTxn():
+		_, then, els := op.Txn()
+		for _, inner := range slices.Concat(then, els) {
+			r.add(inner)
+		}
+	}
+}
