@@ -147,7 +147,8 @@ func (le *LeaderElection) Start(ctx context.Context) error {
 	if err := le.awaitQueued(ctx); err != nil {
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), le.cfg.RequestTimeout)
 		defer cancel()
-		return errors.Join(fmt.Errorf("join the election under %s: %w", le.keys.Election(), err), le.Stop(stopCtx))
+		_ = le.Stop(stopCtx) // what it could not confirm ends with the lease
+		return fmt.Errorf("join the election under %s: %w", le.keys.Election(), err)
 	}
 	return nil
 }

@@ -12,14 +12,7 @@ import (
 	"github.com/goverse/goverse/embedetcd"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, embedetcdLeaks()...) }
-
-// embedetcdLeaks are goroutines of etcd's server that end a moment after Close.
-func embedetcdLeaks() []goleak.Option {
-	return []goleak.Option{
-		goleak.IgnoreAnyFunction("go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc.(*watchProxy)"),
-	}
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // startEtcd is an etcd of the test's own and a client over TCP.
 func startEtcd(t *testing.T) (*embedetcd.Server, *clientv3.Client) {
