@@ -59,6 +59,7 @@ a second one stops at once.`,
 	fs.BoolVar(&f.observer, "observer", false, "register without standing for election")
 	fs.StringVar(&f.fallback, "fallback", "name", "who leads when the election itself fails: name (the smallest address) or none")
 	fs.StringToStringVar(&f.labels, "label", nil, "`key=value` told to the other nodes; can be repeated")
+	fs.Lookup("label").DefValue = "" // not [], in the help
 	fs.IntVar(&f.weight, "weight", 1, "this node's share of the work relative to others")
 	fs.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the start may try; 0 is for ever")
 	fs.DurationVar(&f.stopTimeout, "stop-timeout", 15*time.Second, "how long a graceful stop may take; 0 is no limit")

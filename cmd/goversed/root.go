@@ -30,6 +30,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
   # who leads, and hand it over
   goversed status
   goversed transfer --to 127.0.0.1:47002`,
+		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -44,7 +45,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cmd.CommandPath(), err) })
-	root.AddCommand(newNode(), newVersion())
+	root.AddCommand(newNode(), newStatus(), newLeader(), newNodes(), newWatch(), newResign(), newTransfer(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {
 		cmd.Args = noArguments
@@ -62,6 +63,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 }
 
 func unknownCommand(root *cobra.Command, name string) error {
+	root.SuggestionsMinimumDistance = 2
 	err := fmt.Errorf("unknown command %q", name)
 	if like := root.SuggestionsFor(name); len(like) > 0 {
 		err = fmt.Errorf("unknown command %q: did you mean %s?", name, strings.Join(like, " or "))

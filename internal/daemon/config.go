@@ -14,9 +14,6 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-// ErrHTTPAddress: the address for HTTP is malformed or cannot be bound.
-var ErrHTTPAddress = errors.New("bad http address")
-
 // Config says what to run. Listen is required.
 type Config struct {
 	// Listen is the host:port of the node's gRPC; port 0 picks a free one.
@@ -55,7 +52,8 @@ func (c Config) Validate() error {
 	}
 	if err := c.node().Validate(); err != nil {
 		if c.Advertise == "" {
-			return fmt.Errorf("--listen: %w; or give --advertise", err)
+			return fmt.Errorf("--listen %s: %w: its host means nothing to other nodes; give --advertise with this machine's name and port",
+				c.Listen, node.ErrBadAddress)
 		}
 		return fmt.Errorf("--advertise: %w", err)
 	}

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 
@@ -13,14 +12,6 @@ import (
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/node"
-)
-
-// The errors of Run, to test for with errors.Is.
-var (
-	// ErrCut: the stop was cut short, by the time-out or because it was asked for.
-	ErrCut = errors.New("the stop was cut short")
-	// ErrStartTimeout: the node was not part of the cluster in time.
-	ErrStartTimeout = errors.New("the start took too long; see the log for what it waited for, or raise --start-timeout")
 )
 
 // A Daemon is one node process. New makes it, Run runs it once.
@@ -46,18 +37,19 @@ func New(cfg Config) (*Daemon, error) {
 		return nil, err
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Logger}
-	nodeConfig := cfg.node()
-	nodeConfig.Logger = d.log.Named("node")
 	var err error
-	if d.node, err = node.NewNode(nodeConfig); err != nil {
-		return nil, fmt.Errorf("--listen: %w", err)
-	}
 	if cfg.HTTP != "" {
 		if d.http, err = net.Listen("tcp", cfg.HTTP); err != nil {
-			_ = d.node.Close() // always nil
-			return nil, fmt.Errorf("--http: %w: cannot listen at %s: stop the process that listens there or give another address (%w)",
-				ErrHTTPAddress, cfg.HTTP, err)
+			return nil, httpError(cfg.HTTP, err)
 		}
+	}
+	nodeConfig := cfg.node()
+	nodeConfig.Logger = d.log.Named("node")
+	if d.node, err = node.NewNode(nodeConfig); err != nil {
+		if d.http != nil {
+			_ = d.http.Close() // nothing can be done about it
+		}
+		return nil, listenError(cfg.Listen, err)
 	}
 	d.source = newSource(d.node.AdvertiseAddress())
 	return d, nil
@@ -139,7 +131,7 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 		etcd := d.cfg.Etcd
 		etcd.Logger = d.log
 		if d.etcd, err = embedetcd.Start(starting, etcd); err != nil {
-			return joined, fmt.Errorf("embedded etcd (--data-dir, --etcd-listen): %w", err)
+			return joined, etcdError(etcd, err)
 		}
 		d.log.Info("embedded etcd serves; further nodes join with --etcd", "etcd", d.etcd.Endpoint(), "data_dir", etcd.DataDir)
 		guards.watch(d.etcd.Done(), d.etcd.Err)
@@ -173,7 +165,7 @@ func (d *Daemon) followLeader(ctx context.Context, c *cluster.Cluster) {
 		switch l.Address {
 		case d.NodeAddress():
 		case "":
-			d.log.Warn("there is no leader")
+			d.log.Info("there is no leader")
 		default:
 			d.log.Info("the leader is another node", "leader", l.Address, "token", l.Token, "mode", string(l.Mode))
 		}

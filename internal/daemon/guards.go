@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"sync"
 )
 
@@ -13,8 +12,6 @@ type guards struct {
 	fail context.CancelCauseFunc
 	wg   sync.WaitGroup
 }
-
-var errEnded = errors.New("a part of this node ended by itself; see the log, then start it again")
 
 func newGuards(run context.Context, fail context.CancelCauseFunc) *guards {
 	return &guards{ctx: run, fail: fail}

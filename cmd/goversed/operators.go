@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/operator"
+)
+
+// operatorFlags are the flags that all operators' commands share.
+type operatorFlags struct {
+	etcd    cli.Etcd
+	timeout time.Duration
+	output  string
+}
+
+// verb carries a command out; json says how to print.
+type verb func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error
+
+// newOperators makes a command that talks to the cluster from outside.
+func newOperator(cmd *cobra.Command, timeout time.Duration, prepare func(f *operatorFlags) (verb, error)) *cobra.Command {
+	f := &operatorFlags{}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	f.etcd.Register(fs, "127.0.0.1:2379", "etcd's `host:port`, several with commas; http:// and https:// are understood")
+	fs.DurationVar(&f.timeout, "timeout", timeout, "how long to wait for etcd and for the outcome")
+	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := f.config()
+		if err != nil {
+			return cli.Usage(cmd.CommandPath(), err)
+		}
+		do, err := prepare(f)
+		if err != nil {
+			return cli.Usage(cmd.CommandPath(), err)
+		}
+		ctx, _, release := withSignals(cmd.Context())
+		defer release()
+		o, err := operator.Open(cfg, f.timeout)
+		if err != nil {
+			return err
+		}
+		return errors.Join(do(ctx, o, cmd.OutOrStdout(), f.output == "json"), o.Close())
+	}
+	return cmd
+}
+
+func (f *operatorFlags) config() (cluster.Config, error) {
+	var cfg cluster.Config
+	switch {
+	case f.timeout <= 0:
+		return cfg, fmt.Errorf("--timeout %v: give more than 0; 5s is a good one", f.timeout)
+	case f.output != "text" && f.output != "json":
+		return cfg, fmt.Errorf("--output %q: give text or json", f.output)
+	case f.etcd.Address == "":
+		return cfg, errors.New("--etcd is empty: give etcd's host:port, for example 127.0.0.1:2379")
+	}
+	if err := f.etcd.Apply(&cfg); err != nil {
+		return cfg, err
+	}
+	return cfg, operator.Validate(cfg)
+}
+
+// read is the verb of a command that shows what one read found.
+func read(show func(out io.Writer, d operator.Details, json bool) error) func(*operatorFlags) (verb, error) {
+	return func(f *operatorFlags) (verb, error) {
+		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+			ctx, cancel := context.WithTimeout(ctx, f.timeout)
+			defer cancel()
+			d, err := o.Read(ctx)
+			if err != nil {
+				return err
+			}
+			return show(out, d, json)
+		}, nil
+	}
+}
+
+func newStatus() *cobra.Command {
+	return newOperator(&cobra.Command{
+		Use:     "status",
+		Short:   "Show leader, queue and nodes",
+		Example: "  goversed status\n  goversed status --etcd 127.0.0.1:2379 --prefix /goverse -o json",
+	}, 5*time.Second, read(operator.PrintStatus))
+}
+
+func newLeader() *cobra.Command {
+	return newOperator(&cobra.Command{
+		Use:   "leader",
+		Short: "Print the leader's address",
+		Long:  "Print the leader's address and nothing else, or as JSON what is known of it. Exit code 1 when there is no leader.",
+		Example: `  goversed leader
+  curl "http://$(goversed leader -o json | jq -r .http_address)/cluster/leader"`,
+	}, 5*time.Second, read(operator.PrintLeader))
+}
+
+func newNodes() *cobra.Command {
+	return newOperator(&cobra.Command{
+		Use:     "nodes",
+		Short:   "List the registered nodes",
+		Example: "  goversed nodes\n  goversed nodes -o json",
+	}, 5*time.Second, read(operator.PrintNodes))
+}
+
+func newWatch() *cobra.Command {
+	return newOperator(&cobra.Command{
+		Use:   "watch",
+		Short: "Print a line at every change of leader, queue or nodes",
+		Long: `Print a line, or with -o json an object, for the cluster as it is and at every change
+of leader, queue or nodes, until interrupted. --timeout bounds the first answer only.`,
+		Example: "  goversed watch\n  goversed watch -o json | jq -c '[.leader_id, .token]'",
+	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
+		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+			return o.Watch(ctx, f.timeout, func(v operator.View) error { return operator.PrintChange(out, time.Now(), v, json) })
+		}, nil
+	})
+}
+
+func newResign() *cobra.Command {
+	return newOperator(&cobra.Command{
+		Use:   "resign",
+		Short: "Ask the leader to give way to the next in the queue",
+		Long: `Ask the leader to give way, and wait until the next in the queue leads. The old leader
+queues again at the tail; one that is alone follows itself, with a new token.`,
+		Example: "  goversed resign\n  goversed resign --timeout 30s -o json",
+	}, 15*time.Second, func(f *operatorFlags) (verb, error) {
+		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+			outcome, err := o.Resign(ctx, f.timeout)
+			if err != nil {
+				return err
+			}
+			return operator.PrintOutcome(out, outcome, json)
+		}, nil
+	})
+}
+
+func newTransfer() *cobra.Command {
+	var to string
+	cmd := newOperator(&cobra.Command{
+		Use:   "transfer --to ADDRESS",
+		Short: "Hand the leadership over to a node",
+		Long: `Ask for the leadership to go to the node at --to, and wait until it leads. The address
+is the node's own, as goversed nodes shows it.`,
+		Example: "  goversed transfer --to 127.0.0.1:47002",
+	}, 15*time.Second, func(f *operatorFlags) (verb, error) {
+		if to == "" {
+			return nil, errors.New("--to is missing: give the address of a node; goversed nodes shows them")
+		}
+		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+			outcome, err := o.Transfer(ctx, f.timeout, to)
+			if err != nil {
+				return err
+			}
+			return operator.PrintOutcome(out, outcome, json)
+		}, nil
+	})
+	cmd.Flags().StringVar(&to, "to", "", "`address` of the node that shall lead")
+	return cmd
+}

@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/node"
+)
+
+// The errors to test for with errors.Is, beside those of cluster.Start, node.NewNode
+// and embedetcd.Start.
+var (
+	// ErrHTTPAddress: the address for HTTP is malformed or cannot be bound.
+	ErrHTTPAddress = errors.New("bad http address")
+	// ErrCut: the stop was cut short, by the time-out or because it was asked for.
+	ErrCut = errors.New("the stop was cut short")
+	// ErrStartTimeout: the node was not part of the cluster in time.
+	ErrStartTimeout = errors.New("the start took too long; see the log for what it waited for, or raise --start-timeout")
+)
+
+var errEnded = errors.New("a part of this node ended by itself; see the log, then start it again")
+
+// The packages below name their own fields where an operator knows flags, so what
+// happens every day is said anew here.
+
+func listenError(address string, err error) error {
+	if errors.Is(err, node.ErrAddressInUse) {
+		return fmt.Errorf("--listen %s: %w: stop the process that listens there or give another port", address, node.ErrAddressInUse)
+	}
+	return fmt.Errorf("--listen: %w", err)
+}
+
+func httpError(address string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("--http %s: %w: stop the process that listens there or give another port (%w)", address, ErrHTTPAddress, syscall.EADDRINUSE)
+	}
+	return fmt.Errorf("--http %s: %w: give an address and a port that this machine may bind (%w)", address, ErrHTTPAddress, err)
+}
+
+func etcdError(cfg embedetcd.Config, err error) error {
+	switch {
+	case errors.Is(err, embedetcd.ErrAddressInUse):
+		return fmt.Errorf("--etcd-listen %s: %w: give another port, or join the etcd that runs there with --etcd %[1]s",
+			cfg.ListenClient, embedetcd.ErrAddressInUse)
+	case errors.Is(err, embedetcd.ErrDataDir):
+		return fmt.Errorf("--data-dir %s: %w", cfg.DataDir, err)
+	}
+	return fmt.Errorf("embedded etcd: %w", err)
+}

@@ -1,0 +1,86 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// Outcome is who leads after a request, and who led before.
+type Outcome struct {
+	LeaderID         string `json:"leader_id"`
+	Term             int64  `json:"term"` // the same number as Token
+	Token            int64  `json:"token"`
+	PreviousLeaderID string `json:"previous_leader_id"`
+	PreviousToken    int64  `json:"previous_token"`
+	Moved            bool   `json:"moved"` // to another node
+}
+
+// Resign asks the leader to give way to the next in the queue, and waits until
+// somebody leads under a new token: the same node again if it is alone. Errors are
+// those of Read and leaderelection.Ask; the wait ends after timeout with
+// leaderelection.ErrNotMoved, and the request is withdrawn.
+func (o *Operator) Resign(ctx context.Context, timeout time.Duration) (Outcome, error) {
+	return o.ask(ctx, timeout, state.RequestResign, "")
+}
+
+// Transfer asks for the leadership to go to the node at address, and waits until it
+// leads; that it led already is no error. Errors are those of Resign.
+func (o *Operator) Transfer(ctx context.Context, timeout time.Duration, address string) (Outcome, error) {
+	return o.ask(ctx, timeout, state.RequestTransfer, address)
+}
+
+func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.RequestKind, address string) (Outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	lease, err := o.connect(ctx, timeout)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer o.revoke(ctx, lease)
+	m, stop := o.mirror(ctx)
+	defer stop()
+	select {
+	case <-m.Ready():
+	case <-ctx.Done():
+		return Outcome{}, o.explain(ctx.Err())
+	}
+	before := m.Snapshot().Leader()
+	after, err := leaderelection.Ask(ctx, o.client, m, lease, kind, address)
+	switch {
+	case errors.Is(err, leaderelection.ErrNotMoved) && ctx.Err() != nil:
+		return Outcome{}, fmt.Errorf("%w; the request is withdrawn, look at goversed status or give more --timeout than %v", err, timeout)
+	case err != nil:
+		return Outcome{}, o.explain(err)
+	}
+	return Outcome{LeaderID: after.Address, Term: after.Token, Token: after.Token,
+		PreviousLeaderID: before.Address, PreviousToken: before.Token, Moved: after.Address != before.Address}, nil
+}
+
+// connect sees that etcd answers, soon, and grants the lease that the request
+// stands on: should this process die, the request dies with it.
+func (o *Operator) connect(ctx context.Context, timeout time.Duration) (clientv3.LeaseID, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	if _, err := o.read(ctx); err != nil {
+		return 0, err
+	}
+	resp, err := o.client.Grant(ctx, int64(timeout/time.Second)+2)
+	if err != nil {
+		return 0, o.explain(fmt.Errorf("grant a lease for the request: %w", err))
+	}
+	return resp.ID, nil
+}
+
+// revoke also when ctx has ended. If it fails the lease runs out by itself.
+func (o *Operator) revoke(ctx context.Context, lease clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_, _ = o.client.Revoke(ctx, lease)
+}

@@ -1,0 +1,100 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/cli"
+)
+
+// connectTimeout bounds the first question to etcd in what may then take longer.
+const connectTimeout = 5 * time.Second
+
+// Operator is a connection to the etcd of one cluster. Its methods are safe for
+// concurrent use.
+type Operator struct {
+	client *clientv3.Client
+	keys   state.Keys
+	etcd   string
+	user   string
+}
+
+// Open checks the configuration and makes the client; with a user it also asks etcd,
+// within timeout. Errors about the configuration match those of cluster.Config;
+// others match cluster.ErrEtcdUnreachable or cluster.ErrEtcdDenied.
+func Open(cfg cluster.Config, timeout time.Duration) (*Operator, error) {
+	if err := Validate(cfg); err != nil {
+		return nil, err
+	}
+	keys, err := state.NewKeys(cfg.EtcdPrefix)
+	if err != nil {
+		return nil, err
+	}
+	cfg.DialTimeout = timeout
+	client, err := cluster.NewEtcdClient(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Operator{client: client, keys: keys, etcd: cfg.EtcdAddress, user: cfg.Username}, nil
+}
+
+// Validate is what of Open needs no etcd. Its errors name goversed's flags.
+func Validate(cfg cluster.Config) error { return cli.NameFlag(cfg.Validate()) }
+
+// Close ends the connection.
+func (o *Operator) Close() error {
+	if err := o.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("close the connection to etcd: %w", err)
+	}
+	return nil
+}
+
+// Read reads the cluster once, until ctx ends. Errors match
+// cluster.ErrEtcdUnreachable or cluster.ErrEtcdDenied where that is the reason.
+func (o *Operator) Read(ctx context.Context) (Details, error) {
+	snap, err := o.read(ctx)
+	if err != nil {
+		return Details{}, err
+	}
+	return newDetails(snap), nil
+}
+
+func (o *Operator) read(ctx context.Context) (*state.Snapshot, error) {
+	snap, err := mirror.Read(ctx, o.client, o.keys)
+	if err != nil {
+		return nil, o.explain(err)
+	}
+	return snap, nil
+}
+
+// explain turns etcd's answer, or silence, into an error with a remedy.
+func (o *Operator) explain(err error) error {
+	switch {
+	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrInvalidAuthToken):
+		return fmt.Errorf("%w %q: give --etcd-user and --etcd-password of a user with READ on the range %s to %s (%w)",
+			cluster.ErrEtcdDenied, o.user, o.keys.RangeStart(), o.keys.RangeEnd(), err)
+	case errors.Is(err, context.DeadlineExceeded), unavailable(err):
+		return fmt.Errorf("%w at %s: check --etcd and that etcd runs there (%w)", cluster.ErrEtcdUnreachable, o.etcd, err)
+	}
+	return err
+}
+
+func unavailable(err error) bool {
+	var answer interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &answer) {
+		code := answer.GRPCStatus().Code()
+		return code == codes.Unavailable || code == codes.DeadlineExceeded
+	}
+	var etcd rpctypes.EtcdError
+	return errors.As(err, &etcd) && (etcd.Code() == codes.Unavailable || etcd.Code() == codes.DeadlineExceeded)
+}

@@ -1,0 +1,138 @@
+package operator
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/goverse/goverse/cluster/leaderelection"
+)
+
+// The printers write text for people, or one JSON value and a line break.
+
+// PrintStatus writes leader, queue and nodes.
+func PrintStatus(out io.Writer, d Details, asJSON bool) error {
+	if asJSON {
+		return printJSON(out, d)
+	}
+	leader := orNone(d.LeaderID)
+	if d.LeaderID != "" {
+		leader = fmt.Sprintf("%s (token %d, %s%s)", d.LeaderID, d.Token, d.Mode, outside(d.View))
+	}
+	if _, err := fmt.Fprintf(out, "leader    %s\nqueue     %s\nnodes     %d\nrevision  %d\n",
+		leader, orNone(strings.Join(d.Queue, ", ")), d.ClusterSize, d.Revision); err != nil || d.ClusterSize == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	return PrintNodes(out, d, false)
+}
+
+// PrintLeader writes the leader's address, or fails with leaderelection.ErrNoLeader.
+func PrintLeader(out io.Writer, d Details, asJSON bool) error {
+	if d.LeaderID == "" {
+		return leaderelection.ErrNoLeader
+	}
+	if asJSON {
+		return printJSON(out, d.Leader())
+	}
+	_, err := fmt.Fprintln(out, d.LeaderID)
+	return err
+}
+
+// PrintNodes writes a table of the registered nodes.
+func PrintNodes(out io.Writer, d Details, asJSON bool) error {
+	if asJSON {
+		return printJSON(out, d.Members)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(columns ...string) { _, _ = fmt.Fprintln(w, strings.Join(columns, "\t")) } // Flush tells
+	row("ADDRESS", "STATE", "PLACE", "HOST", "HTTP", "VERSION", "NOTES")
+	for _, n := range d.Members {
+		place := "-"
+		if n.Place > 0 {
+			place = fmt.Sprint(n.Place)
+		}
+		row(n.Address, n.State, place, orDash(n.Hostname), orDash(n.HTTPAddress), orDash(n.Version), n.notes())
+	}
+	return w.Flush()
+}
+
+func (n Node) notes() string {
+	var notes []string
+	if n.Observer {
+		notes = append(notes, "observer")
+	}
+	if n.Draining {
+		notes = append(notes, "draining")
+	}
+	if n.ElectionFailed {
+		notes = append(notes, "election failed: "+strings.ReplaceAll(n.Reason, "\n", ": "))
+	}
+	return orDash(strings.Join(notes, ", "))
+}
+
+// change is a View at the time it was seen.
+type change struct {
+	Time time.Time `json:"time"`
+	View
+}
+
+// PrintChange writes one line about the cluster as it is at the time at.
+func PrintChange(out io.Writer, at time.Time, v View, asJSON bool) error {
+	if asJSON {
+		return printJSON(out, change{Time: at.UTC(), View: v})
+	}
+	stale := ""
+	if v.Stale {
+		stale = fmt.Sprintf(" (etcd does not answer; as of revision %d)", v.Revision)
+	}
+	_, err := fmt.Fprintf(out, "%s leader=%s token=%d mode=%s%s queue=%s nodes=%s%s\n", at.Format("15:04:05.000"), orNone(v.LeaderID),
+		v.Token, v.Mode, outside(v), orNone(strings.Join(v.Queue, ",")), orNone(strings.Join(v.Nodes, ",")), stale)
+	return err
+}
+
+// PrintOutcome writes who leads after a request.
+func PrintOutcome(out io.Writer, o Outcome, asJSON bool) error {
+	if asJSON {
+		return printJSON(out, o)
+	}
+	var err error
+	switch {
+	case o.Moved:
+		_, err = fmt.Fprintf(out, "%s leads now (token %d), was %s (token %d)\n", o.LeaderID, o.Token, o.PreviousLeaderID, o.PreviousToken)
+	case o.Token == o.PreviousToken:
+		_, err = fmt.Fprintf(out, "%s leads already (token %d)\n", o.LeaderID, o.Token)
+	default:
+		_, err = fmt.Fprintf(out, "%s leads again (token %d), was token %d: no other candidate was queued\n", o.LeaderID, o.Token, o.PreviousToken)
+	}
+	return err
+}
+
+func printJSON(out io.Writer, v any) error { return json.NewEncoder(out).Encode(v) }
+
+// outside marks a leader that is no Goverse node.
+func outside(v View) string {
+	if v.LeaderID == "" || v.Member {
+		return ""
+	}
+	return ", not a Goverse node"
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

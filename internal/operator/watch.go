@@ -1,0 +1,58 @@
+package operator
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// Watch calls show with the cluster as it is, and again at every change of leader,
+// queue or nodes, and when etcd falls silent or answers again. Changes that follow
+// each other quickly may be shown as one. It blocks until ctx ends, and returns nil
+// then, or until show fails. The first read is bounded by timeout and fails as Read.
+func (o *Operator) Watch(ctx context.Context, timeout time.Duration, show func(View) error) error {
+	first, cancel := context.WithTimeout(ctx, timeout)
+	_, err := o.read(first)
+	cancel()
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return err
+	}
+	m, stop := o.mirror(ctx)
+	defer stop()
+	var last *View
+	var failed error
+	_, _ = m.Wait(ctx, func(s *state.Snapshot) bool { // its only error is that ctx ended
+		v := newView(s)
+		if last == nil || !same(*last, v) {
+			failed = show(v)
+			last = &v
+		}
+		return failed != nil
+	})
+	return failed
+}
+
+// same leaves the revision out, which also moves with what is not shown.
+func same(a, b View) bool {
+	return a.LeaderID == b.LeaderID && a.Token == b.Token && a.Mode == b.Mode && a.Member == b.Member && a.Stale == b.Stale &&
+		slices.Equal(a.Queue, b.Queue) && slices.Equal(a.Nodes, b.Nodes)
+}
+
+// mirror runs a mirror until stop, which joins it.
+func (o *Operator) mirror(ctx context.Context) (m *mirror.Mirror, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	m = mirror.New(mirror.Config{Client: o.client, Keys: o.keys})
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = m.Run(ctx) }) // ends with its context only
+	return m, func() {
+		cancel()
+		wg.Wait()
+	}
+}
