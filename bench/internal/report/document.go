@@ -1,0 +1,68 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The markers between which the documentation is generated.
+const (
+	begin = "<!-- bench:begin, written by bench/cmd/bench -->"
+	end   = "<!-- bench:end -->"
+)
+
+// ErrMarkers: the document lacks the place to write to.
+var ErrMarkers = errors.New("the document has no place for the tables: give it a line " + begin + " and after it a line " + end)
+
+// Markdown writes the tables; pictures are linked below pictureDir.
+func Markdown(results []*Result, pictureDir string) string {
+	var b strings.Builder
+	for i, r := range results {
+		if i == 0 || r.Machine != results[i-1].Machine {
+			fmt.Fprintf(&b, "Machine: %s.\n\n", r.Machine)
+		}
+		r.markdown(&b, pictureDir)
+	}
+	return b.String()
+}
+
+func (r *Result) markdown(b *strings.Builder, pictureDir string) {
+	fmt.Fprintf(b, "### %s: %s\n\n", r.Target, r.Title)
+	fmt.Fprintf(b, "%s, `%s`", r.When.UTC().Format("2006-01-02 15:04 UTC"), r.Command)
+	if r.Quick {
+		b.WriteString("; a quick run, with too few samples to judge by")
+	}
+	b.WriteString("\n\n| what | target | measured | verdict |\n|---|---|---|---|\n")
+	for _, row := range r.Rows {
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", cell(row.What), cell(row.Wanted), cell(row.Measured), row.Verdict)
+	}
+	b.WriteString("\n")
+	for _, note := range r.Notes {
+		fmt.Fprintf(b, "* %s\n", note)
+	}
+	if len(r.Notes) > 0 {
+		b.WriteString("\n")
+	}
+	for _, p := range r.Pictures {
+		fmt.Fprintf(b, "![%s](%s)\n\n", strings.TrimSuffix(p, ".svg"), filepath.ToSlash(filepath.Join(pictureDir, p)))
+	}
+}
+
+func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+
+// UpdateDocument replaces what is between the markers of the file at path.
+func UpdateDocument(path, section string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	head, rest, ok := strings.Cut(string(data), begin)
+	_, tail, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		return fmt.Errorf("%s: %w", path, ErrMarkers)
+	}
+	return os.WriteFile(path, []byte(head+begin+"\n\n"+strings.TrimSpace(section)+"\n\n"+end+tail), 0o644)
+}

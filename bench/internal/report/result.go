@@ -1,0 +1,120 @@
+// Package report keeps what the benchmarks found: as raw samples, as tables, as
+// plots, and as the generated part of the documentation.
+//
+// # What is not promised
+//
+// Raw samples are capped per file; see [MaxRows]. The tables are computed from all
+// of them before.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/goverse/goverse/bench/internal/sample"
+)
+
+// Verdict says what a row shows.
+type Verdict string
+
+// The verdicts.
+const (
+	Met     Verdict = "met"
+	Missed  Verdict = "**missed**"
+	Context Verdict = "" // no target: a floor or a peer
+)
+
+// Judge is Met if ok.
+func Judge(ok bool) Verdict {
+	if ok {
+		return Met
+	}
+	return Missed
+}
+
+// Row is one line of a target's table.
+type Row struct {
+	What     string
+	Wanted   string // "" for a floor or a peer
+	Measured string
+	Verdict  Verdict
+}
+
+// Plot is one picture: the distribution of some of a result's series.
+type Plot struct {
+	// Name is the file's, without its ending.
+	Name   string
+	Title  string
+	Series []*sample.Series
+}
+
+// Result is what one benchmark found.
+type Result struct {
+	Target  string // "T2"
+	Title   string
+	When    time.Time
+	Command string
+	Quick   bool
+	Machine Machine
+	Rows    []Row
+	Notes   []string
+
+	Series []*sample.Series `json:"-"`
+	Plots  []Plot           `json:"-"`
+	// Pictures are the files that Save wrote for Plots.
+	Pictures []string
+}
+
+// Row appends one line.
+func (r *Result) Row(what, wanted, measured string, v Verdict) {
+	r.Rows = append(r.Rows, Row{What: what, Wanted: wanted, Measured: measured, Verdict: v})
+}
+
+// Note appends a sentence below the table.
+func (r *Result) Note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// Keep appends series to the raw samples and returns nothing.
+func (r *Result) Keep(series ...*sample.Series) { r.Series = append(r.Series, series...) }
+
+// Save writes the result, its samples and its plots into dir.
+func (r *Result) Save(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	if err := writeCSV(filepath.Join(dir, r.Target+".csv"), r.Series); err != nil {
+		return err
+	}
+	r.Pictures = nil
+	for _, p := range r.Plots {
+		if err := p.save(filepath.Join(dir, p.Name+".svg")); err != nil {
+			return fmt.Errorf("plot %s: %w", p.Name, err)
+		}
+		r.Pictures = append(r.Pictures, p.Name+".svg")
+	}
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, r.Target+".json"), append(data, '\n'), 0o644)
+}
+
+// Load reads the result of target from dir; nil if there is none.
+func Load(dir, target string) (*Result, error) {
+	data, err := os.ReadFile(filepath.Join(dir, target+".json"))
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{}
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("%s in %s: %w", target, dir, err)
+	}
+	return r, nil
+}

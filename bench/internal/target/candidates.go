@@ -1,0 +1,185 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// queueTTL is long, so that the renewals of a thousand candidates, which a
+// graceful handoff does not wait for, are few.
+const queueTTL = 60 * time.Second
+
+// candidate is one LeaderElection with a mirror (that is: a watch) and a session
+// of its own, as a process of its own has.
+type candidate struct {
+	election *leaderelection.LeaderElection
+	mirror   *mirror.Mirror
+	address  string
+	stop     context.CancelFunc // of the session
+	stopRest context.CancelFunc
+	kept     chan struct{}
+	wg       sync.WaitGroup
+}
+
+// newCandidate returns when the candidate is queued.
+func newCandidate(ctx context.Context, client *clientv3.Client, prefix, address string) (*candidate, error) {
+	keys, err := state.NewKeys(prefix)
+	if err != nil {
+		return nil, err
+	}
+	c := &candidate{address: address, kept: make(chan struct{})}
+	c.mirror = mirror.New(mirror.Config{Client: client, Keys: keys, LagTimeout: queueTTL / 3})
+	keeper, err := session.NewKeeper(session.KeeperConfig{
+		Config: session.Config{Client: client, TTL: queueTTL,
+			KnownRevision: leaderelection.KnownRevision(c.mirror), OnRead: c.mirror.Expect},
+		OnLost: leaderelection.RebuildOnOtherHistory(c.mirror),
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.election, err = leaderelection.New(leaderelection.Config{Client: client, Prefix: prefix, Address: address,
+		Mirror: c.mirror, Keeper: keeper})
+	if err != nil {
+		return nil, err
+	}
+	keeperCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	mirrorCtx, stopRest := context.WithCancel(context.WithoutCancel(ctx))
+	c.stop, c.stopRest = stop, stopRest
+	c.wg.Go(func() { _ = c.mirror.Run(mirrorCtx) }) // ends with its context only
+	go func() {
+		defer close(c.kept)
+		select {
+		case <-c.mirror.Ready():
+			_ = keeper.Run(keeperCtx) // without Register it only ends with its context
+		case <-keeperCtx.Done():
+		}
+	}()
+	if err := c.election.Start(ctx); err != nil {
+		return nil, errors.Join(err, c.close(ctx))
+	}
+	return c, nil
+}
+
+// close leaves the queue and joins everything.
+func (c *candidate) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	err := c.election.Stop(ctx)
+	c.stop()
+	<-c.kept
+	c.stopRest()
+	c.wg.Wait()
+	return err
+}
+
+// armed is a candidate that is waited for: at receives the instant at which its
+// function in Lead was entered, IsLeader being true.
+type armed struct {
+	at     chan time.Time
+	failed chan error
+}
+
+// arm waits, in a goroutine, for c to lead.
+func (c *candidate) arm(ctx context.Context) armed {
+	a := armed{at: make(chan time.Time, 1), failed: make(chan error, 1)}
+	go func() { // ends with ctx at the latest
+		err := c.election.Lead(ctx, func(context.Context, *leaderelection.Term) error {
+			led := c.election.IsLeader()
+			a.at <- time.Now()
+			if !led {
+				return fmt.Errorf("%s entered Lead and does not lead", c.address)
+			}
+			return nil
+		})
+		if err != nil {
+			a.failed <- err
+		}
+	}()
+	return a
+}
+
+func (a armed) wait(ctx context.Context) (time.Time, error) {
+	select {
+	case at := <-a.at:
+		return at, nil
+	case err := <-a.failed:
+		return time.Time{}, err
+	case <-ctx.Done():
+		return time.Time{}, fmt.Errorf("wait for the next leader: %w", ctx.Err())
+	}
+}
+
+// line is the queue: its head leads.
+type line []*candidate
+
+// newLine starts n candidates over the given connections.
+func newLine(ctx context.Context, clients []*clientv3.Client, prefix string, n int) (line, error) {
+	var l line
+	for i := range n {
+		c, err := newCandidate(ctx, clients[i%len(clients)], prefix, fmt.Sprintf("127.0.0.1:%d", 1000+i))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("candidate %d: %w", i, err), l.close(ctx))
+		}
+		l = append(l, c)
+	}
+	_, err := l[0].arm(ctx).wait(ctx)
+	return l, err
+}
+
+// handOver makes the head resign and returns how long it took, from the call of
+// Resign, until the next one led. The old head is at the tail then, and every
+// candidate has seen that.
+func (l line) handOver(ctx context.Context) (time.Duration, error) {
+	old, next := l[0], l[1]
+	token := int64(0)
+	if t := old.election.Term(); t != nil {
+		token = t.Token()
+	}
+	waiting := next.arm(ctx)
+	rest(ctx, pause) // it waits now
+	started := time.Now()
+	if err := old.election.Resign(ctx); err != nil {
+		return 0, err
+	}
+	at, err := waiting.wait(ctx)
+	if err != nil {
+		return 0, err
+	}
+	copy(l, l[1:])
+	l[len(l)-1] = old
+	s, err := old.mirror.Wait(ctx, func(s *state.Snapshot) bool {
+		return slices.ContainsFunc(s.Queue, func(c *state.Candidate) bool {
+			return c.Address == old.address && c.CreateRevision > token
+		})
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, c := range l {
+		if _, err := c.mirror.Wait(ctx, func(seen *state.Snapshot) bool { return seen.Revision >= s.Revision }); err != nil {
+			return 0, err
+		}
+	}
+	return at.Sub(started), nil
+}
+
+func (l line) close(ctx context.Context) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(l))
+	for i, c := range l {
+		wg.Go(func() { errs[i] = c.close(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

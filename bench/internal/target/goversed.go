@@ -1,0 +1,108 @@
+package target
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// goversed is the daemon, built from the sources beside this module.
+type goversed struct{ dir, path string }
+
+func buildGoversed(ctx context.Context) (*goversed, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/goverse/goverse").Output()
+	if err != nil {
+		return nil, fmt.Errorf("find Goverse's sources; run this inside bench/: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "goverse-bench-")
+	if err != nil {
+		return nil, err
+	}
+	g := &goversed{dir: dir, path: filepath.Join(dir, "goversed")}
+	build := exec.CommandContext(ctx, "go", "build", "-o", g.path, "./cmd/goversed")
+	build.Dir = string(bytes.TrimSpace(out))
+	if said, err := build.CombinedOutput(); err != nil {
+		g.remove()
+		return nil, fmt.Errorf("build goversed: %w: %s", err, said)
+	}
+	return g, nil
+}
+
+func (g *goversed) remove() { _ = os.RemoveAll(g.dir) }
+
+// daemon is one running goversed.
+type daemon struct {
+	cmd    *exec.Cmd
+	wg     sync.WaitGroup
+	ended  chan struct{} // closed when its output has ended
+	errors bytes.Buffer
+}
+
+// run starts goversed and gives every line of its output to say.
+func (g *goversed) run(say func(line string), args ...string) (*daemon, error) {
+	d := &daemon{cmd: exec.Command(g.path, args...), ended: make(chan struct{})}
+	// A group of its own, to end with it whatever it started.
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	d.cmd.Dir = g.dir
+	d.cmd.Stderr = &d.errors
+	stdout, err := d.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start goversed: %w", err)
+	}
+	d.wg.Go(func() {
+		defer close(d.ended)
+		lines := bufio.NewScanner(stdout)
+		for lines.Scan() {
+			say(lines.Text())
+		}
+	})
+	return d, nil
+}
+
+// wait is for a goversed that ends by itself; when ctx ends first, it is killed.
+func (d *daemon) wait(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, d.kill)
+	defer stop()
+	d.wg.Wait()
+	if err := d.cmd.Wait(); err != nil {
+		return errors.Join(fmt.Errorf("goversed %s: %w: %s", strings.Join(d.cmd.Args[1:], " "), err, d.errors.String()), ctx.Err())
+	}
+	return nil
+}
+
+// stop asks it to stop gracefully and waits.
+func (d *daemon) stop(ctx context.Context) error {
+	_ = d.cmd.Process.Signal(syscall.SIGTERM) // if it has ended already, wait tells why
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	return d.wait(ctx)
+}
+
+func (d *daemon) kill() { _ = syscall.Kill(-d.cmd.Process.Pid, syscall.SIGKILL) }
+
+// memory is a value of the process's status file in MiB: VmRSS, RssAnon.
+func (d *daemon) memory(field string) (float64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 64)
+			return kib / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("the kernel does not tell %s", field)
+}

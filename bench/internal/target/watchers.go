@@ -1,0 +1,111 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+)
+
+// watchers is the floor of every notification: bare clients that watch one
+// prefix, each on a watch stream of its own as separate processes would be, and
+// do nothing but take the time at which an event reaches them.
+type watchers struct {
+	clients []*clientv3.Client
+	prefix  string
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	n       int
+
+	mu     sync.Mutex
+	seen   int       // watchers that saw the event of the present sample
+	chosen int       // whose time counts
+	at     time.Time // when it saw it
+	all    chan struct{}
+	broken error
+}
+
+// watch opens n watches over the given connections.
+func watch(ctx context.Context, clients []*clientv3.Client, prefix string, n int) (*watchers, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &watchers{clients: clients, prefix: prefix, cancel: cancel, n: n}
+	for i := range n {
+		// The client puts watches with the same metadata on one stream.
+		sctx := metadata.AppendToOutgoingContext(ctx, "bench-watcher", strconv.Itoa(i))
+		ch := clients[i%len(clients)].Watch(clientv3.WithRequireLeader(sctx), prefix,
+			clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+		if first, ok := <-ch; !ok || first.Err() != nil {
+			w.close()
+			return nil, fmt.Errorf("open watch %d: %w", i, first.Err())
+		}
+		w.wg.Go(func() { w.follow(i, ch) })
+	}
+	return w, nil
+}
+
+func (w *watchers) follow(i int, ch clientv3.WatchChan) {
+	for resp := range ch {
+		now := time.Now()
+		w.mu.Lock()
+		if err := resp.Err(); err != nil {
+			w.broken = err
+		}
+		for range resp.Events {
+			w.seen++
+			if i == w.chosen {
+				w.at = now
+			}
+			if w.seen == w.n {
+				close(w.all)
+			}
+		}
+		w.mu.Unlock()
+	}
+}
+
+// sample makes one change with op and returns how long it took, from the call of
+// op, until the chosen watcher saw it. It returns when all of them have.
+func (w *watchers) sample(ctx context.Context, chosen int, op func(*clientv3.Client) error) (time.Duration, error) {
+	w.mu.Lock()
+	w.seen, w.chosen, w.all = 0, chosen, make(chan struct{})
+	all := w.all
+	w.mu.Unlock()
+	// From another connection than the chosen watcher's where there are several.
+	client := w.clients[(chosen+len(w.clients)-1)%len(w.clients)]
+	started := time.Now()
+	if err := op(client); err != nil {
+		return 0, err
+	}
+	select {
+	case <-all:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.at.Sub(started), w.broken
+}
+
+// put and remove are one sample each, of the same key.
+func (w *watchers) put(ctx context.Context, chosen int) (time.Duration, error) {
+	return w.sample(ctx, chosen, func(c *clientv3.Client) error {
+		_, err := c.Put(ctx, w.prefix+"key", "127.0.0.1:47001")
+		return err
+	})
+}
+
+func (w *watchers) remove(ctx context.Context, chosen int) (time.Duration, error) {
+	return w.sample(ctx, chosen, func(c *clientv3.Client) error {
+		_, err := c.Delete(ctx, w.prefix+"key")
+		return err
+	})
+}
+
+func (w *watchers) close() {
+	w.cancel()
+	w.wg.Wait()
+}
