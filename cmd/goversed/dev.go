@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/dev"
+)
+
+func newDev() *cobra.Command {
+	cfg := dev.Config{}
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a whole cluster on this machine, to try things out",
+		Long: `Run an etcd in this process and some nodes as processes of their own, on free ports of
+127.0.0.1, and show what happens: a live table in a terminal, a line per event elsewhere.
+
+With --kill-leader-every the leader's process gets a SIGKILL again and again, a new
+process takes its address, and the time to each next leader is measured. Ctrl-C stops
+everything in order, a second one at once; nothing is left behind.`,
+		Example: `  goversed dev
+  goversed dev --nodes 5 --kill-leader-every 5s
+  goversed dev --for 30s --kill-leader-every 2s --ttl 2s | grep leads`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDev(cmd, cfg) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.IntVar(&cfg.Nodes, "nodes", 3, "how many node processes")
+	fs.DurationVar(&cfg.For, "for", 0, "end after this time (default: run until Ctrl-C)")
+	fs.DurationVar(&cfg.KillEvery, "kill-leader-every", 0, "kill the leader's process this long after the last kill, once all nodes are queued (default: never)")
+	fs.DurationVar(&cfg.TTL, "ttl", 10*time.Second, "how long the nodes wait for one that vanished; whole seconds")
+	fs.BoolVar(&cfg.Verbose, "verbose", false, "show the nodes' log from level info on, and etcd's warnings")
+	return cmd
+}
+
+func runDev(cmd *cobra.Command, cfg dev.Config) error {
+	self, err := os.Executable()
+	if err != nil {
+		return errors.New("cannot find this program's own file, which the nodes are run from: call it by its full path")
+	}
+	cfg.Command, cfg.Program = []string{self, "node"}, programName(self, os.Args[0])
+	cfg.Stdout, cfg.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+	if columns, ok := terminal(cfg.Stdout, os.Getenv("TERM")); ok {
+		cfg.Terminal = columns
+		if _, same := terminal(cfg.Stderr, os.Getenv("TERM")); same {
+			cfg.Stderr = nil // a log written across the table would spoil it
+		}
+	}
+	if err := cfg.Validate(); err != nil {
+		return cli.Usage(cmd.CommandPath(), err)
+	}
+
+	ctx, cut, release := withSignals(cmd.Context())
+	defer release()
+	if !signal.Ignored(syscall.SIGHUP) { // it is under nohup
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGHUP) // the terminal was closed
+		defer stop()
+	}
+	// With a reader that went away (`| head`), writes are to fail instead of ending
+	// this process on the spot: there is something to clean up.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	defer signal.Stop(pipe)
+
+	cfg.Hurry = cut.Done()
+	return dev.Run(ctx, cfg)
+}
+
+// programName is how a person calls this program again from another shell.
+func programName(executable, called string) string {
+	if strings.Contains(executable, "go-build") { // a file that goes away with `go run`
+		return "go run ./cmd/goversed"
+	}
+	return called
+}
+
+// terminal tells whether w is a terminal in which lines can be redrawn, and how to
+// learn its size.
+func terminal(w io.Writer, kind string) (size func() (columns, rows int), ok bool) {
+	f, isFile := w.(*os.File)
+	if !isFile || kind == "dumb" || !isatty.IsTerminal(f.Fd()) {
+		return nil, false
+	}
+	return func() (int, int) {
+		columns, rows, err := term.GetSize(int(f.Fd()))
+		if err != nil || columns <= 0 || rows <= 0 {
+			return 80, 24
+		}
+		return columns, rows
+	}, true
+}

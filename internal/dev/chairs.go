@@ -1,0 +1,184 @@
+package dev
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/goverse/goverse/cluster/state"
+)
+
+const (
+	// Ports were free and are not reserved: somebody may be faster than a node.
+	startAttempts = 5
+
+	firstRestart = 200 * time.Millisecond
+	lastRestart  = 5 * time.Second
+	// steady is how long a process must have run for its end to count as the first.
+	steady = 10 * time.Second
+)
+
+// chair is one node's place, on which one process after another sits.
+type chair struct {
+	address, http string
+	run           *process  // nil while none runs
+	proven        bool      // some process has registered here
+	gone          int64     // the incarnation that died with the last process, 0 if it had none
+	failures      int       // in a row
+	restart       time.Time // while none runs
+}
+
+// member is the registration of the process that runs here now, nil if there is
+// none, or none yet.
+func (c *chair) member(s *state.Snapshot) *state.Member {
+	if s == nil || c.run == nil {
+		return nil
+	}
+	if m := s.Member(c.address); m != nil && m.Incarnation != c.gone {
+		return m
+	}
+	return nil
+}
+
+// start starts a process on a chair; that it cannot is treated as its end.
+func (l *loop) start(c *chair) {
+	level := "warn"
+	if l.cfg.Verbose {
+		level = "info"
+	}
+	args := append([]string{}, l.cfg.Command[1:]...)
+	args = append(args, "--listen", c.address, "--http", c.http, "--etcd", l.endpoint, "--prefix", prefix,
+		"--ttl", l.cfg.TTL.String(), "--log-level", level)
+	cmd := exec.Command(l.cfg.Command[0], args...)
+	log := &lineWriter{name: c.address, emit: l.logs}
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = environment()
+	cmd.SysProcAttr = childAttributes()
+	cmd.WaitDelay = pipePatience
+	p := &process{cmd: cmd, log: log, started: time.Now()}
+	if err := l.starter.start(cmd); err != nil {
+		l.ended(c, nil, err.Error(), time.Now())
+		return
+	}
+	c.run = p
+	l.waiters.Go(func() { l.exits <- exit{c, p.wait()} })
+	if c.proven {
+		l.say("%s replaced: process %d at the same address", c.address, p.pid())
+		return
+	}
+	l.say("%s started: process %d, http://%s/cluster/status", c.address, p.pid(), c.http)
+}
+
+func (l *loop) exited(e exit, now time.Time) {
+	p := e.seat.run
+	e.seat.run = nil
+	if m := l.newest().Member(e.seat.address); m != nil {
+		e.seat.gone = m.Incarnation
+	}
+	l.ended(e.seat, p, e.how, now)
+}
+
+// ended decides what follows the end of a process: nothing while stopping, a
+// replacement at once after our kill, and otherwise one too, though a process that
+// ends again and again gets more and more time.
+func (l *loop) ended(c *chair, p *process, how string, now time.Time) {
+	switch {
+	case l.stopping:
+		l.say("%s ended (%s)", c.address, how)
+		return
+	case p != nil && p.killed:
+		c.restart = now
+		return
+	}
+	if p != nil && now.Sub(p.started) > steady {
+		c.failures = 0
+	}
+	c.failures++
+	if !c.proven {
+		l.restartElsewhere(c, how, now)
+		return
+	}
+	wait, when := time.Duration(0), "at once"
+	if c.failures > 1 {
+		wait = min(firstRestart<<min(c.failures-2, 10), lastRestart)
+		when = "in " + short(wait)
+	}
+	c.restart = now.Add(wait)
+	l.say("%s ended by itself (%s), to be replaced %s", c.address, how, when)
+}
+
+// restartElsewhere gives a node that never was one another try, at other ports.
+func (l *loop) restartElsewhere(c *chair, how string, now time.Time) {
+	if c.failures >= startAttempts {
+		l.fail(fmt.Errorf("dev: a node could not be started, see what it said: %s", how))
+		return
+	}
+	l.say("%s did not start (%s), trying other ports", c.address, how)
+	addresses, err := freeAddresses(2)
+	if err != nil {
+		l.fail(fmt.Errorf("dev: %w", err))
+		return
+	}
+	c.address, c.http, c.gone, c.restart = addresses[0], addresses[1], 0, now
+}
+
+// running counts the processes.
+func (l *loop) running() int {
+	n := 0
+	for _, c := range l.chairs {
+		if c.run != nil {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *loop) killAll() {
+	for _, c := range l.chairs {
+		if c.run != nil {
+			c.run.signal(os.Kill)
+		}
+	}
+}
+
+// killLeader kills the leader's process if all nodes stand in the queue; if not,
+// the change that brings it about comes here again.
+func (l *loop) killLeader() {
+	if l.seen == nil || l.pending != nil {
+		return
+	}
+	leader := l.seen.Leader()
+	var chosen *chair
+	for _, c := range l.chairs {
+		m := c.member(l.seen)
+		if m == nil || m.Draining {
+			return
+		}
+		if candidate, _ := l.seen.Candidate(m.Lease); candidate == nil && m.Lease != leader.Lease {
+			return
+		}
+		if m.Lease == leader.Lease {
+			chosen = c
+		}
+	}
+	if leader.Address == "" {
+		return
+	}
+	if chosen == nil {
+		if l.foreign != leader.Token {
+			l.foreign = leader.Token
+			l.say("%s leads and was not started here: not killed", leader.Address)
+		}
+		return
+	}
+	at := time.Now()
+	chosen.run.killed = true
+	chosen.run.signal(os.Kill)
+	l.pending, l.nextKill = &kill{token: leader.Token, at: at}, at.Add(l.cfg.KillEvery)
+	l.kills++
+	l.say("%s killed: the leader of term %d, process %d", chosen.address, leader.Token, chosen.run.pid())
+}
+
+// open is how many kills no leader followed.
+func (l *loop) open() int { return l.kills - len(l.samples) }

@@ -1,0 +1,165 @@
+package dev
+
+import (
+	"fmt"
+
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// what happened, as far as two snapshots tell.
+type what int
+
+const (
+	joined what = iota + 1
+	stopping
+	left
+	gone
+	refuted
+	leads
+	handedOver
+	noLeader
+)
+
+// happening is one thing that happened between two snapshots.
+type happening struct {
+	what    what
+	address string // whom it is about
+	token   int64  // leads, handedOver
+	mode    state.Mode
+	outside bool // the leader is no member: another program on the same election
+	why     string
+}
+
+// line tells it to a person.
+func (h happening) line() string {
+	name := h.address
+	if h.outside {
+		name += " (another program)"
+	}
+	verb := "leads"
+	if h.mode == state.ModeFallback {
+		verb = "leads in fallback"
+	}
+	switch h.what {
+	case joined:
+		return name + " joined"
+	case stopping:
+		return name + " is stopping"
+	case left:
+		return name + " left"
+	case gone:
+		return "a node is gone: " + h.why
+	case refuted:
+		return name + " showed that it lives: an accusation against it is void"
+	case noLeader:
+		return "no leader: " + h.why
+	case handedOver:
+		return fmt.Sprintf("%s %s (term %d), handed over: %s", name, verb, h.token, h.why)
+	}
+	line := fmt.Sprintf("%s %s (term %d)", name, verb, h.token)
+	if h.why != "" {
+		line += ": " + h.why
+	}
+	return line
+}
+
+// differences tells what happened between two snapshots, in an order in which it
+// can have happened. Before is nil for the first snapshot.
+func differences(before, after *state.Snapshot) []happening {
+	if before == nil {
+		before = &state.Snapshot{Keys: after.Keys}
+	}
+	var out []happening
+	ledBefore := before.Leader()
+	for _, m := range before.Members {
+		now := after.Member(m.Address)
+		switch {
+		case now == nil || now.Incarnation != m.Incarnation:
+			if m.Draining {
+				out = append(out, happening{what: left, address: m.Address})
+			} else if m.Lease != ledBefore.Lease || !ledBefore.Member { // a leader's end is told with what follows from it
+				out = append(out, happening{what: gone, address: m.Address, why: whyGone(before, after, m)})
+			}
+		case now.Draining && !m.Draining:
+			out = append(out, happening{what: stopping, address: m.Address})
+		case accused(before, m) != nil && accused(after, m) == nil:
+			out = append(out, happening{what: refuted, address: m.Address})
+		}
+	}
+	if h, ok := leaderChange(before, after); ok {
+		out = append(out, h)
+	}
+	for _, m := range after.Members {
+		if was := before.Member(m.Address); was == nil || was.Incarnation != m.Incarnation {
+			out = append(out, happening{what: joined, address: m.Address})
+		}
+	}
+	return out
+}
+
+func leaderChange(before, after *state.Snapshot) (happening, bool) {
+	was, is := before.Leader(), after.Leader()
+	if was.Token == is.Token {
+		return happening{}, false
+	}
+	h := happening{what: leads, address: is.Address, token: is.Token, mode: is.Mode,
+		outside: is.Address != "" && !is.Member}
+	voluntary := false
+	if was.Address != "" {
+		h.why, voluntary = whyEnded(before, after, was)
+	}
+	switch {
+	case is.Address == "":
+		h.what, h.address = noLeader, was.Address
+	case voluntary:
+		h.what = handedOver
+	}
+	return h, true
+}
+
+// whyEnded tells why a term ended, and whether its leader gave way and lives.
+func whyEnded(before, after *state.Snapshot, was state.Leader) (why string, voluntary bool) {
+	m := before.Member(was.Address)
+	if m == nil || m.Lease != was.Lease {
+		return was.Address + "'s key is gone", false
+	}
+	now := after.Member(m.Address)
+	lives := now != nil && now.Incarnation == m.Incarnation
+	switch {
+	case m.Draining || (lives && now.Draining):
+		return m.Address + " is stopping", true
+	case lives && before.Request != nil:
+		return m.Address + " was asked to", true
+	case lives:
+		return m.Address + " gave way", true
+	}
+	return whyGone(before, after, m), false
+}
+
+// whyGone tells how the keys of a member that did not say goodbye came to go.
+func whyGone(before, after *state.Snapshot, m *state.Member) string {
+	a := accused(before, m)
+	if a == nil {
+		return fmt.Sprintf("the lease of %s ended", m.Address)
+	}
+	// A process that takes over its own address accuses before it is registered.
+	accuser := "the process that took its address over"
+	for _, s := range []*state.Snapshot{before, after} {
+		for _, o := range s.Members {
+			if o.Address != m.Address && (o.InstanceID == a.Accuser || o.Address == a.Accuser) {
+				accuser = o.Address
+			}
+		}
+	}
+	return fmt.Sprintf("%s was removed by %s", m.Address, accuser)
+}
+
+// accused is the accusation that stands against this incarnation, nil if none does.
+func accused(s *state.Snapshot, m *state.Member) *state.Accusation {
+	for _, a := range s.Accusations {
+		if a.Address == m.Address && a.Incarnation == m.Incarnation {
+			return a
+		}
+	}
+	return nil
+}

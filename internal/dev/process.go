@@ -1,0 +1,100 @@
+package dev
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// pipePatience bounds the wait for a dead process's output, which something it
+// started might hold open.
+const pipePatience = time.Second
+
+// starter starts processes from one thread that lives as long as they do: Linux
+// ties a child's parent-death signal to the thread, not to the process.
+type starter struct {
+	requests chan startRequest
+	ended    chan struct{}
+}
+
+type startRequest struct {
+	cmd    *exec.Cmd
+	result chan error
+}
+
+func newStarter() *starter {
+	s := &starter{requests: make(chan startRequest), ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for r := range s.requests {
+			r.result <- r.cmd.Start()
+		}
+	}()
+	return s
+}
+
+func (s *starter) start(cmd *exec.Cmd) error {
+	r := startRequest{cmd, make(chan error, 1)}
+	s.requests <- r
+	return <-r.result
+}
+
+// close is to be called when every process has ended.
+func (s *starter) close() {
+	close(s.requests)
+	<-s.ended
+}
+
+// process is one run of a node.
+type process struct {
+	cmd     *exec.Cmd
+	log     *lineWriter
+	started time.Time
+	killed  bool // by us, as a leader
+}
+
+// exit is the end of a process, told to the loop.
+type exit struct {
+	seat *chair
+	how  string // "exit status 1", with the last line it said
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+// signal ignores its error: it says that the process has ended, and that comes as
+// an exit.
+func (p *process) signal(sig os.Signal) {
+	if p.cmd.Process.Signal(sig) != nil && sig != os.Kill && runtime.GOOS == "windows" {
+		_ = p.cmd.Process.Kill() // there is no signal to ask with
+	}
+}
+
+// wait blocks until the process has ended and all it said was passed on.
+func (p *process) wait() (how string) {
+	err := p.cmd.Wait()
+	last := p.log.flush()
+	how = "exit status 0"
+	if err != nil {
+		how = err.Error()
+		if last != "" {
+			how += ", last words: " + last
+		}
+	}
+	return how
+}
+
+// environment is this process's own without what would configure a node behind
+// our back.
+func environment() []string {
+	var out []string
+	for _, entry := range os.Environ() {
+		if !strings.HasPrefix(entry, "GOVERSE_") {
+			out = append(out, entry)
+		}
+	}
+	return out
+}

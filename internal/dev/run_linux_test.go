@@ -1,0 +1,286 @@
+package dev
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// recorder keeps what is said and lets a test wait for it.
+type recorder struct {
+	mu      sync.Mutex
+	text    bytes.Buffer
+	changed chan struct{}
+}
+
+func newRecorder() *recorder { return &recorder{changed: make(chan struct{}, 1)} }
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+	return r.text.Write(p)
+}
+
+func (r *recorder) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+// await blocks until what was said matches, and returns the groups.
+func (r *recorder) await(t *testing.T, pattern string) []string {
+	t.Helper()
+	re := regexp.MustCompile(pattern)
+	limit := time.NewTimer(30 * time.Second)
+	defer limit.Stop()
+	for {
+		if m := re.FindStringSubmatch(r.String()); m != nil {
+			return m
+		}
+		select {
+		case <-r.changed:
+		case <-limit.C:
+			require.FailNow(t, "not said: "+pattern, r.String())
+		}
+	}
+}
+
+// running is a Run in the background, in a temporary directory of its own.
+type running struct {
+	out  *recorder
+	temp string
+	stop context.CancelFunc
+	done chan error
+}
+
+func run(t *testing.T, cfg Config) *running {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	if cfg.Command == nil {
+		cfg.Command = []string{self, "node"}
+	}
+	r := &running{out: newRecorder(), temp: t.TempDir(), done: make(chan error, 1)}
+	t.Setenv("TMPDIR", r.temp)
+	cfg.Stdout = r.out
+	if cfg.TTL == 0 {
+		cfg.TTL = 10 * time.Second
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	go func() { r.done <- Run(ctx, cfg) }()
+	t.Cleanup(func() { cancel(); <-r.done })
+	return r
+}
+
+// end waits for Run's own end.
+func (r *running) end(t *testing.T) error {
+	t.Helper()
+	limit := time.NewTimer(30 * time.Second)
+	defer limit.Stop()
+	select {
+	case err := <-r.done:
+		r.done <- nil
+		return err
+	case <-limit.C:
+		require.FailNow(t, "it did not end", r.out.String())
+		return nil
+	}
+}
+
+// requireNothingLeft: no process, no port, no file.
+func (r *running) requireNothingLeft(t *testing.T) {
+	t.Helper()
+	text := r.out.String()
+	for _, m := range regexp.MustCompile(`process (\d+)`).FindAllStringSubmatch(text, -1) {
+		requireGone(t, m[1])
+	}
+	for _, m := range regexp.MustCompile(`127\.0\.0\.1:[23]\d{4}`).FindAllString(text, -1) {
+		l, err := net.Listen("tcp", m)
+		require.NoError(t, err, "the port must be free")
+		require.NoError(t, l.Close())
+	}
+	requireEmpty(t, r.temp)
+}
+
+func requireGone(t *testing.T, pid string) {
+	t.Helper()
+	n, err := strconv.Atoi(pid)
+	require.NoError(t, err)
+	require.ErrorIs(t, syscall.Kill(n, 0), syscall.ESRCH, "process %d must be gone", n)
+}
+
+func requireEmpty(t *testing.T, dir string) {
+	t.Helper()
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// Three real kills: each is followed by another leader, said with its time, long
+// before the TTL, and the summary counts them.
+func TestRunKillsLeadersAndMeasures(t *testing.T) {
+	const bound = 5 * time.Second // of 10 s: the lease cannot have ended
+	r := run(t, Config{Nodes: 3, KillEvery: 100 * time.Millisecond})
+	r.out.await(t, `the first leader, \d+ ms after the start|the first leader, [012]\.\d+ s after the start`)
+	r.out.await(t, `(?s)(leads .*after the kill.*){3}`)
+	r.stop()
+	require.NoError(t, r.end(t))
+	text := r.out.String()
+	after := regexp.MustCompile(`leads \(term (\d+)\): (\S+) was removed by .*, ([\d.]+) (m?s) after the kill`).FindAllStringSubmatch(text, -1)
+	require.GreaterOrEqual(t, len(after), 3, text)
+	killed := regexp.MustCompile(`(\S+) killed: the leader of term (\d+)`).FindAllStringSubmatch(text, -1)
+	for i, m := range after {
+		require.Equal(t, killed[i][1], m[2])
+		took, err := time.ParseDuration(m[3] + m[4])
+		require.NoError(t, err)
+		require.Less(t, took, bound)
+		before, _ := strconv.Atoi(killed[i][2])
+		token, _ := strconv.Atoi(m[1])
+		require.Greater(t, token, before)
+	}
+	require.Regexp(t, `\d+ leaders killed; from the kill to the next leader: min \S+ m?s, p50 \S+ m?s, max \S+ m?s`, text)
+	require.Regexp(t, `replaced: process \d+ at the same address`, text)
+	require.NotContains(t, text, "ended by itself")
+	r.requireNothingLeft(t)
+}
+
+func TestRunEndsByItselfAndReplacesWhoEnds(t *testing.T) {
+	r := run(t, Config{Nodes: 2, For: 3 * time.Second})
+	first := r.out.await(t, `(\S+) started: process (\d+)`)
+	r.out.await(t, `(?ms)\S+ joined$.*\S+ joined$`)
+	pid, err := strconv.Atoi(first[2])
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+	r.out.await(t, regexp.QuoteMeta(first[1])+` ended by itself \(signal: killed.*\), to be replaced at once`)
+	r.out.await(t, `(?s)replaced: process .* `+regexp.QuoteMeta(first[1])+` joined`)
+	require.NoError(t, r.end(t))
+	text := r.out.String()
+	require.Contains(t, text, "3s are over, stopping")
+	require.NotContains(t, text, "killed;", "a summary of nothing")
+	require.NotContains(t, text, "killing what has not stopped")
+	require.Regexp(t, `handed over: \S+ is stopping|no leader: \S+ is stopping`, text)
+	r.requireNothingLeft(t)
+}
+
+// A child's words come with its address, and only those of the level asked for.
+func TestRunPassesLogsOn(t *testing.T) {
+	logs := newRecorder()
+	r := run(t, Config{Nodes: 1, Verbose: true, Stderr: logs})
+	logs.await(t, `\[127\.0\.0\.1:\d+\] joined at info`)
+	r.stop()
+	require.NoError(t, r.end(t))
+	require.NotContains(t, r.out.String(), "joined at")
+	r.requireNothingLeft(t)
+}
+
+func TestRunFailsWithTheNodesLastWords(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		command []string
+		want    string
+	}{
+		"ends at once": {[]string{self, "never"}, "these words are the last"},
+		"no program":   {[]string{filepath.Join(t.TempDir(), "none"), "node"}, "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, Config{Nodes: 1, Command: tc.command})
+			err := r.end(t)
+			require.ErrorContains(t, err, tc.want)
+			require.NotContains(t, err.Error(), "\n")
+			r.requireNothingLeft(t)
+		})
+	}
+}
+
+// A node that ignores the wish to leave is killed when the user is in a hurry.
+func TestRunHurries(t *testing.T) {
+	hurry := make(chan struct{})
+	r := run(t, Config{Nodes: 1, Hurry: hurry})
+	pid, err := strconv.Atoi(r.out.await(t, `started: process (\d+)`)[1])
+	require.NoError(t, err)
+	r.out.await(t, `leads`)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	r.stop()
+	r.out.await(t, `stopping`)
+	close(hurry)
+	require.NoError(t, r.end(t))
+	require.Contains(t, r.out.String(), "ended (signal: killed)")
+	r.requireNothingLeft(t)
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("nobody reads") }
+
+func TestRunEndsWhenNobodyReads(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, Run(context.Background(), Config{Nodes: 1, TTL: 2 * time.Second, Command: []string{self, "node"},
+		Stdout: brokenPipe{}, Stderr: io.Discard}))
+}
+
+// A killed parent takes its nodes with it.
+func TestNodesDieWithTheirParent(t *testing.T) {
+	temp := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	parent := exec.Command(self, "parent")
+	parent.Env = append(os.Environ(), "TMPDIR="+temp)
+	out, err := parent.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, parent.Start())
+	var pids []string
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.Contains(lines.Text(), "leads") {
+		if m := regexp.MustCompile(`started: process (\d+)`).FindStringSubmatch(lines.Text()); m != nil {
+			pids = append(pids, m[1])
+		}
+	}
+	require.Len(t, pids, 2)
+	require.NoError(t, parent.Process.Kill())
+	require.Error(t, parent.Wait())
+	for _, pid := range pids {
+		n, _ := strconv.Atoi(pid)
+		require.Eventually(t, func() bool { return dead(n) }, 5*time.Second, 10*time.Millisecond, "node %s outlived its parent", pid)
+	}
+	left, err := filepath.Glob(filepath.Join(temp, tempPattern+"*"))
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+	sweep(temp, time.Now().Add(time.Minute))
+	requireEmpty(t, temp)
+}
+
+// dead reports a process that is gone, or a zombie whom nobody waits for.
+func dead(pid int) bool {
+	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return true
+	}
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return errors.Is(err, os.ErrNotExist)
+	}
+	_, after, _ := bytes.Cut(status, []byte(") "))
+	return bytes.HasPrefix(after, []byte("Z"))
+}

@@ -1,0 +1,82 @@
+package dev
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestScreenWithoutTerminalIsLinesOnly(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	s := newScreen(&out, false)
+	s.say("one", "two")
+	s.show([]string{"a table"})
+	s.say("three")
+	s.close()
+	require.Equal(t, "one\ntwo\nthree\n", out.String())
+}
+
+func TestScreenRedrawsInPlace(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	said := func() string { defer out.Reset(); return out.String() }
+	s := newScreen(&out, true)
+	require.Equal(t, "\x1b[?25l", said())
+	s.show([]string{"a", "b"})
+	require.Equal(t, "\r\x1b[Ja\nb\n", said())
+	s.show([]string{"c"})
+	require.Equal(t, "\r\x1b[2A\x1b[Jc\n", said(), "goes up as far as the old block was high")
+	s.say("event")
+	require.Equal(t, "\r\x1b[1A\x1b[Jevent\nc\n", said(), "the block stays below")
+	s.close()
+	require.Equal(t, "\r\x1b[1A\x1b[J\x1b[?25h", said())
+	s.say("after")
+	s.close()
+	require.Equal(t, "after\n", said())
+}
+
+func TestScreenTellsOnceThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	s := newScreen(brokenPipe{}, false)
+	s.say("one")
+	s.say("two")
+	select {
+	case <-s.broken:
+	default:
+		require.Fail(t, "not told")
+	}
+}
+
+func TestLineWriter(t *testing.T) {
+	t.Parallel()
+	var got []string
+	w := &lineWriter{name: "n", emit: func(line string) { got = append(got, line) }}
+	for _, part := range []string{"one\ntw", "o\r\n\n  \n", "three"} {
+		n, err := w.Write([]byte(part))
+		require.NoError(t, err)
+		require.Equal(t, len(part), n)
+	}
+	require.Equal(t, []string{"[n] one", "[n] two"}, got, "whole lines only, no empty ones")
+	require.Equal(t, "three", w.flush())
+	require.Equal(t, "[n] three", got[2])
+	require.Equal(t, "three", w.flush(), "still the last line")
+	require.Len(t, got, 3, "flushed once")
+
+	_, _ = w.Write(bytes.Repeat([]byte("x"), longestLine))
+	require.Len(t, got, 4, "a line without an end does not pile up")
+}
+
+func TestKeptHoldsTheLastLines(t *testing.T) {
+	t.Parallel()
+	k := &kept{}
+	for i := range keptLines + 2 {
+		k.add(string(rune('a' + i)))
+	}
+	var got []string
+	k.pass(func(line string) { got = append(got, line) })
+	require.Len(t, got, keptLines)
+	require.Equal(t, "c", got[0])
+	k.pass(func(string) { require.Fail(t, "passed twice") })
+}

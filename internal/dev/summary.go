@@ -1,0 +1,64 @@
+package dev
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// percentile is the nearest-rank percentile: the smallest sample that at least p
+// percent of all do not exceed. Samples must be sorted and not empty.
+func percentile(sorted []time.Duration, p float64) time.Duration {
+	rank := int(math.Ceil(p / 100 * float64(len(sorted))))
+	return sorted[min(max(rank, 1), len(sorted))-1]
+}
+
+// summary is the last line: the times from a kill to the next leader. Open is how
+// many kills were not followed by a leader before the end. A p99 of less than a
+// hundred samples would be their maximum under another name, and is left out.
+func summary(samples []time.Duration, open int) string {
+	kills := count(len(samples)+open, "leader killed", "leaders killed")
+	if len(samples) == 0 {
+		return kills + ", no next leader seen before the end"
+	}
+	sorted := slices.Sorted(slices.Values(samples))
+	line := fmt.Sprintf("%s; from the kill to the next leader: min %s, p50 %s", kills,
+		short(sorted[0]), short(percentile(sorted, 50)))
+	if len(sorted) >= 100 {
+		line += ", p99 " + short(percentile(sorted, 99))
+	}
+	line += ", max " + short(sorted[len(sorted)-1])
+	if open > 0 {
+		line += fmt.Sprintf("; %d not followed by a leader before the end", open)
+	}
+	return line
+}
+
+func count(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// short is a duration as a person reads it: three digits or so, never more than
+// eight characters up to 999 hours.
+func short(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0 ms"
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d)/float64(time.Millisecond))
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.2f s", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	default:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+}

@@ -1,0 +1,87 @@
+package dev
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/state"
+)
+
+func TestRows(t *testing.T) {
+	t.Parallel()
+	other := member("z:1", 9)
+	other.HTTPAddress = "z:2"
+	s := &state.Snapshot{
+		Members: members{member("a:1", 1), draining(member("b:1", 2)), member("c:1", 3), member("d:1", 4), member("e:1", 5), other},
+		Queue:   candidates{candidate("x", 77, 10), candidate("a:1", 1, 11), candidate("b:1", 2, 12)},
+	}
+	seats := []seat{
+		{address: "a:1", http: "a:2", pid: 100, age: 3 * time.Second},
+		{address: "b:1", http: "b:2", pid: 101},
+		{address: "c:1", http: "c:2", pid: 102, gone: 3},
+		{address: "d:1", http: "d:2", gone: 4},
+		{address: "e:1", http: "e:2", pid: 104},
+		{address: "f:1", http: "f:2", pid: 105},
+		{address: "g:1", http: "g:2"},
+	}
+	require.Equal(t, []row{
+		{"a:1", "a:2", "100", "candidate", "", "2", "3.00 s", false},
+		{"b:1", "b:2", "101", "stopping", "", "3", "0.0 ms", false},
+		{"c:1", "c:2", "102", "taking over", "", "", "0.0 ms", false},
+		{"d:1", "d:2", "-", "dead", "", "", "-", false},
+		{"e:1", "e:2", "104", "follower", "", "", "0.0 ms", false},
+		{"f:1", "f:2", "105", "starting", "", "", "0.0 ms", false},
+		{"g:1", "g:2", "-", "down", "", "", "-", false},
+		{"z:1", "z:2", "-", "follower", "", "", "-", false},
+		{"x", "not a node", "-", "leader", "10", "1", "-", true},
+	}, rows(s, seats))
+
+	s.Queue = s.Queue[1:]
+	r := rows(s, seats)
+	require.Equal(t, row{"a:1", "a:2", "100", "leader", "11", "1", "3.00 s", true}, r[0])
+	require.Len(t, r, 8, "the other program is gone")
+	require.Equal(t, "starting", rows(nil, seats)[0].state, "before the first snapshot")
+}
+
+func TestRender(t *testing.T) {
+	t.Parallel()
+	v := view{endpoint: "127.0.0.1:20000", leader: "127.0.0.1:20001", ledFor: 2 * time.Second, up: time.Minute, rows: []row{
+		{"127.0.0.1:20001", "127.0.0.1:20002", "4194304", "leader", "123456", "1", "59.9 s", true},
+		{"127.0.0.1:20003", "127.0.0.1:20004", "4194305", "taking over", "", "", "100 ms", false},
+	}}
+	require.Equal(t, []string{
+		"",
+		"leader 127.0.0.1:20001 for 2.00 s, up 1m00s",
+		"NODE             HTTP             PID      STATE        TERM    QUEUE  AGE",
+		"\x1b[1m127.0.0.1:20001  127.0.0.1:20002  4194304  leader       123456  1      59.9 s\x1b[0m",
+		"127.0.0.1:20003  127.0.0.1:20004  4194305  taking over                 100 ms",
+		"etcd 127.0.0.1:20000, Ctrl-C ends",
+	}, v.render(80, 24))
+
+	v.leader, v.killing, v.kills, v.last = "", true, 1, 120*time.Millisecond
+	require.Equal(t, "no leader, up 1m00s, 1 kill, the last one's next leader after 120 ms", v.render(80, 24)[1])
+}
+
+// What would wrap or scroll cannot be redrawn in place: the block fits any window.
+func TestRenderFits(t *testing.T) {
+	t.Parallel()
+	v := view{endpoint: "127.0.0.1:20000", leader: strings.Repeat("é", 60), killing: true}
+	for range 40 {
+		v.rows = append(v.rows, row{"127.0.0.1:20001", "127.0.0.1:20002", "1234567", "taking over", "1234567", "12", "59.9 s", true})
+	}
+	for _, size := range [][2]int{{80, 24}, {80, 100}, {40, 10}, {20, 7}, {1, 7}} {
+		got := v.render(size[0], size[1])
+		require.Less(t, len(got), size[1], "%v", size)
+		for _, line := range got {
+			line = strings.NewReplacer("\x1b[1m", "", "\x1b[0m", "").Replace(line)
+			require.LessOrEqual(t, utf8.RuneCountInString(line), size[0], line)
+		}
+	}
+	short := v.render(80, 24)
+	require.Equal(t, "and 22 more: make the window higher", short[len(short)-2])
+	require.Len(t, v.render(80, 100), 44, "nothing is left out where there is room")
+}
