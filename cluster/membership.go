@@ -81,8 +81,12 @@ func (m *membership) register(ctx context.Context, s *session.Session) error {
 				m.registered(s, key, there.Incarnation) // an attempt that timed out came through
 				return nil
 			}
-			if err := m.settle(ctx, s, there, &said); err != nil {
+			free, err := m.settle(ctx, s, there, &said)
+			if err != nil {
 				return err
+			}
+			if free {
+				continue
 			}
 		}
 		if !sleep(ctx, registerRetry) {
@@ -91,51 +95,58 @@ func (m *membership) register(ctx context.Context, s *session.Session) error {
 	}
 }
 
-// settle looks into who holds this node's address. It returns nil when it is
-// worth trying again.
-func (m *membership) settle(ctx context.Context, s *session.Session, there *state.Member, said *bool) error {
+// settle looks into who holds this node's address, and reports whether it is
+// free now. Without an error it is worth trying again, at once or after a while.
+func (m *membership) settle(ctx context.Context, s *session.Session, there *state.Member, said *bool) (free bool, err error) {
 	if there.InstanceID == m.record.InstanceID {
 		// An earlier session of this very process; its lease is being revoked, or
 		// must run out where that is denied.
-		return m.awaitGone(ctx, there)
+		return m.awaitGone(ctx, there), context.Cause(ctx)
 	}
 	attempt, cancel := context.WithTimeout(ctx, identifyTimeout)
 	who, err := node.Identify(attempt, m.address)
 	cancel()
 	switch {
 	case err == nil && who.InstanceID == m.record.InstanceID:
-		// This address is ours now, so the process that had it is probably gone
-		// (probably: on another host the same name can mean that host).
-		accuser := crashdetector.Accuser{Client: m.client, Keys: m.keys, ID: m.record.InstanceID, Lease: s.ID(), Grace: m.grace}
-		err := accuser.Remove(ctx, there, "its address answers as another instance")
-		if errors.Is(err, crashdetector.ErrRefuted) {
-			return fmt.Errorf("%s: %w (it is at host %q)", m.address, ErrAddressTaken, there.Hostname)
-		}
-		if err == nil {
-			m.log.Info("took the address over from an instance that is gone", "address", m.address, "instance", there.InstanceID)
-		}
-		return nil
+		return m.removePredecessor(ctx, s, there)
 	case err == nil:
-		return fmt.Errorf("%s: %w (instance %s at host %q)", m.address, ErrAddressTaken, who.InstanceID, there.Hostname)
+		return false, fmt.Errorf("%s: %w (instance %s at host %q)", m.address, ErrAddressTaken, who.InstanceID, there.Hostname)
 	}
 	if !*said {
 		*said = true
 		m.log.Warn("the address is registered by an instance that does not answer; waiting for its lease to run out",
 			"address", m.address, "instance", there.InstanceID, "at_most", time.Duration(there.TTL)*time.Second, "error", err)
 	}
-	return m.awaitGone(ctx, there)
+	return m.awaitGone(ctx, there), context.Cause(ctx)
 }
 
-// awaitGone waits until the snapshot no longer shows that incarnation, but not
-// for ever: who holds the address may begin to answer.
-func (m *membership) awaitGone(ctx context.Context, there *state.Member) error {
+// removePredecessor: this address answers as this process, so the one that had it
+// is probably gone. Probably: on another host the same name can mean that host.
+func (m *membership) removePredecessor(ctx context.Context, s *session.Session, there *state.Member) (free bool, err error) {
+	accuser := crashdetector.Accuser{Client: m.client, Keys: m.keys, ID: m.record.InstanceID, Lease: s.ID(), Grace: m.grace}
+	err = accuser.Remove(ctx, there, "its address answers as another instance")
+	switch {
+	case err == nil:
+		m.log.Info("took the address over from an instance that is gone", "address", m.address, "instance", there.InstanceID)
+		return true, nil
+	case errors.Is(err, crashdetector.ErrRefuted):
+		return false, fmt.Errorf("%s: %w (it is at host %q)", m.address, ErrAddressTaken, there.Hostname)
+	}
+	m.log.Warn("could not take the address over, trying again", "address", m.address, "error", err)
+	return false, context.Cause(ctx)
+}
+
+// awaitGone waits until the snapshot no longer shows that incarnation, and
+// reports whether it does; not for ever, for who holds the address may begin to
+// answer.
+func (m *membership) awaitGone(ctx context.Context, there *state.Member) bool {
 	attempt, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_, _ = m.mirror.Wait(attempt, func(s *state.Snapshot) bool {
+	_, err := m.mirror.Wait(attempt, func(s *state.Snapshot) bool {
 		now := s.Member(there.Address)
 		return s.Revision >= there.Incarnation && (now == nil || now.Incarnation != there.Incarnation)
 	})
-	return context.Cause(ctx)
+	return err == nil
 }
 
 func (m *membership) registered(s *session.Session, key string, incarnation int64) {

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,8 +13,6 @@ import (
 // retryAfter is in seconds. One is enough for a hand-over and is the least that
 // the header can say.
 const retryAfter = "1"
-
-var errNoLeader = errors.New("there is no leader at the moment; try again")
 
 // LeaderSource is what LeaderOnly asks; *cluster.Cluster is one.
 type LeaderSource interface {

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/state"
 )
 
 // metric is one figure taken from a Status.
@@ -48,7 +49,7 @@ func metrics() []metric {
 		gauge("queue_length", "Candidates in the election queue, the leader included.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(len(st.Queue)) }),
 		gauge("mode_fallback", "1 while the leader is chosen by name because the election fails.",
-			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.Mode == modeFallback) }),
+			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.Mode == state.ModeFallback) }),
 		gauge("election_failed", "1 while this node cannot campaign.",
 			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.ElectionFailed != "") }),
 		gauge("session_valid", "1 while this node's session with etcd is valid.",

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/state"
 )
 
 // Status is the body of /cluster/status.
@@ -61,9 +63,6 @@ const (
 	HealthDegraded = "degraded"
 )
 
-// modeFallback is how cluster.Status spells that mode.
-const modeFallback = "fallback"
-
 type probe struct {
 	Status string `json:"status"`
 }
@@ -107,7 +106,7 @@ func (a *api) leader(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	info, err := a.source.LeaderInfo(ctx)
 	if err == nil && info.Address == "" {
-		err = errNoLeader
+		err = leaderelection.ErrNoLeader
 	}
 	if err != nil {
 		w.Header().Set("Retry-After", retryAfter)
@@ -138,7 +137,7 @@ func (a *api) health(w http.ResponseWriter, _ *http.Request) {
 		State: string(st.State), IsLeader: st.IsLeader, LeaderID: st.LeaderID, ClusterSize: len(st.Nodes),
 		ClusterReady: st.Ready, Timestamp: time.Now().UTC(), Version: a.opts.Version,
 	}
-	if st.Ready && st.Mode != modeFallback && st.ElectionFailed == "" {
+	if st.Ready && st.Mode == state.ModeElection && st.ElectionFailed == "" {
 		body.Status = HealthHealthy
 	}
 	writeJSON(w, http.StatusOK, body)

@@ -16,7 +16,7 @@ import (
 
 // nodeFlags are the flags of goversed node as they were given.
 type nodeFlags struct {
-	etcd                      cli.Etcd
+	etcd                      etcdFlags
 	listen, advertise, http   string
 	ttl                       time.Duration
 	dataDir, etcdListen       string
@@ -52,7 +52,7 @@ a second one stops at once.`,
 	fs.StringVar(&f.listen, "listen", "127.0.0.1:47001", "`host:port` for gRPC; port 0 picks a free one")
 	fs.StringVar(&f.advertise, "advertise", "", "`host:port` under which others reach this node, its name (default: --listen)")
 	fs.StringVar(&f.http, "http", "127.0.0.1:48001", "`host:port` for the status API; port 0 picks a free one, --http= serves none")
-	f.etcd.Register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood (default: start an embedded etcd)")
+	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood (default: start an embedded etcd)")
 	fs.StringVar(&f.dataDir, "data-dir", "goverse-data", "`directory` of the embedded etcd")
 	fs.StringVar(&f.etcdListen, "etcd-listen", "127.0.0.1:2379", "`host:port` of the embedded etcd, for other nodes")
 	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a node that vanished; whole seconds")
@@ -71,7 +71,7 @@ a second one stops at once.`,
 func runNode(cmd *cobra.Command, f *nodeFlags) error {
 	cfg, err := f.config(cmd)
 	if err == nil {
-		err = cfg.Validate()
+		err = nameFlag(cfg.Validate())
 	}
 	if err != nil {
 		return cli.Usage(cmd.CommandPath(), err)
@@ -87,8 +87,8 @@ func runNode(cmd *cobra.Command, f *nodeFlags) error {
 
 // config checks what only the command line knows and leaves the rest to Validate.
 func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
-	embedded := f.etcd.Address == ""
-	without := cli.AccessFlags()
+	embedded := f.etcd.address == ""
+	without := accessFlags()
 	reason := "only has a meaning with --etcd: add that"
 	if !embedded {
 		without, reason = []string{"data-dir", "etcd-listen"}, "is of the embedded etcd, which --etcd replaces: leave one of them out"
@@ -125,7 +125,7 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	default:
 		return daemon.Config{}, fmt.Errorf("--fallback %q: give name or none", f.fallback)
 	}
-	return cfg, f.etcd.Apply(&cfg.Cluster)
+	return cfg, f.etcd.apply(&cfg.Cluster)
 }
 
 func (f *nodeFlags) logger(cmd *cobra.Command) (hclog.Logger, error) {

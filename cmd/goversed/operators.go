@@ -16,7 +16,7 @@ import (
 
 // operatorFlags are the flags that all operators' commands share.
 type operatorFlags struct {
-	etcd    cli.Etcd
+	etcd    etcdFlags
 	timeout time.Duration
 	output  string
 }
@@ -24,12 +24,12 @@ type operatorFlags struct {
 // verb carries a command out; json says how to print.
 type verb func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error
 
-// newOperators makes a command that talks to the cluster from outside.
+// newOperator makes a command that talks to the cluster from outside.
 func newOperator(cmd *cobra.Command, timeout time.Duration, prepare func(f *operatorFlags) (verb, error)) *cobra.Command {
 	f := &operatorFlags{}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	f.etcd.Register(fs, "127.0.0.1:2379", "etcd's `host:port`, several with commas; http:// and https:// are understood")
+	f.etcd.register(fs, "127.0.0.1:2379", "etcd's `host:port`, several with commas; http:// and https:// are understood")
 	fs.DurationVar(&f.timeout, "timeout", timeout, "how long to wait for etcd and for the outcome")
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -59,13 +59,13 @@ func (f *operatorFlags) config() (cluster.Config, error) {
 		return cfg, fmt.Errorf("--timeout %v: give more than 0; 5s is a good one", f.timeout)
 	case f.output != "text" && f.output != "json":
 		return cfg, fmt.Errorf("--output %q: give text or json", f.output)
-	case f.etcd.Address == "":
+	case f.etcd.address == "":
 		return cfg, errors.New("--etcd is empty: give etcd's host:port, for example 127.0.0.1:2379")
 	}
-	if err := f.etcd.Apply(&cfg); err != nil {
+	if err := f.etcd.apply(&cfg); err != nil {
 		return cfg, err
 	}
-	return cfg, operator.Validate(cfg)
+	return cfg, nameFlag(cfg.Validate())
 }
 
 // read is the verb of a command that shows what one read found.

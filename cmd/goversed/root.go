@@ -45,7 +45,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cmd.CommandPath(), err) })
-	root.AddCommand(newNode(), newStatus(), newLeader(), newNodes(), newWatch(), newResign(), newTransfer(), newVersion())
+	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newWatch(), newResign(), newTransfer(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {
 		cmd.Args = noArguments

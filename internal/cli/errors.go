@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/state"
 )
 
 // Exit codes of goversed.
@@ -68,21 +65,4 @@ func OneLine(err error) string {
 		fields[i] = strings.TrimSpace(fields[i])
 	}
 	return strings.Join(fields, ": ")
-}
-
-// NameFlag says which flag a configuration error is about: packages name their
-// fields, an operator knows flags.
-func NameFlag(err error) error {
-	flag := ""
-	switch {
-	case errors.Is(err, cluster.ErrBadEtcdAddress):
-		flag = "--etcd"
-	case errors.Is(err, cluster.ErrBadTTL):
-		flag = "--ttl"
-	case errors.Is(err, state.ErrBadPrefix):
-		flag = "--prefix"
-	default:
-		return err
-	}
-	return fmt.Errorf("%s: %w", flag, err)
 }

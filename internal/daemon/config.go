@@ -10,7 +10,6 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/node"
 )
 
@@ -70,7 +69,7 @@ func (c Config) Validate() error {
 			return fmt.Errorf("--etcd-listen: %w", err)
 		}
 	}
-	return cli.NameFlag(c.Cluster.Validate())
+	return c.Cluster.Validate()
 }
 
 func (c Config) embedded() bool { return c.Cluster.EtcdAddress == "" && c.Cluster.Client == nil }

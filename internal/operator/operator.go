@@ -14,7 +14,6 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/internal/cli"
 )
 
 // connectTimeout bounds the first question to etcd in what may then take longer.
@@ -33,7 +32,7 @@ type Operator struct {
 // within timeout. Errors about the configuration match those of cluster.Config;
 // others match cluster.ErrEtcdUnreachable or cluster.ErrEtcdDenied.
 func Open(cfg cluster.Config, timeout time.Duration) (*Operator, error) {
-	if err := Validate(cfg); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	keys, err := state.NewKeys(cfg.EtcdPrefix)
@@ -47,9 +46,6 @@ func Open(cfg cluster.Config, timeout time.Duration) (*Operator, error) {
 	}
 	return &Operator{client: client, keys: keys, etcd: cfg.EtcdAddress, user: cfg.Username}, nil
 }
-
-// Validate is what of Open needs no etcd. Its errors name goversed's flags.
-func Validate(cfg cluster.Config) error { return cli.NameFlag(cfg.Validate()) }
 
 // Close ends the connection.
 func (o *Operator) Close() error {

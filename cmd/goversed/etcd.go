@@ -1,0 +1,106 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// etcdFlags holds the flags that say where etcd is and how to talk to it.
+type etcdFlags struct {
+	address, prefix   string
+	user, password    string
+	caCert, cert, key string
+}
+
+// register adds the flags to fs; address is the default of --etcd, and usage its
+// help.
+func (e *etcdFlags) register(fs *pflag.FlagSet, address, usage string) {
+	fs.StringVar(&e.address, "etcd", address, usage)
+	fs.StringVar(&e.prefix, "prefix", "/goverse", "where the cluster lies in etcd; the same for all its nodes")
+	fs.StringVar(&e.user, "etcd-user", "", "user for etcd's access control")
+	fs.StringVar(&e.password, "etcd-password", "", "password of that user; better given as the variable, which process lists do not show")
+	fs.StringVar(&e.caCert, "etcd-cacert", "", "PEM `file` with the authorities that may have signed etcd's certificate")
+	fs.StringVar(&e.cert, "etcd-cert", "", "PEM `file` with the certificate to show to etcd")
+	fs.StringVar(&e.key, "etcd-key", "", "PEM `file` with the key of that certificate")
+}
+
+// accessFlags are the names of the flags that only matter for an etcd elsewhere.
+func accessFlags() []string {
+	return []string{"etcd-user", "etcd-password", "etcd-cacert", "etcd-cert", "etcd-key"}
+}
+
+// apply puts the flags into cfg. It reads the certificate files.
+func (e *etcdFlags) apply(cfg *cluster.Config) error {
+	if e.prefix == "" {
+		return errors.New("--prefix is empty: use something like /goverse")
+	}
+	if e.password != "" && e.user == "" {
+		return errors.New("--etcd-password is given without --etcd-user: give both")
+	}
+	config, err := e.tls()
+	if err != nil {
+		return err
+	}
+	cfg.EtcdAddress, cfg.EtcdPrefix = e.address, e.prefix
+	cfg.Username, cfg.Password, cfg.TLS = e.user, e.password, config
+	return nil
+}
+
+// tls is nil unless a certificate file was named.
+func (e *etcdFlags) tls() (*tls.Config, error) {
+	if (e.cert == "") != (e.key == "") {
+		return nil, errors.New("--etcd-cert and --etcd-key belong together: give both")
+	}
+	if e.caCert == "" && e.cert == "" {
+		return nil, nil
+	}
+	// The client would leave TLS out for such an address, without a word.
+	if strings.Contains(e.address, "http://") {
+		return nil, fmt.Errorf("--etcd %s would not be encrypted although certificates are given: write https://", e.address)
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if e.caCert != "" {
+		pem, err := os.ReadFile(e.caCert)
+		if err != nil {
+			return nil, fmt.Errorf("--etcd-cacert: name a file that this user may read (%w)", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--etcd-cacert: %s holds no PEM certificate: name the authority's certificate file", e.caCert)
+		}
+	}
+	if e.cert != "" {
+		pair, err := tls.LoadX509KeyPair(e.cert, e.key)
+		if err != nil {
+			return nil, fmt.Errorf("--etcd-cert and --etcd-key: name PEM files that belong together (%w)", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// nameFlag says which flag a configuration error is about: packages name their
+// fields, an operator knows flags.
+func nameFlag(err error) error {
+	flag := ""
+	switch {
+	case errors.Is(err, cluster.ErrBadEtcdAddress):
+		flag = "--etcd"
+	case errors.Is(err, cluster.ErrBadTTL):
+		flag = "--ttl"
+	case errors.Is(err, state.ErrBadPrefix):
+		flag = "--prefix"
+	default:
+		return err
+	}
+	return fmt.Errorf("%s: %w", flag, err)
+}
