@@ -129,6 +129,8 @@ func (m *membership) removePredecessor(ctx context.Context, s *session.Session, 
 	case err == nil:
 		m.log.Info("took the address over from an instance that is gone", "address", m.address, "instance", there.InstanceID)
 		return true, nil
+	case errors.Is(err, crashdetector.ErrChanged):
+		return true, nil
 	case errors.Is(err, crashdetector.ErrRefuted):
 		return false, fmt.Errorf("%s: %w (it is at host %q)", m.address, ErrAddressTaken, there.Hostname)
 	}

@@ -14,9 +14,14 @@ import (
 // DefaultGrace is how long the accused has to refute.
 const DefaultGrace = 100 * time.Millisecond
 
-// ErrRefuted: the accused, or somebody for it, denied the accusation, or is not
-// the incarnation that was accused any more.
-var ErrRefuted = errors.New("the accusation was refuted")
+// The outcomes of Remove other than removal, to test for with errors.Is.
+var (
+	// ErrRefuted: the accused denied the accusation: it lives.
+	ErrRefuted = errors.New("the accusation was refuted")
+	// ErrChanged: the accused incarnation is registered no longer; there is
+	// nothing to remove.
+	ErrChanged = errors.New("the accused is not registered any more")
+)
 
 // Accuser is who accuses: it writes under its own session's lease.
 type Accuser struct {
@@ -32,8 +37,9 @@ type Accuser struct {
 }
 
 // Remove accuses m, waits the grace, and removes m's keys if nobody refuted. It
-// blocks for the grace and two transactions. An error that matches ErrRefuted
-// says that nothing was removed because the accused lives.
+// blocks for the grace and two transactions. An error means that it was not
+// removed here: ErrRefuted because it lives, ErrChanged because it is gone by
+// itself.
 func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) error {
 	node, accusation := a.Keys.Node(m.Address), a.Keys.Accusation(m.Address, a.ID)
 	record := state.AccusationRecord{Incarnation: m.Incarnation, Evidence: evidence}
@@ -44,7 +50,7 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 		return fmt.Errorf("accuse %s: %w", m.Address, err)
 	}
 	if !resp.Succeeded {
-		return fmt.Errorf("accuse %s: it is another incarnation by now: %w", m.Address, ErrRefuted)
+		return fmt.Errorf("accuse %s: %w", m.Address, ErrChanged)
 	}
 	written := resp.Header.Revision
 
@@ -67,11 +73,15 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 	resp, err = a.Client.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(accusation), "=", written),
 			clientv3.Compare(clientv3.CreateRevision(node), "=", m.Incarnation)).
-		Then(removal...).Commit()
+		Then(removal...).Else(clientv3.OpGet(node, clientv3.WithKeysOnly())).Commit()
 	if err != nil {
 		return fmt.Errorf("remove %s: %w", m.Address, err)
 	}
 	if !resp.Succeeded {
+		kvs := resp.Responses[0].GetResponseRange().Kvs
+		if len(kvs) == 0 || kvs[0].CreateRevision != m.Incarnation {
+			return fmt.Errorf("remove %s: %w", m.Address, ErrChanged)
+		}
 		return fmt.Errorf("remove %s: %w", m.Address, ErrRefuted)
 	}
 	if m.Lease != 0 {

@@ -1,0 +1,89 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The cluster is what the handlers are for.
+var (
+	_ Source       = (*cluster.Cluster)(nil)
+	_ LeaderSource = (*cluster.Cluster)(nil)
+)
+
+// fake is a source that says what it was told to.
+type fake struct {
+	status cluster.Status
+	info   cluster.LeaderInfo
+	err    error
+}
+
+func (f *fake) Status() cluster.Status { return f.status }
+func (f *fake) IsLeader() bool         { return f.status.IsLeader }
+func (f *fake) LeaderInfo(context.Context) (cluster.LeaderInfo, error) {
+	return f.info, f.err
+}
+
+const leaderAt, followerAt = "127.0.0.1:47001", "127.0.0.1:47002"
+
+// follower is a node that follows leaderAt.
+func follower() *fake {
+	seen := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	return &fake{
+		status: cluster.Status{
+			NodeID: followerAt, State: cluster.StateCandidate, LeaderID: leaderAt, Token: 7, Mode: state.ModeElection, Ready: true,
+			Queue: []string{leaderAt, followerAt}, Nodes: []string{leaderAt, followerAt}, Revision: 9,
+			SessionValid: true, SessionTTL: 10 * time.Second, Deadline: time.Now().Add(8 * time.Second),
+			Terms: 2, SessionsLost: 3, Rebuilds: 4,
+		},
+		info: cluster.LeaderInfo{
+			Leader:   state.Leader{Address: leaderAt, Token: 7, Mode: state.ModeElection, Member: true, Lease: 1},
+			Hostname: "host", HTTPAddress: "127.0.0.1:48001",
+			AcquiredAt: seen, RenewedAt: seen.Add(time.Second), ExpiresAt: seen.Add(11 * time.Second), Estimated: true,
+		},
+	}
+}
+
+// leader is leaderAt itself.
+func leader() *fake {
+	f := follower()
+	f.status.NodeID, f.status.State, f.status.IsLeader = leaderAt, cluster.StateLeader, true
+	f.info.Estimated = false
+	return f
+}
+
+// starting is a node that is not part of a cluster yet, and says so as a zero
+// value does.
+func starting() *fake {
+	return &fake{status: cluster.Status{NodeID: followerAt, State: cluster.StateStopped, Mode: state.ModeElection},
+		err: leaderelection.ErrNoLeader}
+}
+
+func call(h http.Handler, method, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w
+}
+
+// get returns the answer's code and JSON object.
+func get(t *testing.T, f *fake, path string) (int, map[string]any) {
+	t.Helper()
+	w := call(New(f, Options{Version: "v1"}), http.MethodGet, path)
+	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	var body map[string]any
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body), w.Body.String())
+	return w.Code, body
+}

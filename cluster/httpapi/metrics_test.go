@@ -1,0 +1,57 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/state"
+)
+
+func scrape(t *testing.T, h http.Handler) string {
+	t.Helper()
+	w := call(h, http.MethodGet, "/metrics")
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	return w.Body.String()
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	text := scrape(t, New(leader(), Options{Version: "v1"}))
+	for _, line := range []string{
+		"goverse_is_leader 1", "goverse_has_leader 1", "goverse_leader_token 7", "goverse_cluster_ready 1", "goverse_cluster_size 2",
+		"goverse_queue_length 2", "goverse_mode_fallback 0", "goverse_election_failed 0", "goverse_session_valid 1", "goverse_snapshot_revision 9",
+		"goverse_terms_total 2", "goverse_sessions_lost_total 3", "goverse_mirror_rebuilds_total 4", `goverse_build_info{version="v1"} 1`,
+		"# TYPE goverse_terms_total counter", "# TYPE goverse_is_leader gauge",
+	} {
+		require.Contains(t, text, line+"\n")
+	}
+	require.Regexp(t, `(?m)^goverse_session_deadline_seconds [78]\.`, text)
+	require.Contains(t, text, "go_goroutines ")
+	require.Contains(t, text, "process_open_fds ")
+}
+
+func TestMetricsFollowTheSource(t *testing.T) {
+	t.Parallel()
+	f := leader()
+	h := New(f, Options{})
+	require.Contains(t, scrape(t, h), "goverse_is_leader 1\n")
+	f.status.IsLeader, f.status.LeaderID, f.status.Mode = false, "", state.ModeFallback
+	f.status.Deadline, f.status.ElectionFailed = time.Now().Add(-time.Second), "denied"
+	text := scrape(t, h)
+	for _, line := range []string{"goverse_is_leader 0", "goverse_has_leader 0", "goverse_mode_fallback 1",
+		"goverse_session_deadline_seconds 0", "goverse_election_failed 1"} {
+		require.Contains(t, text, line+"\n")
+	}
+}
+
+// Two nodes in one process must not share a registry.
+func TestMetricsOfTwoNodes(t *testing.T) {
+	t.Parallel()
+	one, other := New(leader(), Options{}), New(follower(), Options{})
+	require.True(t, strings.Contains(scrape(t, one), "goverse_is_leader 1\n"))
+	require.True(t, strings.Contains(scrape(t, other), "goverse_is_leader 0\n"))
+}

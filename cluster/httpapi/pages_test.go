@@ -1,0 +1,138 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+func TestStatusOfAFollower(t *testing.T) {
+	t.Parallel()
+	code, body := get(t, follower(), "/cluster/status")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, map[string]any{
+		"node_id": followerAt, "state": "candidate", "is_leader": false, "leader_id": leaderAt, "term": 7.0, "token": 7.0,
+		"mode": "election", "cluster_size": 2.0, "cluster_ready": true,
+		"queue": []any{leaderAt, followerAt}, "nodes": []any{leaderAt, followerAt}, "revision": 9.0,
+	}, body)
+}
+
+func TestListsAreNeverNull(t *testing.T) {
+	t.Parallel()
+	code, body := get(t, starting(), "/cluster/status")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, []any{}, body["queue"])
+	require.Equal(t, []any{}, body["nodes"])
+	require.Equal(t, "stopped", body["state"])
+	require.Equal(t, "", body["leader_id"])
+}
+
+func TestLeaderIsEstimatedElsewhereOnly(t *testing.T) {
+	t.Parallel()
+	want := map[string]any{
+		"leader_id": leaderAt, "term": 7.0, "token": 7.0, "hostname": "host", "api_url": "http://127.0.0.1:48001",
+		"acquired_at": "2026-01-02T03:04:05Z", "renewed_at": "2026-01-02T03:04:06Z", "expires_at": "2026-01-02T03:04:16Z",
+	}
+	code, body := get(t, leader(), "/cluster/leader")
+	require.Equal(t, http.StatusOK, code)
+	require.Equal(t, want, body)
+
+	want["estimated"] = true
+	_, body = get(t, follower(), "/cluster/leader")
+	require.Equal(t, want, body)
+}
+
+func TestUnknownTimesAreLeftOut(t *testing.T) {
+	t.Parallel()
+	f := follower()
+	f.info.AcquiredAt, f.info.RenewedAt, f.info.ExpiresAt = time.Time{}, time.Time{}, time.Time{}
+	f.info.HTTPAddress = ""
+	_, body := get(t, f, "/cluster/leader")
+	require.Equal(t, map[string]any{"leader_id": leaderAt, "term": 7.0, "token": 7.0, "hostname": "host", "api_url": "", "estimated": true}, body)
+}
+
+func TestNoLeaderIs503InOneLine(t *testing.T) {
+	t.Parallel()
+	f := follower()
+	f.info = cluster.LeaderInfo{}
+	for _, err := range []error{nil, leaderelection.ErrNoLeader, errors.Join(leaderelection.ErrNoLeader, errors.New("and more"))} {
+		f.err = err
+		code, body := get(t, f, "/cluster/leader")
+		require.Equal(t, http.StatusServiceUnavailable, code)
+		require.Contains(t, body["error"], "no leader")
+		require.NotContains(t, body["error"], "\n")
+	}
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	code, body := get(t, leader(), "/cluster/health")
+	require.Equal(t, http.StatusOK, code)
+	stamp, err := time.Parse(time.RFC3339Nano, body["timestamp"].(string))
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), stamp, time.Minute)
+	delete(body, "timestamp")
+	require.Equal(t, map[string]any{
+		"status": "healthy", "clustering": true, "node_id": leaderAt, "state": "leader", "is_leader": true, "leader_id": leaderAt,
+		"cluster_size": 2.0, "cluster_ready": true, "version": "v1",
+	}, body)
+}
+
+func TestHealthIsDegraded(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*cluster.Status){
+		"not ready":       func(st *cluster.Status) { st.Ready = false },
+		"fallback":        func(st *cluster.Status) { st.Mode = state.ModeFallback },
+		"election failed": func(st *cluster.Status) { st.ElectionFailed = "denied" },
+	} {
+		f := follower()
+		spoil(&f.status)
+		code, body := get(t, f, "/cluster/health")
+		require.Equal(t, http.StatusOK, code, name)
+		require.Equal(t, "degraded", body["status"], name)
+	}
+	_, body := get(t, starting(), "/cluster/health")
+	require.Equal(t, false, body["clustering"])
+}
+
+func TestProbes(t *testing.T) {
+	t.Parallel()
+	code, _ := get(t, starting(), "/livez")
+	require.Equal(t, http.StatusOK, code)
+	code, _ = get(t, follower(), "/readyz")
+	require.Equal(t, http.StatusOK, code)
+
+	noSession, noLeader, stale := follower(), follower(), follower()
+	noSession.status.SessionValid = false
+	noLeader.status.LeaderID = ""
+	for reason, f := range map[string]*fake{"starting": starting(), "session": noSession, "no leader": noLeader, "read anew": stale} {
+		f.status.Ready = false
+		code, body := get(t, f, "/readyz")
+		require.Equal(t, http.StatusServiceUnavailable, code)
+		require.Contains(t, body["error"], reason)
+	}
+}
+
+func TestOtherPathsAndMethods(t *testing.T) {
+	t.Parallel()
+	code, body := get(t, leader(), "/cluster/nope")
+	require.Equal(t, http.StatusNotFound, code)
+	require.Contains(t, body["error"], "/cluster/status")
+
+	h := New(leader(), Options{})
+	for _, path := range routes {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions} {
+			w := call(h, method, path)
+			require.Equal(t, http.StatusMethodNotAllowed, w.Code, "%s %s", method, path)
+			require.Equal(t, "GET, HEAD", w.Header().Get("Allow"))
+		}
+		require.Equal(t, http.StatusOK, call(h, http.MethodHead, path).Code, path)
+	}
+}
