@@ -64,16 +64,21 @@ func (d *Daemon) HTTPAddress() string {
 	if d.http == nil {
 		return ""
 	}
-	bound := d.http.Addr().String()
+	return reachable(d.http.Addr().String(), d.NodeAddress())
+}
+
+// reachable is a bound address as others can use it. One bound on every interface
+// takes the host by which the node is known, which means this machine to others.
+func reachable(bound, advertise string) string {
 	host, port, err := net.SplitHostPort(bound)
-	if ip, perr := netip.ParseAddr(host); err == nil && perr == nil && ip.IsUnspecified() {
-		// Bound on every interface: the host by which the node is known means
-		// this machine to others.
-		if named, _, err := net.SplitHostPort(d.NodeAddress()); err == nil {
-			return net.JoinHostPort(named, port)
-		}
+	if ip, perr := netip.ParseAddr(host); err != nil || perr != nil || !ip.IsUnspecified() {
+		return bound
 	}
-	return bound
+	named, _, err := net.SplitHostPort(advertise)
+	if err != nil {
+		return bound
+	}
+	return net.JoinHostPort(named, port)
 }
 
 // Close frees the ports of a daemon that was not run. It always returns nil.

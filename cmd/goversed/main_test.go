@@ -1,0 +1,72 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/internal/cli"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// buffer may be read while a command writes.
+type buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// result is what a command line came to.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+// goversed runs a command line that ends by itself.
+func goversed(t *testing.T, env map[string]string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	var stdout, stderr buffer
+	code := run(ctx, args, lookup(env), &stdout, &stderr)
+	require.NoError(t, ctx.Err(), "it did not end by itself")
+	return result{code, stdout.String(), stderr.String()}
+}
+
+func lookup(env map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+}
+
+// requireOneLine fails unless the error is one line that says what is expected.
+func requireOneLine(t *testing.T, r result, code int, says ...string) {
+	t.Helper()
+	require.Equal(t, code, r.code, r.stderr)
+	require.Empty(t, r.stdout)
+	require.Equal(t, 1, strings.Count(r.stderr, "\n"), "one line: %q", r.stderr)
+	require.True(t, strings.HasPrefix(r.stderr, "goversed: "), r.stderr)
+	for _, s := range says {
+		require.Contains(t, r.stderr, s)
+	}
+	require.NotContains(t, r.stderr, "goroutine ")
+	if code == cli.ExitUsage {
+		require.Contains(t, r.stderr, "--help\n")
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/cli"
+)
+
+// Every slip is one line that names the remedy, and exit code 2.
+func TestBadCommandLines(t *testing.T) {
+	t.Parallel()
+	for line, says := range map[string]string{
+		"--foo":                                      "unknown flag: --foo; see goversed --help",
+		"foo":                                        `unknown command "foo"`,
+		"stats":                                      "did you mean status?",
+		"help foo":                                   `unknown command "foo"`,
+		"node --foo":                                 "unknown flag: --foo; see goversed node --help",
+		"node stray":                                 `unexpected argument "stray"`,
+		"node --ttl 0":                               "--ttl 0s: give whole seconds",
+		"node --ttl -5s":                             "--ttl -5s: give whole seconds",
+		"node --ttl 1500ms":                          "--ttl 1.5s: give whole seconds",
+		"node --ttl 500ms":                           "at least 1s",
+		"node --ttl 10":                              "missing unit",
+		"node --ttl 48h":                             "--ttl: bad LeaderElectionTTL",
+		"node --listen nowhere":                      "--listen: node: bad address",
+		"node --listen=":                             "--listen is empty",
+		"node --listen 0.0.0.0:47001":                "give --advertise",
+		"node --advertise :47001":                    "--advertise: node: bad address",
+		"node --http nowhere":                        "--http: bad http address",
+		"node --http 127.0.0.1:99999":                "--http: bad http address",
+		"node --prefix goverse":                      "--prefix: bad etcd prefix",
+		"node --prefix /a/../b":                      "--prefix: bad etcd prefix",
+		"node --prefix=":                             "--prefix is empty",
+		"node --etcd localhost":                      "--etcd: bad EtcdAddress",
+		"node --etcd a:1 --data-dir d":               "--data-dir is of the embedded etcd",
+		"node --etcd a:1 --etcd-listen b:1":          "--etcd-listen is of the embedded etcd",
+		"node --etcd-user u":                         "--etcd-user only has a meaning with --etcd",
+		"node --data-dir=":                           "--data-dir is empty",
+		"node --etcd-listen nowhere":                 "--etcd-listen: embedetcd: bad etcd configuration",
+		"node --fallback maybe":                      `--fallback "maybe": give name or none`,
+		"node --label novalue":                       "key=value",
+		"node --weight 0":                            "--weight 0",
+		"node --log-level loud":                      `--log-level "loud"`,
+		"node --start-timeout -1s":                   "must not be negative",
+		"node --etcd a:1 --etcd-password p":          "without --etcd-user",
+		"node --etcd a:1 --etcd-cert c":              "give both",
+		"node --etcd http://a:1 --etcd-cacert c":     "write https://",
+		"node --etcd a:1 --etcd-cacert /nonexistent": "--etcd-cacert: name a file",
+		"node --etcd a:1 --etcd-cert /none --etcd-key /no": "--etcd-cert and --etcd-key: name PEM files",
+		"status --output yaml":                             `--output "yaml"`,
+		"status --timeout 0":                               "--timeout 0s: give more than 0",
+		"leader --etcd=":                                   "--etcd is empty",
+		"nodes --prefix x":                                 "--prefix: bad etcd prefix",
+		"watch stray":                                      "unexpected argument",
+		"transfer":                                         "--to is missing",
+		"version stray":                                    "unexpected argument",
+	} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			requireOneLine(t, goversed(t, nil, strings.Fields(line)...), cli.ExitUsage, says)
+		})
+	}
+}
+
+func TestBadCertificateFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(file, []byte("no certificate"), 0o600))
+	requireOneLine(t, goversed(t, nil, "status", "--etcd-cacert", file), cli.ExitUsage, "holds no PEM certificate")
+}
+
+func TestBadVariables(t *testing.T) {
+	t.Parallel()
+	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_TTL": "soon"}, "node"), cli.ExitUsage, "GOVERSE_TTL", "see goversed node --help")
+	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_TTL": "1500ms"}, "node"), cli.ExitUsage, "--ttl 1.5s")
+	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_TTL": "2s"}, "node", "--ttl", "0"), cli.ExitUsage, "--ttl 0s")
+	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_OUTPUT": "yaml"}, "status"), cli.ExitUsage, `"yaml"`)
+}
+
+func TestHelpTeaches(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{nil, {"--help"}, {"help"}} {
+		r := goversed(t, nil, args...)
+		require.Equal(t, cli.ExitOK, r.code)
+		require.Empty(t, r.stderr)
+		for _, says := range []string{"Examples:", "goversed node --etcd", "environment variable", "transfer"} {
+			require.Contains(t, r.stdout, says)
+		}
+	}
+	for _, args := range [][]string{{"node", "--help"}, {"help", "node"}} {
+		r := goversed(t, map[string]string{"GOVERSE_ETCD_PASSWORD": "secret"}, args...)
+		require.Equal(t, cli.ExitOK, r.code)
+		for _, says := range []string{"Examples:", "[GOVERSE_ETCD_LISTEN]", "SIGTERM", `(default "127.0.0.1:47001")`} {
+			require.Contains(t, r.stdout, says)
+		}
+		require.NotContains(t, r.stdout, "secret")
+	}
+}
+
+// Every flag of every command can be given as a variable, and says so.
+func TestEveryFlagShowsItsVariable(t *testing.T) {
+	t.Parallel()
+	for _, cmd := range newRoot(lookup(nil)).Commands() {
+		require.NotEmpty(t, cmd.Short, cmd.Name())
+		usage := cmd.UsageString()
+		for _, name := range []string{"etcd", "prefix", "ttl", "listen", "output", "to", "nodes"} {
+			if cmd.Flags().Lookup(name) != nil {
+				require.Contains(t, usage, "["+cli.EnvName(name)+"]", cmd.Name())
+			}
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	for _, arg := range []string{"version", "--version"} {
+		r := goversed(t, nil, arg)
+		require.Equal(t, cli.ExitOK, r.code)
+		require.True(t, strings.HasPrefix(r.stdout, "goversed "), r.stdout)
+	}
+}

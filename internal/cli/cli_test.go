@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// command has one flag of each sort, and the environment given.
+func command(env map[string]string, args ...string) (cmd *cobra.Command, ttl *time.Duration, labels *map[string]string, err error) {
+	ttl, labels = new(time.Duration), new(map[string]string)
+	cmd = &cobra.Command{Use: "verb", SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return ApplyEnv(cmd, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+		}}
+	cmd.Flags().DurationVar(ttl, "some-ttl", 10*time.Second, "how long")
+	cmd.Flags().StringToStringVar(labels, "label", nil, "labels")
+	cmd.SetArgs(args)
+	return cmd, ttl, labels, cmd.Execute()
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	cmd, ttl, labels, err := command(map[string]string{"GOVERSE_SOME_TTL": "3s", "GOVERSE_LABEL": "a=b,c=d"})
+	require.NoError(t, err)
+	require.Equal(t, 3*time.Second, *ttl)
+	require.Equal(t, map[string]string{"a": "b", "c": "d"}, *labels)
+	require.True(t, cmd.Flags().Changed("some-ttl"), "a variable counts as given")
+}
+
+func TestFlagWins(t *testing.T) {
+	t.Parallel()
+	_, ttl, _, err := command(map[string]string{"GOVERSE_SOME_TTL": "3s"}, "--some-ttl", "10s")
+	require.NoError(t, err)
+	require.Equal(t, 10*time.Second, *ttl)
+}
+
+func TestEmptyVariableIsUnset(t *testing.T) {
+	t.Parallel()
+	cmd, ttl, _, err := command(map[string]string{"GOVERSE_SOME_TTL": "", "GOVERSE_HELP": "true"})
+	require.NoError(t, err)
+	require.Equal(t, 10*time.Second, *ttl)
+	require.False(t, cmd.Flags().Changed("some-ttl"))
+}
+
+func TestBadVariableIsNamed(t *testing.T) {
+	t.Parallel()
+	_, _, _, err := command(map[string]string{"GOVERSE_SOME_TTL": "soon"})
+	require.ErrorContains(t, err, "GOVERSE_SOME_TTL")
+}
+
+func TestHelpShowsVariables(t *testing.T) {
+	t.Parallel()
+	root := &cobra.Command{Use: "root"}
+	cmd, _, _, err := command(nil)
+	require.NoError(t, err)
+	root.AddCommand(cmd)
+	ShowEnv(root)
+	usage := cmd.UsageString()
+	require.Equal(t, 1, strings.Count(usage, "[GOVERSE_SOME_TTL]"), usage)
+	require.NotContains(t, usage, "GOVERSE_HELP")
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	plain := errors.New("failed")
+	usage := Usage("prog verb", plain)
+	require.Equal(t, ExitOK, ExitCode(nil))
+	require.Equal(t, ExitFailure, ExitCode(plain))
+	require.Equal(t, ExitUsage, ExitCode(usage))
+	require.Equal(t, ExitUsage, ExitCode(fmt.Errorf("wrapped: %w", usage)))
+	require.ErrorIs(t, usage, plain)
+	require.NoError(t, Usage("prog", nil))
+	require.Equal(t, usage, Usage("other", usage), "the first to say so knows best")
+	require.EqualError(t, usage, "failed; see prog verb --help")
+}
+
+func TestReportIsOneLine(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	Report(&out, "prog", nil)
+	require.Empty(t, out.String())
+	Report(&out, "prog", errors.Join(errors.New("one"), errors.New("two\r\n  three\n")))
+	require.Equal(t, "prog: one: two: three\n", out.String())
+}

@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/httpapi"
+)
+
+func TestNodeWithItsOwnEtcd(t *testing.T) {
+	t.Parallel()
+	cfg := embedded(t)
+	var before int64
+	for range 2 { // the second time on the data of the first
+		d := run(t, cfg)
+		st := d.ready(t)
+		require.Equal(t, d.NodeAddress(), st.NodeID)
+		require.Equal(t, d.NodeAddress(), st.LeaderID)
+		require.Equal(t, "leader", st.State)
+		require.Equal(t, []string{d.NodeAddress()}, st.Nodes)
+		require.Greater(t, st.Token, before, "tokens grow across restarts")
+		before = st.Token
+
+		var leader httpapi.Leader
+		require.Equal(t, http.StatusOK, get(t, d.HTTPAddress(), "/cluster/leader", &leader))
+		require.Equal(t, "http://"+d.HTTPAddress(), leader.APIURL)
+		require.False(t, leader.Estimated)
+		var health httpapi.Health
+		get(t, d.HTTPAddress(), "/cluster/health", &health)
+		require.Equal(t, "v1", health.Version)
+		require.Equal(t, httpapi.HealthHealthy, health.Status)
+
+		d.stop()
+		require.NoError(t, d.end(t))
+		requireFree(t, d.NodeAddress(), d.HTTPAddress())
+	}
+}
+
+func TestStopHandsOver(t *testing.T) {
+	t.Parallel()
+	e := etcd(t)
+	first := run(t, joining(t, e.Endpoint()))
+	first.ready(t)
+	second := run(t, joining(t, e.Endpoint()))
+	st := second.ready(t)
+	require.Equal(t, []string{first.NodeAddress(), second.NodeAddress()}, st.Queue)
+	require.Equal(t, first.NodeAddress(), st.LeaderID)
+
+	first.stop()
+	require.NoError(t, first.end(t))
+	st = second.ready(t)
+	require.Equal(t, second.NodeAddress(), st.LeaderID)
+	require.Equal(t, []string{second.NodeAddress()}, st.Nodes, "nothing of the first is left")
+}
+
+func TestWithoutHTTP(t *testing.T) {
+	t.Parallel()
+	e := etcd(t)
+	cfg := joining(t, e.Endpoint())
+	cfg.HTTP = ""
+	quiet := run(t, cfg)
+	require.Empty(t, quiet.HTTPAddress())
+	loud := run(t, joining(t, e.Endpoint()))
+	require.Eventually(t, func() bool { return len(loud.ready(t).Nodes) == 2 }, eventually, tick)
+	quiet.stop()
+	require.NoError(t, quiet.end(t))
+}
+
+func TestReachable(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "127.0.0.1:8", reachable("127.0.0.1:8", "host:1"))
+	require.Equal(t, "host:8", reachable("0.0.0.0:8", "host:1"))
+	require.Equal(t, "host:8", reachable("[::]:8", "host:1"))
+	require.Equal(t, "[::1]:8", reachable("[::]:8", "[::1]:1"))
+}

@@ -1,0 +1,180 @@
+package daemon
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/node"
+)
+
+const (
+	eventually = 20 * time.Second
+	tick       = 5 * time.Millisecond
+)
+
+// nobody is an address of 127.0.0.1 at which nobody listens.
+const nobody = "127.0.0.1:1"
+
+func TestEtcdThatCannotBeReached(t *testing.T) {
+	t.Parallel()
+	cfg := joining(t, nobody)
+	cfg.StartTimeout = 300 * time.Millisecond
+	d := run(t, cfg)
+	err := d.end(t)
+	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
+	require.NotContains(t, err.Error(), "\n")
+	requireFree(t, d.NodeAddress(), d.HTTPAddress())
+}
+
+func TestNotReadyWhileStarting(t *testing.T) {
+	t.Parallel()
+	d := run(t, joining(t, nobody))
+	var st httpapi.Status
+	require.Eventually(t, func() bool { return get(t, d.HTTPAddress(), "/cluster/status", &st) == http.StatusOK }, eventually, tick)
+	require.Equal(t, httpapi.Status{NodeID: d.NodeAddress(), State: "stopped", Mode: "election", Queue: []string{}, Nodes: []string{}}, st)
+	var body map[string]string
+	require.Equal(t, http.StatusServiceUnavailable, get(t, d.HTTPAddress(), "/readyz", &body))
+	require.Equal(t, http.StatusOK, get(t, d.HTTPAddress(), "/livez", &body))
+	require.Equal(t, http.StatusServiceUnavailable, get(t, d.HTTPAddress(), "/cluster/leader", &body))
+
+	d.stop()
+	require.NoError(t, d.end(t), "a stop that was asked for is no failure")
+	requireFree(t, d.NodeAddress(), d.HTTPAddress())
+}
+
+func TestPortsInUse(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = taken.Close() })
+	address := taken.Addr().String()
+
+	cfg := embedded(t)
+	cfg.Listen = address
+	_, err = New(cfg)
+	require.ErrorIs(t, err, node.ErrAddressInUse)
+	require.ErrorContains(t, err, "--listen "+address)
+
+	cfg = embedded(t)
+	cfg.HTTP = address
+	_, err = New(cfg)
+	require.ErrorIs(t, err, ErrHTTPAddress)
+	require.ErrorContains(t, err, "--http "+address)
+
+	cfg = embedded(t)
+	cfg.Etcd.ListenClient = address
+	d := run(t, cfg)
+	err = d.end(t)
+	require.ErrorIs(t, err, embedetcd.ErrAddressInUse)
+	require.ErrorContains(t, err, "--etcd-listen "+address)
+	requireFree(t, d.NodeAddress(), d.HTTPAddress())
+}
+
+func TestDataDirInUse(t *testing.T) {
+	t.Parallel()
+	cfg := embedded(t)
+	first := run(t, cfg)
+	first.ready(t)
+	err := run(t, cfg).end(t)
+	require.ErrorIs(t, err, embedetcd.ErrDataDir)
+	require.ErrorContains(t, err, "--data-dir "+cfg.Etcd.DataDir)
+	require.True(t, first.ready(t).IsLeader, "the first is not harmed")
+}
+
+func TestTakenAddressIsRefused(t *testing.T) {
+	t.Parallel()
+	e := etcd(t)
+	first := run(t, joining(t, e.Endpoint()))
+	st := first.ready(t)
+	cfg := joining(t, e.Endpoint())
+	cfg.Advertise = first.NodeAddress()
+	err := run(t, cfg).end(t)
+	require.ErrorIs(t, err, cluster.ErrAddressTaken)
+	require.NotContains(t, err.Error(), "\n")
+	require.Equal(t, st.Token, first.ready(t).Token, "the first is not harmed")
+}
+
+func TestEmbeddedEtcdThatEndsEndsTheNode(t *testing.T) {
+	t.Parallel()
+	d := run(t, embedded(t))
+	d.ready(t)
+	require.NoError(t, d.etcd.Close())
+	require.ErrorIs(t, d.end(t), errEnded)
+	requireFree(t, d.NodeAddress(), d.HTTPAddress())
+}
+
+func TestHTTPThatEndsEndsTheNode(t *testing.T) {
+	t.Parallel()
+	d := run(t, embedded(t))
+	d.ready(t)
+	require.NoError(t, d.http.Close())
+	require.ErrorIs(t, d.end(t), net.ErrClosed)
+}
+
+// hold keeps a call to the node running, which a graceful stop waits for.
+func hold(t *testing.T, d *running) {
+	t.Helper()
+	conn, err := grpc.NewClient(d.NodeAddress(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	stream, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(context.Background())
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&grpc_reflection_v1.ServerReflectionRequest{
+		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{}}))
+	_, err = stream.Recv()
+	require.NoError(t, err)
+}
+
+func TestStopAtOnce(t *testing.T) {
+	t.Parallel()
+	cfg := embedded(t)
+	cfg.StopTimeout = 0
+	d := run(t, cfg)
+	d.ready(t)
+	hold(t, d)
+	d.stop()
+	<-d.node.Stopping()
+	select {
+	case err := <-d.result:
+		require.FailNow(t, "the call should hold the stop up", "%v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	d.cut()
+	err := d.end(t)
+	require.ErrorIs(t, err, ErrCut)
+	require.ErrorIs(t, err, node.ErrCallsCut)
+	require.False(t, strings.Contains(err.Error(), "timeout"), err)
+}
+
+func TestStopTimeout(t *testing.T) {
+	t.Parallel()
+	cfg := embedded(t)
+	cfg.StopTimeout = 100 * time.Millisecond
+	d := run(t, cfg)
+	d.ready(t)
+	hold(t, d)
+	d.stop()
+	err := d.end(t)
+	require.ErrorIs(t, err, ErrCut)
+	require.ErrorContains(t, err, "--stop-timeout")
+}
+
+func TestCloseWithoutRun(t *testing.T) {
+	t.Parallel()
+	d, err := New(embedded(t))
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+	requireFree(t, d.NodeAddress(), d.HTTPAddress())
+}
