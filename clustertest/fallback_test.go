@@ -1,0 +1,117 @@
+//go:build !race
+
+// Not under the race detector: after each change of a right etcd checks every
+// node's password again, which is slow on purpose, and then takes longer than a
+// renewal may.
+
+package clustertest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+const nodeRole = "node"
+
+// denyQueue turns etcd's access control on, with a user for the nodes that may
+// read all and write all of the cluster but the queue, and returns root's client.
+func denyQueue(t *testing.T, c *Cluster) *clientv3.Client {
+	t.Helper()
+	ctx := patient(t)
+	must := func(_ any, err error) {
+		t.Helper()
+		require.NoError(t, err)
+	}
+	for _, user := range []string{"root", nodeRole} {
+		must(c.Client().RoleAdd(ctx, user))
+		must(c.Client().UserAdd(ctx, user, "secret"))
+		must(c.Client().UserGrantRole(ctx, user, user))
+	}
+	grant := func(from, to string, perm clientv3.PermissionType) {
+		t.Helper()
+		must(c.Client().RoleGrantPermission(ctx, nodeRole, from, to, perm))
+	}
+	k := c.Keys()
+	grant("\x00", "\x00", clientv3.PermissionType(clientv3.PermRead))
+	grant(k.Prefix()+"/", k.Queue(), clientv3.PermissionType(clientv3.PermWrite))
+	grant(k.QueueEnd(), k.Prefix()+"0", clientv3.PermissionType(clientv3.PermWrite))
+	must(c.Client().AuthEnable(ctx))
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{c.Etcd().Endpoint()}, Username: "root", Password: "secret",
+		DialTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := root.AuthDisable(patient(t))
+		require.NoError(t, err)
+		_ = root.Close()
+	})
+	return root
+}
+
+// inFallback reports whether every live node says that the leader is this one, by
+// fallback, and that one says so itself.
+func inFallback(c *Cluster, leader *Node) bool {
+	for _, n := range c.live() {
+		st := n.Cluster().Status()
+		if st.Mode != state.ModeFallback || st.LeaderID != leader.Address() || st.IsLeader != (n == leader) {
+			return false
+		}
+	}
+	return true
+}
+
+// Guards: campaignFailed on PermissionDenied, entitledToAct's order by name,
+// createActing's guards, and the loss of the session for the reason permission.
+func TestFallbackAndBack(t *testing.T) {
+	t.Parallel()
+	c := New(t, 0, WithConfig(func(_ int, cfg *cluster.Config) {
+		cfg.Username, cfg.Password = nodeRole, "secret"
+	}))
+	root := denyQueue(t, c)
+	for range 3 {
+		c.AddNode()
+	}
+	byName := slices.SortedFunc(slices.Values(c.Nodes()), func(a, b *Node) int {
+		if a.Address() < b.Address() {
+			return -1
+		}
+		return 1
+	})
+	c.Eventually(func() bool { return inFallback(c, byName[0]) }, "all in fallback, led by %s", byName[0].Address())
+	first := byName[0].Cluster().Term().Token()
+
+	s := sample(c)
+	byName[0].Stop()
+	c.Eventually(func() bool { return inFallback(c, byName[1]) }, "the next smallest leads, %s", byName[1].Address())
+	acting := byName[1].Cluster().Term().Token()
+	require.Greater(t, acting, first, "the token grows")
+
+	queue, end := c.Keys().Queue(), c.Keys().QueueEnd()
+	_, err := root.RoleGrantPermission(patient(t), nodeRole, queue, end, clientv3.PermissionType(clientv3.PermReadWrite))
+	require.NoError(t, err)
+	inElection := func() bool {
+		for _, n := range c.live() {
+			st := n.Cluster().Status()
+			if st.Mode != state.ModeElection || len(st.Queue) != 2 || st.LeaderID != st.Queue[0] {
+				return false
+			}
+		}
+		return true
+	}
+	c.Eventually(inElection, "the election is back")
+	elected := c.WaitLeader()
+	require.Greater(t, elected.Cluster().Term().Token(), acting)
+	require.Equal(t, state.ModeElection, elected.Cluster().Term().Mode())
+
+	_, err = root.RoleRevokePermission(patient(t), nodeRole, queue, end)
+	require.NoError(t, err)
+	c.Within(4*time.Second, func() bool { return inFallback(c, byName[1]) }, "in fallback again within 2 TTL")
+	require.Greater(t, byName[1].Cluster().Term().Token(), acting)
+	s.end(t)
+}

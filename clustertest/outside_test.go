@@ -1,0 +1,146 @@
+package clustertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// places are whom a fault strikes in a queue of five.
+var places = map[string]int{"head": 0, "middle": 2, "tail": 4}
+
+// eachPlace does the fault to head, middle and tail of a queue of five nodes,
+// -faults.rounds times each. After each, nobody may be a phantom.
+func eachPlace(t *testing.T, fault func(t *testing.T, c *Cluster, victim *Node)) {
+	t.Parallel()
+	c := New(t, 5)
+	for place, i := range places {
+		for range *rounds {
+			c.Eventually(func() bool { return len(queueKeys(t, c)) == 5 && len(c.Node(0).Cluster().Status().Queue) == 5 }, "all are queued")
+			c.WaitAgreed()
+			victim := c.NodeAt(queued(t, c)[i])
+			fault(t, c, victim)
+			if t.Failed() {
+				t.Fatalf("struck: the %s", place)
+			}
+			noPhantom(t, c)
+		}
+	}
+}
+
+// noPhantom makes each node renew once more, and then fails if another than
+// etcd's first says that it leads.
+func noPhantom(t *testing.T, c *Cluster) {
+	t.Helper()
+	since := time.Now()
+	for _, n := range c.Nodes() {
+		if s := n.Cluster().Session(); s != nil {
+			s.Check()
+		}
+	}
+	c.Eventually(func() bool {
+		for _, n := range c.Nodes() {
+			if s := n.Cluster().Session(); s == nil || !s.Renewed().After(since) {
+				return false
+			}
+		}
+		return true
+	}, "every node has renewed")
+	for _, n := range c.Nodes() {
+		before := queueKeys(t, c)
+		if n.IsLeader() && before[0] != c.Keys().Candidate(int64(n.Lease())) &&
+			queueKeys(t, c)[0] == before[0] && n.IsLeader() {
+			c.fail("node %d says that it leads, and etcd's first is %s", n.index, before[0])
+		}
+	}
+}
+
+// requeued waits until the node is queued behind all others, by a key other than
+// at that revision, and fails after a second.
+func requeued(t *testing.T, c *Cluster, n *Node) {
+	t.Helper()
+	c.Within(time.Second, func() bool {
+		q := queueKeys(t, c)
+		return len(q) == 5 && q[4] == c.Keys().Candidate(int64(n.Lease()))
+	}, "node %d is queued again, at the tail", n.index)
+}
+
+// Guards: the keeper opens a new session when one is lost (session.Keeper.Run),
+// and membership.reconcile asks for a renewal when its record is gone: without it
+// the node notices at its next renewal only.
+func TestLeaseRevokedFromOutside(t *testing.T) {
+	eachPlace(t, func(t *testing.T, c *Cluster, victim *Node) {
+		c.RevokeLease(victim)
+		requeued(t, c, victim)
+	})
+}
+
+// Guards: round.look bars a campaign whose key is gone, so that decide joins
+// anew; concurrency.Election alone waits on for ever, or wins without a key.
+func TestOnlyTheCandidateKeyDeleted(t *testing.T) {
+	eachPlace(t, func(t *testing.T, c *Cluster, victim *Node) {
+		lease := victim.Lease()
+		c.DeleteCandidateKey(victim)
+		requeued(t, c, victim)
+		require.Equal(t, lease, victim.Lease(), "the session is as good as before")
+	})
+}
+
+// Guards: Mirror.Expect with its lag timer: a node whose watch is silent reads
+// anew when its renewals show that etcd has moved on.
+func TestOnlyTheWatchFrozen(t *testing.T) {
+	eachPlace(t, func(t *testing.T, c *Cluster, victim *Node) {
+		victim.Faults().FreezeWatch()
+		defer victim.Faults().ThawWatch()
+		leader := c.NodeAt(queued(t, c)[0])
+		c.Eventually(leader.IsLeader, "node %d leads", leader.index)
+		require.NoError(t, leader.Cluster().Resign(patient(t)))
+		next := queued(t, c)[0]
+		noPhantom(t, c)
+		c.Within(2*time.Second, func() bool { return victim.Cluster().GetLeaderNode() == next },
+			"node %d, whose watch is frozen, names the new leader %s", victim.index, next)
+	})
+}
+
+// Guards: Session.Protect of the candidate's key: the renewal's read finds it
+// gone although the watch still shows it.
+func TestWatchFrozenAndCandidateKeyDeleted(t *testing.T) {
+	eachPlace(t, func(t *testing.T, c *Cluster, victim *Node) {
+		victim.Faults().FreezeWatch()
+		led := victim.IsLeader()
+		renewed := victim.Cluster().Session().Renewed()
+		c.DeleteCandidateKey(victim)
+		c.Eventually(func() bool { return victim.Cluster().Session().Renewed().After(renewed) }, "the next renewal")
+		// The deadline moves only after the read was looked at.
+		if led {
+			require.False(t, victim.IsLeader(), "a leader that lost its key says so by its next renewal")
+		}
+		requeued(t, c, victim)
+		victim.Faults().ThawWatch()
+	})
+}
+
+// Guards: decide's leave for a key that is not wanted (here: not standing).
+func TestLateKeyOfANodeThatWithdrewIsCleared(t *testing.T) {
+	t.Parallel()
+	c := New(t, 3)
+	c.WaitLeaderIs(c.Node(0).Address())
+	for _, n := range []*Node{c.Node(2), c.Node(0)} {
+		require.NoError(t, n.Cluster().GetConsensusManager().Withdraw(patient(t)))
+		for range *rounds {
+			c.PutLateCandidateKey(n)
+			c.Within(time.Second, func() bool { return len(queueKeys(t, c)) == 2-boolInt(n == c.Node(0)) },
+				"the late key of node %d is cleared", n.index)
+			require.False(t, n.IsLeader())
+		}
+	}
+	c.WaitLeaderIs(c.Node(1).Address())
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
