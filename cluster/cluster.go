@@ -98,7 +98,7 @@ func (c *Cluster) newRecord() state.Record {
 	if len(c.cfg.Labels) > 0 {
 		record.Labels = maps.Clone(c.cfg.Labels)
 	}
-	return record
+	return record.AsStored()
 }
 
 // assemble makes the parts; nothing runs yet.
@@ -112,7 +112,7 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 		wake: make(chan struct{}, 1), record: c.newRecord()}
 	keeper, err := session.NewKeeper(session.KeeperConfig{
 		Config: session.Config{Client: client, TTL: ttl, Logger: c.log.Named("session"),
-			KnownRevision: leaderelection.KnownRevision(p.mirror), OnRead: p.mirror.Expect},
+			KnownRevision: p.mirror.Known, OnRead: p.mirror.Saw},
 		Register: p.member.register,
 		OnLost:   leaderelection.RebuildOnOtherHistory(p.mirror),
 	})

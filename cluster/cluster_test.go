@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/node"
 )
@@ -240,20 +242,65 @@ func TestRecordIsKept(t *testing.T) {
 	ctx := testContext(t)
 	a := start(t, etcd)
 	key := a.keys.Node(a.address())
-	first := a.parts.member.Incarnation()
+	first := a.Snapshot().Member(a.address()).Incarnation
 	_, err := etcd.Client().Put(ctx, key, "{}")
 	require.NoError(t, err)
 	awaitState(t, a, func(s *state.Snapshot) bool {
 		m := s.Member(a.address())
 		return m != nil && m.InstanceID == a.node.InstanceID() && m.KeyLease == m.Lease && m.ModRevision > m.Incarnation+1
 	})
-	require.Equal(t, first, a.parts.member.Incarnation())
+	require.Equal(t, first, a.Snapshot().Member(a.address()).Incarnation)
 	_, err = etcd.Client().Delete(ctx, key)
 	require.NoError(t, err)
 	awaitState(t, a, func(s *state.Snapshot) bool {
 		m := s.Member(a.address())
 		return m != nil && m.Incarnation > first
 	})
+}
+
+// What etcd keeps is not always what was given (bytes that are no UTF-8): that is
+// no reason to write for ever.
+func TestRecordSettles(t *testing.T) {
+	etcd := startEtcd(t)
+	c := start(t, etcd, func(c *Config) { c.Labels = map[string]string{"bad": "\xff\xfe"} })
+	awaitLeader(t, c, c.address())
+	read := func() int64 {
+		resp, err := etcd.Client().Get(testContext(t), "/")
+		require.NoError(t, err)
+		return resp.Header.Revision
+	}
+	before := read()
+	require.Never(t, func() bool { return read() > before }, 300*time.Millisecond, 50*time.Millisecond)
+}
+
+// A stop that finds no session still leaves the election: the next session is
+// not to queue.
+func TestStopBetweenTwoSessions(t *testing.T) {
+	etcd := startEtcd(t)
+	blocked := &blockedLease{Lease: etcd.Client().Lease}
+	client := clientv3.NewCtxClient(context.Background())
+	client.KV, client.Watcher, client.Lease, client.Maintenance = etcd.Client().KV, etcd.Client().Watcher, blocked, etcd.Client().Maintenance
+	c := start(t, etcd, func(c *Config) { c.Client = client })
+	blocked.on.Store(true)
+	c.Session().Lose(session.ReasonPaused, nil)
+	require.Eventually(t, func() bool { return c.Session() == nil }, 5*time.Second, time.Millisecond)
+	require.NoError(t, c.Stop(testContext(t)))
+	require.True(t, c.parts.member.wanted().Draining)
+	require.Error(t, election(c).Start(testContext(t)))
+}
+
+// blockedLease grants nothing while on.
+type blockedLease struct {
+	clientv3.Lease
+	on atomic.Bool
+}
+
+func (l *blockedLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	if l.on.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return l.Lease.Grant(ctx, ttl)
 }
 
 func TestUsersOwnClient(t *testing.T) {

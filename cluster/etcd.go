@@ -91,7 +91,7 @@ func awaitEtcd(ctx context.Context, cfg Config, client *clientv3.Client) error {
 	keys := cfg.EtcdPrefix
 	for said := false; ; {
 		attempt, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
-		_, err := client.Get(attempt, keys+"/leader-", clientv3.WithCountOnly())
+		_, err := client.Get(attempt, keys+"/leader-", clientv3.WithRange(keys+"/shards0"), clientv3.WithCountOnly())
 		cancel()
 		if err == nil {
 			break

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
@@ -42,6 +41,20 @@ type membership struct {
 	record      state.Record // as it should be; Lease and TTL of the present session
 	session     *session.Session
 	incarnation int64 // 0 while not registered
+	trouble     error // of the last try to register, nil if it was answered
+}
+
+// note remembers why registering did not work, for Start to say.
+func (m *membership) note(err error) {
+	m.mu.Lock()
+	m.trouble = err
+	m.mu.Unlock()
+}
+
+func (m *membership) lastTrouble() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.trouble
 }
 
 // register writes the node key of a new session. A node key is only ever created
@@ -56,11 +69,16 @@ func (m *membership) register(ctx context.Context, s *session.Session) error {
 	for {
 		// The record is read anew: it may change while this waits.
 		value := m.wanted().Encode()
+		known := m.mirror.Known()
 		attempt, cancel := context.WithTimeout(ctx, m.timeout)
 		resp, err := m.client.Txn(attempt).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
 			Then(clientv3.OpPut(key, value, clientv3.WithLease(s.ID()))).
 			Else(clientv3.OpGet(key)).Commit()
 		cancel()
+		if err == nil {
+			m.mirror.Saw(resp.Header, known)
+		}
+		m.note(err)
 		switch {
 		case err != nil:
 			if !said {
@@ -165,20 +183,11 @@ func (m *membership) wanted() state.Record {
 	return m.record
 }
 
-// Incarnation is this node's own now, 0 while it is not registered.
-func (m *membership) Incarnation() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.session == nil || m.session.Err() != nil {
-		return 0
-	}
-	return m.incarnation
-}
-
 // change alters the record as it should be; run writes it.
 func (m *membership) change(alter func(*state.Record)) {
 	m.mu.Lock()
 	alter(&m.record)
+	m.record = m.record.AsStored()
 	m.mu.Unlock()
 	m.poke()
 }
@@ -226,7 +235,7 @@ func (m *membership) reconcile(ctx context.Context) bool {
 		// The renewal tells why, and ends the session.
 		s.Check()
 		return true
-	case own.KeyLease == int64(s.ID()) && reflect.DeepEqual(own.Record, want):
+	case own.KeyLease == int64(s.ID()) && own.Encode() == want.Encode():
 		return true
 	}
 	attempt, cancel := context.WithTimeout(ctx, m.timeout)
@@ -244,7 +253,7 @@ func (m *membership) reconcile(ctx context.Context) bool {
 func (m *membership) recorded(ctx context.Context) error {
 	_, err := m.mirror.Wait(ctx, func(s *state.Snapshot) bool {
 		own := s.Member(m.address)
-		return own != nil && reflect.DeepEqual(own.Record, m.wanted())
+		return own != nil && own.Encode() == m.wanted().Encode()
 	})
 	return err
 }

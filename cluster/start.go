@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/crashdetector"
@@ -87,7 +88,7 @@ func (c *Cluster) run(p *parts) {
 	p.rest.Go(func() { p.member.run(restCtx) })
 	p.rest.Go(func() { p.followElection(restCtx) })
 	refuter := &crashdetector.Refuter{Client: p.client, Mirror: p.mirror, Address: c.node.AdvertiseAddress(),
-		Incarnation: p.member.Incarnation, Logger: c.log.Named("crashdetector")}
+		InstanceID: c.node.InstanceID(), Logger: c.log.Named("crashdetector")}
 	p.rest.Go(func() { refuter.Run(restCtx) })
 	go func() {
 		defer close(p.keeperDone)
@@ -115,14 +116,30 @@ func (c *Cluster) join(ctx context.Context, p *parts) error {
 	}()
 	defer cancel(nil)
 	if _, err := p.keeper.Wait(joinCtx, nil); err != nil {
-		return fmt.Errorf("join the cluster under %s: %w", c.cfg.EtcdPrefix, err)
+		return c.joinError(p, err)
 	}
 	if _, err := p.mirror.Wait(joinCtx, func(s *state.Snapshot) bool {
 		return s.Member(c.node.AdvertiseAddress()) != nil
 	}); err != nil {
-		return fmt.Errorf("join the cluster under %s: %w", c.cfg.EtcdPrefix, err)
+		return c.joinError(p, err)
 	}
 	return p.manager.Start(joinCtx)
+}
+
+// joinError adds what kept the node from joining to the end of its patience.
+func (c *Cluster) joinError(p *parts, err error) error {
+	trouble := p.member.lastTrouble()
+	if trouble == nil {
+		trouble = p.mirror.Trouble()
+	}
+	if trouble == nil || errors.Is(err, trouble) {
+		return fmt.Errorf("join the cluster under %s: %w", c.cfg.EtcdPrefix, err)
+	}
+	if errors.Is(trouble, rpctypes.ErrPermissionDenied) {
+		trouble = fmt.Errorf("%w %q: grant it READ and WRITE on the range from %s to %s (%w)",
+			ErrEtcdDenied, c.cfg.Username, c.keys.RangeStart(), c.keys.RangeEnd(), trouble)
+	}
+	return fmt.Errorf("join the cluster under %s: %w: %w", c.cfg.EtcdPrefix, err, trouble)
 }
 
 // followElection writes into the member record whether the election failed, and
@@ -194,15 +211,17 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	}
 	c.log.Info("stopping", "address", c.node.AdvertiseAddress())
 	c.node.MarkStopping()
+	p.member.change(func(r *state.Record) { r.Draining = true })
 	if s := p.keeper.Current(); s != nil && s.Valid() {
-		p.member.change(func(r *state.Record) { r.Draining = true })
 		brief, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 		step("mark draining", p.member.recorded(brief))
 		cancel()
-		brief, cancel = context.WithTimeout(ctx, c.cfg.RequestTimeout+c.cfg.WorkTimeout)
-		step("leave the election", p.manager.Withdraw(brief))
-		cancel()
 	}
+	// Without a session there is nothing to leave, and the next one is not to
+	// queue: so in any case.
+	brief, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout+c.cfg.WorkTimeout)
+	step("leave the election", p.manager.Withdraw(brief))
+	cancel()
 	step("stop serving", c.node.Stop(ctx))
 	p.stopKeeper() // revokes
 	<-p.keeperDone

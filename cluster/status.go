@@ -135,6 +135,8 @@ func (c *Cluster) LeaderInfo(ctx context.Context) (LeaderInfo, error) {
 	if info.Lease == 0 {
 		return info, nil // a candidate from outside, on no lease
 	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
+	defer cancel()
 	info.RenewedAt, info.ExpiresAt, err = p.leaders.lease(ctx, p.client, clientv3.LeaseID(info.Lease))
 	if err != nil {
 		return LeaderInfo{}, fmt.Errorf("ask etcd for the leader's lease: %w", err)
@@ -173,15 +175,19 @@ func (l *leaderTimes) since(token int64) time.Time {
 
 func (l *leaderTimes) lease(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (renewed, expires time.Time, err error) {
 	l.mu.Lock()
-	defer l.mu.Unlock() // those who ask meanwhile get the same answer
-	if l.leaseID == id && time.Since(l.asked) < time.Second {
-		return l.renewed, l.expires, nil
+	renewed, expires = l.renewed, l.expires
+	fresh := l.leaseID == id && time.Since(l.asked) < time.Second
+	l.mu.Unlock()
+	if fresh {
+		return renewed, expires, nil
 	}
 	resp, err := client.TimeToLive(ctx, id)
 	if err != nil {
 		return time.Time{}, time.Time{}, err
 	}
 	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.leaseID, l.asked = id, now
 	l.expires = now.Add(time.Duration(resp.TTL) * time.Second)
 	l.renewed = l.expires.Add(-time.Duration(resp.GrantedTTL) * time.Second)

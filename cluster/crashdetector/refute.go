@@ -15,18 +15,22 @@ import (
 type Refuter struct {
 	Client *clientv3.Client
 	Mirror *mirror.Mirror
-	// Address is the member's own.
-	Address string
-	// Incarnation is the member's own now, 0 while it is not registered.
-	Incarnation func() int64
-	Logger      hclog.Logger
+	// Address and InstanceID are the member's own.
+	Address, InstanceID string
+	Logger              hclog.Logger
 }
 
-// against are the accusations that the incarnation at address has to deny.
-func against(s *state.Snapshot, address string, incarnation int64) []*state.Accusation {
+// against are the accusations that the instance at address has to deny. Which
+// incarnation is its own, the snapshot tells: it may know of a registration
+// whose answer is still on its way.
+func against(s *state.Snapshot, address, instanceID string) []*state.Accusation {
+	own := s.Member(address)
+	if own == nil || own.InstanceID != instanceID {
+		return nil
+	}
 	var out []*state.Accusation
 	for _, a := range s.Accusations {
-		if a.Address == address && a.Incarnation == incarnation {
+		if a.Address == address && a.Incarnation == own.Incarnation {
 			out = append(out, a)
 		}
 	}
@@ -50,22 +54,26 @@ func (r *Refuter) Run(ctx context.Context) {
 		if s == nil || len(s.Accusations) == 0 {
 			continue
 		}
-		for _, a := range against(s, r.Address, r.Incarnation()) {
-			if err := r.refute(ctx, a); err != nil {
+		for _, a := range against(s, r.Address, r.InstanceID) {
+			refuted, err := r.refute(ctx, a)
+			if err != nil {
 				r.Logger.Warn("could not refute an accusation, trying again", "accuser", a.Accuser, "error", err)
 				retry.Reset(50 * time.Millisecond)
 				break
 			}
-			r.Logger.Warn("refuted an accusation against this node", "accuser", a.Accuser, "evidence", a.Evidence)
+			if refuted {
+				r.Logger.Warn("refuted an accusation against this node", "accuser", a.Accuser, "evidence", a.Evidence)
+			}
 		}
 	}
 }
 
-func (r *Refuter) refute(ctx context.Context, a *state.Accusation) error {
+// refute reports whether the accusation stood until now.
+func (r *Refuter) refute(ctx context.Context, a *state.Accusation) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	key := r.Mirror.Snapshot().Keys.Accusation(a.Address, a.Accuser)
-	_, err := r.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", a.ModRevision)).
+	resp, err := r.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", a.ModRevision)).
 		Then(clientv3.OpDelete(key)).Commit()
-	return err
+	return err == nil && resp.Succeeded, err
 }

@@ -76,8 +76,7 @@ func TestNobodyRefutes(t *testing.T) {
 func TestTheAccusedRefutes(t *testing.T) {
 	s := newScene(t)
 	m := mirror.New(mirror.Config{Client: s.client, Keys: s.keys})
-	refuter := &Refuter{Client: s.client, Mirror: m, Address: "a:1", Logger: hclog.NewNullLogger(),
-		Incarnation: func() int64 { return s.accused.Incarnation }}
+	refuter := &Refuter{Client: s.client, Mirror: m, Address: "a:1", InstanceID: "i", Logger: hclog.NewNullLogger()}
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan struct{}, 2)
 	go func() { _ = m.Run(ctx); ended <- struct{}{} }()

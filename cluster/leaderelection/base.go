@@ -12,25 +12,15 @@ import (
 // makeBase makes a mirror and a session keeper of the election's own, for a
 // user who brought neither.
 func (le *LeaderElection) makeBase() error {
-	le.own = true
 	le.mirror = mirror.New(mirror.Config{Client: le.cfg.Client, Keys: le.keys, Logger: le.log})
 	keeper, err := session.NewKeeper(session.KeeperConfig{
 		Config: session.Config{Client: le.cfg.Client, TTL: le.cfg.TTL, Logger: le.log,
-			KnownRevision: KnownRevision(le.mirror), OnRead: le.mirror.Expect},
+			KnownRevision: le.mirror.Known, OnRead: le.mirror.Saw},
 		OnLost: RebuildOnOtherHistory(le.mirror),
 	})
 	le.keeper = keeper
+	le.base = newBase(le.mirror, keeper)
 	return err
-}
-
-// KnownRevision is a session's KnownRevision taken from a mirror.
-func KnownRevision(m *mirror.Mirror) func() int64 {
-	return func() int64 {
-		if s := m.Snapshot(); s != nil {
-			return s.Revision
-		}
-		return 0
-	}
 }
 
 // RebuildOnOtherHistory is a keeper's OnLost that makes the mirror read anew
@@ -43,40 +33,45 @@ func RebuildOnOtherHistory(m *mirror.Mirror) func(*session.Session, *session.Los
 	}
 }
 
-// running is the own mirror and keeper while they run.
-type running struct {
-	stopKeeper, stopMirror context.CancelFunc
-	wg                     sync.WaitGroup
-	done                   chan struct{} // closed when the keeper gave up
-	failure                error
+// base is the own mirror and keeper.
+type base struct {
+	mirror                *mirror.Mirror
+	keeper                *session.Keeper
+	keeperCtx, mirrorCtx  context.Context
+	stopKeeper, endMirror context.CancelFunc
+	wg                    sync.WaitGroup
+	done                  chan struct{} // closed when the keeper gave up
+	failure               error         // read after done
 }
 
-func (le *LeaderElection) runBase() *running {
-	b := &running{done: make(chan struct{})}
-	keeperCtx, stopKeeper := context.WithCancel(context.Background())
-	mirrorCtx, stopMirror := context.WithCancel(context.Background())
-	b.stopKeeper, b.stopMirror = stopKeeper, stopMirror
-	b.wg.Go(func() { _ = le.mirror.Run(mirrorCtx) }) // ends with its context only
-	b.wg.Go(func() {
-		defer close(b.done)
-		select {
-		case <-le.mirror.Ready():
-		case <-keeperCtx.Done():
-			return
-		}
-		b.failure = le.keeper.Run(keeperCtx)
-	})
+func newBase(m *mirror.Mirror, k *session.Keeper) *base {
+	b := &base{mirror: m, keeper: k, done: make(chan struct{})}
+	b.keeperCtx, b.stopKeeper = context.WithCancel(context.Background())
+	b.mirrorCtx, b.endMirror = context.WithCancel(context.Background())
 	return b
 }
 
-func (b *running) stop() {
+func (b *base) run() {
+	b.wg.Go(func() { _ = b.mirror.Run(b.mirrorCtx) }) // ends with its context only
+	b.wg.Go(func() {
+		defer close(b.done)
+		select {
+		case <-b.mirror.Ready():
+		case <-b.keeperCtx.Done():
+			return
+		}
+		b.failure = b.keeper.Run(b.keeperCtx)
+	})
+}
+
+func (b *base) stop() {
 	b.stopKeeper()
 	<-b.done
-	b.stopMirror()
+	b.endMirror()
 	b.wg.Wait()
 }
 
-func (b *running) err() error {
+func (b *base) err() error {
 	if b.failure == nil {
 		return ErrStopped
 	}

@@ -33,14 +33,15 @@ type failures struct {
 type campaign struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	rev    int64 // of the key it queued with; read after done
+	joined int64 // CreateRevision of the key it queues with; guarded by le.mu
 }
 
 // derived is the client under concurrency.NewSession: the user's KV with every
 // request bounded, the session's lease, and the mirror as its watcher.
-func (r *round) derived(ctx context.Context, joined func(int64)) (*concurrency.Session, error) {
+func (r *round) derived(ctx context.Context, joined func(int64), leaving func()) (*concurrency.Session, error) {
 	client := clientv3.NewCtxClient(ctx)
-	client.KV = boundedKV{KV: r.le.cfg.Client.KV, timeout: r.le.cfg.RequestTimeout, joined: joined}
+	client.KV = boundedKV{KV: r.le.cfg.Client.KV, timeout: r.le.cfg.RequestTimeout, mirror: r.le.mirror,
+		joined: joined, leaving: leaving}
 	client.Lease = r.s.Lease()
 	client.Watcher = fedWatcher{mirror: r.le.mirror}
 	return concurrency.NewSession(client, concurrency.WithLease(r.s.ID()))
@@ -52,15 +53,16 @@ func (r *round) start(d decision) {
 	var op func() error
 	switch d.do {
 	case join:
-		r.campaign = campaignState{running: true}
 		op = func() error { r.endCampaign(old); return r.join() }
 	case leave:
 		r.barred = max(r.barred, d.rev)
+		r.candidacy.release()
 		op = func() error { r.endCampaign(old); return r.delete(d.rev, r.resign) }
 	case abandon:
 		op = func() error { r.endCampaign(old); return nil }
 	case deleteActing:
 		r.barred = max(r.barred, d.rev)
+		r.acting.release()
 		op = func() error { return r.delete(d.rev, r.deleteActing) }
 	case rewrite:
 		r.retryAt = time.Now().Add(retryDelay)
@@ -75,8 +77,12 @@ func (r *round) start(d decision) {
 		err := op()
 		le.mu.Lock()
 		r.busy = false
+		first := r.refused == 0
 		if err != nil {
-			r.retryAt = time.Now().Add(retryDelay)
+			r.retryAt = time.Now().Add(min(retryDelay<<min(r.refused, 6), r.s.TTL()/3))
+			r.refused++
+		} else {
+			r.refused = 0
 		}
 		le.notifyLocked()
 		le.mu.Unlock()
@@ -85,8 +91,8 @@ func (r *round) start(d decision) {
 		case errors.Is(err, rpctypes.ErrPermissionDenied) && (d.do == leave || d.do == deleteActing):
 			// A key that may not be deleted goes with its lease only.
 			r.s.Lose(session.ReasonPermission, err)
-		default:
-			le.log.Warn("could not write this node's election key, trying again", "error", err)
+		case first:
+			le.log.Warn("could not write this node's election key, trying on", "error", err)
 		}
 		le.poke()
 	})
@@ -98,11 +104,13 @@ func (r *round) join() error {
 	c := &campaign{cancel: cancel, done: make(chan struct{})}
 	le := r.le
 	le.mu.Lock()
-	r.active = c
+	r.active, r.campaign = c, campaignState{running: true}
 	le.mu.Unlock()
+	stop := context.AfterFunc(le.ctx, cancel) // the round may have been closed meanwhile
 	le.wg.Go(func() {
 		defer close(c.done)
 		defer cancel()
+		defer stop()
 		err := r.compete(ctx, c)
 		le.mu.Lock()
 		if r.active == c {
@@ -122,43 +130,45 @@ func (r *round) compete(ctx context.Context, c *campaign) error {
 	// Not ctx: a campaign that is cancelled still deletes its key.
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	cs, err := r.derived(base, func(rev int64) { r.joined(c, rev) })
+	cs, err := r.derived(base, func(revision int64) { r.joined(c, revision) }, func() { r.leaving(c) })
 	if err != nil {
 		return err
 	}
 	defer cs.Orphan()
-	election := concurrency.NewElection(cs, r.le.keys.Election())
-	err = election.Campaign(ctx, r.le.cfg.Address)
-	c.rev = election.Rev()
-	return err
+	return concurrency.NewElection(cs, r.le.keys.Election()).Campaign(ctx, r.le.cfg.Address)
 }
 
 // joined notes the key that a campaign queues with as soon as etcd said it.
-func (r *round) joined(c *campaign, rev int64) {
+func (r *round) joined(c *campaign, revision int64) {
 	le := r.le
 	le.mu.Lock()
-	fresh := r.active == c && r.campaign.joined == 0
-	if fresh {
-		r.campaign.joined = rev
+	c.joined = revision
+	if r.active == c {
+		r.campaign.joined = revision
 	}
 	le.mu.Unlock()
-	if fresh {
-		le.mirror.Expect(rev)
-		le.poke()
-	}
+	le.poke()
 }
 
-// endCampaign cancels a campaign and waits for it. Cancelling deletes its key,
-// so that key is barred.
+// leaving bars a campaign's key before the campaign itself sends its deletion,
+// as it does when it is cancelled: from then on the key may be gone at any time.
+func (r *round) leaving(c *campaign) {
+	le := r.le
+	le.mu.Lock()
+	if t := le.term.Load(); t != nil && t.round == r && t.token == c.joined {
+		r.endTerm(t, ReasonKeyLost, nil)
+	}
+	r.barred = max(r.barred, c.joined)
+	le.mu.Unlock()
+}
+
+// endCampaign cancels a campaign and waits for it. Cancelling deletes its key.
 func (r *round) endCampaign(c *campaign) {
 	if c == nil {
 		return
 	}
 	c.cancel()
 	<-c.done
-	r.le.mu.Lock()
-	r.barred = max(r.barred, c.rev)
-	r.le.mu.Unlock()
 }
 
 // campaignFailed counts a failure and decides whether the election has failed
@@ -193,14 +203,13 @@ func (r *round) delete(rev int64, do func(ctx context.Context, rev int64) error)
 	r.le.mu.Lock()
 	r.gone = max(r.gone, rev)
 	r.le.mu.Unlock()
-	r.le.mirror.Expect(rev)
 	return nil
 }
 
 // resign deletes the candidate's key. ResumeElection rather than the election
 // that campaigned: a Resign that failed on that one cannot be tried again.
 func (r *round) resign(ctx context.Context, rev int64) error {
-	cs, err := r.derived(r.s.Context(), nil)
+	cs, err := r.derived(r.s.Context(), nil, nil)
 	if err != nil {
 		return err
 	}

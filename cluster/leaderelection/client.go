@@ -12,11 +12,13 @@ import (
 )
 
 // boundedKV gives every request of concurrency.Election a time-out, which the
-// recipe leaves out, and tells which key a campaign queues with.
+// recipe leaves out, and tells what the recipe does with the candidate's key.
 type boundedKV struct {
 	clientv3.KV
 	timeout time.Duration
-	joined  func(createRevision int64) // nil: nobody asks
+	mirror  *mirror.Mirror
+	joined  func(createRevision int64) // the key is there; nil: nobody asks
+	leaving func()                     // a deletion of the key is about to be sent; nil: nobody asks
 }
 
 // Get bounds one range request.
@@ -29,13 +31,15 @@ func (kv boundedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOpti
 // Txn bounds one transaction, from here to its Commit.
 func (kv boundedKV) Txn(ctx context.Context) clientv3.Txn {
 	ctx, cancel := context.WithTimeout(ctx, kv.timeout)
-	return &boundedTxn{Txn: kv.KV.Txn(ctx), cancel: cancel, joined: kv.joined}
+	return &boundedTxn{Txn: kv.KV.Txn(ctx), kv: kv, cancel: cancel}
 }
 
 type boundedTxn struct {
 	clientv3.Txn
-	cancel context.CancelFunc
-	joined func(int64)
+	kv      boundedKV
+	cancel  context.CancelFunc
+	deletes bool
+	creates bool
 }
 
 func (t *boundedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
@@ -44,6 +48,10 @@ func (t *boundedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
 }
 
 func (t *boundedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	for _, op := range ops {
+		t.deletes = t.deletes || op.IsDelete()
+		t.creates = t.creates || op.IsPut()
+	}
 	t.Txn = t.Txn.Then(ops...)
 	return t
 }
@@ -55,19 +63,27 @@ func (t *boundedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
 
 func (t *boundedTxn) Commit() (*clientv3.TxnResponse, error) {
 	defer t.cancel()
+	if t.deletes && t.kv.leaving != nil {
+		t.kv.leaving()
+	}
+	known := t.kv.mirror.Known()
 	resp, err := t.Txn.Commit()
-	if err != nil || t.joined == nil {
+	if err != nil {
 		return resp, err
+	}
+	t.kv.mirror.Saw(resp.Header, known)
+	if !t.creates || t.kv.joined == nil {
+		return resp, nil
 	}
 	// The campaign's first transaction creates the key or finds it.
 	if resp.Succeeded {
-		t.joined(resp.Header.Revision)
+		t.kv.joined(resp.Header.Revision)
 	} else if len(resp.Responses) == 1 {
 		if r := resp.Responses[0].GetResponseRange(); r != nil && len(r.Kvs) == 1 {
-			t.joined(r.Kvs[0].CreateRevision)
+			t.kv.joined(r.Kvs[0].CreateRevision)
 		}
 	}
-	return resp, err
+	return resp, nil
 }
 
 // fedWatcher is the mirror as a clientv3.Watcher, enough of one for

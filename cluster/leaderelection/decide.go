@@ -37,9 +37,10 @@ type campaignState struct {
 	joined int64
 }
 
-// waiting reports whether the campaign's key may yet show up in s.
+// waiting reports whether the campaign's key may yet show up in s: also after
+// the campaign returned, while the snapshot is behind it.
 func (c campaignState) waiting(s *state.Snapshot) bool {
-	return c.running && (c.joined == 0 || s.Revision < c.joined)
+	return s.Revision < c.joined || c.running && c.joined == 0
 }
 
 // action is one write to the member's own keys.
@@ -91,14 +92,15 @@ func decide(v view) decision {
 	switch {
 	case own != nil && own.CreateRevision <= v.gone, acting != nil && acting.CreateRevision <= v.gone:
 		// The snapshot will show it in a moment.
-	case own != nil && !keep:
-		// The flag is down already; the key goes when the work is done.
-		if !v.working {
-			d.do, d.rev = leave, own.CreateRevision
-		}
+	// The flag is down already; the key goes when the work is done. An acting key
+	// is older than any candidate's beside it, and goes first: gone is one number.
 	case acting != nil && !keepActing:
 		if !v.working {
 			d.do, d.rev = deleteActing, acting.CreateRevision
+		}
+	case own != nil && !keep:
+		if !v.working {
+			d.do, d.rev = leave, own.CreateRevision
 		}
 	case own != nil && (own.Address != v.address || own.Lease != v.lease):
 		d.do, d.rev = rewrite, own.ModRevision

@@ -101,6 +101,7 @@ func TestDecide(t *testing.T) {
 		{"the snapshot is older than the barred key: absence proves nothing", scene{}, func(v *view) { v.barred = 101 }, election(0)},
 		{"campaign under way, no key yet", scene{}, func(v *view) { v.campaign.running = true }, election(0)},
 		{"campaign has a key that the snapshot cannot show yet", scene{}, func(v *view) { v.campaign = campaignState{true, 101} }, election(0)},
+		{"campaign returned before the snapshot shows its key", scene{}, func(v *view) { v.campaign = campaignState{false, 101} }, election(0)},
 		{"campaign whose key vanished: join anew", scene{}, func(v *view) { v.campaign = campaignState{true, 90} }, does(join, 0)},
 		{"stopping with a campaign under way", scene{}, func(v *view) { v.campaign.running, v.standing = true, false }, does(abandon, 0)},
 
@@ -132,6 +133,8 @@ func TestDecide(t *testing.T) {
 		{"acts", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}, failedNow, decision{lead: 30, mode: state.ModeFallback}},
 		{"acts, somebody queues: lower the flag, delete the key", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30), queued(otherLease, 31)}}, failedNow, does(deleteActing, 30)},
 		{"acts, the election works again", scene{kvs: []state.KV{acts(ownLease, 30)}}, nil, does(deleteActing, 30)},
+		{"acted and queues, stopping: the acting key first", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30), queued(ownLease, 31)}}, func(v *view) { failedNow(v); v.standing = false }, does(deleteActing, 30)},
+		{"the acting key's deletion is confirmed: wait for the snapshot", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30), queued(ownLease, 31)}}, func(v *view) { failedNow(v); v.standing, v.gone = false, 30 }, election(0)},
 		{"acts under a barred key", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}, func(v *view) { failedNow(v); v.barred = 30 }, does(deleteActing, 30)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -39,7 +39,9 @@ type Config struct {
 	// WorkTimeout bounds how long a leader that gives way waits for the functions
 	// in Lead to return after their context ended. Default 5 s.
 	WorkTimeout time.Duration
-	// Mirror and Keeper, if set, are shared with the caller, who runs them.
+	// Mirror and Keeper, if set, are shared with the caller, who runs them, and
+	// who ends the session when the election is stopped: a request that timed out
+	// during Stop can still commit, and its key goes with the session only.
 	// Without them the election runs its own.
 	Mirror *mirror.Mirror
 	Keeper *session.Keeper
@@ -85,14 +87,13 @@ type LeaderElection struct {
 	log    hclog.Logger
 	mirror *mirror.Mirror
 	keeper *session.Keeper
-	own    bool // mirror and keeper are run here
 
 	term   atomic.Pointer[Term]
 	wake   chan struct{}
 	ctx    context.Context // of the loop
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // loop, operations, observers
-	base   *running       // the own mirror and keeper
+	base   *base          // the own mirror and keeper; nil when they are shared
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced at every change, if anybody asked
@@ -139,11 +140,11 @@ func (le *LeaderElection) Start(ctx context.Context) error {
 		return ErrStarted
 	}
 	le.started = true
-	le.mu.Unlock()
-	if le.own {
-		le.base = le.runBase()
+	if le.base != nil {
+		le.base.run()
 	}
 	le.wg.Go(le.run)
+	le.mu.Unlock()
 	if err := le.awaitQueued(ctx); err != nil {
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), le.cfg.RequestTimeout)
 		defer cancel()
@@ -154,14 +155,22 @@ func (le *LeaderElection) Start(ctx context.Context) error {
 }
 
 func (le *LeaderElection) awaitQueued(ctx context.Context) error {
-	return le.await(ctx, func() bool {
+	stopped := false
+	err := le.await(ctx, func() bool {
 		s := le.mirror.Snapshot()
+		if stopped = le.stopped; stopped {
+			return true
+		}
 		if s == nil || le.round == nil {
 			return false
 		}
 		own, _ := s.Candidate(int64(le.round.s.ID()))
 		return own != nil || le.failed != nil || !le.standing
 	})
+	if err == nil && stopped {
+		return ErrStopped
+	}
+	return err
 }
 
 // Withdraw gives leadership up if this node leads, leaves the queue and does not
@@ -194,7 +203,7 @@ func (le *LeaderElection) Stop(ctx context.Context) error {
 	le.cancel()
 	le.notify()
 	le.wg.Wait()
-	if le.base != nil {
+	if started && le.base != nil {
 		le.base.stop()
 	}
 	return err
@@ -252,7 +261,7 @@ func (le *LeaderElection) Resign(ctx context.Context) error {
 	r.endTerm(t, ReasonResigned, nil)
 	le.mu.Unlock()
 	le.poke()
-	return le.await(ctx, func() bool { return le.round != r || r.gone >= t.token })
+	return le.await(ctx, func() bool { return le.round != r || r.gone >= t.token || r.vanished(t.token) })
 }
 
 // Changed is closed at the next change of anything that this election answers:

@@ -23,9 +23,16 @@ type round struct {
 	busy     bool
 	failures failures
 	retryAt  time.Time // no write to the own keys before
+	refused  int       // writes to the own keys that failed in a row
 
+	candidacy guard // of the own candidate's key
+	acting    guard // of the own acting key
+}
+
+// guard makes the session's renewals look for a key.
+type guard struct {
 	protection *session.Protection
-	guarded    int64 // CreateRevision of the key that protection looks for
+	revision   int64 // the key's CreateRevision; 0 when there is no protection
 }
 
 // run serves one session after the other until the election is stopped.
@@ -112,12 +119,17 @@ func (r *round) step() time.Duration {
 
 // look takes note of what the snapshot shows of the own candidate key.
 func (r *round) look(snap *state.Snapshot) {
+	if a := snap.Acting; a == nil || a.Lease != int64(r.s.ID()) || a.CreateRevision <= r.barred {
+		r.acting.release()
+	} else {
+		r.protect(&r.acting, r.le.keys.Acting(), a.CreateRevision)
+	}
 	own, _ := snap.Candidate(int64(r.s.ID()))
 	switch {
 	case own == nil || own.CreateRevision <= r.barred:
-		r.unprotect()
-	case own.CreateRevision != r.guarded:
-		r.protect(own.Key, own.CreateRevision)
+		r.candidacy.release()
+	case own.CreateRevision != r.candidacy.revision:
+		r.protect(&r.candidacy, own.Key, own.CreateRevision)
 		r.failures = failures{}
 		if r.le.failed != nil {
 			r.le.log.Info("the election works again for this node")
@@ -175,7 +187,6 @@ func (r *round) beginTerm(d decision, now time.Time) {
 		key: le.keys.Candidate(int64(r.s.ID()))}
 	if d.mode == state.ModeFallback {
 		t.key = le.keys.Acting()
-		r.protect(t.key, t.token)
 	}
 	t.ctx, t.cancel = context.WithCancelCause(r.s.Context())
 	le.terms++
@@ -223,10 +234,13 @@ func (r *round) whyOver(t *Term, snap *state.Snapshot) Reason {
 
 // protect makes the session's renewals look for the key under which this node
 // queues or leads; a renewal that misses it ends the candidacy or term alone.
-func (r *round) protect(key string, revision int64) {
-	r.unprotect()
-	r.guarded = revision
-	r.protection = r.s.Protect(key, revision, func() {
+func (r *round) protect(g *guard, key string, revision int64) {
+	if g.revision == revision {
+		return
+	}
+	g.release()
+	g.revision = revision
+	g.protection = r.s.Protect(key, revision, func() {
 		le := r.le
 		le.mu.Lock()
 		if t := le.term.Load(); t != nil && t.round == r && t.token == revision {
@@ -239,11 +253,22 @@ func (r *round) protect(key string, revision int64) {
 	})
 }
 
-func (r *round) unprotect() {
-	if r.protection != nil {
-		r.protection.Release()
-		r.protection, r.guarded = nil, 0
+func (g *guard) release() {
+	if g.protection != nil {
+		g.protection.Release()
+		*g = guard{}
 	}
+}
+
+// vanished reports whether the snapshot shows that the key created at revision
+// is gone, by whatever hand.
+func (r *round) vanished(revision int64) bool {
+	snap := r.le.mirror.Snapshot()
+	if snap == nil || snap.Revision < revision || snap.Acting != nil && snap.Acting.CreateRevision == revision {
+		return false
+	}
+	own, _ := snap.Candidate(int64(r.s.ID()))
+	return own == nil || own.CreateRevision != revision
 }
 
 // clear reports whether nothing of this node is left in the queue.
@@ -267,7 +292,8 @@ func (r *round) close(reason Reason, err error) {
 	if t := le.term.Load(); t != nil && t.round == r {
 		r.endTerm(t, reason, err)
 	}
-	r.unprotect()
+	r.candidacy.release()
+	r.acting.release()
 	if r.active != nil {
 		r.active.cancel()
 	}

@@ -11,7 +11,7 @@
 //
 // The watch alone cannot be trusted: a stream that was cut, or a server that
 // lost its quorum, can stay silent for ever. Whoever reads etcd anyway (a
-// session's renewal) tells [Mirror.Expect] which revision it saw; a mirror that
+// session's renewal) tells [Mirror.Saw] what it saw; a mirror that
 // has not reached it after LagTimeout reads anew.
 //
 // # What is not promised

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/state"
@@ -23,7 +24,7 @@ type Config struct {
 	// ReadTimeout bounds one read of the range. Default 5 s.
 	ReadTimeout time.Duration
 	// LagTimeout is how long the watch may take to reach a revision that is
-	// known to exist (see Expect) before the mirror reads anew. Default 3 s; a
+	// known to exist (see Saw) before the mirror reads anew. Default 3 s; a
 	// third of the session's TTL is a good value.
 	LagTimeout time.Duration
 	// Logger gets one line when the watch is lost and one when it is back.
@@ -38,10 +39,11 @@ type Mirror struct {
 	stream   string
 	snapshot atomic.Pointer[state.Snapshot]
 	ready    chan struct{}
-	expected atomic.Int64
+	known    atomic.Int64
 	poke     chan struct{}
 	rebuild  chan string
 	rebuilds atomic.Int64
+	trouble  atomic.Pointer[error]
 
 	mu   sync.Mutex
 	subs map[*Subscription]struct{}
@@ -77,25 +79,50 @@ func (m *Mirror) Snapshot() *state.Snapshot { return m.snapshot.Load() }
 // Ready is closed once the first snapshot is published and its watch stands.
 func (m *Mirror) Ready() <-chan struct{} { return m.ready }
 
+// Trouble is why the last read failed, nil if it did not.
+func (m *Mirror) Trouble() error {
+	if err := m.trouble.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // Rebuilds counts the reads after the first: how often the watch was lost.
 func (m *Mirror) Rebuilds() int64 { return m.rebuilds.Load() }
 
-// Expect tells that revision is known to exist at etcd. If neither an event nor
-// a progress report reaches it within LagTimeout, the mirror reads anew. It does
-// not block.
-func (m *Mirror) Expect(revision int64) {
-	for {
-		old := m.expected.Load()
-		if revision <= old {
-			return
-		}
-		if m.expected.CompareAndSwap(old, revision) {
-			break
+// Known is the newest revision that this process knows to exist at etcd, from
+// whatever source. A linearizable answer to a request sent after this call can
+// only be older if etcd's history is another one.
+func (m *Mirror) Known() int64 { return m.known.Load() }
+
+// Saw tells the header of a linearizable answer of etcd, and what Known was
+// before its request was sent. If neither an event nor a progress report reaches
+// its revision within LagTimeout, or if it belongs to another history, the mirror
+// reads anew. It does not block.
+func (m *Mirror) Saw(header *etcdserverpb.ResponseHeader, known int64) {
+	s := m.Snapshot()
+	if s != nil && (header.ClusterId != s.ClusterID || header.Revision < known) {
+		m.Rebuild("etcd's history is another one")
+		return
+	}
+	if m.learn(header.Revision) {
+		select {
+		case m.poke <- struct{}{}:
+		default:
 		}
 	}
-	select {
-	case m.poke <- struct{}{}:
-	default:
+}
+
+// learn reports whether revision was news.
+func (m *Mirror) learn(revision int64) bool {
+	for {
+		old := m.known.Load()
+		if revision <= old {
+			return false
+		}
+		if m.known.CompareAndSwap(old, revision) {
+			return true
+		}
 	}
 }
 

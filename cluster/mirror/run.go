@@ -60,23 +60,27 @@ func (m *Mirror) readAndWatch(ctx context.Context, quiet *bool) error {
 	case <-m.rebuild:
 	default:
 	}
+	known := m.Known()
 	rctx, cancel := context.WithTimeout(ctx, m.cfg.ReadTimeout)
 	next, err := Read(rctx, m.cfg.Client, m.cfg.Keys)
 	cancel()
 	if err != nil {
+		m.trouble.Store(&err)
 		return err
 	}
+	m.trouble.Store(nil)
 	if old := m.Snapshot(); old != nil {
 		m.rebuilds.Add(1)
 		next.History = old.History
-		if next.ClusterID != old.ClusterID || next.Revision < old.Revision {
+		if next.ClusterID != old.ClusterID || next.Revision < known {
 			next.History++
-			m.expected.Store(0)
+			m.known.Store(next.Revision) // of the other history nothing is known
 			m.log.Error("etcd's history is not the one seen before: it was restored or replaced; starting over",
 				"cluster_id_before", fmt.Sprintf("%x", old.ClusterID), "cluster_id", fmt.Sprintf("%x", next.ClusterID),
-				"revision_before", old.Revision, "revision", next.Revision)
+				"revision_before", known, "revision", next.Revision)
 		}
 	}
+	m.learn(next.Revision)
 	m.publish(next)
 	if *quiet {
 		m.log.Info("the view of the cluster is current again", "revision", next.Revision)
@@ -101,7 +105,7 @@ func (m *Mirror) watch(ctx context.Context, s *state.Snapshot) error {
 	lagging := int64(0) // the revision the timer waits for; 0 when it is idle
 	created := false
 	arm := func() {
-		if want := m.expected.Load(); lagging == 0 && want > reached {
+		if want := m.Known(); lagging == 0 && want > reached {
 			lagging = want
 			lag.Reset(m.cfg.LagTimeout)
 			// Short, because events wait meanwhile; no answer is what the timer is for.
@@ -125,10 +129,17 @@ func (m *Mirror) watch(ctx context.Context, s *state.Snapshot) error {
 				lag.Stop()
 				arm()
 			}
-			reached = max(reached, resp.Header.Revision)
+			if resp.Header.ClusterId != s.ClusterID {
+				return fmt.Errorf("%w: the watch is answered by another etcd", errRebuild)
+			}
+			// That a watch was opened says nothing of the events before it.
+			if !resp.Created {
+				reached = max(reached, resp.Header.Revision)
+			}
 			if len(resp.Events) > 0 {
 				s = m.fold(s, resp.Events)
 			}
+			m.learn(reached)
 			if lagging != 0 && reached >= lagging {
 				lagging = 0
 				lag.Stop()

@@ -179,7 +179,7 @@ func (k *Keeper) revoke(ctx context.Context, s *Session, lost *LostError) {
 	}
 	// The renewal that moved the deadline may have been followed by one whose
 	// answer got lost, so the lease can outlive the deadline by a TTL.
-	gone := s.Deadline().Add(s.TTL() + time.Second)
+	began, limit := time.Now(), 2*s.TTL()+time.Second
 	retry := firstRetry
 	var stopBy time.Time
 	for {
@@ -192,7 +192,7 @@ func (k *Keeper) revoke(ctx context.Context, s *Session, lost *LostError) {
 		if ctx.Err() != nil && stopBy.IsZero() {
 			stopBy = time.Now().Add(closeTimeout)
 		}
-		if time.Now().After(gone) || (!stopBy.IsZero() && time.Now().After(stopBy)) {
+		if time.Since(began) > limit || (!stopBy.IsZero() && time.Now().After(stopBy)) {
 			k.log.Warn("could not revoke the lease, it runs out by itself", "lease", leaseName(s.id), "error", err)
 			return
 		}

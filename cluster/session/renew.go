@@ -131,7 +131,7 @@ func (s *Session) read(ctx context.Context, protected []*Protection, known int64
 		}
 	}
 	if s.cfg.OnRead != nil {
-		s.cfg.OnRead(resp.Header.Revision)
+		s.cfg.OnRead(resp.Header, known)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -29,9 +30,9 @@ type Config struct {
 	// newest etcd revision known to this process; an answer below it means that
 	// etcd's history is another one. It must not block.
 	KnownRevision func() int64
-	// OnRead, if set, is told the revision of each renewal's read. It must not
-	// block.
-	OnRead func(revision int64)
+	// OnRead, if set, is told the header of each renewal's read, and what
+	// KnownRevision was before it. It must not block.
+	OnRead func(header *etcdserverpb.ResponseHeader, known int64)
 	// Logger gets one line per event an operator cares about. Default: none.
 	Logger hclog.Logger
 }

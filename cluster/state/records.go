@@ -40,6 +40,17 @@ type Record struct {
 // Encode is the record as it is stored.
 func (r Record) Encode() string { return encode(r) }
 
+// AsStored is the record as it comes back from etcd: bytes that are no UTF-8 do
+// not survive JSON, and a record that differs from what is stored would be
+// written for ever.
+func (r Record) AsStored() Record {
+	stored, err := DecodeRecord([]byte(r.Encode()))
+	if err != nil {
+		panic(fmt.Sprintf("state: a record did not decode: %v", err))
+	}
+	return stored
+}
+
 // DecodeRecord reads a node key's value.
 func DecodeRecord(value []byte) (Record, error) { return decode[Record](value) }
 
