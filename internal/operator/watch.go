@@ -6,8 +6,15 @@ import (
 	"sync"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/state"
+)
+
+const (
+	checkEvery   = time.Second
+	checkTimeout = 2 * time.Second
 )
 
 // Watch calls show with the cluster as it is, and again at every change of leader,
@@ -26,6 +33,11 @@ func (o *Operator) Watch(ctx context.Context, timeout time.Duration, show func(V
 	}
 	m, stop := o.mirror(ctx)
 	defer stop()
+	checks, endChecks := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { o.check(checks, m) })
+	defer wg.Wait()
+	defer endChecks()
 	var last *View
 	var failed error
 	_, _ = m.Wait(ctx, func(s *state.Snapshot) bool { // its only error is that ctx ended
@@ -37,6 +49,29 @@ func (o *Operator) Watch(ctx context.Context, timeout time.Duration, show func(V
 		return failed != nil
 	})
 	return failed
+}
+
+// check asks etcd again and again: the watch alone stays silent when etcd is gone.
+func (o *Operator) check(ctx context.Context, m *mirror.Mirror) {
+	again := time.NewTicker(checkEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+		known := m.Known()
+		attempt, cancel := context.WithTimeout(ctx, checkTimeout)
+		resp, err := o.client.Get(attempt, o.keys.RangeStart(), clientv3.WithCountOnly())
+		cancel()
+		switch {
+		case err == nil:
+			m.Saw(resp.Header, known)
+		case ctx.Err() == nil:
+			m.Rebuild("etcd does not answer")
+		}
+	}
 }
 
 // same leaves the revision out, which also moves with what is not shown.

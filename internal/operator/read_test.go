@@ -1,0 +1,155 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/embedetcd"
+)
+
+func TestRead(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3, clustertest.WithConfig(func(i int, cfg *cluster.Config) {
+		cfg.HTTPAddress, cfg.Version = "127.0.0.1:48001", "v1"
+		cfg.Observer = i == 2
+	}))
+	first, second, third := c.Node(0).Address(), c.Node(1).Address(), c.Node(2).Address()
+	c.WaitLeaderIs(first)
+	d, err := open(t, c).Read(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, first, d.LeaderID)
+	require.Equal(t, c.Node(0).Cluster().Term().Token(), d.Token)
+	require.Equal(t, d.Token, d.Term)
+	require.Equal(t, "election", d.Mode)
+	require.Equal(t, []string{first, second}, d.Queue)
+	require.ElementsMatch(t, []string{first, second, third}, d.Nodes)
+	require.Equal(t, 3, d.ClusterSize)
+
+	byAddress := map[string]Node{}
+	for i, n := range d.Members {
+		require.Equal(t, d.Nodes[i], n.Address)
+		byAddress[n.Address] = n
+	}
+	require.Equal(t, "leader", byAddress[first].State)
+	require.Equal(t, 1, byAddress[first].Place)
+	require.Equal(t, "candidate", byAddress[second].State)
+	require.Equal(t, 2, byAddress[second].Place)
+	require.Equal(t, "follower", byAddress[third].State)
+	require.True(t, byAddress[third].Observer)
+
+	leader := d.Leader()
+	require.Equal(t, first, leader.LeaderID)
+	require.Equal(t, "127.0.0.1:48001", leader.HTTP)
+	require.True(t, leader.Member)
+
+	var out strings.Builder
+	require.NoError(t, PrintStatus(&out, d, false))
+	for _, says := range []string{"leader    " + first, "queue     " + first + ", " + second, "candidate", "observer", "127.0.0.1:48001"} {
+		require.Contains(t, out.String(), says)
+	}
+	out.Reset()
+	require.NoError(t, PrintLeader(&out, d, false))
+	require.Equal(t, first+"\n", out.String())
+	out.Reset()
+	require.NoError(t, PrintNodes(&out, d, true))
+	var nodes []Node
+	require.NoError(t, json.Unmarshal([]byte(out.String()), &nodes))
+	require.Equal(t, d.Members, nodes)
+}
+
+func TestReadOfNothing(t *testing.T) {
+	t.Parallel()
+	d, err := open(t, clustertest.New(t, 0)).Read(patient(t))
+	require.NoError(t, err)
+	var out strings.Builder
+	require.ErrorIs(t, PrintLeader(&out, d, true), leaderelection.ErrNoLeader)
+	require.Empty(t, out.String())
+	require.NoError(t, PrintStatus(&out, d, false))
+	require.Contains(t, out.String(), "leader    none\nqueue     none\nnodes     0\n")
+	out.Reset()
+	require.NoError(t, PrintStatus(&out, d, true))
+	for _, says := range []string{`"queue":[]`, `"nodes":[]`, `"members":[]`, `"leader_id":""`} {
+		require.Contains(t, out.String(), says)
+	}
+}
+
+// A program that only uses concurrency.Election may lead.
+func TestReadOfAnOutsideLeader(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 0)
+	remove := c.PutStrayKey(c.Keys().Candidate(0x123), "elsewhere")
+	defer remove()
+	d, err := open(t, c).Read(patient(t))
+	require.NoError(t, err)
+	require.Equal(t, "elsewhere", d.LeaderID)
+	require.False(t, d.Member)
+	var out strings.Builder
+	require.NoError(t, PrintStatus(&out, d, false))
+	require.Contains(t, out.String(), "not a Goverse node")
+}
+
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	o := openAt(t, "127.0.0.1:1")
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(patient(t), 200*time.Millisecond)
+	defer cancel()
+	_, err := o.Read(ctx)
+	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
+	require.ErrorContains(t, err, "--etcd")
+	_, err = o.Resign(patient(t), 200*time.Millisecond)
+	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
+	err = o.Watch(patient(t), 200*time.Millisecond, func(View) error { return nil })
+	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
+	require.Less(t, time.Since(began), 5*time.Second)
+}
+
+func TestBadConfiguration(t *testing.T) {
+	t.Parallel()
+	_, err := Open(cluster.Config{EtcdPrefix: "goverse"}, patience)
+	require.ErrorIs(t, err, state.ErrBadPrefix)
+	_, err = Open(cluster.Config{EtcdAddress: "nowhere", EtcdPrefix: "/goverse"}, patience)
+	require.ErrorIs(t, err, cluster.ErrBadEtcdAddress)
+}
+
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	e, err := embedetcd.Start(patient(t), embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	ctx := patient(t)
+	// Passwords are slow to hash, so there is only one.
+	_, err = e.Client().UserAddWithOptions(ctx, "root", "", &clientv3.UserAddOptions{NoPassword: true})
+	require.NoError(t, err)
+	_, err = e.Client().UserGrantRole(ctx, "root", "root")
+	require.NoError(t, err)
+	_, err = e.Client().UserAdd(ctx, "nobody", "secret")
+	require.NoError(t, err)
+	_, err = e.Client().AuthEnable(ctx)
+	require.NoError(t, err)
+
+	_, err = openAt(t, e.Endpoint()).Read(ctx)
+	require.ErrorIs(t, err, cluster.ErrEtcdDenied)
+	require.ErrorContains(t, err, "--etcd-user")
+
+	cfg := cluster.Config{EtcdAddress: e.Endpoint(), EtcdPrefix: "/goverse", Username: "nobody", Password: "wrong"}
+	_, err = Open(cfg, patience)
+	require.ErrorIs(t, err, cluster.ErrEtcdDenied)
+
+	cfg.Password = "secret"
+	o, err := Open(cfg, patience)
+	require.NoError(t, err)
+	_, err = o.Read(ctx)
+	require.ErrorIs(t, err, cluster.ErrEtcdDenied)
+	require.NoError(t, o.Close())
+}

@@ -1,0 +1,120 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/embedetcd"
+)
+
+// watching runs Watch and delivers what it shows.
+func watching(t *testing.T, o *Operator) (views <-chan View, stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	out, result := make(chan View), make(chan error, 1)
+	go func() {
+		result <- o.Watch(ctx, patience, func(v View) error {
+			select {
+			case out <- v:
+			case <-ctx.Done():
+			}
+			return nil
+		})
+	}()
+	stopped := false
+	stop = func() error {
+		if stopped {
+			return nil
+		}
+		stopped = true
+		cancel()
+		return <-result
+	}
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	return out, stop
+}
+
+// until receives views until one is as wanted.
+func until(t *testing.T, views <-chan View, wanted func(View) bool) View {
+	t.Helper()
+	end := time.After(20 * time.Second)
+	for {
+		select {
+		case v := <-views:
+			if wanted(v) {
+				return v
+			}
+		case <-end:
+			require.FailNow(t, "never shown")
+		}
+	}
+}
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1)
+	first := c.Node(0)
+	c.WaitLeaderIs(first.Address())
+	views, stop := watching(t, open(t, c))
+	v := <-views
+	require.Equal(t, first.Address(), v.LeaderID)
+	require.Equal(t, []string{first.Address()}, v.Nodes)
+
+	second := c.AddNode()
+	until(t, views, func(v View) bool { return len(v.Queue) == 2 && v.LeaderID == first.Address() })
+	first.Stop()
+	until(t, views, func(v View) bool { return v.LeaderID == second.Address() && len(v.Nodes) == 1 })
+	second.Stop()
+	until(t, views, func(v View) bool { return v.LeaderID == "" && len(v.Nodes) == 0 })
+	require.NoError(t, stop(), "interrupted is not failed")
+}
+
+func TestWatchSaysThatEtcdIsSilent(t *testing.T) {
+	t.Parallel()
+	e, err := embedetcd.Start(patient(t), embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	defer func() { _ = e.Close() }() // again is fine
+	views, _ := watching(t, openAt(t, e.Endpoint()))
+	require.False(t, (<-views).Stale)
+	_, err = e.Client().Put(patient(t), "/goverse/leader/123", "elsewhere")
+	require.NoError(t, err)
+	until(t, views, func(v View) bool { return v.LeaderID == "elsewhere" }) // so the watch stands
+	require.NoError(t, e.Close())
+	v := until(t, views, func(v View) bool { return v.Stale })
+
+	var out strings.Builder
+	require.NoError(t, PrintChange(&out, time.Now(), v, false))
+	require.Contains(t, out.String(), "etcd does not answer")
+	require.Contains(t, out.String(), "leader=elsewhere")
+}
+
+func TestWatchEndsWhenNobodyReads(t *testing.T) {
+	t.Parallel()
+	gone := errors.New("broken pipe")
+	err := open(t, clustertest.New(t, 0)).Watch(patient(t), patience, func(View) error { return gone })
+	require.ErrorIs(t, err, gone)
+}
+
+func TestChangeIsOneLine(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)
+	v := View{LeaderID: "a:1", Token: 3, Term: 3, Mode: "election", Member: true, Queue: []string{"a:1", "b:1"}, Nodes: []string{"a:1"}, ClusterSize: 1}
+	var out strings.Builder
+	require.NoError(t, PrintChange(&out, at, v, false))
+	require.Equal(t, "03:04:05.006 leader=a:1 token=3 mode=election queue=a:1,b:1 nodes=a:1\n", out.String())
+	out.Reset()
+	require.NoError(t, PrintChange(&out, at, v, true))
+	require.Equal(t, 1, strings.Count(out.String(), "\n"))
+	var body map[string]any
+	require.NoError(t, json.Unmarshal([]byte(out.String()), &body))
+	require.Equal(t, "2026-01-02T03:04:05.006Z", body["time"])
+	require.Equal(t, "a:1", body["leader_id"])
+	require.Equal(t, []any{"a:1", "b:1"}, body["queue"])
+}
