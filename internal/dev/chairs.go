@@ -67,7 +67,7 @@ func (l *loop) start(c *chair) {
 		l.say("%s replaced: process %d at the same address", c.address, p.pid())
 		return
 	}
-	l.say("%s started: process %d, http://%s/cluster/status", c.address, p.pid(), c.http)
+	l.say("%s started: process %d, http://%s", c.address, p.pid(), c.http)
 }
 
 func (l *loop) exited(e exit, now time.Time) {

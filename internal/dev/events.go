@@ -26,7 +26,8 @@ type happening struct {
 	address string // whom it is about
 	token   int64  // leads, handedOver
 	mode    state.Mode
-	outside bool // the leader is no member: another program on the same election
+	outside bool   // the leader is no member: another program on the same election
+	when    string // leads: as the loop measured it, "" if it did not
 	why     string
 }
 
@@ -53,10 +54,14 @@ func (h happening) line() string {
 		return name + " showed that it lives: an accusation against it is void"
 	case noLeader:
 		return "no leader: " + h.why
-	case handedOver:
-		return fmt.Sprintf("%s %s (term %d), handed over: %s", name, verb, h.token, h.why)
 	}
 	line := fmt.Sprintf("%s %s (term %d)", name, verb, h.token)
+	if h.when != "" {
+		line += ", " + h.when
+	}
+	if h.what == handedOver {
+		line += ", handed over"
+	}
 	if h.why != "" {
 		line += ": " + h.why
 	}
@@ -143,7 +148,7 @@ func whyGone(before, after *state.Snapshot, m *state.Member) string {
 		return fmt.Sprintf("the lease of %s ended", m.Address)
 	}
 	// A process that takes over its own address accuses before it is registered.
-	accuser := "the process that took its address over"
+	accuser := "its replacement"
 	for _, s := range []*state.Snapshot{before, after} {
 		for _, o := range s.Members {
 			if o.Address != m.Address && (o.InstanceID == a.Accuser || o.Address == a.Accuser) {

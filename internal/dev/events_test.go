@@ -43,11 +43,11 @@ func TestDifferences(t *testing.T) {
 			[]string{"b leads (term 12): the lease of a ended"}},
 		"removed by a replacement": {
 			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "new", 1)}},
-			bLeads, []string{"b leads (term 12): a was removed by the process that took its address over"}},
+			bLeads, []string{"b leads (term 12): a was removed by its replacement"}},
 		"a replacement there already": {
 			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "id-a", 1)}},
 			&state.Snapshot{Members: members{member("a", 15), member("b", 2)}, Queue: bLeads.Queue},
-			[]string{"b leads (term 12): a was removed by the process that took its address over", "a joined"}},
+			[]string{"b leads (term 12): a was removed by its replacement", "a joined"}},
 		"removed by another member": {
 			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "id-b", 1)}},
 			bLeads, []string{"b leads (term 12): a was removed by b"}},

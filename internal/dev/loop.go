@@ -99,7 +99,8 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}, server *embedet
 			l.stop("") // nobody reads what is said
 		case <-hurry:
 			hurry = nil
-			l.stop("stopping at once")
+			l.stop("stopping")
+			l.say("in a hurry: killing what still runs")
 			l.killAll()
 		case <-etcdDone:
 			etcdDone = nil
@@ -110,7 +111,13 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}, server *embedet
 
 // say prints one event with the time since the start.
 func (l *loop) say(format string, args ...any) {
-	l.screen.say(fmt.Sprintf("%8.3fs  ", time.Since(l.begun).Seconds()) + fmt.Sprintf(format, args...))
+	line := fmt.Sprintf("%8.3fs  ", time.Since(l.begun).Seconds()) + fmt.Sprintf(format, args...)
+	if l.cfg.Terminal == nil {
+		l.screen.say(line)
+		return
+	}
+	columns, _ := l.cfg.Terminal()
+	l.screen.say(wrap(line, columns, len("   1.234s  "))...)
 }
 
 // due does what the clock asks for.
@@ -167,23 +174,22 @@ func (l *loop) untilNext(now time.Time) time.Duration {
 // see takes in a snapshot.
 func (l *loop) see(s *state.Snapshot, now time.Time) {
 	for _, h := range differences(l.seen, s) {
-		line := h.line()
 		if h.what == leads || h.what == handedOver {
 			l.led = now
 			switch {
 			case !l.firstFound:
 				l.firstFound = true
-				line += fmt.Sprintf(", the first leader, %s after the start", short(now.Sub(l.begun)))
+				h.when = fmt.Sprintf("the first leader, %s after the start", short(now.Sub(l.begun)))
 				if l.cfg.KillEvery > 0 {
 					l.nextKill = now.Add(l.cfg.KillEvery)
 				}
-			case l.pending != nil && h.token != l.pending.token:
+			case l.pending != nil:
 				took := now.Sub(l.pending.at)
 				l.samples, l.pending = append(l.samples, took), nil
-				line += fmt.Sprintf(", %s after the kill", short(took))
+				h.when = short(took) + " after the kill"
 			}
 		}
-		l.say("%s", line)
+		l.say("%s", h.line())
 	}
 	l.seen = s
 	for _, c := range l.chairs {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -103,7 +102,7 @@ func withEtcd(ctx context.Context, cfg Config, begun time.Time, server *embedetc
 	if err != nil {
 		return fmt.Errorf("dev: %w", err)
 	}
-	screen.say(greeting(cfg, server.Endpoint())...)
+	screen.say(greeting(cfg, server.Endpoint(), l.chairs[0].http)...)
 	sub := m.Subscribe()
 	defer sub.Close()
 	err = l.run(ctx, sub.C, server)
@@ -115,14 +114,16 @@ func withEtcd(ctx context.Context, cfg Config, begun time.Time, server *embedetc
 }
 
 // greeting says what runs and how to try things in another shell.
-func greeting(cfg Config, endpoint string) []string {
+func greeting(cfg Config, endpoint, http string) []string {
 	at := " --etcd " + endpoint
 	lines := []string{
-		fmt.Sprintf("etcd at %s, %s with a TTL of %v under %s; try in another shell:",
-			endpoint, count(cfg.Nodes, "node process", "node processes"), cfg.TTL, prefix),
+		fmt.Sprintf("etcd at %s, %s under %s with a TTL of %v",
+			endpoint, count(cfg.Nodes, "node process", "node processes"), prefix, cfg.TTL),
+		"try in another shell:",
 		"  " + cfg.Program + " status" + at,
 		"  " + cfg.Program + " resign" + at,
-		"  " + cfg.Program + " " + strings.Join([]string{"node", "--listen 127.0.0.1:47001", "--http 127.0.0.1:48001"}, " ") + at,
+		"  " + cfg.Program + " node" + at,
+		"  curl http://" + http + "/cluster/status",
 	}
 	if cfg.KillEvery > 0 {
 		lines = append(lines, fmt.Sprintf("the leader's process is killed every %v", cfg.KillEvery))

@@ -2,6 +2,7 @@ package dev
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,6 +37,10 @@ func TestScreenRedrawsInPlace(t *testing.T) {
 	s.close()
 	require.Equal(t, "after\n", said())
 }
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("nobody reads") }
 
 func TestScreenTellsOnceThatNobodyReads(t *testing.T) {
 	t.Parallel()

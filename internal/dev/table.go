@@ -107,14 +107,15 @@ func (v view) render(columns, lines int) []string {
 	if v.killing {
 		kills := fmt.Sprintf(", %s", count(v.kills, "kill", "kills"))
 		if v.last > 0 {
-			kills += ", the last one's next leader after " + short(v.last)
+			kills += ", last gap " + short(v.last)
 		}
 		out[1] = clip(out[1]+kills, columns)
 	}
 	all := append([]row{{"NODE", "HTTP", "PID", "STATE", "TERM", "QUEUE", "AGE", false}}, v.rows...)
-	// Two lines above, the heading, one below, and the one where the cursor stands.
+	// Two lines above, one below, the one where the cursor stands, and a third of the
+	// window for the last events.
 	left := 0
-	if room := max(lines-4, 2); len(all) > room {
+	if room := max(lines-4-lines/3, 3); len(all) > room {
 		left = len(all) - (room - 1)
 		all = all[:room-1]
 	}
@@ -155,4 +156,19 @@ func clip(line string, columns int) string {
 		return line
 	}
 	return string(runes[:max(columns, 0)])
+}
+
+// wrap breaks a line between words so that none is longer than columns, where the
+// words allow it; further lines are indented.
+func wrap(line string, columns, indent int) []string {
+	var out []string
+	for len(line) > columns {
+		at := strings.LastIndexByte(line[:columns+1], ' ')
+		if at <= indent {
+			break
+		}
+		out = append(out, line[:at])
+		line = strings.Repeat(" ", indent) + line[at+1:]
+	}
+	return append(out, line)
 }

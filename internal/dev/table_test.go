@@ -63,7 +63,7 @@ func TestRender(t *testing.T) {
 	}, v.render(80, 24))
 
 	v.leader, v.killing, v.kills, v.last = "", true, 1, 120*time.Millisecond
-	require.Equal(t, "no leader, up 1m00s, 1 kill, the last one's next leader after 120 ms", v.render(80, 24)[1])
+	require.Equal(t, "no leader, up 1m00s, 1 kill, last gap 120 ms", v.render(80, 24)[1])
 }
 
 // What would wrap or scroll cannot be redrawn in place: the block fits any window.
@@ -73,7 +73,7 @@ func TestRenderFits(t *testing.T) {
 	for range 40 {
 		v.rows = append(v.rows, row{"127.0.0.1:20001", "127.0.0.1:20002", "1234567", "taking over", "1234567", "12", "59.9 s", true})
 	}
-	for _, size := range [][2]int{{80, 24}, {80, 100}, {40, 10}, {20, 7}, {1, 7}} {
+	for _, size := range [][2]int{{80, 24}, {80, 100}, {40, 10}, {20, 8}, {1, 8}} {
 		got := v.render(size[0], size[1])
 		require.Less(t, len(got), size[1], "%v", size)
 		for _, line := range got {
@@ -82,6 +82,14 @@ func TestRenderFits(t *testing.T) {
 		}
 	}
 	short := v.render(80, 24)
-	require.Equal(t, "and 22 more: make the window higher", short[len(short)-2])
+	require.Equal(t, "and 30 more: make the window higher", short[len(short)-2])
 	require.Len(t, v.render(80, 100), 44, "nothing is left out where there is room")
+}
+
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"1s  one two", "    three", "    four"}, wrap("1s  one two three four", 12, 4))
+	require.Equal(t, []string{"1s  one two"}, wrap("1s  one two", 11, 4), "it fits")
+	require.Equal(t, []string{"1s  onetwothree"}, wrap("1s  onetwothree", 8, 4), "a word stays whole")
+	require.Equal(t, []string{"1s  one", "    twothreefour"}, wrap("1s  one twothreefour", 8, 4))
 }

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/cli"
+)
+
+// asGoversed in the environment makes this test binary be goversed: dev starts its
+// nodes from its own file.
+const asGoversed = "GOTEST_AS_GOVERSED"
+
+func init() {
+	if os.Getenv(asGoversed) != "" {
+		os.Exit(run(context.Background(), os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
+	}
+}
+
+// devProcess runs a command line in a process of its own, in a temporary directory
+// that must be empty afterwards.
+func devProcess(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	temp := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Env = append(append(os.Environ(), asGoversed+"=1", "TMPDIR="+temp), env...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	_ = cmd.Run() // told by its exit code
+	left, err := os.ReadDir(temp)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+func TestDevRunsKillsMeasuresAndEnds(t *testing.T) {
+	// The first variables would spoil the nodes if they reached them.
+	stdout, stderr, code := devProcess(t, []string{"GOVERSE_ADVERTISE=127.0.0.1:1", "GOVERSE_WEIGHT=-1", "GOVERSE_FOR=3s"},
+		"dev", "--kill-leader-every", "500ms")
+	require.Zero(t, code, stderr)
+	require.Regexp(t, `leads \(term \d+\), the first leader, (\d+|\d\.\d) ms after the start|the first leader, [012]\.\d\d s after the start`, stdout)
+	require.Len(t, regexp.MustCompile(`started: process \d+`).FindAllString(stdout, -1), 3)
+	require.Regexp(t, `killed: the leader of term \d+`, stdout)
+	require.Regexp(t, `leads \(term \d+\), \S+ m?s after the kill: `, stdout)
+	require.Regexp(t, `(?m)^\d+ leaders? killed; from the kill to the next leader: min .* p50 .* max `, stdout)
+	require.Regexp(t, `status --etcd 127\.0\.0\.1:\d+`, stdout)
+	require.NotContains(t, stdout, "\x1b", "no terminal")
+	require.NotContains(t, stdout, "ended by itself")
+}
+
+func TestDevRefusesBadFlags(t *testing.T) {
+	for _, args := range [][]string{{"--nodes", "0"}, {"--nodes", "1000"}, {"--ttl", "0s"}, {"--ttl", "1500ms"}, {"--for", "-1s"},
+		{"--for", "soon"}, {"--kill-leader-every", "-1s"}, {"--node", "3"}} {
+		requireOneLine(t, goversed(t, nil, append([]string{"dev"}, args...)...), cli.ExitUsage, args[0])
+	}
+	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_NODES": "0"}, "dev"), cli.ExitUsage, "--nodes")
+}
+
+func TestProgramName(t *testing.T) {
+	require.Equal(t, "go run ./cmd/goversed", programName("/tmp/go-build123/b001/exe/goversed", "/tmp/go-build123/b001/exe/goversed"))
+	require.Equal(t, "./goversed", programName("/home/me/goversed", "./goversed"))
+}
+
+func TestTerminal(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, null.Close()) }()
+	_, ok := terminal(null, "xterm")
+	require.False(t, ok)
+	_, ok = terminal(&bytes.Buffer{}, "xterm")
+	require.False(t, ok)
+}
