@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/cli"
+)
+
+// terminate sends this process what an operator would send; the program under test
+// runs within it.
+func terminate(t *testing.T) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+}
+
+// Not parallel: the signal reaches every command that runs.
+func TestNodeRunsUntilASignal(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "etcd")
+	var stdout, stderr buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(context.Background(), []string{"node", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",
+			"--etcd-listen", "127.0.0.1:0", "--data-dir", dir, "--label", "zone=a"},
+			lookup(map[string]string{"GOVERSE_LOG_JSON": "true", "GOVERSE_TTL": "5s"}), &stdout, &stderr)
+	}()
+	require.Eventually(t, func() bool { return strings.Contains(stderr.String(), "this node is part of the cluster") }, 30*time.Second, 5*time.Millisecond)
+	var etcd string
+	for line := range strings.Lines(stderr.String()) {
+		var entry map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &entry), "each line is JSON: %q", line)
+		if address, ok := entry["etcd"].(string); ok {
+			etcd = address
+		}
+	}
+	r := goversed(t, map[string]string{"GOVERSE_ETCD": etcd}, "nodes", "-o", "json")
+	require.Equal(t, cli.ExitOK, r.code, r.stderr)
+	var nodes []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &nodes))
+	require.Len(t, nodes, 1)
+	require.Equal(t, map[string]any{"zone": "a"}, nodes[0]["labels"])
+	require.Equal(t, 5.0, nodes[0]["ttl"], "the variable counts")
+	require.NotEqual(t, "127.0.0.1:0", nodes[0]["http_address"])
+
+	terminate(t)
+	require.Equal(t, cli.ExitOK, <-code, stderr.String())
+	require.Empty(t, stdout.String())
+	require.DirExists(t, dir)
+}
+
+func TestSignals(t *testing.T) {
+	ctx, cut, release := withSignals(context.Background())
+	terminate(t)
+	<-ctx.Done()
+	require.NoError(t, cut.Err())
+	terminate(t)
+	<-cut.Done()
+	release()
+
+	ctx, cut, release = withSignals(context.Background())
+	release()
+	require.Error(t, ctx.Err())
+	require.Error(t, cut.Err())
+
+	parent, cancel := context.WithCancel(context.Background())
+	ctx, cut, release = withSignals(parent)
+	cancel()
+	<-ctx.Done()
+	require.NoError(t, cut.Err(), "the end of the parent asks for a graceful stop")
+	release()
+}
+
+func TestNodeThatCannotStart(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = taken.Close() })
+	used := taken.Addr().String()
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"gRPC port in use":        {[]string{"--listen", used, "--etcd", "127.0.0.1:1"}, "--listen " + used + ": address already in use"},
+		"http port in use":        {[]string{"--http", used, "--etcd", "127.0.0.1:1"}, "--http " + used},
+		"etcd port in use":        {[]string{"--etcd-listen", used, "--data-dir", t.TempDir()}, "--etcd-listen " + used + ": address already in use"},
+		"data directory unusable": {[]string{"--etcd-listen", "127.0.0.1:0", "--data-dir", filepath.Join(file, "etcd")}, "--data-dir"},
+		"etcd unreachable":        {[]string{"--etcd", "127.0.0.1:1", "--start-timeout", "300ms"}, "etcd cannot be reached at 127.0.0.1:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"node", "--log-level", "off", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"}, c.args...)
+			requireOneLine(t, goversed(t, nil, args...), cli.ExitFailure, c.says)
+		})
+	}
+}

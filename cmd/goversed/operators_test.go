@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/cli"
+)
+
+func TestOperatorsCommands(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2)
+	first, second := c.Node(0).Address(), c.Node(1).Address()
+	c.WaitLeaderIs(first)
+	env := map[string]string{"GOVERSE_ETCD": c.Etcd().Endpoint()}
+	ask := func(args ...string) string {
+		t.Helper()
+		r := goversed(t, env, args...)
+		require.Equal(t, cli.ExitOK, r.code, r.stderr)
+		require.Empty(t, r.stderr)
+		return r.stdout
+	}
+
+	require.Contains(t, ask("status"), "leader    "+first+" (token ")
+	require.Equal(t, first+"\n", ask("leader"))
+	require.Contains(t, ask("nodes"), second+"  candidate  2")
+	var status map[string]any
+	require.NoError(t, json.Unmarshal([]byte(ask("status", "-o", "json")), &status))
+	require.Equal(t, first, status["leader_id"])
+	require.Equal(t, []any{first, second}, status["queue"])
+	require.Equal(t, status["token"], status["term"])
+
+	require.Contains(t, ask("transfer", "--to", second), second+" leads now (token ")
+	require.Contains(t, ask("transfer", "--to", second), "leads already")
+	require.Contains(t, ask("resign"), first+" leads now (token ")
+	var outcome map[string]any
+	require.NoError(t, json.Unmarshal([]byte(ask("resign", "-o", "json")), &outcome))
+	require.Equal(t, second, outcome["leader_id"])
+	require.Equal(t, first, outcome["previous_leader_id"])
+
+	requireOneLine(t, goversed(t, env, "transfer", "--to", "127.0.0.1:1"), cli.ExitFailure, "no such member", "goversed nodes")
+	requireOneLine(t, goversed(t, env, "leader", "--prefix", "/other"), cli.ExitFailure, "there is no leader")
+	requireOneLine(t, goversed(t, env, "resign", "--prefix", "/other"), cli.ExitFailure, "there is no leader")
+}
+
+func TestOperatorsWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"status", "leader", "nodes", "watch", "resign", "transfer --to 127.0.0.1:2"} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			args := append(strings.Fields(line), "--etcd", "127.0.0.1:1", "--timeout", "300ms")
+			requireOneLine(t, goversed(t, nil, args...), cli.ExitFailure, "etcd cannot be reached at 127.0.0.1:1", "check --etcd")
+		})
+	}
+}
+
+func TestWatchUntilInterrupted(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1)
+	c.WaitLeaderIs(c.Node(0).Address())
+	ctx, interrupt := context.WithCancel(context.Background())
+	var stdout, stderr buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- run(ctx, []string{"watch", "--etcd", c.Etcd().Endpoint(), "-o", "json"}, lookup(nil), &stdout, &stderr)
+	}()
+	shows := func(what string) {
+		t.Helper()
+		require.Eventually(t, func() bool { return strings.Contains(stdout.String(), what) }, 20*time.Second, 5*time.Millisecond)
+	}
+	shows(`"queue":["` + c.Node(0).Address() + `"]`)
+	second := c.AddNode()
+	shows(`"queue":["` + c.Node(0).Address() + `","` + second.Address() + `"]`)
+	interrupt()
+	require.Equal(t, cli.ExitOK, <-code)
+	require.Empty(t, stderr.String())
+	for line := range strings.Lines(stdout.String()) {
+		require.True(t, json.Valid([]byte(line)), line)
+	}
+}
