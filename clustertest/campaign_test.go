@@ -59,8 +59,8 @@ func TestCampaignThatFailsLeavesNoGhost(t *testing.T) {
 	c.WaitLeaderIs(third.Address())
 }
 
-// Guards: round.joined and campaignState.waiting: a campaign whose key was created
-// by a request that timed out finds it and does not queue twice.
+// Guards: the same, for a key that was created by a request that timed out: the
+// node adopts it, and neither waits in vain nor leaves it behind.
 func TestCampaignWhoseAnswerIsLostQueuesOnce(t *testing.T) {
 	t.Parallel()
 	c := New(t, 1, WithConfig(brief))
@@ -88,7 +88,7 @@ func TestResignIsRetriedUntilConfirmed(t *testing.T) {
 
 	resigned := make(chan error, 1)
 	go func() { resigned <- leader.Cluster().Resign(patient(t)) }()
-	<-never.Caught()
+	caught(t, never)
 	require.Equal(t, before, createRevision(t, c, leader), "nothing has reached etcd so far")
 	require.False(t, leader.IsLeader(), "the flag is lowered first")
 	select {
@@ -113,7 +113,7 @@ func TestLateDeleteLeavesTheNewCandidacyAlone(t *testing.T) {
 	key := c.Keys().Candidate(int64(leader.Lease()))
 	late := leader.Faults().HoldNext(OpTxn, Deleting(key))
 	require.NoError(t, leader.Cluster().Resign(patient(t)))
-	<-late.Caught()
+	caught(t, late)
 	c.WaitQueue(c.Node(1).Address(), leader.Address())
 	requeued := createRevision(t, c, leader)
 	require.NoError(t, late.Release(patient(t)))
@@ -211,8 +211,17 @@ func TestStartIsBoundedWhenTheGrantHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(patient(t), 500*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	require.ErrorIs(t, n.Start(ctx), context.DeadlineExceeded)
-	<-hung.Caught()
+	started := make(chan error, 1)
+	go func() { started <- n.Start(ctx) }()
+	select {
+	case err := <-started:
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	case <-time.After(5 * time.Second):
+		n.Faults().die()
+		<-started
+		t.Fatal("Start hangs with the grant")
+	}
+	caught(t, hung)
 	require.Less(t, time.Since(began), 1500*time.Millisecond)
 }
 

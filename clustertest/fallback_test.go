@@ -7,6 +7,7 @@
 package clustertest
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -106,12 +108,14 @@ func TestFallbackAndBack(t *testing.T) {
 	}
 	c.Eventually(inElection, "the election is back")
 	elected := c.WaitLeader()
-	require.Greater(t, elected.Cluster().Term().Token(), acting)
-	require.Equal(t, state.ModeElection, elected.Cluster().Term().Mode())
+	term := elected.Cluster().Term()
+	require.Greater(t, term.Token(), acting)
+	require.Equal(t, state.ModeElection, term.Mode())
 
 	_, err = root.RoleRevokePermission(patient(t), nodeRole, queue, end)
 	require.NoError(t, err)
 	c.Within(4*time.Second, func() bool { return inFallback(c, byName[1]) }, "in fallback again within 2 TTL")
-	require.Greater(t, byName[1].Cluster().Term().Token(), acting)
+	require.Greater(t, byName[1].Cluster().Term().Token(), term.Token())
+	require.Equal(t, session.ReasonPermission, session.ReasonOf(context.Cause(term.Context())))
 	s.end(t)
 }

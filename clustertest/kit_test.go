@@ -95,7 +95,7 @@ func TestRequestsFailAreHeldAndLoseTheirAnswers(t *testing.T) {
 	held := n.Faults().HoldNext(OpPut, Putting(key))
 	require.Error(t, held.Release(patient(t)), "nothing was caught")
 	require.ErrorIs(t, put("c"), context.DeadlineExceeded)
-	<-held.Caught()
+	caught(t, held)
 	require.NoError(t, put("d"))
 	require.NoError(t, held.Release(patient(t)))
 	require.Equal(t, "c", stored(), "the older request came through later")

@@ -64,3 +64,13 @@ func addresses(nodes []*Node) []string {
 	}
 	return out
 }
+
+// caught waits until a request was caught.
+func caught(t *testing.T, h *Held) {
+	t.Helper()
+	select {
+	case <-h.Caught():
+	case <-patient(t).Done():
+		t.Fatal("no such request was made")
+	}
+}

@@ -11,10 +11,11 @@ import (
 var places = map[string]int{"head": 0, "middle": 2, "tail": 4}
 
 // eachPlace does the fault to head, middle and tail of a queue of five nodes,
-// -faults.rounds times each. After each, nobody may be a phantom.
-func eachPlace(t *testing.T, fault func(t *testing.T, c *Cluster, victim *Node)) {
+// -faults.rounds times each, with sessions of ttl seconds. After each, nobody may
+// be a phantom.
+func eachPlace(t *testing.T, ttl int, fault func(t *testing.T, c *Cluster, victim *Node)) {
 	t.Parallel()
-	c := New(t, 5)
+	c := New(t, 5, WithTTL(ttl))
 	for place, i := range places {
 		for range *rounds {
 			c.Eventually(func() bool { return len(queueKeys(t, c)) == 5 && len(c.Node(0).Cluster().Status().Queue) == 5 }, "all are queued")
@@ -68,9 +69,9 @@ func requeued(t *testing.T, c *Cluster, n *Node) {
 
 // Guards: the keeper opens a new session when one is lost (session.Keeper.Run),
 // and membership.reconcile asks for a renewal when its record is gone: without it
-// the node notices at its next renewal only.
+// the node notices at its next renewal only, which is more than a second away.
 func TestLeaseRevokedFromOutside(t *testing.T) {
-	eachPlace(t, func(t *testing.T, c *Cluster, victim *Node) {
+	eachPlace(t, 5, func(t *testing.T, c *Cluster, victim *Node) {
 		c.RevokeLease(victim)
 		requeued(t, c, victim)
 	})
@@ -79,7 +80,7 @@ func TestLeaseRevokedFromOutside(t *testing.T) {
 // Guards: round.look bars a campaign whose key is gone, so that decide joins
 // anew; concurrency.Election alone waits on for ever, or wins without a key.
 func TestOnlyTheCandidateKeyDeleted(t *testing.T) {
-	eachPlace(t, func(t *testing.T, c *Cluster, victim *Node) {
+	eachPlace(t, 2, func(t *testing.T, c *Cluster, victim *Node) {
 		lease := victim.Lease()
 		c.DeleteCandidateKey(victim)
 		requeued(t, c, victim)
@@ -90,7 +91,7 @@ func TestOnlyTheCandidateKeyDeleted(t *testing.T) {
 // Guards: Mirror.Expect with its lag timer: a node whose watch is silent reads
 // anew when its renewals show that etcd has moved on.
 func TestOnlyTheWatchFrozen(t *testing.T) {
-	eachPlace(t, func(t *testing.T, c *Cluster, victim *Node) {
+	eachPlace(t, 2, func(t *testing.T, c *Cluster, victim *Node) {
 		victim.Faults().FreezeWatch()
 		defer victim.Faults().ThawWatch()
 		leader := c.NodeAt(queued(t, c)[0])
@@ -106,7 +107,7 @@ func TestOnlyTheWatchFrozen(t *testing.T) {
 // Guards: Session.Protect of the candidate's key: the renewal's read finds it
 // gone although the watch still shows it.
 func TestWatchFrozenAndCandidateKeyDeleted(t *testing.T) {
-	eachPlace(t, func(t *testing.T, c *Cluster, victim *Node) {
+	eachPlace(t, 2, func(t *testing.T, c *Cluster, victim *Node) {
 		victim.Faults().FreezeWatch()
 		led := victim.IsLeader()
 		renewed := victim.Cluster().Session().Renewed()
