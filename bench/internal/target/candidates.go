@@ -40,11 +40,7 @@ func newCandidate(ctx context.Context, client *clientv3.Client, prefix, address 
 	}
 	c := &candidate{address: address, kept: make(chan struct{})}
 	c.mirror = mirror.New(mirror.Config{Client: client, Keys: keys, LagTimeout: queueTTL / 3})
-	keeper, err := session.NewKeeper(session.KeeperConfig{
-		Config: session.Config{Client: client, TTL: queueTTL,
-			KnownRevision: leaderelection.KnownRevision(c.mirror), OnRead: c.mirror.Expect},
-		OnLost: leaderelection.RebuildOnOtherHistory(c.mirror),
-	})
+	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: queueTTL}})
 	if err != nil {
 		return nil, err
 	}
@@ -71,10 +67,8 @@ func newCandidate(ctx context.Context, client *clientv3.Client, prefix, address 
 	return c, nil
 }
 
-// close leaves the queue and joins everything.
+// close leaves the queue, as long as ctx lets it try, and joins everything.
 func (c *candidate) close(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
 	err := c.election.Stop(ctx)
 	c.stop()
 	<-c.kept
@@ -129,7 +123,7 @@ func newLine(ctx context.Context, clients []*clientv3.Client, prefix string, n i
 	for i := range n {
 		c, err := newCandidate(ctx, clients[i%len(clients)], prefix, fmt.Sprintf("127.0.0.1:%d", 1000+i))
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("candidate %d: %w", i, err), l.close(ctx))
+			return nil, errors.Join(fmt.Errorf("candidate %d: %w", i, err), l.close())
 		}
 		l = append(l, c)
 	}
@@ -147,7 +141,7 @@ func (l line) handOver(ctx context.Context) (time.Duration, error) {
 		token = t.Token()
 	}
 	waiting := next.arm(ctx)
-	rest(ctx, pause) // it waits now
+	rest(ctx, pause) // it waits by now
 	started := time.Now()
 	if err := old.election.Resign(ctx); err != nil {
 		return 0, err
@@ -174,11 +168,22 @@ func (l line) handOver(ctx context.Context) (time.Duration, error) {
 	return at.Sub(started), nil
 }
 
-func (l line) close(ctx context.Context) error {
+// close joins everything and leaves the keys to etcd, which ends next: if each of a
+// thousand left the queue in order, all the others would follow that.
+func (l line) close() error {
+	for _, c := range l {
+		c.stopRest()
+	}
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
 	var wg sync.WaitGroup
 	errs := make([]error, len(l))
 	for i, c := range l {
-		wg.Go(func() { errs[i] = c.close(ctx) })
+		wg.Go(func() {
+			if err := c.close(over); !errors.Is(err, context.Canceled) {
+				errs[i] = err
+			}
+		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)

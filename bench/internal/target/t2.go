@@ -91,20 +91,21 @@ func (q *samples) standing(ctx context.Context, p *etcdproc.Process, candidates,
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.close(ctx)) }()
+	defer func() { err = errors.Join(err, l.close()) }()
 
 	for i := range n + warmUp {
 		ours, err := l.handOver(ctx)
 		if err != nil {
 			return err
 		}
-		rest(ctx, pause)
 		floor, err := q.removal(ctx, w, i%candidates)
 		if err != nil {
 			return err
 		}
 		if candidates == 2 {
 			rest(ctx, unfresh)
+		} else {
+			rest(ctx, pause)
 		}
 		led := others.queue[0]
 		peer, err := others.handOver(ctx)
@@ -114,7 +115,6 @@ func (q *samples) standing(ctx context.Context, p *etcdproc.Process, candidates,
 		if err := others.requeue(ctx, led); err != nil {
 			return err
 		}
-		rest(ctx, pause)
 		if i >= warmUp {
 			q.ours.Add(ours)
 			q.floor.Add(floor)
@@ -152,7 +152,7 @@ func (q *samples) fresh(ctx context.Context, p *etcdproc.Process, n int) (err er
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.close(ctx)) }()
+	defer func() { err = errors.Join(err, l.close()) }()
 	others, err := newPeers(ctx, clients, "/peer", 1)
 	if err != nil {
 		return err
@@ -176,12 +176,10 @@ func (q *samples) fresh(ctx context.Context, p *etcdproc.Process, n int) (err er
 		if err := old.close(ctx); err != nil {
 			return err
 		}
-		rest(ctx, pause)
 		floor, err := q.removal(ctx, w, i%2)
 		if err != nil {
 			return err
 		}
-		rest(ctx, pause)
 		if err := others.join(ctx, i); err != nil {
 			return err
 		}
@@ -194,7 +192,6 @@ func (q *samples) fresh(ctx context.Context, p *etcdproc.Process, n int) (err er
 		if err := led.session.Close(); err != nil {
 			return err
 		}
-		rest(ctx, pause)
 		if i >= warmUp {
 			q.ours.Add(ours)
 			q.floor.Add(floor)

@@ -59,8 +59,10 @@ func All() []Benchmark {
 	}
 }
 
-// pause lets what the last sample set in motion come to rest.
-const pause = 5 * time.Millisecond
+// pause goes before every sample. It lets what the last one set in motion come to
+// rest, and is the same in every arm: on an idle machine a request takes longer
+// the longer the machine was idle, up to half as long again.
+const pause = 20 * time.Millisecond
 
 func rest(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
