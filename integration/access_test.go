@@ -1,0 +1,71 @@
+//go:build unix
+
+package integration
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/authpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+// The users of an etcd with access control, each with its name as the password.
+const (
+	administrator = "root"
+	nodeUser      = "node"
+	nodeRole      = "member"
+)
+
+// The range of the candidates' keys, and what lies beyond every key.
+const (
+	afterQueue = procs.Prefix + "/leader0"
+	noEnd      = "\x00"
+)
+
+// guarded turns etcd's access control on. The nodes' user may read all and write all
+// but the candidates' keys. The result is the administrator's client.
+func guarded(t *testing.T, etcd *procs.Etcd) *clientv3.Client {
+	t.Helper()
+	open := etcd.Client(t, "", "")
+	for _, user := range []string{administrator, nodeUser} {
+		_, err := open.UserAdd(soon(t), user, user)
+		require.NoError(t, err)
+	}
+	for user, role := range map[string]string{administrator: "root", nodeUser: nodeRole} {
+		_, err := open.RoleAdd(soon(t), role)
+		require.NoError(t, err)
+		_, err = open.UserGrantRole(soon(t), user, role)
+		require.NoError(t, err)
+	}
+	for _, right := range []struct {
+		from, to string
+		kind     authpb.Permission_Type
+	}{
+		{noEnd, noEnd, clientv3.PermRead},
+		{noEnd, queue, clientv3.PermWrite},
+		{afterQueue, noEnd, clientv3.PermWrite},
+	} {
+		_, err := open.RoleGrantPermission(soon(t), nodeRole, right.from, right.to, clientv3.PermissionType(right.kind))
+		require.NoError(t, err)
+	}
+	_, err := open.AuthEnable(soon(t))
+	require.NoError(t, err)
+	return etcd.Client(t, administrator, administrator)
+}
+
+// allowElection gives the nodes' user the right it lacks.
+func allowElection(t *testing.T, admin *clientv3.Client) {
+	t.Helper()
+	_, err := admin.RoleGrantPermission(soon(t), nodeRole, queue, afterQueue, clientv3.PermissionType(clientv3.PermWrite))
+	require.NoError(t, err)
+}
+
+// denyElection takes it away again.
+func denyElection(t *testing.T, admin *clientv3.Client) {
+	t.Helper()
+	_, err := admin.RoleRevokePermission(soon(t), nodeRole, queue, afterQueue)
+	require.NoError(t, err)
+}

@@ -1,0 +1,130 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+const (
+	// ttl is the nodes' session TTL unless a scenario says otherwise.
+	ttl = 2 * time.Second
+	// patience bounds what has no bound of its own; only a failure takes so long.
+	patience = 15 * time.Second
+	// back is how soon after etcd's return nodes are as before.
+	back     = 3 * time.Second
+	election = "election"
+	fallback = "fallback"
+)
+
+// queue is where candidates' keys lie.
+const queue = procs.Prefix + "/leader/"
+
+var (
+	errNotYet   = errors.New("not yet")
+	errMismatch = errors.New("is otherwise")
+)
+
+// startNodes starts n nodes that queue in the order of the result, the first of
+// which leads, and samples them.
+func startNodes(t *testing.T, cfg procs.NodeConfig, n int) ([]*procs.Node, *procs.Watcher) {
+	t.Helper()
+	watch := procs.Watch(t)
+	var nodes []*procs.Node
+	for range n {
+		node := kit.StartNode(t, cfg)
+		watch.Add(node)
+		nodes = append(nodes, node)
+		node.AwaitStatus(t, patience, "queued", func(st procs.Status) error {
+			return equal("the queue", st.Queue, addresses(nodes))
+		})
+	}
+	return nodes, watch
+}
+
+func addresses(nodes []*procs.Node) []string {
+	out := []string{}
+	for _, n := range nodes {
+		out = append(out, n.Address)
+	}
+	return out
+}
+
+// agree waits until every node says the same: who leads, of whom it is true, the
+// mode, and the members. The queue is looked at if given.
+func agree(t *testing.T, within time.Duration, nodes []*procs.Node, leader, mode string, queue []string) procs.Status {
+	t.Helper()
+	members := addresses(nodes)
+	slices.Sort(members)
+	var first procs.Status
+	for i, n := range nodes {
+		st, _ := n.AwaitStatus(t, within, "agrees that "+leader+" leads", func(st procs.Status) error {
+			return errors.Join(
+				equal("leader_id", st.LeaderID, leader),
+				equal("is_leader", st.IsLeader, n.Address == leader),
+				equal("node_id", st.NodeID, n.Address),
+				equal("mode", st.Mode, mode),
+				equal("nodes", st.Nodes, members),
+				equal("cluster_size", st.ClusterSize, len(nodes)),
+				equal("cluster_ready", st.ClusterReady, true),
+				equal("state", st.State, stateOf(n.Address, leader, mode)),
+				unless(queue == nil, func() error { return equal("queue", st.Queue, queue) }))
+		})
+		require.Positive(t, st.Token)
+		require.Equal(t, st.Token, st.Term)
+		if i == 0 {
+			first = st
+		}
+		require.Equal(t, first.Token, st.Token, "the same token everywhere")
+	}
+	return first
+}
+
+func stateOf(node, leader, mode string) string {
+	switch {
+	case node == leader:
+		return "leader"
+	case mode == fallback:
+		return "follower"
+	}
+	return "candidate"
+}
+
+func unless(not bool, check func() error) error {
+	if not {
+		return nil
+	}
+	return check()
+}
+
+func equal[T any](what string, got, want T) error {
+	if fmt.Sprint(got) == fmt.Sprint(want) {
+		return nil
+	}
+	return fmt.Errorf("%s %w: %v, want %v", what, errMismatch, got, want)
+}
+
+// soon is a context for one question.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// leads is a check for AwaitStatus.
+func leads(st procs.Status) error {
+	if st.IsLeader {
+		return nil
+	}
+	return errNotYet
+}

@@ -1,0 +1,131 @@
+//go:build unix
+
+package integration
+
+import (
+	"errors"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+// regained bounds how long nodes take to notice that the election works again: they
+// try every third of the TTL, and in between etcd may refuse them once for an old
+// token.
+const regained = 2 * ttl
+
+func TestDeniedElectionFallsBackToTheSmallestAddress(t *testing.T) {
+	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		t.Parallel()
+		etcd := kit.StartEtcd(t, flavour)
+		admin := guarded(t, etcd)
+		cfg := procs.NodeConfig{Etcd: etcd.Endpoint, TTL: ttl, User: nodeUser, Password: nodeUser}
+		nodes, watch := startInOrder(t, cfg, 4)
+
+		token := agree(t, patience, nodes, nodes[0].Address, fallback, []string{}).Token
+		require.Equal(t, map[string]string{procs.Prefix + "/leader-acting": nodes[0].Address},
+			procs.Keys(t, admin, procs.Prefix+"/leader"), "a choice by name, but of one key")
+
+		// A crash: the lease has to run out.
+		killed := nodes[0].Kill(t)
+		nodes = nodes[1:]
+		_, _ = nodes[0].AwaitStatus(t, patience, "leads", leads)
+		took := time.Since(killed)
+		t.Logf("%v after SIGKILL the next smallest leads", took)
+		require.LessOrEqual(t, took, ttl+time.Second)
+		token = grown(t, token, agree(t, patience, nodes, nodes[0].Address, fallback, []string{}))
+
+		// A graceful stop: no waiting.
+		signalled := nodes[0].Signal(t, syscall.SIGTERM)
+		_, _ = nodes[1].AwaitStatus(t, patience, "leads", leads)
+		took = time.Since(signalled)
+		t.Logf("%v after SIGTERM the next smallest leads", took)
+		require.Less(t, took, ttl/2, "no lease had to run out")
+		require.Zero(t, nodes[0].Exit(t, patience))
+		nodes = nodes[1:]
+		token = grown(t, token, agree(t, patience, nodes, nodes[0].Address, fallback, []string{}))
+
+		// The right is granted: a leader by election, whoever queues first.
+		granted := time.Now()
+		allowElection(t, admin)
+		token = grown(t, token, awaitMode(t, nodes, election))
+		t.Logf("%v after the right was granted an elected node leads", time.Since(granted))
+		require.LessOrEqual(t, time.Since(granted), regained)
+		require.NotContains(t, procs.Keys(t, admin, procs.Prefix+"/leader"), procs.Prefix+"/leader-acting")
+
+		// The right is withdrawn. 3.4 renews leases that hold a key which may not be
+		// written any more, so there the election that stands goes on.
+		withdrawn := time.Now()
+		denyElection(t, admin)
+		if flavour == procs.Etcd34 {
+			procs.Until(withdrawn.Add(2 * ttl))
+			agree(t, patience, nodes, leaderOf(t, nodes[0]), election, nil)
+			return
+		}
+		grown(t, token, awaitMode(t, nodes, fallback))
+		took = time.Since(withdrawn)
+		t.Logf("%v after the right was withdrawn the smallest address leads", took)
+		require.LessOrEqual(t, took, 2*ttl)
+		agree(t, patience, nodes, nodes[0].Address, fallback, []string{})
+		require.NotEmpty(t, watch.Leading(withdrawn, time.Now()))
+	})
+}
+
+// startInOrder starts n nodes whose addresses ascend, the greatest first, and samples
+// them. One after the other: etcd makes checking a password hard work on purpose.
+func startInOrder(t *testing.T, cfg procs.NodeConfig, n int) ([]*procs.Node, *procs.Watcher) {
+	t.Helper()
+	watch := procs.Watch(t)
+	nodes := make([]*procs.Node, n)
+	for i, address := range slices.Backward(kit.Addresses(t, n)) {
+		cfg.Listen = address
+		nodes[i] = kit.StartNode(t, cfg)
+		watch.Add(nodes[i])
+		nodes[i].AwaitStatus(t, patience, "is a member", func(st procs.Status) error {
+			return equal("cluster_size", st.ClusterSize, n-i)
+		})
+	}
+	return nodes, watch
+}
+
+func grown(t *testing.T, before int64, st procs.Status) int64 {
+	t.Helper()
+	require.Greater(t, st.Token, before, "the token grows")
+	return st.Token
+}
+
+func leaderOf(t *testing.T, n *procs.Node) string {
+	t.Helper()
+	st, err := n.Status(soon(t))
+	require.NoError(t, err)
+	return st.LeaderID
+}
+
+// awaitMode waits until all nodes are ready in that mode and agree on whoever leads.
+func awaitMode(t *testing.T, nodes []*procs.Node, mode string) procs.Status {
+	t.Helper()
+	var leader string
+	procs.Await(t, patience, "all nodes agree in mode "+mode, func() error {
+		leader = ""
+		for _, n := range nodes {
+			st, err := n.Status(soon(t))
+			if err != nil {
+				return err
+			}
+			if leader == "" {
+				leader = st.LeaderID
+			}
+			if err := errors.Join(equal("mode", st.Mode, mode), equal("cluster_ready", st.ClusterReady, true),
+				equal("leader_id", st.LeaderID, leader)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return agree(t, patience, nodes, leader, mode, nil)
+}

@@ -1,0 +1,88 @@
+//go:build unix
+
+package integration
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+// handOver is how soon after SIGTERM to the leader the next one says that it leads.
+const handOver = 100 * time.Millisecond
+
+func TestSIGTERMHandsOverToTheNextInTheQueue(t *testing.T) {
+	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		etcd := kit.StartEtcd(t, flavour)
+		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint}, 3)
+		token := agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token
+
+		for len(nodes) > 1 {
+			leader, next := nodes[0], nodes[1]
+			signalled := leader.Signal(t, syscall.SIGTERM)
+			st, _ := next.AwaitStatus(t, patience, "leads", leads)
+			took := time.Since(signalled)
+			t.Logf("%v after SIGTERM the next one leads", took)
+			require.Less(t, took, handOver)
+			require.Greater(t, st.Token, token)
+			token = st.Token
+
+			require.Zero(t, leader.Exit(t, patience), "a graceful stop")
+			nodes = nodes[1:]
+			agree(t, patience, nodes, next.Address, election, addresses(nodes))
+		}
+
+		// One that comes later queues and takes nothing away.
+		late := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint})
+		watch.Add(late)
+		nodes = append(nodes, late)
+		require.Equal(t, token, agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token)
+	})
+}
+
+func TestFrozenLeaderIsReplacedAndRequeues(t *testing.T) {
+	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		etcd := kit.StartEtcd(t, flavour)
+		nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: ttl}, 3)
+		old, next, last := nodes[0], nodes[1], nodes[2]
+		token := agree(t, patience, nodes, old.Address, election, addresses(nodes)).Token
+
+		frozen := old.Freeze(t)
+		st, _ := next.AwaitStatus(t, patience, "leads", leads)
+		took := time.Since(frozen)
+		t.Logf("%v after SIGSTOP the next one leads", took)
+		require.LessOrEqual(t, took, ttl+time.Second)
+		require.Greater(t, st.Token, token)
+		procs.Until(frozen.Add(ttl + ttl/2)) // longer than the TTL
+
+		// Asked while it stands still, it answers as soon as it wakes.
+		answered := make(chan procs.Status, 1)
+		go func() {
+			defer close(answered)
+			if st, err := old.Status(soon(t)); err == nil {
+				answered <- st
+			}
+		}()
+		select {
+		case st := <-answered:
+			require.Fail(t, "a frozen process answered", "%+v", st)
+		case <-time.After(50 * time.Millisecond):
+		}
+		pid := old.Pid()
+		old.Thaw(t)
+		first, ok := <-answered
+		require.True(t, ok, "it answers")
+		t.Logf("its first answer: %+v", first)
+		require.False(t, first.IsLeader)
+		require.NotEqual(t, "leader", first.State)
+		require.NotEqual(t, old.Address, first.LeaderID)
+
+		agree(t, patience, nodes, next.Address, election, addresses([]*procs.Node{next, last, old}))
+		require.True(t, old.Running())
+		require.Equal(t, pid, old.Pid(), "without a restart")
+	})
+}

@@ -1,0 +1,43 @@
+//go:build unix
+
+package procs
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+const daemonPackage = "github.com/goverse/goverse/cmd/goversed"
+
+// build builds goversed from this checkout into dir. To be called from a test: go
+// test notes which files a test looks at, and the test is run again, not answered
+// from the cache, when one of them has changed.
+func build(dir string) (string, error) {
+	sources, err := goCommand("list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}", daemonPackage)
+	if err != nil {
+		return "", err
+	}
+	for source := range strings.Lines(sources) {
+		if _, err := os.ReadDir(strings.TrimSpace(source)); err != nil {
+			return "", err
+		}
+	}
+	path := filepath.Join(dir, "goversed")
+	_, err = goCommand("build", "-race="+strconv.FormatBool(raceEnabled), "-o", path, daemonPackage)
+	return path, err
+}
+
+func goCommand(args ...string) (string, error) {
+	cmd := exec.Command("go", args...)
+	var complaints strings.Builder
+	cmd.Stderr = &complaints
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, complaints.String())
+	}
+	return string(out), nil
+}

@@ -1,0 +1,154 @@
+//go:build unix
+
+package procs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Flavour is which etcd a test runs against.
+type Flavour string
+
+// The flavours.
+const (
+	// Etcd37 is the etcd that the module requires, in a copy of the test binary.
+	Etcd37 Flavour = "etcd37"
+	// Etcd34 is the etcd-server package of Debian and its relatives.
+	Etcd34 Flavour = "etcd34"
+)
+
+// Flavours are all of them.
+func Flavours() []Flavour { return []Flavour{Etcd37, Etcd34} }
+
+// Where the packages etcd-server and etcd-client install.
+const (
+	etcdPath    = "/usr/bin/etcd"
+	etcdctlPath = "/usr/bin/etcdctl"
+)
+
+const etcdStart = 20 * time.Second
+
+// Etcd is one etcd server, the only member of its cluster, that keeps its data when
+// it is killed.
+type Etcd struct {
+	// Endpoint is the host:port at which clients connect, also after a restart.
+	Endpoint string
+	// Process is the present one.
+	*Process
+
+	kit       *Kit
+	flavour   Flavour
+	dir, peer string
+}
+
+// StartEtcd starts a server with etcd's default timing and returns once it answers.
+// Where the flavour is not installed, the test is skipped, or fails if GOVERSE_REQUIRE
+// names the flavour.
+func (k *Kit) StartEtcd(t testing.TB, flavour Flavour) *Etcd {
+	t.Helper()
+	if flavour == Etcd34 {
+		need34(t, etcdPath, "etcd Version: 3.4.", "etcd-server", "--version")
+	}
+	addresses := k.Addresses(t, 2)
+	e := &Etcd{Endpoint: addresses[0], peer: addresses[1], kit: k, flavour: flavour, dir: t.TempDir()}
+	e.Restart(t)
+	return e
+}
+
+// need34 skips the test, or fails it, unless the program is there and of etcd 3.4.
+func need34(t testing.TB, path, want, pkg string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(environment(), "ETCDCTL_API=3")
+	out, err := cmd.CombinedOutput()
+	if err == nil && strings.Contains(string(out), want) {
+		return
+	}
+	problem := fmt.Sprintf("this needs etcd 3.4's %s: apt-get install %s (said %q, %v)", path, pkg, out, err)
+	if Required(string(Etcd34)) {
+		t.Fatal(problem)
+	}
+	t.Skip(problem)
+}
+
+// Restart starts the server, again on its data and its port, after Kill. It returns
+// the instant from which it answers.
+func (e *Etcd) Restart(t testing.TB) time.Time {
+	t.Helper()
+	switch e.flavour {
+	case Etcd37:
+		self, err := os.Executable()
+		require.NoError(t, err)
+		config, err := json.Marshal(serveConfig{DataDir: e.dir, Client: e.Endpoint, Peer: e.peer})
+		require.NoError(t, err)
+		e.Process = e.kit.Start(t, "etcd 3.7", self, nil, []string{serveEnv + "=" + string(config)})
+	case Etcd34:
+		e.Process = e.kit.Start(t, "etcd 3.4", etcdPath, []string{"--name=it", "--data-dir=" + e.dir,
+			"--listen-client-urls=http://" + e.Endpoint, "--advertise-client-urls=http://" + e.Endpoint,
+			"--listen-peer-urls=http://" + e.peer, "--initial-advertise-peer-urls=http://" + e.peer,
+			"--initial-cluster=it=http://" + e.peer, "--initial-cluster-token=" + e.peer}, nil)
+	}
+	// Not by a client of etcd's: its back-off would see the return late.
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}
+	Await(t, etcdStart, "etcd answers", func() error {
+		if !e.Running() {
+			t.Fatalf("etcd ended: %s", e.state())
+		}
+		resp, err := client.Get("http://" + e.Endpoint + "/health")
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close() // nothing was written
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		return nil
+	})
+	return time.Now()
+}
+
+// Client is an ordinary client of etcd's, over TCP, closed with the test. User and
+// password may be empty.
+func (e *Etcd) Client(t testing.TB, user, password string) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Endpoint}, DialTimeout: 5 * time.Second,
+		Username: user, Password: password})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Keys returns the keys below a prefix and their values.
+func Keys(t testing.TB, client *clientv3.Client, prefix string) map[string]string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	resp, err := client.Get(ctx, prefix, clientv3.WithPrefix())
+	require.NoError(t, err)
+	out := map[string]string{}
+	for _, kv := range resp.Kvs {
+		out[string(kv.Key)] = string(kv.Value)
+	}
+	return out
+}
+
+// StartEtcdctl starts etcd 3.4's etcdctl against a server of either flavour. Where
+// it is not installed, the test is skipped, or fails as with StartEtcd.
+func (k *Kit) StartEtcdctl(t testing.TB, e *Etcd, args ...string) *Process {
+	t.Helper()
+	need34(t, etcdctlPath, "etcdctl version: 3.4.", "etcd-client", "version")
+	return k.Start(t, "etcdctl "+args[0], etcdctlPath, append([]string{"--endpoints=" + e.Endpoint}, args...),
+		[]string{"ETCDCTL_API=3"})
+}

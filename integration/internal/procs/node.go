@@ -1,0 +1,163 @@
+//go:build unix
+
+package procs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// Prefix is where the nodes' cluster lies in etcd.
+const Prefix = "/it"
+
+// NodeConfig is what differs between nodes. Etcd is required.
+type NodeConfig struct {
+	Etcd string
+	// Listen defaults to a free address.
+	Listen string
+	// TTL defaults to 2 s, the least that etcd grants with its default timing.
+	TTL time.Duration
+	// User and Password are for etcd's access control.
+	User, Password string
+	// Flags come after all others.
+	Flags []string
+}
+
+// Node is a goversed node.
+type Node struct {
+	*Process
+	// Address is its advertise address, its name in the cluster.
+	Address string
+
+	http   string
+	client *http.Client
+}
+
+// StartNode starts a node and returns at once.
+func (k *Kit) StartNode(t testing.TB, cfg NodeConfig) *Node {
+	t.Helper()
+	if cfg.Listen == "" {
+		cfg.Listen = k.Addresses(t, 1)[0]
+	}
+	if cfg.TTL == 0 {
+		cfg.TTL = 2 * time.Second
+	}
+	n := &Node{Address: cfg.Listen, http: k.Addresses(t, 1)[0]}
+	var env []string
+	args := []string{"node", "--listen", cfg.Listen, "--http", n.http, "--etcd", cfg.Etcd, "--prefix", Prefix, "--ttl", cfg.TTL.String()}
+	if cfg.User != "" {
+		args = append(args, "--etcd-user", cfg.User)
+		env = append(env, "GOVERSE_ETCD_PASSWORD="+cfg.Password)
+	}
+	transport := &http.Transport{}
+	n.client = &http.Client{Transport: transport}
+	n.Process = k.goversedProcess(t, "node "+cfg.Listen, append(args, cfg.Flags...), env)
+	t.Cleanup(transport.CloseIdleConnections)
+	return n
+}
+
+// Goversed starts goversed with any command line.
+func (k *Kit) Goversed(t testing.TB, args ...string) *Process {
+	t.Helper()
+	return k.goversedProcess(t, "goversed "+args[0], args, nil)
+}
+
+func (k *Kit) goversedProcess(t testing.TB, name string, args, env []string) *Process {
+	t.Helper()
+	path, err := k.goversed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k.Start(t, name, path, args, env)
+}
+
+// Status is /cluster/status.
+type Status struct {
+	NodeID       string   `json:"node_id"`
+	State        string   `json:"state"`
+	IsLeader     bool     `json:"is_leader"`
+	LeaderID     string   `json:"leader_id"`
+	Term         int64    `json:"term"`
+	Token        int64    `json:"token"`
+	Mode         string   `json:"mode"`
+	ClusterSize  int      `json:"cluster_size"`
+	ClusterReady bool     `json:"cluster_ready"`
+	Queue        []string `json:"queue"`
+	Nodes        []string `json:"nodes"`
+	Revision     int64    `json:"revision"`
+}
+
+// Leader is /cluster/leader, as far as tests use it.
+type Leader struct {
+	LeaderID  string    `json:"leader_id"`
+	Token     int64     `json:"token"`
+	ExpiresAt time.Time `json:"expires_at"`
+	Estimated bool      `json:"estimated"`
+}
+
+// ErrAnswer is an answer other than 200.
+var ErrAnswer = errors.New("the node answered")
+
+// Status asks the node how it sees its cluster.
+func (n *Node) Status(ctx context.Context) (Status, error) {
+	var st Status
+	return st, n.get(ctx, "/cluster/status", &st)
+}
+
+// Leader asks the node about the leader. Where there is none the error matches
+// ErrAnswer.
+func (n *Node) Leader(ctx context.Context) (Leader, error) {
+	var l Leader
+	return l, n.get(ctx, "/cluster/leader", &l)
+}
+
+// Ready asks the node whether it is ready. If it answers that it is not, the error
+// matches ErrAnswer.
+func (n *Node) Ready(ctx context.Context) error {
+	return n.get(ctx, "/readyz", &struct{}{})
+}
+
+func (n *Node) get(ctx context.Context, path string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.http+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := n.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() // nothing was written
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%w %s: %s", ErrAnswer, path, resp.Status)
+	}
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+// AwaitStatus waits until the node's status is as check wants it, and returns that
+// status and how long it took.
+func (n *Node) AwaitStatus(t testing.TB, within time.Duration, what string, check func(Status) error) (Status, time.Duration) {
+	t.Helper()
+	var st Status
+	took := Await(t, within, n.Address+": "+what, func() error {
+		if !n.Running() {
+			t.Fatalf("%s ended (%s): %s", n.name, n.state(), what)
+		}
+		// Bounded, for a node may be frozen; and a request that hangs is no answer.
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		var err error
+		if st, err = n.Status(ctx); err != nil {
+			return err
+		}
+		if err := check(st); err != nil {
+			return fmt.Errorf("%w; its status is %+v", err, st)
+		}
+		return nil
+	})
+	return st, took
+}

@@ -1,0 +1,45 @@
+//go:build unix
+
+package procs
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// serveEnv makes a copy of the test binary an etcd server; it holds serveConfig.
+const serveEnv = "GOVERSE_INTEGRATION_SERVE_ETCD"
+
+// leastBcryptCost is the least that bcrypt allows.
+const leastBcryptCost = 4
+
+// serveConfig is all that differs from etcd's own defaults.
+type serveConfig struct{ DataDir, Client, Peer string }
+
+// serve is an etcd server as a process of its own: it runs until it is killed.
+func serve(encoded string) int {
+	var config serveConfig
+	if err := json.Unmarshal([]byte(encoded), &config); err != nil {
+		return complain(err)
+	}
+	cfg := embed.NewConfig()
+	cfg.Dir = config.DataDir
+	client, peer := []url.URL{{Scheme: "http", Host: config.Client}}, []url.URL{{Scheme: "http", Host: config.Peer}}
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = client, client
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = peer, peer
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.InitialClusterToken = config.Peer
+	if raceEnabled {
+		// Checking a password is hard work on purpose, and more than ten times
+		// that with the race detector: longer than anybody waits for the answer.
+		cfg.BcryptCost = leastBcryptCost
+	}
+	server, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return complain(err)
+	}
+	return complain(fmt.Errorf("etcd ended: %w", <-server.Err()))
+}

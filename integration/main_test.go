@@ -1,0 +1,20 @@
+//go:build unix
+
+package integration
+
+import (
+	"testing"
+
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+var kit *procs.Kit
+
+func TestMain(m *testing.M) { procs.Main(m, &kit) }
+
+// onEach runs a scenario against every etcd.
+func onEach(t *testing.T, scenario func(t *testing.T, flavour procs.Flavour)) {
+	for _, flavour := range procs.Flavours() {
+		t.Run(string(flavour), func(t *testing.T) { scenario(t, flavour) })
+	}
+}

@@ -1,0 +1,109 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+// outsider is the name under which a program that knows nothing of Goverse stands.
+const outsider = "a plain program"
+
+func TestPlainElectionTakesPart(t *testing.T) {
+	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		etcd := kit.StartEtcd(t, flavour)
+		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint}, 2)
+
+		session, err := concurrency.NewSession(etcd.Client(t, "", ""), concurrency.WithTTL(10))
+		require.NoError(t, err)
+		defer func() { require.NoError(t, session.Close()) }()
+		plain := concurrency.NewElection(session, strings.TrimSuffix(queue, "/"))
+		resp, err := plain.Leader(soon(t))
+		require.NoError(t, err)
+		require.Equal(t, nodes[0].Address, string(resp.Kvs[0].Value), "it observes our leader")
+		// Only now, so that its own client has seen the queue before it joins.
+		campaign := make(chan error, 1)
+		campaigning, giveUp := context.WithCancel(context.Background())
+		defer giveUp()
+		go func() { campaign <- plain.Campaign(campaigning, outsider) }()
+		queued := append(addresses(nodes), outsider)
+		agree(t, patience, nodes, nodes[0].Address, election, queued)
+
+		// One more node, behind it.
+		last := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint})
+		watch.Add(last)
+		nodes = append(nodes, last)
+		queued = append(queued, last.Address)
+		agree(t, patience, nodes, nodes[0].Address, election, queued)
+
+		outsiderLeads(t, nodes, watch, func() { require.NoError(t, <-campaign) },
+			func() { require.NoError(t, plain.Resign(soon(t))) })
+		resp, err = plain.Leader(soon(t))
+		require.NoError(t, err)
+		require.Equal(t, last.Address, string(resp.Kvs[0].Value))
+	})
+}
+
+func TestEtcdctlTakesPart(t *testing.T) {
+	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		etcd := kit.StartEtcd(t, flavour)
+		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint}, 2)
+		listener := kit.StartEtcdctl(t, etcd, "elect", "--listen", strings.TrimSuffix(queue, "/"))
+		listener.AwaitOutput(t, patience, nodes[0].Address)
+
+		candidate := kit.StartEtcdctl(t, etcd, "elect", strings.TrimSuffix(queue, "/"), outsider)
+		queued := append(addresses(nodes), outsider)
+		agree(t, patience, nodes, nodes[0].Address, election, queued)
+		last := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint})
+		watch.Add(last)
+		nodes = append(nodes, last)
+		agree(t, patience, nodes, nodes[0].Address, election, append(queued, last.Address))
+
+		outsiderLeads(t, nodes, watch, func() { candidate.AwaitOutput(t, patience, outsider) },
+			func() { candidate.Signal(t, syscall.SIGTERM) })
+		require.Zero(t, candidate.Exit(t, patience))
+		listener.AwaitOutput(t, patience, outsider)
+		listener.AwaitOutput(t, patience, last.Address)
+	})
+}
+
+// outsiderLeads ends the nodes before the outsider, which queues second to last,
+// waits by won until it leads, checks what the remaining node makes of that, and lets
+// it resign.
+func outsiderLeads(t *testing.T, nodes []*procs.Node, watch *procs.Watcher, won, resign func()) {
+	t.Helper()
+	last := nodes[len(nodes)-1]
+	for _, n := range nodes[:len(nodes)-1] {
+		n.AwaitStatus(t, patience, "leads in its turn", leads)
+		n.Signal(t, syscall.SIGTERM)
+		require.Zero(t, n.Exit(t, patience))
+	}
+	won()
+	leading := time.Now()
+	last.AwaitStatus(t, patience, "shows the outsider", func(st procs.Status) error {
+		return equal("leader_id", st.LeaderID, outsider)
+	})
+	// Long enough for every renewal and retry of the node to come round.
+	for time.Since(leading) < ttl {
+		st, err := last.Status(soon(t))
+		require.NoError(t, err)
+		require.False(t, st.IsLeader)
+		require.Equal(t, "candidate", st.State)
+		require.Equal(t, outsider, st.LeaderID)
+		require.Equal(t, election, st.Mode)
+		require.Equal(t, []string{outsider, last.Address}, st.Queue)
+		require.Equal(t, []string{last.Address}, st.Nodes)
+	}
+	require.Empty(t, watch.Leading(leading, time.Now()), "nobody leads beside it")
+	resign()
+	agree(t, patience, []*procs.Node{last}, last.Address, election, []string{last.Address})
+}
