@@ -50,9 +50,11 @@ func TestStopHandsOver(t *testing.T) {
 
 	first.stop()
 	require.NoError(t, first.end(t))
-	st = second.ready(t)
-	require.Equal(t, second.NodeAddress(), st.LeaderID)
-	require.Equal(t, []string{second.NodeAddress()}, st.Nodes, "nothing of the first is left")
+	require.Eventually(t, func() bool { // its view may be a moment old
+		st = second.ready(t)
+		return st.LeaderID == second.NodeAddress() && len(st.Nodes) == 1
+	}, eventually, tick, "nothing of the first is left")
+	require.Equal(t, []string{second.NodeAddress()}, st.Queue)
 }
 
 func TestWithoutHTTP(t *testing.T) {

@@ -15,7 +15,7 @@ var (
 	// ErrHTTPAddress: the address for HTTP is malformed or cannot be bound.
 	ErrHTTPAddress = errors.New("bad http address")
 	// ErrCut: the stop was cut short, by the time-out or because it was asked for.
-	ErrCut = errors.New("the stop was cut short")
+	ErrCut = errors.New("the stop is incomplete, what is left in etcd ends with the session's lease")
 	// ErrStartTimeout: the node was not part of the cluster in time.
 	ErrStartTimeout = errors.New("the start took too long; see the log for what it waited for, or raise --start-timeout")
 )
