@@ -173,6 +173,31 @@ func TestRevisionsElsewhereAreNoLag(t *testing.T) {
 	require.Never(t, func() bool { return m.Rebuilds() > 0 }, 4*lag, lag/4)
 }
 
+// etcd vanishes between the read and the watch: opening it must not wait for
+// ever.
+func TestWatchThatIsNeverOpened(t *testing.T) {
+	client, keys := startEtcd(t), testKeys(t)
+	derived := clientv3.NewCtxClient(context.Background())
+	derived.KV, derived.Watcher = client.KV, &deafWatcher{Watcher: client.Watcher}
+	m := New(Config{Client: derived, Keys: keys, LagTimeout: 50 * time.Millisecond})
+	run(t, m) // the second attempt is answered
+	require.Positive(t, m.Rebuilds())
+}
+
+// deafWatcher does not open the first watch.
+type deafWatcher struct {
+	clientv3.Watcher
+	opened bool
+}
+
+func (w *deafWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	if !w.opened {
+		w.opened = true
+		<-ctx.Done()
+	}
+	return w.Watcher.Watch(ctx, key, opts...)
+}
+
 func TestCompactionIsSurvived(t *testing.T) {
 	client, keys := startEtcd(t), testKeys(t)
 	ctx := testContext(t)

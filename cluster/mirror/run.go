@@ -20,6 +20,8 @@ const (
 	progressTimeout = 100 * time.Millisecond
 )
 
+var errNotOpened = errors.New("etcd did not open the watch in time")
+
 // Run reads, watches and rebuilds until ctx ends, and returns then, with ctx's
 // error, when all it started has ended.
 func (m *Mirror) Run(ctx context.Context) error {
@@ -96,8 +98,13 @@ func (m *Mirror) watch(ctx context.Context, s *state.Snapshot) error {
 	ctx = metadata.AppendToOutgoingContext(ctx, "goverse-mirror", m.stream)
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
+	// Watch itself blocks until etcd has opened the stream.
+	opening := time.AfterFunc(m.cfg.LagTimeout, cancel)
 	events := m.cfg.Client.Watch(ctx, m.cfg.Keys.RangeStart(), clientv3.WithRange(m.cfg.Keys.RangeEnd()),
 		clientv3.WithRev(s.Revision+1), clientv3.WithCreatedNotify())
+	if !opening.Stop() {
+		return errNotOpened
+	}
 
 	reached := s.Revision // by events or progress reports
 	lag := time.NewTimer(m.cfg.LagTimeout)
@@ -153,7 +160,7 @@ func (m *Mirror) watch(ctx context.Context, s *state.Snapshot) error {
 			return fmt.Errorf("%w: %s", errRebuild, reason)
 		case <-lag.C:
 			if !created {
-				return errors.New("etcd did not open the watch in time")
+				return errNotOpened
 			}
 			return fmt.Errorf("%w: the watch is at revision %d and should be at %d", errRebuild, reached, lagging)
 		case <-ctx.Done():
