@@ -35,10 +35,19 @@ var (
 )
 
 // startNodes starts n nodes that queue in the order of the result, the first of
-// which leads, and samples them.
+// which leads, and samples them. None of them may report fallback until the test ends.
 func startNodes(t *testing.T, cfg procs.NodeConfig, n int) ([]*procs.Node, *procs.Watcher) {
 	t.Helper()
-	watch := procs.Watch(t)
+	var watch *procs.Watcher
+	t.Cleanup(func() { // when the sampling has ended
+		for _, s := range watch.Samples() {
+			if s.Status.Mode != election {
+				t.Errorf("%s reports mode %s though the election works", s.Node, s.Status.Mode)
+				return
+			}
+		}
+	})
+	watch = procs.Watch(t)
 	var nodes []*procs.Node
 	for range n {
 		node := kit.StartNode(t, cfg)
