@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -69,6 +70,7 @@ func connect(ctx context.Context, cfg Config) (*clientv3.Client, error) {
 	if cfg.Client != nil {
 		return cfg.Client, awaitEtcd(ctx, cfg, cfg.Client)
 	}
+	retry := time.Second / 4
 	for said := false; ; {
 		client, err := NewEtcdClient(cfg) // with a user, it authenticates, and fails without etcd
 		if err == nil {
@@ -81,16 +83,19 @@ func connect(ctx context.Context, cfg Config) (*clientv3.Client, error) {
 			return nil, err
 		}
 		sayUnreachable(cfg, err, &said)
-		if !sleep(ctx, time.Second/4) {
+		if !sleep(ctx, retry) {
 			return nil, err
 		}
+		// Checking a password costs etcd a good part of a second of its time.
+		retry = min(2*retry, 2*time.Second)
 	}
 }
 
 func awaitEtcd(ctx context.Context, cfg Config, client *clientv3.Client) error {
 	keys := cfg.EtcdPrefix
-	for said := false; ; {
-		attempt, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
+	patience := min(cfg.RequestTimeout, time.Second/2) // to say soon that etcd does not answer
+	for said := false; ; patience = cfg.RequestTimeout {
+		attempt, cancel := context.WithTimeout(ctx, patience)
 		_, err := client.Get(attempt, keys+"/leader-", clientv3.WithRange(keys+"/shards0"), clientv3.WithCountOnly())
 		cancel()
 		if err == nil {
@@ -100,6 +105,7 @@ func awaitEtcd(ctx context.Context, cfg Config, client *clientv3.Client) error {
 			return fmt.Errorf("%w %q: grant it READ on the range %s/leader- to %s/shards0 (%w)",
 				ErrEtcdDenied, cfg.Username, keys, keys, err)
 		}
+		err = whyUnreachable(ctx, client.Endpoints(), err)
 		sayUnreachable(cfg, err, &said)
 		if !sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("%w at %s: check the address and that etcd runs there (%w)",
@@ -108,6 +114,25 @@ func awaitEtcd(ctx context.Context, cfg Config, client *clientv3.Client) error {
 	}
 	warnOldServers(ctx, cfg, client)
 	return nil
+}
+
+// whyUnreachable looks for a better reason than a time-out, which is all that
+// etcd's client says: nobody listens, the name is unknown.
+func whyUnreachable(ctx context.Context, endpoints []string, err error) error {
+	if len(endpoints) == 0 || !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	address := endpoints[0]
+	if _, rest, ok := strings.Cut(address, "://"); ok {
+		address = strings.TrimSuffix(rest, "/")
+	}
+	dialer := net.Dialer{Timeout: time.Second / 2}
+	conn, why := dialer.DialContext(context.WithoutCancel(ctx), "tcp", address)
+	if why == nil {
+		_ = conn.Close()
+		return err
+	}
+	return why
 }
 
 func sayUnreachable(cfg Config, err error, said *bool) {

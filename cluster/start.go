@@ -15,8 +15,13 @@ import (
 	"github.com/goverse/goverse/cluster/state"
 )
 
-// undoTimeout bounds the clean-up of a Start that failed.
-const undoTimeout = 3 * time.Second
+const (
+	// undoTimeout bounds the clean-up of a Start that failed.
+	undoTimeout = 3 * time.Second
+	// drainingTimeout bounds the wait for the draining mark, which takes a
+	// millisecond unless etcd is away.
+	drainingTimeout = time.Second
+)
 
 func ttlOf(cfg Config) time.Duration { return time.Duration(cfg.LeaderElectionTTL) * time.Second }
 
@@ -213,15 +218,13 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	c.node.MarkStopping()
 	p.member.change(func(r *state.Record) { r.Draining = true })
 	if s := p.keeper.Current(); s != nil && s.Valid() {
-		brief, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
+		brief, cancel := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, drainingTimeout))
 		step("mark draining", p.member.recorded(brief))
 		cancel()
 	}
 	// Without a session there is nothing to leave, and the next one is not to
 	// queue: so in any case.
-	brief, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout+c.cfg.WorkTimeout)
-	step("leave the election", p.manager.Withdraw(brief))
-	cancel()
+	step("leave the election", p.manager.Withdraw(ctx))
 	step("stop serving", c.node.Stop(ctx))
 	p.stopKeeper() // revokes
 	<-p.keeperDone

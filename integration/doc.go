@@ -2,7 +2,8 @@
 // an etcd server that is a process too, ended, killed, frozen and cut off, watched
 // only through HTTP, the log and etcd's own tools.
 //
-//	go test ./integration
+//	go test ./integration                              eight seconds of outage
+//	go test ./integration -integration.outage=30s      the longer one
 //	GOVERSE_REQUIRE=etcd34 go test ./integration       fails without Debian's etcd-server
 //
 // The scenarios run against etcd 3.7, embedded in a copy of the test binary, and

@@ -10,6 +10,9 @@ import (
 // that their contexts are cancelled. Those that ignore it are left behind.
 const handlerGrace = time.Second
 
+// drainMoment is how long draining takes when nothing is running.
+const drainMoment = 20 * time.Millisecond
+
 // MarkStopping says that this node is about to stop: Identify answers so, health
 // turns to NOT_SERVING for good and the channel Stopping is closed. Calls are still
 // served. Whoever has duties to hand over first calls this at their beginning;
@@ -35,6 +38,16 @@ func (n *Node) Stop(ctx context.Context) error {
 		<-n.served
 		return nil
 	case <-ctx.Done():
+	}
+	// A node without running calls is drained in a moment, also when the time was
+	// up before: then nothing is cut off.
+	moment := time.NewTimer(drainMoment)
+	defer moment.Stop()
+	select {
+	case <-n.drained:
+		<-n.served
+		return nil
+	case <-moment.C:
 	}
 	cut := n.cut()
 	if !cut {

@@ -174,13 +174,25 @@ func (le *LeaderElection) awaitQueued(ctx context.Context) error {
 }
 
 // Withdraw gives leadership up if this node leads, leaves the queue and does not
-// come back. It blocks until etcd confirmed that, the session is gone, or ctx
-// ends. The election goes on observing.
+// come back. The flag is down within microseconds; the call blocks until the work
+// in Lead has returned (for WorkTimeout) and etcd confirmed (for RequestTimeout),
+// the session is gone, or ctx ends. The election goes on observing.
 func (le *LeaderElection) Withdraw(ctx context.Context) error {
 	le.mu.Lock()
 	le.standing = false
+	if t := le.term.Load(); t != nil {
+		t.round.endTerm(t, ReasonStopped, nil)
+	}
 	le.mu.Unlock()
 	le.poke()
+	err := le.await(ctx, func() bool {
+		return le.round == nil || le.term.Load() == nil && (le.ended == nil || le.ended.work == 0)
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, le.cfg.RequestTimeout)
+	defer cancel()
 	return le.await(ctx, func() bool { return le.round == nil || le.round.clear() })
 }
 

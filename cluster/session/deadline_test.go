@@ -87,9 +87,9 @@ func TestDeadlineCountsFromTheInstantOfSending(t *testing.T) {
 		granted := time.Now()
 		s := openScripted(t, lease)
 		require.Equal(t, 8900*time.Millisecond, time.Until(s.Deadline()), "sent a second ago, TTL 10 s less 1 %%")
-		pass(5 * time.Second) // one renewal, sent TTL/3 after the grant's answer
+		pass(5 * time.Second) // one renewal, sent TTL/3 after the grant was
 		require.EqualValues(t, 1, lease.calls.Load())
-		sent := granted.Add(time.Second + 10*time.Second/3)
+		sent := granted.Add(10 * time.Second / 3)
 		require.Equal(t, sent.Add(9900*time.Millisecond).UnixNano(), s.Deadline().UnixNano())
 		require.NoError(t, s.Close(context.Background()))
 		require.False(t, s.Valid())

@@ -44,6 +44,7 @@ const (
 	lastRetry    = time.Second
 	openTimeout  = 2 * time.Second
 	closeTimeout = time.Second
+	revokeRetry  = 100 * time.Millisecond
 )
 
 // NewKeeper checks the configuration; [Keeper.Run] makes it live.
@@ -169,18 +170,16 @@ func (k *Keeper) register(ctx context.Context, s *Session) error {
 	return nil
 }
 
-// revoke ends s and its lease, trying until etcd confirmed it or the lease must
-// have run out. When the keeper is being stopped it tries for closeTimeout: a
-// node must be able to stop while etcd is away.
+// revoke ends s and its lease, trying until etcd answered: a lease does not run
+// while etcd is away, and gets a fresh TTL when etcd is back, so giving up early
+// would leave the old node key in the new session's way. When the keeper is being
+// stopped it tries for closeTimeout: a node must be able to stop while etcd is
+// away.
 func (k *Keeper) revoke(ctx context.Context, s *Session, lost *LostError) {
 	if lost != nil && lost.Reason == ReasonRevoked {
 		_ = s.Close(canceled) // only joins: there is no lease to revoke
 		return
 	}
-	// The renewal that moved the deadline may have been followed by one whose
-	// answer got lost, so the lease can outlive the deadline by a TTL.
-	began, limit := time.Now(), 2*s.TTL()+time.Second
-	retry := firstRetry
 	var stopBy time.Time
 	for {
 		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.TTL()/5, closeTimeout))
@@ -192,12 +191,11 @@ func (k *Keeper) revoke(ctx context.Context, s *Session, lost *LostError) {
 		if ctx.Err() != nil && stopBy.IsZero() {
 			stopBy = time.Now().Add(closeTimeout)
 		}
-		if time.Since(began) > limit || (!stopBy.IsZero() && time.Now().After(stopBy)) {
+		if !stopBy.IsZero() && time.Now().After(stopBy) {
 			k.log.Warn("could not revoke the lease, it runs out by itself", "lease", leaseName(s.id), "error", err)
 			return
 		}
-		pause(context.WithoutCancel(ctx), retry)
-		retry = min(2*retry, lastRetry)
+		pause(context.WithoutCancel(ctx), revokeRetry)
 	}
 }
 

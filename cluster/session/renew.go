@@ -13,7 +13,8 @@ import (
 // renewLoop renews every third of the TTL and, while renewals fail, again after
 // a thirtieth.
 func (s *Session) renewLoop() {
-	timer := time.NewTimer(s.ttl / 3)
+	// Counted from when the grant was sent: its answer may have taken long.
+	timer := time.NewTimer(s.ttl/3 - time.Duration(now().mono-s.granted.mono))
 	defer timer.Stop()
 	for {
 		select {

@@ -67,6 +67,8 @@ type Session struct {
 	cfg Config
 	id  clientv3.LeaseID
 	ttl time.Duration // as granted
+	// granted is when the grant was sent.
+	granted instant
 
 	deadline atomic.Pointer[instant]
 	over     atomic.Bool
@@ -97,7 +99,7 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("grant a lease of %v: %w", cfg.TTL, err)
 	}
-	s := &Session{cfg: cfg, id: grant.ID, ttl: time.Duration(grant.TTL) * time.Second,
+	s := &Session{cfg: cfg, id: grant.ID, ttl: time.Duration(grant.TTL) * time.Second, granted: sent,
 		check: make(chan struct{}, 1), clusterID: grant.ClusterId}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.setDeadline(sent)

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"syscall"
 
 	"github.com/goverse/goverse/embedetcd"
@@ -45,7 +46,12 @@ func etcdError(cfg embedetcd.Config, err error) error {
 		return fmt.Errorf("--etcd-listen %s: %w: give another port, or join the etcd that runs there with --etcd %[1]s",
 			cfg.ListenClient, embedetcd.ErrAddressInUse)
 	case errors.Is(err, embedetcd.ErrDataDir):
-		return fmt.Errorf("--data-dir %s: %w", cfg.DataDir, err)
+		why := err
+		if path, ok := errors.AsType[*fs.PathError](err); ok {
+			why = path
+		}
+		return fmt.Errorf("--data-dir %s: %w: give a directory that this user may create and write, and that no other etcd uses (%v)",
+			cfg.DataDir, embedetcd.ErrDataDir, why)
 	}
 	return fmt.Errorf("embedded etcd: %w", err)
 }

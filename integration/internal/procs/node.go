@@ -106,14 +106,16 @@ var ErrAnswer = errors.New("the node answered")
 // Status asks the node how it sees its cluster.
 func (n *Node) Status(ctx context.Context) (Status, error) {
 	var st Status
-	return st, n.get(ctx, "/cluster/status", &st)
+	err := n.get(ctx, "/cluster/status", &st)
+	return st, err
 }
 
 // Leader asks the node about the leader. Where there is none the error matches
 // ErrAnswer.
 func (n *Node) Leader(ctx context.Context) (Leader, error) {
 	var l Leader
-	return l, n.get(ctx, "/cluster/leader", &l)
+	err := n.get(ctx, "/cluster/leader", &l)
+	return l, err
 }
 
 // Ready asks the node whether it is ready. If it answers that it is not, the error

@@ -1,0 +1,100 @@
+//go:build unix
+
+package integration
+
+import (
+	"errors"
+	"flag"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+// outage is more than two TTLs and a second by default: everything that nodes time
+// while etcd is away has run out when it returns.
+var outage = flag.Duration("integration.outage", 8*time.Second, "how long etcd is away, longer than twice the TTL of 2s")
+
+func TestEtcdKilledAndRestarted(t *testing.T) {
+	require.GreaterOrEqual(t, *outage, 2*ttl, "-integration.outage: the deadlines must pass while etcd is away")
+	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		t.Parallel()
+		etcd := kit.StartEtcd(t, flavour)
+		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: ttl}, 3)
+		leader := nodes[0]
+		token := agree(t, patience, nodes, leader.Address, election, addresses(nodes)).Token
+
+		killed := etcd.Kill(t)
+		deadline := lastDeadline(t, leader)
+		require.WithinRange(t, deadline, killed, killed.Add(ttl))
+		for _, n := range nodes {
+			n.AwaitStatus(t, patience, "knows of no leader", func(st procs.Status) error {
+				return errors.Join(equal("leader_id", st.LeaderID, ""), equal("is_leader", st.IsLeader, false),
+					equal("cluster_ready", st.ClusterReady, false))
+			})
+			require.ErrorIs(t, n.Ready(soon(t)), procs.ErrAnswer)
+		}
+
+		procs.Until(killed.Add(*outage))
+		require.Empty(t, watch.Leading(deadline, time.Now()), "nobody leads past the deadline")
+		returned := etcd.Restart(t)
+		for _, n := range nodes {
+			n.AwaitStatus(t, patience, "is back", func(st procs.Status) error {
+				members := addresses(nodes)
+				slices.Sort(members)
+				queued := slices.Sorted(slices.Values(st.Queue))
+				// Its own state tells a candidacy of now from a key that the outage left.
+				return errors.Join(equal("cluster_ready", st.ClusterReady, true), equal("nodes", st.Nodes, members),
+					equal("the candidates", queued, members), equal("queued again", st.State != "follower", true))
+			})
+		}
+		took := time.Since(returned)
+		t.Logf("%v after etcd's return all are back", took)
+		require.LessOrEqual(t, took, back)
+
+		var candidates []string
+		for _, address := range procs.Keys(t, etcd.Client(t, "", ""), queue) {
+			candidates = append(candidates, address)
+		}
+		require.ElementsMatch(t, addresses(nodes), candidates, "exactly one key a candidate")
+		var first procs.Status
+		procs.Await(t, patience, "one of them leads", func() error {
+			for _, n := range nodes {
+				if st, err := n.Status(soon(t)); err == nil && st.IsLeader {
+					first = st
+					return nil
+				}
+			}
+			return errNotYet
+		})
+		require.Greater(t, agree(t, patience, nodes, first.NodeID, election, first.Queue).Token, token)
+		for _, n := range nodes {
+			require.True(t, n.Running())
+		}
+	})
+}
+
+// lastDeadline is the latest deadline that a leader without etcd named until it
+// ceased to lead.
+func lastDeadline(t *testing.T, leader *procs.Node) time.Time {
+	t.Helper()
+	var deadline time.Time
+	procs.Await(t, patience, "the leader's deadline passes", func() error {
+		l, err := leader.Leader(soon(t))
+		switch {
+		case errors.Is(err, procs.ErrAnswer):
+			return nil
+		case err != nil:
+			return err
+		}
+		require.False(t, l.Estimated, "a leader knows its own deadline")
+		if l.ExpiresAt.After(deadline) {
+			deadline = l.ExpiresAt
+		}
+		return errNotYet
+	})
+	return deadline
+}
