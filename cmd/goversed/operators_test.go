@@ -38,7 +38,9 @@ func TestOperatorsCommands(t *testing.T) {
 
 	require.Contains(t, ask("transfer", "--to", second), second+" leads now (token ")
 	require.Contains(t, ask("transfer", "--to", second), "leads already")
+	c.WaitQueue(second, first) // whoever gave way queues again a moment later
 	require.Contains(t, ask("resign"), first+" leads now (token ")
+	c.WaitQueue(first, second)
 	var outcome map[string]any
 	require.NoError(t, json.Unmarshal([]byte(ask("resign", "-o", "json")), &outcome))
 	require.Equal(t, second, outcome["leader_id"])
