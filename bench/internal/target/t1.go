@@ -65,7 +65,7 @@ func isLeader(ctx context.Context, env Env, r *report.Result) error {
 			ours.Values = append(ours.Values, perOp(b))
 			allocs = max(allocs, b.AllocsPerOp())
 		}
-		if !sinkBool {
+		if !sinkBool || sinkTime.IsZero() {
 			return errors.New("the node did not lead while it was measured")
 		}
 		ratio := ours.Median() / floor.Median()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"github.com/goverse/goverse/bench/internal/etcdproc"
@@ -16,6 +17,8 @@ const (
 	// maxConns is over how many connections the candidates of one queue, and as
 	// many bare watchers, are spread.
 	maxConns = 100
+	// gcPercent is GOGC while all candidates and watchers share one heap.
+	gcPercent = 400
 	// unfresh is how long the peer's candidate must have waited so that etcd has
 	// caught up with its watch: etcd looks every 100 ms.
 	unfresh = 150 * time.Millisecond
@@ -24,6 +27,8 @@ const (
 // handoff measures queues of several lengths, and a queue whose next one has
 // only just joined.
 func handoff(ctx context.Context, env Env, r *report.Result) error {
+	// The heaps of a thousand nodes are one here; collecting it stops all of them.
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	sizes := []struct{ candidates, samples int }{
 		{2, env.pick(400, 5)}, {100, env.pick(600, 5)}, {env.pick(1000, 200), env.pick(250, 3)},
 	}
@@ -54,7 +59,7 @@ func handoff(ctx context.Context, env Env, r *report.Result) error {
 	r.Note("Each candidate is a `leaderelection.LeaderElection` with a session and a mirror of its own, so with one "+
 		"watch stream of its own; each bare watcher has a stream of its own too. All of them are in one process and "+
 		"share the same connections: one per candidate, %d at most. The sessions' TTL is %v; a graceful handoff does "+
-		"not wait for it.", maxConns, queueTTL)
+		"not wait for it. GOGC is %d, for the same reason: one heap holds what would be in as many processes.", maxConns, queueTTL, gcPercent)
 	return nil
 }
 
