@@ -201,7 +201,9 @@ func (m *membership) poke() {
 
 // run compares the snapshot with what should be there, until ctx ends.
 func (m *membership) run(ctx context.Context) {
-	sub := m.mirror.Subscribe()
+	sub := m.mirror.Subscribe(func(before, now *state.Snapshot) bool {
+		return before.Member(m.address) != now.Member(m.address)
+	})
 	defer sub.Close()
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()

@@ -39,7 +39,7 @@ func against(s *state.Snapshot, address, instanceID string) []*state.Accusation 
 
 // Run refutes until ctx ends.
 func (r *Refuter) Run(ctx context.Context) {
-	sub := r.Mirror.Subscribe()
+	sub := r.Mirror.Subscribe(func(_, now *state.Snapshot) bool { return len(now.Accusations) > 0 })
 	defer sub.Close()
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()

@@ -10,7 +10,6 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/cluster/state"
 )
 
 const (
@@ -18,6 +17,9 @@ const (
 	retryDelay = 50 * time.Millisecond
 	// failuresAllowed in a row, over at least a TTL, make the election failed.
 	failuresAllowed = 5
+	// requeueDelay lets the next leader take over before one that gave way to it
+	// queues again: that write would be told to every node just then.
+	requeueDelay = 50 * time.Millisecond
 )
 
 // failures counts campaigns that failed in a row.
@@ -244,10 +246,4 @@ func (r *round) rewrite(modRevision int64) error {
 	_, err := r.le.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", modRevision)).
 		Then(clientv3.OpPut(key, r.le.cfg.Address, clientv3.WithLease(r.s.ID()))).Commit()
 	return err
-}
-
-// updateLeader recomputes who leads and tells those who wait. The lock is held.
-func (le *LeaderElection) updateLeader(snap *state.Snapshot) {
-	le.leader = le.leaderOf(snap)
-	le.notifyLocked()
 }

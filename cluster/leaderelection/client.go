@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -101,7 +102,8 @@ func (w fedWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOp
 	ch := make(chan clientv3.WatchResponse, 1)
 	go func() {
 		defer close(ch)
-		s, err := w.mirror.Wait(ctx, func(s *state.Snapshot) bool { return goneSince(s, key, from) })
+		var place place
+		s, err := w.mirror.Wait(ctx, func(s *state.Snapshot) bool { return place.gone(s, key, from) })
 		if err != nil {
 			return
 		}
@@ -112,12 +114,21 @@ func (w fedWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOp
 	return ch
 }
 
-func goneSince(s *state.Snapshot, key string, from int64) bool {
+// place remembers where in the queue a key was found, so that asking again costs
+// a binary search: every candidate asks at every change. Safe for concurrent use.
+type place struct{ revision atomic.Int64 }
+
+// gone reports whether the key that stood at revision from stands no longer.
+func (p *place) gone(s *state.Snapshot, key string, from int64) bool {
 	if s.Revision < from {
 		return false
 	}
+	if c := s.CandidateAt(p.revision.Load()); c != nil && c.Key == key {
+		return c.CreateRevision > from
+	}
 	for _, c := range s.Queue {
 		if c.Key == key {
+			p.revision.Store(c.CreateRevision)
 			return c.CreateRevision > from
 		}
 	}

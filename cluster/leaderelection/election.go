@@ -88,12 +88,16 @@ type LeaderElection struct {
 	mirror *mirror.Mirror
 	keeper *session.Keeper
 
-	term   atomic.Pointer[Term]
-	wake   chan struct{}
-	ctx    context.Context // of the loop
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // loop, operations, observers
-	base   *base          // the own mirror and keeper; nil when they are shared
+	term atomic.Pointer[Term]
+	wake chan struct{}
+	// askedLeader: somebody waits to hear who leads, be it another node. Without
+	// that, changes that are not this node's own need not wake it. Written with
+	// the lock held, before the state is looked at.
+	askedLeader atomic.Bool
+	ctx         context.Context // of the loop
+	cancel      context.CancelFunc
+	wg          sync.WaitGroup // loop, operations, observers
+	base        *base          // the own mirror and keeper; nil when they are shared
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced at every change, if anybody asked
@@ -103,8 +107,7 @@ type LeaderElection struct {
 	standing bool
 	round    *round // of the present session
 	failed   error  // why the election cannot work for this member
-	leader   state.Leader
-	ended    *Term // the last term that ended, while its work may be running
+	ended    *Term  // the last term that ended, while its work may be running
 	terms    int64
 	lastEnd  *TermOverError
 }
@@ -282,15 +285,17 @@ func (le *LeaderElection) Changed() <-chan struct{} {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	le.asked = true
+	le.askedLeader.Store(true)
 	return le.changed
 }
 
-// await blocks until cond holds; it is called with the lock held.
+// await blocks until cond, which is about this node's own part, holds; it is
+// called with the lock held.
 func (le *LeaderElection) await(ctx context.Context, cond func() bool) error {
 	for {
 		le.mu.Lock()
-		ok, changed := cond(), le.changed
 		le.asked = true
+		ok, changed := cond(), le.changed
 		le.mu.Unlock()
 		if ok {
 			return nil
@@ -321,6 +326,7 @@ func (le *LeaderElection) notify() {
 }
 
 func (le *LeaderElection) notifyLocked() {
+	le.askedLeader.Store(false)
 	if !le.asked {
 		return
 	}

@@ -42,6 +42,7 @@ func (le *LeaderElection) WaitForLeader(ctx context.Context) (state.Leader, erro
 	var l state.Leader
 	stopped := false
 	err := le.await(ctx, func() bool {
+		le.askedLeader.Store(true)
 		l, stopped = le.Leader(), le.stopped
 		return l.Address != "" || stopped
 	})
@@ -70,15 +71,13 @@ func (le *LeaderElection) Watch(ctx context.Context) <-chan state.Leader {
 	return out
 }
 
-// forward sends each new value of leader; out is nil while there is none to send.
+// forward sends each new leader.
 func (le *LeaderElection) forward(ctx context.Context, out chan<- state.Leader) {
 	var told state.Leader
 	first := true
 	for {
-		le.mu.Lock()
-		l, changed := le.leader, le.changed
-		le.asked = true
-		le.mu.Unlock()
+		changed := le.Changed()
+		l := le.Leader()
 		var send chan<- state.Leader
 		if first || l != told {
 			send = out

@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/goverse/goverse/cluster/session"
@@ -25,8 +26,9 @@ type round struct {
 	retryAt  time.Time // no write to the own keys before
 	refused  int       // writes to the own keys that failed in a row
 
-	candidacy guard // of the own candidate's key
-	acting    guard // of the own acting key
+	settled   atomic.Int64 // CreateRevision of the own key as of the last step; 0 when it has none
+	candidacy guard        // of the own candidate's key
+	acting    guard        // of the own acting key
 }
 
 // guard makes the session's renewals look for a key.
@@ -61,7 +63,7 @@ func (le *LeaderElection) serve(s *session.Session) {
 	le.mu.Lock()
 	le.round = r
 	le.mu.Unlock()
-	sub := le.mirror.Subscribe()
+	sub := le.mirror.Subscribe(r.concerns)
 	defer sub.Close()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -113,8 +115,32 @@ func (r *round) step() time.Duration {
 	if d.do != none && !now.Before(r.retryAt) {
 		r.start(d)
 	}
-	le.updateLeader(snap)
+	le.notifyLocked()
+	r.settled.Store(r.candidacy.revision)
+	if le.mirror.Snapshot() != snap {
+		le.poke() // concerns may have judged the newer one by what was settled before
+	}
 	return r.nextLook(now)
+}
+
+// concerns reports whether a change can matter to this round. It runs in the
+// mirror's goroutine, at every change of the cluster on every node.
+func (r *round) concerns(before, now *state.Snapshot) bool {
+	settled := r.settled.Load()
+	switch {
+	case settled == 0: // not queued yet, or queued no longer
+		return true
+	case before.CandidateAt(settled) != now.CandidateAt(settled):
+		return true
+	case now.Request != nil || now.Acting != nil || before.Request != now.Request || before.Acting != now.Acting:
+		return true
+	}
+	was, is := before.Head(), now.Head() // both there: this node's key stands
+	if was != is && is.CreateRevision == settled {
+		return true
+	}
+	// Member records tell whether a leader is one of ours.
+	return r.le.askedLeader.Load() && (was != is || len(before.Members) != len(now.Members))
 }
 
 // look takes note of what the snapshot shows of the own candidate key.
@@ -209,6 +235,11 @@ func (r *round) endTerm(t *Term, reason Reason, err error) {
 	le.lastEnd = over
 	le.ended = t
 	t.cancel(over)
+	if reason == ReasonResigned || reason == ReasonRequested {
+		if snap := le.mirror.Snapshot(); snap != nil && len(snap.Queue) > 1 {
+			r.failures.nextTry = time.Now().Add(requeueDelay)
+		}
+	}
 	le.log.Info("this node no longer leads", "token", t.token, "reason", string(reason))
 	le.notifyLocked()
 }
@@ -298,7 +329,6 @@ func (r *round) close(reason Reason, err error) {
 		r.active.cancel()
 	}
 	le.round = nil
-	le.updateLeader(le.mirror.Snapshot())
 	le.notifyLocked()
 	le.mu.Unlock()
 }

@@ -45,8 +45,9 @@ type Mirror struct {
 	rebuilds atomic.Int64
 	trouble  atomic.Pointer[error]
 
-	mu   sync.Mutex
-	subs map[*Subscription]struct{}
+	mu      sync.Mutex
+	subs    map[*Subscription]struct{}
+	waiters map[*waiter]struct{}
 }
 
 // New makes a mirror; [Mirror.Run] makes it live.
@@ -67,6 +68,7 @@ func New(cfg Config) *Mirror {
 		poke:    make(chan struct{}, 1),
 		rebuild: make(chan string, 1),
 		subs:    map[*Subscription]struct{}{},
+		waiters: map[*waiter]struct{}{},
 	}
 	m.stream = fmt.Sprintf("%p", m)
 	return m
@@ -133,61 +135,6 @@ func (m *Mirror) Rebuild(reason string) {
 	case m.rebuild <- reason:
 	default:
 	}
-}
-
-// Subscription is a coalescing signal that the snapshot changed.
-type Subscription struct {
-	// C receives after each change; several changes may make one signal.
-	C <-chan struct{}
-	c chan struct{}
-	m *Mirror
-}
-
-// Subscribe returns a subscription that has its first signal already.
-func (m *Mirror) Subscribe() *Subscription {
-	c := make(chan struct{}, 1)
-	c <- struct{}{}
-	s := &Subscription{C: c, c: c, m: m}
-	m.mu.Lock()
-	m.subs[s] = struct{}{}
-	m.mu.Unlock()
-	return s
-}
-
-// Close ends the subscription. C is not closed.
-func (s *Subscription) Close() {
-	s.m.mu.Lock()
-	delete(s.m.subs, s)
-	s.m.mu.Unlock()
-}
-
-// Wait blocks until a snapshot satisfies cond, or ctx ends. cond is called from
-// the caller's goroutine and never with nil.
-func (m *Mirror) Wait(ctx context.Context, cond func(*state.Snapshot) bool) (*state.Snapshot, error) {
-	sub := m.Subscribe()
-	defer sub.Close()
-	for {
-		select {
-		case <-sub.C:
-			if s := m.Snapshot(); s != nil && cond(s) {
-				return s, nil
-			}
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-func (m *Mirror) publish(s *state.Snapshot) {
-	m.snapshot.Store(s)
-	m.mu.Lock()
-	for sub := range m.subs {
-		select {
-		case sub.c <- struct{}{}:
-		default:
-		}
-	}
-	m.mu.Unlock()
 }
 
 // Read reads the whole range once.

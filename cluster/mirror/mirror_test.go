@@ -287,7 +287,7 @@ func TestSubscribersNeverHoldTheMirrorUp(t *testing.T) {
 	ctx := testContext(t)
 	m := New(Config{Client: client, Keys: keys})
 	run(t, m)
-	lazy := m.Subscribe()
+	lazy := m.Subscribe(nil)
 	defer lazy.Close()
 	for i := range 20 {
 		_, err := client.Put(ctx, keys.Candidate(int64(i+1)), "a:1")

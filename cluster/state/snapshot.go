@@ -1,5 +1,10 @@
 package state
 
+import (
+	"cmp"
+	"slices"
+)
+
 // Candidate is one entry of the election queue.
 type Candidate struct {
 	Key            string
@@ -148,6 +153,25 @@ func (s *Snapshot) Candidate(lease int64) (*Candidate, int) {
 		}
 	}
 	return nil, -1
+}
+
+// CandidateAt is the queue entry created at revision, nil when there is none. It
+// costs a binary search.
+func (s *Snapshot) CandidateAt(revision int64) *Candidate {
+	i, found := slices.BinarySearchFunc(s.Queue, revision,
+		func(c *Candidate, r int64) int { return cmp.Compare(c.CreateRevision, r) })
+	if !found {
+		return nil
+	}
+	return s.Queue[i]
+}
+
+// Head is the first in the queue, nil when it is empty.
+func (s *Snapshot) Head() *Candidate {
+	if len(s.Queue) == 0 {
+		return nil
+	}
+	return s.Queue[0]
 }
 
 // Planner is the member whose duty planning is: the leader if it is a member;

@@ -103,7 +103,7 @@ func withEtcd(ctx context.Context, cfg Config, begun time.Time, server *embedetc
 		return fmt.Errorf("dev: %w", err)
 	}
 	screen.say(greeting(cfg, server.Endpoint(), l.chairs[0].http)...)
-	sub := m.Subscribe()
+	sub := m.Subscribe(nil)
 	defer sub.Close()
 	err = l.run(ctx, sub.C, server)
 	screen.show(nil)

@@ -9,7 +9,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/mirror"
-	"github.com/goverse/goverse/cluster/state"
 )
 
 const (
@@ -38,17 +37,28 @@ func (o *Operator) Watch(ctx context.Context, timeout time.Duration, show func(V
 	wg.Go(func() { o.check(checks, m) })
 	defer wg.Wait()
 	defer endChecks()
+	sub := m.Subscribe(nil)
+	defer sub.Close()
 	var last *View
-	var failed error
-	_, _ = m.Wait(ctx, func(s *state.Snapshot) bool { // its only error is that ctx ended
-		v := newView(s)
-		if last == nil || !same(*last, v) {
-			failed = show(v)
-			last = &v
+	for {
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			return nil
 		}
-		return failed != nil
-	})
-	return failed
+		s := m.Snapshot()
+		if s == nil {
+			continue
+		}
+		v := newView(s)
+		if last != nil && same(*last, v) {
+			continue
+		}
+		if err := show(v); err != nil {
+			return err
+		}
+		last = &v
+	}
 }
 
 // check asks etcd again and again: the watch alone stays silent when etcd is gone.
