@@ -1,7 +1,7 @@
 // Command bench measures Goverse against its targets and writes what it found: raw
 // samples and plots into a directory, tables into docs/benchmarks.md.
 //
-//	go run ./cmd/bench                 # everything, about ten minutes
+//	go run ./cmd/bench                 # everything, about eight minutes
 //	go run ./cmd/bench -only T1,T2
 //	go run ./cmd/bench -quick          # shows that it works; judges nothing
 //
@@ -34,6 +34,7 @@ type options struct {
 	out     string
 	doc     string
 	profile string
+	render  bool
 }
 
 func main() {
@@ -46,6 +47,7 @@ func main() {
 	flags.BoolVar(&o.quick, "quick", false, "few samples: shows that it works, judges nothing")
 	flags.StringVar(&o.out, "out", "", `directory for samples and plots (default "results", with -quick a temporary one)`)
 	flags.StringVar(&o.doc, "doc", "", `document to write the tables into (default "../docs/benchmarks.md", with -quick none)`)
+	flags.BoolVar(&o.render, "render", false, "measure nothing, write the tables from the results that are there")
 	flags.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of this process to this file")
 	_ = flags.Parse(os.Args[1:]) // ends the process on an error
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -73,6 +75,9 @@ func run(ctx context.Context, o options) (err error) {
 	if o, err = o.withDefaults(); err != nil {
 		return err
 	}
+	if o.render {
+		return document(o)
+	}
 	wanted, err := choose(o.only)
 	if err != nil {
 		return err
@@ -91,6 +96,7 @@ func run(ctx context.Context, o options) (err error) {
 		fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 	}}
 	var failed []error
+	env.Log("on %s", report.ThisMachine())
 	for _, b := range wanted {
 		env.Log("%s: %s", b.Target, b.Title)
 		r := &report.Result{Target: b.Target, Title: b.Title, When: time.Now(), Command: command(o), Quick: o.quick,
@@ -105,7 +111,7 @@ func run(ctx context.Context, o options) (err error) {
 		if err := r.Save(o.out); err != nil {
 			return err
 		}
-		fmt.Println(report.Markdown([]*report.Result{r}, o.out))
+		fmt.Println(r.Markdown(o.out))
 	}
 	if o.doc != "" {
 		failed = append(failed, document(o))
@@ -171,9 +177,18 @@ func document(o options) error {
 			results = append(results, r)
 		}
 	}
-	pictures, err := filepath.Rel(filepath.Dir(o.doc), o.out)
+	// Absolute first: Rel cannot tell what "..", seen from outside, is called.
+	doc, err := filepath.Abs(o.doc)
 	if err != nil {
 		return err
 	}
-	return report.UpdateDocument(o.doc, report.Markdown(results, pictures))
+	out, err := filepath.Abs(o.out)
+	if err != nil {
+		return err
+	}
+	pictures, err := filepath.Rel(filepath.Dir(doc), out)
+	if err != nil {
+		return err
+	}
+	return report.UpdateDocument(doc, report.Markdown(results, pictures))
 }

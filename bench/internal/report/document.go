@@ -24,12 +24,14 @@ func Markdown(results []*Result, pictureDir string) string {
 		if i == 0 || r.Machine != results[i-1].Machine {
 			fmt.Fprintf(&b, "Machine: %s.\n\n", r.Machine)
 		}
-		r.markdown(&b, pictureDir)
+		b.WriteString(r.Markdown(pictureDir))
 	}
 	return b.String()
 }
 
-func (r *Result) markdown(b *strings.Builder, pictureDir string) {
+// Markdown writes one target's table.
+func (r *Result) Markdown(pictureDir string) string {
+	b := &strings.Builder{}
 	fmt.Fprintf(b, "### %s: %s\n\n", r.Target, r.Title)
 	fmt.Fprintf(b, "%s, `%s`", r.When.UTC().Format("2006-01-02 15:04 UTC"), r.Command)
 	if r.Quick {
@@ -49,6 +51,7 @@ func (r *Result) markdown(b *strings.Builder, pictureDir string) {
 	for _, p := range r.Pictures {
 		fmt.Fprintf(b, "![%s](%s)\n\n", strings.TrimSuffix(p, ".svg"), filepath.ToSlash(filepath.Join(pictureDir, p)))
 	}
+	return b.String()
 }
 
 func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime/debug"
 	"time"
 
@@ -30,7 +31,7 @@ func handoff(ctx context.Context, env Env, r *report.Result) error {
 	// The heaps of a thousand nodes are one here; collecting it stops all of them.
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	sizes := []struct{ candidates, samples int }{
-		{2, env.pick(400, 5)}, {100, env.pick(600, 5)}, {env.pick(1000, 200), env.pick(250, 3)},
+		{2, env.pick(400, 5)}, {100, env.pick(600, 5)}, {env.pick(1000, 200), env.pick(200, 3)},
 	}
 	for _, size := range sizes {
 		env.Log("T2: %d candidates, %d handoffs", size.candidates, size.samples)
@@ -185,6 +186,8 @@ func (q *samples) fresh(ctx context.Context, p *etcdproc.Process, n int) (err er
 		if err != nil {
 			return err
 		}
+		// Or each round would end at the same place in etcd's 100 ms.
+		rest(ctx, rand.N(100*time.Millisecond))
 		if err := others.join(ctx, i); err != nil {
 			return err
 		}

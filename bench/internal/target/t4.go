@@ -51,7 +51,7 @@ func cutOff(ctx context.Context, env Env, r *report.Result) error {
 		r.Note("One goroutine per pair asks every %v, first the next one and then the old one: an overlap is an instant "+
 			"at which both said yes. The distance is from the last yes of the old one to the first yes of the next.", sampling)
 		r.Note("Beside it, through a relay with the same fault: `concurrency.Election` on `concurrency.Session`s with the same TTL; " +
-			"its overlap is how much later than the next one's `Campaign` the cut-off one's `Done` closed.")
+			"its distance is from the closing of the cut-off one's `Done` to the return of the next one's `Campaign`.")
 		return nil
 	})
 }
@@ -98,8 +98,8 @@ func cutMany(ctx context.Context, p *etcdproc.Process, kind faultKind, plot stri
 		report.Judge(next.Max() <= float64(limit.Milliseconds())))
 	r.Row(kind.name+": runs with an overlap", "0", fmt.Sprintf("%d of %d; smallest distance %s", overlaps, runs, ms(distance.P(0))),
 		report.Judge(overlaps == 0))
-	r.Row(kind.name+": `concurrency.Election`", "", fmt.Sprintf("p50 %s, max %s; %d of %d runs overlapped, by up to %s",
-		seconds(peerNext.Median()), seconds(peerNext.Max()), peerOverlaps, runs, seconds(max(0, -peerDistance.P(0)))), report.Context)
+	r.Row(kind.name+": `concurrency.Election`", "", fmt.Sprintf("p50 %s, max %s; %d of %d runs overlapped; smallest distance %s",
+		seconds(peerNext.Median()), seconds(peerNext.Max()), peerOverlaps, runs, ms(peerDistance.P(0))), report.Context)
 	r.Keep(next, distance, peerNext, peerDistance)
 	r.Plots = append(r.Plots, report.Plot{Name: plot, Title: "Time to the next leader, " + kind.name, Series: []*sample.Series{next, peerNext}})
 	return nil
