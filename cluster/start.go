@@ -151,8 +151,14 @@ func (c *Cluster) joinError(p *parts, err error) error {
 // remembers when each leader was first seen.
 func (p *parts) followElection(ctx context.Context) {
 	election := p.manager.Election()
+	sub := election.Subscribe()
+	defer sub.Close()
 	for {
-		changed := election.Changed()
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			return
+		}
 		failed := election.Failed()
 		p.member.change(func(r *state.Record) {
 			r.ElectionFailed, r.Reason = failed != nil, ""
@@ -161,11 +167,6 @@ func (p *parts) followElection(ctx context.Context) {
 			}
 		})
 		p.leaders.saw(election.Leader(), time.Now())
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
 // glance is how often a wait looks again although no node reported a change: the
@@ -35,23 +37,33 @@ func (c *Cluster) await(d time.Duration, cond func() bool) bool {
 	defer bound.Stop()
 	tick := time.NewTicker(glance)
 	defer tick.Stop()
-	for {
-		// Taken before looking, so that no change in between is missed.
+	subs := map[*leaderelection.LeaderElection]*leaderelection.Subscription{}
+	defer func() {
+		for _, sub := range subs {
+			sub.Close()
+		}
+	}()
+	for !cond() {
 		cases := []reflect.SelectCase{
 			{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(bound.C)},
 			{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(tick.C)}}
-		for _, n := range c.Nodes() {
-			if m := n.cluster.GetConsensusManager(); m != nil {
-				cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(m.Election().Changed())})
+		for _, n := range c.Nodes() { // anew: nodes come, and start again
+			m := n.cluster.GetConsensusManager()
+			if m == nil {
+				continue
 			}
-		}
-		if cond() {
-			return true
+			sub := subs[m.Election()]
+			if sub == nil {
+				sub = m.Election().Subscribe()
+				subs[m.Election()] = sub
+			}
+			cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(sub.C)})
 		}
 		if chosen, _, _ := reflect.Select(cases); chosen == 0 {
 			return cond()
 		}
 	}
+	return true
 }
 
 // WaitLeader waits until a node says that it leads, and returns it.

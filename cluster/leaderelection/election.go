@@ -88,20 +88,17 @@ type LeaderElection struct {
 	mirror *mirror.Mirror
 	keeper *session.Keeper
 
-	term atomic.Pointer[Term]
-	wake chan struct{}
-	// askedLeader: somebody waits to hear who leads, be it another node. Without
-	// that, changes that are not this node's own need not wake it. Written with
-	// the lock held, before the state is looked at.
-	askedLeader atomic.Bool
-	ctx         context.Context // of the loop
-	cancel      context.CancelFunc
-	wg          sync.WaitGroup // loop, operations, observers
-	base        *base          // the own mirror and keeper; nil when they are shared
+	term   atomic.Pointer[Term]
+	wake   chan struct{}
+	ctx    context.Context // of the loop
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // loop, operations, observers
+	base   *base          // the own mirror and keeper; nil when they are shared
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced at every change, if anybody asked
+	changed  chan struct{} // closed and replaced at every change of the own part, if anybody asked
 	asked    bool
+	subs     map[*Subscription]struct{}
 	started  bool
 	stopped  bool
 	standing bool
@@ -123,7 +120,7 @@ func New(cfg Config) (*LeaderElection, error) {
 		return nil, err
 	}
 	le := &LeaderElection{cfg: cfg, keys: keys, log: cfg.Logger, mirror: cfg.Mirror, keeper: cfg.Keeper,
-		wake: make(chan struct{}, 1), changed: make(chan struct{}), standing: !cfg.Observer}
+		wake: make(chan struct{}, 1), changed: make(chan struct{}), subs: map[*Subscription]struct{}{}, standing: !cfg.Observer}
 	if le.mirror == nil {
 		if err := le.makeBase(); err != nil {
 			return nil, err
@@ -279,16 +276,6 @@ func (le *LeaderElection) Resign(ctx context.Context) error {
 	return le.await(ctx, func() bool { return le.round != r || r.gone >= t.token || r.vanished(t.token) })
 }
 
-// Changed is closed at the next change of anything that this election answers:
-// leader, term, failure. Take it before asking. It does not block.
-func (le *LeaderElection) Changed() <-chan struct{} {
-	le.mu.Lock()
-	defer le.mu.Unlock()
-	le.asked = true
-	le.askedLeader.Store(true)
-	return le.changed
-}
-
 // await blocks until cond, which is about this node's own part, holds; it is
 // called with the lock held.
 func (le *LeaderElection) await(ctx context.Context, cond func() bool) error {
@@ -318,7 +305,7 @@ func (le *LeaderElection) poke() {
 	}
 }
 
-// notify tells those who wait that something changed.
+// notify tells those who wait that something of the own part changed.
 func (le *LeaderElection) notify() {
 	le.mu.Lock()
 	le.notifyLocked()
@@ -326,7 +313,9 @@ func (le *LeaderElection) notify() {
 }
 
 func (le *LeaderElection) notifyLocked() {
-	le.askedLeader.Store(false)
+	for s := range le.subs {
+		s.sub.Signal()
+	}
 	if !le.asked {
 		return
 	}

@@ -84,15 +84,15 @@ func TestOutsideCandidate(t *testing.T) {
 	require.Equal(t, "a:1", string(resp.Kvs[0].Value))
 	won := make(chan error, 1)
 	go func() { won <- outside.Campaign(ctx, "outside") }()
-	_, err = a.mirror.Wait(ctx, func(s *state.Snapshot) bool { return len(s.Queue) == 3 })
-	require.NoError(t, err)
+	awaitTail(t, a, "outside")
 
 	require.NoError(t, a.Resign(ctx))
 	awaitLeads(t, b)
+	awaitTail(t, a, "a:1") // or b might queue again before a does
 	require.NoError(t, b.Resign(ctx))
 	require.NoError(t, <-won)
 	for _, le := range []*LeaderElection{a, b} {
-		require.NoError(t, le.await(ctx, func() bool { return le.GetLeaderNode() == "outside" }))
+		awaitLeader(t, le, "outside")
 		require.False(t, le.IsLeader())
 		require.False(t, le.Leader().Member)
 	}

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
+	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/embedetcd"
 )
 
@@ -51,4 +52,28 @@ func awaitLeads(t *testing.T, le *LeaderElection) *Term {
 	t.Helper()
 	require.NoError(t, le.await(testContext(t), le.IsLeader))
 	return le.Term()
+}
+
+// awaitLeader waits until le names the leader at address.
+func awaitLeader(t *testing.T, le *LeaderElection, address string) {
+	t.Helper()
+	ctx := testContext(t)
+	sub := le.Subscribe()
+	defer sub.Close()
+	for le.GetLeaderNode() != address {
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			require.FailNow(t, "not the leader named", "want %q, have %q", address, le.GetLeaderNode())
+		}
+	}
+}
+
+// awaitTail waits until le sees the candidate at address last in the queue.
+func awaitTail(t *testing.T, le *LeaderElection, address string) {
+	t.Helper()
+	_, err := le.mirror.Wait(testContext(t), func(s *state.Snapshot) bool {
+		return len(s.Queue) > 0 && s.Queue[len(s.Queue)-1].Address == address
+	})
+	require.NoError(t, err)
 }

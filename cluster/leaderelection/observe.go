@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 
+	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -36,20 +37,54 @@ func (le *LeaderElection) leaderOf(snap *state.Snapshot) state.Leader {
 // Leader.
 func (le *LeaderElection) GetLeaderNode() string { return le.Leader().Address }
 
+// Subscription is a coalescing signal that this election's answers changed.
+type Subscription struct {
+	// C receives after a change of who leads, of this node's term, or of whether
+	// its election failed; several changes may make one signal. It has its first
+	// one already: receive, then ask.
+	C <-chan struct{}
+
+	le  *LeaderElection
+	sub *mirror.Subscription
+}
+
+// Subscribe returns a new subscription. It does not block.
+func (le *LeaderElection) Subscribe() *Subscription {
+	sub := le.mirror.Subscribe(func(before, now *state.Snapshot) bool { return before.Leader() != now.Leader() })
+	s := &Subscription{C: sub.C, le: le, sub: sub}
+	le.mu.Lock()
+	le.subs[s] = struct{}{}
+	le.mu.Unlock()
+	return s
+}
+
+// Close ends the subscription. C is not closed.
+func (s *Subscription) Close() {
+	s.sub.Close()
+	s.le.mu.Lock()
+	delete(s.le.subs, s)
+	s.le.mu.Unlock()
+}
+
 // WaitForLeader blocks until there is a leader, or ctx ends, or the election is
 // stopped.
 func (le *LeaderElection) WaitForLeader(ctx context.Context) (state.Leader, error) {
-	var l state.Leader
-	stopped := false
-	err := le.await(ctx, func() bool {
-		le.askedLeader.Store(true)
-		l, stopped = le.Leader(), le.stopped
-		return l.Address != "" || stopped
-	})
-	if err == nil && l.Address == "" {
-		err = ErrStopped
+	sub := le.Subscribe()
+	defer sub.Close()
+	for {
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			return state.Leader{}, context.Cause(ctx)
+		case <-le.ctx.Done():
+			return state.Leader{}, ErrStopped
+		case <-le.baseDone():
+			return state.Leader{}, le.base.err()
+		}
+		if l := le.Leader(); l.Address != "" {
+			return l, nil
+		}
 	}
-	return l, err
 }
 
 // Watch delivers who leads now, and then every change of it; the zero Leader says
@@ -73,10 +108,11 @@ func (le *LeaderElection) Watch(ctx context.Context) <-chan state.Leader {
 
 // forward sends each new leader.
 func (le *LeaderElection) forward(ctx context.Context, out chan<- state.Leader) {
+	sub := le.Subscribe()
+	defer sub.Close()
 	var told state.Leader
 	first := true
 	for {
-		changed := le.Changed()
 		l := le.Leader()
 		var send chan<- state.Leader
 		if first || l != told {
@@ -85,7 +121,7 @@ func (le *LeaderElection) forward(ctx context.Context, out chan<- state.Leader) 
 		select {
 		case send <- l:
 			told, first = l, false
-		case <-changed:
+		case <-sub.C:
 		case <-ctx.Done():
 			return
 		case <-le.ctx.Done():

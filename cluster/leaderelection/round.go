@@ -136,11 +136,7 @@ func (r *round) concerns(before, now *state.Snapshot) bool {
 		return true
 	}
 	was, is := before.Head(), now.Head() // both there: this node's key stands
-	if was != is && is.CreateRevision == settled {
-		return true
-	}
-	// Member records tell whether a leader is one of ours.
-	return r.le.askedLeader.Load() && (was != is || len(before.Members) != len(now.Members))
+	return was != is && is.CreateRevision == settled
 }
 
 // look takes note of what the snapshot shows of the own candidate key.

@@ -6,7 +6,8 @@ import (
 	"github.com/goverse/goverse/cluster/state"
 )
 
-// Subscription is a coalescing signal that the snapshot changed.
+// Subscription is a coalescing signal that the snapshot changed. Its methods are
+// safe for concurrent use.
 type Subscription struct {
 	// C receives after a change; several changes may make one signal.
 	C <-chan struct{}
@@ -24,12 +25,20 @@ type Subscription struct {
 // one, or are the first, are signalled without asking.
 func (m *Mirror) Subscribe(concerns func(before, now *state.Snapshot) bool) *Subscription {
 	c := make(chan struct{}, 1)
-	c <- struct{}{}
 	s := &Subscription{C: c, c: c, m: m, concerns: concerns}
+	s.Signal()
 	m.mu.Lock()
 	m.subs[s] = struct{}{}
 	m.mu.Unlock()
 	return s
+}
+
+// Signal makes C receive without a change of the snapshot. It does not block.
+func (s *Subscription) Signal() {
+	select {
+	case s.c <- struct{}{}:
+	default:
+	}
 }
 
 // Close ends the subscription. C is not closed.
@@ -78,10 +87,7 @@ func (m *Mirror) publish(s *state.Snapshot) {
 		if before != nil && !before.Stale && !s.Stale && sub.concerns != nil && !sub.concerns(before, s) {
 			continue
 		}
-		select {
-		case sub.c <- struct{}{}:
-		default:
-		}
+		sub.Signal()
 	}
 	for w := range m.waiters {
 		if w.cond(s) {

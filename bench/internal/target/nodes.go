@@ -36,15 +36,14 @@ func stopNode(ctx context.Context, c *cluster.Cluster) error {
 
 // awaitLead waits until c itself leads.
 func awaitLead(ctx context.Context, c *cluster.Cluster) error {
-	for {
-		changed := c.GetConsensusManager().Election().Changed()
-		if c.IsLeader() {
-			return nil
-		}
+	sub := c.GetConsensusManager().Election().Subscribe()
+	defer sub.Close()
+	for !c.IsLeader() {
 		select {
-		case <-changed:
+		case <-sub.C:
 		case <-ctx.Done():
 			return fmt.Errorf("wait until a node leads: %w", ctx.Err())
 		}
 	}
+	return nil
 }
