@@ -41,10 +41,10 @@ func TestFirstComeFirstServed(t *testing.T) {
 	require.ErrorIs(t, a.Resign(testContext(t)), ErrNotLeader)
 
 	// a queues again at the tail: c is next.
-	require.NoError(t, a.awaitQueued(testContext(t)))
+	awaitTail(t, a, "a:1")
 	require.NoError(t, b.Resign(testContext(t)))
 	awaitLeads(t, c)
-	require.NoError(t, b.awaitQueued(testContext(t)))
+	awaitTail(t, b, "b:1")
 	require.NoError(t, c.Stop(testContext(t)))
 	awaitLeads(t, a)
 }
