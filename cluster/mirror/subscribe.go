@@ -83,16 +83,18 @@ func (m *Mirror) publish(s *state.Snapshot) {
 	before := m.snapshot.Swap(s)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for sub := range m.subs {
-		if before != nil && !before.Stale && !s.Stale && sub.concerns != nil && !sub.concerns(before, s) {
-			continue
-		}
-		sub.Signal()
-	}
 	for w := range m.waiters {
 		if w.cond(s) {
 			w.c <- s
 			delete(m.waiters, w)
 		}
+	}
+	// Last, because Go runs next whom a goroutine woke last: where thousands are
+	// runnable, the others wait behind them.
+	for sub := range m.subs {
+		if before != nil && !before.Stale && !s.Stale && sub.concerns != nil && !sub.concerns(before, s) {
+			continue
+		}
+		sub.Signal()
 	}
 }

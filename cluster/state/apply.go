@@ -62,11 +62,12 @@ func (s *Snapshot) put(p ParsedKey, kv KV) {
 	case KindCandidate:
 		c := &Candidate{Key: kv.Key, KeyLease: p.Lease, Lease: kv.Lease, Address: string(kv.Value),
 			CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision}
-		// A key that was deleted and made again within one batch leaves its place.
-		if i := s.queueIndex(kv.Key); i >= 0 {
+		// A key that is written anew keeps its CreateRevision; one that is made again
+		// was deleted before, by an event of its own.
+		i, again := slices.BinarySearchFunc(s.Queue, c, compareCandidates)
+		if again {
 			s.Queue = without(s.Queue, i)
 		}
-		i, _ := slices.BinarySearchFunc(s.Queue, c, compareCandidates)
 		s.Queue = with(s.Queue, i, c)
 	case KindNode:
 		s.remove(p, kv.Key)
@@ -100,7 +101,7 @@ func (s *Snapshot) put(p ParsedKey, kv KV) {
 func (s *Snapshot) remove(p ParsedKey, key string) {
 	switch p.Kind {
 	case KindCandidate:
-		if i := s.queueIndex(key); i >= 0 {
+		if i := s.queueIndex(p, key); i >= 0 {
 			s.Queue = without(s.Queue, i)
 		}
 	case KindNode:
@@ -122,8 +123,10 @@ func compareCandidates(a, b *Candidate) int {
 	return cmp.Or(cmp.Compare(a.CreateRevision, b.CreateRevision), cmp.Compare(a.Key, b.Key))
 }
 
-func (s *Snapshot) queueIndex(key string) int {
-	return slices.IndexFunc(s.Queue, func(c *Candidate) bool { return c.Key == key })
+// queueIndex is the place of key, parsed as p, in the queue; -1 when it has none.
+// Numbers are compared first: keys differ in their last bytes only.
+func (s *Snapshot) queueIndex(p ParsedKey, key string) int {
+	return slices.IndexFunc(s.Queue, func(c *Candidate) bool { return c.KeyLease == p.Lease && c.Key == key })
 }
 
 func (s *Snapshot) memberIndex(address string) (int, bool) {
