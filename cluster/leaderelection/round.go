@@ -26,9 +26,9 @@ type round struct {
 	retryAt  time.Time // no write to the own keys before
 	refused  int       // writes to the own keys that failed in a row
 
-	settled   atomic.Int64 // CreateRevision of the own key as of the last step; 0 when it has none
-	candidacy guard        // of the own candidate's key
-	acting    guard        // of the own acting key
+	settled   atomic.Pointer[state.Candidate] // the own key as the last step left it; nil when it has none
+	candidacy guard                           // of the own candidate's key
+	acting    guard                           // of the own acting key
 }
 
 // guard makes the session's renewals look for a key.
@@ -116,7 +116,7 @@ func (r *round) step() time.Duration {
 		r.start(d)
 	}
 	le.notifyLocked()
-	r.settled.Store(r.candidacy.revision)
+	r.settled.Store(r.candidate(snap))
 	if le.mirror.Snapshot() != snap {
 		le.poke() // concerns may have judged the newer one by what was settled before
 	}
@@ -126,17 +126,24 @@ func (r *round) step() time.Duration {
 // concerns reports whether a change can matter to this round. It runs in the
 // mirror's goroutine, at every change of the cluster on every node.
 func (r *round) concerns(before, now *state.Snapshot) bool {
-	settled := r.settled.Load()
+	own := r.settled.Load()
 	switch {
-	case settled == 0: // not queued yet, or queued no longer
-		return true
-	case before.CandidateAt(settled) != now.CandidateAt(settled):
+	case own == nil || now.CandidateAt(own.CreateRevision) != own:
 		return true
 	case now.Request != nil || now.Acting != nil || before.Request != now.Request || before.Acting != now.Acting:
 		return true
 	}
-	was, is := before.Head(), now.Head() // both there: this node's key stands
-	return was != is && is.CreateRevision == settled
+	return now.Head() == own && before.Head() != own
+}
+
+// candidate is the own key in snap, nil if there is none that this node stands
+// with.
+func (r *round) candidate(snap *state.Snapshot) *state.Candidate {
+	own, _ := snap.Candidate(int64(r.s.ID()))
+	if own == nil || own.CreateRevision != r.candidacy.revision {
+		return nil
+	}
+	return own
 }
 
 // look takes note of what the snapshot shows of the own candidate key.
