@@ -119,3 +119,46 @@ func TestFallbackAndBack(t *testing.T) {
 	require.Equal(t, session.ReasonPermission, session.ReasonOf(context.Cause(term.Context())))
 	s.end(t)
 }
+
+// Guards: Config.Fallback. With FallbackNone nobody leads and no node says that it
+// is in fallback, until the election works.
+func TestFallbackNone(t *testing.T) {
+	t.Parallel()
+	c := New(t, 0, WithConfig(func(_ int, cfg *cluster.Config) {
+		cfg.Username, cfg.Password = nodeRole, "secret"
+		cfg.Fallback = cluster.FallbackNone
+	}))
+	root := denyQueue(t, c)
+	c.AddNode()
+	c.AddNode()
+	// Each has said so in its record: by the rule the smaller one would act now.
+	c.Eventually(func() bool {
+		for _, n := range c.Nodes() {
+			for _, m := range n.Cluster().Snapshot().Members {
+				if !m.ElectionFailed {
+					return false
+				}
+			}
+		}
+		return true
+	}, "all know that all their elections failed")
+	s := sample(c)
+	// A round trip later than that.
+	_, err := root.Put(patient(t), c.Keys().Prefix()+"/nodes/mark", "{}")
+	require.NoError(t, err)
+	for _, n := range c.Nodes() {
+		c.Eventually(func() bool { return n.Cluster().Snapshot().Member("mark") != nil }, "the mark is seen")
+		st := n.Cluster().Status()
+		require.Empty(t, st.LeaderID)
+		require.Equal(t, state.ModeElection, st.Mode)
+		require.NotEmpty(t, st.ElectionFailed)
+		require.Nil(t, n.Cluster().Snapshot().Acting)
+	}
+	_, err = root.Delete(patient(t), c.Keys().Prefix()+"/nodes/mark")
+	require.NoError(t, err)
+	_, err = root.RoleGrantPermission(patient(t), nodeRole, c.Keys().Queue(), c.Keys().QueueEnd(),
+		clientv3.PermissionType(clientv3.PermReadWrite))
+	require.NoError(t, err)
+	require.Equal(t, state.ModeElection, c.WaitLeader().Cluster().Term().Mode())
+	s.end(t)
+}

@@ -25,6 +25,7 @@ import (
 type ConsensusManager struct {
 	election *leaderelection.LeaderElection
 	mirror   *mirror.Mirror
+	fallback bool
 }
 
 // New makes a manager over a running mirror; cfg.Mirror must be set.
@@ -33,7 +34,7 @@ func New(cfg leaderelection.Config) (*ConsensusManager, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &ConsensusManager{election: election, mirror: cfg.Mirror}, nil
+	return &ConsensusManager{election: election, mirror: cfg.Mirror, fallback: cfg.Fallback}, nil
 }
 
 // Start joins the election; see [leaderelection.LeaderElection.Start].
@@ -66,10 +67,11 @@ func (m *ConsensusManager) IsLeader() bool { return m != nil && m.election.IsLea
 func (m *ConsensusManager) Snapshot() *state.Snapshot { return m.mirror.Snapshot() }
 
 // Mode says by which rule leadership goes at present: fallback if an acting
-// leader leads, or if nobody does and this node's election failed.
+// leader leads, or if nobody does, this node's election failed and it takes part
+// in fallback.
 func (m *ConsensusManager) Mode() state.Mode {
 	if s := m.mirror.Snapshot(); s != nil && len(s.Queue) == 0 {
-		if s.Acting != nil || m.election.Failed() != nil {
+		if s.Acting != nil || m.fallback && m.election.Failed() != nil {
 			return state.ModeFallback
 		}
 	}
