@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -105,7 +104,7 @@ func awaitEtcd(ctx context.Context, cfg Config, client *clientv3.Client) error {
 			return fmt.Errorf("%w %q: grant it READ on the range %s/leader- to %s/shards0 (%w)",
 				ErrEtcdDenied, cfg.Username, keys, keys, err)
 		}
-		err = whyUnreachable(ctx, client.Endpoints(), err)
+		err = WhyUnreachable(ctx, cfg, err)
 		sayUnreachable(cfg, err, &said)
 		if !sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("%w at %s: check the address and that etcd runs there (%w)",
@@ -114,25 +113,6 @@ func awaitEtcd(ctx context.Context, cfg Config, client *clientv3.Client) error {
 	}
 	warnOldServers(ctx, cfg, client)
 	return nil
-}
-
-// whyUnreachable looks for a better reason than a time-out, which is all that
-// etcd's client says: nobody listens, the name is unknown.
-func whyUnreachable(ctx context.Context, endpoints []string, err error) error {
-	if len(endpoints) == 0 || !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	address := endpoints[0]
-	if _, rest, ok := strings.Cut(address, "://"); ok {
-		address = strings.TrimSuffix(rest, "/")
-	}
-	dialer := net.Dialer{Timeout: time.Second / 2}
-	conn, why := dialer.DialContext(context.WithoutCancel(ctx), "tcp", address)
-	if why == nil {
-		_ = conn.Close()
-		return err
-	}
-	return why
 }
 
 func sayUnreachable(cfg Config, err error, said *bool) {

@@ -49,7 +49,7 @@ func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.Re
 	select {
 	case <-m.Ready():
 	case <-ctx.Done():
-		return Outcome{}, o.explain(ctx.Err())
+		return Outcome{}, o.explain(ctx, ctx.Err())
 	}
 	before := m.Snapshot().Leader()
 	after, err := leaderelection.Ask(ctx, o.client, m, lease, kind, address)
@@ -57,7 +57,7 @@ func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.Re
 	case errors.Is(err, leaderelection.ErrNotMoved) && ctx.Err() != nil:
 		return Outcome{}, fmt.Errorf("%w; the request is withdrawn, look at goversed status or give more --timeout than %v", err, timeout)
 	case err != nil:
-		return Outcome{}, o.explain(err)
+		return Outcome{}, o.explain(ctx, err)
 	}
 	return Outcome{LeaderID: after.Address, Term: after.Token, Token: after.Token,
 		PreviousLeaderID: before.Address, PreviousToken: before.Token, Moved: after.Address != before.Address}, nil
@@ -73,7 +73,7 @@ func (o *Operator) connect(ctx context.Context, timeout time.Duration) (clientv3
 	}
 	resp, err := o.client.Grant(ctx, int64(timeout/time.Second)+2)
 	if err != nil {
-		return 0, o.explain(fmt.Errorf("grant a lease for the request: %w", err))
+		return 0, o.explain(ctx, fmt.Errorf("grant a lease for the request: %w", err))
 	}
 	return resp.ID, nil
 }

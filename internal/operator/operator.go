@@ -23,9 +23,8 @@ const connectTimeout = 5 * time.Second
 // concurrent use.
 type Operator struct {
 	client *clientv3.Client
+	cfg    cluster.Config
 	keys   state.Keys
-	etcd   string
-	user   string
 }
 
 // Open checks the configuration and makes the client; with a user it also asks etcd,
@@ -44,7 +43,7 @@ func Open(cfg cluster.Config, timeout time.Duration) (*Operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Operator{client: client, keys: keys, etcd: cfg.EtcdAddress, user: cfg.Username}, nil
+	return &Operator{client: client, cfg: cfg, keys: keys}, nil
 }
 
 // Close ends the connection.
@@ -68,19 +67,20 @@ func (o *Operator) Read(ctx context.Context) (Details, error) {
 func (o *Operator) read(ctx context.Context) (*state.Snapshot, error) {
 	snap, err := mirror.Read(ctx, o.client, o.keys)
 	if err != nil {
-		return nil, o.explain(err)
+		return nil, o.explain(ctx, err)
 	}
 	return snap, nil
 }
 
 // explain turns etcd's answer, or silence, into an error with a remedy.
-func (o *Operator) explain(err error) error {
+func (o *Operator) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrInvalidAuthToken):
 		return fmt.Errorf("%w %q: give --etcd-user and --etcd-password of a user with READ on the range %s to %s (%w)",
-			cluster.ErrEtcdDenied, o.user, o.keys.RangeStart(), o.keys.RangeEnd(), err)
+			cluster.ErrEtcdDenied, o.cfg.Username, o.keys.RangeStart(), o.keys.RangeEnd(), err)
 	case errors.Is(err, context.DeadlineExceeded), unavailable(err):
-		return fmt.Errorf("%w at %s: check --etcd and that etcd runs there (%w)", cluster.ErrEtcdUnreachable, o.etcd, err)
+		return fmt.Errorf("%w at %s: check --etcd and that etcd runs there (%w)",
+			cluster.ErrEtcdUnreachable, o.cfg.EtcdAddress, cluster.WhyUnreachable(ctx, o.cfg, err))
 	}
 	return err
 }
