@@ -1,28 +1,31 @@
-# What a maintainer types. `make ci` is what a change must pass.
-.PHONY: build test race lint fuzz bench generate ci
+# What a maintainer types; `make ci` is what a change must pass.
+.PHONY: help build test race lint fuzz bench generate ci
 
-build:
+help: ## show this
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+
+build: ## bin/goversed
 	go build -o bin/ ./cmd/goversed
 
-test:
+test: ## all tests
 	go test ./...
 
-race:
-	go test -race ./cluster/... ./clustertest/... ./node/... ./embedetcd/...
+race: ## the tests under the race detector
+	go test -race ./cluster/... ./clustertest ./node ./embedetcd ./internal/... ./cmd/...
 
-lint:
+lint: ## gofmt, vet, staticcheck
 	gofmt -l $$(git ls-files '*.go')
 	go vet ./...
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
-fuzz:
+fuzz: ## the key parser, for a minute
 	go test -run '^$$' -fuzz FuzzParse -fuzztime 1m ./cluster/state
 
-bench:
+bench: ## measure everything and write docs/benchmarks.md, a quarter of an hour
 	cd bench && go run ./cmd/bench
 
-generate:
+generate: ## the gRPC code
 	go generate ./...
 
-ci:
+ci: ## what a change must pass
 	bash .ci/run
