@@ -22,6 +22,7 @@ var allowed = map[string][]string{
 	"internal/daemon":            {"*"},
 	"internal/dev":               {"*"},
 	"internal/operator":          {"*"},
+	"internal/child":             {},
 	"internal/cli":               {},
 	"internal/zaplog":            {},
 	"cluster":                    {"cluster/consensusmanager", "cluster/crashdetector", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "node", "internal/zaplog"},

@@ -54,10 +54,9 @@ func (l *loop) start(c *chair) {
 	log := &lineWriter{name: c.address, emit: l.logs}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = environment()
-	cmd.SysProcAttr = childAttributes()
 	cmd.WaitDelay = pipePatience
 	p := &process{cmd: cmd, log: log, started: time.Now()}
-	if err := l.starter.start(cmd); err != nil {
+	if err := l.starter.Start(cmd); err != nil {
 		l.ended(c, nil, err.Error(), time.Now())
 		return
 	}

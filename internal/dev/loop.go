@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/child"
 )
 
 const (
@@ -28,7 +29,7 @@ type loop struct {
 	screen   *screen
 	logs     func(string)
 
-	starter *starter
+	starter *child.Starter
 	waiters sync.WaitGroup // one for each process
 	chairs  []*chair
 	exits   chan exit
@@ -68,8 +69,8 @@ func newLoop(cfg Config, begun time.Time, endpoint string, newest func() *state.
 
 // run starts the nodes and returns when all of them have ended.
 func (l *loop) run(ctx context.Context, changed <-chan struct{}, server *embedetcd.Server) error {
-	l.starter = newStarter()
-	defer l.starter.close()
+	l.starter = child.NewStarter()
+	defer l.starter.Close()
 	defer l.waiters.Wait()
 	for _, c := range l.chairs {
 		l.start(c)

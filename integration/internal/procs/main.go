@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/internal/child"
 )
 
 // requireEnv lists what must not be missing: a test that needs it then fails where
@@ -21,7 +23,7 @@ const requireEnv = "GOVERSE_REQUIRE"
 // Kit starts processes. It is safe for concurrent use.
 type Kit struct {
 	goversed func() (path string, err error) // builds it at the first call
-	starter  *starter
+	starter  *child.Starter
 
 	mu      sync.Mutex
 	drawn   map[int]bool // ports
@@ -44,7 +46,7 @@ func run(m *testing.M, kit **Kit) int {
 		return complain(err)
 	}
 	defer os.RemoveAll(dir) // nothing can be done about it
-	k := &Kit{starter: newStarter(), drawn: map[int]bool{}, running: map[*Process]bool{},
+	k := &Kit{starter: child.NewStarter(), drawn: map[int]bool{}, running: map[*Process]bool{},
 		goversed: sync.OnceValues(func() (string, error) { return build(dir) })}
 	*kit = k
 	code := m.Run()
@@ -53,7 +55,7 @@ func run(m *testing.M, kit **Kit) int {
 		code = complain(fmt.Errorf("%s (process %d) outlived its test", p.name, p.Pid()))
 	}
 	k.mu.Unlock()
-	k.starter.close()
+	k.starter.Close()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			code = complain(err)

@@ -37,11 +37,10 @@ func (k *Kit) Start(t testing.TB, name, path string, args, env []string) *Proces
 	t.Helper()
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(environment(), env...)
-	cmd.SysProcAttr = childAttributes()
 	cmd.WaitDelay = pipePatience
 	p := &Process{name: name, cmd: cmd, said: &output{}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.said, p.said
-	if err := k.starter.start(cmd); err != nil {
+	if err := k.starter.Start(cmd); err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
 	k.mu.Lock()
