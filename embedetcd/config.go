@@ -17,8 +17,13 @@ import (
 var (
 	// ErrConfig: a field of Config is wrong.
 	ErrConfig = errors.New("bad etcd configuration")
-	// ErrDataDir: the data directory cannot be used, or another server uses it.
+	// ErrDataDir: the data directory cannot be used, for the reason of one of the next
+	// two or because this user may not create, read and write it.
 	ErrDataDir = errors.New("etcd data directory cannot be used")
+	// ErrDataDirInUse: another server uses the directory. It matches ErrDataDir.
+	ErrDataDirInUse = fmt.Errorf("%w: another running server uses it", ErrDataDir)
+	// ErrDamaged: etcd's database in it is damaged. It matches ErrDataDir.
+	ErrDamaged = fmt.Errorf("%w: its database is damaged", ErrDataDir)
 	// ErrAddressInUse: another socket is bound to a wanted address.
 	ErrAddressInUse = errors.New("address already in use")
 )

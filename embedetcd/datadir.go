@@ -34,7 +34,7 @@ func openDataDir(path string) (*dataDir, error) {
 	}
 	lock, err := fileutil.TryLockFile(filepath.Join(d.path, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if errors.Is(err, fileutil.ErrLocked) {
-		return nil, fmt.Errorf("embedetcd: %w: %s is used by another running server: stop that one or set another DataDir (%w)", ErrDataDir, path, err)
+		return nil, inUse(path, err)
 	}
 	if err != nil {
 		return nil, unusable(d.path, err)
@@ -50,6 +50,10 @@ func (d *dataDir) release() error {
 		err = errors.Join(err, os.RemoveAll(d.path))
 	}
 	return err
+}
+
+func inUse(path string, cause error) error {
+	return fmt.Errorf("embedetcd: %w: stop the one at %s or set another DataDir (%w)", ErrDataDirInUse, path, cause)
 }
 
 func noTemp(cause error) error {

@@ -10,8 +10,9 @@
 // Not promised: security. There is neither TLS nor a password; whoever reaches the
 // client address can read and write everything, so leave it on a loopback address or
 // run etcd proper. A server in one process is as available as that process. Members
-// cannot be added to or removed from a running cluster. And when etcd finds its data
-// damaged it ends the whole process, after it has logged why.
+// cannot be added to or removed from a running cluster. And damage of the
+// data that Start does not see, but etcd does, ends the whole process, after etcd has
+// said why.
 //
 // The package links etcd's server, some tens of megabytes: nothing but tests and
 // commands should import it.

@@ -68,6 +68,9 @@ func begin(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := dir.check(); err != nil {
+		return nil, errors.Join(err, dir.release())
+	}
 	s, err := launch(ctx, cfg, dir)
 	if err != nil {
 		return nil, errors.Join(err, dir.release())

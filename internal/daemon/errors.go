@@ -23,8 +23,22 @@ var (
 
 var errEnded = errors.New("a part of this node ended by itself; see the log, then start it again")
 
-// The packages below name their own fields where an operator knows flags, so what
-// happens every day is said anew here.
+// flagError is an error whose text is said anew: the packages below name their own
+// fields, and one another's errors, where an operator knows flags.
+type flagError struct {
+	text  string
+	cause error
+}
+
+// Error is the text alone.
+func (e *flagError) Error() string { return e.text }
+
+// Unwrap is what the package below said.
+func (e *flagError) Unwrap() error { return e.cause }
+
+func sayAnew(cause error, format string, args ...any) error {
+	return &flagError{text: fmt.Sprintf(format, args...), cause: cause}
+}
 
 func listenError(address string, err error) error {
 	if errors.Is(err, node.ErrAddressInUse) {
@@ -45,13 +59,21 @@ func etcdError(cfg embedetcd.Config, err error) error {
 	case errors.Is(err, embedetcd.ErrAddressInUse):
 		return fmt.Errorf("--etcd-listen %s: %w: give another port, or join the etcd that runs there with --etcd %[1]s",
 			cfg.ListenClient, embedetcd.ErrAddressInUse)
-	case errors.Is(err, embedetcd.ErrDataDir):
-		why := err
+	case errors.Is(err, embedetcd.ErrDamaged):
+		why := ""
 		if path, ok := errors.AsType[*fs.PathError](err); ok {
-			why = path
+			why = fmt.Sprintf(" (%s: %v)", path.Path, path.Err)
 		}
-		return fmt.Errorf("--data-dir %s: %w: give a directory that this user may create and write, and that no other etcd uses (%v)",
-			cfg.DataDir, embedetcd.ErrDataDir, why)
+		return sayAnew(err, "--data-dir %s: the embedded etcd's data is damaged%s: restore a backup, or move the directory away and start with an empty one",
+			cfg.DataDir, why)
+	case errors.Is(err, embedetcd.ErrDataDirInUse):
+		return sayAnew(err, "--data-dir %s is used by another running server: give another directory, or join that server with --etcd", cfg.DataDir)
+	case errors.Is(err, embedetcd.ErrDataDir):
+		why := ""
+		if path, ok := errors.AsType[*fs.PathError](err); ok {
+			why = fmt.Sprintf(" (%v)", path)
+		}
+		return sayAnew(err, "--data-dir %s cannot be used: give a directory that this user may create, read and write%s", cfg.DataDir, why)
 	}
 	return fmt.Errorf("embedded etcd: %w", err)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +92,22 @@ func TestDataDirInUse(t *testing.T) {
 	err := run(t, cfg).end(t)
 	require.ErrorIs(t, err, embedetcd.ErrDataDir)
 	require.ErrorContains(t, err, "--data-dir "+cfg.Etcd.DataDir)
+	require.ErrorContains(t, err, "is used by another running server")
 	require.True(t, first.ready(t).IsLeader, "the first is not harmed")
+}
+
+func TestDamagedData(t *testing.T) {
+	t.Parallel()
+	cfg := embedded(t)
+	db := filepath.Join(cfg.Etcd.DataDir, "member", "snap", "db")
+	require.NoError(t, os.MkdirAll(filepath.Dir(db), 0o700))
+	require.NoError(t, os.WriteFile(db, []byte("garbage"), 0o600))
+	d := run(t, cfg)
+	err := d.end(t)
+	require.ErrorIs(t, err, embedetcd.ErrDamaged)
+	require.EqualError(t, err, "--data-dir "+cfg.Etcd.DataDir+": the embedded etcd's data is damaged ("+db+": invalid database): "+
+		"restore a backup, or move the directory away and start with an empty one")
+	requireFree(t, d.NodeAddress(), d.HTTPAddress())
 }
 
 func TestTakenAddressIsRefused(t *testing.T) {
