@@ -207,7 +207,9 @@ func TestTransferAndResign(t *testing.T) {
 	awaitState(t, a, func(s *state.Snapshot) bool { return len(s.Queue) == 4 && s.Request == nil })
 
 	o := start(t, etcd, func(c *Config) { c.Observer = true })
-	require.ErrorIs(t, o.Transfer(ctx, o.address()), leaderelection.ErrNotCandidate)
+	err := o.Transfer(ctx, o.address())
+	require.ErrorIs(t, err, leaderelection.ErrNotCandidate)
+	require.ErrorContains(t, err, "(an observer): choose a candidate; goversed nodes shows them")
 	require.Equal(t, StateFollower, o.Status().State)
 
 	before := c.Term().Token()
@@ -218,6 +220,36 @@ func TestTransferAndResign(t *testing.T) {
 	awaitLeader(t, a, d.address())
 	require.NoError(t, d.Resign(ctx))
 	require.ErrorIs(t, d.Resign(ctx), leaderelection.ErrNotLeader)
+}
+
+// A member that has just given way stands in no queue for a moment; whoever names
+// it then is not told that it does not stand.
+func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
+	etcd := startEtcd(t)
+	ctx := testContext(t)
+	a := start(t, etcd)
+	b := start(t, etcd)
+	awaitLeader(t, b, a.address())
+	for range 5 {
+		token := a.Term().Token()
+		require.NoError(t, b.Transfer(ctx, b.address()))
+		awaitState(t, b, func(s *state.Snapshot) bool { return s.CandidateAt(token) == nil })
+		require.NoError(t, b.Transfer(ctx, a.address()), "it queues again within moments")
+		require.True(t, a.IsLeader())
+	}
+
+	// Bounded: one that cannot queue now is waited for until the context ends.
+	late := start(t, etcd)
+	awaitState(t, b, func(s *state.Snapshot) bool { return s.Member(late.address()) != nil && len(s.Queue) == 3 })
+	require.NoError(t, election(late).Withdraw(ctx))
+	awaitState(t, b, func(s *state.Snapshot) bool { return len(s.Queue) == 2 })
+	brief, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	err := b.Transfer(brief, late.address())
+	require.ErrorIs(t, err, leaderelection.ErrNotMoved)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	late.parts.member.change(func(r *state.Record) { r.Draining = true })
+	require.ErrorIs(t, b.Transfer(ctx, late.address()), leaderelection.ErrNotCandidate, "it is stopping")
 }
 
 func TestLostSessionIsReplacedWithoutARestart(t *testing.T) {

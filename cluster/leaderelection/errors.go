@@ -22,7 +22,7 @@ var (
 	// target; it cannot be asked to give way.
 	ErrOutsideBetween = errors.New("a candidate that is no Goverse node leads or waits before the target and cannot be asked to give way")
 	// ErrFallback: in fallback the leader is chosen by name; it cannot be moved.
-	ErrFallback = errors.New("the cluster is in fallback, where the smallest address leads; mend the election first")
+	ErrFallback = errors.New("the cluster is in fallback, where the smallest address leads; mend the election first: goversed status shows why it fails")
 	// ErrNotMoved: the leadership did not go where it was asked to in time.
 	ErrNotMoved = errors.New("the leadership was not handed over in time")
 )

@@ -2,6 +2,7 @@ package leaderelection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 // Transfer hands leadership over to the member at address: those ahead of it in
 // the queue let it pass, the leader last. Any member may ask. It blocks until
 // that member leads (then it returns nil, also if it did before), or it turns
-// out to be impossible, or ctx ends (ErrNotMoved).
+// out to be impossible, or ctx ends (ErrNotMoved); give ctx a deadline. A member
+// that is about to queue, as one that has just given way is, is waited for.
 func (le *LeaderElection) Transfer(ctx context.Context, address string) error {
 	s := le.keeper.Current()
 	if s == nil || !s.Valid() {
@@ -36,25 +38,25 @@ func Ask(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease c
 		return state.Leader{}, ErrNoLeader
 	}
 	leader := snap.Leader()
-	wish := state.RequestRecord{Kind: kind, Token: leader.Token, Target: address}
-	switch {
-	case leader.Address == "":
-		return leader, ErrNoLeader
-	case leader.Mode == state.ModeFallback:
-		return leader, ErrFallback
-	case !leader.Member:
-		return leader, ErrOutsideBetween
+	if err := movable(leader); err != nil {
+		return leader, err
 	}
+	wish := state.RequestRecord{Kind: kind, Target: address}
 	if kind == state.RequestTransfer {
-		place, err := transferTarget(snap, address, 0)
+		place, now, err := awaitTarget(ctx, m, address)
 		if err != nil {
 			return leader, fmt.Errorf("transfer to %s: %w", address, err)
+		}
+		snap, leader = now, now.Leader()
+		if err := movable(leader); err != nil {
+			return leader, err
 		}
 		if place == 0 {
 			return leader, nil
 		}
 		wish.Incarnation = snap.Member(address).Incarnation
 	}
+	wish.Token = leader.Token
 
 	keys := snap.Keys
 	resp, err := client.Txn(ctx).
@@ -68,6 +70,56 @@ func Ask(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease c
 	}
 	defer withdraw(ctx, client, keys, resp.Header.Revision)
 	return awaitOutcome(ctx, m, leader, wish)
+}
+
+// movable is why l cannot be asked to give way, nil if it can.
+func movable(l state.Leader) error {
+	switch {
+	case l.Address == "":
+		return ErrNoLeader
+	case l.Mode == state.ModeFallback:
+		return ErrFallback
+	case !l.Member:
+		return ErrOutsideBetween
+	}
+	return nil
+}
+
+// awaitTarget is the place in the queue of the member at address, and the snapshot
+// that says so. After a member gave way it stands in no queue for a moment: so one
+// that does not stand and may is waited for.
+func awaitTarget(ctx context.Context, m *mirror.Mirror, address string) (int, *state.Snapshot, error) {
+	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
+		_, err := transferTarget(s, address, 0)
+		return !errors.Is(err, ErrNotCandidate) || whyNotStanding(s.Member(address)) != nil ||
+			s.Leader().Mode == state.ModeFallback
+	})
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: that member is not in the queue yet: %w", ErrNotMoved, err)
+	}
+	place, err := transferTarget(snap, address, 0)
+	if errors.Is(err, ErrNotCandidate) {
+		if why := whyNotStanding(snap.Member(address)); why != nil {
+			err = why
+		}
+	}
+	return place, snap, err
+}
+
+// whyNotStanding is why m, which is not in the queue, will not be; nil if it may.
+func whyNotStanding(m *state.Member) error {
+	why := ""
+	switch {
+	case m.Observer:
+		why = "an observer"
+	case m.Draining:
+		why = "it is stopping"
+	case m.ElectionFailed:
+		why = "its election failed"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w (%s): choose a candidate; goversed nodes shows them", ErrNotCandidate, why)
 }
 
 func awaitOutcome(ctx context.Context, m *mirror.Mirror, before state.Leader, wish state.RequestRecord) (state.Leader, error) {
