@@ -57,28 +57,6 @@ func TestNodeRunsUntilASignal(t *testing.T) {
 	require.DirExists(t, dir)
 }
 
-func TestSignals(t *testing.T) {
-	ctx, cut, release := withSignals(context.Background())
-	terminate(t)
-	<-ctx.Done()
-	require.NoError(t, cut.Err())
-	terminate(t)
-	<-cut.Done()
-	release()
-
-	ctx, cut, release = withSignals(context.Background())
-	release()
-	require.Error(t, ctx.Err())
-	require.Error(t, cut.Err())
-
-	parent, cancel := context.WithCancel(context.Background())
-	ctx, cut, release = withSignals(parent)
-	cancel()
-	<-ctx.Done()
-	require.NoError(t, cut.Err(), "the end of the parent asks for a graceful stop")
-	release()
-}
-
 func TestNodeThatCannotStart(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")

@@ -6,7 +6,12 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 )
+
+// again is how long after the first signal another one counts as the second. Sooner
+// it is the same wish: timeout(1) and others signal a process and its whole group.
+const again = 500 * time.Millisecond
 
 // withSignals returns a context that the first SIGINT or SIGTERM ends, and one that
 // the second ends. A third kills the process, as without us. release undoes it.
@@ -20,19 +25,33 @@ func withSignals(parent context.Context) (ctx, cut context.Context, release func
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		defer signal.Stop(signals)
-		for _, end := range []context.CancelFunc{stop, stopAtOnce} {
-			select {
-			case <-signals:
-				end()
-			case <-released:
-				return
-			}
-		}
+		relay(signals, released, time.Now, stop, stopAtOnce)
 	})
 	return ctx, cut, func() {
 		close(released)
 		wg.Wait()
 		stop()
 		stopAtOnce()
+	}
+}
+
+// relay calls first at the first signal and second at the second, and returns after
+// that, or once released is closed.
+func relay(signals <-chan os.Signal, released <-chan struct{}, now func() time.Time, first, second func()) {
+	var asked time.Time // zero: not yet
+	for {
+		select {
+		case <-signals:
+		case <-released:
+			return
+		}
+		switch at := now(); {
+		case asked.IsZero():
+			asked = at
+			first()
+		case at.Sub(asked) >= again:
+			second()
+			return
+		}
 	}
 }

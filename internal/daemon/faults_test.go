@@ -172,7 +172,8 @@ func TestStopAtOnce(t *testing.T) {
 	err := d.end(t)
 	require.ErrorIs(t, err, ErrCut)
 	require.ErrorIs(t, err, node.ErrCallsCut)
-	require.False(t, strings.Contains(err.Error(), "timeout"), err)
+	require.Equal(t, 1, strings.Count(err.Error(), "asked to stop at once"), err)
+	require.NotContains(t, err.Error(), "timeout")
 }
 
 func TestStopTimeout(t *testing.T) {

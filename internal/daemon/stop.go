@@ -37,7 +37,9 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 	case err == nil:
 		return nil
 	case stopping.Err() != nil:
-		return fmt.Errorf("%w: %w (%w)", ErrCut, context.Cause(stopping), err)
+		// Each step that was cut short says so too; once is enough.
+		why := context.Cause(stopping)
+		return sayAnew(errors.Join(ErrCut, why, err), "%v: %v", ErrCut, why)
 	}
 	return fmt.Errorf("stop: %w", err)
 }

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSignals(t *testing.T) {
+	ctx, cut, release := withSignals(context.Background())
+	terminate(t)
+	<-ctx.Done()
+	require.NoError(t, cut.Err())
+	release()
+	require.Error(t, cut.Err())
+
+	ctx, cut, release = withSignals(context.Background())
+	release()
+	require.Error(t, ctx.Err())
+	require.Error(t, cut.Err())
+
+	parent, cancel := context.WithCancel(context.Background())
+	ctx, cut, release = withSignals(parent)
+	cancel()
+	<-ctx.Done()
+	require.NoError(t, cut.Err(), "the end of the parent asks for a graceful stop")
+	release()
+}
+
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(context.Background())
+	cut, stopAtOnce := context.WithCancel(context.Background())
+	defer stop()
+	defer stopAtOnce()
+	// Without buffers: that one is taken shows that the one before was dealt with.
+	signals, times, done := make(chan os.Signal), make(chan time.Time), make(chan struct{})
+	go func() {
+		defer close(done)
+		relay(signals, nil, func() time.Time { return <-times }, stop, stopAtOnce)
+	}()
+	began := time.Now()
+	comes := func(after time.Duration) {
+		t.Helper()
+		select {
+		case signals <- syscall.SIGTERM:
+			times <- began.Add(after)
+		case <-done:
+			require.FailNow(t, "nobody listens any more")
+		}
+	}
+	comes(0)
+	<-ctx.Done()
+	comes(time.Millisecond)
+	comes(499 * time.Millisecond)
+	require.NoError(t, cut.Err(), "one wish, told twice")
+	comes(500 * time.Millisecond)
+	<-done
+	require.Error(t, cut.Err())
+}
