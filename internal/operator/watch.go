@@ -9,16 +9,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/cluster/state"
 )
 
 const (
 	checkEvery   = time.Second
 	checkTimeout = 2 * time.Second
+
+	// A watch that is opened anew is stale for a moment, also when etcd has just
+	// come back; only what lasts is etcd's silence.
+	staleFor = time.Second
 )
 
 // Watch calls show with the cluster as it is, and again at every change of leader,
-// queue or nodes, and when etcd falls silent or answers again. Changes that follow
-// each other quickly may be shown as one. It blocks until ctx ends, and returns nil
+// queue or nodes, and when etcd falls silent for a second or answers again. Changes
+// that follow each other quickly may be shown as one. It blocks until ctx ends, and returns nil
 // then, or until show fails. The first read is bounded by timeout and fails as Read.
 func (o *Operator) Watch(ctx context.Context, timeout time.Duration, show func(View) error) error {
 	first, cancel := context.WithTimeout(ctx, timeout)
@@ -39,18 +44,41 @@ func (o *Operator) Watch(ctx context.Context, timeout time.Duration, show func(V
 	defer endChecks()
 	sub := m.Subscribe(nil)
 	defer sub.Close()
+	return follow(ctx, sub.C, m.Snapshot, show)
+}
+
+// follow shows what newest has when changed says so, until ctx ends or show fails.
+func follow(ctx context.Context, changed <-chan struct{}, newest func() *state.Snapshot, show func(View) error) error {
 	var last *View
+	lasting := time.NewTimer(staleFor)
+	defer lasting.Stop()
+	lasting.Stop()
+	stale := false // and the timer runs, or has run out
 	for {
+		ranOut := false
 		select {
-		case <-sub.C:
+		case <-changed:
+		case <-lasting.C:
+			ranOut = true
 		case <-ctx.Done():
 			return nil
 		}
-		s := m.Snapshot()
+		s := newest()
 		if s == nil {
 			continue
 		}
 		v := newView(s)
+		switch {
+		case !v.Stale:
+			stale = false
+			lasting.Stop()
+		case !stale:
+			stale = true
+			lasting.Reset(staleFor)
+			continue
+		case !ranOut:
+			continue
+		}
 		if last != nil && same(*last, v) {
 			continue
 		}

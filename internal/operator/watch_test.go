@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/embedetcd"
 )
@@ -93,6 +96,57 @@ func TestWatchSaysThatEtcdIsSilent(t *testing.T) {
 	require.NoError(t, PrintChange(&out, time.Now(), v, false))
 	require.Contains(t, out.String(), "etcd does not answer")
 	require.Contains(t, out.String(), "leader=elsewhere")
+}
+
+// A watch that is opened anew makes the view stale for a moment. Only the new state
+// is news, and silence that lasts.
+func TestWatchLeavesMomentsOut(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		changed, done := make(chan struct{}), make(chan error, 1)
+		var now atomic.Pointer[state.Snapshot]
+		var shown []View
+		go func() {
+			done <- follow(ctx, changed, now.Load, func(v View) error { shown = append(shown, v); return nil })
+		}()
+		next := func(revision int64, leader string, stale bool) {
+			now.Store(&state.Snapshot{Revision: revision, Stale: stale, Queue: []*state.Candidate{{Address: leader}}})
+			changed <- struct{}{}
+			synctest.Wait()
+		}
+		last := func(n int, revision int64, stale bool) {
+			t.Helper()
+			require.Len(t, shown, n)
+			require.Equal(t, revision, shown[n-1].Revision)
+			require.Equal(t, stale, shown[n-1].Stale)
+		}
+		next(1, "a:1", false)
+		last(1, 1, false)
+		next(1, "a:1", true)
+		next(2, "b:1", false)
+		last(2, 2, false)
+		next(2, "b:1", true)
+		next(2, "b:1", false)
+		last(2, 2, false)
+
+		next(2, "b:1", true)
+		<-time.After(staleFor - 1) // of the bubble: no time passes
+		synctest.Wait()
+		last(2, 2, false)
+		<-time.After(1) // of the bubble: no time passes
+		synctest.Wait()
+		last(3, 2, true)
+		next(2, "b:1", false)
+		last(4, 2, false)
+		next(2, "b:1", true)
+		next(2, "b:1", false)
+		<-time.After(2 * staleFor) // of the bubble: no time passes
+		synctest.Wait()
+		last(4, 2, false)
+		cancel()
+		require.NoError(t, <-done)
+	})
 }
 
 func TestWatchEndsWhenNobodyReads(t *testing.T) {
