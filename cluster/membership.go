@@ -133,7 +133,7 @@ func (m *membership) settle(ctx context.Context, s *session.Session, there *stat
 	if !*said {
 		*said = true
 		m.log.Warn("the address is registered by an instance that does not answer; waiting for its lease to run out",
-			"address", m.address, "instance", there.InstanceID, "at_most", time.Duration(there.TTL)*time.Second, "error", err)
+			"address", m.address, "instance", there.InstanceID, "at_most", (time.Duration(there.TTL) * time.Second).String(), "error", err)
 	}
 	return m.awaitGone(ctx, there), context.Cause(ctx)
 }

@@ -33,10 +33,13 @@ type Keeper struct {
 	cfg KeeperConfig
 	log hclog.Logger
 
+	outage outage // of Run's goroutine
+
 	mu      sync.Mutex
 	current *Session
 	changed chan struct{}
 	lost    int64
+	left    error
 }
 
 const (
@@ -76,6 +79,14 @@ func (k *Keeper) Lost() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.lost
+}
+
+// Left is why Run, when its context ended, could not see the last lease off: its
+// keys stay until it runs out. Nil if etcd confirmed that it is gone.
+func (k *Keeper) Left() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.left
 }
 
 // Wait blocks until a registered session other than old is there, or ctx ends.
@@ -118,12 +129,17 @@ func (k *Keeper) Run(ctx context.Context) error {
 				k.log.Warn("could not open a session, trying again until it works", "error", err)
 				said = true
 			}
+			k.remind(err)
 			pause(ctx, retry)
 			retry = min(2*retry, lastRetry)
 			continue
 		}
 		registered, said, retry = true, false, firstRetry
 		k.set(s)
+		if !k.outage.since.IsZero() {
+			k.log.Info("this node is part of the cluster again", "lease", leaseName(s.id), "away", k.outage.length(time.Now()))
+			k.outage.end()
+		}
 		select {
 		case <-s.Done():
 		case <-ctx.Done():
@@ -133,8 +149,12 @@ func (k *Keeper) Run(ctx context.Context) error {
 			k.mu.Lock()
 			k.lost++
 			k.mu.Unlock()
-			k.log.Error("the session is lost, opening a new one", "lease", leaseName(s.id),
-				"reason", string(lost.Reason), "error", lost.Err)
+			k.outage.begin(time.Now())
+			about := []any{"lease", leaseName(s.id), "reason", string(lost.Reason)}
+			if lost.Err != nil { // none after a pause
+				about = append(about, "error", lost.Err)
+			}
+			k.log.Error("the session is lost, opening a new one", about...)
 			if k.cfg.OnLost != nil {
 				k.cfg.OnLost(s, lost)
 			}
@@ -151,7 +171,7 @@ func (k *Keeper) open(ctx context.Context) (*Session, error) {
 	s, err := Open(octx, k.cfg.Config)
 	if err == nil && s.TTL() != k.cfg.TTL {
 		k.log.Warn("etcd granted another TTL than asked for: it grants no less than 1.5 election time-outs",
-			"asked", k.cfg.TTL, "granted", s.TTL())
+			"asked", k.cfg.TTL.String(), "granted", s.TTL().String())
 	}
 	return s, err
 }
@@ -188,11 +208,16 @@ func (k *Keeper) revoke(ctx context.Context, s *Session, lost *LostError) {
 		if err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) {
 			return
 		}
+		k.remind(err)
 		if ctx.Err() != nil && stopBy.IsZero() {
 			stopBy = time.Now().Add(closeTimeout)
 		}
 		if !stopBy.IsZero() && time.Now().After(stopBy) {
-			k.log.Warn("could not revoke the lease, it runs out by itself", "lease", leaseName(s.id), "error", err)
+			k.mu.Lock()
+			k.left = err
+			k.mu.Unlock()
+			k.log.Warn("could not revoke the lease, it runs out by itself", "lease", leaseName(s.id),
+				"after", s.TTL().String(), "error", err)
 			return
 		}
 		pause(context.WithoutCancel(ctx), revokeRetry)

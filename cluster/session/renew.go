@@ -42,7 +42,7 @@ func (s *Session) renewLoop() {
 			timer.Reset(s.ttl / 30)
 			if !again {
 				s.cfg.Logger.Warn("could not renew the session, trying again until its deadline",
-					"lease", leaseName(s.id), "left", time.Until(s.Deadline()).Round(time.Millisecond), "error", err)
+					"lease", leaseName(s.id), "left", time.Until(s.Deadline()).Round(time.Millisecond).String(), "error", err)
 			}
 		}
 	}
