@@ -51,7 +51,7 @@ a second one stops at once.`,
 	fs.SortFlags = false
 	fs.StringVar(&f.listen, "listen", "127.0.0.1:47001", "`host:port` for gRPC; port 0 picks a free one")
 	fs.StringVar(&f.advertise, "advertise", "", "`host:port` under which others reach this node, its name (default: --listen)")
-	fs.StringVar(&f.http, "http", "127.0.0.1:48001", "`host:port` for the status API; port 0 picks a free one, --http= serves none")
+	fs.StringVar(&f.http, "http", "127.0.0.1:48001", "`host:port` for the status API; port 0 picks a free one, none serves none")
 	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood (default: start an embedded etcd)")
 	fs.StringVar(&f.dataDir, "data-dir", "goverse-data", "`directory` of the embedded etcd")
 	fs.StringVar(&f.etcdListen, "etcd-listen", "127.0.0.1:2379", "`host:port` of the embedded etcd, for other nodes")
@@ -106,12 +106,16 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	case f.weight < 1:
 		return daemon.Config{}, fmt.Errorf("--weight %d: give a number from 1 up", f.weight)
 	}
+	http := f.http
+	if http == "none" { // an empty variable counts as unset
+		http = ""
+	}
 	log, err := f.logger(cmd)
 	if err != nil {
 		return daemon.Config{}, err
 	}
 	cfg := daemon.Config{
-		Listen: f.listen, Advertise: f.advertise, HTTP: f.http,
+		Listen: f.listen, Advertise: f.advertise, HTTP: http,
 		Cluster: cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), Observer: f.observer,
 			Labels: f.labels, Weight: f.weight, Version: version()},
 		Etcd:         embedetcd.Config{DataDir: f.dataDir, ListenClient: f.etcdListen},

@@ -57,6 +57,27 @@ func TestNodeRunsUntilASignal(t *testing.T) {
 	require.DirExists(t, dir)
 }
 
+func TestNodeWithoutHTTP(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		env  map[string]string
+		args []string
+	}{
+		"flag":       {nil, []string{"--http", "none"}},
+		"empty flag": {nil, []string{"--http="}},
+		"variable":   {map[string]string{"GOVERSE_HTTP": "none"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"node", "--listen", "127.0.0.1:0", "--etcd", "127.0.0.1:1", "--start-timeout", "100ms"}, c.args...)
+			r := goversed(t, c.env, args...)
+			require.Equal(t, cli.ExitFailure, r.code, r.stderr)
+			require.Contains(t, r.stderr, "etcd cannot be reached", "it got so far")
+			require.NotContains(t, r.stderr, "serving http")
+		})
+	}
+}
+
 func TestNodeThatCannotStart(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
