@@ -92,6 +92,10 @@ func (c *Cluster) run(p *parts) {
 	p.rest.Go(func() { _ = p.mirror.Run(restCtx) }) // ends with its context only
 	p.rest.Go(func() { p.member.run(restCtx) })
 	p.rest.Go(func() { p.followElection(restCtx) })
+	if c.log.IsInfo() {
+		comings := newComings(c.node.AdvertiseAddress(), c.log)
+		p.rest.Go(func() { comings.run(restCtx, p.mirror) })
+	}
 	refuter := &crashdetector.Refuter{Client: p.client, Mirror: p.mirror, Address: c.node.AdvertiseAddress(),
 		InstanceID: c.node.InstanceID(), Logger: c.log.Named("crashdetector")}
 	p.rest.Go(func() { refuter.Run(restCtx) })

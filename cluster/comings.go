@@ -1,0 +1,112 @@
+package cluster
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// comings writes a line for every other member that joins, leaves or is lost. One
+// left if its record said that it was draining.
+type comings struct {
+	own string // this node's address
+	log hclog.Logger
+
+	mu       sync.Mutex
+	draining map[int64]bool // incarnations last seen so
+}
+
+func newComings(own string, log hclog.Logger) *comings {
+	return &comings{own: own, log: log, draining: map[int64]bool{}}
+}
+
+// run follows the snapshots until ctx ends. The first one is where it starts from.
+func (c *comings) run(ctx context.Context, m *mirror.Mirror) {
+	sub := m.Subscribe(c.concerns)
+	defer sub.Close()
+	var seen *state.Snapshot
+	for {
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			return
+		}
+		now := m.Snapshot()
+		if seen != nil {
+			c.tell(seen, now)
+		}
+		seen = now
+	}
+}
+
+// concerns wants to look when a member came or went. On its way it notes who is
+// draining: signals coalesce, and that may be all there is to see of a node between
+// two looks. It runs in the mirror's goroutine.
+func (c *comings) concerns(before, now *state.Snapshot) bool {
+	look := false
+	diff(before.Members, now.Members, func(was, is *state.Member) {
+		if was == nil || is == nil {
+			look = true
+		}
+		if is != nil && is.Draining {
+			c.mu.Lock()
+			c.draining[is.Incarnation] = true
+			c.mu.Unlock()
+		}
+	})
+	return look
+}
+
+func (c *comings) tell(before, now *state.Snapshot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	diff(before.Members, now.Members, func(was, is *state.Member) {
+		switch {
+		case was != nil && is != nil, was != nil && was.Address == c.own, is != nil && is.Address == c.own:
+		case is != nil:
+			c.log.Info("a node joined", "address", is.Address, "members", len(now.Members))
+		case was.Draining || c.draining[was.Incarnation]:
+			c.log.Info("a node left", "address", was.Address, "members", len(now.Members))
+		default:
+			c.log.Info("a node was lost", "address", was.Address, "members", len(now.Members))
+		}
+	})
+	maps.DeleteFunc(c.draining, func(incarnation int64, _ bool) bool {
+		return incarnation <= now.Revision &&
+			!slices.ContainsFunc(now.Members, func(m *state.Member) bool { return m.Incarnation == incarnation })
+	})
+}
+
+// diff calls differs for every member, both lists being sorted by address, that is
+// in one list only (the other one is nil) or whose record differs. A new
+// incarnation at an address is another member.
+func diff(before, now []*state.Member, differs func(was, is *state.Member)) {
+	if len(before) == len(now) && (len(now) == 0 || &before[0] == &now[0]) {
+		return // lists are never written to
+	}
+	for len(before) > 0 || len(now) > 0 {
+		switch {
+		case len(now) == 0 || len(before) > 0 && before[0].Address < now[0].Address:
+			differs(before[0], nil)
+			before = before[1:]
+		case len(before) == 0 || now[0].Address < before[0].Address:
+			differs(nil, now[0])
+			now = now[1:]
+		default:
+			switch {
+			case before[0].Incarnation != now[0].Incarnation:
+				differs(before[0], nil)
+				differs(nil, now[0])
+			case before[0] != now[0]:
+				differs(before[0], now[0])
+			}
+			before, now = before[1:], now[1:]
+		}
+	}
+}
