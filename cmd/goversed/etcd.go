@@ -43,6 +43,13 @@ func (e *etcdFlags) apply(cfg *cluster.Config) error {
 	if e.prefix == "" {
 		return errors.New("--prefix is empty: use something like /goverse")
 	}
+	if strings.HasSuffix(e.prefix, "/") {
+		use := strings.TrimRight(e.prefix, "/")
+		if use == "" {
+			use = "something like /goverse"
+		}
+		return fmt.Errorf("--prefix %s must not end with a slash: use %s", e.prefix, use)
+	}
 	if e.password != "" && e.user == "" {
 		return errors.New("--etcd-password is given without --etcd-user: give both")
 	}

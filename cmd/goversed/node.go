@@ -101,6 +101,8 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	switch {
 	case embedded && f.dataDir == "":
 		return daemon.Config{}, errors.New("--data-dir is empty: name the directory in which the embedded etcd keeps its data")
+	case embedded && f.etcdListen == "":
+		return daemon.Config{}, errors.New("--etcd-listen is empty: give the host:port of the embedded etcd, for example 127.0.0.1:2379")
 	case f.ttl < time.Second || f.ttl%time.Second != 0:
 		return daemon.Config{}, fmt.Errorf("--ttl %v: give whole seconds, at least 1s; 10s is a good one", f.ttl)
 	case f.weight < 1:

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/operator"
 )
@@ -47,9 +48,20 @@ func newOperator(cmd *cobra.Command, timeout time.Duration, prepare func(f *oper
 		if err != nil {
 			return err
 		}
-		return errors.Join(do(ctx, o, cmd.OutOrStdout(), f.output == "json"), o.Close())
+		return errors.Join(interrupted(ctx, do(ctx, o, cmd.OutOrStdout(), f.output == "json")), o.Close())
 	}
 	return cmd
+}
+
+// interrupted says so of a verb that failed because ctx ended: a signal came.
+func interrupted(ctx context.Context, err error) error {
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return err
+	case errors.Is(err, leaderelection.ErrNotMoved):
+		return errors.New("interrupted; the request is withdrawn")
+	}
+	return errors.New("interrupted")
 }
 
 func (f *operatorFlags) config() (cluster.Config, error) {

@@ -47,8 +47,8 @@ func TestOperatorsCommands(t *testing.T) {
 	require.Equal(t, first, outcome["previous_leader_id"])
 
 	requireOneLine(t, goversed(t, env, "transfer", "--to", "127.0.0.1:1"), cli.ExitFailure, "no such member", "goversed nodes")
-	requireOneLine(t, goversed(t, env, "leader", "--prefix", "/other"), cli.ExitFailure, "there is no leader")
-	requireOneLine(t, goversed(t, env, "resign", "--prefix", "/other"), cli.ExitFailure, "there is no leader")
+	requireOneLine(t, goversed(t, env, "leader", "--prefix", "/other"), cli.ExitFailure, "no node is registered under /other: check --prefix")
+	requireOneLine(t, goversed(t, env, "resign", "--prefix", "/other"), cli.ExitFailure, "no node is registered under /other: check --prefix")
 }
 
 func TestOperatorsWithoutEtcd(t *testing.T) {
@@ -59,6 +59,18 @@ func TestOperatorsWithoutEtcd(t *testing.T) {
 			args := append(strings.Fields(line), "--etcd", "127.0.0.1:1", "--timeout", "300ms")
 			requireOneLine(t, goversed(t, nil, args...), cli.ExitFailure, "etcd cannot be reached at 127.0.0.1:1", "check --etcd")
 		})
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(context.Background())
+	interrupt()
+	for _, line := range []string{"status", "transfer --to 127.0.0.1:2"} {
+		var stdout, stderr buffer
+		code := run(ctx, append(strings.Fields(line), "--etcd", "127.0.0.1:1"), lookup(nil), &stdout, &stderr)
+		require.Equal(t, cli.ExitFailure, code)
+		require.Equal(t, "goversed: interrupted\n", stderr.String())
 	}
 }
 

@@ -25,7 +25,12 @@ func TestBadCommandLines(t *testing.T) {
 		"node --ttl -5s":                             "--ttl -5s: give whole seconds",
 		"node --ttl 1500ms":                          "--ttl 1.5s: give whole seconds",
 		"node --ttl 500ms":                           "at least 1s",
-		"node --ttl 10":                              "missing unit",
+		"node --ttl 10":                              "--ttl 10: write it like 10s",
+		"node --ttl abc":                             "--ttl abc: write it like 10s",
+		"status --timeout 5":                         "--timeout 5: write it like 10s",
+		"node --prefix /goverse/":                    "--prefix /goverse/ must not end with a slash: use /goverse;",
+		"status --prefix /":                          "must not end with a slash: use something like /goverse",
+		"node --etcd-listen=":                        "--etcd-listen is empty",
 		"node --ttl 48h":                             "--ttl: bad LeaderElectionTTL",
 		"node --listen nowhere":                      "--listen: node: bad address",
 		"node --listen=":                             "--listen is empty",
@@ -76,7 +81,7 @@ func TestBadCertificateFile(t *testing.T) {
 
 func TestBadVariables(t *testing.T) {
 	t.Parallel()
-	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_TTL": "soon"}, "node"), cli.ExitUsage, "GOVERSE_TTL", "see goversed node --help")
+	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_TTL": "soon"}, "node"), cli.ExitUsage, "GOVERSE_TTL=soon: write it like 10s", "see goversed node --help")
 	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_TTL": "1500ms"}, "node"), cli.ExitUsage, "--ttl 1.5s")
 	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_TTL": "2s"}, "node", "--ttl", "0"), cli.ExitUsage, "--ttl 0s")
 	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_OUTPUT": "yaml"}, "status"), cli.ExitUsage, `"yaml"`)

@@ -51,7 +51,20 @@ func TestEmptyVariableIsUnset(t *testing.T) {
 func TestBadVariableIsNamed(t *testing.T) {
 	t.Parallel()
 	_, _, _, err := command(map[string]string{"GOVERSE_SOME_TTL": "soon"})
-	require.ErrorContains(t, err, "GOVERSE_SOME_TTL")
+	require.EqualError(t, err, "environment variable GOVERSE_SOME_TTL=soon: write it like 10s")
+	_, _, _, err = command(map[string]string{"GOVERSE_LABEL": "novalue"})
+	require.ErrorContains(t, err, "GOVERSE_LABEL")
+	require.ErrorContains(t, err, "key=value")
+}
+
+func TestBadTimeSaysHowToWriteIt(t *testing.T) {
+	t.Parallel()
+	_, _, _, err := command(nil, "--some-ttl", "10")
+	require.EqualError(t, BadFlag(err), "--some-ttl 10: write it like 10s")
+	_, _, _, err = command(nil, "--label", "novalue")
+	require.Equal(t, err, BadFlag(err))
+	_, _, _, err = command(nil, "--other")
+	require.Equal(t, err, BadFlag(err))
 }
 
 func TestHelpShowsVariables(t *testing.T) {

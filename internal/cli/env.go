@@ -45,7 +45,8 @@ func ApplyEnv(cmd *cobra.Command, lookup func(string) (string, bool)) error {
 			return
 		}
 		if err := cmd.Flags().Set(f.Name, value); err != nil {
-			first = fmt.Errorf("environment variable %s: %w", EnvName(f.Name), err)
+			name := "environment variable " + EnvName(f.Name)
+			first = BadValue(fmt.Errorf("%s: %w", name, err), name+"="+value)
 		}
 	})
 	return first

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/spf13/pflag"
 )
 
 // Exit codes of goversed.
@@ -37,6 +39,24 @@ func Usage(command string, err error) error {
 		return usage
 	}
 	return &UsageError{Err: err, Command: command}
+}
+
+// BadValue says how to write a value that could not be read, where err tells: a time
+// has a unit. given is the value as it was given, with its flag or variable.
+func BadValue(err error, given string) error {
+	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok || bad.GetFlag().Value.Type() != "duration" {
+		return err
+	}
+	return fmt.Errorf("%s: write it like 10s", given)
+}
+
+// BadFlag is BadValue for a flag on the command line.
+func BadFlag(err error) error {
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return BadValue(err, "--"+bad.GetFlag().Name+" "+bad.GetValue())
+	}
+	return err
 }
 
 // ExitCode is the exit code for an error of a command.

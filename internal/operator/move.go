@@ -24,7 +24,7 @@ type Outcome struct {
 
 // Resign asks the leader to give way to the next in the queue, and waits until
 // somebody leads under a new token: the same node again if it is alone. Errors are
-// those of Read and leaderelection.Ask; the wait ends after timeout with
+// ErrNobody and those of Read and leaderelection.Ask; the wait ends after timeout with
 // leaderelection.ErrNotMoved, and the request is withdrawn.
 func (o *Operator) Resign(ctx context.Context, timeout time.Duration) (Outcome, error) {
 	return o.ask(ctx, timeout, state.RequestResign, "")
@@ -51,7 +51,11 @@ func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.Re
 	case <-ctx.Done():
 		return Outcome{}, o.explain(ctx, ctx.Err())
 	}
-	before := m.Snapshot().Leader()
+	s := m.Snapshot()
+	if len(s.Members) == 0 && len(s.Queue) == 0 {
+		return Outcome{}, nobody(o.keys.Prefix())
+	}
+	before := s.Leader()
 	after, err := leaderelection.Ask(ctx, o.client, m, lease, kind, address)
 	switch {
 	case errors.Is(err, leaderelection.ErrNotMoved) && ctx.Err() != nil:

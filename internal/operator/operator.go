@@ -19,6 +19,11 @@ import (
 // connectTimeout bounds the first question to etcd in what may then take longer.
 const connectTimeout = 5 * time.Second
 
+// ErrNobody: no node is registered, which is most often a wrong prefix.
+var ErrNobody = errors.New("no node is registered")
+
+func nobody(prefix string) error { return fmt.Errorf("%w under %s: check --prefix", ErrNobody, prefix) }
+
 // Operator is a connection to the etcd of one cluster. Its methods are safe for
 // concurrent use.
 type Operator struct {

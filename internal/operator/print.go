@@ -32,9 +32,12 @@ func PrintStatus(out io.Writer, d Details, asJSON bool) error {
 	return PrintNodes(out, d, false)
 }
 
-// PrintLeader writes the leader's address, or fails with leaderelection.ErrNoLeader.
+// PrintLeader writes the leader's address, or fails with ErrNobody or leaderelection.ErrNoLeader.
 func PrintLeader(out io.Writer, d Details, asJSON bool) error {
-	if d.LeaderID == "" {
+	switch {
+	case d.LeaderID == "" && d.ClusterSize == 0:
+		return nobody(d.prefix)
+	case d.LeaderID == "":
 		return leaderelection.ErrNoLeader
 	}
 	if asJSON {

@@ -72,7 +72,10 @@ func TestReadOfNothing(t *testing.T) {
 	d, err := open(t, clustertest.New(t, 0)).Read(patient(t))
 	require.NoError(t, err)
 	var out strings.Builder
-	require.ErrorIs(t, PrintLeader(&out, d, true), leaderelection.ErrNoLeader)
+	require.EqualError(t, PrintLeader(&out, d, true), "no node is registered under /goverse: check --prefix")
+	some := d
+	some.ClusterSize = 1
+	require.ErrorIs(t, PrintLeader(&out, some, true), leaderelection.ErrNoLeader)
 	require.Empty(t, out.String())
 	require.NoError(t, PrintStatus(&out, d, false))
 	require.Contains(t, out.String(), "leader    none\nqueue     none\nnodes     0\n")

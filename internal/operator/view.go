@@ -23,6 +23,7 @@ type View struct {
 type Details struct {
 	View
 	Members []Node `json:"members"` // by address, never nil
+	prefix  string
 }
 
 // Node is one registered node.
@@ -70,7 +71,7 @@ func newView(s *state.Snapshot) View {
 }
 
 func newDetails(s *state.Snapshot) Details {
-	d := Details{View: newView(s), Members: make([]Node, 0, len(s.Members))}
+	d := Details{View: newView(s), Members: make([]Node, 0, len(s.Members)), prefix: s.Keys.Prefix()}
 	l := s.Leader()
 	for _, m := range s.Members {
 		n := Node{Address: m.Address, State: "follower", Incarnation: m.Incarnation, InstanceID: m.InstanceID,
