@@ -343,23 +343,3 @@ func TestUsersOwnClient(t *testing.T) {
 	_, err := etcd.Client().Get(testContext(t), "/")
 	require.NoError(t, err, "the client is the user's, and open")
 }
-
-func TestStopCutShort(t *testing.T) {
-	etcd := startEtcd(t)
-	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
-	require.NoError(t, err)
-	c, err := NewClusterWithNode(Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: 2}, n)
-	require.NoError(t, err)
-	require.NoError(t, c.Start(testContext(t)))
-	awaitLeader(t, c, c.address())
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	err = c.Stop(ended)
-	var cut *CutShortError
-	require.ErrorAs(t, err, &cut)
-	require.ErrorIs(t, err, context.Canceled)
-	require.NotContains(t, err.Error(), "\n")
-	resp, err := etcd.Client().Get(testContext(t), "/", clientv3.WithPrefix())
-	require.NoError(t, err)
-	require.Empty(t, resp.Kvs, "revoked at once")
-}

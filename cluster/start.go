@@ -4,24 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/crashdetector"
-	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/state"
 )
 
-const (
-	// undoTimeout bounds the clean-up of a Start that failed.
-	undoTimeout = 3 * time.Second
-	// drainingTimeout bounds the wait for the draining mark, which takes a
-	// millisecond unless etcd is away.
-	drainingTimeout = time.Second
-)
+// undoTimeout bounds the clean-up of a Start that failed.
+const undoTimeout = 3 * time.Second
 
 func ttlOf(cfg Config) time.Duration { return time.Duration(cfg.LeaderElectionTTL) * time.Second }
 
@@ -171,109 +163,5 @@ func (p *parts) followElection(ctx context.Context) {
 			}
 		})
 		p.leaders.saw(election.Leader(), time.Now())
-	}
-}
-
-// Stop hands everything over and leaves, in this order: it marks the node as
-// draining; resigns and leaves the queue; says goodbye and serves running calls
-// to their end; revokes the session, so that nothing of the node is left in
-// etcd; joins every goroutine. When ctx ends, what is left is done at once: calls
-// are cut off and the session revoked. The error then says what was cut short.
-// Stopping a cluster that was never started closes its node.
-func (c *Cluster) Stop(ctx context.Context) error {
-	c.mu.Lock()
-	switch c.phase {
-	case fresh:
-		c.phase = ended
-		close(c.stopped)
-		c.mu.Unlock()
-		return c.node.Close()
-	case starting:
-		c.mu.Unlock()
-		return fmt.Errorf("stop: %w: end the context of Start instead", ErrNotStarted)
-	case running:
-		c.phase = stopping
-		p := c.parts
-		c.mu.Unlock()
-		err := c.end(ctx, p)
-		c.mu.Lock()
-		c.phase, c.stopErr = ended, err
-		c.mu.Unlock()
-		close(c.stopped)
-		return err
-	}
-	c.mu.Unlock()
-	select {
-	case <-c.stopped:
-		return c.stopErr
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// end is the order of stopping.
-func (c *Cluster) end(ctx context.Context, p *parts) error {
-	var errs []error
-	step := func(what string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", what, err))
-		}
-	}
-	c.log.Info("stopping", "address", c.node.AdvertiseAddress())
-	c.node.MarkStopping()
-	p.member.change(func(r *state.Record) { r.Draining = true })
-	if s := p.keeper.Current(); s != nil && s.Valid() {
-		brief, cancel := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, drainingTimeout))
-		step("mark draining", p.member.recorded(brief))
-		cancel()
-	}
-	// Without a session there is nothing to leave, and the next one is not to
-	// queue: so in any case.
-	step("leave the election", p.manager.Withdraw(ctx))
-	step("stop serving", c.node.Stop(ctx))
-	p.stopKeeper() // revokes
-	<-p.keeperDone
-	step("stop the election", ignoreOver(p.manager.Stop(ctx)))
-	p.stopRest()
-	p.rest.Wait()
-	c.closeClient(p.client)
-	c.log.Info("stopped", "address", c.node.AdvertiseAddress())
-	return cutShort(errs)
-}
-
-// CutShortError is what Stop returns when steps of it were cut short: one line,
-// and each step's error to be found with errors.Is and As.
-type CutShortError struct{ Steps []error }
-
-func cutShort(steps []error) error {
-	if len(steps) == 0 {
-		return nil
-	}
-	return &CutShortError{Steps: steps}
-}
-
-// Error names every step that was cut short.
-func (e *CutShortError) Error() string {
-	texts := make([]string, len(e.Steps))
-	for i, err := range e.Steps {
-		texts[i] = err.Error()
-	}
-	return "the stop was cut short: " + strings.Join(texts, "; ")
-}
-
-// Unwrap gives each step's error.
-func (e *CutShortError) Unwrap() []error { return e.Steps }
-
-// ignoreOver: without a session there is nothing to withdraw from.
-func ignoreOver(err error) error {
-	if errors.Is(err, leaderelection.ErrStopped) {
-		return nil
-	}
-	return err
-}
-
-func (c *Cluster) closeClient(client *clientv3.Client) {
-	if c.cfg.Client == nil {
-		_ = client.Close() // its error is that its context was cancelled
 	}
 }

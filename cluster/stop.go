@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// drainingTimeout bounds the wait for the draining mark, which takes a millisecond
+// unless etcd is away.
+const drainingTimeout = time.Second
+
+// Stop hands everything over and leaves, in this order: it marks the node as
+// draining; resigns and leaves the queue; says goodbye and serves running calls
+// to their end; revokes the session, so that nothing of the node is left in
+// etcd; joins every goroutine. When ctx ends, what is left is done at once: calls
+// are cut off and the session revoked. The error is a [CutShortError] then, and
+// also if etcd did not answer, so that the node's keys stay for a TTL.
+// Stopping a cluster that was never started closes its node.
+func (c *Cluster) Stop(ctx context.Context) error {
+	c.mu.Lock()
+	switch c.phase {
+	case fresh:
+		c.phase = ended
+		close(c.stopped)
+		c.mu.Unlock()
+		return c.node.Close()
+	case starting:
+		c.mu.Unlock()
+		return fmt.Errorf("stop: %w: end the context of Start instead", ErrNotStarted)
+	case running:
+		c.phase = stopping
+		p := c.parts
+		c.mu.Unlock()
+		err := c.end(ctx, p)
+		c.mu.Lock()
+		c.phase, c.stopErr = ended, err
+		c.mu.Unlock()
+		close(c.stopped)
+		return err
+	}
+	c.mu.Unlock()
+	select {
+	case <-c.stopped:
+		return c.stopErr
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// end is the order of stopping.
+func (c *Cluster) end(ctx context.Context, p *parts) error {
+	cut := &CutShortError{Etcd: strings.Join(p.client.Endpoints(), ","), TTL: ttlOf(c.cfg)}
+	step := func(what string, err error) {
+		if err != nil {
+			cut.Steps = append(cut.Steps, &stepError{what: what, err: err})
+		}
+	}
+	c.log.Info("stopping", "address", c.node.AdvertiseAddress())
+	c.node.MarkStopping()
+	p.member.change(func(r *state.Record) { r.Draining = true })
+	if s := p.keeper.Current(); s != nil && s.Valid() {
+		cut.TTL = s.TTL()
+		brief, cancel := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, drainingTimeout))
+		step("mark draining", p.member.recorded(brief))
+		cancel()
+	}
+	// Without a session there is nothing to leave, and the next one is not to
+	// queue: so in any case.
+	step("leave the election", p.manager.Withdraw(ctx))
+	step("stop serving", c.node.Stop(ctx))
+	p.stopKeeper() // revokes
+	<-p.keeperDone
+	step("stop the election", ignoreOver(p.manager.Stop(ctx)))
+	p.stopRest()
+	p.rest.Wait()
+	c.closeClient(p.client)
+	c.log.Info("stopped", "address", c.node.AdvertiseAddress())
+	cut.Cause, cut.KeysLeft = context.Cause(ctx), p.keeper.Left() != nil
+	if len(cut.Steps) == 0 && !cut.KeysLeft {
+		return nil
+	}
+	return cut
+}
+
+// ignoreOver: without a session there is nothing to withdraw from.
+func ignoreOver(err error) error {
+	if errors.Is(err, leaderelection.ErrStopped) {
+		return nil
+	}
+	return err
+}
+
+func (c *Cluster) closeClient(client *clientv3.Client) {
+	if c.cfg.Client == nil {
+		_ = client.Close() // its error is that its context was cancelled
+	}
+}

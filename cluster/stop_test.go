@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/node"
+)
+
+func TestStopCutShort(t *testing.T) {
+	etcd := startEtcd(t)
+	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
+	require.NoError(t, err)
+	c, err := NewClusterWithNode(Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: 2}, n)
+	require.NoError(t, err)
+	require.NoError(t, c.Start(testContext(t)))
+	awaitLeader(t, c, c.address())
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	err = c.Stop(ended)
+	var cut *CutShortError
+	require.ErrorAs(t, err, &cut)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotContains(t, err.Error(), "\n")
+	require.Contains(t, err.Error(), "the stop was cut short (context canceled): mark draining")
+	require.Equal(t, 1, strings.Count(err.Error(), "context canceled"), "%v", err)
+	require.False(t, cut.KeysLeft)
+	resp, err := etcd.Client().Get(testContext(t), "/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.Empty(t, resp.Kvs, "revoked at once")
+}
+
+func TestStopWhileEtcdIsAway(t *testing.T) {
+	etcd := startEtcd(t)
+	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
+	require.NoError(t, err)
+	c, err := NewClusterWithNode(Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: 10, RequestTimeout: 100 * time.Millisecond}, n)
+	require.NoError(t, err)
+	require.NoError(t, c.Start(testContext(t)))
+	awaitLeader(t, c, c.address())
+	where := etcd.Endpoint()
+	require.NoError(t, etcd.Close())
+	err = c.Stop(testContext(t))
+	var cut *CutShortError
+	require.ErrorAs(t, err, &cut)
+	require.EqualError(t, err, "etcd at "+where+" did not answer: this node's keys stay there until its lease ends (10s)")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+func TestCutShortErrorSaysEachReasonOnce(t *testing.T) {
+	cause := errors.New("it was asked to stop at once")
+	calls := &stepError{"stop serving", fmt.Errorf("node: %w: give Stop more time (%w)", node.ErrCallsCut, cause)}
+	draining, leave := &stepError{"mark draining", cause}, &stepError{"leave the election", context.DeadlineExceeded}
+	e := &CutShortError{Steps: []error{draining, leave, calls}, Cause: cause}
+	require.EqualError(t, e, "the stop was cut short (it was asked to stop at once): mark draining; leave the election; stop serving: running calls were cut off")
+	require.ErrorIs(t, e, node.ErrCallsCut)
+	e.KeysLeft, e.TTL = true, 3*time.Second
+	require.EqualError(t, e, "etcd did not answer: this node's keys stay there until its lease ends (3s); "+
+		"the stop was cut short (it was asked to stop at once): stop serving: running calls were cut off")
+	require.EqualError(t, &CutShortError{Steps: []error{leave}}, "the stop was cut short: leave the election: context deadline exceeded")
+}
