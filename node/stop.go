@@ -78,8 +78,8 @@ func (n *Node) shutListener() {
 	if !first {
 		return
 	}
-	n.log.Info("stopping", "address", n.advertise)
-	_ = n.listener.Close() // grpc closes it too; a second close only reports that
+	n.log.Debug("stopping", "address", n.advertise) // who stops it says so
+	_ = n.listener.Close()                          // grpc closes it too; a second close only reports that
 	n.listener.closeConns(false)
 	if never {
 		close(n.served)
