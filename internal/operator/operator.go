@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -18,6 +19,9 @@ import (
 
 // connectTimeout bounds the first question to etcd in what may then take longer.
 const connectTimeout = 5 * time.Second
+
+// ErrNotEtcd: another server answers where etcd should.
+var ErrNotEtcd = errors.New("is no etcd")
 
 // ErrNobody: no node is registered, which is most often a wrong prefix.
 var ErrNobody = errors.New("no node is registered")
@@ -34,7 +38,7 @@ type Operator struct {
 
 // Open checks the configuration and makes the client; with a user it also asks etcd,
 // within timeout. Errors about the configuration match those of cluster.Config;
-// others match cluster.ErrEtcdUnreachable or cluster.ErrEtcdDenied.
+// others match cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or ErrNotEtcd.
 func Open(cfg cluster.Config, timeout time.Duration) (*Operator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -60,7 +64,8 @@ func (o *Operator) Close() error {
 }
 
 // Read reads the cluster once, until ctx ends. Errors match
-// cluster.ErrEtcdUnreachable or cluster.ErrEtcdDenied where that is the reason.
+// cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or ErrNotEtcd where that is the
+// reason.
 func (o *Operator) Read(ctx context.Context) (Details, error) {
 	snap, err := o.read(ctx)
 	if err != nil {
@@ -83,19 +88,22 @@ func (o *Operator) explain(ctx context.Context, err error) error {
 	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrInvalidAuthToken):
 		return fmt.Errorf("%w %q: give --etcd-user and --etcd-password of a user with READ on the range %s to %s (%w)",
 			cluster.ErrEtcdDenied, o.cfg.Username, o.keys.RangeStart(), o.keys.RangeEnd(), err)
-	case errors.Is(err, context.DeadlineExceeded), unavailable(err):
+	case hasCode(err, codes.Unimplemented): // also grpc's reading of an HTTP 404
+		return fmt.Errorf("what answers at %s %w: give etcd's client address with --etcd, usually port 2379", o.cfg.EtcdAddress, ErrNotEtcd)
+	case errors.Is(err, context.DeadlineExceeded), hasCode(err, codes.Unavailable, codes.DeadlineExceeded):
 		return fmt.Errorf("%w at %s: check --etcd and that etcd runs there (%w)",
 			cluster.ErrEtcdUnreachable, o.cfg.EtcdAddress, cluster.WhyUnreachable(ctx, o.cfg, err))
 	}
 	return err
 }
 
-func unavailable(err error) bool {
+// hasCode reports whether err is an answer with one of these codes, from etcd or from
+// what else there is.
+func hasCode(err error, wanted ...codes.Code) bool {
 	var answer interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &answer) {
-		code := answer.GRPCStatus().Code()
-		return code == codes.Unavailable || code == codes.DeadlineExceeded
+		return slices.Contains(wanted, answer.GRPCStatus().Code())
 	}
 	var etcd rpctypes.EtcdError
-	return errors.As(err, &etcd) && (etcd.Code() == codes.Unavailable || etcd.Code() == codes.DeadlineExceeded)
+	return errors.As(err, &etcd) && slices.Contains(wanted, etcd.Code())
 }

@@ -3,12 +3,17 @@ package operator
 import (
 	"context"
 	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/leaderelection"
@@ -115,6 +120,29 @@ func TestUnreachable(t *testing.T) {
 	err = o.Watch(patient(t), 200*time.Millisecond, func(View) error { return nil })
 	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
 	require.Less(t, time.Since(began), 10*time.Second)
+}
+
+// Another gRPC server, such as a node's own, and a web server that speaks HTTP/2.
+func TestNotEtcd(t *testing.T) {
+	t.Parallel()
+	rpc, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	other := grpc.NewServer()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { _ = other.Serve(rpc) })
+	defer other.Stop()
+	web := httptest.NewUnstartedServer(http.NotFoundHandler())
+	web.Config.Protocols = new(http.Protocols)
+	web.Config.Protocols.SetUnencryptedHTTP2(true)
+	web.Start()
+	defer web.Close()
+
+	for _, address := range []string{rpc.Addr().String(), web.Listener.Addr().String()} {
+		_, err := openAt(t, address).Read(patient(t))
+		require.ErrorIs(t, err, ErrNotEtcd)
+		require.EqualError(t, err, "what answers at "+address+" is no etcd: give etcd's client address with --etcd, usually port 2379")
+	}
 }
 
 func TestBadConfiguration(t *testing.T) {
