@@ -13,6 +13,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/internal/zaplog"
 )
@@ -22,6 +24,9 @@ var ErrEtcdUnreachable = errors.New("etcd cannot be reached")
 
 // ErrEtcdDenied: etcd answered and refused the user.
 var ErrEtcdDenied = errors.New("etcd refused the user")
+
+// ErrNotEtcd: another server answered where etcd should.
+var ErrNotEtcd = errors.New("no etcd")
 
 // NewEtcdClient makes a client as a cluster with this configuration makes it:
 // for programs that look at a cluster from outside. It does not connect yet.
@@ -59,6 +64,8 @@ func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 		return client, nil
 	case errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrPermissionDenied):
 		return nil, fmt.Errorf("%w %q: check the user and password (%w)", ErrEtcdDenied, cfg.Username, err)
+	case status.Code(err) == codes.Unimplemented:
+		return nil, &notEtcdError{address: cfg.EtcdAddress, cause: err}
 	}
 	return nil, fmt.Errorf("%w at %s: check the address and that etcd runs there (%w)", ErrEtcdUnreachable, cfg.EtcdAddress, err)
 }
@@ -104,7 +111,9 @@ func awaitEtcd(ctx context.Context, cfg Config, client *clientv3.Client) error {
 			return fmt.Errorf("%w %q: grant it READ on the range %s/leader- to %s/shards0 (%w)",
 				ErrEtcdDenied, cfg.Username, keys, keys, err)
 		}
-		err = WhyUnreachable(ctx, cfg, err)
+		if err = WhyUnreachable(ctx, cfg, err); errors.Is(err, ErrNotEtcd) {
+			return err
+		}
 		sayUnreachable(cfg, err, &said)
 		if !sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("%w at %s: check the address and that etcd runs there (%w)",

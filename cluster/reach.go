@@ -10,28 +10,33 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // probeTimeout bounds each step of looking for the reason.
 const probeTimeout = 500 * time.Millisecond
 
-// WhyUnreachable looks for a better reason than err, a time-out, which is all that
-// etcd's client says: nobody listens at the first of cfg's addresses, the name is
-// unknown, one side speaks TLS and the other does not, or a certificate is refused.
-// If it finds none, or err is no time-out, it returns err. It connects to that
-// address once and blocks for a second and a half at most.
+// WhyUnreachable looks for a better reason than err, which etcd's client gave. A
+// time-out is all that it says where nobody listens at the first of cfg's addresses,
+// the name is unknown, one side speaks TLS and the other does not, a certificate is
+// refused, or a web server answers. The last, and a gRPC server that is no etcd,
+// match ErrNotEtcd. If there is no better reason it returns err. After a time-out it
+// connects to that address once or twice and blocks for two seconds at most.
 func WhyUnreachable(ctx context.Context, cfg Config, err error) error {
+	cfg = cfg.withDefaults()
+	addresses := cfg.EtcdAddress
+	if cfg.Client != nil {
+		addresses = strings.Join(cfg.Client.Endpoints(), ",")
+	}
+	if status.Code(err) == codes.Unimplemented {
+		return &notEtcdError{address: addresses, cause: err}
+	}
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	cfg = cfg.withDefaults()
-	first, _, _ := strings.Cut(cfg.EtcdAddress, ",")
-	if cfg.Client != nil {
-		first = ""
-		if all := cfg.Client.Endpoints(); len(all) > 0 {
-			first = all[0]
-		}
-	}
+	first, _, _ := strings.Cut(addresses, ",")
 	scheme, address, ok := strings.Cut(strings.TrimSpace(first), "://")
 	if !ok {
 		scheme, address = "", scheme
@@ -49,11 +54,46 @@ func WhyUnreachable(ctx context.Context, cfg Config, err error) error {
 		why = refusesTLS(conn, address, cfg.TLS)
 	case speaksTLS(conn):
 		why = errors.New("it speaks TLS, and this side does not: set the certificate authority, or write https://")
+	case speaksHTTP1(ctx, address):
+		why = &notEtcdError{address: address, cause: err}
 	}
 	if why != nil {
 		return why
 	}
 	return err
+}
+
+// notEtcdError: who answers at address is no etcd.
+type notEtcdError struct {
+	address string
+	cause   error
+}
+
+func (e *notEtcdError) Error() string {
+	return fmt.Sprintf("what answers at %s is no etcd: give etcd's client address, usually port 2379", e.address)
+}
+
+func (e *notEtcdError) Is(target error) bool { return target == ErrNotEtcd }
+
+func (e *notEtcdError) Unwrap() error { return e.cause }
+
+// speaksHTTP1 reports whether the server answers the greeting of HTTP/2, which gRPC
+// runs on, with HTTP/1: a web server does, etcd never.
+func speaksHTTP1(ctx context.Context, address string) bool {
+	dialer := net.Dialer{Timeout: probeTimeout}
+	conn, err := dialer.DialContext(context.WithoutCancel(ctx), "tcp", address)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(probeTimeout))
+	emptySettings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+emptySettings); err != nil {
+		return false
+	}
+	answer := make([]byte, len("HTTP/1"))
+	_, err = io.ReadFull(conn, answer)
+	return err == nil && string(answer) == "HTTP/1"
 }
 
 // refusesTLS is why a connection over TLS fails, nil if it does not.
