@@ -97,17 +97,12 @@ func (e *etcdFlags) tls() (*tls.Config, error) {
 
 // nameFlag says which flag a configuration error is about: packages name their
 // fields, an operator knows flags.
-func nameFlag(err error) error {
-	flag := ""
+func (e *etcdFlags) nameFlag(err error) error {
 	switch {
 	case errors.Is(err, cluster.ErrBadEtcdAddress):
-		flag = "--etcd"
-	case errors.Is(err, cluster.ErrBadTTL):
-		flag = "--ttl"
+		return fmt.Errorf("--etcd %s: write host:port, like 127.0.0.1:2379, several with commas between; http:// and https:// are understood", e.address)
 	case errors.Is(err, state.ErrBadPrefix):
-		flag = "--prefix"
-	default:
-		return err
+		return fmt.Errorf("--prefix: %w", err)
 	}
-	return fmt.Errorf("%s: %w", flag, err)
+	return err
 }

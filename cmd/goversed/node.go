@@ -71,7 +71,7 @@ a second one stops at once.`,
 func runNode(cmd *cobra.Command, f *nodeFlags) error {
 	cfg, err := f.config(cmd)
 	if err == nil {
-		err = nameFlag(cfg.Validate())
+		err = f.etcd.nameFlag(cfg.Validate())
 	}
 	if err != nil {
 		return cli.Usage(cmd.CommandPath(), err)
@@ -103,8 +103,8 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 		return daemon.Config{}, errors.New("--data-dir is empty: name the directory in which the embedded etcd keeps its data")
 	case embedded && f.etcdListen == "":
 		return daemon.Config{}, errors.New("--etcd-listen is empty: give the host:port of the embedded etcd, for example 127.0.0.1:2379")
-	case f.ttl < time.Second || f.ttl%time.Second != 0:
-		return daemon.Config{}, fmt.Errorf("--ttl %v: give whole seconds, at least 1s; 10s is a good one", f.ttl)
+	case f.ttl < time.Second || f.ttl > 24*time.Hour || f.ttl%time.Second != 0:
+		return daemon.Config{}, fmt.Errorf("--ttl %v: give whole seconds from 1s to 24h; 10s is a good one", f.ttl)
 	case f.weight < 1:
 		return daemon.Config{}, fmt.Errorf("--weight %d: give a number from 1 up", f.weight)
 	}

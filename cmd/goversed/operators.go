@@ -77,7 +77,7 @@ func (f *operatorFlags) config() (cluster.Config, error) {
 	if err := f.etcd.apply(&cfg); err != nil {
 		return cfg, err
 	}
-	return cfg, nameFlag(cfg.Validate())
+	return cfg, f.etcd.nameFlag(cfg.Validate())
 }
 
 // read is the verb of a command that shows what one read found.

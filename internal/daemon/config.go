@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"time"
 
@@ -47,18 +46,17 @@ func (c Config) Validate() error {
 	}
 	// Each flag apart, so that the error names the one at fault.
 	if err := (node.Config{AdvertiseAddress: "localhost:1", ListenAddress: c.Listen}).Validate(); err != nil {
-		return fmt.Errorf("--listen: %w", err)
+		return sayAnew(err, "--listen %s: write host:port, like 127.0.0.1:47001, with a port from 0 to 65535", c.Listen)
 	}
 	if err := c.node().Validate(); err != nil {
 		if c.Advertise == "" {
-			return fmt.Errorf("--listen %s: %w: its host means nothing to other nodes; give --advertise with this machine's name and port",
-				c.Listen, node.ErrBadAddress)
+			return sayAnew(err, "--listen %s: its host means nothing to other nodes; give --advertise with this machine's name and port", c.Listen)
 		}
-		return fmt.Errorf("--advertise: %w", err)
+		return sayAnew(err, "--advertise %s: write the host:port under which other nodes reach this one, like host1:47001", c.Advertise)
 	}
 	if c.HTTP != "" {
 		if _, err := net.ResolveTCPAddr("tcp", c.HTTP); err != nil {
-			return fmt.Errorf("--http: %w %q: write host:port, for example 127.0.0.1:48001 (%w)", ErrHTTPAddress, c.HTTP, err)
+			return sayAnew(errors.Join(ErrHTTPAddress, err), "--http %s: write host:port, like 127.0.0.1:48001, or none (%v)", c.HTTP, err)
 		}
 	}
 	if c.StartTimeout < 0 || c.StopTimeout < 0 {
@@ -66,7 +64,7 @@ func (c Config) Validate() error {
 	}
 	if c.embedded() {
 		if err := c.Etcd.Validate(); err != nil {
-			return fmt.Errorf("--etcd-listen: %w", err)
+			return sayAnew(err, "--etcd-listen %s: write host:port, like 127.0.0.1:2379; the host is an IP address of this machine or localhost", c.Etcd.ListenClient)
 		}
 	}
 	return c.Cluster.Validate()

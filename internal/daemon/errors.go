@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"syscall"
 
 	"github.com/goverse/goverse/embedetcd"
@@ -44,21 +45,33 @@ func listenError(address string, err error) error {
 	if errors.Is(err, node.ErrAddressInUse) {
 		return fmt.Errorf("--listen %s: %w: stop the process that listens there or give another port", address, node.ErrAddressInUse)
 	}
-	return fmt.Errorf("--listen: %w", err)
+	return notBound("--listen", address, err)
 }
 
 func httpError(address string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("--http %s: %w: stop the process that listens there or give another port (%w)", address, ErrHTTPAddress, syscall.EADDRINUSE)
 	}
-	return fmt.Errorf("--http %s: %w: give an address and a port that this machine may bind (%w)", address, ErrHTTPAddress, err)
+	return notBound("--http", address, errors.Join(ErrHTTPAddress, err))
+}
+
+func notBound(flag, address string, err error) error {
+	why := ""
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		why = fmt.Sprintf(" (%v)", op.Err)
+	}
+	return sayAnew(err, "%s %s: give an address and a port that this machine may bind%s", flag, address, why)
 }
 
 func etcdError(cfg embedetcd.Config, err error) error {
 	switch {
+	case errors.Is(err, ErrStartTimeout):
+		return sayAnew(err, "the embedded etcd did not serve: %v", ErrStartTimeout)
 	case errors.Is(err, embedetcd.ErrAddressInUse):
 		return fmt.Errorf("--etcd-listen %s: %w: give another port, or join the etcd that runs there with --etcd %[1]s",
 			cfg.ListenClient, embedetcd.ErrAddressInUse)
+	case errors.Is(err, embedetcd.ErrConfig):
+		return notBound("--etcd-listen", cfg.ListenClient, err)
 	case errors.Is(err, embedetcd.ErrDamaged):
 		why := ""
 		if path, ok := errors.AsType[*fs.PathError](err); ok {
