@@ -91,9 +91,9 @@ func TestNodeThatCannotStart(t *testing.T) {
 		args []string
 		says string
 	}{
-		"gRPC port in use":        {[]string{"--listen", used, "--etcd", "127.0.0.1:1"}, "--listen " + used + ": address already in use"},
-		"http port in use":        {[]string{"--http", used, "--etcd", "127.0.0.1:1"}, "--http " + used},
-		"etcd port in use":        {[]string{"--etcd-listen", used, "--data-dir", t.TempDir()}, "--etcd-listen " + used + ": address already in use"},
+		"gRPC port in use":        {[]string{"--listen", used, "--etcd", "127.0.0.1:1"}, "--listen " + used + " is in use: stop the process that uses it"},
+		"http port in use":        {[]string{"--http", used, "--etcd", "127.0.0.1:1"}, "--http " + used + " is in use: stop the process that uses it"},
+		"etcd port in use":        {[]string{"--etcd-listen", used, "--data-dir", t.TempDir()}, "--etcd-listen " + used + " is in use: join the etcd that runs there with --etcd " + used},
 		"data directory unusable": {[]string{"--etcd-listen", "127.0.0.1:0", "--data-dir", filepath.Join(file, "etcd")}, "--data-dir"},
 		"etcd unreachable":        {[]string{"--etcd", "127.0.0.1:1", "--start-timeout", "300ms"}, "etcd cannot be reached at 127.0.0.1:1"},
 	} {

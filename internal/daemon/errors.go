@@ -43,16 +43,22 @@ func sayAnew(cause error, format string, args ...any) error {
 
 func listenError(address string, err error) error {
 	if errors.Is(err, node.ErrAddressInUse) {
-		return fmt.Errorf("--listen %s: %w: stop the process that listens there or give another port", address, node.ErrAddressInUse)
+		return inUse("--listen", address, err)
 	}
 	return notBound("--listen", address, err)
 }
 
 func httpError(address string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("--http %s: %w: stop the process that listens there or give another port (%w)", address, ErrHTTPAddress, syscall.EADDRINUSE)
+		return inUse("--http", address, errors.Join(ErrHTTPAddress, err))
 	}
 	return notBound("--http", address, errors.Join(ErrHTTPAddress, err))
+}
+
+// inUse does not speak of listening: a connection out of this machine can have the
+// port, too.
+func inUse(flag, address string, err error) error {
+	return sayAnew(err, "%s %s is in use: stop the process that uses it (ss -tanp shows it), or give another address", flag, address)
 }
 
 func notBound(flag, address string, err error) error {
@@ -68,8 +74,8 @@ func etcdError(cfg embedetcd.Config, err error) error {
 	case errors.Is(err, ErrStartTimeout):
 		return sayAnew(err, "the embedded etcd did not serve: %v", ErrStartTimeout)
 	case errors.Is(err, embedetcd.ErrAddressInUse):
-		return fmt.Errorf("--etcd-listen %s: %w: give another port, or join the etcd that runs there with --etcd %[1]s",
-			cfg.ListenClient, embedetcd.ErrAddressInUse)
+		return sayAnew(err, "--etcd-listen %s is in use: join the etcd that runs there with --etcd %[1]s, or stop the process that uses it (ss -tanp shows it), or give another address",
+			cfg.ListenClient)
 	case errors.Is(err, embedetcd.ErrConfig):
 		return notBound("--etcd-listen", cfg.ListenClient, err)
 	case errors.Is(err, embedetcd.ErrDamaged):
