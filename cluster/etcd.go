@@ -88,7 +88,7 @@ func connect(ctx context.Context, cfg Config) (*clientv3.Client, error) {
 		if !errors.Is(err, ErrEtcdUnreachable) {
 			return nil, err
 		}
-		sayUnreachable(cfg, err, &said)
+		sayUnreachable(ctx, cfg, err, &said)
 		if !sleep(ctx, retry) {
 			return nil, err
 		}
@@ -108,13 +108,12 @@ func awaitEtcd(ctx context.Context, cfg Config, client *clientv3.Client) error {
 			break
 		}
 		if errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty) {
-			return fmt.Errorf("%w %q: grant it READ on the range %s/leader- to %s/shards0 (%w)",
-				ErrEtcdDenied, cfg.Username, keys, keys, err)
+			return denied(cfg, keys+"/leader-", keys+"/shards0", err)
 		}
 		if err = WhyUnreachable(ctx, cfg, err); errors.Is(err, ErrNotEtcd) {
 			return err
 		}
-		sayUnreachable(cfg, err, &said)
+		sayUnreachable(ctx, cfg, err, &said)
 		if !sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("%w at %s: check the address and that etcd runs there (%w)",
 				ErrEtcdUnreachable, strings.Join(client.Endpoints(), ","), err)
@@ -124,11 +123,30 @@ func awaitEtcd(ctx context.Context, cfg Config, client *clientv3.Client) error {
 	return nil
 }
 
-func sayUnreachable(cfg Config, err error, said *bool) {
-	if !*said {
-		cfg.Logger.Warn("etcd does not answer, trying on", "etcd", cfg.EtcdAddress, "error", err)
-		*said = true
+// denied is the error for a user that may not do what a node does between the keys
+// from and to.
+func denied(cfg Config, from, to string, err error) error {
+	switch {
+	case cfg.Client != nil:
+		return fmt.Errorf("%w of the Client: grant it READ and WRITE on the range %s to %s (%w)", ErrEtcdDenied, from, to, err)
+	case cfg.Username == "":
+		return fmt.Errorf("%w: there is none; set Username and Password to those of a user with READ and WRITE on the range %s to %s (%w)",
+			ErrEtcdDenied, from, to, err)
 	}
+	return fmt.Errorf("%w %q: grant it READ and WRITE on the range %s to %s (%w)", ErrEtcdDenied, cfg.Username, from, to, err)
+}
+
+// sayUnreachable says it once, and for how long it is tried if ctx has a deadline.
+func sayUnreachable(ctx context.Context, cfg Config, err error, said *bool) {
+	if *said {
+		return
+	}
+	*said = true
+	about := []any{"etcd", cfg.EtcdAddress}
+	if deadline, ok := ctx.Deadline(); ok {
+		about = append(about, "at_most", time.Until(deadline).Round(time.Second/10).String())
+	}
+	cfg.Logger.Warn("etcd does not answer, trying on", append(about, "error", err)...)
 }
 
 // warnOldServers names servers that can revoke a lease although it was renewed

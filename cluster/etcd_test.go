@@ -62,3 +62,44 @@ func TestASlowEtcdIsEtcd(t *testing.T) {
 	require.Equal(t, context.DeadlineExceeded, err)
 	require.False(t, speaksHTTP1(testContext(t), strings.TrimPrefix(etcd.Endpoint(), "http://")))
 }
+
+func TestRefusedByEtcdsAccessControl(t *testing.T) {
+	ctx := testContext(t)
+	etcd := startEtcd(t)
+	client := etcd.Client()
+	for user, role := range map[string]string{"root": "root", "u": "weak"} {
+		_, err := client.RoleAdd(ctx, role)
+		require.NoError(t, err)
+		_, err = client.UserAdd(ctx, user, "p")
+		require.NoError(t, err)
+		_, err = client.UserGrantRole(ctx, user, role)
+		require.NoError(t, err)
+	}
+	_, err := client.AuthEnable(ctx)
+	require.NoError(t, err)
+
+	_, err = startAt(t, Config{EtcdAddress: etcd.Endpoint()})
+	require.ErrorIs(t, err, ErrEtcdDenied)
+	require.ErrorContains(t, err, "set Username and Password to those of a user with READ and WRITE on the range /goverse/leader- to /goverse/shards0")
+	_, err = startAt(t, Config{EtcdAddress: etcd.Endpoint(), Username: "u", Password: "p"})
+	require.ErrorIs(t, err, ErrEtcdDenied)
+	require.ErrorContains(t, err, `"u": grant it READ and WRITE on the range /goverse/leader- to /goverse/shards0`)
+	_, err = startAt(t, Config{EtcdAddress: etcd.Endpoint(), Username: "u", Password: "wrong"})
+	require.ErrorContains(t, err, `"u": check the user and password`)
+}
+
+func TestTheWarningSaysForHowLongItIsTried(t *testing.T) {
+	log := &logBuffer{}
+	cfg := Config{EtcdAddress: "127.0.0.1:1", Logger: log.logger()}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	said := false
+	for range 2 {
+		sayUnreachable(ctx, cfg, context.DeadlineExceeded, &said)
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "\n"))
+	require.Regexp(t, `trying on: etcd=127.0.0.1:1 at_most=(1h0m0s|59m[0-9.]+s) error=`, log.String())
+	said = false
+	sayUnreachable(context.Background(), cfg, context.DeadlineExceeded, &said)
+	require.Equal(t, 1, strings.Count(log.String(), "at_most"), "for ever, if there is no deadline")
+}

@@ -137,8 +137,7 @@ func (c *Cluster) joinError(p *parts, err error) error {
 		return fmt.Errorf("join the cluster under %s: %w", c.cfg.EtcdPrefix, err)
 	}
 	if errors.Is(trouble, rpctypes.ErrPermissionDenied) {
-		trouble = fmt.Errorf("%w %q: grant it READ and WRITE on the range from %s to %s (%w)",
-			ErrEtcdDenied, c.cfg.Username, c.keys.RangeStart(), c.keys.RangeEnd(), trouble)
+		trouble = denied(c.cfg, c.keys.RangeStart(), c.keys.RangeEnd(), trouble)
 	}
 	return fmt.Errorf("join the cluster under %s: %w: %w", c.cfg.EtcdPrefix, err, trouble)
 }
