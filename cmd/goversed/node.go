@@ -139,5 +139,9 @@ func (f *nodeFlags) logger(cmd *cobra.Command) (hclog.Logger, error) {
 	if level == hclog.NoLevel {
 		return nil, fmt.Errorf("--log-level %q: give trace, debug, info, warn, error or off", f.logLevel)
 	}
-	return hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level, Output: cmd.ErrOrStderr(), JSONFormat: f.logJSON}), nil
+	log := hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level, Output: cmd.ErrOrStderr(), JSONFormat: f.logJSON})
+	if f.logJSON {
+		log = jsonLog{log}
+	}
+	return log, nil
 }

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// jsonLog writes times as the text log does: JSON itself makes bare nanoseconds of
+// them.
+type jsonLog struct{ hclog.Logger }
+
+func readable(args []any) []any {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if d, ok := arg.(time.Duration); ok {
+			args[i] = d.String()
+		}
+	}
+	return args
+}
+
+func (l jsonLog) Log(level hclog.Level, msg string, args ...any) {
+	l.Logger.Log(level, msg, readable(args)...)
+}
+func (l jsonLog) Trace(msg string, args ...any) { l.Logger.Trace(msg, readable(args)...) }
+func (l jsonLog) Debug(msg string, args ...any) { l.Logger.Debug(msg, readable(args)...) }
+func (l jsonLog) Info(msg string, args ...any)  { l.Logger.Info(msg, readable(args)...) }
+func (l jsonLog) Warn(msg string, args ...any)  { l.Logger.Warn(msg, readable(args)...) }
+func (l jsonLog) Error(msg string, args ...any) { l.Logger.Error(msg, readable(args)...) }
+
+func (l jsonLog) With(args ...any) hclog.Logger  { return jsonLog{l.Logger.With(readable(args)...)} }
+func (l jsonLog) Named(name string) hclog.Logger { return jsonLog{l.Logger.Named(name)} }
+func (l jsonLog) ResetNamed(name string) hclog.Logger {
+	return jsonLog{l.Logger.ResetNamed(name)}
+}
