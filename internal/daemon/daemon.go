@@ -138,7 +138,7 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 		if d.etcd, err = embedetcd.Start(starting, etcd); err != nil {
 			return joined, etcdError(etcd, err)
 		}
-		d.log.Info("embedded etcd serves; further nodes join with --etcd", "etcd", d.etcd.Endpoint(), "data_dir", etcd.DataDir)
+		d.sayEtcd()
 		guards.watch(d.etcd.Done(), d.etcd.Err)
 		cfg.Client, cfg.EtcdAddress = d.etcd.Client(), d.etcd.Endpoint()
 	}
@@ -157,6 +157,19 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 	guards.watch(d.node.Done(), d.node.Err)
 	guards.goes(func() { d.followLeader(run, c) })
 	return joined, nil
+}
+
+// sayEtcd says where further nodes find the embedded etcd. Served on every interface,
+// it is known here by an address that only means this machine.
+func (d *Daemon) sayEtcd() {
+	endpoint, dir := d.etcd.Endpoint(), d.cfg.Etcd.DataDir
+	host, _, err := net.SplitHostPort(d.cfg.Etcd.ListenClient)
+	if ip, perr := netip.ParseAddr(host); err == nil && (host == "" || perr == nil && ip.Unmap().IsUnspecified()) {
+		_, port, _ := net.SplitHostPort(endpoint)
+		d.log.Info("embedded etcd serves on every interface; further nodes join with --etcd, this host's address and the port", "port", port, "data_dir", dir)
+		return
+	}
+	d.log.Info("embedded etcd serves; further nodes join with --etcd", "etcd", endpoint, "data_dir", dir)
 }
 
 // followLeader logs who leads. What this node itself does is logged where it

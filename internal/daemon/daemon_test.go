@@ -70,6 +70,23 @@ func TestWithoutHTTP(t *testing.T) {
 	require.NoError(t, quiet.end(t))
 }
 
+func TestWhereToJoin(t *testing.T) {
+	t.Parallel()
+	for listen, says := range map[string]string{
+		"127.0.0.1:0": `further nodes join with --etcd: etcd=127\.0\.0\.1:\d+ `,
+		":0":          `further nodes join with --etcd, this host's address and the port: port=\d+ `,
+		"0.0.0.0:0":   `further nodes join with --etcd, this host's address and the port: port=\d+ `,
+	} {
+		cfg := embedded(t)
+		cfg.Etcd.ListenClient = listen
+		d, log := logged(t, cfg)
+		d.ready(t)
+		d.stop()
+		require.NoError(t, d.end(t))
+		require.Regexp(t, says, log.String())
+	}
+}
+
 func TestReachable(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "127.0.0.1:8", reachable("127.0.0.1:8", "host:1"))

@@ -1,14 +1,17 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -75,6 +78,32 @@ func run(t *testing.T, cfg Config) *running {
 		<-done
 	})
 	return r
+}
+
+// buffer may be read while a daemon writes.
+type buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// logged is run with a log that can be read.
+func logged(t *testing.T, cfg Config) (*running, *buffer) {
+	t.Helper()
+	log := &buffer{}
+	cfg.Logger = hclog.New(&hclog.LoggerOptions{Name: "goversed", Output: log, DisableTime: true})
+	return run(t, cfg), log
 }
 
 // end waits for the result of Run.
