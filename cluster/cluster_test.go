@@ -196,12 +196,15 @@ func TestSilentAddressWaitsForTheLease(t *testing.T) {
 func TestTransferAndResign(t *testing.T) {
 	etcd := startEtcd(t)
 	ctx := testContext(t)
-	a := start(t, etcd)
-	b, c, d := start(t, etcd), start(t, etcd), start(t, etcd)
+	log := &logBuffer{}
+	logged := func(cfg *Config) { cfg.Logger = log.logger() }
+	a := start(t, etcd, logged)
+	b, c, d := start(t, etcd), start(t, etcd, logged), start(t, etcd)
 	awaitLeader(t, d, a.address())
 	require.NoError(t, b.Transfer(ctx, c.address()), "any member may ask")
 	require.True(t, c.IsLeader())
 	require.Equal(t, leaderelection.ReasonRequested, election(a).LastEnd().Reason)
+	log.await(t, `reason="transfer to `+c.address()+` requested"`)
 	require.NoError(t, b.Transfer(ctx, c.address()), "it leads already")
 	require.ErrorIs(t, b.Transfer(ctx, "127.0.0.1:1"), leaderelection.ErrNotMember)
 	awaitState(t, a, func(s *state.Snapshot) bool { return len(s.Queue) == 4 && s.Request == nil })
@@ -217,6 +220,7 @@ func TestTransferAndResign(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, d.address(), leader.Address, "b let c pass, and waits at the tail since")
 	require.Greater(t, leader.Token, before)
+	log.await(t, `reason="resign requested"`)
 	awaitLeader(t, a, d.address())
 	require.NoError(t, d.Resign(ctx))
 	require.ErrorIs(t, d.Resign(ctx), leaderelection.ErrNotLeader)

@@ -186,13 +186,25 @@ func (r *round) campaignFailed(err error) {
 	le := r.le
 	if le.failed == nil && (denied || f.count >= failuresAllowed && now.Sub(f.first) >= r.s.TTL()) {
 		le.failed = err
-		le.log.Error("this node's election failed, leadership goes by name until it works again", "error", err)
+		le.log.Error(le.failedFor(denied), "error", err)
 	}
 	wait := min(time.Duration(f.count)*4*retryDelay, r.s.TTL()/3)
 	if le.failed != nil {
 		wait = min(max(r.s.TTL()/3, 500*time.Millisecond), 3*time.Second)
 	}
 	f.nextTry = now.Add(wait)
+}
+
+// failedFor is what to say of a failed election.
+func (le *LeaderElection) failedFor(denied bool) string {
+	text, then := "this node cannot be elected", "it goes on trying and does not lead until then"
+	if denied {
+		text = "etcd denies this node's candidacy: grant WRITE on " + le.keys.Queue()
+	}
+	if le.cfg.Fallback {
+		then = "leadership goes by name only while nobody can be elected"
+	}
+	return text + "; " + then
 }
 
 // delete runs a guarded deletion and notes that the key is gone.

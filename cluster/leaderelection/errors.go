@@ -44,7 +44,7 @@ const (
 type TermOverError struct {
 	Token  int64
 	Reason Reason
-	Err    error // of a lost session: why; or nil
+	Err    error // of a lost session: why; of a request: what it asked for; or nil
 }
 
 // Error says why the term ended.
@@ -58,5 +58,5 @@ func (e *TermOverError) Error() string {
 // Is makes a TermOverError match ErrTermOver.
 func (e *TermOverError) Is(target error) bool { return target == ErrTermOver }
 
-// Unwrap is why the session was lost, if it was.
+// Unwrap is Err.
 func (e *TermOverError) Unwrap() error { return e.Err }

@@ -2,8 +2,11 @@ package leaderelection
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
@@ -105,7 +108,12 @@ func (r *round) step() time.Duration {
 	d := decide(v)
 
 	if t := le.term.Load(); t != nil && t.token != d.lead {
-		r.endTerm(t, r.whyOver(t, snap), nil)
+		reason := r.whyOver(t, snap)
+		var err error
+		if reason == ReasonRequested {
+			err = requested(snap.Request)
+		}
+		r.endTerm(t, reason, err)
 		v = r.view(snap, now)
 		d = decide(v)
 	}
@@ -243,8 +251,23 @@ func (r *round) endTerm(t *Term, reason Reason, err error) {
 			r.failures.nextTry = time.Now().Add(requeueDelay)
 		}
 	}
-	le.log.Info("this node no longer leads", "token", t.token, "reason", string(reason))
+	level, why := hclog.Info, string(reason)
+	switch reason {
+	case ReasonKeyLost:
+		level = hclog.Warn // by somebody's hand
+	case ReasonRequested:
+		why = err.Error()
+	}
+	le.log.Log(level, "this node no longer leads", "token", t.token, "reason", why)
 	le.notifyLocked()
+}
+
+// requested is what the request that ended a term asked for.
+func requested(r *state.Request) error {
+	if r.Kind == state.RequestTransfer {
+		return fmt.Errorf("transfer to %s requested", r.Target)
+	}
+	return fmt.Errorf("%s requested", r.Kind)
 }
 
 // whyOver names the reason for which decide let go of t.
