@@ -41,5 +41,5 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 		why := context.Cause(stopping)
 		return sayAnew(errors.Join(ErrCut, why, err), "%v: %v", ErrCut, why)
 	}
-	return fmt.Errorf("stop: %w", err)
+	return fmt.Errorf("stopped, but %w", err)
 }

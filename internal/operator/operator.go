@@ -20,9 +20,6 @@ import (
 // connectTimeout bounds the first question to etcd in what may then take longer.
 const connectTimeout = 5 * time.Second
 
-// ErrNotEtcd: another server answers where etcd should.
-var ErrNotEtcd = errors.New("is no etcd")
-
 // ErrNobody: no node is registered, which is most often a wrong prefix.
 var ErrNobody = errors.New("no node is registered")
 
@@ -38,7 +35,7 @@ type Operator struct {
 
 // Open checks the configuration and makes the client; with a user it also asks etcd,
 // within timeout. Errors about the configuration match those of cluster.Config;
-// others match cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or ErrNotEtcd.
+// others match cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or cluster.ErrNotEtcd.
 func Open(cfg cluster.Config, timeout time.Duration) (*Operator, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -64,7 +61,7 @@ func (o *Operator) Close() error {
 }
 
 // Read reads the cluster once, until ctx ends. Errors match
-// cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or ErrNotEtcd where that is the
+// cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or cluster.ErrNotEtcd where that is the
 // reason.
 func (o *Operator) Read(ctx context.Context) (Details, error) {
 	snap, err := o.read(ctx)
@@ -88,11 +85,13 @@ func (o *Operator) explain(ctx context.Context, err error) error {
 	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrInvalidAuthToken):
 		return fmt.Errorf("%w %q: give --etcd-user and --etcd-password of a user with READ on the range %s to %s (%w)",
 			cluster.ErrEtcdDenied, o.cfg.Username, o.keys.RangeStart(), o.keys.RangeEnd(), err)
-	case hasCode(err, codes.Unimplemented): // also grpc's reading of an HTTP 404
-		return fmt.Errorf("what answers at %s %w: give etcd's client address with --etcd, usually port 2379", o.cfg.EtcdAddress, ErrNotEtcd)
-	case errors.Is(err, context.DeadlineExceeded), hasCode(err, codes.Unavailable, codes.DeadlineExceeded):
-		return fmt.Errorf("%w at %s: check --etcd and that etcd runs there (%w)",
-			cluster.ErrEtcdUnreachable, o.cfg.EtcdAddress, cluster.WhyUnreachable(ctx, o.cfg, err))
+	case errors.Is(err, context.DeadlineExceeded), hasCode(err, codes.Unavailable, codes.DeadlineExceeded, codes.Unimplemented):
+		why := cluster.WhyUnreachable(ctx, o.cfg, err)
+		if errors.Is(why, cluster.ErrNotEtcd) {
+			return fmt.Errorf("what answers at %s is %w: give etcd's client address with --etcd, usually port 2379",
+				o.cfg.EtcdAddress, cluster.ErrNotEtcd)
+		}
+		return fmt.Errorf("%w at %s: check --etcd and that etcd runs there (%w)", cluster.ErrEtcdUnreachable, o.cfg.EtcdAddress, why)
 	}
 	return err
 }

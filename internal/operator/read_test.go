@@ -122,7 +122,7 @@ func TestUnreachable(t *testing.T) {
 	require.Less(t, time.Since(began), 10*time.Second)
 }
 
-// Another gRPC server, such as a node's own, and a web server that speaks HTTP/2.
+// Another gRPC server, such as a node's own, and web servers.
 func TestNotEtcd(t *testing.T) {
 	t.Parallel()
 	rpc, err := net.Listen("tcp", "127.0.0.1:0")
@@ -132,15 +132,19 @@ func TestNotEtcd(t *testing.T) {
 	defer wg.Wait()
 	wg.Go(func() { _ = other.Serve(rpc) })
 	defer other.Stop()
+	old := httptest.NewServer(http.NotFoundHandler())
+	defer old.Close()
 	web := httptest.NewUnstartedServer(http.NotFoundHandler())
 	web.Config.Protocols = new(http.Protocols)
 	web.Config.Protocols.SetUnencryptedHTTP2(true)
 	web.Start()
 	defer web.Close()
 
-	for _, address := range []string{rpc.Addr().String(), web.Listener.Addr().String()} {
-		_, err := openAt(t, address).Read(patient(t))
-		require.ErrorIs(t, err, ErrNotEtcd)
+	for _, address := range []string{rpc.Addr().String(), web.Listener.Addr().String(), old.Listener.Addr().String()} {
+		ctx, cancel := context.WithTimeout(patient(t), time.Second)
+		_, err := openAt(t, address).Read(ctx)
+		cancel()
+		require.ErrorIs(t, err, cluster.ErrNotEtcd)
 		require.EqualError(t, err, "what answers at "+address+" is no etcd: give etcd's client address with --etcd, usually port 2379")
 	}
 }
