@@ -120,7 +120,7 @@ func (c Config) Validate() error {
 		return err
 	}
 	if c.LeaderElectionTTL < 0 || c.LeaderElectionTTL > 24*60*60 {
-		return fmt.Errorf("%w %d: it is a number of seconds from 1 to 86400; 10 is a good one", ErrBadTTL, c.LeaderElectionTTL)
+		return fmt.Errorf("%w: %d s: give a number of seconds from 1 to 86400; 10 is a good one", ErrBadTTL, c.LeaderElectionTTL)
 	}
 	if _, err := endpoints(c.EtcdAddress); err != nil {
 		return err

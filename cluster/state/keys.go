@@ -24,6 +24,9 @@ type Keys struct{ prefix string }
 // slash, does not end with one, and has neither empty segments nor "." or "..".
 func NewKeys(prefix string) (Keys, error) {
 	if err := checkPrefix(prefix); err != nil {
+		if trimmed := strings.TrimRight(prefix, "/"); trimmed != prefix && checkPrefix(trimmed) == nil {
+			return Keys{}, fmt.Errorf("%w %q: it must not end with a slash: use %s", ErrBadPrefix, prefix, trimmed)
+		}
 		return Keys{}, fmt.Errorf("%w %q: %w; use something like /goverse", ErrBadPrefix, prefix, err)
 	}
 	return Keys{prefix: prefix}, nil
@@ -37,7 +40,7 @@ func checkPrefix(prefix string) error {
 	for seg := range strings.SplitSeq(rest, "/") {
 		switch seg {
 		case "":
-			return errors.New("it must not be empty, end with a slash or have an empty segment")
+			return errors.New("it must not be empty or have an empty segment")
 		case ".", "..":
 			return errors.New(`it must not contain the segments "." or ".."`)
 		}

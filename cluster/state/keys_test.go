@@ -20,6 +20,10 @@ func TestNewKeysRefusesBadPrefixes(t *testing.T) {
 		require.ErrorIs(t, err, ErrBadPrefix, "%q", prefix)
 		require.NotContains(t, err.Error(), "\n", "one line")
 	}
+	_, err := NewKeys("/a/b//")
+	require.EqualError(t, err, `bad etcd prefix "/a/b//": it must not end with a slash: use /a/b`)
+	_, err = NewKeys("/")
+	require.EqualError(t, err, `bad etcd prefix "/": it must not be empty or have an empty segment; use something like /goverse`)
 	for _, prefix := range []string{"/goverse", "/a/b/c", "/ümlaut", "/a..b", "/-"} {
 		_, err := NewKeys(prefix)
 		require.NoError(t, err, "%q", prefix)
