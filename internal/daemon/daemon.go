@@ -155,7 +155,11 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 		return joined, err
 	}
 	guards.watch(d.node.Done(), d.node.Err)
-	guards.goes(func() { d.followLeader(run, c) })
+	leaders, err := c.WatchLeader(run)
+	if err != nil {
+		return joined, err
+	}
+	guards.goes(func() { followLeader(leaders, d.NodeAddress(), d.log) })
 	return joined, nil
 }
 
@@ -170,22 +174,4 @@ func (d *Daemon) sayEtcd() {
 		return
 	}
 	d.log.Info("embedded etcd serves; further nodes join with --etcd", "etcd", endpoint, "data_dir", dir)
-}
-
-// followLeader logs who leads. What this node itself does is logged where it
-// happens.
-func (d *Daemon) followLeader(ctx context.Context, c *cluster.Cluster) {
-	leaders, err := c.WatchLeader(ctx)
-	if err != nil {
-		return // it was stopped already
-	}
-	for l := range leaders {
-		switch l.Address {
-		case d.NodeAddress():
-		case "":
-			d.log.Info("there is no leader")
-		default:
-			d.log.Info("the leader is another node", "leader", l.Address, "token", l.Token, "mode", string(l.Mode))
-		}
-	}
 }
