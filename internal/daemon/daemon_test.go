@@ -3,6 +3,7 @@ package daemon
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -85,6 +86,27 @@ func TestWhereToJoin(t *testing.T) {
 		require.NoError(t, d.end(t))
 		require.Regexp(t, says, log.String())
 	}
+}
+
+func TestStoppingTheEtcdOfOthersIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	const warning = "[WARN]  goversed: stopping the embedded etcd: nodes that joined it have none now: nodes=1"
+	first, log := logged(t, embedded(t))
+	first.ready(t)
+	cfg := joining(t, first.etcd.Endpoint())
+	cfg.StopTimeout = time.Second // etcd is away by then
+	second := run(t, cfg)
+	require.Eventually(t, func() bool { return len(first.ready(t).Nodes) == 2 }, eventually, tick)
+	second.ready(t)
+	first.stop()
+	require.NoError(t, first.end(t))
+	require.Contains(t, log.String(), warning)
+
+	alone, log := logged(t, embedded(t))
+	alone.ready(t)
+	alone.stop()
+	require.NoError(t, alone.end(t))
+	require.NotContains(t, log.String(), "stopping the embedded etcd")
 }
 
 func TestReachable(t *testing.T) {

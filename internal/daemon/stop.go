@@ -30,6 +30,9 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 		errs = append(errs, d.server.Stop(stopping))
 	}
 	if d.etcd != nil {
+		if n := d.others(); n > 0 {
+			d.log.Warn("stopping the embedded etcd: nodes that joined it have none now", "nodes", n)
+		}
 		errs = append(errs, d.etcd.Close())
 	}
 	err := errors.Join(errs...)
@@ -42,4 +45,17 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 		return sayAnew(errors.Join(ErrCut, why, err), "%v: %v", ErrCut, why)
 	}
 	return fmt.Errorf("stopped, but %w", err)
+}
+
+// others counts the registered nodes besides this one, as last seen.
+func (d *Daemon) others() (n int) {
+	if d.cluster == nil {
+		return 0
+	}
+	for _, m := range d.cluster.Members() {
+		if m.Address != d.NodeAddress() {
+			n++
+		}
+	}
+	return n
 }
