@@ -150,9 +150,9 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 	d.source.set(c)
 	if err := c.Start(starting); err != nil {
 		if cause := context.Cause(run); cause != nil {
-			err = cause // a part failed meanwhile, or it was asked for
+			return joined, cause // a part failed meanwhile, or it was asked for
 		}
-		return joined, err
+		return joined, joinError(cfg, err)
 	}
 	guards.watch(d.node.Done(), d.node.Err)
 	leaders, err := c.WatchLeader(run)

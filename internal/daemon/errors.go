@@ -7,6 +7,8 @@ import (
 	"net"
 	"syscall"
 
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/node"
 )
@@ -95,4 +97,21 @@ func etcdError(cfg embedetcd.Config, err error) error {
 		return sayAnew(err, "--data-dir %s cannot be used: give a directory that this user may create, read and write%s", cfg.DataDir, why)
 	}
 	return fmt.Errorf("embedded etcd: %w", err)
+}
+
+func joinError(cfg cluster.Config, err error) error {
+	switch {
+	case errors.Is(err, cluster.ErrEtcdUnreachable): // else it would still be trying
+		return fmt.Errorf("%w; --start-timeout 0 waits for ever", err)
+	case errors.Is(err, cluster.ErrNotEtcd):
+		return sayAnew(err, "what answers at %s is no etcd: give etcd's client address with --etcd, usually port 2379", cfg.EtcdAddress)
+	case errors.Is(err, cluster.ErrEtcdDenied) && cfg.Username == "":
+		keys, kerr := state.NewKeys(cfg.EtcdPrefix)
+		if kerr != nil {
+			return err
+		}
+		return sayAnew(err, "%v: give --etcd-user and --etcd-password of a user with READ and WRITE on the range %s to %s",
+			cluster.ErrEtcdDenied, keys.RangeStart(), keys.RangeEnd())
+	}
+	return err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
@@ -36,8 +37,34 @@ func TestEtcdThatCannotBeReached(t *testing.T) {
 	d := run(t, cfg)
 	err := d.end(t)
 	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
+	require.ErrorContains(t, err, "; --start-timeout 0 waits for ever")
 	require.NotContains(t, err.Error(), "\n")
 	requireFree(t, d.NodeAddress(), d.HTTPAddress())
+}
+
+func TestNoUserWhereEtcdWantsOne(t *testing.T) {
+	t.Parallel()
+	e, ctx := etcd(t), t.Context()
+	_, err := e.Client().UserAddWithOptions(ctx, "root", "", &clientv3.UserAddOptions{NoPassword: true})
+	require.NoError(t, err)
+	_, err = e.Client().UserGrantRole(ctx, "root", "root")
+	require.NoError(t, err)
+	_, err = e.Client().AuthEnable(ctx)
+	require.NoError(t, err)
+	cfg := joining(t, e.Endpoint())
+	cfg.Cluster.EtcdPrefix = "/goverse"
+	err = run(t, cfg).end(t)
+	require.ErrorIs(t, err, cluster.ErrEtcdDenied)
+	require.EqualError(t, err, "etcd refused the user: give --etcd-user and --etcd-password of a user with READ and WRITE on the range /goverse/leader- to /goverse/shards0")
+}
+
+func TestAnotherServerThanEtcd(t *testing.T) {
+	t.Parallel()
+	other := run(t, embedded(t))
+	other.ready(t)
+	err := run(t, joining(t, other.NodeAddress())).end(t)
+	require.ErrorIs(t, err, cluster.ErrNotEtcd)
+	require.EqualError(t, err, "what answers at "+other.NodeAddress()+" is no etcd: give etcd's client address with --etcd, usually port 2379")
 }
 
 func TestNotReadyWhileStarting(t *testing.T) {
