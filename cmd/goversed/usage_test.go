@@ -100,7 +100,9 @@ func TestHelpTeaches(t *testing.T) {
 		for _, says := range []string{"Examples:", "goversed node --etcd", "environment variable", "transfer"} {
 			require.Contains(t, r.stdout, says)
 		}
+		require.NotContains(t, r.stdout, "completion")
 	}
+	require.Contains(t, goversed(t, nil, "completion", "bash").stdout, "goversed", "it works")
 	for _, args := range [][]string{{"node", "--help"}, {"help", "node"}} {
 		r := goversed(t, map[string]string{"GOVERSE_ETCD_PASSWORD": "secret"}, args...)
 		require.Equal(t, cli.ExitOK, r.code)
@@ -130,6 +132,7 @@ func TestVersion(t *testing.T) {
 	for _, arg := range []string{"version", "--version"} {
 		r := goversed(t, nil, arg)
 		require.Equal(t, cli.ExitOK, r.code)
-		require.True(t, strings.HasPrefix(r.stdout, "goversed "), r.stdout)
+		require.Regexp(t, `^goversed \S+ go\S.* \S+/\S+\n$`, r.stdout)
 	}
+	require.Equal(t, goversed(t, nil, "version"), goversed(t, nil, "--version"))
 }
