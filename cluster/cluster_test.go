@@ -237,7 +237,7 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	for range 5 {
 		token := a.Term().Token()
 		require.NoError(t, b.Transfer(ctx, b.address()))
-		awaitState(t, b, func(s *state.Snapshot) bool { return s.CandidateAt(token) == nil })
+		awaitState(t, b, func(s *state.Snapshot) bool { return new(state.Place).Find(s, token) == nil })
 		require.NoError(t, b.Transfer(ctx, a.address()), "it queues again within moments")
 		require.True(t, a.IsLeader())
 	}

@@ -102,8 +102,8 @@ func (w fedWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOp
 	ch := make(chan clientv3.WatchResponse, 1)
 	go func() {
 		defer close(ch)
-		var place place
-		s, err := w.mirror.Wait(ctx, func(s *state.Snapshot) bool { return place.gone(s, key, from) })
+		var f follower
+		s, err := w.mirror.Wait(ctx, func(s *state.Snapshot) bool { return f.gone(s, key, from) })
 		if err != nil {
 			return
 		}
@@ -114,21 +114,26 @@ func (w fedWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOp
 	return ch
 }
 
-// place remembers where in the queue a key was found, so that asking again costs
-// a binary search: every candidate asks at every change. Safe for concurrent use.
-type place struct{ revision atomic.Int64 }
+// follower looks for one key of the queue at every change. It is safe for
+// concurrent use.
+type follower struct {
+	revision atomic.Int64 // the key's CreateRevision; 0 before it was found
+	place    state.Place
+}
 
 // gone reports whether the key that stood at revision from stands no longer.
-func (p *place) gone(s *state.Snapshot, key string, from int64) bool {
+func (f *follower) gone(s *state.Snapshot, key string, from int64) bool {
 	if s.Revision < from {
 		return false
 	}
-	if c := s.CandidateAt(p.revision.Load()); c != nil && c.Key == key {
-		return c.CreateRevision > from
+	if r := f.revision.Load(); r != 0 {
+		if c := f.place.Find(s, r); c != nil && c.Key == key {
+			return r > from
+		}
 	}
 	for _, c := range s.Queue {
 		if c.Key == key {
-			p.revision.Store(c.CreateRevision)
+			f.revision.Store(c.CreateRevision)
 			return c.CreateRevision > from
 		}
 	}

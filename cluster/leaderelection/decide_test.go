@@ -167,8 +167,8 @@ func TestOneSnapshotHasOneLeader(t *testing.T) {
 func TestGone(t *testing.T) {
 	s := scene{kvs: []state.KV{queued(ownLease, 20)}}.build() // at revision 100
 	key := keysForTest().Candidate(ownLease)
+	var p, q follower
 	for range 2 { // the second time its place is known
-		var p, q place
 		require.False(t, p.gone(s, key, 20), "it stands")
 		require.True(t, p.gone(s, key, 19), "it went and came back")
 		require.True(t, q.gone(s, keysForTest().Candidate(otherLease), 100), "absent")

@@ -31,7 +31,7 @@ func TestALostKeyIsAWarning(t *testing.T) {
 	with, text := logged()
 	a := start(t, client, "a:1", with)
 	term := awaitLeads(t, a)
-	own := a.mirror.Snapshot().CandidateAt(term.Token())
+	own := new(state.Place).Find(a.mirror.Snapshot(), term.Token())
 	_, err := client.Delete(testContext(t), own.Key)
 	require.NoError(t, err)
 	<-term.Context().Done()

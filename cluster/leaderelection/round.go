@@ -30,6 +30,7 @@ type round struct {
 	refused  int       // writes to the own keys that failed in a row
 
 	settled   atomic.Pointer[state.Candidate] // the own key as the last step left it; nil when it has none
+	place     state.Place                     // of that
 	candidacy guard                           // of the own candidate's key
 	acting    guard                           // of the own acting key
 }
@@ -136,7 +137,7 @@ func (r *round) step() time.Duration {
 func (r *round) concerns(before, now *state.Snapshot) bool {
 	own := r.settled.Load()
 	switch {
-	case own == nil || now.CandidateAt(own.CreateRevision) != own:
+	case own == nil || r.place.Find(now, own.CreateRevision) != own:
 		return true
 	case now.Request != nil || now.Acting != nil || before.Request != now.Request || before.Acting != now.Acting:
 		return true

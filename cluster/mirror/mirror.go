@@ -46,8 +46,8 @@ type Mirror struct {
 	trouble  atomic.Pointer[error]
 
 	mu      sync.Mutex
-	subs    map[*Subscription]struct{}
-	waiters map[*waiter]struct{}
+	subs    []*Subscription
+	waiters []*waiter
 }
 
 // New makes a mirror; [Mirror.Run] makes it live.
@@ -67,8 +67,6 @@ func New(cfg Config) *Mirror {
 		ready:   make(chan struct{}),
 		poke:    make(chan struct{}, 1),
 		rebuild: make(chan string, 1),
-		subs:    map[*Subscription]struct{}{},
-		waiters: map[*waiter]struct{}{},
 	}
 	m.stream = fmt.Sprintf("%p", m)
 	return m

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"context"
+	"slices"
 
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -28,7 +29,7 @@ func (m *Mirror) Subscribe(concerns func(before, now *state.Snapshot) bool) *Sub
 	s := &Subscription{C: c, c: c, m: m, concerns: concerns}
 	s.Signal()
 	m.mu.Lock()
-	m.subs[s] = struct{}{}
+	m.subs = append(m.subs, s)
 	m.mu.Unlock()
 	return s
 }
@@ -44,7 +45,7 @@ func (s *Subscription) Signal() {
 // Close ends the subscription. C is not closed.
 func (s *Subscription) Close() {
 	s.m.mu.Lock()
-	delete(s.m.subs, s)
+	s.m.subs = remove(s.m.subs, s)
 	s.m.mu.Unlock()
 }
 
@@ -61,11 +62,11 @@ type waiter struct {
 func (m *Mirror) Wait(ctx context.Context, cond func(*state.Snapshot) bool) (*state.Snapshot, error) {
 	w := &waiter{cond: cond, c: make(chan *state.Snapshot, 1)}
 	m.mu.Lock()
-	m.waiters[w] = struct{}{}
+	m.waiters = append(m.waiters, w)
 	m.mu.Unlock()
 	defer func() {
 		m.mu.Lock()
-		delete(m.waiters, w)
+		m.waiters = remove(m.waiters, w)
 		m.mu.Unlock()
 	}()
 	if s := m.Snapshot(); s != nil && cond(s) {
@@ -83,18 +84,24 @@ func (m *Mirror) publish(s *state.Snapshot) {
 	before := m.snapshot.Swap(s)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for w := range m.waiters {
-		if w.cond(s) {
+	m.waiters = slices.DeleteFunc(m.waiters, func(w *waiter) bool {
+		met := w.cond(s)
+		if met {
 			w.c <- s
-			delete(m.waiters, w)
 		}
-	}
+		return met
+	})
 	// Last, because Go runs next whom a goroutine woke last: where thousands are
 	// runnable, the others wait behind them.
-	for sub := range m.subs {
+	for _, sub := range m.subs {
 		if before != nil && !before.Stale && !s.Stale && sub.concerns != nil && !sub.concerns(before, s) {
 			continue
 		}
 		sub.Signal()
 	}
+}
+
+// remove is s without v, in place.
+func remove[T comparable](s []T, v T) []T {
+	return slices.DeleteFunc(s, func(x T) bool { return x == v })
 }
