@@ -202,7 +202,7 @@ func TestTransferAndResign(t *testing.T) {
 	b, c, d := start(t, etcd), start(t, etcd, logged), start(t, etcd)
 	awaitLeader(t, d, a.address())
 	require.NoError(t, b.Transfer(ctx, c.address()), "any member may ask")
-	require.True(t, c.IsLeader())
+	awaitLeader(t, c, c.address())
 	require.Equal(t, leaderelection.ReasonRequested, election(a).LastEnd().Reason)
 	log.await(t, `reason="transfer to `+c.address()+` requested"`)
 	require.NoError(t, b.Transfer(ctx, c.address()), "it leads already")
@@ -221,7 +221,7 @@ func TestTransferAndResign(t *testing.T) {
 	require.Equal(t, d.address(), leader.Address, "b let c pass, and waits at the tail since")
 	require.Greater(t, leader.Token, before)
 	log.await(t, `reason="resign requested"`)
-	awaitLeader(t, a, d.address())
+	awaitLeader(t, d, d.address())
 	require.NoError(t, d.Resign(ctx))
 	require.ErrorIs(t, d.Resign(ctx), leaderelection.ErrNotLeader)
 }
@@ -233,14 +233,14 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	ctx := testContext(t)
 	a := start(t, etcd)
 	b := start(t, etcd)
-	awaitLeader(t, b, a.address())
 	for range 5 {
+		awaitLeader(t, a, a.address())
 		token := a.Term().Token()
 		require.NoError(t, b.Transfer(ctx, b.address()))
 		awaitState(t, b, func(s *state.Snapshot) bool { return new(state.Place).Find(s, token) == nil })
 		require.NoError(t, b.Transfer(ctx, a.address()), "it queues again within moments")
-		require.True(t, a.IsLeader())
 	}
+	awaitLeader(t, a, a.address())
 
 	// Bounded: one that cannot queue now is waited for until the context ends.
 	late := start(t, etcd)
