@@ -200,7 +200,7 @@ func TestTransferAndResign(t *testing.T) {
 	logged := func(cfg *Config) { cfg.Logger = log.logger() }
 	a := start(t, etcd, logged)
 	b, c, d := start(t, etcd), start(t, etcd, logged), start(t, etcd)
-	awaitLeader(t, d, a.address())
+	awaitState(t, b, func(s *state.Snapshot) bool { return len(s.Queue) == 4 })
 	require.NoError(t, b.Transfer(ctx, c.address()), "any member may ask")
 	awaitLeader(t, c, c.address())
 	require.Equal(t, leaderelection.ReasonRequested, election(a).LastEnd().Reason)
@@ -233,6 +233,7 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	ctx := testContext(t)
 	a := start(t, etcd)
 	b := start(t, etcd)
+	awaitState(t, b, func(s *state.Snapshot) bool { return len(s.Queue) == 2 })
 	for range 5 {
 		awaitLeader(t, a, a.address())
 		token := a.Term().Token()
