@@ -253,8 +253,17 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	err := b.Transfer(brief, late.address())
 	require.ErrorIs(t, err, leaderelection.ErrNotMoved)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+	moved := make(chan error, 1)
+	go func() { moved <- election(b).Transfer(context.Background(), late.address()) }()
+	require.NoError(t, b.Stop(ctx))
+	select {
+	case err := <-moved:
+		require.Error(t, err, "nobody is left to hand over by")
+	case <-ctx.Done():
+		t.Fatal("a transfer outlives its election")
+	}
 	late.parts.member.change(func(r *state.Record) { r.Draining = true })
-	require.ErrorIs(t, b.Transfer(ctx, late.address()), leaderelection.ErrNotCandidate, "it is stopping")
+	require.ErrorIs(t, a.Transfer(ctx, late.address()), leaderelection.ErrNotCandidate, "it is stopping")
 }
 
 func TestLostSessionIsReplacedWithoutARestart(t *testing.T) {

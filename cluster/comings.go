@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
@@ -64,22 +63,38 @@ func (c *comings) concerns(before, now *state.Snapshot) bool {
 }
 
 func (c *comings) tell(before, now *state.Snapshot) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	diff(before.Members, now.Members, func(was, is *state.Member) {
 		switch {
 		case was != nil && is != nil, was != nil && was.Address == c.own, is != nil && is.Address == c.own:
 		case is != nil:
 			c.log.Info("a node joined", "address", is.Address, "members", len(now.Members))
-		case was.Draining || c.draining[was.Incarnation]:
+		case was.Draining || c.marked(was.Incarnation):
 			c.log.Info("a node left", "address", was.Address, "members", len(now.Members))
 		default:
 			c.log.Info("a node was lost", "address", was.Address, "members", len(now.Members))
 		}
 	})
+	c.forget(now)
+}
+
+// marked takes the lock for itself: none is held while a line is written, for the
+// mirror's goroutine wants it too.
+func (c *comings) marked(incarnation int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.draining[incarnation]
+}
+
+// forget drops the marks of those who are gone.
+func (c *comings) forget(now *state.Snapshot) {
+	there := make(map[int64]bool, len(now.Members))
+	for _, m := range now.Members {
+		there[m.Incarnation] = true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	maps.DeleteFunc(c.draining, func(incarnation int64, _ bool) bool {
-		return incarnation <= now.Revision &&
-			!slices.ContainsFunc(now.Members, func(m *state.Member) bool { return m.Incarnation == incarnation })
+		return incarnation <= now.Revision && !there[incarnation]
 	})
 }
 

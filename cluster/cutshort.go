@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/goverse/goverse/node"
 )
@@ -17,9 +20,9 @@ type CutShortError struct {
 	Steps []error
 	// Cause is why the context given to Stop ended, nil if it did not.
 	Cause error
-	// KeysLeft: etcd did not answer, so this node's keys stay there until its lease
-	// ends.
-	KeysLeft bool
+	// Left is why etcd did not confirm that this node's keys are gone; they stay
+	// there until its lease ends. Nil if it did.
+	Left error
 	// Etcd is where it was asked, TTL how long its lease lasts.
 	Etcd string
 	TTL  time.Duration
@@ -42,7 +45,7 @@ func (e *CutShortError) Error() string {
 	for _, err := range e.Steps {
 		cut := errors.Is(err, node.ErrCallsCut)
 		late := errors.Is(err, context.DeadlineExceeded) || e.Cause != nil && errors.Is(err, e.Cause)
-		if e.KeysLeft && late && !cut {
+		if e.Left != nil && late && !cut {
 			continue
 		}
 		text := err.Error()
@@ -55,9 +58,13 @@ func (e *CutShortError) Error() string {
 		steps = append(steps, text)
 	}
 	var texts []string
-	if e.KeysLeft {
-		texts = append(texts, fmt.Sprintf("%s did not answer: this node's keys stay there until its lease ends (%v)",
-			strings.TrimSpace("etcd "+at(e.Etcd)), e.TTL))
+	if e.Left != nil {
+		silent := "did not answer"
+		if errors.Is(e.Left, rpctypes.ErrPermissionDenied) {
+			silent = "refused to revoke the lease"
+		}
+		texts = append(texts, fmt.Sprintf("%s %s: this node's keys stay there until its lease ends (%v)",
+			strings.TrimSpace("etcd "+at(e.Etcd)), silent, e.TTL))
 	}
 	if len(steps) > 0 {
 		why := ""
@@ -76,5 +83,10 @@ func at(place string) string {
 	return "at " + place
 }
 
-// Unwrap gives each step's error.
-func (e *CutShortError) Unwrap() []error { return e.Steps }
+// Unwrap gives each step's error, and Left.
+func (e *CutShortError) Unwrap() []error {
+	if e.Left == nil {
+		return e.Steps
+	}
+	return append(slices.Clone(e.Steps), e.Left)
+}

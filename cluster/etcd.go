@@ -110,11 +110,15 @@ func awaitEtcd(ctx context.Context, cfg Config, client *clientv3.Client) error {
 		if errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty) {
 			return denied(cfg, keys+"/leader-", keys+"/shards0", err)
 		}
-		if err = WhyUnreachable(ctx, cfg, err); errors.Is(err, ErrNotEtcd) {
+		// Of several addresses another one may be etcd's.
+		if err = WhyUnreachable(ctx, cfg, err); errors.Is(err, ErrNotEtcd) && len(client.Endpoints()) == 1 {
 			return err
 		}
 		sayUnreachable(ctx, cfg, err, &said)
 		if !sleep(ctx, 100*time.Millisecond) {
+			if len(client.Endpoints()) == 0 {
+				return fmt.Errorf("%w through the Client: %w", ErrEtcdUnreachable, err)
+			}
 			return fmt.Errorf("%w at %s: check the address and that etcd runs there (%w)",
 				ErrEtcdUnreachable, strings.Join(client.Endpoints(), ","), err)
 		}

@@ -37,6 +37,9 @@ func WhyUnreachable(ctx context.Context, cfg Config, err error) error {
 		return err
 	}
 	first, _, _ := strings.Cut(addresses, ",")
+	if first == "" { // a client within the process
+		return err
+	}
 	scheme, address, ok := strings.Cut(strings.TrimSpace(first), "://")
 	if !ok {
 		scheme, address = "", scheme

@@ -69,7 +69,10 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	if s := p.keeper.Current(); s != nil && s.Valid() {
 		cut.TTL = s.TTL()
 		brief, cancel := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, drainingTimeout))
-		step("mark draining", p.member.recorded(brief))
+		// Others need not know it if all the rest goes well.
+		if err := p.member.recorded(brief); ctx.Err() != nil {
+			step("mark draining", err)
+		}
 		cancel()
 	}
 	// Without a session there is nothing to leave, and the next one is not to
@@ -83,8 +86,8 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	p.rest.Wait()
 	c.closeClient(p.client)
 	c.log.Info("stopped", "address", c.node.AdvertiseAddress())
-	cut.Cause, cut.KeysLeft = context.Cause(ctx), p.keeper.Left() != nil
-	if len(cut.Steps) == 0 && !cut.KeysLeft {
+	cut.Cause, cut.Left = context.Cause(ctx), p.keeper.Left()
+	if len(cut.Steps) == 0 && cut.Left == nil {
 		return nil
 	}
 	return cut

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/node"
@@ -31,7 +32,7 @@ func TestStopCutShort(t *testing.T) {
 	require.NotContains(t, err.Error(), "\n")
 	require.Contains(t, err.Error(), "the stop was cut short (context canceled): mark draining")
 	require.Equal(t, 1, strings.Count(err.Error(), "context canceled"), "%v", err)
-	require.False(t, cut.KeysLeft)
+	require.NoError(t, cut.Left)
 	resp, err := etcd.Client().Get(testContext(t), "/", clientv3.WithPrefix())
 	require.NoError(t, err)
 	require.Empty(t, resp.Kvs, "revoked at once")
@@ -61,8 +62,11 @@ func TestCutShortErrorSaysEachReasonOnce(t *testing.T) {
 	e := &CutShortError{Steps: []error{draining, leave, calls}, Cause: cause}
 	require.EqualError(t, e, "the stop was cut short (it was asked to stop at once): mark draining; leave the election; stop serving: running calls were cut off")
 	require.ErrorIs(t, e, node.ErrCallsCut)
-	e.KeysLeft, e.TTL = true, 3*time.Second
+	e.Left, e.TTL = context.DeadlineExceeded, 3*time.Second
 	require.EqualError(t, e, "etcd did not answer: this node's keys stay there until its lease ends (3s); "+
 		"the stop was cut short (it was asked to stop at once): stop serving: running calls were cut off")
+	refused := &CutShortError{Left: rpctypes.ErrPermissionDenied, Etcd: "a:1", TTL: time.Second}
+	require.EqualError(t, refused, "etcd at a:1 refused to revoke the lease: this node's keys stay there until its lease ends (1s)")
+	require.ErrorIs(t, refused, rpctypes.ErrPermissionDenied)
 	require.EqualError(t, &CutShortError{Steps: []error{leave}}, "the stop was cut short: leave the election: context deadline exceeded")
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -23,13 +24,13 @@ var errCutShort = errors.New("the file is cut short")
 // for ever. It reads little: damage deep inside is still found by etcd only.
 func (d *dataDir) check() error {
 	path := filepath.Join(d.path, "member", "snap", "db")
-	var denied *fs.PathError
+	var system syscall.Errno
 	switch err := readable(path); {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		return nil
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return inUse(d.path, err)
-	case errors.As(err, &denied):
+	case errors.As(err, &system): // no memory to map it, no locks on that file system: it may well be whole
 		return unusable(d.path, err)
 	default:
 		return fmt.Errorf("embedetcd: %w: restore a backup into %s, or move that directory away and start with an empty one (%w)",
@@ -68,6 +69,10 @@ func readable(path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, tx.Rollback()) }()
+	// Anew: who closed it meanwhile may have made it longer.
+	if info, err = os.Stat(path); err != nil {
+		return err
+	}
 	if info.Size() < tx.Size() {
 		return errCutShort
 	}

@@ -158,7 +158,11 @@ func (r *round) leaving(c *campaign) {
 	le := r.le
 	le.mu.Lock()
 	if t := le.term.Load(); t != nil && t.round == r && t.token == c.joined {
-		r.endTerm(t, ReasonKeyLost, nil)
+		if err := r.s.Err(); err != nil {
+			r.endTerm(t, ReasonSessionLost, err)
+		} else {
+			r.endTerm(t, ReasonKeyLost, nil)
+		}
 	}
 	r.barred = max(r.barred, c.joined)
 	le.mu.Unlock()

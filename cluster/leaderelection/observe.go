@@ -72,6 +72,9 @@ func (le *LeaderElection) WaitForLeader(ctx context.Context) (state.Leader, erro
 	sub := le.Subscribe()
 	defer sub.Close()
 	for {
+		if l := le.Leader(); l.Address != "" {
+			return l, nil
+		}
 		select {
 		case <-sub.C:
 		case <-ctx.Done():
@@ -80,9 +83,6 @@ func (le *LeaderElection) WaitForLeader(ctx context.Context) (state.Leader, erro
 			return state.Leader{}, ErrStopped
 		case <-le.baseDone():
 			return state.Leader{}, le.base.err()
-		}
-		if l := le.Leader(); l.Address != "" {
-			return l, nil
 		}
 	}
 }

@@ -15,13 +15,17 @@ import (
 // Transfer hands leadership over to the member at address: those ahead of it in
 // the queue let it pass, the leader last. Any member may ask. It blocks until
 // that member leads (then it returns nil, also if it did before), or it turns
-// out to be impossible, or ctx ends (ErrNotMoved); give ctx a deadline. A member
-// that is about to queue, as one that has just given way is, is waited for.
+// out to be impossible, or ctx ends (ErrNotMoved) or the election is stopped
+// (ErrStopped); give ctx a deadline. A member that is about to queue, as one that
+// has just given way is, is waited for.
 func (le *LeaderElection) Transfer(ctx context.Context, address string) error {
 	s := le.keeper.Current()
 	if s == nil || !s.Valid() {
 		return ErrNoLeader
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(le.ctx, func() { cancel(ErrStopped) })()
 	_, err := Ask(ctx, le.cfg.Client, le.mirror, s.ID(), state.RequestTransfer, address)
 	return err
 }

@@ -205,17 +205,22 @@ func (k *Keeper) revoke(ctx context.Context, s *Session, lost *LostError) {
 		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.TTL()/5, closeTimeout))
 		err := s.Close(attempt)
 		cancel()
-		if err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) {
+		if err == nil {
 			return
 		}
-		k.remind(err)
+		denied := errors.Is(err, rpctypes.ErrPermissionDenied)
+		if !denied {
+			k.remind(err)
+		}
 		if ctx.Err() != nil && stopBy.IsZero() {
 			stopBy = time.Now().Add(closeTimeout)
 		}
-		if !stopBy.IsZero() && time.Now().After(stopBy) {
-			k.mu.Lock()
-			k.left = err
-			k.mu.Unlock()
+		if denied || !stopBy.IsZero() && time.Now().After(stopBy) {
+			if ctx.Err() != nil {
+				k.mu.Lock()
+				k.left = err
+				k.mu.Unlock()
+			}
 			k.log.Warn("could not revoke the lease, it runs out by itself", "lease", leaseName(s.id),
 				"after", s.TTL().String(), "error", err)
 			return

@@ -28,8 +28,7 @@ func NewStarter() *Starter {
 	s := &Starter{requests: make(chan request), ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 		for r := range s.requests {
 			r.cmd.SysProcAttr = attributes()
 			r.result <- r.cmd.Start()

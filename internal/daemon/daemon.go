@@ -94,8 +94,9 @@ func (d *Daemon) Close() error {
 // stops what runs, in order, and returns when nothing of it is left. The end of
 // ctx asks for a graceful stop, and the end of cut for one without waiting. The
 // result is nil after a complete graceful stop, also one that was asked for during
-// the start; it matches ErrCut if the stop was cut short, and ErrStartTimeout if
-// the start took too long though etcd answered.
+// the start; it matches ErrCut if the stop was cut short, ErrStartTimeout if the start
+// took too long though etcd answered, and cluster.CutShortError if etcd did not
+// confirm that this node's keys are gone.
 func (d *Daemon) Run(ctx, cut context.Context) error {
 	run, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

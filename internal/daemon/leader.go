@@ -33,7 +33,7 @@ func followLeader(leaders <-chan state.Leader, self string, log hclog.Logger) {
 				log.Info("the leader is another node", "leader", l.Address, "token", l.Token, "mode", string(l.Mode))
 			}
 		case <-lasting.C:
-			log.Info("there is no leader")
+			log.Info("this node knows of no leader")
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestOnlyALastingLackOfALeaderIsLogged(t *testing.T) {
 			<-time.After(during) // of the bubble: no time passes
 			synctest.Wait()
 		}
-		none := func() int { return strings.Count(out.String(), "there is no leader") }
+		none := func() int { return strings.Count(out.String(), "this node knows of no leader") }
 
 		leads("a:1", time.Minute)
 		leads("", leaderlessFor-1)

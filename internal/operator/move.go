@@ -59,7 +59,7 @@ func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.Re
 	after, err := leaderelection.Ask(ctx, o.client, m, lease, kind, address)
 	switch {
 	case errors.Is(err, leaderelection.ErrNotMoved) && ctx.Err() != nil:
-		return Outcome{}, fmt.Errorf("%w; the request is withdrawn, look at goversed status or give more --timeout than %v", err, timeout)
+		return Outcome{}, fmt.Errorf("%w; no request is left behind, look at goversed status or give more --timeout than %v", err, timeout)
 	case err != nil:
 		return Outcome{}, o.explain(ctx, err)
 	}
