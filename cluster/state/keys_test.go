@@ -38,8 +38,11 @@ func TestRangeHoldsTheState(t *testing.T) {
 		k.Accusation("a:1", "b"), "/goverse/shards/map", "/goverse/shards/released/a:1"} {
 		require.True(t, key >= k.RangeStart() && key < k.RangeEnd(), key)
 	}
-	for _, key := range []string{"/goverse/checkpoints/x", "/goverse/elections/x", "/goverse/events/x", "/goverse/work/x",
-		"/goverse/leader", "/goverse2/leader/1", "/goversf"} {
+	for _, name := range []string{"checkpoints", "elections", "events", "work"} {
+		key := k.Prefix() + "/" + name + "/x"
+		require.False(t, key >= k.RangeStart() && key < k.RangeEnd(), key)
+	}
+	for _, key := range []string{"/goverse/leader", "/goverse2/leader/1", "/goversf"} {
 		require.False(t, key >= k.RangeStart() && key < k.RangeEnd(), key)
 	}
 	require.True(t, k.Candidate(7) >= k.Queue() && k.Candidate(7) < k.QueueEnd())

@@ -59,7 +59,7 @@ func interrupted(ctx context.Context, err error) error {
 	case err == nil || ctx.Err() == nil:
 		return err
 	case errors.Is(err, leaderelection.ErrNotMoved):
-		return errors.New("interrupted; the request is withdrawn")
+		return errors.New("interrupted; no request is left behind")
 	}
 	return errors.New("interrupted")
 }
