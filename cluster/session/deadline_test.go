@@ -15,18 +15,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-func TestEitherClockReachesTheDeadline(t *testing.T) {
-	d := deadlineFrom(instant{mono: 1000, wall: 5_000_000}, 10*time.Second)
-	require.Equal(t, instant{mono: 1000 + int64(9900*time.Millisecond), wall: 5_000_000 + int64(9900*time.Millisecond)}, d)
-	before := instant{mono: d.mono - 1, wall: d.wall - 1}
-	require.False(t, before.reached(d))
-	require.True(t, instant{mono: d.mono, wall: d.wall - 1}.reached(d), "the monotonic clock alone")
-	require.True(t, instant{mono: d.mono - 1, wall: d.wall}.reached(d), "the wall clock alone: a suspended machine")
-	stepped := instant{mono: d.mono, wall: d.wall - int64(time.Hour)}
-	require.True(t, stepped.reached(d), "a wall clock set back does not help")
-	require.Equal(t, time.Duration(1), before.until(d))
-}
-
 // pass lets fake time pass.
 func pass(d time.Duration) { <-time.After(d) }
 
@@ -130,6 +118,41 @@ func TestLateAnswerComesTooLate(t *testing.T) {
 		require.False(t, s.Valid())
 		require.Equal(t, deadline, s.Deadline())
 		require.Error(t, s.Err())
+		require.NoError(t, s.Close(context.Background()))
+	})
+}
+
+// A doubt is cleared by what is sent after it and by nothing else.
+func TestDoubtEndsTheSessionUnlessARenewalClearsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &scriptedLease{}
+		s := openScripted(t, lease)
+		lease.answer(20*time.Millisecond, nil)
+		s.Doubt(100 * time.Millisecond)
+		require.Equal(t, 100*time.Millisecond, time.Until(s.Deadline()))
+		pass(50 * time.Millisecond)
+		require.Equal(t, 9850*time.Millisecond, time.Until(s.Deadline()), "asked at once, and confirmed")
+		pass(time.Second)
+		require.NoError(t, s.Err())
+
+		lease.answer(time.Second, nil) // sent before the doubt, it would be answered too late
+		s.Check()
+		synctest.Wait()
+		lease.answer(20*time.Millisecond, nil)
+		s.Doubt(100 * time.Millisecond)
+		pass(50 * time.Millisecond)
+		require.Equal(t, 9850*time.Millisecond, time.Until(s.Deadline()), "the round under way is not waited for")
+
+		lease.answer(0, errors.New("away"))
+		calls := lease.calls.Load()
+		s.Doubt(100 * time.Millisecond)
+		pass(99 * time.Millisecond)
+		require.True(t, s.Valid())
+		require.Greater(t, lease.calls.Load(), calls+5, "it asks again and again")
+		pass(time.Millisecond)
+		require.False(t, s.Valid())
+		synctest.Wait()
+		require.Equal(t, ReasonUnconfirmed, ReasonOf(s.Err()))
 		require.NoError(t, s.Close(context.Background()))
 	})
 }

@@ -13,6 +13,8 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/deadline"
 )
 
 // ErrBadTTL is wrapped by [Config.Validate].
@@ -67,20 +69,19 @@ type Session struct {
 	cfg Config
 	id  clientv3.LeaseID
 	ttl time.Duration // as granted
-	// granted is when the grant was sent.
-	granted instant
 
-	deadline atomic.Pointer[instant]
-	over     atomic.Bool
-	renewed  atomic.Int64 // wall clock of the last renewal, in ns
+	claim atomic.Pointer[deadline.Claim] // changed with mu held
+	over  atomic.Bool
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	check  chan struct{}
+	nearer chan struct{} // the deadline moved forward
 	wg     sync.WaitGroup
 
 	mu        sync.Mutex
 	lost      *LostError
+	endRound  context.CancelCauseFunc // of the latest renewal, nil before the first
 	protected []*Protection
 	clusterID uint64
 	revision  int64 // newest revision seen by this session's own reads
@@ -99,10 +100,11 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("grant a lease of %v: %w", cfg.TTL, err)
 	}
-	s := &Session{cfg: cfg, id: grant.ID, ttl: time.Duration(grant.TTL) * time.Second, granted: sent,
-		check: make(chan struct{}, 1), clusterID: grant.ClusterId}
+	s := &Session{cfg: cfg, id: grant.ID, ttl: time.Duration(grant.TTL) * time.Second,
+		check: make(chan struct{}, 1), nearer: make(chan struct{}, 1), clusterID: grant.ClusterId}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.setDeadline(sent)
+	claim := deadline.Granted(sent, s.ttl)
+	s.claim.Store(&claim)
 	s.wg.Go(s.renewLoop)
 	s.wg.Go(s.deadlineLoop)
 	return s, nil
@@ -117,14 +119,14 @@ func (s *Session) TTL() time.Duration { return s.ttl }
 // Valid reports whether the session may be acted on at this instant. It reads
 // atomics and the clock: no lock, no allocation, no network.
 func (s *Session) Valid() bool {
-	return !s.over.Load() && !now().reached(*s.deadline.Load())
+	return !s.over.Load() && s.claim.Load().Valid(now())
 }
 
 // Deadline is the instant at which Valid turns false unless a renewal comes.
-func (s *Session) Deadline() time.Time { return time.Unix(0, s.deadline.Load().wall) }
+func (s *Session) Deadline() time.Time { return time.Unix(0, s.claim.Load().Until().Wall) }
 
 // Renewed is when the renewal that counts was sent.
-func (s *Session) Renewed() time.Time { return time.Unix(0, s.renewed.Load()) }
+func (s *Session) Renewed() time.Time { return time.Unix(0, s.claim.Load().RenewedAt().Wall) }
 
 // Context ends when the session is lost or closed, with a [LostError] as its
 // cause.
@@ -177,10 +179,22 @@ func (s *Session) Check() {
 	}
 }
 
-func (s *Session) setDeadline(sent instant) {
-	d := deadlineFrom(sent, s.ttl)
-	s.deadline.Store(&d)
-	s.renewed.Store(sent.wall)
+// Doubt says that others may take this process for gone: the session ends after
+// within, unless a renewal round that is sent from now on succeeds. One is sent at
+// once. It does not block.
+func (s *Session) Doubt(within time.Duration) {
+	s.mu.Lock()
+	claim := s.claim.Load().Doubted(now(), within)
+	s.claim.Store(&claim)
+	if s.endRound != nil {
+		s.endRound(errDoubted) // it may take long, and would prove nothing
+	}
+	s.mu.Unlock()
+	select {
+	case s.nearer <- struct{}{}:
+	default:
+	}
+	s.Check()
 }
 
 // deadlineLoop turns the passing of the deadline into the loss of the session.
@@ -191,10 +205,11 @@ func (s *Session) deadlineLoop() {
 	for {
 		select {
 		case <-timer.C:
+		case <-s.nearer:
 		case <-s.ctx.Done():
 			return
 		}
-		left := now().until(*s.deadline.Load())
+		left := now().Until(s.claim.Load().Until())
 		if left > 0 {
 			// Looked at more often than needed, for a wall clock that jumped or a
 			// machine that was suspended: timers run on the monotonic clock.
@@ -212,6 +227,8 @@ func (s *Session) whyExpired(late time.Duration) (Reason, error) {
 	switch {
 	case late > s.ttl/10:
 		return ReasonPaused, s.lastErr
+	case s.claim.Load().InDoubt():
+		return ReasonUnconfirmed, s.lastErr
 	case s.lastErr != nil:
 		return ReasonUnreachable, s.lastErr
 	}

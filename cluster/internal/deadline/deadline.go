@@ -1,0 +1,99 @@
+// Package deadline is how long the holder of a lease may count on it, as a value:
+// no clock, no goroutine, no I/O. A session keeps the present one; the simulation
+// runs the same code.
+//
+// Not promised: anything about clocks that both stand still, as in a guest whose
+// hypervisor stopped it.
+package deadline
+
+import (
+	"time"
+
+	"github.com/goverse/goverse/internal/planted"
+)
+
+// Instant is one moment on both clocks, in nanoseconds.
+type Instant struct {
+	Mono int64 // stands still in a suspended machine
+	Wall int64 // since 1970; can be stepped
+}
+
+// Add is the moment d later, if both clocks run.
+func (i Instant) Add(d time.Duration) Instant {
+	return Instant{Mono: i.Mono + int64(d), Wall: i.Wall + int64(d)}
+}
+
+// Reached reports whether either clock has come to deadline.
+func (i Instant) Reached(deadline Instant) bool {
+	return i.Mono >= deadline.Mono || i.Wall >= deadline.Wall
+}
+
+// Until is the time left on the clock that has less of it.
+func (i Instant) Until(deadline Instant) time.Duration {
+	return time.Duration(min(deadline.Mono-i.Mono, deadline.Wall-i.Wall))
+}
+
+// earlier is the sooner of both on each clock.
+func earlier(a, b Instant) Instant {
+	return Instant{Mono: min(a.Mono, b.Mono), Wall: min(a.Wall, b.Wall)}
+}
+
+// Claim is what the holder of a lease may count on. It is immutable: the methods
+// return the claim that follows.
+type Claim struct {
+	ttl     time.Duration
+	until   Instant
+	renewed Instant // when the request was sent that until counts from
+	inDoubt bool
+	doubted Instant // when it was; an answer to what was sent before does not clear it
+}
+
+// margin is what is taken off the TTL for clocks that run at different rates:
+// 1 %, twenty times what NTP may slew a clock by.
+func margin(ttl time.Duration) time.Duration { return ttl / 100 }
+
+// Granted is the claim on a lease that was granted for ttl by a request sent then:
+// etcd counts from a later instant.
+func Granted(sent Instant, ttl time.Duration) Claim {
+	return Claim{ttl: ttl, until: sent.Add(ttl - margin(ttl)), renewed: sent}
+}
+
+// Until is the instant at which the claim ends unless it is renewed.
+func (c Claim) Until() Instant { return c.until }
+
+// RenewedAt is when the grant or renewal that counts was sent.
+func (c Claim) RenewedAt() Instant { return c.renewed }
+
+// InDoubt reports whether there is a doubt that no renewal has cleared.
+func (c Claim) InDoubt() bool { return c.inDoubt }
+
+// Valid reports whether the lease may be acted on at this instant.
+func (c Claim) Valid(now Instant) bool { return !now.Reached(c.until) }
+
+// Renewed is the claim after a round, sent and answered at these instants, in which
+// etcd renewed the lease and showed every key that it must hold. A round answered
+// after the deadline comes too late: the claim was void for a moment and stays so.
+// One that was sent before a doubt says nothing about what came after.
+func (c Claim) Renewed(sent, answered Instant) Claim {
+	if planted.Is(planted.DeadlineFromReceipt) {
+		sent = answered
+	}
+	switch {
+	case !c.Valid(answered) && !planted.Is(planted.LateAnswerCounts):
+		return c
+	case c.inDoubt && sent.Mono < c.doubted.Mono:
+		return c
+	}
+	c.until, c.renewed, c.inDoubt = sent.Add(c.ttl-margin(c.ttl)), sent, false
+	return c
+}
+
+// Doubted is the claim after a sign, seen now, that others may take the holder for
+// gone: it ends after within, unless a round that is sent from now on renews it.
+func (c Claim) Doubted(now Instant, within time.Duration) Claim {
+	if planted.Is(planted.DoubtIgnored) {
+		return c
+	}
+	c.until, c.inDoubt, c.doubted = earlier(c.until, now.Add(within)), true, now
+	return c
+}

@@ -1,0 +1,69 @@
+package deadline
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+const ttl = 10 * time.Second
+
+func at(d time.Duration) Instant { return Instant{Mono: 1000, Wall: 5_000_000}.Add(d) }
+
+func TestEitherClockReachesTheDeadline(t *testing.T) {
+	c := Granted(at(0), ttl)
+	end := at(9900 * time.Millisecond)
+	require.Equal(t, end, c.Until())
+	require.True(t, c.Valid(Instant{Mono: end.Mono - 1, Wall: end.Wall - 1}))
+	require.False(t, c.Valid(Instant{Mono: end.Mono, Wall: end.Wall - 1}), "the monotonic clock alone")
+	require.False(t, c.Valid(Instant{Mono: end.Mono - 1, Wall: end.Wall}), "the wall clock alone: a suspended machine")
+	require.False(t, c.Valid(Instant{Mono: end.Mono, Wall: end.Wall - int64(time.Hour)}), "a wall clock set back does not help")
+	require.Equal(t, time.Duration(1), Instant{Mono: end.Mono - 1, Wall: end.Wall - 5}.Until(end))
+}
+
+func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
+	c := Granted(at(0), ttl).Renewed(at(3*time.Second), at(4*time.Second))
+	require.Equal(t, at(12900*time.Millisecond), c.Until())
+	require.Equal(t, at(3*time.Second), c.RenewedAt())
+	late := c.Renewed(at(12*time.Second), at(13*time.Second))
+	require.Equal(t, c, late, "answered after the deadline")
+}
+
+func TestDoubtIsClearedByWhatIsSentAfterIt(t *testing.T) {
+	c := Granted(at(0), ttl).Doubted(at(time.Second), 100*time.Millisecond)
+	require.Equal(t, at(1100*time.Millisecond), c.Until())
+	require.Equal(t, c, c.Renewed(at(900*time.Millisecond), at(1050*time.Millisecond)), "sent before")
+	require.Equal(t, at(10920*time.Millisecond), c.Renewed(at(1020*time.Millisecond), at(1050*time.Millisecond)).Until())
+	again := c.Doubted(at(1050*time.Millisecond), 100*time.Millisecond)
+	require.Equal(t, c.Until(), again.Until(), "a second doubt gives no more time")
+	require.Equal(t, at(500*time.Millisecond), Granted(at(0), ttl).Doubted(at(400*time.Millisecond), 100*time.Millisecond).Until())
+}
+
+// Whatever happens, a claim ends before a lease would that etcd last renewed when
+// the latest round that counts was sent.
+func TestClaimNeverOutlivesTheLease(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		clock := at(0)
+		c := Granted(clock, ttl)
+		latest := clock // sent by then, and answered in time
+		for range rapid.IntRange(0, 20).Draw(t, "steps") {
+			clock = clock.Add(time.Duration(rapid.Int64Range(0, int64(6*time.Second)).Draw(t, "passes")))
+			switch rapid.IntRange(0, 1).Draw(t, "what") {
+			case 0:
+				sent := clock
+				clock = clock.Add(time.Duration(rapid.Int64Range(0, int64(4*time.Second)).Draw(t, "takes")))
+				valid := c.Valid(clock)
+				c = c.Renewed(sent, clock)
+				require.Equal(t, valid, c.Valid(clock), "an answer neither ends nor revives a claim")
+				if valid {
+					latest = sent
+				}
+			case 1:
+				c = c.Doubted(clock, 100*time.Millisecond)
+			}
+			require.LessOrEqual(t, c.Until().Mono, latest.Add(ttl).Mono)
+		}
+	})
+}

@@ -1,0 +1,69 @@
+// Package planted holds the known ways to get this wrong, as switches. Tests turn
+// them on one by one and show that the fault runs or the simulation find each of
+// them: a checker that never finds anything proves nothing.
+//
+//	if planted.Is(planted.DeadlineFromReceipt) { sent = received }
+//
+// Without the build tag "planted" Is is a constant false, and the compiler leaves
+// the branch out: no program that is built in the ordinary way contains a bug. With
+// the tag, Set chooses one, and a process takes the one that the environment
+// variable GOVERSE_PLANTED names.
+//
+// Not promised: that these are all the ways.
+package planted
+
+// Bug is the name of one planted bug.
+type Bug string
+
+// The bugs, each with what it leaves out.
+const (
+	// DeadlineFromReceipt counts a session's deadline from when the renewal's answer
+	// came, not from when the renewal was sent.
+	DeadlineFromReceipt Bug = "deadline-from-receipt"
+	// LateAnswerCounts lets a renewal that was answered after the deadline bring the
+	// session back.
+	LateAnswerCounts Bug = "late-answer-counts"
+	// DoubtIgnored lets a member go on as before when a watcher's stream broke and
+	// etcd does not answer.
+	DoubtIgnored Bug = "doubt-ignored"
+	// KeysNotChecked lets a renewal succeed whose read missed the own keys.
+	KeysNotChecked Bug = "keys-not-checked"
+	// LeadWithoutSession leads because the own key is first, also when the session
+	// is not valid.
+	LeadWithoutSession Bug = "lead-without-session"
+	// LeadBesideActing leads while an acting leader's key still stands.
+	LeadBesideActing Bug = "lead-beside-acting"
+	// AdoptBarredKey leads by a key for which a deletion was sent, or under which a
+	// term ended.
+	AdoptBarredKey Bug = "adopt-barred-key"
+	// LateKeyStays leaves a key on the own lease that is not wanted.
+	LateKeyStays Bug = "late-key-stays"
+	// FlagAfterDelete gives the key up first and lowers the flag when etcd has
+	// confirmed it.
+	FlagAfterDelete Bug = "flag-after-delete"
+	// FallbackWithoutFailure acts as soon as the queue is empty, though no election
+	// failed.
+	FallbackWithoutFailure Bug = "fallback-without-failure"
+	// ActingUnguarded creates the acting leader's key without comparing the queue
+	// as empty.
+	ActingUnguarded Bug = "acting-unguarded"
+	// RemoveWithoutGrace removes an accused member at once.
+	RemoveWithoutGrace Bug = "remove-without-grace"
+	// RemoveUnguarded removes an accused member also after it refuted.
+	RemoveUnguarded Bug = "remove-unguarded"
+	// RefuteNothing leaves accusations against the own living member alone.
+	RefuteNothing Bug = "refute-nothing"
+	// SilenceIsEvidence takes a time-out for a refusal.
+	SilenceIsEvidence Bug = "silence-is-evidence"
+	// WriteUnfenced leaves the fence out of a term's transactions.
+	WriteUnfenced Bug = "write-unfenced"
+	// WatchFromNow watches from the newest revision, not from the one after the read.
+	WatchFromNow Bug = "watch-from-now"
+)
+
+// All are all of them.
+func All() []Bug {
+	return []Bug{DeadlineFromReceipt, LateAnswerCounts, DoubtIgnored, KeysNotChecked, LeadWithoutSession,
+		LeadBesideActing, AdoptBarredKey, LateKeyStays, FlagAfterDelete, FallbackWithoutFailure, ActingUnguarded,
+		RemoveWithoutGrace, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow}
+}
