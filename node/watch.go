@@ -113,15 +113,18 @@ func (w *Watch) Wait(ctx context.Context) error {
 	}
 }
 
-// Close says goodbye to the node, unless the watch has ended already, and frees what
-// it holds. It blocks for a fifth of a second at most.
-func (w *Watch) Close() {
-	_ = w.stream.CloseSend() // of a stream that has ended it does nothing
-	patience := time.NewTimer(leaveTimeout)
-	defer patience.Stop()
+// Close says goodbye to the node, unless the watch or ctx has ended already, waits
+// until the node has taken note, for a fifth of a second at most, and frees what the
+// watch holds.
+func (w *Watch) Close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	if ctx.Err() == nil {
+		_ = w.stream.CloseSend() // of a stream that has ended it does nothing
+	}
 	select {
 	case <-w.ended:
-	case <-patience.C:
+	case <-ctx.Done():
 	}
 	w.cancel()
 	<-w.ended

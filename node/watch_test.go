@@ -14,19 +14,27 @@ func openWatch(t *testing.T, n *Node) *Watch {
 	t.Helper()
 	w, err := OpenWatch(patient(t), n.AdvertiseAddress(), "watcher")
 	require.NoError(t, err)
-	t.Cleanup(w.Close)
+	t.Cleanup(func() { w.Close(context.Background()) })
 	require.Equal(t, n.InstanceID(), w.InstanceID)
 	return w
 }
 
-// lost reports whether the node lost a watcher. After who is the watcher whose end
-// the node must have noticed by now: streams end in no particular order.
+// lost reports whether the node lost a watcher.
 func lost(n *Node) bool {
 	select {
 	case <-n.WatcherLost():
 		return true
 	default:
 		return false
+	}
+}
+
+func requireLost(t *testing.T, n *Node) {
+	t.Helper()
+	select {
+	case <-n.WatcherLost():
+	case <-patient(t).Done():
+		t.Fatal("the loss of a watcher goes unnoticed")
 	}
 }
 
@@ -57,9 +65,15 @@ func TestNodeNoticesWhetherAWatcherSaidGoodbye(t *testing.T) {
 	for range 20 {
 		w, err := OpenWatch(patient(t), n.AdvertiseAddress(), "watcher")
 		require.NoError(t, err)
-		w.Close()
+		w.Close(patient(t))
 	}
 	require.False(t, lost(n), "Close returns when the node has taken note")
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	w, err := OpenWatch(patient(t), n.AdvertiseAddress(), "watcher")
+	require.NoError(t, err)
+	w.Close(over)
+	requireLost(t, n)
 
 	// A watcher whose process dies: its connection ends in the middle.
 	conns := make(chan net.Conn, 1)
@@ -81,16 +95,12 @@ func TestNodeNoticesWhetherAWatcherSaidGoodbye(t *testing.T) {
 		pipe(to, from)
 		piped <- struct{}{}
 	}()
-	w, err := OpenWatch(patient(t), relay.Addr().String(), "watcher")
+	w, err = OpenWatch(patient(t), relay.Addr().String(), "watcher")
 	require.NoError(t, err)
 	require.NoError(t, (<-conns).Close())
-	select {
-	case <-n.WatcherLost():
-	case <-patient(t).Done():
-		t.Fatal("the loss of a watcher goes unnoticed")
-	}
+	requireLost(t, n)
 	require.ErrorIs(t, w.Wait(patient(t)), ErrBroken)
-	w.Close()
+	w.Close(patient(t))
 	<-piped
 	<-piped
 }
