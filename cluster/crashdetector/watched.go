@@ -72,6 +72,9 @@ func (w *watched) run() {
 
 // do carries a out and returns what came of it; false: ctx ended first.
 func (w *watched) do(ctx context.Context, a suspicion.Action) (suspicion.Event, bool) {
+	if a.Do == suspicion.Wait {
+		return w.await(ctx, a.After), ctx.Err() == nil
+	}
 	if a.After > 0 {
 		timer := time.NewTimer(a.After)
 		defer timer.Stop()
@@ -89,8 +92,6 @@ func (w *watched) do(ctx context.Context, a suspicion.Action) (suspicion.Event, 
 		e = w.listen(ctx)
 	case suspicion.Accuse:
 		e = w.accuse(ctx, a.Evidence)
-	case suspicion.Wait:
-		e = suspicion.GraceOver
 	case suspicion.Remove:
 		e = w.remove(ctx)
 	}
@@ -174,6 +175,30 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 	return suspicion.Accused
 }
 
+// await gives the accused its grace, and ends it as soon as the accusation is seen
+// answered.
+func (w *watched) await(ctx context.Context, grace time.Duration) suspicion.Event {
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
+	s, err := w.d.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool {
+		return s.Revision >= w.written && !s.Accused(w.member.Address, w.accuser.ID, w.written)
+	})
+	switch {
+	case err != nil:
+		return suspicion.GraceOver
+	case s.Member(w.member.Address) == nil || s.Member(w.member.Address).Incarnation != w.member.Incarnation:
+		return suspicion.Unregistered
+	}
+	w.wasRefuted()
+	return suspicion.Refuted
+}
+
+func (w *watched) wasRefuted() {
+	w.d.refuted.Add(1)
+	w.d.log.Warn("a member refuted an accusation: it lives, but its address does not answer here; check the network and its advertise address",
+		"address", w.member.Address, "evidence", w.evidence)
+}
+
 func (w *watched) remove(ctx context.Context) suspicion.Event {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -187,9 +212,7 @@ func (w *watched) remove(ctx context.Context) suspicion.Event {
 	case errors.Is(err, ErrChanged):
 		return suspicion.Unregistered
 	case errors.Is(err, ErrRefuted):
-		w.d.refuted.Add(1)
-		w.d.log.Warn("a member refuted an accusation: it lives, but its address does not answer here; check the network and its advertise address",
-			"address", w.member.Address, "evidence", w.evidence)
+		w.wasRefuted()
 		return suspicion.Refuted
 	}
 	w.d.log.Warn("could not remove a member, looking at it again", "address", w.member.Address, "error", err)

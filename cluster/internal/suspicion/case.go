@@ -5,10 +5,10 @@
 //
 //	            refused, refused, refused
 //	opening ────────── or ──────────────► accusing ──► waiting ──► removing ──► over
-//	 │  ▲ ▲     another instance answers     │        (grace)      │
-//	 │  │ └──────────────────────────────────┴─────────────────────┤
-//	 │  │  could not be written                 refuted: it lives, │
-//	 ▼  │ broke                                 let it rest ───────┘
+//	 │  ▲ ▲     another instance answers     │         (grace)        │
+//	 │  │ └──────────────────────────────────┴────────────┴───────────┘
+//	 │  │       could not be written         refuted: it lives, let it rest
+//	 ▼  │ broke
 //	watching ──goodbye──► over
 //
 // Silence, time-outs and unreachable hosts are no evidence: the lease decides.
@@ -96,7 +96,7 @@ const (
 	Open              // open a watch on the member
 	Listen            // wait for the watch to end
 	Accuse            // write the accusation
-	Wait              // let the time pass
+	Wait              // let the grace pass, or see what becomes of the accusation
 	Remove            // remove the member's keys, guarded by the accusation
 )
 
@@ -166,12 +166,12 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 	case c.Phase == Waiting && e == GraceOver:
 		c.Phase = Removing
 		return c, Action{Do: Remove}
-	case c.Phase == Removing && e == Refuted:
+	case (c.Phase == Waiting || c.Phase == Removing) && e == Refuted:
 		rest := s.Rest * time.Duration(min(1<<min(c.Rests, 6), mostRests))
 		return Case{Rests: c.Rests + 1}, Action{Do: Open, After: rest}
 	case c.Phase == Watching && e == Goodbye,
 		c.Phase == Removing && e == Removed,
-		(c.Phase == Accusing || c.Phase == Removing) && e == Unregistered:
+		c.Phase >= Accusing && e == Unregistered:
 		c.Phase = Over
 	}
 	return c, Action{}
