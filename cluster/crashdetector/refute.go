@@ -7,6 +7,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/change"
+	"github.com/goverse/goverse/cluster/internal/commit"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -72,8 +74,6 @@ func (r *Refuter) Run(ctx context.Context) {
 func (r *Refuter) refute(ctx context.Context, a *state.Accusation) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	key := r.Mirror.Snapshot().Keys.Accusation(a.Address, a.Accuser)
-	resp, err := r.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", a.ModRevision)).
-		Then(clientv3.OpDelete(key)).Commit()
+	resp, err := commit.Change(ctx, r.Client, change.Refute(r.Mirror.Snapshot().Keys, a))
 	return err == nil && resp.Succeeded, err
 }

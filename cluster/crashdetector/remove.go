@@ -8,6 +8,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/change"
+	"github.com/goverse/goverse/cluster/internal/commit"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -41,11 +43,7 @@ type Accuser struct {
 // removed here: ErrRefuted because it lives, ErrChanged because it is gone by
 // itself.
 func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) error {
-	node, accusation := a.Keys.Node(m.Address), a.Keys.Accusation(m.Address, a.ID)
-	record := state.AccusationRecord{Incarnation: m.Incarnation, Evidence: evidence}
-	resp, err := a.Client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(node), "=", m.Incarnation)).
-		Then(clientv3.OpPut(accusation, record.Encode(), clientv3.WithLease(a.Lease))).Commit()
+	resp, err := commit.Change(ctx, a.Client, change.Accuse(a.Keys, m, a.ID, int64(a.Lease), evidence))
 	if err != nil {
 		return fmt.Errorf("accuse %s: %w", m.Address, err)
 	}
@@ -66,14 +64,7 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 		return context.Cause(ctx)
 	}
 
-	removal := []clientv3.Op{clientv3.OpDelete(node), clientv3.OpDelete(accusation)}
-	if m.Lease != 0 {
-		removal = append(removal, clientv3.OpDelete(a.Keys.Candidate(m.Lease)))
-	}
-	resp, err = a.Client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(accusation), "=", written),
-			clientv3.Compare(clientv3.CreateRevision(node), "=", m.Incarnation)).
-		Then(removal...).Else(clientv3.OpGet(node, clientv3.WithKeysOnly())).Commit()
+	resp, err = commit.Change(ctx, a.Client, change.Remove(a.Keys, m, a.ID, written))
 	if err != nil {
 		return fmt.Errorf("remove %s: %w", m.Address, err)
 	}
