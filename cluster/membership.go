@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster/crashdetector"
+	"github.com/goverse/goverse/cluster/internal/change"
+	"github.com/goverse/goverse/cluster/internal/commit"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
@@ -74,12 +76,10 @@ func (m *membership) register(ctx context.Context, s *session.Session) error {
 	said := false
 	for {
 		// The record is read anew: it may change while this waits.
-		value := m.wanted().Encode()
+		record := m.wanted()
 		known := m.mirror.Known()
 		attempt, cancel := context.WithTimeout(ctx, m.timeout)
-		resp, err := m.client.Txn(attempt).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
-			Then(clientv3.OpPut(key, value, clientv3.WithLease(s.ID()))).
-			Else(clientv3.OpGet(key)).Commit()
+		resp, err := commit.Change(attempt, m.client, change.Register(m.keys, m.address, record))
 		cancel()
 		if err == nil {
 			m.mirror.Saw(resp.Header, known)
@@ -99,8 +99,8 @@ func (m *membership) register(ctx context.Context, s *session.Session) error {
 			if len(kvs) == 0 {
 				continue
 			}
-			record, _ := state.DecodeRecord(kvs[0].Value)
-			there := &state.Member{Address: m.address, Incarnation: kvs[0].CreateRevision, Record: record}
+			theirs, _ := state.DecodeRecord(kvs[0].Value)
+			there := &state.Member{Address: m.address, Incarnation: kvs[0].CreateRevision, Record: theirs}
 			if there.InstanceID == m.record.InstanceID && there.Lease == int64(s.ID()) {
 				m.registered(s, key, there.Incarnation) // an attempt that timed out came through
 				return nil
@@ -251,9 +251,7 @@ func (m *membership) reconcile(ctx context.Context) bool {
 	}
 	attempt, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
-	key := m.keys.Node(m.address)
-	_, err := m.client.Txn(attempt).If(clientv3.Compare(clientv3.ModRevision(key), "=", own.ModRevision)).
-		Then(clientv3.OpPut(key, want.Encode(), clientv3.WithLease(s.ID()))).Commit()
+	_, err := commit.Change(attempt, m.client, change.UpdateRecord(m.keys, m.address, want, own.ModRevision))
 	if err != nil && ctx.Err() == nil {
 		m.log.Warn("could not update this node's record, trying again", "error", err)
 	}

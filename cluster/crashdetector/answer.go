@@ -4,10 +4,10 @@ import (
 	"context"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
+	"github.com/goverse/goverse/cluster/internal/change"
+	"github.com/goverse/goverse/cluster/internal/commit"
+	"github.com/goverse/goverse/cluster/internal/suspicion"
 	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/internal/planted"
 )
 
 // refuteRetry is the pause after a refutation that etcd did not confirm.
@@ -32,10 +32,10 @@ func (d *Detector) Answer(ctx context.Context) {
 			return
 		}
 		s := d.cfg.Mirror.Snapshot()
-		if s == nil || planted.Is(planted.RefuteNothing) {
+		if s == nil {
 			continue
 		}
-		for _, a := range against(s, d.cfg.Address, d.cfg.InstanceID) {
+		for _, a := range suspicion.Against(s, d.cfg.Address, d.cfg.InstanceID) {
 			refuted, err := d.refute(ctx, s.Keys, a)
 			if err != nil {
 				d.log.Warn("could not refute an accusation, trying again", "accuser", a.Accuser, "error", err)
@@ -60,29 +60,10 @@ func (d *Detector) doubt() {
 	}
 }
 
-// against are the accusations that the instance at address has to deny. Which
-// incarnation is its own, the snapshot tells: it may know of a registration
-// whose answer is still on its way.
-func against(s *state.Snapshot, address, instanceID string) []*state.Accusation {
-	own := s.Member(address)
-	if own == nil || own.InstanceID != instanceID {
-		return nil
-	}
-	var out []*state.Accusation
-	for _, a := range s.Accusations {
-		if a.Address == address && a.Incarnation == own.Incarnation {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
 // refute reports whether the accusation stood until now.
 func (d *Detector) refute(ctx context.Context, keys state.Keys, a *state.Accusation) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	key := keys.Accusation(a.Address, a.Accuser)
-	resp, err := d.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", a.ModRevision)).
-		Then(clientv3.OpDelete(key)).Commit()
+	resp, err := commit.Change(ctx, d.cfg.Client, change.Refute(keys, a))
 	return err == nil && resp.Succeeded, err
 }

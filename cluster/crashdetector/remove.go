@@ -8,8 +8,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/change"
+	"github.com/goverse/goverse/cluster/internal/commit"
 	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/internal/planted"
 )
 
 // The outcomes of Remove other than removal, to test for with errors.Is.
@@ -60,11 +61,7 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 // accuse writes the accusation and returns its revision; ErrChanged if m is
 // registered no longer.
 func (a Accuser) accuse(ctx context.Context, m *state.Member, evidence string) (int64, error) {
-	accusation := a.Keys.Accusation(m.Address, a.ID)
-	record := state.AccusationRecord{Incarnation: m.Incarnation, Evidence: evidence}
-	resp, err := a.Client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(a.Keys.Node(m.Address)), "=", m.Incarnation)).
-		Then(clientv3.OpPut(accusation, record.Encode(), clientv3.WithLease(a.Lease))).Commit()
+	resp, err := commit.Change(ctx, a.Client, change.Accuse(a.Keys, m, a.ID, int64(a.Lease), evidence))
 	if err != nil {
 		return 0, fmt.Errorf("accuse %s: %w", m.Address, err)
 	}
@@ -77,19 +74,7 @@ func (a Accuser) accuse(ctx context.Context, m *state.Member, evidence string) (
 // strike removes m's keys if the accusation stands as it was written, and the lease
 // with whatever else is on it.
 func (a Accuser) strike(ctx context.Context, m *state.Member, written int64) error {
-	node, accusation := a.Keys.Node(m.Address), a.Keys.Accusation(m.Address, a.ID)
-	guards := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(node), "=", m.Incarnation)}
-	if !planted.Is(planted.RemoveUnguarded) {
-		guards = append(guards, clientv3.Compare(clientv3.ModRevision(accusation), "=", written))
-	}
-	removal := []clientv3.Op{clientv3.OpDelete(node), clientv3.OpDelete(accusation)}
-	if m.Lease != 0 {
-		removal = append(removal, clientv3.OpDelete(a.Keys.Candidate(m.Lease)))
-	}
-	// The accusation goes in any case: the accused may be gone by itself, and nobody
-	// else would take it away while the accuser lives.
-	resp, err := a.Client.Txn(ctx).If(guards...).Then(removal...).
-		Else(clientv3.OpGet(node, clientv3.WithKeysOnly()), clientv3.OpDelete(accusation)).Commit()
+	resp, err := commit.Change(ctx, a.Client, change.Remove(a.Keys, m, a.ID, written))
 	if err != nil {
 		return fmt.Errorf("remove %s: %w", m.Address, err)
 	}

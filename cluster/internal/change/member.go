@@ -1,0 +1,52 @@
+package change
+
+import (
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/planted"
+)
+
+// Register creates the node key at address, where none exists; else it reads who
+// is there.
+func Register(keys state.Keys, address string, record state.Record) Change {
+	key := keys.Node(address)
+	return Change{If: []Guard{absent(key)}, Then: []Op{{Kind: Put, Key: key, Value: record.Encode(), Lease: record.Lease}},
+		Else: []Op{{Kind: Get, Key: key}}}
+}
+
+// UpdateRecord writes the record anew over the one that was written at modRevision.
+func UpdateRecord(keys state.Keys, address string, record state.Record, modRevision int64) Change {
+	key := keys.Node(address)
+	return Change{If: []Guard{unmodified(key, modRevision)},
+		Then: []Op{{Kind: Put, Key: key, Value: record.Encode(), Lease: record.Lease}}}
+}
+
+// Accuse puts down, on the accuser's lease, that the process of m is gone, while
+// that incarnation is registered.
+func Accuse(keys state.Keys, m *state.Member, accuser string, lease int64, evidence string) Change {
+	record := state.AccusationRecord{Incarnation: m.Incarnation, Evidence: evidence}
+	return Change{If: []Guard{created(keys.Node(m.Address), m.Incarnation)},
+		Then: []Op{{Kind: Put, Key: keys.Accusation(m.Address, accuser), Value: record.Encode(), Lease: lease}}}
+}
+
+// Refute takes the accusation back, as it stands.
+func Refute(keys state.Keys, a *state.Accusation) Change {
+	key := keys.Accusation(a.Address, a.Accuser)
+	return Change{If: []Guard{unmodified(key, a.ModRevision)}, Then: []Op{{Kind: Delete, Key: key}}}
+}
+
+// Remove deletes the keys of m, if the accusation that was written at revision
+// accused still stands and m is that incarnation still; else it reads who is there.
+// The accusation goes in any case: while the accuser lives nobody else takes it away.
+func Remove(keys state.Keys, m *state.Member, accuser string, accused int64) Change {
+	node, accusation := keys.Node(m.Address), keys.Accusation(m.Address, accuser)
+	c := Change{If: []Guard{created(node, m.Incarnation), unmodified(accusation, accused)},
+		Then: []Op{{Kind: Delete, Key: node}, {Kind: Delete, Key: accusation}},
+		Else: []Op{{Kind: Get, Key: node}, {Kind: Delete, Key: accusation}}}
+	if m.Lease != 0 {
+		c.Then = append(c.Then, Op{Kind: Delete, Key: keys.Candidate(m.Lease)})
+	}
+	if planted.Is(planted.RemoveUnguarded) {
+		c.If = c.If[:1]
+	}
+	return c
+}
