@@ -42,6 +42,7 @@ var allowed = map[string][]string{
 	"proto/goverse/node/v1":      {},
 	"embedetcd":                  {"internal/zaplog"},
 	"clustertest":                {"cluster", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "embedetcd", "node"},
+	"clustertest/fault":          {"internal/child"},
 	"integration":                {"*"},
 	"integration/internal/procs": {"*"},
 }

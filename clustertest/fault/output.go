@@ -1,0 +1,28 @@
+//go:build unix
+
+package fault
+
+import (
+	"strings"
+	"sync"
+)
+
+// output keeps all that a process says. It is safe for concurrent use.
+type output struct {
+	mu   sync.Mutex
+	said strings.Builder
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.said.Write(p)
+}
+
+// String is what was said so far.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.said.String()
+}
