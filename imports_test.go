@@ -39,6 +39,7 @@ var allowed = map[string][]string{
 	"proto/goverse/node/v1":      {},
 	"embedetcd":                  {"internal/zaplog"},
 	"clustertest":                {"cluster", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "embedetcd", "node"},
+	"clustertest/history":        {"cluster", "cluster/leaderelection"},
 	"integration":                {"*"},
 	"integration/internal/procs": {"*"},
 }
