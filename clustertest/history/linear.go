@@ -37,22 +37,18 @@ type seen struct {
 //     not open for ever.
 //   - Where no operation is open the history is cut. etcd's revisions only grow, and
 //     say exactly which state stands at the cut: the newest seen before it.
-func (r *register) linear(order []stored) []Finding {
+func (r *register) linear(order []stored, timeout time.Duration) []Finding {
 	var out []Finding
 	var start state
 	for rest := r.effective(order); len(rest) > 0; {
 		n := segment(rest)
 		part := rest[:n]
 		rest = rest[n:]
-		switch porcupine.CheckOperationsTimeout(model(start, true), operations(part), searchTimeout) {
+		switch porcupine.CheckOperationsTimeout(model(start, true), operations(part), timeout) {
 		case porcupine.Unknown:
-			return append(out, Finding{Kind: Undecided, From: part[0].call, To: part[n-1].call,
-				Text: fmt.Sprintf("register %s: no linear order of %d operations was found or excluded within %v", r.key, n, searchTimeout)})
+			return append(out, r.undecided(part, timeout))
 		case porcupine.Illegal:
-			// What only the fence forbids is a stale write, and found as that.
-			if f, wrong := r.explain(start, part); wrong {
-				out = append(out, f)
-			}
+			out = append(out, r.explain(start, part, timeout)...)
 		}
 		for _, s := range part {
 			start = start.after(s)
@@ -149,28 +145,38 @@ func model(start state, fenced bool) porcupine.Model {
 }
 
 // explain says what is wrong with operations that have no linear order: the first that
-// the longest beginning of one leaves out. It reports false if it is only the fence.
-func (r *register) explain(start state, part []seen) (Finding, bool) {
-	result, info := porcupine.CheckOperationsVerbose(model(start, false), operations(part), searchTimeout)
-	if result == porcupine.Ok {
-		return Finding{}, false
+// the longest beginning of one leaves out. What only the fence forbids is a stale
+// write, and found as that.
+func (r *register) explain(start state, part []seen, timeout time.Duration) []Finding {
+	result, info := porcupine.CheckOperationsVerbose(model(start, false), operations(part), timeout)
+	switch result {
+	case porcupine.Ok:
+		return nil
+	case porcupine.Unknown:
+		return []Finding{r.undecided(part, timeout)}
 	}
-	var longest []int
+	placed := map[int]bool{} // of the operations, in the longest beginning
 	for _, ids := range info.PartialLinearizations()[0] {
-		if len(ids) > len(longest) {
-			longest = ids
+		if len(ids) > len(placed) {
+			clear(placed)
+			for _, id := range ids {
+				placed[id] = true
+			}
 		}
 	}
-	placed := map[int]bool{}
-	for _, id := range longest {
-		placed[id] = true
-	}
+	f := Finding{Kind: NotLinearizable, From: part[0].call, To: part[len(part)-1].ret,
+		Text: fmt.Sprintf("register %s: not linearizable", r.key)}
 	for i, s := range part {
 		if !placed[i] {
-			return Finding{Kind: NotLinearizable, From: s.call, To: s.ret, Ops: []Op{s.op},
-				Text: fmt.Sprintf("register %s: not linearizable: %v does not fit", r.key, s.op)}, true
+			f.From, f.To, f.Ops = s.call, s.ret, []Op{s.op}
+			f.Text += fmt.Sprintf(": %v does not fit", s.op)
+			break
 		}
 	}
-	return Finding{Kind: NotLinearizable, From: part[0].call, To: part[len(part)-1].ret,
-		Text: fmt.Sprintf("register %s: not linearizable", r.key)}, true
+	return []Finding{f}
+}
+
+func (r *register) undecided(part []seen, timeout time.Duration) Finding {
+	return Finding{Kind: Undecided, From: part[0].call, To: part[len(part)-1].ret, Text: fmt.Sprintf(
+		"register %s: no linear order of %d operations was found or excluded within %v", r.key, len(part), timeout)}
 }

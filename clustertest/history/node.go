@@ -16,9 +16,10 @@ type Node struct {
 	Leads func() (leads bool, token int64)
 	// State is coarsely what the node does; without it silent stops are not found.
 	State func() State
-	// Subscribe returns a channel that signals changes of the answers, and a function
-	// that ends the subscription. While that is not possible yet it returns nils, and
-	// is called again.
+	// Subscribe returns a channel that signals changes of the answers and is never
+	// closed, and a function that ends the subscription. While that is not possible
+	// yet it returns nils, and is called again. Without it a change is seen by the
+	// next sample only.
 	Subscribe func() (changed <-chan struct{}, cancel func())
 }
 

@@ -49,7 +49,7 @@ func (r *register) check(terms []Term) []Finding {
 	sound := len(found) == 0
 	found = append(found, r.stale(order, terms)...)
 	if sound {
-		found = append(found, r.linear(order)...)
+		found = append(found, r.linear(order, searchTimeout)...)
 	}
 	return found
 }
@@ -149,13 +149,14 @@ func (r *register) stale(order []stored, terms []Term) []Finding {
 			continue
 		}
 		newest = s
-		for _, t := range terms {
+		for i := range terms {
+			t := &terms[i]
 			if t.Begun() >= s.by.Call {
 				break
 			}
 			if t.Token > s.Token {
-				f.Terms = []Term{t}
-				f.Text = fmt.Sprintf("register %s: stale write at revision %d: %v, when %v led", r.key, s.Revision, s.by, t)
+				f.Terms = []Term{*t}
+				f.Text = fmt.Sprintf("register %s: stale write at revision %d: %v, when %v led", r.key, s.Revision, s.by, *t)
 				out = append(out, f)
 				break
 			}

@@ -50,16 +50,13 @@ func excuse(f Finding, marks []Mark, exempt map[string]time.Duration) (Mark, boo
 	older := f.Terms[0]
 	for _, m := range marks {
 		bound, named := exempt[m.Name]
-		if !named || !m.concerns(older.Node) || m.ended() < older.notBefore {
+		done := max(m.From, m.To) // an intervention whose end is not known excuses no longer for it
+		if !named || !m.concerns(older.Node) || done < older.notBefore {
 			continue
 		}
-		until := forever
-		if m.To != 0 {
-			until = m.To.Add(bound)
-		}
-		within := m.From <= f.From && f.To <= until
+		within := m.From <= f.From && f.To <= done.Add(bound)
 		if f.instant {
-			within = m.From <= f.To && f.From <= until // it can have been
+			within = m.From <= f.To && f.From <= done.Add(bound) // it can have been
 		}
 		if within {
 			return m, true

@@ -9,8 +9,8 @@ const (
 	askEvery = 100 * time.Millisecond
 	// tellEvery bounds how much of a run that goes on a crash can lose.
 	tellEvery = 20 * time.Millisecond
-	// maxPause ends a run in which nobody looked for so long: whatever was wrong
-	// with the node then, its silence is not its own.
+	// maxPause ends a run when nobody looked for so long: the process was paused, or
+	// starved, and what its node did not do meanwhile is not the node's fault.
 	maxPause = 100 * time.Millisecond
 )
 
@@ -25,8 +25,8 @@ type sampler struct {
 	cancel  func()
 	asked   Instant // when state was last asked for
 	state   State
-	current *Run // goes on
-	told    Run  // what of it is written
+	current Run // goes on; Count is 0 before the first sample
+	told    Run // what of it is written
 }
 
 func (s *sampler) run() {
@@ -38,7 +38,7 @@ func (s *sampler) run() {
 		case <-tick.C:
 		case <-s.changed:
 		case <-s.stop:
-			s.write(line{Run: s.current})
+			s.write(line{Run: &s.current})
 			if s.cancel != nil {
 				s.cancel()
 			}
@@ -49,34 +49,42 @@ func (s *sampler) run() {
 
 // sample asks the node once.
 func (s *sampler) sample() {
-	var w Window
-	w.Before = Now()
-	leads, token := s.node.Leads()
-	w.After = Now()
-	if !leads {
-		token = 0
+	one := Run{Who: s.who, Count: 1}
+	one.First.Before = Now()
+	one.Leads, one.Token = s.node.Leads()
+	one.First.After = Now()
+	one.Last = one.First
+	if !one.Leads {
+		one.Token = 0
 	}
-	same := s.current != nil && s.current.Leads == leads && s.current.Token == token
-	if !same || w.After.Sub(s.asked) >= askEvery {
+	if one.Leads != s.current.Leads || one.Token != s.current.Token || one.Last.After.Sub(s.asked) >= askEvery {
 		s.ask()
 	}
-	same = same && s.current.State == s.state && w.Before.Sub(s.current.Last.Before) <= maxPause
-	if !same {
-		next := &Run{Who: s.who, Leads: leads, Token: token, State: s.state, First: w, Last: w, Count: 1}
-		if s.current != nil && *s.current != s.told {
-			s.write(line{Run: s.current}, line{Run: next})
-		} else {
-			s.write(line{Run: next})
-		}
-		s.current, s.told = next, *next
+	one.State = s.state
+	before := s.current
+	extended := s.current.extend(one)
+	switch {
+	case !extended && before != s.told:
+		s.write(line{Run: &before}, line{Run: &s.current})
+	case !extended || one.Last.After.Sub(s.told.Last.After) >= tellEvery:
+		s.write(line{Run: &s.current})
+	default:
 		return
 	}
-	s.current.Last = w
-	s.current.Count++
-	if w.After.Sub(s.told.Last.After) >= tellEvery {
-		s.write(line{Run: s.current})
-		s.told = *s.current
+	s.told = s.current
+}
+
+// extend makes one more sample part of the run, or, if it is unlike it or came late,
+// the first of the next run.
+func (r *Run) extend(one Run) bool {
+	if r.Count == 0 || r.Leads != one.Leads || r.Token != one.Token || r.State != one.State ||
+		one.First.Before.Sub(r.Last.Before) > maxPause {
+		*r = one
+		return false
 	}
+	r.Last = one.Last
+	r.Count++
+	return true
 }
 
 // ask asks for what need not be known every millisecond.
