@@ -43,6 +43,7 @@ var allowed = map[string][]string{
 	"embedetcd":                  {"internal/zaplog"},
 	"clustertest":                {"cluster", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "embedetcd", "node"},
 	"clustertest/fault":          {"internal/child"},
+	"clustertest/history":        {"cluster", "cluster/leaderelection"},
 	"integration":                {"*"},
 	"integration/internal/procs": {"*"},
 }
