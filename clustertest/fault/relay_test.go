@@ -6,9 +6,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -21,23 +21,26 @@ func TestEverythingPassesBothWays(t *testing.T) {
 	source := rand.NewChaCha8([32]byte{1})
 	_, _ = source.Read(there) // never fails
 	_, _ = source.Read(back)
-	var wg sync.WaitGroup
-	for conn, what := range map[*net.TCPConn][]byte{client: there, target: back} {
-		wg.Go(func() {
+	errs := make(chan error, 4)
+	exchange := func(conn *net.TCPConn, what, want []byte) {
+		go func() {
 			_, err := conn.Write(what)
-			require.NoError(t, errors.Join(err, conn.CloseWrite()))
-		})
+			errs <- errors.Join(err, conn.CloseWrite())
+		}()
+		go func() {
+			got, err := io.ReadAll(conn)
+			if err == nil && !bytes.Equal(want, got) {
+				err = errors.New("something else arrives")
+			}
+			errs <- err
+		}()
 	}
-	wg.Go(func() {
-		got, err := io.ReadAll(client)
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(back, got))
-	})
-	got, err := io.ReadAll(target)
-	require.NoError(t, err)
-	require.True(t, bytes.Equal(there, got))
-	wg.Wait()
-	require.Eventually(t, func() bool { return r.Connections() == 0 }, patience, silence/100, "both ends have closed")
+	exchange(client, there, back)
+	exchange(target, back, there)
+	for range cap(errs) {
+		require.NoError(t, <-errs)
+	}
+	require.Eventually(t, func() bool { return r.Connections() == 0 }, patience, time.Millisecond, "both ends have closed")
 	sent, answered := int64(len(there)), int64(len(back)+1) // and what pair did
 	require.Equal(t, Traffic{sent, sent}, r.Traffic(ToTarget))
 	require.Equal(t, Traffic{answered, answered}, r.Traffic(FromTarget))

@@ -3,6 +3,7 @@ package fault
 import (
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -48,10 +49,10 @@ func TestResetWhatIsHeldBack(t *testing.T) {
 	late := connect(t, r.Address())
 	send(t, client, "held")
 	holds(t, r, ToTarget, 4)
-	require.Eventually(t, func() bool { return r.Connections() == 2 }, patience, silence/100)
+	require.Eventually(t, func() bool { return r.Connections() == 2 }, patience, time.Millisecond)
 	r.Reset(Both)
 	require.ErrorIs(t, ends(t, client), syscall.ECONNRESET)
 	require.ErrorIs(t, ends(t, target), syscall.ECONNRESET)
 	require.ErrorIs(t, ends(t, late), syscall.ECONNRESET)
-	require.Eventually(t, func() bool { return r.Connections() == 0 }, patience, silence/100)
+	require.Eventually(t, func() bool { return r.Connections() == 0 }, patience, time.Millisecond)
 }

@@ -73,7 +73,7 @@ func (w *Watcher) Add(n *Node) {
 			select {
 			case <-again.C:
 			case <-w.ctx.Done():
-			case <-n.done:
+			case <-n.Done():
 			}
 		}
 	})
