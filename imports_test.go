@@ -45,6 +45,7 @@ var allowed = map[string][]string{
 	"clustertest/fault":          {"internal/child"},
 	"clustertest/history":        {"cluster", "cluster/leaderelection"},
 	"integration":                {"*"},
+	"integration/internal/chaos": {"*"},
 	"integration/internal/procs": {"*"},
 }
 
