@@ -104,7 +104,7 @@ func (r Run) line(start Instant) string {
 	if r.State != Unknown {
 		s += fmt.Sprintf(", %s", r.State)
 	}
-	s += fmt.Sprintf("; %d samples, the last at %s", r.Count, r.Last.Before.since(start))
+	s += fmt.Sprintf("; sampled %d times, last at %s", r.Count, r.Last.Before.since(start))
 	for _, w := range []Window{r.First, r.Last} {
 		if d := w.After.Sub(w.Before); d > wide {
 			s += fmt.Sprintf(", asked at some instant within %v from %s", d.Round(time.Millisecond), w.Before.since(start))

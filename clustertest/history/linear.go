@@ -63,32 +63,32 @@ func (r *register) effective(order []stored) []seen {
 	for _, s := range order {
 		at[s.Value] = s
 	}
-	var out, open []seen
+	var answered, open []seen
 	for _, op := range r.ops {
 		s := seen{op: op, revision: op.Revision, call: op.Call, ret: op.Return}
 		if op.Outcome == OutcomeAccepted {
-			out = append(out, s)
+			answered = append(answered, s)
 		} else if stored, known := at[op.Value]; op.Write && known {
 			s.revision, s.ret = stored.Revision, stored.At
 			open = append(open, s)
 		}
 	}
-	// until[i] is when one of the i newest answers, by revision, was there first.
-	slices.SortFunc(out, func(a, b seen) int { return -cmp.Compare(a.revision, b.revision) })
+	// until[i] is when the first of the i answers with the greatest revisions was there.
+	slices.SortFunc(answered, func(a, b seen) int { return cmp.Compare(b.revision, a.revision) })
 	until := []Instant{forever}
-	for _, s := range out {
+	for _, s := range answered {
 		until = append(until, min(until[len(until)-1], s.ret))
 	}
-	for _, s := range open {
-		i, _ := slices.BinarySearchFunc(out, s.revision, func(a seen, revision int64) int {
+	for i, s := range open {
+		n, _ := slices.BinarySearchFunc(answered, s.revision, func(a seen, revision int64) int {
 			if a.revision >= revision {
 				return -1
 			}
 			return 1
 		})
-		s.ret = max(s.call, min(s.ret, until[i]))
-		out = append(out, s)
+		open[i].ret = max(s.call, min(s.ret, until[n]))
 	}
+	out := append(answered, open...)
 	slices.SortStableFunc(out, func(a, b seen) int { return cmp.Compare(a.call, b.call) })
 	return out
 }

@@ -5,13 +5,17 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/clustertest"
 )
+
+const key = "/elsewhere/register"
 
 // live is three nodes that are recorded while each of them works on one register.
 type live struct {
@@ -21,16 +25,18 @@ type live struct {
 	text bytes.Buffer
 	end  context.CancelFunc
 	wg   sync.WaitGroup
+
+	asked []*atomic.Int64 // how often each node was
 }
 
-func newLive(t *testing.T) *live {
+// newLive starts it; alter may make nodes other than they are.
+func newLive(t *testing.T, alter func(Node) Node) *live {
 	l := &live{Cluster: clustertest.New(t, 3), t: t}
 	l.rec = NewRecorder(&l.text, "test")
 	ctx, cancel := context.WithCancel(context.Background())
 	l.end = cancel
-	key := "/elsewhere/register"
 	for i, n := range l.Nodes() {
-		l.rec.Add(Of(name(i), n.Cluster()))
+		l.sample(alter(Of(name(i), n.Cluster())))
 		g := l.rec.Register(name(i), l.Client(), key)
 		l.wg.Go(func() { g.Work(ctx, 5*time.Millisecond, TermOf(n.Cluster())) })
 	}
@@ -47,6 +53,25 @@ func newLive(t *testing.T) *live {
 		_ = l.rec.Stop()
 	})
 	return l
+}
+
+// sample adds a node.
+func (l *live) sample(n Node) {
+	asked, leads := &atomic.Int64{}, n.Leads
+	n.Leads = func() (bool, int64) {
+		defer asked.Add(1)
+		return leads()
+	}
+	l.asked = append(l.asked, asked)
+	l.rec.Add(n)
+}
+
+// see waits until every node was sampled a few times more.
+func (l *live) see() {
+	for _, asked := range l.asked {
+		before := asked.Load()
+		l.Eventually(func() bool { return asked.Load() > before+3 }, "the recorder samples")
+	}
 }
 
 func name(i int) string { return fmt.Sprint("node", i) }
@@ -74,7 +99,7 @@ func (l *live) finish() History {
 }
 
 func TestLeaderChangesAreClean(t *testing.T) {
-	l := newLive(t)
+	l := newLive(t, asIs)
 	for range 4 {
 		l.resign()
 	}
@@ -90,5 +115,73 @@ func TestLeaderChangesAreClean(t *testing.T) {
 	require.GreaterOrEqual(t, v.Seen.Terms, 5)
 	require.Positive(t, v.Seen.Accepted)
 	require.Positive(t, v.Seen.Entries)
+	require.Equal(t, 1, v.Seen.Marks)
+	t.Log(v)
+}
+
+func asIs(n Node) Node { return n }
+
+// A node beside the true ones that says yes.
+func TestNodeThatAlwaysSaysYesIsFound(t *testing.T) {
+	l := newLive(t, asIs)
+	l.sample(Node{Name: "fake", Leads: func() (bool, int64) { return true, 1 }})
+	l.WaitLeader()
+	l.see()
+	l.resign()
+	l.see()
+	v := Check(l.finish(), Limits{})
+	require.Equal(t, []Kind{Overlap, Overlap}, kinds(v.Findings), "with the first term and with the second\n%v", v)
+	for _, f := range v.Findings {
+		require.Equal(t, "fake", f.Terms[0].Node)
+	}
+	t.Log(v)
+}
+
+// A node that lowers its flag when the next one leads already.
+func TestNodeThatSaysYesTooLongIsFound(t *testing.T) {
+	var stubborn atomic.Bool
+	stubborn.Store(true)
+	l := newLive(t, func(n Node) Node {
+		honest, last := n.Leads, int64(0)
+		n.Leads = func() (bool, int64) {
+			yes, token := honest()
+			switch {
+			case yes:
+				last = token
+			case last != 0 && stubborn.Load():
+				return true, last
+			}
+			return yes, token
+		}
+		return n
+	})
+	l.see()
+	l.resign()
+	l.see()
+	stubborn.Store(false)
+	l.see()
+	v := Check(l.finish(), Limits{})
+	require.Equal(t, []Kind{Overlap}, kinds(v.Findings), v)
+}
+
+// unfenced is a term whose transactions leave the fence out.
+type unfenced struct {
+	token int64
+	kv    clientv3.KV
+}
+
+func (u unfenced) Token() int64                         { return u.token }
+func (u unfenced) Txn(ctx context.Context) clientv3.Txn { return u.kv.Txn(ctx) }
+
+func TestUnfencedWriteOfAnOldTermIsFound(t *testing.T) {
+	l := newLive(t, asIs)
+	old := l.WaitLeader().Cluster().Term().Token()
+	l.resign()
+	l.see()
+	op := l.rec.Register("stray", l.Client(), key).Write(t.Context(), unfenced{old, l.Client()})
+	require.Equal(t, OutcomeAccepted, op.Outcome)
+	v := Check(l.finish(), Limits{})
+	require.Equal(t, []Kind{Stale}, kinds(v.Findings), v)
+	require.Equal(t, op, v.Findings[0].Ops[len(v.Findings[0].Ops)-1])
 	t.Log(v)
 }

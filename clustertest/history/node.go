@@ -27,7 +27,7 @@ type Node struct {
 func Of(name string, c *cluster.Cluster) Node {
 	return Node{
 		Name:  name,
-		Leads: func() (bool, int64) { return leads(c) },
+		Leads: func() (bool, int64) { return leads(c.IsLeader, c.Term) },
 		State: func() State { return stateOf(c) },
 		Subscribe: func() (<-chan struct{}, func()) {
 			m := c.GetConsensusManager()
@@ -40,15 +40,15 @@ func Of(name string, c *cluster.Cluster) Node {
 	}
 }
 
-// leads asks IsLeader between two looks at the term. A term that was the same before
-// and after is the one that IsLeader answered for. If one begins or ends meanwhile it
-// asks again; but if there is no term before and after, IsLeader is wrong, and that
-// must not be hidden.
-func leads(c *cluster.Cluster) (bool, int64) {
+// leads asks whether the node leads between two looks at its term. A term that was the
+// same before and after is the one that was answered for. If one begins or ends
+// meanwhile it asks again; but if there is none again and again, the answer is wrong,
+// and that must not be hidden.
+func leads(isLeader func() bool, term func() *leaderelection.Term) (bool, int64) {
 	for range 10 {
-		before, leads, after := c.Term(), c.IsLeader(), c.Term()
+		before, yes, after := term(), isLeader(), term()
 		switch {
-		case !leads:
+		case !yes:
 			return false, 0
 		case before == after && after != nil:
 			return true, after.Token()
