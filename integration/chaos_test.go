@@ -75,17 +75,22 @@ func oneWorld(t *testing.T, seed uint64) *chaos.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	decks := 3
+	cfg := chaosConfig(t)
+	cfg.Decks = 3
 	if *chaosFor == 0 {
-		decks = 1
+		cfg.Decks = 1
 	}
-	res, err := chaos.Run(ctx, chaos.Config{TTL: int(ttl / time.Second), Decks: decks, Dir: t.TempDir(), Log: t.Logf,
+	res, err := chaos.Run(ctx, cfg, seed)
+	require.NoError(t, err)
+	return res
+}
+
+func chaosConfig(t *testing.T) chaos.Config {
+	return chaos.Config{TTL: int(ttl / time.Second), Dir: t.TempDir(), Log: t.Logf,
 		Addresses: func(n int) []string { return kit.Addresses(t, n) },
 		Etcd: func(dir, client, peer string, peers []string) (*exec.Cmd, error) {
 			return procs.MemberCommand(dir, client, peer, peers)
-		}}, seed)
-	require.NoError(t, err)
-	return res
+		}}
 }
 
 func total(counts []chaos.Count) int {

@@ -35,18 +35,13 @@ func (d *Detector) Answer(ctx context.Context) {
 		if s == nil {
 			continue
 		}
-		for _, a := range suspicion.Against(s, d.cfg.Address, d.cfg.InstanceID) {
-			refuted, err := d.refute(ctx, s.Keys, a)
-			if err != nil {
-				d.log.Warn("could not refute an accusation, trying again", "accuser", a.Accuser, "error", err)
-				retry.Reset(refuteRetry)
-				break
-			}
-			if refuted {
-				d.refutations.Add(1)
-				d.log.Warn("refuted an accusation against this node: it lives, but another one cannot reach it; check the network and the advertise address",
-					"accuser", a.Accuser, "evidence", a.Evidence)
-			}
+		against := suspicion.Against(s, d.cfg.Address, d.cfg.InstanceID)
+		if len(against) == 0 {
+			continue
+		}
+		if err := d.refute(ctx, s, against); err != nil {
+			d.log.Warn("could not refute an accusation, trying again", "accusers", len(against), "error", err)
+			retry.Reset(refuteRetry)
 		}
 	}
 }
@@ -60,10 +55,21 @@ func (d *Detector) doubt() {
 	}
 }
 
-// refute reports whether the accusation stood until now.
-func (d *Detector) refute(ctx context.Context, keys state.Keys, a *state.Accusation) (bool, error) {
+// refute takes all accusations back in one request: each has but a grace.
+func (d *Detector) refute(ctx context.Context, s *state.Snapshot, against []*state.Accusation) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	resp, err := commit.Change(ctx, d.cfg.Client, change.Refute(keys, a))
-	return err == nil && resp.Succeeded, err
+	resp, err := commit.Change(ctx, d.cfg.Client, change.Refute(s.Keys, s.Member(d.cfg.Address), against))
+	if err != nil || !resp.Succeeded {
+		return err // without success the member is registered no longer
+	}
+	for i, a := range against {
+		if resp.Responses[i].GetResponseDeleteRange().Deleted == 0 {
+			continue // it was taken back before, or its accuser is gone
+		}
+		d.refutations.Add(1)
+		d.log.Warn("refuted an accusation against this node: it lives, but another one cannot reach it; check the network and the advertise address",
+			"accuser", a.Accuser, "evidence", a.Evidence)
+	}
+	return nil
 }

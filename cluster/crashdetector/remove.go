@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/change"
 	"github.com/goverse/goverse/cluster/internal/commit"
+	"github.com/goverse/goverse/cluster/internal/suspicion"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -30,8 +31,8 @@ type Accuser struct {
 	ID string
 	// Lease is the accuser's session.
 	Lease clientv3.LeaseID
-	// Grace is how long to wait after etcd acknowledged the accusation.
-	// Default DefaultGrace.
+	// Grace is how long to wait after etcd acknowledged the accusation, at least: where
+	// etcd is slow it is five times as long as that took. Default DefaultGrace.
 	Grace time.Duration
 }
 
@@ -40,6 +41,7 @@ type Accuser struct {
 // removed here: ErrRefuted because it lives, ErrChanged because it is gone by
 // itself.
 func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) error {
+	began := time.Now()
 	written, err := a.accuse(ctx, m, evidence)
 	if err != nil {
 		return err
@@ -48,7 +50,7 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 	if grace <= 0 {
 		grace = DefaultGrace
 	}
-	timer := time.NewTimer(grace)
+	timer := time.NewTimer(suspicion.GraceAfter(grace, time.Since(began)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

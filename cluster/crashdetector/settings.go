@@ -23,8 +23,9 @@ type Settings struct {
 	// Watchers is how many others each member watches, and so how many watch it.
 	// Default 2.
 	Watchers int
-	// Grace is how long an accused member has to refute, and how long one whose
-	// watcher was lost goes on without an answer from etcd. Default 100 ms.
+	// Grace is how long an accused member has to refute, or five times as long as etcd
+	// took for the accusation if that is longer; and how long one whose watcher was lost
+	// goes on without an answer from etcd. Default 100 ms.
 	Grace time.Duration
 	// Confirmations is how many refused connections in a row, 5 ms apart, are
 	// evidence. Default 3.

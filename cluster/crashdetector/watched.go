@@ -34,7 +34,8 @@ type watched struct {
 	watch    Watch
 	broke    time.Time // when the first sign of the present suspicion was seen
 	accuser  Accuser
-	written  int64 // revision of the accusation
+	written  int64         // revision of the accusation
+	took     time.Duration // to write it
 	evidence string
 }
 
@@ -160,7 +161,9 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 	defer context.AfterFunc(s.Context(), cancel)()
 	w.evidence = evidence
 	w.accuser = Accuser{Client: w.d.cfg.Client, Keys: w.d.cfg.Mirror.Snapshot().Keys, ID: w.d.cfg.InstanceID, Lease: s.ID()}
+	began := time.Now()
 	written, err := w.accuser.accuse(ctx, w.member, evidence)
+	w.took = time.Since(began)
 	switch {
 	case errors.Is(err, ErrChanged):
 		return suspicion.Unregistered
@@ -171,14 +174,14 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 	w.written = written
 	w.d.accusations.Add(1)
 	w.d.log.Info("accused a member: it is removed unless it answers", "address", w.member.Address,
-		"evidence", evidence, "grace", w.d.cfg.Settings.Grace.String())
+		"evidence", evidence, "grace", suspicion.GraceAfter(w.d.cfg.Settings.Grace, w.took).String())
 	return suspicion.Accused
 }
 
 // await gives the accused its grace, and ends it as soon as the accusation is seen
 // answered.
 func (w *watched) await(ctx context.Context, grace time.Duration) suspicion.Event {
-	ctx, cancel := context.WithTimeout(ctx, grace)
+	ctx, cancel := context.WithTimeout(ctx, suspicion.GraceAfter(grace, w.took))
 	defer cancel()
 	s, err := w.d.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool {
 		return s.Revision >= w.written && !s.Accused(w.member.Address, w.accuser.ID, w.written)

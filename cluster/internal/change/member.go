@@ -28,10 +28,15 @@ func Accuse(keys state.Keys, m *state.Member, accuser string, lease int64, evide
 		Then: []Op{{Kind: Put, Key: keys.Accusation(m.Address, accuser), Value: record.Encode(), Lease: lease}}}
 }
 
-// Refute takes the accusation back, as it stands.
-func Refute(keys state.Keys, a *state.Accusation) Change {
-	key := keys.Accusation(a.Address, a.Accuser)
-	return Change{If: []Guard{unmodified(key, a.ModRevision)}, Then: []Op{{Kind: Delete, Key: key}}}
+// Refute takes accusations of m back, all at once, while it is that incarnation that is
+// registered. Whether one of them was written anew meanwhile does not matter: it is as
+// false as before.
+func Refute(keys state.Keys, m *state.Member, accusations []*state.Accusation) Change {
+	c := Change{If: []Guard{created(keys.Node(m.Address), m.Incarnation)}}
+	for _, a := range accusations {
+		c.Then = append(c.Then, Op{Kind: Delete, Key: keys.Accusation(a.Address, a.Accuser)})
+	}
+	return c
 }
 
 // Remove deletes the keys of m, if the accusation that was written at revision

@@ -28,11 +28,20 @@ import (
 type Settings struct {
 	// Confirmations is how many refusals in a row are evidence.
 	Confirmations int
-	// Grace is how long the accused has to refute.
+	// Grace is how long the accused has to refute, at least: see GraceAfter.
 	Grace time.Duration
 	// Rest is how long one that refuted is let alone; each time in a row doubles it,
 	// up to 60 times as long.
 	Rest time.Duration
+}
+
+// slowdown is how many times as long as the accusation took its grace is at least.
+const slowdown = 5
+
+// GraceAfter is the grace that follows an accusation which etcd took that long to
+// acknowledge: where etcd is slow, the answer of the accused takes as long.
+func GraceAfter(grace, took time.Duration) time.Duration {
+	return max(grace, slowdown*took)
 }
 
 const (

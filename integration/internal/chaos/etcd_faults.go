@@ -63,8 +63,8 @@ func keyDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error
 	return err
 }
 
-// watchFrozen: the watch delivers nothing any more while requests work. The node
-// notices by itself that it lags, and reads anew.
+// watchFrozen: the watch delivers nothing any more while requests work, and etcd's
+// revision moves on. The node must notice by itself that it lags, and read anew.
 func watchFrozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin(n.address(), "watch frozen", "")
 	defer end()
@@ -75,11 +75,17 @@ func watchFrozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 	if _, err := n.ask(ctx, askFreezeWatch); err != nil {
 		return err
 	}
-	hold(ctx, between(rnd, time.Duration(w.cfg.TTL)*time.Second, time.Duration(w.cfg.TTL)*time.Second*3/2))
+	ttl := time.Duration(w.cfg.TTL) * time.Second
+	for until := time.Now().Add(between(rnd, ttl, ttl*3/2)); time.Now().Before(until); {
+		if _, err := w.client.Put(ctx, "/chaos/tick", ""); err != nil {
+			return err
+		}
+		hold(ctx, 100*time.Millisecond)
+	}
 	if _, err := n.ask(ctx, askThawWatch); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(effectPatience); ; {
+	for deadline := time.Now().Add(ttl); ; {
 		now, err := n.status(ctx)
 		switch {
 		case err != nil:
@@ -87,7 +93,7 @@ func watchFrozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 		case now.Rebuilds > before.Rebuilds:
 			return nil
 		case time.Now().After(deadline):
-			return errNoEffect
+			return fmt.Errorf("node %d did not notice that its watch was frozen", n.index)
 		}
 		hold(ctx, glance)
 	}

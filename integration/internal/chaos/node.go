@@ -133,6 +133,21 @@ func (n *chaosNode) status(ctx context.Context) (status, error) {
 	return st, err
 }
 
+// well reports whether the node has a session, is queued, and knows a leader.
+func (n *chaosNode) well(ctx context.Context) bool {
+	st, err := n.status(ctx)
+	if err != nil || !st.Ready || st.State == "follower" {
+		return false
+	}
+	s := n.w.mirror.Snapshot()
+	m := s.Member(n.address())
+	if m == nil {
+		return false
+	}
+	c, _ := s.Candidate(m.Lease)
+	return c != nil
+}
+
 func (n *chaosNode) proc() *fault.Process {
 	n.mu.Lock()
 	defer n.mu.Unlock()

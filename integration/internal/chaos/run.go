@@ -24,7 +24,7 @@ const (
 	silent = 20 * time.Second
 )
 
-// Limits are what a history is judged by: hands from outside must be noticed by the
+// limits are what a history is judged by: hands from outside must be noticed by the
 // next renewal, a removal on evidence by the end of the grace, or at the latest by the
 // deadline.
 func limits(ttl time.Duration) history.Limits {
@@ -76,15 +76,9 @@ func Run(ctx context.Context, cfg Config, seed uint64) (*Result, error) {
 	if err := w.close(); err != nil {
 		return nil, err
 	}
-	paths, err := filepath.Glob(filepath.Join(w.dir, "*.jsonl"))
-	if err != nil {
+	if res.Verdict, err = w.judge(); err != nil {
 		return nil, err
 	}
-	h, err := history.ReadFiles(paths...)
-	if err != nil {
-		return nil, err
-	}
-	res.Verdict = history.Check(h, limits(time.Duration(cfg.TTL)*time.Second))
 	res.Took, res.Faults = time.Since(r.began), r.log
 	for _, k := range kinds() {
 		if c := r.counts[k.name]; c != nil {
@@ -92,6 +86,19 @@ func Run(ctx context.Context, cfg Config, seed uint64) (*Result, error) {
 		}
 	}
 	return res, nil
+}
+
+// judge reads what all processes recorded. To be called when they have ended.
+func (w *world) judge() (history.Verdict, error) {
+	paths, err := filepath.Glob(filepath.Join(w.dir, "*.jsonl"))
+	if err != nil {
+		return history.Verdict{}, err
+	}
+	h, err := history.ReadFiles(paths...)
+	if err != nil {
+		return history.Verdict{}, err
+	}
+	return history.Check(h, limits(time.Duration(w.cfg.TTL)*time.Second)), nil
 }
 
 type runner struct {
@@ -162,6 +169,13 @@ func (r *runner) choose(ctx context.Context, k kind) (*chaosNode, func()) {
 			n = w.nodes[r.rnd.IntN(len(w.nodes))]
 		}
 		if n != nil && n.busy.TryLock() {
+			// What is expected of one that has not come back from the last fault, or
+			// from etcd's absence, is nothing yet.
+			if k.etcdWell && !n.well(ctx) {
+				n.busy.Unlock()
+				hold(ctx, glance)
+				continue
+			}
 			r.mu.Lock()
 			r.atNodes++
 			if w.leader() == n {
