@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/consensusmanager"
+	"github.com/goverse/goverse/cluster/crashdetector"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/session"
@@ -53,18 +54,19 @@ const (
 
 // parts is what runs between Start and Stop.
 type parts struct {
-	client  *clientv3.Client
-	mirror  *mirror.Mirror
-	keeper  *session.Keeper
-	member  *membership
-	manager *consensusmanager.ConsensusManager
+	client   *clientv3.Client
+	mirror   *mirror.Mirror
+	keeper   *session.Keeper
+	member   *membership
+	manager  *consensusmanager.ConsensusManager
+	detector *crashdetector.Detector
 
 	keeperCtx  context.Context
 	stopKeeper context.CancelFunc
 	keeperDone chan struct{}
 	keeperErr  error // read after keeperDone
 
-	stopRest context.CancelFunc // mirror, membership, refuter
+	stopRest context.CancelFunc // mirror, membership, what answers for this node
 	rest     sync.WaitGroup
 
 	leaders leaderTimes
@@ -108,8 +110,8 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 	p.mirror = mirror.New(mirror.Config{Client: client, Keys: c.keys, LagTimeout: ttl / 3,
 		ReadTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("mirror")})
 	p.member = &membership{client: client, keys: c.keys, mirror: p.mirror, address: c.node.AdvertiseAddress(),
-		grace: c.cfg.RemovalGrace, timeout: c.cfg.RequestTimeout, log: c.log.Named("member"),
-		wake: make(chan struct{}, 1), record: c.newRecord()}
+		remove: !c.cfg.CrashDetection.Off, grace: c.cfg.CrashDetection.Grace, dial: c.cfg.DialOptions,
+		timeout: c.cfg.RequestTimeout, log: c.log.Named("member"), wake: make(chan struct{}, 1), record: c.newRecord()}
 	keeper, err := session.NewKeeper(session.KeeperConfig{
 		Config: session.Config{Client: client, TTL: ttl, Logger: c.log.Named("session"),
 			KnownRevision: p.mirror.Known, OnRead: p.mirror.Saw},
@@ -120,6 +122,10 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 		return nil, err
 	}
 	p.keeper = keeper
+	p.detector = crashdetector.New(crashdetector.Config{Client: client, Mirror: p.mirror, Keeper: keeper,
+		Address: c.node.AdvertiseAddress(), InstanceID: c.node.InstanceID(), WatcherLost: c.node.WatcherLost(),
+		Dialer:   dialer{instanceID: c.node.InstanceID(), opts: c.cfg.DialOptions},
+		Settings: c.cfg.CrashDetection, Logger: c.log.Named("crashdetector")})
 	p.manager, err = consensusmanager.New(leaderelection.Config{
 		Client: client, Prefix: c.cfg.EtcdPrefix, Address: c.node.AdvertiseAddress(), Observer: c.cfg.Observer,
 		Fallback: c.cfg.Fallback == FallbackByName, RequestTimeout: c.cfg.RequestTimeout,

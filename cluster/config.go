@@ -11,12 +11,14 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
+	"github.com/goverse/goverse/cluster/crashdetector"
 	"github.com/goverse/goverse/cluster/state"
 )
 
 // The errors of Config.Validate, to test for with errors.Is. A bad prefix is
-// state.ErrBadPrefix.
+// state.ErrBadPrefix, bad crash detection settings crashdetector.ErrBadSettings.
 var (
 	ErrBadTTL         = errors.New("bad LeaderElectionTTL")
 	ErrBadEtcdAddress = errors.New("bad EtcdAddress")
@@ -65,9 +67,12 @@ type Config struct {
 	// WorkTimeout bounds how long a leader that gives way waits for the functions
 	// in Lead to return. Default 5 s.
 	WorkTimeout time.Duration
-	// RemovalGrace is how long an accused member has to answer before it is
-	// removed. Default 100 ms.
-	RemovalGrace time.Duration
+	// CrashDetection says how the death of another node's process is noticed before
+	// its lease has run out. On by default.
+	CrashDetection crashdetector.Settings
+	// DialOptions are for the connections to other nodes: where their servers use
+	// TLS (node.Config.ServerOptions), the matching transport credentials.
+	DialOptions []grpc.DialOption
 
 	// Observer registers this node without standing for election.
 	Observer bool
@@ -106,6 +111,7 @@ func (c Config) withDefaults() Config {
 	if c.WorkTimeout == 0 {
 		c.WorkTimeout = 5 * time.Second
 	}
+	c.CrashDetection = c.CrashDetection.WithDefaults()
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
@@ -126,10 +132,13 @@ func (c Config) Validate() error {
 		return err
 	}
 	for name, d := range map[string]time.Duration{"DialTimeout": c.DialTimeout, "RequestTimeout": c.RequestTimeout,
-		"WorkTimeout": c.WorkTimeout, "RemovalGrace": c.RemovalGrace} {
+		"WorkTimeout": c.WorkTimeout} {
 		if d < 0 {
 			return fmt.Errorf("%w: %s is negative (%v); leave it 0 for the default", ErrBadConfig, name, d)
 		}
+	}
+	if err := c.CrashDetection.Validate(); err != nil {
+		return err
 	}
 	switch c.Fallback {
 	case FallbackByName, FallbackNone:

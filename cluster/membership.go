@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster/crashdetector"
 	"github.com/goverse/goverse/cluster/internal/change"
@@ -22,6 +23,9 @@ import (
 // ErrAddressTaken: another living node is registered at this address.
 var ErrAddressTaken = errors.New("the address is taken by another node that lives; give this one another advertise address, or stop that one")
 
+// errDetectionOff: this node removes nobody.
+var errDetectionOff = errors.New("crash detection is off")
+
 const (
 	identifyTimeout = time.Second
 	registerRetry   = 100 * time.Millisecond
@@ -34,7 +38,9 @@ type membership struct {
 	keys    state.Keys
 	mirror  *mirror.Mirror
 	address string
-	grace   time.Duration
+	remove  bool              // a predecessor at this address, on evidence
+	grace   time.Duration     // that it has
+	dial    []grpc.DialOption // to reach the own address as others do
 	timeout time.Duration
 	log     hclog.Logger
 	wake    chan struct{}
@@ -122,18 +128,21 @@ func (m *membership) settle(ctx context.Context, s *session.Session, there *stat
 		return m.awaitGone(ctx, there), context.Cause(ctx)
 	}
 	attempt, cancel := context.WithTimeout(ctx, identifyTimeout)
-	who, err := node.Identify(attempt, m.address)
+	who, err := node.Identify(attempt, m.address, m.dial...)
 	cancel()
 	switch {
 	case err == nil && who.InstanceID == m.record.InstanceID:
-		return m.removePredecessor(ctx, s, there)
+		if m.remove {
+			return m.removePredecessor(ctx, s, there)
+		}
+		err = errDetectionOff
 	case err == nil:
 		return false, fmt.Errorf("%s: %w (instance %s at host %q)", m.address, ErrAddressTaken, who.InstanceID, there.Hostname)
 	}
 	if !*said {
 		*said = true
-		m.log.Warn("the address is registered by an instance that does not answer; waiting for its lease to run out",
-			"address", m.address, "instance", there.InstanceID, "at_most", (time.Duration(there.TTL) * time.Second).String(), "error", err)
+		m.log.Warn("the address is registered by another instance, which may be gone; waiting for its lease to run out",
+			"address", m.address, "instance", there.InstanceID, "at_most", (time.Duration(there.TTL) * time.Second).String(), "reason", err)
 	}
 	return m.awaitGone(ctx, there), context.Cause(ctx)
 }

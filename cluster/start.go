@@ -8,7 +8,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/goverse/goverse/cluster/crashdetector"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -88,9 +87,8 @@ func (c *Cluster) run(p *parts) {
 		comings := newComings(c.node.AdvertiseAddress(), c.log)
 		p.rest.Go(func() { comings.run(restCtx, p.mirror) })
 	}
-	refuter := &crashdetector.Refuter{Client: p.client, Mirror: p.mirror, Address: c.node.AdvertiseAddress(),
-		InstanceID: c.node.InstanceID(), Logger: c.log.Named("crashdetector")}
-	p.rest.Go(func() { refuter.Run(restCtx) })
+	p.rest.Go(func() { p.detector.Answer(restCtx) })
+	p.detector.Start()
 	go func() {
 		defer close(p.keeperDone)
 		select {

@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/crashdetector"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
@@ -44,6 +45,8 @@ type Status struct {
 	Terms        int64 // that this node began
 	SessionsLost int64
 	Rebuilds     int64 // of the snapshot, after a lost or lagging watch
+	// Crashes is what crash detection saw and did here.
+	Crashes crashdetector.Stats
 	// LastEnd is why this node's last term ended; nil if none did.
 	LastEnd *leaderelection.TermOverError
 	// ElectionFailed is why this node cannot campaign, "" if it can.
@@ -88,6 +91,7 @@ func (c *Cluster) Status() Status {
 	st.Ready = leader.Address != "" && st.SessionValid && !snap.Stale
 	st.Terms, st.LastEnd = election.Terms(), election.LastEnd()
 	st.SessionsLost, st.Rebuilds = p.keeper.Lost(), p.mirror.Rebuilds()
+	st.Crashes = p.detector.Stats()
 	if err := election.Failed(); err != nil {
 		st.ElectionFailed = err.Error()
 	}

@@ -18,8 +18,8 @@ import (
 const drainingTimeout = time.Second
 
 // Stop hands everything over and leaves, in this order: it marks the node as
-// draining; resigns and leaves the queue; says goodbye and serves running calls
-// to their end; revokes the session, so that nothing of the node is left in
+// draining; resigns and leaves the queue; says goodbye to those it watches and to its
+// watchers and serves running calls to their end; revokes the session, so that nothing of the node is left in
 // etcd; joins every goroutine. When ctx ends, what is left is done at once: calls
 // are cut off and the session revoked. The error is a [CutShortError] then, and
 // also if etcd did not answer, so that the node's keys stay for a TTL.
@@ -78,6 +78,7 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	// Without a session there is nothing to leave, and the next one is not to
 	// queue: so in any case.
 	step("leave the election", p.manager.Withdraw(ctx))
+	p.detector.Stop(ctx) // says goodbye to those watched, as node.Stop to the watchers
 	step("stop serving", c.node.Stop(ctx))
 	p.stopKeeper() // revokes
 	<-p.keeperDone

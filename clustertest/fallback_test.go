@@ -1,9 +1,3 @@
-//go:build !race
-
-// Not under the race detector: after each change of a right etcd checks every
-// node's password again, which is slow on purpose, and then takes longer than a
-// renewal may.
-
 package clustertest
 
 import (

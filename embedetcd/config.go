@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/crypto/bcrypt"
 )
 
 // What Start can fail with, beside the end of its context. Compare with errors.Is;
@@ -68,18 +69,25 @@ type Config struct {
 	// a crash of the machine (not of the process) can lose acknowledged data.
 	UnsafeNoFsync bool
 
+	// BcryptCost says how hard it is to check a password of etcd's access control, from
+	// 4 to 31; each one more doubles the work. Every client's is checked again after
+	// each change of a right. Default 10, as etcd's.
+	BcryptCost int
+
 	// Logger receives etcd's log, its info as debug. Nil: nothing is logged.
 	Logger hclog.Logger
 }
 
 // TestTiming returns cfg with the timing that suits tests: heartbeats of 10 ms, an
-// election time-out of 100 ms, which lets leases have a TTL of 1 s, and no fsync. A
+// election time-out of 100 ms, which lets leases have a TTL of 1 s, no fsync, and
+// passwords that are cheap to check. A
 // server with it serves within milliseconds; a machine too busy to schedule it for
 // 100 ms can make a cluster of several members change its leader.
 func TestTiming(cfg Config) Config {
 	cfg.HeartbeatInterval = 10 * time.Millisecond
 	cfg.ElectionTimeout = 100 * time.Millisecond
 	cfg.UnsafeNoFsync = true
+	cfg.BcryptCost = bcrypt.MinCost
 	return cfg
 }
 
@@ -101,6 +109,9 @@ func (c Config) withDefaults() Config {
 		// Keeps etcd's own proportion also when only the heartbeat was changed.
 		c.ElectionTimeout = 10 * c.HeartbeatInterval
 	}
+	if c.BcryptCost == 0 {
+		c.BcryptCost = bcrypt.DefaultCost
+	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
@@ -121,6 +132,9 @@ func (c Config) Validate() error {
 	}
 	if c.ElectionTimeout < 5*c.HeartbeatInterval || c.ElectionTimeout > 50*time.Second {
 		return badConfig("ElectionTimeout is %v: use 5 heartbeats (%v) to 50s", c.ElectionTimeout, 5*c.HeartbeatInterval)
+	}
+	if c.BcryptCost < bcrypt.MinCost || c.BcryptCost > bcrypt.MaxCost {
+		return badConfig("BcryptCost is %d: use %d to %d, or 0 for the default", c.BcryptCost, bcrypt.MinCost, bcrypt.MaxCost)
 	}
 	if len(c.Peers) == 0 {
 		return nil

@@ -23,6 +23,8 @@ func TestConfigRefused(t *testing.T) {
 		{HeartbeatInterval: 1500 * time.Microsecond},
 		{HeartbeatInterval: time.Second, ElectionTimeout: time.Second},
 		{ElectionTimeout: time.Minute},
+		{BcryptCost: 3},
+		{BcryptCost: 32},
 		{Peers: map[string]string{"other": "127.0.0.1:1"}},
 		{Peers: map[string]string{"goverse": "127.0.0.1:0"}},
 		{Peers: map[string]string{"goverse": ":1"}},

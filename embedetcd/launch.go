@@ -26,6 +26,7 @@ func etcdConfig(c Config, s *Server, listen string) *embed.Config {
 	e.TickMs = uint(c.HeartbeatInterval.Milliseconds())
 	e.ElectionMs = uint(c.ElectionTimeout.Milliseconds())
 	e.UnsafeNoFsync = c.UnsafeNoFsync
+	e.BcryptCost = uint(c.BcryptCost)
 	e.ListenClientUrls = []url.URL{listenURL(listen)}
 	e.AdvertiseClientUrls = []url.URL{httpURL(reachable(listen))}
 	if len(c.Peers) == 0 {

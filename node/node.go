@@ -42,8 +42,12 @@ type Node struct {
 
 	stopping     chan struct{} // closed by MarkStopping
 	markStopping func()
+	goodbye      chan struct{} // closed when Stop begins, before endStreams
+	sayGoodbye   func()
 	endStreams   chan struct{} // closed when Stop or Close begins
 	end          func()
+	watcherLost  chan struct{}
+	watchers     sync.WaitGroup
 	drain        func()        // starts grpc's graceful stop, once
 	drained      chan struct{} // closed when that stop ended, handlers included
 	served       chan struct{} // closed when Serve returned, or will never be called
@@ -70,15 +74,17 @@ func NewNode(cfg Config) (*Node, error) {
 	}
 	_, advertise := cfg.advertise()
 	n := &Node{
-		log:        cfg.Logger,
-		instanceID: hex.EncodeToString(id[:]),
-		advertise:  withPort(advertise, listener.Addr()),
-		listener:   newConns(listener),
-		health:     health.NewServer(),
-		stopping:   make(chan struct{}),
-		endStreams: make(chan struct{}),
-		drained:    make(chan struct{}),
-		served:     make(chan struct{}),
+		log:         cfg.Logger,
+		instanceID:  hex.EncodeToString(id[:]),
+		advertise:   withPort(advertise, listener.Addr()),
+		listener:    newConns(listener),
+		health:      health.NewServer(),
+		stopping:    make(chan struct{}),
+		goodbye:     make(chan struct{}),
+		endStreams:  make(chan struct{}),
+		watcherLost: make(chan struct{}, 1),
+		drained:     make(chan struct{}),
+		served:      make(chan struct{}),
 	}
 	if n.log == nil {
 		n.log = hclog.NewNullLogger()
@@ -87,17 +93,21 @@ func NewNode(cfg Config) (*Node, error) {
 		close(n.stopping)
 		n.health.Shutdown() // from here on NOT_SERVING, whatever SetReady says
 	})
+	n.sayGoodbye = sync.OnceFunc(func() { close(n.goodbye) })
 	n.end = sync.OnceFunc(func() { close(n.endStreams) })
 	n.drain = sync.OnceFunc(func() {
 		go func() {
 			defer close(n.drained)
 			n.server.GracefulStop()
+			n.watchers.Wait()
 		}()
 	})
 	n.server = grpc.NewServer(append([]grpc.ServerOption{
 		// Members watch each other with keepalives much shorter than the five
 		// minutes below which grpc would otherwise cut the connection as abuse.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		// Most connections are idle: watches of other members.
+		grpc.SharedWriteBuffer(true),
 		grpc.ChainStreamInterceptor(n.endWatches),
 	}, cfg.ServerOptions...)...)
 	n.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)

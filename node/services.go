@@ -2,10 +2,14 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
@@ -49,6 +53,49 @@ func (i identity) Identify(context.Context, *nodepb.IdentifyRequest) (*nodepb.Id
 	}
 	return resp, nil
 }
+
+// Watch tells a watcher who this is, and stays until one of both ends.
+func (i identity) Watch(stream grpc.BidiStreamingServer[nodepb.WatchRequest, nodepb.WatchResponse]) error {
+	n := i.node
+	if _, err := stream.Recv(); err != nil {
+		return err
+	}
+	if err := stream.Send(&nodepb.WatchResponse{InstanceId: n.instanceID}); err != nil {
+		return err
+	}
+	// Ends when the stream does, which the return from here sees to.
+	gone := make(chan error, 1)
+	n.watchers.Go(func() {
+		_, err := stream.Recv()
+		gone <- err
+	})
+	select {
+	case err := <-gone:
+		if !errors.Is(err, io.EOF) { // it did not say goodbye
+			n.lostWatcher()
+		}
+		return nil
+	case <-n.endStreams:
+	}
+	select {
+	case <-n.goodbye:
+		return stream.Send(&nodepb.WatchResponse{Goodbye: true})
+	default:
+		return status.Error(codes.Unavailable, "the node was closed")
+	}
+}
+
+func (n *Node) lostWatcher() {
+	select {
+	case n.watcherLost <- struct{}{}:
+	default:
+	}
+}
+
+// WatcherLost receives after a watcher's stream has ended without a goodbye: the
+// watcher died, or cannot reach this node any more and may take it for dead. Several
+// losses can make one signal.
+func (n *Node) WatcherLost() <-chan struct{} { return n.watcherLost }
 
 // endWatches ends health watches when the node stops. They run for as long as the
 // client wants, so a graceful stop would otherwise always take its whole time.

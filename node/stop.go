@@ -23,14 +23,15 @@ func (n *Node) MarkStopping() { n.markStopping() }
 // user's own services should end then, or Stop has to wait for them.
 func (n *Node) Stopping() <-chan struct{} { return n.stopping }
 
-// Stop ends the node gracefully: health says NOT_SERVING, the port is freed, no new
-// call is taken, running calls may finish. When ctx ends first, connections are
+// Stop ends the node gracefully: watchers are told goodbye, health says NOT_SERVING,
+// the port is freed, no new call is taken, running calls may finish. When ctx ends first, connections are
 // closed and the contexts of running calls cancelled, and the error matches
 // ErrCallsCut and the cause of ctx's end. It returns when every goroutine of the
 // node has ended; only a handler that ignores its cancelled context for a second is
 // left behind. Stop may be called at any time, also before Start, again (nil if all
 // is already down), and concurrently: the context that ends first decides.
 func (n *Node) Stop(ctx context.Context) error {
+	n.sayGoodbye()
 	n.shutListener()
 	n.drain()
 	select {
@@ -56,7 +57,8 @@ func (n *Node) Stop(ctx context.Context) error {
 	return fmt.Errorf("node: stop of %s: %w: give Stop more time, or end long calls when Stopping is closed (%w)", n.advertise, ErrCallsCut, context.Cause(ctx))
 }
 
-// Close ends the node at once: running calls are cut off. It frees the port also of
+// Close ends the node at once, as the end of its process would: running calls are cut
+// off, and watchers are not told goodbye. It frees the port also of
 // a node that was never started, and hurries a Stop that is under way. Like Stop it
 // waits for the node's goroutines. It always returns nil.
 func (n *Node) Close() error {

@@ -13,9 +13,6 @@ import (
 	"github.com/goverse/goverse/cluster/state"
 )
 
-// DefaultGrace is how long the accused has to refute.
-const DefaultGrace = 100 * time.Millisecond
-
 // The outcomes of Remove other than removal, to test for with errors.Is.
 var (
 	// ErrRefuted: the accused denied the accusation: it lives.
@@ -43,15 +40,10 @@ type Accuser struct {
 // removed here: ErrRefuted because it lives, ErrChanged because it is gone by
 // itself.
 func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) error {
-	resp, err := commit.Change(ctx, a.Client, change.Accuse(a.Keys, m, a.ID, int64(a.Lease), evidence))
+	written, err := a.accuse(ctx, m, evidence)
 	if err != nil {
-		return fmt.Errorf("accuse %s: %w", m.Address, err)
+		return err
 	}
-	if !resp.Succeeded {
-		return fmt.Errorf("accuse %s: %w", m.Address, ErrChanged)
-	}
-	written := resp.Header.Revision
-
 	grace := a.Grace
 	if grace <= 0 {
 		grace = DefaultGrace
@@ -63,8 +55,26 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	return a.strike(ctx, m, written)
+}
 
-	resp, err = commit.Change(ctx, a.Client, change.Remove(a.Keys, m, a.ID, written))
+// accuse writes the accusation and returns its revision; ErrChanged if m is
+// registered no longer.
+func (a Accuser) accuse(ctx context.Context, m *state.Member, evidence string) (int64, error) {
+	resp, err := commit.Change(ctx, a.Client, change.Accuse(a.Keys, m, a.ID, int64(a.Lease), evidence))
+	if err != nil {
+		return 0, fmt.Errorf("accuse %s: %w", m.Address, err)
+	}
+	if !resp.Succeeded {
+		return 0, fmt.Errorf("accuse %s: %w", m.Address, ErrChanged)
+	}
+	return resp.Header.Revision, nil
+}
+
+// strike removes m's keys if the accusation stands as it was written, and the lease
+// with whatever else is on it.
+func (a Accuser) strike(ctx context.Context, m *state.Member, written int64) error {
+	resp, err := commit.Change(ctx, a.Client, change.Remove(a.Keys, m, a.ID, written))
 	if err != nil {
 		return fmt.Errorf("remove %s: %w", m.Address, err)
 	}

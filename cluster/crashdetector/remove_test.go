@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
@@ -76,15 +75,16 @@ func TestNobodyRefutes(t *testing.T) {
 func TestTheAccusedRefutes(t *testing.T) {
 	s := newScene(t)
 	m := mirror.New(mirror.Config{Client: s.client, Keys: s.keys})
-	refuter := &Refuter{Client: s.client, Mirror: m, Address: "a:1", InstanceID: "i", Logger: hclog.NewNullLogger()}
+	d := New(Config{Client: s.client, Mirror: m, Address: "a:1", InstanceID: "i"})
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan struct{}, 2)
 	go func() { _ = m.Run(ctx); ended <- struct{}{} }()
-	go func() { refuter.Run(ctx); ended <- struct{}{} }()
+	go func() { d.Answer(ctx); ended <- struct{}{} }()
 	<-m.Ready()
 	s.accuser.Grace = 2 * time.Second // it must refute, not merely be late
 	require.ErrorIs(t, s.accuser.Remove(s.ctx, s.accused, "refused"), ErrRefuted)
 	require.Len(t, s.left(t), 2, "nothing of the accused is gone")
+	require.EqualValues(t, 1, d.Stats().Refutations)
 
 	// An accusation of an incarnation that was before is none of its business.
 	old := *s.accused
@@ -110,4 +110,5 @@ func TestGoneByItself(t *testing.T) {
 	_, err = s.client.Revoke(s.ctx, clientv3.LeaseID(s.accused.Lease))
 	require.NoError(t, err)
 	require.ErrorIs(t, <-removed, ErrChanged, "gone within the grace is not refuted")
+	require.Empty(t, s.left(t), "the accusation is not left behind")
 }

@@ -69,6 +69,18 @@ func metrics() []metric {
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.SessionsLost) }),
 		counter("mirror_rebuilds_total", "Times that the view of the cluster was read anew after its watch was lost or lagged.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Rebuilds) }),
+		gauge("crash_watches", "Other nodes whose processes this node watches at present.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Watching) }),
+		counter("crash_accusations_total", "Nodes that this node accused of being gone.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Accusations) }),
+		counter("crash_removals_total", "Nodes that this node removed because their process was gone.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Removals) }),
+		counter("crash_refuted_total", "Accusations by this node that the accused refuted.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Refuted) }),
+		counter("crash_refutations_total", "Accusations against this node that it refuted.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Refutations) }),
+		counter("crash_doubts_total", "Times that a watcher of this node was lost, so that it asked etcd for a confirmation.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Doubts) }),
 	}
 }
 

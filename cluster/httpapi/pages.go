@@ -24,6 +24,17 @@ type Status struct {
 	Queue        []string `json:"queue"` // addresses, first come first
 	Nodes        []string `json:"nodes"` // addresses in order
 	Revision     int64    `json:"revision"`
+	Crashes      Crashes  `json:"crashes"`
+}
+
+// Crashes is what crash detection saw and did on this node since its start.
+type Crashes struct {
+	Watches     int64 `json:"watches"`     // other nodes that it watches now
+	Accusations int64 `json:"accusations"` // by this node
+	Removals    int64 `json:"removals"`    // that followed
+	Refuted     int64 `json:"refuted"`     // by the accused, who live
+	Refutations int64 `json:"refutations"` // by this node, accused itself
+	Doubts      int64 `json:"doubts"`      // watchers of this node that were lost
 }
 
 // Leader is the body of /cluster/leader.
@@ -98,6 +109,8 @@ func newStatus(st cluster.Status) Status {
 		ClusterSize: len(st.Nodes), ClusterReady: st.Ready,
 		Queue: append([]string{}, st.Queue...), Nodes: append([]string{}, st.Nodes...),
 		Revision: st.Revision,
+		Crashes: Crashes{Watches: st.Crashes.Watching, Accusations: st.Crashes.Accusations, Removals: st.Crashes.Removals,
+			Refuted: st.Crashes.Refuted, Refutations: st.Crashes.Refutations, Doubts: st.Crashes.Doubts},
 	}
 }
 

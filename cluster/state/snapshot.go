@@ -156,6 +156,13 @@ func (s *Snapshot) Candidate(lease int64) (*Candidate, int) {
 	return nil, -1
 }
 
+// Accused reports whether the accusation of the member at address by accuser stands
+// as it was written at revision.
+func (s *Snapshot) Accused(address, accuser string, revision int64) bool {
+	i, found := s.accusationIndex(address, accuser)
+	return found && s.Accusations[i].ModRevision == revision
+}
+
 // Place remembers at which place of the queue an entry was found. Places only get
 // smaller, and mostly by one, so that who looks at every change finds it at a
 // glance. The zero value is ready; it is safe for concurrent use.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/crashdetector"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/daemon"
@@ -24,6 +25,8 @@ type nodeFlags struct {
 	logJSON                   bool
 	observer                  bool
 	fallback                  string
+	crashDetection            string
+	crash                     crashdetector.Settings
 	labels                    map[string]string
 	weight                    int
 	startTimeout, stopTimeout time.Duration
@@ -58,6 +61,10 @@ a second one stops at once.`,
 	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a node that vanished; whole seconds")
 	fs.BoolVar(&f.observer, "observer", false, "register without standing for election")
 	fs.StringVar(&f.fallback, "fallback", "name", "who leads when the election itself fails: name (the smallest address) or none")
+	fs.StringVar(&f.crashDetection, "crash-detection", "on", "on: remove nodes whose process is gone before their lease runs out; off: this node removes nobody")
+	fs.IntVar(&f.crash.Watchers, "crash-watchers", crashdetector.DefaultWatchers, "how many other nodes each node watches")
+	fs.DurationVar(&f.crash.Grace, "crash-grace", crashdetector.DefaultGrace, "how long a node that is taken for dead has to answer")
+	fs.IntVar(&f.crash.Confirmations, "crash-confirmations", crashdetector.DefaultConfirmations, "how many refused connections in a row are taken for a death")
 	fs.StringToStringVar(&f.labels, "label", nil, "`key=value` told to the other nodes; can be repeated")
 	fs.Lookup("label").DefValue = "" // not [], in the help
 	fs.IntVar(&f.weight, "weight", 1, "this node's share of the work relative to others")
@@ -108,6 +115,9 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	case f.weight < 1:
 		return daemon.Config{}, fmt.Errorf("--weight %d: give a number from 1 up", f.weight)
 	}
+	if err := f.checkCrash(); err != nil {
+		return daemon.Config{}, err
+	}
 	http := f.http
 	if http == "none" { // an empty variable counts as unset
 		http = ""
@@ -118,7 +128,7 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	}
 	cfg := daemon.Config{
 		Listen: f.listen, Advertise: f.advertise, HTTP: http,
-		Cluster: cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), Observer: f.observer,
+		Cluster: cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), Observer: f.observer, CrashDetection: f.crash,
 			Labels: f.labels, Weight: f.weight, Version: version()},
 		Etcd:         embedetcd.Config{DataDir: f.dataDir, ListenClient: f.etcdListen},
 		StartTimeout: f.startTimeout, StopTimeout: f.stopTimeout, Logger: log,
@@ -132,6 +142,22 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 		return daemon.Config{}, fmt.Errorf("--fallback %q: give name or none", f.fallback)
 	}
 	return cfg, f.etcd.apply(&cfg.Cluster)
+}
+
+// checkCrash takes no zeros: they are the library's way to ask for a default.
+func (f *nodeFlags) checkCrash() error {
+	switch {
+	case f.crashDetection != "on" && f.crashDetection != "off":
+		return fmt.Errorf("--crash-detection %q: give on or off", f.crashDetection)
+	case f.crash.Watchers < 1:
+		return fmt.Errorf("--crash-watchers %d: give a number from 1 up, or --crash-detection off", f.crash.Watchers)
+	case f.crash.Grace <= 0:
+		return fmt.Errorf("--crash-grace %v: give more than 0; 100ms is a good one", f.crash.Grace)
+	case f.crash.Confirmations < 1:
+		return fmt.Errorf("--crash-confirmations %d: give a number from 1 up", f.crash.Confirmations)
+	}
+	f.crash.Off = f.crashDetection == "off"
+	return nil
 }
 
 func (f *nodeFlags) logger(cmd *cobra.Command) (hclog.Logger, error) {

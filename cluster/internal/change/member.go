@@ -36,11 +36,12 @@ func Refute(keys state.Keys, a *state.Accusation) Change {
 
 // Remove deletes the keys of m, if the accusation that was written at revision
 // accused still stands and m is that incarnation still; else it reads who is there.
+// The accusation goes in any case: while the accuser lives nobody else takes it away.
 func Remove(keys state.Keys, m *state.Member, accuser string, accused int64) Change {
 	node, accusation := keys.Node(m.Address), keys.Accusation(m.Address, accuser)
 	c := Change{If: []Guard{created(node, m.Incarnation), unmodified(accusation, accused)},
 		Then: []Op{{Kind: Delete, Key: node}, {Kind: Delete, Key: accusation}},
-		Else: []Op{{Kind: Get, Key: node}}}
+		Else: []Op{{Kind: Get, Key: node}, {Kind: Delete, Key: accusation}}}
 	if m.Lease != 0 {
 		c.Then = append(c.Then, Op{Kind: Delete, Key: keys.Candidate(m.Lease)})
 	}

@@ -98,7 +98,8 @@ func (e *Etcd) Restart(t testing.TB) time.Time {
 		e.Process = e.kit.Start(t, "etcd 3.4", etcdPath, []string{"--name=it", "--data-dir=" + e.dir,
 			"--listen-client-urls=http://" + e.Endpoint, "--advertise-client-urls=http://" + e.Endpoint,
 			"--listen-peer-urls=http://" + e.peer, "--initial-advertise-peer-urls=http://" + e.peer,
-			"--initial-cluster=it=http://" + e.peer, "--initial-cluster-token=" + e.peer}, nil)
+			"--initial-cluster=it=http://" + e.peer, "--initial-cluster-token=" + e.peer,
+			fmt.Sprintf("--bcrypt-cost=%d", leastBcryptCost)}, nil)
 	}
 	// Not by a client of etcd's: its back-off would see the return late.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}

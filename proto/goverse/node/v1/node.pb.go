@@ -122,6 +122,106 @@ func (x *IdentifyResponse) GetStopping() bool {
 	return false
 }
 
+// The watcher sends one at the beginning.
+type WatchRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the watcher's process.
+	InstanceId    string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRequest) Reset() {
+	*x = WatchRequest{}
+	mi := &file_goverse_node_v1_node_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRequest) ProtoMessage() {}
+
+func (x *WatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_goverse_node_v1_node_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
+func (*WatchRequest) Descriptor() ([]byte, []int) {
+	return file_goverse_node_v1_node_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *WatchRequest) GetInstanceId() string {
+	if x != nil {
+		return x.InstanceId
+	}
+	return ""
+}
+
+type WatchResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the process that is watched, in the first message.
+	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	// The last message: this node stops in good order.
+	Goodbye       bool `protobuf:"varint,2,opt,name=goodbye,proto3" json:"goodbye,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchResponse) Reset() {
+	*x = WatchResponse{}
+	mi := &file_goverse_node_v1_node_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchResponse) ProtoMessage() {}
+
+func (x *WatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_goverse_node_v1_node_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
+func (*WatchResponse) Descriptor() ([]byte, []int) {
+	return file_goverse_node_v1_node_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *WatchResponse) GetInstanceId() string {
+	if x != nil {
+		return x.InstanceId
+	}
+	return ""
+}
+
+func (x *WatchResponse) GetGoodbye() bool {
+	if x != nil {
+		return x.Goodbye
+	}
+	return false
+}
+
 var File_goverse_node_v1_node_proto protoreflect.FileDescriptor
 
 const file_goverse_node_v1_node_proto_rawDesc = "" +
@@ -132,9 +232,17 @@ const file_goverse_node_v1_node_proto_rawDesc = "" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x12+\n" +
 	"\x11advertise_address\x18\x02 \x01(\tR\x10advertiseAddress\x12\x1a\n" +
-	"\bstopping\x18\x03 \x01(\bR\bstopping2W\n" +
+	"\bstopping\x18\x03 \x01(\bR\bstopping\"/\n" +
+	"\fWatchRequest\x12\x1f\n" +
+	"\vinstance_id\x18\x01 \x01(\tR\n" +
+	"instanceId\"J\n" +
+	"\rWatchResponse\x12\x1f\n" +
+	"\vinstance_id\x18\x01 \x01(\tR\n" +
+	"instanceId\x12\x18\n" +
+	"\agoodbye\x18\x02 \x01(\bR\agoodbye2\xa3\x01\n" +
 	"\x04Node\x12O\n" +
-	"\bIdentify\x12 .goverse.node.v1.IdentifyRequest\x1a!.goverse.node.v1.IdentifyResponseB9Z7github.com/goverse/goverse/proto/goverse/node/v1;nodepbb\x06proto3"
+	"\bIdentify\x12 .goverse.node.v1.IdentifyRequest\x1a!.goverse.node.v1.IdentifyResponse\x12J\n" +
+	"\x05Watch\x12\x1d.goverse.node.v1.WatchRequest\x1a\x1e.goverse.node.v1.WatchResponse(\x010\x01B9Z7github.com/goverse/goverse/proto/goverse/node/v1;nodepbb\x06proto3"
 
 var (
 	file_goverse_node_v1_node_proto_rawDescOnce sync.Once
@@ -148,16 +256,20 @@ func file_goverse_node_v1_node_proto_rawDescGZIP() []byte {
 	return file_goverse_node_v1_node_proto_rawDescData
 }
 
-var file_goverse_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_goverse_node_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_goverse_node_v1_node_proto_goTypes = []any{
 	(*IdentifyRequest)(nil),  // 0: goverse.node.v1.IdentifyRequest
 	(*IdentifyResponse)(nil), // 1: goverse.node.v1.IdentifyResponse
+	(*WatchRequest)(nil),     // 2: goverse.node.v1.WatchRequest
+	(*WatchResponse)(nil),    // 3: goverse.node.v1.WatchResponse
 }
 var file_goverse_node_v1_node_proto_depIdxs = []int32{
 	0, // 0: goverse.node.v1.Node.Identify:input_type -> goverse.node.v1.IdentifyRequest
-	1, // 1: goverse.node.v1.Node.Identify:output_type -> goverse.node.v1.IdentifyResponse
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
+	2, // 1: goverse.node.v1.Node.Watch:input_type -> goverse.node.v1.WatchRequest
+	1, // 2: goverse.node.v1.Node.Identify:output_type -> goverse.node.v1.IdentifyResponse
+	3, // 3: goverse.node.v1.Node.Watch:output_type -> goverse.node.v1.WatchResponse
+	2, // [2:4] is the sub-list for method output_type
+	0, // [0:2] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
@@ -174,7 +286,7 @@ func file_goverse_node_v1_node_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_goverse_node_v1_node_proto_rawDesc), len(file_goverse_node_v1_node_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

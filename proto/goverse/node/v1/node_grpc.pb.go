@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Node_Identify_FullMethodName = "/goverse.node.v1.Node/Identify"
+	Node_Watch_FullMethodName    = "/goverse.node.v1.Node/Watch"
 )
 
 // NodeClient is the client API for Node service.
@@ -34,6 +35,11 @@ type NodeClient interface {
 	// Identify tells which process answers. Whoever suspects that a member is gone
 	// asks its address and compares the instance id.
 	Identify(ctx context.Context, in *IdentifyRequest, opts ...grpc.CallOption) (*IdentifyResponse, error)
+	// Watch stays open for as long as both sides live, so that either side's kernel
+	// tells the other of a death at once. The node's first message says who it is;
+	// its second and last one is its goodbye. The watcher says goodbye by closing its
+	// side. A stream that ends in any other way is a sign of a death.
+	Watch(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WatchRequest, WatchResponse], error)
 }
 
 type nodeClient struct {
@@ -54,6 +60,19 @@ func (c *nodeClient) Identify(ctx context.Context, in *IdentifyRequest, opts ...
 	return out, nil
 }
 
+func (c *nodeClient) Watch(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WatchRequest, WatchResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Node_ServiceDesc.Streams[0], Node_Watch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRequest, WatchResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Node_WatchClient = grpc.BidiStreamingClient[WatchRequest, WatchResponse]
+
 // NodeServer is the server API for Node service.
 // All implementations must embed UnimplementedNodeServer
 // for forward compatibility.
@@ -64,6 +83,11 @@ type NodeServer interface {
 	// Identify tells which process answers. Whoever suspects that a member is gone
 	// asks its address and compares the instance id.
 	Identify(context.Context, *IdentifyRequest) (*IdentifyResponse, error)
+	// Watch stays open for as long as both sides live, so that either side's kernel
+	// tells the other of a death at once. The node's first message says who it is;
+	// its second and last one is its goodbye. The watcher says goodbye by closing its
+	// side. A stream that ends in any other way is a sign of a death.
+	Watch(grpc.BidiStreamingServer[WatchRequest, WatchResponse]) error
 	mustEmbedUnimplementedNodeServer()
 }
 
@@ -76,6 +100,9 @@ type UnimplementedNodeServer struct{}
 
 func (UnimplementedNodeServer) Identify(context.Context, *IdentifyRequest) (*IdentifyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Identify not implemented")
+}
+func (UnimplementedNodeServer) Watch(grpc.BidiStreamingServer[WatchRequest, WatchResponse]) error {
+	return status.Error(codes.Unimplemented, "method Watch not implemented")
 }
 func (UnimplementedNodeServer) mustEmbedUnimplementedNodeServer() {}
 func (UnimplementedNodeServer) testEmbeddedByValue()              {}
@@ -116,6 +143,13 @@ func _Node_Identify_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Node_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(NodeServer).Watch(&grpc.GenericServerStream[WatchRequest, WatchResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Node_WatchServer = grpc.BidiStreamingServer[WatchRequest, WatchResponse]
+
 // Node_ServiceDesc is the grpc.ServiceDesc for Node service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -128,6 +162,13 @@ var Node_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Node_Identify_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Watch",
+			Handler:       _Node_Watch_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
 	Metadata: "goverse/node/v1/node.proto",
 }

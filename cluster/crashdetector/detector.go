@@ -1,0 +1,184 @@
+package crashdetector
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/suspicion"
+	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// ErrRefused is what a Dialer's error matches if, and only if, nobody listens at the
+// address.
+var ErrRefused = errors.New("connection refused")
+
+// Dialer opens watches on members.
+type Dialer interface {
+	// Watch opens a stream to whoever answers at address. It blocks no longer than
+	// ctx allows. The stream outlives ctx.
+	Watch(ctx context.Context, address string) (Watch, error)
+}
+
+// Watch is an open stream.
+type Watch interface {
+	// Instance is the id of the process that answered.
+	Instance() string
+	// Wait blocks until the stream ends and returns nil after a goodbye, an error
+	// otherwise; or until ctx ends.
+	Wait(ctx context.Context) error
+	// Close says goodbye, unless ctx has ended, and frees the stream. It blocks
+	// briefly.
+	Close(ctx context.Context)
+}
+
+// Config is what a detector needs. All but Logger are required.
+type Config struct {
+	Client *clientv3.Client
+	Mirror *mirror.Mirror
+	Keeper *session.Keeper
+	// Address and InstanceID are the member's own.
+	Address, InstanceID string
+	Dialer              Dialer
+	// WatcherLost receives when a stream to this member broke.
+	WatcherLost <-chan struct{}
+	Settings    Settings
+	Logger      hclog.Logger
+}
+
+// Stats are counts since the start.
+type Stats struct {
+	// Watching is how many watches on other members stand now.
+	Watching int64
+	// Accusations that this node wrote; Removals that followed; Refuted by the
+	// accused.
+	Accusations, Removals, Refuted int64
+	// Refutations by this node of accusations against itself, and Doubts: watchers
+	// that it lost.
+	Refutations, Doubts int64
+}
+
+// Detector watches other members, accuses those against whom there is evidence, and
+// answers for its own. Its methods are safe for concurrent use.
+type Detector struct {
+	cfg Config
+	log hclog.Logger
+
+	ctx    context.Context // of the cases
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	look   chan struct{} // a case came to suspect its member
+
+	mu    sync.Mutex
+	cases map[string]*watched // by address
+	leave context.Context     // of Stop
+
+	watching, accusations, removals, refuted, refutations, doubts atomic.Int64
+}
+
+// New makes a detector; [Detector.Start] makes it live.
+func New(cfg Config) *Detector {
+	cfg.Settings = cfg.Settings.WithDefaults()
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	d := &Detector{cfg: cfg, log: cfg.Logger, look: make(chan struct{}, 1), cases: map[string]*watched{},
+		leave: context.Background()}
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	return d
+}
+
+// Stats are the counts of now.
+func (d *Detector) Stats() Stats {
+	return Stats{Watching: d.watching.Load(), Accusations: d.accusations.Load(), Removals: d.removals.Load(),
+		Refuted: d.refuted.Load(), Refutations: d.refutations.Load(), Doubts: d.doubts.Load()}
+}
+
+// Start begins to watch others, unless detection is off. It does not block.
+func (d *Detector) Start() {
+	if !d.cfg.Settings.Off {
+		d.wg.Go(d.run)
+	}
+}
+
+// Stop says goodbye to those who are watched, unless ctx has ended, and returns when
+// all that Start began has ended.
+func (d *Detector) Stop(ctx context.Context) {
+	d.mu.Lock()
+	d.leave = ctx
+	d.mu.Unlock()
+	d.cancel()
+	d.wg.Wait()
+}
+
+func (d *Detector) run() {
+	sub := d.cfg.Mirror.Subscribe(membersChanged)
+	defer sub.Close()
+	for {
+		select {
+		case <-sub.C:
+		case <-d.look:
+		case <-d.ctx.Done():
+			return
+		}
+		if s := d.cfg.Mirror.Snapshot(); s != nil {
+			d.choose(s)
+		}
+	}
+}
+
+func membersChanged(before, now *state.Snapshot) bool {
+	if len(before.Members) != len(now.Members) {
+		return true
+	}
+	for i, m := range now.Members {
+		if b := before.Members[i]; b != m && (b.Address != m.Address || b.Incarnation != m.Incarnation) {
+			return true
+		}
+	}
+	return false
+}
+
+// choose starts the cases that are to be, and gives up those that are not.
+func (d *Detector) choose(s *state.Snapshot) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	want := map[string]bool{}
+	for _, m := range suspicion.Targets(s, d.cfg.Address, d.cfg.Settings.Watchers, d.suspected) {
+		want[m.Address] = true
+		if w := d.cases[m.Address]; w != nil && w.member.Incarnation == m.Incarnation {
+			continue
+		} else if w != nil {
+			w.drop()
+		}
+		w := newWatched(d, m)
+		d.cases[m.Address] = w
+		d.wg.Go(w.run)
+	}
+	for address, w := range d.cases {
+		if !want[address] {
+			w.drop()
+			delete(d.cases, address)
+		}
+	}
+}
+
+// suspected reports whether there is evidence here against this incarnation. The lock
+// is held.
+func (d *Detector) suspected(m *state.Member) bool {
+	w := d.cases[m.Address]
+	return w != nil && w.member.Incarnation == m.Incarnation && w.suspects.Load()
+}
+
+func (d *Detector) lookAgain() {
+	select {
+	case d.look <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,70 @@
+package crashdetector
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The defaults of Settings.
+const (
+	DefaultWatchers      = 2
+	DefaultGrace         = 100 * time.Millisecond
+	DefaultConfirmations = 3
+	DefaultRest          = time.Second
+)
+
+// Settings say how crashes are detected. The zero value is the default.
+type Settings struct {
+	// Off: this node accuses nobody. It still refutes, and it still tells those who
+	// watch it when it stops. Give all nodes the same: with detection off everywhere
+	// a lease that runs out is the only way in which a member is lost.
+	Off bool
+	// Watchers is how many others each member watches, and so how many watch it.
+	// Default 2.
+	Watchers int
+	// Grace is how long an accused member has to refute, and how long one whose
+	// watcher was lost goes on without an answer from etcd. Default 100 ms.
+	Grace time.Duration
+	// Confirmations is how many refused connections in a row, 5 ms apart, are
+	// evidence. Default 3.
+	Confirmations int
+	// Rest is how long a member that refuted is left to its lease; each time in a row
+	// doubles it, up to 60 times as long. Default 1 s.
+	Rest time.Duration
+}
+
+// ErrBadSettings is wrapped by every error of Settings.Validate.
+var ErrBadSettings = errors.New("bad crash detection settings")
+
+// Validate reports what is wrong with the settings, in one line.
+func (s Settings) Validate() error {
+	switch {
+	case s.Watchers < 0:
+		return fmt.Errorf("%w: Watchers is %d: give the number of members that each one watches, 0 for the default; Off turns detection off", ErrBadSettings, s.Watchers)
+	case s.Confirmations < 0:
+		return fmt.Errorf("%w: Confirmations is %d: give a number from 1, or 0 for the default", ErrBadSettings, s.Confirmations)
+	case s.Grace < 0:
+		return fmt.Errorf("%w: Grace is negative (%v): leave it 0 for the default", ErrBadSettings, s.Grace)
+	case s.Rest < 0:
+		return fmt.Errorf("%w: Rest is negative (%v): leave it 0 for the default", ErrBadSettings, s.Rest)
+	}
+	return nil
+}
+
+// WithDefaults is s with its zero fields filled in.
+func (s Settings) WithDefaults() Settings {
+	if s.Watchers == 0 {
+		s.Watchers = DefaultWatchers
+	}
+	if s.Grace == 0 {
+		s.Grace = DefaultGrace
+	}
+	if s.Confirmations == 0 {
+		s.Confirmations = DefaultConfirmations
+	}
+	if s.Rest == 0 {
+		s.Rest = DefaultRest
+	}
+	return s
+}

@@ -1,0 +1,35 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"google.golang.org/grpc"
+
+	"github.com/goverse/goverse/cluster/crashdetector"
+	"github.com/goverse/goverse/node"
+)
+
+// dialer opens watches on other nodes for the crash detector.
+type dialer struct {
+	instanceID string
+	opts       []grpc.DialOption
+}
+
+// Watch implements crashdetector.Dialer.
+func (d dialer) Watch(ctx context.Context, address string) (crashdetector.Watch, error) {
+	w, err := node.OpenWatch(ctx, address, d.instanceID, d.opts...)
+	switch {
+	case errors.Is(err, node.ErrRefused):
+		return nil, fmt.Errorf("%w: %w", crashdetector.ErrRefused, err)
+	case err != nil:
+		return nil, err
+	}
+	return watch{w}, nil
+}
+
+type watch struct{ *node.Watch }
+
+// Instance implements crashdetector.Watch.
+func (w watch) Instance() string { return w.InstanceID }

@@ -1,0 +1,23 @@
+package suspicion
+
+import (
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/planted"
+)
+
+// Against are the accusations that the instance at address has to deny: it lives.
+// Which incarnation is its own, the snapshot tells: it may know of a registration
+// whose answer is still on its way.
+func Against(s *state.Snapshot, address, instanceID string) []*state.Accusation {
+	own := s.Member(address)
+	if own == nil || own.InstanceID != instanceID || planted.Is(planted.RefuteNothing) {
+		return nil
+	}
+	var out []*state.Accusation
+	for _, a := range s.Accusations {
+		if a.Address == address && a.Incarnation == own.Incarnation {
+			out = append(out, a)
+		}
+	}
+	return out
+}

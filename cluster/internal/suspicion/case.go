@@ -1,0 +1,189 @@
+// Package suspicion is what one member makes of another one that it watches: when a
+// sign becomes evidence, and what to do about it. It is a state machine without
+// clock, goroutine or I/O; package crashdetector carries its actions out, and the
+// simulation runs the same code.
+//
+//	            refused, refused, refused
+//	opening ────────── or ──────────────► accusing ──► waiting ──► removing ──► over
+//	 │  ▲ ▲     another instance answers     │         (grace)        │
+//	 │  │ └──────────────────────────────────┴────────────┴───────────┘
+//	 │  │       could not be written         refuted: it lives, let it rest
+//	 ▼  │ broke
+//	watching ──goodbye──► over
+//
+// Silence, time-outs and unreachable hosts are no evidence: the lease decides.
+//
+// Not promised: that evidence is proof. A port can be refused that belongs to a
+// living process; that is what the accusation, the grace and the guards of the
+// removal are for.
+package suspicion
+
+import (
+	"time"
+
+	"github.com/goverse/goverse/internal/planted"
+)
+
+// Settings are the numbers that the machine works with. All are required.
+type Settings struct {
+	// Confirmations is how many refusals in a row are evidence.
+	Confirmations int
+	// Grace is how long the accused has to refute.
+	Grace time.Duration
+	// Rest is how long one that refuted is let alone; each time in a row doubles it,
+	// up to 60 times as long.
+	Rest time.Duration
+}
+
+const (
+	// again is the pause between two refusals of the few that make evidence.
+	again = 5 * time.Millisecond
+	// mostPatience is the longest pause before another attempt after silence.
+	mostPatience = 5 * time.Second
+	mostRests    = 60
+)
+
+// Phase is how far a case has come.
+type Phase int
+
+// The phases.
+const (
+	Opening  Phase = iota // a watch on the member is being opened, or will be
+	Watching              // it stands
+	Accusing              // there is evidence, the accusation is being written
+	Waiting               // the accused has its grace
+	Removing              // the removal was sent
+	Over                  // it said goodbye, or is gone
+)
+
+// String is the phase's name.
+func (p Phase) String() string {
+	return [...]string{"opening", "watching", "accusing", "waiting", "removing", "over"}[p]
+}
+
+// Event is what happened.
+type Event int
+
+// The events. The ones up to Broke answer the action Open, and so on.
+const (
+	Opened       Event = iota // the watch stands, with the instance that is registered
+	Other                     // another instance answered at the member's address
+	Refused                   // nobody listens there
+	Silence                   // anything else: no evidence
+	Goodbye                   // the watch ended in good order
+	Broke                     // the watch ended otherwise
+	Accused                   // etcd has the accusation
+	NotAccused                // it could not be written, or this node may not accuse at present
+	GraceOver                 // the grace has passed
+	Removed                   // etcd confirmed the removal
+	Refuted                   // the accusation stood no longer: the accused lives
+	NotRemoved                // nobody knows what became of the removal
+	Unregistered              // the accused incarnation is registered no longer
+)
+
+// String is the event's name.
+func (e Event) String() string {
+	return [...]string{"opened", "other", "refused", "silence", "goodbye", "broke", "accused", "not-accused",
+		"grace-over", "removed", "refuted", "not-removed", "unregistered"}[e]
+}
+
+// Do is what is to be done next.
+type Do int
+
+// What can be done.
+const (
+	Nothing Do = iota // the case is over
+	Open              // open a watch on the member
+	Listen            // wait for the watch to end
+	Accuse            // write the accusation
+	Wait              // let the grace pass, or see what becomes of the accusation
+	Remove            // remove the member's keys, guarded by the accusation
+)
+
+// String is the action's name.
+func (d Do) String() string {
+	return [...]string{"nothing", "open", "listen", "accuse", "wait", "remove"}[d]
+}
+
+// Action is what to do, and after which time.
+type Action struct {
+	Do    Do
+	After time.Duration
+	// Evidence is what to accuse with.
+	Evidence string
+}
+
+// Case is what one member knows of another. It is a value; the zero value is a
+// member that was just met: open a watch on it.
+type Case struct {
+	Phase    Phase
+	Refusals int // in a row
+	Failures int // attempts in a row that came to nothing
+	Rests    int // accusations in a row that were refuted
+}
+
+// The evidence there is.
+const (
+	nobodyListens = "connections to its address are refused"
+	otherAnswers  = "its address answers as another instance"
+)
+
+// Interruptible reports whether the case can be given up at this point: nothing of
+// it stands in etcd.
+func (c Case) Interruptible() bool { return c.Phase <= Watching }
+
+// Suspects reports whether there is evidence against the member.
+func (c Case) Suspects() bool { return c.Phase >= Accusing }
+
+// On is the case after an event, and what to do then. Events that cannot be in the
+// present phase change nothing and ask for nothing.
+func (c Case) On(e Event, s Settings) (Case, Action) {
+	if planted.Is(planted.SilenceIsEvidence) && e == Silence {
+		e = Refused
+	}
+	switch {
+	case c.Phase == Opening && e == Opened:
+		return Case{Phase: Watching}, Action{Do: Listen}
+	case c.Phase == Opening && e == Other:
+		return c.accuse(otherAnswers)
+	case c.Phase == Opening && e == Refused:
+		c.Refusals++
+		if c.Refusals >= s.Confirmations {
+			return c.accuse(nobodyListens)
+		}
+		return c, Action{Do: Open, After: again}
+	case c.Phase == Opening && e == Silence, c.Phase == Accusing && e == NotAccused, c.Phase == Removing && e == NotRemoved:
+		return c.openAgain()
+	case c.Phase == Watching && e == Broke:
+		return Case{}, Action{Do: Open}
+	case c.Phase == Accusing && e == Accused:
+		if planted.Is(planted.RemoveWithoutGrace) {
+			c.Phase = Removing
+			return c, Action{Do: Remove}
+		}
+		c.Phase = Waiting
+		return c, Action{Do: Wait, After: s.Grace}
+	case c.Phase == Waiting && e == GraceOver:
+		c.Phase = Removing
+		return c, Action{Do: Remove}
+	case (c.Phase == Waiting || c.Phase == Removing) && e == Refuted:
+		rest := s.Rest * time.Duration(min(1<<min(c.Rests, 6), mostRests))
+		return Case{Rests: c.Rests + 1}, Action{Do: Open, After: rest}
+	case c.Phase == Watching && e == Goodbye,
+		c.Phase == Removing && e == Removed,
+		c.Phase >= Accusing && e == Unregistered:
+		c.Phase = Over
+	}
+	return c, Action{}
+}
+
+func (c Case) accuse(evidence string) (Case, Action) {
+	c.Phase = Accusing
+	return c, Action{Do: Accuse, Evidence: evidence}
+}
+
+// openAgain starts over, later and later.
+func (c Case) openAgain() (Case, Action) {
+	after := min(again<<min(c.Failures, 20), mostPatience)
+	return Case{Failures: c.Failures + 1, Rests: c.Rests}, Action{Do: Open, After: after}
+}

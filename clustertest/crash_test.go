@@ -1,0 +1,140 @@
+package clustertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/crashdetector"
+)
+
+// longTTL makes a lease that runs out no explanation for anything.
+const longTTL = 60
+
+func detection(s crashdetector.Settings) Option {
+	return WithConfig(func(_ int, cfg *cluster.Config) { cfg.CrashDetection = s })
+}
+
+// crashes adds up what the nodes that run saw and did.
+func crashes(c *Cluster) crashdetector.Stats {
+	var sum crashdetector.Stats
+	for _, n := range c.live() {
+		st := n.cluster.Status().Crashes
+		sum.Watching += st.Watching
+		sum.Accusations += st.Accusations
+		sum.Removals += st.Removals
+		sum.Refuted += st.Refuted
+		sum.Refutations += st.Refutations
+		sum.Doubts += st.Doubts
+	}
+	return sum
+}
+
+// watched waits until every one of the n nodes watches k others.
+func watched(t *testing.T, c *Cluster, n, k int) {
+	t.Helper()
+	c.Eventually(func() bool { return crashes(c).Watching == int64(n*k) }, "%d nodes watch %d each", n, k)
+}
+
+func TestKilledNodesAreRemovedLongBeforeTheirLeasesEnd(t *testing.T) {
+	t.Parallel()
+	c := New(t, 4, WithTTL(longTTL))
+	watched(t, c, 4, 2)
+	for i := range 3 {
+		c.WaitLeaderIs(c.Node(i).Address())
+		began := time.Now()
+		c.Node(i).Kill()
+		c.WaitLeaderIs(c.Node(i + 1).Address())
+		t.Logf("%v after the kill the next one leads", time.Since(began).Round(time.Millisecond))
+	}
+	c.Eventually(func() bool { return len(c.Node(3).cluster.Status().Nodes) == 1 }, "one is left")
+	require.Zero(t, crashes(c).Refutations)
+}
+
+// The neighbours of a dead node may be dead as well: who stands behind them looks.
+func TestManyKilledAtOnce(t *testing.T) {
+	t.Parallel()
+	c := New(t, 9, WithTTL(longTTL))
+	watched(t, c, 9, 2)
+	last := c.Node(8)
+	for i := range 8 {
+		c.Node(i).Kill()
+	}
+	c.WaitLeaderIs(last.Address())
+	c.WaitQueue(last.Address())
+	c.Eventually(func() bool { return len(last.cluster.Status().Nodes) == 1 }, "it is alone")
+}
+
+func TestDetectionOff(t *testing.T) {
+	t.Parallel()
+	c := New(t, 3, WithTTL(2), detection(crashdetector.Settings{Off: true}))
+	c.WaitLeaderIs(c.Node(0).Address())
+	deadline := c.Node(0).cluster.Session().Deadline()
+	c.Node(0).Kill()
+	c.WaitLeaderIs(c.Node(1).Address())
+	require.True(t, time.Now().After(deadline), "the lease has run out")
+	require.Zero(t, crashes(c))
+}
+
+func TestStoppedNodesAreNotAccused(t *testing.T) {
+	t.Parallel()
+	c := New(t, 4)
+	watched(t, c, 4, 2)
+	for i := range 3 {
+		c.Node(i).Stop()
+	}
+	c.WaitLeaderIs(c.Node(3).Address())
+	require.Zero(t, crashes(c))
+}
+
+// A node that lives, whose port refuses, and that reaches etcd, stays.
+func TestRefusingNodeRefutesEveryAccusation(t *testing.T) {
+	t.Parallel()
+	const accusations = 100
+	c := New(t, 3, WithTTL(longTTL), WithPatience(time.Minute),
+		detection(crashdetector.Settings{Grace: 5 * time.Second, Rest: time.Millisecond}))
+	watched(t, c, 3, 2)
+	accused := c.Node(0)
+	c.WaitLeaderIs(accused.Address())
+	lease, token := accused.Lease(), accused.cluster.Term().Token()
+	require.NoError(t, accused.node.Close())
+	s := sample(c)
+	c.Eventually(func() bool {
+		st := crashes(c)
+		return st.Refuted >= accusations && st.Refutations >= accusations
+	}, "%d accusations are refuted", accusations)
+	s.end(t)
+	st := crashes(c)
+	t.Logf("%+v", st)
+	require.Zero(t, st.Removals)
+	require.Equal(t, lease, accused.Lease())
+	require.Equal(t, token, accused.cluster.Term().Token(), "it leads on")
+	c.WaitLeaderIs(accused.Address())
+}
+
+// A lost watcher is a doubt: etcd clears it, or the session ends within the grace.
+func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
+	t.Parallel()
+	c := New(t, 3, WithTTL(longTTL))
+	watched(t, c, 3, 2)
+	c.WaitLeaderIs(c.Node(0).Address())
+	lease := c.Node(0).Lease()
+	c.Node(2).Kill()
+	c.Eventually(func() bool { return c.Node(0).cluster.Status().Crashes.Doubts > 0 }, "the loss is noticed")
+	c.Eventually(func() bool {
+		return time.Until(c.Node(0).cluster.Session().Deadline()) > (longTTL-10)*time.Second
+	}, "etcd has cleared the doubt")
+	require.Equal(t, lease, c.Node(0).Lease())
+	require.True(t, c.Node(0).IsLeader())
+
+	c.Node(0).Faults().CutOff()
+	began := time.Now()
+	c.Node(1).Kill()
+	c.Eventually(func() bool { return !c.Node(0).IsLeader() }, "cut off from etcd it stops leading at the end of the grace")
+	t.Logf("%v after its watcher was lost it does not lead any more", time.Since(began).Round(time.Millisecond))
+	c.Eventually(func() bool { return c.Node(0).Lease() != lease }, "its session is lost")
+	c.Node(0).Faults().Reconnect()
+	c.WaitLeaderIs(c.Node(0).Address())
+}

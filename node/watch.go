@@ -1,0 +1,132 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
+	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
+)
+
+// ErrBroken: a watch ended without the node's goodbye. The process may have died, or
+// something between. Compare with errors.Is.
+var ErrBroken = errors.New("the watch broke")
+
+const (
+	// leaveTimeout bounds the wait until a node has taken note of a watcher's goodbye.
+	leaveTimeout = 200 * time.Millisecond
+	// A connection on which nothing is ever said is asked from time to time whether it
+	// still stands: after a reboot of the other side nobody else would say.
+	watchPing, watchPingTimeout = 10 * time.Second, 5 * time.Second
+	// watchBuffer is enough for a connection that carries two messages.
+	watchBuffer = 1 << 10
+)
+
+// A Watch is a stream to a node that stays open for as long as both processes live:
+// when one dies, its kernel closes the connection, and the other learns it at once.
+// All methods are safe for concurrent use.
+type Watch struct {
+	// InstanceID is of the process that answered; never empty.
+	InstanceID string
+
+	a      *attempt
+	stream grpc.BidiStreamingClient[nodepb.WatchRequest, nodepb.WatchResponse]
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error // read after ended
+}
+
+// OpenWatch opens a watch on the node at address (host:port) in the name of the
+// process instanceID. It makes one attempt and blocks no longer than ctx allows; the
+// watch outlives ctx and must be ended with Close. Errors and opts are as with
+// Identify.
+func OpenWatch(ctx context.Context, address, instanceID string, opts ...grpc.DialOption) (*Watch, error) {
+	small := []grpc.DialOption{grpc.WithReadBufferSize(watchBuffer), grpc.WithSharedWriteBuffer(true),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: watchPing, Timeout: watchPingTimeout})}
+	a, err := connect(ctx, address, append(small, opts...))
+	if err != nil {
+		return nil, err
+	}
+	w := &Watch{a: a, ended: make(chan struct{})}
+	// Not ctx's: the stream outlives it.
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	w.cancel = cancel
+	opening := context.AfterFunc(ctx, cancel)
+	first, err := w.open(life, instanceID)
+	if err == nil && !opening() {
+		err = context.Cause(ctx) // too late: life has ended
+	}
+	if err == nil && first.GetInstanceId() == "" {
+		cancel()
+		a.close()
+		return nil, a.anonymous()
+	}
+	if err != nil {
+		err = a.failed(ctx, err)
+		cancel()
+		a.close()
+		return nil, err
+	}
+	w.InstanceID = first.GetInstanceId()
+	go w.listen()
+	return w, nil
+}
+
+func (w *Watch) open(ctx context.Context, instanceID string) (*nodepb.WatchResponse, error) {
+	stream, err := nodepb.NewNodeClient(w.a.conn).Watch(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.stream = stream
+	if err := stream.Send(&nodepb.WatchRequest{InstanceId: instanceID}); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	} // after io.EOF Recv tells why
+	return stream.Recv()
+}
+
+// listen waits for the end; Close joins it.
+func (w *Watch) listen() {
+	defer close(w.ended)
+	resp, err := w.stream.Recv()
+	switch {
+	case err != nil:
+		w.err = fmt.Errorf("node: %w: the connection to %s ended without a goodbye (%w)", ErrBroken, w.a.address, err)
+	case !resp.GetGoodbye():
+		w.err = fmt.Errorf("node: %w: %s said something else than goodbye", ErrBroken, w.a.address)
+	}
+}
+
+// Wait blocks until the watch has ended, and returns nil if the node said goodbye, an
+// error that matches ErrBroken if not, also after Close; or until ctx ends, and returns
+// its cause.
+func (w *Watch) Wait(ctx context.Context) error {
+	select {
+	case <-w.ended:
+		return w.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Close says goodbye to the node, unless the watch or ctx has ended already, waits
+// until the node has taken note, for a fifth of a second at most, and frees what the
+// watch holds.
+func (w *Watch) Close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	if ctx.Err() == nil {
+		_ = w.stream.CloseSend() // of a stream that has ended it does nothing
+	}
+	select {
+	case <-w.ended:
+	case <-ctx.Done():
+	}
+	w.cancel()
+	<-w.ended
+	w.a.close()
+}

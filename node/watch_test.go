@@ -1,0 +1,147 @@
+package node
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+)
+
+func openWatch(t *testing.T, n *Node) *Watch {
+	t.Helper()
+	w, err := OpenWatch(patient(t), n.AdvertiseAddress(), "watcher")
+	require.NoError(t, err)
+	t.Cleanup(func() { w.Close(context.Background()) })
+	require.Equal(t, n.InstanceID(), w.InstanceID)
+	return w
+}
+
+// lost reports whether the node lost a watcher.
+func lost(n *Node) bool {
+	select {
+	case <-n.WatcherLost():
+		return true
+	default:
+		return false
+	}
+}
+
+func requireLost(t *testing.T, n *Node) {
+	t.Helper()
+	select {
+	case <-n.WatcherLost():
+	case <-patient(t).Done():
+		t.Fatal("the loss of a watcher goes unnoticed")
+	}
+}
+
+func TestWatchEndsWithAGoodbyeWhenTheNodeStops(t *testing.T) {
+	n := started(t)
+	w := openWatch(t, n)
+	brief, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, w.Wait(brief), context.DeadlineExceeded, "it stays open")
+	n.MarkStopping()
+	brief, cancel = context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, w.Wait(brief), context.DeadlineExceeded, "until it really stops")
+	require.NoError(t, n.Stop(patient(t)), "watchers do not delay it")
+	require.NoError(t, w.Wait(patient(t)))
+	require.False(t, lost(n))
+}
+
+func TestWatchBreaksWhenTheNodeIsClosed(t *testing.T) {
+	n := started(t)
+	w := openWatch(t, n)
+	require.NoError(t, n.Close())
+	require.ErrorIs(t, w.Wait(patient(t)), ErrBroken)
+}
+
+func TestNodeNoticesWhetherAWatcherSaidGoodbye(t *testing.T) {
+	n := started(t)
+	for range 20 {
+		w, err := OpenWatch(patient(t), n.AdvertiseAddress(), "watcher")
+		require.NoError(t, err)
+		w.Close(patient(t))
+	}
+	require.False(t, lost(n), "Close returns when the node has taken note")
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	w, err := OpenWatch(patient(t), n.AdvertiseAddress(), "watcher")
+	require.NoError(t, err)
+	w.Close(over)
+	requireLost(t, n)
+
+	// A watcher whose process dies: its connection ends in the middle.
+	conns := make(chan net.Conn, 1)
+	relay, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = relay.Close() }()
+	piped := make(chan struct{}, 2)
+	go func() {
+		from, err := relay.Accept()
+		if err != nil {
+			return
+		}
+		to, err := net.Dial("tcp", n.AdvertiseAddress())
+		if err != nil {
+			return
+		}
+		conns <- to
+		go func() { pipe(from, to); piped <- struct{}{} }()
+		pipe(to, from)
+		piped <- struct{}{}
+	}()
+	w, err = OpenWatch(patient(t), relay.Addr().String(), "watcher")
+	require.NoError(t, err)
+	require.NoError(t, (<-conns).Close())
+	requireLost(t, n)
+	require.ErrorIs(t, w.Wait(patient(t)), ErrBroken)
+	w.Close(patient(t))
+	<-piped
+	<-piped
+}
+
+// pipe copies until either side ends, and closes both.
+func pipe(to, from net.Conn) {
+	buf := make([]byte, 1<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			break
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			break
+		}
+	}
+	_ = to.Close()
+	_ = from.Close()
+}
+
+func TestWatchThatCannotBeOpened(t *testing.T) {
+	_, err := OpenWatch(patient(t), "nowhere", "watcher")
+	requireOnly(t, err, ErrBadAddress)
+
+	silent := local(t) // bound, but never started
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err = OpenWatch(ctx, silent.AdvertiseAddress(), "watcher")
+	requireOnly(t, err, ErrNoAnswer)
+
+	require.NoError(t, silent.Close())
+	_, err = OpenWatch(patient(t), silent.AdvertiseAddress(), "watcher")
+	requireOnly(t, err, ErrRefused)
+
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	other := grpc.NewServer() // of something else
+	done := make(chan error, 1)
+	go func() { done <- other.Serve(l) }()
+	_, err = OpenWatch(patient(t), l.Addr().String(), "watcher")
+	requireOnly(t, err, ErrNotNode)
+	other.Stop()
+	require.NoError(t, <-done)
+}
