@@ -93,9 +93,9 @@ func (r *round) step() time.Duration {
 	defer le.mu.Unlock()
 	now := time.Now()
 	t := le.term.Load()
-	part, orders := le.part.Look(candidacy.Seen{Snapshot: snap, Now: now, Valid: r.s.Valid(),
+	var orders candidacy.Orders
+	le.part, orders = le.part.Look(candidacy.Seen{Snapshot: snap, Now: now, Valid: r.s.Valid(),
 		Inside: t != nil && t.work > 0, Working: le.ended != nil && le.ended.work > 0})
-	le.part = part
 	r.protect()
 	if orders.Recovered {
 		le.log.Info("the election works again for this node")
@@ -112,7 +112,7 @@ func (r *round) step() time.Duration {
 		r.start(orders.Do)
 	}
 	le.notifyLocked()
-	r.settled.Store(r.candidate(snap))
+	r.settled.Store(le.part.Settled(snap))
 	if le.mirror.Snapshot() != snap {
 		le.poke() // concerns may have judged the newer one by what was settled before
 	}
@@ -122,24 +122,7 @@ func (r *round) step() time.Duration {
 // concerns reports whether a change can matter to this round. It runs in the
 // mirror's goroutine, at every change of the cluster on every node.
 func (r *round) concerns(before, now *state.Snapshot) bool {
-	own := r.settled.Load()
-	switch {
-	case own == nil || r.place.Find(now, own.CreateRevision) != own:
-		return true
-	case now.Request != nil || now.Acting != nil || before.Request != now.Request || before.Acting != now.Acting:
-		return true
-	}
-	return now.Head() == own && before.Head() != own
-}
-
-// candidate is the own key in snap, nil if there is none that this node stands
-// with.
-func (r *round) candidate(snap *state.Snapshot) *state.Candidate {
-	own, _ := snap.Candidate(int64(r.s.ID()))
-	if own == nil || own.CreateRevision != r.le.part.Queued() {
-		return nil
-	}
-	return own
+	return candidacy.Concerns(r.settled.Load(), &r.place, before, now)
 }
 
 // beginTerm starts to lead, if there is a term to lead by.
