@@ -2,12 +2,12 @@ package leaderelection
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/candidacy"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -102,8 +102,8 @@ func (w fedWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOp
 	ch := make(chan clientv3.WatchResponse, 1)
 	go func() {
 		defer close(ch)
-		var f follower
-		s, err := w.mirror.Wait(ctx, func(s *state.Snapshot) bool { return f.gone(s, key, from) })
+		var f candidacy.Follower
+		s, err := w.mirror.Wait(ctx, func(s *state.Snapshot) bool { return f.Gone(s, key, from) })
 		if err != nil {
 			return
 		}
@@ -112,32 +112,6 @@ func (w fedWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOp
 			Header: &etcdserverpb.ResponseHeader{ClusterId: s.ClusterID, Revision: s.Revision}}
 	}()
 	return ch
-}
-
-// follower looks for one key of the queue at every change. It is safe for
-// concurrent use.
-type follower struct {
-	revision atomic.Int64 // the key's CreateRevision; 0 before it was found
-	place    state.Place
-}
-
-// gone reports whether the key that stood at revision from stands no longer.
-func (f *follower) gone(s *state.Snapshot, key string, from int64) bool {
-	if s.Revision < from {
-		return false
-	}
-	if r := f.revision.Load(); r != 0 {
-		if c := f.place.Find(s, r); c != nil && c.Key == key {
-			return r > from
-		}
-	}
-	for _, c := range s.Queue {
-		if c.Key == key {
-			f.revision.Store(c.CreateRevision)
-			return c.CreateRevision > from
-		}
-	}
-	return true
 }
 
 // RequestProgress has nothing to ask: the mirror looks after its own watch.

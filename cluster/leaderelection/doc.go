@@ -13,9 +13,9 @@
 // grows ([Term.Token]); [Term.Txn] makes etcd refuse a write of a term that is
 // over.
 //
-// What to do is decided by one pure function over one value (decide.go): who
-// leads now, and which of the own keys to make, delete or mend. Everything else
-// here carries that out.
+// What to do is decided by a pure state machine, package cluster/internal/candidacy:
+// who leads now, and which of the own keys to make, delete or mend. Everything here
+// carries that out.
 //
 // If the election itself cannot work because etcd refuses the candidates' keys,
 // or campaigning fails again and again, leadership goes by name until it works

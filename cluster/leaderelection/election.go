@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/candidacy"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
@@ -95,18 +96,18 @@ type LeaderElection struct {
 	wg     sync.WaitGroup // loop, operations, observers
 	base   *base          // the own mirror and keeper; nil when they are shared
 
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced at every change of the own part, if anybody asked
-	asked    bool
-	subs     map[*Subscription]struct{}
-	started  bool
-	stopped  bool
-	standing bool
-	round    *round // of the present session
-	failed   error  // why the election cannot work for this member
-	ended    *Term  // the last term that ended, while its work may be running
-	terms    int64
-	lastEnd  *TermOverError
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at every change of the own part, if anybody asked
+	asked   bool
+	subs    map[*Subscription]struct{}
+	started bool
+	stopped bool
+	part    candidacy.Candidacy
+	round   *round // of the present session, nil between two
+	failed  error  // why the election cannot work for this member
+	ended   *Term  // the last term that ended, while its work may be running
+	terms   int64
+	lastEnd *TermOverError
 }
 
 // New checks the configuration. [LeaderElection.Start] makes it live.
@@ -120,7 +121,8 @@ func New(cfg Config) (*LeaderElection, error) {
 		return nil, err
 	}
 	le := &LeaderElection{cfg: cfg, keys: keys, log: cfg.Logger, mirror: cfg.Mirror, keeper: cfg.Keeper,
-		wake: make(chan struct{}, 1), changed: make(chan struct{}), subs: map[*Subscription]struct{}{}, standing: !cfg.Observer}
+		wake: make(chan struct{}, 1), changed: make(chan struct{}), subs: map[*Subscription]struct{}{},
+		part: candidacy.New(candidacy.Settings{Address: cfg.Address, Fallback: cfg.Fallback, WorkTimeout: cfg.WorkTimeout}, !cfg.Observer)}
 	if le.mirror == nil {
 		if err := le.makeBase(); err != nil {
 			return nil, err
@@ -165,7 +167,7 @@ func (le *LeaderElection) awaitQueued(ctx context.Context) error {
 			return false
 		}
 		own, _ := s.Candidate(int64(le.round.s.ID()))
-		return own != nil || le.failed != nil || !le.standing
+		return own != nil || le.failed != nil || !le.part.Standing()
 	})
 	if err == nil && stopped {
 		return ErrStopped
@@ -179,10 +181,9 @@ func (le *LeaderElection) awaitQueued(ctx context.Context) error {
 // the session is gone, or ctx ends. The election goes on observing.
 func (le *LeaderElection) Withdraw(ctx context.Context) error {
 	le.mu.Lock()
-	le.standing = false
-	if t := le.term.Load(); t != nil {
-		t.round.endTerm(t, ReasonStopped, nil)
-	}
+	part, ended := le.part.Withdraw(time.Now())
+	le.part = part
+	le.endTerm(ended, nil)
 	le.mu.Unlock()
 	le.poke()
 	err := le.await(ctx, func() bool {
@@ -193,7 +194,7 @@ func (le *LeaderElection) Withdraw(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, le.cfg.RequestTimeout)
 	defer cancel()
-	return le.await(ctx, func() bool { return le.round == nil || le.round.clear() })
+	return le.await(ctx, func() bool { return le.round == nil || le.part.Clear(le.mirror.Snapshot()) })
 }
 
 // Stop withdraws, stops observing and joins every goroutine; a session of the
@@ -225,12 +226,12 @@ func (le *LeaderElection) Stop(ctx context.Context) error {
 // the clock: no lock, no allocation, no network.
 func (le *LeaderElection) IsLeader() bool {
 	t := le.term.Load()
-	return t != nil && t.session.Valid()
+	return t != nil && candidacy.Counts(t.session.Valid())
 }
 
 // Term is the term that this node leads by now, or nil.
 func (le *LeaderElection) Term() *Term {
-	if t := le.term.Load(); t != nil && t.session.Valid() {
+	if t := le.term.Load(); t != nil && candidacy.Counts(t.session.Valid()) {
 		return t
 	}
 	return nil
@@ -269,11 +270,13 @@ func (le *LeaderElection) Resign(ctx context.Context) error {
 		le.mu.Unlock()
 		return ErrNotLeader
 	}
-	r := t.round
-	r.endTerm(t, ReasonResigned, nil)
+	r := le.round
+	part, ended := le.part.Resign(time.Now(), le.mirror.Snapshot())
+	le.part = part
+	le.endTerm(ended, nil)
 	le.mu.Unlock()
 	le.poke()
-	return le.await(ctx, func() bool { return le.round != r || r.gone >= t.token || r.vanished(t.token) })
+	return le.await(ctx, func() bool { return le.round != r || le.part.Over(t.token, le.mirror.Snapshot()) })
 }
 
 // await blocks until cond, which is about this node's own part, holds; it is

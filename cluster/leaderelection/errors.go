@@ -1,6 +1,10 @@
 package leaderelection
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/goverse/goverse/cluster/internal/candidacy"
+)
 
 // The errors to test for with errors.Is.
 var (
@@ -15,12 +19,12 @@ var (
 	// ErrStarted: Start was called twice.
 	ErrStarted = errors.New("the election was started already; make a new one instead")
 	// ErrNotMember: the node named is not a member of the cluster.
-	ErrNotMember = errors.New("no such member; the members are shown by: goversed nodes")
+	ErrNotMember = candidacy.ErrNotMember
 	// ErrNotCandidate: the member named does not stand for election.
-	ErrNotCandidate = errors.New("that member does not stand for election")
+	ErrNotCandidate = candidacy.ErrNotCandidate
 	// ErrOutsideBetween: a candidate that is no member leads, or waits before the
 	// target; it cannot be asked to give way.
-	ErrOutsideBetween = errors.New("a candidate that is no Goverse node leads or waits before the target and cannot be asked to give way")
+	ErrOutsideBetween = candidacy.ErrOutsideBetween
 	// ErrFallback: in fallback the leader is chosen by name; it cannot be moved.
 	ErrFallback = errors.New("the cluster is in fallback, where the smallest address leads; mend the election first: goversed status shows why it fails")
 	// ErrNotMoved: the leadership did not go where it was asked to in time.
@@ -32,12 +36,12 @@ type Reason string
 
 // The reasons.
 const (
-	ReasonResigned    Reason = "resigned"
-	ReasonRequested   Reason = "asked to give way"
-	ReasonStopped     Reason = "stopped"
-	ReasonKeyLost     Reason = "candidate key lost"
-	ReasonSessionLost Reason = "session lost"
-	ReasonSuperseded  Reason = "fallback superseded"
+	ReasonResigned    = Reason(candidacy.Resigned)
+	ReasonRequested   = Reason(candidacy.Requested)
+	ReasonStopped     = Reason(candidacy.Stopped)
+	ReasonKeyLost     = Reason(candidacy.KeyLost)
+	ReasonSessionLost = Reason(candidacy.SessionLost)
+	ReasonSuperseded  = Reason(candidacy.Superseded)
 )
 
 // TermOverError is the cause of a term's context. It matches ErrTermOver.

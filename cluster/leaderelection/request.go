@@ -8,6 +8,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/candidacy"
+	"github.com/goverse/goverse/cluster/internal/change"
+	"github.com/goverse/goverse/cluster/internal/commit"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -63,9 +66,7 @@ func Ask(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease c
 	wish.Token = leader.Token
 
 	keys := snap.Keys
-	resp, err := client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(snap.Queue[0].Key), "=", leader.Token)).
-		Then(clientv3.OpPut(keys.Request(), wish.Encode(), clientv3.WithLease(lease))).Commit()
+	resp, err := commit.Change(ctx, client, change.Ask(keys, int64(lease), snap.Queue[0].Key, wish))
 	if err != nil {
 		return leader, fmt.Errorf("ask the leader: %w", err)
 	}
@@ -94,14 +95,14 @@ func movable(l state.Leader) error {
 // that does not stand and may is waited for.
 func awaitTarget(ctx context.Context, m *mirror.Mirror, address string) (int, *state.Snapshot, error) {
 	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
-		_, err := transferTarget(s, address, 0)
+		_, err := candidacy.TransferTarget(s, address, 0)
 		return !errors.Is(err, ErrNotCandidate) || whyNotStanding(s.Member(address)) != nil ||
 			s.Leader().Mode == state.ModeFallback
 	})
 	if err != nil {
 		return 0, nil, fmt.Errorf("%w: that member is not in the queue yet: %w", ErrNotMoved, err)
 	}
-	place, err := transferTarget(snap, address, 0)
+	place, err := candidacy.TransferTarget(snap, address, 0)
 	if errors.Is(err, ErrNotCandidate) {
 		if why := whyNotStanding(snap.Member(address)); why != nil {
 			err = why
@@ -154,6 +155,5 @@ func awaitOutcome(ctx context.Context, m *mirror.Mirror, before state.Leader, wi
 func withdraw(ctx context.Context, client *clientv3.Client, keys state.Keys, modRevision int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_, _ = client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(keys.Request()), "=", modRevision)).
-		Then(clientv3.OpDelete(keys.Request())).Commit()
+	_, _ = commit.Change(ctx, client, change.Unask(keys, modRevision))
 }

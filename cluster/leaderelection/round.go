@@ -8,37 +8,24 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/goverse/goverse/cluster/internal/candidacy"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 )
 
-// round is this node's part in the election on one session. Its fields are
-// guarded by le.mu. It ends with the session; nothing of it is carried over but
-// whether the election failed.
+// round carries out what this node's candidacy orders while one session lasts. Its
+// fields are guarded by le.mu. What happens to a round that is over changes nothing
+// any more.
 type round struct {
 	le      *LeaderElection
 	s       *session.Session
 	history int
-
-	barred   int64
-	gone     int64
-	campaign campaignState
-	active   *campaign // the call under way, nil when none
-	busy     bool
-	failures failures
-	retryAt  time.Time // no write to the own keys before
-	refused  int       // writes to the own keys that failed in a row
+	active  *campaign // the call under way, nil when none
 
 	settled   atomic.Pointer[state.Candidate] // the own key as the last step left it; nil when it has none
 	place     state.Place                     // of that
 	candidacy guard                           // of the own candidate's key
 	acting    guard                           // of the own acting key
-}
-
-// guard makes the session's renewals look for a key.
-type guard struct {
-	protection *session.Protection
-	revision   int64 // the key's CreateRevision; 0 when there is no protection
 }
 
 // run serves one session after the other until the election is stopped.
@@ -66,6 +53,7 @@ func (le *LeaderElection) serve(s *session.Session) {
 	}
 	le.mu.Lock()
 	le.round = r
+	le.part = le.part.On(int64(s.ID()), s.TTL())
 	le.mu.Unlock()
 	sub := le.mirror.Subscribe(r.concerns)
 	defer sub.Close()
@@ -77,10 +65,10 @@ func (le *LeaderElection) serve(s *session.Session) {
 		case <-le.wake:
 		case <-timer.C:
 		case <-s.Done():
-			r.close(ReasonSessionLost, s.Err())
+			r.close(candidacy.SessionLost, s.Err())
 			return
 		case <-le.ctx.Done():
-			r.close(ReasonStopped, nil)
+			r.close(candidacy.Stopped, nil)
 			return
 		}
 		if wait := r.step(); wait > 0 {
@@ -89,8 +77,8 @@ func (le *LeaderElection) serve(s *session.Session) {
 	}
 }
 
-// step decides once and carries the decision out. It returns after which time to
-// look again even if nothing happens; 0 is never.
+// step looks once and carries the orders out. It returns after which time to look
+// again even if nothing happens; 0 is never.
 func (r *round) step() time.Duration {
 	le := r.le
 	snap := le.mirror.Snapshot()
@@ -104,128 +92,46 @@ func (r *round) step() time.Duration {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	now := time.Now()
-	r.look(snap)
-	v := r.view(snap, now)
-	d := decide(v)
-
-	if t := le.term.Load(); t != nil && t.token != d.lead {
-		reason := r.whyOver(t, snap)
-		var err error
-		if reason == ReasonRequested {
-			err = requested(snap.Request)
-		}
-		r.endTerm(t, reason, err)
-		v = r.view(snap, now)
-		d = decide(v)
+	t := le.term.Load()
+	var orders candidacy.Orders
+	le.part, orders = le.part.Look(candidacy.Seen{Snapshot: snap, Now: now, Valid: r.s.Valid(),
+		Inside: t != nil && t.work > 0, Working: le.ended != nil && le.ended.work > 0})
+	r.protect()
+	if orders.Recovered {
+		le.log.Info("the election works again for this node")
+		le.failed = nil
 	}
-	if d.lead != 0 && le.term.Load() == nil {
-		r.beginTerm(d, now)
+	if orders.GaveUp {
+		le.log.Warn("work of the last term goes on after its context ended; not waiting for it any longer",
+			"token", le.ended.token, "functions", le.ended.work)
+		le.ended = nil
 	}
-	if d.do != none && !now.Before(r.retryAt) {
-		r.start(d)
+	le.endTerm(orders.Ended, requested(orders.Ended.Wish))
+	r.beginTerm(orders.Began, now)
+	if orders.Do.Kind != candidacy.None {
+		r.start(orders.Do)
 	}
 	le.notifyLocked()
-	r.settled.Store(r.candidate(snap))
+	r.settled.Store(le.part.Settled(snap))
 	if le.mirror.Snapshot() != snap {
 		le.poke() // concerns may have judged the newer one by what was settled before
 	}
-	return r.nextLook(now)
+	return orders.Again
 }
 
 // concerns reports whether a change can matter to this round. It runs in the
 // mirror's goroutine, at every change of the cluster on every node.
 func (r *round) concerns(before, now *state.Snapshot) bool {
-	own := r.settled.Load()
-	switch {
-	case own == nil || r.place.Find(now, own.CreateRevision) != own:
-		return true
-	case now.Request != nil || now.Acting != nil || before.Request != now.Request || before.Acting != now.Acting:
-		return true
-	}
-	return now.Head() == own && before.Head() != own
+	return candidacy.Concerns(r.settled.Load(), &r.place, before, now)
 }
 
-// candidate is the own key in snap, nil if there is none that this node stands
-// with.
-func (r *round) candidate(snap *state.Snapshot) *state.Candidate {
-	own, _ := snap.Candidate(int64(r.s.ID()))
-	if own == nil || own.CreateRevision != r.candidacy.revision {
-		return nil
+// beginTerm starts to lead, if there is a term to lead by.
+func (r *round) beginTerm(began candidacy.Term, now time.Time) {
+	if began.Token == 0 {
+		return
 	}
-	return own
-}
-
-// look takes note of what the snapshot shows of the own candidate key.
-func (r *round) look(snap *state.Snapshot) {
-	if a := snap.Acting; a == nil || a.Lease != int64(r.s.ID()) || a.CreateRevision <= r.barred {
-		r.acting.release()
-	} else {
-		r.protect(&r.acting, r.le.keys.Acting(), a.CreateRevision)
-	}
-	own, _ := snap.Candidate(int64(r.s.ID()))
-	switch {
-	case own == nil || own.CreateRevision <= r.barred:
-		r.candidacy.release()
-	case own.CreateRevision != r.candidacy.revision:
-		r.protect(&r.candidacy, own.Key, own.CreateRevision)
-		r.failures = failures{}
-		if r.le.failed != nil {
-			r.le.log.Info("the election works again for this node")
-			r.le.failed = nil
-			r.le.notifyLocked()
-		}
-	}
-	if own == nil && r.campaign.running && !r.campaign.waiting(snap) {
-		// The key it queues with is gone: it would wait on, or win, for nothing.
-		r.barred = max(r.barred, r.campaign.joined)
-	}
-}
-
-func (r *round) view(snap *state.Snapshot, now time.Time) view {
 	le := r.le
-	v := view{snapshot: snap, lease: int64(r.s.ID()), address: le.cfg.Address, valid: r.s.Valid(),
-		standing: le.standing, fallback: le.cfg.Fallback, failed: le.failed != nil,
-		barred: r.barred, gone: r.gone, campaign: r.campaign, due: !now.Before(r.failures.nextTry), busy: r.busy}
-	if t := le.term.Load(); t != nil {
-		v.term = t.token
-	}
-	if t := le.ended; t != nil && t.work > 0 {
-		v.working = now.Before(t.giveUpAt)
-		if !v.working {
-			le.log.Warn("work of the last term goes on after its context ended; not waiting for it any longer",
-				"token", t.token, "functions", t.work)
-			le.ended = nil
-		}
-	}
-	return v
-}
-
-// nextLook is the nearest of the instants at which a wait is over.
-func (r *round) nextLook(now time.Time) time.Duration {
-	var next time.Time
-	consider := func(t time.Time) {
-		if t.After(now) && (next.IsZero() || t.Before(next)) {
-			next = t
-		}
-	}
-	consider(r.retryAt)
-	consider(r.failures.nextTry)
-	if t := r.le.ended; t != nil && t.work > 0 {
-		consider(t.giveUpAt)
-	}
-	if next.IsZero() {
-		return 0
-	}
-	return next.Sub(now)
-}
-
-func (r *round) beginTerm(d decision, now time.Time) {
-	le := r.le
-	t := &Term{token: d.lead, mode: d.mode, acquired: now, session: r.s, le: le, round: r,
-		key: le.keys.Candidate(int64(r.s.ID()))}
-	if d.mode == state.ModeFallback {
-		t.key = le.keys.Acting()
-	}
+	t := &Term{token: began.Token, mode: began.Mode, acquired: now, session: r.s, le: le}
 	t.ctx, t.cancel = context.WithCancelCause(r.s.Context())
 	le.terms++
 	le.term.Store(t)
@@ -233,78 +139,73 @@ func (r *round) beginTerm(d decision, now time.Time) {
 	le.notifyLocked()
 }
 
-// endTerm lowers the flag, then ends the context. The key that led is barred.
-func (r *round) endTerm(t *Term, reason Reason, err error) {
-	le := r.le
-	le.term.CompareAndSwap(t, nil)
-	if t.over {
+// endTerm lowers the flag, then ends the context, if a term has ended. The lock is
+// held.
+func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
+	if ended.Token == 0 {
 		return
 	}
-	t.over = true
-	t.giveUpAt = time.Now().Add(le.cfg.WorkTimeout)
-	r.barred = max(r.barred, t.token)
-	over := &TermOverError{Token: t.token, Reason: reason, Err: err}
+	t := le.term.Swap(nil)
+	over := &TermOverError{Token: t.token, Reason: Reason(ended.Reason), Err: err}
 	le.lastEnd = over
 	le.ended = t
 	t.cancel(over)
-	if reason == ReasonResigned || reason == ReasonRequested {
-		if snap := le.mirror.Snapshot(); snap != nil && len(snap.Queue) > 1 {
-			r.failures.nextTry = time.Now().Add(requeueDelay)
-		}
-	}
-	level, why := hclog.Info, string(reason)
-	switch reason {
-	case ReasonKeyLost:
+	level, why := hclog.Info, string(ended.Reason)
+	switch ended.Reason {
+	case candidacy.KeyLost:
 		level = hclog.Warn // by somebody's hand
-	case ReasonRequested:
+	case candidacy.Requested:
 		why = err.Error()
 	}
 	le.log.Log(level, "this node no longer leads", "token", t.token, "reason", why)
 	le.notifyLocked()
 }
 
-// requested is what the request that ended a term asked for.
+// requested is what the request that ended a term asked for, nil if none did.
 func requested(r *state.Request) error {
-	if r.Kind == state.RequestTransfer {
+	switch {
+	case r == nil:
+		return nil
+	case r.Kind == state.RequestTransfer:
 		return fmt.Errorf("transfer to %s requested", r.Target)
 	}
 	return fmt.Errorf("%s requested", r.Kind)
 }
 
-// whyOver names the reason for which decide let go of t.
-func (r *round) whyOver(t *Term, snap *state.Snapshot) Reason {
-	own, place := snap.Candidate(int64(r.s.ID()))
-	switch {
-	case !r.s.Valid():
-		return ReasonSessionLost
-	case !r.le.standing:
-		return ReasonStopped
-	case t.mode == state.ModeFallback:
-		if a := snap.Acting; a == nil || a.CreateRevision != t.token {
-			return ReasonKeyLost
-		}
-		return ReasonSuperseded
-	case own != nil && own.CreateRevision == t.token && yields(snap, place):
-		return ReasonRequested
-	}
-	return ReasonKeyLost
+// guard makes the session's renewals look for a key.
+type guard struct {
+	protection *session.Protection
+	revision   int64 // the key's CreateRevision; 0 when there is no protection
 }
 
-// protect makes the session's renewals look for the key under which this node
-// queues or leads; a renewal that misses it ends the candidacy or term alone.
-func (r *round) protect(g *guard, key string, revision int64) {
-	if g.revision == revision {
+// protect makes the session's renewals look for the keys under which this node
+// queues and acts, and for no others. The lock is held.
+func (r *round) protect() {
+	keys, part := r.le.keys, r.le.part
+	if queued := part.Queued(); queued != r.candidacy.revision {
+		r.hold(&r.candidacy, keys.Candidate(int64(r.s.ID())), queued)
+	}
+	if acts := part.Acts(); acts != r.acting.revision {
+		r.hold(&r.acting, keys.Acting(), acts)
+	}
+}
+
+// hold replaces what g protects. A renewal that misses the key ends the candidacy
+// or term under it alone.
+func (r *round) hold(g *guard, key string, revision int64) {
+	g.release()
+	if revision == 0 {
 		return
 	}
-	g.release()
 	g.revision = revision
 	g.protection = r.s.Protect(key, revision, func() {
 		le := r.le
 		le.mu.Lock()
-		if t := le.term.Load(); t != nil && t.round == r && t.token == revision {
-			r.endTerm(t, ReasonKeyLost, nil)
+		if le.round == r {
+			part, ended := le.part.Missed(revision, time.Now())
+			le.part = part
+			le.endTerm(ended, nil)
 		}
-		r.barred = max(r.barred, revision)
 		le.mu.Unlock()
 		le.poke()
 		le.mirror.Rebuild("a renewal found the own key gone that the watch still shows")
@@ -318,38 +219,13 @@ func (g *guard) release() {
 	}
 }
 
-// vanished reports whether the snapshot shows that the key created at revision
-// is gone, by whatever hand.
-func (r *round) vanished(revision int64) bool {
-	snap := r.le.mirror.Snapshot()
-	if snap == nil || snap.Revision < revision || snap.Acting != nil && snap.Acting.CreateRevision == revision {
-		return false
-	}
-	own, _ := snap.Candidate(int64(r.s.ID()))
-	return own == nil || own.CreateRevision != revision
-}
-
-// clear reports whether nothing of this node is left in the queue.
-func (r *round) clear() bool {
-	snap := r.le.mirror.Snapshot()
-	if snap == nil || r.busy || r.campaign.running || max(snap.Revision, r.gone) < r.barred {
-		return false
-	}
-	if t := r.le.term.Load(); t != nil && t.round == r {
-		return false
-	}
-	own, _ := snap.Candidate(int64(r.s.ID()))
-	acting := snap.Acting != nil && snap.Acting.Lease == int64(r.s.ID()) && snap.Acting.CreateRevision > r.gone
-	return (own == nil || own.CreateRevision <= r.gone) && !acting
-}
-
-// close ends the round: with the session gone there is nothing left to delete.
-func (r *round) close(reason Reason, err error) {
+// close ends the round.
+func (r *round) close(reason candidacy.Reason, err error) {
 	le := r.le
 	le.mu.Lock()
-	if t := le.term.Load(); t != nil && t.round == r {
-		r.endTerm(t, reason, err)
-	}
+	part, ended := le.part.Close(reason, time.Now())
+	le.part = part
+	le.endTerm(ended, err)
 	r.candidacy.release()
 	r.acting.release()
 	if r.active != nil {

@@ -8,6 +8,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/candidacy"
+	"github.com/goverse/goverse/cluster/internal/change"
+	"github.com/goverse/goverse/cluster/internal/commit"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -17,18 +20,12 @@ import (
 type Term struct {
 	token    int64
 	mode     state.Mode
-	key      string
 	acquired time.Time
 	session  *session.Session
 	le       *LeaderElection
-	round    *round
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
-
-	// guarded by le.mu
-	over     bool
-	work     int
-	giveUpAt time.Time // when waiting for work ends
+	work     int // functions in it; guarded by le.mu
 }
 
 // Token is the fencing token: the CreateRevision of the key that leads. It only
@@ -48,7 +45,9 @@ func (t *Term) Context() context.Context { return t.ctx }
 
 // Valid reports whether the term may be acted on at this instant, without a
 // lock, an allocation or the network.
-func (t *Term) Valid() bool { return t.le.term.Load() == t && t.session.Valid() }
+func (t *Term) Valid() bool {
+	return t.le.term.Load() == t && candidacy.Counts(t.session.Valid())
+}
 
 // Txn is a transaction that etcd commits only while this term stands. Its Commit
 // returns an error that matches ErrTermOver, and writes nothing, if the term is
@@ -60,16 +59,7 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 
 // fence holds exactly while this term's key stands.
 func (t *Term) fence() []clientv3.Cmp {
-	fence := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(t.key), "=", t.token)}
-	if t.mode == state.ModeFallback {
-		fence = append(fence, queueEmpty(t.le.keys))
-	}
-	return fence
-}
-
-// queueEmpty holds when no candidate's key exists.
-func queueEmpty(keys state.Keys) clientv3.Cmp {
-	return clientv3.Compare(clientv3.CreateRevision(keys.Queue()), "=", 0).WithRange(keys.QueueEnd())
+	return commit.Guards(change.Fence(t.le.keys, t.mode, int64(t.session.ID()), t.token))
 }
 
 type fencedTxn struct {
@@ -154,7 +144,7 @@ func (le *LeaderElection) enter(ctx context.Context) (*Term, error) {
 		if le.stopped {
 			return true
 		}
-		if t = le.term.Load(); t == nil || t.over || !t.session.Valid() {
+		if t = le.term.Load(); t == nil || !t.session.Valid() {
 			t = nil
 			return false
 		}

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/goverse/goverse/cluster/internal/following"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -100,20 +101,20 @@ func (m *Mirror) watch(ctx context.Context, s *state.Snapshot) error {
 	defer cancel()
 	// Watch itself blocks until etcd has opened the stream.
 	opening := time.AfterFunc(m.cfg.LagTimeout, cancel)
+	w := following.Since(s.Revision)
 	events := m.cfg.Client.Watch(ctx, m.cfg.Keys.RangeStart(), clientv3.WithRange(m.cfg.Keys.RangeEnd()),
-		clientv3.WithRev(s.Revision+1), clientv3.WithCreatedNotify())
+		clientv3.WithRev(w.From()), clientv3.WithCreatedNotify())
 	if !opening.Stop() {
 		return errNotOpened
 	}
 
-	reached := s.Revision // by events or progress reports
 	lag := time.NewTimer(m.cfg.LagTimeout)
 	defer lag.Stop()
-	lagging := int64(0) // the revision the timer waits for; 0 when it is idle
-	created := false
-	arm := func() {
-		if want := m.Known(); lagging == 0 && want > reached {
-			lagging = want
+	set := func(timer following.Timer) {
+		switch timer {
+		case following.Stop:
+			lag.Stop()
+		case following.Start:
 			lag.Reset(m.cfg.LagTimeout)
 			// Short, because events wait meanwhile; no answer is what the timer is for.
 			pctx, cancel := context.WithTimeout(ctx, progressTimeout)
@@ -121,6 +122,7 @@ func (m *Mirror) watch(ctx context.Context, s *state.Snapshot) error {
 			cancel()
 		}
 	}
+	var timer following.Timer
 	for {
 		select {
 		case resp, ok := <-events:
@@ -130,39 +132,28 @@ func (m *Mirror) watch(ctx context.Context, s *state.Snapshot) error {
 			if err := resp.Err(); err != nil {
 				return fmt.Errorf("watch: %w", err)
 			}
-			if !created {
-				created = true
+			if !w.Opened() {
 				m.watching()
-				lag.Stop()
-				arm()
 			}
 			if resp.Header.ClusterId != s.ClusterID {
 				return fmt.Errorf("%w: the watch is answered by another etcd", errRebuild)
 			}
-			// That a watch was opened says nothing of the events before it.
-			if !resp.Created {
-				reached = max(reached, resp.Header.Revision)
-			}
 			if len(resp.Events) > 0 {
 				s = m.fold(s, resp.Events)
 			}
-			m.learn(reached)
-			if lagging != 0 && reached >= lagging {
-				lagging = 0
-				lag.Stop()
-				arm()
-			}
+			w, timer = w.Answered(resp.Header.Revision, resp.Created, m.Known())
+			m.learn(w.Reached())
+			set(timer)
 		case <-m.poke:
-			if created {
-				arm()
-			}
+			w, timer = w.Told(m.Known())
+			set(timer)
 		case reason := <-m.rebuild:
 			return fmt.Errorf("%w: %s", errRebuild, reason)
 		case <-lag.C:
-			if !created {
+			if !w.Opened() {
 				return errNotOpened
 			}
-			return fmt.Errorf("%w: the watch is at revision %d and should be at %d", errRebuild, reached, lagging)
+			return fmt.Errorf("%w: the watch is at revision %d and should be at %d", errRebuild, w.Reached(), w.Awaited())
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/planted"
+	"github.com/goverse/goverse/cluster/internal/deadline"
 )
 
 // doubtRetry is the pause after a failed renewal while there is a doubt to clear.
@@ -141,7 +141,11 @@ func (s *Session) read(ctx context.Context, protected []*Protection, known int64
 	s.mu.Unlock()
 	for i, p := range protected {
 		kvs := resp.Responses[i].GetResponseRange().Kvs
-		if len(kvs) == 1 && kvs[0].CreateRevision == p.create || planted.Is(planted.KeysNotChecked) {
+		found := int64(0)
+		if len(kvs) == 1 {
+			found = kvs[0].CreateRevision
+		}
+		if deadline.Shown(p.create, found) {
 			continue
 		}
 		if p.lost == nil {

@@ -38,6 +38,9 @@ const (
 	AdoptBarredKey Bug = "adopt-barred-key"
 	// LateKeyStays leaves a key on the own lease that is not wanted.
 	LateKeyStays Bug = "late-key-stays"
+	// CampaignTrusted waits for a campaign to return, though the key that it queues
+	// with is gone.
+	CampaignTrusted Bug = "campaign-trusted"
 	// FlagAfterDelete gives the key up first and lowers the flag when etcd has
 	// confirmed it.
 	FlagAfterDelete Bug = "flag-after-delete"
@@ -64,6 +67,6 @@ const (
 // All are all of them.
 func All() []Bug {
 	return []Bug{DeadlineFromReceipt, LateAnswerCounts, DoubtIgnored, KeysNotChecked, LeadWithoutSession,
-		LeadBesideActing, AdoptBarredKey, LateKeyStays, FlagAfterDelete, FallbackWithoutFailure, ActingUnguarded,
+		LeadBesideActing, AdoptBarredKey, LateKeyStays, CampaignTrusted, FlagAfterDelete, FallbackWithoutFailure, ActingUnguarded,
 		RemoveWithoutGrace, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow}
 }

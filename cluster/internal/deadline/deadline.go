@@ -97,3 +97,9 @@ func (c Claim) Doubted(now Instant, within time.Duration) Claim {
 	c.until, c.inDoubt, c.doubted = earlier(c.until, now.Add(within)), true, now
 	return c
 }
+
+// Shown reports whether a renewal's read that found a key created at the revision
+// found, or 0 if it found none, shows the key that was created at created.
+func Shown(created, found int64) bool {
+	return found == created || planted.Is(planted.KeysNotChecked)
+}

@@ -67,3 +67,9 @@ func TestClaimNeverOutlivesTheLease(t *testing.T) {
 		}
 	})
 }
+
+func TestAKeyThatWasMadeAgainIsAnother(t *testing.T) {
+	require.True(t, Shown(5, 5))
+	require.False(t, Shown(5, 0), "gone")
+	require.False(t, Shown(5, 6), "gone, and there again")
+}

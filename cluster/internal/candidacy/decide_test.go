@@ -1,8 +1,9 @@
-package leaderelection
+package candidacy
 
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -68,7 +69,7 @@ func TestDecide(t *testing.T) {
 	unleased := own
 	unleased.Lease, unleased.ModRevision = 0, 51
 	election := func(lead int64) decision { return decision{lead: lead, mode: state.ModeElection} }
-	does := func(do action, rev int64) decision { return decision{mode: state.ModeElection, do: do, rev: rev} }
+	does := func(do Kind, rev int64) decision { return decision{mode: state.ModeElection, do: do, rev: rev} }
 
 	for _, tc := range []struct {
 		name  string
@@ -82,40 +83,40 @@ func TestDecide(t *testing.T) {
 		{"behind an outside candidate", scene{kvs: []state.KV{own, queued(outsideLease, 19)}}, nil, election(0)},
 		{"first, session not valid", scene{kvs: []state.KV{own}}, func(v *view) { v.valid = false }, election(0)},
 		{"first, an acting leader's key still stands", scene{kvs: []state.KV{own, acts(otherLease, 15)}}, nil, election(0)},
-		{"leads on while a write is under way", scene{kvs: []state.KV{own}}, func(v *view) { v.term, v.busy = 20, true }, election(20)},
+		{"leads on while a write is under way", scene{kvs: []state.KV{own}}, func(v *view) { v.term.Token, v.busy = 20, true }, election(20)},
 		{"a new term waits for the old term's work", scene{kvs: []state.KV{own}}, func(v *view) { v.working = true }, election(0)},
-		{"a term goes on whatever the work of an older one", scene{kvs: []state.KV{own}}, func(v *view) { v.term, v.working = 20, true }, election(20)},
+		{"a term goes on whatever the work of an older one", scene{kvs: []state.KV{own}}, func(v *view) { v.term.Token, v.working = 20, true }, election(20)},
 
 		// What is done with never comes back.
-		{"barred key: delete, do not lead", scene{kvs: []state.KV{own}}, func(v *view) { v.barred = 20 }, does(leave, 20)},
+		{"barred key: delete, do not lead", scene{kvs: []state.KV{own}}, func(v *view) { v.barred = 20 }, does(Leave, 20)},
 		{"barred key: only when the work is done", scene{kvs: []state.KV{own}}, func(v *view) { v.barred, v.working = 20, true }, election(0)},
 		{"barred key, its deletion confirmed: wait for the snapshot", scene{kvs: []state.KV{own}}, func(v *view) { v.barred, v.gone = 20, 20 }, election(0)},
 		{"a newer key than the barred one is adopted", scene{kvs: []state.KV{own}}, func(v *view) { v.barred, v.gone = 19, 19 }, election(20)},
-		{"a reappeared key nobody wants is deleted", scene{kvs: []state.KV{own}}, func(v *view) { v.standing = false }, does(leave, 20)},
+		{"a reappeared key nobody wants is deleted", scene{kvs: []state.KV{own}}, func(v *view) { v.standing = false }, does(Leave, 20)},
 
 		// Joining.
-		{"no key: campaign", scene{}, nil, does(join, 0)},
+		{"no key: campaign", scene{}, nil, does(Join, 0)},
 		{"observer", scene{}, func(v *view) { v.standing = false }, election(0)},
 		{"no key, session not valid", scene{}, func(v *view) { v.valid = false }, election(0)},
 		{"no key, the wait after a failure is not over", scene{}, func(v *view) { v.due = false }, election(0)},
 		{"the snapshot is older than the barred key: absence proves nothing", scene{}, func(v *view) { v.barred = 101 }, election(0)},
 		{"campaign under way, no key yet", scene{}, func(v *view) { v.campaign.running = true }, election(0)},
-		{"campaign has a key that the snapshot cannot show yet", scene{}, func(v *view) { v.campaign = campaignState{true, 101} }, election(0)},
-		{"campaign returned before the snapshot shows its key", scene{}, func(v *view) { v.campaign = campaignState{false, 101} }, election(0)},
-		{"campaign whose key vanished: join anew", scene{}, func(v *view) { v.campaign = campaignState{true, 90} }, does(join, 0)},
-		{"stopping with a campaign under way", scene{}, func(v *view) { v.campaign.running, v.standing = true, false }, does(abandon, 0)},
+		{"campaign has a key that the snapshot cannot show yet", scene{}, func(v *view) { v.campaign = campaign{true, 101} }, election(0)},
+		{"campaign returned before the snapshot shows its key", scene{}, func(v *view) { v.campaign = campaign{false, 101} }, election(0)},
+		{"campaign whose key vanished: join anew", scene{}, func(v *view) { v.campaign = campaign{true, 90} }, does(Join, 0)},
+		{"stopping with a campaign under way", scene{}, func(v *view) { v.campaign.running, v.standing = true, false }, does(Abandon, 0)},
 
 		// Mending.
-		{"the value was altered", scene{kvs: []state.KV{altered, queued(otherLease, 19)}}, nil, does(rewrite, 50)},
-		{"taken off the lease", scene{kvs: []state.KV{unleased, queued(otherLease, 19)}}, nil, does(rewrite, 51)},
+		{"the value was altered", scene{kvs: []state.KV{altered, queued(otherLease, 19)}}, nil, does(Rewrite, 50)},
+		{"taken off the lease", scene{kvs: []state.KV{unleased, queued(otherLease, 19)}}, nil, does(Rewrite, 51)},
 
 		// Requests.
-		{"asked to resign", scene{kvs: []state.KV{own, queued(otherLease, 21), wish(state.RequestResign, 20, "", 0)}}, nil, does(leave, 20)},
+		{"asked to resign", scene{kvs: []state.KV{own, queued(otherLease, 21), wish(state.RequestResign, 20, "", 0)}}, nil, does(Leave, 20)},
 		{"the request names another term", scene{kvs: []state.KV{own, wish(state.RequestResign, 18, "", 0)}}, nil, election(20)},
 		{"a waiting candidate is not asked to resign", scene{kvs: []state.KV{queued(otherLease, 19), own, wish(state.RequestResign, 19, "", 0)}}, nil, election(0)},
-		{"transfer to the next", scene{kvs: []state.KV{own, queued(otherLease, 21), wish(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, does(leave, 20)},
+		{"transfer to the next", scene{kvs: []state.KV{own, queued(otherLease, 21), wish(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, does(Leave, 20)},
 		{"transfer past another: the leader waits", scene{kvs: []state.KV{own, queued(thirdLease, 21), queued(otherLease, 22), wish(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, election(20)},
-		{"transfer past this one: it lets the target pass", scene{kvs: []state.KV{queued(thirdLease, 19), own, queued(otherLease, 22), wish(state.RequestTransfer, 19, "b:1", otherLease)}}, nil, does(leave, 20)},
+		{"transfer past this one: it lets the target pass", scene{kvs: []state.KV{queued(thirdLease, 19), own, queued(otherLease, 22), wish(state.RequestTransfer, 19, "b:1", otherLease)}}, nil, does(Leave, 20)},
 		{"behind the target nobody moves", scene{kvs: []state.KV{queued(thirdLease, 18), queued(otherLease, 19), own, wish(state.RequestTransfer, 18, "b:1", otherLease)}}, nil, election(0)},
 		{"the target is another incarnation", scene{kvs: []state.KV{own, queued(otherLease, 21), wish(state.RequestTransfer, 20, "b:1", 77)}}, nil, election(20)},
 		{"an outside candidate stands between", scene{kvs: []state.KV{own, queued(outsideLease, 21), queued(otherLease, 22), wish(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, election(20)},
@@ -123,22 +124,23 @@ func TestDecide(t *testing.T) {
 
 		// Fallback.
 		{"no leader is not a failed election", scene{}, func(v *view) { v.due = false }, election(0)},
-		{"failed, smallest: act", scene{failed: "a:1 b:1"}, failedNow, does(createActing, 0)},
+		{"failed, smallest: act", scene{failed: "a:1 b:1"}, failedNow, does(CreateActing, 0)},
 		{"failed, smallest, but it is only the own word", scene{failed: "b:1"}, failedNow, election(0)},
-		{"failed, the smaller one's election works", scene{failed: "a:1"}, failedNow, does(createActing, 0)},
-		{"failed, fallback switched off", scene{failed: "a:1"}, func(v *view) { failedNow(v); v.fallback = false }, election(0)},
+		{"failed, the smaller one's election works", scene{failed: "a:1"}, failedNow, does(CreateActing, 0)},
+		{"failed, fallback switched off", scene{failed: "a:1"}, func(v *view) { failedNow(v); v.cfg.Fallback = false }, election(0)},
 		{"failed, draining", scene{failed: "a:1 b:1", draining: "a:1"}, failedNow, election(0)},
 		{"failed, somebody queues", scene{failed: "a:1", kvs: []state.KV{queued(otherLease, 30)}}, failedNow, election(0)},
 		{"failed, another acts", scene{failed: "a:1", kvs: []state.KV{acts(otherLease, 30)}}, failedNow, election(0)},
 		{"acts", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}, failedNow, decision{lead: 30, mode: state.ModeFallback}},
-		{"acts, somebody queues: lower the flag, delete the key", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30), queued(otherLease, 31)}}, failedNow, does(deleteActing, 30)},
-		{"acts, the election works again", scene{kvs: []state.KV{acts(ownLease, 30)}}, nil, does(deleteActing, 30)},
-		{"acted and queues, stopping: the acting key first", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30), queued(ownLease, 31)}}, func(v *view) { failedNow(v); v.standing = false }, does(deleteActing, 30)},
+		{"acts, somebody queues: lower the flag, delete the key", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30), queued(otherLease, 31)}}, failedNow, does(DeleteActing, 30)},
+		{"acts, the election works again", scene{kvs: []state.KV{acts(ownLease, 30)}}, nil, does(DeleteActing, 30)},
+		{"acted and queues, stopping: the acting key first", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30), queued(ownLease, 31)}}, func(v *view) { failedNow(v); v.standing = false }, does(DeleteActing, 30)},
 		{"the acting key's deletion is confirmed: wait for the snapshot", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30), queued(ownLease, 31)}}, func(v *view) { failedNow(v); v.standing, v.gone = false, 30 }, election(0)},
-		{"acts under a barred key", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}, func(v *view) { failedNow(v); v.barred = 30 }, does(deleteActing, 30)},
+		{"acts under a barred key", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}, func(v *view) { failedNow(v); v.barred = 30 }, does(DeleteActing, 30)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			v := view{snapshot: tc.scene.build(), lease: ownLease, address: "a:1", valid: true, standing: true, fallback: true, due: true}
+			v := view{snapshot: tc.scene.build(), valid: true, due: true,
+				Candidacy: New(Settings{Address: "a:1", Fallback: true}, true).On(ownLease, 10*time.Second)}
 			if tc.with != nil {
 				tc.with(&v)
 			}
@@ -156,22 +158,10 @@ func TestOneSnapshotHasOneLeader(t *testing.T) {
 		s := scene{kvs: []state.KV{queued(ownLease, order[0]), queued(otherLease, order[1]), queued(thirdLease, order[2])}}.build()
 		leaders := 0
 		for lease, address := range map[int64]string{ownLease: "a:1", otherLease: "b:1", thirdLease: "c:1"} {
-			if decide(view{snapshot: s, lease: lease, address: address, valid: true, standing: true}).lead != 0 {
+			if decide(view{snapshot: s, valid: true, Candidacy: New(Settings{Address: address}, true).On(lease, 10*time.Second)}).lead != 0 {
 				leaders++
 			}
 		}
 		require.Equal(t, 1, leaders)
-	}
-}
-
-func TestGone(t *testing.T) {
-	s := scene{kvs: []state.KV{queued(ownLease, 20)}}.build() // at revision 100
-	key := keysForTest().Candidate(ownLease)
-	var p, q follower
-	for range 2 { // the second time its place is known
-		require.False(t, p.gone(s, key, 20), "it stands")
-		require.True(t, p.gone(s, key, 19), "it went and came back")
-		require.True(t, q.gone(s, keysForTest().Candidate(otherLease), 100), "absent")
-		require.False(t, q.gone(s, keysForTest().Candidate(otherLease), 101), "the snapshot is too old to say")
 	}
 }
