@@ -133,7 +133,8 @@ func (n *chaosNode) status(ctx context.Context) (status, error) {
 	return st, err
 }
 
-// well reports whether the node has a session, is queued, and knows a leader.
+// well reports whether the node has a session, is queued by it, and knows a leader, and
+// etcd shows the same.
 func (n *chaosNode) well(ctx context.Context) bool {
 	st, err := n.status(ctx)
 	if err != nil || !st.Ready || st.State == "follower" {
@@ -141,7 +142,7 @@ func (n *chaosNode) well(ctx context.Context) bool {
 	}
 	s := n.w.mirror.Snapshot()
 	m := s.Member(n.address())
-	if m == nil {
+	if s.Stale || m == nil || m.Lease != st.Lease {
 		return false
 	}
 	c, _ := s.Candidate(m.Lease)

@@ -122,7 +122,7 @@ func answer(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest
 		case askStatus:
 			st := c.Status()
 			said, err := json.Marshal(status{State: string(st.State), LeaderID: st.LeaderID, Nodes: st.Nodes,
-				Queue: st.Queue, Ready: st.Ready, Rebuilds: st.Rebuilds, SessionsLost: st.SessionsLost})
+				Queue: st.Queue, Ready: st.Ready, Rebuilds: st.Rebuilds, Lease: lease(c)})
 			if err != nil {
 				said = []byte(err.Error())
 			}
@@ -133,8 +133,16 @@ func answer(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest
 
 // status is what a node says of itself.
 type status struct {
-	State, LeaderID        string
-	Nodes, Queue           []string
-	Ready                  bool
-	Rebuilds, SessionsLost int64
+	State, LeaderID string
+	Nodes, Queue    []string
+	Ready           bool
+	Rebuilds        int64
+	Lease           int64 // of its session, 0 without one
+}
+
+func lease(c *cluster.Cluster) int64 {
+	if s := c.Session(); s != nil {
+		return int64(s.ID())
+	}
+	return 0
 }

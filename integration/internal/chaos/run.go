@@ -169,9 +169,9 @@ func (r *runner) choose(ctx context.Context, k kind) (*chaosNode, func()) {
 			n = w.nodes[r.rnd.IntN(len(w.nodes))]
 		}
 		if n != nil && n.busy.TryLock() {
-			// What is expected of one that has not come back from the last fault, or
-			// from etcd's absence, is nothing yet.
-			if k.etcdWell && !n.well(ctx) {
+			// An effect is seen only of one that has come back from the last fault, and
+			// from etcd's absence.
+			if !n.well(ctx) {
 				n.busy.Unlock()
 				hold(ctx, glance)
 				continue
