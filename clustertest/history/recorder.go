@@ -45,7 +45,8 @@ func (r *Recorder) Add(n Node) {
 	if r.stopped {
 		return
 	}
-	s := &sampler{node: n, who: Who{Process: r.process, Node: n.Name, Life: r.lives[n.Name]}, write: r.write, stop: r.stop}
+	s := &sampler{node: n, who: Who{Process: r.process, Node: n.Name, Life: r.lives[n.Name]},
+		every: sampleEvery, write: r.write, stop: r.stop}
 	r.lives[n.Name]++
 	r.wg.Go(s.run)
 }

@@ -18,6 +18,7 @@ const (
 type sampler struct {
 	node  Node
 	who   Who
+	every time.Duration
 	write func(...line)
 	stop  <-chan struct{}
 
@@ -30,7 +31,7 @@ type sampler struct {
 }
 
 func (s *sampler) run() {
-	tick := time.NewTicker(sampleEvery)
+	tick := time.NewTicker(s.every)
 	defer tick.Stop()
 	for {
 		s.sample()
