@@ -15,8 +15,12 @@ import (
 // doubtRetry is the pause after a failed renewal while there is a doubt to clear.
 const doubtRetry = 10 * time.Millisecond
 
-// errDoubted ends a round that was sent before a doubt.
-var errDoubted = errors.New("sent before a doubt")
+var (
+	// errDoubted ends a round that was sent before a doubt.
+	errDoubted = errors.New("sent before a doubt")
+	// errUnread: the session's keys could not be read.
+	errUnread = errors.New("read the session's keys")
+)
 
 // renewLoop renews every third of the TTL and, while renewals fail, again after
 // a thirtieth.
@@ -63,13 +67,14 @@ func (s *Session) renewLoop() {
 	}
 }
 
-// renew makes one round: a renewal and a linearizable read, both after sent.
+// renew makes one round: a renewal and a linearizable read, both after sent. A member of
+// etcd that is cut off from the others refuses them, rather than let them wait.
 func (s *Session) renew() error {
-	// One endpoint that swallows requests must not use up the whole TTL.
-	ctx, cancel := context.WithTimeout(s.ctx, s.ttl/5)
-	defer cancel()
-	ctx, endRound := context.WithCancelCause(ctx)
+	round, endRound := context.WithCancelCause(clientv3.WithRequireLeader(s.ctx))
 	defer endRound(nil)
+	// One endpoint that swallows requests must not use up the whole TTL.
+	ctx, cancel := context.WithTimeout(round, s.ttl/5)
+	defer cancel()
 	s.mu.Lock()
 	s.endRound = endRound
 	protected := s.protected
@@ -81,6 +86,9 @@ func (s *Session) renew() error {
 
 	sent := now()
 	answer, err := s.cfg.Client.KeepAliveOnce(ctx, s.id)
+	if errors.Is(err, rpctypes.ErrNoLeader) {
+		answer, err = s.cfg.Client.KeepAliveOnce(ctx, s.id) // by the next endpoint
+	}
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		s.Lose(ReasonRevoked, err)
@@ -97,7 +105,15 @@ func (s *Session) renew() error {
 		// Never seen from etcd, which renews to the granted TTL; safe all the same.
 		return fmt.Errorf("renewed to %d s only, %v was granted", answer.TTL, s.ttl)
 	}
-	if err := s.read(ctx, protected, known); err != nil {
+	err = s.read(ctx, protected, known)
+	if errors.Is(err, errUnread) {
+		// The client's endpoints get its requests in turn. With a bad one of two, a
+		// round begun anew would ask the bad one for the read again, for ever.
+		ctx, cancel := context.WithTimeout(round, s.ttl/5)
+		defer cancel()
+		err = s.read(ctx, protected, known)
+	}
+	if err != nil {
 		return err
 	}
 
@@ -128,7 +144,7 @@ func (s *Session) read(ctx context.Context, protected []*Protection, known int64
 		return errDoubted
 	}
 	if err != nil {
-		return fmt.Errorf("read the session's keys: %w", err)
+		return fmt.Errorf("%w: %w", errUnread, err)
 	}
 	if resp.Header.ClusterId != s.clusterID || resp.Header.Revision < known {
 		err := fmt.Errorf("cluster %x at revision %d, expected cluster %x at %d or later",
