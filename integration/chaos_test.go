@@ -44,7 +44,8 @@ func TestChaos(t *testing.T) {
 			exempt[f.Mark.Name]++
 		}
 		longest = max(longest, res.Verdict.LongestExempt())
-		t.Logf("seed %d: %v, %d faults counted; %v", seed, res.Took.Round(time.Second), total(res.Counts), res.Verdict.Seen)
+		t.Logf("seed %d: %d faults counted in %v; %d findings, %d overlaps exempt; %v", seed, total(res.Counts),
+			res.Took.Round(time.Second), len(res.Verdict.Findings), len(res.Verdict.Exempt), res.Verdict.Seen)
 		if res.Err != nil || len(res.Verdict.Findings) > 0 {
 			t.Errorf("seed %d failed; the transcript is in %s\n%v\n%v", seed, keep(t, res), res.Err, res.Verdict)
 			break
