@@ -113,7 +113,7 @@ func (c *crashes) plant(ctx context.Context) (injuries, error) {
 	for {
 		seen := c.witness.living()
 		queue, err := c.trio.look(ctx)
-		if err == nil && c.usurped(queue) && seen.removed == 1 && seen.unqueued == 1 {
+		if err == nil && c.usurped(queue) && seen.removed > 0 && seen.unqueued > 0 {
 			c.leader = queue[0]
 			return seen, nil
 		}

@@ -148,7 +148,8 @@ type accession struct {
 	unknown time.Duration
 }
 
-// awaitLeader asks each of them again and again until one leads. At since none did.
+// awaitLeader asks each of them again and again until one leads. At since none did. Two that
+// lead are an error.
 func awaitLeader(ctx context.Context, members []*member, since time.Time) (accession, error) {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
@@ -164,22 +165,24 @@ func awaitLeader(ctx context.Context, members []*member, since time.Time) (acces
 		}()
 	}
 	var first accession
-	var errs []error
+	var errs, failed []error
 	for range members {
 		r := <-results
 		switch {
-		case first.by != nil: // the others are of no interest then
+		case first.by != nil && r.err == nil:
+			errs = append(errs, fmt.Errorf("%s and %s both say that they lead", first.by.address, r.by.address))
+		case first.by != nil: // it was told to end
 		case r.err != nil:
-			errs = append(errs, r.err)
+			failed = append(failed, r.err)
 		default:
 			first = r.accession
 			cancel()
 		}
 	}
 	if first.by == nil {
-		return first, errors.Join(errs...)
+		errs = failed
 	}
-	return first, nil
+	return first, errors.Join(errs...)
 }
 
 func (m *member) awaitLead(ctx context.Context, since time.Time) (accession, error) {
