@@ -21,7 +21,7 @@ lint: ## gofmt, vet, staticcheck
 fuzz: ## the key parser, for a minute
 	go test -run '^$$' -fuzz FuzzParse -fuzztime 1m ./cluster/state
 
-bench: ## measure everything and write docs/benchmarks.md, a quarter of an hour
+bench: ## measure everything and write docs/benchmarks.md, half an hour
 	cd bench && go run ./cmd/bench
 
 generate: ## the gRPC code
