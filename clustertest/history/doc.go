@@ -4,7 +4,8 @@
 // that nobody stopped silently.
 //
 //	c := clustertest.New(t, 3)
-//	rec := history.Record(t, history.Limits{})     // checked when the test ends
+//	rec := history.Record(t, history.Limits{  // judged when the test ends
+//		Exempt: map[string]time.Duration{history.LeaseRevoked: time.Second}})
 //	for i, n := range c.Nodes() {
 //		rec.Add(history.Of(fmt.Sprint("node", i), n.Cluster()))
 //	}
