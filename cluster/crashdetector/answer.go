@@ -15,11 +15,16 @@ const (
 	refuteRetry = 10 * time.Millisecond
 	// withdrawRetry is the same for an accusation that is void.
 	withdrawRetry = time.Second
+	// doubtGraces is how many graces etcd has to confirm the session of a member that
+	// lost a watcher. One would keep an overlap shorter where it is cut off; but every
+	// crash is a lost watcher to some, and where etcd is slow for a moment just then,
+	// healthy members would lose their sessions.
+	doubtGraces = 3
 )
 
 // Answer answers for this member until ctx ends: it refutes accusations by deleting
 // them; when a watcher was lost it has the session confirmed by etcd at once, or ended
-// after the grace; and it takes back accusations of its own that are void.
+// after three graces; and it takes back accusations of its own that are void.
 func (d *Detector) Answer(ctx context.Context) {
 	sub := d.cfg.Mirror.Subscribe(func(_, now *state.Snapshot) bool { return len(now.Accusations) > 0 })
 	defer sub.Close()
@@ -66,7 +71,7 @@ func (d *Detector) doubt() {
 	d.doubts.Add(1)
 	if s := d.cfg.Keeper.Current(); s != nil {
 		d.log.Debug("a watcher of this node was lost, asking etcd for a confirmation")
-		s.Doubt(d.cfg.Settings.Grace)
+		s.Doubt(doubtGraces * d.cfg.Settings.Grace)
 	}
 }
 
