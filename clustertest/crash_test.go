@@ -114,7 +114,7 @@ func TestRefusingNodeRefutesEveryAccusation(t *testing.T) {
 	c.WaitLeaderIs(accused.Address())
 }
 
-// A lost watcher is a doubt: etcd clears it, or the session ends within the grace.
+// A lost watcher is a doubt: etcd clears it, or the session ends soon.
 func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	t.Parallel()
 	c := New(t, 3, WithTTL(longTTL))
@@ -132,7 +132,7 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	c.Node(0).Faults().CutOff()
 	began := time.Now()
 	c.Node(1).Kill()
-	c.Eventually(func() bool { return !c.Node(0).IsLeader() }, "cut off from etcd it stops leading at the end of the grace")
+	c.Eventually(func() bool { return !c.Node(0).IsLeader() }, "cut off from etcd it stops leading after three graces")
 	t.Logf("%v after its watcher was lost it does not lead any more", time.Since(began).Round(time.Millisecond))
 	c.Eventually(func() bool { return c.Node(0).Lease() != lease }, "its session is lost")
 	c.Node(0).Faults().Reconnect()

@@ -10,12 +10,21 @@ import (
 	"github.com/goverse/goverse/cluster/state"
 )
 
-// refuteRetry is the pause after a refutation that etcd did not confirm.
-const refuteRetry = 10 * time.Millisecond
+const (
+	// refuteRetry is the pause after a refutation that etcd did not confirm.
+	refuteRetry = 10 * time.Millisecond
+	// withdrawRetry is the same for an accusation that is void.
+	withdrawRetry = time.Second
+	// doubtGraces is how many graces etcd has to confirm the session of a member that
+	// lost a watcher. One would keep an overlap shorter where it is cut off; but every
+	// crash is a lost watcher to some, and where etcd is slow for a moment just then,
+	// healthy members would lose their sessions.
+	doubtGraces = 3
+)
 
 // Answer answers for this member until ctx ends: it refutes accusations by deleting
-// them, and when a watcher was lost it has the session confirmed by etcd at once, or
-// ended after the grace.
+// them; when a watcher was lost it has the session confirmed by etcd at once, or ended
+// after three graces; and it takes back accusations of its own that are void.
 func (d *Detector) Answer(ctx context.Context) {
 	sub := d.cfg.Mirror.Subscribe(func(_, now *state.Snapshot) bool { return len(now.Accusations) > 0 })
 	defer sub.Close()
@@ -35,15 +44,26 @@ func (d *Detector) Answer(ctx context.Context) {
 		if s == nil {
 			continue
 		}
-		against := suspicion.Against(s, d.cfg.Address, d.cfg.InstanceID)
-		if len(against) == 0 {
-			continue
+		if against := suspicion.Against(s, d.cfg.Address, d.cfg.InstanceID); len(against) > 0 {
+			if err := d.refute(ctx, s, against); err != nil {
+				d.log.Warn("could not refute an accusation, trying again", "accusers", len(against), "error", err)
+				retry.Reset(refuteRetry)
+			}
 		}
-		if err := d.refute(ctx, s, against); err != nil {
-			d.log.Warn("could not refute an accusation, trying again", "accusers", len(against), "error", err)
-			retry.Reset(refuteRetry)
+		for _, a := range suspicion.Void(s, d.cfg.InstanceID) {
+			if err := d.withdraw(ctx, s, a); err != nil {
+				retry.Reset(withdrawRetry) // nobody waits for it
+			}
 		}
 	}
+}
+
+// withdraw takes back what this member wrote and has no use for any more.
+func (d *Detector) withdraw(ctx context.Context, s *state.Snapshot, a *state.Accusation) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err := commit.Change(ctx, d.cfg.Client, change.Withdraw(s.Keys, a))
+	return err
 }
 
 // doubt: whoever lost a watcher may be accused by it, and not hear of it.
@@ -51,7 +71,7 @@ func (d *Detector) doubt() {
 	d.doubts.Add(1)
 	if s := d.cfg.Keeper.Current(); s != nil {
 		d.log.Debug("a watcher of this node was lost, asking etcd for a confirmation")
-		s.Doubt(d.cfg.Settings.Grace)
+		s.Doubt(doubtGraces * d.cfg.Settings.Grace)
 	}
 }
 

@@ -112,3 +112,29 @@ func TestGoneByItself(t *testing.T) {
 	require.ErrorIs(t, <-removed, ErrChanged, "gone within the grace is not refuted")
 	require.Empty(t, s.left(t), "the accusation is not left behind")
 }
+
+// A request that timed out can commit later: an accusation that nobody waits for any
+// more, of a member that is gone.
+func TestVoidAccusationIsTakenBack(t *testing.T) {
+	s := newScene(t)
+	m := mirror.New(mirror.Config{Client: s.client, Keys: s.keys})
+	d := New(Config{Client: s.client, Mirror: m, Address: "x:1", InstanceID: "x"})
+	ctx, cancel := context.WithCancel(s.ctx)
+	ended := make(chan struct{}, 2)
+	go func() { _ = m.Run(ctx); ended <- struct{}{} }()
+	go func() { d.Answer(ctx); ended <- struct{}{} }()
+	<-m.Ready()
+	_, err := s.accuser.accuse(s.ctx, s.accused, "refused")
+	require.NoError(t, err)
+	stands := func(snap *state.Snapshot) bool { return len(snap.Accusations) == 1 }
+	_, err = m.Wait(s.ctx, stands)
+	require.NoError(t, err)
+	_, err = s.client.Revoke(s.ctx, clientv3.LeaseID(s.accused.Lease))
+	require.NoError(t, err)
+	_, err = m.Wait(s.ctx, func(snap *state.Snapshot) bool { return !stands(snap) })
+	require.NoError(t, err)
+	require.Empty(t, s.left(t))
+	cancel()
+	<-ended
+	<-ended
+}

@@ -24,8 +24,8 @@ type Settings struct {
 	// Default 2.
 	Watchers int
 	// Grace is how long an accused member has to refute, or five times as long as etcd
-	// took for the accusation if that is longer; and how long one whose watcher was lost
-	// goes on without an answer from etcd. Default 100 ms.
+	// took for the accusation if that is longer. One whose watcher was lost goes on for
+	// three graces without an answer from etcd. Default 100 ms.
 	Grace time.Duration
 	// Confirmations is how many refused connections in a row, 5 ms apart, are
 	// evidence. Default 3.

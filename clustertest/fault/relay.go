@@ -69,8 +69,8 @@ func (r *Relay) Address() string { return r.port.address }
 // Target is the host:port that clients are connected to.
 func (r *Relay) Target() string { return r.target }
 
-// Connections is how many clients are connected, also those whose connection was
-// not passed on to the target yet.
+// Connections is how many connections are under way: also those that were not passed
+// on to the target yet, and those of which one end is gone and the other not told.
 func (r *Relay) Connections() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

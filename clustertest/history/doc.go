@@ -4,7 +4,8 @@
 // that nobody stopped silently.
 //
 //	c := clustertest.New(t, 3)
-//	rec := history.Record(t, history.Limits{})     // checked when the test ends
+//	rec := history.Record(t, history.Limits{  // judged when the test ends
+//		Exempt: map[string]time.Duration{history.LeaseRevoked: time.Second}})
 //	for i, n := range c.Nodes() {
 //		rec.Add(history.Of(fmt.Sprint("node", i), n.Cluster()))
 //	}
@@ -31,8 +32,8 @@
 // # The clock
 //
 // [Now] must be the same clock in all processes, and must go on while one of them is
-// stopped by SIGSTOP. On Linux and the BSDs, macOS among them, that is the kernel's
-// CLOCK_MONOTONIC. Elsewhere it is the wall clock, which somebody may set: do not let
+// stopped by SIGSTOP. On Linux, macOS, FreeBSD, OpenBSD and DragonFly it is the
+// kernel's CLOCK_MONOTONIC. Elsewhere it is the wall clock, which somebody may set: do not let
 // it be stepped during a recording. Histories of different machines, of different
 // boots, or of different Linux time namespaces must not be merged.
 //

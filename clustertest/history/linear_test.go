@@ -124,7 +124,11 @@ func TestSearchAgreesWithEveryPair(t *testing.T) {
 			if len(found) > 0 {
 				return // another kind of fault, which is not searched for
 			}
-			pairs := inversion(reg.effective(order))
+			ops := reg.effective(order)
+			for _, s := range ops {
+				require.LessOrEqual(t, s.call, s.ret, "an operation that ends before it begins is none")
+			}
+			pairs := inversion(ops)
 			searched := len(reg.linear(order, 20*time.Second)) > 0
 			if pairs != searched {
 				t.Fatalf("every pair says %t, the search %t", !pairs, !searched)

@@ -164,6 +164,33 @@ func TestNodeThatSaysYesTooLongIsFound(t *testing.T) {
 	require.Equal(t, []Kind{Overlap}, kinds(v.Findings), v)
 }
 
+// Hands from outside: the old leader, whose watch is frozen and whose renewals are
+// held up, goes on until its deadline. Its writes are refused meanwhile.
+func TestRevokedLeaseIsExempt(t *testing.T) {
+	l := newLive(t, asIs)
+	old := l.WaitLeader()
+	l.see()
+	end := l.rec.Begin("node0", "watch frozen, renewals held up", "")
+	old.Faults().FreezeWatch()
+	old.Faults().StopRenewing()
+	require.NoError(t, l.rec.Do("node0", LeaseRevoked, func() error { l.RevokeLease(old); return nil }))
+	l.Eventually(func() bool { return l.Node(1).IsLeader() }, "the next one leads")
+	l.see()
+	l.Eventually(func() bool { return !old.IsLeader() }, "the old one has noticed")
+	old.Faults().ThawWatch()
+	old.Faults().ResumeRenewing()
+	end()
+	h := l.finish()
+
+	v := Check(h, Limits{Exempt: map[string]time.Duration{LeaseRevoked: 10 * time.Second}})
+	require.True(t, v.OK(), v)
+	require.Len(t, v.Exempt, 1, v)
+	require.Equal(t, "node0", v.Exempt[0].Terms[0].Node)
+	require.Positive(t, v.LongestExempt())
+	require.Positive(t, v.Seen.Refused)
+	require.Equal(t, []Kind{Overlap}, kinds(Check(h, Limits{}).Findings), "nothing is exempt of itself")
+}
+
 // unfenced is a term whose transactions leave the fence out.
 type unfenced struct {
 	token int64

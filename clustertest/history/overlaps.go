@@ -13,7 +13,7 @@ func overlaps(terms []Term, marks []Mark, exempt map[string]time.Duration) (foun
 			if y.Begun() >= x.Ended() {
 				break // as have all that follow
 			}
-			if x.Who == y.Who || !x.surely(y) {
+			if !x.surely(y) {
 				continue
 			}
 			f := overlap(x, y)

@@ -115,6 +115,27 @@ func TestRecorderWritesChangesAtOnceAndEqualSamplesTogether(t *testing.T) {
 	require.Less(t, p.pieces, samples/2, "equal samples share a line")
 }
 
+// The end of a run is written with the beginning of the next one.
+func TestEndOfARunIsNotLost(t *testing.T) {
+	a, p := newActor(), &paper{}
+	s := &sampler{node: a.node("a"), write: NewRecorder(p, "test").write}
+	for range 3 {
+		s.sample()
+	}
+	a.say(true, 7, Leader)
+	s.sample()
+	no, yes := 0, 0
+	for _, r := range p.read(t).Runs { // more than two if the machine stood still
+		if r.Leads {
+			yes += r.Count
+		} else {
+			no += r.Count
+		}
+	}
+	require.Equal(t, 3, no)
+	require.Equal(t, 1, yes)
+}
+
 // A signal is followed by a sample, and is not waited for.
 func TestSignalledChangeIsSampledAtOnce(t *testing.T) {
 	asked, changed, stop, cancelled := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})

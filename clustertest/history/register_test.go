@@ -70,6 +70,11 @@ func TestRegisterFindings(t *testing.T) {
 		"written by nobody": {func(_ *book, e *[]Entry, _ *History) {
 			*e = append(*e, Entry{Key: "r", Revision: 20, Token: 2, Value: "who?", At: ms(20)})
 		}, []Kind{NotLinearizable}},
+		"stored with another token": {func(b *book, e *[]Entry, _ *History) {
+			w := b.write("b", 2, 0, 17, 0).unknown()
+			w.Token = 3
+			*e = append(*e, entry(w, 20, 19))
+		}, []Kind{NotLinearizable}},
 		"deleted": {func(_ *book, e *[]Entry, _ *History) {
 			*e = append(*e, Entry{Key: "r", Revision: 20, Deleted: true, At: ms(20)})
 		}, []Kind{NotLinearizable}},

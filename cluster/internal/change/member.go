@@ -39,6 +39,12 @@ func Refute(keys state.Keys, m *state.Member, accusations []*state.Accusation) C
 	return c
 }
 
+// Withdraw takes an accusation of one's own back, as it stands.
+func Withdraw(keys state.Keys, a *state.Accusation) Change {
+	key := keys.Accusation(a.Address, a.Accuser)
+	return Change{If: []Guard{unmodified(key, a.ModRevision)}, Then: []Op{{Kind: Delete, Key: key}}}
+}
+
 // Remove deletes the keys of m, if the accusation that was written at revision
 // accused still stands and m is that incarnation still; else it reads who is there.
 // The accusation goes in any case: while the accuser lives nobody else takes it away.

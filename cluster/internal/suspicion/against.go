@@ -21,3 +21,18 @@ func Against(s *state.Snapshot, address, instanceID string) []*state.Accusation 
 	}
 	return out
 }
+
+// Void are the accusations by accuser of incarnations that are registered no longer:
+// written by a request that came late, or left when somebody else was faster.
+func Void(s *state.Snapshot, accuser string) []*state.Accusation {
+	var out []*state.Accusation
+	for _, a := range s.Accusations {
+		if a.Accuser != accuser {
+			continue
+		}
+		if m := s.Member(a.Address); m == nil || m.Incarnation != a.Incarnation {
+			out = append(out, a)
+		}
+	}
+	return out
+}

@@ -4,12 +4,15 @@
 // simulation runs the same code.
 //
 //	            refused, refused, refused
-//	opening ────────── or ──────────────► accusing ──► waiting ──► removing ──► over
-//	 │  ▲ ▲     another instance answers     │         (grace)        │
-//	 │  │ └──────────────────────────────────┴────────────┴───────────┘
-//	 │  │       could not be written         refuted: it lives, let it rest
+//	opening ────────── or ──────────────► accusing ──► waiting ──► verifying ──► removing ──► over
+//	 │  ▲ ▲     another instance answers     │         (grace)         │            │
+//	 │  │ └──────────────────────────────────┴────────────┴────────────┴────────────┘
+//	 │  │              could not be written; refuted: it lives, let it rest; silent now
 //	 ▼  │ broke
 //	watching ──goodbye──► over
+//
+// After the grace the member's address is tried once more: it is removed only if that
+// fails as it did before.
 //
 // Silence, time-outs and unreachable hosts are no evidence: the lease decides.
 //
@@ -57,17 +60,18 @@ type Phase int
 
 // The phases.
 const (
-	Opening  Phase = iota // a watch on the member is being opened, or will be
-	Watching              // it stands
-	Accusing              // there is evidence, the accusation is being written
-	Waiting               // the accused has its grace
-	Removing              // the removal was sent
-	Over                  // it said goodbye, or is gone
+	Opening   Phase = iota // a watch on the member is being opened, or will be
+	Watching               // it stands
+	Accusing               // there is evidence, the accusation is being written
+	Waiting                // the accused has its grace
+	Verifying              // the grace is over, its address is tried once more
+	Removing               // the removal was sent
+	Over                   // it said goodbye, or is gone
 )
 
 // String is the phase's name.
 func (p Phase) String() string {
-	return [...]string{"opening", "watching", "accusing", "waiting", "removing", "over"}[p]
+	return [...]string{"opening", "watching", "accusing", "waiting", "verifying", "removing", "over"}[p]
 }
 
 // Event is what happened.
@@ -151,7 +155,7 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 		e = Refused
 	}
 	switch {
-	case c.Phase == Opening && e == Opened:
+	case (c.Phase == Opening || c.Phase == Verifying) && e == Opened:
 		return Case{Phase: Watching}, Action{Do: Listen}
 	case c.Phase == Opening && e == Other:
 		return c.accuse(otherAnswers)
@@ -161,7 +165,8 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 			return c.accuse(nobodyListens)
 		}
 		return c, Action{Do: Open, After: again}
-	case c.Phase == Opening && e == Silence, c.Phase == Accusing && e == NotAccused, c.Phase == Removing && e == NotRemoved:
+	case (c.Phase == Opening || c.Phase == Verifying) && e == Silence,
+		c.Phase == Accusing && e == NotAccused, c.Phase == Removing && e == NotRemoved:
 		return c.openAgain()
 	case c.Phase == Watching && e == Broke:
 		return Case{}, Action{Do: Open}
@@ -173,6 +178,9 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 		c.Phase = Waiting
 		return c, Action{Do: Wait, After: s.Grace}
 	case c.Phase == Waiting && e == GraceOver:
+		c.Phase = Verifying
+		return c, Action{Do: Open}
+	case c.Phase == Verifying && (e == Refused || e == Other):
 		c.Phase = Removing
 		return c, Action{Do: Remove}
 	case (c.Phase == Waiting || c.Phase == Removing) && e == Refuted:

@@ -109,11 +109,21 @@ func refusing(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error
 	if err := errors.Join(n.entrance.Heal(), accused, refuted); err != nil {
 		return err
 	}
+	n.awaitWatchers(ctx)
 	if now := n.incarnation(); now != before {
 		w.rec.Mark(history.Mark{Node: n.address(), Name: history.RemovedAlive, From: history.Now(), To: history.Now()})
 		return fmt.Errorf("node %d was removed though it reaches etcd: incarnation %d, now %d", n.index, before, now)
 	}
 	return nil
+}
+
+// awaitWatchers waits until the node's watchers are back, so that no accusation of now
+// comes in the midst of the next fault; for a while, for they may be down themselves.
+func (n *chaosNode) awaitWatchers(ctx context.Context) {
+	const watchers, patience = 2, 5 * time.Second
+	for until := time.Now().Add(patience); time.Now().Before(until) && n.entrance.Connections() < watchers; {
+		hold(ctx, glance)
+	}
 }
 
 // unreachable: packets between the nodes are dropped. Silence is no evidence.

@@ -35,8 +35,6 @@ func limits(ttl time.Duration) history.Limits {
 // Count is what came of one kind of fault.
 type Count struct {
 	Kind string
-	// AtEtcd: it hits no node by itself.
-	AtEtcd bool
 	// Done to a node or to etcd; Counted, because an effect was seen; OnLeader, of
 	// those counted, at the leader of the moment.
 	Done, Counted, OnLeader int
@@ -157,10 +155,10 @@ func (r *runner) choose(ctx context.Context, k kind) (*chaosNode, func()) {
 		w.etcdBusy.RLock()
 		release = w.etcdBusy.RUnlock
 	}
-	// At least every second one hits the leader: between two of them there is a moment
-	// without one, which is waited out.
+	// Two of three hit the leader, so that with etcd's own faults it is more than half;
+	// between two leaders there is a moment without one, which is waited out.
 	r.mu.Lock()
-	wantLeader := 2*r.atLeader <= r.atNodes
+	wantLeader := 3*r.atLeader <= 2*r.atNodes
 	r.mu.Unlock()
 	patience := time.Now().Add(leaderPatience)
 	for {
@@ -195,7 +193,7 @@ func (r *runner) do(ctx context.Context, k kind, n *chaosNode, rnd *rand.Rand) {
 	r.mu.Lock()
 	c := r.counts[k.name]
 	if c == nil {
-		c = &Count{Kind: k.name, AtEtcd: k.atEtcd}
+		c = &Count{Kind: k.name}
 		r.counts[k.name] = c
 	}
 	c.Done++
@@ -239,7 +237,7 @@ func Add(counts ...[]Count) []Count {
 	sum := map[string]Count{}
 	for _, c := range slices.Concat(counts...) {
 		s := sum[c.Kind]
-		sum[c.Kind] = Count{Kind: c.Kind, AtEtcd: c.AtEtcd, Done: s.Done + c.Done, Counted: s.Counted + c.Counted, OnLeader: s.OnLeader + c.OnLeader}
+		sum[c.Kind] = Count{Kind: c.Kind, Done: s.Done + c.Done, Counted: s.Counted + c.Counted, OnLeader: s.OnLeader + c.OnLeader}
 	}
 	var out []Count
 	for _, k := range kinds() {
