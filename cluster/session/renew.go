@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -86,7 +87,8 @@ func (s *Session) renew() error {
 
 	sent := now()
 	answer, err := s.cfg.Client.KeepAliveOnce(ctx, s.id)
-	if errors.Is(err, rpctypes.ErrNoLeader) {
+	// A refusal is an end of the stream when it comes before the request was written.
+	if errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, io.EOF) {
 		answer, err = s.cfg.Client.KeepAliveOnce(ctx, s.id) // by the next endpoint
 	}
 	switch {

@@ -2,7 +2,9 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,6 +27,7 @@ type turns struct {
 	cut   bool // endpoint 0
 	knows bool // the endpoint that is cut off knows it
 	sent  int  // requests
+	early int  // refusals that came before or after a renewal was written, in turn
 }
 
 // from says whose turn is next, and whether endpoint 0 is cut off, and knows it.
@@ -75,7 +78,15 @@ func (l turnsLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantR
 }
 
 func (l turnsLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
-	return &clientv3.LeaseKeepAliveResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: id, TTL: 10}, l.e.send(ctx)
+	err := l.e.send(ctx)
+	if errors.Is(err, rpctypes.ErrNoLeader) {
+		l.e.mu.Lock()
+		defer l.e.mu.Unlock()
+		if l.e.early++; l.e.early%2 == 1 {
+			err = io.EOF
+		}
+	}
+	return &clientv3.LeaseKeepAliveResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: id, TTL: 10}, err
 }
 
 func (l turnsLease) Revoke(ctx context.Context, _ clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
