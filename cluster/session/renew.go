@@ -16,6 +16,9 @@ import (
 // doubtRetry is the pause after a failed renewal while there is a doubt to clear.
 const doubtRetry = 10 * time.Millisecond
 
+// slowdown is how many times as long as a round took a doubt gives at least.
+const slowdown = 5
+
 var (
 	// errDoubted ends a round that was sent before a doubt.
 	errDoubted = errors.New("sent before a doubt")
@@ -74,7 +77,12 @@ func (s *Session) renew() error {
 	round, endRound := context.WithCancelCause(clientv3.WithRequireLeader(s.ctx))
 	defer endRound(nil)
 	// One endpoint that swallows requests must not use up the whole TTL.
-	ctx, cancel := context.WithTimeout(round, s.ttl/5)
+	bound := s.ttl / 5
+	if claim := s.claim.Load(); claim.InDoubt() {
+		// Nor may it use up what is left in a doubt.
+		bound = min(bound, max(now().Until(claim.Until())/3, doubtRetry))
+	}
+	ctx, cancel := context.WithTimeout(round, bound)
 	defer cancel()
 	s.mu.Lock()
 	s.endRound = endRound
@@ -111,7 +119,7 @@ func (s *Session) renew() error {
 	if errors.Is(err, errUnread) {
 		// The client's endpoints get its requests in turn. With a bad one of two, a
 		// round begun anew would ask the bad one for the read again, for ever.
-		ctx, cancel := context.WithTimeout(round, s.ttl/5)
+		ctx, cancel := context.WithTimeout(round, bound)
 		defer cancel()
 		err = s.read(ctx, protected, known)
 	}
@@ -121,7 +129,9 @@ func (s *Session) renew() error {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	claim := s.claim.Load().Renewed(sent, now())
+	answered := now()
+	s.lastRound = time.Duration(answered.Mono - sent.Mono)
+	claim := s.claim.Load().Renewed(sent, answered)
 	if s.lost == nil && claim != *s.claim.Load() {
 		s.claim.Store(&claim)
 	}

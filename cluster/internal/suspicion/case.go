@@ -8,8 +8,8 @@
 //	 │  ▲ ▲     another instance answers     │         (grace)         │            │
 //	 │  │ └──────────────────────────────────┴────────────┴────────────┴────────────┘
 //	 │  │              could not be written; refuted: it lives, let it rest; silent now
-//	 ▼  │ broke
-//	watching ──goodbye──► over
+//	 ▼  │ broke, or goodbye: look again later
+//	watching
 //
 // After the grace the member's address is tried once more: it is removed only if that
 // fails as it did before.
@@ -50,6 +50,13 @@ func GraceAfter(grace, took time.Duration) time.Duration {
 const (
 	// again is the pause between two refusals of the few that make evidence.
 	again = 5 * time.Millisecond
+	// farewell is how long one that said goodbye has to leave; it may die on the way.
+	farewell = 2 * time.Second
+	// manyFailures in a row make a member one that cannot be watched at present.
+	manyFailures = 3
+	// unreachable failures in a row are worth a word: about two seconds of silence, more
+	// where each attempt takes long.
+	unreachable = 9
 	// mostPatience is the longest pause before another attempt after silence.
 	mostPatience = 5 * time.Second
 	mostRests    = 60
@@ -66,7 +73,7 @@ const (
 	Waiting                // the accused has its grace
 	Verifying              // the grace is over, its address is tried once more
 	Removing               // the removal was sent
-	Over                   // it said goodbye, or is gone
+	Over                   // it is gone
 )
 
 // String is the phase's name.
@@ -85,6 +92,7 @@ const (
 	Silence                   // anything else: no evidence
 	Goodbye                   // the watch ended in good order
 	Broke                     // the watch ended otherwise
+	Flapped                   // so did one that had stood for less than a moment
 	Accused                   // etcd has the accusation
 	NotAccused                // it could not be written, or this node may not accuse at present
 	GraceOver                 // the grace has passed
@@ -96,7 +104,7 @@ const (
 
 // String is the event's name.
 func (e Event) String() string {
-	return [...]string{"opened", "other", "refused", "silence", "goodbye", "broke", "accused", "not-accused",
+	return [...]string{"opened", "other", "refused", "silence", "goodbye", "broke", "flapped", "accused", "not-accused",
 		"grace-over", "removed", "refuted", "not-removed", "unregistered"}[e]
 }
 
@@ -145,8 +153,25 @@ const (
 // it stands in etcd.
 func (c Case) Interruptible() bool { return c.Phase <= Watching }
 
-// Suspects reports whether there is evidence against the member.
-func (c Case) Suspects() bool { return c.Phase >= Accusing }
+// Counts reports whether the member is one of those who are watched: there is no
+// evidence against it, and it has not failed to answer again and again. While it does not
+// count, another one is watched as well.
+func (c Case) Counts() bool {
+	return c.Phase == Watching || c.Phase == Opening && c.Failures < manyFailures
+}
+
+// Unreachable reports whether the member has failed to answer so often, now for the
+// first time, that an operator should know.
+func (c Case) Unreachable() bool { return c.Phase == Opening && c.Failures == unreachable }
+
+// Again is the first step of a case about a process that was removed before, n times, and
+// registered anew: it lives, and it is let rest as one that refuted.
+func Again(n int, s Settings) (Case, Action) {
+	if n == 0 {
+		return Case{}, Action{Do: Open}
+	}
+	return Case{Rests: n - 1}.rest(s)
+}
 
 // On is the case after an event, and what to do then. Events that cannot be in the
 // present phase change nothing and ask for nothing.
@@ -156,7 +181,7 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 	}
 	switch {
 	case (c.Phase == Opening || c.Phase == Verifying) && e == Opened:
-		return Case{Phase: Watching}, Action{Do: Listen}
+		return Case{Phase: Watching, Failures: c.Failures}, Action{Do: Listen}
 	case c.Phase == Opening && e == Other:
 		return c.accuse(otherAnswers)
 	case c.Phase == Opening && e == Refused:
@@ -165,8 +190,8 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 			return c.accuse(nobodyListens)
 		}
 		return c, Action{Do: Open, After: again}
-	case (c.Phase == Opening || c.Phase == Verifying) && e == Silence,
-		c.Phase == Accusing && e == NotAccused, c.Phase == Removing && e == NotRemoved:
+	case (c.Phase == Opening || c.Phase == Verifying) && e == Silence, c.Phase == Watching && e == Flapped,
+		c.Phase == Accusing && e == NotAccused, (c.Phase == Waiting || c.Phase == Removing) && e == NotRemoved:
 		return c.openAgain()
 	case c.Phase == Watching && e == Broke:
 		return Case{}, Action{Do: Open}
@@ -184,10 +209,10 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 		c.Phase = Removing
 		return c, Action{Do: Remove}
 	case (c.Phase == Waiting || c.Phase == Removing) && e == Refuted:
-		rest := s.Rest * time.Duration(min(1<<min(c.Rests, 6), mostRests))
-		return Case{Rests: c.Rests + 1}, Action{Do: Open, After: rest}
-	case c.Phase == Watching && e == Goodbye,
-		c.Phase == Removing && e == Removed,
+		return c.rest(s)
+	case c.Phase == Watching && e == Goodbye:
+		return Case{}, Action{Do: Open, After: farewell}
+	case c.Phase == Removing && e == Removed,
 		c.Phase >= Accusing && e == Unregistered:
 		c.Phase = Over
 	}
@@ -197,6 +222,12 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 func (c Case) accuse(evidence string) (Case, Action) {
 	c.Phase = Accusing
 	return c, Action{Do: Accuse, Evidence: evidence}
+}
+
+// rest leaves one that lives to its lease for a while, longer each time in a row.
+func (c Case) rest(s Settings) (Case, Action) {
+	rest := s.Rest * time.Duration(min(1<<min(c.Rests, 6), mostRests))
+	return Case{Rests: c.Rests + 1}, Action{Do: Open, After: rest}
 }
 
 // openAgain starts over, later and later.
