@@ -1,5 +1,5 @@
 # What a maintainer types; `make ci` is what a change must pass.
-.PHONY: help build test race lint fuzz bench generate ci
+.PHONY: help build test race lint fuzz chaos bench generate ci
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
@@ -20,6 +20,9 @@ lint: ## gofmt, vet, staticcheck
 
 fuzz: ## the key parser, for a minute
 	go test -run '^$$' -fuzz FuzzParse -fuzztime 1m ./cluster/state
+
+chaos: ## random faults on whole clusters, the full run: twenty minutes
+	go test ./integration -count=1 -v -run 'TestChaos$$' -chaos.for 20m -timeout 60m
 
 bench: ## measure everything and write docs/benchmarks.md, half an hour
 	cd bench && go run ./cmd/bench
