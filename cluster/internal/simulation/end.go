@@ -1,0 +1,128 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// bound is how long after everything was healed the cluster may take to be right.
+func (w *world) bound() time.Duration { return 4*w.ttl + 15*time.Second }
+
+// awaitEnd looks again and again whether all is as it should be in the end.
+func (w *world) awaitEnd(healed time.Duration) {
+	wrong := w.wrong()
+	switch {
+	case wrong == "":
+		w.over = true
+	case w.now-healed > w.bound():
+		w.checks.fail("P6", "%v after everything was healed: %s", (w.now - healed).Round(time.Millisecond), wrong)
+	default:
+		w.after(w.ttl/8, func() { w.awaitEnd(healed) })
+	}
+}
+
+// wrong is what is not yet as it should be, "" if all is.
+func (w *world) wrong() string {
+	truth := w.etcd.read()
+	s := state.Build(w.keys, clusterID, truth.revision, truth.found)
+	leaders := 0
+	standing := 0
+	for _, h := range w.hosts {
+		p := h.process
+		if p == nil {
+			continue
+		}
+		if why := w.wrongWith(s, p); why != "" {
+			return p.id + " " + why
+		}
+		if p.election.part.Standing() {
+			standing++
+		}
+		if p.leads() {
+			leaders++
+		}
+	}
+	switch {
+	case len(s.Queue) != standing:
+		return fmt.Sprintf("%d members stand for election, the queue has %d entries", standing, len(s.Queue))
+	case s.Acting != nil:
+		return "there is an acting leader"
+	case slices.ContainsFunc(s.Accusations, func(a *state.Accusation) bool {
+		return s.Member(a.Address) != nil && s.Member(a.Address).Incarnation == a.Incarnation
+	}):
+		return fmt.Sprintf("an accusation of %s is left", s.Accusations[0].Address)
+	case standing > 0 && leaders != 1:
+		return fmt.Sprintf("%d lead", leaders)
+	}
+	for _, l := range w.etcd.leases {
+		if !w.inUse(l.id) {
+			return fmt.Sprintf("lease %x is nobody's", l.id)
+		}
+	}
+	return ""
+}
+
+// wrongWith is what is wrong with one process.
+func (w *world) wrongWith(s *state.Snapshot, p *process) string {
+	k := &p.keeper
+	if !k.current || !k.session.valid() {
+		return "has no session"
+	}
+	m := s.Member(p.host.address)
+	switch {
+	case m == nil || m.InstanceID != p.id || m.Lease != k.session.lease || m.KeyLease != k.session.lease:
+		return "is not registered"
+	case p.election.part.Standing() && (p.election.part.Failed() || m.ElectionFailed):
+		return "says that its election failed"
+	}
+	queued := 0
+	for _, c := range s.Queue {
+		if c.KeyLease == k.session.lease && c.Lease == k.session.lease && c.Address == p.host.address {
+			queued++
+		}
+	}
+	switch {
+	case p.election.part.Standing() && queued != 1:
+		return fmt.Sprintf("stands for election and queues %d times", queued)
+	case !p.election.part.Standing() && queued != 0:
+		return "does not stand for election, and queues"
+	case p.election.part.Standing() && p.leads() != (s.Queue[0].KeyLease == k.session.lease):
+		return fmt.Sprintf("leads: %t, and the first in the queue is %s", p.leads(), s.Queue[0].Address)
+	case p.election.term != nil && !p.leads():
+		return "is in a term without a session"
+	}
+	return w.differs(s, p.mirror.snapshot)
+}
+
+// differs is in what a process's snapshot differs from the truth.
+func (w *world) differs(truth, s *state.Snapshot) string {
+	if s.Stale {
+		return "has a stale snapshot"
+	}
+	same := len(s.Queue) == len(truth.Queue) && len(s.Members) == len(truth.Members) &&
+		(s.Acting == nil) == (truth.Acting == nil) && len(s.Accusations) == len(truth.Accusations)
+	for i := 0; same && i < len(s.Queue); i++ {
+		same = *s.Queue[i] == *truth.Queue[i]
+	}
+	for i := 0; same && i < len(s.Members); i++ {
+		a, b := s.Members[i], truth.Members[i]
+		same = a.Address == b.Address && a.Incarnation == b.Incarnation && a.ModRevision == b.ModRevision
+	}
+	if !same {
+		return fmt.Sprintf("has a snapshot of revision %d that differs from the truth", s.Revision)
+	}
+	return ""
+}
+
+// inUse reports whether a lease is somebody's that lives.
+func (w *world) inUse(id int64) bool {
+	for _, h := range w.hosts {
+		if p := h.process; p != nil && p.keeper.session != nil && p.keeper.session.lease == id {
+			return true
+		}
+	}
+	return false
+}
