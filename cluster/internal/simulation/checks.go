@@ -206,6 +206,9 @@ func (c *checks) deleted(w *world, kv state.KV, why cause) {
 	case hand:
 		c.taken = append(c.taken, taken{token: kv.CreateRevision, at: w.now, by: hand})
 	case removal:
+		if parsed.Kind == state.KindNode && kv.CreateRevision != why.member.Incarnation {
+			c.fail("P4", "the removal of %s at %d deleted the one at %d", parsed.Address, why.member.Incarnation, kv.CreateRevision)
+		}
 		c.taken = append(c.taken, taken{token: kv.CreateRevision, lease: why.member.Lease, at: w.now, by: removal})
 	case request:
 		if p := why.p; parsed.Kind == state.KindCandidate && p != nil && !p.dead {
@@ -217,6 +220,9 @@ func (c *checks) deleted(w *world, kv state.KV, why cause) {
 // gaveUp: a member keeps its place in the queue, unless it stops, or was asked.
 func (c *checks) gaveUp(p *process, kv state.KV) {
 	s := p.keeper.session
+	if old := p.last; old != nil && old.Token == kv.CreateRevision && old.s.valid() && old.works(p) {
+		c.fail("P2", "%s gives its key %d up while work of that term is running", p.id, old.Token)
+	}
 	if s == nil || !s.valid() || kv.Lease != s.lease || !p.election.part.Standing() {
 		return
 	}
@@ -257,6 +263,14 @@ func (c *checks) removed(w *world, m *state.Member, written int64) {
 // evidenceAge is how long the refusals may have been before the accusation they led to.
 const evidenceAge = 3 * time.Second
 
+// registered is told of every registration that was carried out, and the key that it
+// made.
+func (c *checks) registered(p *process, kv *state.KV, revision int64) {
+	if kv.CreateRevision != revision {
+		c.fail("P6", "%s registered over the one at %d", p.id, kv.CreateRevision)
+	}
+}
+
 // accused is told of every accusation that was written. Silence leads to none.
 func (c *checks) accused(w *world, m *state.Member, revision int64) {
 	c.accusations = append(c.accusations, accusation{revision: revision, at: w.now})
@@ -269,13 +283,16 @@ func (c *checks) accused(w *world, m *state.Member, revision int64) {
 // began is told of every term.
 func (c *checks) began(p *process, t candidacy.Term) {
 	c.seen.Terms++
+	if old := p.last; old != nil && old.works(p) {
+		c.fail("P2", "%s leads with token %d while work of token %d is running", p.id, t.Token, old.Token)
+	}
 	if t.Token <= c.begun && c.excuse(p.keeper.session, t.Token) == nil {
 		c.fail("P2", "%s leads with token %d, after a term with token %d", p.id, t.Token, c.begun)
 	}
 	c.begun = max(c.begun, t.Token)
 	if t.Mode == state.ModeFallback {
 		c.seen.Acting++
-		if s := p.keeper.session; !s.denied && s.failures < 5 {
+		if !p.denied && p.failures < 5 {
 			c.fail("P3", "%s acts as leader, though its election has not failed", p.id)
 		}
 	}
@@ -284,6 +301,7 @@ func (c *checks) began(p *process, t candidacy.Term) {
 // ended is told of every term that ended. None is taken away from a member that has
 // its key.
 func (c *checks) ended(p *process, e candidacy.Ending) {
+	p.last = p.election.ended
 	if e.Reason == candidacy.KeyLost {
 		t := p.election.ended
 		key := p.w.keys.Candidate(t.s.lease)
@@ -320,13 +338,24 @@ func (c *checks) wrote(w *world, p *process, t *term) {
 
 // campaigned is told how a campaign ended.
 func (c *checks) campaigned(p *process, err error) {
-	s := p.keeper.session
 	switch {
 	case err == errDenied:
-		s.denied = true
+		p.denied = true
 	case err != nil:
-		s.failures++
+		p.failures++
 	}
+}
+
+// queued is told that a member saw its key in the queue: the election works.
+func (c *checks) queued(p *process, revision int64) {
+	if revision != 0 {
+		p.denied, p.failures = false, 0
+	}
+}
+
+// works reports whether work of the term is running, and is waited for.
+func (t *term) works(p *process) bool {
+	return t.work > 0 && p.host.mono() < t.endedAt+int64(workTimeout)
 }
 
 // asked is told of a term whose leader was told to resign.

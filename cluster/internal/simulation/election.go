@@ -38,7 +38,8 @@ type term struct {
 	s    *session
 	work int // functions in it
 
-	lapsed bool // there was a moment at which it did not count
+	lapsed  bool  // there was a moment at which it did not count
+	endedAt int64 // on the monotonic clock
 }
 
 // serve begins a round on a session that was registered.
@@ -135,6 +136,7 @@ func (e *election) over(ended candidacy.Ending) {
 		return
 	}
 	e.ended, e.term = e.term, nil
+	e.ended.endedAt = e.p.host.mono()
 	if log := e.p.w.log; log != nil {
 		log.of(e.p, "leads no longer with token %d: %s", ended.Token, ended.Reason)
 	}
@@ -157,6 +159,7 @@ func (r *round) protect() {
 	e := r.e
 	keys := e.p.w.keys
 	if q := e.part.Queued(); q != r.queued {
+		e.p.w.checks.queued(e.p, q)
 		r.hold(keys.Candidate(r.s.lease), r.queued, q)
 		r.queued = q
 	}

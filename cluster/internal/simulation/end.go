@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverse/goverse/cluster/internal/change"
+	"github.com/goverse/goverse/cluster/internal/suspicion"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -13,6 +15,7 @@ func (w *world) bound() time.Duration { return 4*w.ttl + 15*time.Second }
 
 // awaitEnd looks again and again whether all is as it should be in the end.
 func (w *world) awaitEnd(healed time.Duration) {
+	w.tidy()
 	wrong := w.wrong()
 	switch {
 	case wrong == "":
@@ -87,6 +90,8 @@ func (w *world) wrongWith(s *state.Snapshot, p *process) string {
 	switch {
 	case p.election.part.Standing() && queued != 1:
 		return fmt.Sprintf("stands for election and queues %d times", queued)
+	case !p.election.part.Standing() && !p.election.part.Clear(p.mirror.snapshot):
+		return "does not stand for election, and has not left it"
 	case !p.election.part.Standing() && queued != 0:
 		return "does not stand for election, and queues"
 	case p.election.part.Standing() && p.leads() != (s.Queue[0].KeyLease == k.session.lease):
@@ -94,7 +99,26 @@ func (w *world) wrongWith(s *state.Snapshot, p *process) string {
 	case p.election.term != nil && !p.leads():
 		return "is in a term without a session"
 	}
+	if why := w.unwatched(s, p); why != "" {
+		return why
+	}
 	return w.differs(s, p.mirror.snapshot)
+}
+
+// unwatched is whom a process does not watch, though it should and can.
+func (w *world) unwatched(s *state.Snapshot, p *process) string {
+	if !p.host.roles.detect || p.leaving.begun {
+		return ""
+	}
+	for _, m := range suspicion.Targets(s, p.host.address, watchers, func(*state.Member) bool { return false }) {
+		if there := w.host(m.Address).process; there == nil || there.leaving.begun {
+			continue
+		}
+		if c := p.detector.of(m.Address); c == nil || c.member.Incarnation != m.Incarnation || c.c.Phase != suspicion.Watching || c.stream == nil {
+			return fmt.Sprintf("does not watch %s", m.Address)
+		}
+	}
+	return ""
 }
 
 // differs is in what a process's snapshot differs from the truth.
@@ -117,10 +141,34 @@ func (w *world) differs(truth, s *state.Snapshot) string {
 	return ""
 }
 
-// inUse reports whether a lease is somebody's that lives.
+// tidy takes away what hands from outside have taken off its lease, and whose process
+// is not there to put it right: nobody else may.
+func (w *world) tidy() {
+	e := w.etcd
+	for i := 0; i < len(e.keys); i++ {
+		kv := e.keys[i]
+		if kv.Lease == 0 && kv.Key != register_ && !w.cared(kv) {
+			e.author = cause{}
+			_, _ = e.execute(nil, change.Change{Then: []change.Op{{Kind: change.Delete, Key: kv.Key}}})
+			i--
+		}
+	}
+}
+
+// cared reports whether a process stands on a key, and so will put it right.
+func (w *world) cared(kv state.KV) bool {
+	parsed := w.keys.Parse(kv.Key)
+	if parsed.Kind != state.KindNode {
+		return parsed.Kind == state.KindCandidate && w.inUse(parsed.Lease)
+	}
+	p := w.host(parsed.Address).process
+	return p != nil && p.member.incarnation == kv.CreateRevision && p.keeper.session.lost == ""
+}
+
+// inUse reports whether a lease is that of a session that stands.
 func (w *world) inUse(id int64) bool {
 	for _, h := range w.hosts {
-		if p := h.process; p != nil && p.keeper.session != nil && p.keeper.session.lease == id {
+		if p := h.process; p != nil && p.keeper.session != nil && p.keeper.session.lease == id && p.keeper.session.lost == "" {
 			return true
 		}
 	}

@@ -32,6 +32,7 @@ var allFaults = []fault{
 	{6, "cut off from etcd", cutOff},
 	{3, "slow way to etcd", slowLink},
 	{5, "frozen watch", freezeWatch},
+	{4, "dead watch", deadWatch},
 	{3, "broken watch", func(w *world, h *host) {
 		if h.process != nil {
 			w.etcd.breakOff(h.process, errBroke)
@@ -39,6 +40,7 @@ var allFaults = []fault{
 	}},
 	{3, "compaction", func(w *world, _ *host) { w.etcd.compact(w.etcd.revision - w.Int64N(3)) }},
 	{6, "paused process", pauseProcess},
+	{2, "paused in a renewal", pauseInRenewal},
 	{2, "suspended machine", suspendMachine},
 	{2, "stepped wall clock", stepWall},
 	{2, "busy machine", busyMachine},
@@ -50,7 +52,23 @@ var allFaults = []fault{
 			h.process.election.resignNow()
 		}
 	}},
+	{3, "resignation that comes late", func(w *world, h *host) {
+		w.doomNext(h, leaving_, late)
+		w.doomNext(h, changing, late)
+		if h.process != nil {
+			h.process.election.resignNow()
+		}
+	}},
 	{5, "wish", wish},
+	{3, "wish, and those who give way are late", func(w *world, h *host) {
+		for range 1 + w.IntN(2) {
+			w.doomNext(nil, leaving_, late)
+		}
+		wish(w, h)
+		if l := w.leader(); l != nil && w.chance(2) { // the wish is void then
+			w.after(w.between(0, 20*time.Millisecond), func() { crash(w, l.host) })
+		}
+	}},
 	{3, "etcd elects another leader", electEtcd},
 	{3, "etcd is away", etcdAway},
 	{6, "hand", handFrom},
@@ -64,6 +82,15 @@ var allFaults = []fault{
 		d := w.duration(h)
 		w.refuseFor(h, d)
 		w.cutFor(h, d, true, true)
+	}},
+	{2, "refusing, and the others' watches frozen", func(w *world, h *host) {
+		d := w.duration(h)
+		w.refuseFor(h, d)
+		for _, x := range w.hosts {
+			if x != h {
+				w.freezeFor(x, min(d, w.between(0, w.ttl/3)))
+			}
+		}
 	}},
 	{2, "refusing and paused", func(w *world, h *host) {
 		d := w.duration(h)
@@ -137,6 +164,12 @@ func doomed(w *world, h *host) {
 	w.faults.fates = append(w.faults.fates, d)
 }
 
+// doomNext settles what becomes of the next request of that kind.
+func (w *world) doomNext(h *host, k kind, f fate) {
+	w.faults.fates = append(w.faults.fates, doom{kind: k, host: h, fate: f, after: w.between(0, w.ttl)})
+	w.note(h, "the next %s comes late", k)
+}
+
 func cutOff(w *world, h *host) {
 	how := w.IntN(4)
 	w.cutFor(h, w.duration(h), how != 1, how != 2)
@@ -171,7 +204,14 @@ func slowLink(w *world, h *host) {
 	d, slow := w.duration(h), pick(w, []time.Duration{20 * time.Millisecond, 200 * time.Millisecond, w.ttl / 5})
 	w.note(h, "its way to etcd takes up to %v longer for %v", slow, d)
 	h.link.slow = slow
-	w.faults.last(d, func() { h.link.slow = 0; w.mended(h) })
+	w.faults.last(d, func() { w.fastAgain(h) })
+}
+
+// fastAgain: what is on its way still takes its time.
+func (w *world) fastAgain(h *host) {
+	h.lagged = max(h.lagged, w.now+2*h.link.slow)
+	h.link.slow = 0
+	w.mended(h)
 }
 
 // slowThenCut: etcd's answers to a renewal take their time, and are the last for long.
@@ -179,19 +219,49 @@ func slowThenCut(w *world, h *host) {
 	slow := w.between(0, w.ttl/5)
 	w.note(h, "its way to etcd takes up to %v longer, and is cut at its next renewal", slow)
 	h.link.slow = slow
-	w.faults.last(w.ttl, func() { h.link.slow = 0; w.mended(h) })
+	w.faults.last(w.ttl, func() { w.fastAgain(h) })
 	w.faults.waiting = append(w.faults.waiting, trigger{moment: gotAnswer + moment(checking), host: h,
 		begin: func() { w.cutFor(h, w.ttl+w.between(0, w.ttl), true, true) }})
 }
 
-func freezeWatch(w *world, h *host) {
-	d := w.duration(h)
+func freezeWatch(w *world, h *host) { w.freezeFor(h, w.duration(h)) }
+
+func (w *world) freezeFor(h *host, d time.Duration) {
 	w.note(h, "its watch delivers nothing for %v", d)
 	h.link.frozen = true
 	w.faults.last(d, func() { h.link.frozen = false; w.mended(h) })
 }
 
 func pauseProcess(w *world, h *host) { w.pauseFor(h, w.duration(h)) }
+
+// deadWatch: nothing comes through a watch any more, and nobody says so; or through the
+// next one, once it was opened.
+func deadWatch(w *world, h *host) {
+	p := h.process
+	switch {
+	case p == nil:
+	case p.mirror.watch == nil || w.chance(2):
+		w.note(h, "its next watch will be dead")
+		h.link.stillborn = true
+		w.etcd.breakOff(p, errBroke)
+		w.faults.last(w.ttl, func() { h.link.stillborn = false })
+	default:
+		w.note(h, "its watch is dead")
+		p.mirror.watch.dead = true
+	}
+}
+
+// pauseInRenewal stops the process while a renewal's answer is on its way, until about
+// its deadline.
+func pauseInRenewal(w *world, h *host) {
+	w.faults.waiting = append(w.faults.waiting, trigger{moment: carriedOut + moment(pick(w, []kind{renewing, checking})), host: h,
+		begin: func() {
+			if p := h.process; p != nil && p.keeper.session != nil {
+				left := h.clock().Until(p.keeper.session.claim.Until())
+				w.pauseFor(h, max(0, left+w.between(-time.Millisecond, 20*time.Millisecond)))
+			}
+		}})
+}
 
 // pauseFor is SIGSTOP and SIGCONT.
 func (w *world) pauseFor(h *host, d time.Duration) {
@@ -211,7 +281,7 @@ func (w *world) pauseFor(h *host, d time.Duration) {
 }
 
 func suspendMachine(w *world, h *host) {
-	if h.suspended >= 0 {
+	if h.suspended >= 0 || h.setBack {
 		return
 	}
 	d := w.duration(h)
@@ -229,6 +299,10 @@ func suspendMachine(w *world, h *host) {
 
 func stepWall(w *world, h *host) {
 	by := w.between(-2*w.ttl, 2*w.ttl)
+	if h.stood > 0 || h.suspended >= 0 {
+		by = by.Abs() // set back around a suspension, neither clock shows the time that passed
+	}
+	h.setBack = h.setBack || by < 0
 	w.note(h, "its wall clock is stepped by %v", by)
 	h.wallAhead += by
 	h.stepped = true
@@ -241,7 +315,10 @@ func busyMachine(w *world, h *host) {
 	d, slow := w.duration(h), pick(w, []time.Duration{5 * time.Millisecond, 100 * time.Millisecond, time.Second})
 	w.note(h, "is so busy that goroutines wait for up to %v, for %v", slow, d)
 	h.slow = slow
-	w.faults.last(d, func() { h.slow = 0; h.hinder() })
+	w.faults.last(d, func() {
+		h.lagged = max(h.lagged, w.now+h.slow) // who waits goes on waiting
+		h.slow = 0
+	})
 }
 
 func crash(w *world, h *host) {

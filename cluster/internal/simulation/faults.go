@@ -44,7 +44,7 @@ const (
 )
 
 // sends decides what becomes of a request that is about to be sent.
-func (f *faults) sends(p *process, k kind, timeout time.Duration) (fate, time.Duration) {
+func (f *faults) sends(p *process, k kind) (fate, time.Duration) {
 	f.moment(p, sent+moment(k))
 	for i := range f.fates {
 		d := &f.fates[i]
@@ -57,7 +57,6 @@ func (f *faults) sends(p *process, k kind, timeout time.Duration) (fate, time.Du
 		}
 		found := *d
 		f.fates = append(f.fates[:i], f.fates[i+1:]...)
-		p.host.lagged = max(p.host.lagged, f.w.now+timeout) // it waits for long
 		if found.fate == late {
 			return late, found.after
 		}

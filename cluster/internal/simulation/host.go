@@ -20,6 +20,7 @@ type host struct {
 	suspended time.Duration // since when the machine is suspended; -1: it is not
 	wallAhead time.Duration // how much the wall clock was stepped
 	stepped   bool          // it was
+	setBack   bool          // backwards
 
 	link    link
 	refuses bool // nobody can connect, the answer is a refusal
@@ -85,5 +86,5 @@ func (h *host) hinder() { h.lagged = max(h.lagged, h.w.now) }
 func (h *host) hindered(since time.Duration) bool {
 	p := h.process
 	return h.lagged >= since || h.suspended >= 0 || !h.link.well() || h.slow > 0 || h.w.etcd.away ||
-		p != nil && (p.paused || p.mirror.watch == nil || !p.mirror.far.Opened())
+		p != nil && (p.paused || p.mirror.watch == nil || p.mirror.watch.dead || !p.mirror.far.Opened())
 }

@@ -41,8 +41,6 @@ type session struct {
 	shownAt   []shown
 	doubtBy   int64 // a doubt must be answered before the monotonic clock shows this; 0: none
 	doubtedAt time.Duration
-	denied    bool // a campaign was denied
-	failures  int  // campaigns that failed
 }
 
 // protection is session.Protection.
@@ -202,8 +200,10 @@ func (s *session) doubt(within time.Duration) {
 	}
 	s.claim = s.claim.Doubted(s.p.host.clock(), within)
 	s.p.w.checks.doubted(s, within)
-	s.round++ // the round under way proves nothing
-	s.inRound = false
+	if s.inRound && !s.p.w.chance(4) {
+		s.round++ // the round under way is cut short, unless its answer is there already
+		s.inRound = false
+	}
 	s.watchDeadline()
 	s.checkNow()
 }

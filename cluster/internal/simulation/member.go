@@ -43,7 +43,14 @@ func (m *member) tryRegister(s *session) {
 		return
 	}
 	known := p.mirror.known
-	p.change(registering, requestTimeout, change.Register(p.w.keys, p.host.address, m.record), func(a answer, err error) {
+	c := change.Register(p.w.keys, p.host.address, m.record)
+	p.call(registering, requestTimeout, func(e *etcd) (answer, error) {
+		a, err := e.execute(p.host, c)
+		if err == nil && a.held {
+			e.w.checks.registered(p, e.get(p.w.keys.Node(p.host.address)), a.revision)
+		}
+		return a, err
+	}, func(a answer, err error) {
 		if err == nil {
 			p.mirror.saw(a.revision, known)
 		}

@@ -179,6 +179,7 @@ func (m *mirror) lost(err error) {
 func (m *mirror) unwatch() {
 	m.timer++
 	if m.watch != nil {
+		m.p.host.hinder()
 		m.p.w.etcd.close(m.watch)
 		m.watch = nil
 	}

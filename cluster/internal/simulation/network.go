@@ -42,6 +42,7 @@ type link struct {
 	noRequests, noAnswers bool          // what is lost while so
 	slow                  time.Duration // how much longer each way takes, at most
 	frozen                bool          // watches deliver nothing
+	stillborn             bool          // the next watch delivers that it was opened, and then nothing
 }
 
 // well reports whether nothing is wrong with it.
@@ -71,12 +72,13 @@ func (h *host) delay() time.Duration {
 func (p *process) call(k kind, timeout time.Duration, do func(e *etcd) (answer, error), then func(answer, error)) {
 	w, h := p.w, p.host
 	due := h.mono() + int64(timeout)
-	f, lateness := w.faults.sends(p, k, timeout)
+	f, lateness := w.faults.sends(p, k)
 	if w.log != nil && f != arrives {
 		w.log.of(p, "its %s: %s", k, [...]string{"", "is lost", "will not be answered", fmt.Sprint("arrives after ", lateness)}[f])
 	}
 	giveUp := func() {
 		left := h.untilMono(due)
+		h.lagged = max(h.lagged, w.now+left) // it waits in vain, and some of it waits for that
 		w.queue.push(event{at: w.now + max(left, 0), p: p, due: due, do: func() { then(answer{}, errTimeout) }})
 	}
 	if f == neverSent || h.link.noRequests {

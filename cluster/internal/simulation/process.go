@@ -25,6 +25,11 @@ type process struct {
 
 	looking bool // a look at the newest snapshot is due
 	leaving leaving
+
+	// What the checks know of its campaigns since one had a key.
+	denied   bool
+	failures int   // that failed
+	last     *term // of it that ended
 }
 
 // requestTimeout is Config.RequestTimeout, workTimeout Config.WorkTimeout.

@@ -2,10 +2,8 @@ package simulation
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/goverse/goverse/cluster/internal/change"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -128,21 +126,6 @@ func (w *world) host(address string) *host {
 	return nil
 }
 
-// tidy takes away what hands from outside have taken off its lease, and whose process
-// is not there to put it right: nobody else may.
-func (w *world) tidy() {
-	e := w.etcd
-	e.author = cause{}
-	for _, kv := range slices.Clone(e.keys) {
-		parsed := w.keys.Parse(kv.Key)
-		there := parsed.Kind == state.KindCandidate && w.inUse(parsed.Lease) ||
-			parsed.Kind == state.KindNode && w.host(parsed.Address).process != nil
-		if kv.Lease == 0 && kv.Key != register_ && !there {
-			_, _ = e.execute(nil, change.Change{Then: []change.Op{{Kind: change.Delete, Key: kv.Key}}})
-		}
-	}
-}
-
 // heal ends all faults, starts what was not running, and waits for the cluster to be
 // right again.
 func (w *world) heal() {
@@ -150,7 +133,6 @@ func (w *world) heal() {
 		w.log.say("everything is healed")
 	}
 	w.faults.heal()
-	w.tidy()
 	for _, h := range w.hosts {
 		if h.process == nil {
 			w.after(w.between(0, w.ttl/4), func() {

@@ -13,6 +13,7 @@ type watch struct {
 	last   time.Duration // when the newest message on its way arrives: none overtakes another
 	stuck  bool          // messages wait for the way to be free
 	closed bool
+	dead   bool // nothing ever comes through again, and nobody says so
 }
 
 // message is what a watch delivers.
@@ -67,7 +68,7 @@ func (e *etcd) send(w *watch, m message) {
 func (e *etcd) arrive(w *watch, m message) {
 	link := w.p.host.link
 	switch {
-	case w.closed:
+	case w.closed || w.dead:
 		return
 	case link.frozen || link.noAnswers || e.away:
 		w.stuck = true
@@ -79,6 +80,9 @@ func (e *etcd) arrive(w *watch, m message) {
 			return
 		}
 		w.sent = max(w.sent, m.revision)
+	}
+	if m.opening && w.p.host.link.stillborn {
+		w.p.host.link.stillborn, w.dead = false, true
 	}
 	if m.err != nil {
 		e.close(w)

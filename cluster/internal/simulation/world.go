@@ -39,6 +39,10 @@ func (w *world) at(t time.Duration, do func()) { w.queue.push(event{at: t, do: d
 // after makes do happen after d.
 func (w *world) after(d time.Duration, do func()) { w.queue.push(event{at: w.now + d, do: do}) }
 
+// manyEvents is far more than happens in any schedule: whoever makes as many goes round
+// in circles.
+const manyEvents = 100_000
+
 // run lets things happen until the run is over, or nothing is left to happen.
 func (w *world) run() {
 	for !w.over && len(w.queue.heap) > 0 {
@@ -49,6 +53,9 @@ func (w *world) run() {
 		w.now = ev.at
 		if p := ev.p; p != nil && !p.mayStep(ev) {
 			continue
+		}
+		if w.queue.seq > manyEvents {
+			w.checks.fail("P6", "something goes round in circles")
 		}
 		ev.do()
 		w.checks.step(w)
