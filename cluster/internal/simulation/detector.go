@@ -278,6 +278,7 @@ func (d *detector) refuteAll(against []*state.Accusation) {
 			p.after(refuteRetry, func() { d.signal(true) })
 			return
 		}
+		p.w.checks.count(Refuted)
 		d.refuteAll(against[1:])
 	})
 }

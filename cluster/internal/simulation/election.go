@@ -95,6 +95,7 @@ func (e *election) step() {
 	e.part = part
 	r.protect()
 	if orders.GaveUp {
+		p.w.checks.count(WorkGivenUp)
 		e.ended = nil
 	}
 	e.over(orders.Ended)
@@ -176,6 +177,7 @@ func (r *round) hold(key string, before, now int64) {
 	}
 	r.s.protect(key, now, func() {
 		e := r.e
+		e.p.w.checks.count(KeyMissed)
 		if e.round == r {
 			part, ended := e.part.Missed(now, e.p.host.time())
 			e.part = part
@@ -198,6 +200,9 @@ func (r *round) start(req candidacy.Request) {
 	case candidacy.Abandon:
 		r.endCampaign(old, func() { done(nil) })
 	default:
+		if req.Kind == candidacy.Rewrite {
+			r.e.p.w.checks.count(KeyRewritten)
+		}
 		r.e.p.change(changing, requestTimeout, req.Change, func(_ answer, err error) { done(err) })
 	}
 }

@@ -48,6 +48,8 @@ const (
 	expiry
 	hand // of somebody outside
 	removal
+	outsideCandidate
+	exempts
 )
 
 // answer is what etcd says to a request.

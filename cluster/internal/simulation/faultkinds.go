@@ -38,7 +38,12 @@ var allFaults = []fault{
 			w.etcd.breakOff(h.process, errBroke)
 		}
 	}},
-	{3, "compaction", func(w *world, _ *host) { w.etcd.compact(w.etcd.revision - w.Int64N(3)) }},
+	{2, "compaction", func(w *world, _ *host) { w.etcd.compact(w.etcd.revision - w.Int64N(3)) }},
+	{3, "compaction behind a frozen watch", func(w *world, h *host) {
+		d := w.duration(h)
+		w.freezeFor(h, d)
+		w.after(d*9/10, func() { w.etcd.compact(w.etcd.revision) })
+	}},
 	{6, "paused process", pauseProcess},
 	{2, "paused in a renewal", pauseInRenewal},
 	{2, "suspended machine", suspendMachine},
@@ -71,9 +76,17 @@ var allFaults = []fault{
 	}},
 	{3, "etcd elects another leader", electEtcd},
 	{3, "etcd is away", etcdAway},
-	{6, "hand", handFrom},
+	{5, "hand", handFrom},
+	{4, "hand, and the watch frozen", func(w *world, h *host) {
+		w.freezeFor(h, w.between(0, w.ttl))
+		handFrom(w, h)
+	}},
 	{6, "denied candidacy", deny},
-	{4, "outside candidate", outsider},
+	{3, "outside candidate", outsider},
+	{2, "outside candidate, and the watch frozen", func(w *world, h *host) {
+		w.freezeFor(h, w.between(0, w.ttl))
+		outsider(w, h)
+	}},
 	{4, "refusing address", refuse},
 	{3, "broken streams", breakStreams},
 	{2, "silent address", silence},
@@ -91,6 +104,12 @@ var allFaults = []fault{
 				w.freezeFor(x, min(d, w.between(0, w.ttl/3)))
 			}
 		}
+	}},
+	{2, "refusing, and cut off in a renewal", func(w *world, h *host) {
+		w.faults.waiting = append(w.faults.waiting, trigger{moment: carriedOut + moment(checking), host: h, begin: func() {
+			w.refuseFor(h, w.ttl)
+			w.cutFor(h, w.duration(h), true, false)
+		}})
 	}},
 	{2, "refusing and paused", func(w *world, h *host) {
 		d := w.duration(h)

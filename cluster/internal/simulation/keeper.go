@@ -150,12 +150,19 @@ func (s *session) lose(why string) {
 		return
 	}
 	s.lost = why
+	for h, reason := range losses {
+		if reason == why {
+			s.p.w.checks.count(Happening(h))
+		}
+	}
 	if s.p.w.log != nil {
 		s.p.w.log.of(s.p, "has lost its session: %s", why)
 	}
 	s.p.soon(func() { s.p.election.close(s, candidacy.SessionLost) })
 	s.p.soon(func() { s.p.keeper.over(s) })
 }
+
+var losses = [happenings]string{SessionExpired: "expired", SessionRevoked: "revoked", SessionPermission: "permission", SessionKeyLost: "key lost"}
 
 // protect is Session.Protect.
 func (s *session) protect(key string, revision int64, lost func()) {

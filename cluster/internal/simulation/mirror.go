@@ -157,6 +157,16 @@ func (m *mirror) wishRebuild() {
 func (m *mirror) lost(err error) {
 	p := m.p
 	m.unwatch()
+	switch err {
+	case errBroke:
+		p.w.checks.count(WatchBroke)
+	case errCompacted:
+		p.w.checks.count(WatchCompacted)
+	case errLag, errNotOpened:
+		p.w.checks.count(WatchLagged)
+	case errRebuild:
+		p.w.checks.count(RebuildAsked)
+	}
 	if p.w.log != nil {
 		p.w.log.of(p, "reads the cluster anew: %v", err)
 	}

@@ -104,7 +104,9 @@ func (p *process) call(k kind, timeout time.Duration, do func(e *etcd) (answer, 
 		w.faults.carriedOut(p, k)
 		switch {
 		case f == late:
+			w.checks.count(CameLate)
 		case f == unanswered || h.link.noAnswers:
+			w.checks.count(AnswerLost)
 			giveUp()
 		default:
 			p.answered(k, due, a, err, giveUp, then)

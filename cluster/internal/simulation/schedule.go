@@ -76,7 +76,7 @@ func (w *world) plan(end time.Duration) {
 		if l := w.leader(); toLeader && l != nil {
 			target = l.host
 		}
-		w.checks.seen.Faults++
+		w.checks.count(FaultBegan)
 		f.begin(w, target)
 	}
 	if w.chance(2) {

@@ -2,39 +2,67 @@ package simulation
 
 import (
 	"flag"
-	"fmt"
+	"runtime"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 var (
-	simSeed      = flag.Uint64("sim.seed", 1, "the first seed")
-	simSchedules = flag.Int("sim.schedules", 1500, "how many schedules to run")
-	simFor       = flag.Duration("sim.for", 0, "stop after this long; 0: when all have been run")
-	simVerbose   = flag.Bool("sim.verbose", false, "print the transcript of the first seed")
+	firstSeed = flag.Uint64("sim.seed", 1, "the first seed")
+	schedules = flag.Int("sim.schedules", 2000, "how many schedules to run, each with the next seed")
+	forAtMost = flag.Duration("sim.for", 0, "stop after this long; 0: when all were run")
+	verbose   = flag.Bool("sim.verbose", false, "print what happened in the first schedule")
 )
+
+// enough is how many schedules bring everything about.
+const enough = 2000
 
 func TestSchedules(t *testing.T) {
 	began := time.Now()
+	if *verbose {
+		t.Log("\n" + Run(*firstSeed, true).Transcript)
+	}
 	var seen Seen
 	var events uint64
-	n := 0
-	bad := 0
-	for ; n < *simSchedules && (*simFor == 0 || time.Since(began) < *simFor); n++ {
-		seed := *simSeed + uint64(n)
-		r := Run(seed, *simVerbose && n == 0)
-		if *simVerbose && n == 0 {
-			fmt.Print(r.Transcript)
-		}
+	n, broken := 0, 0
+	for ; n < *schedules && (*forAtMost == 0 || time.Since(began) < *forAtMost); n++ {
+		r := Run(*firstSeed+uint64(n), false)
 		seen.Add(r.Seen)
 		events += r.Events
-		if r.Failure != nil {
-			bad++
-			if bad < 10 {
-				t.Errorf("seed %d: %v", seed, *r.Failure)
-			}
+		if r.Failure == nil {
+			continue
+		}
+		if broken++; broken == 1 {
+			t.Errorf("seed %d: %v\n%s", r.Seed, r.Failure, Run(r.Seed, true).Transcript)
+		} else if broken < 20 {
+			t.Errorf("seed %d: %v", r.Seed, r.Failure)
 		}
 	}
 	took := time.Since(began)
-	t.Logf("%d schedules in %v: %.0f a second, %d events each; %d bad; %+v", n, took, float64(n)/took.Seconds(), events/uint64(n), bad, seen)
+	t.Logf("%d schedules from seed %d, %d events each, %d broken, in %v: %.0f a second on %d cores\n%s", n, *firstSeed,
+		events/uint64(max(n, 1)), broken, took.Round(time.Millisecond), float64(n)/took.Seconds(), runtime.GOMAXPROCS(0), seen)
+	if broken > 0 {
+		t.Logf("repeat one with: go test ./cluster/internal/simulation -run Schedules -v -sim.schedules 1 -sim.verbose -sim.seed N")
+	}
+	if n < enough {
+		return
+	}
+	for i, count := range seen.Count {
+		require.NotZero(t, count, "%s: a run in which that does not happen shows nothing about it", Happening(i))
+	}
+	for i := hand; i < exempts; i++ {
+		require.NotZero(t, seen.Exempt[i].Overlaps, "exempt case %d", i)
+	}
+}
+
+// A seed that failed somewhere fails everywhere, as long as the code is the same.
+func TestTheSameSeedGivesTheSameEvents(t *testing.T) {
+	for seed := uint64(1); seed <= 50; seed++ {
+		a, b, quiet := Run(seed, true), Run(seed, true), Run(seed, false)
+		require.Equal(t, a, b)
+		a.Transcript = ""
+		require.Equal(t, a, quiet, "listening changes nothing")
+	}
 }

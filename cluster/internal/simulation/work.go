@@ -48,6 +48,8 @@ func (e *election) write(t *term) {
 		a, err := e.execute(p.host, fenced)
 		if err == nil && a.held {
 			e.w.checks.wrote(e.w, p, t)
+		} else if err == nil {
+			e.w.checks.count(WriteRefused)
 		}
 		return a, err
 	}, func(answer, error) {})
@@ -59,6 +61,7 @@ func (e *election) endWork() {
 	if t.work == 0 {
 		return
 	}
+	p.w.checks.count(WorkAwaited)
 	d := p.w.between(0, 20*time.Millisecond)
 	if p.w.chance(4) {
 		d = p.w.between(0, 2*workTimeout)
