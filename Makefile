@@ -11,7 +11,7 @@ test: ## all tests
 	go test ./...
 
 race: ## the tests under the race detector
-	go test -race ./cluster/... ./clustertest ./node ./embedetcd ./internal/... ./cmd/...
+	go test -race ./cluster/... ./clustertest/... ./node ./embedetcd ./internal/... ./cmd/...
 
 lint: ## gofmt, vet, staticcheck
 	gofmt -l $$(git ls-files '*.go')
@@ -21,7 +21,7 @@ lint: ## gofmt, vet, staticcheck
 fuzz: ## the key parser, for a minute
 	go test -run '^$$' -fuzz FuzzParse -fuzztime 1m ./cluster/state
 
-bench: ## measure everything and write docs/benchmarks.md, a quarter of an hour
+bench: ## measure everything and write docs/benchmarks.md, half an hour
 	cd bench && go run ./cmd/bench
 
 generate: ## the gRPC code

@@ -44,7 +44,10 @@ var allowed = map[string][]string{
 	"proto/goverse/node/v1":      {},
 	"embedetcd":                  {"internal/zaplog"},
 	"clustertest":                {"cluster", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "embedetcd", "node"},
+	"clustertest/fault":          {"internal/child"},
+	"clustertest/history":        {"cluster", "cluster/leaderelection"},
 	"integration":                {"*"},
+	"integration/internal/chaos": {"*"},
 	"integration/internal/procs": {"*"},
 }
 

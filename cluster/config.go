@@ -140,6 +140,10 @@ func (c Config) Validate() error {
 	if err := c.CrashDetection.Validate(); err != nil {
 		return err
 	}
+	if grace := c.CrashDetection.Grace; 3*grace > ttlOf(c) {
+		return fmt.Errorf("%w: CrashDetection.Grace is %v: give at most a third of LeaderElectionTTL (%v), or a lease runs out sooner",
+			ErrBadConfig, grace, ttlOf(c))
+	}
 	switch c.Fallback {
 	case FallbackByName, FallbackNone:
 	default:

@@ -34,16 +34,17 @@ const (
 // membership is this node's record: it registers with each new session, keeps
 // the record as it should be, and notices when it is gone.
 type membership struct {
-	client  *clientv3.Client
-	keys    state.Keys
-	mirror  *mirror.Mirror
-	address string
-	remove  bool              // a predecessor at this address, on evidence
-	grace   time.Duration     // that it has
-	dial    []grpc.DialOption // to reach the own address as others do
-	timeout time.Duration
-	log     hclog.Logger
-	wake    chan struct{}
+	client     *clientv3.Client
+	keys       state.Keys
+	mirror     *mirror.Mirror
+	address    string
+	instanceID string
+	remove     bool              // a predecessor at this address, on evidence
+	grace      time.Duration     // that it has
+	dial       []grpc.DialOption // to reach the own address as others do
+	timeout    time.Duration
+	log        hclog.Logger
+	wake       chan struct{}
 
 	mu          sync.Mutex
 	record      state.Record // as it should be; Lease and TTL of the present session
@@ -100,8 +101,8 @@ func (m *membership) register(ctx context.Context, s *session.Session) error {
 				continue
 			}
 			theirs, _ := state.DecodeRecord(kvs[0].Value)
-			there := &state.Member{Address: m.address, Incarnation: kvs[0].CreateRevision, Record: theirs}
-			if there.InstanceID == m.record.InstanceID && there.Lease == int64(s.ID()) {
+			there := &state.Member{Address: m.address, Incarnation: kvs[0].CreateRevision, KeyLease: kvs[0].Lease, Record: theirs}
+			if there.InstanceID == m.instanceID && there.Lease == int64(s.ID()) {
 				m.registered(s, key, there.Incarnation) // an attempt that timed out came through
 				return nil
 			}
@@ -122,7 +123,7 @@ func (m *membership) register(ctx context.Context, s *session.Session) error {
 // settle looks into who holds this node's address, and reports whether it is
 // free now. Without an error it is worth trying again, at once or after a while.
 func (m *membership) settle(ctx context.Context, s *session.Session, there *state.Member, said *bool) (free bool, err error) {
-	if there.InstanceID == m.record.InstanceID {
+	if there.InstanceID == m.instanceID {
 		// An earlier session of this very process; its lease is being revoked, or
 		// must run out where that is denied.
 		return m.awaitGone(ctx, there), context.Cause(ctx)
@@ -131,7 +132,7 @@ func (m *membership) settle(ctx context.Context, s *session.Session, there *stat
 	who, err := node.Identify(attempt, m.address, m.dial...)
 	cancel()
 	switch {
-	case err == nil && who.InstanceID == m.record.InstanceID:
+	case err == nil && who.InstanceID == m.instanceID:
 		if m.remove {
 			return m.removePredecessor(ctx, s, there)
 		}
@@ -150,7 +151,7 @@ func (m *membership) settle(ctx context.Context, s *session.Session, there *stat
 // removePredecessor: this address answers as this process, so the one that had it
 // is probably gone. Probably: on another host the same name can mean that host.
 func (m *membership) removePredecessor(ctx context.Context, s *session.Session, there *state.Member) (free bool, err error) {
-	accuser := crashdetector.Accuser{Client: m.client, Keys: m.keys, ID: m.record.InstanceID, Lease: s.ID(), Grace: m.grace}
+	accuser := crashdetector.Accuser{Client: m.client, Keys: m.keys, ID: m.instanceID, Lease: s.ID(), Snapshot: m.mirror.Snapshot, Grace: m.grace}
 	err = accuser.Remove(ctx, there, "its address answers as another instance")
 	switch {
 	case err == nil:

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Faults are what can be wrong between one node and etcd. All methods are safe
@@ -36,6 +38,15 @@ var errKilled = errors.New("clustertest: the node was killed")
 func newFaults() *Faults {
 	f := &Faults{renewing: newGate(), watching: newGate(), linked: newGate(), dead: make(chan struct{})}
 	f.kill = sync.OnceFunc(func() { close(f.dead) })
+	return f
+}
+
+// Inject puts faults between a client of etcd and whoever uses it from now on, for
+// nodes that are no part of a [Cluster], in processes of their own: give the client to
+// their Config. It must be called before the client is used.
+func Inject(client *clientv3.Client) *Faults {
+	f := newFaults()
+	f.wrap(client)
 	return f
 }
 

@@ -53,14 +53,14 @@ func (c *Cluster) makeNode(index int) (n *Node, err error) {
 		alter(index, &cfg)
 	}
 	cfg.EtcdAddress, cfg.EtcdPrefix = c.etcd.Endpoint(), c.opts.prefix
-	n = &Node{c: c, index: index, faults: newFaults(), ended: make(chan struct{})}
+	n = &Node{c: c, index: index, ended: make(chan struct{})}
 	c.label(func() {
 		n.client, err = cluster.NewEtcdClient(cfg)
 	})
 	if err != nil {
 		return nil, err
 	}
-	n.faults.wrap(n.client)
+	n.faults = Inject(n.client)
 	cfg.Client = n.client
 	if n.node, err = node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0", Logger: log}); err == nil {
 		n.cluster, err = cluster.NewClusterWithNode(cfg, n.node)

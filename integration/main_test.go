@@ -3,14 +3,21 @@
 package integration
 
 import (
+	"os"
 	"testing"
 
+	"github.com/goverse/goverse/integration/internal/chaos"
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
 var kit *procs.Kit
 
-func TestMain(m *testing.M) { procs.Main(m, &kit) }
+func TestMain(m *testing.M) {
+	if config, asked := os.LookupEnv(chaos.ProgramEnv); asked {
+		os.Exit(chaos.Program(config))
+	}
+	procs.Main(m, &kit)
+}
 
 // onEach runs a scenario against every etcd.
 func onEach(t *testing.T, scenario func(t *testing.T, flavour procs.Flavour)) {

@@ -13,7 +13,8 @@ type conns struct {
 	net.Listener
 	mu   sync.Mutex
 	open map[*conn]struct{}
-	shut bool // no silent connection is taken any more
+	shut bool            // no silent connection is taken any more
+	left map[string]bool // remote addresses of watchers who were told goodbye
 }
 
 // conn is one accepted connection.
@@ -24,7 +25,7 @@ type conn struct {
 }
 
 func newConns(l net.Listener) *conns {
-	return &conns{Listener: l, open: map[*conn]struct{}{}}
+	return &conns{Listener: l, open: map[*conn]struct{}{}, left: map[string]bool{}}
 }
 
 // Accept waits for the next connection.
@@ -42,6 +43,28 @@ func (l *conns) Accept() (net.Conn, error) {
 		_ = c.Close() // grpc notices on its first read
 	}
 	return c, nil
+}
+
+// leaving notes that a watcher's connection has served its purpose.
+func (l *conns) leaving(remote net.Addr) {
+	l.mu.Lock()
+	l.left[remote.String()] = true
+	l.mu.Unlock()
+}
+
+// closeLeft closes the connections of watchers who were told goodbye.
+func (l *conns) closeLeft() {
+	l.mu.Lock()
+	var victims []*conn
+	for c := range l.open {
+		if l.left[c.RemoteAddr().String()] {
+			victims = append(victims, c)
+		}
+	}
+	l.mu.Unlock()
+	for _, c := range victims {
+		_ = c.Close()
+	}
 }
 
 // closeConns closes the connections that never spoke, or all of them.

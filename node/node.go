@@ -98,6 +98,10 @@ func NewNode(cfg Config) (*Node, error) {
 	n.drain = sync.OnceFunc(func() {
 		go func() {
 			defer close(n.drained)
+			// grpc waits five seconds for each connection's acknowledgement; that of a
+			// watcher that stands still does not come.
+			patience := time.AfterFunc(goodbyePatience, n.listener.closeLeft)
+			defer patience.Stop()
 			n.server.GracefulStop()
 			n.watchers.Wait()
 		}()

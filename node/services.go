@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
@@ -57,21 +58,33 @@ func (i identity) Identify(context.Context, *nodepb.IdentifyRequest) (*nodepb.Id
 // Watch tells a watcher who this is, and stays until one of both ends.
 func (i identity) Watch(stream grpc.BidiStreamingServer[nodepb.WatchRequest, nodepb.WatchResponse]) error {
 	n := i.node
-	if _, err := stream.Recv(); err != nil {
+	// A goroutine that hears the watcher. It ends when the stream does, which the return
+	// from here sees to.
+	first, gone := make(chan *nodepb.WatchRequest, 1), make(chan error, 1)
+	n.watchers.Go(func() {
+		req, err := stream.Recv()
+		if err == nil {
+			first <- req
+			_, err = stream.Recv()
+		}
+		gone <- err
+	})
+	var watcher string
+	select {
+	case req := <-first:
+		watcher = req.GetInstanceId()
+	case err := <-gone:
 		return err
+	case <-n.endStreams:
+		return status.Error(codes.Unavailable, "the node is stopping")
 	}
 	if err := stream.Send(&nodepb.WatchResponse{InstanceId: n.instanceID}); err != nil {
 		return err
 	}
-	// Ends when the stream does, which the return from here sees to.
-	gone := make(chan error, 1)
-	n.watchers.Go(func() {
-		_, err := stream.Recv()
-		gone <- err
-	})
 	select {
 	case err := <-gone:
 		if !errors.Is(err, io.EOF) { // it did not say goodbye
+			n.log.Debug("lost a watcher", "instance", watcher)
 			n.lostWatcher()
 		}
 		return nil
@@ -79,6 +92,9 @@ func (i identity) Watch(stream grpc.BidiStreamingServer[nodepb.WatchRequest, nod
 	}
 	select {
 	case <-n.goodbye:
+		if p, ok := peer.FromContext(stream.Context()); ok {
+			n.listener.leaving(p.Addr)
+		}
 		return stream.Send(&nodepb.WatchResponse{Goodbye: true})
 	default:
 		return status.Error(codes.Unavailable, "the node was closed")

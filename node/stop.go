@@ -10,6 +10,9 @@ import (
 // that their contexts are cancelled. Those that ignore it are left behind.
 const handlerGrace = time.Second
 
+// goodbyePatience is how long a watcher has to take note of a goodbye.
+const goodbyePatience = 200 * time.Millisecond
+
 // drainMoment is how long draining takes when nothing is running.
 const drainMoment = 20 * time.Millisecond
 

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+
+	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
 func openWatch(t *testing.T, n *Node) *Watch {
@@ -144,4 +146,61 @@ func TestWatchThatCannotBeOpened(t *testing.T) {
 	requireOnly(t, err, ErrNotNode)
 	other.Stop()
 	require.NoError(t, <-done)
+}
+
+// A watcher that stands still, or never says a word, does not hold up a stop.
+func TestSilentWatcherDoesNotDelayStop(t *testing.T) {
+	n := started(t)
+	// Its answers are not read, nor does it answer grpc's own pings.
+	relay, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = relay.Close() }()
+	frozen, thawed := make(chan struct{}), make(chan struct{})
+	piped := make(chan struct{}, 2)
+	go func() {
+		from, err := relay.Accept()
+		if err != nil {
+			return
+		}
+		to, err := net.Dial("tcp", n.AdvertiseAddress())
+		if err != nil {
+			return
+		}
+		go func() { pipe(to, from); piped <- struct{}{} }()
+		buf := make([]byte, 1<<10)
+		for {
+			k, err := to.Read(buf)
+			select {
+			case <-frozen:
+				<-thawed
+			default:
+			}
+			if err != nil {
+				break
+			}
+			_, _ = from.Write(buf[:k])
+		}
+		_ = from.Close()
+		piped <- struct{}{}
+	}()
+	w, err := OpenWatch(patient(t), relay.Addr().String(), "watcher")
+	require.NoError(t, err)
+	mute, err := nodepb.NewNodeClient(dial(t, n)).Watch(patient(t)) // and sends nothing
+	require.NoError(t, err)
+	require.NoError(t, mute.CloseSend())
+	mute, err = nodepb.NewNodeClient(dial(t, n)).Watch(patient(t))
+	require.NoError(t, err)
+	_, err = Identify(patient(t), n.AdvertiseAddress())
+	require.NoError(t, err)
+	close(frozen)
+	began := time.Now()
+	require.NoError(t, n.Stop(patient(t)))
+	require.Less(t, time.Since(began), 4*time.Second, "grpc alone waits five seconds")
+	close(thawed)
+	require.NotErrorIs(t, w.Wait(patient(t)), context.DeadlineExceeded) // the goodbye may come after all
+	w.Close(patient(t))
+	<-piped
+	<-piped
+	_, err = mute.Recv()
+	require.Error(t, err)
 }

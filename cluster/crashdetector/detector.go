@@ -73,11 +73,12 @@ type Detector struct {
 	ctx    context.Context // of the cases
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-	look   chan struct{} // a case came to suspect its member
+	look   chan struct{} // whom to watch may have changed
 
-	mu    sync.Mutex
-	cases map[string]*watched // by address
-	leave context.Context     // of Stop
+	mu      sync.Mutex
+	cases   map[string]*watched // by address, until they have ended
+	removed map[string]int      // by instance id: how often it was removed here
+	leave   context.Context     // of Stop
 
 	watching, accusations, removals, refuted, refutations, doubts atomic.Int64
 }
@@ -89,7 +90,7 @@ func New(cfg Config) *Detector {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	d := &Detector{cfg: cfg, log: cfg.Logger, look: make(chan struct{}, 1), cases: map[string]*watched{},
-		leave: context.Background()}
+		removed: map[string]int{}, leave: context.Background()}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
 }
@@ -137,6 +138,9 @@ func membersChanged(before, now *state.Snapshot) bool {
 	if len(before.Members) != len(now.Members) {
 		return true
 	}
+	if len(now.Members) == 0 || &before.Members[0] == &now.Members[0] {
+		return false // the same slice
+	}
 	for i, m := range now.Members {
 		if b := before.Members[i]; b != m && (b.Address != m.Address || b.Incarnation != m.Incarnation) {
 			return true
@@ -145,35 +149,46 @@ func membersChanged(before, now *state.Snapshot) bool {
 	return false
 }
 
-// choose starts the cases that are to be, and gives up those that are not.
+// choose starts the cases that are to be, and gives up those that are not. One of which
+// something stands in etcd goes on until that is settled; meanwhile there is no other
+// about its address.
 func (d *Detector) choose(s *state.Snapshot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	want := map[string]bool{}
-	for _, m := range suspicion.Targets(s, d.cfg.Address, d.cfg.Settings.Watchers, d.suspected) {
+	for _, m := range suspicion.Targets(s, d.cfg.Address, d.cfg.Settings.Watchers, d.counts) {
 		want[m.Address] = true
-		if w := d.cases[m.Address]; w != nil && w.member.Incarnation == m.Incarnation {
-			continue
-		} else if w != nil {
+		switch w := d.cases[m.Address]; {
+		case w == nil:
+			w := newWatched(d, m, d.removed[m.InstanceID])
+			d.cases[m.Address] = w
+			d.wg.Go(func() {
+				w.run()
+				d.ended(w)
+			})
+		case w.incarnation != m.Incarnation:
 			w.drop()
 		}
-		w := newWatched(d, m)
-		d.cases[m.Address] = w
-		d.wg.Go(w.run)
 	}
 	for address, w := range d.cases {
 		if !want[address] {
 			w.drop()
-			delete(d.cases, address)
 		}
 	}
 }
 
-// suspected reports whether there is evidence here against this incarnation. The lock
-// is held.
-func (d *Detector) suspected(m *state.Member) bool {
+// ended makes room for another case about the same address.
+func (d *Detector) ended(w *watched) {
+	d.mu.Lock()
+	delete(d.cases, w.address)
+	d.mu.Unlock()
+	d.lookAgain()
+}
+
+// counts reports whether a member is one of those who are watched; the lock is held.
+func (d *Detector) counts(m *state.Member) bool {
 	w := d.cases[m.Address]
-	return w != nil && w.member.Incarnation == m.Incarnation && w.suspects.Load()
+	return w == nil || w.incarnation != m.Incarnation || !w.amiss.Load()
 }
 
 func (d *Detector) lookAgain() {

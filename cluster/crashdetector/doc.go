@@ -18,13 +18,13 @@
 // What follows from which sign is decided in cluster/internal/suspicion.
 //
 // A member whose watcher's stream broke may be the next to be accused and not hear of
-// it: it has its keys confirmed by etcd at once, and without an answer within the grace
+// it: it has its keys confirmed by etcd at once, and without an answer for three graces
 // its session ends ([session.Session.Doubt]).
 //
 // # What is not promised
 //
 // A member that lives, refuses connections, and is at the same moment cut off from
-// etcd or paused, is removed although it lives. It then leads on for the grace at most,
+// etcd or paused, is removed although it lives. It then leads on for three graces at most,
 // or, if none of its watchers' streams broke, until its deadline. Tokens cover that;
 // Settings.Off, everywhere, excludes it.
 package crashdetector

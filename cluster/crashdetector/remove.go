@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/change"
 	"github.com/goverse/goverse/cluster/internal/commit"
+	"github.com/goverse/goverse/cluster/internal/suspicion"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -30,8 +31,11 @@ type Accuser struct {
 	ID string
 	// Lease is the accuser's session.
 	Lease clientv3.LeaseID
-	// Grace is how long to wait after etcd acknowledged the accusation.
-	// Default DefaultGrace.
+	// Snapshot is the state of the cluster as it was last seen: whether the accused is
+	// queued. Without it that is left to the revocation of its lease.
+	Snapshot func() *state.Snapshot
+	// Grace is how long to wait after etcd acknowledged the accusation, at least: where
+	// etcd is slow it is five times as long as that took. Default DefaultGrace.
 	Grace time.Duration
 }
 
@@ -40,6 +44,7 @@ type Accuser struct {
 // removed here: ErrRefuted because it lives, ErrChanged because it is gone by
 // itself.
 func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) error {
+	began := time.Now()
 	written, err := a.accuse(ctx, m, evidence)
 	if err != nil {
 		return err
@@ -48,7 +53,7 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 	if grace <= 0 {
 		grace = DefaultGrace
 	}
-	timer := time.NewTimer(grace)
+	timer := time.NewTimer(suspicion.GraceAfter(grace, time.Since(began)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -72,9 +77,15 @@ func (a Accuser) accuse(ctx context.Context, m *state.Member, evidence string) (
 }
 
 // strike removes m's keys if the accusation stands as it was written, and the lease
-// with whatever else is on it.
+// with whatever else is on it: the one that the node key is attached to, whatever the
+// record says.
 func (a Accuser) strike(ctx context.Context, m *state.Member, written int64) error {
-	resp, err := commit.Change(ctx, a.Client, change.Remove(a.Keys, m, a.ID, written))
+	queued := false
+	if a.Snapshot != nil && m.KeyLease != 0 {
+		c, _ := a.Snapshot().Candidate(m.KeyLease)
+		queued = c != nil
+	}
+	resp, err := commit.Change(ctx, a.Client, change.Remove(a.Keys, m, queued, a.ID, written))
 	if err != nil {
 		return fmt.Errorf("remove %s: %w", m.Address, err)
 	}
@@ -85,10 +96,10 @@ func (a Accuser) strike(ctx context.Context, m *state.Member, written int64) err
 		}
 		return fmt.Errorf("remove %s: %w", m.Address, ErrRefuted)
 	}
-	if m.Lease != 0 {
+	if m.KeyLease != 0 {
 		// The lease may hold more (an acting key, locks). If this fails it runs
 		// out by itself.
-		_, _ = a.Client.Revoke(ctx, clientv3.LeaseID(m.Lease))
+		_, _ = a.Client.Revoke(ctx, clientv3.LeaseID(m.KeyLease))
 	}
 	return nil
 }

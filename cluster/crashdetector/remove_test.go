@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/embedetcd"
 )
@@ -24,6 +25,7 @@ type scene struct {
 	keys    state.Keys
 	accused *state.Member
 	accuser Accuser
+	keeper  *session.Keeper // that does not run
 }
 
 func newScene(t *testing.T) *scene {
@@ -45,8 +47,10 @@ func newScene(t *testing.T) *scene {
 	require.NoError(t, err)
 	mine, err := client.Grant(ctx, 60)
 	require.NoError(t, err)
-	return &scene{ctx: ctx, client: client, keys: keys,
-		accused: &state.Member{Address: "a:1", Incarnation: put.Header.Revision, Record: record},
+	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client}})
+	require.NoError(t, err)
+	return &scene{ctx: ctx, keeper: keeper, client: client, keys: keys,
+		accused: &state.Member{Address: "a:1", Incarnation: put.Header.Revision, KeyLease: int64(lease.ID), Record: record},
 		accuser: Accuser{Client: client, Keys: keys, ID: "x", Lease: mine.ID}}
 }
 
@@ -75,7 +79,7 @@ func TestNobodyRefutes(t *testing.T) {
 func TestTheAccusedRefutes(t *testing.T) {
 	s := newScene(t)
 	m := mirror.New(mirror.Config{Client: s.client, Keys: s.keys})
-	d := New(Config{Client: s.client, Mirror: m, Address: "a:1", InstanceID: "i"})
+	d := New(Config{Client: s.client, Mirror: m, Keeper: s.keeper, Address: "a:1", InstanceID: "i"})
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan struct{}, 2)
 	go func() { _ = m.Run(ctx); ended <- struct{}{} }()
@@ -110,5 +114,30 @@ func TestGoneByItself(t *testing.T) {
 	_, err = s.client.Revoke(s.ctx, clientv3.LeaseID(s.accused.Lease))
 	require.NoError(t, err)
 	require.ErrorIs(t, <-removed, ErrChanged, "gone within the grace is not refuted")
-	require.Empty(t, s.left(t), "the accusation is not left behind")
+}
+
+// A request that timed out can commit later: an accusation that nobody waits for any
+// more, of a member that is gone.
+func TestVoidAccusationIsTakenBack(t *testing.T) {
+	s := newScene(t)
+	m := mirror.New(mirror.Config{Client: s.client, Keys: s.keys})
+	d := New(Config{Client: s.client, Mirror: m, Keeper: s.keeper, Address: "x:1", InstanceID: "x"})
+	ctx, cancel := context.WithCancel(s.ctx)
+	ended := make(chan struct{}, 2)
+	go func() { _ = m.Run(ctx); ended <- struct{}{} }()
+	go func() { d.Answer(ctx); ended <- struct{}{} }()
+	<-m.Ready()
+	_, err := s.accuser.accuse(s.ctx, s.accused, "refused")
+	require.NoError(t, err)
+	stands := func(snap *state.Snapshot) bool { return len(snap.Accusations) == 1 }
+	_, err = m.Wait(s.ctx, stands)
+	require.NoError(t, err)
+	_, err = s.client.Revoke(s.ctx, clientv3.LeaseID(s.accused.Lease))
+	require.NoError(t, err)
+	_, err = m.Wait(s.ctx, func(snap *state.Snapshot) bool { return !stands(snap) })
+	require.NoError(t, err)
+	require.Empty(t, s.left(t))
+	cancel()
+	<-ended
+	<-ended
 }

@@ -14,6 +14,10 @@ const (
 	DefaultRest          = time.Second
 )
 
+// leastGrace is more than a living member needs to refute on a machine that is not
+// overloaded.
+const leastGrace = 10 * time.Millisecond
+
 // Settings say how crashes are detected. The zero value is the default.
 type Settings struct {
 	// Off: this node accuses nobody. It still refutes, and it still tells those who
@@ -23,8 +27,9 @@ type Settings struct {
 	// Watchers is how many others each member watches, and so how many watch it.
 	// Default 2.
 	Watchers int
-	// Grace is how long an accused member has to refute, and how long one whose
-	// watcher was lost goes on without an answer from etcd. Default 100 ms.
+	// Grace is how long an accused member has to refute, or five times as long as etcd
+	// took for the accusation if that is longer. One whose watcher was lost goes on for
+	// three graces without an answer from etcd. Default 100 ms.
 	Grace time.Duration
 	// Confirmations is how many refused connections in a row, 5 ms apart, are
 	// evidence. Default 3.
@@ -44,8 +49,8 @@ func (s Settings) Validate() error {
 		return fmt.Errorf("%w: Watchers is %d: give the number of members that each one watches, 0 for the default; Off turns detection off", ErrBadSettings, s.Watchers)
 	case s.Confirmations < 0:
 		return fmt.Errorf("%w: Confirmations is %d: give a number from 1, or 0 for the default", ErrBadSettings, s.Confirmations)
-	case s.Grace < 0:
-		return fmt.Errorf("%w: Grace is negative (%v): leave it 0 for the default", ErrBadSettings, s.Grace)
+	case s.Grace != 0 && s.Grace < leastGrace:
+		return fmt.Errorf("%w: Grace is %v: give at least %v, or 0 for the default", ErrBadSettings, s.Grace, leastGrace)
 	case s.Rest < 0:
 		return fmt.Errorf("%w: Rest is negative (%v): leave it 0 for the default", ErrBadSettings, s.Rest)
 	}

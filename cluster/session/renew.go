@@ -15,6 +15,9 @@ import (
 // doubtRetry is the pause after a failed renewal while there is a doubt to clear.
 const doubtRetry = 10 * time.Millisecond
 
+// slowdown is how many times as long as a round took a doubt gives at least.
+const slowdown = 5
+
 // errDoubted ends a round that was sent before a doubt.
 var errDoubted = errors.New("sent before a doubt")
 
@@ -66,7 +69,12 @@ func (s *Session) renewLoop() {
 // renew makes one round: a renewal and a linearizable read, both after sent.
 func (s *Session) renew() error {
 	// One endpoint that swallows requests must not use up the whole TTL.
-	ctx, cancel := context.WithTimeout(s.ctx, s.ttl/5)
+	bound := s.ttl / 5
+	if claim := s.claim.Load(); claim.InDoubt() {
+		// Nor may it use up what is left in a doubt.
+		bound = min(bound, max(now().Until(claim.Until())/3, doubtRetry))
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, bound)
 	defer cancel()
 	ctx, endRound := context.WithCancelCause(ctx)
 	defer endRound(nil)
@@ -103,7 +111,9 @@ func (s *Session) renew() error {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	claim := s.claim.Load().Renewed(sent, now())
+	answered := now()
+	s.lastRound = time.Duration(answered.Mono - sent.Mono)
+	claim := s.claim.Load().Renewed(sent, answered)
 	if s.lost == nil && claim != *s.claim.Load() {
 		s.claim.Store(&claim)
 	}

@@ -81,6 +81,7 @@ type Session struct {
 
 	mu        sync.Mutex
 	lost      *LostError
+	lastRound time.Duration           // that succeeded
 	endRound  context.CancelCauseFunc // of the latest renewal, nil before the first
 	protected []*Protection
 	clusterID uint64
@@ -180,14 +181,18 @@ func (s *Session) Check() {
 }
 
 // Doubt says that others may take this process for gone: the session ends after
-// within, unless a renewal round that is sent from now on succeeds. One is sent at
-// once. It does not block.
+// within, or after five times as long as its last round took if that is longer, unless a
+// renewal round that is sent from now on succeeds. One is sent at once. It does not
+// block.
 func (s *Session) Doubt(within time.Duration) {
 	s.mu.Lock()
-	claim := s.claim.Load().Doubted(now(), within)
+	before := s.claim.Load()
+	claim := before.Doubted(now(), max(within, slowdown*s.lastRound))
 	s.claim.Store(&claim)
-	if s.endRound != nil {
-		s.endRound(errDoubted) // it may take long, and would prove nothing
+	if s.endRound != nil && !before.InDoubt() {
+		// It may take long, and would prove nothing. One that was sent since an earlier
+		// doubt clears that.
+		s.endRound(errDoubted)
 	}
 	s.mu.Unlock()
 	select {

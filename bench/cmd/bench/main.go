@@ -1,7 +1,7 @@
 // Command bench measures Goverse against its targets and writes what it found: raw
 // samples and plots into a directory, tables into docs/benchmarks.md.
 //
-//	go run ./cmd/bench                 # everything, about eight minutes
+//	go run ./cmd/bench                 # everything, about half an hour
 //	go run ./cmd/bench -only T1,T2
 //	go run ./cmd/bench -quick          # shows that it works; judges nothing
 //
@@ -23,6 +23,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverse/goverse/bench/internal/again"
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/target"
@@ -40,6 +41,9 @@ type options struct {
 func main() {
 	if len(os.Args) == 2 && os.Args[1] == etcdproc.ServeArg {
 		exit(etcdproc.Serve())
+	}
+	if asked, err := again.Serve(os.Args[1:]); asked {
+		exit(err)
 	}
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)

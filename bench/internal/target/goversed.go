@@ -13,10 +13,15 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+
+	"github.com/goverse/goverse/internal/child"
 )
 
 // goversed is the daemon, built from the sources beside this module.
-type goversed struct{ dir, path string }
+type goversed struct {
+	dir, path string
+	starter   *child.Starter // so that none is left behind if this process dies
+}
 
 func buildGoversed(ctx context.Context) (*goversed, error) {
 	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/goverse/goverse").Output()
@@ -27,7 +32,7 @@ func buildGoversed(ctx context.Context) (*goversed, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &goversed{dir: dir, path: filepath.Join(dir, "goversed")}
+	g := &goversed{dir: dir, path: filepath.Join(dir, "goversed"), starter: child.NewStarter()}
 	build := exec.CommandContext(ctx, "go", "build", "-o", g.path, "./cmd/goversed")
 	build.Dir = string(bytes.TrimSpace(out))
 	if said, err := build.CombinedOutput(); err != nil {
@@ -37,7 +42,11 @@ func buildGoversed(ctx context.Context) (*goversed, error) {
 	return g, nil
 }
 
-func (g *goversed) remove() { _ = os.RemoveAll(g.dir) }
+// remove goes after the end of all that it ran.
+func (g *goversed) remove() {
+	g.starter.Close()
+	_ = os.RemoveAll(g.dir)
+}
 
 // daemon is one running goversed.
 type daemon struct {
@@ -50,15 +59,14 @@ type daemon struct {
 // run starts goversed and gives every line of its output to say.
 func (g *goversed) run(say func(line string), args ...string) (*daemon, error) {
 	d := &daemon{cmd: exec.Command(g.path, args...), ended: make(chan struct{})}
-	// A group of its own, to end with it whatever it started.
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	d.cmd.Dir = g.dir
 	d.cmd.Stderr = &d.errors
 	stdout, err := d.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	if err := d.cmd.Start(); err != nil {
+	// In a group of its own, to end with it whatever it started.
+	if err := g.starter.Start(d.cmd); err != nil {
 		return nil, fmt.Errorf("start goversed: %w", err)
 	}
 	d.wg.Go(func() {

@@ -12,10 +12,10 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/goverse/goverse/bench/internal/etcdproc"
-	"github.com/goverse/goverse/bench/internal/relay"
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/sample"
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/clustertest/fault"
 )
 
 // sampling is how often IsLeader is asked on both nodes.
@@ -24,7 +24,7 @@ const sampling = time.Millisecond
 // faultKind is one way to be cut off, and by when the next one must lead.
 type faultKind struct {
 	name  string
-	fault relay.Fault
+	lost  fault.Direction // of what passes between a node and etcd
 	limit func(ttl time.Duration) time.Duration
 	rule  string
 }
@@ -33,9 +33,9 @@ type faultKind struct {
 func cutOff(ctx context.Context, env Env, r *report.Result) error {
 	ttl := time.Duration(env.pick(10, 2)) * time.Second
 	kinds := []faultKind{
-		{"packets dropped both ways", relay.DropBoth,
+		{"packets dropped both ways", fault.Both,
 			func(ttl time.Duration) time.Duration { return ttl + time.Second }, "TTL + 1 s"},
-		{"replies alone dropped", relay.DropReplies,
+		{"replies alone dropped", fault.FromTarget,
 			func(ttl time.Duration) time.Duration { return 2*ttl + time.Second }, "2 TTL + 1 s"},
 	}
 	runs := env.pick(16, 2)
@@ -70,7 +70,7 @@ func cutMany(ctx context.Context, p *etcdproc.Process, kind faultKind, plot stri
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, 3*ttl+30*time.Second)
 			defer cancel()
-			cuts[i], errs[i] = cutOne(ctx, p.Endpoint, fmt.Sprintf("/cut-%d-%d", kind.fault, i), kind.fault, ttl)
+			cuts[i], errs[i] = cutOne(ctx, p.Endpoint, fmt.Sprintf("/cut-%d-%d", kind.lost, i), kind.lost, ttl)
 		})
 	}
 	wg.Wait()
@@ -108,8 +108,8 @@ func cutMany(ctx context.Context, p *etcdproc.Process, kind faultKind, plot stri
 func seconds(millis float64) string { return fmt.Sprintf("%.2f s", millis/1000) }
 
 // cutOne is one pair of ours and one of the peer's, cut at the same instant.
-func cutOne(ctx context.Context, endpoint, prefix string, fault relay.Fault, ttl time.Duration) (c cut, err error) {
-	rel, err := relay.New(endpoint)
+func cutOne(ctx context.Context, endpoint, prefix string, lost fault.Direction, ttl time.Duration) (c cut, err error) {
+	rel, err := fault.NewRelay(endpoint)
 	if err != nil {
 		return c, err
 	}
@@ -120,7 +120,7 @@ func cutOne(ctx context.Context, endpoint, prefix string, fault relay.Fault, ttl
 		return c, err
 	}
 	defer func() { err = errors.Join(err, stopNode(ctx, old)) }()
-	defer rel.Set(relay.Pass) // before it is stopped
+	defer func() { err = errors.Join(err, rel.Heal()) }() // before it is stopped
 	if err := awaitLead(ctx, old); err != nil {
 		return c, err
 	}
@@ -142,8 +142,8 @@ func cutOne(ctx context.Context, endpoint, prefix string, fault relay.Fault, ttl
 	}
 	peerDone := make(chan error, 1)
 	started := time.Now()
-	rel.Set(fault)
-	peer.relay.Set(fault)
+	rel.Blackhole(lost)
+	peer.relay.Blackhole(lost)
 	go func() { peerDone <- peer.follow(ctx, started, &c) }() // ends with ctx at the latest
 	err = followPair(ctx, old, next, started, &c)
 	return c, errors.Join(err, <-peerDone)
@@ -181,7 +181,7 @@ func followPair(ctx context.Context, old, next *cluster.Cluster, started time.Ti
 
 // peerPair is two contenders of the peer's, the leader behind a relay.
 type peerPair struct {
-	relay     *relay.Relay
+	relay     *fault.Relay
 	clients   []*clientv3.Client
 	old, next *concurrency.Session
 	won       chan time.Time
@@ -197,7 +197,7 @@ func newPeerPair(ctx context.Context, endpoint, prefix string, ttl int) (p *peer
 			p.close()
 		}
 	}()
-	if p.relay, err = relay.New(endpoint); err != nil {
+	if p.relay, err = fault.NewRelay(endpoint); err != nil {
 		return nil, err
 	}
 	var sessions []*concurrency.Session

@@ -53,6 +53,7 @@ func All() []Benchmark {
 		{"floors", "what etcd itself costs a bare client", floors},
 		{"T1", "asking whether one leads", isLeader},
 		{"T2", "graceful handoff", handoff},
+		{"T3", "SIGKILL of the leader's process", crash},
 		{"T4", "the leader is cut off from a healthy etcd", cutOff},
 		{"T14", "start", start},
 		{"T15", "idle cost", idle},

@@ -28,22 +28,34 @@ func Accuse(keys state.Keys, m *state.Member, accuser string, lease int64, evide
 		Then: []Op{{Kind: Put, Key: keys.Accusation(m.Address, accuser), Value: record.Encode(), Lease: lease}}}
 }
 
-// Refute takes the accusation back, as it stands.
-func Refute(keys state.Keys, a *state.Accusation) Change {
+// Refute takes accusations of m back, all at once, while it is that incarnation that is
+// registered. Whether one of them was written anew meanwhile does not matter: it is as
+// false as before. (If the member has died since, it is accused again.)
+func Refute(keys state.Keys, m *state.Member, accusations []*state.Accusation) Change {
+	c := Change{If: []Guard{created(keys.Node(m.Address), m.Incarnation)}}
+	for _, a := range accusations {
+		c.Then = append(c.Then, Op{Kind: Delete, Key: keys.Accusation(a.Address, a.Accuser)})
+	}
+	return c
+}
+
+// Withdraw takes an accusation of one's own back, as it stands.
+func Withdraw(keys state.Keys, a *state.Accusation) Change {
 	key := keys.Accusation(a.Address, a.Accuser)
 	return Change{If: []Guard{unmodified(key, a.ModRevision)}, Then: []Op{{Kind: Delete, Key: key}}}
 }
 
 // Remove deletes the keys of m, if the accusation that was written at revision
 // accused still stands and m is that incarnation still; else it reads who is there.
-// The accusation goes in any case: while the accuser lives nobody else takes it away.
-func Remove(keys state.Keys, m *state.Member, accuser string, accused int64) Change {
+// Queued says that m's candidate key is to be deleted as well: without a candidacy that
+// is left out, for etcd may deny the queue altogether.
+func Remove(keys state.Keys, m *state.Member, queued bool, accuser string, accused int64) Change {
 	node, accusation := keys.Node(m.Address), keys.Accusation(m.Address, accuser)
 	c := Change{If: []Guard{created(node, m.Incarnation), unmodified(accusation, accused)},
 		Then: []Op{{Kind: Delete, Key: node}, {Kind: Delete, Key: accusation}},
-		Else: []Op{{Kind: Get, Key: node}, {Kind: Delete, Key: accusation}}}
-	if m.Lease != 0 {
-		c.Then = append(c.Then, Op{Kind: Delete, Key: keys.Candidate(m.Lease)})
+		Else: []Op{{Kind: Get, Key: node}}}
+	if queued {
+		c.Then = append(c.Then, Op{Kind: Delete, Key: keys.Candidate(m.KeyLease)})
 	}
 	if planted.Is(planted.RemoveUnguarded) {
 		c.If = c.If[:1]

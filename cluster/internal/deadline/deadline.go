@@ -41,11 +41,12 @@ func earlier(a, b Instant) Instant {
 // Claim is what the holder of a lease may count on. It is immutable: the methods
 // return the claim that follows.
 type Claim struct {
-	ttl     time.Duration
-	until   Instant
-	renewed Instant // when the request was sent that until counts from
-	inDoubt bool
-	doubted Instant // when it was; an answer to what was sent before does not clear it
+	ttl         time.Duration
+	until       Instant
+	renewed     Instant // when the request was sent that until counts from
+	inDoubt     bool
+	first, last Instant       // of the doubts that no answer has cleared
+	within      time.Duration // what the last one gave
 }
 
 // margin is what is taken off the TTL for clocks that run at different rates:
@@ -81,10 +82,16 @@ func (c Claim) Renewed(sent, answered Instant) Claim {
 	switch {
 	case !c.Valid(answered) && !planted.Is(planted.LateAnswerCounts):
 		return c
-	case c.inDoubt && sent.Mono < c.doubted.Mono:
+	case c.inDoubt && sent.Mono < c.first.Mono:
 		return c
 	}
-	c.until, c.renewed, c.inDoubt = sent.Add(c.ttl-margin(c.ttl)), sent, false
+	until := sent.Add(c.ttl - margin(c.ttl))
+	if c.inDoubt && sent.Mono < c.last.Mono {
+		// It clears the doubts before it, and leaves the last one.
+		c.until, c.renewed, c.first = earlier(until, c.last.Add(c.within)), sent, c.last
+		return c
+	}
+	c.until, c.renewed, c.inDoubt = until, sent, false
 	return c
 }
 
@@ -94,7 +101,10 @@ func (c Claim) Doubted(now Instant, within time.Duration) Claim {
 	if planted.Is(planted.DoubtIgnored) {
 		return c
 	}
-	c.until, c.inDoubt, c.doubted = earlier(c.until, now.Add(within)), true, now
+	if !c.inDoubt {
+		c.inDoubt, c.first = true, now
+	}
+	c.until, c.last, c.within = earlier(c.until, now.Add(within)), now, within
 	return c
 }
 

@@ -38,6 +38,10 @@ func TestDoubtIsClearedByWhatIsSentAfterIt(t *testing.T) {
 	require.Equal(t, at(10920*time.Millisecond), c.Renewed(at(1020*time.Millisecond), at(1050*time.Millisecond)).Until())
 	again := c.Doubted(at(1050*time.Millisecond), 100*time.Millisecond)
 	require.Equal(t, c.Until(), again.Until(), "a second doubt gives no more time")
+	between := again.Renewed(at(1020*time.Millisecond), at(1060*time.Millisecond))
+	require.Equal(t, at(1150*time.Millisecond), between.Until(), "an answer to what was sent between them leaves the second")
+	require.True(t, between.InDoubt())
+	require.False(t, between.Renewed(at(1055*time.Millisecond), at(1070*time.Millisecond)).InDoubt())
 	require.Equal(t, at(500*time.Millisecond), Granted(at(0), ttl).Doubted(at(400*time.Millisecond), 100*time.Millisecond).Until())
 }
 

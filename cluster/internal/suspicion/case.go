@@ -4,12 +4,15 @@
 // simulation runs the same code.
 //
 //	            refused, refused, refused
-//	opening ────────── or ──────────────► accusing ──► waiting ──► removing ──► over
-//	 │  ▲ ▲     another instance answers     │         (grace)        │
-//	 │  │ └──────────────────────────────────┴────────────┴───────────┘
-//	 │  │       could not be written         refuted: it lives, let it rest
-//	 ▼  │ broke
-//	watching ──goodbye──► over
+//	opening ────────── or ──────────────► accusing ──► waiting ──► verifying ──► removing ──► over
+//	 │  ▲ ▲     another instance answers     │         (grace)         │            │
+//	 │  │ └──────────────────────────────────┴────────────┴────────────┴────────────┘
+//	 │  │              could not be written; refuted: it lives, let it rest; silent now
+//	 ▼  │ broke, or goodbye: look again later
+//	watching
+//
+// After the grace the member's address is tried once more: it is removed only if that
+// fails as it did before.
 //
 // Silence, time-outs and unreachable hosts are no evidence: the lease decides.
 //
@@ -28,16 +31,32 @@ import (
 type Settings struct {
 	// Confirmations is how many refusals in a row are evidence.
 	Confirmations int
-	// Grace is how long the accused has to refute.
+	// Grace is how long the accused has to refute, at least: see GraceAfter.
 	Grace time.Duration
 	// Rest is how long one that refuted is let alone; each time in a row doubles it,
 	// up to 60 times as long.
 	Rest time.Duration
 }
 
+// slowdown is how many times as long as the accusation took its grace is at least.
+const slowdown = 5
+
+// GraceAfter is the grace that follows an accusation which etcd took that long to
+// acknowledge: where etcd is slow, the answer of the accused takes as long.
+func GraceAfter(grace, took time.Duration) time.Duration {
+	return max(grace, slowdown*took)
+}
+
 const (
 	// again is the pause between two refusals of the few that make evidence.
 	again = 5 * time.Millisecond
+	// farewell is how long one that said goodbye has to leave; it may die on the way.
+	farewell = 2 * time.Second
+	// manyFailures in a row make a member one that cannot be watched at present.
+	manyFailures = 3
+	// unreachable failures in a row are worth a word: about two seconds of silence, more
+	// where each attempt takes long.
+	unreachable = 9
 	// mostPatience is the longest pause before another attempt after silence.
 	mostPatience = 5 * time.Second
 	mostRests    = 60
@@ -48,17 +67,18 @@ type Phase int
 
 // The phases.
 const (
-	Opening  Phase = iota // a watch on the member is being opened, or will be
-	Watching              // it stands
-	Accusing              // there is evidence, the accusation is being written
-	Waiting               // the accused has its grace
-	Removing              // the removal was sent
-	Over                  // it said goodbye, or is gone
+	Opening   Phase = iota // a watch on the member is being opened, or will be
+	Watching               // it stands
+	Accusing               // there is evidence, the accusation is being written
+	Waiting                // the accused has its grace
+	Verifying              // the grace is over, its address is tried once more
+	Removing               // the removal was sent
+	Over                   // it is gone
 )
 
 // String is the phase's name.
 func (p Phase) String() string {
-	return [...]string{"opening", "watching", "accusing", "waiting", "removing", "over"}[p]
+	return [...]string{"opening", "watching", "accusing", "waiting", "verifying", "removing", "over"}[p]
 }
 
 // Event is what happened.
@@ -72,6 +92,7 @@ const (
 	Silence                   // anything else: no evidence
 	Goodbye                   // the watch ended in good order
 	Broke                     // the watch ended otherwise
+	Flapped                   // so did one that had stood for less than a moment
 	Accused                   // etcd has the accusation
 	NotAccused                // it could not be written, or this node may not accuse at present
 	GraceOver                 // the grace has passed
@@ -83,7 +104,7 @@ const (
 
 // String is the event's name.
 func (e Event) String() string {
-	return [...]string{"opened", "other", "refused", "silence", "goodbye", "broke", "accused", "not-accused",
+	return [...]string{"opened", "other", "refused", "silence", "goodbye", "broke", "flapped", "accused", "not-accused",
 		"grace-over", "removed", "refuted", "not-removed", "unregistered"}[e]
 }
 
@@ -132,8 +153,25 @@ const (
 // it stands in etcd.
 func (c Case) Interruptible() bool { return c.Phase <= Watching }
 
-// Suspects reports whether there is evidence against the member.
-func (c Case) Suspects() bool { return c.Phase >= Accusing }
+// Counts reports whether the member is one of those who are watched: there is no
+// evidence against it, and it has not failed to answer again and again. While it does not
+// count, another one is watched as well.
+func (c Case) Counts() bool {
+	return c.Phase == Watching || c.Phase == Opening && c.Failures < manyFailures
+}
+
+// Unreachable reports whether the member has failed to answer so often, now for the
+// first time, that an operator should know.
+func (c Case) Unreachable() bool { return c.Phase == Opening && c.Failures == unreachable }
+
+// Again is the first step of a case about a process that was removed before, n times, and
+// registered anew: it lives, and it is let rest as one that refuted.
+func Again(n int, s Settings) (Case, Action) {
+	if n == 0 {
+		return Case{}, Action{Do: Open}
+	}
+	return Case{Rests: n - 1}.rest(s)
+}
 
 // On is the case after an event, and what to do then. Events that cannot be in the
 // present phase change nothing and ask for nothing.
@@ -142,8 +180,8 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 		e = Refused
 	}
 	switch {
-	case c.Phase == Opening && e == Opened:
-		return Case{Phase: Watching}, Action{Do: Listen}
+	case (c.Phase == Opening || c.Phase == Verifying) && e == Opened:
+		return Case{Phase: Watching, Failures: c.Failures}, Action{Do: Listen}
 	case c.Phase == Opening && e == Other:
 		return c.accuse(otherAnswers)
 	case c.Phase == Opening && e == Refused:
@@ -152,7 +190,8 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 			return c.accuse(nobodyListens)
 		}
 		return c, Action{Do: Open, After: again}
-	case c.Phase == Opening && e == Silence, c.Phase == Accusing && e == NotAccused, c.Phase == Removing && e == NotRemoved:
+	case (c.Phase == Opening || c.Phase == Verifying) && e == Silence, c.Phase == Watching && e == Flapped,
+		c.Phase == Accusing && e == NotAccused, (c.Phase == Waiting || c.Phase == Removing) && e == NotRemoved:
 		return c.openAgain()
 	case c.Phase == Watching && e == Broke:
 		return Case{}, Action{Do: Open}
@@ -164,13 +203,16 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 		c.Phase = Waiting
 		return c, Action{Do: Wait, After: s.Grace}
 	case c.Phase == Waiting && e == GraceOver:
+		c.Phase = Verifying
+		return c, Action{Do: Open}
+	case c.Phase == Verifying && (e == Refused || e == Other):
 		c.Phase = Removing
 		return c, Action{Do: Remove}
 	case (c.Phase == Waiting || c.Phase == Removing) && e == Refuted:
-		rest := s.Rest * time.Duration(min(1<<min(c.Rests, 6), mostRests))
-		return Case{Rests: c.Rests + 1}, Action{Do: Open, After: rest}
-	case c.Phase == Watching && e == Goodbye,
-		c.Phase == Removing && e == Removed,
+		return c.rest(s)
+	case c.Phase == Watching && e == Goodbye:
+		return Case{}, Action{Do: Open, After: farewell}
+	case c.Phase == Removing && e == Removed,
 		c.Phase >= Accusing && e == Unregistered:
 		c.Phase = Over
 	}
@@ -180,6 +222,12 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 func (c Case) accuse(evidence string) (Case, Action) {
 	c.Phase = Accusing
 	return c, Action{Do: Accuse, Evidence: evidence}
+}
+
+// rest leaves one that lives to its lease for a while, longer each time in a row.
+func (c Case) rest(s Settings) (Case, Action) {
+	rest := s.Rest * time.Duration(min(1<<min(c.Rests, 6), mostRests))
+	return Case{Rests: c.Rests + 1}, Action{Do: Open, After: rest}
 }
 
 // openAgain starts over, later and later.

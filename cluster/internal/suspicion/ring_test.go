@@ -21,10 +21,10 @@ func TestTargets(t *testing.T) {
 		for _, m := range Targets(s, address, k, func(m *state.Member) bool {
 			for _, d := range dead {
 				if d == m.Address {
-					return true
+					return false
 				}
 			}
-			return false
+			return true
 		}) {
 			out = append(out, m.Address)
 		}

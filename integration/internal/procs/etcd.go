@@ -105,7 +105,7 @@ func (e *Etcd) Restart(t testing.TB) time.Time {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}
 	Await(t, etcdStart, "etcd answers", func() error {
 		if !e.Running() {
-			t.Fatalf("etcd ended: %s", e.state())
+			t.Fatalf("etcd ended: %s", e.State())
 		}
 		resp, err := client.Get("http://" + e.Endpoint + "/health")
 		if err != nil {

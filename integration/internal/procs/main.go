@@ -12,8 +12,6 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"github.com/goverse/goverse/internal/child"
 )
 
 // requireEnv lists what must not be missing: a test that needs it then fails where
@@ -23,7 +21,6 @@ const requireEnv = "GOVERSE_REQUIRE"
 // Kit starts processes. It is safe for concurrent use.
 type Kit struct {
 	goversed func() (path string, err error) // builds it at the first call
-	starter  *child.Starter
 
 	mu      sync.Mutex
 	drawn   map[int]bool // ports
@@ -46,7 +43,7 @@ func run(m *testing.M, kit **Kit) int {
 		return complain(err)
 	}
 	defer os.RemoveAll(dir) // nothing can be done about it
-	k := &Kit{starter: child.NewStarter(), drawn: map[int]bool{}, running: map[*Process]bool{},
+	k := &Kit{drawn: map[int]bool{}, running: map[*Process]bool{},
 		goversed: sync.OnceValues(func() (string, error) { return build(dir) })}
 	*kit = k
 	code := m.Run()
@@ -55,7 +52,6 @@ func run(m *testing.M, kit **Kit) int {
 		code = complain(fmt.Errorf("%s (process %d) outlived its test", p.name, p.Pid()))
 	}
 	k.mu.Unlock()
-	k.starter.Close()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			code = complain(err)

@@ -147,7 +147,7 @@ func (n *Node) AwaitStatus(t testing.TB, within time.Duration, what string, chec
 	var st Status
 	took := Await(t, within, n.Address+": "+what, func() error {
 		if !n.Running() {
-			t.Fatalf("%s ended (%s): %s", n.name, n.state(), what)
+			t.Fatalf("%s ended (%s): %s", n.name, n.State(), what)
 		}
 		// Bounded, for a node may be frozen; and a request that hangs is no answer.
 		ctx, cancel := context.WithTimeout(context.Background(), within)

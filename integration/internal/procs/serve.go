@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"os"
+	"os/exec"
+	"strings"
 
 	"go.etcd.io/etcd/server/v3/embed"
 )
@@ -17,8 +20,29 @@ const serveEnv = "GOVERSE_INTEGRATION_SERVE_ETCD"
 // purpose, and on a busy machine takes longer than anybody waits for the answer.
 const leastBcryptCost = 4
 
-// serveConfig is all that differs from etcd's own defaults.
-type serveConfig struct{ DataDir, Client, Peer string }
+// serveConfig is all that differs from etcd's own defaults. Peers are all members'
+// addresses for each other; none: the only member.
+type serveConfig struct {
+	DataDir, Client, Peer string
+	Peers                 []string
+}
+
+// MemberCommand is the command of one member of an etcd cluster, in a copy of the test
+// binary: its data directory, its addresses for clients and peers, and those for peers
+// of all members.
+func MemberCommand(dir, client, peer string, peers []string) (*exec.Cmd, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	config, err := json.Marshal(serveConfig{DataDir: dir, Client: client, Peer: peer, Peers: peers})
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(environment(), serveEnv+"="+string(config))
+	return cmd, nil
+}
 
 // serve is an etcd server as a process of its own: it runs until it is killed.
 func serve(encoded string) int {
@@ -33,6 +57,15 @@ func serve(encoded string) int {
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = peer, peer
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.InitialClusterToken = config.Peer
+	if len(config.Peers) > 0 {
+		cfg.Name = config.Peer
+		var all []string
+		for _, p := range config.Peers {
+			all = append(all, p+"=http://"+p)
+		}
+		cfg.InitialCluster = strings.Join(all, ",")
+		cfg.InitialClusterToken = strings.Join(config.Peers, ",")
+	}
 	cfg.BcryptCost = leastBcryptCost
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {

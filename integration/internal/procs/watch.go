@@ -4,10 +4,12 @@ package procs
 
 import (
 	"context"
-	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/goverse/goverse/clustertest/history"
 )
 
 const (
@@ -28,8 +30,9 @@ type Sample struct {
 // if the samples prove that two nodes led at one instant, or that a later term had
 // no greater token.
 type Watcher struct {
-	ctx context.Context
-	wg  sync.WaitGroup
+	ctx   context.Context
+	began time.Time
+	wg    sync.WaitGroup
 
 	mu      sync.Mutex
 	samples []Sample
@@ -38,13 +41,13 @@ type Watcher struct {
 // Watch starts to sample; Add takes further nodes in.
 func Watch(t testing.TB, nodes ...*Node) *Watcher {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &Watcher{ctx: ctx}
+	w := &Watcher{ctx: ctx, began: time.Now()}
 	t.Cleanup(func() {
 		cancel()
 		w.wg.Wait()
 		samples := w.Samples()
-		for _, fault := range faults(samples) {
-			t.Error(fault)
+		if v := history.Check(recorded(samples, w.began), history.Limits{}); len(samples) > 0 && !v.OK() {
+			t.Error(v)
 		}
 		t.Logf("%d samples of the nodes' status, %d by leaders", len(samples), len(w.Leading(time.Time{}, time.Now())))
 	})
@@ -73,7 +76,7 @@ func (w *Watcher) Add(n *Node) {
 			select {
 			case <-again.C:
 			case <-w.ctx.Done():
-			case <-n.done:
+			case <-n.Done():
 			}
 		}
 	})
@@ -98,73 +101,16 @@ func (w *Watcher) Leading(from, to time.Time) []Sample {
 	return out
 }
 
-// term is what the samples prove of one term: it is unbroken, so it lasted at least
-// from an instant not after begun to one not before ended.
-type term struct {
-	node        string
-	pid         int
-	token       int64
-	first, last Sample // by begun and ended
-}
-
-// begun is the instant by which the term surely had begun.
-func (x *term) begun() time.Time { return x.first.Got }
-
-// ended is the instant before which the term surely had not ended.
-func (x *term) ended() time.Time { return x.last.Sent }
-
-// overlaps reports whether y surely stood at some instant within what is proven of x.
-func (x *term) overlaps(y *term) bool {
-	for _, s := range []Sample{y.first, y.last} {
-		if !s.Sent.Before(x.begun()) && !s.Got.After(x.ended()) {
-			return true
-		}
-	}
-	// Of a term seen once not even an instant is known: it ended before it had begun.
-	return !x.ended().Before(x.begun()) && !y.ended().Before(y.begun()) &&
-		!x.ended().Before(y.begun()) && !y.ended().Before(x.begun())
-}
-
-// faults is what the samples prove to be wrong.
-func faults(samples []Sample) []string {
-	type key struct {
-		pid   int
-		token int64
-	}
-	terms := map[key]*term{}
+// recorded are the samples as a history, whose times count from a moment.
+func recorded(samples []Sample, from time.Time) history.History {
+	var h history.History
 	for _, s := range samples {
-		if !s.Status.IsLeader {
-			continue
+		w := history.Window{Before: history.Instant(s.Sent.Sub(from)), After: history.Instant(s.Got.Sub(from))}
+		r := history.Run{Who: history.Who{Process: strconv.Itoa(s.Pid), Node: s.Node}, First: w, Last: w, Count: 1}
+		if s.Status.IsLeader {
+			r.Leads, r.Token = true, s.Status.Token
 		}
-		k := key{s.Pid, s.Status.Token}
-		x := terms[k]
-		if x == nil {
-			terms[k] = &term{s.Node, s.Pid, s.Status.Token, s, s}
-			continue
-		}
-		if s.Got.Before(x.first.Got) {
-			x.first = s
-		}
-		if s.Sent.After(x.last.Sent) {
-			x.last = s
-		}
+		h.Runs = append(h.Runs, r)
 	}
-	var out []string
-	for _, x := range terms {
-		for _, y := range terms {
-			if x == y {
-				continue
-			}
-			if x.last.Got.Before(y.first.Sent) && x.token >= y.token {
-				out = append(out, fmt.Sprintf("%s leads with token %d after %s did with %d", y.node, y.token, x.node, x.token))
-			}
-			if x.pid != y.pid && x.overlaps(y) {
-				out = append(out, fmt.Sprintf("two leaders: %s (token %d) from %s to %s, and %s (token %d) from %s to %s",
-					x.node, x.token, clock(x.begun()), clock(x.ended()), y.node, y.token, clock(y.begun()), clock(y.ended())))
-			}
-		}
-	}
-	return out
+	return h
 }
-
-func clock(t time.Time) string { return t.Format("15:04:05.000000") }

@@ -7,30 +7,31 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/clustertest/history"
 )
 
-// leads is an answer, sent and got at these milliseconds, in which process pid leads.
-func leads(pid int, token int64, sent, got int) Sample {
-	epoch := time.Unix(0, 0)
+var epoch = time.Unix(0, 0)
+
+// says is an answer of process pid, sent and got at these milliseconds.
+func says(pid int, leads bool, token int64, sent, got int) Sample {
 	return Sample{Node: "n", Pid: pid, Sent: epoch.Add(time.Duration(sent) * time.Millisecond),
-		Got: epoch.Add(time.Duration(got) * time.Millisecond), Status: Status{IsLeader: true, Token: token}}
+		Got: epoch.Add(time.Duration(got) * time.Millisecond), Status: Status{IsLeader: leads, Token: token}}
 }
 
 func TestFaultsAreFoundOnlyWhereProven(t *testing.T) {
+	a := []Sample{says(1, true, 1, 0, 1), says(1, true, 1, 9, 10)}
 	for name, test := range map[string]struct {
 		samples []Sample
 		faults  int
 	}{
-		"one after the other":      {[]Sample{leads(1, 1, 0, 1), leads(1, 1, 9, 10), leads(2, 2, 11, 12)}, 0},
-		"within":                   {[]Sample{leads(1, 1, 0, 1), leads(1, 1, 9, 10), leads(2, 2, 5, 6)}, 1},
-		"may have been before":     {[]Sample{leads(1, 2, 0, 1), leads(1, 2, 9, 10), leads(2, 1, 0, 6)}, 0},
-		"two stretches":            {[]Sample{leads(1, 1, 0, 1), leads(1, 1, 9, 10), leads(2, 2, 0, 6), leads(2, 2, 12, 13)}, 2},
-		"frozen":                   {[]Sample{leads(1, 1, 0, 1), leads(1, 1, 2, 100), leads(2, 2, 50, 51)}, 0},
-		"between two terms of one": {[]Sample{leads(1, 1, 0, 1), leads(2, 2, 5, 6), leads(1, 3, 9, 10)}, 0},
-		"token falls":              {[]Sample{leads(1, 5, 0, 1), leads(2, 4, 5, 6)}, 1},
-		"token falls at home":      {[]Sample{leads(1, 5, 0, 1), leads(1, 4, 5, 6)}, 1},
-		"same token":               {[]Sample{leads(1, 5, 0, 1), leads(2, 5, 5, 6)}, 1},
+		"one after the other":       {append(a, says(2, true, 2, 11, 12)), 0},
+		"within":                    {append(a, says(2, true, 2, 5, 6)), 1},
+		"another's token":           {append(a, says(2, false, 1, 5, 6)), 0},
+		"may have been before":      {append(a, says(2, true, 2, -3, 6)), 0},
+		"a term that came back":     {append(a, says(1, false, 2, 4, 5), says(2, true, 2, 6, 7)), 1},
+		"another process, by token": {append(a, says(2, true, 1, 11, 12)), 1},
 	} {
-		require.Len(t, faults(test.samples), test.faults, name)
+		require.Len(t, history.Check(recorded(test.samples, epoch), history.Limits{}).Findings, test.faults, name)
 	}
 }

@@ -1,0 +1,84 @@
+package target
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/goverse/goverse/bench/internal/again"
+)
+
+// spinners are processes of one busy thread each that keep the machine's cores busy.
+type spinners struct {
+	processes []*again.Process
+	before    cpuTimes
+}
+
+const spinnersPerCore = 2
+
+func startSpinners() (s *spinners, err error) {
+	s = &spinners{}
+	for range spinnersPerCore * runtime.NumCPU() {
+		p, err := again.Start(again.SpinArg)
+		if err != nil {
+			return nil, errors.Join(err, s.stop())
+		}
+		s.processes = append(s.processes, p)
+	}
+	s.before, err = readCPU()
+	if err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return s, nil
+}
+
+func (s *spinners) stop() error {
+	var errs []error
+	for _, p := range s.processes {
+		errs = append(errs, p.Stop())
+	}
+	s.processes = nil
+	return errors.Join(errs...)
+}
+
+// idle is the share of the cores' time, since the start, in which nothing ran.
+func (s *spinners) idle() (float64, error) {
+	now, err := readCPU()
+	return (now.idle - s.before.idle) / (now.all - s.before.all), err
+}
+
+// cpuTimes are the kernel's, of all cores, in its own unit.
+type cpuTimes struct{ idle, all float64 }
+
+func readCPU() (t cpuTimes, err error) {
+	f, err := os.Open("/proc/stat")
+	if err != nil {
+		return t, err
+	}
+	defer func() { _ = f.Close() }()
+	line, err := bufio.NewReader(f).ReadString('\n')
+	if err != nil {
+		return t, err
+	}
+	// cpu user nice system idle iowait irq softirq steal, and two that are counted in
+	// user and nice too.
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return t, fmt.Errorf("/proc/stat begins with %q", line)
+	}
+	for i, field := range fields[1:9] {
+		v, err := strconv.ParseFloat(field, 64)
+		if err != nil {
+			return t, err
+		}
+		t.all += v
+		if i == 3 || i == 4 {
+			t.idle += v
+		}
+	}
+	return t, nil
+}

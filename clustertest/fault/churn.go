@@ -1,0 +1,199 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// churnTimeout bounds each request of a churn: one that is cut off from etcd goes on
+// soon after.
+const churnTimeout = time.Second
+
+// ErrChurnConfig matches what is wrong with a ChurnConfig.
+var ErrChurnConfig = errors.New("bad configuration of a churn")
+
+// ChurnConfig says how etcd is kept busy. The zero value has sensible defaults.
+type ChurnConfig struct {
+	// Prefix is where the keys lie. It ends with a slash, must be outside of every
+	// cluster's range, and nothing may lie there at the start. Default
+	// "/goverse-churn/".
+	Prefix string
+	// Keys is how many there are, written one after the other. Default 100.
+	Keys int
+	// ValueSize is how many bytes each holds. Default 1024.
+	ValueSize int
+	// WritesPerSecond bounds the load. Default 500, at most 1e6.
+	WritesPerSecond int
+	// CompactEvery is how often the history up to the last write is compacted.
+	// Default 100 ms.
+	CompactEvery time.Duration
+}
+
+func (c ChurnConfig) withDefaults() ChurnConfig {
+	if c.Prefix == "" {
+		c.Prefix = "/goverse-churn/"
+	}
+	if c.Keys == 0 {
+		c.Keys = 100
+	}
+	if c.ValueSize == 0 {
+		c.ValueSize = 1024
+	}
+	if c.WritesPerSecond == 0 {
+		c.WritesPerSecond = 500
+	}
+	if c.CompactEvery == 0 {
+		c.CompactEvery = 100 * time.Millisecond
+	}
+	return c
+}
+
+// Validate reports the first thing that is wrong; the error matches ErrChurnConfig.
+func (c ChurnConfig) Validate() error {
+	c = c.withDefaults()
+	bad := func(field string, value any, remedy string) error {
+		return fmt.Errorf("fault: %w: %s is %v: use %s", ErrChurnConfig, field, value, remedy)
+	}
+	switch {
+	case len(c.Prefix) < 2 || !strings.HasSuffix(c.Prefix, "/"):
+		return bad("Prefix", c.Prefix, "a prefix of its own that ends with a slash")
+	case c.Keys < 0:
+		return bad("Keys", c.Keys, "at least 1")
+	case c.ValueSize < 0:
+		return bad("ValueSize", c.ValueSize, "at least 1")
+	case c.WritesPerSecond < 0 || c.WritesPerSecond > 1e6:
+		return bad("WritesPerSecond", c.WritesPerSecond, "1 to 1000000")
+	case c.CompactEvery < 0:
+		return bad("CompactEvery", c.CompactEvery, "a positive duration")
+	}
+	return nil
+}
+
+// ChurnStats is what a churn did so far.
+type ChurnStats struct {
+	// Writes, Compactions and Failures count requests; what failed was tried on.
+	Writes, Compactions, Failures int
+	// Compacted is the revision up to which history is gone, 0 before the first time.
+	Compacted int64
+	// LastError is why a request failed the last time.
+	LastError error
+}
+
+// Churn writes and compacts until it is stopped. Its methods are safe for concurrent
+// use.
+type Churn struct {
+	cfg    ChurnConfig
+	client *clientv3.Client
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu    sync.Mutex
+	stats ChurnStats
+}
+
+// StartChurn begins to write and to compact with a client, which the caller closes
+// after Stop. It needs etcd to answer within ctx, to see that its prefix is empty;
+// later requests that fail are counted and go on. An error matches ErrChurnConfig or
+// is etcd's.
+func StartChurn(ctx context.Context, client *clientv3.Client, cfg ChurnConfig) (*Churn, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	c := &Churn{cfg: cfg.withDefaults(), client: client, done: make(chan struct{})}
+	resp, err := client.Get(ctx, c.cfg.Prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return nil, fmt.Errorf("fault: look for keys below %s: %w", c.cfg.Prefix, err)
+	}
+	if resp.Count > 0 {
+		return nil, fmt.Errorf("fault: %w: there are keys below %s, which Stop would delete: set Prefix to an empty place", ErrChurnConfig, c.cfg.Prefix)
+	}
+	// Not the caller's context: that bounds this call, and Stop the rest.
+	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go c.run(ctx)
+	return c, nil
+}
+
+// Stats is what it did so far.
+func (c *Churn) Stats() ChurnStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+// Stop ends it, which takes a second if etcd does not answer, and deletes its keys
+// within ctx. It may be called again, to try again what failed.
+func (c *Churn) Stop(ctx context.Context) error {
+	c.cancel()
+	<-c.done
+	if _, err := c.client.Delete(ctx, c.cfg.Prefix, clientv3.WithPrefix()); err != nil {
+		return fmt.Errorf("fault: delete the churn's keys below %s: %w", c.cfg.Prefix, err)
+	}
+	return nil
+}
+
+func (c *Churn) run(ctx context.Context) {
+	defer close(c.done)
+	tick := time.NewTicker(time.Second / time.Duration(c.cfg.WritesPerSecond))
+	defer tick.Stop()
+	value := strings.Repeat("x", c.cfg.ValueSize)
+	compacted := time.Now()
+	for i := 0; ; i++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		revision, err := c.write(ctx, i%c.cfg.Keys, value)
+		if err == nil && time.Since(compacted) >= c.cfg.CompactEvery {
+			compacted = time.Now()
+			err = c.compact(ctx, revision)
+		}
+		if err != nil {
+			c.add(func(s *ChurnStats) { s.Failures++; s.LastError = err })
+		}
+	}
+}
+
+func (c *Churn) write(ctx context.Context, key int, value string) (revision int64, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	resp, err := c.client.Put(ctx, fmt.Sprintf("%s%d", c.cfg.Prefix, key), value)
+	if err != nil {
+		return 0, err
+	}
+	c.add(func(s *ChurnStats) { s.Writes++ })
+	return resp.Header.Revision, nil
+}
+
+func (c *Churn) compact(ctx context.Context, revision int64) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	_, err := c.client.Compact(ctx, revision)
+	switch {
+	case errors.Is(err, rpctypes.ErrCompacted): // somebody else went further
+		return nil
+	case err != nil:
+		return err
+	}
+	c.add(func(s *ChurnStats) { s.Compactions++; s.Compacted = revision })
+	return nil
+}
+
+// bounded is for one request. Stop does not interrupt it: what is interrupted may be
+// carried out later, and a key be written after Stop has deleted them.
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), churnTimeout)
+}
+
+func (c *Churn) add(change func(*ChurnStats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.stats)
+}

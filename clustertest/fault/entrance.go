@@ -1,0 +1,91 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+// acceptPause is between two attempts to accept when the system has no more files.
+const acceptPause = 10 * time.Millisecond
+
+// entrance is a relay's port from when it listens until it refuses, with all the
+// connections that came in meanwhile.
+type entrance struct {
+	relay    *Relay
+	listener net.Listener
+	ctx      context.Context
+	cancel   context.CancelFunc
+	accepted chan struct{} // closed when no more come in
+	wg       sync.WaitGroup
+
+	mu    sync.Mutex
+	links map[*link]struct{}
+}
+
+// enter accepts connections at a listener until close.
+func enter(r *Relay, l net.Listener) *entrance {
+	e := &entrance{relay: r, listener: l, accepted: make(chan struct{}), links: map[*link]struct{}{}}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	go e.accept()
+	return e
+}
+
+func (e *entrance) accept() {
+	defer close(e.accepted)
+	for {
+		conn, err := e.listener.Accept()
+		switch {
+		case err == nil:
+			e.take(conn.(*net.TCPConn))
+		case errors.Is(err, net.ErrClosed):
+			return
+		default:
+			select {
+			case <-time.After(acceptPause):
+			case <-e.ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// take runs a client's connection.
+func (e *entrance) take(client *net.TCPConn) {
+	l := newLink(e.ctx, e.relay, client)
+	e.mu.Lock()
+	e.links[l] = struct{}{}
+	e.mu.Unlock()
+	e.wg.Go(func() {
+		l.run()
+		e.mu.Lock()
+		delete(e.links, l)
+		e.mu.Unlock()
+	})
+}
+
+// each calls f for every connection.
+func (e *entrance) each(f func(*link)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for l := range e.links {
+		f(l)
+	}
+}
+
+func (e *entrance) count() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.links)
+}
+
+// close stops listening, closes every connection, and joins all goroutines.
+func (e *entrance) close() {
+	_ = e.listener.Close() // what it says does not help
+	e.cancel()
+	<-e.accepted
+	e.each((*link).close)
+	e.wg.Wait()
+}

@@ -1,0 +1,65 @@
+package fault
+
+import "sync"
+
+// queueBytes bounds what a relay holds of one direction of a connection. Beyond that
+// the sender waits, as it does when TCP's window is full.
+const queueBytes = 1 << 20
+
+// queue holds the pieces of one direction, between one that puts and one that takes.
+type queue struct {
+	mu      sync.Mutex
+	changed sync.Cond
+	pieces  []piece
+	bytes   int
+	closed  bool
+}
+
+func newQueue() *queue {
+	q := &queue{}
+	q.changed.L = &q.mu
+	return q
+}
+
+// put appends a piece as soon as there is room; false if the queue was closed.
+func (q *queue) put(p piece) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.closed && q.bytes > 0 && q.bytes+len(p.data) > queueBytes {
+		q.changed.Wait()
+	}
+	if q.closed {
+		return false
+	}
+	q.pieces = append(q.pieces, p)
+	q.bytes += len(p.data)
+	q.changed.Broadcast()
+	return true
+}
+
+// take removes the first piece, as soon as there is one; false if the queue was
+// closed.
+func (q *queue) take() (piece, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for !q.closed && len(q.pieces) == 0 {
+		q.changed.Wait()
+	}
+	if q.closed {
+		return piece{}, false
+	}
+	p := q.pieces[0]
+	q.pieces = q.pieces[1:]
+	q.bytes -= len(p.data)
+	q.changed.Broadcast()
+	return p, true
+}
+
+// close wakes both sides and drops what is held.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	q.pieces = nil
+	q.changed.Broadcast()
+}

@@ -1,0 +1,162 @@
+package fault
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Relay is a TCP relay: it listens, and connects each of its clients to the target.
+// All methods are safe for concurrent use. Faults take effect before the call
+// returns, add up, and last until Heal; one that is switched on twice has the later
+// setting.
+type Relay struct {
+	target string
+	port   *port
+
+	turn sync.Mutex // of those that open or shut the port; taken before mu
+
+	mu       sync.Mutex
+	entrance *entrance // nil while the port refuses
+	closed   bool
+	lines    map[Direction]*line // ToTarget and FromTarget
+	changed  chan struct{}       // closed and replaced when a line's way changes
+}
+
+// line is one direction of a relay, shared by all its connections.
+type line struct {
+	way
+	free    time.Time // when a throttled line has carried what it was given
+	traffic Traffic
+}
+
+// Traffic is what a relay has seen of one direction, in bytes. What was received and
+// not delivered is held back by a fault, or was lost with its connection.
+type Traffic struct{ Received, Delivered int64 }
+
+// NewRelay listens at a free port of 127.0.0.1 and relays to target, a host:port
+// that need not be there yet. End it with Close.
+func NewRelay(target string) (*Relay, error) { return NewRelayAt("127.0.0.1:0", target) }
+
+// NewRelayAt is NewRelay with the address to listen at, an IPv4 address and a port.
+// Where the address is taken, the error matches syscall.EADDRINUSE.
+func NewRelayAt(address, target string) (*Relay, error) {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil || !at.Addr().Is4() {
+		return nil, fmt.Errorf("fault: a relay cannot listen at %q: use an IPv4 address and a port, such as 127.0.0.1:0", address)
+	}
+	if _, _, err := net.SplitHostPort(target); err != nil {
+		return nil, fmt.Errorf("fault: a relay cannot connect to %q: use host:port (%w)", target, err)
+	}
+	p, err := reserve(at)
+	if err != nil {
+		return nil, fmt.Errorf("fault: a relay cannot listen at %s: choose another port, or 0 for a free one (%w)", address, err)
+	}
+	r := &Relay{target: target, port: p, changed: make(chan struct{}),
+		lines: map[Direction]*line{ToTarget: {}, FromTarget: {}}}
+	if err := r.open(); err != nil {
+		p.release()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Address is the host:port to connect to instead of the target. It stays the same.
+func (r *Relay) Address() string { return r.port.address }
+
+// Target is the host:port that clients are connected to.
+func (r *Relay) Target() string { return r.target }
+
+// Connections is how many connections are under way: also those that were not passed
+// on to the target yet, and those of which one end is gone and the other not told.
+func (r *Relay) Connections() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.entrance == nil {
+		return 0
+	}
+	return r.entrance.count()
+}
+
+// Traffic is what went through since the relay was made: of both directions, the sum.
+func (r *Relay) Traffic(d Direction) Traffic {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var sum Traffic
+	for _, one := range d.ways() {
+		sum.Received += r.lines[one].traffic.Received
+		sum.Delivered += r.lines[one].traffic.Delivered
+	}
+	return sum
+}
+
+// Close closes every connection, frees the port, and returns when all goroutines have
+// ended. Nothing happens if it was closed before.
+func (r *Relay) Close() {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	r.shut()
+	r.mu.Lock()
+	first := !r.closed
+	r.closed = true
+	r.mu.Unlock()
+	if first {
+		r.port.release()
+	}
+}
+
+// open listens, if the port refuses. Call it with turn.
+func (r *Relay) open() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return fmt.Errorf("fault: the relay was closed: make another (%w)", net.ErrClosed)
+	}
+	if r.entrance != nil {
+		return nil
+	}
+	l, err := r.port.listen()
+	if err != nil {
+		return fmt.Errorf("fault: the relay cannot listen at %s again: make another one (%w)", r.port.address, err)
+	}
+	r.entrance = enter(r, l)
+	return nil
+}
+
+// shut makes the port refuse and returns when nothing is left of its connections.
+// Call it with turn.
+func (r *Relay) shut() {
+	r.mu.Lock()
+	e := r.entrance
+	r.entrance = nil
+	r.mu.Unlock()
+	if e != nil {
+		e.close()
+	}
+}
+
+// admit asks the line about bytes that wait (see way.admit), and charges it for those
+// that may go. changed is closed when the answer may be another one.
+func (r *Relay) admit(d Direction, arrived time.Time, waiting int) (n int, wait time.Duration, changed <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l, now := r.lines[d], time.Now()
+	n, wait = l.admit(now, arrived, l.free, waiting)
+	if wait == 0 {
+		if now.After(l.free) {
+			l.free = now
+		}
+		l.free = l.free.Add(l.carry(n))
+	}
+	return n, wait, r.changed
+}
+
+// count adds to what a direction has seen.
+func (r *Relay) count(d Direction, received, delivered int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lines[d].traffic.Received += int64(received)
+	r.lines[d].traffic.Delivered += int64(delivered)
+}

@@ -1,0 +1,129 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// margin is how much before and after a finding is told.
+	margin = 250 * time.Millisecond
+	// aroundLines is how much is told of one finding: half of it from its beginning,
+	// half from its end.
+	aroundLines = 120
+	// wide is a window of a sample that is worth a word.
+	wide = 5 * time.Millisecond
+)
+
+// start is the first instant recorded.
+func (h History) start() Instant {
+	first := forever
+	for _, p := range h.Processes {
+		first = min(first, p.At)
+	}
+	for _, r := range h.Runs {
+		first = min(first, r.First.Before)
+	}
+	for _, m := range h.Marks {
+		first = min(first, m.From)
+	}
+	for _, op := range h.Ops {
+		first = min(first, op.Call)
+	}
+	for _, e := range h.Entries {
+		first = min(first, e.At)
+	}
+	return first
+}
+
+// around is what was recorded around a finding, in time order.
+func (h History) around(f Finding) []string {
+	from, to, start := f.From.Add(-margin), f.To.Add(margin), h.start()
+	type event struct {
+		at   Instant
+		text string
+	}
+	var events []event
+	tell := func(at, end Instant, format string, args ...any) {
+		if at <= to && end >= from {
+			events = append(events, event{at, fmt.Sprintf("%12s  ", at.since(start)) + fmt.Sprintf(format, args...)})
+		}
+	}
+	for _, r := range h.Runs {
+		tell(r.First.Before, r.Last.After, "%v %s", r.Who, r.line(start))
+	}
+	for _, m := range h.Marks {
+		name := m.Node
+		if name == "" {
+			name = "all nodes"
+		}
+		tell(m.From, m.ended(), "%s: mark: %s", name, m.line(start))
+	}
+	for _, op := range h.Ops {
+		end := op.Return
+		if end == 0 {
+			end = op.Call
+		}
+		if f.Kind == NotLinearizable || op.Write && f.Kind != Silent {
+			tell(op.Call, end, "%s (%s): %v, returned %s", op.Node, op.Process, op, end.since(start))
+		}
+	}
+	for _, e := range h.Entries {
+		if f.Kind != Silent {
+			tell(e.At, e.At, "etcd: %s at revision %d: %q by token %d", e.Key, e.Revision, e.Value, e.Token)
+		}
+	}
+	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+	var out []string
+	for i, e := range events {
+		switch skip := len(events) - aroundLines; {
+		case skip <= 0 || i < aroundLines/2 || i >= len(events)-aroundLines/2:
+			out = append(out, e.text)
+		case i == aroundLines/2:
+			out = append(out, fmt.Sprintf("… %d lines more …", skip))
+		}
+	}
+	return out
+}
+
+func (w Who) String() string {
+	if w.Life > 0 {
+		return fmt.Sprintf("%s#%d (%s):", w.Node, w.Life, w.Process)
+	}
+	return fmt.Sprintf("%s (%s):", w.Node, w.Process)
+}
+
+// line tells a run without its beginning.
+func (r Run) line(start Instant) string {
+	s := "does not lead"
+	if r.Leads {
+		s = fmt.Sprintf("leads by token %d", r.Token)
+	}
+	if r.State != Unknown {
+		s += fmt.Sprintf(", %s", r.State)
+	}
+	s += fmt.Sprintf("; sampled %d times, last at %s", r.Count, r.Last.Before.since(start))
+	for _, w := range []Window{r.First, r.Last} {
+		if d := w.After.Sub(w.Before); d > wide {
+			s += fmt.Sprintf(", asked at some instant within %v from %s", d.Round(time.Millisecond), w.Before.since(start))
+		}
+		if r.Count == 1 {
+			break
+		}
+	}
+	return s
+}
+
+// line tells a mark without its beginning.
+func (m Mark) line(start Instant) string {
+	s := m.Name
+	if m.Text != "" {
+		s += " (" + m.Text + ")"
+	}
+	if m.To == 0 {
+		return s + ", from " + m.From.since(start) + " on"
+	}
+	return s + ", " + m.From.since(start) + " to " + m.To.since(start)
+}

@@ -1,0 +1,79 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+const (
+	// catchUp bounds how long Follow goes on after its context ended.
+	catchUp = 5 * time.Second
+	// watchAgain is the pause before a watch that ended is opened again.
+	watchAgain = 100 * time.Millisecond
+)
+
+// Follow records etcd's own history of the register, from that revision on; take one
+// from before the first write. One process of a recording does it. It blocks until
+// ctx ends, and then until it has seen what the register holds by then; it returns an
+// error if that took more than 5 s. A watch that ends is opened again where it was.
+// What etcd compacted before it was seen is recorded as a gap.
+func (g *Register) Follow(ctx context.Context, from int64) error {
+	// What follows outlives ctx, by catchUp.
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(catchUp, cancel) })()
+	f := follower{g: g, next: from}
+	ended, target := ctx.Done(), int64(0) // target: the register's revision when ctx had ended
+	for own.Err() == nil {
+		watch := g.client.Watch(own, g.key, clientv3.WithRev(f.next))
+		for open := true; open; {
+			select {
+			case resp, ok := <-watch:
+				open = ok && !f.take(resp)
+			case <-ended:
+				ended = nil
+				resp, err := g.client.Get(own, g.key)
+				if err != nil {
+					return fmt.Errorf("read the register %s at the end of its history: %w", g.key, err)
+				}
+				if len(resp.Kvs) == 1 {
+					target = resp.Kvs[0].ModRevision
+				}
+			}
+			if ended == nil && f.next > target {
+				return nil
+			}
+		}
+		select {
+		case <-time.After(watchAgain):
+		case <-own.Done():
+		}
+	}
+	return fmt.Errorf("follow the register %s: its history was seen only before revision %d: %w", g.key, f.next, own.Err())
+}
+
+// follower is how far the history was seen.
+type follower struct {
+	g    *Register
+	next int64 // revision
+}
+
+// take records what a watch delivered, and reports whether the watch is over.
+func (f *follower) take(resp clientv3.WatchResponse) (over bool) {
+	if resp.CompactRevision > f.next {
+		f.g.rec.write(line{Gap: &Gap{Key: f.g.key, From: f.next, To: resp.CompactRevision}})
+		f.next = resp.CompactRevision
+	}
+	for _, e := range resp.Events {
+		entry := Entry{Key: f.g.key, Revision: e.Kv.ModRevision, At: Now(), Deleted: e.Type == clientv3.EventTypeDelete}
+		if !entry.Deleted {
+			entry.Token, entry.Value = decode(e.Kv.Value)
+		}
+		f.g.rec.write(line{Entry: &entry})
+		f.next = e.Kv.ModRevision + 1
+	}
+	return resp.Err() != nil
+}

@@ -1,0 +1,145 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/embedetcd"
+)
+
+// denying answers transactions with an error.
+type denying struct{ err error }
+
+func (d denying) Token() int64                           { return 9 }
+func (d denying) Txn(context.Context) clientv3.Txn       { return d }
+func (d denying) If(...clientv3.Cmp) clientv3.Txn        { return d }
+func (d denying) Then(...clientv3.Op) clientv3.Txn       { return d }
+func (d denying) Else(...clientv3.Op) clientv3.Txn       { return d }
+func (d denying) Commit() (*clientv3.TxnResponse, error) { return nil, d.err }
+
+func TestOperationsAreRecordedWithTheirOutcome(t *testing.T) {
+	c := clustertest.New(t, 0)
+	p := &paper{}
+	rec := NewRecorder(p, "test")
+	g := rec.Register("a", c.Client(), key)
+	ctx := t.Context()
+	empty := g.Read(ctx)
+	require.Equal(t, OutcomeAccepted, empty.Outcome)
+	require.Zero(t, empty.Revision)
+	accepted := g.Write(ctx, unfenced{3, c.Client()})
+	require.Equal(t, OutcomeAccepted, accepted.Outcome)
+	refused := g.Write(ctx, denying{&leaderelection.TermOverError{Token: 9}})
+	require.Equal(t, OutcomeRefused, refused.Outcome)
+	unknown := g.Write(ctx, denying{errors.New("lost")})
+	require.Equal(t, OutcomeUnknown, unknown.Outcome)
+	read := g.Read(ctx)
+	require.Equal(t, []any{accepted.Value, int64(3), accepted.Revision}, []any{read.Value, read.Token, read.Revision})
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	require.Equal(t, OutcomeUnknown, g.Read(ended).Outcome)
+
+	ops := p.read(t).Ops
+	require.Equal(t, []Op{empty, accepted, refused, unknown, read}, ops, "a read without an answer says nothing")
+	at := Instant(0)
+	for _, op := range ops {
+		require.LessOrEqual(t, at, op.Call)
+		require.LessOrEqual(t, op.Call, op.Return)
+		at = op.Return
+	}
+}
+
+// What is recorded before an attempt is sent is what a crash leaves of it.
+func TestAttemptIsRecordedBeforeItIsSent(t *testing.T) {
+	p := &paper{}
+	rec := NewRecorder(p, "test")
+	var left History
+	g := rec.Register("a", nil, key)
+	g.Write(t.Context(), looking{denying{leaderelection.ErrTermOver}, func() { left = p.read(t) }})
+	require.Len(t, left.Ops, 1)
+	require.Equal(t, OutcomeUnknown, left.Ops[0].Outcome)
+	require.Equal(t, OutcomeRefused, p.read(t).Ops[0].Outcome)
+}
+
+// looking looks around before the transaction begins.
+type looking struct {
+	denying
+	look func()
+}
+
+func (l looking) Txn(context.Context) clientv3.Txn { l.look(); return l }
+
+func TestFollowSeesAllAndSaysWhatWasCompacted(t *testing.T) {
+	c := clustertest.New(t, 0)
+	p := &paper{}
+	rec := NewRecorder(p, "test")
+	g := rec.Register("a", c.Client(), key)
+	var ops []Op
+	for range 4 {
+		ops = append(ops, g.Write(t.Context(), unfenced{3, c.Client()}))
+	}
+	_, err := c.Client().Compact(t.Context(), ops[2].Revision)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := g.Follow(ctx, ops[0].Revision); err != nil {
+			t.Error(err)
+		}
+	})
+	require.Eventually(t, func() bool { return len(p.read(t).Entries) == 2 }, 20*time.Second, 5*time.Millisecond)
+	// It goes on until it has seen what is there when it is told to end.
+	for range 50 {
+		ops = append(ops, g.Write(t.Context(), unfenced{3, c.Client()}))
+	}
+	cancel()
+	wg.Wait()
+	h := p.read(t)
+	require.Equal(t, []Gap{{Key: key, From: ops[0].Revision, To: ops[2].Revision}}, h.Gaps)
+	require.Len(t, h.Entries, len(ops)-2)
+	for i, e := range h.Entries {
+		require.Equal(t, ops[i+2].Revision, e.Revision)
+		require.Equal(t, ops[i+2].Value, e.Value)
+		require.EqualValues(t, 3, e.Token)
+	}
+	h.Runs = []Run{no("a", Candidate, 0, 1)}
+	require.True(t, Check(h, Limits{}).OK())
+}
+
+func TestFollowFindsForeignHands(t *testing.T) {
+	c := clustertest.New(t, 0)
+	p := &paper{}
+	g := NewRecorder(p, "test").Register("a", c.Client(), key)
+	first := g.Write(t.Context(), unfenced{3, c.Client()})
+	_, err := c.Client().Put(t.Context(), key, "hello")
+	require.NoError(t, err)
+	_, err = c.Client().Delete(t.Context(), key)
+	require.NoError(t, err)
+	g.Write(t.Context(), unfenced{3, c.Client()})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, g.Follow(ctx, first.Revision))
+	h := p.read(t)
+	require.Len(t, h.Entries, 4)
+	h.Runs = []Run{no("a", Candidate, 0, 1)}
+	require.Equal(t, []Kind{NotLinearizable, NotLinearizable}, kinds(Check(h, Limits{}).Findings))
+}
+
+// A follower that cannot catch up says so.
+func TestFollowThatMissesTheEndSaysSo(t *testing.T) {
+	etcd, err := embedetcd.Start(t.Context(), embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	g := NewRecorder(&paper{}, "test").Register("a", etcd.Client(), key)
+	g.Write(t.Context(), unfenced{3, etcd.Client()})
+	require.NoError(t, etcd.Close())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Error(t, g.Follow(ctx, 1))
+}

@@ -1,0 +1,123 @@
+package history
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func kinds(findings []Finding) []Kind {
+	out := []Kind{}
+	for _, f := range findings {
+		out = append(out, f.Kind)
+	}
+	return out
+}
+
+func TestOverlapsAndTokensOnlyWhereProven(t *testing.T) {
+	a := yes("a", 1, window(0, 1), window(9, 10))
+	for name, test := range map[string]struct {
+		runs  []Run
+		found []Kind
+	}{
+		"one after the other":  {[]Run{a, yes("b", 2, window(11, 12), window(20, 21))}, nil},
+		"within":               {[]Run{a, yes("b", 2, window(4, 5), window(6, 7))}, []Kind{Overlap}},
+		"seen once within":     {[]Run{a, once("b", 2, window(5, 6))}, []Kind{Overlap}},
+		"crossing":             {[]Run{a, yes("b", 2, window(0, 6), window(12, 13))}, []Kind{Overlap}},
+		"may have been before": {[]Run{yes("a", 2, window(0, 1), window(9, 10)), once("b", 1, window(0, 6))}, nil},
+		"may have been after":  {[]Run{a, once("b", 2, window(8, 30))}, nil},
+		"crossing, not proven": {[]Run{a, yes("b", 2, window(8, 10), window(20, 21))}, nil},
+		"both seen once":       {[]Run{once("a", 1, window(0, 50)), once("b", 2, window(10, 20))}, nil},
+		"paused":               {[]Run{yes("a", 1, window(0, 1), window(2, 100)), once("b", 2, window(50, 51))}, nil},
+		"paused, but between":  {[]Run{yes("a", 1, window(0, 1), window(99, 100)), once("b", 2, window(50, 51))}, []Kind{Overlap}},
+		"between two terms":    {[]Run{once("a", 1, window(0, 1)), once("b", 2, window(5, 6)), once("a", 3, window(9, 10))}, nil},
+		"a no in between": {[]Run{once("a", 1, window(0, 1)), no("a", Candidate, 2, 9), once("a", 3, window(9, 10)),
+			once("b", 2, window(5, 6))}, nil},
+		"a change of state is no end": {[]Run{once("a", 1, window(0, 1)), {Who: who("a"), Leads: true, Token: 1, State: Candidate,
+			First: window(9, 10), Last: window(9, 10), Count: 1}, once("b", 2, window(5, 6))}, []Kind{Overlap}},
+		"token falls":                 {[]Run{once("a", 5, window(0, 1)), once("b", 4, window(5, 6))}, []Kind{Token}},
+		"token falls at home":         {[]Run{once("a", 5, window(0, 1)), once("a", 4, window(5, 6))}, []Kind{Token}},
+		"token falls, told once":      {[]Run{once("a", 5, window(0, 1)), once("b", 6, window(2, 3)), once("c", 4, window(5, 6))}, []Kind{Token}},
+		"token grows, but not enough": {[]Run{once("a", 9, window(0, 1)), once("b", 4, window(2, 3)), once("c", 5, window(5, 6))}, []Kind{Token, Token}},
+		"same token":                  {[]Run{once("a", 5, window(0, 1)), once("b", 5, window(5, 6))}, []Kind{Token}},
+		"a term that comes back":      {[]Run{once("a", 5, window(0, 1)), no("a", Candidate, 2, 4), once("a", 5, window(5, 6))}, []Kind{Token}},
+		"no token":                    {[]Run{once("a", 0, window(0, 1))}, []Kind{Token}},
+		"nothing seen":                {nil, []Kind{Empty}},
+	} {
+		v := Check(History{Runs: test.runs}, Limits{})
+		require.ElementsMatch(t, test.found, kinds(v.Findings), "%s\n%v", name, v)
+		require.Empty(t, v.Exempt, name)
+	}
+}
+
+// Two lives of one node are two nodes.
+func TestOldProcessBesideTheNew(t *testing.T) {
+	old, next := yes("a", 1, window(0, 1), window(9, 10)), once("a", 2, window(5, 6))
+	next.Process = "restarted"
+	require.Equal(t, []Kind{Overlap}, kinds(Check(History{Runs: []Run{old, next}}, Limits{}).Findings))
+	next.Process, next.Life = old.Process, 1
+	require.Equal(t, []Kind{Overlap}, kinds(Check(History{Runs: []Run{old, next}}, Limits{}).Findings))
+}
+
+func TestOverlapSaysWhoAndHowLong(t *testing.T) {
+	v := Check(History{Runs: []Run{yes("b", 2, window(4, 5), window(30, 31)), yes("a", 1, window(0, 1), window(9, 10))}}, Limits{})
+	require.Len(t, v.Findings, 1)
+	f := v.Findings[0]
+	require.Equal(t, []string{"a", "b"}, []string{f.Terms[0].Node, f.Terms[1].Node}, "the older first")
+	require.Equal(t, []int64{1, 2}, []int64{f.Terms[0].Token, f.Terms[1].Token})
+	require.Equal(t, []Instant{ms(5), ms(9)}, []Instant{f.From, f.To})
+	require.Equal(t, 4*time.Millisecond, f.Length())
+
+	v = Check(History{Runs: []Run{once("b", 2, window(4, 5)), yes("a", 1, window(0, 1), window(9, 10))}}, Limits{})
+	require.Equal(t, []Instant{ms(4), ms(5)}, []Instant{v.Findings[0].From, v.Findings[0].To})
+	require.Zero(t, v.Findings[0].Length(), "not even an instant of it is known")
+}
+
+func TestExemptOverlaps(t *testing.T) {
+	runs := []Run{no("a", Candidate, 0, 10), yes("a", 1, window(11, 12), window(99, 100)),
+		no("b", Candidate, 0, 70), yes("b", 2, window(80, 81), window(200, 201))} // both from 81 to 99
+	limits := Limits{Exempt: map[string]time.Duration{KeyDeleted: 30 * time.Millisecond}}
+	for name, test := range map[string]struct {
+		mark   Mark
+		excuse bool
+	}{
+		"done just before":        {mark("a", KeyDeleted, 75, 76), true},
+		"done to all":             {mark("", KeyDeleted, 75, 76), true},
+		"not known to have ended": {mark("a", KeyDeleted, 75, 0), true},
+		"ended, much later":       {mark("a", KeyDeleted, 75, 500), true},
+		"to the newer one":        {mark("b", KeyDeleted, 75, 76), false},
+		"another kind":            {mark("a", LeaseRevoked, 75, 76), false},
+		"a fault":                 {mark("a", "cut off", 75, 76), false},
+		"longer than the bound":   {mark("a", KeyDeleted, 60, 65), false},
+		"after it had begun":      {mark("a", KeyDeleted, 85, 86), false},
+		"before the older term":   {mark("a", KeyDeleted, 5, 6), false},
+	} {
+		v := Check(History{Runs: runs, Marks: []Mark{test.mark}}, limits)
+		if !test.excuse {
+			require.Equal(t, []Kind{Overlap}, kinds(v.Findings), name)
+			require.Empty(t, v.Exempt, name)
+			continue
+		}
+		require.Empty(t, v.Findings, name)
+		require.Len(t, v.Exempt, 1, name)
+		require.Equal(t, test.mark, *v.Exempt[0].Mark, name)
+		require.Equal(t, 18*time.Millisecond, v.LongestExempt(), name)
+	}
+	// In the older term, but so long before the overlap that the bound is over.
+	long := Limits{Exempt: map[string]time.Duration{KeyDeleted: time.Second}}
+	early := []Mark{mark("a", KeyDeleted, 5, 6)}
+	require.Len(t, Check(History{Runs: runs, Marks: early}, long).Findings, 1, "the term began after the mark")
+	runs[0].Last = window(8, 10)
+	early[0].To = ms(9)
+	require.Empty(t, Check(History{Runs: runs, Marks: early}, long).Findings, "the term may have begun before the mark ended")
+}
+
+func TestExemptOverlapSeenOnce(t *testing.T) {
+	runs := []Run{yes("a", 1, window(0, 1), window(99, 100)), once("b", 2, window(40, 60))} // at some instant
+	limits := Limits{Exempt: map[string]time.Duration{KeyDeleted: 10 * time.Millisecond}}
+	for done, excused := range map[int]bool{20: false, 29: true, 50: true, 59: true, 70: false} {
+		v := Check(History{Runs: runs, Marks: []Mark{mark("a", KeyDeleted, done, done+1)}}, limits)
+		require.Equal(t, excused, v.OK(), "done at %d", done)
+	}
+}

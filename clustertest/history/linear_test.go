@@ -1,0 +1,163 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// work is a true execution: clients do one operation after the other, each of which
+// takes place at an instant between its call and its return. Tokens grow now and then;
+// some writes come late and are refused, some are not answered, and of these some are
+// carried out. Watched says whether etcd's own history is there.
+func work(r *rand.Rand, clients int, length Instant, watched bool) (h History) {
+	type due struct {
+		at Instant // when it takes place
+		op int     // which
+	}
+	var todo []due
+	b := &book{}
+	for c := range clients {
+		node := string(rune('a' + c))
+		for at := upTo(r, ms(20)); at < length; {
+			slow := ms(3)
+			if r.IntN(50) == 0 {
+				slow = ms(300) // paused, or the network was
+			}
+			call := at
+			when := call + upTo(r, slow)
+			ret := when + upTo(r, slow)
+			op := b.op(node, 0, 0)
+			op.Call, op.Return = call, ret
+			if op.Write = r.IntN(2) == 0; op.Write {
+				op.Value = fmt.Sprint("v", op.ID)
+			}
+			todo = append(todo, due{when, len(b.ops) - 1})
+			at = ret + upTo(r, ms(10))
+		}
+	}
+	slices.SortFunc(todo, func(x, y due) int { return cmp.Compare(x.at, y.at) })
+	revision, token, content := int64(100), int64(1), Op{}
+	for _, d := range todo {
+		op := &b.ops[d.op]
+		switch {
+		case !op.Write:
+			op.Token, op.Value, op.Revision = content.Token, content.Value, content.Revision
+			continue
+		case r.IntN(40) == 0:
+			token += 1 + r.Int64N(3)
+		}
+		op.Token = token
+		if r.IntN(10) == 0 {
+			op.Token, op.Outcome = token-1, OutcomeRefused // of the one before
+			continue
+		}
+		carriedOut := true
+		if r.IntN(20) == 0 {
+			op.Outcome = OutcomeUnknown
+			carriedOut = r.IntN(2) == 0
+		}
+		if carriedOut {
+			revision += 1 + r.Int64N(3)
+			content = *op
+			content.Revision = revision
+			if op.Outcome == OutcomeAccepted {
+				op.Revision = revision
+			}
+			if watched {
+				e := entry(*op, revision, 0)
+				e.At = d.at + upTo(r, ms(5))
+				h.Entries = append(h.Entries, e)
+			}
+		}
+		if op.Outcome == OutcomeUnknown {
+			op.Return = 0
+		}
+	}
+	h.Ops = b.ops
+	return h
+}
+
+// inversion reports whether, of two operations one of which returned before the other
+// was called, the later one saw or wrote something older. That is all that can be
+// wrong with a register whose operations tell a revision each; it looks at every pair.
+func inversion(ops []seen) bool {
+	for _, x := range ops {
+		for _, y := range ops {
+			if x.ret < y.call && (y.revision < x.revision || y.revision == x.revision && y.op.Write) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func TestTrueExecutionsAreLinearizable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := random(t)
+		h := work(r, 1+r.IntN(4), ms(2000), r.IntN(2) == 0)
+		h.Runs = []Run{no("a", Candidate, 0, 1)}
+		if v := Check(h, Limits{}); !v.OK() {
+			t.Fatalf("%v", v)
+		}
+	})
+}
+
+// The search agrees with looking at every pair, on executions in which something was
+// altered and which may be right all the same.
+func TestSearchAgreesWithEveryPair(t *testing.T) {
+	wrong, right := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		r := random(t)
+		h := work(r, 1+r.IntN(4), ms(1000), r.IntN(2) == 0)
+		if r.IntN(4) > 0 {
+			alter(r, h.Ops)
+		}
+		for _, reg := range registers(h) {
+			order, found := reg.order()
+			if len(found) > 0 {
+				return // another kind of fault, which is not searched for
+			}
+			ops := reg.effective(order)
+			for _, s := range ops {
+				require.LessOrEqual(t, s.call, s.ret, "an operation that ends before it begins is none")
+			}
+			pairs := inversion(ops)
+			searched := len(reg.linear(order, 20*time.Second)) > 0
+			if pairs != searched {
+				t.Fatalf("every pair says %t, the search %t", !pairs, !searched)
+			}
+			if pairs {
+				wrong++
+			} else {
+				right++
+			}
+		}
+	})
+	t.Logf("%d right, %d wrong", right, wrong)
+	require.Positive(t, wrong)
+	require.Positive(t, right)
+}
+
+// alter makes a read tell what another one read, or shifts an operation in time.
+func alter(r *rand.Rand, ops []Op) {
+	if len(ops) < 2 {
+		return
+	}
+	x, y := &ops[r.IntN(len(ops))], &ops[r.IntN(len(ops))]
+	if !x.Write && !y.Write {
+		x.Token, x.Value, x.Revision = y.Token, y.Value, y.Revision
+		return
+	}
+	d := upTo(r, ms(20)) - ms(10)
+	x.Call += d
+	if x.Return != 0 {
+		x.Return += d
+	}
+}

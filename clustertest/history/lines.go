@@ -1,0 +1,114 @@
+package history
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// ErrBadLine is matched by the error of reading something that is no recording.
+var ErrBadLine = errors.New("not a line of a recorded history; record with NewRecorder, one file a process")
+
+// line is one line of a recording: one of these. A line replaces the earlier one
+// about the same run, mark or operation, so that each can be written as soon as it
+// begins and again as it goes on.
+type line struct {
+	Process *Process `json:"process,omitempty"`
+	Run     *Run     `json:"run,omitempty"`
+	Mark    *Mark    `json:"mark,omitempty"`
+	Op      *Op      `json:"op,omitempty"`
+	Entry   *Entry   `json:"entry,omitempty"`
+	Gap     *Gap     `json:"gap,omitempty"`
+}
+
+// Read reads what one recorder wrote. An unfinished last line, which a crash leaves,
+// is ignored.
+func Read(r io.Reader) (History, error) {
+	in := bufio.NewReaderSize(r, 1<<16)
+	b := builder{runs: map[runKey]int{}, marks: map[opKey]int{}, ops: map[opKey]int{}}
+	for n := 1; ; n++ {
+		text, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return b.history, nil
+		}
+		if err != nil {
+			return History{}, fmt.Errorf("read a history: %w", err)
+		}
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return History{}, fmt.Errorf("line %d: %w: %w", n, ErrBadLine, err)
+		}
+		if !b.add(l) {
+			return History{}, fmt.Errorf("line %d: %w", n, ErrBadLine)
+		}
+	}
+}
+
+// ReadFiles reads and merges the files of several processes.
+func ReadFiles(paths ...string) (History, error) {
+	var all []History
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return History{}, err
+		}
+		h, err := Read(f)
+		_ = f.Close() // it was only read
+		if err != nil {
+			return History{}, fmt.Errorf("%s: %w", path, err)
+		}
+		all = append(all, h)
+	}
+	return Merge(all...), nil
+}
+
+type runKey struct {
+	who   Who
+	first Instant
+}
+
+type opKey struct {
+	process string
+	id      int64
+}
+
+// builder puts lines together; each map says where in the history a thing is.
+type builder struct {
+	history History
+	runs    map[runKey]int
+	marks   map[opKey]int
+	ops     map[opKey]int
+}
+
+func (b *builder) add(l line) bool {
+	h := &b.history
+	switch {
+	case l.Process != nil:
+		h.Processes = append(h.Processes, *l.Process)
+	case l.Run != nil:
+		replace(&h.Runs, b.runs, runKey{l.Run.Who, l.Run.First.Before}, *l.Run)
+	case l.Mark != nil:
+		replace(&h.Marks, b.marks, opKey{l.Mark.Process, l.Mark.ID}, *l.Mark)
+	case l.Op != nil:
+		replace(&h.Ops, b.ops, opKey{l.Op.Process, l.Op.ID}, *l.Op)
+	case l.Entry != nil:
+		h.Entries = append(h.Entries, *l.Entry)
+	case l.Gap != nil:
+		h.Gaps = append(h.Gaps, *l.Gap)
+	default:
+		return false
+	}
+	return true
+}
+
+func replace[K comparable, V any](all *[]V, at map[K]int, k K, v V) {
+	if i, known := at[k]; known {
+		(*all)[i] = v
+		return
+	}
+	at[k] = len(*all)
+	*all = append(*all, v)
+}

@@ -1,0 +1,214 @@
+package history
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/clustertest"
+)
+
+const key = "/elsewhere/register"
+
+// live is three nodes that are recorded while each of them works on one register.
+type live struct {
+	*clustertest.Cluster
+	t    *testing.T
+	rec  *Recorder
+	text bytes.Buffer
+	end  context.CancelFunc
+	wg   sync.WaitGroup
+
+	asked []*atomic.Int64 // how often each node was
+}
+
+// newLive starts it; alter may make nodes other than they are.
+func newLive(t *testing.T, alter func(Node) Node) *live {
+	l := &live{Cluster: clustertest.New(t, 3), t: t}
+	l.rec = NewRecorder(&l.text, "test")
+	ctx, cancel := context.WithCancel(context.Background())
+	l.end = cancel
+	for i, n := range l.Nodes() {
+		l.sample(alter(Of(name(i), n.Cluster())))
+		g := l.rec.Register(name(i), l.Client(), key)
+		l.wg.Go(func() { g.Work(ctx, 5*time.Millisecond, TermOf(n.Cluster())) })
+	}
+	now, err := l.Client().Get(ctx, key)
+	require.NoError(t, err)
+	l.wg.Go(func() {
+		if err := l.rec.Register("etcd", l.Client(), key).Follow(ctx, now.Header.Revision+1); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		l.wg.Wait()
+		_ = l.rec.Stop()
+	})
+	return l
+}
+
+// sample adds a node.
+func (l *live) sample(n Node) {
+	asked, leads := &atomic.Int64{}, n.Leads
+	n.Leads = func() (bool, int64) {
+		defer asked.Add(1)
+		return leads()
+	}
+	l.asked = append(l.asked, asked)
+	l.rec.Add(n)
+}
+
+// see waits until every node was sampled a few times more.
+func (l *live) see() {
+	for _, asked := range l.asked {
+		before := asked.Load()
+		l.Eventually(func() bool { return asked.Load() > before+3 }, "the recorder samples")
+	}
+}
+
+func name(i int) string { return fmt.Sprint("node", i) }
+
+// resign makes the leader give way, and waits until it has queued again.
+func (l *live) resign() {
+	leader := l.WaitLeader()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	require.NoError(l.t, leader.Cluster().Resign(ctx))
+	l.Eventually(func() bool {
+		queue := leader.Cluster().Status().Queue
+		return len(queue) == 3 && queue[2] == leader.Address()
+	}, "who resigned queues at the tail")
+}
+
+// finish ends the recording and returns what was recorded.
+func (l *live) finish() History {
+	l.end()
+	l.wg.Wait()
+	require.NoError(l.t, l.rec.Stop())
+	h, err := Read(&l.text)
+	require.NoError(l.t, err)
+	return h
+}
+
+func TestLeaderChangesAreClean(t *testing.T) {
+	l := newLive(t, asIs)
+	for range 4 {
+		l.resign()
+	}
+	first := l.WaitLeader()
+	end := l.rec.Begin(first.Address(), "cut off", "")
+	first.Faults().CutOff()
+	l.Eventually(func() bool { return !first.IsLeader() }, "who is cut off stops leading")
+	first.Faults().Reconnect()
+	end()
+	l.WaitAgreed()
+	v := Check(l.finish(), Limits{})
+	require.True(t, v.OK(), v)
+	require.GreaterOrEqual(t, v.Seen.Terms, 5)
+	require.Positive(t, v.Seen.Accepted)
+	require.Positive(t, v.Seen.Entries)
+	require.Equal(t, 1, v.Seen.Marks)
+	t.Log(v)
+}
+
+func asIs(n Node) Node { return n }
+
+// A node beside the true ones that says yes.
+func TestNodeThatAlwaysSaysYesIsFound(t *testing.T) {
+	l := newLive(t, asIs)
+	l.sample(Node{Name: "fake", Leads: func() (bool, int64) { return true, 1 }})
+	l.WaitLeader()
+	l.see()
+	l.resign()
+	l.see()
+	v := Check(l.finish(), Limits{})
+	require.Equal(t, []Kind{Overlap, Overlap}, kinds(v.Findings), "with the first term and with the second\n%v", v)
+	for _, f := range v.Findings {
+		require.Equal(t, "fake", f.Terms[0].Node)
+	}
+	t.Log(v)
+}
+
+// A node that lowers its flag when the next one leads already.
+func TestNodeThatSaysYesTooLongIsFound(t *testing.T) {
+	var stubborn atomic.Bool
+	stubborn.Store(true)
+	l := newLive(t, func(n Node) Node {
+		honest, last := n.Leads, int64(0)
+		n.Leads = func() (bool, int64) {
+			yes, token := honest()
+			switch {
+			case yes:
+				last = token
+			case last != 0 && stubborn.Load():
+				return true, last
+			}
+			return yes, token
+		}
+		return n
+	})
+	l.see()
+	l.resign()
+	l.see()
+	stubborn.Store(false)
+	l.see()
+	v := Check(l.finish(), Limits{})
+	require.Equal(t, []Kind{Overlap}, kinds(v.Findings), v)
+}
+
+// Hands from outside: the old leader, whose watch is frozen and whose renewals are
+// held up, goes on until its deadline. Its writes are refused meanwhile.
+func TestRevokedLeaseIsExempt(t *testing.T) {
+	l := newLive(t, asIs)
+	old := l.WaitLeader()
+	l.see()
+	end := l.rec.Begin("node0", "watch frozen, renewals held up", "")
+	old.Faults().FreezeWatch()
+	old.Faults().StopRenewing()
+	require.NoError(t, l.rec.Do("node0", LeaseRevoked, func() error { l.RevokeLease(old); return nil }))
+	l.Eventually(func() bool { return l.Node(1).IsLeader() }, "the next one leads")
+	l.see()
+	l.Eventually(func() bool { return !old.IsLeader() }, "the old one has noticed")
+	old.Faults().ThawWatch()
+	old.Faults().ResumeRenewing()
+	end()
+	h := l.finish()
+
+	v := Check(h, Limits{Exempt: map[string]time.Duration{LeaseRevoked: 10 * time.Second}})
+	require.True(t, v.OK(), v)
+	require.Len(t, v.Exempt, 1, v)
+	require.Equal(t, "node0", v.Exempt[0].Terms[0].Node)
+	require.Positive(t, v.LongestExempt())
+	require.Positive(t, v.Seen.Refused)
+	require.Equal(t, []Kind{Overlap}, kinds(Check(h, Limits{}).Findings), "nothing is exempt of itself")
+}
+
+// unfenced is a term whose transactions leave the fence out.
+type unfenced struct {
+	token int64
+	kv    clientv3.KV
+}
+
+func (u unfenced) Token() int64                         { return u.token }
+func (u unfenced) Txn(ctx context.Context) clientv3.Txn { return u.kv.Txn(ctx) }
+
+func TestUnfencedWriteOfAnOldTermIsFound(t *testing.T) {
+	l := newLive(t, asIs)
+	old := l.WaitLeader().Cluster().Term().Token()
+	l.resign()
+	l.see()
+	op := l.rec.Register("stray", l.Client(), key).Write(t.Context(), unfenced{old, l.Client()})
+	require.Equal(t, OutcomeAccepted, op.Outcome)
+	v := Check(l.finish(), Limits{})
+	require.Equal(t, []Kind{Stale}, kinds(v.Findings), v)
+	require.Equal(t, op, v.Findings[0].Ops[len(v.Findings[0].Ops)-1])
+	t.Log(v)
+}

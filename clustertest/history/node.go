@@ -1,0 +1,92 @@
+package history
+
+import (
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/leaderelection"
+)
+
+// Node is how a recorder asks a node. Name and Leads are required. The functions are
+// called from one goroutine of the recorder's, often, and must not block.
+type Node struct {
+	// Name is the node's in reports and marks: its address, or anything as short.
+	Name string
+	// Leads reports whether the node says, at an instant within the call, that it
+	// leads, and by which token: both must be about the same instant. If it claims to
+	// lead without a term, the token is 0.
+	Leads func() (leads bool, token int64)
+	// State is coarsely what the node does; without it silent stops are not found.
+	State func() State
+	// Subscribe returns a channel that signals changes of the answers and is never
+	// closed, and a function that ends the subscription. While that is not possible
+	// yet it returns nils, and is called again. Without it a change is seen by the
+	// next sample only.
+	Subscribe func() (changed <-chan struct{}, cancel func())
+}
+
+// Of asks a cluster's node, which may be started later.
+func Of(name string, c *cluster.Cluster) Node {
+	return Node{
+		Name:  name,
+		Leads: func() (bool, int64) { return leads(c.IsLeader, c.Term) },
+		State: func() State { return stateOf(c) },
+		Subscribe: func() (<-chan struct{}, func()) {
+			m := c.GetConsensusManager()
+			if m == nil {
+				return nil, nil
+			}
+			sub := m.Election().Subscribe()
+			return sub.C, sub.Close
+		},
+	}
+}
+
+// leads asks whether the node leads between two looks at its term. A term that was the
+// same before and after is the one that was answered for. If one begins or ends
+// meanwhile it asks again; but if there is none again and again, the answer is wrong,
+// and that must not be hidden.
+func leads(isLeader func() bool, term func() *leaderelection.Term) (bool, int64) {
+	for range 10 {
+		before, yes, after := term(), isLeader(), term()
+		switch {
+		case !yes:
+			return false, 0
+		case before == after && after != nil:
+			return true, after.Token()
+		}
+	}
+	return true, 0
+}
+
+func stateOf(c *cluster.Cluster) State {
+	st := c.Status()
+	switch {
+	case st.State == cluster.StateStopped:
+		return Stopped
+	case st.State == cluster.StateLeader:
+		return Leader
+	case st.State == cluster.StateCandidate:
+		return Candidate
+	case !st.SessionValid:
+		return NoSession
+	case st.ElectionFailed != "":
+		return Failed
+	}
+	for _, m := range c.Members() {
+		if m.Address == st.NodeID && m.Observer {
+			return Observer
+		}
+	}
+	return Follower
+}
+
+// TermOf is the term that a cluster's node leads by now, for [Register.Work].
+func TermOf(c *cluster.Cluster) func() Fenced {
+	return func() Fenced {
+		if t := c.Term(); t != nil {
+			return t
+		}
+		return nil // not a nil *Term in an interface
+	}
+}
+
+var _ Fenced = (*leaderelection.Term)(nil)

@@ -1,0 +1,66 @@
+package history
+
+import (
+	"fmt"
+	"time"
+)
+
+// overlaps finds the pairs of terms that surely stood at one instant, and tells those
+// apart that the limits exempt. The terms are in the order of Begun.
+func overlaps(terms []Term, marks []Mark, exempt map[string]time.Duration) (found, excused []Finding) {
+	for i, x := range terms {
+		for _, y := range terms[i+1:] {
+			if y.Begun() >= x.Ended() {
+				break // as have all that follow
+			}
+			if !x.surely(y) {
+				continue
+			}
+			f := overlap(x, y)
+			if m, ok := excuse(f, marks, exempt); ok {
+				f.Mark = &m
+				excused = append(excused, f)
+				continue
+			}
+			found = append(found, f)
+		}
+	}
+	return found, excused
+}
+
+// overlap describes one: the older term, by its token, first.
+func overlap(x, y Term) Finding {
+	if y.Token < x.Token {
+		x, y = y, x
+	}
+	f := Finding{Kind: Overlap, Terms: []Term{x, y},
+		From: max(x.Begun(), y.Begun()), To: min(x.Ended(), y.Ended())}
+	if f.From > f.To {
+		// One of them was seen once, within the other: at some instant in between.
+		f.From, f.To, f.instant = f.To, f.From, true
+	}
+	f.Text = fmt.Sprintf("two leaders: %v, and %v", x, y)
+	return f
+}
+
+// excuse is the mark that exempts an overlap: its name is one that the limits give a
+// bound to, it was done to the node of the older term while that term can have stood,
+// and the overlap lies between it and the bound.
+func excuse(f Finding, marks []Mark, exempt map[string]time.Duration) (Mark, bool) {
+	older := f.Terms[0]
+	for _, m := range marks {
+		bound, named := exempt[m.Name]
+		done := max(m.From, m.To) // an intervention whose end is not known excuses no longer for it
+		if !named || !m.concerns(older.Node) || done < older.notBefore {
+			continue
+		}
+		within := m.From <= f.From && f.To <= done.Add(bound)
+		if f.instant {
+			within = m.From <= f.To && f.From <= done.Add(bound) // it can have been
+		}
+		if within {
+			return m, true
+		}
+	}
+	return Mark{}, false
+}

@@ -1,0 +1,70 @@
+package history
+
+import (
+	"fmt"
+	"time"
+)
+
+// What histories are planted with. Times are in milliseconds.
+
+func ms(n int) Instant { return Instant(n) * Instant(time.Millisecond) }
+
+func window(b, a int) Window { return Window{ms(b), ms(a)} }
+
+func who(node string) Who { return Who{Process: "p-" + node, Node: node} }
+
+// yes is a run in which a node leads; the first sample and the last have windows.
+func yes(node string, token int64, first, last Window) Run {
+	return Run{Who: who(node), Leads: true, Token: token, State: Leader, First: first, Last: last, Count: 2}
+}
+
+// once is a node that is seen once to lead.
+func once(node string, token int64, w Window) Run {
+	r := yes(node, token, w, w)
+	r.Count = 1
+	return r
+}
+
+// no is a run in which a node does not lead.
+func no(node string, s State, from, to int) Run {
+	return Run{Who: who(node), State: s, First: window(from, from+1), Last: window(to-1, to), Count: 2}
+}
+
+// mark is an intervention or fault; to 0 leaves it open.
+func mark(node, name string, from, to int) Mark {
+	return Mark{Process: "test", ID: int64(from), Node: node, Name: name, From: ms(from), To: ms(to)}
+}
+
+// book plants operations on one register.
+type book struct{ ops []Op }
+
+func (b *book) op(node string, call, ret int) *Op {
+	b.ops = append(b.ops, Op{Process: "p-" + node, ID: int64(len(b.ops)), Node: node, Key: "r",
+		Call: ms(call), Return: ms(ret), Outcome: OutcomeAccepted})
+	return &b.ops[len(b.ops)-1]
+}
+
+// write is a write that was accepted at a revision; its value is made of its number.
+func (b *book) write(node string, token, revision int64, call, ret int) *Op {
+	op := b.op(node, call, ret)
+	op.Write, op.Token, op.Revision, op.Value = true, token, revision, fmt.Sprint("v", op.ID)
+	return op
+}
+
+// read is a read of what a write wrote.
+func (b *book) read(node string, of Op, revision int64, call, ret int) *Op {
+	op := b.op(node, call, ret)
+	op.Token, op.Value, op.Revision = of.Token, of.Value, revision
+	return op
+}
+
+// unknown makes a write one without an answer.
+func (o *Op) unknown() Op {
+	o.Outcome, o.Revision, o.Return = OutcomeUnknown, 0, 0
+	return *o
+}
+
+// entry is what a watch told of a write.
+func entry(op Op, revision int64, at int) Entry {
+	return Entry{Key: op.Key, Revision: revision, Token: op.Token, Value: op.Value, At: ms(at)}
+}

@@ -1,0 +1,98 @@
+package history
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+const (
+	fullFindings = 10  // told with what was around them
+	listed       = 100 // told in a line
+)
+
+// String is the report as text.
+func (v Verdict) String() string {
+	var b strings.Builder
+	v.report(&b)
+	return b.String()
+}
+
+// WriteTo writes the report: the verdict in a line, what it rests on, and for each
+// finding what the nodes said, what was done to them and what was written around it,
+// in time order. Times are in seconds since the recording began.
+func (v Verdict) WriteTo(w io.Writer) (int64, error) {
+	n, err := io.WriteString(w, v.String())
+	return int64(n), err
+}
+
+func (v Verdict) report(b *strings.Builder) {
+	fmt.Fprintf(b, "%s\n%v\n", v.Summary(), v.Seen)
+	start := v.history.start()
+	for _, p := range v.history.Processes {
+		if p.At == start {
+			fmt.Fprintf(b, "time 0 is %s\n", p.Wall.UTC().Format(time.RFC3339Nano))
+			break
+		}
+	}
+	for i, f := range v.Findings {
+		if i == listed {
+			fmt.Fprintf(b, "\nand %d findings more\n", len(v.Findings)-i)
+			break
+		}
+		fmt.Fprintf(b, "\n%s\n", f.line(start))
+		if i < fullFindings {
+			for _, text := range v.history.around(f) {
+				fmt.Fprintf(b, "    %s\n", text)
+			}
+		}
+	}
+	for i, f := range v.Exempt {
+		if i == listed {
+			fmt.Fprintf(b, "\nand %d exempt overlaps more\n", len(v.Exempt)-i)
+			break
+		}
+		fmt.Fprintf(b, "\nexempt: %s\n    for %s: %s\n", f.line(start), f.Mark.Node, f.Mark.line(start))
+	}
+}
+
+// Summary is the verdict in one line.
+func (v Verdict) Summary() string {
+	var parts []string
+	for _, k := range []Kind{Overlap, Token, Stale, NotLinearizable, Silent, Undecided, Empty} {
+		if n := len(v.Of(k)); n > 0 {
+			parts = append(parts, fmt.Sprintf("%s: %d", k, n))
+		}
+	}
+	s := "ok"
+	if !v.OK() {
+		s = "FAILED: " + strings.Join(parts, ", ")
+	}
+	if len(v.Exempt) > 0 {
+		s += fmt.Sprintf("; exempt overlaps: %d, the longest %v", len(v.Exempt), v.LongestExempt())
+	}
+	return s
+}
+
+// LongestExempt is the length of the longest exempt overlap, 0 without any.
+func (v Verdict) LongestExempt() time.Duration {
+	var longest time.Duration
+	for _, f := range v.Exempt {
+		longest = max(longest, f.Length())
+	}
+	return longest
+}
+
+func (s Seen) String() string {
+	return fmt.Sprintf("%d processes, %d nodes, %v; %d samples, %d terms, %d marks; writes: %d accepted, %d refused, %d unknown; %d reads, %d revisions watched",
+		s.Processes, s.Nodes, s.Span.Round(time.Millisecond), s.Samples, s.Terms, s.Marks, s.Accepted, s.Refused, s.Unknown, s.Reads, s.Entries)
+}
+
+func (f Finding) line(start Instant) string {
+	long := fmt.Sprintf("at least %v", f.Length())
+	if f.instant {
+		long = "at some instant"
+	}
+	return fmt.Sprintf("%s, %s to %s, %s: %s", f.Kind, f.From.since(start), f.To.since(start), long, f.Text)
+}

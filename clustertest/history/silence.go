@@ -1,0 +1,64 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// silences finds the nodes that stopped silently: for bound and longer one neither
+// led nor queued nor said why not, or had no session, while nothing was done to it.
+// Time counts only while its recorder looked at it.
+func silences(lives [][]Run, marks []Mark, bound time.Duration) []Finding {
+	var out []Finding
+	for _, runs := range lives {
+		var stretch []Run // idle, without a pause in between
+		for i, r := range runs {
+			idle := !r.Leads && r.State.idle()
+			if len(stretch) > 0 && (!idle || r.First.Before.Sub(runs[i-1].Last.Before) > maxPause) {
+				out = append(out, silent(stretch, marks, bound)...)
+				stretch = nil
+			}
+			if idle {
+				stretch = append(stretch, r)
+			}
+		}
+		if len(stretch) > 0 {
+			out = append(out, silent(stretch, marks, bound)...)
+		}
+	}
+	return out
+}
+
+// silent judges one stretch: the longest part of it in which no mark that concerns
+// the node stands.
+func silent(stretch []Run, marks []Mark, bound time.Duration) []Finding {
+	who, state := stretch[0].Who, stretch[len(stretch)-1].State
+	from, to := stretch[0].First.After, stretch[len(stretch)-1].Last.Before
+	var longest Finding
+	healthy := func(a, b Instant) {
+		if b.Sub(a) > longest.To.Sub(longest.From) {
+			longest.From, longest.To = a, b
+		}
+	}
+	marks = slices.Clone(marks)
+	slices.SortFunc(marks, func(a, b Mark) int { return cmp.Compare(a.From, b.From) })
+	for _, m := range marks {
+		if !m.concerns(who.Node) || m.ended() <= from {
+			continue
+		}
+		if m.From >= to {
+			break
+		}
+		healthy(from, m.From)
+		from = m.ended()
+	}
+	healthy(from, to)
+	if longest.To.Sub(longest.From) < bound {
+		return nil
+	}
+	longest.Kind, longest.Runs = Silent, stretch
+	longest.Text = fmt.Sprintf("silent stop: %s (%s) is left alone and stays %q", who.Node, who.Process, state)
+	return []Finding{longest}
+}

@@ -1,0 +1,39 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// tokens finds the terms whose token is not greater than that of every term that was
+// surely seen before them, and claims to lead by no term at all. Each is told once,
+// beside the greatest token before it. Terms that overlap are found as that.
+func tokens(terms []Term) []Finding {
+	byEnd := slices.Clone(terms)
+	slices.SortFunc(byEnd, func(a, b Term) int { return cmp.Compare(a.Last.After, b.Last.After) })
+	byStart := slices.Clone(terms)
+	slices.SortFunc(byStart, func(a, b Term) int { return cmp.Compare(a.First.Before, b.First.Before) })
+	var out []Finding
+	var greatest *Term // of those before y
+	for _, y := range byStart {
+		for ; len(byEnd) > 0 && y.after(byEnd[0]); byEnd = byEnd[1:] {
+			if greatest == nil || byEnd[0].Token >= greatest.Token {
+				greatest = &byEnd[0]
+			}
+		}
+		f := Finding{Kind: Token, From: y.First.Before, To: y.Last.After}
+		switch {
+		case y.Token == 0:
+			f.Terms, f.Text = []Term{y}, fmt.Sprintf("no token: %v", y)
+		case greatest == nil || greatest.Token < y.Token:
+			continue
+		case greatest.Token == y.Token && greatest.Who == y.Who:
+			f.Terms, f.Text = []Term{*greatest, y}, fmt.Sprintf("a term came back after it had ended: %v", y)
+		default:
+			f.Terms, f.Text = []Term{*greatest, y}, fmt.Sprintf("the token did not grow: %v, after %v", y, *greatest)
+		}
+		out = append(out, f)
+	}
+	return out
+}

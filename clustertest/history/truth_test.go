@@ -1,0 +1,134 @@
+package history
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// stood is one true term: from its first instant to its last, both within.
+type stood struct {
+	node     string
+	token    int64
+	from, to Instant
+}
+
+// sampled is what a recorder writes of one node whose true terms are given: samples
+// that follow one another, each taken at some instant in its window. The time from
+// the Before of one to the After of the next is at most reach.
+func sampled(r *rand.Rand, node string, truth []stood, end, reach Instant) []Run {
+	var out []Run
+	var run Run
+	for at := Instant(0); at < end; {
+		w := Window{Before: at + Instant(r.Int64N(int64(reach/2))) + 1}
+		w.After = w.Before + Instant(r.Int64N(int64(reach/2)))
+		when := w.Before + Instant(r.Int64N(int64(w.After-w.Before)+1))
+		one := Run{Who: who(node), First: w, Last: w, Count: 1, State: Candidate}
+		for _, t := range truth {
+			if t.node == node && t.from <= when && when <= t.to {
+				one.Leads, one.Token = true, t.token
+			}
+		}
+		before := run
+		if !run.extend(one) && before.Count > 0 {
+			out = append(out, before)
+		}
+		at = w.After
+	}
+	return append(out, run)
+}
+
+var nodes = []string{"a", "b", "c", "d"}
+
+// recorded is what recorders write of that truth, each sampling at its own pace.
+func recorded(r *rand.Rand, truth []stood, end Instant) (h History, reach map[string]Instant) {
+	reach = map[string]Instant{}
+	for _, n := range nodes {
+		reach[n] = []Instant{ms(1), ms(5), ms(80), ms(500)}[r.IntN(4)]
+		h.Runs = append(h.Runs, sampled(r, n, truth, end, reach[n])...)
+	}
+	return h, reach
+}
+
+// upTo is a time of at most d, as often a short one as a long one.
+func upTo(r *rand.Rand, d Instant) Instant { return Instant(r.Int64N(int64(d>>r.IntN(6)) + 1)) }
+
+// alone are terms that follow one another, whose tokens grow.
+func alone(r *rand.Rand) (truth []stood, end Instant) {
+	for i := range 1 + r.IntN(12) {
+		from := end + 1 + upTo(r, ms(200))
+		end = from + upTo(r, ms(2000))
+		truth = append(truth, stood{nodes[r.IntN(3)], int64(10*i + 1 + r.IntN(10)), from, end})
+	}
+	return truth, end + ms(50)
+}
+
+// random draws everything from a seed that rapid finds and reports: thousands of
+// samples are not worth being shrunk one by one.
+func random(t *rapid.T) *rand.Rand {
+	return rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+}
+
+func TestLeadersOneByOneAreNeverFaulted(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := random(t)
+		truth, end := alone(r)
+		h, _ := recorded(r, truth, end)
+		v := Check(h, Limits{})
+		if !v.OK() {
+			t.Fatalf("%v\nof %v", v, truth)
+		}
+	})
+}
+
+func TestOverlapsLongerThanTheWindowsAreFound(t *testing.T) {
+	found, certain := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		r := random(t)
+		truth, end := alone(r)
+		// One more term begins within one of them, on another node.
+		old := truth[r.IntN(len(truth))]
+		from := old.from + Instant(r.Int64N(int64(old.to-old.from)+1))
+		second := stood{"d", 1000, from, from + upTo(r, ms(2000))}
+		truth = append(truth, second)
+		h, reach := recorded(r, truth, max(end, second.to+ms(50)))
+		length := min(old.to, second.to) - max(old.from, second.from)
+		// Each node was asked at least once in any reach of its own, at both ends.
+		sure := length > reach[old.node]+reach[second.node]
+		overlaps := Check(h, Limits{}).Of(Overlap)
+		if sure {
+			certain++
+		}
+		if sure && len(overlaps) == 0 {
+			t.Fatalf("an overlap of %v was not found, with samples every %v", time.Duration(length), reach)
+		}
+		found += len(overlaps)
+		for _, f := range overlaps {
+			if !trueOverlap(truth, f) {
+				t.Fatalf("%s\nof %v", f.line(0), truth)
+			}
+		}
+	})
+	t.Logf("%d overlaps had to be found, %d were", certain, found)
+	require.Positive(t, certain)
+}
+
+// trueOverlap reports whether two true terms with these tokens did overlap, at least
+// as long as the finding says.
+func trueOverlap(truth []stood, f Finding) bool {
+	from, to := -forever, forever
+	for _, s := range truth {
+		for _, x := range f.Terms {
+			if s.token == x.Token && s.node == x.Node {
+				from, to = max(from, s.from), min(to, s.to)
+			}
+		}
+	}
+	if f.instant {
+		return from <= to && from <= f.To && f.From <= to
+	}
+	return from <= f.From && f.To <= to
+}

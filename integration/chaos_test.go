@@ -1,0 +1,127 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/integration/internal/chaos"
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+var (
+	chaosSeed = flag.Uint64("chaos.seed", 1, "which faults come in which order")
+	chaosFor  = flag.Duration("chaos.for", 0, "how long to go on with new worlds; 0 is one world with one of each kind of fault")
+	chaosKeep = flag.String("chaos.keep", "", "directory for the transcript of a run that failed; default: a temporary one")
+)
+
+// TestChaos puts whole clusters through random faults and judges what they recorded;
+// see package chaos. The full run: -run Chaos -chaos.for 40m -timeout 60m.
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	began := time.Now()
+	var counts [][]chaos.Count
+	worlds, exempt := 0, map[string]int{}
+	var longest time.Duration
+	for seed := *chaosSeed; worlds == 0 || time.Since(began) < *chaosFor; seed++ {
+		res := oneWorld(t, seed)
+		worlds++
+		counts = append(counts, res.Counts)
+		for _, f := range res.Verdict.Exempt {
+			exempt[f.Mark.Name]++
+		}
+		longest = max(longest, res.Verdict.LongestExempt())
+		t.Logf("seed %d: %d faults counted in %v; %d findings, %d overlaps exempt; %v", seed, total(res.Counts),
+			res.Took.Round(time.Second), len(res.Verdict.Findings), len(res.Verdict.Exempt), res.Verdict.Seen)
+		if res.Err != nil || len(res.Verdict.Findings) > 0 {
+			t.Errorf("seed %d failed; the transcript is in %s\n%v\n%v", seed, keep(t, res), res.Err, res.Verdict)
+			break
+		}
+	}
+	sum := chaos.Add(counts...)
+	onLeader := 0
+	var table strings.Builder
+	for _, c := range sum {
+		fmt.Fprintf(&table, "  %-36s %4d done, %4d counted, %4d at the leader\n", c.Kind, c.Done, c.Counted, c.OnLeader)
+		onLeader += c.OnLeader
+		if !t.Failed() {
+			require.Positive(t, c.Counted, "%s: no effect was ever seen", c.Kind)
+		}
+	}
+	t.Logf("%d worlds, %d faults counted, %d of them at the leader, in %v; overlaps exempt: %v, the longest %v\n%s",
+		worlds, total(sum), onLeader, time.Since(began).Round(time.Second), exempt, longest, table.String())
+	if !t.Failed() {
+		// Which of them are counted is not known when they are aimed.
+		require.GreaterOrEqual(t, 2*onLeader+2, total(sum), "half of the faults are to hit the leader")
+	}
+}
+
+func oneWorld(t *testing.T, seed uint64) *chaos.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	cfg := chaosConfig(t)
+	cfg.Decks = 3
+	if *chaosFor == 0 {
+		cfg.Decks = 1
+	}
+	res, err := chaos.Run(ctx, cfg, seed)
+	require.NoError(t, err)
+	return res
+}
+
+func chaosConfig(t *testing.T) chaos.Config {
+	return chaos.Config{TTL: int(ttl / time.Second), Dir: t.TempDir(), Log: t.Logf,
+		Addresses: func(n int) []string { return kit.Addresses(t, n) },
+		Etcd: func(dir, client, peer string, peers []string) (*exec.Cmd, error) {
+			return procs.MemberCommand(dir, client, peer, peers)
+		}}
+}
+
+func total(counts []chaos.Count) int {
+	sum := 0
+	for _, c := range counts {
+		sum += c.Counted
+	}
+	return sum
+}
+
+// keep leaves what a person needs to see what went wrong.
+func keep(t *testing.T, res *chaos.Result) string {
+	t.Helper()
+	dir := *chaosKeep
+	var err error
+	if dir == "" {
+		dir, err = os.MkdirTemp("", "goverse-chaos-")
+		require.NoError(t, err)
+	}
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	write("verdict.txt", fmt.Sprintf("seed %d\n%v\n%v", res.Seed, res.Err, res.Verdict))
+	write("faults.txt", strings.Join(res.Faults, "\n")+"\n")
+	var names []string
+	for name := range res.Output {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var out strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&out, "=== %s\n%s\n", name, res.Output[name])
+	}
+	write("nodes.txt", out.String())
+	return dir
+}

@@ -1,0 +1,47 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/integration/internal/chaos"
+)
+
+// exemptTTL is so long that the deadline is no explanation for what ends an overlap.
+const exemptTTL = 5
+
+// The case that crash detection does not exclude: a leader that lives is removed. The
+// overlap is found, short, and no stale write is accepted; without crash detection
+// there is none.
+func TestLeaderThatIsRemovedAlive(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a quarter of a minute")
+	}
+	for name, off := range map[string]bool{"detection on": false, "detection off": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			cfg := chaosConfig(t)
+			cfg.TTL, cfg.DetectionOff = exemptTTL, off
+			v, took, err := chaos.RemoveAlive(ctx, cfg)
+			require.NoError(t, err)
+			t.Logf("removed after %v; %v", took.Round(time.Millisecond), v.Seen)
+			require.Empty(t, v.Findings, "%v", v) // among them: no stale write, no overlap that is not exempt
+			if off {
+				require.Empty(t, v.Exempt, "%v", v)
+				return
+			}
+			require.Less(t, took, exemptTTL*time.Second/2, "long before its lease ends")
+			require.Len(t, v.Exempt, 1, "%v", v)
+			require.Equal(t, history.RemovedAlive, v.Exempt[0].Mark.Name)
+			require.Less(t, v.Exempt[0].Length(), exemptTTL*time.Second/2, "by the grace, not by the deadline")
+			t.Logf("the overlap lasted %v", v.Exempt[0].Length())
+		})
+	}
+}

@@ -1,0 +1,115 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/clustertest/fault"
+)
+
+const (
+	etcdPatience = 30 * time.Second
+	glance       = 20 * time.Millisecond
+)
+
+// member is one etcd process that keeps its data when it is killed.
+type member struct {
+	endpoint string
+	command  func() (*exec.Cmd, error)
+
+	mu      sync.Mutex
+	process *fault.Process
+}
+
+func (m *member) start() error {
+	cmd, err := m.command()
+	if err != nil {
+		return err
+	}
+	p, err := fault.StartProcess(cmd)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.process = p
+	m.mu.Unlock()
+	return nil
+}
+
+func (m *member) proc() *fault.Process {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.process
+}
+
+func (m *member) close() error {
+	if p := m.proc(); p != nil {
+		return p.Close()
+	}
+	return nil
+}
+
+// answers waits until etcd answers a linearizable read, which takes a majority and a
+// leader.
+func (w *world) answers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
+	defer cancel()
+	for {
+		attempt, cancel := context.WithTimeout(ctx, time.Second)
+		_, err := w.client.Get(attempt, "health")
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(glance):
+		case <-ctx.Done():
+			return fmt.Errorf("etcd does not answer: %w", err)
+		}
+	}
+}
+
+// joined waits until every member that runs answers by itself, so that no fault finds
+// a cluster that has not healed from the last one.
+func (w *world) joined(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, etcdPatience)
+	defer cancel()
+	for _, m := range w.members {
+		for {
+			attempt, cancel := context.WithTimeout(ctx, time.Second)
+			st, err := w.client.Status(attempt, m.endpoint)
+			cancel()
+			if err == nil && st.Leader != 0 && len(st.Errors) == 0 {
+				break
+			}
+			select {
+			case <-time.After(glance):
+			case <-ctx.Done():
+				return fmt.Errorf("etcd member %s has not come back: %w", m.endpoint, errors.Join(err, ctx.Err()))
+			}
+		}
+	}
+	return nil
+}
+
+// leading is the member that leads etcd, nil if none is known.
+func (w *world) leading(ctx context.Context) *member {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for _, m := range w.members {
+		var st *clientv3.StatusResponse
+		st, err := w.client.Status(ctx, m.endpoint)
+		if err == nil && st.Leader == st.Header.MemberId {
+			return m
+		}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/clustertest/history"
+)
+
+// leaseRevoked: somebody revokes the session's lease.
+func leaseRevoked(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
+	m := w.mirror.Snapshot().Member(n.address())
+	if m == nil {
+		return errNoEffect
+	}
+	if err := w.rec.Do(n.address(), history.LeaseRevoked, func() error {
+		_, err := w.client.Revoke(ctx, clientv3.LeaseID(m.Lease))
+		return err
+	}); err != nil {
+		return err
+	}
+	return n.awaitBack(ctx, m.Incarnation)
+}
+
+// keyDeleted: somebody deletes the candidate's key; its lease lives.
+func keyDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
+	s := w.mirror.Snapshot()
+	m := s.Member(n.address())
+	if m == nil {
+		return errNoEffect
+	}
+	before, _ := s.Candidate(m.Lease)
+	if before == nil {
+		return errNoEffect
+	}
+	if err := w.rec.Do(n.address(), history.KeyDeleted, func() error {
+		resp, err := w.client.Delete(ctx, before.Key)
+		if err == nil && resp.Deleted == 0 {
+			err = errNoEffect
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	_, err := w.await(ctx, effectPatience, fmt.Sprintf("node %d queues again", n.index), func(s *state.Snapshot) bool {
+		m := s.Member(n.address())
+		if m == nil {
+			return false
+		}
+		c, _ := s.Candidate(m.Lease)
+		return c != nil && c.CreateRevision > before.CreateRevision
+	})
+	return err
+}
+
+// watchFrozen: the watch delivers nothing any more while requests work, and etcd's
+// revision moves on. The node must notice by itself that it lags, and read anew.
+func watchFrozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.Begin(n.address(), "watch frozen", "")
+	defer end()
+	before, err := n.status(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := n.ask(ctx, askFreezeWatch); err != nil {
+		return err
+	}
+	ttl := time.Duration(w.cfg.TTL) * time.Second
+	for until := time.Now().Add(between(rnd, ttl, ttl*3/2)); time.Now().Before(until); {
+		if _, err := w.client.Put(ctx, "/chaos/tick", ""); err != nil {
+			return err
+		}
+		hold(ctx, 100*time.Millisecond)
+	}
+	if _, err := n.ask(ctx, askThawWatch); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(ttl); ; {
+		now, err := n.status(ctx)
+		switch {
+		case err != nil:
+			return err
+		case now.Rebuilds > before.Rebuilds:
+			return nil
+		case time.Now().After(deadline):
+			return fmt.Errorf("node %d did not notice that its watch was frozen", n.index)
+		}
+		hold(ctx, glance)
+	}
+}
+
+// memberKilled: one member of etcd ends, more often than not the one that leads it.
+func memberKilled(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.Begin("", "etcd member killed", "")
+	defer end()
+	m := w.members[rnd.IntN(members)]
+	if l := w.leading(ctx); l != nil && rnd.IntN(2) == 0 {
+		m = l
+	}
+	if _, err := m.proc().Kill(); err != nil {
+		return err
+	}
+	if err := w.answers(ctx); err != nil { // by the others
+		return err
+	}
+	hold(ctx, between(rnd, 0, 1500*time.Millisecond))
+	if err := m.start(); err != nil {
+		return err
+	}
+	return errors.Join(w.answers(ctx), w.joined(ctx))
+}
+
+// etcdRestarted: all of etcd ends, stays away for a while, and returns on its data.
+func etcdRestarted(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.Begin("", "etcd restarted", "")
+	defer end()
+	errs := make([]error, len(w.members))
+	var wg sync.WaitGroup
+	for i, m := range w.members {
+		wg.Go(func() { _, errs[i] = m.proc().Kill() })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	hold(ctx, between(rnd, 0, 2*time.Duration(w.cfg.TTL)*time.Second))
+	for _, m := range w.members {
+		if err := m.start(); err != nil {
+			return err
+		}
+	}
+	return errors.Join(w.answers(ctx), w.joined(ctx))
+}
+
+// compacted: many writes, and everything before them compacted away.
+func compacted(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.Begin("", "compaction", "")
+	defer end()
+	churn, err := fault.StartChurn(ctx, w.client, fault.ChurnConfig{Prefix: "/chaos/load/"})
+	if err != nil {
+		return err
+	}
+	hold(ctx, between(rnd, 300*time.Millisecond, time.Second))
+	err = churn.Stop(ctx)
+	if err == nil && churn.Stats().Compactions == 0 {
+		err = errNoEffect
+	}
+	return err
+}

@@ -1,0 +1,59 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/clustertest/history"
+)
+
+// RemoveAlive makes happen what crash detection does not exclude: a leader that lives
+// stands still for a moment, and just then its port refuses and its packets to etcd are
+// dropped. It wakes before its deadline and believes that it still leads, until it finds
+// its watchers' connections broken and etcd silent for the grace. It returns what the
+// history proves, and how long after the fault the next leader led.
+func RemoveAlive(ctx context.Context, cfg Config) (v history.Verdict, took time.Duration, err error) {
+	w, err := newWorld(ctx, cfg)
+	if err != nil {
+		return v, 0, err
+	}
+	n := w.leader()
+	if n == nil {
+		return v, 0, errors.Join(errors.New("nobody leads"), w.close())
+	}
+	end := w.rec.Begin(n.address(), "outcast", "")
+	before := n.incarnation()
+	began := time.Now()
+	err = w.rec.Do(n.address(), history.RemovedAlive, func() error {
+		if _, err := n.proc().Freeze(); err != nil {
+			return err
+		}
+		n.onLinks(func(l *fault.Relay) { l.Blackhole(fault.Both) })
+		n.entrance.Refuse()
+		gone := n.awaitGone(ctx, before)
+		took = time.Since(began)
+		_, err := n.proc().Thaw()
+		return errors.Join(gone, err)
+	})
+	// Long enough for all that it may still believe to show.
+	hold(ctx, time.Duration(cfg.TTL)*time.Second)
+	err = errors.Join(err, n.heal())
+	if err == nil {
+		err = n.awaitBack(ctx, before)
+	}
+	end()
+	if err == nil {
+		err = errors.Join(w.calm(ctx), w.stop(ctx))
+	}
+	said := n.output()
+	if err := errors.Join(err, w.close()); err != nil {
+		return v, took, fmt.Errorf("%w\n%s", err, said)
+	}
+	v, err = w.judge()
+	return v, took, err
+}

@@ -1,0 +1,45 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"math/rand/v2"
+)
+
+// kind is one kind of fault. do does one, holds it, sees its effect, and undoes it; it
+// returns an error if the effect was not what it must be. A fault without any effect
+// returns errNoEffect and is not counted.
+type kind struct {
+	name string
+	// atEtcd: it hits etcd and so every node; at most one of them is done at a time.
+	atEtcd bool
+	// etcdWell: what is expected of it only holds while etcd answers.
+	etcdWell bool
+	do       func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error
+}
+
+// kinds are all kinds of faults.
+func kinds() []kind {
+	return []kind{
+		{name: "process killed", do: killed},
+		{name: "process stopped", do: stopped},
+		{name: "process frozen past the TTL", do: frozen},
+		{name: "process paused", do: paused},
+		{name: "packets to and from etcd dropped", do: cutOff},
+		{name: "requests to etcd dropped", do: mute},
+		{name: "answers of etcd dropped", do: deaf},
+		{name: "etcd's packets delayed", do: delayed},
+		{name: "etcd's packets throttled", do: throttled},
+		{name: "connections to etcd reset", do: reset},
+		{name: "node's port refuses", etcdWell: true, do: refusing},
+		{name: "packets between nodes dropped", etcdWell: true, do: unreachable},
+		{name: "refusing and cut off at once", etcdWell: true, do: outcast},
+		{name: "lease revoked from outside", etcdWell: true, do: leaseRevoked},
+		{name: "key deleted from outside", etcdWell: true, do: keyDeleted},
+		{name: "watch frozen", etcdWell: true, do: watchFrozen},
+		{name: "etcd member killed", atEtcd: true, do: memberKilled},
+		{name: "etcd killed and restarted", atEtcd: true, do: etcdRestarted},
+		{name: "compaction under load", atEtcd: true, do: compacted},
+	}
+}

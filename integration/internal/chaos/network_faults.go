@@ -1,0 +1,172 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/node"
+)
+
+// lostSession does d to the links of the node: the fault lasts until etcd has seen the end
+// of its session, and a moment more.
+func lostSession(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand, name string, d func(*fault.Relay)) error {
+	end := w.rec.Begin(n.address(), name, "")
+	defer end()
+	before := n.incarnation()
+	n.onLinks(d)
+	accused, gone := n.accusedUntil(ctx, func() error { return n.awaitGone(ctx, before) })
+	hold(ctx, between(rnd, 0, time.Second))
+	if err := errors.Join(n.heal(), gone); err != nil {
+		return err
+	}
+	if accused {
+		return fmt.Errorf("node %d was accused though its port answers", n.index)
+	}
+	return n.awaitBack(ctx, before)
+}
+
+func cutOff(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	return lostSession(ctx, w, n, rnd, "cut off", func(l *fault.Relay) { l.Blackhole(fault.Both) })
+}
+
+func mute(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	return lostSession(ctx, w, n, rnd, "requests dropped", func(l *fault.Relay) { l.Blackhole(fault.ToTarget) })
+}
+
+func deaf(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	return lostSession(ctx, w, n, rnd, "answers dropped", func(l *fault.Relay) { l.Blackhole(fault.FromTarget) })
+}
+
+// slow makes the links slow for a while, and sees that something went through them.
+func slow(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand, name string, d func(*fault.Relay)) error {
+	end := w.rec.Begin(n.address(), name, "")
+	defer end()
+	before := n.traffic()
+	n.onLinks(d)
+	hold(ctx, between(rnd, 500*time.Millisecond, 2*time.Second))
+	through := n.traffic() - before
+	if err := n.heal(); err != nil {
+		return err
+	}
+	if through == 0 {
+		return errNoEffect
+	}
+	return nil
+}
+
+func (n *chaosNode) traffic() int64 {
+	var sum int64
+	n.onLinks(func(l *fault.Relay) { sum += l.Traffic(fault.Both).Received })
+	return sum
+}
+
+func delayed(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	there, back := between(rnd, 0, 300*time.Millisecond), between(rnd, 0, 300*time.Millisecond)
+	return slow(ctx, w, n, rnd, "delayed", func(l *fault.Relay) {
+		l.Delay(fault.ToTarget, there)
+		l.Delay(fault.FromTarget, back)
+	})
+}
+
+func throttled(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	rate := 500 + rnd.IntN(4000)
+	return slow(ctx, w, n, rnd, "throttled", func(l *fault.Relay) { l.Throttle(fault.Both, rate) })
+}
+
+func reset(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.Begin(n.address(), "connections reset", "")
+	defer end()
+	had := 0
+	n.onLinks(func(l *fault.Relay) {
+		had += l.Connections()
+		l.Reset(fault.Both)
+	})
+	if had == 0 {
+		return errNoEffect
+	}
+	return nil
+}
+
+// refusing: the port refuses, but the node reaches etcd: it is accused, refutes, and
+// stays.
+func refusing(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.Begin(n.address(), "refusing", "")
+	defer end()
+	before := n.incarnation()
+	n.entrance.Refuse()
+	_, accused := w.await(ctx, effectPatience, fmt.Sprintf("node %d is accused", n.index),
+		func(s *state.Snapshot) bool { return n.accusations(s) > 0 })
+	_, refuted := w.await(ctx, effectPatience, fmt.Sprintf("node %d has refuted", n.index),
+		func(s *state.Snapshot) bool { return n.accusations(s) == 0 })
+	if err := errors.Join(n.entrance.Heal(), accused, refuted); err != nil {
+		return err
+	}
+	n.awaitWatchers(ctx)
+	if now := n.incarnation(); now != before {
+		w.rec.Mark(history.Mark{Node: n.address(), Name: history.RemovedAlive, From: history.Now(), To: history.Now()})
+		return fmt.Errorf("node %d was removed though it reaches etcd: incarnation %d, now %d", n.index, before, now)
+	}
+	return nil
+}
+
+// awaitWatchers waits until the node's watchers are back, so that no accusation of now
+// comes in the midst of the next fault; for a while, for they may be down themselves.
+func (n *chaosNode) awaitWatchers(ctx context.Context) {
+	const watchers, patience = 2, 5 * time.Second
+	for until := time.Now().Add(patience); time.Now().Before(until) && n.entrance.Connections() < watchers; {
+		hold(ctx, glance)
+	}
+}
+
+// unreachable: packets between the nodes are dropped. Silence is no evidence.
+func unreachable(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.Begin(n.address(), "unreachable", "")
+	defer end()
+	before := n.incarnation()
+	n.entrance.Blackhole(fault.Both)
+	accused, silent := n.accusedUntil(ctx, func() error {
+		probe, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		defer cancel()
+		_, err := node.Identify(probe, n.address())
+		hold(ctx, between(rnd, 200*time.Millisecond, time.Second))
+		return err
+	})
+	if err := n.entrance.Heal(); err != nil {
+		return err
+	}
+	switch {
+	case !errors.Is(silent, node.ErrNoAnswer):
+		return errNoEffect
+	case accused:
+		return fmt.Errorf("node %d was accused for its silence", n.index)
+	case n.incarnation() != before:
+		return fmt.Errorf("node %d was lost though it reaches etcd: incarnation %d, now %d", n.index, before, n.incarnation())
+	}
+	return nil
+}
+
+// outcast: it refuses connections and is cut off from etcd at the same moment. It is
+// removed, though it lives: the case that the design exempts.
+func outcast(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.Begin(n.address(), "outcast", "")
+	defer end()
+	before := n.incarnation()
+	err := w.rec.Do(n.address(), history.RemovedAlive, func() error {
+		n.onLinks(func(l *fault.Relay) { l.Blackhole(fault.Both) })
+		n.entrance.Refuse()
+		return n.awaitGone(ctx, before)
+	})
+	hold(ctx, between(rnd, 0, 500*time.Millisecond))
+	if err := errors.Join(n.heal(), err); err != nil {
+		return err
+	}
+	return n.awaitBack(ctx, before)
+}

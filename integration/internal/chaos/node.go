@@ -1,0 +1,203 @@
+//go:build unix
+
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goverse/goverse/clustertest/fault"
+)
+
+const answerPatience = 10 * time.Second
+
+// chaosNode is one node with the relays around it. Faults of it are done one at a
+// time.
+type chaosNode struct {
+	w        *world
+	index    int
+	listen   string
+	entrance *fault.Relay   // in front of the node: its advertise address
+	links    []*fault.Relay // to each member of etcd
+
+	busy sync.Mutex // held by the fault that is done to it
+
+	mu      sync.Mutex
+	process *fault.Process
+	in      io.WriteCloser
+	answers chan string
+	said    []string // of processes that ended
+}
+
+func (n *chaosNode) address() string { return n.entrance.Address() }
+
+func (n *chaosNode) recordPath() string {
+	return filepath.Join(n.w.dir, fmt.Sprintf("node%d.jsonl", n.index))
+}
+
+// start starts the process and waits until it is part of the cluster.
+func (n *chaosNode) start(ctx context.Context) error {
+	var etcd []string
+	for _, l := range n.links {
+		etcd = append(etcd, l.Address())
+	}
+	config, err := json.Marshal(programConfig{Advertise: n.address(), Listen: n.listen, Etcd: strings.Join(etcd, ","),
+		TTL: n.w.cfg.TTL, Record: n.recordPath(), DetectionOff: n.w.cfg.DetectionOff})
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), ProgramEnv+"="+string(config))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, outWriter, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	cmd.Stdout = outWriter
+	p, err := fault.StartProcess(cmd)
+	_ = outWriter.Close() // the process has its own
+	if err != nil {
+		_ = out.Close()
+		return err
+	}
+	answers := make(chan string, 1)
+	n.w.wg.Go(func() {
+		defer close(answers)
+		defer func() { _ = out.Close() }()
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			answers <- lines.Text()
+		}
+	})
+	n.mu.Lock()
+	if n.process != nil {
+		n.said = append(n.said, n.process.Output())
+	}
+	n.process, n.in, n.answers = p, in, answers
+	n.mu.Unlock()
+	_, err = n.answer(ctx)
+	return err
+}
+
+// answer waits for the next line that the process says.
+func (n *chaosNode) answer(ctx context.Context) (string, error) {
+	n.mu.Lock()
+	answers := n.answers
+	n.mu.Unlock()
+	select {
+	case said, ok := <-answers:
+		if !ok {
+			return "", fmt.Errorf("node %d ended by itself: %s", n.index, n.state())
+		}
+		return said, nil
+	case <-ctx.Done():
+		return "", fmt.Errorf("node %d does not answer: %w", n.index, context.Cause(ctx))
+	}
+}
+
+// ask asks the process, which must not stand still.
+func (n *chaosNode) ask(ctx context.Context, question string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	n.mu.Lock()
+	in := n.in
+	n.mu.Unlock()
+	if _, err := fmt.Fprintln(in, question); err != nil {
+		return "", fmt.Errorf("ask node %d: %w (%s)", n.index, err, n.state())
+	}
+	return n.answer(ctx)
+}
+
+func (n *chaosNode) status(ctx context.Context) (status, error) {
+	var st status
+	said, err := n.ask(ctx, askStatus)
+	if err == nil {
+		err = json.Unmarshal([]byte(said), &st)
+	}
+	return st, err
+}
+
+// well reports whether the node has a session, is queued by it, and knows a leader, and
+// etcd shows the same.
+func (n *chaosNode) well(ctx context.Context) bool {
+	st, err := n.status(ctx)
+	if err != nil || !st.Ready || st.State == "follower" {
+		return false
+	}
+	s := n.w.mirror.Snapshot()
+	m := s.Member(n.address())
+	if s.Stale || m == nil || m.Lease != st.Lease {
+		return false
+	}
+	c, _ := s.Candidate(m.Lease)
+	return c != nil
+}
+
+func (n *chaosNode) proc() *fault.Process {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.process
+}
+
+func (n *chaosNode) state() string {
+	if p := n.proc(); p != nil {
+		return p.State()
+	}
+	return "not started"
+}
+
+// output is all that its processes said.
+func (n *chaosNode) output() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	said := strings.Join(n.said, "--- started again\n")
+	if n.process != nil {
+		said += n.process.Output()
+	}
+	return said
+}
+
+// onLinks does something to every relay between this node and etcd.
+func (n *chaosNode) onLinks(do func(*fault.Relay)) {
+	for _, l := range n.links {
+		do(l)
+	}
+}
+
+// heal lifts every fault of the network around it.
+func (n *chaosNode) heal() error {
+	errs := []error{n.entrance.Heal()}
+	for _, l := range n.links {
+		errs = append(errs, l.Heal())
+	}
+	return errors.Join(errs...)
+}
+
+// close ends the process and the relays.
+func (n *chaosNode) close() error {
+	var err error
+	if p := n.proc(); p != nil {
+		err = p.Close()
+	}
+	n.entrance.Close()
+	for _, l := range n.links {
+		l.Close()
+	}
+	return err
+}

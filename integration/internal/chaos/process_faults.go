@@ -1,0 +1,190 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"syscall"
+	"time"
+
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// errNoEffect: the fault was done and nothing came of it.
+var errNoEffect = errors.New("no effect was seen")
+
+// effectPatience bounds the wait for an effect. It covers a lease that etcd grants
+// anew because its own leader changed meanwhile.
+const effectPatience = 20 * time.Second
+
+// hold lets a fault last.
+func hold(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// between is a random time.
+func between(rnd *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(rnd.Int64N(int64(most-least)))
+}
+
+// incarnation is the present one of the node at etcd, 0 if it is not registered.
+func (n *chaosNode) incarnation() int64 {
+	if m := n.w.mirror.Snapshot().Member(n.address()); m != nil {
+		return m.Incarnation
+	}
+	return 0
+}
+
+// awaitGone waits until that incarnation is registered no longer.
+func (n *chaosNode) awaitGone(ctx context.Context, incarnation int64) error {
+	_, err := n.w.await(ctx, effectPatience, fmt.Sprintf("incarnation %d of node %d is gone", incarnation, n.index),
+		func(s *state.Snapshot) bool {
+			m := s.Member(n.address())
+			return m == nil || m.Incarnation != incarnation
+		})
+	return err
+}
+
+// awaitBack waits until the node is registered by another incarnation, and queued.
+func (n *chaosNode) awaitBack(ctx context.Context, incarnation int64) error {
+	_, err := n.w.await(ctx, effectPatience, fmt.Sprintf("node %d is back after incarnation %d", n.index, incarnation),
+		func(s *state.Snapshot) bool {
+			m := s.Member(n.address())
+			if m == nil || m.Incarnation == incarnation {
+				return false
+			}
+			c, _ := s.Candidate(m.Lease)
+			return c != nil
+		})
+	return err
+}
+
+// killed: the process ends, its port refuses. It is started again, at times so soon
+// that the new process finds what the old one left.
+func killed(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.Begin(n.address(), "killed", "")
+	defer end()
+	before := n.incarnation()
+	if _, err := n.proc().Kill(); err != nil {
+		return err
+	}
+	n.entrance.Refuse()
+	if rnd.IntN(2) == 0 {
+		if err := n.awaitGone(ctx, before); err != nil {
+			return err
+		}
+	} else {
+		hold(ctx, between(rnd, 0, 200*time.Millisecond))
+	}
+	if err := n.entrance.Heal(); err != nil {
+		return err
+	}
+	if err := n.start(ctx); err != nil {
+		return err
+	}
+	return n.awaitBack(ctx, before)
+}
+
+// terminate stops the process in good order.
+func (n *chaosNode) terminate(ctx context.Context) error {
+	p := n.proc()
+	if p == nil {
+		return nil
+	}
+	if _, err := p.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop node %d: %w", n.index, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, stopPatience+effectPatience)
+	defer cancel()
+	code, err := p.Exit(ctx)
+	if err == nil && code != 0 {
+		// A stop while etcd is away leaves the keys to the lease, and says so.
+		n.w.cfg.Log("node %d: %s", n.index, p.State())
+	}
+	return err
+}
+
+func stopped(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.Begin(n.address(), "stopped", "")
+	defer end()
+	before := n.incarnation()
+	if err := n.terminate(ctx); err != nil {
+		return err
+	}
+	n.entrance.Refuse()
+	if err := n.awaitGone(ctx, before); err != nil {
+		return err
+	}
+	hold(ctx, between(rnd, 0, 300*time.Millisecond))
+	if err := n.entrance.Heal(); err != nil {
+		return err
+	}
+	if err := n.start(ctx); err != nil {
+		return err
+	}
+	return n.awaitBack(ctx, before)
+}
+
+// frozen past the TTL: its lease ends while it stands still; its connections stay, so
+// nobody may accuse it. It wakes and finds itself replaced.
+func frozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.Begin(n.address(), "frozen", "")
+	defer end()
+	before := n.incarnation()
+	if _, err := n.proc().Freeze(); err != nil {
+		return err
+	}
+	accused, gone := n.accusedUntil(ctx, func() error { return n.awaitGone(ctx, before) })
+	hold(ctx, between(rnd, 0, time.Second))
+	_, err := n.proc().Thaw()
+	if err := errors.Join(err, gone); err != nil {
+		return err
+	}
+	if accused {
+		return fmt.Errorf("node %d was accused while it was frozen", n.index)
+	}
+	return n.awaitBack(ctx, before)
+}
+
+// accusedUntil reports whether the node was accused at any moment while f ran.
+func (n *chaosNode) accusedUntil(ctx context.Context, f func() error) (bool, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	seen := make(chan bool, 1)
+	n.w.wg.Go(func() {
+		_, err := n.w.mirror.Wait(ctx, func(s *state.Snapshot) bool { return n.accusations(s) > 0 })
+		seen <- err == nil
+	})
+	err := f()
+	cancel()
+	return <-seen, err
+}
+
+func (n *chaosNode) accusations(s *state.Snapshot) int {
+	count := 0
+	for _, a := range s.Accusations {
+		if a.Address == n.address() {
+			count++
+		}
+	}
+	return count
+}
+
+// paused for less than a TTL, as by a collector of garbage or a busy host.
+func paused(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.Begin(n.address(), "paused", "")
+	defer end()
+	if _, err := n.proc().Freeze(); err != nil { // returns when it stands still
+		return err
+	}
+	hold(ctx, between(rnd, 50*time.Millisecond, time.Duration(w.cfg.TTL)*time.Second/2))
+	_, err := n.proc().Thaw()
+	return err
+}

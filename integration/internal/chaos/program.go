@@ -1,0 +1,148 @@
+//go:build unix
+
+package chaos
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/node"
+)
+
+// ProgramEnv makes a copy of the test binary a node; it holds its configuration.
+const ProgramEnv = "GOVERSE_INTEGRATION_CHAOS_NODE"
+
+const (
+	// register is the key that leaders write under their fence.
+	register = "/chaos/register"
+	prefix   = "/chaos/cluster"
+	// writeEvery is the pace of guarded writes and reads of each node.
+	writeEvery = 25 * time.Millisecond
+
+	startPatience = 2 * time.Minute
+	stopPatience  = 10 * time.Second
+)
+
+// programConfig is what a node is told.
+type programConfig struct {
+	Advertise, Listen, Etcd string
+	TTL                     int
+	Record                  string // the file to append what it claims to
+	DetectionOff            bool
+}
+
+// What a node can be asked on its standard input, a line each; it answers with a line.
+const (
+	askFreezeWatch = "freeze-watch"
+	askThawWatch   = "thaw-watch"
+	askStatus      = "status"
+)
+
+// Program is one node of a world: it runs until SIGTERM, or for as long as it lives.
+func Program(encoded string) int {
+	if err := program(encoded); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func program(encoded string) (err error) {
+	var cfg programConfig
+	if err := json.Unmarshal([]byte(encoded), &cfg); err != nil {
+		return err
+	}
+	log := hclog.New(&hclog.LoggerOptions{Name: cfg.Advertise, Level: hclog.Debug, Output: os.Stderr})
+	file, err := os.OpenFile(cfg.Record, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	n, err := node.NewNode(node.Config{AdvertiseAddress: cfg.Advertise, ListenAddress: cfg.Listen, Logger: log.Named("node")})
+	if err != nil {
+		return err
+	}
+	ccfg := cluster.Config{EtcdAddress: cfg.Etcd, EtcdPrefix: prefix, LeaderElectionTTL: cfg.TTL, Logger: log}
+	ccfg.CrashDetection.Off = cfg.DetectionOff
+	if ccfg.Client, err = cluster.NewEtcdClient(ccfg); err != nil {
+		return errors.Join(err, n.Close())
+	}
+	defer func() { _ = ccfg.Client.Close() }() // its error is that its context was cancelled
+	faults := clustertest.Inject(ccfg.Client)
+	c, err := cluster.NewClusterWithNode(ccfg, n)
+	if err != nil {
+		return errors.Join(err, n.Close())
+	}
+	rec := history.NewRecorder(file, cfg.Advertise)
+	defer func() { err = errors.Join(err, rec.Stop()) }()
+	rec.Add(history.Of(cfg.Advertise, c))
+
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer cancel()
+	startCtx, cancelStart := context.WithTimeout(ctx, startPatience)
+	defer cancelStart()
+	if err := c.Start(startCtx); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { rec.Register(cfg.Advertise, ccfg.Client, register).Work(ctx, writeEvery, history.TermOf(c)) })
+	go answer(os.Stdin, os.Stdout, c, faults) // ends with the process, for it waits for input
+	fmt.Println("started")
+	<-ctx.Done()
+	wg.Wait()
+	stopCtx, cancelStop := context.WithTimeout(context.Background(), stopPatience)
+	defer cancelStop()
+	return c.Stop(stopCtx)
+}
+
+// answer serves the parent's questions.
+func answer(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest.Faults) {
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		switch lines.Text() {
+		case askFreezeWatch:
+			faults.FreezeWatch()
+			fmt.Fprintln(out, "frozen")
+		case askThawWatch:
+			faults.ThawWatch()
+			fmt.Fprintln(out, "thawed")
+		case askStatus:
+			st := c.Status()
+			said, err := json.Marshal(status{State: string(st.State), LeaderID: st.LeaderID, Nodes: st.Nodes,
+				Queue: st.Queue, Ready: st.Ready, Rebuilds: st.Rebuilds, Lease: lease(c)})
+			if err != nil {
+				said = []byte(err.Error())
+			}
+			fmt.Fprintf(out, "%s\n", said)
+		}
+	}
+}
+
+// status is what a node says of itself.
+type status struct {
+	State, LeaderID string
+	Nodes, Queue    []string
+	Ready           bool
+	Rebuilds        int64
+	Lease           int64 // of its session, 0 without one
+}
+
+func lease(c *cluster.Cluster) int64 {
+	if s := c.Session(); s != nil {
+		return int64(s.ID())
+	}
+	return 0
+}

@@ -1,0 +1,249 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/goverse/goverse/clustertest/history"
+)
+
+const (
+	// atOnce is how many faults are done at the same time, each to another node.
+	atOnce = 2
+	// leaderPatience bounds the wait for a leader to do something to.
+	leaderPatience = 10 * time.Second
+	// silent is how long a node to which nothing is done may be without a place.
+	silent = 20 * time.Second
+)
+
+// limits are what a history is judged by: hands from outside must be noticed by the
+// next renewal, a removal on evidence by the end of the grace, or at the latest by the
+// deadline.
+func limits(ttl time.Duration) history.Limits {
+	return history.Limits{Silent: silent, Exempt: map[string]time.Duration{
+		history.LeaseRevoked: ttl/3 + time.Second, history.KeyDeleted: ttl/3 + time.Second, history.RemovedAlive: ttl}}
+}
+
+// Count is what came of one kind of fault.
+type Count struct {
+	Kind string
+	// Done to a node or to etcd; Counted, because an effect was seen; OnLeader, of
+	// those counted, at the leader of the moment.
+	Done, Counted, OnLeader int
+}
+
+// Result is what one world was put through, and what its history proves.
+type Result struct {
+	Seed    uint64
+	Took    time.Duration
+	Counts  []Count
+	Verdict history.Verdict
+	// Err is why the run was broken off, nil if it was not: a node that did not come
+	// back, or a fault whose effect was not what it must be.
+	Err error
+	// Faults is what was done when, a line each; Output what the nodes said.
+	Faults []string
+	Output map[string]string
+}
+
+// Run puts one world through random faults and judges it. It blocks until everything
+// has ended; ctx ends it early, and Err says so. The error is of what the run itself
+// needs.
+func Run(ctx context.Context, cfg Config, seed uint64) (*Result, error) {
+	w, err := newWorld(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	r := &runner{w: w, rnd: rand.New(rand.NewPCG(seed, 0)), counts: map[string]*Count{}, began: time.Now()}
+	res := &Result{Seed: seed, Output: map[string]string{}}
+	res.Err = r.run(ctx)
+	if res.Err == nil {
+		res.Err = w.stop(ctx)
+	}
+	for _, n := range w.nodes {
+		res.Output[fmt.Sprintf("node %d %s", n.index, n.address())] = n.output()
+	}
+	if err := w.close(); err != nil {
+		return nil, err
+	}
+	if res.Verdict, err = w.judge(); err != nil {
+		return nil, err
+	}
+	res.Took, res.Faults = time.Since(r.began), r.log
+	for _, k := range kinds() {
+		if c := r.counts[k.name]; c != nil {
+			res.Counts = append(res.Counts, *c)
+		}
+	}
+	return res, nil
+}
+
+// judge reads what all processes recorded. To be called when they have ended.
+func (w *world) judge() (history.Verdict, error) {
+	paths, err := filepath.Glob(filepath.Join(w.dir, "*.jsonl"))
+	if err != nil {
+		return history.Verdict{}, err
+	}
+	h, err := history.ReadFiles(paths...)
+	if err != nil {
+		return history.Verdict{}, err
+	}
+	return history.Check(h, limits(time.Duration(w.cfg.TTL)*time.Second)), nil
+}
+
+type runner struct {
+	w     *world
+	rnd   *rand.Rand
+	began time.Time
+
+	mu                sync.Mutex
+	counts            map[string]*Count
+	atNodes, atLeader int // faults begun
+	log               []string
+	err               error
+}
+
+// run deals the decks out, a few faults at a time, and waits for calm after each.
+func (r *runner) run(ctx context.Context) error {
+	for range r.w.cfg.Decks {
+		deck := kinds()
+		r.rnd.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+		slots := make(chan struct{}, atOnce)
+		var wg sync.WaitGroup
+		for _, k := range deck {
+			slots <- struct{}{}
+			if r.failed() != nil || ctx.Err() != nil {
+				break
+			}
+			n, release := r.choose(ctx, k)
+			rnd := rand.New(rand.NewPCG(r.rnd.Uint64(), 0)) // of its own, for it runs beside others
+			wg.Go(func() {
+				defer func() { <-slots }()
+				defer release()
+				r.do(ctx, k, n, rnd)
+			})
+		}
+		wg.Wait()
+		if err := errors.Join(r.failed(), context.Cause(ctx)); err != nil {
+			return err
+		}
+		if err := r.w.calm(ctx); err != nil {
+			return fmt.Errorf("after the faults: %w", err)
+		}
+	}
+	return nil
+}
+
+// choose waits until the fault may be done, and says to whom: nobody has two faults
+// at a time, nor has etcd.
+func (r *runner) choose(ctx context.Context, k kind) (*chaosNode, func()) {
+	w := r.w
+	if k.atEtcd {
+		w.etcdBusy.Lock()
+		return nil, w.etcdBusy.Unlock
+	}
+	release := func() {}
+	if k.etcdWell {
+		w.etcdBusy.RLock()
+		release = w.etcdBusy.RUnlock
+	}
+	// Two of three hit the leader, so that with etcd's own faults it is more than half;
+	// between two leaders there is a moment without one, which is waited out.
+	r.mu.Lock()
+	wantLeader := 3*r.atLeader <= 2*r.atNodes
+	r.mu.Unlock()
+	patience := time.Now().Add(leaderPatience)
+	for {
+		n := w.leader()
+		if !wantLeader || n == nil && time.Now().After(patience) {
+			n = w.nodes[r.rnd.IntN(len(w.nodes))]
+		}
+		if n != nil && n.busy.TryLock() {
+			// An effect is seen only of one that has come back from the last fault, and
+			// from etcd's absence.
+			if !n.well(ctx) {
+				n.busy.Unlock()
+				hold(ctx, glance)
+				continue
+			}
+			r.mu.Lock()
+			r.atNodes++
+			if w.leader() == n {
+				r.atLeader++
+			}
+			r.mu.Unlock()
+			return n, func() { n.busy.Unlock(); release() }
+		}
+		hold(ctx, time.Millisecond)
+	}
+}
+
+func (r *runner) do(ctx context.Context, k kind, n *chaosNode, rnd *rand.Rand) {
+	leads := n != nil && r.w.leader() == n
+	r.say("%s begins%s", k.name, target(n, leads))
+	err := k.do(ctx, r.w, n, rnd)
+	r.mu.Lock()
+	c := r.counts[k.name]
+	if c == nil {
+		c = &Count{Kind: k.name}
+		r.counts[k.name] = c
+	}
+	c.Done++
+	switch {
+	case err == nil:
+		c.Counted++
+		if leads {
+			c.OnLeader++
+		}
+	case !errors.Is(err, errNoEffect) && ctx.Err() == nil:
+		r.err = errors.Join(r.err, fmt.Errorf("%s%s: %w", k.name, target(n, leads), err))
+	}
+	r.mu.Unlock()
+	r.say("%s ends%s: %v", k.name, target(n, leads), err)
+}
+
+func target(n *chaosNode, leads bool) string {
+	switch {
+	case n == nil:
+		return ""
+	case leads:
+		return fmt.Sprintf(" at node %d %s, the leader", n.index, n.address())
+	}
+	return fmt.Sprintf(" at node %d %s", n.index, n.address())
+}
+
+func (r *runner) say(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log = append(r.log, fmt.Sprintf("%8.3fs (clock %d) ", time.Since(r.began).Seconds(), history.Now())+fmt.Sprintf(format, args...))
+}
+
+func (r *runner) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// Add adds up the counts of several worlds, in the order of kinds.
+func Add(counts ...[]Count) []Count {
+	sum := map[string]Count{}
+	for _, c := range slices.Concat(counts...) {
+		s := sum[c.Kind]
+		sum[c.Kind] = Count{Kind: c.Kind, Done: s.Done + c.Done, Counted: s.Counted + c.Counted, OnLeader: s.OnLeader + c.OnLeader}
+	}
+	var out []Count
+	for _, k := range kinds() {
+		if c, ok := sum[k.name]; ok {
+			out = append(out, c)
+		}
+	}
+	return out
+}

@@ -1,0 +1,284 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/clustertest/history"
+)
+
+const (
+	members = 3
+	nodes   = 5
+	// calmPatience is by when all is well again after the last fault.
+	calmPatience = 30 * time.Second
+)
+
+// Config is what a world is made of.
+type Config struct {
+	// TTL of the sessions in seconds.
+	TTL int
+	// Decks is how often each kind of fault comes.
+	Decks int
+	// DetectionOff turns crash detection off on every node.
+	DetectionOff bool
+	// Addresses draws n addresses that nothing listens at.
+	Addresses func(n int) []string
+	// Etcd is the command of one member of an etcd cluster: its data directory, the
+	// addresses for clients and peers, and the peers' addresses of all.
+	Etcd func(dir, client, peer string, peers []string) (*exec.Cmd, error)
+	// Dir is where everything is recorded.
+	Dir string
+	// Log tells the person who waits.
+	Log func(format string, args ...any)
+}
+
+// world is a running cluster with everything around it.
+type world struct {
+	cfg     Config
+	dir     string
+	members []*member
+	nodes   []*chaosNode
+	client  *clientv3.Client // which no fault touches
+	mirror  *mirror.Mirror   // by that client
+	keys    state.Keys
+	rec     *history.Recorder
+	file    *os.File
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+
+	etcdBusy sync.RWMutex // held by a fault at etcd; shared by what needs etcd well
+}
+
+// newWorld starts everything and waits until all nodes are queued.
+func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
+	w := &world{cfg: cfg, dir: cfg.Dir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close())
+		}
+	}()
+	if err := w.startEtcd(ctx); err != nil {
+		return w, err
+	}
+	if w.keys, err = state.NewKeys(prefix); err != nil {
+		return w, err
+	}
+	life, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	w.mirror = mirror.New(mirror.Config{Client: w.client, Keys: w.keys})
+	w.wg.Go(func() { _ = w.mirror.Run(life) })
+	if w.file, err = os.Create(filepath.Join(w.dir, "faults.jsonl")); err != nil {
+		return w, err
+	}
+	w.rec = history.NewRecorder(w.file, "faults")
+	before, err := w.client.Get(ctx, register)
+	if err != nil {
+		return w, err
+	}
+	w.wg.Go(func() {
+		if err := w.rec.Register("faults", w.client, register).Follow(life, before.Header.Revision+1); err != nil {
+			cfg.Log("following the register: %v", err)
+		}
+	})
+	if err := w.startNodes(ctx); err != nil {
+		return w, err
+	}
+	return w, w.calm(ctx)
+}
+
+func (w *world) startEtcd(ctx context.Context) error {
+	addresses := w.cfg.Addresses(2 * members)
+	clients, peers := addresses[:members], addresses[members:]
+	for i := range members {
+		dir := filepath.Join(w.dir, fmt.Sprintf("etcd%d", i))
+		w.members = append(w.members, &member{endpoint: clients[i], command: func() (*exec.Cmd, error) {
+			return w.cfg.Etcd(dir, clients[i], peers[i], peers)
+		}})
+	}
+	for _, m := range w.members {
+		if err := m.start(); err != nil {
+			return err
+		}
+	}
+	var err error
+	w.client, err = clientv3.New(clientv3.Config{Endpoints: clients, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	return errors.Join(w.answers(ctx), w.joined(ctx))
+}
+
+func (w *world) startNodes(ctx context.Context) error {
+	listens := w.cfg.Addresses(nodes)
+	for i := range nodes {
+		n := &chaosNode{w: w, index: i, listen: listens[i]}
+		var err error
+		if n.entrance, err = fault.NewRelay(n.listen); err != nil {
+			return err
+		}
+		w.nodes = append(w.nodes, n)
+		for _, m := range w.members {
+			l, err := fault.NewRelay(m.endpoint)
+			if err != nil {
+				return err
+			}
+			n.links = append(n.links, l)
+		}
+	}
+	errs := make([]error, nodes)
+	var wg sync.WaitGroup
+	for i, n := range w.nodes {
+		wg.Go(func() { errs[i] = n.start(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// await waits until etcd's state, as the parent sees it, satisfies cond.
+func (w *world) await(ctx context.Context, within time.Duration, what string, cond func(*state.Snapshot) bool) (*state.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	s, err := w.mirror.Wait(ctx, cond)
+	if err != nil {
+		return nil, fmt.Errorf("not within %v: %s (%s)", within, what, w.describe())
+	}
+	return s, nil
+}
+
+// leader is the node that leads at etcd, nil if there is none.
+func (w *world) leader() *chaosNode {
+	s := w.mirror.Snapshot()
+	if s == nil {
+		return nil
+	}
+	return w.at(s.Leader().Address)
+}
+
+func (w *world) at(address string) *chaosNode {
+	i := slices.IndexFunc(w.nodes, func(n *chaosNode) bool { return n.address() == address })
+	if i < 0 {
+		return nil
+	}
+	return w.nodes[i]
+}
+
+// calm waits until all is as it should be: every node registered and queued once,
+// one of them leads, and every node sees it so.
+func (w *world) calm(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, calmPatience)
+	defer cancel()
+	if err := errors.Join(w.answers(ctx), w.joined(ctx)); err != nil {
+		return err
+	}
+	if _, err := w.await(ctx, calmPatience, "every node is registered and queued once", w.complete); err != nil {
+		return err
+	}
+	for _, n := range w.nodes {
+		for {
+			st, err := n.status(ctx)
+			if err != nil {
+				return err
+			}
+			if st.Ready && len(st.Nodes) == nodes && len(st.Queue) == nodes && st.LeaderID == w.mirror.Snapshot().Leader().Address {
+				break
+			}
+			select {
+			case <-time.After(glance):
+			case <-ctx.Done():
+				return fmt.Errorf("node %d does not see the cluster as it is: %+v (%s)", n.index, st, w.describe())
+			}
+		}
+	}
+	return nil
+}
+
+// complete reports whether each node is registered, and queued by its present session.
+func (w *world) complete(s *state.Snapshot) bool {
+	if len(s.Members) != nodes || len(s.Queue) != nodes || s.Acting != nil || len(s.Accusations) != 0 {
+		return false
+	}
+	for _, n := range w.nodes {
+		m := s.Member(n.address())
+		if m == nil {
+			return false
+		}
+		if c, _ := s.Candidate(m.Lease); c == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// describe is one line about etcd's state and the processes.
+func (w *world) describe() string {
+	out := "etcd shows nothing"
+	if s := w.mirror.Snapshot(); s != nil {
+		out = fmt.Sprintf("etcd at revision %d (stale %t):", s.Revision, s.Stale)
+		for _, m := range s.Members {
+			out += fmt.Sprintf(" %s[%d]", m.Address, m.Incarnation)
+		}
+		out += ", queue"
+		for _, c := range s.Queue {
+			out += " " + c.Address
+		}
+		out += fmt.Sprintf(", %d accusations", len(s.Accusations))
+	}
+	for _, n := range w.nodes {
+		out += fmt.Sprintf("; node %d %s %s", n.index, n.address(), n.state())
+	}
+	return out
+}
+
+// stop ends the nodes gracefully and returns what they recorded.
+func (w *world) stop(ctx context.Context) error {
+	errs := make([]error, len(w.nodes))
+	var wg sync.WaitGroup
+	for i, n := range w.nodes {
+		wg.Go(func() { errs[i] = n.terminate(ctx) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// close ends everything that is left.
+func (w *world) close() error {
+	var errs []error
+	for _, n := range w.nodes {
+		if n.entrance != nil {
+			errs = append(errs, n.close())
+		}
+	}
+	if w.cancel != nil {
+		w.cancel()
+	}
+	w.wg.Wait()
+	if w.rec != nil {
+		errs = append(errs, w.rec.Stop())
+	}
+	if w.file != nil {
+		errs = append(errs, w.file.Close())
+	}
+	if w.client != nil {
+		_ = w.client.Close() // its error is that its context was cancelled
+	}
+	for _, m := range w.members {
+		errs = append(errs, m.close())
+	}
+	return errors.Join(errs...)
+}
