@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/goverse/goverse/cluster/internal/change"
@@ -53,9 +52,7 @@ func (w *world) wrong() string {
 		return fmt.Sprintf("%d members stand for election, the queue has %d entries", standing, len(s.Queue))
 	case s.Acting != nil:
 		return "there is an acting leader"
-	case slices.ContainsFunc(s.Accusations, func(a *state.Accusation) bool {
-		return s.Member(a.Address) != nil && s.Member(a.Address).Incarnation == a.Incarnation
-	}):
+	case len(s.Accusations) > 0:
 		return fmt.Sprintf("an accusation of %s is left", s.Accusations[0].Address)
 	case standing > 0 && leaders != 1:
 		return fmt.Sprintf("%d lead", leaders)
@@ -110,11 +107,11 @@ func (w *world) unwatched(s *state.Snapshot, p *process) string {
 	if !p.host.roles.detect || p.leaving.begun {
 		return ""
 	}
-	for _, m := range suspicion.Targets(s, p.host.address, watchers, func(*state.Member) bool { return false }) {
+	for _, m := range suspicion.Targets(s, p.host.address, watchers, func(*state.Member) bool { return true }) {
 		if there := w.host(m.Address).process; there == nil || there.leaving.begun {
 			continue
 		}
-		if c := p.detector.of(m.Address); c == nil || c.member.Incarnation != m.Incarnation || c.c.Phase != suspicion.Watching || c.stream == nil {
+		if c := p.detector.of(m.Address); c == nil || c.incarnation != m.Incarnation || c.c.Phase != suspicion.Watching || c.stream == nil {
 			return fmt.Sprintf("does not watch %s", m.Address)
 		}
 	}

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	"github.com/goverse/goverse/cluster/state"
@@ -57,23 +58,23 @@ func (c *checks) registered(p *process, kv *state.KV, revision int64) {
 	}
 }
 
+// doubt is the loss of a watcher, for which etcd has to answer.
+type doubt struct {
+	at time.Duration // by what is sent from then on
+	by int64         // before the monotonic clock shows this
+}
+
 // doubted is told that a session has to be confirmed within.
 func (c *checks) doubted(s *session, within time.Duration) {
 	c.count(Doubted)
-	by := s.p.host.mono() + int64(within)
-	if s.doubtBy == 0 || by < s.doubtBy {
-		s.doubtBy = by
-	}
-	s.doubtedAt = s.p.w.now
+	s.doubts = append(s.doubts, doubt{at: s.p.w.now, by: s.p.host.mono() + int64(within)})
 }
 
 // confirmed is told that etcd answered a renewal round in full, which began then and
 // looked for these keys.
 func (c *checks) confirmed(s *session, began time.Duration, keys []protection) {
 	s.confirmed = max(s.confirmed, began)
-	if began >= s.doubtedAt {
-		s.doubtBy = 0
-	}
+	s.doubts = slices.DeleteFunc(s.doubts, func(d doubt) bool { return began >= d.at })
 	for _, k := range keys {
 		s.shownAt = append(s.shownAt, shown{k.revision, began})
 	}

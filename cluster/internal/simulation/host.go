@@ -61,6 +61,9 @@ func (h *host) clock() deadline.Instant {
 // time is the monotonic clock as the pure code takes it.
 func (h *host) time() time.Time { return time.Unix(0, h.mono()) }
 
+// durationOf is a difference of two readings of the monotonic clock.
+func durationOf(d int64) time.Duration { return time.Duration(d) }
+
 // untilMono is how long it takes until the monotonic clock shows m, if it runs.
 func (h *host) untilMono(m int64) time.Duration {
 	left := m - h.mono()

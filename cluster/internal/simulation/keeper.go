@@ -29,6 +29,8 @@ type session struct {
 	protected []protection
 	known     int64 // newest revision seen by its own reads
 
+	lastRound time.Duration // how long the last one took that succeeded
+
 	round    int // counts; an answer to an earlier round counts for nothing
 	inRound  bool
 	check    bool
@@ -39,8 +41,7 @@ type session struct {
 	// What the checks know of it.
 	confirmed time.Duration // when the newest round began that etcd answered
 	shownAt   []shown
-	doubtBy   int64 // a doubt must be answered before the monotonic clock shows this; 0: none
-	doubtedAt time.Duration
+	doubts    []doubt
 }
 
 // protection is session.Protection.
@@ -56,6 +57,7 @@ const (
 	closeTimeout = time.Second
 	revokeRetry  = 100 * time.Millisecond
 	doubtRetry   = 10 * time.Millisecond
+	slowdown     = 5
 )
 
 // open grants a lease.
@@ -205,9 +207,11 @@ func (s *session) doubt(within time.Duration) {
 	if s.lost != "" {
 		return
 	}
+	within = max(within, slowdown*s.lastRound)
+	again := s.claim.InDoubt()
 	s.claim = s.claim.Doubted(s.p.host.clock(), within)
 	s.p.w.checks.doubted(s, within)
-	if s.inRound && !s.p.w.chance(4) {
+	if s.inRound && !again && !s.p.w.chance(4) {
 		s.round++ // the round under way is cut short, unless its answer is there already
 		s.inRound = false
 	}
@@ -227,6 +231,9 @@ func (s *session) renew() {
 	sent := p.host.clock()
 	started := p.w.now
 	timeout := p.w.ttl / 5
+	if s.claim.InDoubt() {
+		timeout = min(timeout, max(sent.Until(s.claim.Until())/3, doubtRetry))
+	}
 	protected := s.protected
 	known := max(s.known, p.mirror.known)
 	end := func(err error) {
@@ -313,7 +320,9 @@ func (s *session) confirm(sent deadline.Instant, started time.Duration, protecte
 		}
 	}
 	p.mirror.saw(a.revision, known)
-	s.claim = s.claim.Renewed(sent, p.host.clock())
+	answered := p.host.clock()
+	s.lastRound = time.Duration(answered.Mono - sent.Mono)
+	s.claim = s.claim.Renewed(sent, answered)
 	p.w.checks.confirmed(s, started, protected)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/internal/change"
+	"github.com/goverse/goverse/cluster/internal/suspicion"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -64,7 +65,8 @@ func (m *member) tryRegister(s *session) {
 			m.tryRegister(s)
 		default:
 			record, _ := state.DecodeRecord(a.found[0].Value)
-			there := &state.Member{Address: p.host.address, Incarnation: a.found[0].CreateRevision, Record: record}
+			there := &state.Member{Address: p.host.address, Incarnation: a.found[0].CreateRevision,
+				KeyLease: a.found[0].Lease, Record: record}
 			if there.InstanceID == p.id && there.Lease == s.lease {
 				m.registered(s, there.Incarnation)
 				return
@@ -128,6 +130,7 @@ func (m *member) published(s *state.Snapshot) {
 // answers as this process, so the other one is probably gone.
 func (m *member) removePredecessor(s *session, there *state.Member) {
 	p := m.p
+	began := p.host.mono()
 	p.accuse(there, s.lease, "its address answers as another instance", func(written int64, changed bool, err error) {
 		switch {
 		case s.lost != "":
@@ -136,7 +139,7 @@ func (m *member) removePredecessor(s *session, there *state.Member) {
 		case changed:
 			m.tryRegister(s)
 		default:
-			p.after(grace, func() {
+			p.after(suspicion.GraceAfter(grace, durationOf(p.host.mono()-began)), func() {
 				p.strike(there, written, func(struck) { m.later(s) })
 			})
 		}

@@ -79,7 +79,7 @@ func (c *checks) deleted(w *world, kv state.KV, why cause) {
 		if parsed.Kind == state.KindNode && kv.CreateRevision != why.member.Incarnation {
 			c.fail("P4", "the removal of %s at %d deleted the one at %d", parsed.Address, why.member.Incarnation, kv.CreateRevision)
 		}
-		c.taken = append(c.taken, taken{token: kv.CreateRevision, lease: why.member.Lease, at: w.now, by: removal})
+		c.taken = append(c.taken, taken{token: kv.CreateRevision, lease: why.member.KeyLease, at: w.now, by: removal})
 	case request:
 		if p := why.p; parsed.Kind == state.KindCandidate && p != nil && !p.dead {
 			c.gaveUp(p, kv)

@@ -131,10 +131,7 @@ func (p *process) stop() {
 func (p *process) serveToTheEnd() {
 	w := p.w
 	p.leaving.detector, p.leaving.closed = true, true
-	for _, c := range p.detector.cases {
-		c.dropped = true
-		c.goodbye()
-	}
+	p.detector.stop()
 	for _, s := range append([]*stream(nil), p.detector.watchers...) {
 		s.end(suspicion.Goodbye, false, false)
 	}
