@@ -141,3 +141,35 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	c.Node(0).Faults().Reconnect()
 	c.WaitLeaderIs(c.Node(0).Address())
 }
+
+// Guards: refuteAgain. One request that etcd does not answer is no end of a member: it
+// is sent again while the first one hangs.
+func TestLostRefutationsAreSentAgain(t *testing.T) {
+	t.Parallel()
+	c := New(t, 3, WithTTL(longTTL), detection(crashdetector.Settings{Grace: 700 * time.Millisecond, Rest: time.Minute}))
+	watched(t, c, 3, 2)
+	accused := c.Node(0)
+	c.WaitLeaderIs(accused.Address())
+	lease := accused.Lease()
+	for range 3 {
+		accused.Faults().HoldNext(OpTxn, Deleting(c.Keys().Prefix()+"/nodes-accused/"))
+	}
+	require.NoError(t, accused.node.Close())
+	c.Eventually(func() bool { return crashes(c).Refuted >= 2 }, "both watchers are refuted")
+	require.Zero(t, crashes(c).Removals)
+	require.Equal(t, lease, accused.Lease())
+	require.True(t, accused.IsLeader())
+}
+
+// One that says goodbye and dies before it has left is looked at again.
+func TestGoodbyeIsNotTheEnd(t *testing.T) {
+	t.Parallel()
+	c := New(t, 3, WithTTL(longTTL))
+	watched(t, c, 3, 2)
+	c.WaitLeaderIs(c.Node(0).Address())
+	require.NoError(t, c.Node(0).node.Stop(patient(t))) // goodbye to its watchers
+	c.Eventually(func() bool { return crashes(c).Watching == 4 }, "nobody watches it")
+	c.Node(0).Kill()
+	c.WaitLeaderIs(c.Node(1).Address())
+	c.Eventually(func() bool { return crashes(c).Removals == 1 }, "one of them has removed it")
+}

@@ -1,6 +1,7 @@
 package clustertest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"testing"
@@ -73,12 +74,7 @@ func TestFallbackAndBack(t *testing.T) {
 	for range 3 {
 		c.AddNode()
 	}
-	byName := slices.SortedFunc(slices.Values(c.Nodes()), func(a, b *Node) int {
-		if a.Address() < b.Address() {
-			return -1
-		}
-		return 1
-	})
+	byName := slices.SortedFunc(slices.Values(c.Nodes()), func(a, b *Node) int { return cmp.Compare(a.Address(), b.Address()) })
 	c.Eventually(func() bool { return inFallback(c, byName[0]) }, "all in fallback, led by %s", byName[0].Address())
 	first := byName[0].Cluster().Term().Token()
 
@@ -155,4 +151,22 @@ func TestFallbackNone(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, state.ModeElection, c.WaitLeader().Cluster().Term().Mode())
 	s.end(t)
+}
+
+// The removal of a dead member must not touch the queue, which etcd denies here.
+func TestKilledActingLeaderIsReplacedLongBeforeItsLeaseEnds(t *testing.T) {
+	t.Parallel()
+	c := New(t, 0, WithTTL(longTTL), WithConfig(func(_ int, cfg *cluster.Config) {
+		cfg.Username, cfg.Password = nodeRole, "secret"
+		cfg.CrashDetection.Grace = 300 * time.Millisecond
+	}))
+	denyQueue(t, c)
+	for range 3 {
+		c.AddNode()
+	}
+	watched(t, c, 3, 2)
+	byName := slices.SortedFunc(slices.Values(c.Nodes()), func(a, b *Node) int { return cmp.Compare(a.Address(), b.Address()) })
+	c.Eventually(func() bool { return inFallback(c, byName[0]) }, "all in fallback, led by %s", byName[0].Address())
+	byName[0].Kill()
+	c.Eventually(func() bool { return inFallback(c, byName[1]) }, "the next smallest leads, %s", byName[1].Address())
 }

@@ -3,6 +3,8 @@ package clustertest
 import (
 	"context"
 	"flag"
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -18,7 +20,26 @@ var (
 	changes = flag.Int("faults.changes", 50, "leader changes in a working election; 1000 is the full run")
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// leakPatience is twice the read time-out of etcd's peer connections, after which
+// the last goroutines of a closed cluster end (see embedetcd.Cluster.Close).
+const leakPatience = 10 * time.Second
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	deadline := time.Now().Add(leakPatience)
+	// goleak itself looks again and again for a while, and then gives up.
+	for code == 0 {
+		leak := goleak.Find()
+		if leak == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			fmt.Fprintln(os.Stderr, leak)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
 
 // brief makes requests time out soon, for tests in which one has to.
 func brief(_ int, cfg *cluster.Config) { cfg.RequestTimeout = 300 * time.Millisecond }

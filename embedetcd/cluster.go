@@ -21,6 +21,7 @@ var errClosed = errors.New("embedetcd: the cluster was closed: start another")
 type Cluster struct {
 	configs []Config // each with its own directory and ports
 	dir     string   // holds all of them, removed at Close
+	links   *links
 
 	mu      sync.Mutex
 	members []*Server // nil where stopped
@@ -56,7 +57,7 @@ func startCluster(ctx context.Context, n int, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, noTemp(err)
 	}
-	c := &Cluster{dir: dir, members: make([]*Server, n)}
+	c := &Cluster{dir: dir, links: newLinks(n), members: make([]*Server, n)}
 	// A token of its own: members of another cluster on reused ports stay away.
 	peers, token := map[string]string{}, rand.Text()
 	for i := range n {
@@ -79,6 +80,7 @@ func startCluster(ctx context.Context, n int, cfg Config) (*Cluster, error) {
 		if c.members[i], err = begin(ctx, c.configs[i]); err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
+		c.links.began(i, c.members[i])
 	}
 	for _, s := range c.members {
 		if err := s.waitReady(ctx); err != nil {
@@ -106,8 +108,8 @@ func (c *Cluster) Member(i int) *Server {
 
 // StopMember stops member i as a crash would: without handing over etcd's leadership.
 // It answers nobody from the first moment; the call returns when its connections are
-// gone as well, up to a second later. Its data and its ports stay reserved for RestartMember. Nothing happens if it is
-// stopped already.
+// gone as well, up to a second later. Its data and its ports stay reserved for
+// RestartMember. Nothing happens if it is stopped already.
 func (c *Cluster) StopMember(i int) error {
 	c.mu.Lock()
 	s := c.members[i]
@@ -132,9 +134,13 @@ func (c *Cluster) RestartMember(ctx context.Context, i int) error {
 	case running:
 		return fmt.Errorf("embedetcd: %w: stop member %d before you restart it", ErrRunning, i)
 	}
-	s, err := Start(ctx, c.configs[i])
+	s, err := begin(ctx, c.configs[i])
 	if err != nil {
 		return err
+	}
+	c.links.began(i, s)
+	if err := s.waitReady(ctx); err != nil {
+		return errors.Join(err, s.shut(true))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

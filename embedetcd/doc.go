@@ -5,7 +5,8 @@
 //	client := s.Client()                                 // in process, or dial s.Endpoint()
 //	err = s.Close()                                      // port free, directory gone
 //
-// StartCluster runs several members in one process, stops and restarts them.
+// StartCluster runs several members in one process, stops and restarts them, and cuts
+// one off from the others.
 //
 // Not promised: security. There is neither TLS nor a password; whoever reaches the
 // client address can read and write everything, so leave it on a loopback address or

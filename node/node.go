@@ -110,8 +110,6 @@ func NewNode(cfg Config) (*Node, error) {
 		// Members watch each other with keepalives much shorter than the five
 		// minutes below which grpc would otherwise cut the connection as abuse.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		// Most connections are idle: watches of other members.
-		grpc.SharedWriteBuffer(true),
 		grpc.ChainStreamInterceptor(n.endWatches),
 	}, cfg.ServerOptions...)...)
 	n.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)

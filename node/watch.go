@@ -46,7 +46,7 @@ type Watch struct {
 // watch outlives ctx and must be ended with Close. Errors and opts are as with
 // Identify.
 func OpenWatch(ctx context.Context, address, instanceID string, opts ...grpc.DialOption) (*Watch, error) {
-	small := []grpc.DialOption{grpc.WithReadBufferSize(watchBuffer), grpc.WithSharedWriteBuffer(true),
+	small := []grpc.DialOption{grpc.WithReadBufferSize(watchBuffer),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: watchPing, Timeout: watchPingTimeout})}
 	a, err := connect(ctx, address, append(small, opts...))
 	if err != nil {

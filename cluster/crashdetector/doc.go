@@ -24,7 +24,8 @@
 // # What is not promised
 //
 // A member that lives, refuses connections, and is at the same moment cut off from
-// etcd or paused, is removed although it lives. It then leads on for three graces at most,
-// or, if none of its watchers' streams broke, until its deadline. Tokens cover that;
-// Settings.Off, everywhere, excludes it.
+// etcd, or paused, for the grace, is removed although it lives. It then leads on for
+// three graces at most; or, if its connections broke a moment before it was cut off, so
+// that etcd could clear the doubt, or did not break at all, until its deadline. Tokens
+// cover that; Settings.Off, everywhere, excludes it.
 package crashdetector

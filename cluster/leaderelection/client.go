@@ -13,7 +13,8 @@ import (
 )
 
 // boundedKV gives every request of concurrency.Election a time-out, which the
-// recipe leaves out, and tells what the recipe does with the candidate's key.
+// recipe leaves out, lets a member of etcd that is cut off from the others refuse it, and
+// tells what the recipe does with the candidate's key.
 type boundedKV struct {
 	clientv3.KV
 	timeout time.Duration
@@ -26,13 +27,13 @@ type boundedKV struct {
 func (kv boundedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, kv.timeout)
 	defer cancel()
-	return kv.KV.Get(ctx, key, opts...)
+	return kv.KV.Get(clientv3.WithRequireLeader(ctx), key, opts...)
 }
 
 // Txn bounds one transaction, from here to its Commit.
 func (kv boundedKV) Txn(ctx context.Context) clientv3.Txn {
 	ctx, cancel := context.WithTimeout(ctx, kv.timeout)
-	return &boundedTxn{Txn: kv.KV.Txn(ctx), kv: kv, cancel: cancel}
+	return &boundedTxn{Txn: kv.KV.Txn(clientv3.WithRequireLeader(ctx)), kv: kv, cancel: cancel}
 }
 
 type boundedTxn struct {

@@ -92,7 +92,7 @@ func (x *fencedTxn) Commit() (*clientv3.TxnResponse, error) {
 	if !t.Valid() {
 		return nil, fmt.Errorf("token %d: %w", t.token, ErrTermOver)
 	}
-	resp, err := t.le.cfg.Client.Txn(x.ctx).If(t.fence()...).
+	resp, err := t.le.cfg.Client.Txn(clientv3.WithRequireLeader(x.ctx)).If(t.fence()...).
 		Then(clientv3.OpTxn(x.cmps, x.then, x.els)).Commit()
 	if err != nil {
 		return nil, err

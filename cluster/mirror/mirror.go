@@ -135,9 +135,10 @@ func (m *Mirror) Rebuild(reason string) {
 	}
 }
 
-// Read reads the whole range once.
+// Read reads the whole range once. A member of etcd that is cut off from the others
+// refuses that, and the client asks another one.
 func Read(ctx context.Context, client *clientv3.Client, keys state.Keys) (*state.Snapshot, error) {
-	resp, err := client.Get(ctx, keys.RangeStart(), clientv3.WithRange(keys.RangeEnd()))
+	resp, err := client.Get(clientv3.WithRequireLeader(ctx), keys.RangeStart(), clientv3.WithRange(keys.RangeEnd()))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", keys.Prefix(), err)
 	}

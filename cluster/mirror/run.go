@@ -21,7 +21,7 @@ const (
 	progressTimeout = 100 * time.Millisecond
 )
 
-var errNotOpened = errors.New("etcd did not open the watch in time")
+var errNotOpened = errors.New("etcd did not open the watch")
 
 // Run reads, watches and rebuilds until ctx ends, and returns then, with ctx's
 // error, when all it started has ended.
@@ -89,7 +89,13 @@ func (m *Mirror) readAndWatch(ctx context.Context, quiet *bool) error {
 		m.log.Info("the view of the cluster is current again", "revision", next.Revision)
 		*quiet = false
 	}
-	return m.watch(ctx, next)
+	err = m.watch(ctx, next)
+	if errors.Is(err, errNotOpened) && ctx.Err() == nil {
+		// The client's endpoints get its requests in turn. With a bad one of two, a watch
+		// after another read would be the bad one's again, for ever.
+		err = m.watch(ctx, next)
+	}
+	return err
 }
 
 // watch folds events into snapshots until the watch fails or lags.
@@ -130,6 +136,9 @@ func (m *Mirror) watch(ctx context.Context, s *state.Snapshot) error {
 				return errors.New("the watch ended")
 			}
 			if err := resp.Err(); err != nil {
+				if !w.Opened() {
+					return fmt.Errorf("%w: %w", errNotOpened, err)
+				}
 				return fmt.Errorf("watch: %w", err)
 			}
 			if !w.Opened() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -18,8 +19,12 @@ const doubtRetry = 10 * time.Millisecond
 // slowdown is how many times as long as a round took a doubt gives at least.
 const slowdown = 5
 
-// errDoubted ends a round that was sent before a doubt.
-var errDoubted = errors.New("sent before a doubt")
+var (
+	// errDoubted ends a round that was sent before a doubt.
+	errDoubted = errors.New("sent before a doubt")
+	// errUnread: the session's keys could not be read.
+	errUnread = errors.New("read the session's keys")
+)
 
 // renewLoop renews every third of the TTL and, while renewals fail, again after
 // a thirtieth.
@@ -66,18 +71,19 @@ func (s *Session) renewLoop() {
 	}
 }
 
-// renew makes one round: a renewal and a linearizable read, both after sent.
+// renew makes one round: a renewal and a linearizable read, both after sent. A member of
+// etcd that is cut off from the others refuses them, rather than let them wait.
 func (s *Session) renew() error {
+	round, endRound := context.WithCancelCause(clientv3.WithRequireLeader(s.ctx))
+	defer endRound(nil)
 	// One endpoint that swallows requests must not use up the whole TTL.
 	bound := s.ttl / 5
 	if claim := s.claim.Load(); claim.InDoubt() {
 		// Nor may it use up what is left in a doubt.
 		bound = min(bound, max(now().Until(claim.Until())/3, doubtRetry))
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, bound)
+	ctx, cancel := context.WithTimeout(round, bound)
 	defer cancel()
-	ctx, endRound := context.WithCancelCause(ctx)
-	defer endRound(nil)
 	s.mu.Lock()
 	s.endRound = endRound
 	protected := s.protected
@@ -89,6 +95,10 @@ func (s *Session) renew() error {
 
 	sent := now()
 	answer, err := s.cfg.Client.KeepAliveOnce(ctx, s.id)
+	// A refusal is an end of the stream when it comes before the request was written.
+	if errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, io.EOF) {
+		answer, err = s.cfg.Client.KeepAliveOnce(ctx, s.id) // by the next endpoint
+	}
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
 		s.Lose(ReasonRevoked, err)
@@ -105,7 +115,15 @@ func (s *Session) renew() error {
 		// Never seen from etcd, which renews to the granted TTL; safe all the same.
 		return fmt.Errorf("renewed to %d s only, %v was granted", answer.TTL, s.ttl)
 	}
-	if err := s.read(ctx, protected, known); err != nil {
+	err = s.read(ctx, protected, known)
+	if errors.Is(err, errUnread) {
+		// The client's endpoints get its requests in turn. With a bad one of two, a
+		// round begun anew would ask the bad one for the read again, for ever.
+		ctx, cancel := context.WithTimeout(round, bound)
+		defer cancel()
+		err = s.read(ctx, protected, known)
+	}
+	if err != nil {
 		return err
 	}
 
@@ -138,7 +156,7 @@ func (s *Session) read(ctx context.Context, protected []*Protection, known int64
 		return errDoubted
 	}
 	if err != nil {
-		return fmt.Errorf("read the session's keys: %w", err)
+		return fmt.Errorf("%w: %w", errUnread, err)
 	}
 	if resp.Header.ClusterId != s.clusterID || resp.Header.Revision < known {
 		err := fmt.Errorf("cluster %x at revision %d, expected cluster %x at %d or later",

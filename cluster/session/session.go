@@ -97,7 +97,7 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	}
 	cfg = cfg.withDefaults()
 	sent := now()
-	grant, err := cfg.Client.Grant(ctx, int64(cfg.TTL/time.Second))
+	grant, err := cfg.Client.Grant(clientv3.WithRequireLeader(ctx), int64(cfg.TTL/time.Second))
 	if err != nil {
 		return nil, fmt.Errorf("grant a lease of %v: %w", cfg.TTL, err)
 	}
@@ -165,7 +165,7 @@ func (s *Session) Lose(reason Reason, err error) {
 func (s *Session) Close(ctx context.Context) error {
 	s.Lose(ReasonClosed, nil)
 	s.wg.Wait()
-	if _, err := s.cfg.Client.Revoke(ctx, s.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+	if _, err := s.cfg.Client.Revoke(clientv3.WithRequireLeader(ctx), s.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return fmt.Errorf("revoke lease %x: %w", int64(s.id), err)
 	}
 	return nil

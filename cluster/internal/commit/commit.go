@@ -14,9 +14,10 @@ import (
 )
 
 // Change sends c and blocks until etcd answered or ctx ends. The responses are
-// those to c.Then, or if a guard did not hold (Succeeded is false) to c.Else.
+// those to c.Then, or if a guard did not hold (Succeeded is false) to c.Else. A member
+// of etcd that is cut off from the others refuses, with rpctypes.ErrNoLeader.
 func Change(ctx context.Context, kv clientv3.KV, c change.Change) (*clientv3.TxnResponse, error) {
-	return kv.Txn(ctx).If(Guards(c.If)...).Then(ops(c.Then)...).Else(ops(c.Else)...).Commit()
+	return kv.Txn(clientv3.WithRequireLeader(ctx)).If(Guards(c.If)...).Then(ops(c.Then)...).Else(ops(c.Else)...).Commit()
 }
 
 // Guards are the comparisons that hold if the guards do.
