@@ -52,7 +52,7 @@ func (a *answers) refute(d *detector) {
 		return
 	}
 	a.underWay++
-	p.change(refuting, accuseTimeout, change.Refute(p.w.keys, s.Member(p.host.address), against), func(answer, error) {
+	p.change(toRefute, accuseTimeout, change.Refute(p.w.keys, s.Member(p.host.address), against), func(answer, error) {
 		a.underWay--
 		p.w.checks.count(Refuted)
 	})
@@ -79,7 +79,7 @@ func (a *answers) withdrawAll(d *detector, void []*state.Accusation) {
 		a.poke(d)
 		return
 	}
-	p.change(refuting, accuseTimeout, change.Withdraw(p.w.keys, void[0]), func(_ answer, err error) {
+	p.change(toRefute, accuseTimeout, change.Withdraw(p.w.keys, void[0]), func(_ answer, err error) {
 		if err != nil {
 			a.withdrawing = false
 			p.after(withdrawRetry, func() { a.poke(d) })

@@ -41,7 +41,7 @@ func (r *round) join() {
 	}
 	p := e.p
 	known := p.mirror.known
-	p.change(campaigning, requestTimeout, queue_(p.w.keys, r.s.lease, p.host.address), func(a answer, err error) {
+	p.change(toCampaign, requestTimeout, enqueue(p.w.keys, r.s.lease, p.host.address), func(a answer, err error) {
 		if err == nil {
 			p.mirror.saw(a.revision, known)
 		}
@@ -59,8 +59,8 @@ func (r *round) join() {
 	})
 }
 
-// queue_ is what Campaign sends first.
-func queue_(keys state.Keys, lease int64, address string) change.Change {
+// enqueue is what Campaign sends first.
+func enqueue(keys state.Keys, lease int64, address string) change.Change {
 	key := keys.Candidate(lease)
 	return change.Change{If: []change.Guard{{Key: key}},
 		Then: []change.Op{{Kind: change.Put, Key: key, Value: address, Lease: lease}},
@@ -72,7 +72,7 @@ func (c *campaign) proclaim(revision int64) {
 	p := c.r.e.p
 	key := p.w.keys.Candidate(c.r.s.lease)
 	c.noted(revision)
-	p.change(changing, requestTimeout, change.Change{If: []change.Guard{{Key: key, Is: revision}},
+	p.change(toChange, requestTimeout, change.Change{If: []change.Guard{{Key: key, Is: revision}},
 		Then: []change.Op{{Kind: change.Put, Key: key, Value: p.host.address, Lease: c.r.s.lease}}}, func(a answer, err error) {
 		switch {
 		case c.ended || c.resigning:
@@ -103,7 +103,7 @@ func (c *campaign) found(revision int64) {
 func (c *campaign) lookAhead() {
 	p := c.r.e.p
 	var last state.KV
-	p.call(lookingAhead, requestTimeout, func(e *etcd) (answer, error) {
+	p.call(toLookAhead, requestTimeout, func(e *etcd) (answer, error) {
 		from, _ := e.find(p.w.keys.Queue())
 		to, _ := e.find(p.w.keys.QueueEnd())
 		found := state.KV{}
@@ -166,7 +166,7 @@ func (c *campaign) resign(err error) {
 		e.part = part
 		e.over(ended)
 	}
-	e.p.change(leaving_, requestTimeout, leave(e.p.w.keys, c.r.s.lease, c.joined), func(answer, error) { c.end(err) })
+	e.p.change(toLeave, requestTimeout, leave(e.p.w.keys, c.r.s.lease, c.joined), func(answer, error) { c.end(err) })
 }
 
 // end is what round.join does when the call returned.

@@ -203,7 +203,7 @@ func (r *round) start(req candidacy.Request) {
 		if req.Kind == candidacy.Rewrite {
 			r.e.p.w.checks.count(KeyRewritten)
 		}
-		r.e.p.change(changing, requestTimeout, req.Change, func(_ answer, err error) { done(err) })
+		r.e.p.change(toChange, requestTimeout, req.Change, func(_ answer, err error) { done(err) })
 	}
 }
 
@@ -243,7 +243,7 @@ func (r *round) endCampaign(c *campaign, then func()) {
 func (r *round) resign(revision int64, done func(error)) {
 	p := r.e.p
 	known := p.mirror.known
-	p.change(leaving_, requestTimeout, leave(p.w.keys, r.s.lease, revision), func(a answer, err error) {
+	p.change(toLeave, requestTimeout, leave(p.w.keys, r.s.lease, revision), func(a answer, err error) {
 		if err == nil {
 			p.mirror.saw(a.revision, known)
 		}

@@ -21,6 +21,9 @@ func (w *world) awaitEnd(healed time.Duration) {
 		w.over = true
 	case w.now-healed > w.bound():
 		w.checks.fail("P6", "%v after everything was healed: %s", (w.now - healed).Round(time.Millisecond), wrong)
+		if w.log != nil {
+			w.log.truth()
+		}
 	default:
 		w.after(w.ttl/8, func() { w.awaitEnd(healed) })
 	}
@@ -144,7 +147,7 @@ func (w *world) tidy() {
 	e := w.etcd
 	for i := 0; i < len(e.keys); i++ {
 		kv := e.keys[i]
-		if kv.Lease == 0 && kv.Key != register_ && !w.cared(kv) {
+		if kv.Lease == 0 && kv.Key != registerKey && !w.cared(kv) {
 			e.author = cause{}
 			_, _ = e.execute(nil, change.Change{Then: []change.Op{{Kind: change.Delete, Key: kv.Key}}})
 			i--

@@ -68,7 +68,7 @@ func (k *keeper) open() {
 		return
 	}
 	sent := p.host.clock()
-	p.call(granting, max(openTimeout, p.w.ttl/5), func(e *etcd) (answer, error) { return e.grant(), nil }, func(a answer, err error) {
+	p.call(toGrant, max(openTimeout, p.w.ttl/5), func(e *etcd) (answer, error) { return e.grant(), nil }, func(a answer, err error) {
 		if err != nil || k.closing {
 			k.again()
 			return
@@ -112,7 +112,7 @@ func (k *keeper) over(s *session) {
 // revoke tries until etcd answered; while stopping for closeTimeout.
 func (k *keeper) revoke(s *session, stopBy int64) {
 	p := k.p
-	p.call(revoking, min(p.w.ttl/5, closeTimeout), func(e *etcd) (answer, error) { return e.revoke(p.host, s.lease) }, func(_ answer, err error) {
+	p.call(toRevoke, min(p.w.ttl/5, closeTimeout), func(e *etcd) (answer, error) { return e.revoke(p.host, s.lease) }, func(_ answer, err error) {
 		if k.closing && stopBy == 0 {
 			stopBy = p.host.mono() + int64(closeTimeout)
 		}
@@ -255,7 +255,7 @@ func (s *session) renew() {
 			s.renewAfter(retry)
 		}
 	}
-	p.call(renewing, timeout, func(e *etcd) (answer, error) { return e.renew(p.host, s.lease) }, func(_ answer, err error) {
+	p.call(toRenew, timeout, func(e *etcd) (answer, error) { return e.renew(p.host, s.lease) }, func(_ answer, err error) {
 		switch {
 		case s.round != mine || s.lost != "":
 			return
@@ -269,8 +269,8 @@ func (s *session) renew() {
 			end(err)
 			return
 		}
-		left := timeout - time.Duration(p.host.mono()-sent.Mono)
-		p.call(checking, max(left, 0), func(e *etcd) (answer, error) { return e.shown(protected), nil }, func(a answer, err error) {
+		read := func(e *etcd) (answer, error) { return e.shown(protected), nil }
+		answered := func(a answer, err error) {
 			if s.round != mine || s.lost != "" {
 				return
 			}
@@ -278,6 +278,14 @@ func (s *session) renew() {
 				err = s.confirm(sent, started, protected, a, known)
 			}
 			end(err)
+		}
+		left := timeout - time.Duration(p.host.mono()-sent.Mono)
+		p.call(toCheck, max(left, 0), read, func(a answer, err error) {
+			if err != nil && s.round == mine && s.lost == "" {
+				p.call(toCheck, timeout, read, answered) // by the next endpoint
+				return
+			}
+			answered(a, err)
 		})
 	})
 }

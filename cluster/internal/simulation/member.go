@@ -45,7 +45,7 @@ func (m *member) tryRegister(s *session) {
 	}
 	known := p.mirror.known
 	c := change.Register(p.w.keys, p.host.address, m.record)
-	p.call(registering, requestTimeout, func(e *etcd) (answer, error) {
+	p.call(toRegister, requestTimeout, func(e *etcd) (answer, error) {
 		a, err := e.execute(p.host, c)
 		if err == nil && a.held {
 			e.w.checks.registered(p, e.get(p.w.keys.Node(p.host.address)), a.revision)
@@ -185,7 +185,7 @@ func (m *member) reconcile() {
 		return
 	}
 	m.poked = true // one at a time, and again after a while
-	p.change(recording, requestTimeout, change.UpdateRecord(p.w.keys, p.host.address, m.record, own.ModRevision), func(answer, error) {
+	p.change(toRecord, requestTimeout, change.UpdateRecord(p.w.keys, p.host.address, m.record, own.ModRevision), func(answer, error) {
 		p.after(registerRetry, m.reconcile)
 	})
 }

@@ -11,15 +11,16 @@ import (
 // mirror stands for mirror.Mirror.Run: read at R, watch from R+1, fold, publish, read
 // anew.
 type mirror struct {
-	p        *process
-	snapshot *state.Snapshot
-	known    int64
-	rebuild  bool          // asked for, and not done yet
-	started  time.Duration // the present round
-	retry    time.Duration
-	watch    *watch // nil while reading or pausing
-	far      following.Watch
-	timer    int // counts, so that a timer that was stopped or set anew says nothing
+	p         *process
+	snapshot  *state.Snapshot
+	known     int64
+	rebuild   bool          // asked for, and not done yet
+	started   time.Duration // the present round
+	retry     time.Duration
+	watch     *watch // nil while reading or pausing
+	mayReopen bool   // one that was not opened is tried once more, by the next endpoint
+	far       following.Watch
+	timer     int // counts, so that a timer that was stopped or set anew says nothing
 }
 
 const (
@@ -41,7 +42,7 @@ func (m *mirror) read() {
 	m.started = p.w.now
 	m.rebuild = false // what is asked for before this read is answered by it
 	known := m.known
-	p.call(reading, requestTimeout, func(e *etcd) (answer, error) { return e.read(), nil }, func(a answer, err error) {
+	p.call(toRead, requestTimeout, func(e *etcd) (answer, error) { return e.read(), nil }, func(a answer, err error) {
 		if err != nil {
 			m.lost(err)
 			return
@@ -52,13 +53,19 @@ func (m *mirror) read() {
 		m.learn(a.revision)
 		first := m.snapshot == nil
 		m.publish(state.Build(p.w.keys, clusterID, a.revision, a.found))
-		m.far = following.Since(a.revision)
-		m.watch = p.w.etcd.open(p, m.far.From())
-		m.await()
+		m.open()
+		m.mayReopen = true
 		if first {
 			p.keeper.open() // Cluster.run: the keeper waits for the mirror
 		}
 	})
+}
+
+// open begins to watch after what was read.
+func (m *mirror) open() {
+	m.far = following.Since(m.snapshot.Revision)
+	m.watch = m.p.w.etcd.open(m.p, m.far.From())
+	m.await()
 }
 
 // await starts the timer of a watch that is opened, or lags.
@@ -156,7 +163,13 @@ func (m *mirror) wishRebuild() {
 // lost is the rest of Run: mark stale, wait a little, start over.
 func (m *mirror) lost(err error) {
 	p := m.p
+	unopened := m.watch != nil && !m.far.Opened()
 	m.unwatch()
+	if unopened && m.mayReopen {
+		m.mayReopen = false
+		m.open()
+		return
+	}
 	switch err {
 	case errBroke:
 		p.w.checks.count(WatchBroke)

@@ -12,22 +12,22 @@ var errTimeout = errors.New("no answer in time")
 type kind int
 
 const (
-	reading kind = iota
-	granting
-	renewing
-	checking // the read of a renewal's round
-	revoking
-	registering
-	recording
-	campaigning
-	lookingAhead // the campaign's read of who queues before it
-	leaving_     // deleting the own candidate's key
-	changing     // the other requests to the own election keys
-	writing      // under a term's fence
-	accusing
-	removing
-	refuting
-	asking
+	toRead kind = iota
+	toGrant
+	toRenew
+	toCheck // the read of a renewal's round
+	toRevoke
+	toRegister
+	toRecord
+	toCampaign
+	toLookAhead // the campaign's read of who queues before it
+	toLeave     // deleting the own candidate's key
+	toChange    // the other requests to the own election keys
+	toWrite     // under a term's fence
+	toAccuse
+	toRemove
+	toRefute
+	toAsk
 	kinds
 )
 
@@ -98,8 +98,8 @@ func (p *process) call(k kind, timeout time.Duration, do func(e *etcd) (answer, 
 		}
 		e.author = cause{p: p}
 		a, err := do(e)
-		if w.log != nil {
-			w.log.of(p, "etcd got its %s: %s", k, outcome(a, err))
+		if w.log != nil && (err != nil || k != toRenew && k != toCheck) {
+			w.log.of(p, "etcd got its %s: %s", k, outcome(k, a, err))
 		}
 		w.faults.carriedOut(p, k)
 		switch {
@@ -132,9 +132,14 @@ func (p *process) answered(k kind, due int64, a answer, err error, giveUp func()
 	}})
 }
 
-func outcome(a answer, err error) string {
-	if err != nil {
+func outcome(k kind, a answer, err error) string {
+	switch {
+	case err != nil:
 		return err.Error()
+	case k == toRead || k == toGrant || k == toRevoke || k == toLookAhead:
+		return fmt.Sprintf("at revision %d", a.revision)
+	case !a.held:
+		return fmt.Sprintf("at revision %d a guard does not hold", a.revision)
 	}
-	return fmt.Sprintf("revision %d, guards held: %t", a.revision, a.held)
+	return fmt.Sprintf("done at revision %d", a.revision)
 }

@@ -23,7 +23,6 @@ type process struct {
 	election election
 	detector detector
 
-	looking bool // a look at the newest snapshot is due
 	leaving leaving
 
 	// What the checks know of its campaigns since one had a key.

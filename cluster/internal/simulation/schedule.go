@@ -77,6 +77,7 @@ func (w *world) plan(end time.Duration) {
 			target = l.host
 		}
 		w.checks.count(FaultBegan)
+		w.note(target, "%s", f.name)
 		f.begin(w, target)
 	}
 	if w.chance(2) {
@@ -101,8 +102,8 @@ func (w *world) drawMoment() moment {
 	if w.chance(4) {
 		return termBegan + moment(w.IntN(2))
 	}
-	k := pick(w, []kind{renewing, checking, campaigning, campaigning, lookingAhead, leaving_, leaving_, registering, registering,
-		granting, revoking, reading, changing, changing, recording, accusing, removing, refuting, writing, asking})
+	k := pick(w, []kind{toRenew, toCheck, toCampaign, toCampaign, toLookAhead, toLeave, toLeave, toRegister, toRegister,
+		toGrant, toRevoke, toRead, toChange, toChange, toRecord, toAccuse, toRemove, toRefute, toWrite, toAsk})
 	return moment(w.IntN(3))*moment(kinds) + moment(k)
 }
 

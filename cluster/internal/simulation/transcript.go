@@ -31,5 +31,12 @@ func (t *transcript) line(who, text string) {
 	t.lines = append(t.lines, fmt.Sprintf("%12s  %-14s %s", t.w.now.Round(time.Microsecond), who, text))
 }
 
+// truth notes what etcd holds.
+func (t *transcript) truth() {
+	for _, kv := range t.w.etcd.keys {
+		t.say("etcd has %s = %s on lease %x, created at %d, written at %d", kv.Key, kv.Value, kv.Lease, kv.CreateRevision, kv.ModRevision)
+	}
+}
+
 // String is the whole of it.
 func (t *transcript) String() string { return strings.Join(t.lines, "\n") + "\n" }

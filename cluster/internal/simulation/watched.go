@@ -222,15 +222,15 @@ func (w *watched) remove() {
 	d := w.d
 	d.p.strike(w.member, w.written, func(s struck) {
 		switch {
-		case s == removed:
+		case s == wasRemoved:
 			if d.removed == nil {
 				d.removed = map[string]int{}
 			}
 			d.removed[w.member.InstanceID]++
 			w.on(suspicion.Removed)
-		case s == changed:
+		case s == hadChanged:
 			w.on(suspicion.Unregistered)
-		case s == refuted && w.session.valid():
+		case s == wasRefuted && w.session.valid():
 			w.on(suspicion.Refuted)
 		default:
 			w.on(suspicion.NotRemoved)
@@ -241,7 +241,7 @@ func (w *watched) remove() {
 // accuse is Accuser.accuse.
 func (p *process) accuse(m *state.Member, lease int64, evidence string, then func(written int64, changed bool, err error)) {
 	c := change.Accuse(p.w.keys, m, p.id, lease, evidence)
-	p.call(accusing, accuseTimeout, func(e *etcd) (answer, error) {
+	p.call(toAccuse, accuseTimeout, func(e *etcd) (answer, error) {
 		a, err := e.execute(p.host, c)
 		if err == nil && a.held {
 			e.w.checks.accused(e.w, m, a.revision)
@@ -254,10 +254,10 @@ func (p *process) accuse(m *state.Member, lease int64, evidence string, then fun
 type struck int
 
 const (
-	removed struck = iota
-	refuted
-	changed
-	unknown
+	wasRemoved struck = iota
+	wasRefuted        // the accusation stood no longer
+	hadChanged        // it is registered no longer, or anew
+	notKnown
 )
 
 // strike is Accuser.strike.
@@ -265,7 +265,7 @@ func (p *process) strike(m *state.Member, written int64, then func(struck)) {
 	queued, _ := p.mirror.snapshot.Candidate(m.KeyLease)
 	c := change.Remove(p.w.keys, m, m.KeyLease != 0 && queued != nil, p.id, written)
 	by := cause{p: p, by: removal, member: m}
-	p.call(removing, accuseTimeout, func(e *etcd) (answer, error) {
+	p.call(toRemove, accuseTimeout, func(e *etcd) (answer, error) {
 		e.author = by
 		a, err := e.execute(p.host, c)
 		if err == nil && a.held {
@@ -275,18 +275,18 @@ func (p *process) strike(m *state.Member, written int64, then func(struck)) {
 	}, func(a answer, err error) {
 		switch {
 		case err != nil:
-			then(unknown)
+			then(notKnown)
 		case a.held && m.KeyLease != 0:
-			p.call(revoking, accuseTimeout, func(e *etcd) (answer, error) {
+			p.call(toRevoke, accuseTimeout, func(e *etcd) (answer, error) {
 				e.author = by
 				return e.revoke(p.host, m.KeyLease)
-			}, func(answer, error) { then(removed) })
+			}, func(answer, error) { then(wasRemoved) })
 		case a.held:
-			then(removed)
+			then(wasRemoved)
 		case len(a.found) == 0 || a.found[0].CreateRevision != m.Incarnation:
-			then(changed)
+			then(hadChanged)
 		default:
-			then(refuted)
+			then(wasRefuted)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 // operators, stops.
 
 // register is the key that leaders write to, outside the cluster's range.
-const register_ = "/register"
+const registerKey = "/register"
 
 // work enters LeaderElection.Lead with the new term, or does not, and writes under it
 // now and then.
@@ -43,8 +43,8 @@ func (e *election) write(t *term) {
 		return // Commit refuses
 	}
 	fenced := change.Change{If: change.Fence(p.w.keys, t.Mode, t.s.lease, t.Token),
-		Then: []change.Op{{Kind: change.Put, Key: register_, Value: p.id}}}
-	p.call(writing, requestTimeout, func(e *etcd) (answer, error) {
+		Then: []change.Op{{Kind: change.Put, Key: registerKey, Value: p.id}}}
+	p.call(toWrite, requestTimeout, func(e *etcd) (answer, error) {
 		a, err := e.execute(p.host, fenced)
 		if err == nil && a.held {
 			e.w.checks.wrote(e.w, p, t)
@@ -94,12 +94,12 @@ func (p *process) ask(kind state.RequestKind, target string) {
 	if p.w.log != nil {
 		p.w.log.of(p, "asks for %s of token %d to %q", kind, wish.Token, target)
 	}
-	p.change(asking, requestTimeout, change.Ask(p.w.keys, p.keeper.session.lease, s.Queue[0].Key, wish), func(a answer, err error) {
+	p.change(toAsk, requestTimeout, change.Ask(p.w.keys, p.keeper.session.lease, s.Queue[0].Key, wish), func(a answer, err error) {
 		if err != nil || !a.held {
 			return
 		}
 		p.after(p.w.between(0, p.w.ttl), func() {
-			p.change(asking, time.Second, change.Unask(p.w.keys, a.revision), func(answer, error) {})
+			p.change(toAsk, time.Second, change.Unask(p.w.keys, a.revision), func(answer, error) {})
 		})
 	})
 }
