@@ -75,6 +75,9 @@ func (c *checks) doubted(s *session, within time.Duration) {
 func (c *checks) confirmed(s *session, began time.Duration, keys []protection) {
 	s.confirmed = max(s.confirmed, began)
 	s.doubts = slices.DeleteFunc(s.doubts, func(d doubt) bool { return began >= d.at })
+	if n := len(s.doubts); n > 1 {
+		s.doubts = s.doubts[n-1:] // a claim that was confirmed meanwhile remembers the last one
+	}
 	for _, k := range keys {
 		s.shownAt = append(s.shownAt, shown{k.revision, began})
 	}
