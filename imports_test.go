@@ -17,38 +17,39 @@ const module = "github.com/goverse/goverse"
 // allowed is the house: which package may import which others of ours, tests
 // apart. What is not listed may import nothing of ours. See docs/design.md.
 var allowed = map[string][]string{
-	"":                           {},
-	"cmd/goversed":               {"*"},
-	"internal/daemon":            {"*"},
-	"internal/dev":               {"*"},
-	"internal/operator":          {"*"},
-	"internal/child":             {},
-	"internal/cli":               {},
-	"internal/zaplog":            {},
-	"cluster":                    {"cluster/consensusmanager", "cluster/crashdetector", "cluster/internal/change", "cluster/internal/commit", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "node", "internal/zaplog"},
-	"cluster/httpapi":            {"cluster", "cluster/state", "cluster/leaderelection"},
-	"cluster/consensusmanager":   {"cluster/leaderelection", "cluster/crashdetector", "cluster/mirror", "cluster/state"},
-	"cluster/leaderelection":     {"cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/commit", "cluster/mirror", "cluster/session", "cluster/state"},
-	"cluster/crashdetector":      {"cluster/internal/change", "cluster/internal/commit", "cluster/internal/suspicion", "cluster/mirror", "cluster/session", "cluster/state"},
-	"cluster/mirror":             {"cluster/internal/following", "cluster/state"},
-	"cluster/session":            {"cluster/internal/deadline"},
-	"cluster/internal/candidacy": {"cluster/internal/change", "cluster/state", "internal/planted"},
-	"cluster/internal/change":    {"cluster/state", "internal/planted"},
-	"cluster/internal/commit":    {"cluster/internal/change"},
-	"cluster/internal/deadline":  {"internal/planted"},
-	"cluster/internal/following": {"internal/planted"},
-	"cluster/internal/suspicion": {"cluster/state", "internal/planted"},
-	"internal/planted":           {},
-	"cluster/state":              {},
-	"node":                       {"proto/goverse/node/v1"},
-	"proto/goverse/node/v1":      {},
-	"embedetcd":                  {"internal/zaplog"},
-	"clustertest":                {"cluster", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "embedetcd", "node"},
-	"clustertest/fault":          {"internal/child"},
-	"clustertest/history":        {"cluster", "cluster/leaderelection"},
-	"integration":                {"*"},
-	"integration/internal/chaos": {"*"},
-	"integration/internal/procs": {"*"},
+	"":                            {},
+	"cmd/goversed":                {"*"},
+	"internal/daemon":             {"*"},
+	"internal/dev":                {"*"},
+	"internal/operator":           {"*"},
+	"internal/child":              {},
+	"internal/cli":                {},
+	"internal/zaplog":             {},
+	"cluster":                     {"cluster/consensusmanager", "cluster/crashdetector", "cluster/internal/change", "cluster/internal/commit", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "node", "internal/zaplog"},
+	"cluster/httpapi":             {"cluster", "cluster/state", "cluster/leaderelection"},
+	"cluster/consensusmanager":    {"cluster/leaderelection", "cluster/crashdetector", "cluster/mirror", "cluster/state"},
+	"cluster/leaderelection":      {"cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/commit", "cluster/mirror", "cluster/session", "cluster/state"},
+	"cluster/crashdetector":       {"cluster/internal/change", "cluster/internal/commit", "cluster/internal/suspicion", "cluster/mirror", "cluster/session", "cluster/state"},
+	"cluster/mirror":              {"cluster/internal/following", "cluster/state"},
+	"cluster/session":             {"cluster/internal/deadline"},
+	"cluster/internal/candidacy":  {"cluster/internal/change", "cluster/state", "internal/planted"},
+	"cluster/internal/change":     {"cluster/state", "internal/planted"},
+	"cluster/internal/commit":     {"cluster/internal/change"},
+	"cluster/internal/deadline":   {"internal/planted"},
+	"cluster/internal/following":  {"internal/planted"},
+	"cluster/internal/simulation": {"cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/deadline", "cluster/internal/following", "cluster/internal/suspicion", "cluster/state"},
+	"cluster/internal/suspicion":  {"cluster/state", "internal/planted"},
+	"internal/planted":            {},
+	"cluster/state":               {},
+	"node":                        {"proto/goverse/node/v1"},
+	"proto/goverse/node/v1":       {},
+	"embedetcd":                   {"internal/zaplog"},
+	"clustertest":                 {"cluster", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "embedetcd", "node"},
+	"clustertest/fault":           {"internal/child"},
+	"clustertest/history":         {"cluster", "cluster/leaderelection"},
+	"integration":                 {"*"},
+	"integration/internal/chaos":  {"*"},
+	"integration/internal/procs":  {"*"},
 }
 
 type pkg struct {
@@ -113,6 +114,20 @@ func TestClusterStaysLean(t *testing.T) {
 				if strings.HasPrefix(dep, heavy) {
 					t.Errorf("%s pulls in %s", name, dep)
 				}
+			}
+		}
+	}
+}
+
+// What decides has no goroutine, no lock and no I/O, so that a simulation can run it.
+func TestWhatDecidesIsPure(t *testing.T) {
+	all := packages(t)
+	for _, name := range []string{"cluster/state", "cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/deadline",
+		"cluster/internal/following", "cluster/internal/suspicion", "cluster/internal/simulation"} {
+		require.NotEmpty(t, all[name].ImportPath, name)
+		for _, path := range all[name].Imports {
+			if slices.Contains([]string{"context", "net", "os", "sync"}, path) || strings.HasPrefix(path, "go.etcd.io/") || strings.HasPrefix(path, "google.golang.org/") {
+				t.Errorf("package %s must not import %s", name, path)
 			}
 		}
 	}

@@ -62,11 +62,13 @@ const (
 	WriteUnfenced Bug = "write-unfenced"
 	// WatchFromNow watches from the newest revision, not from the one after the read.
 	WatchFromNow Bug = "watch-from-now"
+	// SilenceTrusted takes a watch that delivers nothing for one with nothing to tell.
+	SilenceTrusted Bug = "silence-trusted"
 )
 
 // All are all of them.
 func All() []Bug {
 	return []Bug{DeadlineFromReceipt, LateAnswerCounts, DoubtIgnored, KeysNotChecked, LeadWithoutSession,
 		LeadBesideActing, AdoptBarredKey, LateKeyStays, CampaignTrusted, FlagAfterDelete, FallbackWithoutFailure, ActingUnguarded,
-		RemoveWithoutGrace, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow}
+		RemoveWithoutGrace, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow, SilenceTrusted}
 }

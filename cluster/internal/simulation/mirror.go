@@ -1,0 +1,226 @@
+package simulation
+
+import (
+	"errors"
+	"time"
+
+	"github.com/goverse/goverse/cluster/internal/following"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// mirror stands for mirror.Mirror.Run: read at R, watch from R+1, fold, publish, read
+// anew.
+type mirror struct {
+	p         *process
+	snapshot  *state.Snapshot
+	known     int64
+	rebuild   bool          // asked for, and not done yet
+	started   time.Duration // the present round
+	retry     time.Duration
+	watch     *watch // nil while reading or pausing
+	mayReopen bool   // one that was not opened is tried once more, by the next endpoint
+	far       following.Watch
+	timer     int // counts, so that a timer that was stopped or set anew says nothing
+}
+
+const (
+	firstRetry = 25 * time.Millisecond
+	lastRetry  = time.Second
+)
+
+var (
+	errRebuild   = errors.New("asked to")
+	errNotOpened = errors.New("etcd did not open the watch in time")
+	errLag       = errors.New("the watch lags")
+	errBroke     = errors.New("the watch broke")
+)
+
+// read is the beginning of readAndWatch. It may be followed by another one only
+// through lost.
+func (m *mirror) read() {
+	p := m.p
+	m.started = p.w.now
+	m.rebuild = false // what is asked for before this read is answered by it
+	known := m.known
+	p.call(toRead, requestTimeout, func(e *etcd) (answer, error) { return e.read(), nil }, func(a answer, err error) {
+		if err != nil {
+			m.lost(err)
+			return
+		}
+		if a.revision < known {
+			p.w.checks.fail("other-history", "%s takes etcd's history for another one: read %d, knew %d", p.id, a.revision, known)
+		}
+		m.learn(a.revision)
+		first := m.snapshot == nil
+		m.publish(state.Build(p.w.keys, clusterID, a.revision, a.found))
+		m.open()
+		m.mayReopen = true
+		if first {
+			p.keeper.open() // Cluster.run: the keeper waits for the mirror
+		}
+	})
+}
+
+// open begins to watch after what was read.
+func (m *mirror) open() {
+	m.far = following.Since(m.snapshot.Revision)
+	m.watch = m.p.w.etcd.open(m.p, m.far.From())
+	m.await()
+}
+
+// await starts the timer of a watch that is opened, or lags.
+func (m *mirror) await() {
+	m.timer++
+	mine := m.timer
+	m.p.after(m.p.w.ttl/3, func() {
+		switch {
+		case m.timer != mine || m.watch == nil:
+		case !m.far.Opened():
+			m.lost(errNotOpened)
+		default:
+			m.lost(errLag)
+		}
+	})
+}
+
+// receive is an answer of the watch.
+func (m *mirror) receive(w *watch, msg message) {
+	if m.watch != w {
+		return
+	}
+	if msg.err != nil {
+		m.lost(msg.err)
+		return
+	}
+	if len(msg.events) > 0 {
+		m.publish(m.snapshot.Apply(msg.events[len(msg.events)-1].ModRevision, msg.events))
+	}
+	var timer following.Timer
+	m.far, timer = m.far.Answered(msg.revision, msg.opening, m.known)
+	m.learn(m.far.Reached())
+	m.set(timer)
+	if msg.opening {
+		m.p.host.hinder()
+	}
+	if m.rebuild && m.watch != nil {
+		m.lost(errRebuild)
+	}
+}
+
+func (m *mirror) set(timer following.Timer) {
+	switch timer {
+	case following.Stop:
+		m.timer++
+	case following.Start:
+		m.await()
+		m.progress()
+	}
+}
+
+// progress asks for a progress report.
+func (m *mirror) progress() {
+	w, watch := m.p.w, m.watch
+	if m.p.host.link.noRequests {
+		return
+	}
+	w.after(m.p.host.delay(), func() {
+		if e := w.etcd; !e.away {
+			e.send(watch, message{revision: e.revision, progress: true})
+		}
+	})
+}
+
+// saw is Mirror.Saw.
+func (m *mirror) saw(revision, known int64) {
+	if revision < known {
+		m.p.w.checks.fail("other-history", "%s takes etcd's history for another one: saw %d, knew %d", m.p.id, revision, known)
+	}
+	if m.learn(revision) && m.watch != nil {
+		var timer following.Timer
+		m.far, timer = m.far.Told(m.known)
+		m.set(timer)
+	}
+}
+
+func (m *mirror) learn(revision int64) bool {
+	news := revision > m.known
+	m.known = max(m.known, revision)
+	return news
+}
+
+// wishRebuild is Mirror.Rebuild.
+func (m *mirror) wishRebuild() {
+	m.rebuild = true
+	if m.watch != nil && m.far.Opened() {
+		m.p.soon(func() {
+			if m.rebuild && m.watch != nil {
+				m.lost(errRebuild)
+			}
+		})
+	}
+}
+
+// lost is the rest of Run: mark stale, wait a little, start over.
+func (m *mirror) lost(err error) {
+	p := m.p
+	unopened := m.watch != nil && !m.far.Opened()
+	m.unwatch()
+	if unopened && m.mayReopen {
+		m.mayReopen = false
+		m.open()
+		return
+	}
+	switch err {
+	case errBroke:
+		p.w.checks.count(WatchBroke)
+	case errCompacted:
+		p.w.checks.count(WatchCompacted)
+	case errLag, errNotOpened:
+		p.w.checks.count(WatchLagged)
+	case errRebuild:
+		p.w.checks.count(RebuildAsked)
+	}
+	if p.w.log != nil {
+		p.w.log.of(p, "reads the cluster anew: %v", err)
+	}
+	if m.snapshot != nil && !m.snapshot.Stale {
+		m.publish(m.snapshot.AsStale())
+	}
+	wished := errors.Is(err, errRebuild) || errors.Is(err, errLag)
+	if p.w.now-m.started > lastRetry || wished {
+		m.retry = firstRetry
+		if wished {
+			p.soon(m.read)
+			return
+		}
+	}
+	m.retry = max(m.retry, firstRetry)
+	p.after(m.retry, m.read)
+	m.retry = min(2*m.retry, lastRetry)
+}
+
+func (m *mirror) unwatch() {
+	m.timer++
+	if m.watch != nil {
+		m.p.host.hinder()
+		m.p.w.etcd.close(m.watch)
+		m.watch = nil
+	}
+}
+
+// publish is Mirror.publish: it tells those whom the change concerns.
+func (m *mirror) publish(s *state.Snapshot) {
+	before := m.snapshot
+	m.snapshot = s
+	p := m.p
+	all := before == nil || before.Stale || s.Stale
+	if all || p.election.concerned(before, s) {
+		p.election.poke()
+	}
+	if all || before.Member(p.host.address) != s.Member(p.host.address) {
+		p.member.poke()
+	}
+	p.election.published(s)
+	p.detector.published(before, s)
+	p.member.published(s)
+}

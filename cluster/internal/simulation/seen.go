@@ -1,0 +1,103 @@
+package simulation
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Happening is something that can happen in a run, and that a run must be able to
+// bring about to be worth anything.
+type Happening int
+
+// The happenings that are counted.
+const (
+	FaultBegan Happening = iota
+	TermBegan
+	ActingTerm
+	Resigned
+	GaveWay
+	KeyLost
+	SessionLost
+	Superseded
+	WorkAwaited
+	WorkGivenUp
+	WriteAccepted
+	WriteRefused
+	CameLate
+	AnswerLost
+	SessionExpired
+	SessionRevoked
+	SessionPermission
+	SessionKeyLost
+	WatchBroke
+	WatchCompacted
+	WatchLagged
+	RebuildAsked
+	KeyMissed
+	KeyRewritten
+	CampaignFailed
+	Accused
+	Refuted
+	DeadRemoved
+	LivingRemoved
+	Doubted
+	happenings
+)
+
+func (h Happening) String() string {
+	return [...]string{"faults", "terms", "terms in fallback", "terms ended: resigned", "terms ended: asked to give way",
+		"terms ended: key lost", "terms ended: session lost", "terms ended: superseded", "work awaited", "work given up",
+		"guarded writes accepted", "guarded writes refused", "requests carried out after their sender gave up", "answers lost",
+		"sessions lost: expired", "sessions lost: revoked", "sessions lost: permission", "sessions lost: key lost",
+		"watches broken", "watches compacted", "watches that lagged", "views read anew because a key was missed",
+		"keys missed by a renewal", "keys put right", "campaigns failed", "accusations", "refutations",
+		"members removed: dead", "members removed: alive", "doubts"}[h]
+}
+
+// Exempt is what the design leaves out: a leader whose key or lease was taken.
+type Exempt struct {
+	Keyless        int           // went on leading until it noticed
+	LongestKeyless time.Duration // since it was taken
+	Overlaps       int           // and another one led as well
+	Longest        time.Duration // how long both did
+}
+
+// Seen counts what happened in a run, or in many.
+type Seen struct {
+	Count  [happenings]int
+	Exempt [exempts]Exempt // by hand, by removal, and in fallback by an outside candidate
+}
+
+// Add adds what another run has seen.
+func (s *Seen) Add(o Seen) {
+	for i, n := range o.Count {
+		s.Count[i] += n
+	}
+	for i, e := range o.Exempt {
+		x := &s.Exempt[i]
+		x.Keyless += e.Keyless
+		x.LongestKeyless = max(x.LongestKeyless, e.LongestKeyless)
+		x.Overlaps += e.Overlaps
+		x.Longest = max(x.Longest, e.Longest)
+	}
+}
+
+// String is a table.
+func (s Seen) String() string {
+	var b strings.Builder
+	for i, n := range s.Count {
+		fmt.Fprintf(&b, "%9d  %s\n", n, Happening(i))
+	}
+	for _, x := range []struct {
+		by   by
+		name string
+	}{{hand, "a hand from outside"}, {removal, "removal on evidence"}} {
+		e := s.Exempt[x.by]
+		fmt.Fprintf(&b, "%9d  exempt: leaders whose key was taken by %s (noticed after %v at most)\n", e.Keyless, x.name, e.LongestKeyless.Round(time.Millisecond))
+		fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with the next one (of %v at most)\n", e.Overlaps, e.Longest.Round(time.Millisecond))
+	}
+	e := s.Exempt[outsideCandidate]
+	fmt.Fprintf(&b, "%9d  exempt: acting leaders beside an outside candidate (for %v at most)\n", e.Overlaps, e.Longest.Round(time.Millisecond))
+	return b.String()
+}
