@@ -21,7 +21,7 @@ func work(r *rand.Rand, clients int, length Instant, watched bool) (h History) {
 		at Instant // when it takes place
 		op int     // which
 	}
-	var todo []due
+	var later []due
 	b := &book{}
 	for c := range clients {
 		node := string(rune('a' + c))
@@ -38,13 +38,13 @@ func work(r *rand.Rand, clients int, length Instant, watched bool) (h History) {
 			if op.Write = r.IntN(2) == 0; op.Write {
 				op.Value = fmt.Sprint("v", op.ID)
 			}
-			todo = append(todo, due{when, len(b.ops) - 1})
+			later = append(later, due{when, len(b.ops) - 1})
 			at = ret + upTo(r, ms(10))
 		}
 	}
-	slices.SortFunc(todo, func(x, y due) int { return cmp.Compare(x.at, y.at) })
+	slices.SortFunc(later, func(x, y due) int { return cmp.Compare(x.at, y.at) })
 	revision, token, content := int64(100), int64(1), Op{}
-	for _, d := range todo {
+	for _, d := range later {
 		op := &b.ops[d.op]
 		switch {
 		case !op.Write:
