@@ -52,9 +52,11 @@ func (a *answers) refute(d *detector) {
 		return
 	}
 	a.underWay++
-	p.change(toRefute, accuseTimeout, change.Refute(p.w.keys, s.Member(p.host.address), against), func(answer, error) {
+	p.change(toRefute, accuseTimeout, change.Refute(p.w.keys, s.Member(p.host.address), against), func(_ answer, err error) {
 		a.underWay--
-		p.w.checks.count(Refuted)
+		if err == nil {
+			p.w.checks.count(Refuted)
+		}
 	})
 }
 
