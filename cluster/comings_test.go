@@ -55,7 +55,7 @@ func TestTheOthersComingsAreLogged(t *testing.T) {
 	log.await(t, "a node left: address="+b.address()+" members=3")
 	_, err := etcd.Client().Revoke(testContext(t), c.Session().ID())
 	require.NoError(t, err)
-	log.await(t, "a node was lost: address="+c.address()+" members=2")
+	log.await(t, "a node was lost: address="+c.address()+" ") // it may be back in the same look
 	require.NoError(t, a.Stop(testContext(t)))
 
 	for _, self := range []string{first.address(), a.address()} {
