@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -106,9 +107,15 @@ func TestWatchLeavesMomentsOut(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		changed, done := make(chan struct{}), make(chan error, 1)
 		var now atomic.Pointer[state.Snapshot]
+		var mu sync.Mutex // a timer of the bubble orders nothing for the race detector
 		var shown []View
 		go func() {
-			done <- follow(ctx, changed, now.Load, func(v View) error { shown = append(shown, v); return nil })
+			done <- follow(ctx, changed, now.Load, func(v View) error {
+				mu.Lock()
+				defer mu.Unlock()
+				shown = append(shown, v)
+				return nil
+			})
 		}()
 		next := func(revision int64, leader string, stale bool) {
 			now.Store(&state.Snapshot{Revision: revision, Stale: stale, Queue: []*state.Candidate{{Address: leader}}})
@@ -117,6 +124,8 @@ func TestWatchLeavesMomentsOut(t *testing.T) {
 		}
 		last := func(n int, revision int64, stale bool) {
 			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
 			require.Len(t, shown, n)
 			require.Equal(t, revision, shown[n-1].Revision)
 			require.Equal(t, stale, shown[n-1].Stale)
