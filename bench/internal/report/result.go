@@ -64,7 +64,8 @@ type Result struct {
 
 	Series []*sample.Series `json:"-"`
 	Plots  []Plot           `json:"-"`
-	// Pictures are the files that Save wrote for Plots.
+	Curves []Curve          `json:"-"`
+	// Pictures are the files that Save wrote for Curves and Plots.
 	Pictures []string
 }
 
@@ -90,6 +91,12 @@ func (r *Result) Save(dir string) error {
 		return err
 	}
 	r.Pictures = nil
+	for _, c := range r.Curves {
+		if err := c.save(filepath.Join(dir, c.Name+".svg")); err != nil {
+			return fmt.Errorf("plot %s: %w", c.Name, err)
+		}
+		r.Pictures = append(r.Pictures, c.Name+".svg")
+	}
 	for _, p := range r.Plots {
 		if err := p.save(filepath.Join(dir, p.Name+".svg")); err != nil {
 			return fmt.Errorf("plot %s: %w", p.Name, err)

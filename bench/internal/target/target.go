@@ -55,6 +55,7 @@ func All() []Benchmark {
 		{"T2", "graceful handoff", handoff},
 		{"T3", "SIGKILL of the leader's process", crash},
 		{"T4", "the leader is cut off from a healthy etcd", cutOff},
+		{"T5", "many nodes", scale},
 		{"T14", "start", start},
 		{"T15", "idle cost", idle},
 	}

@@ -25,6 +25,8 @@ type watchers struct {
 	seen   int       // watchers that saw the event of the present sample
 	chosen int       // whose time counts
 	at     time.Time // when it saw it
+	first  time.Time // when the first of all saw it
+	last   time.Time // when the last of all saw it
 	all    chan struct{}
 	broken error
 }
@@ -59,7 +61,11 @@ func (w *watchers) follow(i int, ch clientv3.WatchChan) {
 			if i == w.chosen {
 				w.at = now
 			}
+			if w.seen == 1 {
+				w.first = now
+			}
 			if w.seen == w.n {
+				w.last = now
 				close(w.all)
 			}
 		}
@@ -103,6 +109,18 @@ func (w *watchers) remove(ctx context.Context, chosen int) (time.Duration, error
 		_, err := c.Delete(ctx, w.prefix+"key")
 		return err
 	})
+}
+
+// removeForAll removes the key and returns how long it took until all watchers saw
+// that: from when the first one did, and from the call.
+func (w *watchers) removeForAll(ctx context.Context, chosen int) (fromFirst, fromCall time.Duration, err error) {
+	started := time.Now()
+	if _, err := w.remove(ctx, chosen); err != nil {
+		return 0, 0, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last.Sub(w.first), w.last.Sub(started), nil
 }
 
 func (w *watchers) close() {

@@ -1,0 +1,67 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+)
+
+// Crash makes all nodes vanish at once as a power cut does: their connections end,
+// and what they have at etcd stays.
+func (f *Fleet) Crash() error {
+	Disconnect(f.clients)
+	f.clients = nil
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	return f.each(func(n *Node) error {
+		err := n.Cluster.Stop(over)
+		if cut, ok := errors.AsType[*cluster.CutShortError](err); ok && cut.Left != nil {
+			return nil
+		}
+		return errors.Join(fmt.Errorf("%s has crashed, and left etcd all the same", n.Address), err)
+	})
+}
+
+// Revive binds the nodes of a fleet that crashed to their addresses anew and
+// connects them; none is started.
+func (f *Fleet) Revive(ctx context.Context) (err error) {
+	if f.clients, err = Connect(ctx, f.endpoint, Connections(len(f.Nodes))); err != nil {
+		return err
+	}
+	for i, n := range f.Nodes {
+		if err := f.bind(n, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Orphans revokes the leases on which no node's session stands, and returns how many
+// these were. They would run out by themselves: those of nodes that crashed, and those
+// whose grant was answered too late, so that the node asked for another.
+func (f *Fleet) Orphans(ctx context.Context, client *clientv3.Client) (n int, err error) {
+	resp, err := client.Leases(ctx)
+	if err != nil {
+		return 0, err
+	}
+	living := map[clientv3.LeaseID]bool{}
+	for _, n := range f.Nodes {
+		if s := n.Session(); s != nil {
+			living[s.ID()] = true
+		}
+	}
+	for _, l := range resp.Leases {
+		if living[l.ID] {
+			continue
+		}
+		if _, err := client.Revoke(ctx, l.ID); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}

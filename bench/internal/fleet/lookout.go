@@ -1,0 +1,104 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Lookout is one bare watch of a prefix: what etcd tells, and when a client that
+// does nothing else with it has been told.
+type Lookout struct {
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	news   chan struct{} // has room for one signal
+
+	mu     sync.Mutex
+	seen   []Sighting
+	broken error
+}
+
+// Sighting is one event and when it was seen.
+type Sighting struct {
+	*clientv3.Event
+	At time.Time
+}
+
+// Watch opens the watch. End it with Close.
+func Watch(ctx context.Context, client *clientv3.Client, prefix string) (*Lookout, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	l := &Lookout{cancel: cancel, news: make(chan struct{}, 1)}
+	events := client.Watch(clientv3.WithRequireLeader(ctx), prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	if first, ok := <-events; !ok || first.Err() != nil {
+		cancel()
+		return nil, fmt.Errorf("open a watch of %s: %w", prefix, first.Err())
+	}
+	l.wg.Go(func() {
+		for resp := range events {
+			l.saw(resp, time.Now())
+		}
+	})
+	return l, nil
+}
+
+func (l *Lookout) saw(resp clientv3.WatchResponse, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := resp.Err(); err != nil {
+		l.broken = err
+	}
+	for _, ev := range resp.Events {
+		l.seen = append(l.seen, Sighting{Event: ev, At: at})
+	}
+	select {
+	case l.news <- struct{}{}:
+	default:
+	}
+}
+
+// Forget forgets what was seen so far.
+func (l *Lookout) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen = nil
+}
+
+// Await blocks until an event was seen, since Forget, for which match holds.
+func (l *Lookout) Await(ctx context.Context, match func(*clientv3.Event) bool) (Sighting, error) {
+	for {
+		l.mu.Lock()
+		i := slices.IndexFunc(l.seen, func(s Sighting) bool { return match(s.Event) })
+		var found Sighting
+		if i >= 0 {
+			found = l.seen[i]
+		}
+		broken := l.broken
+		l.mu.Unlock()
+		switch {
+		case broken != nil:
+			return Sighting{}, fmt.Errorf("a bare watch: %w", broken)
+		case i >= 0:
+			return found, nil
+		}
+		select {
+		case <-l.news:
+		case <-ctx.Done():
+			return Sighting{}, ctx.Err()
+		}
+	}
+}
+
+// Deleted matches the deletion of key.
+func Deleted(key string) func(*clientv3.Event) bool {
+	return func(ev *clientv3.Event) bool { return ev.Type == clientv3.EventTypeDelete && string(ev.Kv.Key) == key }
+}
+
+// Close ends the watch.
+func (l *Lookout) Close() {
+	l.cancel()
+	l.wg.Wait()
+}

@@ -1,0 +1,49 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/bench/internal/etcdproc"
+)
+
+// TestMain makes this very binary the etcd that the tests start, and checks that no
+// goroutine is left.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == etcdproc.ServeArg {
+		if err := etcdproc.Serve(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// testEtcd is a fresh etcd and a client of it.
+func testEtcd(t *testing.T) (*etcdproc.Process, *clientv3.Client) {
+	t.Helper()
+	p, err := etcdproc.Start()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Stop()) })
+	check := Goroutines()
+	t.Cleanup(func() { require.NoError(t, check()) })
+	clients, err := Connect(patient(t), p.Endpoint, 1)
+	require.NoError(t, err)
+	t.Cleanup(func() { Disconnect(clients) })
+	return p, clients[0]
+}
+
+func patient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,91 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goverse/goverse/bench/internal/etcdproc"
+	"github.com/goverse/goverse/bench/internal/fleet"
+	"github.com/goverse/goverse/bench/internal/sample"
+)
+
+const (
+	// scaleTTL is so long that no renewal falls into a run: a session renews after a
+	// third of it. What is counted at etcd is the failover's own then.
+	scaleTTL = time.Hour
+	// leftPatience is how long etcd may take to notice that a connection has ended.
+	leftPatience = 10 * time.Second
+	// stormRest lets what a storm set in motion come to rest before memory is read.
+	stormRest = time.Second
+)
+
+// population is one size's measurement.
+type population struct {
+	nodes int
+
+	stopped, revoked  arm
+	floor, floorWhole *sample.Series
+	join, restart     storm
+	node              usage // of all nodes at rest, theirs and etcd's
+}
+
+func newPopulation(n int) *population {
+	name := fmt.Sprintf("%d nodes", n)
+	newArm := func(how string) arm {
+		return arm{agreed: sample.Millis(name + ", " + how), whole: sample.Millis(name + ", " + how + ", from the call")}
+	}
+	return &population{nodes: n, stopped: newArm("the leader stops"), revoked: newArm("the leader's lease is revoked"),
+		floor: sample.Millis(name + ", as many bare watchers"), floorWhole: sample.Millis(name + ", as many bare watchers, from the call")}
+}
+
+// run takes one fleet through everything, and sees that nothing is left of it.
+func (s *population) run(ctx context.Context, env Env, p *etcdproc.Process) (err error) {
+	own, err := fleet.Connect(ctx, p.Endpoint, 1)
+	if err != nil {
+		return err
+	}
+	defer fleet.Disconnect(own)
+	env.Log("T5: %d nodes join at once", s.nodes)
+	before, err := look(ctx, p)
+	if err != nil {
+		return err
+	}
+	f, err := fleet.New(ctx, p.Endpoint, s.nodes, scaleTTL)
+	if err != nil {
+		return err
+	}
+	// After an error only that is of interest: etcd ends next.
+	defer func() {
+		if err != nil {
+			_ = f.Crash()
+		}
+	}()
+	if s.join, err = joinAtOnce(ctx, p, own[0], f); err != nil {
+		return err
+	}
+	env.Log("T5: took %s", s.join)
+	rest(ctx, stormRest)
+	if s.node, err = look(ctx, p); err != nil {
+		return err
+	}
+	s.node = s.node.since(before)
+	samples := env.pick(failoverSamples, 2)
+	env.Log("T5: %d nodes, %d failovers of each kind", s.nodes, samples)
+	if err := s.failovers(ctx, p, own[0], f, samples); err != nil {
+		return err
+	}
+	env.Log("T5: all agree, after a stop: %s; after a revocation: %s; floor: %s", p50max(s.stopped.agreed), p50max(s.revoked.agreed), p50max(s.floor))
+	env.Log("T5: %d nodes crash and start again", s.nodes)
+	if s.restart, err = restartAtOnce(ctx, p, own[0], f); err != nil {
+		return err
+	}
+	env.Log("T5: took %s", s.restart)
+	env.Log("T5: %d nodes stop", s.nodes)
+	if err := f.Stop(ctx); err != nil {
+		return err
+	}
+	patient, cancel := context.WithTimeout(ctx, leftPatience)
+	defer cancel()
+	return fleet.NothingAtEtcd(patient, p, own[0])
+}

@@ -1,0 +1,56 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/goverse/goverse/bench/internal/etcdproc"
+)
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+)
+
+// usage is what this process and etcd's hold on to.
+type usage struct {
+	heap, stacks, goroutines     float64 // here, after a collection; bytes
+	etcdResident, etcdGoroutines float64
+}
+
+// look reads both.
+func look(ctx context.Context, p *etcdproc.Process) (usage, error) {
+	metrics, err := p.Metrics(ctx)
+	if err != nil {
+		return usage{}, err
+	}
+	runtime.GC()
+	runtime.GC() // frees what the first one only marked for finalizers and pools
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return usage{heap: float64(m.HeapAlloc), stacks: float64(m.StackInuse), goroutines: float64(runtime.NumGoroutine()),
+		etcdResident: metrics["process_resident_memory_bytes"], etcdGoroutines: metrics["go_goroutines"]}, nil
+}
+
+// since is what was added.
+func (u usage) since(before usage) usage {
+	return usage{heap: u.heap - before.heap, stacks: u.stacks - before.stacks, goroutines: u.goroutines - before.goroutines,
+		etcdResident: u.etcdResident - before.etcdResident, etcdGoroutines: u.etcdGoroutines - before.etcdGoroutines}
+}
+
+// each is the share of one of n nodes.
+func (u usage) each(n int) string {
+	of := float64(n)
+	return fmt.Sprintf("%.0f KiB of heap, %.0f KiB of stacks, %.1f goroutines; at etcd %.0f KiB resident, %.1f goroutines",
+		u.heap/kib/of, u.stacks/kib/of, u.goroutines/of, u.etcdResident/kib/of, u.etcdGoroutines/of)
+}
+
+// cpuTime is the processor time that this process has used.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // fails for another argument only
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
