@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -15,16 +14,10 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-const (
-	// Ports are drawn from below those that the system gives to outgoing
-	// connections, so that nobody has taken one when its node starts again.
-	firstPort, lastPort = 10000, 20000
-	drawings            = 200
-	// requestTimeout is long, because here the answers of a thousand nodes that do
-	// something at once wait for the same few cores. Who gave up after the default of
-	// 2 s would send once more what etcd has done already, and so would all.
-	requestTimeout = time.Minute
-)
+// requestTimeout is long, because here the answers of a thousand nodes that do
+// something at once wait for the same few cores. Who gave up after the default of 2 s
+// would send once more what etcd has done already, and so would all.
+const requestTimeout = time.Minute
 
 // Node is one of a fleet.
 type Node struct {
@@ -51,15 +44,20 @@ type Fleet struct {
 
 	endpoint string
 	ttl      time.Duration
+	ports    *block
 	clients  []*clientv3.Client
 }
 
 // New binds n nodes to free ports and connects them to etcd; none is started. On an
 // error nothing is left.
 func New(ctx context.Context, endpoint string, n int, ttl time.Duration) (*Fleet, error) {
-	f := &Fleet{endpoint: endpoint, ttl: ttl}
-	var err error
+	ports, err := claimBlock()
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{endpoint: endpoint, ttl: ttl, ports: ports}
 	if f.clients, err = Connect(ctx, endpoint, Connections(n)); err != nil {
+		ports.release()
 		return nil, err
 	}
 	for i := range n {
@@ -72,7 +70,8 @@ func New(ctx context.Context, endpoint string, n int, ttl time.Duration) (*Fleet
 	return f, nil
 }
 
-// config is every node's, its client apart.
+// config is every node's, its client apart: what a cluster is by default, crash
+// detection included.
 func (f *Fleet) config() cluster.Config {
 	return cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), RequestTimeout: requestTimeout}
 }
@@ -80,7 +79,7 @@ func (f *Fleet) config() cluster.Config {
 // drawn is a new node, bound to a free port, for the ith place.
 func (f *Fleet) drawn(i int) (*Node, error) {
 	for attempt := 1; ; attempt++ {
-		n := &Node{Address: fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort)), wire: &wire{}}
+		n := &Node{Address: f.ports.draw(), wire: &wire{}}
 		err := f.bind(n, i)
 		if err == nil || !errors.Is(err, node.ErrAddressInUse) || attempt == drawings {
 			return n, err
@@ -121,6 +120,7 @@ func (f *Fleet) Stop(ctx context.Context) error {
 		}
 	}
 	Disconnect(f.clients)
+	f.ports.release()
 	f.Nodes, f.clients = nil, nil
 	return err
 }

@@ -70,6 +70,20 @@ func TestAFleetLeavesNothing(t *testing.T) {
 	require.NoError(t, NothingAtEtcd(ctx, p, client))
 }
 
+func TestFleetsDrawFromBlocksOfTheirOwn(t *testing.T) {
+	one, err := claimBlock()
+	require.NoError(t, err)
+	other, err := claimBlock()
+	require.NoError(t, err)
+	require.NotEqual(t, one.first, other.first)
+	other.release()
+	again, err := claimBlock()
+	require.NoError(t, err)
+	require.NotEqual(t, one.first, again.first)
+	again.release()
+	one.release()
+}
+
 func TestConnections(t *testing.T) {
 	for _, n := range []int{1, OwnConns, OwnConns + 1, OwnConns + SharedConns, 1000} {
 		count, nodes := Connections(n), map[int]int{}

@@ -14,8 +14,13 @@ import (
 	"github.com/goverse/goverse/cluster/state"
 )
 
-// failoverTimeout bounds one failover, its measuring included.
-const failoverTimeout = time.Minute
+const (
+	// failoverTimeout bounds one failover, its measuring included.
+	failoverTimeout = time.Minute
+	// settle goes before one: who queued last sends a Range request more after all
+	// others have seen it.
+	settle = 100 * time.Millisecond
+)
 
 // arena is a fleet that agrees, and what measures its failovers.
 type arena struct {
@@ -25,6 +30,7 @@ type arena struct {
 	fleet     *fleet.Fleet
 	agreement *fleet.Agreement
 	lookout   *fleet.Lookout
+	newest    *fleet.Node // who queued last; nil at first
 }
 
 // failover is what one showed.
@@ -34,7 +40,8 @@ type failover struct {
 	agreed time.Duration
 	// whole is the same from the call that made the leader go.
 	whole time.Duration
-	// observed are the Range requests at etcd that were not the next leader's.
+	// observed are the Range requests at etcd that were neither the next leader's nor
+	// of who queued last.
 	observed float64
 	// tally is what etcd did until all had seen all that followed from it.
 	tally etcdproc.Tally
@@ -57,6 +64,7 @@ func (a *arena) stop(ctx context.Context) (failover, error) {
 		return f, err
 	}
 	a.agreement.Join(added)
+	a.newest = added
 	return f, a.fleet.AwaitAgreement(ctx)
 }
 
@@ -81,6 +89,7 @@ func (a *arena) revoke(ctx context.Context) (failover, error) {
 		return f, err
 	}
 	a.agreement.Join(old)
+	a.newest = old
 	return f, nil
 }
 
@@ -95,7 +104,8 @@ func (a *arena) measure(ctx context.Context, do func(old *fleet.Node) (over func
 	next := a.fleet.Nodes[slices.IndexFunc(a.fleet.Nodes, func(n *fleet.Node) bool { return n.Address == address })]
 	key := a.keys.Candidate(int64(old.Session().ID()))
 	a.agreement.Leave(old)
-	own := next.Ranges()
+	rest(ctx, settle)
+	own := a.ranges(next)
 	f.tally, err = a.process.Tally(ctx, func() error {
 		rest(ctx, pause)
 		a.lookout.Forget()
@@ -127,6 +137,15 @@ func (a *arena) measure(ctx context.Context, do func(old *fleet.Node) (over func
 		f.cpu = cpuTime() - used
 		return err
 	})
-	f.observed = f.tally.Ranges - float64(next.Ranges()-own)
+	f.observed = f.tally.Ranges - float64(a.ranges(next)-own)
 	return f, old, err
+}
+
+// ranges are the Range requests that were sent by next and by who queued last.
+func (a *arena) ranges(next *fleet.Node) int64 {
+	n := next.Ranges()
+	if a.newest != nil && a.newest != next {
+		n += a.newest.Ranges()
+	}
+	return n
 }

@@ -59,6 +59,7 @@ func (s *population) run(ctx context.Context, env Env, p *etcdproc.Process) (err
 	defer func() {
 		if err != nil {
 			_ = f.Crash()
+			_ = f.Stop(ctx)
 		}
 	}()
 	if s.join, err = joinAtOnce(ctx, p, own[0], f); err != nil {

@@ -125,7 +125,8 @@ func noteScale(r *report.Result, env Env) {
 	r.Note("The leader *stops* by `Stop`: it marks itself as draining, resigns and revokes its lease, which are three writes told to all. When its lease " +
 		"is *revoked* from outside, its own requests are held back until all is counted, as those of one that crashed.")
 	r.Note("*At etcd*: by its own counters, per failover, until every node has seen all that followed. Bytes are those of gRPC's messages. *Observers* " +
-		"are all but the next leader, whose campaign looks once more whether it is first; what that one sent is subtracted by its own count.")
+		"are all but the next leader, whose campaign looks once more whether it is first, and who queued last; what these two sent is subtracted by " +
+		"their own count.")
 	r.Note("*Crash*: all connections to etcd end and every node with them, nothing is revoked. Each then starts again at its address and takes it over " +
 		"from its predecessor. *Leases left to run out*: a predecessor's that was not revoked, or one whose grant was answered too late, so that the " +
 		"node asked for another; with this TTL the benchmark revokes them.")
