@@ -45,6 +45,8 @@ type Status struct {
 	Terms        int64 // that this node began
 	SessionsLost int64
 	Rebuilds     int64 // of the snapshot, after a lost or lagging watch
+	// Watchers is how many other nodes would notice the death of this process.
+	Watchers int
 	// Crashes is what crash detection saw and did here.
 	Crashes crashdetector.Stats
 	// LastEnd is why this node's last term ended; nil if none did.
@@ -91,7 +93,7 @@ func (c *Cluster) Status() Status {
 	st.Ready = leader.Address != "" && st.SessionValid && !snap.Stale
 	st.Terms, st.LastEnd = election.Terms(), election.LastEnd()
 	st.SessionsLost, st.Rebuilds = p.keeper.Lost(), p.mirror.Rebuilds()
-	st.Crashes = p.detector.Stats()
+	st.Watchers, st.Crashes = c.node.Watchers(), p.detector.Stats()
 	if err := election.Failed(); err != nil {
 		st.ElectionFailed = err.Error()
 	}

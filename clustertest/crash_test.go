@@ -8,6 +8,8 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/crashdetector"
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/session"
 )
 
 // longTTL makes a lease that runs out no explanation for anything.
@@ -116,13 +118,14 @@ func TestRefusingNodeRefutesEveryAccusation(t *testing.T) {
 	c.WaitLeaderIs(accused.Address())
 }
 
-// A lost watcher is a doubt: etcd clears it, or the session ends soon.
+// A lost watcher is a doubt: etcd clears it, or the session is suspended until it does.
 func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	t.Parallel()
 	c := New(t, 3, WithTTL(longTTL), detection(crashdetector.Settings{Grace: 500 * time.Millisecond}))
 	watched(t, c, 3, 2)
 	c.WaitLeaderIs(c.Node(0).Address())
 	lease, deadline := c.Node(0).Lease(), c.Node(0).cluster.Session().Deadline()
+	token := c.Node(0).cluster.Term().Token()
 	c.Node(2).Kill()
 	c.Eventually(func() bool {
 		s := c.Node(0).cluster.Session()
@@ -137,9 +140,18 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	c.Node(1).Kill()
 	c.Eventually(func() bool { return !c.Node(0).IsLeader() }, "cut off from etcd it stops leading after three graces")
 	t.Logf("%v after its watcher was lost it does not lead any more", time.Since(began).Round(time.Millisecond))
-	c.Eventually(func() bool { return c.Node(0).Lease() != lease }, "its session is lost")
+	alone := c.Node(0).cluster
+	c.Eventually(func() bool { return alone.Status().LastEnd != nil }, "its term ends")
+	require.False(t, alone.Session().Valid())
+	require.Equal(t, cluster.StateFollower, alone.Status().State)
+	require.Equal(t, leaderelection.ReasonSessionLost, alone.Status().LastEnd.Reason)
+	require.Equal(t, session.ReasonUnconfirmed, session.ReasonOf(alone.Status().LastEnd))
+
 	c.Node(0).Faults().Reconnect()
 	c.WaitLeaderIs(c.Node(0).Address())
+	require.Equal(t, lease, c.Node(0).Lease(), "its session was suspended, not lost")
+	require.Greater(t, alone.Term().Token(), token, "it queued anew")
+	require.Zero(t, alone.Status().SessionsLost)
 }
 
 // Guards: refuteAgain. One request that etcd does not answer is no end of a member: it

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -48,6 +49,7 @@ type Node struct {
 	end          func()
 	watcherLost  chan struct{}
 	watchers     sync.WaitGroup
+	watchedBy    atomic.Int64
 	drain        func()        // starts grpc's graceful stop, once
 	drained      chan struct{} // closed when that stop ended, handlers included
 	served       chan struct{} // closed when Serve returned, or will never be called

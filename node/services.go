@@ -61,11 +61,18 @@ func (i identity) Watch(stream grpc.BidiStreamingServer[nodepb.WatchRequest, nod
 	// A goroutine that hears the watcher. It ends when the stream does, which the return
 	// from here sees to.
 	first, gone := make(chan *nodepb.WatchRequest, 1), make(chan error, 1)
+	watching := false // read after gone
 	n.watchers.Go(func() {
 		req, err := stream.Recv()
 		if err == nil {
 			first <- req
 			_, err = stream.Recv()
+		}
+		if err == nil {
+			watching = true
+			n.watchedBy.Add(1)
+			_, err = stream.Recv()
+			n.watchedBy.Add(-1)
 		}
 		gone <- err
 	})
@@ -83,7 +90,7 @@ func (i identity) Watch(stream grpc.BidiStreamingServer[nodepb.WatchRequest, nod
 	}
 	select {
 	case err := <-gone:
-		if !errors.Is(err, io.EOF) { // it did not say goodbye
+		if watching && !errors.Is(err, io.EOF) { // it did not say goodbye
 			n.log.Debug("lost a watcher", "instance", watcher)
 			n.lostWatcher()
 		}
@@ -100,6 +107,9 @@ func (i identity) Watch(stream grpc.BidiStreamingServer[nodepb.WatchRequest, nod
 		return status.Error(codes.Unavailable, "the node was closed")
 	}
 }
+
+// Watchers is how many watch this node now.
+func (n *Node) Watchers() int { return int(n.watchedBy.Load()) }
 
 func (n *Node) lostWatcher() {
 	select {

@@ -18,8 +18,6 @@ import (
 var ErrBroken = errors.New("the watch broke")
 
 const (
-	// leaveTimeout bounds the wait until a node has taken note of a watcher's goodbye.
-	leaveTimeout = 200 * time.Millisecond
 	// A connection on which nothing is ever said is asked from time to time whether it
 	// still stands: after a reboot of the other side nobody else would say.
 	watchPing, watchPingTimeout = 10 * time.Second, 5 * time.Second
@@ -86,7 +84,11 @@ func (w *Watch) open(ctx context.Context, instanceID string) (*nodepb.WatchRespo
 	if err := stream.Send(&nodepb.WatchRequest{InstanceId: instanceID}); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	} // after io.EOF Recv tells why
-	return stream.Recv()
+	first, err := stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	return first, stream.Send(&nodepb.WatchRequest{InstanceId: instanceID}) // from here on it is missed if it ends
 }
 
 // listen waits for the end; Close joins it.
@@ -114,11 +116,9 @@ func (w *Watch) Wait(ctx context.Context) error {
 }
 
 // Close says goodbye to the node, unless the watch or ctx has ended already, waits
-// until the node has taken note, for a fifth of a second at most, and frees what the
-// watch holds.
+// until the node has taken note or ctx ends, and frees what the watch holds. A node that
+// has not taken note by then misses its watcher.
 func (w *Watch) Close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
-	defer cancel()
 	if ctx.Err() == nil {
 		_ = w.stream.CloseSend() // of a stream that has ended it does nothing
 	}

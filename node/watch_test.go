@@ -21,6 +21,12 @@ func openWatch(t *testing.T, n *Node) *Watch {
 	return w
 }
 
+// requireWatched waits until the node knows of a watcher.
+func requireWatched(t *testing.T, n *Node) {
+	t.Helper()
+	require.Eventually(t, func() bool { return n.Watchers() == 1 }, 20*time.Second, time.Millisecond)
+}
+
 // lost reports whether the node lost a watcher.
 func lost(n *Node) bool {
 	select {
@@ -72,8 +78,8 @@ func TestNodeNoticesWhetherAWatcherSaidGoodbye(t *testing.T) {
 	require.False(t, lost(n), "Close returns when the node has taken note")
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
-	w, err := OpenWatch(patient(t), n.AdvertiseAddress(), "watcher")
-	require.NoError(t, err)
+	w := openWatch(t, n)
+	requireWatched(t, n)
 	w.Close(over)
 	requireLost(t, n)
 
@@ -99,6 +105,7 @@ func TestNodeNoticesWhetherAWatcherSaidGoodbye(t *testing.T) {
 	}()
 	w, err = OpenWatch(patient(t), relay.Addr().String(), "watcher")
 	require.NoError(t, err)
+	requireWatched(t, n)
 	require.NoError(t, (<-conns).Close())
 	requireLost(t, n)
 	require.ErrorIs(t, w.Wait(patient(t)), ErrBroken)

@@ -33,8 +33,8 @@ type Watch interface {
 	// Wait blocks until the stream ends and returns nil after a goodbye, an error
 	// otherwise; or until ctx ends.
 	Wait(ctx context.Context) error
-	// Close says goodbye, unless ctx has ended, and frees the stream. It blocks
-	// briefly.
+	// Close says goodbye, unless ctx has ended, blocks until the member has taken note
+	// or ctx ends, and frees the stream.
 	Close(ctx context.Context)
 }
 
@@ -78,7 +78,9 @@ type Detector struct {
 	mu      sync.Mutex
 	cases   map[string]*watched // by address, until they have ended
 	removed map[string]int      // by instance id: how often it was removed here
-	leave   context.Context     // of Stop
+
+	leave    context.Context // ends when those who are watched need not hear a goodbye any more
+	endLeave context.CancelFunc
 
 	watching, accusations, removals, refuted, refutations, doubts atomic.Int64
 }
@@ -90,8 +92,9 @@ func New(cfg Config) *Detector {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	d := &Detector{cfg: cfg, log: cfg.Logger, look: make(chan struct{}, 1), cases: map[string]*watched{},
-		removed: map[string]int{}, leave: context.Background()}
+		removed: map[string]int{}}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.leave, d.endLeave = context.WithCancel(context.Background())
 	return d
 }
 
@@ -111,11 +114,15 @@ func (d *Detector) Start() {
 // Stop says goodbye to those who are watched, unless ctx has ended, and returns when
 // all that Start began has ended.
 func (d *Detector) Stop(ctx context.Context) {
-	d.mu.Lock()
-	d.leave = ctx
-	d.mu.Unlock()
+	brief, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	defer context.AfterFunc(brief, d.endLeave)()
+	if ctx.Err() != nil {
+		d.endLeave()
+	}
 	d.cancel()
 	d.wg.Wait()
+	d.endLeave()
 }
 
 func (d *Detector) run() {

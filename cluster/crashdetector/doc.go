@@ -19,7 +19,7 @@
 //
 // A member whose watcher's stream broke may be the next to be accused and not hear of
 // it: it has its keys confirmed by etcd at once, and without an answer for three graces
-// its session ends ([session.Session.Doubt]).
+// its session is suspended until there is one ([session.Session.Doubt]).
 //
 // # What is not promised
 //

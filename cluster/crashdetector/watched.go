@@ -22,6 +22,11 @@ const (
 	requestTimeout = 2 * time.Second
 )
 
+// leaveTimeout bounds how long Stop waits until those who are watched have taken note of
+// the goodbye. Where this node only watches others from now on, there is more time, and a
+// goodbye that is not heard would alarm them.
+const leaveTimeout, dropTimeout = 200 * time.Millisecond, 5 * time.Second
+
 // mostRemembered bounds how many of those removed are remembered, to know one that
 // lives when it comes back.
 const mostRemembered = 1000
@@ -178,10 +183,9 @@ func (w *watched) listen(ctx context.Context) suspicion.Event {
 
 func (w *watched) closeWatch() {
 	if w.watch != nil {
-		w.d.mu.Lock()
-		leave := w.d.leave
-		w.d.mu.Unlock()
-		w.watch.Close(leave)
+		ctx, cancel := context.WithTimeout(w.d.leave, dropTimeout)
+		w.watch.Close(ctx)
+		cancel()
 		w.watch = nil
 		w.d.watching.Add(-1)
 	}

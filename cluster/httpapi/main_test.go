@@ -47,6 +47,7 @@ func follower() *fake {
 		status: cluster.Status{
 			NodeID: followerAt, State: cluster.StateCandidate, LeaderID: leaderAt, Token: 7, Mode: state.ModeElection, Ready: true,
 			Queue: []string{leaderAt, followerAt}, Nodes: []string{leaderAt, followerAt}, Revision: 9,
+			Watchers:     3,
 			Crashes:      crashdetector.Stats{Watching: 2, Accusations: 11, Removals: 12, Refuted: 13, Refutations: 14, Doubts: 15},
 			SessionValid: true, SessionTTL: 10 * time.Second, Deadline: time.Now().Add(8 * time.Second),
 			Terms: 2, SessionsLost: 3, Rebuilds: 4,

@@ -71,6 +71,8 @@ func metrics() []metric {
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Rebuilds) }),
 		gauge("crash_watches", "Other nodes whose processes this node watches at present.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Watching) }),
+		gauge("crash_watchers", "Other nodes that watch this node's process at present.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.Watchers) }),
 		counter("crash_accusations_total", "Nodes that this node accused of being gone.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Accusations) }),
 		counter("crash_removals_total", "Nodes that this node removed because their process was gone.",

@@ -30,6 +30,7 @@ type Status struct {
 // Crashes is what crash detection saw and did on this node since its start.
 type Crashes struct {
 	Watches     int64 `json:"watches"`     // other nodes that it watches now
+	Watchers    int   `json:"watchers"`    // other nodes that watch it now
 	Accusations int64 `json:"accusations"` // by this node
 	Removals    int64 `json:"removals"`    // that followed
 	Refuted     int64 `json:"refuted"`     // by the accused, who live
@@ -109,7 +110,7 @@ func newStatus(st cluster.Status) Status {
 		ClusterSize: len(st.Nodes), ClusterReady: st.Ready,
 		Queue: append([]string{}, st.Queue...), Nodes: append([]string{}, st.Nodes...),
 		Revision: st.Revision,
-		Crashes: Crashes{Watches: st.Crashes.Watching, Accusations: st.Crashes.Accusations, Removals: st.Crashes.Removals,
+		Crashes: Crashes{Watches: st.Crashes.Watching, Watchers: st.Watchers, Accusations: st.Crashes.Accusations, Removals: st.Crashes.Removals,
 			Refuted: st.Crashes.Refuted, Refutations: st.Crashes.Refutations, Doubts: st.Crashes.Doubts},
 	}
 }

@@ -226,12 +226,12 @@ func (le *LeaderElection) Stop(ctx context.Context) error {
 // the clock: no lock, no allocation, no network.
 func (le *LeaderElection) IsLeader() bool {
 	t := le.term.Load()
-	return t != nil && candidacy.Counts(t.session.Valid())
+	return t != nil && candidacy.Counts(t.stretch.Valid())
 }
 
 // Term is the term that this node leads by now, or nil.
 func (le *LeaderElection) Term() *Term {
-	if t := le.term.Load(); t != nil && candidacy.Counts(t.session.Valid()) {
+	if t := le.term.Load(); t != nil && candidacy.Counts(t.stretch.Valid()) {
 		return t
 	}
 	return nil
@@ -266,7 +266,7 @@ func (le *LeaderElection) LastEnd() *TermOverError {
 func (le *LeaderElection) Resign(ctx context.Context) error {
 	le.mu.Lock()
 	t := le.term.Load()
-	if t == nil || !t.session.Valid() {
+	if t == nil || !t.stretch.Valid() {
 		le.mu.Unlock()
 		return ErrNotLeader
 	}

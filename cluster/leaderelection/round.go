@@ -57,6 +57,7 @@ func (le *LeaderElection) serve(s *session.Session) {
 	le.mu.Unlock()
 	sub := le.mirror.Subscribe(r.concerns)
 	defer sub.Close()
+	defer s.OnStretch(le.poke)()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -93,8 +94,12 @@ func (r *round) step() time.Duration {
 	defer le.mu.Unlock()
 	now := time.Now()
 	t := le.term.Load()
+	stretch := r.s.Stretch()
+	if t != nil {
+		stretch = t.stretch // it ends with that, though there may be another one by now
+	}
 	var orders candidacy.Orders
-	le.part, orders = le.part.Look(candidacy.Seen{Snapshot: snap, Now: now, Valid: r.s.Valid(),
+	le.part, orders = le.part.Look(candidacy.Seen{Snapshot: snap, Now: now, Valid: stretch.Valid(),
 		Inside: t != nil && t.work > 0, Working: le.ended != nil && le.ended.work > 0})
 	r.protect()
 	if orders.Recovered {
@@ -106,14 +111,14 @@ func (r *round) step() time.Duration {
 			"token", le.ended.token, "functions", le.ended.work)
 		le.ended = nil
 	}
-	le.endTerm(orders.Ended, requested(orders.Ended.Wish))
-	r.beginTerm(orders.Began, now)
+	le.endTerm(orders.Ended, behind(orders.Ended, stretch))
+	r.beginTerm(orders.Began, stretch, now)
 	if orders.Do.Kind != candidacy.None {
 		r.start(orders.Do)
 	}
 	le.notifyLocked()
 	r.settled.Store(le.part.Settled(snap))
-	if le.mirror.Snapshot() != snap {
+	if le.mirror.Snapshot() != snap || r.s.Stretch() != stretch {
 		le.poke() // concerns may have judged the newer one by what was settled before
 	}
 	return orders.Again
@@ -126,13 +131,13 @@ func (r *round) concerns(before, now *state.Snapshot) bool {
 }
 
 // beginTerm starts to lead, if there is a term to lead by.
-func (r *round) beginTerm(began candidacy.Term, now time.Time) {
+func (r *round) beginTerm(began candidacy.Term, stretch *session.Stretch, now time.Time) {
 	if began.Token == 0 {
 		return
 	}
 	le := r.le
-	t := &Term{token: began.Token, mode: began.Mode, acquired: now, session: r.s, le: le}
-	t.ctx, t.cancel = context.WithCancelCause(r.s.Context())
+	t := &Term{token: began.Token, mode: began.Mode, acquired: now, stretch: stretch, lease: int64(r.s.ID()), le: le}
+	t.ctx, t.cancel = context.WithCancelCause(stretch.Context())
 	le.terms++
 	le.term.Store(t)
 	le.log.Info("this node leads", "token", t.token, "mode", string(t.mode))
@@ -159,6 +164,14 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 	}
 	le.log.Log(level, "this node no longer leads", "token", t.token, "reason", why)
 	le.notifyLocked()
+}
+
+// behind is the error behind the end of a term in stretch, nil if there is none.
+func behind(e candidacy.Ending, stretch *session.Stretch) error {
+	if e.Reason == candidacy.SessionLost {
+		return context.Cause(stretch.Context())
+	}
+	return requested(e.Wish)
 }
 
 // requested is what the request that ended a term asked for, nil if none did.

@@ -21,7 +21,8 @@ type Term struct {
 	token    int64
 	mode     state.Mode
 	acquired time.Time
-	session  *session.Session
+	stretch  *session.Stretch
+	lease    int64
 	le       *LeaderElection
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
@@ -39,14 +40,14 @@ func (t *Term) Mode() state.Mode { return t.mode }
 // AcquiredAt is when this node learned that it leads.
 func (t *Term) AcquiredAt() time.Time { return t.acquired }
 
-// Context ends with the term, at the session's deadline at the latest; its cause
-// is a [TermOverError] or the session's LostError.
+// Context ends with the term, at the session's deadline at the latest, or when the
+// session is suspended; its cause is a [TermOverError] or a session.LostError.
 func (t *Term) Context() context.Context { return t.ctx }
 
 // Valid reports whether the term may be acted on at this instant, without a
 // lock, an allocation or the network.
 func (t *Term) Valid() bool {
-	return t.le.term.Load() == t && candidacy.Counts(t.session.Valid())
+	return t.le.term.Load() == t && candidacy.Counts(t.stretch.Valid())
 }
 
 // Txn is a transaction that etcd commits only while this term stands. Its Commit
@@ -59,7 +60,7 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 
 // fence holds exactly while this term's key stands.
 func (t *Term) fence() []clientv3.Cmp {
-	return commit.Guards(change.Fence(t.le.keys, t.mode, int64(t.session.ID()), t.token))
+	return commit.Guards(change.Fence(t.le.keys, t.mode, t.lease, t.token))
 }
 
 type fencedTxn struct {
@@ -144,7 +145,7 @@ func (le *LeaderElection) enter(ctx context.Context) (*Term, error) {
 		if le.stopped {
 			return true
 		}
-		if t = le.term.Load(); t == nil || !t.session.Valid() {
+		if t = le.term.Load(); t == nil || !t.stretch.Valid() {
 			t = nil
 			return false
 		}

@@ -123,7 +123,7 @@ func TestLateAnswerComesTooLate(t *testing.T) {
 }
 
 // A doubt is cleared by what is sent after it and by nothing else.
-func TestDoubtEndsTheSessionUnlessARenewalClearsIt(t *testing.T) {
+func TestDoubtSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &scriptedLease{}
 		s := openScripted(t, lease)
@@ -149,10 +149,29 @@ func TestDoubtEndsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 		pass(99 * time.Millisecond)
 		require.True(t, s.Valid())
 		require.Greater(t, lease.calls.Load(), calls+5, "it asks again and again")
+		first, told := s.Stretch(), 0
+		defer s.OnStretch(func() { told++ })()
+		require.True(t, first.Valid())
 		pass(time.Millisecond)
 		require.False(t, s.Valid())
 		synctest.Wait()
-		require.Equal(t, ReasonUnconfirmed, ReasonOf(s.Err()))
+		require.Equal(t, ReasonUnconfirmed, ReasonOf(context.Cause(first.Context())))
+		require.NoError(t, s.Err(), "the lease is not given up")
+		require.Equal(t, 1, told)
+
+		lease.answer(time.Second, nil) // slower than any doubt allows
+		pass(1500 * time.Millisecond)
+		require.True(t, s.Valid())
+		require.False(t, first.Valid(), "what was begun before is over")
+		require.True(t, s.Stretch().Valid())
+		require.NoError(t, s.Stretch().Context().Err())
+		require.Equal(t, 2, told)
+
+		lease.answer(0, errors.New("away"))
+		s.Doubt(100 * time.Millisecond)
+		pass(9900 * time.Millisecond)
+		require.Equal(t, ReasonUnreachable, ReasonOf(s.Err()), "etcd gives the lease up")
+		require.Equal(t, ReasonUnreachable, ReasonOf(context.Cause(s.Context())))
 		require.NoError(t, s.Close(context.Background()))
 	})
 }

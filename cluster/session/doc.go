@@ -12,10 +12,14 @@
 // deceive, and the wall clock, because the monotonic one stands still while a
 // machine is suspended. Valid is false once either has passed the deadline.
 //
-//	open ──► valid ──(renewed every TTL/3)──► valid
-//	           │
-//	           └──► lost: expired, revoked, closed, paused, unreachable,
-//	                permission, key lost, other history
+//	                doubt not cleared in time
+//	open ──► valid ──────────────────────────► suspended
+//	          │  ▲ ◄──────── confirmed ────────── │
+//	          │  └ renewed every TTL/3            │
+//	          └──────────────┬────────────────────┘
+//	                         ▼
+//	        lost: expired, revoked, closed, paused, unreachable,
+//	              permission, key lost, other history
 //
 // A lost session is never resumed. A [Keeper] revokes its lease as soon as etcd
 // answers and opens the next one.

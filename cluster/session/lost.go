@@ -24,8 +24,9 @@ const (
 	ReasonPaused Reason = "paused past the deadline"
 	// ReasonUnreachable: etcd did not answer until the deadline.
 	ReasonUnreachable Reason = "etcd unreachable"
-	// ReasonUnconfirmed: there was a sign that others may take this process for gone,
-	// and etcd did not confirm in time that they do not. See [Session.Doubt].
+	// ReasonUnconfirmed ends a [Stretch], not the session: there was a sign that others
+	// may take this process for gone, and etcd did not confirm in time that they do not.
+	// See [Session.Doubt].
 	ReasonUnconfirmed Reason = "unconfirmed"
 	// ReasonPermission: etcd's access control refused the renewal.
 	ReasonPermission Reason = "permission"

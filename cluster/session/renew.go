@@ -13,8 +13,13 @@ import (
 	"github.com/goverse/goverse/cluster/internal/deadline"
 )
 
-// doubtRetry is the pause after a failed renewal while there is a doubt to clear.
-const doubtRetry = 10 * time.Millisecond
+// doubtRetry is the pause after a failed renewal while there is a doubt to clear in time,
+// suspendedRetry when it is too late for that.
+const doubtRetry, suspendedRetry = 10 * time.Millisecond, 250 * time.Millisecond
+
+// suspendedTimeout bounds a round while a session is suspended: the sooner it counts again
+// the better.
+const suspendedTimeout = 5 * time.Second
 
 // slowdown is how many times as long as a round took a doubt gives at least.
 const slowdown = 5
@@ -51,8 +56,10 @@ func (s *Session) renewLoop() {
 		again := s.lastErr != nil
 		s.lastErr = err
 		retry := s.ttl / 30
-		if s.claim.Load().InDoubt() {
-			retry = min(retry, doubtRetry)
+		if claim := s.claim.Load(); claim.InDoubt() {
+			if retry = min(retry, suspendedRetry); claim.Valid(now()) {
+				retry = min(retry, doubtRetry)
+			}
 		}
 		s.mu.Unlock()
 		switch {
@@ -79,8 +86,11 @@ func (s *Session) renew() error {
 	// One endpoint that swallows requests must not use up the whole TTL.
 	bound := s.ttl / 5
 	if claim := s.claim.Load(); claim.InDoubt() {
-		// Nor may it use up what is left in a doubt.
-		bound = min(bound, max(now().Until(claim.Until())/3, doubtRetry))
+		bound = min(bound, suspendedTimeout)
+		if claim.Valid(now()) {
+			// Nor may it use up what is left in a doubt.
+			bound = min(bound, max(now().Until(claim.Until())/2, doubtRetry))
+		}
 	}
 	ctx, cancel := context.WithTimeout(round, bound)
 	defer cancel()
@@ -131,9 +141,8 @@ func (s *Session) renew() error {
 	defer s.mu.Unlock()
 	answered := now()
 	s.lastRound = time.Duration(answered.Mono - sent.Mono)
-	claim := s.claim.Load().Renewed(sent, answered)
-	if s.lost == nil && claim != *s.claim.Load() {
-		s.claim.Store(&claim)
+	if claim := s.claim.Load().Renewed(sent, answered); s.lost == nil && claim != *s.claim.Load() {
+		s.count(claim)
 	}
 	return nil
 }

@@ -70,8 +70,9 @@ type Session struct {
 	id  clientv3.LeaseID
 	ttl time.Duration // as granted
 
-	claim atomic.Pointer[deadline.Claim] // changed with mu held
-	over  atomic.Bool
+	claim   atomic.Pointer[deadline.Claim] // changed with mu held
+	stretch atomic.Pointer[Stretch]        // the same
+	over    atomic.Bool
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -87,6 +88,7 @@ type Session struct {
 	clusterID uint64
 	revision  int64 // newest revision seen by this session's own reads
 	lastErr   error // of the renewals since the last one that succeeded
+	listeners []*listener
 }
 
 // Open grants a lease and starts to renew it. It blocks until etcd answered or
@@ -104,8 +106,7 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	s := &Session{cfg: cfg, id: grant.ID, ttl: time.Duration(grant.TTL) * time.Second,
 		check: make(chan struct{}, 1), nearer: make(chan struct{}, 1), clusterID: grant.ClusterId}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	claim := deadline.Granted(sent, s.ttl)
-	s.claim.Store(&claim)
+	s.count(deadline.Granted(sent, s.ttl))
 	s.wg.Go(s.renewLoop)
 	s.wg.Go(s.deadlineLoop)
 	return s, nil
@@ -118,7 +119,8 @@ func (s *Session) ID() clientv3.LeaseID { return s.id }
 func (s *Session) TTL() time.Duration { return s.ttl }
 
 // Valid reports whether the session may be acted on at this instant. It reads
-// atomics and the clock: no lock, no allocation, no network.
+// atomics and the clock: no lock, no allocation, no network. It can turn true again
+// after a suspension; see [Stretch].
 func (s *Session) Valid() bool {
 	return !s.over.Load() && s.claim.Load().Valid(now())
 }
@@ -180,15 +182,15 @@ func (s *Session) Check() {
 	}
 }
 
-// Doubt says that others may take this process for gone: the session ends after
+// Doubt says that others may take this process for gone: the session is suspended after
 // within, or after five times as long as its last round took if that is longer, unless a
-// renewal round that is sent from now on succeeds. One is sent at once. It does not
-// block.
+// renewal round that is sent from now on succeeds. One is sent at once. A suspended
+// session is not valid, so nothing is claimed on it, and keeps its lease and its keys: it
+// counts again, in another [Stretch], as soon as a round succeeds. It does not block.
 func (s *Session) Doubt(within time.Duration) {
 	s.mu.Lock()
 	before := s.claim.Load()
-	claim := before.Doubted(now(), max(within, slowdown*s.lastRound))
-	s.claim.Store(&claim)
+	s.count(before.Doubted(now(), max(within, slowdown*s.lastRound)))
 	if s.endRound != nil && !before.InDoubt() {
 		// It may take long, and would prove nothing. One that was sent since an earlier
 		// doubt clears that.
@@ -202,8 +204,8 @@ func (s *Session) Doubt(within time.Duration) {
 	s.Check()
 }
 
-// deadlineLoop turns the passing of the deadline into the loss of the session.
-// It does no I/O: nothing can hold it up.
+// deadlineLoop turns the passing of the deadline into the loss of the session, and of
+// a doubt's into its suspension. It does no I/O: nothing can hold it up.
 func (s *Session) deadlineLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -214,16 +216,30 @@ func (s *Session) deadlineLoop() {
 		case <-s.ctx.Done():
 			return
 		}
-		left := now().Until(s.claim.Load().Until())
-		if left > 0 {
-			// Looked at more often than needed, for a wall clock that jumped or a
-			// machine that was suspended: timers run on the monotonic clock.
-			timer.Reset(min(left, s.ttl/10))
-			continue
+		left := s.look()
+		if left <= 0 {
+			s.Lose(s.whyExpired(-left))
+			return
 		}
-		s.Lose(s.whyExpired(-left))
-		return
+		// Looked at more often than needed, for a wall clock that jumped or a
+		// machine that was suspended: timers run on the monotonic clock.
+		timer.Reset(min(left, s.ttl/10))
 	}
+}
+
+// look suspends the session if it is time, and returns how long it is until there is
+// something to do; nothing or less: it is over.
+func (s *Session) look() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	claim, now := s.claim.Load(), now()
+	if claim.Valid(now) {
+		return now.Until(claim.Until())
+	}
+	if !claim.Ended(now) {
+		s.suspend()
+	}
+	return now.Until(claim.Ends())
 }
 
 func (s *Session) whyExpired(late time.Duration) (Reason, error) {
@@ -232,8 +248,6 @@ func (s *Session) whyExpired(late time.Duration) (Reason, error) {
 	switch {
 	case late > s.ttl/10:
 		return ReasonPaused, s.lastErr
-	case s.claim.Load().InDoubt():
-		return ReasonUnconfirmed, s.lastErr
 	case s.lastErr != nil:
 		return ReasonUnreachable, s.lastErr
 	}

@@ -26,6 +26,9 @@ const (
 	// DoubtIgnored lets a member go on as before when a watcher's stream broke and
 	// etcd does not answer.
 	DoubtIgnored Bug = "doubt-ignored"
+	// StretchGoesOn lets a session that was suspended count again as if it had counted all
+	// the time, and the term with it.
+	StretchGoesOn Bug = "stretch-goes-on"
 	// KeysNotChecked lets a renewal succeed whose read missed the own keys.
 	KeysNotChecked Bug = "keys-not-checked"
 	// LeadWithoutSession leads because the own key is first, also when the session
@@ -68,7 +71,7 @@ const (
 
 // All are all of them.
 func All() []Bug {
-	return []Bug{DeadlineFromReceipt, LateAnswerCounts, DoubtIgnored, KeysNotChecked, LeadWithoutSession,
+	return []Bug{DeadlineFromReceipt, LateAnswerCounts, DoubtIgnored, StretchGoesOn, KeysNotChecked, LeadWithoutSession,
 		LeadBesideActing, AdoptBarredKey, LateKeyStays, CampaignTrusted, FlagAfterDelete, FallbackWithoutFailure, ActingUnguarded,
 		RemoveWithoutGrace, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow, SilenceTrusted}
 }

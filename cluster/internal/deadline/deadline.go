@@ -40,11 +40,17 @@ func earlier(a, b Instant) Instant {
 
 // Claim is what the holder of a lease may count on. It is immutable: the methods
 // return the claim that follows.
+//
+// A doubt suspends it at an instant unless an answer clears the doubt before: nothing
+// counts from then on until one does. The lease is not given up meanwhile.
 type Claim struct {
-	ttl         time.Duration
-	until       Instant
-	renewed     Instant // when the request was sent that until counts from
+	ttl     time.Duration
+	until   Instant
+	renewed Instant // when the request was sent that until counts from
+	stretch int     // how often it was suspended and counts again
+
 	inDoubt     bool
+	suspends    Instant       // when the doubt does that
 	first, last Instant       // of the doubts that no answer has cleared
 	within      time.Duration // what the last one gave
 }
@@ -59,8 +65,16 @@ func Granted(sent Instant, ttl time.Duration) Claim {
 	return Claim{ttl: ttl, until: sent.Add(ttl - margin(ttl)), renewed: sent}
 }
 
-// Until is the instant at which the claim ends unless it is renewed.
-func (c Claim) Until() Instant { return c.until }
+// Until is the instant at which the claim stops to count unless it is renewed.
+func (c Claim) Until() Instant {
+	if c.inDoubt {
+		return earlier(c.until, c.suspends)
+	}
+	return c.until
+}
+
+// Ends is the instant at which it ends for good unless it is renewed.
+func (c Claim) Ends() Instant { return c.until }
 
 // RenewedAt is when the grant or renewal that counts was sent.
 func (c Claim) RenewedAt() Instant { return c.renewed }
@@ -69,42 +83,53 @@ func (c Claim) RenewedAt() Instant { return c.renewed }
 func (c Claim) InDoubt() bool { return c.inDoubt }
 
 // Valid reports whether the lease may be acted on at this instant.
-func (c Claim) Valid(now Instant) bool { return !now.Reached(c.until) }
+func (c Claim) Valid(now Instant) bool { return !now.Reached(c.Until()) }
+
+// Ended reports whether the claim has ended for good.
+func (c Claim) Ended(now Instant) bool { return now.Reached(c.until) }
+
+// Stretch numbers the stretches of time in which the claim is valid without a break.
+// What was begun in one of them is over with it.
+func (c Claim) Stretch() int { return c.stretch }
 
 // Renewed is the claim after a round, sent and answered at these instants, in which
 // etcd renewed the lease and showed every key that it must hold. A round answered
-// after the deadline comes too late: the claim was void for a moment and stays so.
-// One that was sent before a doubt says nothing about what came after.
+// after the end comes too late: the claim was void for a moment and stays so. One that
+// was sent before a doubt says nothing about what came after.
 func (c Claim) Renewed(sent, answered Instant) Claim {
 	if planted.Is(planted.DeadlineFromReceipt) {
 		sent = answered
 	}
 	switch {
-	case !c.Valid(answered) && !planted.Is(planted.LateAnswerCounts):
+	case c.Ended(answered) && !planted.Is(planted.LateAnswerCounts):
 		return c
 	case c.inDoubt && sent.Mono < c.first.Mono:
 		return c
 	}
-	until := sent.Add(c.ttl - margin(c.ttl))
+	suspended := !c.Valid(answered) && !c.Ended(answered)
+	c.until, c.renewed = sent.Add(c.ttl-margin(c.ttl)), sent
 	if c.inDoubt && sent.Mono < c.last.Mono {
 		// It clears the doubts before it, and leaves the last one.
-		c.until, c.renewed, c.first = earlier(until, c.last.Add(c.within)), sent, c.last
-		return c
+		c.first, c.suspends = c.last, c.last.Add(c.within)
+	} else {
+		c.inDoubt = false
 	}
-	c.until, c.renewed, c.inDoubt = until, sent, false
+	if suspended && c.Valid(answered) && !planted.Is(planted.StretchGoesOn) {
+		c.stretch++
+	}
 	return c
 }
 
 // Doubted is the claim after a sign, seen now, that others may take the holder for
-// gone: it ends after within, unless a round that is sent from now on renews it.
+// gone: it is suspended after within, unless a round that is sent from now on renews it.
 func (c Claim) Doubted(now Instant, within time.Duration) Claim {
 	if planted.Is(planted.DoubtIgnored) {
 		return c
 	}
 	if !c.inDoubt {
-		c.inDoubt, c.first = true, now
+		c.inDoubt, c.first, c.suspends = true, now, now.Add(within)
 	}
-	c.until, c.last, c.within = earlier(c.until, now.Add(within)), now, within
+	c.suspends, c.last, c.within = earlier(c.suspends, now.Add(within)), now, within
 	return c
 }
 

@@ -45,6 +45,24 @@ func TestDoubtIsClearedByWhatIsSentAfterIt(t *testing.T) {
 	require.Equal(t, at(500*time.Millisecond), Granted(at(0), ttl).Doubted(at(400*time.Millisecond), 100*time.Millisecond).Until())
 }
 
+func TestDoubtSuspendsAndAnAnswerResumes(t *testing.T) {
+	c := Granted(at(0), ttl).Doubted(at(time.Second), 100*time.Millisecond)
+	require.True(t, c.Valid(at(1099*time.Millisecond)))
+	require.False(t, c.Valid(at(1100*time.Millisecond)))
+	require.False(t, c.Ended(at(1100*time.Millisecond)), "the lease is not given up")
+	require.Equal(t, at(9900*time.Millisecond), c.Ends())
+	late := c.Renewed(at(900*time.Millisecond), at(2*time.Second))
+	require.Equal(t, c, late, "sent before the doubt")
+	back := c.Renewed(at(1500*time.Millisecond), at(2*time.Second))
+	require.True(t, back.Valid(at(2*time.Second)))
+	require.Equal(t, c.Stretch()+1, back.Stretch(), "what was begun before is over")
+	require.Equal(t, at(11400*time.Millisecond), back.Until())
+	in := c.Renewed(at(1020*time.Millisecond), at(1050*time.Millisecond))
+	require.Equal(t, c.Stretch(), in.Stretch(), "answered in time, it goes on")
+	require.True(t, c.Ended(at(9900*time.Millisecond)))
+	require.Equal(t, c, c.Renewed(at(1500*time.Millisecond), at(9900*time.Millisecond)), "too late for good")
+}
+
 // Whatever happens, a claim ends before a lease would that etcd last renewed when
 // the latest round that counts was sent.
 func TestClaimNeverOutlivesTheLease(t *testing.T) {
@@ -58,10 +76,15 @@ func TestClaimNeverOutlivesTheLease(t *testing.T) {
 			case 0:
 				sent := clock
 				clock = clock.Add(time.Duration(rapid.Int64Range(0, int64(4*time.Second)).Draw(t, "takes")))
-				valid := c.Valid(clock)
+				before := c
 				c = c.Renewed(sent, clock)
-				require.Equal(t, valid, c.Valid(clock), "an answer neither ends nor revives a claim")
-				if valid {
+				require.Equal(t, before.Ended(clock), c.Ended(clock), "an answer neither ends nor revives a claim")
+				if before.Valid(clock) {
+					require.Equal(t, before.Stretch(), c.Stretch())
+				} else {
+					require.Equal(t, c.Valid(clock), c.Stretch() > before.Stretch(), "each stretch has its number")
+				}
+				if !before.Ended(clock) {
 					latest = sent
 				}
 			case 1:

@@ -35,12 +35,16 @@ type round struct {
 // term stands for leaderelection.Term.
 type term struct {
 	candidacy.Term
-	s    *session
-	work int // functions in it
+	s       *session
+	stretch int
+	work    int // functions in it
 
 	lapsed  bool  // there was a moment at which it did not count
 	endedAt int64 // on the monotonic clock
 }
+
+// valid is Term.stretch.Valid.
+func (t *term) valid() bool { return t.s.validSince(t.stretch) }
 
 // serve begins a round on a session that was registered.
 func (e *election) serve(s *session) {
@@ -90,7 +94,11 @@ func (e *election) step() {
 	}
 	snap := p.mirror.snapshot
 	failed := e.part.Failed()
-	part, orders := e.part.Look(candidacy.Seen{Snapshot: snap, Now: p.host.time(), Valid: r.s.valid(),
+	stretch := r.s.claim.Stretch()
+	if e.term != nil {
+		stretch = e.term.stretch
+	}
+	part, orders := e.part.Look(candidacy.Seen{Snapshot: snap, Now: p.host.time(), Valid: r.s.validSince(stretch),
 		Inside: e.term != nil && e.term.work > 0, Working: e.ended != nil && e.ended.work > 0})
 	e.part = part
 	r.protect()
@@ -99,7 +107,10 @@ func (e *election) step() {
 		e.ended = nil
 	}
 	e.over(orders.Ended)
-	e.begin(orders.Began)
+	e.begin(orders.Began, stretch)
+	if r.s.claim.Stretch() != stretch {
+		e.poke()
+	}
 	if orders.Do.Kind != candidacy.None {
 		r.start(orders.Do)
 	}
@@ -119,11 +130,11 @@ func (e *election) step() {
 }
 
 // begin is round.beginTerm.
-func (e *election) begin(began candidacy.Term) {
+func (e *election) begin(began candidacy.Term, stretch int) {
 	if began.Token == 0 {
 		return
 	}
-	e.term = &term{Term: began, s: e.round.s}
+	e.term = &term{Term: began, s: e.round.s, stretch: stretch}
 	if log := e.p.w.log; log != nil {
 		log.of(e.p, "LEADS with token %d (%s)", began.Token, began.Mode)
 	}

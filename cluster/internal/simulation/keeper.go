@@ -26,6 +26,7 @@ type session struct {
 	lease     int64
 	claim     deadline.Claim
 	lost      string // why; "": it stands
+	suspended bool   // its present stretch has ended
 	protected []protection
 	known     int64 // newest revision seen by its own reads
 
@@ -57,7 +58,10 @@ const (
 	closeTimeout = time.Second
 	revokeRetry  = 100 * time.Millisecond
 	doubtRetry   = 10 * time.Millisecond
-	slowdown     = 5
+
+	suspendedRetry   = 250 * time.Millisecond
+	suspendedTimeout = 5 * time.Second
+	slowdown         = 5
 )
 
 // open grants a lease.
@@ -146,6 +150,9 @@ func (k *keeper) valid() bool { return k.session != nil && k.session.valid() }
 
 func (s *session) valid() bool { return s.lost == "" && s.claim.Valid(s.p.host.clock()) }
 
+// validSince is Stretch.Valid.
+func (s *session) validSince(stretch int) bool { return s.valid() && s.claim.Stretch() == stretch }
+
 // lose is Session.Lose.
 func (s *session) lose(why string) {
 	if s.lost != "" {
@@ -232,7 +239,10 @@ func (s *session) renew() {
 	started := p.w.now
 	timeout := p.w.ttl / 5
 	if s.claim.InDoubt() {
-		timeout = min(timeout, max(sent.Until(s.claim.Until())/3, doubtRetry))
+		timeout = min(timeout, suspendedTimeout)
+	}
+	if s.claim.InDoubt() && s.valid() {
+		timeout = min(timeout, max(sent.Until(s.claim.Until())/2, doubtRetry))
 	}
 	protected := s.protected
 	known := max(s.known, p.mirror.known)
@@ -250,6 +260,9 @@ func (s *session) renew() {
 			s.failed = true
 			retry := p.w.ttl / 30
 			if s.claim.InDoubt() {
+				retry = min(retry, suspendedRetry)
+			}
+			if s.claim.InDoubt() && s.valid() {
 				retry = min(retry, doubtRetry)
 			}
 			s.renewAfter(retry)
@@ -330,27 +343,46 @@ func (s *session) confirm(sent deadline.Instant, started time.Duration, protecte
 	p.mirror.saw(a.revision, known)
 	answered := p.host.clock()
 	s.lastRound = time.Duration(answered.Mono - sent.Mono)
+	before := s.claim
 	s.claim = s.claim.Renewed(sent, answered)
 	p.w.checks.confirmed(s, started, protected)
+	if s.claim.Stretch() != before.Stretch() {
+		s.suspended = false
+		p.w.checks.count(Resumed)
+		p.election.poke()
+	}
 	return nil
 }
 
 // watchDeadline is deadlineLoop: it turns the passing of the deadline into the loss
-// of the session.
+// of the session, and of a doubt's into its suspension.
 func (s *session) watchDeadline() {
 	s.deadline++
 	mine := s.deadline
-	left := s.p.host.clock().Until(s.claim.Until())
-	s.p.after(max(left, 0), func() {
+	s.p.after(max(s.look(), 0), func() {
 		if s.deadline != mine || s.lost != "" {
 			return
 		}
-		if s.p.host.clock().Reached(s.claim.Until()) {
+		if s.claim.Ended(s.p.host.clock()) {
 			s.lose("expired")
 			return
 		}
 		s.watchDeadline()
 	})
+}
+
+// look is Session.look.
+func (s *session) look() time.Duration {
+	now := s.p.host.clock()
+	if s.claim.Valid(now) {
+		return now.Until(s.claim.Until())
+	}
+	if !s.claim.Ended(now) && !s.suspended {
+		s.suspended = true
+		s.p.w.checks.count(Suspended)
+		s.p.soon(s.p.election.poke)
+	}
+	return now.Until(s.claim.Ends())
 }
 
 // wallStepped: deadlineLoop looks at the wall clock every tenth of the TTL.

@@ -42,6 +42,8 @@ const (
 	DeadRemoved
 	LivingRemoved
 	Doubted
+	Suspended
+	Resumed
 	happenings
 )
 
@@ -52,7 +54,7 @@ func (h Happening) String() string {
 		"sessions lost: expired", "sessions lost: revoked", "sessions lost: permission", "sessions lost: key lost",
 		"watches broken", "watches compacted", "watches that lagged", "views read anew because a key was missed",
 		"keys missed by a renewal", "keys put right", "campaigns failed", "accusations", "refutations",
-		"members removed: dead", "members removed: alive", "doubts"}[h]
+		"members removed: dead", "members removed: alive", "doubts", "sessions suspended", "sessions resumed"}[h]
 }
 
 // Exempt is what the design leaves out: a leader whose key or lease was taken.

@@ -32,6 +32,9 @@ func (c *checks) ended(p *process, e candidacy.Ending) {
 			c.seen.Count[h]++
 		}
 	}
+	if e.Reason == candidacy.SessionLost {
+		c.asked(e.Token) // if the session was only suspended, the member queues anew
+	}
 	if e.Reason == candidacy.KeyLost {
 		t := p.election.ended
 		key := p.w.keys.Candidate(t.s.lease)
@@ -90,7 +93,7 @@ func (c *checks) deleted(w *world, kv state.KV, why cause) {
 // gaveUp: a member keeps its place in the queue, unless it stops, or was asked.
 func (c *checks) gaveUp(p *process, kv state.KV) {
 	s := p.keeper.session
-	if old := p.last; old != nil && old.Token == kv.CreateRevision && old.s.valid() && old.works(p) {
+	if old := p.last; old != nil && old.Token == kv.CreateRevision && old.valid() && old.works(p) {
 		c.fail("P2", "%s gives its key %d up while work of that term is running", p.id, old.Token)
 	}
 	if s == nil || !s.valid() || kv.Lease != s.lease || !p.election.part.Standing() {
@@ -130,5 +133,5 @@ func (t *term) works(p *process) bool {
 	return t.work > 0 && p.host.mono() < t.endedAt+int64(workTimeout)
 }
 
-// asked is told of a term whose leader was told to resign.
+// asked is told of a term whose leader has to give its key up.
 func (c *checks) asked(token int64) { c.resigned = append(c.resigned, token) }

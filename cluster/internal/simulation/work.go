@@ -39,7 +39,7 @@ func (e *election) writeOn(t *term) {
 // write is a transaction of Term.Txn.
 func (e *election) write(t *term) {
 	p := e.p
-	if !candidacy.Counts(t.s.valid()) {
+	if !candidacy.Counts(t.valid()) {
 		return // Commit refuses
 	}
 	fenced := change.Change{If: change.Fence(p.w.keys, t.Mode, t.s.lease, t.Token),

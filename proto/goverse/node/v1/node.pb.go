@@ -122,7 +122,7 @@ func (x *IdentifyResponse) GetStopping() bool {
 	return false
 }
 
-// The watcher sends one at the beginning.
+// The watcher sends one at the beginning, and once more when it was answered.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the watcher's process.

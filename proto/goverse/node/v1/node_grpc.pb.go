@@ -37,8 +37,9 @@ type NodeClient interface {
 	Identify(ctx context.Context, in *IdentifyRequest, opts ...grpc.CallOption) (*IdentifyResponse, error)
 	// Watch stays open for as long as both sides live, so that either side's kernel
 	// tells the other of a death at once. The node's first message says who it is;
-	// its second and last one is its goodbye. The watcher says goodbye by closing its
-	// side. A stream that ends in any other way is a sign of a death.
+	// its second and last one is its goodbye. The watcher's second message says that it
+	// has read the node's first: from then on it watches. It says goodbye by closing its
+	// side. A watch that ends in any other way is a sign of a death.
 	Watch(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[WatchRequest, WatchResponse], error)
 }
 
@@ -85,8 +86,9 @@ type NodeServer interface {
 	Identify(context.Context, *IdentifyRequest) (*IdentifyResponse, error)
 	// Watch stays open for as long as both sides live, so that either side's kernel
 	// tells the other of a death at once. The node's first message says who it is;
-	// its second and last one is its goodbye. The watcher says goodbye by closing its
-	// side. A stream that ends in any other way is a sign of a death.
+	// its second and last one is its goodbye. The watcher's second message says that it
+	// has read the node's first: from then on it watches. It says goodbye by closing its
+	// side. A watch that ends in any other way is a sign of a death.
 	Watch(grpc.BidiStreamingServer[WatchRequest, WatchResponse]) error
 	mustEmbedUnimplementedNodeServer()
 }
