@@ -107,11 +107,7 @@ func newRefuter(d *Detector, wg *sync.WaitGroup) *refuter {
 
 // refute sends one request that takes back all accusations, and does not wait for it.
 func (r *refuter) refute(ctx context.Context, s *state.Snapshot) time.Duration {
-	var lease int64
-	if own := r.d.cfg.Keeper.Current(); own != nil {
-		lease = int64(own.ID())
-	}
-	against := suspicion.Against(s, r.d.cfg.Address, r.d.cfg.InstanceID, lease)
+	against := suspicion.Against(s, r.d.self())
 	if len(against) == 0 {
 		return 0
 	}

@@ -141,6 +141,7 @@ func (d *Detector) run() {
 	}
 }
 
+// membersChanged reports whether somebody came, left, or is another instance.
 func membersChanged(before, now *state.Snapshot) bool {
 	if len(before.Members) != len(now.Members) {
 		return true
@@ -149,11 +150,19 @@ func membersChanged(before, now *state.Snapshot) bool {
 		return false // the same slice
 	}
 	for i, m := range now.Members {
-		if b := before.Members[i]; b != m && (b.Address != m.Address || b.Incarnation != m.Incarnation) {
+		if b := before.Members[i]; b != m && (b.Address != m.Address || b.Incarnation != m.Incarnation || b.InstanceID != m.InstanceID) {
 			return true
 		}
 	}
 	return false
+}
+
+func (d *Detector) self() suspicion.Self {
+	me := suspicion.Self{Address: d.cfg.Address, InstanceID: d.cfg.InstanceID}
+	if s := d.cfg.Keeper.Current(); s != nil {
+		me.Lease = int64(s.ID())
+	}
+	return me
 }
 
 // choose starts the cases that are to be, and gives up those that are not. One of which
@@ -163,7 +172,7 @@ func (d *Detector) choose(s *state.Snapshot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	want := map[string]bool{}
-	for _, m := range suspicion.Targets(s, d.cfg.Address, d.cfg.Settings.Watchers, d.counts) {
+	for _, m := range suspicion.Targets(s, d.self(), d.cfg.Settings.Watchers, d.counts) {
 		want[m.Address] = true
 		switch w := d.cases[m.Address]; {
 		case w == nil:

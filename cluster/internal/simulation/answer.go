@@ -39,11 +39,7 @@ func (a *answers) poke(d *detector) {
 func (a *answers) refute(d *detector) {
 	p := d.p
 	s := p.mirror.snapshot
-	lease := int64(0)
-	if p.keeper.current {
-		lease = p.keeper.session.lease
-	}
-	against := suspicion.Against(s, p.host.address, p.id, lease)
+	against := suspicion.Against(s, p.self())
 	if len(against) == 0 {
 		return
 	}
@@ -104,4 +100,13 @@ func (d *detector) doubt() {
 		}
 		d.p.keeper.session.doubt(doubtGraces * grace)
 	}
+}
+
+// self is Detector.self.
+func (p *process) self() suspicion.Self {
+	me := suspicion.Self{Address: p.host.address, InstanceID: p.id}
+	if p.keeper.current {
+		me.Lease = p.keeper.session.lease
+	}
+	return me
 }

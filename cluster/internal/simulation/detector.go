@@ -40,7 +40,7 @@ func (d *detector) poke() {
 // published is what the subscriptions of the detector and its cases do.
 func (d *detector) published(before, now *state.Snapshot) {
 	if before == nil || !slices.EqualFunc(before.Members, now.Members, func(a, b *state.Member) bool {
-		return a == b || a.Address == b.Address && a.Incarnation == b.Incarnation
+		return a == b || a.Address == b.Address && a.Incarnation == b.Incarnation && a.InstanceID == b.InstanceID
 	}) {
 		d.poke()
 	}
@@ -63,7 +63,7 @@ func (d *detector) choose() {
 		w := d.of(m.Address)
 		return w == nil || w.incarnation != m.Incarnation || w.c.Counts()
 	}
-	want := suspicion.Targets(s, d.p.host.address, watchers, counts)
+	want := suspicion.Targets(s, d.p.self(), watchers, counts)
 	for _, m := range want {
 		switch w := d.of(m.Address); {
 		case w == nil:

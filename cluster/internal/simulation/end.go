@@ -110,7 +110,7 @@ func (w *world) unwatched(s *state.Snapshot, p *process) string {
 	if !p.host.roles.detect || p.leaving.begun {
 		return ""
 	}
-	for _, m := range suspicion.Targets(s, p.host.address, watchers, func(*state.Member) bool { return true }) {
+	for _, m := range suspicion.Targets(s, p.self(), watchers, func(*state.Member) bool { return true }) {
 		if there := w.host(m.Address).process; there == nil || there.leaving.begun {
 			continue
 		}

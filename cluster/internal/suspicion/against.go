@@ -5,21 +5,32 @@ import (
 	"github.com/goverse/goverse/internal/planted"
 )
 
-// Against are the accusations that the instance at address has to deny: it lives.
-// Which incarnation is its own, the snapshot tells by its instance id, for it may know of
-// a registration whose answer is still on its way; or by the lease of its session, for
-// somebody may have altered the record.
-func Against(s *state.Snapshot, address, instanceID string, lease int64) []*state.Accusation {
-	own := s.Member(address)
-	if own == nil || planted.Is(planted.RefuteNothing) {
+// Self is this very instance.
+type Self struct {
+	Address, InstanceID string
+	Lease               int64 // of its session; 0 if it has none
+}
+
+// member is this instance as it is registered, nil while it is not. The snapshot tells it
+// by its instance id, for it may know of a registration whose answer is still on its way;
+// or by the lease of its session, for somebody may have altered the record.
+func (me Self) member(s *state.Snapshot) *state.Member {
+	own := s.Member(me.Address)
+	if own == nil || own.InstanceID != me.InstanceID && (me.Lease == 0 || own.KeyLease != me.Lease) {
 		return nil
 	}
-	if own.InstanceID != instanceID && (lease == 0 || own.KeyLease != lease) {
+	return own
+}
+
+// Against are the accusations that this instance has to deny: it lives.
+func Against(s *state.Snapshot, me Self) []*state.Accusation {
+	own := me.member(s)
+	if own == nil || planted.Is(planted.RefuteNothing) {
 		return nil
 	}
 	var out []*state.Accusation
 	for _, a := range s.Accusations {
-		if a.Address == address && a.Incarnation == own.Incarnation {
+		if a.Address == me.Address && a.Incarnation == own.Incarnation {
 			out = append(out, a)
 		}
 	}

@@ -52,6 +52,10 @@ const (
 	again = 5 * time.Millisecond
 	// farewell is how long one that said goodbye has to leave; it may die on the way.
 	farewell = 2 * time.Second
+	// takeOver is how long another instance at a member's address has to remove that one
+	// itself: it is the first to know. Where a whole cluster starts again, each removal is
+	// so asked for once and not three times.
+	takeOver = 2 * time.Second
 	// manyFailures in a row make a member one that cannot be watched at present.
 	manyFailures = 3
 	// unreachable failures in a row are worth a word: about two seconds of silence, more
@@ -139,6 +143,7 @@ type Action struct {
 type Case struct {
 	Phase    Phase
 	Refusals int // in a row
+	Others   int // times in a row that another instance answered
 	Failures int // attempts in a row that came to nothing
 	Rests    int // accusations in a row that were refuted
 }
@@ -183,7 +188,10 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 	case (c.Phase == Opening || c.Phase == Verifying) && e == Opened:
 		return Case{Phase: Watching, Failures: c.Failures}, Action{Do: Listen}
 	case c.Phase == Opening && e == Other:
-		return c.accuse(otherAnswers)
+		if c.Others++; c.Others > 1 {
+			return c.accuse(otherAnswers)
+		}
+		return c, Action{Do: Open, After: takeOver}
 	case c.Phase == Opening && e == Refused:
 		c.Refusals++
 		if c.Refusals >= s.Confirmations {

@@ -9,12 +9,12 @@ import (
 // mostTargets times k is how many are watched at most, however few of them count.
 const mostTargets = 8
 
-// Targets are the members whom the one at address watches: in the order of addresses
-// those that follow it, until k of them count (see Case.Counts). So where many died at
-// once, those behind them are looked at without waiting for their removal. None if
-// there is no member at address.
-func Targets(s *state.Snapshot, address string, k int, counts func(*state.Member) bool) []*state.Member {
-	own := slices.IndexFunc(s.Members, func(m *state.Member) bool { return m.Address == address })
+// Targets are the members whom this instance watches: in the order of
+// addresses those that follow it, until k of them count (see Case.Counts). So where many
+// died at once, those behind them are looked at without waiting for their removal. None
+// while the instance is not registered: a predecessor may be, and who is not registered may not accuse.
+func Targets(s *state.Snapshot, me Self, k int, counts func(*state.Member) bool) []*state.Member {
+	own := slices.Index(s.Members, me.member(s))
 	if own < 0 {
 		return nil
 	}
