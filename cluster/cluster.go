@@ -96,7 +96,7 @@ func (c *Cluster) Node() *node.Node { return c.node }
 func (c *Cluster) newRecord() state.Record {
 	hostname, _ := os.Hostname() // for people; empty is fine
 	record := state.Record{InstanceID: c.node.InstanceID(), Hostname: hostname, HTTPAddress: c.cfg.HTTPAddress,
-		Version: c.cfg.Version, Weight: c.cfg.Weight, Observer: c.cfg.Observer}
+		Version: c.cfg.Version, Shards: c.cfg.Sharding.count(), Weight: c.cfg.Weight, Observer: c.cfg.Observer}
 	if len(c.cfg.Labels) > 0 {
 		record.Labels = maps.Clone(c.cfg.Labels)
 	}
@@ -126,10 +126,19 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 		Address: c.node.AdvertiseAddress(), InstanceID: c.node.InstanceID(), WatcherLost: c.node.WatcherLost(),
 		Dialer:   dialer{instanceID: c.node.InstanceID(), opts: c.cfg.DialOptions},
 		Settings: c.cfg.CrashDetection, Logger: c.log.Named("crashdetector")})
-	p.manager, err = consensusmanager.New(leaderelection.Config{
+	config := consensusmanager.Config{Election: leaderelection.Config{
 		Client: client, Prefix: c.cfg.EtcdPrefix, Address: c.node.AdvertiseAddress(), Observer: c.cfg.Observer,
 		Fallback: c.cfg.Fallback == FallbackByName, RequestTimeout: c.cfg.RequestTimeout,
-		WorkTimeout: c.cfg.WorkTimeout, Mirror: p.mirror, Keeper: keeper, Logger: c.log.Named("election")})
+		WorkTimeout: c.cfg.WorkTimeout, Mirror: p.mirror, Keeper: keeper, Logger: c.log.Named("election")}}
+	if sharding := c.cfg.Sharding; !sharding.Off {
+		log := c.log.Named("shards")
+		config.Planner = &consensusmanager.PlannerConfig{Client: client, Keys: c.keys, Mirror: p.mirror, Settings: sharding.planning(),
+			Timeout: c.cfg.RequestTimeout, Logger: log}
+		config.Shards = &consensusmanager.ShardsConfig{Client: client, Keys: c.keys, Mirror: p.mirror, Keeper: keeper,
+			Address: c.node.AdvertiseAddress(), Shards: sharding.Shards, DrainTimeout: sharding.DrainTimeout, Timeout: c.cfg.RequestTimeout,
+			OnAcquire: sharding.OnAcquire, OnRelease: sharding.OnRelease, Logger: log}
+	}
+	p.manager, err = consensusmanager.New(config)
 	return p, err
 }
 

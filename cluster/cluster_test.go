@@ -58,14 +58,15 @@ func TestThreeNodesAgreeAndHandOver(t *testing.T) {
 	require.ErrorIs(t, a.Start(testContext(t)), ErrStarted)
 }
 
-// Nothing of a node is left in etcd when Stop returns.
+// Nothing of a node is left in etcd when Stop returns, but the cluster's shard map.
 func TestStopLeavesNothing(t *testing.T) {
 	etcd := startEtcd(t)
 	c := start(t, etcd)
 	require.NoError(t, c.Stop(testContext(t)))
 	resp, err := etcd.Client().Get(testContext(t), "/", clientv3.WithPrefix())
 	require.NoError(t, err)
-	require.Empty(t, resp.Kvs)
+	require.Len(t, resp.Kvs, 1)
+	require.Equal(t, "/goverse/shards/map", string(resp.Kvs[0].Key))
 	leases, err := etcd.Client().Leases(testContext(t))
 	require.NoError(t, err)
 	require.Empty(t, leases.Leases)
@@ -310,6 +311,7 @@ func TestRecordSettles(t *testing.T) {
 	etcd := startEtcd(t)
 	c := start(t, etcd, func(c *Config) { c.Labels = map[string]string{"bad": "\xff\xfe"} })
 	awaitLeader(t, c, c.address())
+	awaitState(t, c, func(s *state.Snapshot) bool { return s.ShardMap != nil })
 	read := func() int64 {
 		resp, err := etcd.Client().Get(testContext(t), "/")
 		require.NoError(t, err)

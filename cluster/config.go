@@ -74,6 +74,9 @@ type Config struct {
 	// TLS (node.Config.ServerOptions), the matching transport credentials.
 	DialOptions []grpc.DialOption
 
+	// Sharding says how this node takes part in the shards. It does by default.
+	Sharding Sharding
+
 	// Observer registers this node without standing for election.
 	Observer bool
 	// Fallback says what to do when the election itself cannot work.
@@ -112,6 +115,7 @@ func (c Config) withDefaults() Config {
 		c.WorkTimeout = 5 * time.Second
 	}
 	c.CrashDetection = c.CrashDetection.WithDefaults()
+	c.Sharding = c.Sharding.withDefaults()
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
@@ -143,6 +147,9 @@ func (c Config) Validate() error {
 	if grace := c.CrashDetection.Grace; 3*grace > ttlOf(c) {
 		return fmt.Errorf("%w: CrashDetection.Grace is %v: give at most a third of LeaderElectionTTL (%v), or a lease runs out sooner",
 			ErrBadConfig, grace, ttlOf(c))
+	}
+	if err := c.Sharding.validate(); err != nil {
+		return err
 	}
 	switch c.Fallback {
 	case FallbackByName, FallbackNone:

@@ -88,6 +88,7 @@ func (c *Cluster) run(p *parts) {
 		p.rest.Go(func() { comings.run(restCtx, p.mirror) })
 	}
 	p.rest.Go(func() { p.detector.Answer(restCtx) })
+	p.rest.Go(func() { p.manager.Run(restCtx) })
 	p.detector.Start()
 	go func() {
 		defer close(p.keeperDone)
@@ -117,10 +118,14 @@ func (c *Cluster) join(ctx context.Context, p *parts) error {
 	if _, err := p.keeper.Wait(joinCtx, nil); err != nil {
 		return c.joinError(p, err)
 	}
-	if _, err := p.mirror.Wait(joinCtx, func(s *state.Snapshot) bool {
+	snap, err := p.mirror.Wait(joinCtx, func(s *state.Snapshot) bool {
 		return s.Member(c.node.AdvertiseAddress()) != nil
-	}); err != nil {
+	})
+	if err != nil {
 		return c.joinError(p, err)
+	}
+	if err := c.agreed(snap); err != nil {
+		return err
 	}
 	return p.manager.Start(joinCtx)
 }

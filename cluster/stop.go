@@ -18,7 +18,8 @@ import (
 const drainingTimeout = time.Second
 
 // Stop hands everything over and leaves, in this order: it marks the node as
-// draining; resigns and leaves the queue; says goodbye to those it watches and to its
+// draining; resigns and leaves the queue; waits until its shards are others', and lets go
+// of them; says goodbye to those it watches and to its
 // watchers and serves running calls to their end; revokes the session, so that nothing of the node is left in
 // etcd; joins every goroutine. When ctx ends, what is left is done at once: calls
 // are cut off and the session revoked. The error is a [CutShortError] then, and
@@ -78,6 +79,8 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	// Without a session there is nothing to leave, and the next one is not to
 	// queue: so in any case.
 	step("leave the election", p.manager.Withdraw(ctx))
+	step("hand the shards over", c.emptied(ctx, p))
+	step("let go of the shards", p.manager.Relinquish(ctx))
 	p.detector.Stop(ctx) // says goodbye to those watched, as node.Stop to the watchers
 	step("stop serving", c.node.Stop(ctx))
 	p.stopKeeper() // revokes

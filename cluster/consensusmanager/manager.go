@@ -13,6 +13,7 @@ package consensusmanager
 
 import (
 	"context"
+	"sync"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/mirror"
@@ -26,15 +27,62 @@ type ConsensusManager struct {
 	election *leaderelection.LeaderElection
 	mirror   *mirror.Mirror
 	fallback bool
+	planner  *planner // nil with sharding off
+	shards   *Shards  // the same
 }
 
-// New makes a manager over a running mirror; cfg.Mirror must be set.
-func New(cfg leaderelection.Config) (*ConsensusManager, error) {
-	election, err := leaderelection.New(cfg)
+// Config is what a manager needs. Without Planner and Shards there are no shards here.
+type Config struct {
+	Election leaderelection.Config
+	Planner  *PlannerConfig
+	Shards   *ShardsConfig
+}
+
+// New makes a manager over a running mirror; cfg.Election.Mirror must be set.
+func New(cfg Config) (*ConsensusManager, error) {
+	election, err := leaderelection.New(cfg.Election)
 	if err != nil {
 		return nil, err
 	}
-	return &ConsensusManager{election: election, mirror: cfg.Mirror, fallback: cfg.Fallback}, nil
+	m := &ConsensusManager{election: election, mirror: cfg.Election.Mirror, fallback: cfg.Election.Fallback}
+	if cfg.Planner != nil {
+		m.planner = newPlanner(*cfg.Planner, election)
+	}
+	if cfg.Shards != nil {
+		m.shards = NewShards(*cfg.Shards)
+	}
+	return m, nil
+}
+
+// Run plans while that is this node's duty, and acquires and lets go of shards, until ctx
+// ends.
+func (m *ConsensusManager) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	if m.planner != nil {
+		wg.Go(func() { m.planner.run(ctx) })
+	}
+	if m.shards != nil {
+		wg.Go(func() { m.shards.Run(ctx) })
+	}
+	wg.Wait()
+}
+
+// Shards is this node's part in the shards, nil with sharding off, and on a nil manager.
+func (m *ConsensusManager) Shards() *Shards {
+	if m == nil {
+		return nil
+	}
+	return m.shards
+}
+
+// Relinquish lets go of all shards and acquires none any more. It blocks until that is
+// done, or ctx ends.
+func (m *ConsensusManager) Relinquish(ctx context.Context) error {
+	if m.shards == nil {
+		return nil
+	}
+	m.shards.Leave()
+	return m.shards.Idle(ctx)
 }
 
 // Start joins the election; see [leaderelection.LeaderElection.Start].

@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 
+	"github.com/goverse/goverse/cluster/internal/change"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -31,6 +32,28 @@ func (le *LeaderElection) leaderOf(snap *state.Snapshot) state.Leader {
 		return state.Leader{} // the own key stands for a moment after the term, or before it
 	}
 	return l
+}
+
+// Duty is what holds exactly while planning is this node's duty, for a transaction to
+// compare; false if it is not. The leader plans; while an outside candidate leads, the
+// first member in the queue does. It does not block.
+func (le *LeaderElection) Duty() ([]change.Guard, bool) {
+	if t := le.Term(); t != nil {
+		return change.Fence(le.keys, t.mode, t.lease, t.token), true
+	}
+	snap, s := le.mirror.Snapshot(), le.keeper.Current()
+	if snap == nil || s == nil || !s.Valid() {
+		return nil, false
+	}
+	if l := snap.Leader(); l.Address == "" || l.Member {
+		return nil, false
+	}
+	lease := int64(s.ID())
+	own, _ := snap.Candidate(lease)
+	if first := snap.Planner(); own == nil || first == nil || first.Lease != lease {
+		return nil, false
+	}
+	return change.Fence(le.keys, state.ModeElection, lease, own.CreateRevision), true
 }
 
 // GetLeaderNode is the leader's advertise address, "" when there is none. See

@@ -95,6 +95,10 @@ func (s *Snapshot) put(p ParsedKey, kv KV) {
 		i, _ := s.accusationIndex(p.Address, p.Accuser)
 		s.Accusations = with(s.Accusations, i, &Accusation{Address: p.Address, Accuser: p.Accuser,
 			AccusationRecord: record, ModRevision: kv.ModRevision, Lease: kv.Lease})
+	case KindShardMap:
+		s.putShardMap(kv)
+	case KindReleased:
+		s.putReleased(p, kv)
 	}
 }
 
@@ -116,6 +120,10 @@ func (s *Snapshot) remove(p ParsedKey, key string) {
 		if i, ok := s.accusationIndex(p.Address, p.Accuser); ok {
 			s.Accusations = without(s.Accusations, i)
 		}
+	case KindShardMap:
+		s.ShardMap = nil
+	case KindReleased:
+		s.removeReleased(p.Address)
 	}
 }
 

@@ -93,6 +93,14 @@ func (k Keys) Accusation(address, accuser string) string {
 	return k.prefix + "/nodes-accused/" + url.PathEscape(address) + "/" + url.PathEscape(accuser)
 }
 
+// ShardMap is the key of the shard map.
+func (k Keys) ShardMap() string { return k.prefix + "/shards/map" }
+
+// Released is the key of what the member at address has let go of.
+func (k Keys) Released(address string) string {
+	return k.prefix + "/shards/released/" + url.PathEscape(address)
+}
+
 // Kind says what a key of the cluster's range holds.
 type Kind int
 

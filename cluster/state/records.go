@@ -25,6 +25,8 @@ type Record struct {
 	Version     string `json:"version,omitempty"`
 	// Labels are the user's own.
 	Labels map[string]string `json:"labels,omitempty"`
+	// Shards is how many shards the member works with; 0: it takes no part in them.
+	Shards int `json:"shards,omitempty"`
 	// Weight is the member's share of the shards relative to others; 0 is 1.
 	Weight int `json:"weight,omitempty"`
 	// Observer members are registered and never stand for election.

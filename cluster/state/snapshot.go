@@ -68,6 +68,10 @@ type Snapshot struct {
 	Request *Request
 	// Accusations are sorted by address, then accuser.
 	Accusations []*Accusation
+	// ShardMap is the shard map's key, nil when there is none.
+	ShardMap *ShardMap
+	// Released is what members have let go of, sorted by address.
+	Released []*Released
 	// History counts how often the mirror found itself on another history than
 	// before: etcd was restored from a backup, or replaced.
 	History int

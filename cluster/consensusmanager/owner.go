@@ -1,0 +1,91 @@
+package consensusmanager
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/goverse/goverse/cluster/sharding"
+)
+
+// Shard is the shard of a key.
+func (h *Shards) Shard(key string) int { return sharding.Of(key, h.cfg.Shards) }
+
+// Count is how many shards there are.
+func (h *Shards) Count() int { return h.cfg.Shards }
+
+// Owner is the member that owns a key's shard as far as this node knows, and under which
+// epoch; false if nobody does. It does not block. The owner may not serve the shard yet,
+// or not any more: it knows best itself.
+func (h *Shards) Owner(key string) (owner sharding.Owner, epoch int64, ok bool) {
+	return h.OwnerOf(h.Shard(key))
+}
+
+// OwnerOf is Owner by the shard's number. It panics if there is no such shard.
+func (h *Shards) OwnerOf(shard int) (owner sharding.Owner, epoch int64, ok bool) {
+	snap := h.cfg.Mirror.Snapshot()
+	if snap == nil || snap.ShardMap == nil || snap.ShardMap.Map == nil || snap.ShardMap.Shards() != h.cfg.Shards {
+		return sharding.Owner{}, 0, false
+	}
+	owner, ok = snap.ShardMap.Owner(shard)
+	return owner, snap.ShardMap.Epoch(shard), ok
+}
+
+// Serve runs fn while this node serves the key's shard, and returns what fn returned; or
+// at once a [NotOwnerError] if this node does not serve it. fn's context ends with ctx,
+// when the shard was to be handed over and fn took longer than the drain time-out, and at
+// the session's deadline; its cause then is [ErrNotOwner] or the session's LostError. The
+// shard is not handed over before fn has returned. epoch is a fencing token: it grows with
+// every owner of the shard; give it to whatever fn writes to.
+func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
+	shard := h.Shard(key)
+	slot := &h.slots[shard]
+	owned, epoch, ok := slot.enter()
+	if !ok {
+		owner, _, _ := h.OwnerOf(shard)
+		return &NotOwnerError{Shard: shard, Owner: owner.Address}
+	}
+	defer slot.leave()
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(owned, func() { cancel(context.Cause(owned)) })()
+	return fn(work, epoch)
+}
+
+// Serves reports whether this node serves a shard at this instant, and under which epoch.
+func (h *Shards) Serves(shard int) (epoch int64, ok bool) { return h.slots[shard].serves() }
+
+// Held is how many shards this node holds: those that it acquires, serves, or lets go of.
+func (h *Shards) Held() int {
+	n := 0
+	for i := range h.slots {
+		if h.slots[i].held() != 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Waiting is how many shards are this node's, and still somebody else's to let go of.
+func (h *Shards) Waiting() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.waiting
+}
+
+// Idle blocks until this node holds no shard, or ctx ends.
+func (h *Shards) Idle(ctx context.Context) error {
+	for {
+		h.mu.Lock()
+		changed := h.changed
+		h.mu.Unlock()
+		n := h.Held()
+		if n == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%d shards are still held: %w", n, context.Cause(ctx))
+		}
+	}
+}

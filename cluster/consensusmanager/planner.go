@@ -1,0 +1,130 @@
+package consensusmanager
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/change"
+	"github.com/goverse/goverse/cluster/internal/commit"
+	"github.com/goverse/goverse/cluster/internal/planning"
+	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// planRetry is the pause after a map that could not be written.
+const planRetry = 100 * time.Millisecond
+
+// PlannerConfig is what planning needs. Logger may be nil.
+type PlannerConfig struct {
+	Client   *clientv3.Client
+	Keys     state.Keys
+	Mirror   *mirror.Mirror
+	Settings planning.Settings
+	Timeout  time.Duration // of one request to etcd
+	Logger   hclog.Logger
+}
+
+// planner writes the shard map while that is this node's duty: it carries out what
+// package planning decides.
+type planner struct {
+	client   *clientv3.Client
+	keys     state.Keys
+	mirror   *mirror.Mirror
+	election *leaderelection.LeaderElection
+	settings planning.Settings
+	timeout  time.Duration
+	log      hclog.Logger
+
+	bad int64 // the map that was complained of, by its ModRevision
+}
+
+func newPlanner(cfg PlannerConfig, election *leaderelection.LeaderElection) *planner {
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	return &planner{client: cfg.Client, keys: cfg.Keys, mirror: cfg.Mirror, election: election, settings: cfg.Settings,
+		timeout: cfg.Timeout, log: cfg.Logger}
+}
+
+// run looks whenever something changed that planning depends on, until ctx ends.
+func (p *planner) run(ctx context.Context) {
+	sub := p.mirror.Subscribe(concernsShards)
+	defer sub.Close()
+	duty := p.election.Subscribe()
+	defer duty.Close()
+	again := time.NewTimer(time.Hour)
+	defer again.Stop()
+	part := planning.New(p.settings)
+	for {
+		select {
+		case <-sub.C:
+		case <-duty.C:
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+		var after time.Duration
+		if part, after = p.look(ctx, part); after > 0 {
+			again.Reset(after)
+		}
+	}
+}
+
+// concernsShards wants to look when the members, the map, or what was let go of changed.
+func concernsShards(before, now *state.Snapshot) bool {
+	return before.ShardMap != now.ShardMap || !same(before.Members, now.Members) || !same(before.Released, now.Released)
+}
+
+// same reports whether two lists of a snapshot, which are never written to, are one.
+func same[T any](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+func (p *planner) look(ctx context.Context, part planning.Planner) (planning.Planner, time.Duration) {
+	snap := p.mirror.Snapshot()
+	fence, mine := p.election.Duty()
+	if snap == nil || snap.Stale || !mine {
+		return planning.New(p.settings), 0
+	}
+	began := time.Now()
+	part, orders := part.Look(snap, began)
+	p.complain(snap, orders.Err)
+	if orders.Err != nil || orders.Plan.Moved() == 0 {
+		return part, orders.Again
+	}
+	planned := time.Now()
+	attempt, cancel := context.WithTimeout(ctx, p.timeout)
+	defer cancel()
+	known := p.mirror.Known()
+	resp, err := commit.Change(attempt, p.client, change.WriteMap(p.keys, fence, orders.Plan.Map, orders.Over))
+	switch {
+	case ctx.Err() != nil:
+		return part, 0
+	case err != nil:
+		p.log.Warn("could not write the shard map, trying again", "error", err)
+		return part, planRetry
+	}
+	p.mirror.Saw(resp.Header, known)
+	if !resp.Succeeded {
+		return part, planRetry // another one planned, or this node's duty is over: the snapshot will show it
+	}
+	part = part.Wrote(orders.Plan, planned)
+	p.log.Info("dealt out the shards", "generation", orders.Plan.Map.Generation(), "given", orders.Plan.Given, "emptied", orders.Plan.Emptied,
+		"levelled", orders.Plan.Levelled, "planned_in", planned.Sub(began).Round(10*time.Microsecond).String())
+	// What follows is planned over this map, so not before it is seen.
+	_, _ = p.mirror.Wait(attempt, func(s *state.Snapshot) bool { return s.Revision >= resp.Header.Revision })
+	return part, planRetry
+}
+
+// complain says once that there is no planning over a map, and why.
+func (p *planner) complain(s *state.Snapshot, err error) {
+	if err == nil || s.ShardMap == nil || s.ShardMap.ModRevision == p.bad {
+		return
+	}
+	p.bad = s.ShardMap.ModRevision
+	p.log.Error("the shard map cannot be read or planned over: if no newer version of Goverse wrote it, delete "+p.keys.ShardMap(), "error", err)
+}

@@ -1,0 +1,105 @@
+package consensusmanager
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/goverse/goverse/cluster/internal/change"
+	"github.com/goverse/goverse/cluster/internal/commit"
+	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+const (
+	// firstReport is how long the first report about a map waits for shards that are not
+	// free at once: what ends by then needs no report of its own.
+	firstReport = 5 * time.Millisecond
+	// nextReport and lastReport are the least and the longest pause between reports about
+	// stragglers: each doubles the next.
+	nextReport, lastReport = 10 * time.Millisecond, 160 * time.Millisecond
+	// reportRetry is the pause after a report that could not be written.
+	reportRetry = 50 * time.Millisecond
+)
+
+// report writes what others wait for, until ctx ends: one report a map, and one for each
+// batch of stragglers.
+func (h *Shards) report(ctx context.Context) {
+	var about int64 // generation of the last report
+	pause := nextReport
+	for {
+		select {
+		case <-h.reported:
+		case <-ctx.Done():
+			return
+		}
+		r := h.wanted.Load()
+		if r == nil {
+			continue
+		}
+		if r.Generation != about {
+			about, pause = r.Generation, nextReport
+			if len(r.Busy) > 0 && !wait(ctx, firstReport) {
+				return
+			}
+		} else {
+			if !wait(ctx, pause) {
+				return
+			}
+			pause = min(2*pause, lastReport)
+		}
+		if r = h.wanted.Load(); r == nil {
+			continue
+		}
+		if !h.write(ctx, r) {
+			if !wait(ctx, reportRetry) {
+				return
+			}
+			h.poke() // it is looked again at what is wanted
+		}
+	}
+}
+
+// write sends a report, and waits until the snapshot shows it, so that the next look does
+// not want it again.
+func (h *Shards) write(ctx context.Context, r *sharding.Report) bool {
+	s, snap := h.cfg.Keeper.Current(), h.cfg.Mirror.Snapshot()
+	if s == nil || snap == nil {
+		return true // the next session has nothing to say about this incarnation
+	}
+	over := int64(0)
+	if old := snap.ReleasedBy(h.cfg.Address); old != nil {
+		over = old.ModRevision
+	}
+	attempt, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
+	defer cancel()
+	known := h.cfg.Mirror.Known()
+	resp, err := commit.Change(attempt, h.cfg.Client, change.Release(h.cfg.Keys, h.cfg.Address, int64(s.ID()), *r, over))
+	if err != nil {
+		if ctx.Err() == nil {
+			h.cfg.Logger.Warn("could not report which shards were let go of, trying again", "error", err)
+		}
+		return false
+	}
+	h.cfg.Mirror.Saw(resp.Header, known)
+	if !resp.Succeeded {
+		return false
+	}
+	_, err = h.cfg.Mirror.Wait(attempt, func(s *state.Snapshot) bool {
+		now := s.ReleasedBy(h.cfg.Address)
+		return s.Revision >= resp.Header.Revision || now != nil && now.Generation == r.Generation && slices.Equal(now.Busy, r.Busy)
+	})
+	return err == nil
+}
+
+// wait reports whether d has passed before ctx ended.
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,246 @@
+package consensusmanager
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/holding"
+	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// ErrNotOwner is matched by every [NotOwnerError].
+var ErrNotOwner = errors.New("this node does not serve the shard")
+
+// NotOwnerError says who owns a shard instead. It matches [ErrNotOwner].
+type NotOwnerError struct {
+	Shard int
+	// Owner is the address of who owns it as far as this node knows, "" when nobody does.
+	// It may be this node's own: while the shard is on its way here.
+	Owner string
+}
+
+// Error names the shard and who owns it.
+func (e *NotOwnerError) Error() string {
+	if e.Owner == "" {
+		return fmt.Sprintf("%v: shard %d has no owner now", ErrNotOwner, e.Shard)
+	}
+	return fmt.Sprintf("%v: shard %d is %s's", ErrNotOwner, e.Shard, e.Owner)
+}
+
+// Is makes a NotOwnerError match ErrNotOwner.
+func (e *NotOwnerError) Is(target error) bool { return target == ErrNotOwner }
+
+// ShardsConfig is what a node's part in the shards needs. OnAcquire, OnRelease and Logger
+// may be nil.
+type ShardsConfig struct {
+	Client       *clientv3.Client
+	Keys         state.Keys
+	Mirror       *mirror.Mirror
+	Keeper       *session.Keeper
+	Address      string
+	Shards       int
+	DrainTimeout time.Duration
+	Timeout      time.Duration // of one request to etcd
+	OnAcquire    func(ctx context.Context, shard int, epoch int64)
+	OnRelease    func(ctx context.Context, shard int)
+	Logger       hclog.Logger
+}
+
+// Shards is this node's part in the shards. All methods are safe for concurrent use.
+type Shards struct {
+	cfg   ShardsConfig
+	slots []slot
+
+	wake     chan struct{}
+	wanted   atomic.Pointer[sharding.Report] // to be written
+	reported chan struct{}                   // a report is wanted
+	work     sync.WaitGroup                  // shards on their way
+
+	mu      sync.Mutex
+	leaving bool          // nothing is acquired any more
+	waiting int           // shards that are this node's and still somebody else's to let go of
+	changed chan struct{} // closed when the next shard is free
+}
+
+// NewShards makes the part; [Shards.Run] makes it live.
+func NewShards(cfg ShardsConfig) *Shards {
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	return &Shards{cfg: cfg, slots: make([]slot, cfg.Shards), wake: make(chan struct{}, 1), reported: make(chan struct{}, 1), changed: make(chan struct{})}
+}
+
+// Run acquires and lets go of shards as the map says, on one session after the other,
+// until ctx ends; it then lets go of all that is left and returns when that is done.
+func (h *Shards) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { h.report(ctx) })
+	defer wg.Wait()
+	var old *session.Session
+	for {
+		s, err := h.cfg.Keeper.Wait(ctx, old)
+		if err != nil {
+			break
+		}
+		h.serve(ctx, s)
+		old = s
+	}
+	h.Leave()
+	h.look(nil)
+	h.work.Wait()
+}
+
+// serve looks at every change that matters while a session lasts.
+func (h *Shards) serve(ctx context.Context, s *session.Session) {
+	sub := h.cfg.Mirror.Subscribe(concernsShards)
+	defer sub.Close()
+	defer s.OnStretch(h.poke)()
+	for {
+		h.look(s)
+		select {
+		case <-sub.C:
+		case <-h.wake:
+		case <-s.Done():
+			h.look(nil)
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Leave makes the node let go of all that it holds and acquire nothing any more. It does
+// not block: see [Shards.Idle].
+func (h *Shards) Leave() {
+	h.mu.Lock()
+	h.leaving = true
+	h.mu.Unlock()
+	h.poke()
+}
+
+func (h *Shards) poke() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// look compares what is held with what should be; without a session that is nothing.
+func (h *Shards) look(s *session.Session) {
+	snap := h.cfg.Mirror.Snapshot()
+	if snap == nil {
+		return // and nothing is held
+	}
+	h.mu.Lock()
+	leaving := h.leaving
+	h.mu.Unlock()
+	in := holding.Seen{Shards: h.cfg.Shards, Done: snap.MoveDone, Held: func(shard int) int64 { return h.slots[shard].held() }}
+	if snap.ShardMap != nil {
+		in.Map = snap.ShardMap.Map
+	}
+	var stretch *session.Stretch
+	var lease int64
+	if s != nil {
+		stretch, lease = s.Stretch(), int64(s.ID())
+		in.Valid = stretch.Valid() && !leaving
+		if m := snap.Member(h.cfg.Address); m != nil && m.KeyLease == lease {
+			in.Own = sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
+		}
+	}
+	if r := snap.ReleasedBy(h.cfg.Address); r != nil {
+		in.Reported = r.Report
+	}
+	orders := holding.Look(in)
+	for _, shard := range orders.Release {
+		h.release(shard)
+	}
+	for _, g := range orders.Acquire {
+		h.acquire(g, stretch)
+	}
+	h.mu.Lock()
+	h.waiting = orders.Waiting
+	h.mu.Unlock()
+	h.wanted.Store(orders.Report)
+	if orders.Report != nil {
+		select {
+		case h.reported <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (h *Shards) acquire(g holding.Grant, stretch *session.Stretch) {
+	slot := &h.slots[g.Shard]
+	slot.begin(g.Epoch, stretch, h.cfg.OnAcquire != nil)
+	if h.cfg.OnAcquire == nil {
+		return
+	}
+	slot.mu.Lock()
+	ctx := slot.context()
+	slot.mu.Unlock()
+	h.work.Go(func() {
+		h.cfg.OnAcquire(ctx, g.Shard, g.Epoch)
+		if slot.acquired() {
+			h.letGo(slot, g.Shard, nil)
+		}
+		h.poke()
+	})
+}
+
+func (h *Shards) release(shard int) {
+	slot := &h.slots[shard]
+	mine, idle := slot.drop()
+	switch {
+	case !mine:
+	case idle == nil && h.cfg.OnRelease == nil:
+		h.clear(slot)
+	default:
+		h.work.Go(func() { h.letGo(slot, shard, idle) })
+	}
+}
+
+// letGo waits for what runs in a shard, cancels it when it takes too long, and frees the
+// shard when it has ended.
+func (h *Shards) letGo(slot *slot, shard int, idle <-chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), h.cfg.DrainTimeout)
+	defer cancel()
+	if idle != nil {
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			h.cfg.Logger.Warn("calls in a shard that is to be handed over take too long: their contexts are cancelled, and the shard waits for them",
+				"shard", shard, "after", h.cfg.DrainTimeout.String())
+			slot.mu.Lock()
+			slot.end()
+			slot.mu.Unlock()
+			<-idle
+		}
+	}
+	slot.mu.Lock()
+	slot.end()
+	slot.mu.Unlock()
+	if h.cfg.OnRelease != nil {
+		h.cfg.OnRelease(ctx, shard)
+	}
+	h.clear(slot)
+}
+
+// clear makes a shard free: it may be acquired anew, or reported.
+func (h *Shards) clear(slot *slot) {
+	slot.clear()
+	h.mu.Lock()
+	close(h.changed)
+	h.changed = make(chan struct{})
+	h.mu.Unlock()
+	h.poke()
+}

@@ -1,0 +1,138 @@
+package consensusmanager
+
+import (
+	"context"
+	"sync"
+
+	"github.com/goverse/goverse/cluster/session"
+)
+
+// phase is how far this node has come with a shard.
+type phase int8
+
+const (
+	free      phase = iota
+	acquiring       // OnAcquire runs
+	serving
+	releasing // what runs in it is waited for, then OnRelease
+)
+
+// slot is one shard on this node.
+type slot struct {
+	mu      sync.Mutex
+	phase   phase
+	dropped bool // while acquiring: it is to be released right after
+	epoch   int64
+	running int              // calls of Serve in it
+	stretch *session.Stretch // of the session it was acquired on
+	idle    chan struct{}    // closed when running is 0 while releasing; nil if nobody waits
+
+	ctx    context.Context // made when first asked for
+	cancel context.CancelCauseFunc
+}
+
+// held is the epoch under which the shard is held, 0 when it is free.
+func (s *slot) held() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epoch
+}
+
+// context is the owner's: it ends when the shard is let go of, and at the session's
+// deadline. The lock is held.
+func (s *slot) context() context.Context {
+	if s.ctx == nil {
+		s.ctx, s.cancel = context.WithCancelCause(s.stretch.Context())
+	}
+	return s.ctx
+}
+
+// end ends the owner's context. The lock is held.
+func (s *slot) end() {
+	if s.cancel != nil {
+		s.cancel(ErrNotOwner)
+	}
+}
+
+// enter counts a call in, if the shard is served at this instant.
+func (s *slot) enter() (ctx context.Context, epoch int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != serving || !s.stretch.Valid() {
+		return nil, 0, false
+	}
+	s.running++
+	return s.context(), s.epoch, true
+}
+
+func (s *slot) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running--
+	if s.running == 0 && s.idle != nil {
+		close(s.idle)
+		s.idle = nil
+	}
+}
+
+// serves reports whether the shard is served at this instant.
+func (s *slot) serves() (epoch int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epoch, s.phase == serving && s.stretch.Valid()
+}
+
+// begin takes a free shard. It reports whether the shard is served at once: nobody has
+// to be asked.
+func (s *slot) begin(epoch int64, stretch *session.Stretch, ask bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch, s.stretch, s.dropped = epoch, stretch, false
+	s.phase = serving
+	if ask {
+		s.phase = acquiring
+		s.context()
+	}
+}
+
+// acquired ends acquiring, and reports whether the shard is to be let go of at once.
+func (s *slot) acquired() (drop bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.phase = serving
+	if s.dropped {
+		s.phase = releasing
+	}
+	return s.dropped
+}
+
+// drop stops calls from coming in. It reports whether the caller is the one to let go of
+// the shard, and what it has to wait for: nil is nothing.
+func (s *slot) drop() (mine bool, idle <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.phase {
+	case acquiring:
+		if !s.dropped {
+			s.dropped = true
+			s.end()
+		}
+		return false, nil // who acquires lets go
+	case serving:
+		s.phase = releasing
+		if s.running > 0 {
+			s.idle = make(chan struct{})
+			idle = s.idle
+		}
+		return true, idle
+	}
+	return false, nil
+}
+
+// clear makes the shard free.
+func (s *slot) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end()
+	s.phase, s.epoch, s.stretch, s.ctx, s.cancel = free, 0, nil, nil, nil
+}

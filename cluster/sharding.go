@@ -1,0 +1,171 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverse/goverse/cluster/consensusmanager"
+	"github.com/goverse/goverse/cluster/internal/planning"
+	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// ErrShardCount: the cluster works with another number of shards. It is fixed for the
+// life of a cluster: with another one nearly every key belongs elsewhere.
+var ErrShardCount = errors.New("the cluster has another number of shards; give this node the same, or turn Sharding.Off on")
+
+// Sharding says how this node takes part in the shards. The zero value works. All nodes
+// of a cluster need the same Shards, and should have the same Window, MinMembers, Exclude
+// and MovesPerMinute: whoever leads goes by its own.
+type Sharding struct {
+	// Off: this node owns no shards, and plans none while it leads.
+	Off bool
+	// Shards is how many shards there are. Default 8192.
+	Shards int
+	// OnAcquire is called when a shard becomes this node's, before it is served here. ctx
+	// is the owner's: it ends when the shard is handed over, and at the session's deadline
+	// at the latest. epoch is a fencing token: it grows with every owner of the shard. The
+	// shard is served when OnAcquire has returned; if it cannot do its work, it tries on
+	// until ctx ends. Calls for different shards run at the same time.
+	OnAcquire func(ctx context.Context, shard int, epoch int64)
+	// OnRelease is called when the shard is handed over or lost: what ran in it has ended,
+	// and the ctx of OnAcquire with it. The next owner begins when it has returned, if the
+	// session still stands. ctx ends at the drain time-out.
+	OnRelease func(ctx context.Context, shard int)
+	// DrainTimeout is how long a shard that is handed over waits for what runs in it,
+	// before its context is cancelled; the shard then still waits until it has ended.
+	// Default 10 s.
+	DrainTimeout time.Duration
+
+	// Window is for how long the members must have been the same before the leader levels
+	// the load. Shards of a node that is gone, or leaves, move at once. Default 1 s.
+	Window time.Duration
+	// MinMembers is how many must be there before shards are dealt out at all. Default 1.
+	MinMembers int
+	// Exclude are labels (see Config.Labels): a node that carries one of them gets no
+	// shards. It can still lead.
+	Exclude map[string]string
+	// MovesPerMinute bounds how many shards move only to level the load, so that a node
+	// that comes and goes cannot keep the others busy. Default twice the shards.
+	MovesPerMinute int
+}
+
+func (s Sharding) withDefaults() Sharding {
+	if s.Shards == 0 {
+		s.Shards = sharding.DefaultShards
+	}
+	if s.DrainTimeout == 0 {
+		s.DrainTimeout = 10 * time.Second
+	}
+	if s.Window == 0 {
+		s.Window = time.Second
+	}
+	if s.MinMembers == 0 {
+		s.MinMembers = 1
+	}
+	if s.MovesPerMinute == 0 {
+		s.MovesPerMinute = 2 * s.Shards
+	}
+	return s
+}
+
+func (s Sharding) validate() error {
+	switch {
+	case s.Shards < 0 || s.Shards > sharding.MaxShards:
+		return fmt.Errorf("%w: Sharding.Shards is %d: give a number from 1 to %d; 8192 is a good one", ErrBadConfig, s.Shards, sharding.MaxShards)
+	case s.DrainTimeout < 0:
+		return fmt.Errorf("%w: Sharding.DrainTimeout is negative (%v); leave it 0 for the default", ErrBadConfig, s.DrainTimeout)
+	case s.Window < 0:
+		return fmt.Errorf("%w: Sharding.Window is negative (%v); leave it 0 for the default", ErrBadConfig, s.Window)
+	case s.MinMembers < 0:
+		return fmt.Errorf("%w: Sharding.MinMembers is negative (%d); leave it 0 for 1", ErrBadConfig, s.MinMembers)
+	case s.MovesPerMinute < 0:
+		return fmt.Errorf("%w: Sharding.MovesPerMinute is negative (%d); leave it 0 for the default", ErrBadConfig, s.MovesPerMinute)
+	}
+	return nil
+}
+
+// count is what the member's record says: 0 if it takes no part.
+func (s Sharding) count() int {
+	if s.Off {
+		return 0
+	}
+	return s.Shards
+}
+
+func (s Sharding) planning() planning.Settings {
+	return planning.Settings{Shards: s.Shards, Window: s.Window, MinMembers: s.MinMembers, Exclude: s.Exclude, Budget: s.MovesPerMinute}
+}
+
+// Shards is this node's part in the shards: who owns a key, and what runs only on its
+// owner. Nil before Start, and with Sharding.Off.
+func (c *Cluster) Shards() *consensusmanager.Shards {
+	p, err := c.running()
+	if err != nil {
+		return nil
+	}
+	return p.manager.Shards()
+}
+
+// agreed reports whether this node works with as many shards as the cluster: as its map,
+// or the members that were there before.
+func (c *Cluster) agreed(s *state.Snapshot) error {
+	count := c.cfg.Sharding.count()
+	if count == 0 {
+		return nil
+	}
+	if m := s.ShardMap; m != nil && m.Map != nil && m.Shards() != count {
+		return fmt.Errorf("%w: it has %d, this node %d", ErrShardCount, m.Shards(), count)
+	}
+	own := s.Member(c.node.AdvertiseAddress())
+	for _, m := range s.Members {
+		if own != nil && m.Incarnation < own.Incarnation && m.Shards != 0 && m.Shards != count {
+			return fmt.Errorf("%w: %s has %d, this node %d", ErrShardCount, m.Address, m.Shards, count)
+		}
+	}
+	return nil
+}
+
+// emptied waits until the map names this node for no shard any more, or nobody is left
+// who could take them or plan, or ctx ends.
+func (c *Cluster) emptied(ctx context.Context, p *parts) error {
+	shards := p.manager.Shards()
+	if shards == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Sharding.DrainTimeout)
+	defer cancel()
+	_, err := p.mirror.Wait(ctx, func(s *state.Snapshot) bool {
+		return p.keeper.Current() == nil || !c.owns(s) || !c.relieved(s)
+	})
+	return err
+}
+
+func (c *Cluster) owns(s *state.Snapshot) bool {
+	own := s.Member(c.node.AdvertiseAddress())
+	if own == nil || s.ShardMap == nil || s.ShardMap.Map == nil {
+		return false
+	}
+	me := sharding.Owner{Address: own.Address, Incarnation: own.Incarnation}
+	for _, load := range s.ShardMap.Loads() {
+		if load.Owner == me {
+			return true
+		}
+	}
+	return false
+}
+
+// relieved reports whether others are there to plan and to take what this node owns.
+func (c *Cluster) relieved(s *state.Snapshot) bool {
+	taker, planner := false, false
+	for _, m := range planning.Members(s, c.cfg.Sharding.planning()) {
+		taker = taker || !m.Excluded && m.Address != c.node.AdvertiseAddress()
+	}
+	for _, q := range s.Queue {
+		m := s.MemberOf(q)
+		planner = planner || m != nil && !m.Draining && m.Address != c.node.AdvertiseAddress()
+	}
+	return taker && (planner || s.Acting != nil && s.Acting.Address != c.node.AdvertiseAddress())
+}
