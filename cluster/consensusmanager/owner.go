@@ -58,7 +58,7 @@ func (h *Shards) Serves(shard int) (epoch int64, ok bool) { return h.slots[shard
 func (h *Shards) Held() int {
 	n := 0
 	for i := range h.slots {
-		if h.slots[i].held() != 0 {
+		if !h.slots[i].free() {
 			n++
 		}
 	}

@@ -144,11 +144,11 @@ func (h *Shards) look(s *session.Session) {
 	h.mu.Lock()
 	leaving := h.leaving
 	h.mu.Unlock()
-	in := holding.Seen{Shards: h.cfg.Shards, Done: snap.MoveDone, Held: func(shard int) int64 { return h.slots[shard].held() }}
+	var stretch *session.Stretch
+	in := holding.Seen{Shards: h.cfg.Shards, Done: snap.MoveDone, Held: func(shard int) int64 { return h.slots[shard].held(stretch) }}
 	if snap.ShardMap != nil {
 		in.Map = snap.ShardMap.Map
 	}
-	var stretch *session.Stretch
 	var lease int64
 	if s != nil {
 		stretch, lease = s.Stretch(), int64(s.ID())
@@ -199,31 +199,31 @@ func (h *Shards) acquire(g holding.Grant, stretch *session.Stretch) {
 
 func (h *Shards) release(shard int) {
 	slot := &h.slots[shard]
-	mine, idle := slot.drop()
+	mine, drained := slot.drop()
 	switch {
 	case !mine:
-	case idle == nil && h.cfg.OnRelease == nil:
+	case drained == nil && h.cfg.OnRelease == nil:
 		h.clear(slot)
 	default:
-		h.work.Go(func() { h.letGo(slot, shard, idle) })
+		h.work.Go(func() { h.letGo(slot, shard, drained) })
 	}
 }
 
 // letGo waits for what runs in a shard, cancels it when it takes too long, and frees the
 // shard when it has ended.
-func (h *Shards) letGo(slot *slot, shard int, idle <-chan struct{}) {
+func (h *Shards) letGo(slot *slot, shard int, drained <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), h.cfg.DrainTimeout)
 	defer cancel()
-	if idle != nil {
+	if drained != nil {
 		select {
-		case <-idle:
+		case <-drained:
 		case <-ctx.Done():
 			h.cfg.Logger.Warn("calls in a shard that is to be handed over take too long: their contexts are cancelled, and the shard waits for them",
 				"shard", shard, "after", h.cfg.DrainTimeout.String())
 			slot.mu.Lock()
 			slot.end()
 			slot.mu.Unlock()
-			<-idle
+			<-drained
 		}
 	}
 	slot.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/goverse/goverse/cluster/internal/holding"
 	"github.com/goverse/goverse/cluster/session"
 )
 
@@ -11,7 +12,7 @@ import (
 type phase int8
 
 const (
-	free      phase = iota
+	idle      phase = iota
 	acquiring       // OnAcquire runs
 	serving
 	releasing // what runs in it is waited for, then OnRelease
@@ -25,17 +26,27 @@ type slot struct {
 	epoch   int64
 	running int              // calls of Serve in it
 	stretch *session.Stretch // of the session it was acquired on
-	idle    chan struct{}    // closed when running is 0 while releasing; nil if nobody waits
+	drained chan struct{}    // closed when running is 0 while releasing; nil if nobody waits
 
 	ctx    context.Context // made when first asked for
 	cancel context.CancelCauseFunc
 }
 
-// held is the epoch under which the shard is held, 0 when it is free.
-func (s *slot) held() int64 {
+// held is the epoch under which the shard is held, 0 when it is free, and
+// holding.Lapsed if it was acquired in another stretch.
+func (s *slot) held(stretch *session.Stretch) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.epoch != 0 && s.stretch != stretch {
+		return holding.Lapsed
+	}
 	return s.epoch
+}
+
+func (s *slot) free() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.epoch == 0
 }
 
 // context is the owner's: it ends when the shard is let go of, and at the session's
@@ -69,9 +80,9 @@ func (s *slot) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running--
-	if s.running == 0 && s.idle != nil {
-		close(s.idle)
-		s.idle = nil
+	if s.running == 0 && s.drained != nil {
+		close(s.drained)
+		s.drained = nil
 	}
 }
 
@@ -108,7 +119,7 @@ func (s *slot) acquired() (drop bool) {
 
 // drop stops calls from coming in. It reports whether the caller is the one to let go of
 // the shard, and what it has to wait for: nil is nothing.
-func (s *slot) drop() (mine bool, idle <-chan struct{}) {
+func (s *slot) drop() (mine bool, drained <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch s.phase {
@@ -121,10 +132,10 @@ func (s *slot) drop() (mine bool, idle <-chan struct{}) {
 	case serving:
 		s.phase = releasing
 		if s.running > 0 {
-			s.idle = make(chan struct{})
-			idle = s.idle
+			s.drained = make(chan struct{})
+			drained = s.drained
 		}
-		return true, idle
+		return true, drained
 	}
 	return false, nil
 }
@@ -134,5 +145,5 @@ func (s *slot) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end()
-	s.phase, s.epoch, s.stretch, s.ctx, s.cancel = free, 0, nil, nil, nil
+	s.phase, s.epoch, s.stretch, s.ctx, s.cancel = idle, 0, nil, nil, nil
 }

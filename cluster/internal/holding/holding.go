@@ -33,11 +33,15 @@ type Seen struct {
 	// is gone.
 	Done func(sharding.Move) bool
 	// Held is the epoch under which this member holds a shard, from the order to acquire
-	// it until it has let go; 0: it does not.
+	// it until it has let go; 0: it does not; Lapsed: the session was not valid meanwhile.
 	Held func(shard int) int64
 	// Reported is this member's report as etcd has it, the zero value if there is none.
 	Reported sharding.Report
 }
+
+// Lapsed is what a shard is held under that was acquired before the session was suspended
+// or lost: another member may have served it since.
+const Lapsed = -1
 
 // Grant is a shard to acquire, and under which epoch.
 type Grant struct {
