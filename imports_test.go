@@ -125,7 +125,7 @@ func TestClusterStaysLean(t *testing.T) {
 // What decides has no goroutine, no lock and no I/O, so that a simulation can run it.
 func TestWhatDecidesIsPure(t *testing.T) {
 	all := packages(t)
-	for _, name := range []string{"cluster/state", "cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/deadline",
+	for _, name := range []string{"cluster/state", "cluster/sharding", "cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/deadline",
 		"cluster/internal/following", "cluster/internal/suspicion", "cluster/internal/simulation"} {
 		require.NotEmpty(t, all[name].ImportPath, name)
 		for _, path := range all[name].Imports {

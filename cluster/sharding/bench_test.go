@@ -1,0 +1,94 @@
+package sharding
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// scattered is a map in which no two neighbours have the same owner, so that
+// it is as long as can be.
+func scattered(t testing.TB, shards, owners int) *Map {
+	t.Helper()
+	of := members(owners)
+	cells, table := make([]cell, shards), make([]Owner, owners)
+	for i, m := range of {
+		table[i] = m.Owner
+	}
+	for shard := range cells {
+		cells[shard] = cell{epoch: int64(1 + shard%7), owner: int32((shard * 37) % owners)}
+	}
+	return newMap(7, table, cells, nil)
+}
+
+func BenchmarkPlan(b *testing.B) {
+	settled := firstMap(b, DefaultShards, 100)
+	worn := scattered(b, DefaultShards, 100)
+	draining := members(100)
+	draining[50].Excluded = true
+	moving := plan(b, Input{Generation: 8, Shards: DefaultShards, Current: worn, Members: members(150), Mode: Level}).Map
+	uneven := members(100)
+	for i := range uneven {
+		uneven[i].Weight = 1 + i%9
+	}
+	for name, in := range map[string]Input{
+		"first":        {Members: members(100)},
+		"nothing":      {Current: settled, Members: members(100), Mode: Level},
+		"join":         {Current: settled, Members: members(101), Mode: Level},
+		"join, worn":   {Current: worn, Members: members(101), Mode: Level},
+		"crash":        {Current: settled, Members: members(99)},
+		"half crash":   {Current: worn, Members: members(50)},
+		"drain":        {Current: settled, Members: draining},
+		"weights":      {Current: worn, Members: uneven, Mode: Level},
+		"inherit":      {Current: moving, Members: members(100), Mode: Level},
+		"above quotas": {Current: moving, Members: append(uneven, members(150)[100:102]...), Mode: Level},
+		"moves done":   {Current: moving, Members: members(151), Mode: Level, Done: func(m Move) bool { return m.Shard%2 == 0 }},
+	} {
+		in.Generation, in.Shards = 9, DefaultShards
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, err := Plan(in)
+				require.NoError(b, err)
+			}
+		})
+	}
+}
+
+func BenchmarkCodec(b *testing.B) {
+	worn := scattered(b, DefaultShards, 100)
+	for name, m := range map[string]*Map{
+		"settled":          firstMap(b, DefaultShards, 100),
+		"worn":             worn,
+		"worn and moving":  plan(b, Input{Generation: 8, Shards: DefaultShards, Current: worn, Members: members(150), Mode: Level}).Map,
+		"1048576 shards": firstMap(b, MaxShards, 100),
+	} {
+		value := m.Encode()
+		b.Run("decode "+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				_, err := Decode(value)
+				require.NoError(b, err)
+			}
+			b.ReportMetric(float64(len(value)), "bytes")
+		})
+		b.Run("encode "+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				m.Encode()
+			}
+		})
+	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	m := scattered(b, DefaultShards, 100)
+	b.ReportAllocs()
+	shard := 0
+	for b.Loop() {
+		shard = (shard + 4099) % DefaultShards
+		m.Owner(shard)
+		m.Move(shard)
+		m.Epoch(shard)
+	}
+}

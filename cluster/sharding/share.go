@@ -1,0 +1,94 @@
+package sharding
+
+import (
+	"slices"
+	"sort"
+)
+
+// claim is what one member brings to the sharing of shards.
+type claim struct {
+	weight int64 // from 1 to MaxWeight
+	pins   int64 // shards that it cannot lose
+	load   int64 // shards that it has, pins among them
+}
+
+// share divides room shards, no fewer than are pinned in all. With no pins
+// each claim gets its share by weight, rounded down or up; the number of those
+// rounded up is given, and which they are is free: first those that would
+// otherwise lose a shard, then by order.
+//
+// Think of members as vessels as wide as their weight, filled up to a level
+// (shards per weight). One whose pins reach above the level has its pins. Any
+// other has between floor and ceil of level times weight, but not less than its
+// pins. The level is as near to the even one as the number of shards allows, so
+// that it depends on what members cannot lose and on nothing else. Thus what
+// was levelled is level: pins at or below a quota do not change the quotas.
+func share(room int64, claims []claim) []int64 {
+	level := ratio{room, 0}
+	for _, c := range claims {
+		level.weight += c.weight
+	}
+	quotas, sum := make([]int64, len(claims)), int64(0)
+	for i, c := range claims {
+		quotas[i] = max(level.shards*c.weight/level.weight, c.pins)
+		sum += quotas[i]
+	}
+	for sum > room {
+		level = lower(level, claims, quotas)
+		for i, c := range claims {
+			if quotas[i] > c.pins && !(ratio{quotas[i], c.weight}).below(level) {
+				quotas[i]--
+				sum--
+			}
+		}
+	}
+	for _, keeps := range []bool{true, false} {
+		for i, c := range claims {
+			low := quotas[i]
+			if sum < room && (ratio{low, c.weight}).below(level) && (c.load > low) == keeps {
+				quotas[i]++
+				sum++
+			}
+		}
+	}
+	return quotas
+}
+
+// lower is the next level below which somebody's quota is one less.
+func lower(level ratio, claims []claim, quotas []int64) ratio {
+	next := ratio{0, 1}
+	for i, c := range claims {
+		if r := (ratio{quotas[i], c.weight}); quotas[i] > c.pins && next.below(r) {
+			next = r
+		}
+	}
+	return next
+}
+
+// ratio is shards per weight. With at most MaxShards and MaxWeight for each of
+// less than two million members its products do not overflow.
+type ratio struct{ shards, weight int64 }
+
+func (r ratio) below(other ratio) bool { return r.shards*other.weight < other.shards*r.weight }
+
+// deal divides n things among those who want some, n at least one and at most
+// what all want together: to whoever wants most at the time, and of those the first by order.
+func deal(wants []int, n int) []int {
+	above := func(level int) int { // what is wanted above a level
+		sum := 0
+		for _, w := range wants {
+			sum += max(w-level, 0)
+		}
+		return sum
+	}
+	level := sort.Search(slices.Max(wants), func(level int) bool { return above(level+1) < n })
+	gets, over := make([]int, len(wants)), above(level)-n
+	for i := len(wants) - 1; i >= 0; i-- {
+		gets[i] = max(wants[i]-level, 0)
+		if over > 0 && gets[i] > 0 {
+			gets[i]--
+			over--
+		}
+	}
+	return gets
+}

@@ -1,0 +1,149 @@
+package sharding
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// world is a small cluster that is planned for again and again while members
+// come, go, drain, and let go of shards as they like. What the planner knows of
+// that lags behind what is so.
+type world struct {
+	*rapid.T
+	shards     int
+	generation int64
+	born       int64
+	members    []Member
+	current    *Map
+	truth      map[Owner]Report // what each member has reported
+	known      map[Owner]Report // what of it the planner has seen
+	serve      []map[Owner]bool // by shard: who may be serving, because it may and has not let go since
+}
+
+func TestWalk(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{T: t, shards: rapid.SampledFrom([]int{1, 2, 3, 4, 5, 6}).Draw(t, "shards"), truth: map[Owner]Report{}, known: map[Owner]Report{}}
+		for range w.shards {
+			w.serve = append(w.serve, map[Owner]bool{})
+		}
+		w.join()
+		w.join()
+		w.plan()
+		for range rapid.IntRange(50, 150).Draw(t, "steps") {
+			switch rapid.SampledFrom([]string{"join", "join", "leave", "exclude", "weigh", "report", "report", "learn", "plan", "plan", "plan"}).Draw(t, "step") {
+			case "join":
+				if len(w.members) < 4 {
+					w.join()
+				}
+			case "leave":
+				if len(w.members) > 0 {
+					i := w.one()
+					w.members = slices.Delete(w.members, i, i+1)
+				}
+			case "exclude":
+				if len(w.members) > 0 {
+					i := w.one()
+					w.members[i].Excluded = !w.members[i].Excluded
+				}
+			case "weigh":
+				if len(w.members) > 0 {
+					w.members[w.one()].Weight = rapid.IntRange(0, 4).Draw(t, "weight")
+				}
+			case "report":
+				if len(w.members) > 0 && w.current != nil {
+					w.report(w.members[w.one()].Owner)
+				}
+			case "learn":
+				for o, r := range w.truth {
+					w.known[o] = r
+				}
+			case "plan":
+				w.plan()
+			}
+			w.serveOn()
+		}
+	})
+}
+
+func (w *world) join() {
+	w.born++
+	w.members = append(w.members, Member{Owner: Owner{rapid.SampledFrom([]string{"a:1", "b:1", "c:1"}).Draw(w.T, "address"), w.born}})
+}
+
+func (w *world) one() int {
+	who := rapid.SampledFrom(w.members).Draw(w.T, "who").Owner
+	return slices.IndexFunc(w.members, func(m Member) bool { return m.Owner == who })
+}
+
+func (w *world) lives(o Owner) bool {
+	return slices.ContainsFunc(w.members, func(m Member) bool { return m.Owner == o })
+}
+
+// done is the rule as the planner can apply it.
+func (w *world) done(m Move) bool { return m.Done(w.lives(m.From), w.known[m.From]) }
+
+// report has a member act on the current map: it lets go of some of what it has
+// to let go of, and says what is still busy.
+func (w *world) report(o Owner) {
+	r := Report{Incarnation: o.Incarnation, Generation: w.current.Generation()}
+	for shard := range w.shards {
+		if is, _ := w.current.Owner(shard); w.serve[shard][o] && is != o {
+			if rapid.Bool().Draw(w.T, "busy") {
+				r.Busy = append(r.Busy, shard)
+			} else {
+				delete(w.serve[shard], o)
+			}
+		}
+	}
+	w.truth[o] = r
+}
+
+// serveOn lets every owner serve that may, and checks that nobody else does.
+func (w *world) serveOn() {
+	for shard, serve := range w.serve {
+		for o := range serve {
+			if !w.lives(o) {
+				delete(serve, o)
+			}
+		}
+		if w.current == nil {
+			continue
+		}
+		owner, owned := w.current.Owner(shard)
+		move, open := w.current.Move(shard)
+		if owned && w.lives(owner) && (!open || move.From == owner || move.Done(w.lives(move.From), w.truth[move.From])) {
+			serve[owner] = true
+		}
+		require.LessOrEqual(w, len(serve), 1, "shard %d is served by %v", shard, serve)
+	}
+}
+
+func (w *world) plan() {
+	w.generation += rapid.Int64Range(1, 3).Draw(w.T, "generations")
+	in := Input{Generation: w.generation, Shards: w.shards, Current: w.current, Members: w.members, Done: w.done,
+		Mode: rapid.SampledFrom([]Mode{Repair, Level}).Draw(w.T, "mode")}
+	r := plan(w, in)
+	w.current = r.Map
+
+	shuffled := in
+	shuffled.Members = rapid.Permutation(in.Members).Draw(w.T, "order")
+	again := plan(w, shuffled)
+	if r.Moved() > 0 {
+		require.Equal(w, r.Map.Encode(), again.Map.Encode(), "the order of members matters")
+		decoded, err := Decode(r.Map.Encode())
+		require.NoError(w, err)
+		require.Equal(w, r.Map, decoded)
+	}
+	again.Map = r.Map
+	require.Equal(w, r, again)
+
+	if r.Map != nil {
+		next := in
+		next.Generation, next.Current = in.Generation+1, r.Map
+		require.Same(w, r.Map, plan(w, next).Map, "planning again at once changes something")
+	}
+	compare(w, in, r)
+}

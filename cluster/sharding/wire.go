@@ -1,0 +1,163 @@
+package sharding
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// ErrBadMap is wrapped by the errors of [Decode]: the value is no shard map, or
+// one that contradicts itself.
+var ErrBadMap = errors.New("unreadable shard map")
+
+// ErrNewerVersion is wrapped, beside [ErrBadMap], if a newer program wrote the
+// map in a way that this one does not know.
+var ErrNewerVersion = errors.New("written by a newer version")
+
+const wireVersion = 1
+
+type wireMap struct {
+	Version    int         `json:"version"`
+	Shards     int         `json:"shards"`
+	Generation int64       `json:"generation"`
+	Grants     []wireGrant `json:"grants"`
+	Moves      []wireMove  `json:"moves"`
+}
+
+type wireGrant struct {
+	Address     string `json:"address"`
+	Incarnation int64  `json:"incarnation"`
+	Epoch       int64  `json:"epoch"`
+	Shards      string `json:"shards"`
+}
+
+type wireMove struct {
+	Address     string `json:"address"`
+	Incarnation int64  `json:"incarnation"`
+	Since       int64  `json:"since"`
+	Shards      string `json:"shards"`
+}
+
+// Encode is the map as it is stored: one JSON value on one line. Shards of the
+// same owner and epoch stand together, as do those that wait for the same
+// member since the same generation. Equal maps have equal bytes.
+func (m *Map) Encode() []byte {
+	grants, moves := groups{}, groups{}
+	for shard, c := range m.cells {
+		if c.owner != none {
+			grants.add(m.owners[c.owner], c.epoch, shard)
+		}
+	}
+	for _, move := range m.moves {
+		moves.add(move.From, move.Since, move.Shard)
+	}
+	w := wireMap{Version: wireVersion, Shards: len(m.cells), Generation: m.generation, Grants: []wireGrant{}, Moves: []wireMove{}}
+	for _, g := range grants.sorted() {
+		w.Grants = append(w.Grants, wireGrant{g.Address, g.Incarnation, g.generation, formatRanges(grants[g])})
+	}
+	for _, g := range moves.sorted() {
+		w.Moves = append(w.Moves, wireMove{g.Address, g.Incarnation, g.generation, formatRanges(moves[g])})
+	}
+	value, err := json.Marshal(w)
+	if err != nil {
+		panic(fmt.Sprintf("sharding: a map of strings and numbers did not encode: %v", err))
+	}
+	return value
+}
+
+// groups are shards in their order, by what is said of them.
+type groups map[group][]int
+
+type group struct {
+	Owner
+	generation int64
+}
+
+func (g groups) add(o Owner, generation int64, shard int) {
+	key := group{o, generation}
+	g[key] = append(g[key], shard)
+}
+
+func (g groups) sorted() []group {
+	return slices.SortedFunc(maps.Keys(g), func(a, b group) int {
+		return cmp.Or(a.Compare(b.Owner), cmp.Compare(a.generation, b.generation))
+	})
+}
+
+// Decode reads what [Map.Encode] wrote, and checks all of it: errors match
+// [ErrBadMap]. Fields that it does not know are passed over.
+func Decode(value []byte) (*Map, error) {
+	var w wireMap
+	err := json.Unmarshal(value, &w)
+	switch { // what a newer version changed may not fit, but its version does
+	case w.Version > wireVersion:
+		return nil, fmt.Errorf("%w: %w: it has version %d and this program reads %d, use a newer program", ErrBadMap, ErrNewerVersion, w.Version, wireVersion)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrBadMap, err)
+	}
+	m, err := w.read()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBadMap, err)
+	}
+	return m, nil
+}
+
+func (w wireMap) read() (*Map, error) {
+	switch {
+	case w.Version != wireVersion:
+		return nil, fmt.Errorf("there is no version %d", w.Version)
+	case w.Shards < 1 || w.Shards > MaxShards:
+		return nil, fmt.Errorf("%d shards are not between 1 and %d", w.Shards, MaxShards)
+	case w.Generation < 1:
+		return nil, fmt.Errorf("generation %d is not positive", w.Generation)
+	}
+	cells := make([]cell, w.Shards)
+	for i := range cells {
+		cells[i] = cell{owner: none, move: none}
+	}
+	owners := make([]Owner, len(w.Grants))
+	for i, g := range w.Grants {
+		owners[i] = Owner{g.Address, g.Incarnation}
+		if err := w.check(owners[i], g.Epoch, g.Shards, func(shard int) error {
+			if cells[shard].owner != none {
+				return fmt.Errorf("shard %d is granted twice", shard)
+			}
+			cells[shard] = cell{epoch: g.Epoch, owner: int32(i), move: none}
+			return nil
+		}); err != nil {
+			return nil, fmt.Errorf("grant %d: %w", i, err)
+		}
+	}
+	var moves []Move
+	for i, g := range w.Moves {
+		from := Owner{g.Address, g.Incarnation}
+		if err := w.check(from, g.Since, g.Shards, func(shard int) error {
+			if cells[shard].owner == none || cells[shard].move != none {
+				return fmt.Errorf("shard %d has no owner or another move", shard)
+			}
+			cells[shard].move = 0 // which one is found when all are known
+			moves = append(moves, Move{shard, from, g.Since})
+			return nil
+		}); err != nil {
+			return nil, fmt.Errorf("move %d: %w", i, err)
+		}
+	}
+	slices.SortFunc(moves, func(a, b Move) int { return cmp.Compare(a.Shard, b.Shard) })
+	return newMap(w.Generation, owners, cells, moves), nil
+}
+
+// check is what grants and moves have in common.
+func (w wireMap) check(o Owner, generation int64, shards string, take func(shard int) error) error {
+	switch {
+	case !o.canOwn():
+		return fmt.Errorf("%.100q at incarnation %d can own nothing", o.Address, o.Incarnation)
+	case generation < 1 || generation > w.Generation:
+		return fmt.Errorf("generation %d is not between 1 and the map's %d", generation, w.Generation)
+	case shards == "":
+		return errors.New("it has no shards")
+	}
+	return parseRanges(shards, w.Shards, take)
+}
