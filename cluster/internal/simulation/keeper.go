@@ -351,6 +351,9 @@ func (s *session) confirm(sent deadline.Instant, started time.Duration, protecte
 		p.w.checks.count(Resumed)
 		p.election.poke()
 	}
+	if before.InDoubt() && !s.claim.InDoubt() {
+		p.election.poke()
+	}
 	return nil
 }
 
