@@ -104,7 +104,7 @@ func (h *Shards) Run(ctx context.Context) {
 func (h *Shards) serve(ctx context.Context, s *session.Session) {
 	sub := h.cfg.Mirror.Subscribe(concernsShards)
 	defer sub.Close()
-	defer s.OnStretch(h.poke)()
+	defer s.OnChange(h.poke)()
 	for {
 		h.look(s)
 		select {
@@ -152,7 +152,7 @@ func (h *Shards) look(s *session.Session) {
 	var lease int64
 	if s != nil {
 		stretch, lease = s.Stretch(), int64(s.ID())
-		in.Valid = stretch.Valid() && !leaving
+		in.Valid, in.Doubted = stretch.Valid() && !leaving, s.InDoubt()
 		if m := snap.Member(h.cfg.Address); m != nil && m.KeyLease == lease {
 			in.Own = sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
 		}
