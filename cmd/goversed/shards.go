@@ -86,9 +86,6 @@ same here.`,
 	fs := cmd.Flags()
 	fs.StringSliceVar(&without, "without", nil, "`address` of a node that is supposed to leave; can be repeated")
 	fs.StringSliceVar(&with, "with", nil, "`address[=weight]` of a node that is supposed to join; can be repeated")
-	for _, name := range []string{"without", "with"} {
-		fs.Lookup(name).DefValue = "" // not [], in the help
-	}
 	planner.register(fs)
 	return cmd
 }

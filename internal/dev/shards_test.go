@@ -35,7 +35,9 @@ func shardLines(before, after *state.Snapshot) (lines []string) {
 func TestShardChanges(t *testing.T) {
 	t.Parallel()
 	a, b, c := member("a", 1), member("b", 2), member("c", 3)
-	at := func(m *state.ShardMap, ms ...*state.Member) *state.Snapshot { return &state.Snapshot{Members: ms, ShardMap: m} }
+	at := func(m *state.ShardMap, ms ...*state.Member) *state.Snapshot {
+		return &state.Snapshot{Members: ms, ShardMap: m}
+	}
 	none := at(nil, a)
 	alone := at(shardMap(t, 10, nil, "a", 1), a)
 	require.Empty(t, shardLines(none, none))

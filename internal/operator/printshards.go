@@ -69,7 +69,7 @@ func PrintForesight(out io.Writer, f shardview.Foresight, asJSON bool) error {
 			when = fmt.Sprintf("after %gs", s.AfterSeconds)
 		}
 		w.line("")
-		w.line("%s: %d given (their owner is gone), %d emptied (it leaves or gets none), %d levelled (for an even load)", when, s.Given, s.Emptied, s.Levelled)
+		w.line("%s: %s", when, reasons(s))
 		w.row("WHY", "FROM", "TO", "COUNT", "SHARDS")
 		for _, t := range s.Transfers {
 			w.row(string(t.Why), orDash(t.From), t.To, fmt.Sprint(t.Count), clip(t.Shards))
@@ -83,6 +83,20 @@ func PrintForesight(out io.Writer, f shardview.Foresight, asJSON bool) error {
 		}
 	}
 	return w.flush()
+}
+
+// reasons says how many shards move, and why.
+func reasons(s shardview.Step) string {
+	var parts []string
+	for _, part := range []struct {
+		count int
+		why   string
+	}{{s.Given, "given (nobody alive has them)"}, {s.Emptied, "emptied (their owner leaves or gets none)"}, {s.Levelled, "levelled (for an even load)"}} {
+		if part.count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.count, part.why))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // table writes lines and, between them, rows whose columns stand below each other. The

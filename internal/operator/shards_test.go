@@ -59,15 +59,16 @@ func TestPrintForesight(t *testing.T) {
 	require.Equal(t, "8 shards, no map yet\nnothing would move\n", out.String())
 	out.Reset()
 	require.NoError(t, PrintForesight(&out, shardview.Foresight{Count: 8, Generation: 3, OpenMoves: 2, Nodes: []shardview.Load{{Address: "a:1", Now: 4, Then: 8}},
-		Steps: []shardview.Step{{Given: 4, Transfers: []shardview.Transfer{{Why: shardview.Given, To: "a:1", Count: 4, Shards: "4-7"}}}, {AfterSeconds: 1.5}}}, false))
+		Steps: []shardview.Step{{Given: 4, Transfers: []shardview.Transfer{{Why: shardview.Given, To: "a:1", Count: 4, Shards: "4-7"}}},
+			{AfterSeconds: 1.5, Emptied: 2, Levelled: 1, Transfers: []shardview.Transfer{}}}}, false))
 	require.Equal(t, `8 shards, map generation 3
 moves that are open, and left alone: 2
 
-at once: 4 given (their owner is gone), 0 emptied (it leaves or gets none), 0 levelled (for an even load)
+at once: 4 given (nobody alive has them)
 WHY    FROM  TO   COUNT  SHARDS
 given  -     a:1  4      4-7
 
-after 1.5s: 0 given (their owner is gone), 0 emptied (it leaves or gets none), 0 levelled (for an even load)
+after 1.5s: 2 emptied (their owner leaves or gets none), 1 levelled (for an even load)
 WHY  FROM  TO  COUNT  SHARDS
 
 NODE  NOW  THEN
