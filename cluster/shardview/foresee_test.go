@@ -24,7 +24,7 @@ func TestForeseeRest(t *testing.T) {
 	w := newWorld(t)
 	w.join("a:1")
 	w.plan(sharding.Repair)
-	require.Equal(t, Foresight{Count: 12, Generation: 2, Steps: []Step{}, Nodes: []Load{{"a:1", 12, 12}}}, foresee(t, w, settings, Change{}))
+	require.Equal(t, Foresight{Count: 12, Generation: 3, Steps: []Step{}, Nodes: []Load{{"a:1", 12, 12}}}, foresee(t, w, settings, Change{}))
 }
 
 func TestForeseeAJoin(t *testing.T) {

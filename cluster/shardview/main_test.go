@@ -52,10 +52,10 @@ func (w *world) snapshot() *state.Snapshot {
 	return state.Build(w.keys, 1, w.revision, kvs)
 }
 
-// plan deals the shards out among all who are there.
+// plan deals the shards out among all who are there. Its generation is that of the write.
 func (w *world) plan(mode sharding.Mode) {
 	s := w.snapshot()
-	in := sharding.Input{Generation: s.Revision, Shards: shards, Done: s.MoveDone, Mode: mode}
+	in := sharding.Input{Generation: s.Revision + 1, Shards: shards, Done: s.MoveDone, Mode: mode}
 	if s.ShardMap != nil {
 		in.Current = s.ShardMap.Map
 	}

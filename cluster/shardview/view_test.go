@@ -19,7 +19,7 @@ func TestViewOfAJoin(t *testing.T) {
 	w.join("c:1", func(r *state.Record) { r.Shards = 0 }) // takes no part
 	v, err := New(w.snapshot())
 	require.NoError(t, err)
-	require.Equal(t, View{Count: 12, Generation: 2, Revision: 5, Balance: Balance{12, 12}, Moves: []Move{}, Owners: []Owner{
+	require.Equal(t, View{Count: 12, Generation: 3, Revision: 5, Balance: Balance{12, 12}, Moves: []Move{}, Owners: []Owner{
 		{Address: "a:1", Incarnation: 2, State: Alive, Weight: 1, Count: 12, MayServe: 12, Shards: "0-11"},
 		{Address: "b:1", Incarnation: 4, State: Alive, Weight: 2},
 	}}, v, "who joined has none yet")
@@ -31,7 +31,7 @@ func TestViewOfAJoin(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Balance{4, 8}, v.Balance)
 	require.Equal(t, 8, v.OpenMoves)
-	open := Move{From: "a:1", FromIncarnation: 2, To: "b:1", ToIncarnation: 4, Since: 5, WaitsFor: "a:1", Count: 8, Shards: "4-11"}
+	open := Move{From: "a:1", FromIncarnation: 2, To: "b:1", ToIncarnation: 4, Since: 6, WaitsFor: "a:1", Count: 8, Shards: "4-11"}
 	require.Equal(t, []Move{open}, v.Moves)
 	require.Equal(t, Owner{Address: "b:1", Incarnation: 4, State: Alive, Weight: 2, Count: 8, MayServe: 0, Shards: "4-11"}, v.Owner("b:1", 4))
 	require.Zero(t, v.Owner("b:1", 3), "another incarnation is somebody else")
