@@ -43,7 +43,7 @@ type wireReport struct {
 // bytes, in whichever order their busy shards are.
 func (r Report) Encode() []byte {
 	busy := slices.Compact(slices.Sorted(slices.Values(r.Busy)))
-	value, err := json.Marshal(wireReport{r.Incarnation, r.Generation, formatRanges(busy)})
+	value, err := json.Marshal(wireReport{r.Incarnation, r.Generation, FormatRanges(busy)})
 	if err != nil {
 		panic(fmt.Sprintf("sharding: a report of numbers did not encode: %v", err))
 	}

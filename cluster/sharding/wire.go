@@ -56,10 +56,10 @@ func (m *Map) Encode() []byte {
 	}
 	w := wireMap{Version: wireVersion, Shards: len(m.cells), Generation: m.generation, Grants: []wireGrant{}, Moves: []wireMove{}}
 	for _, g := range grants.sorted() {
-		w.Grants = append(w.Grants, wireGrant{g.Address, g.Incarnation, g.generation, formatRanges(grants[g])})
+		w.Grants = append(w.Grants, wireGrant{g.Address, g.Incarnation, g.generation, FormatRanges(grants[g])})
 	}
 	for _, g := range moves.sorted() {
-		w.Moves = append(w.Moves, wireMove{g.Address, g.Incarnation, g.generation, formatRanges(moves[g])})
+		w.Moves = append(w.Moves, wireMove{g.Address, g.Incarnation, g.generation, FormatRanges(moves[g])})
 	}
 	value, err := json.Marshal(w)
 	if err != nil {
