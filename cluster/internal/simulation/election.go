@@ -139,6 +139,7 @@ func (e *election) begin(began candidacy.Term, stretch int) {
 		log.of(e.p, "LEADS with token %d (%s)", began.Token, began.Mode)
 	}
 	e.p.w.checks.began(e.p, began)
+	e.p.planner.poke()
 	e.work()
 }
 
@@ -153,6 +154,7 @@ func (e *election) over(ended candidacy.Ending) {
 		log.of(e.p, "leads no longer with token %d: %s", ended.Token, ended.Reason)
 	}
 	e.p.w.checks.ended(e.p, ended)
+	e.p.planner.poke()
 	e.endWork()
 	e.p.w.faults.moment(e.p, termEnded)
 }

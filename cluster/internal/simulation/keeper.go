@@ -100,6 +100,7 @@ func (k *keeper) registered(s *session) {
 	k.retry = 0
 	k.current = true
 	k.p.election.serve(s)
+	k.p.holder.serve(s)
 	k.p.detector.poke()
 }
 
@@ -168,6 +169,7 @@ func (s *session) lose(why string) {
 		s.p.w.log.of(s.p, "has lost its session: %s", why)
 	}
 	s.p.soon(func() { s.p.election.close(s, candidacy.SessionLost) })
+	s.p.soon(func() { s.p.holder.lost(s) })
 	s.p.soon(func() { s.p.keeper.over(s) })
 }
 
@@ -350,6 +352,7 @@ func (s *session) confirm(sent deadline.Instant, started time.Duration, protecte
 		s.suspended = false
 		p.w.checks.count(Resumed)
 		p.election.poke()
+		p.holder.poke()
 	}
 	return nil
 }
@@ -381,6 +384,7 @@ func (s *session) look() time.Duration {
 		s.suspended = true
 		s.p.w.checks.count(Suspended)
 		s.p.soon(s.p.election.poke)
+		s.p.soon(s.p.holder.poke)
 	}
 	return now.Until(s.claim.Ends())
 }

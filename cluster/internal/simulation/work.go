@@ -109,9 +109,13 @@ type leaving struct {
 	begun    bool
 	detector bool // it watches nobody any more
 	closed   bool // it listens no more
+
+	emptied     bool // its shards were others' before it let go of them
+	incarnation int64
 }
 
-// stop is Cluster.Stop: mark draining, withdraw, say goodbye, serve to the end, revoke.
+// stop is Cluster.Stop: mark draining, withdraw, hand the shards over, say goodbye, serve
+// to the end, revoke.
 func (p *process) stop() {
 	if p.leaving.begun {
 		return
@@ -124,7 +128,7 @@ func (p *process) stop() {
 	p.member.want(func(r *state.Record) { r.Draining = true })
 	p.after(w.between(0, 20*time.Millisecond), func() {
 		p.election.withdraw()
-		p.after(w.between(0, 20*time.Millisecond), p.serveToTheEnd)
+		p.after(w.between(0, 20*time.Millisecond), func() { p.handOver(p.serveToTheEnd) })
 	})
 }
 
@@ -143,6 +147,7 @@ func (p *process) serveToTheEnd() {
 			if w.log != nil {
 				w.log.of(p, "has stopped")
 			}
+			w.checks.stoppedWell(p)
 			p.die(false)
 		})
 	})
