@@ -15,7 +15,7 @@ type ShardMap struct {
 	ModRevision int64
 }
 
-// Released is a member's report as it stands.
+// Released is a member's report as it stands. One that cannot be read is the zero Report.
 type Released struct {
 	Address string
 	sharding.Report
@@ -50,10 +50,9 @@ func (s *Snapshot) putShardMap(kv KV) {
 
 func (s *Snapshot) putReleased(p ParsedKey, kv KV) {
 	s.removeReleased(p.Address)
-	report, err := sharding.DecodeReport(kv.Value)
-	if err != nil {
-		return // its author writes it anew
-	}
+	// One that cannot be read says nothing, and is there all the same: its author has to
+	// write over it.
+	report, _ := sharding.DecodeReport(kv.Value)
 	i, _ := s.releasedIndex(p.Address)
 	s.Released = with(s.Released, i, &Released{Address: p.Address, Report: report, ModRevision: kv.ModRevision, Lease: kv.Lease})
 }
