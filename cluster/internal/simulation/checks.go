@@ -19,7 +19,6 @@ type checks struct {
 	written     int64   // the largest token of a guarded write
 
 	owners
-	generation int64 // the largest of a map
 
 	keyless []*process    // leaders that go on without their key, excused
 	beside  time.Duration // since when two lead at once, excused; 0: they do not

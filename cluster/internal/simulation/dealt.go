@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goverse/goverse/cluster/sharding"
 	"github.com/goverse/goverse/cluster/state"
@@ -21,6 +22,13 @@ func (c *checks) dealt(w *world, p *process, d duty, plan sharding.Result) {
 		c.fail("P5", "etcd accepted a map of generation %d from %s, after one of %d", g, p.id, c.generation)
 	}
 	c.generation = max(c.generation, plan.Map.Generation())
+	for shard := range w.shards {
+		epoch := plan.Map.Epoch(shard)
+		if epoch < c.granted[shard] {
+			c.fail("P5", "the map of %s gives shard %d away under epoch %d, after one of %d", p.id, shard, epoch, c.granted[shard])
+		}
+		c.granted[shard] = epoch
+	}
 }
 
 // notPlanner is why planning is not the duty of who has that key, "" if it is: the
@@ -39,14 +47,25 @@ func (w *world) notPlanner(d duty) string {
 	if kv := e.get(w.keys.Candidate(d.lease)); kv == nil || kv.CreateRevision != d.token {
 		return "its key is gone"
 	}
-	truth := e.read()
-	for _, q := range state.Build(w.keys, clusterID, truth.revision, truth.found).Queue {
-		p := w.sessionOf(q.KeyLease)
-		if q.CreateRevision < d.token && p != nil && p.member.incarnation != 0 {
+	from, _ := e.find(w.keys.Queue())
+	to, _ := e.find(w.keys.QueueEnd())
+	for _, kv := range e.keys[from:to] {
+		p := w.sessionOf(w.keys.Parse(kv.Key).Lease)
+		switch {
+		case kv.CreateRevision >= d.token || p == nil || !w.registered(p):
+		case slices.Contains(w.checks.taints, p.member.incarnation):
+			w.checks.count(PlanBeside) // it was no member for a moment
+		default:
 			return fmt.Sprintf("%s queues before it", p.id)
 		}
 	}
 	return ""
+}
+
+// registered reports whether a process's node key stands.
+func (w *world) registered(p *process) bool {
+	kv := w.etcd.get(w.keys.Node(p.host.address))
+	return kv != nil && kv.CreateRevision == p.member.incarnation
 }
 
 // sessionOf is the process whose present session is on a lease, nil if it is nobody's.

@@ -24,6 +24,7 @@ type keeper struct {
 type session struct {
 	p         *process
 	lease     int64
+	key       string // of the candidate on it
 	claim     deadline.Claim
 	lost      string // why; "": it stands
 	suspended bool   // its present stretch has ended
@@ -77,7 +78,7 @@ func (k *keeper) open() {
 			k.again()
 			return
 		}
-		s := &session{p: p, lease: a.lease, claim: deadline.Granted(sent, p.w.ttl)}
+		s := &session{p: p, lease: a.lease, key: p.w.keys.Candidate(a.lease), claim: deadline.Granted(sent, p.w.ttl)}
 		k.session = s
 		if p.w.log != nil {
 			p.w.log.of(p, "has a session on lease %x", s.lease)

@@ -68,6 +68,9 @@ var keys = func() state.Keys {
 	return k
 }()
 
+// What is asked for after every event is not made anew each time.
+var actingKey, queueStart, queueEnd = keys.Acting(), keys.Queue(), keys.QueueEnd()
+
 // plan draws one fault and when it begins: at any instant, or at a moment that
 // matters.
 func (w *world) plan(end time.Duration) {

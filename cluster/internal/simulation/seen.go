@@ -46,10 +46,12 @@ const (
 	Resumed
 	PlanAccepted
 	PlanRefused
+	PlanBeside
 	ShardGiven
 	ShardEmptied
 	ShardLevelled
 	ShardServed
+	ShardServedLate
 	ShardLapsed
 	Reported
 	Straggled
@@ -69,8 +71,9 @@ func (h Happening) String() string {
 		"watches broken", "watches compacted", "watches that lagged", "views read anew because a key was missed",
 		"keys missed by a renewal", "keys put right", "campaigns failed", "accusations", "refutations",
 		"members removed: dead", "members removed: alive", "doubts", "sessions suspended", "sessions resumed",
-		"shard maps accepted", "shard maps refused", "shards given that had no owner", "shards emptied off a member", "shards levelled",
-		"shards served", "shards let go of because the session had lapsed", "reports", "reports with stragglers",
+		"shard maps accepted", "shard maps refused",
+		"shard maps of a second planner: a hand made the first look like no member", "shards given that had no owner", "shards emptied off a member", "shards levelled",
+		"shards served", "exempt: shards served under an older epoch than another's", "shards let go of because the session had lapsed", "reports", "reports with stragglers",
 		"stops: shards handed over", "stops: nobody to take over", "stops: shards not handed over in time",
 		"shard maps taken by a hand", "reports taken by a hand"}[h]
 }
