@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/internal/planted"
 )
 
 // ShardMap is the shard map as it stands.
@@ -39,6 +40,9 @@ func (s *Snapshot) MoveDone(move sharding.Move) bool {
 	var report sharding.Report
 	if r := s.ReleasedBy(move.From.Address); r != nil {
 		report = r.Report
+	}
+	if planted.Is(planted.StaleReportAccepted) && report.Generation > 0 {
+		report.Generation = max(report.Generation, move.Since)
 	}
 	return move.Done(m != nil && m.Incarnation == move.From.Incarnation, report)
 }

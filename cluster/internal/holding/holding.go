@@ -18,6 +18,7 @@ import (
 	"slices"
 
 	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/internal/planted"
 )
 
 // Seen is what a look is made with.
@@ -70,6 +71,8 @@ func Look(in Seen) Orders {
 		held := in.Held(shard)
 		epoch, mine := entitled(in, shard)
 		switch {
+		case planted.Is(planted.LapsedKept) && held == Lapsed && mine:
+		case planted.Is(planted.EpochIgnored) && held > 0 && mine:
 		case held != 0 && (!mine || held != epoch):
 			o.Release = append(o.Release, shard)
 		case held == 0 && mine:
@@ -87,6 +90,9 @@ func owns(in Seen, shard int) bool {
 		return false
 	}
 	owner, ok := in.Map.Owner(shard)
+	if planted.Is(planted.OwnerByAddress) {
+		owner.Incarnation = in.Own.Incarnation
+	}
 	return ok && owner == in.Own
 }
 
@@ -97,7 +103,7 @@ func entitled(in Seen, shard int) (epoch int64, ok bool) {
 	}
 	// A move from this very member waits for nobody else: the shard is held under the old
 	// epoch until it was let go, and acquired after.
-	if move, open := in.Map.Move(shard); open && move.From != in.Own && !in.Done(move) {
+	if move, open := in.Map.Move(shard); open && move.From != in.Own && !in.Done(move) && !planted.Is(planted.TakeoverUnreleased) {
 		return 0, false
 	}
 	return in.Map.Epoch(shard), true

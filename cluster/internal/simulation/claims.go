@@ -36,7 +36,10 @@ func (c *checks) claim(w *world, p *process) {
 	if t.lapsed && !p.host.stepped {
 		c.fail("P1", "%s leads again with token %d, for which it had ceased to", p.id, t.Token)
 	}
-	why := w.stands(t)
+	if t.stoodAt != w.etcd.revision { // nothing else can alter it
+		t.stoodAt, t.fallen = w.etcd.revision, w.stands(t)
+	}
+	why := t.fallen
 	if why == "" {
 		c.keyless = drop(c.keyless, p)
 		return

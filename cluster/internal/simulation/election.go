@@ -41,6 +41,8 @@ type term struct {
 
 	lapsed  bool  // there was a moment at which it did not count
 	endedAt int64 // on the monotonic clock
+	stoodAt int64 // the revision at which its key was looked at last
+	fallen  string
 }
 
 // valid is Term.stretch.Valid.
