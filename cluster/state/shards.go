@@ -49,6 +49,9 @@ func (s *Snapshot) MoveDone(move sharding.Move) bool {
 
 func (s *Snapshot) putShardMap(kv KV) {
 	m, err := sharding.Decode(kv.Value)
+	if err == nil {
+		m = m.NotBefore(kv.CreateRevision)
+	}
 	s.ShardMap = &ShardMap{Map: m, Err: err, ModRevision: kv.ModRevision}
 }
 
