@@ -18,12 +18,13 @@ func (c *checks) dealt(w *world, p *process, d duty, plan sharding.Result) {
 	if why := w.notPlanner(d); why != "" {
 		c.fail("P5", "etcd accepted a map of %s with token %d, but %s", p.id, d.token, why)
 	}
-	if g := plan.Map.Generation(); g <= c.generation {
+	m := plan.Map.NotBefore(w.etcd.get(w.keys.ShardMap()).CreateRevision)
+	if g := m.Generation(); g <= c.generation {
 		c.fail("P5", "etcd accepted a map of generation %d from %s, after one of %d", g, p.id, c.generation)
 	}
-	c.generation = max(c.generation, plan.Map.Generation())
+	c.generation = m.Generation()
 	for shard := range w.shards {
-		epoch := plan.Map.Epoch(shard)
+		epoch := m.Epoch(shard)
 		if epoch < c.granted[shard] {
 			c.fail("P5", "the map of %s gives shard %d away under epoch %d, after one of %d", p.id, shard, epoch, c.granted[shard])
 		}
@@ -78,18 +79,22 @@ func (w *world) sessionOf(lease int64) *process {
 	return nil
 }
 
-// stoppedWell is told that a process has stopped. Whoever had handed its shards over owns
-// none.
+// stoppedWell is told that a process has stopped. Of the shards that it had when it had
+// handed them over none is its; what a planner gave it later, that had not seen it leave,
+// is given away anew.
 func (c *checks) stoppedWell(p *process) {
 	kv := p.w.etcd.get(p.w.keys.ShardMap())
-	if kv == nil || !p.leaving.emptied || p.leaving.incarnation == 0 {
+	if kv == nil || !p.leaving.emptied {
 		return
 	}
 	m, err := sharding.Decode(kv.Value)
 	if err != nil {
 		return
 	}
-	if n := owned(m, sharding.Owner{Address: p.host.address, Incarnation: p.leaving.incarnation}); n > 0 {
-		c.fail("P5", "%s has stopped, and %d shards are still its", p.id, n)
+	me := sharding.Owner{Address: p.host.address, Incarnation: p.leaving.incarnation}
+	for shard := range m.Shards() {
+		if owner, _ := m.Owner(shard); owner == me && max(m.Epoch(shard), kv.CreateRevision) <= p.leaving.generation {
+			c.fail("P5", "%s has stopped, and shard %d is still its", p.id, shard)
+		}
 	}
 }

@@ -21,6 +21,21 @@ func (h *host) planning() planning.Settings {
 // drainTimeout is Sharding.DrainTimeout.
 func (w *world) drainTimeout() time.Duration { return w.ttl }
 
+// recorded is membership.recorded, for as long as Stop waits for it.
+func (p *process) recorded(then func()) {
+	if !p.keeper.valid() {
+		then()
+		return
+	}
+	p.mirror.wait(drainingTimeout, func(s *state.Snapshot) bool {
+		own := s.Member(p.host.address)
+		return own != nil && own.Encode() == p.member.record.Encode()
+	}, func(bool) { then() })
+}
+
+// drainingTimeout is how long Stop waits for the draining mark.
+const drainingTimeout = time.Second
+
 // handOver is Cluster.emptied, and ConsensusManager.Relinquish after it.
 func (p *process) handOver(then func()) {
 	if len(p.holder.slots) == 0 {
@@ -29,14 +44,17 @@ func (p *process) handOver(then func()) {
 	}
 	count := StopCut
 	p.mirror.wait(p.w.drainTimeout(), func(s *state.Snapshot) bool {
-		switch {
-		case !p.keeper.current:
-			count = StopCut
-		case !p.owns(s):
+		if s.ShardMap != nil && s.ShardMap.Map != nil {
+			p.leaving.generation = s.ShardMap.Generation()
+		}
+		own := s.Member(p.host.address)
+		registered := p.keeper.current && own != nil && own.Incarnation == p.member.incarnation
+		switch owns := p.owns(s); {
+		case registered && !owns:
 			count = StopEmptied
-		case !p.relieved(s):
+		case registered && !p.relieved(s):
 			count = StopLast
-		default:
+		case registered || p.keeper.current && owns && p.relieved(s):
 			return false
 		}
 		return true

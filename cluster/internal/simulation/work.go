@@ -110,8 +110,9 @@ type leaving struct {
 	detector bool // it watches nobody any more
 	closed   bool // it listens no more
 
-	emptied     bool // its shards were others' before it let go of them
-	incarnation int64
+	emptied     bool  // its shards were others' before it let go of them
+	incarnation int64 // of its own
+	generation  int64 // of the map that it saw last
 }
 
 // stop is Cluster.Stop: mark draining, withdraw, hand the shards over, say goodbye, serve
@@ -126,7 +127,7 @@ func (p *process) stop() {
 		w.log.of(p, "begins to stop")
 	}
 	p.member.want(func(r *state.Record) { r.Draining = true })
-	p.after(w.between(0, 20*time.Millisecond), func() {
+	p.recorded(func() {
 		p.election.withdraw()
 		p.after(w.between(0, 20*time.Millisecond), func() { p.handOver(p.serveToTheEnd) })
 	})
