@@ -110,12 +110,13 @@ func entitled(in Seen, shard int) (epoch int64, ok bool) {
 }
 
 // report is what this member has to say about the shards that move away from it: nothing
-// if nobody waits for that.
+// if nobody waits for that, unless somebody wrote in its name that it has let go of what it
+// has not, or of what a later map will take.
 func report(in Seen) *sharding.Report {
 	if in.Map == nil || in.Own == (sharding.Owner{}) {
 		return nil
 	}
-	awaited := false
+	awaited := in.Reported.Incarnation == in.Own.Incarnation && in.Reported.Generation > in.Map.Generation()
 	r := sharding.Report{Incarnation: in.Own.Incarnation, Generation: in.Map.Generation()}
 	for move := range in.Map.Moves() {
 		if move.From != in.Own {
@@ -123,6 +124,7 @@ func report(in Seen) *sharding.Report {
 		}
 		if held := in.Held(move.Shard); held != 0 && held < move.Since {
 			r.Busy = append(r.Busy, move.Shard)
+			awaited = true
 		}
 		awaited = awaited || !in.Done(move)
 	}
