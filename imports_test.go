@@ -37,14 +37,14 @@ var allowed = map[string][]string{
 	"cluster/internal/commit":     {"cluster/internal/change"},
 	"cluster/internal/deadline":   {"internal/planted"},
 	"cluster/internal/following":  {"internal/planted"},
-	"cluster/internal/holding":    {"cluster/sharding"},
+	"cluster/internal/holding":    {"cluster/sharding", "internal/planted"},
 	"cluster/internal/planning":   {"cluster/sharding", "cluster/state"},
 	"cluster/sharding":            {},
 	"cluster/shardview":           {"cluster/internal/planning", "cluster/sharding", "cluster/state"},
-	"cluster/internal/simulation": {"cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/deadline", "cluster/internal/following", "cluster/internal/suspicion", "cluster/state"},
+	"cluster/internal/simulation": {"cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/deadline", "cluster/internal/following", "cluster/internal/holding", "cluster/internal/planning", "cluster/internal/suspicion", "cluster/sharding", "cluster/state"},
 	"cluster/internal/suspicion":  {"cluster/state", "internal/planted"},
 	"internal/planted":            {},
-	"cluster/state":               {"cluster/sharding"},
+	"cluster/state":               {"cluster/sharding", "internal/planted"},
 	"node":                        {"proto/goverse/node/v1"},
 	"proto/goverse/node/v1":       {},
 	"embedetcd":                   {"internal/zaplog"},
@@ -126,8 +126,9 @@ func TestClusterStaysLean(t *testing.T) {
 // What decides has no goroutine, no lock and no I/O, so that a simulation can run it.
 func TestWhatDecidesIsPure(t *testing.T) {
 	all := packages(t)
-	for _, name := range []string{"cluster/state", "cluster/sharding", "cluster/shardview", "cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/deadline",
-		"cluster/internal/following", "cluster/internal/suspicion", "cluster/internal/simulation"} {
+	for _, name := range []string{"cluster/state", "cluster/sharding", "cluster/shardview", "cluster/internal/candidacy", "cluster/internal/change",
+		"cluster/internal/deadline", "cluster/internal/following", "cluster/internal/holding", "cluster/internal/planning", "cluster/internal/suspicion",
+		"cluster/internal/simulation"} {
 		require.NotEmpty(t, all[name].ImportPath, name)
 		for _, path := range all[name].Imports {
 			if slices.Contains([]string{"context", "net", "os", "sync"}, path) || strings.HasPrefix(path, "go.etcd.io/") || strings.HasPrefix(path, "google.golang.org/") {

@@ -32,7 +32,8 @@
 // current one. Who deletes the map from outside deletes its open moves too: the
 // plan that follows gives every shard away without waiting for anybody. Epochs
 // keep growing even then, because the caller takes generations from etcd's
-// revisions and never counts by itself; so a store that checks the epoch
+// revisions, and those of a key's first map from the revision that created it
+// ([Map.NotBefore]): a plan may be carried out late. So a store that checks the epoch
 // refuses the old owner.
 //
 // The spread of keys over shards is that of a good hash, not of a keyed one:

@@ -85,6 +85,28 @@ func (m *Map) Move(shard int) (Move, bool) {
 // Moves yields all open moves in the order of shards.
 func (m *Map) Moves() iter.Seq[Move] { return slices.Values(m.moves) }
 
+// NotBefore is m as it counts when its key was created at revision: no shard's epoch, nor
+// the generation, is less. Where no map is, etcd cannot tell a plan of now from one that
+// was made before the last map was deleted; so that epochs keep growing, the first map of
+// a key gets them from etcd.
+func (m *Map) NotBefore(revision int64) *Map {
+	if !slices.ContainsFunc(m.cells, func(c cell) bool { return c.before(revision) }) && m.generation >= revision {
+		return m
+	}
+	later := *m
+	later.generation = max(m.generation, revision)
+	later.cells = slices.Clone(m.cells)
+	for i := range later.cells {
+		if c := &later.cells[i]; c.before(revision) {
+			c.epoch = revision
+		}
+	}
+	return &later
+}
+
+// before reports whether a shard was given to its owner before.
+func (c cell) before(revision int64) bool { return c.owner != none && c.epoch < revision }
+
 // Load is how many shards an owner has.
 type Load struct {
 	Owner  Owner

@@ -247,3 +247,24 @@ func TestWhoDoesNotFitIntoAMapIsPassedOver(t *testing.T) {
 	m := plan(t, Input{Generation: 1, Shards: 8, Members: append(odd, member(0))}).Map
 	require.Equal(t, []Load{{member(0).Owner, 8}}, m.Loads())
 }
+
+// A first plan that etcd carries out late, or again, after somebody has deleted the map
+// that was written meanwhile, has epochs after that one's all the same.
+func TestEpochsGrowThoughAPlanIsLate(t *testing.T) {
+	late := plan(t, Input{Generation: 3, Shards: 8, Members: members(2)}).Map
+	first := late.NotBefore(4) // as it was written at first
+	second := plan(t, Input{Generation: 9, Shards: 8, Current: first, Members: members(3), Mode: Level}).Map
+	again := late.NotBefore(20)
+	require.Equal(t, int64(20), again.Generation())
+	for shard := range 8 {
+		require.Equal(t, int64(20), again.Epoch(shard))
+		require.Greater(t, again.Epoch(shard), second.Epoch(shard))
+		require.Contains(t, []int64{4, 9}, second.Epoch(shard), "what stays keeps its epoch")
+	}
+	require.Same(t, second, second.NotBefore(4), "it was written over the first")
+	require.Equal(t, int64(3), late.Generation(), "it is not altered")
+
+	unowned, err := Decode([]byte(`{"version":1,"shards":1,"generation":3,"grants":[],"moves":[]}`))
+	require.NoError(t, err)
+	require.Zero(t, unowned.NotBefore(5).Epoch(0), "a shard without an owner has no epoch")
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/internal/planted"
 )
 
 // ShardMap is the shard map as it stands.
@@ -15,7 +16,7 @@ type ShardMap struct {
 	ModRevision int64
 }
 
-// Released is a member's report as it stands.
+// Released is a member's report as it stands. One that cannot be read is the zero Report.
 type Released struct {
 	Address string
 	sharding.Report
@@ -40,20 +41,25 @@ func (s *Snapshot) MoveDone(move sharding.Move) bool {
 	if r := s.ReleasedBy(move.From.Address); r != nil {
 		report = r.Report
 	}
+	if planted.Is(planted.StaleReportAccepted) && report.Generation > 0 {
+		report.Generation = max(report.Generation, move.Since)
+	}
 	return move.Done(m != nil && m.Incarnation == move.From.Incarnation, report)
 }
 
 func (s *Snapshot) putShardMap(kv KV) {
 	m, err := sharding.Decode(kv.Value)
+	if err == nil {
+		m = m.NotBefore(kv.CreateRevision)
+	}
 	s.ShardMap = &ShardMap{Map: m, Err: err, ModRevision: kv.ModRevision}
 }
 
 func (s *Snapshot) putReleased(p ParsedKey, kv KV) {
 	s.removeReleased(p.Address)
-	report, err := sharding.DecodeReport(kv.Value)
-	if err != nil {
-		return // its author writes it anew
-	}
+	// One that cannot be read says nothing, and is there all the same: its author has to
+	// write over it.
+	report, _ := sharding.DecodeReport(kv.Value)
 	i, _ := s.releasedIndex(p.Address)
 	s.Released = with(s.Released, i, &Released{Address: p.Address, Report: report, ModRevision: kv.ModRevision, Lease: kv.Lease})
 }

@@ -67,11 +67,24 @@ const (
 	WatchFromNow Bug = "watch-from-now"
 	// SilenceTrusted takes a watch that delivers nothing for one with nothing to tell.
 	SilenceTrusted Bug = "silence-trusted"
+	// TakeoverUnreleased serves a shard without waiting for the one before to let go of it.
+	TakeoverUnreleased Bug = "takeover-unreleased"
+	// OwnerByAddress takes an owner at the own address for itself, whatever its incarnation.
+	OwnerByAddress Bug = "owner-by-address"
+	// StaleReportAccepted takes a report about an older map for one about this.
+	StaleReportAccepted Bug = "stale-report-accepted"
+	// EpochIgnored keeps a shard that was given to it anew, under the old epoch.
+	EpochIgnored Bug = "epoch-ignored"
+	// MapUnfenced writes the shard map without the planner's fence.
+	MapUnfenced Bug = "map-unfenced"
+	// LapsedKept keeps a shard that was acquired before the session was suspended.
+	LapsedKept Bug = "lapsed-kept"
 )
 
 // All are all of them.
 func All() []Bug {
 	return []Bug{DeadlineFromReceipt, LateAnswerCounts, DoubtIgnored, StretchGoesOn, KeysNotChecked, LeadWithoutSession,
 		LeadBesideActing, AdoptBarredKey, LateKeyStays, CampaignTrusted, FlagAfterDelete, FallbackWithoutFailure, ActingUnguarded,
-		RemoveWithoutGrace, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow, SilenceTrusted}
+		RemoveWithoutGrace, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow, SilenceTrusted,
+		TakeoverUnreleased, OwnerByAddress, StaleReportAccepted, EpochIgnored, MapUnfenced, LapsedKept}
 }

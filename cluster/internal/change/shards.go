@@ -3,12 +3,16 @@ package change
 import (
 	"github.com/goverse/goverse/cluster/sharding"
 	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/planted"
 )
 
 // WriteMap writes the shard map over the one that was written at over (0: none is there),
 // while the planner's fence holds.
 func WriteMap(keys state.Keys, fence []Guard, m *sharding.Map, over int64) Change {
 	key := keys.ShardMap()
+	if planted.Is(planted.MapUnfenced) {
+		fence = nil
+	}
 	return Change{If: append([]Guard{unmodified(key, over)}, fence...), Then: []Op{{Kind: Put, Key: key, Value: string(m.Encode())}}}
 }
 

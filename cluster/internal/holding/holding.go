@@ -18,6 +18,7 @@ import (
 	"slices"
 
 	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/internal/planted"
 )
 
 // Seen is what a look is made with.
@@ -71,6 +72,8 @@ func Look(in Seen) Orders {
 		held := in.Held(shard)
 		epoch, mine := entitled(in, shard)
 		switch {
+		case planted.Is(planted.LapsedKept) && held == Lapsed && mine:
+		case planted.Is(planted.EpochIgnored) && held > 0 && mine:
 		case held != 0 && (!mine || held != epoch):
 			o.Release = append(o.Release, shard)
 		case held == 0 && mine && !in.Doubted:
@@ -88,6 +91,9 @@ func owns(in Seen, shard int) bool {
 		return false
 	}
 	owner, ok := in.Map.Owner(shard)
+	if planted.Is(planted.OwnerByAddress) {
+		owner.Incarnation = in.Own.Incarnation
+	}
 	return ok && owner == in.Own
 }
 
@@ -98,19 +104,20 @@ func entitled(in Seen, shard int) (epoch int64, ok bool) {
 	}
 	// A move from this very member waits for nobody else: the shard is held under the old
 	// epoch until it was let go, and acquired after.
-	if move, open := in.Map.Move(shard); open && move.From != in.Own && !in.Done(move) {
+	if move, open := in.Map.Move(shard); open && move.From != in.Own && !in.Done(move) && !planted.Is(planted.TakeoverUnreleased) {
 		return 0, false
 	}
 	return in.Map.Epoch(shard), true
 }
 
 // report is what this member has to say about the shards that move away from it: nothing
-// if nobody waits for that.
+// if nobody waits for that, unless somebody wrote in its name that it has let go of what it
+// has not, or of what a later map will take.
 func report(in Seen) *sharding.Report {
 	if in.Map == nil || in.Own == (sharding.Owner{}) {
 		return nil
 	}
-	awaited := false
+	awaited := in.Reported.Incarnation == in.Own.Incarnation && in.Reported.Generation > in.Map.Generation()
 	r := sharding.Report{Incarnation: in.Own.Incarnation, Generation: in.Map.Generation()}
 	for move := range in.Map.Moves() {
 		if move.From != in.Own {
@@ -118,6 +125,7 @@ func report(in Seen) *sharding.Report {
 		}
 		if held := in.Held(move.Shard); held != 0 && held < move.Since {
 			r.Busy = append(r.Busy, move.Shard)
+			awaited = true
 		}
 		awaited = awaited || !in.Done(move)
 	}

@@ -89,6 +89,24 @@ func TestReleaseBeforeTakeOver(t *testing.T) {
 	require.Nil(t, Look(h.seen(a, two, always)).Report, "nobody waits any more")
 }
 
+// What somebody wrote in this member's name is put right, though nobody waits for it: it
+// would be believed of what a later map takes, too.
+func TestAReportThatSaysTooMuch(t *testing.T) {
+	m := next(t, nil, 10, never, a)
+	in := holder{0: 10, 1: 10, 2: 10, 3: 10}.seen(a, m, always)
+	in.Reported = sharding.Report{Incarnation: 1, Generation: 11}
+	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 10}, Look(in).Report)
+	in.Reported = sharding.Report{Incarnation: 7, Generation: 11}
+	require.Nil(t, Look(in).Report, "that of another incarnation proves nothing")
+	in.Reported = sharding.Report{Incarnation: 1, Generation: 10}
+	require.Nil(t, Look(in).Report)
+
+	two := next(t, m, 20, never, a, b)
+	in = holder{0: 10, 1: 10, 2: 10, 3: 10}.seen(a, two, always)
+	in.Reported = sharding.Report{Incarnation: 1, Generation: 20}
+	require.Len(t, Look(in).Report.Busy, 2, "it has let go of nothing yet")
+}
+
 // A shard that went and came back while this member did not look: it is let go of all the
 // same, for another one may have served it.
 func TestEpochThatChanged(t *testing.T) {

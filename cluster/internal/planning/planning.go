@@ -45,6 +45,7 @@ type Planner struct {
 	members []sharding.Member // as last seen
 	changed time.Time         // when they last did
 	waiting time.Time         // since when levelling waits; zero: it does not
+	pinned  bool              // what could be levelled was; there may be more when moves are done
 	spent   float64           // of the budget, as of at
 	at      time.Time
 }
@@ -93,11 +94,11 @@ func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 	if repair, err := sharding.Plan(in); err != nil || repair.Moved() > 0 {
 		return p, Orders{Plan: repair, Over: s.ShardMap.ModRevision, Err: err}
 	}
-	if p.waiting.IsZero() {
+	if p.waiting.IsZero() && !p.pinned {
 		return p, Orders{}
 	}
 	due := p.changed.Add(p.cfg.Window)
-	if last := p.waiting.Add(windows * p.cfg.Window); last.Before(due) {
+	if last := p.waiting.Add(windows * p.cfg.Window); !p.waiting.IsZero() && last.Before(due) {
 		due = last
 	}
 	if now.Before(due) {
@@ -109,7 +110,7 @@ func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 		return p, Orders{Err: err}
 	}
 	if level.Moved() == 0 {
-		p.waiting = time.Time{}
+		p.waiting, p.pinned = time.Time{}, pinned(s)
 		return p, Orders{}
 	}
 	p = p.refilled(now)
@@ -162,6 +163,17 @@ func Members(s *state.Snapshot, cfg Settings) []sharding.Member {
 func excluded(labels, exclude map[string]string) bool {
 	for name, value := range exclude {
 		if v, ok := labels[name]; ok && v == value {
+			return true
+		}
+	}
+	return false
+}
+
+// pinned reports whether a shard stays where it is until its move is done. There may be
+// more to level then.
+func pinned(s *state.Snapshot) bool {
+	for move := range s.ShardMap.Moves() {
+		if !s.MoveDone(move) {
 			return true
 		}
 	}

@@ -115,6 +115,34 @@ func TestCrashesAtOnceJoinsAfterAWindow(t *testing.T) {
 	require.Equal(t, "given 0, emptied 6, levelled 0", w.look(), "who leaves is emptied at once")
 }
 
+// Shards whose move is open stay where they are. What they keep from being level is
+// levelled when they are let go of, though the members are still the same.
+func TestWhatWasPinnedIsLevelledWhenItIsLetGoOf(t *testing.T) {
+	w := newWorld(t, cfg)
+	w.join("a:1")
+	w.look()
+	w.join("b:1")
+	w.look()
+	w.pass(time.Second)
+	require.Equal(t, "given 0, emptied 0, levelled 6", w.look())
+	w.join("c:1")
+	w.look()
+	w.pass(time.Second)
+	require.Equal(t, "given 0, emptied 0, levelled 3", w.look(), "what b has is pinned to it")
+	require.Equal(t, "nothing", w.look())
+	w.pass(time.Minute)
+	w.join("d:1")
+	require.Equal(t, "again in 1s", w.look(), "who joins meanwhile is waited for as ever")
+	w.leave("d:1")
+	w.look()
+	w.pass(time.Second)
+	require.Equal(t, "nothing", w.look())
+	w.released("a:1")
+	require.Equal(t, "given 0, emptied 0, levelled 2", w.look())
+	w.released("b:1")
+	require.Equal(t, "nothing", w.look())
+}
+
 func TestLevellingIsNotPutOffForEver(t *testing.T) {
 	w := newWorld(t, cfg)
 	w.join("a:1")

@@ -18,6 +18,8 @@ type checks struct {
 	begun       int64   // the largest token of a term
 	written     int64   // the largest token of a guarded write
 
+	owners
+
 	keyless []*process    // leaders that go on without their key, excused
 	beside  time.Duration // since when two lead at once, excused; 0: they do not
 	outside time.Duration // since when one acts beside an outside candidate; 0: none does
@@ -56,6 +58,7 @@ func (c *checks) step(w *world) {
 		}
 		if s := p.keeper.session; s != nil && s.valid() {
 			c.counts(w, s)
+			c.hold(w, p)
 		}
 		if p.election.term == nil {
 			continue
@@ -69,6 +72,7 @@ func (c *checks) step(w *world) {
 		leaders[min(n, 1)] = p
 		n++
 	}
+	c.held()
 	c.overlap(w, leaders)
 	c.besideOutside(w, leaders[0])
 	if c.failure != nil && !w.over {

@@ -36,7 +36,10 @@ func (c *checks) claim(w *world, p *process) {
 	if t.lapsed && !p.host.stepped {
 		c.fail("P1", "%s leads again with token %d, for which it had ceased to", p.id, t.Token)
 	}
-	why := w.stands(t)
+	if t.stoodAt != w.etcd.revision { // nothing else can alter it
+		t.stoodAt, t.fallen = w.etcd.revision, w.stands(t)
+	}
+	why := t.fallen
 	if why == "" {
 		c.keyless = drop(c.keyless, p)
 		return
@@ -58,15 +61,15 @@ func (c *checks) claim(w *world, p *process) {
 func (w *world) stands(t *term) string {
 	e := w.etcd
 	if t.Mode == state.ModeFallback {
-		if kv := e.get(w.keys.Acting()); kv == nil || kv.CreateRevision != t.Token {
+		if kv := e.get(actingKey); kv == nil || kv.CreateRevision != t.Token {
 			return "the acting key is gone"
 		}
 		return "" // a candidate that came waits for it, or is from outside
 	}
-	if kv := e.get(w.keys.Candidate(t.s.lease)); kv == nil || kv.CreateRevision != t.Token {
+	if kv := e.get(t.s.key); kv == nil || kv.CreateRevision != t.Token {
 		return "its key is gone"
 	}
-	if e.get(w.keys.Acting()) != nil {
+	if e.get(actingKey) != nil {
 		return "there is an acting leader"
 	}
 	if head := w.head(); head.CreateRevision < t.Token {
@@ -130,8 +133,8 @@ func (c *checks) besideOutside(w *world, leader *process) {
 
 // head is the first candidate's key in truth, nil when there is none.
 func (w *world) head() *state.KV {
-	from, _ := w.etcd.find(w.keys.Queue())
-	to, _ := w.etcd.find(w.keys.QueueEnd())
+	from, _ := w.etcd.find(queueStart)
+	to, _ := w.etcd.find(queueEnd)
 	var head *state.KV
 	for i := from; i < to; i++ {
 		if kv := &w.etcd.keys[i]; head == nil || kv.CreateRevision < head.CreateRevision {

@@ -41,6 +41,8 @@ type term struct {
 
 	lapsed  bool  // there was a moment at which it did not count
 	endedAt int64 // on the monotonic clock
+	stoodAt int64 // the revision at which its key was looked at last
+	fallen  string
 }
 
 // valid is Term.stretch.Valid.
@@ -139,6 +141,7 @@ func (e *election) begin(began candidacy.Term, stretch int) {
 		log.of(e.p, "LEADS with token %d (%s)", began.Token, began.Mode)
 	}
 	e.p.w.checks.began(e.p, began)
+	e.p.planner.poke()
 	e.work()
 }
 
@@ -153,6 +156,7 @@ func (e *election) over(ended candidacy.Ending) {
 		log.of(e.p, "leads no longer with token %d: %s", ended.Token, ended.Reason)
 	}
 	e.p.w.checks.ended(e.p, ended)
+	e.p.planner.poke()
 	e.endWork()
 	e.p.w.faults.moment(e.p, termEnded)
 }

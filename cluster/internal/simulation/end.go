@@ -65,7 +65,7 @@ func (w *world) wrong() string {
 			return fmt.Sprintf("lease %x is nobody's", l.id)
 		}
 	}
-	return ""
+	return w.wrongShards(s)
 }
 
 // wrongWith is what is wrong with one process.
@@ -127,7 +127,9 @@ func (w *world) differs(truth, s *state.Snapshot) string {
 		return "has a stale snapshot"
 	}
 	same := len(s.Queue) == len(truth.Queue) && len(s.Members) == len(truth.Members) &&
-		(s.Acting == nil) == (truth.Acting == nil) && len(s.Accusations) == len(truth.Accusations)
+		(s.Acting == nil) == (truth.Acting == nil) && len(s.Accusations) == len(truth.Accusations) &&
+		len(s.Released) == len(truth.Released) && (s.ShardMap == nil) == (truth.ShardMap == nil) &&
+		(s.ShardMap == nil || s.ShardMap.ModRevision == truth.ShardMap.ModRevision)
 	for i := 0; same && i < len(s.Queue); i++ {
 		same = *s.Queue[i] == *truth.Queue[i]
 	}
@@ -145,9 +147,10 @@ func (w *world) differs(truth, s *state.Snapshot) string {
 // is not there to put it right: nobody else may.
 func (w *world) tidy() {
 	e := w.etcd
+	w.mendMap()
 	for i := 0; i < len(e.keys); i++ {
 		kv := e.keys[i]
-		if kv.Lease == 0 && kv.Key != registerKey && !w.cared(kv) {
+		if kv.Lease == 0 && kv.Key != registerKey && kv.Key != w.keys.ShardMap() && !w.cared(kv) {
 			e.author = cause{}
 			_, _ = e.execute(nil, change.Change{Then: []change.Op{{Kind: change.Delete, Key: kv.Key}}})
 			i--

@@ -59,6 +59,9 @@ func handFrom(w *world, h *host) {
 			return
 		}
 		w.note(h, "somebody alters %s", key)
+		if key == w.keys.Node(h.address) {
+			w.checks.taints = append(w.checks.taints, kv.CreateRevision)
+		}
 		onto := int64(0)
 		if w.chance(2) {
 			onto = kv.Lease

@@ -78,6 +78,18 @@ var allFaults = []fault{
 		w.freezeFor(h, w.between(0, w.ttl))
 		handFrom(w, h)
 	}},
+	{5, "hand on the shards", handOnShards},
+	{3, "hand on the shards, and the watch frozen", func(w *world, h *host) {
+		w.freezeFor(h, w.between(0, w.ttl))
+		handOnShards(w, h)
+	}},
+	{3, "paused in the middle of planning", pauseInPlanning},
+	{2, "shard map or report that comes late", func(w *world, h *host) {
+		w.doomNext(nil, pick(w, []kind{toPlan, toReport}), late)
+		if w.chance(2) {
+			stopAndStart(w, h)
+		}
+	}},
 	{6, "denied candidacy", deny},
 	{3, "outside candidate", outsider},
 	{2, "outside candidate, and the watch frozen", func(w *world, h *host) {

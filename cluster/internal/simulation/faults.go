@@ -41,6 +41,7 @@ const (
 	gotAnswer         // by its sender
 	termBegan         // from here on not about requests
 	termEnded  = termBegan + 1
+	planned    = termBegan + 2 // and not sent yet
 )
 
 // sends decides what becomes of a request that is about to be sent.

@@ -37,6 +37,9 @@ type roles struct {
 	fallback bool
 	detect   bool // crash detection is on
 	drains   bool // when it stops it goes on serving for long
+	shards   int  // it works with so many; 0: with none
+	excluded bool // by its label: it gets no shards
+	asked    bool // its user does something when a shard comes
 }
 
 func newHost(w *world, address string) *host {

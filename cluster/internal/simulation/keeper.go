@@ -24,6 +24,7 @@ type keeper struct {
 type session struct {
 	p         *process
 	lease     int64
+	key       string // of the candidate on it
 	claim     deadline.Claim
 	lost      string // why; "": it stands
 	suspended bool   // its present stretch has ended
@@ -77,7 +78,7 @@ func (k *keeper) open() {
 			k.again()
 			return
 		}
-		s := &session{p: p, lease: a.lease, claim: deadline.Granted(sent, p.w.ttl)}
+		s := &session{p: p, lease: a.lease, key: p.w.keys.Candidate(a.lease), claim: deadline.Granted(sent, p.w.ttl)}
 		k.session = s
 		if p.w.log != nil {
 			p.w.log.of(p, "has a session on lease %x", s.lease)
@@ -100,6 +101,7 @@ func (k *keeper) registered(s *session) {
 	k.retry = 0
 	k.current = true
 	k.p.election.serve(s)
+	k.p.holder.serve(s)
 	k.p.detector.poke()
 }
 
@@ -168,6 +170,7 @@ func (s *session) lose(why string) {
 		s.p.w.log.of(s.p, "has lost its session: %s", why)
 	}
 	s.p.soon(func() { s.p.election.close(s, candidacy.SessionLost) })
+	s.p.soon(func() { s.p.holder.lost(s) })
 	s.p.soon(func() { s.p.keeper.over(s) })
 }
 
@@ -350,6 +353,7 @@ func (s *session) confirm(sent deadline.Instant, started time.Duration, protecte
 		s.suspended = false
 		p.w.checks.count(Resumed)
 		p.election.poke()
+		p.holder.poke()
 	}
 	if before.InDoubt() && !s.claim.InDoubt() {
 		p.election.poke()
@@ -384,6 +388,7 @@ func (s *session) look() time.Duration {
 		s.suspended = true
 		s.p.w.checks.count(Suspended)
 		s.p.soon(s.p.election.poke)
+		s.p.soon(s.p.holder.poke)
 	}
 	return now.Until(s.claim.Ends())
 }

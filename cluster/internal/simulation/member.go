@@ -27,7 +27,11 @@ const (
 )
 
 func newRecord(p *process) state.Record {
-	return state.Record{InstanceID: p.id, Observer: p.host.roles.observer}
+	r := state.Record{InstanceID: p.id, Observer: p.host.roles.observer, Shards: p.host.roles.shards}
+	if p.host.roles.excluded {
+		r.Labels = excluded
+	}
+	return r
 }
 
 // register is membership.register: the node key is only ever created where none

@@ -20,6 +20,7 @@ type mirror struct {
 	watch     *watch // nil while reading or pausing
 	mayReopen bool   // one that was not opened is tried once more, by the next endpoint
 	far       following.Watch
+	waiters   []*waiter
 	timer     int // counts, so that a timer that was stopped or set anew says nothing
 }
 
@@ -223,4 +224,9 @@ func (m *mirror) publish(s *state.Snapshot) {
 	p.election.published(s)
 	p.detector.published(before, s)
 	p.member.published(s)
+	p.planner.published(before, s)
+	if all || concernsShards(before, s) {
+		p.holder.poke()
+	}
+	m.meet(s)
 }

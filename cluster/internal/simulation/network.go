@@ -28,13 +28,15 @@ const (
 	toRemove
 	toRefute
 	toAsk
+	toPlan   // the shard map
+	toReport // what was let go of
 	kinds
 )
 
 func (k kind) String() string {
 	return [...]string{"read", "grant", "renewal", "read of own keys", "revocation", "registration", "record",
 		"campaign", "look ahead", "leave", "change of own keys", "guarded write", "accusation", "removal", "refutation",
-		"wish"}[k]
+		"wish", "shard map", "report"}[k]
 }
 
 // link is one host's way to etcd.

@@ -9,7 +9,7 @@ import (
 func doomed(w *world, h *host) {
 	d := doom{kind: pick(w, []kind{toRead, toGrant, toRenew, toCheck, toRevoke, toRegister, toRegister, toRecord,
 		toCampaign, toCampaign, toCampaign, toLookAhead, toLeave, toLeave, toLeave, toChange, toChange, toWrite, toWrite,
-		toAccuse, toRemove, toRefute, toAsk}), skip: w.IntN(3)}
+		toAccuse, toRemove, toRefute, toAsk, toPlan, toPlan, toReport, toReport}), skip: w.IntN(3)}
 	if !w.chance(3) {
 		d.host, d.skip = h, w.IntN(2)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/internal/candidacy"
+	"github.com/goverse/goverse/cluster/internal/planning"
 )
 
 // process is one process with one node: it stands for what package cluster assembles.
@@ -22,6 +23,8 @@ type process struct {
 	member   member
 	election election
 	detector detector
+	planner  planner
+	holder   holder
 
 	leaving leaving
 
@@ -46,6 +49,8 @@ func (h *host) start() *process {
 		h.w.log.of(p, "starts")
 	}
 	p.mirror.p, p.keeper.p, p.member.p, p.election.p, p.detector.p = p, p, p, p, p
+	p.planner = planner{p: p, part: planning.New(h.planning())}
+	p.holder = holder{p: p, slots: make([]slot, h.roles.shards)}
 	p.member.record = newRecord(p)
 	p.election.part = candidacy.New(candidacy.Settings{Address: h.address, Fallback: h.roles.fallback,
 		WorkTimeout: workTimeout}, !h.roles.observer)

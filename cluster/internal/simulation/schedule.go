@@ -20,9 +20,15 @@ func newWorld(seed uint64, log bool) *world {
 
 	detect := !w.chance(4)
 	fallback := !w.chance(4)
+	w.shards, w.window = pick(w, []int{5, 7}), pick(w, []time.Duration{50 * time.Millisecond, time.Second})
+	w.checks.owners = newOwners(w.shards)
 	for i := range 3 + w.IntN(3) {
 		h := newHost(w, fmt.Sprintf("%c:1", 'a'+i))
-		h.roles = roles{observer: w.chance(10), fallback: fallback, detect: detect, drains: w.chance(10)}
+		h.roles = roles{observer: w.chance(10), fallback: fallback, detect: detect, drains: w.chance(10),
+			shards: w.shards, excluded: w.chance(10), asked: w.chance(2)}
+		if w.chance(12) {
+			h.roles.shards = 0
+		}
 		w.hosts = append(w.hosts, h)
 		begin := w.between(0, 50*time.Millisecond)
 		if w.chance(5) {
@@ -62,6 +68,9 @@ var keys = func() state.Keys {
 	return k
 }()
 
+// What is asked for after every event is not made anew each time.
+var actingKey, queueStart, queueEnd = keys.Acting(), keys.Queue(), keys.QueueEnd()
+
 // plan draws one fault and when it begins: at any instant, or at a moment that
 // matters.
 func (w *world) plan(end time.Duration) {
@@ -100,10 +109,10 @@ func (w *world) plan(end time.Duration) {
 // drawMoment prefers what happens seldom and matters much.
 func (w *world) drawMoment() moment {
 	if w.chance(4) {
-		return termBegan + moment(w.IntN(2))
+		return termBegan + moment(w.IntN(3))
 	}
 	k := pick(w, []kind{toRenew, toCheck, toCampaign, toCampaign, toLookAhead, toLeave, toLeave, toRegister, toRegister,
-		toGrant, toRevoke, toRead, toChange, toChange, toRecord, toAccuse, toRemove, toRefute, toWrite, toAsk})
+		toGrant, toRevoke, toRead, toChange, toChange, toRecord, toAccuse, toRemove, toRefute, toWrite, toAsk, toPlan, toPlan, toReport, toReport})
 	return moment(w.IntN(3))*moment(kinds) + moment(k)
 }
 

@@ -44,6 +44,22 @@ const (
 	Doubted
 	Suspended
 	Resumed
+	PlanAccepted
+	PlanRefused
+	PlanBeside
+	ShardGiven
+	ShardEmptied
+	ShardLevelled
+	ShardServed
+	ShardServedLate
+	ShardLapsed
+	Reported
+	Straggled
+	StopEmptied
+	StopLast
+	StopCut
+	MapTaken
+	ReportTaken
 	happenings
 )
 
@@ -54,7 +70,12 @@ func (h Happening) String() string {
 		"sessions lost: expired", "sessions lost: revoked", "sessions lost: permission", "sessions lost: key lost",
 		"watches broken", "watches compacted", "watches that lagged", "views read anew because a key was missed",
 		"keys missed by a renewal", "keys put right", "campaigns failed", "accusations", "refutations",
-		"members removed: dead", "members removed: alive", "doubts", "sessions suspended", "sessions resumed"}[h]
+		"members removed: dead", "members removed: alive", "doubts", "sessions suspended", "sessions resumed",
+		"shard maps accepted", "shard maps refused",
+		"shard maps of a second planner: a hand made the first look like no member", "shards given that had no owner", "shards emptied off a member", "shards levelled",
+		"shards served", "exempt: shards served under an older epoch than another's", "shards let go of because the session had lapsed", "reports", "reports with stragglers",
+		"stops: shards handed over", "stops: nobody to take over", "stops: shards not handed over in time",
+		"shard maps taken by a hand", "reports taken by a hand"}[h]
 }
 
 // Exempt is what the design leaves out: a leader whose key or lease was taken.
@@ -65,10 +86,27 @@ type Exempt struct {
 	Longest        time.Duration // how long both did
 }
 
+// besideBy is why two may hold one shard.
+type besideBy int
+
+const (
+	afterHand    besideBy = iota // on the older one's session or node key
+	afterRemoval                 // of the older one
+	afterMapHand                 // on the map, or on the older one's report
+	besides
+)
+
+// Beside is what the design leaves out of the shards: one that two held at once.
+type Beside struct {
+	Overlaps int
+	Longest  time.Duration
+}
+
 // Seen counts what happened in a run, or in many.
 type Seen struct {
 	Count  [happenings]int
 	Exempt [exempts]Exempt // by hand, by removal, and in fallback by an outside candidate
+	Beside [besides]Beside // by hand, by removal, by a hand on the map
 }
 
 // Add adds what another run has seen.
@@ -82,6 +120,10 @@ func (s *Seen) Add(o Seen) {
 		x.LongestKeyless = max(x.LongestKeyless, e.LongestKeyless)
 		x.Overlaps += e.Overlaps
 		x.Longest = max(x.Longest, e.Longest)
+	}
+	for i, b := range o.Beside {
+		s.Beside[i].Overlaps += b.Overlaps
+		s.Beside[i].Longest = max(s.Beside[i].Longest, b.Longest)
 	}
 }
 
@@ -101,5 +143,8 @@ func (s Seen) String() string {
 	}
 	e := s.Exempt[outsideCandidate]
 	fmt.Fprintf(&b, "%9d  exempt: acting leaders beside an outside candidate (for %v at most)\n", e.Overlaps, e.Longest.Round(time.Millisecond))
+	for i, name := range []string{"its owner's key or lease was taken by a hand", "its owner was removed on evidence", "a hand was on the map or on a report"} {
+		fmt.Fprintf(&b, "%9d  exempt: a shard held by two after %s (for %v at most)\n", s.Beside[i].Overlaps, name, s.Beside[i].Longest.Round(time.Millisecond))
+	}
 	return b.String()
 }

@@ -55,6 +55,9 @@ func TestSchedules(t *testing.T) {
 	for i := hand; i < exempts; i++ {
 		require.NotZero(t, seen.Exempt[i].Overlaps, "exempt case %d", i)
 	}
+	for i := range besides {
+		require.NotZero(t, seen.Beside[i].Overlaps, "exempt case %d of shards", i)
+	}
 }
 
 // A seed that failed somewhere fails everywhere, as long as the code is the same.

@@ -109,9 +109,14 @@ type leaving struct {
 	begun    bool
 	detector bool // it watches nobody any more
 	closed   bool // it listens no more
+
+	emptied     bool  // its shards were others' before it let go of them
+	incarnation int64 // of its own
+	generation  int64 // of the map that it saw last
 }
 
-// stop is Cluster.Stop: mark draining, withdraw, say goodbye, serve to the end, revoke.
+// stop is Cluster.Stop: mark draining, withdraw, hand the shards over, say goodbye, serve
+// to the end, revoke.
 func (p *process) stop() {
 	if p.leaving.begun {
 		return
@@ -122,9 +127,9 @@ func (p *process) stop() {
 		w.log.of(p, "begins to stop")
 	}
 	p.member.want(func(r *state.Record) { r.Draining = true })
-	p.after(w.between(0, 20*time.Millisecond), func() {
+	p.recorded(func() {
 		p.election.withdraw()
-		p.after(w.between(0, 20*time.Millisecond), p.serveToTheEnd)
+		p.after(w.between(0, 20*time.Millisecond), func() { p.handOver(p.serveToTheEnd) })
 	})
 }
 
@@ -143,6 +148,7 @@ func (p *process) serveToTheEnd() {
 			if w.log != nil {
 				w.log.of(p, "has stopped")
 			}
+			w.checks.stoppedWell(p)
 			p.die(false)
 		})
 	})

@@ -18,6 +18,9 @@ type world struct {
 	etcd  *etcd
 	hosts []*host
 
+	shards int           // how many there are
+	window time.Duration // Sharding.Window
+
 	faults faults
 	checks checks
 	log    *transcript // nil: nobody listens
