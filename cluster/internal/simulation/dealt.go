@@ -12,6 +12,11 @@ import (
 // that revision.
 func (c *checks) dealt(w *world, p *process, d duty, plan sharding.Result) {
 	c.count(PlanAccepted)
+	if d.mode == state.ModeFallback {
+		c.count(PlanActing)
+	} else if d.beside {
+		c.count(PlanOutside)
+	}
 	c.seen.Count[ShardGiven] += plan.Given
 	c.seen.Count[ShardEmptied] += plan.Emptied
 	c.seen.Count[ShardLevelled] += plan.Levelled
@@ -29,6 +34,15 @@ func (c *checks) dealt(w *world, p *process, d duty, plan sharding.Result) {
 			c.fail("P5", "the map of %s gives shard %d away under epoch %d, after one of %d", p.id, shard, epoch, c.granted[shard])
 		}
 		c.granted[shard] = epoch
+	}
+}
+
+// refused is told of every map that etcd refused.
+func (c *checks) refused(w *world, d duty) {
+	if w.notPlanner(d) != "" {
+		c.count(PlanTooLate)
+	} else {
+		c.count(PlanOvertaken)
 	}
 }
 

@@ -44,6 +44,8 @@ type duty struct {
 	mode  state.Mode
 	lease int64
 	token int64
+
+	beside bool // an outside candidate leads
 }
 
 func (p *process) duty() (duty, bool) {
@@ -62,7 +64,9 @@ func (p *process) duty() (duty, bool) {
 	if first := snap.Planner(); own == nil || first == nil || first.Lease != lease {
 		return duty{}, false
 	}
-	return newDuty(p, state.ModeElection, lease, own.CreateRevision), true
+	d := newDuty(p, state.ModeElection, lease, own.CreateRevision)
+	d.beside = true
+	return d, true
 }
 
 func newDuty(p *process, mode state.Mode, lease, token int64) duty {
@@ -102,7 +106,7 @@ func (l *planner) write(mine duty, orders planning.Orders) {
 		if err == nil && a.held {
 			e.w.checks.dealt(e.w, p, mine, orders.Plan)
 		} else if err == nil {
-			e.w.checks.count(PlanRefused)
+			e.w.checks.refused(e.w, mine)
 		}
 		return a, err
 	}, func(a answer, err error) {
