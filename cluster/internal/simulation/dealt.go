@@ -93,6 +93,24 @@ func (w *world) sessionOf(lease int64) *process {
 	return nil
 }
 
+// awake checks that nobody whose duty planning is sleeps over shards that must move. It
+// is looked at now and then.
+func (c *checks) awake(w *world) {
+	for _, h := range w.hosts {
+		p := h.process
+		if p == nil || p.paused || h.suspended >= 0 || p.planner.busy || p.planner.poked || p.planner.timed || h.roles.shards == 0 {
+			continue
+		}
+		snap := p.mirror.snapshot
+		if d, ok := p.duty(); !ok || snap.Stale || d.mode == "" {
+			continue
+		}
+		if _, o := p.planner.part.Look(snap, h.time()); o.Plan.Given+o.Plan.Emptied > 0 {
+			c.fail("P5", "%s sleeps, though it has to plan: %d shards have no owner, and %d are to leave theirs", p.id, o.Plan.Given, o.Plan.Emptied)
+		}
+	}
+}
+
 // stoppedWell is told that a process has stopped. Of the shards that it had when it had
 // handed them over none is its; what a planner gave it later, that had not seen it leave,
 // is given away anew.

@@ -16,7 +16,8 @@ type planner struct {
 	part  planning.Planner
 	poked bool
 	busy  bool
-	again int // counts timers
+	again int  // counts timers
+	timed bool // one runs
 }
 
 const planRetry = 100 * time.Millisecond
@@ -33,7 +34,8 @@ func (l *planner) poke() {
 
 // published is what the planner's two subscriptions do.
 func (l *planner) published(before, now *state.Snapshot) {
-	if before == nil || before.Stale || now.Stale || concernsShards(before, now) || before.Leader() != now.Leader() {
+	if before == nil || before.Stale || now.Stale || concernsShards(before, now) || before.Planner() != now.Planner() ||
+		before.Leader() != now.Leader() {
 		l.poke()
 	}
 }
@@ -136,9 +138,11 @@ func (l *planner) after(d time.Duration) {
 		return
 	}
 	l.again++
+	l.timed = true
 	mine := l.again
 	l.p.after(d, func() {
 		if l.again == mine {
+			l.timed = false
 			l.poke()
 		}
 	})
