@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 	"internal/cli":                {},
 	"internal/zaplog":             {},
 	"cluster":                     {"cluster/consensusmanager", "cluster/crashdetector", "cluster/internal/change", "cluster/internal/commit", "cluster/internal/planning", "cluster/sharding", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "node", "internal/zaplog"},
-	"cluster/httpapi":             {"cluster", "cluster/state", "cluster/leaderelection"},
+	"cluster/httpapi":             {"cluster", "cluster/shardview", "cluster/state", "cluster/leaderelection"},
 	"cluster/consensusmanager":    {"cluster/internal/change", "cluster/internal/commit", "cluster/internal/holding", "cluster/internal/planning", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/sharding", "cluster/state"},
 	"cluster/leaderelection":      {"cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/commit", "cluster/mirror", "cluster/session", "cluster/state"},
 	"cluster/crashdetector":       {"cluster/internal/change", "cluster/internal/commit", "cluster/internal/suspicion", "cluster/mirror", "cluster/session", "cluster/state"},
@@ -40,6 +40,7 @@ var allowed = map[string][]string{
 	"cluster/internal/holding":    {"cluster/sharding", "internal/planted"},
 	"cluster/internal/planning":   {"cluster/sharding", "cluster/state"},
 	"cluster/sharding":            {},
+	"cluster/shardview":           {"cluster/internal/planning", "cluster/sharding", "cluster/state"},
 	"cluster/internal/simulation": {"cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/deadline", "cluster/internal/following", "cluster/internal/holding", "cluster/internal/planning", "cluster/internal/suspicion", "cluster/sharding", "cluster/state"},
 	"cluster/internal/suspicion":  {"cluster/state", "internal/planted"},
 	"internal/planted":            {},
@@ -125,8 +126,9 @@ func TestClusterStaysLean(t *testing.T) {
 // What decides has no goroutine, no lock and no I/O, so that a simulation can run it.
 func TestWhatDecidesIsPure(t *testing.T) {
 	all := packages(t)
-	for _, name := range []string{"cluster/state", "cluster/sharding", "cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/deadline",
-		"cluster/internal/following", "cluster/internal/holding", "cluster/internal/planning", "cluster/internal/suspicion", "cluster/internal/simulation"} {
+	for _, name := range []string{"cluster/state", "cluster/sharding", "cluster/shardview", "cluster/internal/candidacy", "cluster/internal/change",
+		"cluster/internal/deadline", "cluster/internal/following", "cluster/internal/holding", "cluster/internal/planning", "cluster/internal/suspicion",
+		"cluster/internal/simulation"} {
 		require.NotEmpty(t, all[name].ImportPath, name)
 		for _, path := range all[name].Imports {
 			if slices.Contains([]string{"context", "net", "os", "sync"}, path) || strings.HasPrefix(path, "go.etcd.io/") || strings.HasPrefix(path, "google.golang.org/") {

@@ -62,6 +62,7 @@ func TestThreeNodesAgreeAndHandOver(t *testing.T) {
 func TestStopLeavesNothing(t *testing.T) {
 	etcd := startEtcd(t)
 	c := start(t, etcd)
+	awaitState(t, c, func(s *state.Snapshot) bool { return s.ShardMap != nil })
 	require.NoError(t, c.Stop(testContext(t)))
 	resp, err := etcd.Client().Get(testContext(t), "/", clientv3.WithPrefix())
 	require.NoError(t, err)

@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/crashdetector"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/session"
@@ -49,10 +50,21 @@ type Status struct {
 	Watchers int
 	// Crashes is what crash detection saw and did here.
 	Crashes crashdetector.Stats
+	// Shards is this node's part in the shards.
+	Shards ShardStatus
 	// LastEnd is why this node's last term ended; nil if none did.
 	LastEnd *leaderelection.TermOverError
 	// ElectionFailed is why this node cannot campaign, "" if it can.
 	ElectionFailed string
+}
+
+// ShardStatus is this node's part in the shards at one instant. All of it is zero before
+// Start and with Sharding.Off.
+type ShardStatus struct {
+	consensusmanager.ShardStats
+	// Snapshot is the node's view of the cluster, with the shard map: what package
+	// shardview makes tables of.
+	Snapshot *state.Snapshot
 }
 
 // Status never blocks and asks nobody. Lists are in order: the queue first come
@@ -94,6 +106,9 @@ func (c *Cluster) Status() Status {
 	st.Terms, st.LastEnd = election.Terms(), election.LastEnd()
 	st.SessionsLost, st.Rebuilds = p.keeper.Lost(), p.mirror.Rebuilds()
 	st.Watchers, st.Crashes = c.node.Watchers(), p.detector.Stats()
+	if st.Shards.ShardStats = p.manager.ShardStats(); st.Shards.Shards > 0 {
+		st.Shards.Snapshot = snap
+	}
 	if err := election.Failed(); err != nil {
 		st.ElectionFailed = err.Error()
 	}

@@ -1,10 +1,19 @@
 package clustertest
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/consensusmanager"
+	"github.com/goverse/goverse/cluster/sharding"
 )
 
 func sharded(s cluster.Sharding) Option {
@@ -65,4 +74,221 @@ func TestShardsFollowTheMembers(t *testing.T) {
 	c.Node(1).Kill()
 	c.Eventually(balanced(c, 1), "the last one has all")
 	t.Logf("all served %v after a kill", time.Since(began))
+}
+
+// watchOwners asks every node about every shard again and again, and keeps how long each
+// shard was nobody's, and whether it was ever two nodes'.
+type watchOwners struct {
+	stop   context.CancelFunc
+	done   chan struct{}
+	rounds int
+	pauses map[int]time.Duration // the longest of each shard
+	twice  []string
+}
+
+func watchServing(nodes ...*Node) *watchOwners {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &watchOwners{stop: cancel, done: make(chan struct{}), pauses: map[int]time.Duration{}}
+	count := nodes[0].cluster.Shards().Count()
+	go func() {
+		defer close(w.done)
+		lastServed := make([]time.Time, count)
+		for ctx.Err() == nil {
+			w.rounds++
+			for shard := range count {
+				by := []string{}
+				for _, n := range nodes {
+					if h := n.cluster.Shards(); h != nil {
+						if _, ok := h.Serves(shard); ok {
+							by = append(by, n.Address())
+						}
+					}
+				}
+				now := time.Now()
+				switch {
+				case len(by) > 1:
+					// Asked one after the other: the first may have let go meanwhile.
+					again := 0
+					for _, n := range nodes {
+						if _, ok := n.cluster.Shards().Serves(shard); ok {
+							again++
+						}
+					}
+					if again > 1 {
+						w.twice = append(w.twice, fmt.Sprintf("shard %d: %v", shard, by))
+					}
+					lastServed[shard] = now
+				case len(by) == 1:
+					if last := lastServed[shard]; !last.IsZero() {
+						w.pauses[shard] = max(w.pauses[shard], now.Sub(last))
+					}
+					lastServed[shard] = now
+				}
+			}
+		}
+	}()
+	return w
+}
+
+// end stops watching, and returns the longest that a shard was nobody's.
+func (w *watchOwners) end() time.Duration {
+	w.stop()
+	<-w.done
+	var longest time.Duration
+	for _, p := range w.pauses {
+		longest = max(longest, p)
+	}
+	return longest
+}
+
+// A shard in which a call takes long is handed over when that has ended, and all others
+// at once.
+func TestStragglerHoldsUpNoOtherShard(t *testing.T) {
+	t.Parallel()
+	const shards = 64
+	c := New(t, 1, sharded(cluster.Sharding{Shards: shards, Window: 20 * time.Millisecond}))
+	old := c.Node(0).cluster.Shards()
+	c.Eventually(balanced(c, 1), "the first node has all")
+	keys := map[int]string{}
+	for i := 0; len(keys) < shards; i++ {
+		keys[old.Shard(fmt.Sprint(i))] = fmt.Sprint(i)
+	}
+	// Each shard has a call that goes on until it is told to end.
+	inside := make(chan struct{})
+	ends := [shards]chan struct{}{}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for shard, key := range keys {
+		ends[shard] = make(chan struct{})
+		wg.Go(func() {
+			assert.NoError(t, old.Serve(context.Background(), key, func(ctx context.Context, _ int64) error {
+				inside <- struct{}{}
+				<-ends[shard]
+				return ctx.Err()
+			}))
+		})
+		<-inside
+	}
+	next := c.AddNode().cluster.Shards()
+	c.Eventually(func() bool { return next.Waiting() == shards/2 }, "half of them are to move, and none has")
+	straggler := -1
+	for shard := range shards {
+		if owner, _, _ := next.OwnerOf(shard); owner.Address == c.Node(1).Address() && straggler < 0 {
+			straggler = shard
+			continue
+		}
+		close(ends[shard])
+	}
+	c.Eventually(func() bool { return next.Held() == shards/2-1 && next.Waiting() == 1 }, "all but one are handed over")
+	_, ok := next.Serves(straggler)
+	require.False(t, ok, "the call is not over")
+	err := old.Serve(t.Context(), keys[straggler], func(context.Context, int64) error { return nil })
+	require.ErrorIs(t, err, consensusmanager.ErrNotOwner, "and no other comes in")
+	not, ok := errors.AsType[*consensusmanager.NotOwnerError](err)
+	require.True(t, ok)
+	require.Equal(t, c.Node(1).Address(), not.Owner)
+	close(ends[straggler])
+	c.Eventually(balanced(c, 2), "the last one follows")
+}
+
+func TestTwoThreeTwo(t *testing.T) {
+	t.Parallel()
+	c := New(t, 2, sharded(cluster.Sharding{Window: 100 * time.Millisecond}))
+	c.Eventually(balanced(c, 2), "two share")
+	third := c.NewNode()
+	before := c.Node(0).cluster.Snapshot().ShardMap.Map
+	w := watchServing(c.Node(0), c.Node(1), third)
+	require.NoError(t, third.Start(t.Context()))
+	c.Eventually(balanced(c, 3), "three share")
+	after := c.Node(0).cluster.Snapshot().ShardMap.Map
+	require.Contains(t, []int{2730, 2731}, moved(before, after))
+	third.Stop()
+	c.Eventually(balanced(c, 2), "two share again")
+	longest := w.end()
+	require.Empty(t, w.twice)
+	require.Contains(t, []int{2730, 2731}, moved(after, c.Node(0).cluster.Snapshot().ShardMap.Map))
+	t.Logf("no shard was without an owner for longer than %v, looked at %d times", longest, w.rounds)
+}
+
+func moved(before, after *sharding.Map) int {
+	n := 0
+	for shard := range before.Shards() {
+		a, _ := before.Owner(shard)
+		if b, _ := after.Owner(shard); a != b {
+			n++
+		}
+	}
+	return n
+}
+
+// Guards: the planner's fence. A map on its way when its author ceased to lead is not
+// written, however late it comes.
+func TestMapOfAnExLeaderIsRefused(t *testing.T) {
+	t.Parallel()
+	c := New(t, 4, sharded(cluster.Sharding{Shards: 64, Window: 50 * time.Millisecond}))
+	c.Eventually(balanced(c, 4), "four share")
+	leader, next := c.Node(0), c.Node(1)
+	c.WaitLeaderIs(leader.Address())
+	mapRevision := func() int64 {
+		resp, err := c.Client().Get(t.Context(), c.Keys().ShardMap())
+		require.NoError(t, err)
+		return resp.Kvs[0].ModRevision
+	}
+	before := mapRevision()
+	old := leader.Faults().HoldNext(OpTxn, Putting(c.Keys().ShardMap()))
+	c.Node(3).Kill()
+	<-old.Caught()
+	new := next.Faults().HoldNext(OpTxn, Putting(c.Keys().ShardMap())) // it would plan over the same map
+	require.NoError(t, leader.cluster.Resign(t.Context()))
+	c.WaitLeaderIs(next.Address())
+	<-new.Caught()
+	require.NoError(t, old.Release(t.Context()))
+	require.Equal(t, before, mapRevision(), "etcd has refused it")
+	require.NoError(t, new.Release(t.Context()))
+	require.Greater(t, mapRevision(), before)
+	c.Eventually(balanced(c, 3), "three share")
+}
+
+func TestAllStopAtOnce(t *testing.T) {
+	t.Parallel()
+	c := New(t, 3, sharded(cluster.Sharding{}))
+	c.Eventually(func() bool { _, none, _ := served(c); return none == 0 }, "all are served")
+	began := time.Now()
+	var wg sync.WaitGroup
+	for _, n := range c.Nodes() {
+		wg.Go(n.Stop)
+	}
+	wg.Wait()
+	require.Less(t, time.Since(began), 2*time.Second)
+	t.Logf("all stopped in %v", time.Since(began))
+}
+
+func TestAnotherNumberOfShardsIsRefused(t *testing.T) {
+	t.Parallel()
+	counts := []int{64, 32}
+	c := New(t, 1, WithConfig(func(i int, cfg *cluster.Config) { cfg.Sharding.Shards = counts[min(i, 1)] }))
+	c.Eventually(balanced(c, 1), "the first node has all")
+	err := c.NewNode().Start(t.Context())
+	require.ErrorIs(t, err, cluster.ErrShardCount)
+	require.ErrorContains(t, err, "it has 64, this node 32")
+}
+
+// The session is suspended for a moment: nothing is served meanwhile, and all after.
+func TestSuspendedNodeServesNothing(t *testing.T) {
+	t.Parallel()
+	c := New(t, 1, WithTTL(longTTL), sharded(cluster.Sharding{Shards: 64}))
+	c.Eventually(balanced(c, 1), "it has all")
+	n := c.Node(0)
+	_, epoch, _ := n.cluster.Shards().OwnerOf(0)
+	n.Faults().CutOff()
+	n.cluster.Session().Doubt(50 * time.Millisecond)
+	c.Eventually(func() bool {
+		_, ok := n.cluster.Shards().Serves(0)
+		return !ok && n.cluster.Shards().Held() == 0
+	}, "nobody confirms that it may")
+	n.Faults().Reconnect()
+	c.Eventually(balanced(c, 1), "it goes on")
+	now, ok := n.cluster.Shards().Serves(0)
+	require.True(t, ok)
+	require.Equal(t, epoch, now, "nobody else had it")
 }

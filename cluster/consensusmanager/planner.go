@@ -39,7 +39,8 @@ type planner struct {
 	timeout  time.Duration
 	log      hclog.Logger
 
-	bad int64 // the map that was complained of, by its ModRevision
+	bad   int64 // the map that was complained of, by its ModRevision
+	stats planStats
 }
 
 func newPlanner(cfg PlannerConfig, election *leaderelection.LeaderElection) *planner {
@@ -113,6 +114,7 @@ func (p *planner) look(ctx context.Context, part planning.Planner) (planning.Pla
 		return part, planRetry // another one planned, or this node's duty is over: the snapshot will show it
 	}
 	part = part.Wrote(orders.Plan, planned)
+	p.stats.wrote(orders.Plan, planned.Sub(began))
 	p.log.Info("dealt out the shards", "generation", orders.Plan.Map.Generation(), "given", orders.Plan.Given, "emptied", orders.Plan.Emptied,
 		"levelled", orders.Plan.Levelled, "planned_in", planned.Sub(began).Round(10*time.Microsecond).String())
 	// What follows is planned over this map, so not before it is seen.

@@ -66,6 +66,10 @@ type Shards struct {
 	reported chan struct{}                   // a report is wanted
 	work     sync.WaitGroup                  // shards on their way
 
+	announced announced // read and written by who looks
+	phases    [releasing + 1]atomic.Int64
+	pauses    pauses
+
 	mu      sync.Mutex
 	leaving bool          // nothing is acquired any more
 	waiting int           // shards that are this node's and still somebody else's to let go of
@@ -104,7 +108,7 @@ func (h *Shards) Run(ctx context.Context) {
 func (h *Shards) serve(ctx context.Context, s *session.Session) {
 	sub := h.cfg.Mirror.Subscribe(concernsShards)
 	defer sub.Close()
-	defer s.OnStretch(h.poke)()
+	defer s.OnChange(h.poke)()
 	for {
 		h.look(s)
 		select {
@@ -152,7 +156,7 @@ func (h *Shards) look(s *session.Session) {
 	var lease int64
 	if s != nil {
 		stretch, lease = s.Stretch(), int64(s.ID())
-		in.Valid = stretch.Valid() && !leaving
+		in.Valid, in.Doubted = stretch.Valid() && !leaving, s.InDoubt()
 		if m := snap.Member(h.cfg.Address); m != nil && m.KeyLease == lease {
 			in.Own = sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
 		}
@@ -160,6 +164,7 @@ func (h *Shards) look(s *session.Session) {
 	if r := snap.ReleasedBy(h.cfg.Address); r != nil {
 		in.Reported = r.Report
 	}
+	h.announce(in.Map, in.Own)
 	orders := holding.Look(in)
 	for _, shard := range orders.Release {
 		h.release(shard)
@@ -183,15 +188,23 @@ func (h *Shards) acquire(g holding.Grant, stretch *session.Stretch) {
 	slot := &h.slots[g.Shard]
 	slot.begin(g.Epoch, stretch, h.cfg.OnAcquire != nil)
 	if h.cfg.OnAcquire == nil {
+		h.arrived(slot, g.Epoch)
+		h.phases[serving].Add(1)
 		return
 	}
+	h.phases[acquiring].Add(1)
 	slot.mu.Lock()
 	ctx := slot.context()
 	slot.mu.Unlock()
 	h.work.Go(func() {
 		h.cfg.OnAcquire(ctx, g.Shard, g.Epoch)
+		h.phases[acquiring].Add(-1)
 		if slot.acquired() {
+			h.phases[releasing].Add(1)
 			h.letGo(slot, g.Shard, nil)
+		} else {
+			h.arrived(slot, g.Epoch)
+			h.phases[serving].Add(1)
 		}
 		h.poke()
 	})
@@ -200,6 +213,10 @@ func (h *Shards) acquire(g holding.Grant, stretch *session.Stretch) {
 func (h *Shards) release(shard int) {
 	slot := &h.slots[shard]
 	mine, drained := slot.drop()
+	if mine {
+		h.phases[serving].Add(-1)
+		h.phases[releasing].Add(1)
+	}
 	switch {
 	case !mine:
 	case drained == nil && h.cfg.OnRelease == nil:
@@ -238,6 +255,7 @@ func (h *Shards) letGo(slot *slot, shard int, drained <-chan struct{}) {
 // clear makes a shard free: it may be acquired anew, or reported.
 func (h *Shards) clear(slot *slot) {
 	slot.clear()
+	h.phases[releasing].Add(-1)
 	h.mu.Lock()
 	close(h.changed)
 	h.changed = make(chan struct{})

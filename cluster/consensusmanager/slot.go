@@ -27,6 +27,7 @@ type slot struct {
 	running int              // calls of Serve in it
 	stretch *session.Stretch // of the session it was acquired on
 	drained chan struct{}    // closed when running is 0 while releasing; nil if nobody waits
+	arrival arrival
 
 	ctx    context.Context // made when first asked for
 	cancel context.CancelCauseFunc

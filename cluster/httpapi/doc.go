@@ -7,6 +7,7 @@
 //	GET /metrics          Prometheus
 //	GET /cluster/status   this node's view: state, leader, queue, nodes
 //	GET /cluster/leader   who leads, since when and until when; 503 without a leader
+//	GET /cluster/shards   who owns which shards, open moves; 503 without a map, 404 with sharding off
 //	GET /cluster/health   healthy or degraded, for dashboards
 //
 // Lists are never null, and an error is a JSON object with the field "error".

@@ -36,7 +36,7 @@ func (o Options) withDefaults() Options {
 }
 
 // routes in the order in which they are named to whoever asks for something else.
-var routes = [...]string{"/livez", "/readyz", "/metrics", "/cluster/status", "/cluster/leader", "/cluster/health"}
+var routes = [...]string{"/livez", "/readyz", "/metrics", "/cluster/status", "/cluster/leader", "/cluster/shards", "/cluster/health"}
 
 // New makes the handler of every route named in the package comment. Other paths
 // are answered with 404 and other methods than GET and HEAD with 405. It starts no
@@ -49,6 +49,7 @@ func New(source Source, opts Options) http.Handler {
 	mux.Handle("/metrics", metricsHandler(source, a.opts))
 	mux.HandleFunc("/cluster/status", a.status)
 	mux.HandleFunc("/cluster/leader", a.leader)
+	mux.HandleFunc("/cluster/shards", a.shards)
 	mux.HandleFunc("/cluster/health", a.health)
 	mux.HandleFunc("/", notFound)
 	return readOnly(mux)

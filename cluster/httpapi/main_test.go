@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/crashdetector"
 	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/cluster/sharding"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -50,7 +51,7 @@ func follower() *fake {
 			Watchers:     3,
 			Crashes:      crashdetector.Stats{Watching: 2, Accusations: 11, Removals: 12, Refuted: 13, Refutations: 14, Doubts: 15},
 			SessionValid: true, SessionTTL: 10 * time.Second, Deadline: time.Now().Add(8 * time.Second),
-			Terms: 2, SessionsLost: 3, Rebuilds: 4,
+			Terms: 2, SessionsLost: 3, Rebuilds: 4, Shards: shardStatus(),
 		},
 		info: cluster.LeaderInfo{
 			Leader:   state.Leader{Address: leaderAt, Token: 7, Mode: state.ModeElection, Member: true, Lease: 1},
@@ -58,6 +59,35 @@ func follower() *fake {
 			AcquiredAt: seen, RenewedAt: seen.Add(time.Second), ExpiresAt: seen.Add(11 * time.Second), Estimated: true,
 		},
 	}
+}
+
+// shardStatus is that of followerAt: of its four shards one is still leaderAt's to let go of.
+func shardStatus() cluster.ShardStatus {
+	const value = `{"version":1,"shards":8,"generation":5,
+		"grants":[{"address":"127.0.0.1:47001","incarnation":2,"epoch":3,"shards":"0-3"},{"address":"127.0.0.1:47002","incarnation":4,"epoch":5,"shards":"4-7"}],
+		"moves":[{"address":"127.0.0.1:47001","incarnation":2,"since":5,"shards":"4-7"}]}`
+	st := cluster.ShardStatus{Snapshot: shardSnapshot(value)}
+	st.Shards, st.Acquiring, st.Serving, st.Releasing, st.Waiting = 8, 1, 2, 3, 1
+	st.Plans, st.Given, st.Emptied, st.Levelled, st.PlanTime = 6, 21, 22, 23, 1500*time.Microsecond
+	st.Pauses.Count, st.Pauses.Sum = 3, 2*time.Second
+	for i := range st.Pauses.Buckets {
+		st.Pauses.Buckets[i].AtMost, st.Pauses.Buckets[i].Count = time.Duration(i+1)*time.Millisecond, int64(min(i, 3))
+	}
+	return st
+}
+
+// shardSnapshot is a view of the cluster with this shard map; "" is none.
+func shardSnapshot(value string) *state.Snapshot {
+	keys, _ := state.NewKeys("/goverse") // a good prefix
+	node := state.Record{Shards: 8}.Encode()
+	kvs := []state.KV{{Key: keys.Node(leaderAt), Value: []byte(node), CreateRevision: 2, ModRevision: 2},
+		{Key: keys.Node(followerAt), Value: []byte(node), CreateRevision: 4, ModRevision: 4}}
+	if value != "" {
+		report := sharding.Report{Incarnation: 2, Generation: 5, Busy: []int{6}}.Encode()
+		kvs = append(kvs, state.KV{Key: keys.ShardMap(), Value: []byte(value), CreateRevision: 3, ModRevision: 6},
+			state.KV{Key: keys.Released(leaderAt), Value: report, CreateRevision: 7, ModRevision: 7})
+	}
+	return state.Build(keys, 1, 9, kvs)
 }
 
 // leader is leaderAt itself.

@@ -90,6 +90,7 @@ func metrics() []metric {
 type statusCollector struct {
 	source  Source
 	metrics []metric
+	shards  []shardMetric
 }
 
 // Describe implements prometheus.Collector.
@@ -97,6 +98,10 @@ func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range c.metrics {
 		ch <- m.desc
 	}
+	for _, m := range c.shards {
+		ch <- m.desc
+	}
+	ch <- pauseDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -105,6 +110,7 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, m := range c.metrics {
 		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(st, now))
 	}
+	collectShards(st, c.shards, ch)
 }
 
 // metricsHandler serves a registry of its own: two nodes in one process do not
@@ -114,7 +120,7 @@ func metricsHandler(source Source, opts Options) http.Handler {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "goverse_build_info",
 		Help: "Always 1; the label tells the program's version.", ConstLabels: prometheus.Labels{"version": opts.Version}})
 	build.Set(1)
-	registry.MustRegister(&statusCollector{source: source, metrics: metrics()}, build,
+	registry.MustRegister(&statusCollector{source: source, metrics: metrics(), shards: shardMetrics()}, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }

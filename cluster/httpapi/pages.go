@@ -123,8 +123,7 @@ func (a *api) leader(w http.ResponseWriter, r *http.Request) {
 		err = leaderelection.ErrNoLeader
 	}
 	if err != nil {
-		w.Header().Set("Retry-After", retryAfter)
-		writeError(w, http.StatusServiceUnavailable, oneLine(err))
+		unavailable(w, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, Leader{

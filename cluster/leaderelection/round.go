@@ -57,7 +57,7 @@ func (le *LeaderElection) serve(s *session.Session) {
 	le.mu.Unlock()
 	sub := le.mirror.Subscribe(r.concerns)
 	defer sub.Close()
-	defer s.OnStretch(le.poke)()
+	defer s.OnChange(le.poke)()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -99,7 +99,7 @@ func (r *round) step() time.Duration {
 		stretch = t.stretch // it ends with that, though there may be another one by now
 	}
 	var orders candidacy.Orders
-	le.part, orders = le.part.Look(candidacy.Seen{Snapshot: snap, Now: now, Valid: stretch.Valid(),
+	le.part, orders = le.part.Look(candidacy.Seen{Snapshot: snap, Now: now, Valid: stretch.Valid(), Doubted: r.s.InDoubt(),
 		Inside: t != nil && t.work > 0, Working: le.ended != nil && le.ended.work > 0})
 	r.protect()
 	if orders.Recovered {

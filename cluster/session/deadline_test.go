@@ -150,7 +150,7 @@ func TestDoubtSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 		require.True(t, s.Valid())
 		require.Greater(t, lease.calls.Load(), calls+5, "it asks again and again")
 		first, told := s.Stretch(), 0
-		defer s.OnStretch(func() { told++ })()
+		defer s.OnChange(func() { told++ })()
 		require.True(t, first.Valid())
 		pass(time.Millisecond)
 		require.False(t, s.Valid())

@@ -173,6 +173,11 @@ func (s *Session) Close(ctx context.Context) error {
 	return nil
 }
 
+// InDoubt reports whether there is a sign that others may take this process for gone
+// which etcd has not cleared yet; see [Session.Doubt]. What is claimed goes on for a
+// while; nothing new should be claimed.
+func (s *Session) InDoubt() bool { return s.claim.Load().InDoubt() }
+
 // Check asks for a renewal round now, because somebody saw a sign that the
 // session may be gone. It does not block.
 func (s *Session) Check() {

@@ -34,10 +34,10 @@ func (t *Stretch) Valid() bool {
 // Context ends with the stretch, with a [LostError] as its cause.
 func (t *Stretch) Context() context.Context { return t.ctx }
 
-// OnStretch calls changed, until stop is called, whenever a stretch has ended or begun.
-// It is called from the session's own goroutines and must not block; a call may come
-// late, after stop too.
-func (s *Session) OnStretch(changed func()) (stop func()) {
+// OnChange calls changed, until stop is called, whenever a stretch has ended or begun, or
+// a doubt was cleared. It is called from the session's own goroutines and must not block;
+// a call may come late, after stop too.
+func (s *Session) OnChange(changed func()) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &listener{changed}
@@ -54,9 +54,12 @@ type listener struct{ changed func() }
 // count makes claim the present one, and begins a stretch if it is the first claim of
 // another. The lock is held, or the session is new.
 func (s *Session) count(claim deadline.Claim) {
-	s.claim.Store(&claim)
+	before := s.claim.Swap(&claim)
 	old := s.stretch.Load()
 	if old != nil && old.number == claim.Stretch() {
+		if before.InDoubt() && !claim.InDoubt() {
+			s.tell()
+		}
 		return
 	}
 	t := &Stretch{s: s, number: claim.Stretch()}

@@ -58,10 +58,10 @@ func BenchmarkPlan(b *testing.B) {
 func BenchmarkCodec(b *testing.B) {
 	worn := scattered(b, DefaultShards, 100)
 	for name, m := range map[string]*Map{
-		"settled":          firstMap(b, DefaultShards, 100),
-		"worn":             worn,
-		"worn and moving":  plan(b, Input{Generation: 8, Shards: DefaultShards, Current: worn, Members: members(150), Mode: Level}).Map,
-		"1048576 shards": firstMap(b, MaxShards, 100),
+		"settled":         firstMap(b, DefaultShards, 100),
+		"worn":            worn,
+		"worn and moving": plan(b, Input{Generation: 8, Shards: DefaultShards, Current: worn, Members: members(150), Mode: Level}).Map,
+		"1048576 shards":  firstMap(b, MaxShards, 100),
 	} {
 		value := m.Encode()
 		b.Run("decode "+name, func(b *testing.B) {

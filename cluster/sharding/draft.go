@@ -1,6 +1,9 @@
 package sharding
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // fate is what a plan does with a shard.
 type fate uint8
@@ -99,11 +102,21 @@ func (d *draft) quotas() []int {
 	return quotas
 }
 
-// level takes from each member what it has above its quota: its last shards, so
-// that what it keeps is in few runs.
+// level takes from each member what it has above its quota: what it got last,
+// and of that the last shards. So when a member comes back, the others return
+// what they had taken over: few shards ever move, and runs stay long.
 func (d *draft) level(quotas []int) {
-	for shard := d.in.Shards - 1; shard >= 0; shard-- {
-		if h := d.holder[shard]; d.fate[shard] == stays && d.load[h] > quotas[h] {
+	var loose []int
+	for shard, f := range d.fate {
+		if h := d.holder[shard]; f == stays && d.load[h] > quotas[h] {
+			loose = append(loose, shard)
+		}
+	}
+	slices.SortFunc(loose, func(a, b int) int {
+		return cmp.Or(cmp.Compare(d.in.Current.Epoch(b), d.in.Current.Epoch(a)), cmp.Compare(b, a))
+	})
+	for _, shard := range loose {
+		if h := d.holder[shard]; d.load[h] > quotas[h] {
 			d.load[h]--
 			d.fate[shard] = levelled
 			d.count[levelled]++

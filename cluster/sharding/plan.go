@@ -44,9 +44,10 @@ type Input struct {
 	Shards int
 	// Current is nil if there is no map yet.
 	Current *Map
-	// Members are all that live, in any order, nobody twice. An address that is
-	// empty or no UTF-8 does not fit into a map: such a member is passed over,
-	// as is one whose incarnation is not positive.
+	// Members are all that live, in any order, nobody twice, seen no earlier
+	// than Current was. An address that is empty or no UTF-8 does not fit into
+	// a map: such a member is passed over, as is one whose incarnation is not
+	// positive.
 	Members []Member
 	// Done tells whether an open move of the current map is done; nil if none
 	// is. Moves from members that are gone are done anyway, it is not asked.
@@ -77,7 +78,8 @@ func (r Result) Moved() int { return r.Given + r.Emptied + r.Levelled }
 // that may serve already, its move done since the caller looked. It counts as
 // load of its owner. Who has more such shards than its share keeps just them,
 // and the others share the rest: the level up to which members are filled
-// sinks, and with it all quotas, until the shards suffice.
+// sinks, and with it all quotas, until the shards suffice. Who has shards above
+// its quota that can move loses those that it got last.
 //
 // The shard of an owner that is gone is given away without a move, for nobody
 // is to be waited for; if its own move was open, the new owner inherits that.

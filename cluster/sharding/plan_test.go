@@ -200,6 +200,28 @@ func TestPinsAboveAQuota(t *testing.T) {
 	require.Equal(t, []int{17, 40, 17, 16}, loads(r.Map))
 }
 
+// Every member reads the map after every change, so its length matters. Here
+// each restart deals the shards of one member out to all others; they come back
+// together, because the others lose what they got last.
+func TestTheMapStaysShort(t *testing.T) {
+	of := members(100)
+	in := Input{Generation: 1_000_000, Shards: DefaultShards, Members: of, Done: allDone, Mode: Level}
+	in.Current = plan(t, in).Map
+	require.Less(t, len(in.Current.Encode()), 9_000)
+	for i := range 60 {
+		restarted := &of[i*37%len(of)]
+		for _, excluded := range []bool{true, false} {
+			restarted.Excluded = excluded
+			in.Generation++
+			in.Current = plan(t, in).Map
+		}
+		restarted.Incarnation = in.Generation
+		in.Generation++
+		in.Current = plan(t, in).Map
+	}
+	require.Less(t, len(in.Current.Encode()), 35_000)
+}
+
 func TestPlanRefuses(t *testing.T) {
 	m := firstMap(t, 8, 2)
 	a := member(0)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// formatRanges writes shards, which ascend, as "0-99,105,200-210".
-func formatRanges(shards []int) string {
+// FormatRanges writes shards, which ascend, as they stand in a stored map: "0-99,105,200-210".
+func FormatRanges(shards []int) string {
 	var b []byte
 	for i := 0; i < len(shards); {
 		last := i

@@ -23,7 +23,9 @@ type Report struct {
 
 // Done tells whether the shard's owner need no longer wait: From's incarnation
 // is gone, or From's report names that very incarnation, has come to Since, and
-// does not list the shard as busy. The zero Report stands for none.
+// does not list the shard as busy. The zero Report stands for none. Whether From
+// lives is to be asked of a snapshot no older than the map: in an older one From
+// may not be there yet.
 //
 // A move that is done stays done while a map has it: who is gone does not come
 // back, and who has let go of a shard gets it back by another map only.
@@ -41,7 +43,7 @@ type wireReport struct {
 // bytes, in whichever order their busy shards are.
 func (r Report) Encode() []byte {
 	busy := slices.Compact(slices.Sorted(slices.Values(r.Busy)))
-	value, err := json.Marshal(wireReport{r.Incarnation, r.Generation, formatRanges(busy)})
+	value, err := json.Marshal(wireReport{r.Incarnation, r.Generation, FormatRanges(busy)})
 	if err != nil {
 		panic(fmt.Sprintf("sharding: a report of numbers did not encode: %v", err))
 	}

@@ -56,10 +56,10 @@ func (m *Map) Encode() []byte {
 	}
 	w := wireMap{Version: wireVersion, Shards: len(m.cells), Generation: m.generation, Grants: []wireGrant{}, Moves: []wireMove{}}
 	for _, g := range grants.sorted() {
-		w.Grants = append(w.Grants, wireGrant{g.Address, g.Incarnation, g.generation, formatRanges(grants[g])})
+		w.Grants = append(w.Grants, wireGrant{g.Address, g.Incarnation, g.generation, FormatRanges(grants[g])})
 	}
 	for _, g := range moves.sorted() {
-		w.Moves = append(w.Moves, wireMove{g.Address, g.Incarnation, g.generation, formatRanges(moves[g])})
+		w.Moves = append(w.Moves, wireMove{g.Address, g.Incarnation, g.generation, FormatRanges(moves[g])})
 	}
 	value, err := json.Marshal(w)
 	if err != nil {
@@ -131,21 +131,24 @@ func (w wireMap) read() (*Map, error) {
 			return nil, fmt.Errorf("grant %d: %w", i, err)
 		}
 	}
-	var moves []Move
 	for i, g := range w.Moves {
-		from := Owner{g.Address, g.Incarnation}
-		if err := w.check(from, g.Since, g.Shards, func(shard int) error {
+		if err := w.check(Owner{g.Address, g.Incarnation}, g.Since, g.Shards, func(shard int) error {
 			if cells[shard].owner == none || cells[shard].move != none {
 				return fmt.Errorf("shard %d has no owner or another move", shard)
 			}
-			cells[shard].move = 0 // which one is found when all are known
-			moves = append(moves, Move{shard, from, g.Since})
+			cells[shard].move = int32(i)
 			return nil
 		}); err != nil {
 			return nil, fmt.Errorf("move %d: %w", i, err)
 		}
 	}
-	slices.SortFunc(moves, func(a, b Move) int { return cmp.Compare(a.Shard, b.Shard) })
+	var moves []Move
+	for shard, c := range cells {
+		if c.move != none {
+			g := w.Moves[c.move]
+			moves = append(moves, Move{shard, Owner{g.Address, g.Incarnation}, g.Since})
+		}
+	}
 	return newMap(w.Generation, owners, cells, moves), nil
 }
 

@@ -50,15 +50,23 @@ func TestDecode(t *testing.T) {
 
 // What is spelled in another way is the same map, and is written in one way.
 func TestDecodeOtherSpellings(t *testing.T) {
-	for _, value := range []string{
-		strings.ReplaceAll(stored, `,"`, ",\n \""),
-		strings.ReplaceAll(stored, `"version":1`, `"comment":"by hand","version":1`),
-		strings.ReplaceAll(stored, `0-99,105`, `0,1-50,51-99,105`),
-		strings.ReplaceAll(stored, `"shards":"0-99,105,200-210"}`, `"shards":"105,200-210"},{"address":"10.0.0.1:47001","incarnation":7,"epoch":12,"shards":"0-99"}`),
+	want, err := Decode([]byte(stored))
+	require.NoError(t, err)
+	first := `{"address":"10.0.0.1:47001","incarnation":7,"epoch":12,"shards":"0-99,105,200-210"}`
+	last := `{"address":"10.0.0.2:47001","incarnation":9,"epoch":12,"shards":"100,106-199"}`
+	for name, value := range map[string]string{
+		"spaces":          strings.ReplaceAll(stored, `,"`, ",\n \""),
+		"more fields":     strings.Replace(stored, `"version":1`, `"comment":"by hand","version":1`, 1),
+		"smaller ranges":  strings.Replace(stored, `0-99,105`, `0,1-50,51-99,105`, 1),
+		"parted grants":   strings.Replace(stored, first, strings.Replace(first, "0-99,", "", 1)+","+strings.Replace(first, "0-99,105,200-210", "0-99", 1), 1),
+		"another order":   strings.NewReplacer(first, last, last, first).Replace(stored),
+		"order of fields": strings.Replace(stored, `"shards":300,"generation":123`, `"generation":123,"shards":300`, 1),
 	} {
+		require.NotEqual(t, stored, value, name)
 		m, err := Decode([]byte(value))
-		require.NoError(t, err, value)
-		require.Equal(t, stored, string(m.Encode()))
+		require.NoError(t, err, name)
+		require.Equal(t, want, m, name)
+		require.Equal(t, stored, string(m.Encode()), name)
 	}
 }
 

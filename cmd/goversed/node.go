@@ -27,6 +27,7 @@ type nodeFlags struct {
 	fallback                  string
 	crashDetection            string
 	crash                     crashdetector.Settings
+	shards                    shardFlags
 	labels                    map[string]string
 	weight                    int
 	startTimeout, stopTimeout time.Duration
@@ -65,9 +66,10 @@ a second one stops at once.`,
 	fs.IntVar(&f.crash.Watchers, "crash-watchers", crashdetector.DefaultWatchers, "how many other nodes each node watches")
 	fs.DurationVar(&f.crash.Grace, "crash-grace", crashdetector.DefaultGrace, "how long a node that is taken for dead has to answer")
 	fs.IntVar(&f.crash.Confirmations, "crash-confirmations", crashdetector.DefaultConfirmations, "how many refused connections in a row are taken for a death")
+	f.shards.register(fs)
 	fs.StringToStringVar(&f.labels, "label", nil, "`key=value` told to the other nodes; can be repeated")
 	fs.Lookup("label").DefValue = "" // not [], in the help
-	fs.IntVar(&f.weight, "weight", 1, "this node's share of the work relative to others")
+	fs.IntVar(&f.weight, "weight", 1, "this node's share of the shards relative to others")
 	fs.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the start may try; 0 is for ever")
 	fs.DurationVar(&f.stopTimeout, "stop-timeout", 15*time.Second, "how long a graceful stop may take; 0 is no limit")
 	fs.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn, error or off")
@@ -118,6 +120,10 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	if err := f.checkCrash(); err != nil {
 		return daemon.Config{}, err
 	}
+	sharding, err := f.shards.config()
+	if err != nil {
+		return daemon.Config{}, err
+	}
 	http := f.http
 	if http == "none" { // an empty variable counts as unset
 		http = ""
@@ -128,7 +134,7 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	}
 	cfg := daemon.Config{
 		Listen: f.listen, Advertise: f.advertise, HTTP: http,
-		Cluster: cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), Observer: f.observer, CrashDetection: f.crash,
+		Cluster: cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), Observer: f.observer, CrashDetection: f.crash, Sharding: sharding,
 			Labels: f.labels, Weight: f.weight, Version: version()},
 		Etcd:         embedetcd.Config{DataDir: f.dataDir, ListenClient: f.etcdListen},
 		StartTimeout: f.startTimeout, StopTimeout: f.stopTimeout, Logger: log,

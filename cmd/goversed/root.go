@@ -29,7 +29,11 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 
   # who leads, and hand it over
   goversed status
-  goversed transfer --to 127.0.0.1:47002`,
+  goversed transfer --to 127.0.0.1:47002
+
+  # who owns which shards, and what would move if a node left
+  goversed shards
+  goversed shards plan --without 127.0.0.1:47002`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -47,10 +51,13 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 	root.SetVersionTemplate(versionLine())         // nothing in it is a template's
 	root.CompletionOptions.HiddenDefaultCmd = true // it is for shells, and for packagers who know it
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cmd.CommandPath(), cli.BadFlag(err)) })
-	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newWatch(), newResign(), newTransfer(), newVersion())
+	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newWatch(), newResign(), newTransfer(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {
 		cmd.Args = noArguments
+		for _, sub := range cmd.Commands() {
+			sub.Args = noArguments
+		}
 	}
 	cli.ShowEnv(root)
 	return root

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
 )
 
@@ -56,6 +57,35 @@ func TestStopHandsOver(t *testing.T) {
 		return st.LeaderID == second.NodeAddress() && len(st.Nodes) == 1
 	}, eventually, tick, "nothing of the first is left")
 	require.Equal(t, []string{second.NodeAddress()}, st.Queue)
+}
+
+// The number of shards is the cluster's; who has another one is told which flag it is.
+func TestShards(t *testing.T) {
+	t.Parallel()
+	e := etcd(t)
+	cfg := joining(t, e.Endpoint())
+	cfg.Cluster.Sharding.Shards = 64
+	first := run(t, cfg)
+	first.ready(t)
+	var page httpapi.Shards
+	require.Eventually(t, func() bool {
+		page = httpapi.Shards{}
+		return get(t, first.HTTPAddress(), "/cluster/shards", &page) == http.StatusOK && page.Held.Serving == 64
+	}, eventually, tick)
+	require.Equal(t, 64, page.Owners[0].MayServe)
+	require.Equal(t, first.NodeAddress(), page.NodeID)
+
+	cfg = joining(t, e.Endpoint())
+	cfg.Cluster.Sharding.Shards = 65
+	err := run(t, cfg).end(t)
+	require.ErrorIs(t, err, cluster.ErrShardCount)
+	require.EqualError(t, err, "--shards 65 is not this cluster's number, which is fixed: give the one that goversed shards shows, or --sharding off")
+	cfg = joining(t, e.Endpoint())
+	cfg.Cluster.Sharding.Off = true
+	without := run(t, cfg)
+	without.ready(t)
+	var body map[string]string
+	require.Equal(t, http.StatusNotFound, get(t, without.HTTPAddress(), "/cluster/shards", &body))
 }
 
 func TestWithoutHTTP(t *testing.T) {

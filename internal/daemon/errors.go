@@ -112,6 +112,9 @@ func joinError(cfg cluster.Config, err error) error {
 		}
 		return sayAnew(err, "%v: give --etcd-user and --etcd-password of a user with READ and WRITE on the range %s to %s",
 			cluster.ErrEtcdDenied, keys.RangeStart(), keys.RangeEnd())
+	case errors.Is(err, cluster.ErrShardCount):
+		return sayAnew(err, "--shards %d is not this cluster's number, which is fixed: give the one that goversed shards shows, or --sharding off",
+			cfg.Sharding.Shards)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package dev
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -18,6 +19,8 @@ const (
 	leads
 	handedOver
 	noLeader
+	dealt  // shards, by a new map
+	served // all shards, which were not before
 )
 
 // happening is one thing that happened between two snapshots.
@@ -27,7 +30,8 @@ type happening struct {
 	token   int64  // leads, handedOver
 	mode    state.Mode
 	outside bool   // the leader is no member: another program on the same election
-	when    string // leads: as the loop measured it, "" if it did not
+	shards  int    // served: how many there are
+	when    string // leads, served: as the loop measured it, "" if it did not
 	why     string
 }
 
@@ -54,6 +58,10 @@ func (h happening) line() string {
 		return name + " showed that it lives: an accusation against it is void"
 	case noLeader:
 		return "no leader: " + h.why
+	case dealt:
+		return h.why
+	case served:
+		return strings.TrimSuffix(fmt.Sprintf("all %d shards are served, %s", h.shards, h.when), ", ")
 	}
 	line := fmt.Sprintf("%s %s (term %d)", name, verb, h.token)
 	if h.when != "" {
@@ -99,7 +107,7 @@ func differences(before, after *state.Snapshot) []happening {
 			out = append(out, happening{what: joined, address: m.Address})
 		}
 	}
-	return out
+	return append(out, shardChanges(before, after)...)
 }
 
 func leaderChange(before, after *state.Snapshot) (happening, bool) {

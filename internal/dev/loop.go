@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverse/goverse/cluster/shardview"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/child"
@@ -37,6 +38,7 @@ type loop struct {
 
 	seen     *state.Snapshot
 	led      time.Time // when the present leader was first seen
+	dealt    time.Time // when the present shard map was; zero: all shards were served since
 	nextKill time.Time // zero before the first leader
 	pending  *kill
 	samples  []time.Duration
@@ -190,6 +192,15 @@ func (l *loop) see(s *state.Snapshot, now time.Time) {
 				h.when = short(took) + " after the kill"
 			}
 		}
+		if h.what == dealt && l.dealt.IsZero() {
+			l.dealt = now
+		}
+		if h.what == served && !l.dealt.IsZero() {
+			if took := now.Sub(l.dealt); took > 0 {
+				h.when = short(took) + " later"
+			}
+			l.dealt = time.Time{}
+		}
 		l.say("%s", h.line())
 	}
 	l.seen = s
@@ -234,6 +245,9 @@ func (l *loop) draw(now time.Time) {
 	if l.seen != nil {
 		v.leader = l.seen.Leader().Address
 		v.ledFor = now.Sub(l.led)
+		if shards, err := shardview.New(l.seen); err == nil {
+			v.served, v.shards = shards.MayServe(), shards.Count
+		}
 	}
 	if n := len(l.samples); n > 0 {
 		v.last = l.samples[n-1]

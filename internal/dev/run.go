@@ -121,6 +121,7 @@ func greeting(cfg Config, endpoint, http string) []string {
 			endpoint, count(cfg.Nodes, "node process", "node processes"), prefix, cfg.TTL),
 		"try in another shell:",
 		"  " + cfg.Program + " status" + at,
+		"  " + cfg.Program + " shards" + at,
 		"  " + cfg.Program + " resign" + at,
 		"  " + cfg.Program + " node" + at,
 		"  curl http://" + http + "/cluster/status",

@@ -168,6 +168,7 @@ func TestRunEndsByItselfAndReplacesWhoEnds(t *testing.T) {
 	r := run(t, Config{Nodes: 2, For: 3 * time.Second})
 	first := r.out.await(t, `(\S+) started: process (\d+)`)
 	r.out.await(t, `(?ms)\S+ joined$.*\S+ joined$`)
+	r.out.await(t, `(?s)8192 shards given to [^\n]+\n.*all 8192 shards are served`)
 	pid, err := strconv.Atoi(first[2])
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))

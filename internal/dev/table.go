@@ -2,11 +2,13 @@ package dev
 
 import (
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/goverse/goverse/cluster/shardview"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -20,8 +22,8 @@ type seat struct {
 
 // row is one line of the table.
 type row struct {
-	address, http, pid, state, term, queue, age string
-	leads                                       bool
+	address, http, pid, state, term, queue, shards, age string
+	leads                                               bool
 }
 
 // rows makes the table of a snapshot: our nodes in their order, then other members,
@@ -30,11 +32,12 @@ func rows(s *state.Snapshot, seats []seat) []row {
 	if s == nil {
 		s = &state.Snapshot{}
 	}
+	shards, _ := shardview.New(s) // empty without a map
 	var out []row
 	ours := map[string]bool{}
 	for _, at := range seats {
 		ours[at.address] = true
-		r := row{address: at.address, http: at.http, pid: "-", state: "down", age: "-"}
+		r := row{address: at.address, http: beside(at.address, at.http), pid: "-", state: "down", age: "-"}
 		if at.pid != 0 {
 			r.pid, r.state, r.age = strconv.Itoa(at.pid), "starting", short(at.age)
 		}
@@ -46,14 +49,14 @@ func rows(s *state.Snapshot, seats []seat) []row {
 				r.state = "dead"
 			}
 		case m != nil && at.pid != 0:
-			describe(&r, s, m)
+			describe(&r, s, m, shards)
 		}
 		out = append(out, r)
 	}
 	for _, m := range s.Members {
 		if !ours[m.Address] {
-			r := row{address: m.Address, http: m.HTTPAddress, pid: "-", age: "-"}
-			describe(&r, s, m)
+			r := row{address: m.Address, http: beside(m.Address, m.HTTPAddress), pid: "-", age: "-"}
+			describe(&r, s, m, shards)
 			out = append(out, r)
 		}
 	}
@@ -70,8 +73,21 @@ func rows(s *state.Snapshot, seats []seat) []row {
 	return out
 }
 
+// beside is an HTTP address without the host if that is the node's, so that a row fits
+// into 80 columns.
+func beside(node, http string) string {
+	host, _, err := net.SplitHostPort(node)
+	if same, port, herr := net.SplitHostPort(http); err == nil && herr == nil && same == host {
+		return ":" + port
+	}
+	return http
+}
+
 // describe fills in what the snapshot says of a member.
-func describe(r *row, s *state.Snapshot, m *state.Member) {
+func describe(r *row, s *state.Snapshot, m *state.Member, shards shardview.View) {
+	if own := shards.Owner(m.Address, m.Incarnation); own.Address != "" {
+		r.shards = strconv.Itoa(own.MayServe)
+	}
 	r.state = "follower"
 	if c, place := s.Candidate(m.Lease); c != nil {
 		r.state, r.queue = "candidate", strconv.Itoa(place+1)
@@ -93,6 +109,8 @@ type view struct {
 	kills    int
 	killing  bool // kills are wished for
 	last     time.Duration
+	served   int
+	shards   int // 0 while there is no map
 	rows     []row
 }
 
@@ -111,7 +129,7 @@ func (v view) render(columns, lines int) []string {
 		}
 		out[1] = clip(out[1]+kills, columns)
 	}
-	all := append([]row{{"NODE", "HTTP", "PID", "STATE", "TERM", "QUEUE", "AGE", false}}, v.rows...)
+	all := append([]row{{"NODE", "HTTP", "PID", "STATE", "TERM", "QUEUE", "SHARDS", "AGE", false}}, v.rows...)
 	// Two lines above, one below, the one where the cursor stands, and a third of the
 	// window for the last events.
 	left := 0
@@ -119,7 +137,7 @@ func (v view) render(columns, lines int) []string {
 		left = len(all) - (room - 1)
 		all = all[:room-1]
 	}
-	wide := make([]int, 7)
+	wide := make([]int, 8)
 	for _, r := range all {
 		for i, cell := range r.cells() {
 			wide[i] = max(wide[i], utf8.RuneCountInString(cell))
@@ -142,11 +160,15 @@ func (v view) render(columns, lines int) []string {
 	if left > 0 {
 		out = append(out, clip(fmt.Sprintf("and %d more: make the window higher", left), columns))
 	}
-	return append(out, clip("etcd "+v.endpoint+", Ctrl-C ends", columns))
+	last := "etcd " + v.endpoint + ", Ctrl-C ends"
+	if v.shards > 0 {
+		last = fmt.Sprintf("%d of %d shards served, %s", v.served, v.shards, last)
+	}
+	return append(out, clip(last, columns))
 }
 
 func (r row) cells() []string {
-	return []string{r.address, r.http, r.pid, r.state, r.term, r.queue, r.age}
+	return []string{r.address, r.http, r.pid, r.state, r.term, r.queue, r.shards, r.age}
 }
 
 // clip cuts a line that would wrap: a wrapped line cannot be redrawn in place.

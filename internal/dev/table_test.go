@@ -29,38 +29,52 @@ func TestRows(t *testing.T) {
 		{address: "g:1", http: "g:2"},
 	}
 	require.Equal(t, []row{
-		{"a:1", "a:2", "100", "candidate", "", "2", "3.00 s", false},
-		{"b:1", "b:2", "101", "stopping", "", "3", "0.0 ms", false},
-		{"c:1", "c:2", "102", "taking over", "", "", "0.0 ms", false},
-		{"d:1", "d:2", "-", "dead", "", "", "-", false},
-		{"e:1", "e:2", "104", "follower", "", "", "0.0 ms", false},
-		{"f:1", "f:2", "105", "starting", "", "", "0.0 ms", false},
-		{"g:1", "g:2", "-", "down", "", "", "-", false},
-		{"z:1", "z:2", "-", "follower", "", "", "-", false},
-		{"x", "not a node", "-", "leader", "10", "1", "-", true},
+		{"a:1", ":2", "100", "candidate", "", "2", "", "3.00 s", false},
+		{"b:1", ":2", "101", "stopping", "", "3", "", "0.0 ms", false},
+		{"c:1", ":2", "102", "taking over", "", "", "", "0.0 ms", false},
+		{"d:1", ":2", "-", "dead", "", "", "", "-", false},
+		{"e:1", ":2", "104", "follower", "", "", "", "0.0 ms", false},
+		{"f:1", ":2", "105", "starting", "", "", "", "0.0 ms", false},
+		{"g:1", ":2", "-", "down", "", "", "", "-", false},
+		{"z:1", ":2", "-", "follower", "", "", "", "-", false},
+		{"x", "not a node", "-", "leader", "10", "1", "", "-", true},
 	}, rows(s, seats))
 
-	s.Queue = s.Queue[1:]
+	s.ShardMap = shardMap(t, 10, nil, "a:1", 1, "b:1", 2, "d:1", 4)
 	r := rows(s, seats)
-	require.Equal(t, row{"a:1", "a:2", "100", "leader", "11", "1", "3.00 s", true}, r[0])
+	require.Equal(t, []string{"4", "3", "", "", "", "", "", "", ""}, shardsOf(r), "who is dead serves none")
+
+	s.Queue = s.Queue[1:]
+	r = rows(s, seats)
+	require.Equal(t, row{"a:1", ":2", "100", "leader", "11", "1", "4", "3.00 s", true}, r[0])
 	require.Len(t, r, 8, "the other program is gone")
 	require.Equal(t, "starting", rows(nil, seats)[0].state, "before the first snapshot")
+}
+
+func shardsOf(rows []row) (shards []string) {
+	for _, r := range rows {
+		shards = append(shards, r.shards)
+	}
+	return shards
 }
 
 func TestRender(t *testing.T) {
 	t.Parallel()
 	v := view{endpoint: "127.0.0.1:20000", leader: "127.0.0.1:20001", ledFor: 2 * time.Second, up: time.Minute, rows: []row{
-		{"127.0.0.1:20001", "127.0.0.1:20002", "4194304", "leader", "123456", "1", "59.9 s", true},
-		{"127.0.0.1:20003", "127.0.0.1:20004", "4194305", "taking over", "", "", "100 ms", false},
+		{"127.0.0.1:20001", ":20002", "4194304", "leader", "123456", "1", "8192", "59.9 s", true},
+		{"127.0.0.1:20003", ":20004", "4194305", "taking over", "", "", "", "100 ms", false},
 	}}
 	require.Equal(t, []string{
 		"",
 		"leader 127.0.0.1:20001 for 2.00 s, up 1m00s",
-		"NODE             HTTP             PID      STATE        TERM    QUEUE  AGE",
-		"\x1b[1m127.0.0.1:20001  127.0.0.1:20002  4194304  leader       123456  1      59.9 s\x1b[0m",
-		"127.0.0.1:20003  127.0.0.1:20004  4194305  taking over                 100 ms",
+		"NODE             HTTP    PID      STATE        TERM    QUEUE  SHARDS  AGE",
+		"\x1b[1m127.0.0.1:20001  :20002  4194304  leader       123456  1      8192    59.9 s\x1b[0m",
+		"127.0.0.1:20003  :20004  4194305  taking over                         100 ms",
 		"etcd 127.0.0.1:20000, Ctrl-C ends",
 	}, v.render(80, 24))
+
+	v.served, v.shards = 8190, 8192
+	require.Equal(t, "8190 of 8192 shards served, etcd 127.0.0.1:20000, Ctrl-C ends", v.render(80, 24)[5])
 
 	v.leader, v.killing, v.kills, v.last = "", true, 1, 120*time.Millisecond
 	require.Equal(t, "no leader, up 1m00s, 1 kill, last gap 120 ms", v.render(80, 24)[1])
@@ -71,7 +85,7 @@ func TestRenderFits(t *testing.T) {
 	t.Parallel()
 	v := view{endpoint: "127.0.0.1:20000", leader: strings.Repeat("é", 60), killing: true}
 	for range 40 {
-		v.rows = append(v.rows, row{"127.0.0.1:20001", "127.0.0.1:20002", "1234567", "taking over", "1234567", "12", "59.9 s", true})
+		v.rows = append(v.rows, row{"127.0.0.1:20001", ":20002", "1234567", "taking over", "1234567", "12", "", "59.9 s", true})
 	}
 	for _, size := range [][2]int{{80, 24}, {80, 100}, {40, 10}, {20, 8}, {1, 8}} {
 		got := v.render(size[0], size[1])

@@ -27,7 +27,7 @@ const (
 	// etcd does not answer.
 	DoubtIgnored Bug = "doubt-ignored"
 	// StretchGoesOn lets a session that was suspended count again as if it had counted all
-	// the time, and the term with it.
+	// the time, and its term go on.
 	StretchGoesOn Bug = "stretch-goes-on"
 	// KeysNotChecked lets a renewal succeed whose read missed the own keys.
 	KeysNotChecked Bug = "keys-not-checked"

@@ -71,9 +71,11 @@ func New(ctx context.Context, endpoint string, n int, ttl time.Duration) (*Fleet
 }
 
 // config is every node's, its client apart: what a cluster is by default, crash
-// detection included.
+// detection included, but for the shards. A new map is read by every node, which here all
+// share two cores; the targets about shards measure them.
 func (f *Fleet) config() cluster.Config {
-	return cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), RequestTimeout: requestTimeout}
+	return cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), RequestTimeout: requestTimeout,
+		Sharding: cluster.Sharding{Off: true}}
 }
 
 // drawn is a new node, bound to a free port, for the ith place.

@@ -119,6 +119,7 @@ func noteScale(r *report.Result, env Env) {
 	r.Note("Whole nodes: `node.NewNode` and `cluster.NewClusterWithNode`, all of them members and candidates, all in this process. The first %d "+
 		"have a connection to etcd each, the others share %d; each has a watch stream of its own. TTL %v, so that no renewal falls into what is "+
 		"counted. One heap is here what would be in as many processes: GOGC is %d, and the heap is collected between failovers only.", fleet.OwnConns, fleet.SharedConns, scaleTTL, gcPercent)
+	r.Note("Sharding is off: every node reads every new map, and here all of them share the same cores.")
 	r.Note("*All agree*: %d failovers of each kind and size, in turns. From the instant at which a bare watch or the first node knew that the leader's "+
 		"key is gone, until `GetLeaderNode()` of the last node named the next leader; one goroutine per node waits for the node's own signal and "+
 		"takes the time. The old leader is not asked. *Floor*: from the first to the last of as many bare watchers, over as many connections.", env.pick(failoverSamples, 2))

@@ -11,6 +11,7 @@ type view struct {
 	Candidacy
 	snapshot *state.Snapshot
 	valid    bool // the session may be acted on
+	doubted  bool // etcd has yet to confirm that the own keys stand
 	due      bool // the wait after a failed campaign is over
 	working  bool // work of a term that ended is still running
 }
@@ -36,8 +37,14 @@ func decide(v view) decision {
 	keep := own != nil && v.standing && v.usable(own.CreateRevision) && !yields(s, place)
 	keepActing := acting != nil && entitledToAct(v) && v.usable(acting.CreateRevision)
 
-	// A term that goes on needs no second look at work; a new one does.
-	may := func(token int64) bool { return Counts(v.valid) && (v.term.Token == token || !v.working) }
+	// A term that goes on needs no second look at work and doubts; a new one does. Who may
+	// have been removed can learn from a watch that comes late first that it leads.
+	may := func(token int64) bool {
+		if v.term.Token == token {
+			return Counts(v.valid) || planted.Is(planted.StretchGoesOn)
+		}
+		return Counts(v.valid) && !v.working && !v.doubted
+	}
 	switch {
 	case keep && place == 0 && (s.Acting == nil || planted.Is(planted.LeadBesideActing)) && may(own.CreateRevision):
 		d.lead = own.CreateRevision

@@ -79,6 +79,8 @@ func TestDecide(t *testing.T) {
 	}{
 		// Leading.
 		{"first in the queue", scene{kvs: []state.KV{own, queued(otherLease, 21)}}, nil, election(20)},
+		{"first, and perhaps removed", scene{kvs: []state.KV{own}}, func(v *view) { v.doubted = true }, election(0)},
+		{"leading, and perhaps removed", scene{kvs: []state.KV{own}}, func(v *view) { v.doubted, v.term.Token = true, 20 }, election(20)},
 		{"second in the queue", scene{kvs: []state.KV{own, queued(otherLease, 19)}}, nil, election(0)},
 		{"behind an outside candidate", scene{kvs: []state.KV{own, queued(outsideLease, 19)}}, nil, election(0)},
 		{"first, session not valid", scene{kvs: []state.KV{own}}, func(v *view) { v.valid = false }, election(0)},

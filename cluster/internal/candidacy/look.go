@@ -11,6 +11,7 @@ type Seen struct {
 	Snapshot *state.Snapshot
 	Now      time.Time
 	Valid    bool // the session may be acted on
+	Doubted  bool // there is a sign that others may take this member for gone
 	Inside   bool // a function runs in the present term
 	Working  bool // a function still runs in the term that ended last
 }
@@ -38,12 +39,13 @@ func (c Candidacy) Look(in Seen) (Candidacy, Orders) {
 		working, o.GaveUp = false, true
 		c.giveUpAt = time.Time{}
 	}
-	v := view{Candidacy: c, snapshot: s, valid: in.Valid, due: !in.Now.Before(c.failures.nextTry), working: working}
+	v := view{Candidacy: c, snapshot: s, valid: in.Valid, doubted: in.Doubted, due: !in.Now.Before(c.failures.nextTry), working: working}
 	d := decide(v)
 	if c.term.Token != 0 && c.term.Token != d.lead {
 		c, o.Ended = c.end(whyOver(v), in.Now, s)
 		working = in.Inside
-		d = decide(view{Candidacy: c, snapshot: s, valid: in.Valid, due: !in.Now.Before(c.failures.nextTry), working: working})
+		v.Candidacy, v.due, v.working = c, !in.Now.Before(c.failures.nextTry), working
+		d = decide(v)
 	}
 	if d.lead != 0 && c.term.Token == 0 {
 		c.term = Term{Token: d.lead, Mode: d.mode}

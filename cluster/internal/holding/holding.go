@@ -28,8 +28,9 @@ type Seen struct {
 	Map    *sharding.Map // nil: there is none
 	// Own is this member as it is registered; the zero value is not.
 	Own sharding.Owner
-	// Valid says that the session may be acted on.
-	Valid bool
+	// Valid says that the session may be acted on, Doubted that others may take this member
+	// for gone: it then acquires nothing.
+	Valid, Doubted bool
 	// Done reports whether a move is done: whom the shard moves from has let go of it, or
 	// is gone.
 	Done func(sharding.Move) bool
@@ -75,7 +76,7 @@ func Look(in Seen) Orders {
 		case planted.Is(planted.EpochIgnored) && held > 0 && mine:
 		case held != 0 && (!mine || held != epoch):
 			o.Release = append(o.Release, shard)
-		case held == 0 && mine:
+		case held == 0 && mine && !in.Doubted:
 			o.Acquire = append(o.Acquire, Grant{Shard: shard, Epoch: epoch})
 		case !mine && in.Valid && owns(in, shard):
 			o.Waiting++

@@ -354,6 +354,9 @@ func (s *session) confirm(sent deadline.Instant, started time.Duration, protecte
 		p.election.poke()
 		p.holder.poke()
 	}
+	if before.InDoubt() && !s.claim.InDoubt() {
+		p.election.poke()
+	}
 	return nil
 }
 

@@ -167,10 +167,13 @@ func (n *chaosNode) accusedUntil(ctx context.Context, f func() error) (bool, err
 	return <-seen, err
 }
 
+// accusations are those of the incarnation that is registered: one of a former one can
+// stand for as long as who wrote it is cut off.
 func (n *chaosNode) accusations(s *state.Snapshot) int {
+	m := s.Member(n.address())
 	count := 0
 	for _, a := range s.Accusations {
-		if a.Address == n.address() {
+		if a.Address == n.address() && m != nil && a.Incarnation == m.Incarnation {
 			count++
 		}
 	}

@@ -1,0 +1,76 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/consensusmanager"
+	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/node"
+)
+
+// Each key belongs to a shard, and each shard to one node at a time. Work on a key runs
+// on the node that serves its shard.
+func ExampleCluster_Shards() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	etcd, err := embedetcd.Start(ctx, embedetcd.Config{}) // yours runs elsewhere, see Example
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer etcd.Close()
+
+	n, err := node.NewNode(node.Config{AdvertiseAddress: "localhost:0"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := cluster.NewClusterWithNode(cluster.Config{Client: etcd.Client(), EtcdPrefix: "/example-shards", Sharding: cluster.Sharding{
+		Shards: 4, // 8192 unless you say otherwise
+		OnAcquire: func(ctx context.Context, shard int, epoch int64) {
+			// Load what belongs to the shard; it is served when this returns.
+		},
+		OnRelease: func(ctx context.Context, shard int) {
+			// Save what belongs to the shard; the next owner begins when this returns.
+		},
+	}}, n)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := c.Start(ctx); err != nil {
+		log.Fatal(err)
+	}
+
+	shards := c.Shards()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		err = shards.Serve(ctx, "customer/42", func(ctx context.Context, epoch int64) error {
+			// Runs only here; ctx ends when the shard has to be handed over. A store that
+			// refuses a smaller epoch than it has seen refuses a former owner.
+			fmt.Println("served:", epoch > 0)
+			return nil
+		})
+		var other *consensusmanager.NotOwnerError
+		if !errors.As(err, &other) {
+			break
+		}
+		// Another node serves it: send the request to other.Owner. Here there is none, so
+		// the shard is on its way.
+		<-again.C
+	}
+	fmt.Println("done:", err)
+
+	owner, _, ok := shards.Owner("customer/42")
+	fmt.Println("it is me:", ok, owner.Address == n.AdvertiseAddress())
+
+	fmt.Println("stopped:", c.Stop(ctx))
+	// Output:
+	// served: true
+	// done: <nil>
+	// it is me: true true
+	// stopped: <nil>
+}

@@ -1,0 +1,50 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/shardview"
+)
+
+// Shards is the body of /cluster/shards: the shard map, and this node's part in it.
+type Shards struct {
+	NodeID string `json:"node_id"` // advertise address
+	Held   Held   `json:"held"`    // by this node
+	// Waiting is how many shards are this node's, and still somebody else's to let go of.
+	Waiting int `json:"waiting"`
+	shardview.View
+}
+
+// Held is how many shards a node holds, by how far it has come with them.
+type Held struct {
+	Acquiring int64 `json:"acquiring"` // OnAcquire runs
+	Serving   int64 `json:"serving"`   // 0 while the session is not valid
+	Releasing int64 `json:"releasing"` // what runs in them is waited for
+}
+
+func (a *api) shards(w http.ResponseWriter, _ *http.Request) {
+	st := a.source.Status()
+	switch {
+	case st.State == cluster.StateStopped:
+		unavailable(w, errors.New("this node is starting or has stopped"))
+		return
+	case st.Shards.Shards == 0:
+		writeError(w, http.StatusNotFound, "sharding is off on this node: ask another one")
+		return
+	}
+	view, err := shardview.New(st.Shards.Snapshot)
+	if err != nil {
+		unavailable(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, Shards{NodeID: st.NodeID, Waiting: st.Shards.Waiting, View: view,
+		Held: Held{Acquiring: st.Shards.Acquiring, Serving: st.Shards.Serving, Releasing: st.Shards.Releasing}})
+}
+
+// unavailable is the answer for what will be there later.
+func unavailable(w http.ResponseWriter, err error) {
+	w.Header().Set("Retry-After", retryAfter)
+	writeError(w, http.StatusServiceUnavailable, oneLine(err))
+}

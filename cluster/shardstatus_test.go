@@ -1,0 +1,47 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What the figures say of two nodes of whom the second joins and leaves again.
+func TestShardFigures(t *testing.T) {
+	etcd := startEtcd(t)
+	few := func(c *Config) { c.Sharding.Shards, c.Sharding.Window = 100, 20*time.Millisecond }
+	serves := func(c *Cluster, shards int64) func() bool {
+		return func() bool {
+			st := c.Status().Shards
+			return st.Serving == shards && st.Acquiring == 0 && st.Releasing == 0 && st.Waiting == 0
+		}
+	}
+	a := start(t, etcd, few)
+	require.Eventually(t, serves(a, 100), 20*time.Second, time.Millisecond)
+	st := a.Status().Shards
+	require.Equal(t, 100, st.Shards)
+	require.NotNil(t, st.Snapshot.ShardMap)
+	require.EqualValues(t, 1, st.Plans)
+	require.EqualValues(t, 100, st.Given)
+	require.Positive(t, st.PlanTime)
+	require.Zero(t, st.Pauses.Count, "nothing moved")
+
+	b := start(t, etcd, few, func(c *Config) { c.Sharding.OnAcquire = func(context.Context, int, int64) {} })
+	require.Eventually(t, serves(a, 50), 20*time.Second, time.Millisecond)
+	require.Eventually(t, serves(b, 50), 20*time.Second, time.Millisecond)
+	require.EqualValues(t, 50, a.Status().Shards.Levelled)
+	pauses := b.Status().Shards.Pauses
+	require.EqualValues(t, 50, pauses.Count)
+	require.Positive(t, pauses.Sum)
+	require.EqualValues(t, 50, pauses.Buckets[len(pauses.Buckets)-1].Count)
+	require.Zero(t, b.Status().Shards.Plans, "the leader plans")
+
+	require.NoError(t, b.Stop(testContext(t)))
+	require.Eventually(t, serves(a, 100), 20*time.Second, time.Millisecond)
+	require.EqualValues(t, 50, a.Status().Shards.Emptied)
+	require.EqualValues(t, 50, a.Status().Shards.Pauses.Count)
+	require.Zero(t, b.Status().Shards)
+	require.Zero(t, start(t, etcd, func(c *Config) { c.Sharding.Off = true }).Status().Shards)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/sharding"
+)
+
+// shardFlags are the flags of goversed node about shards as they were given.
+type shardFlags struct {
+	sharding     string
+	shards       int
+	drainTimeout time.Duration
+	planner      plannerFlags
+}
+
+// plannerFlags are what only the planner needs, and who foresees what it does.
+type plannerFlags struct {
+	window     time.Duration
+	minMembers int
+	exclude    map[string]string
+}
+
+func (f *shardFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.sharding, "sharding", "on", "on: this node owns a share of the shards; off: it owns none and plans none")
+	fs.IntVar(&f.shards, "shards", sharding.DefaultShards, "how many shards the cluster has; the same for all its nodes, for ever")
+	fs.DurationVar(&f.drainTimeout, "shard-drain-timeout", 10*time.Second, "how long calls in a shard that is handed over may go on")
+	f.planner.register(fs)
+}
+
+func (f *plannerFlags) register(fs *pflag.FlagSet) {
+	fs.DurationVar(&f.window, "shard-window", time.Second, "how long the nodes must have been the same before shards move to level the load")
+	fs.IntVar(&f.minMembers, "shard-min-members", 1, "how many nodes must be there before shards are dealt out at all")
+	fs.StringToStringVar(&f.exclude, "shard-exclude", nil, "`key=value`: nodes with this label get no shards; can be repeated")
+	fs.Lookup("shard-exclude").DefValue = "" // not [], in the help
+}
+
+// config takes no zeros: they are the library's way to ask for a default.
+func (f *shardFlags) config() (cluster.Sharding, error) {
+	switch {
+	case f.sharding != "on" && f.sharding != "off":
+		return cluster.Sharding{}, fmt.Errorf("--sharding %q: give on or off", f.sharding)
+	case f.shards < 1 || f.shards > sharding.MaxShards:
+		return cluster.Sharding{}, fmt.Errorf("--shards %d: give a number from 1 to %d, or --sharding off", f.shards, sharding.MaxShards)
+	case f.drainTimeout <= 0:
+		return cluster.Sharding{}, fmt.Errorf("--shard-drain-timeout %v: give more than 0; 10s is a good one", f.drainTimeout)
+	}
+	if err := f.planner.check(); err != nil {
+		return cluster.Sharding{}, err
+	}
+	return cluster.Sharding{Off: f.sharding == "off", Shards: f.shards, DrainTimeout: f.drainTimeout,
+		Window: f.planner.window, MinMembers: f.planner.minMembers, Exclude: f.planner.exclude}, nil
+}
+
+func (f *plannerFlags) check() error {
+	switch {
+	case f.window <= 0:
+		return fmt.Errorf("--shard-window %v: give more than 0; 1s is a good one", f.window)
+	case f.minMembers < 1:
+		return fmt.Errorf("--shard-min-members %d: give a number from 1 up", f.minMembers)
+	}
+	return nil
+}

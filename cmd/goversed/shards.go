@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverse/goverse/cluster/shardview"
+	"github.com/goverse/goverse/internal/operator"
+)
+
+func newShards() *cobra.Command {
+	cmd := newOperator(&cobra.Command{
+		Use:   "shards",
+		Short: "Show who owns which shards, and which are on their way",
+		Long: `Show who owns which shards, how even that is, and the moves in the shard map: who lets
+go of what for whom. A move that is done stays in the map until the next plan. Long lists
+of ranges are cut short; -o json has all of them.`,
+		Example: `  goversed shards
+  goversed shards -o json | jq '.owners[] | [.address, .count]'
+  goversed shards plan --without 127.0.0.1:47002`,
+	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
+		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+			ctx, cancel := context.WithTimeout(ctx, f.timeout)
+			defer cancel()
+			v, err := o.Shards(ctx)
+			if err != nil {
+				return err
+			}
+			return operator.PrintShards(out, v, json)
+		}, nil
+	})
+	cmd.AddCommand(newShardsPlan())
+	return cmd
+}
+
+func newShardsPlan() *cobra.Command {
+	var planner plannerFlags
+	var without, with []string
+	var cmd *cobra.Command
+	cmd = newOperator(&cobra.Command{
+		Use:   "plan",
+		Short: "Show which shards would move, and why, before they do",
+		Long: `Show what the leader's planner would do from now on, as a dry run: nothing is written.
+Shards are given where their owner is gone, emptied off nodes that leave or get none, and
+levelled for an even load. --without and --with suppose that nodes leave and join.
+
+The planner goes by its own settings, which are not in etcd: where nodes were started with
+other --shard-window, --shard-min-members or --shard-exclude than the defaults, give the
+same here.`,
+		Example: `  goversed shards plan
+  goversed shards plan --without 127.0.0.1:47002
+  goversed shards plan --with 10.0.0.4:47001 --with 10.0.0.5:47001=2 -o json
+  goversed shards plan --shard-exclude role=gateway`,
+	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
+		if err := planner.check(); err != nil {
+			return nil, err
+		}
+		for _, name := range []string{"without", "with"} {
+			if values, _ := cmd.Flags().GetStringSlice(name); cmd.Flags().Changed(name) && len(values) == 0 {
+				return nil, fmt.Errorf("--%s is empty: give the address of a node, or leave it out", name)
+			}
+		}
+		suppose, err := supposed(without, with)
+		if err != nil {
+			return nil, err
+		}
+		settings := shardview.Settings{Window: planner.window, MinMembers: planner.minMembers, Exclude: planner.exclude}
+		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+			ctx, cancel := context.WithTimeout(ctx, f.timeout)
+			defer cancel()
+			foresight, err := o.Foresee(ctx, settings, suppose)
+			if err != nil {
+				return err
+			}
+			return operator.PrintForesight(out, foresight, json)
+		}, nil
+	})
+	fs := cmd.Flags()
+	fs.StringSliceVar(&without, "without", nil, "`address` of a node that is supposed to leave; can be repeated")
+	fs.StringSliceVar(&with, "with", nil, "`address[=weight]` of a node that is supposed to join; can be repeated")
+	planner.register(fs)
+	return cmd
+}
+
+// supposed reads what --without and --with say.
+func supposed(without, with []string) (shardview.Change, error) {
+	c := shardview.Change{Leave: without}
+	if slices.Contains(without, "") {
+		return c, errors.New(`--without "": give the address of a node; goversed nodes shows them`)
+	}
+	for _, node := range with {
+		address, number, weighted := strings.Cut(node, "=")
+		weight := 1
+		var err error
+		if weighted {
+			weight, err = strconv.Atoi(number)
+		}
+		if err != nil || address == "" || weight < 1 {
+			return c, fmt.Errorf("--with %q: write ADDRESS or ADDRESS=WEIGHT, with a weight from 1 up", node)
+		}
+		c.Join = append(c.Join, shardview.Joiner{Address: address, Weight: weight})
+	}
+	return c, nil
+}

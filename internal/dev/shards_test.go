@@ -1,0 +1,64 @@
+package dev
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// shardMap is the map of ten shards that follows current and levels the load of owners,
+// each an address and an incarnation.
+func shardMap(t *testing.T, generation int64, current *state.ShardMap, owners ...any) *state.ShardMap {
+	t.Helper()
+	in := sharding.Input{Generation: generation, Shards: 10, Mode: sharding.Level}
+	if current != nil {
+		in.Current = current.Map
+	}
+	for i := 0; i < len(owners); i += 2 {
+		in.Members = append(in.Members, sharding.Member{Owner: sharding.Owner{Address: owners[i].(string), Incarnation: int64(owners[i+1].(int))}})
+	}
+	result, err := sharding.Plan(in)
+	require.NoError(t, err)
+	return &state.ShardMap{Map: result.Map, ModRevision: generation}
+}
+
+func shardLines(before, after *state.Snapshot) (lines []string) {
+	for _, h := range shardChanges(before, after) {
+		lines = append(lines, h.line())
+	}
+	return lines
+}
+
+func TestShardChanges(t *testing.T) {
+	t.Parallel()
+	a, b, c := member("a", 1), member("b", 2), member("c", 3)
+	at := func(m *state.ShardMap, ms ...*state.Member) *state.Snapshot {
+		return &state.Snapshot{Members: ms, ShardMap: m}
+	}
+	none := at(nil, a)
+	alone := at(shardMap(t, 10, nil, "a", 1), a)
+	require.Empty(t, shardLines(none, none))
+	require.Equal(t, []string{"10 shards given to a", "all 10 shards are served"}, shardLines(none, alone))
+	require.Empty(t, shardLines(alone, alone))
+
+	two := at(shardMap(t, 11, alone.ShardMap, "a", 1, "b", 2), a, b)
+	require.Equal(t, []string{"5 shards move from a to b"}, shardLines(alone, two))
+	released := *two
+	released.Released = []*state.Released{{Address: "a", Report: sharding.Report{Incarnation: 1, Generation: 11}}}
+	require.Equal(t, []string{"all 10 shards are served"}, shardLines(two, &released))
+	require.Equal(t, "all 10 shards are served, 2.0 ms later", happening{what: served, shards: 10, when: "2.0 ms later"}.line())
+
+	three := at(shardMap(t, 12, shardMap(t, 11, nil, "a", 1, "b", 2), "a", 1, "b", 2, "c", 3), a, b, c)
+	require.Equal(t, []string{"3 shards move from 2 nodes to c"}, shardLines(at(shardMap(t, 11, nil, "a", 1, "b", 2), a, b), three))
+	settled := at(shardMap(t, 13, nil, "a", 1, "b", 2, "c", 3), a, b, c)
+	crashed := at(settled.ShardMap, a, b)
+	require.Empty(t, shardLines(settled, crashed))
+	repaired := at(shardMap(t, 14, settled.ShardMap, "a", 1, "b", 2), a, b)
+	require.Equal(t, []string{"3 shards of c given to 2 nodes", "all 10 shards are served"}, shardLines(crashed, repaired))
+
+	require.Empty(t, shardLines(alone, at(&state.ShardMap{Err: sharding.ErrBadMap}, a)), "the nodes' logs say so")
+	require.NotEmpty(t, differences(nil, alone))
+}

@@ -1,0 +1,145 @@
+package operator
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/goverse/goverse/cluster/shardview"
+)
+
+// widest is how much of a list of ranges a table shows. JSON has all of it.
+const widest = 40
+
+// PrintShards writes who owns which shards, and the moves.
+func PrintShards(out io.Writer, v shardview.View, asJSON bool) error {
+	if asJSON {
+		return printJSON(out, v)
+	}
+	w := &table{out: out}
+	w.line("shards    %d, of which %d may be served", v.Count, v.MayServe())
+	w.line("map       generation %d", v.Generation)
+	w.line("balance   %d to %d an owner", v.Balance.Least, v.Balance.Most)
+	w.line("moves     %d open", v.OpenMoves)
+	if v.Unowned != "" {
+		w.line("unowned   %s", clip(v.Unowned))
+	}
+	w.line("")
+	w.row("OWNER", "STATE", "WEIGHT", "COUNT", "MAY SERVE", "SHARDS")
+	for _, o := range v.Owners {
+		w.row(o.Address, string(o.State), numberOrDash(o.Weight), fmt.Sprint(o.Count), fmt.Sprint(o.MayServe), orDash(clip(o.Shards)))
+	}
+	if len(v.Moves) > 0 {
+		w.line("")
+		w.row("FROM", "TO", "COUNT", "SINCE", "STATE", "SHARDS")
+		for _, m := range v.Moves {
+			how := "done"
+			if !m.Done {
+				how = "waits for " + m.WaitsFor
+			}
+			w.row(m.From, m.To, fmt.Sprint(m.Count), fmt.Sprint(m.Since), how, clip(m.Shards))
+		}
+	}
+	return w.flush()
+}
+
+// PrintForesight writes what the planner would do.
+func PrintForesight(out io.Writer, f shardview.Foresight, asJSON bool) error {
+	if asJSON {
+		return printJSON(out, f)
+	}
+	w := &table{out: out}
+	if f.Generation == 0 {
+		w.line("%d shards, no map yet", f.Count)
+	} else {
+		w.line("%d shards, map generation %d", f.Count, f.Generation)
+	}
+	if f.OpenMoves > 0 {
+		w.line("moves that are open, and left alone: %d", f.OpenMoves)
+	}
+	if f.Remark != "" {
+		w.line("%s", f.Remark)
+	} else if len(f.Steps) == 0 {
+		w.line("nothing would move")
+	}
+	for _, s := range f.Steps {
+		when := "at once"
+		if s.AfterSeconds > 0 {
+			when = fmt.Sprintf("after %gs", s.AfterSeconds)
+		}
+		w.line("")
+		w.line("%s: %s", when, reasons(s))
+		w.row("WHY", "FROM", "TO", "COUNT", "SHARDS")
+		for _, t := range s.Transfers {
+			w.row(string(t.Why), orDash(t.From), t.To, fmt.Sprint(t.Count), clip(t.Shards))
+		}
+	}
+	if len(f.Nodes) > 0 {
+		w.line("")
+		w.row("NODE", "NOW", "THEN")
+		for _, n := range f.Nodes {
+			w.row(n.Address, fmt.Sprint(n.Now), fmt.Sprint(n.Then))
+		}
+	}
+	return w.flush()
+}
+
+// reasons says how many shards move, and why.
+func reasons(s shardview.Step) string {
+	var parts []string
+	for _, part := range []struct {
+		count int
+		why   string
+	}{{s.Given, "given (nobody alive has them)"}, {s.Emptied, "emptied (their owner leaves or gets none)"}, {s.Levelled, "levelled (for an even load)"}} {
+		if part.count > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", part.count, part.why))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// table writes lines and, between them, rows whose columns stand below each other. The
+// first write that fails ends it.
+type table struct {
+	out  io.Writer
+	rows *tabwriter.Writer
+	err  error
+}
+
+func (t *table) row(columns ...string) {
+	if t.rows == nil {
+		t.rows = tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
+	}
+	_, _ = fmt.Fprintln(t.rows, strings.Join(columns, "\t")) // Flush tells
+}
+
+func (t *table) line(format string, args ...any) {
+	if t.flush() == nil {
+		_, t.err = fmt.Fprintf(t.out, format+"\n", args...)
+	}
+}
+
+func (t *table) flush() error {
+	if t.rows != nil && t.err == nil {
+		t.err = t.rows.Flush()
+	}
+	t.rows = nil
+	return t.err
+}
+
+// clip leaves out ranges that would make a row too wide, and says how many.
+func clip(ranges string) string {
+	if len(ranges) <= widest {
+		return ranges
+	}
+	at := strings.LastIndexByte(ranges[:widest], ',')
+	return fmt.Sprintf("%s and %d more", ranges[:at], strings.Count(ranges[at:], ","))
+}
+
+func numberOrDash(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}

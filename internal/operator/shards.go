@@ -1,0 +1,57 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goverse/goverse/cluster/shardview"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// Shards reads the shard map once, and how far its moves have come. Errors are those of
+// Read, ErrNobody, and those of shardview.New.
+func (o *Operator) Shards(ctx context.Context) (shardview.View, error) {
+	snap, err := o.read(ctx)
+	if err != nil {
+		return shardview.View{}, err
+	}
+	v, err := shardview.New(snap)
+	if errors.Is(err, shardview.ErrNoMap) {
+		if err := someone(snap); err != nil {
+			return v, err
+		}
+		return v, fmt.Errorf("%w; goversed shards plan shows what it waits for", err)
+	}
+	return v, err
+}
+
+// Foresee reads the cluster once and says what its planner would do. Errors are those of
+// Read, ErrNobody, and those of shardview.Foresee.
+func (o *Operator) Foresee(ctx context.Context, cfg shardview.Settings, suppose shardview.Change) (shardview.Foresight, error) {
+	snap, err := o.read(ctx)
+	if err != nil {
+		return shardview.Foresight{}, err
+	}
+	if snap.ShardMap == nil {
+		if err := someone(snap); err != nil {
+			return shardview.Foresight{}, err
+		}
+	}
+	f, err := shardview.Foresee(snap, cfg, suppose)
+	switch {
+	case errors.Is(err, shardview.ErrUnknownNode):
+		return f, fmt.Errorf("--without: %w; goversed nodes shows them", err)
+	case errors.Is(err, shardview.ErrKnownNode):
+		return f, fmt.Errorf("--with: %w: give the address of one that is not there", err)
+	}
+	return f, err
+}
+
+// someone fails if nobody is registered.
+func someone(s *state.Snapshot) error {
+	if len(s.Members) == 0 {
+		return nobody(s.Keys.Prefix())
+	}
+	return nil
+}
