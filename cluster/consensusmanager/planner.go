@@ -53,7 +53,7 @@ func newPlanner(cfg PlannerConfig, election *leaderelection.LeaderElection) *pla
 
 // run looks whenever something changed that planning depends on, until ctx ends.
 func (p *planner) run(ctx context.Context) {
-	sub := p.mirror.Subscribe(concernsShards)
+	sub := p.mirror.Subscribe(planning.Concerns)
 	defer sub.Close()
 	duty := p.election.Subscribe()
 	defer duty.Close()
