@@ -356,6 +356,7 @@ func (s *session) confirm(sent deadline.Instant, started time.Duration, protecte
 	}
 	if before.InDoubt() && !s.claim.InDoubt() {
 		p.election.poke()
+		p.holder.poke()
 	}
 	return nil
 }

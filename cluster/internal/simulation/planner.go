@@ -34,8 +34,7 @@ func (l *planner) poke() {
 
 // published is what the planner's two subscriptions do.
 func (l *planner) published(before, now *state.Snapshot) {
-	if before == nil || before.Stale || now.Stale || concernsShards(before, now) || before.Planner() != now.Planner() ||
-		before.Leader() != now.Leader() {
+	if before == nil || before.Stale || now.Stale || planning.Concerns(before, now) || before.Leader() != now.Leader() {
 		l.poke()
 	}
 }
