@@ -55,10 +55,7 @@ func newPlanner(cfg PlannerConfig, election *leaderelection.LeaderElection) *pla
 
 // run looks whenever something changed that planning depends on, until ctx ends.
 func (p *planner) run(ctx context.Context) {
-	sub := p.mirror.Subscribe(func(before, now *state.Snapshot) bool {
-		// Beside an outside leader the duty passes on without a change of the leader.
-		return concernsShards(before, now) || before.Planner() != now.Planner()
-	})
+	sub := p.mirror.Subscribe(planning.Concerns)
 	defer sub.Close()
 	duty := p.election.Subscribe()
 	defer duty.Close()

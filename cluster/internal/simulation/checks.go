@@ -73,6 +73,9 @@ func (c *checks) step(w *world) {
 		n++
 	}
 	c.held()
+	if w.queue.seq%128 == 0 {
+		c.awake(w)
+	}
 	c.overlap(w, leaders)
 	c.besideOutside(w, leaders[0])
 	if c.failure != nil && !w.over {

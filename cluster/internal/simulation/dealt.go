@@ -12,6 +12,11 @@ import (
 // that revision.
 func (c *checks) dealt(w *world, p *process, d duty, plan sharding.Result) {
 	c.count(PlanAccepted)
+	if d.mode == state.ModeFallback {
+		c.count(PlanActing)
+	} else if d.beside {
+		c.count(PlanOutside)
+	}
 	c.seen.Count[ShardGiven] += plan.Given
 	c.seen.Count[ShardEmptied] += plan.Emptied
 	c.seen.Count[ShardLevelled] += plan.Levelled
@@ -29,6 +34,15 @@ func (c *checks) dealt(w *world, p *process, d duty, plan sharding.Result) {
 			c.fail("P5", "the map of %s gives shard %d away under epoch %d, after one of %d", p.id, shard, epoch, c.granted[shard])
 		}
 		c.granted[shard] = epoch
+	}
+}
+
+// refused is told of every map that etcd refused.
+func (c *checks) refused(w *world, d duty) {
+	if w.notPlanner(d) != "" {
+		c.count(PlanTooLate)
+	} else {
+		c.count(PlanOvertaken)
 	}
 }
 
@@ -77,6 +91,24 @@ func (w *world) sessionOf(lease int64) *process {
 		}
 	}
 	return nil
+}
+
+// awake checks that nobody whose duty planning is sleeps over shards that must move. It
+// is looked at now and then.
+func (c *checks) awake(w *world) {
+	for _, h := range w.hosts {
+		p := h.process
+		if p == nil || p.paused || h.suspended >= 0 || p.planner.busy || p.planner.poked || p.planner.timed || h.roles.shards == 0 {
+			continue
+		}
+		snap := p.mirror.snapshot
+		if d, ok := p.duty(); !ok || snap.Stale || d.mode == "" {
+			continue
+		}
+		if _, o := p.planner.part.Look(snap, h.time()); o.Plan.Given+o.Plan.Emptied > 0 {
+			c.fail("P5", "%s sleeps, though it has to plan: %d shards have no owner, and %d are to leave theirs", p.id, o.Plan.Given, o.Plan.Emptied)
+		}
+	}
 }
 
 // stoppedWell is told that a process has stopped. Of the shards that it had when it had

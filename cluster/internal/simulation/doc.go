@@ -1,6 +1,7 @@
 // Package simulation runs the pure code of a cluster's nodes (package state's reducer,
-// candidacy, deadline, following, suspicion, and the changes that they send) against
-// a simulated etcd and network, in virtual time, and checks the promises at every step.
+// candidacy, deadline, following, suspicion, planning, holding, and the changes that
+// they send) against a simulated etcd and network, in virtual time, and checks the
+// promises at every step.
 //
 //	schedule (seed) ──► world: one clock, one queue of events, one source of chance
 //	                      │

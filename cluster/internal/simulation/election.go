@@ -3,6 +3,7 @@ package simulation
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/goverse/goverse/cluster/internal/candidacy"
 	"github.com/goverse/goverse/cluster/internal/change"
@@ -288,13 +289,29 @@ func (e *election) resignNow() {
 	e.poke()
 }
 
-// withdraw is LeaderElection.Withdraw; it does not wait.
-func (e *election) withdraw() {
+// withdraw is LeaderElection.Withdraw: then is when it returns.
+func (e *election) withdraw(then func()) {
 	part, ended := e.part.Withdraw(e.p.host.time())
 	e.part = part
 	e.over(ended)
 	e.poke()
+	e.await(workTimeout, func() bool {
+		return e.round == nil || e.term == nil && (e.ended == nil || e.ended.work == 0)
+	}, func() {
+		e.await(requestTimeout, func() bool { return e.round == nil || e.part.Clear(e.p.mirror.snapshot) }, then)
+	})
 }
+
+// await is LeaderElection.await, by asking again and again.
+func (e *election) await(timeout time.Duration, met func() bool, then func()) {
+	if timeout <= 0 || met() {
+		then()
+		return
+	}
+	e.p.after(awaitAgain, func() { e.await(timeout-awaitAgain, met, then) })
+}
+
+const awaitAgain = 10 * time.Millisecond
 
 // leave is what concurrency.Election.Resign sends.
 func leave(keys state.Keys, lease, revision int64) change.Change {

@@ -153,6 +153,7 @@ func (e *etcd) put(op change.Op, revision int64) {
 	}
 	e.revision = revision
 	e.history = append(e.history, state.Event{KV: kv})
+	e.w.checks.put(e.w, kv)
 	if log := e.w.log; log != nil {
 		log.say("etcd: %d put %s = %s on lease %x", revision, kv.Key, kv.Value, kv.Lease)
 	}

@@ -69,7 +69,7 @@ func (h *holder) look(s *session) {
 	}
 	if s != nil {
 		stretch = s.claim.Stretch()
-		in.Valid = s.valid() && !h.leaving
+		in.Valid, in.Doubted = s.valid() && !h.leaving, s.claim.InDoubt()
 		if m := snap.Member(p.host.address); m != nil && m.KeyLease == s.lease {
 			in.Own = sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/internal/candidacy"
-	"github.com/goverse/goverse/cluster/internal/change"
 	"github.com/goverse/goverse/cluster/internal/deadline"
 )
 
@@ -357,6 +356,7 @@ func (s *session) confirm(sent deadline.Instant, started time.Duration, protecte
 	}
 	if before.InDoubt() && !s.claim.InDoubt() {
 		p.election.poke()
+		p.holder.poke()
 	}
 	return nil
 }
@@ -396,11 +396,4 @@ func (s *session) look() time.Duration {
 // wallStepped: deadlineLoop looks at the wall clock every tenth of the TTL.
 func (s *session) wallStepped() {
 	s.p.after(s.p.w.between(0, s.p.w.ttl/10), s.watchDeadline)
-}
-
-// change sends a change and tells what came of it.
-func (p *process) change(k kind, timeout time.Duration, c change.Change, then func(answer, error)) {
-	p.call(k, timeout, func(e *etcd) (answer, error) {
-		return e.execute(p.host, c)
-	}, then)
 }

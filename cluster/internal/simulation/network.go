@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/goverse/goverse/cluster/internal/change"
 )
 
 var errTimeout = errors.New("no answer in time")
@@ -114,6 +116,13 @@ func (p *process) call(k kind, timeout time.Duration, do func(e *etcd) (answer, 
 			p.answered(k, due, a, err, giveUp, then)
 		}
 	})
+}
+
+// change sends a change and tells what came of it.
+func (p *process) change(k kind, timeout time.Duration, c change.Change, then func(answer, error)) {
+	p.call(k, timeout, func(e *etcd) (answer, error) {
+		return e.execute(p.host, c)
+	}, then)
 }
 
 // answered brings the answer on its way back.

@@ -21,10 +21,11 @@ type owners struct {
 	taints []int64  // incarnations of members whose records a hand altered
 }
 
-// forged is a report of an incarnation by a hand.
+// forged is a report that a hand wrote in a member's name: that it has let go of all.
 type forged struct {
 	address     string
 	incarnation int64
+	until       int64 // the revision at which it was written over or deleted; 0: it stands
 }
 
 func newOwners(shards int) owners {
@@ -87,10 +88,22 @@ func (c *checks) excusedBoth(a, b *process, older, newer int64) (besideBy, bool)
 		}
 	}
 	if slices.ContainsFunc(c.handed, func(r int64) bool { return older < r && r <= newer }) ||
-		slices.Contains(c.forged, forged{a.host.address, a.member.incarnation}) {
+		slices.ContainsFunc(c.forged, func(f forged) bool {
+			return f.address == a.host.address && f.incarnation == a.member.incarnation && (f.until == 0 || newer < f.until)
+		}) {
 		return afterMapHand, true
 	}
 	return 0, false
+}
+
+// reported is told of every report that was written or deleted: the one before counts no
+// more for maps that come later.
+func (c *checks) reported(address string, revision int64) {
+	for i := range c.forged {
+		if f := &c.forged[i]; f.address == address && f.until == 0 {
+			f.until = revision
+		}
+	}
 }
 
 // held ends the look at who holds what.
@@ -120,8 +133,8 @@ func (c *checks) serves(p *process, shard int) {
 		c.epochs[shard], c.last[shard] = x.epoch, p
 	case x.epoch == c.epochs[shard] && last == p:
 	default:
-		if _, excused := c.excusedBoth(p, last, x.epoch, c.epochs[shard]); excused {
-			c.count(ShardServedLate)
+		if by, excused := c.excusedBoth(p, last, x.epoch, c.epochs[shard]); excused {
+			c.seen.Beside[by].Late++
 			return
 		}
 		c.fail("P5", "%s serves shard %d under epoch %d, after %s under %d", p.id, shard, x.epoch, last.id, c.epochs[shard])

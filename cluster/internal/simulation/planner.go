@@ -16,7 +16,8 @@ type planner struct {
 	part  planning.Planner
 	poked bool
 	busy  bool
-	again int // counts timers
+	again int  // counts timers
+	timed bool // one runs
 }
 
 const planRetry = 100 * time.Millisecond
@@ -33,7 +34,7 @@ func (l *planner) poke() {
 
 // published is what the planner's two subscriptions do.
 func (l *planner) published(before, now *state.Snapshot) {
-	if before == nil || before.Stale || now.Stale || concernsShards(before, now) || before.Leader() != now.Leader() {
+	if before == nil || before.Stale || now.Stale || planning.Concerns(before, now) || before.Leader() != now.Leader() {
 		l.poke()
 	}
 }
@@ -44,6 +45,8 @@ type duty struct {
 	mode  state.Mode
 	lease int64
 	token int64
+
+	beside bool // an outside candidate leads
 }
 
 func (p *process) duty() (duty, bool) {
@@ -62,7 +65,9 @@ func (p *process) duty() (duty, bool) {
 	if first := snap.Planner(); own == nil || first == nil || first.Lease != lease {
 		return duty{}, false
 	}
-	return newDuty(p, state.ModeElection, lease, own.CreateRevision), true
+	d := newDuty(p, state.ModeElection, lease, own.CreateRevision)
+	d.beside = true
+	return d, true
 }
 
 func newDuty(p *process, mode state.Mode, lease, token int64) duty {
@@ -102,7 +107,7 @@ func (l *planner) write(mine duty, orders planning.Orders) {
 		if err == nil && a.held {
 			e.w.checks.dealt(e.w, p, mine, orders.Plan)
 		} else if err == nil {
-			e.w.checks.count(PlanRefused)
+			e.w.checks.refused(e.w, mine)
 		}
 		return a, err
 	}, func(a answer, err error) {
@@ -132,9 +137,11 @@ func (l *planner) after(d time.Duration) {
 		return
 	}
 	l.again++
+	l.timed = true
 	mine := l.again
 	l.p.after(d, func() {
 		if l.again == mine {
+			l.timed = false
 			l.poke()
 		}
 	})

@@ -45,13 +45,15 @@ const (
 	Suspended
 	Resumed
 	PlanAccepted
-	PlanRefused
+	PlanActing
+	PlanOutside
+	PlanTooLate
+	PlanOvertaken
 	PlanBeside
 	ShardGiven
 	ShardEmptied
 	ShardLevelled
 	ShardServed
-	ShardServedLate
 	ShardLapsed
 	Reported
 	Straggled
@@ -60,6 +62,7 @@ const (
 	StopCut
 	MapTaken
 	ReportTaken
+	EndUnplanned
 	happenings
 )
 
@@ -71,11 +74,13 @@ func (h Happening) String() string {
 		"watches broken", "watches compacted", "watches that lagged", "views read anew because a key was missed",
 		"keys missed by a renewal", "keys put right", "campaigns failed", "accusations", "refutations",
 		"members removed: dead", "members removed: alive", "doubts", "sessions suspended", "sessions resumed",
-		"shard maps accepted", "shard maps refused",
+		"shard maps accepted", "shard maps accepted of an acting leader", "shard maps accepted beside an outside candidate",
+		"shard maps refused: planning was another's by then", "shard maps refused: the map was another by then",
 		"shard maps of a second planner: a hand made the first look like no member", "shards given that had no owner", "shards emptied off a member", "shards levelled",
-		"shards served", "exempt: shards served under an older epoch than another's", "shards let go of because the session had lapsed", "reports", "reports with stragglers",
+		"shards served", "shards let go of because the session had lapsed", "reports", "reports with stragglers",
 		"stops: shards handed over", "stops: nobody to take over", "stops: shards not handed over in time",
-		"shard maps taken by a hand", "reports taken by a hand"}[h]
+		"shard maps taken by a hand", "reports taken by a hand",
+		"ends in which who leads takes no part in the shards, and nobody plans"}[h]
 }
 
 // Exempt is what the design leaves out: a leader whose key or lease was taken.
@@ -100,6 +105,7 @@ const (
 type Beside struct {
 	Overlaps int
 	Longest  time.Duration
+	Late     int // began to be served by the older one after the newer one
 }
 
 // Seen counts what happened in a run, or in many.
@@ -123,6 +129,7 @@ func (s *Seen) Add(o Seen) {
 	}
 	for i, b := range o.Beside {
 		s.Beside[i].Overlaps += b.Overlaps
+		s.Beside[i].Late += b.Late
 		s.Beside[i].Longest = max(s.Beside[i].Longest, b.Longest)
 	}
 }
@@ -144,7 +151,9 @@ func (s Seen) String() string {
 	e := s.Exempt[outsideCandidate]
 	fmt.Fprintf(&b, "%9d  exempt: acting leaders beside an outside candidate (for %v at most)\n", e.Overlaps, e.Longest.Round(time.Millisecond))
 	for i, name := range []string{"its owner's key or lease was taken by a hand", "its owner was removed on evidence", "a hand was on the map or on a report"} {
-		fmt.Fprintf(&b, "%9d  exempt: a shard held by two after %s (for %v at most)\n", s.Beside[i].Overlaps, name, s.Beside[i].Longest.Round(time.Millisecond))
+		e := s.Beside[i]
+		fmt.Fprintf(&b, "%9d  exempt: a shard held by two after %s (for %v at most; %d times the older owner began after the newer one)\n", e.Overlaps, name,
+			e.Longest.Round(time.Millisecond), e.Late)
 	}
 	return b.String()
 }

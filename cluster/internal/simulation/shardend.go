@@ -20,9 +20,10 @@ func (w *world) wrongShards(s *state.Snapshot) string {
 		}
 	}
 	planner := s.Planner()
+	w.unplanned = planner == nil || w.host(planner.Address).roles.shards == 0
 	switch {
-	case planner == nil || w.host(planner.Address).roles.shards == 0:
-		return "" // nobody plans
+	case w.unplanned:
+		return "" // who leads takes no part, and nobody else plans
 	case len(takers) == 0:
 		return "" // nobody can take a shard
 	case s.ShardMap == nil || s.ShardMap.Map == nil:
@@ -44,6 +45,16 @@ func (w *world) wrongShards(s *state.Snapshot) string {
 	for _, owner := range takers {
 		if n := owned(m, owner); n < w.shards/len(takers) || n > (w.shards+len(takers)-1)/len(takers) {
 			return fmt.Sprintf("%d members share %d shards, and %s has %d", len(takers), w.shards, owner.Address, n)
+		}
+	}
+	return w.overstated(s)
+}
+
+// overstated is a report that stands and says more than its author would, "" if none does.
+func (w *world) overstated(s *state.Snapshot) string {
+	for _, r := range s.Released {
+		if m := s.Member(r.Address); m != nil && m.Incarnation == r.Incarnation && r.Generation > s.ShardMap.Generation() {
+			return fmt.Sprintf("a report of %s is about generation %d, and the map has %d", r.Address, r.Generation, s.ShardMap.Generation())
 		}
 	}
 	return ""

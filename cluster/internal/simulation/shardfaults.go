@@ -68,8 +68,8 @@ func handOnReport(w *world, h *host) {
 		}
 		w.note(h, "somebody reports in its name that it has let go of everything")
 		r := sharding.Report{Incarnation: p.member.incarnation, Generation: w.etcd.revision + 1000}
-		w.checks.forged = append(w.checks.forged, forged{h.address, r.Incarnation})
 		w.handOn(change.Op{Kind: change.Put, Key: key, Value: string(r.Encode()), Lease: kv.Lease})
+		w.checks.forged = append(w.checks.forged, forged{address: h.address, incarnation: r.Incarnation})
 	}
 }
 

@@ -3,6 +3,7 @@ package simulation
 import (
 	"flag"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -20,6 +21,9 @@ var (
 const enough = 2000
 
 func TestSchedules(t *testing.T) {
+	// Next to nothing lives on from one schedule to the next: to look for it takes more time
+	// than it is worth.
+	defer debug.SetGCPercent(debug.SetGCPercent(800))
 	began := time.Now()
 	if *verbose {
 		t.Log("\n" + Run(*firstSeed, true).Transcript)

@@ -72,9 +72,22 @@ func (c *checks) wrote(w *world, p *process, t *term) {
 	c.written = max(c.written, t.Token)
 }
 
+// put is told every key that etcd wrote.
+func (c *checks) put(w *world, kv state.KV) {
+	if len(c.forged) == 0 {
+		return
+	}
+	if parsed := w.keys.Parse(kv.Key); parsed.Kind == state.KindReleased {
+		c.reported(parsed.Address, kv.ModRevision)
+	}
+}
+
 // deleted is told every key that etcd deleted, and why.
 func (c *checks) deleted(w *world, kv state.KV, why cause) {
 	parsed := w.keys.Parse(kv.Key)
+	if parsed.Kind == state.KindReleased {
+		c.reported(parsed.Address, w.etcd.revision)
+	}
 	switch why.by {
 	case hand:
 		c.taken = append(c.taken, taken{token: kv.CreateRevision, at: w.now, by: hand})

@@ -128,8 +128,7 @@ func (p *process) stop() {
 	}
 	p.member.want(func(r *state.Record) { r.Draining = true })
 	p.recorded(func() {
-		p.election.withdraw()
-		p.after(w.between(0, 20*time.Millisecond), func() { p.handOver(p.serveToTheEnd) })
+		p.election.withdraw(func() { p.handOver(p.serveToTheEnd) })
 	})
 }
 
