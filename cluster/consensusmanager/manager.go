@@ -1,6 +1,7 @@
 // Package consensusmanager holds what the cluster agrees on: who leads, who is a
-// member, who waits in which order. It starts the election with the cluster and
-// stops it with it.
+// member, who waits in which order, who owns which shard. It starts the election with
+// the cluster and stops it with it; it deals the shards out while that is this node's
+// duty ([PlannerConfig]), and acquires and lets go of this node's own ([Shards]).
 //
 // Everything it answers comes from the node's own snapshot and session, without
 // a request to etcd.
