@@ -66,6 +66,7 @@ type parts struct {
 	keeperDone chan struct{}
 	keeperErr  error // read after keeperDone
 
+	restCtx  context.Context
 	stopRest context.CancelFunc // mirror, membership, what answers for this node
 	rest     sync.WaitGroup
 
@@ -86,6 +87,7 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Sharding.Exclude = maps.Clone(cfg.Sharding.Exclude)
 	return &Cluster{cfg: cfg, keys: keys, node: n, log: cfg.Logger, stopped: make(chan struct{})}, nil
 }
 
@@ -130,10 +132,10 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 		Client: client, Prefix: c.cfg.EtcdPrefix, Address: c.node.AdvertiseAddress(), Observer: c.cfg.Observer,
 		Fallback: c.cfg.Fallback == FallbackByName, RequestTimeout: c.cfg.RequestTimeout,
 		WorkTimeout: c.cfg.WorkTimeout, Mirror: p.mirror, Keeper: keeper, Logger: c.log.Named("election")}}
-	if sharding := c.cfg.Sharding; !sharding.Off {
-		log := c.log.Named("shards")
-		config.Planner = &consensusmanager.PlannerConfig{Client: client, Keys: c.keys, Mirror: p.mirror, Settings: sharding.planning(),
-			Timeout: c.cfg.RequestTimeout, Logger: log}
+	sharding, log := c.cfg.Sharding, c.log.Named("shards")
+	config.Planner = consensusmanager.PlannerConfig{Client: client, Keys: c.keys, Mirror: p.mirror, Settings: sharding.planning(),
+		Timeout: c.cfg.RequestTimeout, Logger: log}
+	if !sharding.Off {
 		config.Shards = &consensusmanager.ShardsConfig{Client: client, Keys: c.keys, Mirror: p.mirror, Keeper: keeper,
 			Address: c.node.AdvertiseAddress(), Shards: sharding.Shards, DrainTimeout: sharding.DrainTimeout, Timeout: c.cfg.RequestTimeout,
 			OnAcquire: sharding.OnAcquire, OnRelease: sharding.OnRelease, Logger: log}

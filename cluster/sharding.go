@@ -20,7 +20,8 @@ var ErrShardCount = errors.New("the cluster has another number of shards; give t
 // of a cluster need the same Shards, and should have the same Window, MinMembers, Exclude
 // and MovesPerMinute: whoever leads goes by its own.
 type Sharding struct {
-	// Off: this node owns no shards, and plans none while it leads.
+	// Off: this node owns no shards. While it leads it deals them out to the others, as
+	// many as those work with.
 	Off bool
 	// Shards is how many shards there are. Default 8192.
 	Shards int
@@ -32,7 +33,8 @@ type Sharding struct {
 	OnAcquire func(ctx context.Context, shard int, epoch int64)
 	// OnRelease is called when the shard is handed over or lost: what ran in it has ended,
 	// and the ctx of OnAcquire with it. The next owner begins when it has returned, if the
-	// session still stands. ctx ends at the drain time-out.
+	// session still stands. So a goroutine that OnAcquire began is waited for here. ctx ends
+	// after another drain time-out.
 	OnRelease func(ctx context.Context, shard int)
 	// DrainTimeout is how long a shard that is handed over waits for what runs in it,
 	// before its context is cancelled; the shard then still waits until it has ended.
@@ -96,7 +98,7 @@ func (s Sharding) count() int {
 }
 
 func (s Sharding) planning() planning.Settings {
-	return planning.Settings{Shards: s.Shards, Window: s.Window, MinMembers: s.MinMembers, Exclude: s.Exclude, Budget: s.MovesPerMinute}
+	return planning.Settings{Shards: s.count(), Window: s.Window, MinMembers: s.MinMembers, Exclude: s.Exclude, Budget: s.MovesPerMinute}
 }
 
 // Shards is this node's part in the shards: who owns a key, and what runs only on its
@@ -135,12 +137,28 @@ func (c *Cluster) emptied(ctx context.Context, p *parts) error {
 	if shards == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Sharding.DrainTimeout)
+	s := p.keeper.Current()
+	if s == nil {
+		return nil
+	}
+	// The others have two requests to make, whatever runs in the shards.
+	ctx, cancel := context.WithTimeout(ctx, max(c.cfg.Sharding.DrainTimeout, 2*c.cfg.RequestTimeout))
 	defer cancel()
-	_, err := p.mirror.Wait(ctx, func(s *state.Snapshot) bool {
-		return p.keeper.Current() == nil || !c.owns(s) || !c.relieved(s)
-	})
+	stretch := s.Stretch()
+	defer context.AfterFunc(stretch.Context(), cancel)()
+	_, err := p.mirror.Wait(ctx, func(s *state.Snapshot) bool { return !c.owns(s) || !c.relieved(s) })
+	if !stretch.Valid() {
+		return nil // nothing is left to hand over
+	}
 	return err
+}
+
+// relinquish lets go of what is left. What ignores that its context ended is waited for as
+// long as a leader waits for its work.
+func (c *Cluster) relinquish(ctx context.Context, p *parts) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Sharding.DrainTimeout+c.cfg.WorkTimeout)
+	defer cancel()
+	return p.manager.Relinquish(ctx)
 }
 
 func (c *Cluster) owns(s *state.Snapshot) bool {
@@ -163,9 +181,9 @@ func (c *Cluster) relieved(s *state.Snapshot) bool {
 	for _, m := range planning.Members(s, c.cfg.Sharding.planning()) {
 		taker = taker || !m.Excluded && m.Address != c.node.AdvertiseAddress()
 	}
-	for _, q := range s.Queue {
-		m := s.MemberOf(q)
-		planner = planner || m != nil && !m.Draining && m.Address != c.node.AdvertiseAddress()
+	for _, m := range s.Members {
+		queued, _ := s.Candidate(m.Lease)
+		planner = planner || (queued != nil || m.ElectionFailed) && !m.Draining && m.Address != c.node.AdvertiseAddress()
 	}
-	return taker && (planner || s.Acting != nil && s.Acting.Address != c.node.AdvertiseAddress())
+	return taker && planner
 }

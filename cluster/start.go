@@ -41,6 +41,8 @@ func (c *Cluster) Start(ctx context.Context) error {
 	}
 	c.parts = p
 	c.phase = running
+	// From here on OnAcquire can be called, and what it may ask for is there.
+	p.rest.Go(func() { p.manager.Run(p.restCtx) })
 	return nil
 }
 
@@ -78,7 +80,7 @@ func (c *Cluster) start(ctx context.Context) (_ *parts, err error) {
 // run starts everything below the election.
 func (c *Cluster) run(p *parts) {
 	restCtx, stopRest := context.WithCancel(context.Background())
-	p.stopRest = stopRest
+	p.restCtx, p.stopRest = restCtx, stopRest
 	p.keeperCtx, p.stopKeeper = context.WithCancel(context.Background())
 	p.rest.Go(func() { _ = p.mirror.Run(restCtx) }) // ends with its context only
 	p.rest.Go(func() { p.member.run(restCtx) })
@@ -88,7 +90,6 @@ func (c *Cluster) run(p *parts) {
 		p.rest.Go(func() { comings.run(restCtx, p.mirror) })
 	}
 	p.rest.Go(func() { p.detector.Answer(restCtx) })
-	p.rest.Go(func() { p.manager.Run(restCtx) })
 	p.detector.Start()
 	go func() {
 		defer close(p.keeperDone)

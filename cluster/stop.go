@@ -67,11 +67,13 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	c.log.Info("stopping", "address", c.node.AdvertiseAddress())
 	c.node.MarkStopping()
 	p.member.change(func(r *state.Record) { r.Draining = true })
+	marked := false // and etcd answers, so that others can take over
 	if s := p.keeper.Current(); s != nil && s.Valid() {
 		cut.TTL = s.TTL()
 		brief, cancel := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, drainingTimeout))
 		// Others need not know it if all the rest goes well.
-		if err := p.member.recorded(brief); ctx.Err() != nil {
+		err := p.member.recorded(brief)
+		if marked = err == nil; ctx.Err() != nil {
 			step("mark draining", err)
 		}
 		cancel()
@@ -79,8 +81,10 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	// Without a session there is nothing to leave, and the next one is not to
 	// queue: so in any case.
 	step("leave the election", p.manager.Withdraw(ctx))
-	step("hand the shards over", c.emptied(ctx, p))
-	step("let go of the shards", p.manager.Relinquish(ctx))
+	if marked {
+		step("hand the shards over", c.emptied(ctx, p))
+	}
+	step("let go of the shards", c.relinquish(ctx, p))
 	p.detector.Stop(ctx) // says goodbye to those watched, as node.Stop to the watchers
 	step("stop serving", c.node.Stop(ctx))
 	p.stopKeeper() // revokes

@@ -27,14 +27,14 @@ type ConsensusManager struct {
 	election *leaderelection.LeaderElection
 	mirror   *mirror.Mirror
 	fallback bool
-	planner  *planner // nil with sharding off
-	shards   *Shards  // the same
+	planner  *planner
+	shards   *Shards // nil with sharding off
 }
 
-// Config is what a manager needs. Without Planner and Shards there are no shards here.
+// Config is what a manager needs. Without Shards this node owns none.
 type Config struct {
 	Election leaderelection.Config
-	Planner  *PlannerConfig
+	Planner  PlannerConfig
 	Shards   *ShardsConfig
 }
 
@@ -45,11 +45,9 @@ func New(cfg Config) (*ConsensusManager, error) {
 		return nil, err
 	}
 	m := &ConsensusManager{election: election, mirror: cfg.Election.Mirror, fallback: cfg.Election.Fallback}
-	if cfg.Planner != nil {
-		m.planner = newPlanner(*cfg.Planner, election)
-	}
+	m.planner = newPlanner(cfg.Planner, election)
 	if cfg.Shards != nil {
-		m.shards = NewShards(*cfg.Shards)
+		m.shards = newShards(*cfg.Shards)
 	}
 	return m, nil
 }
@@ -58,11 +56,9 @@ func New(cfg Config) (*ConsensusManager, error) {
 // ends.
 func (m *ConsensusManager) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	if m.planner != nil {
-		wg.Go(func() { m.planner.run(ctx) })
-	}
+	wg.Go(func() { m.planner.run(ctx) })
 	if m.shards != nil {
-		wg.Go(func() { m.shards.Run(ctx) })
+		wg.Go(func() { m.shards.run(ctx) })
 	}
 	wg.Wait()
 }
@@ -76,13 +72,15 @@ func (m *ConsensusManager) Shards() *Shards {
 }
 
 // Relinquish lets go of all shards and acquires none any more. It blocks until that is
-// done, or ctx ends.
+// done, or ctx ends: the contexts of what runs in them have ended then, and nothing is
+// waited for any longer.
 func (m *ConsensusManager) Relinquish(ctx context.Context) error {
 	if m.shards == nil {
 		return nil
 	}
-	m.shards.Leave()
-	return m.shards.Idle(ctx)
+	defer context.AfterFunc(ctx, m.shards.hurry)()
+	m.shards.leave()
+	return m.shards.idle(ctx)
 }
 
 // Start joins the election; see [leaderelection.LeaderElection.Start].

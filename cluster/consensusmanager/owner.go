@@ -20,7 +20,7 @@ func (h *Shards) Owner(key string) (owner sharding.Owner, epoch int64, ok bool) 
 	return h.OwnerOf(h.Shard(key))
 }
 
-// OwnerOf is Owner by the shard's number. It panics if there is no such shard.
+// OwnerOf is Owner by the shard's number, from 0 to Count less one.
 func (h *Shards) OwnerOf(shard int) (owner sharding.Owner, epoch int64, ok bool) {
 	snap := h.cfg.Mirror.Snapshot()
 	if snap == nil || snap.ShardMap == nil || snap.ShardMap.Map == nil || snap.ShardMap.Shards() != h.cfg.Shards {
@@ -34,7 +34,8 @@ func (h *Shards) OwnerOf(shard int) (owner sharding.Owner, epoch int64, ok bool)
 // at once a [NotOwnerError] if this node does not serve it. fn's context ends with ctx,
 // when the shard was to be handed over and fn took longer than the drain time-out, and at
 // the session's deadline; its cause then is [ErrNotOwner] or the session's LostError. The
-// shard is not handed over before fn has returned. epoch is a fencing token: it grows with
+// shard is not handed over before fn has returned, unless the session is lost: then the epoch
+// alone guards what fn writes. epoch is a fencing token: it grows with
 // every owner of the shard; give it to whatever fn writes to.
 func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
 	shard := h.Shard(key)
@@ -51,7 +52,8 @@ func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Cont
 	return fn(work, epoch)
 }
 
-// Serves reports whether this node serves a shard at this instant, and under which epoch.
+// Serves reports whether this node serves a shard at this instant, and under which epoch. It
+// panics if there is no such shard.
 func (h *Shards) Serves(shard int) (epoch int64, ok bool) { return h.slots[shard].serves() }
 
 // Held is how many shards this node holds: those that it acquires, serves, or lets go of.
@@ -72,8 +74,8 @@ func (h *Shards) Waiting() int {
 	return h.waiting
 }
 
-// Idle blocks until this node holds no shard, or ctx ends.
-func (h *Shards) Idle(ctx context.Context) error {
+// idle blocks until this node holds no shard, or ctx ends.
+func (h *Shards) idle(ctx context.Context) error {
 	for {
 		h.mu.Lock()
 		changed := h.changed

@@ -15,8 +15,9 @@ import (
 	"github.com/goverse/goverse/cluster/state"
 )
 
-// planRetry is the pause after a map that could not be written.
-const planRetry = 100 * time.Millisecond
+// planRetry is the pause after a map that could not be written; each failure in a row
+// doubles it, up to lastPlanRetry.
+const planRetry, lastPlanRetry = 100 * time.Millisecond, 10 * time.Second
 
 // PlannerConfig is what planning needs. Logger may be nil.
 type PlannerConfig struct {
@@ -39,8 +40,9 @@ type planner struct {
 	timeout  time.Duration
 	log      hclog.Logger
 
-	bad   int64 // the map that was complained of, by its ModRevision
-	stats planStats
+	bad      int64 // the map that was complained of, by its ModRevision
+	failures int   // to write a map, in a row
+	stats    planStats
 }
 
 func newPlanner(cfg PlannerConfig, election *leaderelection.LeaderElection) *planner {
@@ -106,9 +108,9 @@ func (p *planner) look(ctx context.Context, part planning.Planner) (planning.Pla
 	case ctx.Err() != nil:
 		return part, 0
 	case err != nil:
-		p.log.Warn("could not write the shard map, trying again", "error", err)
-		return part, planRetry
+		return part, p.failed(err)
 	}
+	p.failures = 0
 	p.mirror.Saw(resp.Header, known)
 	if !resp.Succeeded {
 		return part, planRetry // another one planned, or this node's duty is over: the snapshot will show it
@@ -120,6 +122,16 @@ func (p *planner) look(ctx context.Context, part planning.Planner) (planning.Pla
 	// What follows is planned over this map, so not before it is seen.
 	_, _ = p.mirror.Wait(attempt, func(s *state.Snapshot) bool { return s.Revision >= resp.Header.Revision })
 	return part, planRetry
+}
+
+// failed says why a map could not be written, the first time, and returns when to try
+// again.
+func (p *planner) failed(err error) time.Duration {
+	if p.failures == 0 {
+		p.log.Warn("could not write the shard map, trying on", "error", err)
+	}
+	p.failures = min(p.failures+1, 16)
+	return min(planRetry<<(p.failures-1), lastPlanRetry)
 }
 
 // complain says once that there is no planning over a map, and why.

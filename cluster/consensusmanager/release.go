@@ -2,6 +2,7 @@ package consensusmanager
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -18,15 +19,19 @@ const (
 	// nextReport and lastReport are the least and the longest pause between reports about
 	// stragglers: each doubles the next.
 	nextReport, lastReport = 10 * time.Millisecond, 160 * time.Millisecond
-	// reportRetry is the pause after a report that could not be written.
-	reportRetry = 50 * time.Millisecond
+	// reportRetry is the pause after a report that could not be written; each failure in
+	// a row doubles it, up to lastReportRetry.
+	reportRetry, lastReportRetry = 50 * time.Millisecond, 5 * time.Second
 )
+
+// errOvertaken: the report, or this member's registration, changed meanwhile.
+var errOvertaken = errors.New("the report or this node's registration changed meanwhile")
 
 // report writes what others wait for, until ctx ends: one report a map, and one for each
 // batch of stragglers.
 func (h *Shards) report(ctx context.Context) {
 	var about int64 // generation of the last report
-	pause := nextReport
+	pause, retry := nextReport, reportRetry
 	for {
 		select {
 		case <-h.reported:
@@ -51,21 +56,28 @@ func (h *Shards) report(ctx context.Context) {
 		if r = h.wanted.Load(); r == nil {
 			continue
 		}
-		if !h.write(ctx, r) {
-			if !wait(ctx, reportRetry) {
-				return
-			}
-			h.poke() // it is looked again at what is wanted
+		err := h.write(ctx, r)
+		if err == nil {
+			retry = reportRetry
+			continue
 		}
+		if retry == reportRetry && ctx.Err() == nil {
+			h.cfg.Logger.Warn("could not report which shards were let go of, trying on", "error", err)
+		}
+		if !wait(ctx, retry) {
+			return
+		}
+		retry = min(2*retry, lastReportRetry)
+		h.poke() // it is looked again at what is wanted
 	}
 }
 
 // write sends a report, and waits until the snapshot shows it, so that the next look does
 // not want it again.
-func (h *Shards) write(ctx context.Context, r *sharding.Report) bool {
+func (h *Shards) write(ctx context.Context, r *sharding.Report) error {
 	s, snap := h.cfg.Keeper.Current(), h.cfg.Mirror.Snapshot()
 	if s == nil || snap == nil {
-		return true // the next session has nothing to say about this incarnation
+		return nil // the next session has nothing to say about this incarnation
 	}
 	over := int64(0)
 	if old := snap.ReleasedBy(h.cfg.Address); old != nil {
@@ -76,20 +88,17 @@ func (h *Shards) write(ctx context.Context, r *sharding.Report) bool {
 	known := h.cfg.Mirror.Known()
 	resp, err := commit.Change(attempt, h.cfg.Client, change.Release(h.cfg.Keys, h.cfg.Address, int64(s.ID()), *r, over))
 	if err != nil {
-		if ctx.Err() == nil {
-			h.cfg.Logger.Warn("could not report which shards were let go of, trying again", "error", err)
-		}
-		return false
+		return err
 	}
 	h.cfg.Mirror.Saw(resp.Header, known)
 	if !resp.Succeeded {
-		return false
+		return errOvertaken
 	}
 	_, err = h.cfg.Mirror.Wait(attempt, func(s *state.Snapshot) bool {
 		now := s.ReleasedBy(h.cfg.Address)
 		return s.Revision >= resp.Header.Revision || now != nil && now.Generation == r.Generation && slices.Equal(now.Busy, r.Busy)
 	})
-	return err == nil
+	return err
 }
 
 // wait reports whether d has passed before ctx ended.

@@ -40,6 +40,9 @@ func (e *NotOwnerError) Error() string {
 // Is makes a NotOwnerError match ErrNotOwner.
 func (e *NotOwnerError) Is(target error) bool { return target == ErrNotOwner }
 
+// leftBehind is how long what runs in shards has to end when all else has.
+const leftBehind = time.Second
+
 // ShardsConfig is what a node's part in the shards needs. OnAcquire, OnRelease and Logger
 // may be nil.
 type ShardsConfig struct {
@@ -66,6 +69,9 @@ type Shards struct {
 	reported chan struct{}                   // a report is wanted
 	work     sync.WaitGroup                  // shards on their way
 
+	patience context.Context // ends when nothing is waited for any longer
+	hurry    context.CancelFunc
+
 	announced announced // read and written by who looks
 	phases    [releasing + 1]atomic.Int64
 	pauses    pauses
@@ -76,17 +82,20 @@ type Shards struct {
 	changed chan struct{} // closed when the next shard is free
 }
 
-// NewShards makes the part; [Shards.Run] makes it live.
-func NewShards(cfg ShardsConfig) *Shards {
+// newShards makes the part; run makes it live.
+func newShards(cfg ShardsConfig) *Shards {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	return &Shards{cfg: cfg, slots: make([]slot, cfg.Shards), wake: make(chan struct{}, 1), reported: make(chan struct{}, 1), changed: make(chan struct{})}
+	h := &Shards{cfg: cfg, slots: make([]slot, cfg.Shards), wake: make(chan struct{}, 1), reported: make(chan struct{}, 1), changed: make(chan struct{})}
+	h.patience, h.hurry = context.WithCancel(context.Background())
+	return h
 }
 
-// Run acquires and lets go of shards as the map says, on one session after the other,
-// until ctx ends; it then lets go of all that is left and returns when that is done.
-func (h *Shards) Run(ctx context.Context) {
+// run acquires and lets go of shards as the map says, on one session after the other,
+// until ctx ends; it then lets go of all that is left and returns when that is done. What
+// goes on for long after its context ended is left behind.
+func (h *Shards) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { h.report(ctx) })
 	defer wg.Wait()
@@ -99,9 +108,21 @@ func (h *Shards) Run(ctx context.Context) {
 		h.serve(ctx, s)
 		old = s
 	}
-	h.Leave()
+	h.leave()
 	h.look(nil)
-	h.work.Wait()
+	h.hurry()
+	ended := make(chan struct{})
+	go func() {
+		h.work.Wait()
+		close(ended)
+	}()
+	last := time.NewTimer(leftBehind)
+	defer last.Stop()
+	select {
+	case <-ended:
+	case <-last.C:
+		h.cfg.Logger.Warn("what runs in shards goes on after its context ended; not waiting for it any longer", "shards", h.Held())
+	}
 }
 
 // serve looks at every change that matters while a session lasts.
@@ -123,9 +144,9 @@ func (h *Shards) serve(ctx context.Context, s *session.Session) {
 	}
 }
 
-// Leave makes the node let go of all that it holds and acquire nothing any more. It does
-// not block: see [Shards.Idle].
-func (h *Shards) Leave() {
+// leave makes the node let go of all that it holds; nothing is acquired after it returned.
+// It does not block: see idle.
+func (h *Shards) leave() {
 	h.mu.Lock()
 	h.leaving = true
 	h.mu.Unlock()
@@ -186,7 +207,15 @@ func (h *Shards) look(s *session.Session) {
 
 func (h *Shards) acquire(g holding.Grant, stretch *session.Stretch) {
 	slot := &h.slots[g.Shard]
-	slot.begin(g.Epoch, stretch, h.cfg.OnAcquire != nil)
+	h.mu.Lock()
+	if !h.leaving {
+		slot.begin(g.Epoch, stretch, h.cfg.OnAcquire != nil)
+	}
+	leaving := h.leaving
+	h.mu.Unlock()
+	if leaving {
+		return
+	}
 	if h.cfg.OnAcquire == nil {
 		h.arrived(slot, g.Epoch)
 		h.phases[serving].Add(1)
@@ -206,7 +235,6 @@ func (h *Shards) acquire(g holding.Grant, stretch *session.Stretch) {
 			h.arrived(slot, g.Epoch)
 			h.phases[serving].Add(1)
 		}
-		h.poke()
 	})
 }
 
@@ -229,9 +257,9 @@ func (h *Shards) release(shard int) {
 // letGo waits for what runs in a shard, cancels it when it takes too long, and frees the
 // shard when it has ended.
 func (h *Shards) letGo(slot *slot, shard int, drained <-chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.Background(), h.cfg.DrainTimeout)
-	defer cancel()
 	if drained != nil {
+		ctx, cancel := context.WithTimeout(h.patience, h.cfg.DrainTimeout)
+		defer cancel()
 		select {
 		case <-drained:
 		case <-ctx.Done():
@@ -247,7 +275,9 @@ func (h *Shards) letGo(slot *slot, shard int, drained <-chan struct{}) {
 	slot.end()
 	slot.mu.Unlock()
 	if h.cfg.OnRelease != nil {
+		ctx, cancel := context.WithTimeout(h.patience, h.cfg.DrainTimeout)
 		h.cfg.OnRelease(ctx, shard)
+		cancel()
 	}
 	h.clear(slot)
 }

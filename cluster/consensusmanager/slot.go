@@ -91,7 +91,10 @@ func (s *slot) leave() {
 func (s *slot) serves() (epoch int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.epoch, s.phase == serving && s.stretch.Valid()
+	if s.phase != serving || !s.stretch.Valid() {
+		return 0, false
+	}
+	return s.epoch, true
 }
 
 // begin takes a free shard. It reports whether the shard is served at once: nobody has

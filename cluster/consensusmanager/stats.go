@@ -77,9 +77,7 @@ func (m *ConsensusManager) ShardStats() ShardStats {
 	if m.shards != nil {
 		m.shards.stats(&st)
 	}
-	if m.planner != nil {
-		m.planner.stats.read(&st)
-	}
+	m.planner.stats.read(&st)
 	return st
 }
 

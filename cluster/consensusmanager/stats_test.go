@@ -42,7 +42,7 @@ func TestArrivals(t *testing.T) {
 	}
 	first := plan(1, nil, sharding.Repair, a)
 	both := plan(5, first, sharding.Level, a, b)
-	h := NewShards(ShardsConfig{Address: b.Address, Shards: 4})
+	h := newShards(ShardsConfig{Address: b.Address, Shards: 4})
 
 	h.announce(first, b)
 	h.announce(both, sharding.Owner{}) // not registered: the map is looked at again when it is
@@ -66,7 +66,7 @@ func TestArrivals(t *testing.T) {
 	}
 	require.EqualValues(t, 2, h.pauses.all.Count, "what a crash gave came by no move")
 
-	other := NewShards(ShardsConfig{Shards: 8})
+	other := newShards(ShardsConfig{Shards: 8})
 	other.announce(both, b)
 	require.Nil(t, other.announced.in, "a map with another number of shards is none")
 }

@@ -149,15 +149,16 @@ func TestDoubtSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 		pass(99 * time.Millisecond)
 		require.True(t, s.Valid())
 		require.Greater(t, lease.calls.Load(), calls+5, "it asks again and again")
-		first, told := s.Stretch(), 0
-		defer s.OnChange(func() { told++ })()
+		first := s.Stretch()
+		var told atomic.Int32
+		defer s.OnChange(func() { told.Add(1) })()
 		require.True(t, first.Valid())
 		pass(time.Millisecond)
 		require.False(t, s.Valid())
 		synctest.Wait()
 		require.Equal(t, ReasonUnconfirmed, ReasonOf(context.Cause(first.Context())))
 		require.NoError(t, s.Err(), "the lease is not given up")
-		require.Equal(t, 1, told)
+		require.EqualValues(t, 1, told.Load())
 
 		lease.answer(time.Second, nil) // slower than any doubt allows
 		pass(1500 * time.Millisecond)
@@ -165,7 +166,7 @@ func TestDoubtSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 		require.False(t, first.Valid(), "what was begun before is over")
 		require.True(t, s.Stretch().Valid())
 		require.NoError(t, s.Stretch().Context().Err())
-		require.Equal(t, 2, told)
+		require.EqualValues(t, 2, told.Load())
 
 		lease.answer(0, errors.New("away"))
 		s.Doubt(100 * time.Millisecond)

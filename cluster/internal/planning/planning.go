@@ -23,7 +23,7 @@ import (
 
 // Settings are what stays the same for one planner.
 type Settings struct {
-	// Shards is how many there are.
+	// Shards is how many there are; 0: as many as the others work with.
 	Shards int
 	// Window is for how long the members must have been the same before load is levelled.
 	Window time.Duration
@@ -78,7 +78,7 @@ func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 			p.waiting = now
 		}
 	}
-	in := sharding.Input{Generation: s.Revision, Shards: p.cfg.Shards, Members: members, Done: s.MoveDone, Mode: sharding.Repair}
+	in := sharding.Input{Generation: s.Revision, Shards: count(s, p.cfg), Members: members, Done: s.MoveDone, Mode: sharding.Repair}
 	if s.ShardMap == nil {
 		if takers(members) < max(p.cfg.MinMembers, 1) {
 			return p, Orders{}
@@ -148,16 +148,28 @@ func (p Planner) afford(n int) time.Duration {
 // registered ones are, for what one of them holds is not free; those that are leaving,
 // are excluded by a label, or do not work with as many shards, get none.
 func Members(s *state.Snapshot, cfg Settings) []sharding.Member {
-	shards := cfg.Shards
-	if s.ShardMap != nil && s.ShardMap.Map != nil {
-		shards = s.ShardMap.Map.Shards()
-	}
+	shards := count(s, cfg)
 	members := make([]sharding.Member, len(s.Members))
 	for i, m := range s.Members {
 		members[i] = sharding.Member{Owner: sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}, Weight: m.Weight,
-			Excluded: m.Draining || m.Shards != shards || excluded(m.Labels, cfg.Exclude)}
+			Excluded: m.Draining || m.Shards == 0 || m.Shards != shards || excluded(m.Labels, cfg.Exclude)}
 	}
 	return members
+}
+
+// count is how many shards there are: as many as the map has; before there is one, as the
+// planner works with, or if it takes no part, the member that was there first of those that do.
+func count(s *state.Snapshot, cfg Settings) int {
+	if s.ShardMap != nil && s.ShardMap.Map != nil {
+		return s.ShardMap.Shards()
+	}
+	shards, first := cfg.Shards, int64(0)
+	for _, m := range s.Members {
+		if cfg.Shards == 0 && m.Shards > 0 && (first == 0 || m.Incarnation < first) {
+			shards, first = m.Shards, m.Incarnation
+		}
+	}
+	return shards
 }
 
 func excluded(labels, exclude map[string]string) bool {

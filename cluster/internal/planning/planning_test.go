@@ -223,6 +223,17 @@ func TestWhoGetsNone(t *testing.T) {
 	require.Equal(t, "again in 1s", w.look(), "nobody is left to take them, and it may still serve")
 }
 
+func TestPlannerThatTakesNoPart(t *testing.T) {
+	off := cfg
+	off.Shards = 0
+	w := newWorld(t, off)
+	w.join("a:1", func(r *state.Record) { r.Shards = 0 })
+	require.Equal(t, "nothing", w.look())
+	w.join("b:1")
+	w.join("c:1", func(r *state.Record) { r.Shards = 99 })
+	require.Equal(t, "given 12, emptied 0, levelled 0", w.look(), "as many as the first who takes part works with")
+}
+
 func TestMapThatCannotBeRead(t *testing.T) {
 	w := newWorld(t, cfg)
 	w.join("a:1")
