@@ -98,7 +98,7 @@ func (w *world) sessionOf(lease int64) *process {
 func (c *checks) awake(w *world) {
 	for _, h := range w.hosts {
 		p := h.process
-		if p == nil || p.paused || h.suspended >= 0 || p.planner.busy || p.planner.poked || p.planner.timed || h.roles.shards == 0 {
+		if p == nil || p.paused || h.suspended >= 0 || p.planner.busy || p.planner.poked || p.planner.timed {
 			continue
 		}
 		snap := p.mirror.snapshot

@@ -3,7 +3,6 @@ package simulation
 import (
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/goverse/goverse/cluster/internal/candidacy"
 	"github.com/goverse/goverse/cluster/internal/change"
@@ -295,23 +294,12 @@ func (e *election) withdraw(then func()) {
 	e.part = part
 	e.over(ended)
 	e.poke()
-	e.await(workTimeout, func() bool {
+	e.p.await(workTimeout, func() bool {
 		return e.round == nil || e.term == nil && (e.ended == nil || e.ended.work == 0)
 	}, func() {
-		e.await(requestTimeout, func() bool { return e.round == nil || e.part.Clear(e.p.mirror.snapshot) }, then)
+		e.p.await(requestTimeout, func() bool { return e.round == nil || e.part.Clear(e.p.mirror.snapshot) }, then)
 	})
 }
-
-// await is LeaderElection.await, by asking again and again.
-func (e *election) await(timeout time.Duration, met func() bool, then func()) {
-	if timeout <= 0 || met() {
-		then()
-		return
-	}
-	e.p.after(awaitAgain, func() { e.await(timeout-awaitAgain, met, then) })
-}
-
-const awaitAgain = 10 * time.Millisecond
 
 // leave is what concurrency.Election.Resign sends.
 func leave(keys state.Keys, lease, revision int64) change.Change {

@@ -19,9 +19,6 @@ func (w *world) awaitEnd(healed time.Duration) {
 	switch {
 	case wrong == "":
 		w.over = true
-		if w.unplanned {
-			w.checks.count(EndUnplanned)
-		}
 	case w.now-healed > w.bound():
 		w.checks.fail("P6", "%v after everything was healed: %s", (w.now - healed).Round(time.Millisecond), wrong)
 		if w.log != nil {

@@ -49,6 +49,10 @@ var allFaults = []fault{
 	{6, "crash", crash},
 	{2, "lost host", loseHost},
 	{4, "stop", stopAndStart},
+	{2, "stop, and cut off from etcd", func(w *world, h *host) {
+		stopAndStart(w, h)
+		w.after(w.between(0, 20*time.Millisecond), func() { w.cutFor(h, w.duration(h), true, true) })
+	}},
 	{5, "resignation", func(_ *world, h *host) {
 		if h.process != nil {
 			h.process.election.resignNow()

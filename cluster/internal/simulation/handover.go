@@ -22,54 +22,71 @@ func (h *host) planning() planning.Settings {
 func (w *world) drainTimeout() time.Duration { return w.ttl }
 
 // recorded is membership.recorded, for as long as Stop waits for it.
-func (p *process) recorded(then func()) {
+func (p *process) recorded(then func(marked bool)) {
 	if !p.keeper.valid() {
-		then()
+		then(false)
 		return
 	}
 	p.mirror.wait(drainingTimeout, func(s *state.Snapshot) bool {
 		own := s.Member(p.host.address)
 		return own != nil && own.Encode() == p.member.record.Encode()
-	}, func(bool) { then() })
+	}, then)
 }
 
 // drainingTimeout is how long Stop waits for the draining mark.
 const drainingTimeout = time.Second
 
-// handOver is Cluster.emptied, and ConsensusManager.Relinquish after it.
+// handOver is Cluster.emptied.
 func (p *process) handOver(then func()) {
-	if len(p.holder.slots) == 0 {
+	s := p.keeper.session
+	if !p.keeper.current {
+		p.w.checks.count(StopCut)
 		then()
 		return
 	}
-	count := StopCut
-	p.mirror.wait(p.w.drainTimeout(), func(s *state.Snapshot) bool {
-		if s.ShardMap != nil && s.ShardMap.Map != nil {
-			p.leaving.generation = s.ShardMap.Generation()
-		}
-		own := s.Member(p.host.address)
-		registered := p.keeper.current && own != nil && own.Incarnation == p.member.incarnation
-		switch owns := p.owns(s); {
-		case registered && !owns:
-			count = StopEmptied
-		case registered && !p.relieved(s):
-			count = StopLast
-		case registered || p.keeper.current && owns && p.relieved(s):
+	stretch := s.claim.Stretch()
+	outcome := StopCut
+	p.await(max(p.w.drainTimeout(), 2*requestTimeout), func() bool {
+		snap := p.mirror.snapshot
+		own := snap.Member(p.host.address)
+		switch {
+		case !s.validSince(stretch):
+		case !p.owns(snap) && own != nil && own.Incarnation == p.member.incarnation:
+			outcome = StopEmptied
+			if snap.ShardMap != nil && snap.ShardMap.Map != nil {
+				p.leaving.generation = snap.ShardMap.Generation()
+			}
+		case !p.owns(snap):
+		case !p.relieved(snap):
+			outcome = StopLast
+		default:
 			return false
 		}
 		return true
-	}, func(bool) {
-		p.w.checks.count(count)
-		p.leaving.emptied, p.leaving.incarnation = count == StopEmptied, p.member.incarnation
-		p.holder.leaving = true
-		p.holder.poke()
-		if p.holder.held() == 0 {
-			then()
-			return
-		}
-		p.holder.idle = append(p.holder.idle, then)
+	}, func() {
+		p.w.checks.count(outcome)
+		p.leaving.emptied, p.leaving.incarnation = outcome == StopEmptied, p.member.incarnation
+		then()
 	})
 }
+
+// relinquish is Cluster.relinquish.
+func (p *process) relinquish(then func()) {
+	p.holder.leaving = true
+	p.holder.poke()
+	p.await(p.w.drainTimeout()+workTimeout, func() bool { return p.holder.held() == 0 }, then)
+}
+
+// await waits until something holds, by asking again and again.
+func (p *process) await(timeout time.Duration, met func() bool, then func()) {
+	if timeout <= 0 || met() {
+		then()
+		return
+	}
+	p.after(awaitAgain, func() { p.await(timeout-awaitAgain, met, then) })
+}
+
+const awaitAgain = 10 * time.Millisecond
 
 // owns is Cluster.owns.
 func (p *process) owns(s *state.Snapshot) bool {
@@ -94,9 +111,9 @@ func (p *process) relieved(s *state.Snapshot) bool {
 	for _, m := range planning.Members(s, p.host.planning()) {
 		taker = taker || !m.Excluded && m.Address != p.host.address
 	}
-	for _, q := range s.Queue {
-		m := s.MemberOf(q)
-		planner = planner || m != nil && !m.Draining && m.Address != p.host.address
+	for _, m := range s.Members {
+		queued, _ := s.Candidate(m.Lease)
+		planner = planner || (queued != nil || m.ElectionFailed) && !m.Draining && m.Address != p.host.address
 	}
-	return taker && (planner || s.Acting != nil && s.Acting.Address != p.host.address)
+	return taker && planner
 }

@@ -15,8 +15,7 @@ type holder struct {
 	slots   []slot   // none with sharding off
 	session *session // it serves on, nil between two
 	poked   bool
-	leaving bool     // nothing is acquired any more
-	idle    []func() // who waits until nothing is held
+	leaving bool // nothing is acquired any more
 	reporter
 }
 
@@ -101,7 +100,6 @@ func (h *holder) acquire(g holding.Grant, s *session, stretch int) {
 		} else {
 			p.w.checks.serves(p, g.Shard)
 		}
-		h.poke()
 	})
 }
 
@@ -141,12 +139,6 @@ func (h *holder) takes() time.Duration {
 func (h *holder) clear(shard int) {
 	h.slots[shard] = slot{}
 	h.poke()
-	if h.held() == 0 {
-		for _, done := range h.idle {
-			h.p.soon(done)
-		}
-		h.idle = nil
-	}
 }
 
 // held is Shards.Held.

@@ -16,15 +16,16 @@ type planner struct {
 	part  planning.Planner
 	poked bool
 	busy  bool
+	fails int  // to write a map, in a row
 	again int  // counts timers
 	timed bool // one runs
 }
 
-const planRetry = 100 * time.Millisecond
+const planRetry, lastPlanRetry = 100 * time.Millisecond, 10 * time.Second
 
 // poke makes the loop look, soon.
 func (l *planner) poke() {
-	if !l.poked && l.p.host.roles.shards > 0 {
+	if !l.poked {
 		l.poked = true
 		if !l.busy {
 			l.p.soon(l.look)
@@ -111,21 +112,25 @@ func (l *planner) write(mine duty, orders planning.Orders) {
 		}
 		return a, err
 	}, func(a answer, err error) {
-		if err == nil {
-			p.mirror.saw(a.revision, known)
+		if err != nil {
+			l.fails = min(l.fails+1, 16)
+			l.done(min(planRetry<<(l.fails-1), lastPlanRetry))
+			return
 		}
-		if err != nil || !a.held {
-			l.done()
+		l.fails = 0
+		p.mirror.saw(a.revision, known)
+		if !a.held {
+			l.done(planRetry)
 			return
 		}
 		l.part = l.part.Wrote(orders.Plan, at)
-		p.mirror.wait(durationOf(due-p.host.mono()), func(s *state.Snapshot) bool { return s.Revision >= a.revision }, func(bool) { l.done() })
+		p.mirror.wait(durationOf(due-p.host.mono()), func(s *state.Snapshot) bool { return s.Revision >= a.revision }, func(bool) { l.done(planRetry) })
 	})
 }
 
-func (l *planner) done() {
+func (l *planner) done(again time.Duration) {
 	l.busy = false
-	l.after(planRetry)
+	l.after(again)
 	if l.poked {
 		l.p.soon(l.look)
 	}

@@ -16,6 +16,7 @@ type reporter struct {
 	busy   bool             // with one
 	about  int64            // generation of the last report
 	pause  time.Duration
+	retry  time.Duration // after the next failure
 }
 
 const (
@@ -23,6 +24,8 @@ const (
 	nextReport  = 10 * time.Millisecond
 	lastReport  = 160 * time.Millisecond
 	reportRetry = 50 * time.Millisecond
+
+	lastReportRetry = 5 * time.Second
 )
 
 // want is the end of Shards.look.
@@ -78,7 +81,10 @@ func (h *holder) write() {
 		over = old.ModRevision
 	}
 	failed := func() {
-		p.after(reportRetry, func() {
+		h.retry = max(h.retry, reportRetry)
+		after := h.retry
+		h.retry = min(2*h.retry, lastReportRetry)
+		p.after(after, func() {
 			h.poke()
 			h.reported()
 		})
@@ -105,6 +111,7 @@ func (h *holder) write() {
 				failed()
 				return
 			}
+			h.retry = 0
 			h.reported()
 		})
 	})

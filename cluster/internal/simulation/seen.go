@@ -62,7 +62,6 @@ const (
 	StopCut
 	MapTaken
 	ReportTaken
-	EndUnplanned
 	happenings
 )
 
@@ -78,9 +77,8 @@ func (h Happening) String() string {
 		"shard maps refused: planning was another's by then", "shard maps refused: the map was another by then",
 		"shard maps of a second planner: a hand made the first look like no member", "shards given that had no owner", "shards emptied off a member", "shards levelled",
 		"shards served", "shards let go of because the session had lapsed", "reports", "reports with stragglers",
-		"stops: shards handed over", "stops: nobody to take over", "stops: shards not handed over in time",
-		"shard maps taken by a hand", "reports taken by a hand",
-		"ends in which who leads takes no part in the shards, and nobody plans"}[h]
+		"stops: shards handed over", "stops: nobody to take over", "stops: shards not handed over",
+		"shard maps taken by a hand", "reports taken by a hand"}[h]
 }
 
 // Exempt is what the design leaves out: a leader whose key or lease was taken.

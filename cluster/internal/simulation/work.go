@@ -127,8 +127,19 @@ func (p *process) stop() {
 		w.log.of(p, "begins to stop")
 	}
 	p.member.want(func(r *state.Record) { r.Draining = true })
-	p.recorded(func() {
-		p.election.withdraw(func() { p.handOver(p.serveToTheEnd) })
+	p.recorded(func(marked bool) {
+		p.election.withdraw(func() {
+			letGo := func() { p.relinquish(p.serveToTheEnd) }
+			switch {
+			case len(p.holder.slots) == 0:
+				letGo()
+			case marked:
+				p.handOver(letGo)
+			default:
+				w.checks.count(StopCut)
+				letGo()
+			}
+		})
 	})
 }
 

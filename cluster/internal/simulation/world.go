@@ -21,8 +21,6 @@ type world struct {
 	shards int           // how many there are
 	window time.Duration // Sharding.Window
 
-	unplanned bool // in the end nobody is there to plan
-
 	faults faults
 	checks checks
 	log    *transcript // nil: nobody listens
