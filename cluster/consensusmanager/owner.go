@@ -57,15 +57,7 @@ func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Cont
 func (h *Shards) Serves(shard int) (epoch int64, ok bool) { return h.slots[shard].serves() }
 
 // Held is how many shards this node holds: those that it acquires, serves, or lets go of.
-func (h *Shards) Held() int {
-	n := 0
-	for i := range h.slots {
-		if !h.slots[i].free() {
-			n++
-		}
-	}
-	return n
-}
+func (h *Shards) Held() int { return int(h.held.Load()) }
 
 // Waiting is how many shards are this node's, and still somebody else's to let go of.
 func (h *Shards) Waiting() int {
@@ -78,14 +70,14 @@ func (h *Shards) Waiting() int {
 func (h *Shards) idle(ctx context.Context) error {
 	for {
 		h.mu.Lock()
-		changed := h.changed
+		none := h.none
 		h.mu.Unlock()
 		n := h.Held()
 		if n == 0 {
 			return nil
 		}
 		select {
-		case <-changed:
+		case <-none:
 		case <-ctx.Done():
 			return fmt.Errorf("%d shards are still held: %w", n, context.Cause(ctx))
 		}

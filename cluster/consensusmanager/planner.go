@@ -77,16 +77,6 @@ func (p *planner) run(ctx context.Context) {
 	}
 }
 
-// concernsShards wants to look when the members, the map, or what was let go of changed.
-func concernsShards(before, now *state.Snapshot) bool {
-	return before.ShardMap != now.ShardMap || !same(before.Members, now.Members) || !same(before.Released, now.Released)
-}
-
-// same reports whether two lists of a snapshot, which are never written to, are one.
-func same[T any](a, b []T) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
-}
-
 func (p *planner) look(ctx context.Context, part planning.Planner) (planning.Planner, time.Duration) {
 	snap := p.mirror.Snapshot()
 	fence, mine := p.election.Duty()

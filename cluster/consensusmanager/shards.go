@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/internal/holding"
+	"github.com/goverse/goverse/cluster/internal/planning"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/sharding"
@@ -74,12 +75,13 @@ type Shards struct {
 
 	announced announced // read and written by who looks
 	phases    [releasing + 1]atomic.Int64
+	held      atomic.Int64 // shards that are not free
 	pauses    pauses
 
 	mu      sync.Mutex
 	leaving bool          // nothing is acquired any more
 	waiting int           // shards that are this node's and still somebody else's to let go of
-	changed chan struct{} // closed when the next shard is free
+	none    chan struct{} // closed when no shard is held the next time
 }
 
 // newShards makes the part; run makes it live.
@@ -87,7 +89,7 @@ func newShards(cfg ShardsConfig) *Shards {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	h := &Shards{cfg: cfg, slots: make([]slot, cfg.Shards), wake: make(chan struct{}, 1), reported: make(chan struct{}, 1), changed: make(chan struct{})}
+	h := &Shards{cfg: cfg, slots: make([]slot, cfg.Shards), wake: make(chan struct{}, 1), reported: make(chan struct{}, 1), none: make(chan struct{})}
 	h.patience, h.hurry = context.WithCancel(context.Background())
 	return h
 }
@@ -127,7 +129,7 @@ func (h *Shards) run(ctx context.Context) {
 
 // serve looks at every change that matters while a session lasts.
 func (h *Shards) serve(ctx context.Context, s *session.Session) {
-	sub := h.cfg.Mirror.Subscribe(concernsShards)
+	sub := h.cfg.Mirror.Subscribe(planning.ShardsChanged)
 	defer sub.Close()
 	defer s.OnChange(h.poke)()
 	for {
@@ -210,6 +212,7 @@ func (h *Shards) acquire(g holding.Grant, stretch *session.Stretch) {
 	h.mu.Lock()
 	if !h.leaving {
 		slot.begin(g.Epoch, stretch, h.cfg.OnAcquire != nil)
+		h.held.Add(1)
 	}
 	leaving := h.leaving
 	h.mu.Unlock()
@@ -286,9 +289,11 @@ func (h *Shards) letGo(slot *slot, shard int, drained <-chan struct{}) {
 func (h *Shards) clear(slot *slot) {
 	slot.clear()
 	h.phases[releasing].Add(-1)
-	h.mu.Lock()
-	close(h.changed)
-	h.changed = make(chan struct{})
-	h.mu.Unlock()
+	if h.held.Add(-1) == 0 {
+		h.mu.Lock()
+		close(h.none)
+		h.none = make(chan struct{})
+		h.mu.Unlock()
+	}
 	h.poke()
 }

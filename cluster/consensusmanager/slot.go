@@ -44,12 +44,6 @@ func (s *slot) held(stretch *session.Stretch) int64 {
 	return s.epoch
 }
 
-func (s *slot) free() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.epoch == 0
-}
-
 // context is the owner's: it ends when the shard is let go of, and at the session's
 // deadline. The lock is held.
 func (s *slot) context() context.Context {

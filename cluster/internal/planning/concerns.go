@@ -6,8 +6,12 @@ import "github.com/goverse/goverse/cluster/state"
 // before: what is dealt out, among whom, what was let go of, or whose duty it is changed.
 // Beside a leader from outside the duty changes with the queue alone.
 func Concerns(before, now *state.Snapshot) bool {
-	return before.ShardMap != now.ShardMap || !same(before.Members, now.Members) || !same(before.Released, now.Released) ||
-		before.Planner() != now.Planner()
+	return ShardsChanged(before, now) || before.Planner() != now.Planner()
+}
+
+// ShardsChanged reports whether the members, the map, or what was let go of changed.
+func ShardsChanged(before, now *state.Snapshot) bool {
+	return before.ShardMap != now.ShardMap || !same(before.Members, now.Members) || !same(before.Released, now.Released)
 }
 
 // same reports whether two lists of a snapshot, which are never written to, are one.
