@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/holding"
 	"github.com/goverse/goverse/cluster/internal/planning"
+	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/sharding"
@@ -40,6 +42,10 @@ func (e *NotOwnerError) Error() string {
 
 // Is makes a NotOwnerError match ErrNotOwner.
 func (e *NotOwnerError) Is(target error) bool { return target == ErrNotOwner }
+
+// gatherLate is for how long shards whose calls take too long are gathered for one line in
+// the log.
+const gatherLate = 20 * time.Millisecond
 
 // leftBehind is how long what runs in shards has to end when all else has.
 const leftBehind = time.Second
@@ -80,6 +86,7 @@ type Shards struct {
 
 	mu      sync.Mutex
 	leaving bool          // nothing is acquired any more
+	late    []int         // shards whose calls take too long, to be said
 	waiting int           // shards that are this node's and still somebody else's to let go of
 	none    chan struct{} // closed when no shard is held the next time
 }
@@ -266,23 +273,39 @@ func (h *Shards) letGo(slot *slot, shard int, drained <-chan struct{}) {
 		select {
 		case <-drained:
 		case <-ctx.Done():
-			h.cfg.Logger.Warn("calls in a shard that is to be handed over take too long: their contexts are cancelled, and the shard waits for them",
-				"shard", shard, "after", h.cfg.DrainTimeout.String())
-			slot.mu.Lock()
-			slot.end()
-			slot.mu.Unlock()
+			slot.close()
+			h.overdue(shard)
 			<-drained
 		}
 	}
-	slot.mu.Lock()
-	slot.end()
-	slot.mu.Unlock()
+	slot.close()
 	if h.cfg.OnRelease != nil {
 		ctx, cancel := context.WithTimeout(h.patience, h.cfg.DrainTimeout)
 		h.cfg.OnRelease(ctx, shard)
 		cancel()
 	}
 	h.clear(slot)
+}
+
+// overdue says, in one line for all that are at about the same time, that calls in a shard
+// take too long.
+func (h *Shards) overdue(shard int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.late = append(h.late, shard)
+	if len(h.late) > 1 {
+		return // somebody is about to say it
+	}
+	h.work.Go(func() {
+		wait.For(context.Background(), gatherLate)
+		h.mu.Lock()
+		late := h.late
+		h.late = nil
+		h.mu.Unlock()
+		slices.Sort(late)
+		h.cfg.Logger.Warn("calls in shards that are to be handed over take too long: their contexts are cancelled, and each shard waits for its own",
+			"shards", sharding.FormatRanges(slices.Compact(late)), "after", h.cfg.DrainTimeout.String())
+	})
 }
 
 // clear makes a shard free: it may be acquired anew, or reported.
