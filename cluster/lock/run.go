@@ -1,0 +1,181 @@
+package lock
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/wait"
+	"github.com/goverse/goverse/cluster/session"
+)
+
+// lanes is how many batches may be under way at a time. The operations of one name all go by
+// the same lane.
+const lanes = 2
+
+// run is all that stands on one session.
+type run struct {
+	e      *Etcd
+	s      *session.Session
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	lanes  [lanes]*lane
+
+	mu      sync.Mutex
+	ended   bool
+	entries map[string]*entry // by key
+	buckets map[string]*bucket
+}
+
+func newRun(e *Etcd, s *session.Session) *run {
+	r := &run{e: e, s: s, entries: map[string]*entry{}, buckets: map[string]*bucket{}}
+	r.ctx, r.cancel = context.WithCancel(s.Context())
+	for i := range r.lanes {
+		l := newLane(r, i)
+		r.lanes[i] = l
+		r.wg.Go(l.run)
+	}
+	return r
+}
+
+// serve looks after what stands on the session until that is lost, or ctx ends.
+func (r *run) serve(ctx context.Context) {
+	defer r.s.OnChange(r.poke)()
+	defer context.AfterFunc(ctx, r.cancel)()
+	for wait.For(r.ctx, r.s.TTL()/3) {
+		r.compare()
+	}
+}
+
+// end joins all that was started.
+func (r *run) end() {
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
+	r.cancel()
+	r.wg.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range r.entries {
+		x.end(errAgain)
+	}
+}
+
+// poke makes all who wait look whether they hold: the session may be acted on again.
+func (r *run) poke() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.buckets {
+		b.poke()
+	}
+}
+
+// enter queues for a lock; the entry settles later.
+func (r *run) enter(name string, try bool, o options) *entry {
+	q := r.e.cfg.Queues
+	x := &entry{run: r, name: name, key: q.Entry(name, int64(r.s.ID()), r.e.next()), queue: q.Queue(name), shared: o.shared, try: try,
+		settled: make(chan struct{})}
+	r.mu.Lock()
+	if r.ended {
+		r.mu.Unlock()
+		x.end(errAgain)
+		return x
+	}
+	r.entries[x.key] = x
+	r.mu.Unlock()
+	r.lane(x).add(op{entry: x, enter: true})
+	return x
+}
+
+// leave deletes the entry's key.
+func (r *run) leave(x *entry) {
+	r.mu.Lock()
+	b := r.buckets[r.e.cfg.Queues.Bucket(x.name)]
+	r.mu.Unlock()
+	if b != nil {
+		b.remove(x)
+	}
+	r.lane(x).add(op{entry: x})
+}
+
+// forget: the entry has no key, and gets none.
+func (r *run) forget(x *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.entries, x.key)
+}
+
+func (r *run) lane(x *entry) *lane {
+	return r.lanes[hash(x.queue)%lanes]
+}
+
+// wait has the entry granted when it is first.
+func (r *run) wait(x *entry) {
+	prefix := r.e.cfg.Queues.Bucket(x.name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	b := r.buckets[prefix]
+	if b == nil {
+		b = newBucket(r, prefix)
+		r.buckets[prefix] = b
+		r.wg.Go(b.run)
+	}
+	b.add(x)
+}
+
+// compare looks whether etcd has the keys that it should have on this session's lease: one
+// that is missing was deleted by hands from outside, one that is too much was written by
+// them.
+func (r *run) compare() {
+	r.mu.Lock()
+	known := maps.Clone(r.entries)
+	r.mu.Unlock()
+	maps.DeleteFunc(known, func(_ string, x *entry) bool { return !x.stands() })
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(r.ctx), r.e.cfg.RequestTimeout)
+	defer cancel()
+	resp, err := r.e.cfg.Client.TimeToLive(ctx, r.s.ID(), clientv3.WithAttachedKeys())
+	if err != nil || resp.TTL < 0 {
+		return // the renewal has the word about that
+	}
+	for _, key := range resp.Keys {
+		if _, ok := known[string(key)]; !ok {
+			r.unknown(ctx, string(key))
+		}
+		delete(known, string(key))
+	}
+	for key, x := range known {
+		// What etcd says of a lease can be older than what it says of a key.
+		found, err := r.e.cfg.Client.Get(ctx, key, clientv3.WithKeysOnly())
+		if err == nil && found.Count == 0 && x.stands() {
+			r.e.cfg.Logger.Warn("the key of a lock is gone, and this node did not delete it", "lock", x.name, "key", key)
+			r.forget(x)
+			x.vanished()
+		}
+	}
+}
+
+// unknown deletes a key on this session's lease that lies among the locks and is nobody's.
+func (r *run) unknown(ctx context.Context, key string) {
+	r.mu.Lock()
+	_, ours := r.entries[key]
+	r.mu.Unlock()
+	if _, lock := r.e.cfg.Queues.QueueOf(key); ours || !lock {
+		return
+	}
+	// One of ours that was released since is gone by now.
+	if found, err := r.e.cfg.Client.Get(ctx, key, clientv3.WithKeysOnly()); err != nil || found.Count == 0 {
+		return
+	}
+	r.e.cfg.Logger.Warn("deleting the key of a lock that this node did not ask for", "key", key)
+	_, _ = r.e.cfg.Client.Delete(ctx, key) // tried again the next time
+}
+
+// idleAfter is how long a watch is kept that nobody waits by.
+const idleAfter = 10 * time.Second
