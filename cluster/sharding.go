@@ -183,7 +183,7 @@ func (c *Cluster) relieved(s *state.Snapshot) bool {
 	}
 	for _, m := range s.Members {
 		queued, _ := s.Candidate(m.Lease)
-		planner = planner || (queued != nil || m.ElectionFailed) && !m.Draining && m.Address != c.node.AdvertiseAddress()
+		planner = planner || (queued != nil || m.ElectionFailed) && !m.Stopping && m.Address != c.node.AdvertiseAddress()
 	}
 	return taker && planner
 }
