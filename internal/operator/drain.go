@@ -107,11 +107,13 @@ func (w *wish) outcome(s *state.Snapshot, took time.Duration) Drained {
 
 // unfinished is the error when the time is up.
 func (w *wish) unfinished() error {
-	switch {
-	case !w.answered:
+	if !w.answered {
 		return fmt.Errorf("%s: %w: it does not reach etcd, or is older than this command; no request is left behind", w.asked.Address, ErrNoAnswer)
-	default:
-		return fmt.Errorf("%w: %s has %d of %d shards and goes on draining; goversed shards shows whom they wait for, goversed drain --undo %s ends it",
-			ErrNotEmpty, w.asked.Address, w.left, w.before, w.asked.Address)
 	}
+	why := "goversed shards shows whom they wait for"
+	if w.stuck {
+		why = "no other node can take them any more: start one"
+	}
+	return fmt.Errorf("%w: %s has %d of %d shards and goes on draining; %s; goversed drain --undo %s ends it",
+		ErrNotEmpty, w.asked.Address, w.left, w.before, why, w.asked.Address)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
 const (
@@ -64,8 +65,9 @@ func PrintDrained(out io.Writer, d Drained, asJSON bool) error {
 	var line string
 	switch {
 	case d.Draining:
-		line = fmt.Sprintf("%s is empty: it gave up %s in %.1fs, and gets none until goversed drain --undo %s, or until it starts again",
-			d.Address, counted(d.GivenUp), d.Seconds, d.Address)
+		took := time.Duration(d.Seconds * float64(time.Second)).Round(time.Millisecond)
+		line = fmt.Sprintf("%s is empty: it gave up %s in %v, and gets none until goversed drain --undo %s, or until it starts again",
+			d.Address, counted(d.GivenUp), took, d.Address)
 		if d.Leader {
 			line += "; it leads on: goversed resign hands that over"
 		}

@@ -25,6 +25,7 @@ type wish struct {
 	before   int // shards that it had when it was asked
 	left     int // of all that is or was its, what it has not let go of
 	answered bool
+	stuck    bool // nobody else can take them any more
 }
 
 // newWish is the wish about the member at address, unless it makes no sense at s: what is
@@ -46,15 +47,14 @@ func newWish(s *state.Snapshot, address string, undo bool) (*wish, error) {
 	if undo {
 		return w, nil
 	}
-	shards, err := shardview.Map(s)
-	if err != nil {
+	if _, err := shardview.Map(s); err != nil {
 		return nil, fmt.Errorf("%w; goversed shards plan shows what it waits for", err)
 	}
 	w.left, w.answered = left(s, m), m.Draining
 	w.before = w.left
 	switch {
 	case w.left == 0: // there is nothing to wait for
-	case !taken(s, m, shards.Shards()):
+	case !taken(s, m, shardsOf(s)):
 		return nil, fmt.Errorf("%w: no other node could take the shards of %s: start one, or end the drain of one with goversed drain --undo", ErrRefused, address)
 	case s.Planner() == nil:
 		return nil, fmt.Errorf("%w: nobody leads, so nobody deals the shards of %s out anew: goversed status shows the queue", ErrRefused, address)
@@ -76,19 +76,16 @@ func (w *wish) look(s *state.Snapshot) (done bool, err error) {
 		return false, fmt.Errorf("%s: %w: it may have shards again", m.Address, ErrUndone)
 	}
 	w.answered = m.Draining
-	w.left = left(s, m)
+	w.left, w.stuck = left(s, m), !taken(s, m, shardsOf(s))
 	return w.answered && w.left == 0, nil
 }
 
 // left counts the shards that the map gives m, and those that others have to wait for
 // until m lets go of them.
 func left(s *state.Snapshot, m *state.Member) int {
-	if s.ShardMap == nil || s.ShardMap.Map == nil {
-		return 0
-	}
 	me := sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
 	n := 0
-	for shard := range s.ShardMap.Shards() {
+	for shard := range shardsOf(s) {
 		owner, _ := s.ShardMap.Owner(shard)
 		move, open := s.ShardMap.Move(shard)
 		if owner == me || open && move.From == me && !s.MoveDone(move) {
@@ -96,6 +93,15 @@ func left(s *state.Snapshot, m *state.Member) int {
 		}
 	}
 	return n
+}
+
+// shardsOf is how many shards the map has, 0 without one.
+func shardsOf(s *state.Snapshot) int {
+	m, err := shardview.Map(s)
+	if err != nil {
+		return 0
+	}
+	return m.Shards()
 }
 
 // taken reports whether another member takes part in that many shards and may have some.

@@ -66,6 +66,11 @@ func TestWish(t *testing.T) {
 	busy := moving
 	busy.Released = []*state.Released{{Address: "a:1", Report: sharding.Report{Incarnation: 1, Generation: 13, Busy: []int{moves(moving.ShardMap)[0]}}}}
 	look(&busy, 1, false)
+	require.ErrorContains(t, w.unfinished(), "a:1 has 1 of 4 shards and goes on draining; goversed shards shows whom they wait for;")
+	alone := busy
+	alone.Members = []*state.Member{drained, sharder("b:1", 2, drains)}
+	look(&alone, 1, false)
+	require.ErrorContains(t, w.unfinished(), "no other node can take them any more: start one; goversed drain --undo a:1 ends it")
 	over := moving
 	over.Released = []*state.Released{{Address: "a:1", Report: sharding.Report{Incarnation: 1, Generation: 13}}}
 	look(&over, 0, true)
