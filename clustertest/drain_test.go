@@ -30,7 +30,9 @@ func askDrain(t *testing.T, c *Cluster, lease clientv3.LeaseID, n *Node, undo bo
 }
 
 // member is n as the others see it.
-func member(c *Cluster, n *Node) *state.Member { return c.live()[0].cluster.Snapshot().Member(n.Address()) }
+func member(c *Cluster, n *Node) *state.Member {
+	return c.live()[0].cluster.Snapshot().Member(n.Address())
+}
 
 // emptied reports whether n is drained, holds nothing, and the others serve all.
 func emptied(c *Cluster, n *Node) func() bool {
