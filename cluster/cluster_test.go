@@ -276,7 +276,7 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("a transfer outlives its election")
 	}
-	late.parts.member.change(func(r *state.Record) { r.Draining = true })
+	late.parts.member.change(func(r *state.Record) { r.Stopping = true })
 	require.ErrorIs(t, a.Transfer(ctx, late.address()), leaderelection.ErrNotCandidate, "it is stopping")
 }
 
@@ -347,7 +347,7 @@ func TestStopBetweenTwoSessions(t *testing.T) {
 	c.Session().Lose(session.ReasonPaused, nil)
 	require.Eventually(t, func() bool { return c.Session() == nil }, 5*time.Second, time.Millisecond)
 	require.NoError(t, c.Stop(testContext(t)))
-	require.True(t, c.parts.member.wanted().Draining)
+	require.True(t, c.parts.member.wanted().Stopping)
 	require.Error(t, election(c).Start(testContext(t)))
 }
 

@@ -12,17 +12,17 @@ import (
 )
 
 // comings writes a line for every other member that joins, leaves or is lost. One
-// left if its record said that it was draining.
+// left if its record said that it was stopping.
 type comings struct {
 	own string // this node's address
 	log hclog.Logger
 
 	mu       sync.Mutex
-	draining map[int64]bool // incarnations last seen so
+	stopping map[int64]bool // incarnations last seen so
 }
 
 func newComings(own string, log hclog.Logger) *comings {
-	return &comings{own: own, log: log, draining: map[int64]bool{}}
+	return &comings{own: own, log: log, stopping: map[int64]bool{}}
 }
 
 // run follows the snapshots until ctx ends. The first one is where it starts from.
@@ -45,7 +45,7 @@ func (c *comings) run(ctx context.Context, m *mirror.Mirror) {
 }
 
 // concerns wants to look when a member came or went. On its way it notes who is
-// draining: signals coalesce, and that may be all there is to see of a node between
+// stopping: signals coalesce, and that may be all there is to see of a node between
 // two looks. It runs in the mirror's goroutine.
 func (c *comings) concerns(before, now *state.Snapshot) bool {
 	look := false
@@ -53,9 +53,9 @@ func (c *comings) concerns(before, now *state.Snapshot) bool {
 		if was == nil || is == nil {
 			look = true
 		}
-		if is != nil && is.Draining {
+		if is != nil && is.Stopping {
 			c.mu.Lock()
-			c.draining[is.Incarnation] = true
+			c.stopping[is.Incarnation] = true
 			c.mu.Unlock()
 		}
 	})
@@ -68,7 +68,7 @@ func (c *comings) tell(before, now *state.Snapshot) {
 		case was != nil && is != nil, was != nil && was.Address == c.own, is != nil && is.Address == c.own:
 		case is != nil:
 			c.log.Info("a node joined", "address", is.Address, "members", len(now.Members))
-		case was.Draining || c.marked(was.Incarnation):
+		case was.Stopping || c.marked(was.Incarnation):
 			c.log.Info("a node left", "address", was.Address, "members", len(now.Members))
 		default:
 			c.log.Info("a node was lost", "address", was.Address, "members", len(now.Members))
@@ -82,7 +82,7 @@ func (c *comings) tell(before, now *state.Snapshot) {
 func (c *comings) marked(incarnation int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.draining[incarnation]
+	return c.stopping[incarnation]
 }
 
 // forget drops the marks of those who are gone.
@@ -93,7 +93,7 @@ func (c *comings) forget(now *state.Snapshot) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.draining, func(incarnation int64, _ bool) bool {
+	maps.DeleteFunc(c.stopping, func(incarnation int64, _ bool) bool {
 		return incarnation <= now.Revision && !there[incarnation]
 	})
 }

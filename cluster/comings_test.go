@@ -67,20 +67,22 @@ func TestTheOthersComingsAreLogged(t *testing.T) {
 	require.NotContains(t, log.String(), "was lost: address="+b.address())
 }
 
-// A look may come too late to see the draining mark; a new incarnation is another
+// A look may come too late to see that it was stopping; a new incarnation is another
 // member; a record that changes is neither coming nor going.
 func TestComings(t *testing.T) {
 	log := &logBuffer{}
 	c := newComings("self:1", log.logger())
-	member := func(address string, incarnation int64, draining bool) *state.Member {
-		return &state.Member{Address: address, Incarnation: incarnation, Record: state.Record{Draining: draining}}
+	member := func(address string, incarnation int64, stopping bool) *state.Member {
+		return &state.Member{Address: address, Incarnation: incarnation, Record: state.Record{Stopping: stopping}}
 	}
 	at := func(revision int64, members ...*state.Member) *state.Snapshot {
 		return &state.Snapshot{Revision: revision, Members: members}
 	}
 	self := member("self:1", 1, false)
+	drained := member("b:1", 3, false)
+	drained.Draining = true
 	one := at(10, member("a:1", 2, false), member("b:1", 3, false), self)
-	marked := at(11, member("a:1", 2, true), one.Members[1], self)
+	marked := at(11, member("a:1", 2, true), drained, self)
 	gone := at(12, member("b:1", 12, false), self)
 
 	require.False(t, c.concerns(one, one))
@@ -90,7 +92,7 @@ func TestComings(t *testing.T) {
 	require.Contains(t, log.String(), "a node left: address=a:1 members=2")
 	require.Contains(t, log.String(), "a node was lost: address=b:1 members=2")
 	require.Contains(t, log.String(), "a node joined: address=b:1 members=2")
-	require.Empty(t, c.draining, "nothing is remembered of who is gone")
+	require.Empty(t, c.stopping, "nothing is remembered of who is gone")
 	lines := strings.Count(log.String(), "\n")
 	c.tell(gone, at(13, gone.Members[0]))
 	c.tell(at(13, gone.Members[0]), gone)

@@ -33,7 +33,7 @@ const (
 )
 
 // membership is this node's record: it registers with each new session, keeps
-// the record as it should be, and notices when it is gone.
+// the record as it should be, which an operator has a say in, and notices when it is gone.
 type membership struct {
 	client     *clientv3.Client
 	keys       state.Keys
@@ -213,7 +213,7 @@ func (m *membership) poke() {
 // run compares the snapshot with what should be there, until ctx ends.
 func (m *membership) run(ctx context.Context) {
 	sub := m.mirror.Subscribe(func(before, now *state.Snapshot) bool {
-		return before.Member(m.address) != now.Member(m.address)
+		return before.Member(m.address) != now.Member(m.address) || before.Drain(m.address) != now.Drain(m.address)
 	})
 	defer sub.Close()
 	retry := time.NewTimer(time.Hour)
@@ -235,10 +235,8 @@ func (m *membership) run(ctx context.Context) {
 // reconcile reports whether the record stands as it should, as far as can be
 // told by now.
 func (m *membership) reconcile(ctx context.Context) bool {
-	m.mu.Lock()
-	s, incarnation, want := m.session, m.incarnation, m.record
-	m.mu.Unlock()
 	snap := m.mirror.Snapshot()
+	s, incarnation, want := m.heed(snap)
 	if snap == nil || incarnation == 0 || s.Err() != nil || snap.Revision < incarnation {
 		return true
 	}

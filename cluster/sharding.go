@@ -184,7 +184,7 @@ func (c *Cluster) relieved(s *state.Snapshot) bool {
 		taker = taker || !m.Excluded && m.Address != c.node.AdvertiseAddress()
 	}
 	planner := slices.ContainsFunc(s.Members, func(m *state.Member) bool {
-		if m.Draining || m.Address == c.node.AdvertiseAddress() {
+		if m.Stopping || m.Address == c.node.AdvertiseAddress() {
 			return false
 		}
 		queued, _ := s.Candidate(m.Lease)

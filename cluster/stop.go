@@ -13,12 +13,12 @@ import (
 	"github.com/goverse/goverse/cluster/state"
 )
 
-// drainingTimeout bounds the wait for the draining mark, which takes a millisecond
+// markTimeout bounds the wait for the mark that this node stops, which takes a millisecond
 // unless etcd is away.
-const drainingTimeout = time.Second
+const markTimeout = time.Second
 
 // Stop hands everything over and leaves, in this order: it marks the node as
-// draining; resigns and leaves the queue; waits until its shards are others', and lets go
+// stopping; resigns and leaves the queue; waits until its shards are others', and lets go
 // of them; says goodbye to those it watches and to its
 // watchers and serves running calls to their end; revokes the session, so that nothing of the node is left in
 // etcd; joins every goroutine. When ctx ends, what is left is done at once: calls
@@ -66,15 +66,15 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	}
 	c.log.Info("stopping", "address", c.node.AdvertiseAddress())
 	c.node.MarkStopping()
-	p.member.change(func(r *state.Record) { r.Draining = true })
+	p.member.change(func(r *state.Record) { r.Draining, r.Stopping = true, true })
 	marked := false // and etcd answers, so that others can take over
 	if s := p.keeper.Current(); s != nil && s.Valid() {
 		cut.TTL = s.TTL()
-		brief, cancel := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, drainingTimeout))
+		brief, cancel := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, markTimeout))
 		// Others need not know it if all the rest goes well.
 		err := p.member.recorded(brief)
 		if marked = err == nil; ctx.Err() != nil {
-			step("mark draining", err)
+			step("mark stopping", err)
 		}
 		cancel()
 	}

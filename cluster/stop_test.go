@@ -29,7 +29,7 @@ func TestStopCutShort(t *testing.T) {
 	require.ErrorAs(t, err, &cut)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotContains(t, err.Error(), "\n")
-	require.Contains(t, err.Error(), "the stop was cut short (context canceled): mark draining")
+	require.Contains(t, err.Error(), "the stop was cut short (context canceled): mark stopping")
 	require.Equal(t, 1, strings.Count(err.Error(), "context canceled"), "%v", err)
 	require.NoError(t, cut.Left)
 	require.Empty(t, keysLeft(t, etcd), "revoked at once")
@@ -55,9 +55,9 @@ func TestStopWhileEtcdIsAway(t *testing.T) {
 func TestCutShortErrorSaysEachReasonOnce(t *testing.T) {
 	cause := errors.New("it was asked to stop at once")
 	calls := &stepError{"stop serving", fmt.Errorf("node: %w: give Stop more time (%w)", node.ErrCallsCut, cause)}
-	draining, leave := &stepError{"mark draining", cause}, &stepError{"leave the election", context.DeadlineExceeded}
-	e := &CutShortError{Steps: []error{draining, leave, calls}, Cause: cause}
-	require.EqualError(t, e, "the stop was cut short (it was asked to stop at once): mark draining; leave the election; stop serving: running calls were cut off")
+	mark, leave := &stepError{"mark stopping", cause}, &stepError{"leave the election", context.DeadlineExceeded}
+	e := &CutShortError{Steps: []error{mark, leave, calls}, Cause: cause}
+	require.EqualError(t, e, "the stop was cut short (it was asked to stop at once): mark stopping; leave the election; stop serving: running calls were cut off")
 	require.ErrorIs(t, e, node.ErrCallsCut)
 	e.Left, e.TTL = context.DeadlineExceeded, 3*time.Second
 	require.EqualError(t, e, "etcd did not answer: this node's keys stay there until its lease ends (3s); "+

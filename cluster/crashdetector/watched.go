@@ -248,7 +248,7 @@ func (w *watched) wasRefuted() {
 // refutedLevel is that of a line about a refutation: a member on its way out closes its
 // port before it leaves, which is nobody's fault.
 func refutedLevel(s *state.Snapshot, address string) hclog.Level {
-	if m := s.Member(address); m != nil && m.Draining {
+	if m := s.Member(address); m != nil && m.Stopping {
 		return hclog.Debug
 	}
 	return hclog.Warn

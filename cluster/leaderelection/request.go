@@ -117,7 +117,7 @@ func whyNotStanding(m *state.Member) error {
 	switch {
 	case m.Observer:
 		why = "an observer"
-	case m.Draining:
+	case m.Stopping:
 		why = "it is stopping"
 	case m.ElectionFailed:
 		why = "its election failed"

@@ -40,7 +40,7 @@ type State string
 // The states of owners.
 const (
 	Alive    State = "alive"
-	Draining State = "draining" // on its way out
+	Draining State = "draining" // on its way out, or emptied by an operator
 	Gone     State = "gone"     // not registered any more: the next plan gives its shards away
 )
 

@@ -95,6 +95,8 @@ func (s *Snapshot) put(p ParsedKey, kv KV) {
 		i, _ := s.accusationIndex(p.Address, p.Accuser)
 		s.Accusations = with(s.Accusations, i, &Accusation{Address: p.Address, Accuser: p.Accuser,
 			AccusationRecord: record, ModRevision: kv.ModRevision, Lease: kv.Lease})
+	case KindDrain:
+		s.putDrain(p, kv)
 	case KindShardMap:
 		s.putShardMap(kv)
 	case KindReleased:
@@ -120,6 +122,8 @@ func (s *Snapshot) remove(p ParsedKey, key string) {
 		if i, ok := s.accusationIndex(p.Address, p.Accuser); ok {
 			s.Accusations = without(s.Accusations, i)
 		}
+	case KindDrain:
+		s.removeDrain(p.Address)
 	case KindShardMap:
 		s.ShardMap = nil
 	case KindReleased:

@@ -55,9 +55,10 @@ func TestApplyAgreesWithBuild(t *testing.T) {
 		var old []kept
 		var batch []Event
 		names := []string{keys.Candidate(1), keys.Candidate(2), keys.Candidate(3), keys.Queue() + "x/y", keys.Acting(), keys.Request(),
-			keys.Node("a:1"), keys.Node("b:1"), keys.Node("c:1"), keys.Accusation("a:1", "b"), keys.Accusation("a:1", "c"), "/goverse/nodes/%zz"}
+			keys.Node("a:1"), keys.Node("b:1"), keys.Node("c:1"), keys.Accusation("a:1", "b"), keys.Accusation("a:1", "c"), "/goverse/nodes/%zz",
+			keys.Drain("a:1"), keys.Drain("b:1"), keys.Drain("c:1")}
 		values := []string{"a:1", Record{InstanceID: "i", Lease: 1}.Encode(), RequestRecord{Kind: RequestResign, Token: 3}.Encode(),
-			AccusationRecord{Incarnation: 1}.Encode(), "{", ""}
+			AccusationRecord{Incarnation: 1}.Encode(), DrainRecord{Incarnation: 2, Undo: true}.Encode(), "{", ""}
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			key := rapid.SampledFrom(names).Draw(t, "key")
 			if _, there := st.kvs[key]; there && rapid.Bool().Draw(t, "delete") {
@@ -91,6 +92,9 @@ func describe(s *Snapshot) string {
 	}
 	for _, a := range s.Accusations {
 		fmt.Fprintf(&b, "accusation %+v\n", *a)
+	}
+	for _, d := range s.Drains {
+		fmt.Fprintf(&b, "drain %+v\n", *d)
 	}
 	return b.String()
 }

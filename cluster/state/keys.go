@@ -16,8 +16,8 @@ var ErrBadPrefix = errors.New("bad etcd prefix")
 //
 // The cluster's state lies in one contiguous range, [Keys.RangeStart] to
 // [Keys.RangeEnd], because '-' sorts before '/' and '0' after it: one watch
-// carries leader-acting, leader-request, leader/…, nodes-accused/…, nodes/… and
-// shards/… in revision order.
+// carries leader-acting, leader-request, leader/…, nodes-accused/…, nodes-drain/…,
+// nodes/… and shards/… in revision order.
 type Keys struct{ prefix string }
 
 // NewKeys checks prefix and returns the layout under it. A prefix starts with a
@@ -93,6 +93,11 @@ func (k Keys) Accusation(address, accuser string) string {
 	return k.prefix + "/nodes-accused/" + url.PathEscape(address) + "/" + url.PathEscape(accuser)
 }
 
+// Drain is the key of an operator's wish about the shards of the member at address.
+func (k Keys) Drain(address string) string {
+	return k.prefix + "/nodes-drain/" + url.PathEscape(address)
+}
+
 // ShardMap is the key of the shard map.
 func (k Keys) ShardMap() string { return k.prefix + "/shards/map" }
 
@@ -112,6 +117,7 @@ const (
 	KindRequest
 	KindNode
 	KindAccusation
+	KindDrain
 	KindShardMap
 	KindReleased
 )
@@ -119,7 +125,7 @@ const (
 // ParsedKey is what [Keys.Parse] found.
 type ParsedKey struct {
 	Kind    Kind
-	Address string // of KindNode, KindAccusation, KindReleased
+	Address string // of KindNode, KindAccusation, KindDrain, KindReleased
 	Accuser string // of KindAccusation
 	Lease   int64  // of KindCandidate; 0 when the key is not spelled as a lease id
 }
@@ -153,6 +159,11 @@ func (k Keys) Parse(key string) ParsedKey {
 		accuser, ok2 := unescape(b)
 		if ok1 && ok2 {
 			return ParsedKey{Kind: KindAccusation, Address: address, Accuser: accuser}
+		}
+	}
+	if name, ok := strings.CutPrefix(rest, "nodes-drain/"); ok {
+		if address, ok := unescape(name); ok {
+			return ParsedKey{Kind: KindDrain, Address: address}
 		}
 	}
 	if name, ok := strings.CutPrefix(rest, "shards/released/"); ok {

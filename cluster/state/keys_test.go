@@ -35,7 +35,7 @@ func TestNewKeysRefusesBadPrefixes(t *testing.T) {
 func TestRangeHoldsTheState(t *testing.T) {
 	k := testKeys(t)
 	for _, key := range []string{k.Candidate(1), k.Candidate(1 << 62), k.Acting(), k.Request(), k.Node("a:1"),
-		k.Accusation("a:1", "b"), "/goverse/shards/map", "/goverse/shards/released/a:1"} {
+		k.Accusation("a:1", "b"), k.Drain("a:1"), "/goverse/shards/map", "/goverse/shards/released/a:1"} {
 		require.True(t, key >= k.RangeStart() && key < k.RangeEnd(), key)
 	}
 	for _, name := range []string{"checkpoints", "elections", "events", "work"} {
@@ -65,6 +65,9 @@ func TestParseTellsEveryKeyFromEveryOther(t *testing.T) {
 		k.Request():                  {Kind: KindRequest},
 		k.Node(weird):                {Kind: KindNode, Address: weird},
 		k.Accusation(weird, "x/y"):   {Kind: KindAccusation, Address: weird, Accuser: "x/y"},
+		k.Drain(weird):               {Kind: KindDrain, Address: weird},
+		"/goverse/nodes-drain/":      {},
+		"/goverse/nodes-drain/a/b":   {},
 		"/goverse/shards/map":        {Kind: KindShardMap},
 		"/goverse/shards/released/a": {Kind: KindReleased, Address: "a"},
 		"/goverse/nodes/":            {},
@@ -89,6 +92,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("/goverse/leader/1f", "a:1", "b")
 	f.Add("/goverse/nodes/%2f", "/", "%")
 	f.Add("/goverse/nodes-accused/a/b/c", "..", "")
+	f.Add("/goverse/nodes-drain/a%2Fb", "a/b", "")
 	f.Fuzz(func(t *testing.T, key, address, accuser string) {
 		k := testKeys(t)
 		p := k.Parse(key)
@@ -97,6 +101,10 @@ func FuzzParse(f *testing.F) {
 			require.Equal(t, key, k.Node(p.Address))
 		case KindAccusation:
 			require.Equal(t, key, k.Accusation(p.Address, p.Accuser))
+		case KindDrain:
+			require.Equal(t, key, k.Drain(p.Address))
+		case KindReleased:
+			require.Equal(t, key, k.Released(p.Address))
 		case KindCandidate:
 			if p.Lease != 0 {
 				require.Equal(t, key, k.Candidate(p.Lease))
@@ -104,6 +112,7 @@ func FuzzParse(f *testing.F) {
 		}
 		if address != "" {
 			require.Equal(t, ParsedKey{Kind: KindNode, Address: address}, k.Parse(k.Node(address)))
+			require.Equal(t, ParsedKey{Kind: KindDrain, Address: address}, k.Parse(k.Drain(address)))
 			if accuser != "" {
 				require.Equal(t, ParsedKey{Kind: KindAccusation, Address: address, Accuser: accuser},
 					k.Parse(k.Accusation(address, accuser)))

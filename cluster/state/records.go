@@ -31,8 +31,11 @@ type Record struct {
 	Weight int `json:"weight,omitempty"`
 	// Observer members are registered and never stand for election.
 	Observer bool `json:"observer,omitempty"`
-	// Draining members are on their way out.
+	// Draining members give their shards up and get none. Apart from that they are members
+	// like any other, unless they are Stopping.
 	Draining bool `json:"draining,omitempty"`
+	// Stopping members are on their way out.
+	Stopping bool `json:"stopping,omitempty"`
 	// ElectionFailed says that this member cannot campaign, for Reason. Only
 	// such members take part in fallback.
 	ElectionFailed bool   `json:"election_failed,omitempty"`

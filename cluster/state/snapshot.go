@@ -68,6 +68,8 @@ type Snapshot struct {
 	Request *Request
 	// Accusations are sorted by address, then accuser.
 	Accusations []*Accusation
+	// Drains are operators' wishes about the shards of members, sorted by address.
+	Drains []*Drain
 	// ShardMap is the shard map's key, nil when there is none.
 	ShardMap *ShardMap
 	// Released is what members have let go of, sorted by address.

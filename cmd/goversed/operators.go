@@ -60,6 +60,8 @@ func interrupted(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, leaderelection.ErrNotMoved):
 		return errors.New("interrupted; no request is left behind")
+	case errors.Is(err, operator.ErrNotEmpty):
+		return fmt.Errorf("interrupted: %w", err)
 	}
 	return errors.New("interrupted")
 }

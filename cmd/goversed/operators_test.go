@@ -53,7 +53,7 @@ func TestOperatorsCommands(t *testing.T) {
 
 func TestOperatorsWithoutEtcd(t *testing.T) {
 	t.Parallel()
-	for _, line := range []string{"status", "leader", "nodes", "shards", "shards plan", "watch", "resign", "transfer --to 127.0.0.1:2"} {
+	for _, line := range []string{"status", "leader", "nodes", "shards", "shards plan", "watch", "resign", "transfer --to 127.0.0.1:2", "drain 127.0.0.1:2", "drain --undo"} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			args := append(strings.Fields(line), "--etcd", "127.0.0.1:1", "--timeout", "300ms")

@@ -33,7 +33,10 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 
   # who owns which shards, and what would move if a node left
   goversed shards
-  goversed shards plan --without 127.0.0.1:47002`,
+  goversed shards plan --without 127.0.0.1:47002
+
+  # empty a node of its shards before maintenance
+  goversed drain 127.0.0.1:47002`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -51,10 +54,12 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 	root.SetVersionTemplate(versionLine())         // nothing in it is a template's
 	root.CompletionOptions.HiddenDefaultCmd = true // it is for shells, and for packagers who know it
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cmd.CommandPath(), cli.BadFlag(err)) })
-	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newWatch(), newResign(), newTransfer(), newVersion())
+	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newDrain(), newWatch(), newResign(), newTransfer(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {
-		cmd.Args = noArguments
+		if cmd.Args == nil {
+			cmd.Args = noArguments
+		}
 		for _, sub := range cmd.Commands() {
 			sub.Args = noArguments
 		}
@@ -63,7 +68,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 	return root
 }
 
-// noArguments: everything is a flag here, so a word that stands alone is a slip.
+// noArguments: nearly everything is a flag here, so a word that stands alone is a slip.
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

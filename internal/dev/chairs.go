@@ -151,7 +151,7 @@ func (l *loop) killLeader() {
 	var chosen *chair
 	for _, c := range l.chairs {
 		m := c.member(l.seen)
-		if m == nil || m.Draining {
+		if m == nil || m.Stopping {
 			return
 		}
 		if candidate, _ := l.seen.Candidate(m.Lease); candidate == nil && m.Lease != leader.Lease {

@@ -88,12 +88,12 @@ func differences(before, after *state.Snapshot) []happening {
 		now := after.Member(m.Address)
 		switch {
 		case now == nil || now.Incarnation != m.Incarnation:
-			if m.Draining {
+			if m.Stopping {
 				out = append(out, happening{what: left, address: m.Address})
 			} else if m.Lease != ledBefore.Lease || !ledBefore.Member { // a leader's end is told with what follows from it
 				out = append(out, happening{what: gone, address: m.Address, why: whyGone(before, after, m)})
 			}
-		case now.Draining && !m.Draining:
+		case now.Stopping && !m.Stopping:
 			out = append(out, happening{what: stopping, address: m.Address})
 		case accused(before, m) != nil && accused(after, m) == nil:
 			out = append(out, happening{what: refuted, address: m.Address})
@@ -139,7 +139,7 @@ func whyEnded(before, after *state.Snapshot, was state.Leader) (why string, volu
 	now := after.Member(m.Address)
 	lives := now != nil && now.Incarnation == m.Incarnation
 	switch {
-	case m.Draining || (lives && now.Draining):
+	case m.Stopping || (lives && now.Stopping):
 		return m.Address + " is stopping", true
 	case lives && before.Request != nil:
 		return m.Address + " was asked to", true

@@ -18,7 +18,7 @@ func candidate(address string, lease, revision int64) *state.Candidate {
 	return &state.Candidate{Address: address, KeyLease: lease, Lease: lease, CreateRevision: revision}
 }
 
-func draining(m *state.Member) *state.Member { m.Draining = true; return m }
+func leaving(m *state.Member) *state.Member { m.Draining, m.Stopping = true, true; return m }
 
 func accusation(address, accuser string, incarnation int64) *state.Accusation {
 	return &state.Accusation{Address: address, Accuser: accuser, AccusationRecord: state.AccusationRecord{Incarnation: incarnation}}
@@ -65,13 +65,13 @@ func TestDifferences(t *testing.T) {
 			&state.Snapshot{Members: two.Members, Queue: candidates{candidate("b", 2, 12), candidate("a", 1, 13)}},
 			[]string{"b leads (term 12), handed over: a was asked to"}},
 		"is stopping": {two,
-			&state.Snapshot{Members: members{draining(member("a", 1)), member("b", 2)}, Queue: two.Queue},
+			&state.Snapshot{Members: members{leaving(member("a", 1)), member("b", 2)}, Queue: two.Queue},
 			[]string{"a is stopping"}},
 		"stopped": {
-			&state.Snapshot{Members: members{draining(member("a", 1)), member("b", 2)}, Queue: two.Queue},
+			&state.Snapshot{Members: members{leaving(member("a", 1)), member("b", 2)}, Queue: two.Queue},
 			bLeads, []string{"a left", "b leads (term 12), handed over: a is stopping"}},
 		"the last one stopped": {
-			&state.Snapshot{Members: members{draining(member("b", 2))}, Queue: bLeads.Queue},
+			&state.Snapshot{Members: members{leaving(member("b", 2))}, Queue: bLeads.Queue},
 			&state.Snapshot{}, []string{"b left", "no leader: b is stopping"}},
 		"a follower is gone": {two,
 			&state.Snapshot{Members: members{member("a", 1)}, Queue: candidates{candidate("a", 1, 11)}},

@@ -95,7 +95,7 @@ func describe(r *row, s *state.Snapshot, m *state.Member, shards shardview.View)
 	if l := s.Leader(); l.Member && l.Lease == m.Lease {
 		r.state, r.term, r.leads = "leader", strconv.FormatInt(l.Token, 10), true
 	}
-	if m.Draining {
+	if m.Stopping {
 		r.state = "stopping"
 	}
 }

@@ -16,7 +16,7 @@ func TestRows(t *testing.T) {
 	other := member("z:1", 9)
 	other.HTTPAddress = "z:2"
 	s := &state.Snapshot{
-		Members: members{member("a:1", 1), draining(member("b:1", 2)), member("c:1", 3), member("d:1", 4), member("e:1", 5), other},
+		Members: members{member("a:1", 1), leaving(member("b:1", 2)), member("c:1", 3), member("d:1", 4), member("e:1", 5), other},
 		Queue:   candidates{candidate("x", 77, 10), candidate("a:1", 1, 11), candidate("b:1", 2, 12)},
 	}
 	seats := []seat{

@@ -1,5 +1,5 @@
 // Package operator looks at a cluster from outside and asks it to move its
-// leadership: what goversed's operators' commands do. It is no member: it leaves
+// leadership, or a node's shards: what goversed's operators' commands do. It is no member: it leaves
 // nothing in etcd but, while a request is under way, the request on a lease of its
 // own.
 //

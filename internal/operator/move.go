@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -39,18 +37,11 @@ func (o *Operator) Transfer(ctx context.Context, timeout time.Duration, address 
 func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.RequestKind, address string) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	lease, err := o.connect(ctx, timeout)
+	lease, m, end, err := o.begin(ctx, timeout)
 	if err != nil {
 		return Outcome{}, err
 	}
-	defer o.revoke(ctx, lease)
-	m, stop := o.mirror(ctx)
-	defer stop()
-	select {
-	case <-m.Ready():
-	case <-ctx.Done():
-		return Outcome{}, o.explain(ctx, ctx.Err())
-	}
+	defer end()
 	s := m.Snapshot()
 	if len(s.Members) == 0 && len(s.Queue) == 0 {
 		return Outcome{}, nobody(o.keys.Prefix())
@@ -65,26 +56,4 @@ func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.Re
 	}
 	return Outcome{LeaderID: after.Address, Term: after.Token, Token: after.Token,
 		PreviousLeaderID: before.Address, PreviousToken: before.Token, Moved: after.Address != before.Address}, nil
-}
-
-// connect sees that etcd answers, soon, and grants the lease that the request
-// stands on: should this process die, the request dies with it.
-func (o *Operator) connect(ctx context.Context, timeout time.Duration) (clientv3.LeaseID, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	if _, err := o.read(ctx); err != nil {
-		return 0, err
-	}
-	resp, err := o.client.Grant(ctx, int64(timeout/time.Second)+2)
-	if err != nil {
-		return 0, o.explain(ctx, fmt.Errorf("grant a lease for the request: %w", err))
-	}
-	return resp.ID, nil
-}
-
-// revoke also when ctx has ended. If it fails the lease runs out by itself.
-func (o *Operator) revoke(ctx context.Context, lease clientv3.LeaseID) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	_, _ = o.client.Revoke(ctx, lease)
 }

@@ -70,7 +70,10 @@ func (n Node) notes() string {
 	if n.Observer {
 		notes = append(notes, "observer")
 	}
-	if n.Draining {
+	switch {
+	case n.Stopping:
+		notes = append(notes, "stopping")
+	case n.Draining:
 		notes = append(notes, "draining")
 	}
 	if n.ElectionFailed {

@@ -40,7 +40,8 @@ type Node struct {
 	Weight         int               `json:"weight"`
 	Labels         map[string]string `json:"labels,omitempty"`
 	Observer       bool              `json:"observer"`
-	Draining       bool              `json:"draining"`
+	Draining       bool              `json:"draining"` // gives its shards up, and gets none
+	Stopping       bool              `json:"stopping"` // is on its way out
 	ElectionFailed bool              `json:"election_failed"`
 	Reason         string            `json:"reason,omitempty"` // why its election failed
 }
@@ -76,7 +77,7 @@ func newDetails(s *state.Snapshot) Details {
 	for _, m := range s.Members {
 		n := Node{Address: m.Address, State: "follower", Incarnation: m.Incarnation, InstanceID: m.InstanceID,
 			Hostname: m.Hostname, HTTPAddress: m.HTTPAddress, Version: m.Version, TTL: m.TTL, Weight: max(m.Weight, 1),
-			Labels: m.Labels, Observer: m.Observer, Draining: m.Draining, ElectionFailed: m.ElectionFailed, Reason: m.Reason}
+			Labels: m.Labels, Observer: m.Observer, Draining: m.Draining, Stopping: m.Stopping, ElectionFailed: m.ElectionFailed, Reason: m.Reason}
 		if c, place := s.Candidate(m.Lease); c != nil {
 			n.State, n.Place = "candidate", place+1
 		}

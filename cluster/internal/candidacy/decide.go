@@ -104,7 +104,7 @@ func entitledToAct(v view) bool {
 		return false
 	}
 	for _, m := range v.snapshot.Members { // sorted by address
-		if (m.ElectionFailed || premature) && !m.Draining {
+		if (m.ElectionFailed || premature) && !m.Stopping {
 			return m.Address == v.cfg.Address && m.Lease == v.lease
 		}
 	}

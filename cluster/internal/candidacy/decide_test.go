@@ -32,6 +32,7 @@ type scene struct {
 	kvs      []state.KV
 	revision int64
 	failed   string // addresses whose election failed
+	stopping string
 	draining string
 }
 
@@ -40,7 +41,7 @@ func (sc scene) build() *state.Snapshot {
 	kvs := sc.kvs
 	for lease, address := range map[int64]string{ownLease: "a:1", otherLease: "b:1", thirdLease: "c:1"} {
 		record := state.Record{Lease: lease, ElectionFailed: strings.Contains(sc.failed, address),
-			Draining: strings.Contains(sc.draining, address)}
+			Stopping: strings.Contains(sc.stopping, address), Draining: strings.Contains(sc.draining, address)}
 		kvs = append(kvs, state.KV{Key: keys.Node(address), Value: []byte(record.Encode()), CreateRevision: lease, ModRevision: lease, Lease: lease})
 	}
 	return state.Build(keys, 1, max(sc.revision, 100), kvs)
@@ -130,7 +131,8 @@ func TestDecide(t *testing.T) {
 		{"failed, smallest, but it is only the own word", scene{failed: "b:1"}, failedNow, election(0)},
 		{"failed, the smaller one's election works", scene{failed: "a:1"}, failedNow, does(CreateActing, 0)},
 		{"failed, fallback switched off", scene{failed: "a:1"}, func(v *view) { failedNow(v); v.cfg.Fallback = false }, election(0)},
-		{"failed, draining", scene{failed: "a:1 b:1", draining: "a:1"}, failedNow, election(0)},
+		{"failed, stopping", scene{failed: "a:1 b:1", stopping: "a:1"}, failedNow, election(0)},
+		{"failed, draining: shards are another matter", scene{failed: "a:1 b:1", draining: "a:1"}, failedNow, does(CreateActing, 0)},
 		{"failed, somebody queues", scene{failed: "a:1", kvs: []state.KV{queued(otherLease, 30)}}, failedNow, election(0)},
 		{"failed, another acts", scene{failed: "a:1", kvs: []state.KV{acts(otherLease, 30)}}, failedNow, election(0)},
 		{"acts", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}, failedNow, decision{lead: 30, mode: state.ModeFallback}},

@@ -27,14 +27,14 @@ func (p *process) recorded(then func(marked bool)) {
 		then(false)
 		return
 	}
-	p.mirror.wait(drainingTimeout, func(s *state.Snapshot) bool {
+	p.mirror.wait(markTimeout, func(s *state.Snapshot) bool {
 		own := s.Member(p.host.address)
 		return own != nil && own.Encode() == p.member.record.Encode()
 	}, then)
 }
 
-// drainingTimeout is how long Stop waits for the draining mark.
-const drainingTimeout = time.Second
+// markTimeout is how long Stop waits for the mark that it stops.
+const markTimeout = time.Second
 
 // handOver is Cluster.emptied.
 func (p *process) handOver(then func()) {
@@ -113,7 +113,7 @@ func (p *process) relieved(s *state.Snapshot) bool {
 	}
 	for _, m := range s.Members {
 		queued, _ := s.Candidate(m.Lease)
-		planner = planner || (queued != nil || m.ElectionFailed) && !m.Draining && m.Address != p.host.address
+		planner = planner || (queued != nil || m.ElectionFailed) && !m.Stopping && m.Address != p.host.address
 	}
 	return taker && planner
 }

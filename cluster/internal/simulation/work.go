@@ -115,7 +115,7 @@ type leaving struct {
 	generation  int64 // of the map that it saw last
 }
 
-// stop is Cluster.Stop: mark draining, withdraw, hand the shards over, say goodbye, serve
+// stop is Cluster.Stop: mark stopping, withdraw, hand the shards over, say goodbye, serve
 // to the end, revoke.
 func (p *process) stop() {
 	if p.leaving.begun {
@@ -126,7 +126,7 @@ func (p *process) stop() {
 	if w.log != nil {
 		w.log.of(p, "begins to stop")
 	}
-	p.member.want(func(r *state.Record) { r.Draining = true })
+	p.member.want(func(r *state.Record) { r.Draining, r.Stopping = true, true })
 	p.recorded(func(marked bool) {
 		p.election.withdraw(func() {
 			letGo := func() { p.relinquish(p.serveToTheEnd) }

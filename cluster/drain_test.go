@@ -1,0 +1,68 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/state"
+)
+
+func TestDrains(t *testing.T) {
+	wish := func(incarnation int64, undo bool) *state.Drain {
+		return &state.Drain{Address: "a:1", DrainRecord: state.DrainRecord{Incarnation: incarnation, Undo: undo}}
+	}
+	none, drained, stopping := state.Record{}, state.Record{Draining: true}, state.Record{Draining: true, Stopping: true}
+	for name, tc := range map[string]struct {
+		record state.Record
+		wish   *state.Drain
+		want   bool
+	}{
+		"nobody wishes anything":          {none, nil, false},
+		"wished":                          {none, wish(7, false), true},
+		"the wish is gone":                {drained, nil, true},
+		"undone":                          {drained, wish(7, true), false},
+		"undone, and never drained":       {none, wish(7, true), false},
+		"a former incarnation's":          {none, wish(6, false), false},
+		"undone for a former incarnation": {drained, wish(6, true), true},
+		"stopping, undone":                {stopping, wish(7, true), true},
+	} {
+		require.Equal(t, tc.want, drains(tc.record, 7, tc.wish), name)
+	}
+}
+
+// A wish about a member that is not registered any more is not put down.
+func TestAskDrainOfOneThatIsGone(t *testing.T) {
+	etcd := startEtcd(t)
+	c := start(t, etcd)
+	own := awaitState(t, c, func(s *state.Snapshot) bool { return s.Member(c.address()) != nil }).Member(c.address())
+	lease, err := etcd.Client().Grant(testContext(t), 60)
+	require.NoError(t, err)
+	former := *own
+	former.Incarnation--
+	_, err = AskDrain(testContext(t), etcd.Client(), c.keys, lease.ID, &former, false)
+	require.ErrorIs(t, err, ErrMemberGone)
+	withdraw, err := AskDrain(testContext(t), etcd.Client(), c.keys, lease.ID, own, false)
+	require.NoError(t, err)
+	awaitState(t, c, func(s *state.Snapshot) bool { return s.Member(c.address()).Draining })
+	withdraw()
+	awaitState(t, c, func(s *state.Snapshot) bool { return s.Drain(c.address()) == nil })
+	require.True(t, c.parts.member.wanted().Draining, "who was asked keeps to it")
+}
+
+// A drained member takes nothing over, and plans for others as before.
+func TestDrainedMemberStillPlans(t *testing.T) {
+	c := newCluster(t, startEtcd(t), "127.0.0.1:9")
+	record := state.Record{Shards: 8192}
+	own := &state.Member{Address: c.address(), Incarnation: 1, Record: record}
+	taker := &state.Member{Address: "b:1", Incarnation: 2, Record: record} // an observer
+	drained := &state.Member{Address: "c:1", Incarnation: 3, Record: record}
+	drained.Lease, drained.Draining = 3, true
+	queue := []*state.Candidate{{KeyLease: 3, Lease: 3, Address: "c:1", CreateRevision: 4}}
+	require.True(t, c.relieved(&state.Snapshot{Members: []*state.Member{own, taker, drained}, Queue: queue}))
+	require.False(t, c.relieved(&state.Snapshot{Members: []*state.Member{own, taker}}), "nobody plans")
+	require.False(t, c.relieved(&state.Snapshot{Members: []*state.Member{own, drained}, Queue: queue}), "nobody takes them")
+	stopping := *drained
+	stopping.Stopping = true
+	require.False(t, c.relieved(&state.Snapshot{Members: []*state.Member{own, taker, &stopping}, Queue: queue}))
+}

@@ -1,0 +1,56 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+)
+
+// DrainRecord is the value of a nodes-drain key: an operator's wish that the member at
+// that address gives its shards up, or with Undo, that it may have some again. It is void
+// unless the member's incarnation is Incarnation.
+type DrainRecord struct {
+	Incarnation int64 `json:"incarnation"`
+	Undo        bool  `json:"undo,omitempty"`
+}
+
+// Encode is the wish as it is stored.
+func (r DrainRecord) Encode() string { return encode(r) }
+
+// DecodeDrain reads a nodes-drain key's value.
+func DecodeDrain(value []byte) (DrainRecord, error) { return decode[DrainRecord](value) }
+
+// Drain is a wish about a member's shards as it stands.
+type Drain struct {
+	Address string
+	DrainRecord
+	ModRevision int64
+}
+
+// Drain is the wish about the shards of the member at address, nil when there is none or
+// it cannot be read. It may be void.
+func (s *Snapshot) Drain(address string) *Drain {
+	if i, ok := s.drainIndex(address); ok {
+		return s.Drains[i]
+	}
+	return nil
+}
+
+func (s *Snapshot) putDrain(p ParsedKey, kv KV) {
+	s.removeDrain(p.Address)
+	record, err := DecodeDrain(kv.Value)
+	if err != nil {
+		return
+	}
+	i, _ := s.drainIndex(p.Address)
+	s.Drains = with(s.Drains, i, &Drain{Address: p.Address, DrainRecord: record, ModRevision: kv.ModRevision})
+}
+
+func (s *Snapshot) removeDrain(address string) {
+	if i, ok := s.drainIndex(address); ok {
+		s.Drains = without(s.Drains, i)
+	}
+}
+
+func (s *Snapshot) drainIndex(address string) (int, bool) {
+	return slices.BinarySearchFunc(s.Drains, address, func(d *Drain, a string) int { return cmp.Compare(d.Address, a) })
+}

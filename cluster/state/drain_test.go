@@ -1,0 +1,29 @@
+package state
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A wish is found by its member's address, the last one counts, and one that cannot be
+// read wishes nothing.
+func TestDrain(t *testing.T) {
+	keys := testKeys(t)
+	put := func(address, value string, revision int64) Event {
+		return Event{KV: KV{Key: keys.Drain(address), Value: []byte(value), CreateRevision: revision, ModRevision: revision}}
+	}
+	wish := DrainRecord{Incarnation: 3}
+	s := Build(keys, 1, 1, nil).Apply(4, []Event{put("b:1", wish.Encode(), 3), put("a:1", wish.Encode(), 4)})
+	require.Nil(t, s.Drain("c:1"))
+	require.Equal(t, &Drain{Address: "b:1", DrainRecord: wish, ModRevision: 3}, s.Drain("b:1"))
+	require.Equal(t, "a:1", s.Drains[0].Address)
+
+	undone := DrainRecord{Incarnation: 3, Undo: true}
+	require.Equal(t, undone, s.Apply(5, []Event{put("b:1", undone.Encode(), 5)}).Drain("b:1").DrainRecord)
+	require.Nil(t, s.Apply(5, []Event{put("b:1", "{", 5)}).Drain("b:1"))
+	gone := s.Apply(5, []Event{{KV: KV{Key: keys.Drain("b:1"), ModRevision: 5}, Deleted: true}})
+	require.Nil(t, gone.Drain("b:1"))
+	require.NotNil(t, gone.Drain("a:1"))
+	require.NotNil(t, s.Drain("b:1"), "the older snapshot stays as it is")
+}

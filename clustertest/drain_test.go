@@ -1,0 +1,122 @@
+package clustertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// operatorsLease is one of somebody who is no member.
+func operatorsLease(t *testing.T, c *Cluster) clientv3.LeaseID {
+	t.Helper()
+	resp, err := c.Client().Grant(patient(t), 60)
+	require.NoError(t, err)
+	return resp.ID
+}
+
+// askDrain puts a wish about n down.
+func askDrain(t *testing.T, c *Cluster, lease clientv3.LeaseID, n *Node, undo bool) (withdraw func()) {
+	t.Helper()
+	own := member(c, n)
+	require.NotNil(t, own)
+	withdraw, err := cluster.AskDrain(patient(t), c.Client(), c.Keys(), lease, own, undo)
+	require.NoError(t, err)
+	return withdraw
+}
+
+// member is n as the others see it.
+func member(c *Cluster, n *Node) *state.Member {
+	return c.live()[0].cluster.Snapshot().Member(n.Address())
+}
+
+// emptied reports whether n is drained, holds nothing, and the others serve all.
+func emptied(c *Cluster, n *Node) func() bool {
+	return func() bool {
+		own := member(c, n)
+		_, none, twice := served(c)
+		return own != nil && own.Draining && none == 0 && twice == 0 && n.cluster.Shards().Held() == 0
+	}
+}
+
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	c := New(t, 3, sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
+	c.Eventually(balanced(c, 3), "three share")
+	leader, lease := c.Node(0), operatorsLease(t, c)
+	c.WaitLeaderIs(leader.Address())
+	term := leader.cluster.Term()
+
+	withdraw := askDrain(t, c, lease, leader, false)
+	c.Eventually(emptied(c, leader), "the leader has none, the others all")
+	withdraw()
+	c.Eventually(func() bool { return leader.cluster.Snapshot().Drain(leader.Address()) == nil }, "the wish is gone")
+	require.True(t, term.Valid(), "it leads on")
+
+	// It plans for those who come and go, and gets nothing.
+	fourth := c.AddNode()
+	c.Eventually(func() bool { return fourth.cluster.Shards().Held() >= 64/3 && emptied(c, leader)() }, "a fourth gets its share of three")
+	fourth.Stop()
+	c.Eventually(emptied(c, leader), "the others have all again")
+	require.True(t, term.Valid())
+
+	withdraw = askDrain(t, c, lease, leader, true)
+	c.Eventually(balanced(c, 3), "three share again")
+	withdraw()
+	require.True(t, term.Valid())
+
+	// A stop works from a drained state, too.
+	askDrain(t, c, lease, leader, false)
+	c.Eventually(emptied(c, leader), "it is drained once more")
+	leader.Stop()
+	c.WaitLeaderIs(c.Node(1).Address())
+	c.Eventually(balanced(c, 2), "two share")
+	_, err := c.Client().Revoke(patient(t), lease)
+	require.NoError(t, err)
+}
+
+// A node that was asked keeps to it when the wish dies with its author's lease, and when
+// it has to register anew.
+func TestDrainOutlivesItsWishAndTheSession(t *testing.T) {
+	t.Parallel()
+	c := New(t, 2, sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
+	c.Eventually(balanced(c, 2), "two share")
+	other, n, lease := c.Node(0), c.Node(1), operatorsLease(t, c)
+	askDrain(t, c, lease, n, false)
+	c.Eventually(emptied(c, n), "it has none")
+	_, err := c.Client().Revoke(patient(t), lease)
+	require.NoError(t, err)
+	c.Eventually(func() bool { return n.cluster.Snapshot().Drain(n.Address()) == nil }, "the wish is gone")
+
+	former := member(c, n).Incarnation
+	c.RevokeLease(n)
+	c.Eventually(func() bool { m := member(c, n); return m != nil && m.Incarnation != former }, "it registers anew")
+	require.True(t, member(c, n).Draining)
+	c.Eventually(func() bool { return len(other.cluster.Snapshot().Queue) == 2 }, "it queues again")
+	third := c.AddNode()
+	c.Eventually(func() bool { return third.cluster.Shards().Held() == 32 && emptied(c, n)() }, "the load is levelled, and none is its")
+}
+
+// A wish names an incarnation, and the one after it is not meant.
+func TestDrainOfAFormerIncarnation(t *testing.T) {
+	t.Parallel()
+	c := New(t, 3, sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
+	c.Eventually(balanced(c, 3), "three share")
+	n, lease := c.Node(1), operatorsLease(t, c)
+	void := state.DrainRecord{Incarnation: member(c, n).Incarnation - 1}
+	_, err := c.Client().Put(patient(t), c.Keys().Drain(n.Address()), void.Encode(), clientv3.WithLease(lease))
+	require.NoError(t, err)
+	// Both are in one watch: who saw the second has seen the first.
+	askDrain(t, c, lease, c.Node(2), false)
+	c.Eventually(emptied(c, c.Node(2)), "the other one is drained")
+	c.Eventually(func() bool { return n.cluster.Snapshot().Drain(c.Node(2).Address()) != nil }, "it sees both wishes")
+	require.NotNil(t, n.cluster.Snapshot().Drain(n.Address()))
+	c.Eventually(func() bool { return n.cluster.Shards().Held() == 32 }, "it has its share of two")
+	require.False(t, member(c, n).Draining)
+	_, err = c.Client().Revoke(patient(t), lease)
+	require.NoError(t, err)
+}

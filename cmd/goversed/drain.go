@@ -1,0 +1,87 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverse/goverse/cluster/shardview"
+	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/operator"
+)
+
+func newDrain() *cobra.Command {
+	var listen, advertise string // of the node on this host
+	var undo bool
+	var cmd *cobra.Command
+	cmd = newOperator(&cobra.Command{
+		Use:   "drain [ADDRESS]",
+		Short: "Empty a node of its shards before maintenance",
+		Long: `Ask the node at ADDRESS to give its shards up, and wait until others have all of them
+and it has let go of the last one. It then gets none until goversed drain --undo, or until
+it starts again: also if this command is interrupted or runs out of time. ADDRESS is the
+node's own, as goversed nodes shows it. Without it the node on this host is meant: the one
+that goversed node would be with the same --advertise and --listen, or their variables.
+
+The node goes on running and stays a member. If it leads it leads on: goversed resign
+hands that over, and a node that stops hands over both by itself. Refused is what would
+never end: where no other node can take the shards, or nobody leads.`,
+		Example: `  goversed drain 127.0.0.1:47002
+  goversed drain --undo 127.0.0.1:47002
+  goversed drain 127.0.0.1:47002 --timeout 10m && ssh host2 reboot
+  goversed shards plan --without 127.0.0.1:47002`,
+		Args: atMostOneAddress,
+	}, time.Minute, func(f *operatorFlags) (verb, error) {
+		address, given := cmd.Flags().Arg(0), cmd.Flags().NArg() > 0
+		switch {
+		case given && address == "":
+			return nil, errors.New("ADDRESS is empty: give that of a node; goversed nodes shows them")
+		case !given:
+			address = cmp.Or(advertise, listen)
+		}
+		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+			drained, err := drain(ctx, o, out, f.timeout, address, undo, json)
+			switch {
+			case !given && errors.Is(err, shardview.ErrUnknownNode):
+				return fmt.Errorf("give the ADDRESS of the node: without one it would be this host's: %w", err)
+			case err != nil:
+				return err
+			}
+			return operator.PrintDrained(out, drained, json)
+		}, nil
+	})
+	fs := cmd.Flags()
+	fs.BoolVar(&undo, "undo", false, "end the drain: the node may have shards again")
+	fs.StringVar(&listen, "listen", "127.0.0.1:47001", "without ADDRESS: the `host:port` that goversed node has here")
+	fs.StringVar(&advertise, "advertise", "", "without ADDRESS: the `host:port` that it advertises (default: --listen)")
+	return cmd
+}
+
+// drain shows on its way how far it is, unless the result alone is wanted.
+func drain(ctx context.Context, o *operator.Operator, out io.Writer, timeout time.Duration, address string, undo, json bool) (operator.Drained, error) {
+	switch {
+	case undo:
+		return o.Undrain(ctx, timeout, address)
+	case json:
+		return o.Drain(ctx, timeout, address, func(int, int) {})
+	}
+	p := &operator.DrainProgress{Out: out, Address: address}
+	if size, ok := terminal(out, os.Getenv("TERM")); ok {
+		p.Columns = func() int { columns, _ := size(); return columns }
+	}
+	defer p.End()
+	return o.Drain(ctx, timeout, address, p.Show)
+}
+
+func atMostOneAddress(cmd *cobra.Command, args []string) error {
+	if len(args) <= 1 {
+		return nil
+	}
+	return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: one node at a time", args[1]))
+}

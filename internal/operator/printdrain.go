@@ -1,0 +1,88 @@
+package operator
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+const (
+	widestBar   = 40
+	shortestBar = 8
+	eraseLine   = "\r\x1b[K"
+)
+
+// DrainProgress shows how far a drain is: in a terminal a bar that is redrawn in place,
+// elsewhere one line at the beginning. What cannot be written is left out: the drain goes
+// on. It is not safe for concurrent use.
+type DrainProgress struct {
+	Out     io.Writer
+	Address string     // of the node
+	Columns func() int // of the terminal; nil: it is none
+
+	begun bool
+}
+
+// Show is called with how many shards are left of those at the beginning.
+func (p *DrainProgress) Show(left, before int) {
+	switch {
+	case p.Columns != nil:
+		_, _ = io.WriteString(p.Out, eraseLine+bar(p.Address, left, before, p.Columns()))
+	case !p.begun:
+		_, _ = fmt.Fprintf(p.Out, "draining %s, which has %s\n", p.Address, counted(before))
+	}
+	p.begun = true
+}
+
+// End takes the bar away.
+func (p *DrainProgress) End() {
+	if p.begun && p.Columns != nil {
+		_, _ = io.WriteString(p.Out, eraseLine)
+	}
+}
+
+// bar is one line shorter than columns: one that wraps cannot be redrawn.
+func bar(address string, left, before, columns int) string {
+	given := max(before-left, 0)
+	head, tail := "draining "+address, fmt.Sprintf("%d of %s left", left, counted(before))
+	line := head + "  " + tail
+	if wide := min(columns-len(line)-5, widestBar); wide >= shortestBar {
+		filled := wide
+		if before > 0 {
+			filled = wide * given / before
+		}
+		line = head + "  [" + strings.Repeat("#", filled) + strings.Repeat(".", wide-filled) + "]  " + tail
+	}
+	return line[:min(len(line), max(columns-1, 0))]
+}
+
+// PrintDrained writes what became of a drain, or of its end.
+func PrintDrained(out io.Writer, d Drained, asJSON bool) error {
+	if asJSON {
+		return printJSON(out, d)
+	}
+	var line string
+	switch {
+	case d.Draining:
+		took := time.Duration(d.Seconds * float64(time.Second)).Round(time.Millisecond)
+		line = fmt.Sprintf("%s is empty: it gave up %s in %v, and gets none until goversed drain --undo %s, or until it starts again",
+			d.Address, counted(d.GivenUp), took, d.Address)
+		if d.Leader {
+			line += "; it leads on: goversed resign hands that over"
+		}
+	case d.Changed:
+		line = d.Address + " may have shards again: it gets its share when the load is levelled"
+	default:
+		line = d.Address + " was not draining"
+	}
+	_, err := fmt.Fprintln(out, line)
+	return err
+}
+
+func counted(shards int) string {
+	if shards == 1 {
+		return "1 shard"
+	}
+	return fmt.Sprintf("%d shards", shards)
+}
