@@ -96,6 +96,10 @@ func (b *bucket) run() {
 		if !errors.Is(err, errIdle) {
 			b.r.e.cfg.Logger.Warn("lost the watch of locks, opening it anew", "error", err)
 		}
+		// Where etcd answers requests and opens no watch, who waits is told by reads alone.
+		if err := b.read(b.r.ctx, true); err == nil {
+			b.grant()
+		}
 		b.mu.Lock()
 		for _, f := range b.queues {
 			f.queue = queueing.Queue{}

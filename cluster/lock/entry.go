@@ -85,8 +85,7 @@ func (x *entry) Valid() bool {
 
 func (x *entry) valid() bool { return x.err == nil && !x.leaving && x.stretch.Valid() }
 
-// Guard holds in a transaction exactly while the lock's key stands: for those who write to
-// etcd itself.
+// Guard implements [Guarded].
 func (x *entry) Guard() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(x.key), "=", x.create)
 }

@@ -52,6 +52,14 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// Guarded is what every [Held] of an [Etcd] is.
+type Guarded interface {
+	Held
+	// Guard holds in a transaction of etcd's exactly while this grant stands: what is written
+	// to etcd under the lock is written under this condition.
+	Guard() clientv3.Cmp
+}
+
 // Etcd is a registry whose locks lie in etcd, on the sessions of a keeper.
 type Etcd struct {
 	cfg Config

@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/cluster/lock/locktest"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/embedetcd"
 )
 
@@ -47,7 +48,7 @@ type process struct {
 	*lock.Etcd
 	client *clientv3.Client
 	keeper *session.Keeper
-	stop   func()
+	faults *clustertest.Faults
 }
 
 // start starts one, with a session and a connection of its own; it is stopped with the test.
@@ -55,21 +56,21 @@ func start(t *testing.T, endpoint string) *process {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
 	require.NoError(t, err)
+	faults := clustertest.Inject(client)
 	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: 2 * time.Second}})
 	require.NoError(t, err)
-	e, err := lock.NewEtcd(lock.Config{Client: client, Keeper: keeper, Queues: locks, Owner: t.Name()})
+	e, err := lock.NewEtcd(lock.Config{Client: client, Keeper: keeper, Queues: locks, Owner: t.Name(), RequestTimeout: 300 * time.Millisecond})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = keeper.Run(ctx) })
 	wg.Go(func() { e.Run(ctx) })
-	stop := sync.OnceFunc(func() {
+	t.Cleanup(func() {
 		cancel()
 		wg.Wait()
 		_ = client.Close()
 	})
-	t.Cleanup(stop)
-	return &process{Etcd: e, client: client, keeper: keeper, stop: stop}
+	return &process{Etcd: e, client: client, keeper: keeper, faults: faults}
 }
 
 func TestMemoryConforms(t *testing.T) {
