@@ -29,6 +29,9 @@ type Queue struct {
 	entries  []Entry // by Create
 }
 
+// compare tells who comes first. Only hands from outside can create two at once.
+func compare(a, b Entry) int { return cmp.Or(cmp.Compare(a.Create, b.Create), cmp.Compare(a.Key, b.Key)) }
+
 // Read is the queue as a linearizable read found it at revision. An older one than is known
 // already changes nothing.
 func (q Queue) Read(revision int64, entries []Entry) Queue {
@@ -36,7 +39,7 @@ func (q Queue) Read(revision int64, entries []Entry) Queue {
 		return q
 	}
 	sorted := slices.Clone(entries)
-	slices.SortFunc(sorted, func(a, b Entry) int { return cmp.Or(cmp.Compare(a.Create, b.Create), cmp.Compare(a.Key, b.Key)) })
+	slices.SortFunc(sorted, compare)
 	return Queue{revision: revision, entries: sorted}
 }
 
@@ -50,7 +53,7 @@ func (q Queue) Put(revision int64, e Entry) Queue {
 		return q
 	}
 	q.entries = slices.DeleteFunc(slices.Clone(q.entries), func(x Entry) bool { return x.Key == e.Key })
-	i, _ := slices.BinarySearchFunc(q.entries, e.Create, func(x Entry, create int64) int { return cmp.Compare(x.Create, create) })
+	i, _ := slices.BinarySearchFunc(q.entries, e, compare)
 	q.entries = slices.Insert(q.entries, i, e)
 	return q
 }
