@@ -15,8 +15,8 @@ func TestQueuesLieOutsideTheWatchedRange(t *testing.T) {
 			require.True(t, strings.HasPrefix(key, q.Root()))
 		}
 	}
-	require.Equal(t, "/goverse/work/locks/44/mail/7b-1", k.Locks().Entry("mail", 0x7b, 1))
-	require.Equal(t, "/goverse/elections/44/mail/", k.Elections().Queue("mail"))
+	require.Equal(t, "/goverse/work/locks/cf/mail/7b-1", k.Locks().Entry("mail", 0x7b, 1))
+	require.Equal(t, "/goverse/elections/cf/mail/", k.Elections().Queue("mail"))
 }
 
 func TestQueueOf(t *testing.T) {
