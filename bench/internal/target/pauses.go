@@ -7,7 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverse/goverse/bench/internal/sample")
+	"github.com/goverse/goverse/bench/internal/sample"
+)
 
 const (
 	// looking is between the beginnings of two looks at all shards.
@@ -41,9 +42,9 @@ type sampler struct {
 
 // sampled is one shard.
 type sampled struct {
-	by  server // who served it when it was served last; nil before
-	yes time.Time                // before it was asked when it said so last
-	out bool                     // it does not any more
+	by  server    // who served it when it was served last; nil before
+	yes time.Time // before it was asked when it said so last
+	out bool      // it does not any more
 }
 
 func newSampler(shards int) *sampler {
