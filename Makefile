@@ -18,8 +18,10 @@ lint: ## gofmt, vet, staticcheck
 	go vet ./...
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
-fuzz: ## the key parser, for a minute
+fuzz: ## what reads keys, maps and reports, a minute each
 	go test -run '^$$' -fuzz FuzzParse -fuzztime 1m ./cluster/state
+	go test -run '^$$' -fuzz 'FuzzDecode$$' -fuzztime 1m ./cluster/sharding
+	go test -run '^$$' -fuzz FuzzDecodeReport -fuzztime 1m ./cluster/sharding
 
 chaos: ## random faults on whole clusters, the full run: twenty minutes
 	go test ./integration -count=1 -v -run 'TestChaos$$' -chaos.for 20m -timeout 60m

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/internal/zaplog"
 )
 
@@ -89,7 +90,7 @@ func connect(ctx context.Context, cfg Config) (*clientv3.Client, error) {
 			return nil, err
 		}
 		sayUnreachable(ctx, cfg, err, &said)
-		if !sleep(ctx, retry) {
+		if !wait.For(ctx, retry) {
 			return nil, err
 		}
 		// Checking a password costs etcd a good part of a second of its time.
@@ -115,7 +116,7 @@ func awaitEtcd(ctx context.Context, cfg Config, client *clientv3.Client) error {
 			return err
 		}
 		sayUnreachable(ctx, cfg, err, &said)
-		if !sleep(ctx, 100*time.Millisecond) {
+		if !wait.For(ctx, 100*time.Millisecond) {
 			if len(client.Endpoints()) == 0 {
 				return fmt.Errorf("%w through the Client: %w", ErrEtcdUnreachable, err)
 			}
@@ -184,15 +185,4 @@ func tooOld(version string) bool {
 		return v.LessThan(semver.Version{Major: 3, Minor: 5, Patch: 13})
 	}
 	return false
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/cluster/crashdetector"
 	"github.com/goverse/goverse/cluster/internal/change"
 	"github.com/goverse/goverse/cluster/internal/commit"
+	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
@@ -114,7 +115,7 @@ func (m *membership) register(ctx context.Context, s *session.Session) error {
 				continue
 			}
 		}
-		if !sleep(ctx, registerRetry) {
+		if !wait.For(ctx, registerRetry) {
 			return context.Cause(ctx)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/goverse/goverse/cluster/consensusmanager"
@@ -29,7 +30,8 @@ type Sharding struct {
 	// is the owner's: it ends when the shard is handed over, and at the session's deadline
 	// at the latest. epoch is a fencing token: it grows with every owner of the shard. The
 	// shard is served when OnAcquire has returned; if it cannot do its work, it tries on
-	// until ctx ends. Calls for different shards run at the same time.
+	// until ctx ends. Calls for different shards run at the same time, as many as
+	// shards come at once: what must not be asked by thousands needs a limit of its own.
 	OnAcquire func(ctx context.Context, shard int, epoch int64)
 	// OnRelease is called when the shard is handed over or lost: what ran in it has ended,
 	// and the ctx of OnAcquire with it. The next owner begins when it has returned, if the
@@ -177,13 +179,16 @@ func (c *Cluster) owns(s *state.Snapshot) bool {
 
 // relieved reports whether others are there to plan and to take what this node owns.
 func (c *Cluster) relieved(s *state.Snapshot) bool {
-	taker, planner := false, false
+	taker := false
 	for _, m := range planning.Members(s, c.cfg.Sharding.planning()) {
 		taker = taker || !m.Excluded && m.Address != c.node.AdvertiseAddress()
 	}
-	for _, m := range s.Members {
+	planner := slices.ContainsFunc(s.Members, func(m *state.Member) bool {
+		if m.Draining || m.Address == c.node.AdvertiseAddress() {
+			return false
+		}
 		queued, _ := s.Candidate(m.Lease)
-		planner = planner || (queued != nil || m.ElectionFailed) && !m.Draining && m.Address != c.node.AdvertiseAddress()
-	}
+		return queued != nil || m.ElectionFailed
+	})
 	return taker && planner
 }

@@ -40,7 +40,7 @@ type planner struct {
 	timeout  time.Duration
 	log      hclog.Logger
 
-	bad      int64 // the map that was complained of, by its ModRevision
+	bad      int64 // the map that was complained of, by its ModRevision; -1: none was
 	failures int   // to write a map, in a row
 	stats    planStats
 }
@@ -49,7 +49,7 @@ func newPlanner(cfg PlannerConfig, election *leaderelection.LeaderElection) *pla
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	return &planner{client: cfg.Client, keys: cfg.Keys, mirror: cfg.Mirror, election: election, settings: cfg.Settings,
+	return &planner{bad: -1, client: cfg.Client, keys: cfg.Keys, mirror: cfg.Mirror, election: election, settings: cfg.Settings,
 		timeout: cfg.Timeout, log: cfg.Logger}
 }
 
@@ -80,12 +80,15 @@ func (p *planner) run(ctx context.Context) {
 func (p *planner) look(ctx context.Context, part planning.Planner) (planning.Planner, time.Duration) {
 	snap := p.mirror.Snapshot()
 	fence, mine := p.election.Duty()
-	if snap == nil || snap.Stale || !mine {
-		return planning.New(p.settings), 0
+	switch {
+	case !mine:
+		return part.Off(), 0
+	case snap == nil || snap.Stale:
+		return part, 0 // it is told when there is a newer one
 	}
 	began := time.Now()
 	part, orders := part.Look(snap, began)
-	p.complain(snap, orders.Err)
+	p.complain(orders.Over, orders.Err)
 	if orders.Err != nil || orders.Plan.Moved() == 0 {
 		return part, orders.Again
 	}
@@ -124,11 +127,12 @@ func (p *planner) failed(err error) time.Duration {
 	return min(planRetry<<(p.failures-1), lastPlanRetry)
 }
 
-// complain says once that there is no planning over a map, and why.
-func (p *planner) complain(s *state.Snapshot, err error) {
-	if err == nil || s.ShardMap == nil || s.ShardMap.ModRevision == p.bad {
+// complain says once that there is no planning over the map that was written at over, and
+// why.
+func (p *planner) complain(over int64, err error) {
+	if err == nil || over == p.bad {
 		return
 	}
-	p.bad = s.ShardMap.ModRevision
+	p.bad = over
 	p.log.Error("the shard map cannot be read or planned over: if no newer version of Goverse wrote it, delete "+p.keys.ShardMap(), "error", err)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/change"
 	"github.com/goverse/goverse/cluster/internal/commit"
+	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/sharding"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -44,11 +45,11 @@ func (h *Shards) report(ctx context.Context) {
 		}
 		if r.Generation != about {
 			about, pause = r.Generation, nextReport
-			if len(r.Busy) > 0 && !wait(ctx, firstReport) {
+			if len(r.Busy) > 0 && !wait.For(ctx, firstReport) {
 				return
 			}
 		} else {
-			if !wait(ctx, pause) {
+			if !wait.For(ctx, pause) {
 				return
 			}
 			pause = min(2*pause, lastReport)
@@ -64,7 +65,7 @@ func (h *Shards) report(ctx context.Context) {
 		if retry == reportRetry && ctx.Err() == nil {
 			h.cfg.Logger.Warn("could not report which shards were let go of, trying on", "error", err)
 		}
-		if !wait(ctx, retry) {
+		if !wait.For(ctx, retry) {
 			return
 		}
 		retry = min(2*retry, lastReportRetry)
@@ -99,16 +100,4 @@ func (h *Shards) write(ctx context.Context, r *sharding.Report) error {
 		return s.Revision >= resp.Header.Revision || now != nil && now.Generation == r.Generation && slices.Equal(now.Busy, r.Busy)
 	})
 	return err
-}
-
-// wait reports whether d has passed before ctx ended.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -80,6 +80,7 @@ type Shards struct {
 
 	mu      sync.Mutex
 	leaving bool          // nothing is acquired any more
+	late    []int         // shards whose calls take too long, to be said
 	waiting int           // shards that are this node's and still somebody else's to let go of
 	none    chan struct{} // closed when no shard is held the next time
 }
@@ -205,95 +206,4 @@ func (h *Shards) look(s *session.Session) {
 		default:
 		}
 	}
-}
-
-func (h *Shards) acquire(g holding.Grant, stretch *session.Stretch) {
-	slot := &h.slots[g.Shard]
-	h.mu.Lock()
-	if !h.leaving {
-		slot.begin(g.Epoch, stretch, h.cfg.OnAcquire != nil)
-		h.held.Add(1)
-	}
-	leaving := h.leaving
-	h.mu.Unlock()
-	if leaving {
-		return
-	}
-	if h.cfg.OnAcquire == nil {
-		h.arrived(slot, g.Epoch)
-		h.phases[serving].Add(1)
-		return
-	}
-	h.phases[acquiring].Add(1)
-	slot.mu.Lock()
-	ctx := slot.context()
-	slot.mu.Unlock()
-	h.work.Go(func() {
-		h.cfg.OnAcquire(ctx, g.Shard, g.Epoch)
-		h.phases[acquiring].Add(-1)
-		if slot.acquired() {
-			h.phases[releasing].Add(1)
-			h.letGo(slot, g.Shard, nil)
-		} else {
-			h.arrived(slot, g.Epoch)
-			h.phases[serving].Add(1)
-		}
-	})
-}
-
-func (h *Shards) release(shard int) {
-	slot := &h.slots[shard]
-	mine, drained := slot.drop()
-	if mine {
-		h.phases[serving].Add(-1)
-		h.phases[releasing].Add(1)
-	}
-	switch {
-	case !mine:
-	case drained == nil && h.cfg.OnRelease == nil:
-		h.clear(slot)
-	default:
-		h.work.Go(func() { h.letGo(slot, shard, drained) })
-	}
-}
-
-// letGo waits for what runs in a shard, cancels it when it takes too long, and frees the
-// shard when it has ended.
-func (h *Shards) letGo(slot *slot, shard int, drained <-chan struct{}) {
-	if drained != nil {
-		ctx, cancel := context.WithTimeout(h.patience, h.cfg.DrainTimeout)
-		defer cancel()
-		select {
-		case <-drained:
-		case <-ctx.Done():
-			h.cfg.Logger.Warn("calls in a shard that is to be handed over take too long: their contexts are cancelled, and the shard waits for them",
-				"shard", shard, "after", h.cfg.DrainTimeout.String())
-			slot.mu.Lock()
-			slot.end()
-			slot.mu.Unlock()
-			<-drained
-		}
-	}
-	slot.mu.Lock()
-	slot.end()
-	slot.mu.Unlock()
-	if h.cfg.OnRelease != nil {
-		ctx, cancel := context.WithTimeout(h.patience, h.cfg.DrainTimeout)
-		h.cfg.OnRelease(ctx, shard)
-		cancel()
-	}
-	h.clear(slot)
-}
-
-// clear makes a shard free: it may be acquired anew, or reported.
-func (h *Shards) clear(slot *slot) {
-	slot.clear()
-	h.phases[releasing].Add(-1)
-	if h.held.Add(-1) == 0 {
-		h.mu.Lock()
-		close(h.none)
-		h.none = make(chan struct{})
-		h.mu.Unlock()
-	}
-	h.poke()
 }

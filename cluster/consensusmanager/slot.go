@@ -60,6 +60,13 @@ func (s *slot) end() {
 	}
 }
 
+// close ends the owner's context.
+func (s *slot) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end()
+}
+
 // enter counts a call in, if the shard is served at this instant.
 func (s *slot) enter() (ctx context.Context, epoch int64, ok bool) {
 	s.mu.Lock()

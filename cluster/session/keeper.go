@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/goverse/goverse/cluster/internal/wait"
 )
 
 // KeeperConfig is what a keeper needs.
@@ -130,7 +132,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 				said = true
 			}
 			k.remind(err)
-			pause(ctx, retry)
+			wait.For(ctx, retry)
 			retry = min(2*retry, lastRetry)
 			continue
 		}
@@ -225,7 +227,7 @@ func (k *Keeper) revoke(ctx context.Context, s *Session, lost *LostError) {
 				"after", s.TTL().String(), "error", err)
 			return
 		}
-		pause(context.WithoutCancel(ctx), revokeRetry)
+		wait.For(context.WithoutCancel(ctx), revokeRetry)
 	}
 }
 
@@ -243,12 +245,3 @@ var canceled = func() context.Context {
 	cancel()
 	return ctx
 }()
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}

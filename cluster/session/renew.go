@@ -137,14 +137,23 @@ func (s *Session) renew() error {
 		return err
 	}
 
+	if s.renewed(sent) {
+		s.cfg.Logger.Info("etcd has confirmed the session; it counts again", "lease", leaseName(s.id))
+	}
+	return nil
+}
+
+// renewed counts a round that was sent at that instant and answered by now. It reports
+// whether the session counts again.
+func (s *Session) renewed(sent deadline.Instant) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answered := now()
 	s.lastRound = time.Duration(answered.Mono - sent.Mono)
 	if claim := s.claim.Load().Renewed(sent, answered); s.lost == nil && claim != *s.claim.Load() {
-		s.count(claim)
+		return s.count(claim)
 	}
-	return nil
+	return false
 }
 
 // read looks for the protected keys and calls out those that are gone.

@@ -221,7 +221,11 @@ func (s *Session) deadlineLoop() {
 		case <-s.ctx.Done():
 			return
 		}
-		left := s.look()
+		left, suspended := s.look()
+		if suspended != nil {
+			s.cfg.Logger.Warn("others may take this node for gone, and etcd has not confirmed in time that they do not: it claims nothing until etcd does",
+				"lease", leaseName(s.id), "error", suspended.Err)
+		}
 		if left <= 0 {
 			s.Lose(s.whyExpired(-left))
 			return
@@ -233,18 +237,18 @@ func (s *Session) deadlineLoop() {
 }
 
 // look suspends the session if it is time, and returns how long it is until there is
-// something to do; nothing or less: it is over.
-func (s *Session) look() time.Duration {
+// something to do; nothing or less: it is over. If it did suspend it, why.
+func (s *Session) look() (left time.Duration, suspended *LostError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	claim, now := s.claim.Load(), now()
 	if claim.Valid(now) {
-		return now.Until(claim.Until())
+		return now.Until(claim.Until()), nil
 	}
 	if !claim.Ended(now) {
-		s.suspend()
+		suspended = s.suspend()
 	}
-	return now.Until(claim.Ends())
+	return now.Until(claim.Ends()), suspended
 }
 
 func (s *Session) whyExpired(late time.Duration) (Reason, error) {

@@ -52,37 +52,39 @@ func (s *Session) OnChange(changed func()) (stop func()) {
 type listener struct{ changed func() }
 
 // count makes claim the present one, and begins a stretch if it is the first claim of
-// another. The lock is held, or the session is new.
-func (s *Session) count(claim deadline.Claim) {
+// another: it reports whether the session counts again. The lock is held, or the session
+// is new.
+func (s *Session) count(claim deadline.Claim) (again bool) {
 	before := s.claim.Swap(&claim)
 	old := s.stretch.Load()
 	if old != nil && old.number == claim.Stretch() {
 		if before.InDoubt() && !claim.InDoubt() {
 			s.tell()
 		}
-		return
+		return false
 	}
 	t := &Stretch{s: s, number: claim.Stretch()}
 	t.ctx, t.cancel = context.WithCancelCause(s.ctx)
 	s.stretch.Store(t)
 	if old == nil {
-		return
+		return false
 	}
 	old.cancel(&LostError{Reason: ReasonUnconfirmed})
-	s.cfg.Logger.Info("etcd has confirmed the session; it counts again", "lease", leaseName(s.id))
 	s.tell()
+	return true
 }
 
-// suspend ends the present stretch, if that has not happened. The lock is held.
-func (s *Session) suspend() {
+// suspend ends the present stretch. It returns why, or nil if that has happened before.
+// The lock is held.
+func (s *Session) suspend() *LostError {
 	t := s.stretch.Load()
 	if t.ctx.Err() != nil {
-		return
+		return nil
 	}
-	t.cancel(&LostError{Reason: ReasonUnconfirmed, Err: s.lastErr})
-	s.cfg.Logger.Warn("others may take this node for gone, and etcd has not confirmed in time that they do not: it claims nothing until etcd does",
-		"lease", leaseName(s.id), "error", s.lastErr)
+	why := &LostError{Reason: ReasonUnconfirmed, Err: s.lastErr}
+	t.cancel(why)
 	s.tell()
+	return why
 }
 
 func (s *Session) tell() {

@@ -61,7 +61,8 @@ func BenchmarkCodec(b *testing.B) {
 		"settled":         firstMap(b, DefaultShards, 100),
 		"worn":            worn,
 		"worn and moving": plan(b, Input{Generation: 8, Shards: DefaultShards, Current: worn, Members: members(150), Mode: Level}).Map,
-		"1048576 shards":  firstMap(b, MaxShards, 100),
+		"65536 shards":    firstMap(b, MaxShards, 100),
+		"65536 worn":      scattered(b, MaxShards, 100),
 	} {
 		value := m.Encode()
 		b.Run("decode "+name, func(b *testing.B) {

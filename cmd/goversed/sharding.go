@@ -15,6 +15,7 @@ type shardFlags struct {
 	sharding     string
 	shards       int
 	drainTimeout time.Duration
+	moves        int
 	planner      plannerFlags
 }
 
@@ -26,9 +27,10 @@ type plannerFlags struct {
 }
 
 func (f *shardFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.sharding, "sharding", "on", "on: this node owns a share of the shards; off: it owns none and plans none")
+	fs.StringVar(&f.sharding, "sharding", "on", "on: this node owns a share of the shards; off: it owns none")
 	fs.IntVar(&f.shards, "shards", sharding.DefaultShards, "how many shards the cluster has; the same for all its nodes, for ever")
 	fs.DurationVar(&f.drainTimeout, "shard-drain-timeout", 10*time.Second, "how long calls in a shard that is handed over may go on")
+	fs.IntVar(&f.moves, "shard-moves-per-minute", 0, "how many shards may move a minute only to level the load (default twice --shards)")
 	f.planner.register(fs)
 }
 
@@ -48,11 +50,13 @@ func (f *shardFlags) config() (cluster.Sharding, error) {
 		return cluster.Sharding{}, fmt.Errorf("--shards %d: give a number from 1 to %d, or --sharding off", f.shards, sharding.MaxShards)
 	case f.drainTimeout <= 0:
 		return cluster.Sharding{}, fmt.Errorf("--shard-drain-timeout %v: give more than 0; 10s is a good one", f.drainTimeout)
+	case f.moves < 0:
+		return cluster.Sharding{}, fmt.Errorf("--shard-moves-per-minute %d: give a number from 1 up, or leave it out", f.moves)
 	}
 	if err := f.planner.check(); err != nil {
 		return cluster.Sharding{}, err
 	}
-	return cluster.Sharding{Off: f.sharding == "off", Shards: f.shards, DrainTimeout: f.drainTimeout,
+	return cluster.Sharding{Off: f.sharding == "off", Shards: f.shards, DrainTimeout: f.drainTimeout, MovesPerMinute: f.moves,
 		Window: f.planner.window, MinMembers: f.planner.minMembers, Exclude: f.planner.exclude}, nil
 }
 

@@ -53,23 +53,27 @@ type Planner struct {
 // New is a planner that has not looked yet.
 func New(cfg Settings) Planner { return Planner{cfg: cfg} }
 
+// Off is the planner while planning is not its duty: the window begins anew when it is
+// again, and what was spent of the budget is not forgotten.
+func (p Planner) Off() Planner { return Planner{cfg: p.cfg, spent: p.spent, at: p.at} }
+
 // Orders are what follows from a look.
 type Orders struct {
 	// Plan is what to write, if it moves anything, over the map that was written at Over
 	// (0: there is none).
 	Plan sharding.Result
 	Over int64
-	// Err is why there cannot be a plan.
+	// Err is why there cannot be a plan over that map.
 	Err error
 	// Again is after which time to look even if nothing happens; 0 is never.
 	Again time.Duration
 }
 
 // Look decides once, at the snapshot, whether to write a map. The caller has made sure
-// that planning is its duty; when that ends, it goes on with New.
+// that planning is its duty; when that ends, it goes on with Off.
 func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 	if s.ShardMap != nil && s.ShardMap.Err != nil {
-		return p, Orders{Err: s.ShardMap.Err} // nobody knows who serves what
+		return p, Orders{Over: s.ShardMap.ModRevision, Err: s.ShardMap.Err} // nobody knows who serves what
 	}
 	members := Members(s, p.cfg)
 	if p.changed.IsZero() || !slices.Equal(members, p.members) {
@@ -107,7 +111,7 @@ func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 	in.Mode = sharding.Level
 	level, err := sharding.Plan(in)
 	if err != nil {
-		return p, Orders{Err: err}
+		return p, Orders{Over: s.ShardMap.ModRevision, Err: err}
 	}
 	if level.Moved() == 0 {
 		p.waiting, p.pinned = time.Time{}, pinned(s)

@@ -179,6 +179,7 @@ func TestBudget(t *testing.T) {
 		}
 		w.leave("b:1")
 		w.look()
+		w.planner = w.planner.Off() // for a moment
 	}
 	require.Equal(t, 5, levelled, "four from the budget of a minute, one from what 20 s give back")
 	w.join("b:1")

@@ -81,8 +81,11 @@ func (l *planner) look() {
 	p := l.p
 	snap := p.mirror.snapshot
 	mine, ok := p.duty()
-	if snap == nil || snap.Stale || !ok {
-		l.part = planning.New(p.host.planning())
+	switch {
+	case !ok:
+		l.part = l.part.Off()
+		return
+	case snap == nil || snap.Stale:
 		return
 	}
 	part, orders := l.part.Look(snap, p.host.time())

@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -124,20 +127,42 @@ func (n *Node) Ready(ctx context.Context) error {
 	return n.get(ctx, "/readyz", &struct{}{})
 }
 
+// Metric asks the node for one of its metrics, named with its labels.
+func (n *Node) Metric(ctx context.Context, name string) (float64, error) {
+	text, err := n.read(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, name+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("%w: there is no metric %s", ErrAnswer, name)
+}
+
 func (n *Node) get(ctx context.Context, path string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.http+path, nil)
+	text, err := n.read(ctx, path)
 	if err != nil {
 		return err
+	}
+	return json.Unmarshal(text, into)
+}
+
+func (n *Node) read(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.http+path, nil)
+	if err != nil {
+		return nil, err
 	}
 	resp, err := n.client.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close() // nothing was written
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%w %s: %s", ErrAnswer, path, resp.Status)
+		return nil, fmt.Errorf("%w %s: %s", ErrAnswer, path, resp.Status)
 	}
-	return json.NewDecoder(resp.Body).Decode(into)
+	return io.ReadAll(resp.Body)
 }
 
 // AwaitStatus waits until the node's status is as check wants it, and returns that

@@ -1,0 +1,162 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+// rollingPause is what the longest handoff is judged by. The promise is 50 ms; a machine
+// that does other things beside needs more.
+var rollingPause = flag.Duration("rolling.pause", time.Second, "how long a shard may have no owner while nodes are restarted; 50ms on a quiet machine")
+
+const (
+	rollingNodes = 5
+	// stopTogether is by when all nodes have ended that were told to at once.
+	stopTogether = 2 * time.Second
+)
+
+// mapsSeen are all shard maps in the order of their writing.
+type mapsSeen struct {
+	mu   sync.Mutex
+	maps []*sharding.Map
+}
+
+func watchMaps(t *testing.T, client *clientv3.Client) *mapsSeen {
+	t.Helper()
+	keys, err := state.NewKeys(procs.Prefix)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	w, done := &mapsSeen{}, make(chan struct{})
+	// From the beginning of this etcd.
+	events := client.Watch(ctx, keys.ShardMap(), clientv3.WithRev(1))
+	go func() {
+		defer close(done)
+		for resp := range events {
+			for _, ev := range resp.Events {
+				m, err := sharding.Decode(ev.Kv.Value)
+				if err != nil {
+					t.Errorf("the shard map at revision %d: %v", ev.Kv.ModRevision, err)
+					return
+				}
+				w.mu.Lock()
+				w.maps = append(w.maps, m)
+				w.mu.Unlock()
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return w
+}
+
+// count is how many were written so far.
+func (w *mapsSeen) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.maps)
+}
+
+// since is how often each shard changed its owner from the map at first on, and the most
+// that one did.
+func (w *mapsSeen) since(first int) (moves, most int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of := map[int]int{}
+	for i := first; i < len(w.maps); i++ {
+		for shard := range w.maps[i].Shards() {
+			before, _ := w.maps[i-1].Owner(shard)
+			if after, _ := w.maps[i].Owner(shard); after != before {
+				of[shard]++
+				moves++
+				most = max(most, of[shard])
+			}
+		}
+	}
+	return moves, most
+}
+
+// spread is nil when the nodes serve all shards, each its share.
+func spread(t *testing.T, nodes []*procs.Node) error {
+	for _, n := range nodes {
+		serving, err := n.Metric(soon(t), "goverse_shards_serving")
+		if err != nil {
+			return err
+		}
+		if fair := sharding.DefaultShards / len(nodes); int(serving) != fair && int(serving) != fair+1 {
+			return fmt.Errorf("%s serves %v of %d shards: %w", n.Address, serving, sharding.DefaultShards, errNotYet)
+		}
+	}
+	return nil
+}
+
+// Nodes are restarted one after the other, as a roll-out does it: each shard moves away
+// and back at most, and none is without an owner for long.
+func TestRollingRestart(t *testing.T) {
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	client := etcd.Client(t, "", "")
+	cfg := procs.NodeConfig{Etcd: etcd.Endpoint}
+	nodes, watch := startNodes(t, cfg, rollingNodes)
+	maps := watchMaps(t, client)
+	procs.Await(t, patience, "the shards are spread", func() error { return spread(t, nodes) })
+
+	var handed, quick float64
+	add := func(n *procs.Node) {
+		all, err := n.Metric(soon(t), `goverse_shards_handoff_pause_seconds_count`)
+		require.NoError(t, err)
+		within, err := n.Metric(soon(t), fmt.Sprintf(`goverse_shards_handoff_pause_seconds_bucket{le="%g"}`, rollingPause.Seconds()))
+		require.NoError(t, err, "--rolling.pause has to be one of the histogram's bounds")
+		handed, quick = handed+all, quick+within
+	}
+	for i, old := range nodes {
+		first := maps.count()
+		add(old)
+		signalled := old.Signal(t, syscall.SIGTERM)
+		require.Zero(t, old.Exit(t, patience), "a graceful stop")
+		stopped := time.Since(signalled)
+		again := cfg
+		again.Listen = old.Address
+		nodes[i] = kit.StartNode(t, again)
+		watch.Add(nodes[i])
+		procs.Await(t, patience, "the shards are spread again", func() error { return spread(t, nodes) })
+		moves, most := maps.since(first)
+		t.Logf("node %d: stopped in %v, all even again after %v; %d maps, %d moves, %d of one shard at most",
+			i, stopped.Round(time.Millisecond), time.Since(signalled).Round(time.Millisecond), maps.count()-first, moves, most)
+		require.LessOrEqual(t, most, 2, "away and back")
+		require.InDelta(t, 2*sharding.DefaultShards/rollingNodes, moves, rollingNodes, "no shard moves but those of the node")
+	}
+	for _, n := range nodes {
+		add(n)
+	}
+	t.Logf("%v handoffs, %v of them within %v", handed, quick, *rollingPause)
+	require.Greater(t, handed, 0.0)
+	require.Equal(t, handed, quick, "a shard was nobody's for longer than %v", *rollingPause)
+
+	// All at once: nobody waits for anybody.
+	began := time.Now()
+	for _, n := range nodes {
+		n.Signal(t, syscall.SIGTERM)
+	}
+	for _, n := range nodes {
+		require.Zero(t, n.Exit(t, patience), "a graceful stop")
+	}
+	took := time.Since(began)
+	t.Logf("all %d stopped at once in %v", rollingNodes, took.Round(time.Millisecond))
+	require.Less(t, took, stopTogether)
+	for key := range procs.Keys(t, client, procs.Prefix) {
+		require.True(t, strings.HasSuffix(key, "/shards/map"), "%s was left behind", key)
+	}
+}
