@@ -35,6 +35,8 @@ type change struct {
 	name string
 	// maps is how many follow from one at most.
 	maps int
+	// leaves says that who loses shards is gone right after: its report is not waited for.
+	leaves bool
 	// Of all times: the shards' keys as a bare watch showed them, and what had to be.
 	seen           []dealings
 	fewest         []int
@@ -55,13 +57,15 @@ func newChanges(nodes int) *changes {
 		name = fmt.Sprintf("%d nodes: %s", nodes, name)
 		return &change{name: name, maps: maps, served: sample.Millis(name)}
 	}
-	return &changes{nodes: nodes,
+	c := &changes{nodes: nodes,
 		bootstrap: named("all start, the first map waits for all", 1),
 		alone:     named("all start, with default settings", 2),
 		join:      named("one joins", 1),
 		stop:      named("one stops", 1), stopLead: named("the leader stops", 1),
 		die: named("one is killed", 1), dieLead: named("the leader is killed", 1),
 		floor: sample.Millis(fmt.Sprintf("%d nodes: a put as long as the map told to as many bare watchers", nodes))}
+	c.stop.leaves, c.stopLead.leaves = true, true
+	return c
 }
 
 func (c *changes) all() []*change {
