@@ -146,13 +146,15 @@ func (s *sampler) await(ctx context.Context, wanted func() (owners []server, ok 
 	for {
 		s.mu.Lock()
 		news := s.news
-		if owners, ok := wanted(); ok && s.served(owners) {
-			out := s.pauses
-			s.pauses = nil
-			s.mu.Unlock()
-			return out, nil
-		}
 		nobody := s.nobody
+		if nobody == 0 { // or it would be in the way of those who are about to serve
+			if owners, ok := wanted(); ok && s.served(owners) {
+				out := s.pauses
+				s.pauses = nil
+				s.mu.Unlock()
+				return out, nil
+			}
+		}
 		s.mu.Unlock()
 		select {
 		case <-news:

@@ -36,7 +36,7 @@ func dealing(ctx context.Context, env Env, r *report.Result) error {
 	}
 	for _, n := range sizes {
 		c := newChanges(n)
-		if err := c.run(ctx, env, env.pick(5, 1), env.pick(10, 1)); err != nil {
+		if err := c.run(ctx, env, env.pick(3, 1), env.pick(10, 1)); err != nil {
 			return fmt.Errorf("%d nodes: %w", n, err)
 		}
 		c.tell(r)
