@@ -26,7 +26,7 @@ fuzz: ## what reads keys, maps and reports, a minute each
 chaos: ## random faults on whole clusters, the full run: twenty minutes
 	go test ./integration -count=1 -v -run 'TestChaos$$' -chaos.for 20m -timeout 60m
 
-bench: ## measure everything and write docs/benchmarks.md, half an hour
+bench: ## measure everything and write docs/benchmarks.md, an hour
 	cd bench && go run ./cmd/bench
 
 generate: ## the gRPC code

@@ -3,7 +3,6 @@ package consensusmanager
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/goverse/goverse/cluster/internal/change"
@@ -82,6 +81,9 @@ func (h *Shards) write(ctx context.Context, r *sharding.Report) error {
 	}
 	over := int64(0)
 	if old := snap.ReleasedBy(h.cfg.Address); old != nil {
+		if old.Equal(*r) {
+			return nil // it was written, and nobody has looked since at what is wanted
+		}
 		over = old.ModRevision
 	}
 	attempt, cancel := context.WithTimeout(ctx, h.cfg.Timeout)
@@ -97,7 +99,7 @@ func (h *Shards) write(ctx context.Context, r *sharding.Report) error {
 	}
 	_, err = h.cfg.Mirror.Wait(attempt, func(s *state.Snapshot) bool {
 		now := s.ReleasedBy(h.cfg.Address)
-		return s.Revision >= resp.Header.Revision || now != nil && now.Generation == r.Generation && slices.Equal(now.Busy, r.Busy)
+		return s.Revision >= resp.Header.Revision || now != nil && now.Equal(*r)
 	})
 	return err
 }

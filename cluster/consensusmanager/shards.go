@@ -199,8 +199,9 @@ func (h *Shards) look(s *session.Session) {
 	h.mu.Lock()
 	h.waiting = orders.Waiting
 	h.mu.Unlock()
-	h.wanted.Store(orders.Report)
-	if orders.Report != nil {
+	report := holding.Report(in)
+	h.wanted.Store(report)
+	if report != nil {
 		select {
 		case h.reported <- struct{}{}:
 		default:

@@ -33,6 +33,11 @@ func (m Move) Done(fromLives bool, r Report) bool {
 	return !fromLives || r.Incarnation == m.From.Incarnation && r.Generation >= m.Since && !r.busy(m.Shard)
 }
 
+// Equal reports whether both say the same.
+func (r Report) Equal(o Report) bool {
+	return r.Incarnation == o.Incarnation && r.Generation == o.Generation && slices.Equal(r.Busy, o.Busy)
+}
+
 func (r Report) busy(shard int) bool {
 	_, found := slices.BinarySearch(r.Busy, shard)
 	return found

@@ -1,7 +1,7 @@
 // Command bench measures Goverse against its targets and writes what it found: raw
 // samples and plots into a directory, tables into docs/benchmarks.md.
 //
-//	go run ./cmd/bench                 # everything, about half an hour
+//	go run ./cmd/bench                 # everything, about an hour
 //	go run ./cmd/bench -only T1,T2
 //	go run ./cmd/bench -quick          # shows that it works; judges nothing
 //

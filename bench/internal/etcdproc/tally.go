@@ -13,8 +13,15 @@ type Tally struct {
 	Requests float64
 	// Ranges are the Range calls among them. A read inside a Txn is none.
 	Ranges float64
+	// Txns are the transactions among them, those that only read included.
+	Txns float64
+	// Asked are those on watch streams: the opening and the end of a watch, and the
+	// question how far it has come.
+	Asked float64
 	// Renewals of leases among them.
 	Renewals float64
+	// Puts and Deletes are keys that were written and removed, by whatever request.
+	Puts, Deletes float64
 	// Told are the messages sent to watches; one can carry several events.
 	Told float64
 	// Received and Sent are bytes of messages, without what HTTP/2, TCP and IP add.
@@ -48,8 +55,12 @@ func (p *Process) Tally(ctx context.Context, f func() error) (Tally, error) {
 	var cpu float64
 	for metric, into := range map[string]*float64{
 		countReceived: &t.Requests,
-		countReceived + fmt.Sprintf(grpcLabels, "Range", "KV", "unary"):      &t.Ranges,
-		"etcd_debugging_lease_renewed_total":                                 &t.Renewals,
+		countReceived + fmt.Sprintf(grpcLabels, "Range", "KV", "unary"):          &t.Ranges,
+		countReceived + fmt.Sprintf(grpcLabels, "Txn", "KV", "unary"):            &t.Txns,
+		countReceived + fmt.Sprintf(grpcLabels, "Watch", "Watch", "bidi_stream"): &t.Asked,
+		"etcd_mvcc_put_total":                &t.Puts,
+		"etcd_mvcc_delete_total":             &t.Deletes,
+		"etcd_debugging_lease_renewed_total": &t.Renewals,
 		countSent + fmt.Sprintf(grpcLabels, "Watch", "Watch", "bidi_stream"): &t.Told,
 		"etcd_network_client_grpc_received_bytes_total":                      &t.Received,
 		"etcd_network_client_grpc_sent_bytes_total":                          &t.Sent,
@@ -69,7 +80,11 @@ func (p *Process) Tally(ctx context.Context, f func() error) (Tally, error) {
 func (t *Tally) Add(o Tally) {
 	t.Requests += o.Requests
 	t.Ranges += o.Ranges
+	t.Txns += o.Txns
+	t.Asked += o.Asked
 	t.Renewals += o.Renewals
+	t.Puts += o.Puts
+	t.Deletes += o.Deletes
 	t.Told += o.Told
 	t.Received += o.Received
 	t.Sent += o.Sent

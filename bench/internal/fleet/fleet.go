@@ -25,7 +25,9 @@ type Node struct {
 	// Address is its advertise address.
 	Address string
 
-	wire *wire
+	wire   *wire
+	server *node.Node
+	place  int // which connection it has
 }
 
 // Ranges counts the Range requests that n sent, over all its lives.
@@ -44,18 +46,20 @@ type Fleet struct {
 
 	endpoint string
 	ttl      time.Duration
+	sharding cluster.Sharding
 	ports    *block
 	clients  []*clientv3.Client
+	free     []int // places of nodes that were removed
 }
 
-// New binds n nodes to free ports and connects them to etcd; none is started. On an
-// error nothing is left.
-func New(ctx context.Context, endpoint string, n int, ttl time.Duration) (*Fleet, error) {
+// New binds n nodes to free ports and connects them to etcd; none is started. All have the
+// same part in the shards. On an error nothing is left.
+func New(ctx context.Context, endpoint string, n int, ttl time.Duration, sharding cluster.Sharding) (*Fleet, error) {
 	ports, err := claimBlock()
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{endpoint: endpoint, ttl: ttl, ports: ports}
+	f := &Fleet{endpoint: endpoint, ttl: ttl, sharding: sharding, ports: ports}
 	if f.clients, err = Connect(ctx, endpoint, Connections(n)); err != nil {
 		ports.release()
 		return nil, err
@@ -71,38 +75,36 @@ func New(ctx context.Context, endpoint string, n int, ttl time.Duration) (*Fleet
 }
 
 // config is every node's, its client apart: what a cluster is by default, crash
-// detection included, but for the shards. A new map is read by every node, which here all
-// share two cores; the targets about shards measure them.
+// detection included, but for the shards.
 func (f *Fleet) config() cluster.Config {
-	return cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), RequestTimeout: requestTimeout,
-		Sharding: cluster.Sharding{Off: true}}
+	return cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), RequestTimeout: requestTimeout, Sharding: f.sharding}
 }
 
-// drawn is a new node, bound to a free port, for the ith place.
-func (f *Fleet) drawn(i int) (*Node, error) {
+// drawn is a new node, bound to a free port, for a place.
+func (f *Fleet) drawn(place int) (*Node, error) {
 	for attempt := 1; ; attempt++ {
-		n := &Node{Address: f.ports.draw(), wire: &wire{}}
-		err := f.bind(n, i)
+		n := &Node{Address: f.ports.draw(), wire: &wire{}, place: place}
+		err := f.bind(n)
 		if err == nil || !errors.Is(err, node.ErrAddressInUse) || attempt == drawings {
 			return n, err
 		}
 	}
 }
 
-// bind gives n, which has the ith place, a life: its first, or another one.
-func (f *Fleet) bind(n *Node, i int) error {
+// bind gives n a life: its first, or another one.
+func (f *Fleet) bind(n *Node) error {
 	server, err := node.NewNode(node.Config{ListenAddress: n.Address})
 	if err != nil {
 		return err
 	}
 	cfg := f.config()
-	cfg.Client = n.wire.client(f.clients[connection(i, len(f.clients))])
+	cfg.Client = n.wire.client(f.clients[connection(n.place, len(f.clients))])
 	c, err := cluster.NewClusterWithNode(cfg, server)
 	if err != nil {
 		_ = server.Close() // always nil
 		return err
 	}
-	n.Cluster = c
+	n.Cluster, n.server = c, server
 	return nil
 }
 
@@ -130,12 +132,30 @@ func (f *Fleet) Stop(ctx context.Context) error {
 // Replace gives the place of old, which has stopped, to a new node at another port,
 // and starts that.
 func (f *Fleet) Replace(ctx context.Context, old *Node) (*Node, error) {
-	i := slices.Index(f.Nodes, old)
-	n, err := f.drawn(i)
+	n, err := f.drawn(old.place)
 	if err != nil {
 		return nil, err
 	}
-	f.Nodes[i] = n
+	f.Nodes[slices.Index(f.Nodes, old)] = n
+	return n, n.Start(ctx)
+}
+
+// Remove takes n, which has stopped or was killed, out of the fleet.
+func (f *Fleet) Remove(n *Node) {
+	i := slices.Index(f.Nodes, n)
+	f.Nodes = slices.Delete(f.Nodes, i, i+1)
+	f.free = append(f.free, n.place)
+}
+
+// Add starts a new node in the place of one that was removed.
+func (f *Fleet) Add(ctx context.Context) (*Node, error) {
+	last := len(f.free) - 1
+	n, err := f.drawn(f.free[last])
+	if err != nil {
+		return nil, err
+	}
+	f.free = f.free[:last]
+	f.Nodes = append(f.Nodes, n)
 	return n, n.Start(ctx)
 }
 

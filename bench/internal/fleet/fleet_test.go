@@ -6,12 +6,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
 )
 
 func TestAFleetLeavesNothing(t *testing.T) {
 	p, client := testEtcd(t)
 	ctx := patient(t)
-	f, err := New(ctx, p.Endpoint, 3, time.Hour)
+	f, err := New(ctx, p.Endpoint, 3, time.Hour, cluster.Sharding{Off: true})
 	require.NoError(t, err)
 	require.NoError(t, f.Start(ctx))
 	require.NoError(t, f.AwaitAgreement(ctx))

@@ -67,6 +67,16 @@ func (l *Lookout) Forget() {
 	l.seen = nil
 }
 
+// Seen are the events that were seen since Forget.
+func (l *Lookout) Seen() ([]Sighting, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken != nil {
+		return nil, fmt.Errorf("a bare watch: %w", l.broken)
+	}
+	return slices.Clone(l.seen), nil
+}
+
 // Await blocks until an event was seen, since Forget, for which match holds.
 func (l *Lookout) Await(ctx context.Context, match func(*clientv3.Event) bool) (Sighting, error) {
 	for {

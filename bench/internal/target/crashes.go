@@ -49,6 +49,7 @@ func (i injuries) since(before injuries) injuries {
 
 // crashes is a trio and what watches it.
 type crashes struct {
+	name    string // of the target, for the log
 	env     Env
 	client  *clientv3.Client
 	trio    *trio
@@ -66,7 +67,7 @@ func (c *crashes) with(ctx context.Context, g *goversed, p *etcdproc.Process, f 
 	}
 	defer closeAll()
 	c.client = clients[0]
-	if c.witness, err = newWitness(ctx, c.client, "/goverse", func(format string, args ...any) { c.env.Log("T3: "+format, args...) }); err != nil {
+	if c.witness, err = newWitness(ctx, c.client, "/goverse", func(format string, args ...any) { c.env.Log(c.name+": "+format, args...) }); err != nil {
 		return err
 	}
 	c.trio, err = startTrio(ctx, g, p.Endpoint)
@@ -77,11 +78,11 @@ func (c *crashes) with(ctx context.Context, g *goversed, p *etcdproc.Process, f 
 	err = errors.Join(err, c.trio.stop(ctx))
 	warnings := c.trio.warnings()
 	for _, line := range slices.Sorted(maps.Keys(warnings)) {
-		c.env.Log("T3: the nodes' logs: %d × %s", warnings[line], line)
+		c.env.Log(c.name+": the nodes' logs: %d × %s", warnings[line], line)
 	}
 	if err != nil || c.harmed {
 		path, kerr := c.keepLogs()
-		c.env.Log("T3: the nodes' logs are kept: %s", path)
+		c.env.Log(c.name+": the nodes' logs are kept: %s", path)
 		err = errors.Join(err, kerr)
 	}
 	return err
@@ -89,7 +90,7 @@ func (c *crashes) with(ctx context.Context, g *goversed, p *etcdproc.Process, f 
 
 // keepLogs writes what the nodes said, a process after the other.
 func (c *crashes) keepLogs() (path string, err error) {
-	dir, err := os.MkdirTemp("", "goverse-bench-T3-")
+	dir, err := os.MkdirTemp("", "goverse-bench-"+c.name+"-")
 	if err != nil {
 		return "", err
 	}
@@ -140,7 +141,7 @@ func (c *crashes) kill(ctx context.Context, k *killings, pause time.Duration) er
 	old, survivors := queue[0], queue[1:]
 	if c.usurped(queue) {
 		k.usurped++
-		c.env.Log("T3: %s leads, and no leader was killed", old.address)
+		c.env.Log(c.name+": %s leads, and no leader was killed", old.address)
 	}
 	bare, err := net.Dial("tcp", old.http)
 	if err != nil {
@@ -186,7 +187,7 @@ func (c *crashes) kill(ctx context.Context, k *killings, pause time.Duration) er
 	k.refutations += now - refuted
 	if next.by != queue[1] {
 		k.outOfTurn++
-		c.env.Log("T3: %s leads, and %s was the next in the queue", next.by.address, queue[1].address)
+		c.env.Log(c.name+": %s leads, and %s was the next in the queue", next.by.address, queue[1].address)
 	}
 	if next.status.Token <= c.token {
 		return fmt.Errorf("%s leads with token %d after one with %d", next.by.address, next.status.Token, c.token)
@@ -210,7 +211,7 @@ func refutations(ctx context.Context, members []*member) (sum int64, err error) 
 
 // whileBusy kills on for that long while nothing of the cores' time is left over.
 func (c *crashes) whileBusy(ctx context.Context, k *killings, span time.Duration) (err error) {
-	c.env.Log("T3: leaders are killed for %v while the cores are busy", span)
+	c.env.Log(c.name+": leaders are killed for %v while the cores are busy", span)
 	if _, err := c.trio.settled(ctx); err != nil {
 		return err
 	}

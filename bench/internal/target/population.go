@@ -8,6 +8,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/fleet"
 	"github.com/goverse/goverse/bench/internal/sample"
+	"github.com/goverse/goverse/cluster"
 )
 
 const (
@@ -51,7 +52,7 @@ func (s *population) run(ctx context.Context, env Env, p *etcdproc.Process) (err
 	if err != nil {
 		return err
 	}
-	f, err := fleet.New(ctx, p.Endpoint, s.nodes, scaleTTL)
+	f, err := fleet.New(ctx, p.Endpoint, s.nodes, scaleTTL, cluster.Sharding{Off: true})
 	if err != nil {
 		return err
 	}

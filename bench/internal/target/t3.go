@@ -31,7 +31,7 @@ func crash(ctx context.Context, env Env, r *report.Result) error {
 		if err != nil {
 			return err
 		}
-		c := &crashes{env: env}
+		c := &crashes{name: "T3", env: env}
 		idle, busy := newKillings("goverse"), newKillings("goverse, cores busy")
 		if err := c.with(ctx, g, p, func() error {
 			before, err := c.plant(ctx)

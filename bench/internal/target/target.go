@@ -56,6 +56,9 @@ func All() []Benchmark {
 		{"T3", "SIGKILL of the leader's process", crash},
 		{"T4", "the leader is cut off from a healthy etcd", cutOff},
 		{"T5", "many nodes", scale},
+		{"T10", "dealing the shards out", dealing},
+		{"T11p", "shards move: two nodes, three, two", moving},
+		{"T12", "SIGKILL of an owner of shards", orphan},
 		{"T14", "start", start},
 		{"T15", "idle cost", idle},
 	}

@@ -82,21 +82,27 @@ func (t *trio) stop(ctx context.Context) error {
 }
 
 func (m *member) status(ctx context.Context) (st httpapi.Status, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.http+"/cluster/status", nil)
+	err = m.ask(ctx, "/cluster/status", &st)
+	return st, err
+}
+
+// ask decodes what a page says into answer.
+func (m *member) ask(ctx context.Context, page string, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.http+page, nil)
 	if err != nil {
-		return st, err
+		return err
 	}
 	resp, err := m.client.Do(req)
 	if err != nil {
-		return st, err
+		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		return st, fmt.Errorf("%s answers %s", req.URL, resp.Status)
+		return fmt.Errorf("%s answers %s", req.URL, resp.Status)
 	}
-	err = json.NewDecoder(resp.Body).Decode(&st)
+	err = json.NewDecoder(resp.Body).Decode(answer)
 	_, _ = io.Copy(io.Discard, resp.Body) // so that the connection is kept
-	return st, err
+	return err
 }
 
 // settled waits until all three are queued, agree on the queue, and watch each other,

@@ -111,6 +111,21 @@ func (w *watchers) remove(ctx context.Context, chosen int) (time.Duration, error
 	})
 }
 
+// putForAll puts value and returns how long it took, from the call, until all watchers saw
+// that.
+func (w *watchers) putForAll(ctx context.Context, value string) (time.Duration, error) {
+	started := time.Now()
+	if _, err := w.sample(ctx, 0, func(c *clientv3.Client) error {
+		_, err := c.Put(ctx, w.prefix+"key", value)
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last.Sub(started), nil
+}
+
 // removeForAll removes the key and returns how long it took until all watchers saw
 // that: from when the first one did, and from the call.
 func (w *watchers) removeForAll(ctx context.Context, chosen int) (fromFirst, fromCall time.Duration, err error) {

@@ -15,8 +15,6 @@
 package holding
 
 import (
-	"slices"
-
 	"github.com/goverse/goverse/cluster/sharding"
 	"github.com/goverse/goverse/internal/planted"
 )
@@ -56,8 +54,6 @@ type Orders struct {
 	Acquire []Grant
 	// Release are held and should not be. Some may be on their way already.
 	Release []int
-	// Report is what is to be written, nil if what etcd has will do.
-	Report *sharding.Report
 	// Waiting is how many shards are this member's and still somebody else's to let go.
 	Waiting int
 }
@@ -82,7 +78,6 @@ func Look(in Seen) Orders {
 			o.Waiting++
 		}
 	}
-	o.Report = report(in)
 	return o
 }
 
@@ -110,10 +105,11 @@ func entitled(in Seen, shard int) (epoch int64, ok bool) {
 	return in.Map.Epoch(shard), true
 }
 
-// report is what this member has to say about the shards that move away from it: nothing
-// if nobody waits for that, unless somebody wrote in its name that it has let go of what it
-// has not, or of what a later map will take.
-func report(in Seen) *sharding.Report {
+// Report is what this member has to write about the shards that move away from it, to be
+// asked when the orders of a look are on their way: what was free at once needs no report of
+// its own. It is nil if what etcd has will do: if nobody waits, unless somebody wrote in
+// this member's name that it has let go of what it has not, or of what a later map will take.
+func Report(in Seen) *sharding.Report {
 	if in.Map == nil || in.Own == (sharding.Owner{}) {
 		return nil
 	}
@@ -129,7 +125,7 @@ func report(in Seen) *sharding.Report {
 		}
 		awaited = awaited || !in.Done(move)
 	}
-	if !awaited || r.Incarnation == in.Reported.Incarnation && r.Generation == in.Reported.Generation && slices.Equal(r.Busy, in.Reported.Busy) {
+	if !awaited || r.Equal(in.Reported) {
 		return nil
 	}
 	return &r

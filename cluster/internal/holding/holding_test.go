@@ -47,7 +47,7 @@ func TestFirstMapIsServedAtOnce(t *testing.T) {
 	m := next(t, nil, 10, never, a)
 	o := Look(holder{}.seen(a, m, never))
 	require.Equal(t, []Grant{{0, 10}, {1, 10}, {2, 10}, {3, 10}}, o.Acquire)
-	require.Nil(t, o.Report)
+	require.Nil(t, Report(holder{}.seen(a, m, never)))
 	doubted := holder{}.seen(a, m, never)
 	doubted.Doubted = true
 	require.Empty(t, Look(doubted).Acquire, "it may have been removed")
@@ -72,21 +72,21 @@ func TestReleaseBeforeTakeOver(t *testing.T) {
 	h := holder{0: 10, 1: 10, 2: 10, 3: 10}
 	from := Look(h.seen(a, two, never))
 	require.Equal(t, moved, from.Release)
-	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 20, Busy: moved}, from.Report)
+	require.Equal(t, sharding.Report{Incarnation: 1, Generation: 20, Busy: moved}, *Report(h.seen(a, two, never)))
 	h[moved[0]] = 0
-	from = Look(h.seen(a, two, never))
-	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 20, Busy: moved[1:]}, from.Report, "one that takes long holds up no other")
+	report := Report(h.seen(a, two, never))
+	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 20, Busy: moved[1:]}, report, "one that takes long holds up no other")
 	reported := h.seen(a, two, never)
-	reported.Reported = *from.Report
-	require.Nil(t, Look(reported).Report, "said once")
+	reported.Reported = *report
+	require.Nil(t, Report(reported), "said once")
 
-	half := func(m sharding.Move) bool { return m.Done(true, *from.Report) }
+	half := func(m sharding.Move) bool { return m.Done(true, *report) }
 	to = Look(holder{}.seen(b, two, half))
 	require.Equal(t, []Grant{{moved[0], 20}}, to.Acquire)
 	require.Equal(t, 1, to.Waiting)
 	h[moved[1]] = 0
-	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 20}, Look(h.seen(a, two, half)).Report)
-	require.Nil(t, Look(h.seen(a, two, always)).Report, "nobody waits any more")
+	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 20}, Report(h.seen(a, two, half)))
+	require.Nil(t, Report(h.seen(a, two, always)), "nobody waits any more")
 }
 
 // What somebody wrote in this member's name is put right, though nobody waits for it: it
@@ -95,16 +95,16 @@ func TestAReportThatSaysTooMuch(t *testing.T) {
 	m := next(t, nil, 10, never, a)
 	in := holder{0: 10, 1: 10, 2: 10, 3: 10}.seen(a, m, always)
 	in.Reported = sharding.Report{Incarnation: 1, Generation: 11}
-	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 10}, Look(in).Report)
+	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 10}, Report(in))
 	in.Reported = sharding.Report{Incarnation: 7, Generation: 11}
-	require.Nil(t, Look(in).Report, "that of another incarnation proves nothing")
+	require.Nil(t, Report(in), "that of another incarnation proves nothing")
 	in.Reported = sharding.Report{Incarnation: 1, Generation: 10}
-	require.Nil(t, Look(in).Report)
+	require.Nil(t, Report(in))
 
 	two := next(t, m, 20, never, a, b)
 	in = holder{0: 10, 1: 10, 2: 10, 3: 10}.seen(a, two, always)
 	in.Reported = sharding.Report{Incarnation: 1, Generation: 20}
-	require.Len(t, Look(in).Report.Busy, 2, "it has let go of nothing yet")
+	require.Len(t, Report(in).Busy, 2, "it has let go of nothing yet")
 }
 
 // A shard that went and came back while this member did not look: it is let go of all the
@@ -125,18 +125,18 @@ func TestMoveBackToWhomItCameFrom(t *testing.T) {
 	h := holder{0: 10, 1: 10, 2: 10, 3: 10}
 	o := Look(h.seen(a, back, never))
 	require.Len(t, o.Release, 2)
-	require.Len(t, o.Report.Busy, 2)
+	require.Len(t, Report(h.seen(a, back, never)).Busy, 2)
 	for _, shard := range o.Release {
 		h[shard] = 0
 	}
 	o = Look(h.seen(a, back, never))
 	require.Len(t, o.Acquire, 2, "it waits for nobody but itself")
 	require.Equal(t, int64(30), o.Acquire[0].Epoch)
-	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 30}, o.Report)
+	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 30}, Report(h.seen(a, back, never)))
 	for _, g := range o.Acquire {
 		h[g.Shard] = g.Epoch
 	}
-	require.Empty(t, Look(h.seen(a, back, never)).Report.Busy, "what it holds anew is not what it was to let go of")
+	require.Empty(t, Report(h.seen(a, back, never)).Busy, "what it holds anew is not what it was to let go of")
 }
 
 func TestNothingIsHeldWithoutAReason(t *testing.T) {

@@ -83,7 +83,7 @@ func (h *holder) look(s *session) {
 	for _, g := range orders.Acquire {
 		h.acquire(g, s, stretch)
 	}
-	h.want(orders.Report)
+	h.want(holding.Report(in))
 }
 
 // acquire is Shards.acquire. Some users do something first, which takes a while at times.

@@ -1,0 +1,60 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+)
+
+// One node of a fleet is killed: the others find out by themselves, and take its shards.
+func TestOneOfAFleetIsKilled(t *testing.T) {
+	p, client := testEtcd(t)
+	ctx := patient(t)
+	const shards = 64
+	f, err := New(ctx, p.Endpoint, 3, time.Hour, cluster.Sharding{Shards: shards, Window: time.Millisecond})
+	require.NoError(t, err)
+	_, err = f.served()
+	require.Error(t, err, "none of them has started")
+	require.NoError(t, f.Start(ctx))
+	m, err := f.AwaitServed(ctx)
+	require.NoError(t, err)
+	require.Len(t, m.Loads(), 3)
+
+	lookout, err := Watch(ctx, client, "/goverse/")
+	require.NoError(t, err)
+	dead := f.Nodes[1]
+	key := dead.Snapshot().Keys.Node(dead.Address)
+	join, err := f.Kill(ctx, dead)
+	require.NoError(t, err)
+	f.Remove(dead)
+	_, err = lookout.Await(ctx, Deleted(key))
+	require.NoError(t, err)
+	m, err = f.AwaitServed(ctx)
+	require.NoError(t, err)
+	require.Len(t, m.Loads(), 2)
+	require.NoError(t, join())
+
+	added, err := f.Add(ctx)
+	require.NoError(t, err)
+	require.Equal(t, dead.place, added.place)
+	m, err = f.AwaitServed(ctx)
+	require.NoError(t, err)
+	require.Len(t, m.Loads(), 3)
+	seen, err := lookout.Seen()
+	require.NoError(t, err)
+	require.NotEmpty(t, seen)
+	lookout.Forget()
+	seen, err = lookout.Seen()
+	require.NoError(t, err)
+	require.Empty(t, seen)
+	lookout.Close()
+
+	require.NoError(t, f.Stop(ctx))
+	_, err = client.Delete(ctx, "/goverse/shards/", clientv3.WithPrefix())
+	require.NoError(t, err)
+	require.NoError(t, NothingAtEtcd(ctx, p, client))
+}
