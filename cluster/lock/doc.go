@@ -8,18 +8,6 @@
 // [Etcd] keeps the locks in etcd, on one session for all of them; [Memory] keeps them in the
 // process, for tests and for programs that run alone. Both are a [LockRegistry].
 //
-// # How it works at etcd
-//
-// Each who wants a lock has a key in the lock's queue, on the session's lease; the key with
-// the smallest CreateRevision holds it, and that revision is the token. Many operations go in
-// one transaction (group commit): what arrives while one is under way goes with the next. It
-// carries a number that only the transaction before it allows, so that one whose answer was
-// lost is known to have been made, or never to be made any more.
-//
-// Who waits is told by a standing watch of the part of all locks that this one lies in, one
-// for all who wait there, never by one watch each. It is opened before the queue is read, so
-// that etcd tells at once, and not when it next looks at those who lag.
-//
 // # What is not promised
 //
 //   - That a holder ends when its lock does. The context of [Held] ends at the session's

@@ -3,12 +3,12 @@ package lock
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/queues"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -62,13 +62,8 @@ type Guarded interface {
 
 // Etcd is a registry whose locks lie in etcd, on the sessions of a keeper.
 type Etcd struct {
-	cfg Config
-
-	mu      sync.Mutex
-	run     *run          // on the present session, nil between two
-	changed chan struct{} // closed when run changes
-	closed  bool
-	number  int64 // of the last entry
+	engine *queues.Engine
+	owner  string
 }
 
 // NewEtcd checks the configuration; [Etcd.Run] makes the registry live.
@@ -76,62 +71,14 @@ func NewEtcd(cfg Config) (*Etcd, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Etcd{cfg: cfg.withDefaults(), changed: make(chan struct{})}, nil
+	cfg = cfg.withDefaults()
+	return &Etcd{owner: cfg.Owner, engine: queues.New(queues.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Queues,
+		RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
 }
 
 // Run serves on one session after the other until ctx ends, and returns when all it started
 // has ended. It does not release what is held: that is done by whoever closes the session.
-func (e *Etcd) Run(ctx context.Context) {
-	var old *session.Session
-	for {
-		s, err := e.cfg.Keeper.Wait(ctx, old)
-		if err != nil {
-			break
-		}
-		r := newRun(e, s)
-		e.set(r, false)
-		r.serve(ctx)
-		e.set(nil, false)
-		r.end()
-		old = s
-	}
-	e.set(nil, true)
-}
-
-func (e *Etcd) set(r *run, closed bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.run, e.closed = r, closed
-	close(e.changed)
-	e.changed = make(chan struct{})
-}
-
-// present waits for a session.
-func (e *Etcd) present(ctx context.Context) (*run, error) {
-	for {
-		e.mu.Lock()
-		r, changed, closed := e.run, e.changed, e.closed
-		e.mu.Unlock()
-		switch {
-		case closed:
-			return nil, ErrClosed
-		case r != nil:
-			return r, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-func (e *Etcd) next() int64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.number++
-	return e.number
-}
+func (e *Etcd) Run(ctx context.Context) { e.engine.Run(ctx) }
 
 // Acquire implements [LockRegistry].
 func (e *Etcd) Acquire(ctx context.Context, name string, opts ...Option) (Held, error) {
@@ -139,43 +86,55 @@ func (e *Etcd) Acquire(ctx context.Context, name string, opts ...Option) (Held, 
 	if err != nil {
 		return nil, err
 	}
-	return x, nil
+	return held{x}, nil
 }
 
 // TryAcquire implements [LockRegistry].
 func (e *Etcd) TryAcquire(ctx context.Context, name string, opts ...Option) (Held, bool, error) {
 	x, err := e.take(ctx, name, true, gather(opts))
 	switch {
-	case errors.Is(err, errTaken):
+	case errors.Is(err, queues.ErrTaken):
 		return nil, false, nil
 	case err != nil:
 		return nil, false, err
 	}
-	return x, true, nil
+	return held{x}, true, nil
 }
 
 // take queues, on one session after the other, until the lock is held.
-func (e *Etcd) take(ctx context.Context, name string, try bool, o options) (*entry, error) {
+func (e *Etcd) take(ctx context.Context, name string, try bool, o options) (*queues.Entry, error) {
 	if err := state.CheckName(name); err != nil {
 		return nil, err
 	}
 	for ctx.Err() == nil {
-		r, err := e.present(ctx)
+		x, err := e.engine.Enter(ctx, queues.Place{Name: name, Value: e.owner, Shared: o.shared, Try: try})
 		if err != nil {
 			return nil, err
 		}
-		x := r.enter(name, try, o)
 		select {
-		case <-x.settled:
+		case <-x.Settled():
+		case <-x.Lost():
+			continue // the session, and with it the place in the queue
 		case <-ctx.Done():
-			x.abandon()
+			x.Abandon()
 			return nil, context.Cause(ctx)
-		case <-r.ctx.Done():
-			continue // the session is lost, and the place in the queue with it
 		}
-		if err := x.outcome(); !errors.Is(err, errAgain) {
+		if err := x.Err(); !errors.Is(err, queues.ErrAgain) {
 			return x, err
 		}
 	}
 	return nil, context.Cause(ctx)
+}
+
+// held is the first place in a lock's queue.
+type held struct{ *queues.Entry }
+
+func (h held) Name() string { return h.Entry.Name }
+
+func (h held) Release(ctx context.Context) error {
+	err := h.Leave(ctx)
+	if err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return &LostError{Name: h.Entry.Name, Token: h.Token(), Err: err}
 }

@@ -175,7 +175,7 @@ func TestKeyOfTheHolderIsDeleted(t *testing.T) {
 	_, err := s.client.Delete(s.ctx, s.queue()[0])
 	require.NoError(t, err)
 	<-h.Context().Done()
-	require.ErrorIs(t, context.Cause(h.Context()), lock.ErrLost)
+	require.ErrorIs(t, context.Cause(h.Context()), lock.ErrKeyGone)
 	require.False(t, h.Valid())
 	require.ErrorIs(t, h.Release(s.ctx), lock.ErrLost)
 	require.NoError(t, s.acquire(s.a).Release(s.ctx))

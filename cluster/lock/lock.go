@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/goverse/goverse/cluster/internal/queues"
 )
 
 // The errors to test for with errors.Is.
@@ -11,16 +13,18 @@ var (
 	// ErrLost: the lock was lost before it was released; see [LostError].
 	ErrLost = errors.New("the lock was lost")
 	// ErrReleased is the cause of a lock's context after Release.
-	ErrReleased = errors.New("the lock was released")
-	// ErrClosed: the registry's Run has ended, or its session was closed for good.
-	ErrClosed = errors.New("the lock registry is closed")
+	ErrReleased = queues.ErrLeft
+	// ErrKeyGone is the cause of a lock's context when hands from outside have deleted its key.
+	ErrKeyGone = queues.ErrKeyGone
+	// ErrClosed: the registry's Run has ended.
+	ErrClosed = queues.ErrClosed
 )
 
 // LostError says why a lock was lost. It matches [ErrLost].
 type LostError struct {
 	Name  string
 	Token int64
-	Err   error // a session.LostError, or what happened to the key
+	Err   error // a session.LostError or ErrKeyGone
 }
 
 // Error names the lock and the reason.
@@ -55,7 +59,7 @@ type Held interface {
 	// of the same name, or for a shared lock, of every exclusive one.
 	Token() int64
 	// Context ends when the lock is released or lost, at the session's deadline at the latest;
-	// its cause is ErrReleased or a LostError.
+	// its cause is ErrReleased, ErrKeyGone or a session.LostError.
 	Context() context.Context
 	// Valid reports whether the lock may be acted on at this instant, without the network.
 	Valid() bool

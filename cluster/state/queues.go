@@ -33,7 +33,7 @@ const buckets = 256
 // its own. They lie outside the range that every node watches. The zero value is not
 // usable; see [Keys.Locks].
 //
-//	<root>/<bucket>/<name>/<lease>-<number>
+//	<root>/<bucket>/<name>/<lease>-<number>[-shared]
 type Queues struct{ root string }
 
 // Locks are the queues of those who hold a lock or wait for it.
@@ -53,10 +53,21 @@ func (q Queues) Bucket(name string) string {
 // Queue is the prefix of all keys in the queue of that name, with its slash.
 func (q Queues) Queue(name string) string { return q.Bucket(name) + url.PathEscape(name) + "/" }
 
-// Entry is the key of the entry with that number, from 1 up, of a session's.
-func (q Queues) Entry(name string, lease, number int64) string {
-	return fmt.Sprintf("%s%x-%x", q.Queue(name), lease, number)
+// Entry is the key of the entry with that number, from 1 up, of a session's. It says of
+// itself whether it shares what the queue is about with others.
+func (q Queues) Entry(name string, lease, number int64, shared bool) string {
+	key := fmt.Sprintf("%s%x-%x", q.Queue(name), lease, number)
+	if shared {
+		key += sharedSuffix
+	}
+	return key
 }
+
+// SharedEntry reports whether an entry's key says that it shares. One that others wrote by
+// their own rules does not.
+func SharedEntry(key string) bool { return strings.HasSuffix(key, sharedSuffix) }
+
+const sharedSuffix = "-shared"
 
 // Batches is the key that counts what was written on a session's lease. It is in no bucket.
 func (q Queues) Batches(lease int64, lane int) string {

@@ -10,19 +10,19 @@ import (
 func TestQueuesLieOutsideTheWatchedRange(t *testing.T) {
 	k := testKeys(t)
 	for _, q := range []Queues{k.Locks(), k.Elections()} {
-		for _, key := range []string{q.Entry("a", 1, 1), q.Batches(1, 0)} {
+		for _, key := range []string{q.Entry("a", 1, 1, false), q.Batches(1, 0)} {
 			require.False(t, key >= k.RangeStart() && key < k.RangeEnd(), key)
 			require.True(t, strings.HasPrefix(key, q.Root()))
 		}
 	}
-	require.Equal(t, "/goverse/work/locks/cf/mail/7b-1", k.Locks().Entry("mail", 0x7b, 1))
+	require.Equal(t, "/goverse/work/locks/cf/mail/7b-1", k.Locks().Entry("mail", 0x7b, 1, false))
 	require.Equal(t, "/goverse/elections/cf/mail/", k.Elections().Queue("mail"))
 }
 
 func TestQueueOf(t *testing.T) {
 	q := testKeys(t).Locks()
 	for _, name := range []string{"a", "a/b", "a%2Fb", "..", "ä ö", "\xff", "batches"} {
-		queue, ok := q.QueueOf(q.Entry(name, 7, 1))
+		queue, ok := q.QueueOf(q.Entry(name, 7, 1, false))
 		require.True(t, ok)
 		require.Equal(t, q.Queue(name), queue)
 		require.True(t, strings.HasPrefix(queue, q.Bucket(name)))
@@ -47,7 +47,7 @@ func TestCheckName(t *testing.T) {
 
 func FuzzQueueOf(f *testing.F) {
 	q := testKeys(f).Locks()
-	f.Add(q.Entry("a/b", 7, 1), "a/b")
+	f.Add(q.Entry("a/b", 7, 1, true), "a/b")
 	f.Fuzz(func(t *testing.T, key, name string) {
 		if queue, ok := q.QueueOf(key); ok {
 			require.True(t, strings.HasPrefix(key, queue))
@@ -56,7 +56,7 @@ func FuzzQueueOf(f *testing.F) {
 			require.Equal(t, queue, again)
 		}
 		if CheckName(name) == nil {
-			queue, ok := q.QueueOf(q.Entry(name, 7, 1))
+			queue, ok := q.QueueOf(q.Entry(name, 7, 1, false))
 			require.True(t, ok)
 			require.Equal(t, q.Queue(name), queue)
 		}

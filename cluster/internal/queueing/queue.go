@@ -20,6 +20,7 @@ type Entry struct {
 	Key    string
 	Create int64 // CreateRevision
 	Shared bool
+	Value  string
 }
 
 // Queue is what is known of a queue at a revision. It is immutable; the zero value knows
@@ -30,7 +31,9 @@ type Queue struct {
 }
 
 // compare tells who comes first. Only hands from outside can create two at once.
-func compare(a, b Entry) int { return cmp.Or(cmp.Compare(a.Create, b.Create), cmp.Compare(a.Key, b.Key)) }
+func compare(a, b Entry) int {
+	return cmp.Or(cmp.Compare(a.Create, b.Create), cmp.Compare(a.Key, b.Key))
+}
 
 // Read is the queue as a linearizable read found it at revision. An older one than is known
 // already changes nothing.

@@ -1,11 +1,10 @@
-package lock
+package queues
 
 import (
 	"context"
 	"errors"
 	"hash/fnv"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/queueing"
 	"github.com/goverse/goverse/cluster/internal/wait"
+	"github.com/goverse/goverse/cluster/state"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 
 // op creates the key of an entry, or deletes it.
 type op struct {
-	entry *entry
+	entry *Entry
 	enter bool
 }
 
@@ -57,7 +57,7 @@ type lane struct {
 }
 
 func newLane(r *run, i int) *lane {
-	return &lane{r: r, counter: r.e.cfg.Queues.Batches(int64(r.s.ID()), i), most: mostOps, wake: make(chan struct{}, 1)}
+	return &lane{r: r, counter: r.e.cfg.Keys.Batches(int64(r.s.ID()), i), most: mostOps, wake: make(chan struct{}, 1)}
 }
 
 func hash(s string) uint32 {
@@ -176,7 +176,7 @@ func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
 	ops = append(ops, clientv3.OpPut(l.counter, strconv.FormatInt(l.number, 10), clientv3.WithLease(lease)))
 	for _, o := range batch {
 		if o.enter {
-			ops = append(ops, clientv3.OpPut(o.entry.key, encode(o.entry.shared, l.r.e.cfg.Owner), clientv3.WithLease(lease)), look(o.entry))
+			ops = append(ops, clientv3.OpPut(o.entry.key, o.entry.Value, clientv3.WithLease(lease)), look(o.entry))
 		} else {
 			ops = append(ops, clientv3.OpDelete(o.entry.key))
 		}
@@ -188,9 +188,9 @@ func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
 }
 
 // look reads who is first; for who would share, all.
-func look(x *entry) clientv3.Op {
+func look(x *Entry) clientv3.Op {
 	opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)}
-	if !x.shared {
+	if !x.Shared {
 		opts = append(opts, clientv3.WithLimit(1), clientv3.WithKeysOnly())
 	}
 	return clientv3.OpGet(x.queue, opts...)
@@ -226,7 +226,7 @@ func (l *lane) tell(batch []op, resp *clientv3.TxnResponse) {
 	i := 1 // after the counter
 	for _, o := range batch {
 		if o.enter {
-			o.entry.entered(resp.Header.Revision, first(o.entry, (*clientv3.GetResponse)(resp.Responses[i+1].GetResponseRange())))
+			o.entry.entered(resp.Header.Revision, ahead(o.entry, (*clientv3.GetResponse)(resp.Responses[i+1].GetResponseRange())))
 		} else {
 			l.r.forget(o.entry)
 			o.entry.deleted()
@@ -249,7 +249,7 @@ func (l *lane) found(batch []op) bool {
 			resp, err := l.r.e.cfg.Client.Do(ctx, look(o.entry))
 			cancel()
 			if err == nil {
-				o.entry.entered(l.modified, first(o.entry, resp.Get()))
+				o.entry.entered(l.modified, ahead(o.entry, resp.Get()))
 				break
 			}
 			if !wait.For(l.r.ctx, lastLaneRetry/10) {
@@ -267,13 +267,13 @@ func (l *lane) refuse(o op, err error) {
 		o.entry.end(err)
 		return
 	}
-	l.r.e.cfg.Logger.Warn("etcd refuses that a lock is released; it ends with the session", "lock", o.entry.name, "error", err)
+	l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it ends with the session", "name", o.entry.Name, "error", err)
 	o.entry.deleted()
 }
 
-// first reports whether the entry holds, as its own transaction has seen it.
-func first(x *entry, found *clientv3.GetResponse) bool {
-	if !x.shared {
+// ahead reports whether the entry is first, as its own transaction has seen it.
+func ahead(x *Entry, found *clientv3.GetResponse) bool {
+	if !x.Shared {
 		return len(found.Kvs) > 0 && string(found.Kvs[0].Key) == x.key
 	}
 	return queueing.Queue{}.Read(1, entriesOf(found)).Holds(x.key)
@@ -282,18 +282,7 @@ func first(x *entry, found *clientv3.GetResponse) bool {
 func entriesOf(found *clientv3.GetResponse) []queueing.Entry {
 	entries := make([]queueing.Entry, len(found.Kvs))
 	for i, kv := range found.Kvs {
-		entries[i] = queueing.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Shared: decode(kv.Value)}
+		entries[i] = queueing.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Shared: state.SharedEntry(string(kv.Key)), Value: string(kv.Value)}
 	}
 	return entries
 }
-
-// encode is what a key says: how its lock is wanted, and for people, by whom.
-func encode(shared bool, owner string) string {
-	if shared {
-		return "shared " + owner
-	}
-	return "exclusive " + owner
-}
-
-// decode reports whether the lock is wanted shared. What was written by others is exclusive.
-func decode(value []byte) bool { return strings.HasPrefix(string(value), "shared ") }

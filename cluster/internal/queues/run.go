@@ -1,4 +1,4 @@
-package lock
+package queues
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const lanes = 2
 
 // run is all that stands on one session.
 type run struct {
-	e      *Etcd
+	e      *Engine
 	s      *session.Session
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -27,12 +27,12 @@ type run struct {
 
 	mu      sync.Mutex
 	ended   bool
-	entries map[string]*entry // by key
+	entries map[string]*Entry // by key
 	buckets map[string]*bucket
 }
 
-func newRun(e *Etcd, s *session.Session) *run {
-	r := &run{e: e, s: s, entries: map[string]*entry{}, buckets: map[string]*bucket{}}
+func newRun(e *Engine, s *session.Session) *run {
+	r := &run{e: e, s: s, entries: map[string]*Entry{}, buckets: map[string]*bucket{}}
 	r.ctx, r.cancel = context.WithCancel(s.Context())
 	for i := range r.lanes {
 		l := newLane(r, i)
@@ -61,7 +61,7 @@ func (r *run) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, x := range r.entries {
-		x.end(errAgain)
+		x.end(ErrAgain)
 	}
 }
 
@@ -74,15 +74,14 @@ func (r *run) poke() {
 	}
 }
 
-// enter queues for a lock; the entry settles later.
-func (r *run) enter(name string, try bool, o options) *entry {
-	q := r.e.cfg.Queues
-	x := &entry{run: r, name: name, key: q.Entry(name, int64(r.s.ID()), r.e.next()), queue: q.Queue(name), shared: o.shared, try: try,
-		settled: make(chan struct{})}
+// enter queues; the entry settles later.
+func (r *run) enter(p Place) *Entry {
+	keys := r.e.cfg.Keys
+	x := &Entry{Place: p, run: r, key: keys.Entry(p.Name, int64(r.s.ID()), r.e.next(), p.Shared), queue: keys.Queue(p.Name), settled: make(chan struct{})}
 	r.mu.Lock()
 	if r.ended {
 		r.mu.Unlock()
-		x.end(errAgain)
+		x.end(ErrAgain)
 		return x
 	}
 	r.entries[x.key] = x
@@ -92,9 +91,9 @@ func (r *run) enter(name string, try bool, o options) *entry {
 }
 
 // leave deletes the entry's key.
-func (r *run) leave(x *entry) {
+func (r *run) leave(x *Entry) {
 	r.mu.Lock()
-	b := r.buckets[r.e.cfg.Queues.Bucket(x.name)]
+	b := r.buckets[r.e.cfg.Keys.Bucket(x.Name)]
 	r.mu.Unlock()
 	if b != nil {
 		b.remove(x)
@@ -103,19 +102,19 @@ func (r *run) leave(x *entry) {
 }
 
 // forget: the entry has no key, and gets none.
-func (r *run) forget(x *entry) {
+func (r *run) forget(x *Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.entries, x.key)
 }
 
-func (r *run) lane(x *entry) *lane {
+func (r *run) lane(x *Entry) *lane {
 	return r.lanes[hash(x.queue)%lanes]
 }
 
 // wait has the entry granted when it is first.
-func (r *run) wait(x *entry) {
-	prefix := r.e.cfg.Queues.Bucket(x.name)
+func (r *run) wait(x *Entry) {
+	prefix := r.e.cfg.Keys.Bucket(x.Name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
@@ -137,7 +136,7 @@ func (r *run) compare() {
 	r.mu.Lock()
 	known := maps.Clone(r.entries)
 	r.mu.Unlock()
-	maps.DeleteFunc(known, func(_ string, x *entry) bool { return !x.stands() })
+	maps.DeleteFunc(known, func(_ string, x *Entry) bool { return !x.stands() })
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(r.ctx), r.e.cfg.RequestTimeout)
 	defer cancel()
 	resp, err := r.e.cfg.Client.TimeToLive(ctx, r.s.ID(), clientv3.WithAttachedKeys())
@@ -154,26 +153,26 @@ func (r *run) compare() {
 		// What etcd says of a lease can be older than what it says of a key.
 		found, err := r.e.cfg.Client.Get(ctx, key, clientv3.WithKeysOnly())
 		if err == nil && found.Count == 0 && x.stands() {
-			r.e.cfg.Logger.Warn("the key of a lock is gone, and this node did not delete it", "lock", x.name, "key", key)
+			r.e.cfg.Logger.Warn("a key of this node's in a queue is gone, and this node did not delete it", "name", x.Name, "key", key)
 			r.forget(x)
 			x.vanished()
 		}
 	}
 }
 
-// unknown deletes a key on this session's lease that lies among the locks and is nobody's.
+// unknown deletes a key on this session's lease that lies among the queues and is nobody's.
 func (r *run) unknown(ctx context.Context, key string) {
 	r.mu.Lock()
 	_, ours := r.entries[key]
 	r.mu.Unlock()
-	if _, lock := r.e.cfg.Queues.QueueOf(key); ours || !lock {
+	if _, queued := r.e.cfg.Keys.QueueOf(key); ours || !queued {
 		return
 	}
 	// One of ours that was released since is gone by now.
 	if found, err := r.e.cfg.Client.Get(ctx, key, clientv3.WithKeysOnly()); err != nil || found.Count == 0 {
 		return
 	}
-	r.e.cfg.Logger.Warn("deleting the key of a lock that this node did not ask for", "key", key)
+	r.e.cfg.Logger.Warn("deleting a key on this node's lease that it did not ask for", "key", key)
 	_, _ = r.e.cfg.Client.Delete(ctx, key) // tried again the next time
 }
 

@@ -1,4 +1,4 @@
-package lock
+package queues
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/queueing"
 	"github.com/goverse/goverse/cluster/internal/wait"
+	"github.com/goverse/goverse/cluster/state"
 )
 
 const (
@@ -45,7 +46,7 @@ type bucket struct {
 // followed is a queue in which somebody here waits, or did a moment ago.
 type followed struct {
 	queue   queueing.Queue
-	waiting map[string]*entry // by key
+	waiting map[string]*Entry // by key
 	since   time.Time         // when nobody waited any more, as of the last tick
 }
 
@@ -60,11 +61,11 @@ func (b *bucket) poke() {
 	}
 }
 
-func (b *bucket) add(x *entry) {
+func (b *bucket) add(x *Entry) {
 	b.mu.Lock()
 	f := b.queues[x.queue]
 	if f == nil {
-		f = &followed{waiting: map[string]*entry{}}
+		f = &followed{waiting: map[string]*Entry{}}
 		b.queues[x.queue] = f
 	}
 	f.waiting[x.key] = x
@@ -73,7 +74,7 @@ func (b *bucket) add(x *entry) {
 	b.poke()
 }
 
-func (b *bucket) remove(x *entry) {
+func (b *bucket) remove(x *Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f := b.queues[x.queue]; f != nil {
@@ -94,7 +95,7 @@ func (b *bucket) run() {
 			retry = watchRetry
 		}
 		if !errors.Is(err, errIdle) {
-			b.r.e.cfg.Logger.Warn("lost the watch of locks, opening it anew", "error", err)
+			b.r.e.cfg.Logger.Warn("lost a watch of queues, opening it anew", "error", err)
 		}
 		// Where etcd answers requests and opens no watch, who waits is told by reads alone.
 		if err := b.read(b.r.ctx, true); err == nil {
@@ -127,7 +128,7 @@ func (b *bucket) retire() bool {
 
 // watch opens the watch, reads what is waited for, and follows it.
 func (b *bucket) watch(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(metadata.AppendToOutgoingContext(ctx, "goverse-locks", fmt.Sprintf("%p", b.r.e))))
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(metadata.AppendToOutgoingContext(ctx, "goverse-queues", fmt.Sprintf("%p", b.r.e))))
 	defer cancel()
 	b.told, b.missed = 0, 0
 	opening := time.AfterFunc(b.r.e.cfg.RequestTimeout, cancel)
@@ -209,7 +210,7 @@ func (b *bucket) fold(events []*clientv3.Event) {
 		if ev.Type == mvccpb.Event_DELETE {
 			f.queue = f.queue.Delete(ev.Kv.ModRevision, key)
 		} else {
-			f.queue = f.queue.Put(ev.Kv.ModRevision, queueing.Entry{Key: key, Create: ev.Kv.CreateRevision, Shared: decode(ev.Kv.Value)})
+			f.queue = f.queue.Put(ev.Kv.ModRevision, queueing.Entry{Key: key, Create: ev.Kv.CreateRevision, Shared: state.SharedEntry(key), Value: string(ev.Kv.Value)})
 		}
 		touched[f] = ev.Kv.ModRevision
 	}
@@ -247,7 +248,7 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 	defer cancel()
 	resp, err := b.r.e.cfg.Client.Txn(ctx).Then(ops...).Commit()
 	if err != nil {
-		return fmt.Errorf("read the queues of locks: %w", err)
+		return fmt.Errorf("read the queues: %w", err)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -268,7 +269,7 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 // grant tells those who wait and are first, and those whose key is gone.
 func (b *bucket) grant() {
 	b.mu.Lock()
-	var vanished []*entry
+	var vanished []*Entry
 	for _, f := range b.queues {
 		for key, x := range f.waiting {
 			switch {
