@@ -126,7 +126,7 @@ func (r Run) claim() string {
 	case r.Subject == Leadership:
 		return "does not lead"
 	case r.Leads:
-		return fmt.Sprintf("serves %v under epoch %d", r.Subject, r.Token)
+		return fmt.Sprintf("serves %v under epoch %d", r.Subject, r.Token) + onSession(r.Session)
 	}
 	return fmt.Sprintf("does not serve %v", r.Subject)
 }

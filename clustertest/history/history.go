@@ -54,9 +54,10 @@ func (s State) idle() bool { return s == Follower || s == NoSession }
 type Run struct {
 	Who
 	Subject Subject `json:"subject,omitempty"`
-	Leads   bool    `json:"leads,omitempty"` // it claims the subject: leads, or serves the shard
-	Token   int64   `json:"token,omitempty"` // 0 while it claims nothing, or claims it by none
-	State   State   `json:"state,omitempty"` // of runs about leadership only
+	Leads   bool    `json:"leads,omitempty"`   // it claims the subject: leads, or serves the shard
+	Token   int64   `json:"token,omitempty"`   // 0 while it claims nothing, or claims it by none
+	Session int64   `json:"session,omitempty"` // on which it serves the shard
+	State   State   `json:"state,omitempty"`   // of runs about leadership only
 	First   Window  `json:"first"`
 	Last    Window  `json:"last"`
 	Count   int     `json:"n"`

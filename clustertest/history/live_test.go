@@ -177,6 +177,7 @@ func TestNodeThatSaysYesTooLongIsFound(t *testing.T) {
 func TestNodeThatServesTooLongIsFound(t *testing.T) {
 	l := newLive(t, func(n Node) Node {
 		honest := n.Serves
+		n.Session = nil // which would give it away at once
 		var last [liveShards]int64
 		n.Serves = func(shard int) (int64, bool) {
 			if epoch, yes := honest(shard); yes || n.Name != name(2) {

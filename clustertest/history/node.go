@@ -22,6 +22,10 @@ type Node struct {
 	// Serves reports whether the node says, at an instant within the call, that it serves
 	// a shard, and under which epoch: both must be about the same instant.
 	Serves func(shard int) (epoch int64, ok bool)
+	// Session names the session that it serves shards on, 0 between two. An owner with
+	// another session is another owner: the epoch must be another one too. Without it all
+	// sessions of a node are taken for one.
+	Session func() int64
 	// State is coarsely what the node does; without it silent stops are not found.
 	State func() State
 	// Subscribe returns a channel that signals changes of the answers and is never
@@ -63,6 +67,12 @@ func (n Node) WithShards(c *cluster.Cluster) Node {
 			return s.Serves(shard)
 		}
 		return 0, false
+	}
+	n.Session = func() int64 {
+		if s := c.Session(); s != nil {
+			return int64(s.ID())
+		}
+		return 0
 	}
 	return n
 }

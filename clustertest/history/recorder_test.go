@@ -191,6 +191,21 @@ func TestSamplesOfShards(t *testing.T) {
 	require.Equal(t, "serves shard 1 under epoch 7", of1[1].claim())
 }
 
+// What a node answers while its session changes is nobody's.
+func TestSamplesOfShardsAreOfOneSession(t *testing.T) {
+	sessions, p := []int64{8, 8, 8, 9, 9, 9}, &paper{}
+	s := &sampler{write: NewRecorder(p, "test").write, node: Node{Leads: func() (bool, int64) { return false, 0 },
+		Shards: func() int { return 1 }, Serves: func(int) (int64, bool) { return 5, true },
+		Session: func() (id int64) { id, sessions = sessions[0], sessions[1:]; return id }}}
+	var seen []int64
+	for range 3 {
+		s.sample()
+		seen = append(seen, s.shards[0].current.Session, int64(s.shards[0].current.Count))
+	}
+	require.Equal(t, []int64{8, 1, 8, 1, 9, 1}, seen)
+	require.Contains(t, p.text.String(), `"session":9`)
+}
+
 // A signal is followed by a sample, and is not waited for.
 func TestSignalledChangeIsSampledAtOnce(t *testing.T) {
 	asked, changed, stop, cancelled := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})

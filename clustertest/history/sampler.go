@@ -28,6 +28,7 @@ type sampler struct {
 	state   State
 	leads   track
 	shards  []track // by number
+	round   []Run   // the answers of one round, by shard
 }
 
 // track is what is sampled of one subject.
@@ -75,7 +76,8 @@ func (s *sampler) sample() {
 }
 
 // sampleShards asks about one shard after the other: the end of one question is the
-// beginning of the next.
+// beginning of the next. Answers between which the session changed are left out: the
+// next round comes soon.
 func (s *sampler) sampleShards() (lines []line) {
 	if s.node.Shards == nil {
 		return nil
@@ -83,20 +85,34 @@ func (s *sampler) sampleShards() (lines []line) {
 	for n := s.node.Shards(); len(s.shards) < n; {
 		s.shards = append(s.shards, track{subject: Shard(len(s.shards))})
 	}
+	session := s.session()
+	s.round = s.round[:0]
 	at := Now()
 	for i := range s.shards {
 		one := Run{Who: s.who, Subject: s.shards[i].subject, Count: 1}
 		one.First.Before = at
-		one.Token, one.Leads = s.node.Serves(i)
+		if epoch, ok := s.node.Serves(i); ok {
+			one.Leads, one.Token, one.Session = true, epoch, session
+		}
 		at = Now()
 		one.First.After = at
-		if !one.Leads {
-			one.Token = 0
-		}
+		s.round = append(s.round, one)
+	}
+	if s.session() != session {
+		return nil
+	}
+	for i, one := range s.round {
 		// That it goes on not serving need not be told: see unserved.
 		lines = append(lines, s.shards[i].add(one, one.Leads)...)
 	}
 	return lines
+}
+
+func (s *sampler) session() int64 {
+	if s.node.Session == nil {
+		return 0
+	}
+	return s.node.Session()
 }
 
 // add makes one more sample part of the track, and returns what is to be written of it:
@@ -134,7 +150,7 @@ func (s *sampler) rest() []line {
 // extend makes one more sample part of the run, or, if it is unlike it or came late,
 // the first of the next run.
 func (r *Run) extend(one Run) bool {
-	if r.Count == 0 || r.Leads != one.Leads || r.Token != one.Token || r.State != one.State ||
+	if r.Count == 0 || r.Leads != one.Leads || r.Token != one.Token || r.Session != one.Session || r.State != one.State ||
 		one.First.Before.Sub(r.Last.Before) > maxPause {
 		*r = one
 		return false

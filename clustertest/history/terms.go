@@ -12,6 +12,7 @@ type Term struct {
 	Who
 	Subject     Subject
 	Token       int64
+	Session     int64  // on which it served a shard
 	First, Last Window // of the samples, by which it surely stood
 	Count       int    // of samples
 
@@ -40,7 +41,14 @@ func (t Term) String() string {
 	case t.Token == 0:
 		return fmt.Sprintf("%s (%s), which claims no epoch", t.Node, t.Process)
 	}
-	return fmt.Sprintf("%s (%s) by %s %d", t.Node, t.Process, t.Subject.token(), t.Token)
+	return fmt.Sprintf("%s (%s) by %s %d", t.Node, t.Process, t.Subject.token(), t.Token) + onSession(t.Session)
+}
+
+func onSession(id int64) string {
+	if id == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" on session %x", id)
 }
 
 // terms are all terms of a subject, in the order in which they surely had begun.
@@ -59,7 +67,7 @@ func termsOf(runs []Run) []Term {
 	open := false // the last term goes on
 	seen := -forever
 	for _, r := range runs {
-		goesOn := open && r.Leads && out[len(out)-1].Token == r.Token
+		goesOn := open && r.Leads && out[len(out)-1].Token == r.Token && out[len(out)-1].Session == r.Session
 		if open && !goesOn {
 			out[len(out)-1].notAfter = r.First.After
 		}
@@ -69,7 +77,7 @@ func termsOf(runs []Run) []Term {
 			t := &out[len(out)-1]
 			t.Last, t.notAfter, t.Count = r.Last, r.Last.After, t.Count+r.Count
 		case r.Leads:
-			out = append(out, Term{Who: r.Who, Subject: r.Subject, Token: r.Token, First: r.First, Last: r.Last, Count: r.Count,
+			out = append(out, Term{Who: r.Who, Subject: r.Subject, Token: r.Token, Session: r.Session, First: r.First, Last: r.Last, Count: r.Count,
 				notBefore: seen, notAfter: r.Last.After})
 		}
 		seen = r.Last.Before
