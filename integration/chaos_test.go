@@ -37,10 +37,12 @@ func TestChaos(t *testing.T) {
 	began := time.Now()
 	var counts [][]chaos.Count
 	worlds, exempt := 0, map[string]*apart{}
+	var seen seen
 	for seed := *chaosSeed; worlds == 0 || time.Since(began) < *chaosFor; seed++ {
 		res := oneWorld(t, seed)
 		worlds++
 		counts = append(counts, res.Counts)
+		seen.add(res.Verdict)
 		for _, f := range res.Verdict.Exempt {
 			of := exempt[f.Mark.Name]
 			if of == nil {
@@ -70,12 +72,47 @@ func TestChaos(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(exempt)) {
 		fmt.Fprintf(&table, "  overlaps exempt after %s: %v\n", name, exempt[name])
 	}
-	t.Logf("%d worlds, %d faults counted, %d of them at the leader, %d at an owner of shards, in %v\n%s",
-		worlds, total(sum), onLeader, atOwner, time.Since(began).Round(time.Second), table.String())
+	t.Logf("%d worlds, %d faults counted, %d of them at the leader, %d at an owner of shards, in %v; %v\n%s",
+		worlds, total(sum), onLeader, atOwner, time.Since(began).Round(time.Second), &seen, table.String())
 	if !t.Failed() {
 		// Which of them are counted is not known when they are aimed.
 		require.GreaterOrEqual(t, 2*onLeader+2, total(sum), "half of the faults are to hit the leader")
 	}
+}
+
+// seen is what all verdicts rest on.
+type seen struct {
+	sum     history.Seen
+	leaders []time.Duration // pauses between two
+	owners  []time.Duration // of a shard
+}
+
+func (s *seen) add(v history.Verdict) {
+	s.sum.Samples += v.Seen.Samples
+	s.sum.Terms += v.Seen.Terms
+	s.sum.Ownerships += v.Seen.Ownerships
+	s.sum.Accepted += v.Seen.Accepted
+	s.sum.Refused += v.Seen.Refused
+	s.leaders = append(s.leaders, v.Pauses(history.Leadership)...)
+	for shard := range v.Seen.Shards {
+		s.owners = append(s.owners, v.Pauses(history.Shard(shard))...)
+	}
+}
+
+func (s *seen) String() string {
+	return fmt.Sprintf("%d samples, %d terms (%s), %d ownerships (%s); %d guarded writes accepted, %d refused", s.sum.Samples, s.sum.Terms,
+		spread(s.leaders), s.sum.Ownerships, spread(s.owners), s.sum.Accepted, s.sum.Refused)
+}
+
+func spread(pauses []time.Duration) string {
+	if len(pauses) == 0 {
+		return "no pause"
+	}
+	slices.Sort(pauses)
+	at := func(percent int) time.Duration {
+		return pauses[(len(pauses)-1)*percent/100].Round(time.Millisecond)
+	}
+	return fmt.Sprintf("pauses between two: p50 %v, p90 %v, longest %v", at(50), at(90), at(100))
 }
 
 // apart are the exempt overlaps of one kind, and the longest of them.
