@@ -37,12 +37,12 @@ func TestChaos(t *testing.T) {
 	began := time.Now()
 	var counts [][]chaos.Count
 	worlds, exempt := 0, map[string]*apart{}
-	var seen seen
+	var all seen
 	for seed := *chaosSeed; worlds == 0 || time.Since(began) < *chaosFor; seed++ {
 		res := oneWorld(t, seed)
 		worlds++
 		counts = append(counts, res.Counts)
-		seen.add(res.Verdict)
+		all.add(res.Verdict)
 		for _, f := range res.Verdict.Exempt {
 			of := exempt[f.Mark.Name]
 			if of == nil {
@@ -73,7 +73,7 @@ func TestChaos(t *testing.T) {
 		fmt.Fprintf(&table, "  overlaps exempt after %s: %v\n", name, exempt[name])
 	}
 	t.Logf("%d worlds, %d faults counted, %d of them at the leader, %d at an owner of shards, in %v; %v\n%s",
-		worlds, total(sum), onLeader, atOwner, time.Since(began).Round(time.Second), &seen, table.String())
+		worlds, total(sum), onLeader, atOwner, time.Since(began).Round(time.Second), &all, table.String())
 	if !t.Failed() {
 		// Which of them are counted is not known when they are aimed.
 		require.GreaterOrEqual(t, 2*onLeader+2, total(sum), "half of the faults are to hit the leader")

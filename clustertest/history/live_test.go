@@ -173,60 +173,6 @@ func TestNodeThatSaysYesTooLongIsFound(t *testing.T) {
 	require.Equal(t, []Kind{Overlap}, kinds(v.Findings), v)
 }
 
-// A node that goes on serving a shard when it is another's already.
-func TestNodeThatServesTooLongIsFound(t *testing.T) {
-	l := newLive(t, func(n Node) Node {
-		honest := n.Serves
-		n.Session = nil // which would give it away at once
-		var last [liveShards]int64
-		n.Serves = func(shard int) (int64, bool) {
-			if epoch, yes := honest(shard); yes || n.Name != name(2) {
-				last[shard] = epoch
-				return epoch, yes
-			}
-			return last[shard], last[shard] != 0
-		}
-		return n
-	})
-	served := func(nodes ...int) func() bool {
-		return func() bool {
-			total := 0
-			for _, i := range nodes {
-				shards := l.Node(i).Cluster().Shards()
-				for shard := range liveShards {
-					if _, yes := shards.Serves(shard); yes {
-						total++
-					}
-				}
-			}
-			return total == liveShards
-		}
-	}
-	l.Eventually(func() bool { _, yes := anyShard(l.Node(2).Cluster()); return yes && served(0, 1, 2)() }, "each has some")
-	l.see()
-	l.Node(2).Stop()
-	l.Eventually(served(0, 1), "the others have all")
-	l.see()
-	v := Check(l.finish(), Limits{})
-	require.NotEmpty(t, v.Findings)
-	for _, f := range v.Findings {
-		require.Equal(t, Overlap, f.Kind, v)
-		require.NotEqual(t, Leadership, f.Subject)
-		require.Equal(t, name(2), f.Terms[0].Node)
-	}
-	t.Log(v.Summary())
-}
-
-// anyShard is one that a node serves.
-func anyShard(c *cluster.Cluster) (shard int, ok bool) {
-	for shard := range liveShards {
-		if _, yes := c.Shards().Serves(shard); yes {
-			return shard, true
-		}
-	}
-	return 0, false
-}
-
 // Hands from outside: the old leader, whose watch is frozen and whose renewals are
 // held up, goes on until its deadline. Its writes are refused meanwhile.
 func TestRevokedLeaseIsExempt(t *testing.T) {
