@@ -125,7 +125,7 @@ func answer(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest
 		case askStatus:
 			st := c.Status()
 			said, err := json.Marshal(status{State: string(st.State), LeaderID: st.LeaderID, Nodes: st.Nodes,
-				Queue: st.Queue, Ready: st.Ready, Rebuilds: st.Rebuilds, Lease: lease(c), Serves: serving(c.Shards())})
+				Queue: st.Queue, Ready: st.Ready, Rebuilds: st.Rebuilds, Revision: st.Revision, Lease: lease(c), Serves: serving(c.Shards())})
 			if err != nil {
 				said = []byte(err.Error())
 			}
@@ -140,6 +140,7 @@ type status struct {
 	Nodes, Queue    []string
 	Ready           bool
 	Rebuilds        int64
+	Revision        int64         // of the newest change that it has seen
 	Lease           int64         // of its session, 0 without one
 	Serves          map[int]int64 // shards, and under which epochs
 }
