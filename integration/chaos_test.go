@@ -101,10 +101,10 @@ func (s *seen) add(v history.Verdict) {
 
 func (s *seen) String() string {
 	return fmt.Sprintf("%d samples, %d terms (%s), %d ownerships (%s); %d guarded writes accepted, %d refused", s.sum.Samples, s.sum.Terms,
-		spread(s.leaders), s.sum.Ownerships, spread(s.owners), s.sum.Accepted, s.sum.Refused)
+		percentiles(s.leaders), s.sum.Ownerships, percentiles(s.owners), s.sum.Accepted, s.sum.Refused)
 }
 
-func spread(pauses []time.Duration) string {
+func percentiles(pauses []time.Duration) string {
 	if len(pauses) == 0 {
 		return "no pause"
 	}
