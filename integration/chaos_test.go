@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/clustertest/history"
 	"github.com/goverse/goverse/integration/internal/chaos"
 	"github.com/goverse/goverse/integration/internal/procs"
 )
@@ -34,16 +36,21 @@ func TestChaos(t *testing.T) {
 	}
 	began := time.Now()
 	var counts [][]chaos.Count
-	worlds, exempt := 0, map[string]int{}
-	var longest time.Duration
+	worlds, exempt := 0, map[string]*apart{}
+	var all seen
 	for seed := *chaosSeed; worlds == 0 || time.Since(began) < *chaosFor; seed++ {
 		res := oneWorld(t, seed)
 		worlds++
 		counts = append(counts, res.Counts)
+		all.add(res.Verdict)
 		for _, f := range res.Verdict.Exempt {
-			exempt[f.Mark.Name]++
+			of := exempt[f.Mark.Name]
+			if of == nil {
+				of = &apart{}
+				exempt[f.Mark.Name] = of
+			}
+			of.add(f)
 		}
-		longest = max(longest, res.Verdict.LongestExempt())
 		t.Logf("seed %d: %d faults counted in %v; %d findings, %d overlaps exempt; %v", seed, total(res.Counts),
 			res.Took.Round(time.Second), len(res.Verdict.Findings), len(res.Verdict.Exempt), res.Verdict.Seen)
 		if res.Err != nil || len(res.Verdict.Findings) > 0 {
@@ -52,21 +59,79 @@ func TestChaos(t *testing.T) {
 		}
 	}
 	sum := chaos.Add(counts...)
-	onLeader := 0
+	onLeader, atOwner := 0, 0
 	var table strings.Builder
 	for _, c := range sum {
-		fmt.Fprintf(&table, "  %-36s %4d done, %4d counted, %4d at the leader\n", c.Kind, c.Done, c.Counted, c.OnLeader)
+		fmt.Fprintf(&table, "  %-36s %4d done, %4d counted, %4d at the leader, %4d at an owner\n", c.Kind, c.Done, c.Counted, c.OnLeader, c.AtOwner)
 		onLeader += c.OnLeader
+		atOwner += c.AtOwner
 		if !t.Failed() {
 			require.Positive(t, c.Counted, "%s: no effect was ever seen", c.Kind)
 		}
 	}
-	t.Logf("%d worlds, %d faults counted, %d of them at the leader, in %v; overlaps exempt: %v, the longest %v\n%s",
-		worlds, total(sum), onLeader, time.Since(began).Round(time.Second), exempt, longest, table.String())
+	for _, name := range slices.Sorted(maps.Keys(exempt)) {
+		fmt.Fprintf(&table, "  overlaps exempt after %s: %v\n", name, exempt[name])
+	}
+	t.Logf("%d worlds, %d faults counted, %d of them at the leader, %d at an owner of shards, in %v; %v\n%s",
+		worlds, total(sum), onLeader, atOwner, time.Since(began).Round(time.Second), &all, table.String())
 	if !t.Failed() {
 		// Which of them are counted is not known when they are aimed.
 		require.GreaterOrEqual(t, 2*onLeader+2, total(sum), "half of the faults are to hit the leader")
 	}
+}
+
+// seen is what all verdicts rest on.
+type seen struct {
+	sum     history.Seen
+	leaders []time.Duration // pauses between two
+	owners  []time.Duration // of a shard
+}
+
+func (s *seen) add(v history.Verdict) {
+	s.sum.Samples += v.Seen.Samples
+	s.sum.Terms += v.Seen.Terms
+	s.sum.Ownerships += v.Seen.Ownerships
+	s.sum.Accepted += v.Seen.Accepted
+	s.sum.Refused += v.Seen.Refused
+	s.leaders = append(s.leaders, v.Pauses(history.Leadership)...)
+	for shard := range v.Seen.Shards {
+		s.owners = append(s.owners, v.Pauses(history.Shard(shard))...)
+	}
+}
+
+func (s *seen) String() string {
+	return fmt.Sprintf("%d samples, %d terms (%s), %d ownerships (%s); %d guarded writes accepted, %d refused", s.sum.Samples, s.sum.Terms,
+		percentiles(s.leaders), s.sum.Ownerships, percentiles(s.owners), s.sum.Accepted, s.sum.Refused)
+}
+
+func percentiles(pauses []time.Duration) string {
+	if len(pauses) == 0 {
+		return "no pause"
+	}
+	slices.Sort(pauses)
+	at := func(percent int) time.Duration {
+		return pauses[(len(pauses)-1)*percent/100].Round(time.Millisecond)
+	}
+	return fmt.Sprintf("pauses between two: p50 %v, p90 %v, longest %v", at(50), at(90), at(100))
+}
+
+// apart are the exempt overlaps of one kind, and the longest of them.
+type apart struct {
+	leaders, owners           int
+	longestLeader, longestOwn time.Duration
+}
+
+func (a *apart) add(f history.Finding) {
+	if f.Subject == history.Leadership {
+		a.leaders, a.longestLeader = a.leaders+1, max(a.longestLeader, f.Length())
+	} else {
+		a.owners, a.longestOwn = a.owners+1, max(a.longestOwn, f.Length())
+	}
+}
+
+func (a *apart) String() string {
+	return fmt.Sprintf("%d of leaders, the longest %v; %d of owners of a shard, the longest %v",
+		a.leaders, a.longestLeader.Round(time.Microsecond), a.owners, a.longestOwn.Round(time.Microsecond))
 }
 
 func oneWorld(t *testing.T, seed uint64) *chaos.Result {

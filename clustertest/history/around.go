@@ -38,7 +38,8 @@ func (h History) start() Instant {
 	return first
 }
 
-// around is what was recorded around a finding, in time order.
+// around is what was recorded around a finding, in time order: about its subject, and
+// about leadership.
 func (h History) around(f Finding) []string {
 	from, to, start := f.From.Add(-margin), f.To.Add(margin), h.start()
 	type event struct {
@@ -52,7 +53,9 @@ func (h History) around(f Finding) []string {
 		}
 	}
 	for _, r := range h.Runs {
-		tell(r.First.Before, r.Last.After, "%v %s", r.Who, r.line(start))
+		if r.Subject == Leadership || r.Subject == f.Subject {
+			tell(r.First.Before, r.Last.After, "%v %s", r.Who, r.line(start))
+		}
 	}
 	for _, m := range h.Marks {
 		name := m.Node
@@ -66,13 +69,16 @@ func (h History) around(f Finding) []string {
 		if end == 0 {
 			end = op.Call
 		}
+		if op.Subject != f.Subject {
+			continue
+		}
 		if f.Kind == NotLinearizable || op.Write && f.Kind != Silent {
 			tell(op.Call, end, "%s (%s): %v, returned %s", op.Node, op.Process, op, end.since(start))
 		}
 	}
 	for _, e := range h.Entries {
-		if f.Kind != Silent {
-			tell(e.At, e.At, "etcd: %s at revision %d: %q by token %d", e.Key, e.Revision, e.Value, e.Token)
+		if e.Subject == f.Subject && f.Kind != Silent {
+			tell(e.At, e.At, "etcd: %s at revision %d: %q by %s %d", e.Key, e.Revision, e.Value, e.Subject.token(), e.Token)
 		}
 	}
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
@@ -97,10 +103,7 @@ func (w Who) String() string {
 
 // line tells a run without its beginning.
 func (r Run) line(start Instant) string {
-	s := "does not lead"
-	if r.Leads {
-		s = fmt.Sprintf("leads by token %d", r.Token)
-	}
+	s := r.claim()
 	if r.State != Unknown {
 		s += fmt.Sprintf(", %s", r.State)
 	}
@@ -114,6 +117,18 @@ func (r Run) line(start Instant) string {
 		}
 	}
 	return s
+}
+
+func (r Run) claim() string {
+	switch {
+	case r.Subject == Leadership && r.Leads:
+		return fmt.Sprintf("leads by token %d", r.Token)
+	case r.Subject == Leadership:
+		return "does not lead"
+	case r.Leads:
+		return fmt.Sprintf("serves %v under epoch %d", r.Subject, r.Token) + onSession(r.Session)
+	}
+	return fmt.Sprintf("does not serve %v", r.Subject)
 }
 
 // line tells a mark without its beginning.

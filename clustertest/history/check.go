@@ -17,11 +17,19 @@ type Limits struct {
 	// session, or without a place in the queue if it stands for election. Longer is a
 	// silent stop. Default 30 s; it must be more than a node needs to come back.
 	Silent time.Duration
+	// Unserved is how long a shard may have nobody who serves it, while a node that can
+	// have shards has a session and no fault stands, at whatever node. Default 30 s. A
+	// cluster that rightly has nobody to serve (all its nodes are excluded, or too few)
+	// needs a mark.
+	Unserved time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
 	if l.Silent == 0 {
 		l.Silent = 30 * time.Second
+	}
+	if l.Unserved == 0 {
+		l.Unserved = 30 * time.Second
 	}
 	return l
 }
@@ -31,19 +39,26 @@ func (l Limits) withDefaults() Limits {
 // finding of its own. A recording of ten minutes of three nodes is judged in seconds.
 func Check(h History, limits Limits) Verdict {
 	limits = limits.withDefaults()
-	lives := h.lives()
-	terms := terms(lives)
-	v := Verdict{Seen: count(h, lives, terms), history: h}
+	all := h.claims()
+	v := Verdict{Seen: count(h, all), history: h, pauses: map[Subject][]time.Duration{}}
 	if v.Seen.Samples == 0 {
 		v.Findings = append(v.Findings, Finding{Kind: Empty, Text: "no node was sampled: nothing is known"})
 	}
-	found, excused := overlaps(terms, h.Marks, limits.Exempt)
-	v.Exempt = excused
-	v.Findings = append(v.Findings, found...)
-	v.Findings = append(v.Findings, tokens(terms)...)
-	v.Findings = append(v.Findings, silences(lives, h.Marks, limits.Silent)...)
+	of := map[Subject][]Term{}
+	for _, c := range all {
+		found, excused := overlaps(c.terms, h.Marks, limits.Exempt)
+		v.Exempt = append(v.Exempt, excused...)
+		v.Findings = append(v.Findings, found...)
+		v.Findings = append(v.Findings, tokens(c.terms)...)
+		of[c.subject], v.pauses[c.subject] = c.terms, pauses(c.terms)
+	}
+	lead, shards := all[0], all[1:]
+	v.Findings = append(v.Findings, silences(lead.lives, h.Marks, limits.Silent)...)
+	for _, c := range shards {
+		v.Findings = append(v.Findings, unserved(c, lead.lives, h.Marks, limits.Unserved)...)
+	}
 	for _, r := range registers(h) {
-		v.Findings = append(v.Findings, r.check(terms)...)
+		v.Findings = append(v.Findings, r.check(of[r.subject])...)
 	}
 	slices.SortStableFunc(v.Findings, func(a, b Finding) int { return cmp.Compare(a.From, b.From) })
 	return v

@@ -1,7 +1,8 @@
 // Package history records what the nodes of a cluster claim while faults are done
 // to them, and checks afterwards whether the promises were kept: that no two nodes
-// led at once, that tokens grew, that no write of a lost term was accepted, and
-// that nobody stopped silently.
+// led at once, nor served a shard at once, that tokens and epochs grew, that no write
+// of a lost term was accepted, that nobody stopped silently, and that every shard is
+// served once faults stop.
 //
 //	c := clustertest.New(t, 3)
 //	rec := history.Record(t, history.Limits{  // judged when the test ends
@@ -18,6 +19,15 @@
 //	Register ─ writes, reads ┼─► Recorder ─► JSON lines ─┐
 //	faults ─ marks ──────────┘   (one file a process)    ├─► History ─► Check ─► Verdict
 //	Register.Follow ─ etcd's own order ──────────────────┘
+//
+// # Subjects
+//
+// Leadership is one subject, and each shard is another ([Node.WithShards]). A claim to a
+// shard has its epoch for a token, and everything is judged for each subject by itself: a
+// [Term] is an unbroken claim to one, overlaps and growth are told within one. An owner
+// may go on under its epoch after a suspension of its session; with another session it is
+// another owner. How long a subject was nobody's is in [Verdict.Pauses]. Every shard is
+// asked for in every round, so give a recorded cluster some dozens, not thousands.
 //
 // # What counts as certain
 //
@@ -41,7 +51,8 @@
 //
 // Every line is handed to the writer as soon as it is known, in one piece and without
 // a buffer in between. A change of what a node says is written at once; that it goes
-// on saying the same, every 20 ms. So a file whose process was killed lacks at most
+// on saying the same, every 20 ms; that it goes on not serving a shard is not written
+// before that changes, for its other lines show that it was there. So a file whose process was killed lacks at most
 // the last 20 ms (and what the scheduler added) of an answer that did not change, and
 // perhaps half a line, which is ignored. An attempt to write is recorded before it is
 // sent: one without an answer has an unknown outcome.

@@ -1,9 +1,7 @@
 package history
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -52,15 +50,17 @@ const (
 // idle reports whether a node that stays so has stopped silently.
 func (s State) idle() bool { return s == Follower || s == NoSession }
 
-// Run is a row of equal samples of one node.
+// Run is a row of equal samples of one node about one subject.
 type Run struct {
 	Who
-	Leads bool   `json:"leads,omitempty"`
-	Token int64  `json:"token,omitempty"` // 0 while it does not lead, or leads by none
-	State State  `json:"state,omitempty"`
-	First Window `json:"first"`
-	Last  Window `json:"last"`
-	Count int    `json:"n"`
+	Subject Subject `json:"subject,omitempty"`
+	Leads   bool    `json:"leads,omitempty"`   // it claims the subject: leads, or serves the shard
+	Token   int64   `json:"token,omitempty"`   // 0 while it claims nothing, or claims it by none
+	Session int64   `json:"session,omitempty"` // on which it serves the shard
+	State   State   `json:"state,omitempty"`   // of runs about leadership only
+	First   Window  `json:"first"`
+	Last    Window  `json:"last"`
+	Count   int     `json:"n"`
 }
 
 // The marks that can excuse an overlap, if [Limits] say so: what the design does not
@@ -112,7 +112,8 @@ type Op struct {
 	Process  string  `json:"proc"`
 	ID       int64   `json:"id"` // in that process
 	Node     string  `json:"node"`
-	Key      string  `json:"key"` // the register
+	Key      string  `json:"key"`               // the register
+	Subject  Subject `json:"subject,omitempty"` // whose claimant writes it
 	Write    bool    `json:"write,omitempty"`
 	Token    int64   `json:"token,omitempty"` // of the write, or read
 	Value    string  `json:"value,omitempty"` // no two writes have the same; "" reads a register never written
@@ -128,7 +129,7 @@ func (o Op) String() string {
 	if o.Write {
 		what = "write of"
 	}
-	s := fmt.Sprintf("%s %q by token %d, %s", what, o.Value, o.Token, o.Outcome)
+	s := fmt.Sprintf("%s %q by %s %d, %s", what, o.Value, o.Subject.token(), o.Token, o.Outcome)
 	if o.Revision != 0 {
 		s += fmt.Sprintf(" at revision %d", o.Revision)
 	}
@@ -141,6 +142,7 @@ func (o Op) String() string {
 // Entry is one state of a register in etcd's own order, as a watch told it.
 type Entry struct {
 	Key      string  `json:"key"`
+	Subject  Subject `json:"subject,omitempty"`
 	Revision int64   `json:"rev"`
 	Token    int64   `json:"token,omitempty"`
 	Value    string  `json:"value,omitempty"`
@@ -168,19 +170,4 @@ func Merge(histories ...History) History {
 		all.Gaps = append(all.Gaps, h.Gaps...)
 	}
 	return all
-}
-
-// lives are the runs of each life of a node, in time order.
-func (h History) lives() [][]Run {
-	of := map[Who][]Run{}
-	for _, r := range h.Runs {
-		of[r.Who] = append(of[r.Who], r)
-	}
-	var out [][]Run
-	for _, runs := range of {
-		slices.SortFunc(runs, func(a, b Run) int { return cmp.Compare(a.First.Before, b.First.Before) })
-		out = append(out, runs)
-	}
-	slices.SortFunc(out, func(a, b []Run) int { return cmp.Compare(a[0].First.Before, b[0].First.Before) })
-	return out
 }

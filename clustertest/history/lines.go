@@ -66,8 +66,9 @@ func ReadFiles(paths ...string) (History, error) {
 }
 
 type runKey struct {
-	who   Who
-	first Instant
+	who     Who
+	subject Subject
+	first   Instant
 }
 
 type opKey struct {
@@ -89,7 +90,7 @@ func (b *builder) add(l line) bool {
 	case l.Process != nil:
 		h.Processes = append(h.Processes, *l.Process)
 	case l.Run != nil:
-		replace(&h.Runs, b.runs, runKey{l.Run.Who, l.Run.First.Before}, *l.Run)
+		replace(&h.Runs, b.runs, runKey{l.Run.Who, l.Run.Subject, l.Run.First.Before}, *l.Run)
 	case l.Mark != nil:
 		replace(&h.Marks, b.marks, opKey{l.Mark.Process, l.Mark.ID}, *l.Mark)
 	case l.Op != nil:

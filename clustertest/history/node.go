@@ -5,8 +5,9 @@ import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 )
 
-// Node is how a recorder asks a node. Name and Leads are required. The functions are
-// called from one goroutine of the recorder's, often, and must not block.
+// Node is how a recorder asks a node. Name and Leads are required, and Serves if there
+// is Shards. The functions are called from one goroutine of the recorder's, often, and
+// must not block.
 type Node struct {
 	// Name is the node's in reports and marks: its address, or anything as short.
 	Name string
@@ -14,6 +15,17 @@ type Node struct {
 	// leads, and by which token: both must be about the same instant. If it claims to
 	// lead without a term, the token is 0.
 	Leads func() (leads bool, token int64)
+	// Shards is how many shards there are, 0 while that is not known yet. Each is asked
+	// for every millisecond, so it should be some dozens. Without it nothing is known of
+	// shards.
+	Shards func() int
+	// Serves reports whether the node says, at an instant within the call, that it serves
+	// a shard, and under which epoch: both must be about the same instant.
+	Serves func(shard int) (epoch int64, ok bool)
+	// Session names the session that it serves shards on, 0 between two. An owner with
+	// another session is another owner: the epoch must be another one too. Without it all
+	// sessions of a node are taken for one.
+	Session func() int64
 	// State is coarsely what the node does; without it silent stops are not found.
 	State func() State
 	// Subscribe returns a channel that signals changes of the answers and is never
@@ -23,7 +35,8 @@ type Node struct {
 	Subscribe func() (changed <-chan struct{}, cancel func())
 }
 
-// Of asks a cluster's node, which may be started later.
+// Of asks a cluster's node, which may be started later, about leadership; see
+// [Node.WithShards].
 func Of(name string, c *cluster.Cluster) Node {
 	return Node{
 		Name:  name,
@@ -38,6 +51,30 @@ func Of(name string, c *cluster.Cluster) Node {
 			return sub.C, sub.Close
 		},
 	}
+}
+
+// WithShards is n, asked about the shards of that cluster's node as well. Give the cluster
+// few of them, by Sharding.Shards.
+func (n Node) WithShards(c *cluster.Cluster) Node {
+	n.Shards = func() int {
+		if s := c.Shards(); s != nil {
+			return s.Count()
+		}
+		return 0
+	}
+	n.Serves = func(shard int) (int64, bool) {
+		if s := c.Shards(); s != nil {
+			return s.Serves(shard)
+		}
+		return 0, false
+	}
+	n.Session = func() int64 {
+		if s := c.Session(); s != nil {
+			return int64(s.ID())
+		}
+		return 0
+	}
+	return n
 }
 
 // leads asks whether the node leads between two looks at its term. A term that was the

@@ -10,6 +10,7 @@ import (
 // register is what was recorded of one register.
 type register struct {
 	key     string
+	subject Subject
 	ops     []Op
 	entries []Entry
 	gaps    []Gap
@@ -26,11 +27,11 @@ func registers(h History) []*register {
 	}
 	for _, op := range h.Ops {
 		r := at(op.Key)
-		r.ops = append(r.ops, op)
+		r.subject, r.ops = op.Subject, append(r.ops, op)
 	}
 	for _, e := range h.Entries {
 		r := at(e.Key)
-		r.entries = append(r.entries, e)
+		r.subject, r.entries = e.Subject, append(r.entries, e)
 	}
 	for _, g := range h.Gaps {
 		r := at(g.Key)
@@ -41,7 +42,7 @@ func registers(h History) []*register {
 	return out
 }
 
-// check judges the register: first the order that etcd itself gave to what was
+// check judges the register by the terms of those who write it: first the order that etcd itself gave to what was
 // written, and, if that is sound, whether what its clients saw agrees with it.
 func (r *register) check(terms []Term) []Finding {
 	order, found := r.order()
@@ -50,6 +51,9 @@ func (r *register) check(terms []Term) []Finding {
 	found = append(found, r.stale(order, terms)...)
 	if sound {
 		found = append(found, r.linear(order, searchTimeout)...)
+	}
+	for i := range found {
+		found[i].Subject = r.subject
 	}
 	return found
 }
@@ -82,9 +86,9 @@ func (r *register) order() ([]stored, []Finding) {
 		}
 		e, known := at[op.Revision]
 		if !known {
-			at[op.Revision] = Entry{Key: op.Key, Revision: op.Revision, Token: op.Token, Value: op.Value, At: op.Return}
+			at[op.Revision] = Entry{Key: op.Key, Subject: op.Subject, Revision: op.Revision, Token: op.Token, Value: op.Value, At: op.Return}
 		} else if e.Value != op.Value || e.Token != op.Token {
-			wrong(op.Call, op.Return, []Op{op}, "%v, but at revision %d stands %q by token %d", op, op.Revision, e.Value, e.Token)
+			wrong(op.Call, op.Return, []Op{op}, "%v, but at revision %d stands %q by %s %d", op, op.Revision, e.Value, r.subject.token(), e.Token)
 		}
 	}
 	var out []stored
@@ -97,7 +101,7 @@ func (r *register) order() ([]stored, []Finding) {
 			wrong(e.At, e.At, nil, "deleted at revision %d, by nobody who recorded it", revision)
 			continue
 		case !known || op.Token != e.Token:
-			wrong(e.At, e.At, nil, "%q by token %d at revision %d was written by nobody who recorded it", e.Value, e.Token, revision)
+			wrong(e.At, e.At, nil, "%q by %s %d at revision %d was written by nobody who recorded it", e.Value, r.subject.token(), e.Token, revision)
 			continue
 		case again:
 			wrong(op.Call, e.At, []Op{op}, "%v, yet it stands at revisions %d and %d", op, before, revision)
@@ -156,7 +160,7 @@ func (r *register) stale(order []stored, terms []Term) []Finding {
 			}
 			if t.Token > s.Token {
 				f.Terms = []Term{*t}
-				f.Text = fmt.Sprintf("register %s: stale write at revision %d: %v, when %v led", r.key, s.Revision, s.by, *t)
+				f.Text = fmt.Sprintf("register %s: stale write at revision %d: %v, when there was %v", r.key, s.Revision, s.by, *t)
 				out = append(out, f)
 				break
 			}

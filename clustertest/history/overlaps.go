@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// overlaps finds the pairs of terms that surely stood at one instant, and tells those
+// overlaps finds the pairs of terms of a subject that surely stood at one instant, and tells those
 // apart that the limits exempt. The terms are in the order of Begun.
 func overlaps(terms []Term, marks []Mark, exempt map[string]time.Duration) (found, excused []Finding) {
 	for i, x := range terms {
@@ -33,25 +33,25 @@ func overlap(x, y Term) Finding {
 	if y.Token < x.Token {
 		x, y = y, x
 	}
-	f := Finding{Kind: Overlap, Terms: []Term{x, y},
+	f := Finding{Kind: Overlap, Subject: x.Subject, Terms: []Term{x, y},
 		From: max(x.Begun(), y.Begun()), To: min(x.Ended(), y.Ended())}
 	if f.From > f.To {
 		// One of them was seen once, within the other: at some instant in between.
 		f.From, f.To, f.instant = f.To, f.From, true
 	}
-	f.Text = fmt.Sprintf("two leaders: %v, and %v", x, y)
+	f.Text = fmt.Sprintf("%s: %v, and %v", x.Subject.several(), x, y)
 	return f
 }
 
 // excuse is the mark that exempts an overlap: its name is one that the limits give a
-// bound to, it was done to the node of the older term while that term can have stood,
+// bound to and that can excuse one about the subject, it was done to the node of the older term while that term can have stood,
 // and the overlap lies between it and the bound.
 func excuse(f Finding, marks []Mark, exempt map[string]time.Duration) (Mark, bool) {
 	older := f.Terms[0]
 	for _, m := range marks {
 		bound, named := exempt[m.Name]
 		done := max(m.From, m.To) // an intervention whose end is not known excuses no longer for it
-		if !named || !m.concerns(older.Node) || done < older.notBefore {
+		if !named || !f.Subject.excused(m.Name) || !m.concerns(older.Node) || done < older.notBefore {
 			continue
 		}
 		within := m.From <= f.From && f.To <= done.Add(bound)

@@ -68,3 +68,12 @@ func (o *Op) unknown() Op {
 func entry(op Op, revision int64, at int) Entry {
 	return Entry{Key: op.Key, Revision: revision, Token: op.Token, Value: op.Value, At: ms(at)}
 }
+
+// lives are the runs of each life of a node, about leadership.
+func (h History) lives() [][]Run { return h.claims()[0].lives }
+
+// of makes a run one about a shard.
+func (r Run) of(shard int) Run {
+	r.Subject, r.State = Shard(shard), Unknown
+	return r
+}

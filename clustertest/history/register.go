@@ -23,14 +23,15 @@ type Fenced interface {
 	Txn(ctx context.Context) clientv3.Txn
 }
 
-// Register is one key that the leader of the moment writes, each time something that
-// was never written before, and that anybody reads. All methods are safe for
-// concurrent use.
+// Register is one key that the leader of the moment writes, or a shard's owner, each time
+// something that was never written before, and that anybody reads. All methods are safe
+// for concurrent use.
 type Register struct {
-	rec    *Recorder
-	node   string
-	client *clientv3.Client
-	key    string
+	rec     *Recorder
+	node    string
+	client  *clientv3.Client
+	key     string
+	subject Subject
 }
 
 // Register is the register at key as a node uses it: reads go through client, writes
@@ -38,6 +39,15 @@ type Register struct {
 // it: whatever else is found there is reported.
 func (r *Recorder) Register(node string, client *clientv3.Client, key string) *Register {
 	return &Register{rec: r, node: node, client: client, key: key}
+}
+
+// ShardRegister is a register that a shard's owner writes, under its epoch. An epoch is
+// what the store compares: Fenced has to let etcd refuse a write whose epoch is smaller
+// than one that the register has seen, and every owner has to write before it serves.
+// Only then does a write that was accepted after the next owner had begun to serve, which
+// is reported, break a promise.
+func (r *Recorder) ShardRegister(node string, client *clientv3.Client, key string, shard int) *Register {
+	return &Register{rec: r, node: node, client: client, key: key, subject: Shard(shard)}
 }
 
 // Write makes one guarded write and records it, before it is sent and when it is
@@ -113,7 +123,7 @@ func (g *Register) bounded(ctx context.Context, attempt func(context.Context) Op
 }
 
 func (g *Register) op() Op {
-	return Op{Process: g.rec.process, ID: g.rec.ids.Add(1), Node: g.node, Key: g.key, Call: Now(), Outcome: OutcomeUnknown}
+	return Op{Process: g.rec.process, ID: g.rec.ids.Add(1), Node: g.node, Key: g.key, Subject: g.subject, Call: Now(), Outcome: OutcomeUnknown}
 }
 
 // encode puts the token in front, so that etcd's own history of the key shows it.

@@ -60,7 +60,7 @@ func (v Verdict) report(b *strings.Builder) {
 // Summary is the verdict in one line.
 func (v Verdict) Summary() string {
 	var parts []string
-	for _, k := range []Kind{Overlap, Token, Stale, NotLinearizable, Silent, Undecided, Empty} {
+	for _, k := range []Kind{Overlap, Token, Stale, NotLinearizable, Silent, Unserved, Undecided, Empty} {
 		if n := len(v.Of(k)); n > 0 {
 			parts = append(parts, fmt.Sprintf("%s: %d", k, n))
 		}
@@ -85,8 +85,19 @@ func (v Verdict) LongestExempt() time.Duration {
 }
 
 func (s Seen) String() string {
-	return fmt.Sprintf("%d processes, %d nodes, %v; %d samples, %d terms, %d marks; writes: %d accepted, %d refused, %d unknown; %d reads, %d revisions watched",
+	text := fmt.Sprintf("%d processes, %d nodes, %v; %d samples, %d terms, %d marks; writes: %d accepted, %d refused, %d unknown; %d reads, %d revisions watched",
 		s.Processes, s.Nodes, s.Span.Round(time.Millisecond), s.Samples, s.Terms, s.Marks, s.Accepted, s.Refused, s.Unknown, s.Reads, s.Entries)
+	if s.Shards > 0 {
+		text += fmt.Sprintf("; %d shards, %d ownerships, %v", s.Shards, s.Ownerships, s.Pauses)
+	}
+	return text
+}
+
+func (p Pauses) String() string {
+	if p.Count == 0 {
+		return "no pause between two"
+	}
+	return fmt.Sprintf("%d pauses between two, median %v, longest %v", p.Count, p.Median.Round(time.Microsecond), p.Longest.Round(time.Millisecond))
 }
 
 func (f Finding) line(start Instant) string {

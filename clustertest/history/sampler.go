@@ -26,6 +26,14 @@ type sampler struct {
 	cancel  func()
 	asked   Instant // when state was last asked for
 	state   State
+	leads   track
+	shards  []track // by number
+	round   []Run   // the answers of one round, by shard
+}
+
+// track is what is sampled of one subject.
+type track struct {
+	subject Subject
 	current Run // goes on; Count is 0 before the first sample
 	told    Run // what of it is written
 }
@@ -39,7 +47,7 @@ func (s *sampler) run() {
 		case <-tick.C:
 		case <-s.changed:
 		case <-s.stop:
-			s.write(line{Run: &s.current})
+			s.write(s.rest()...)
 			if s.cancel != nil {
 				s.cancel()
 			}
@@ -48,37 +56,101 @@ func (s *sampler) run() {
 	}
 }
 
-// sample asks the node once.
+// sample asks the node once about everything.
 func (s *sampler) sample() {
 	one := Run{Who: s.who, Count: 1}
 	one.First.Before = Now()
 	one.Leads, one.Token = s.node.Leads()
 	one.First.After = Now()
-	one.Last = one.First
 	if !one.Leads {
 		one.Token = 0
 	}
-	if one.Leads != s.current.Leads || one.Token != s.current.Token || one.Last.After.Sub(s.asked) >= askEvery {
+	if one.Leads != s.leads.current.Leads || one.Token != s.leads.current.Token || one.First.After.Sub(s.asked) >= askEvery {
 		s.ask()
 	}
 	one.State = s.state
-	before := s.current
-	extended := s.current.extend(one)
-	switch {
-	case !extended && before != s.told:
-		s.write(line{Run: &before}, line{Run: &s.current})
-	case !extended || one.Last.After.Sub(s.told.Last.After) >= tellEvery:
-		s.write(line{Run: &s.current})
-	default:
-		return
+	lines := append(s.leads.add(one, true), s.sampleShards()...)
+	if len(lines) > 0 {
+		s.write(lines...)
 	}
-	s.told = s.current
+}
+
+// sampleShards asks about one shard after the other: the end of one question is the
+// beginning of the next. Answers between which the session changed are left out: the
+// next round comes soon.
+func (s *sampler) sampleShards() (lines []line) {
+	if s.node.Shards == nil {
+		return nil
+	}
+	for n := s.node.Shards(); len(s.shards) < n; {
+		s.shards = append(s.shards, track{subject: Shard(len(s.shards))})
+	}
+	session := s.session()
+	s.round = s.round[:0]
+	at := Now()
+	for i := range s.shards {
+		one := Run{Who: s.who, Subject: s.shards[i].subject, Count: 1}
+		one.First.Before = at
+		if epoch, ok := s.node.Serves(i); ok {
+			one.Leads, one.Token, one.Session = true, epoch, session
+		}
+		at = Now()
+		one.First.After = at
+		s.round = append(s.round, one)
+	}
+	if s.session() != session {
+		return nil
+	}
+	for i, one := range s.round {
+		// That it goes on not serving need not be told: see unserved.
+		lines = append(lines, s.shards[i].add(one, one.Leads)...)
+	}
+	return lines
+}
+
+func (s *sampler) session() int64 {
+	if s.node.Session == nil {
+		return 0
+	}
+	return s.node.Session()
+}
+
+// add makes one more sample part of the track, and returns what is to be written of it:
+// a change at once, and, if alive, that the run goes on.
+func (t *track) add(one Run, alive bool) []line {
+	one.Last = one.First
+	before := t.current
+	extended := t.current.extend(one)
+	var lines []line
+	switch {
+	case !extended && before != t.told:
+		lines = []line{lineOf(before), lineOf(t.current)}
+	case !extended || alive && one.Last.After.Sub(t.told.Last.After) >= tellEvery:
+		lines = []line{lineOf(t.current)}
+	default:
+		return nil
+	}
+	t.told = t.current
+	return lines
+}
+
+func lineOf(r Run) line { return line{Run: &r} }
+
+// rest is what is not written yet.
+func (s *sampler) rest() []line {
+	lines := []line{lineOf(s.leads.current)}
+	for i := range s.shards {
+		if s.shards[i].current != s.shards[i].told {
+			lines = append(lines, lineOf(s.shards[i].current))
+		}
+	}
+	return lines
 }
 
 // extend makes one more sample part of the run, or, if it is unlike it or came late,
 // the first of the next run.
 func (r *Run) extend(one Run) bool {
-	if r.Count == 0 || r.Leads != one.Leads || r.Token != one.Token || r.State != one.State ||
+	if r.Count == 0 || r.Leads != one.Leads || r.Token != one.Token || r.Session != one.Session || r.State != one.State ||
 		one.First.Before.Sub(r.Last.Before) > maxPause {
 		*r = one
 		return false

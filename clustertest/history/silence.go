@@ -35,30 +35,35 @@ func silences(lives [][]Run, marks []Mark, bound time.Duration) []Finding {
 // the node stands.
 func silent(stretch []Run, marks []Mark, bound time.Duration) []Finding {
 	who, state := stretch[0].Who, stretch[len(stretch)-1].State
-	from, to := stretch[0].First.After, stretch[len(stretch)-1].Last.Before
-	var longest Finding
+	from, to := leftAlone(stretch[0].First.After, stretch[len(stretch)-1].Last.Before, marks,
+		func(m Mark) bool { return m.concerns(who.Node) })
+	if to.Sub(from) < bound {
+		return nil
+	}
+	return []Finding{{Kind: Silent, From: from, To: to, Runs: stretch,
+		Text: fmt.Sprintf("silent stop: %s (%s) is left alone and stays %q", who.Node, who.Process, state)}}
+}
+
+// leftAlone is the longest part of the time from a to b in which none of the marks that
+// concern somebody stands.
+func leftAlone(a, b Instant, marks []Mark, concerns func(Mark) bool) (from, to Instant) {
 	healthy := func(a, b Instant) {
-		if b.Sub(a) > longest.To.Sub(longest.From) {
-			longest.From, longest.To = a, b
+		if b.Sub(a) > to.Sub(from) {
+			from, to = a, b
 		}
 	}
 	marks = slices.Clone(marks)
 	slices.SortFunc(marks, func(a, b Mark) int { return cmp.Compare(a.From, b.From) })
 	for _, m := range marks {
-		if !m.concerns(who.Node) || m.ended() <= from {
+		if !concerns(m) || m.ended() <= a {
 			continue
 		}
-		if m.From >= to {
+		if m.From >= b {
 			break
 		}
-		healthy(from, m.From)
-		from = m.ended()
+		healthy(a, m.From)
+		a = m.ended()
 	}
-	healthy(from, to)
-	if longest.To.Sub(longest.From) < bound {
-		return nil
-	}
-	longest.Kind, longest.Runs = Silent, stretch
-	longest.Text = fmt.Sprintf("silent stop: %s (%s) is left alone and stays %q", who.Node, who.Process, state)
-	return []Finding{longest}
+	healthy(a, b)
+	return from, to
 }

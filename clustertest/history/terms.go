@@ -7,14 +7,17 @@ import (
 )
 
 // Term is one unbroken stretch of samples in which a node says that it leads, by the
-// same token.
+// same token; or that it serves a shard, under the same epoch.
 type Term struct {
 	Who
+	Subject     Subject
 	Token       int64
+	Session     int64  // on which it served a shard
 	First, Last Window // of the samples, by which it surely stood
 	Count       int    // of samples
 
-	notBefore Instant // it began after this: the node was seen not to lead, or not seen at all
+	notBefore Instant // it began after this: the node was seen not to claim it, or not seen at all
+	notAfter  Instant // it ended before this, or when the node was seen for the last time
 }
 
 // Begun is the instant by which the term surely had begun.
@@ -32,13 +35,23 @@ func (t Term) surely(o Term) bool { return t.Begun() < o.Ended() && o.Begun() < 
 func (t Term) after(o Term) bool { return o.Last.After < t.First.Before }
 
 func (t Term) String() string {
-	if t.Token == 0 {
+	switch {
+	case t.Token == 0 && t.Subject == Leadership:
 		return fmt.Sprintf("%s (%s), which claims no term", t.Node, t.Process)
+	case t.Token == 0:
+		return fmt.Sprintf("%s (%s), which claims no epoch", t.Node, t.Process)
 	}
-	return fmt.Sprintf("%s (%s) by token %d", t.Node, t.Process, t.Token)
+	return fmt.Sprintf("%s (%s) by %s %d", t.Node, t.Process, t.Subject.token(), t.Token) + onSession(t.Session)
 }
 
-// terms are all terms, in the order in which they surely had begun.
+func onSession(id int64) string {
+	if id == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" on session %x", id)
+}
+
+// terms are all terms of a subject, in the order in which they surely had begun.
 func terms(lives [][]Run) []Term {
 	var out []Term
 	for _, runs := range lives {
@@ -54,15 +67,18 @@ func termsOf(runs []Run) []Term {
 	open := false // the last term goes on
 	seen := -forever
 	for _, r := range runs {
+		goesOn := open && r.Leads && out[len(out)-1].Token == r.Token && out[len(out)-1].Session == r.Session
+		if open && !goesOn {
+			out[len(out)-1].notAfter = r.First.After
+		}
+		open = r.Leads
 		switch {
-		case !r.Leads:
-			open = false
-		case open && out[len(out)-1].Token == r.Token:
+		case goesOn:
 			t := &out[len(out)-1]
-			t.Last, t.Count = r.Last, t.Count+r.Count
-		default:
-			out = append(out, Term{Who: r.Who, Token: r.Token, First: r.First, Last: r.Last, Count: r.Count, notBefore: seen})
-			open = true
+			t.Last, t.notAfter, t.Count = r.Last, r.Last.After, t.Count+r.Count
+		case r.Leads:
+			out = append(out, Term{Who: r.Who, Subject: r.Subject, Token: r.Token, Session: r.Session, First: r.First, Last: r.Last, Count: r.Count,
+				notBefore: seen, notAfter: r.Last.After})
 		}
 		seen = r.Last.Before
 	}

@@ -6,9 +6,11 @@ import (
 	"slices"
 )
 
-// tokens finds the terms whose token is not greater than that of every term that was
-// surely seen before them, and claims to lead by no term at all. Each is told once,
-// beside the greatest token before it. Terms that overlap are found as that.
+// tokens finds the terms of a subject whose token is not greater than that of every term
+// that was surely seen before them, and claims by no token at all. Each is told once,
+// beside the greatest token before it. Terms that overlap are found as that. A shard's
+// owner that was suspended may go on under the epoch that it had, on the same session, as
+// long as nobody has had it since.
 func tokens(terms []Term) []Finding {
 	byEnd := slices.Clone(terms)
 	slices.SortFunc(byEnd, func(a, b Term) int { return cmp.Compare(a.Last.After, b.Last.After) })
@@ -22,16 +24,18 @@ func tokens(terms []Term) []Finding {
 				greatest = &byEnd[0]
 			}
 		}
-		f := Finding{Kind: Token, From: y.First.Before, To: y.Last.After}
+		f := Finding{Kind: Token, Subject: y.Subject, From: y.First.Before, To: y.Last.After}
 		switch {
 		case y.Token == 0:
-			f.Terms, f.Text = []Term{y}, fmt.Sprintf("no token: %v", y)
+			f.Terms, f.Text = []Term{y}, fmt.Sprintf("no %s: %v", y.Subject.token(), y)
 		case greatest == nil || greatest.Token < y.Token:
 			continue
-		case greatest.Token == y.Token && greatest.Who == y.Who:
+		case greatest.Token == y.Token && greatest.Who == y.Who && y.Subject != Leadership && greatest.Session == y.Session:
+			continue
+		case greatest.Token == y.Token && greatest.Who == y.Who && y.Subject == Leadership:
 			f.Terms, f.Text = []Term{*greatest, y}, fmt.Sprintf("a term came back after it had ended: %v", y)
 		default:
-			f.Terms, f.Text = []Term{*greatest, y}, fmt.Sprintf("the token did not grow: %v, after %v", y, *greatest)
+			f.Terms, f.Text = []Term{*greatest, y}, fmt.Sprintf("the %s did not grow: %v, after %v", y.Subject.token(), y, *greatest)
 		}
 		out = append(out, f)
 	}

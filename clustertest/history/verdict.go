@@ -7,11 +7,12 @@ type Kind string
 
 // The kinds of findings.
 const (
-	Overlap         Kind = "overlap"          // two nodes led at one instant
-	Token           Kind = "token"            // a token that did not grow
+	Overlap         Kind = "overlap"          // two nodes led, or served one shard, at one instant
+	Token           Kind = "token"            // a token or an epoch that did not grow
 	Stale           Kind = "stale write"      // a write of a lost term was accepted
 	NotLinearizable Kind = "not linearizable" // the register did not behave as one
 	Silent          Kind = "silent stop"
+	Unserved        Kind = "unserved"  // nobody served a shard, though nothing was done to anybody
 	Undecided       Kind = "undecided" // the search for a linear order took too long
 	Empty           Kind = "empty"     // nothing was recorded
 )
@@ -19,12 +20,16 @@ const (
 // Finding is one thing that is surely wrong.
 type Finding struct {
 	Kind Kind
+	// Subject is what was claimed, or whose claimant writes the register; of a silent stop
+	// it is leadership.
+	Subject Subject
 	// Text is one line about it.
 	Text string
 	// From and To are between which instants it surely was so. For an overlap with a
 	// term that was seen once, it was so at some instant in between.
 	From, To Instant
-	// Terms are those concerned: of an overlap the older, by its token, first.
+	// Terms are those concerned: of an overlap the older, by its token, first; of a shard
+	// that nobody served, the owners before.
 	Terms []Term
 	// Runs are a silent node's samples.
 	Runs []Run
@@ -55,6 +60,7 @@ type Verdict struct {
 	Seen Seen
 
 	history History
+	pauses  map[Subject][]time.Duration
 }
 
 // OK reports whether no promise was broken.
@@ -75,18 +81,32 @@ func (v Verdict) Of(k Kind) []Finding {
 type Seen struct {
 	Span                       time.Duration // from the first sample to the last
 	Processes, Nodes           int           // nodes: each life of one counts
-	Samples, Terms, Marks      int
-	Accepted, Refused, Unknown int // writes
+	Samples, Terms, Marks      int           // samples: of all subjects at once; terms: of leadership
+	Accepted, Refused, Unknown int           // writes
 	Reads, Entries             int
+
+	Shards     int    // that were sampled
+	Ownerships int    // terms of shards
+	Pauses     Pauses // between the ownerships of a shard
 }
 
-func count(h History, lives [][]Run, terms []Term) Seen {
-	s := Seen{Processes: len(h.Processes), Nodes: len(lives), Terms: len(terms), Marks: len(h.Marks), Entries: len(h.Entries)}
+func count(h History, all []claims) Seen {
+	lead := all[0]
+	s := Seen{Processes: len(h.Processes), Nodes: len(lead.lives), Terms: len(lead.terms), Marks: len(h.Marks), Entries: len(h.Entries)}
 	first, last := forever, -forever
-	for _, r := range h.Runs {
-		s.Samples += r.Count
-		first, last = min(first, r.First.Before), max(last, r.Last.After)
+	for _, runs := range lead.lives {
+		for _, r := range runs {
+			s.Samples += r.Count
+			first, last = min(first, r.First.Before), max(last, r.Last.After)
+		}
 	}
+	var lengths []time.Duration
+	for _, c := range all[1:] {
+		s.Shards++
+		s.Ownerships += len(c.terms)
+		lengths = append(lengths, pauses(c.terms)...)
+	}
+	s.Pauses = summed(lengths)
 	if s.Samples > 0 {
 		s.Span = last.Sub(first)
 	}

@@ -13,13 +13,16 @@ import (
 // Lookout is one bare watch of a prefix: what etcd tells, and when a client that
 // does nothing else with it has been told.
 type Lookout struct {
+	client *clientv3.Client
+	ctx    context.Context // of the watch: its progress is asked for with the same
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	news   chan struct{} // has room for one signal
 
-	mu     sync.Mutex
-	seen   []Sighting
-	broken error
+	mu      sync.Mutex
+	seen    []Sighting
+	reached int64 // the revision up to which all events were told
+	broken  error
 }
 
 // Sighting is one event and when it was seen.
@@ -30,9 +33,9 @@ type Sighting struct {
 
 // Watch opens the watch. End it with Close.
 func Watch(ctx context.Context, client *clientv3.Client, prefix string) (*Lookout, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	l := &Lookout{cancel: cancel, news: make(chan struct{}, 1)}
-	events := client.Watch(clientv3.WithRequireLeader(ctx), prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	l := &Lookout{client: client, ctx: ctx, cancel: cancel, news: make(chan struct{}, 1)}
+	events := client.Watch(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	if first, ok := <-events; !ok || first.Err() != nil {
 		cancel()
 		return nil, fmt.Errorf("open a watch of %s: %w", prefix, first.Err())
@@ -51,6 +54,7 @@ func (l *Lookout) saw(resp clientv3.WatchResponse, at time.Time) {
 	if err := resp.Err(); err != nil {
 		l.broken = err
 	}
+	l.reached = max(l.reached, resp.Header.Revision)
 	for _, ev := range resp.Events {
 		l.seen = append(l.seen, Sighting{Event: ev, At: at})
 	}
@@ -67,14 +71,34 @@ func (l *Lookout) Forget() {
 	l.seen = nil
 }
 
-// Seen are the events that were seen since Forget.
-func (l *Lookout) Seen() ([]Sighting, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.broken != nil {
-		return nil, fmt.Errorf("a bare watch: %w", l.broken)
+// Seen are the events since Forget, up to now: the watch may lag behind what others were told
+// of, so it is waited for.
+func (l *Lookout) Seen(ctx context.Context) ([]Sighting, error) {
+	resp, err := l.client.Get(ctx, "/", clientv3.WithCountOnly())
+	if err != nil {
+		return nil, fmt.Errorf("ask for the present revision: %w", err)
 	}
-	return slices.Clone(l.seen), nil
+	tick := time.NewTicker(looking)
+	defer tick.Stop()
+	for {
+		l.mu.Lock()
+		seen, reached, broken := slices.Clone(l.seen), l.reached, l.broken
+		l.mu.Unlock()
+		switch {
+		case broken != nil:
+			return nil, fmt.Errorf("a bare watch: %w", broken)
+		case reached >= resp.Header.Revision:
+			return seen, nil
+		}
+		if err := l.client.RequestProgress(l.ctx); err != nil {
+			return nil, fmt.Errorf("ask a bare watch how far it is: %w", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("a bare watch is at revision %d and not at %d: %w", reached, resp.Header.Revision, ctx.Err())
+		}
+	}
 }
 
 // Await blocks until an event was seen, since Forget, for which match holds.

@@ -244,7 +244,7 @@ func (t *town) make(ctx context.Context, c *change, do func() error) error {
 		c.bared = append(c.bared, tally)
 		return nil
 	}
-	events, err := t.lookout.Seen()
+	events, err := t.lookout.Seen(ctx)
 	if err != nil {
 		return err
 	}

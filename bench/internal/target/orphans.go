@@ -171,7 +171,7 @@ func (o *orphans) kill(ctx context.Context, a *bereft, place int) error {
 	a.taken.Add(last.Sub(dealt))
 	a.late.Add(late)
 	o.trio.bury(ctx, old)
-	if err := o.count(victim); err != nil {
+	if err := o.count(ctx, victim); err != nil {
 		return err
 	}
 	return o.trio.start(old)
@@ -256,8 +256,8 @@ func owned(m *sharding.Map, by sharding.Owner) int {
 }
 
 // count reads what was written since the kill.
-func (o *orphans) count(victim *life) error {
-	events, err := o.lookout.Seen()
+func (o *orphans) count(ctx context.Context, victim *life) error {
+	events, err := o.lookout.Seen(ctx)
 	if err != nil {
 		return err
 	}

@@ -58,8 +58,8 @@ func dealing(ctx context.Context, env Env, r *report.Result) error {
 
 func (w *walk) tell(r *report.Result) {
 	for _, p := range []*planTimes{w.bootstrap, w.join, w.leave, w.crash} {
-		r.Row(p.took.Name+", computed in", fmt.Sprintf("≤ %.0f ms", planGoal), fmt.Sprintf("%s, max %s of %d", p50p99(p.took.Median(), p.took.P(0.99)), ms(p.took.Max()),
-			len(p.took.Values)), report.Judge(p.took.Max() <= planGoal))
+		r.Row(p.took.Name+", computed in, p99", fmt.Sprintf("≤ %.0f ms", planGoal), fmt.Sprintf("%s, max %s of %d", p50p99(p.took.Median(), p.took.P(0.99)), ms(p.took.Max()),
+			len(p.took.Values)), report.Judge(p.took.P(0.99) <= planGoal))
 		r.Row("… moves", "the fewest", fmt.Sprintf("%d, at least %d had to", p.moved, p.fewest), report.Judge(p.excess == 0 && p.moved == p.fewest))
 		r.Row("… spread of the loads", "≤ 1", fmt.Sprint(p.spread), report.Judge(p.spread <= 1))
 		r.Keep(p.took)

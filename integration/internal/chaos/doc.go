@@ -7,14 +7,23 @@
 //	node ──► relay ──► etcd member     (each node has its own relays: own connections)
 //	node ──► relay ──► node
 //
+// The nodes share a few shards. Whoever serves one writes in it under its epoch, to a
+// register whose store keeps the greatest epoch that it has seen; the work goes on under
+// an old epoch until that is refused.
+//
 // Faults are drawn from a shuffled deck, so that every kind comes equally often; more
 // than half of those that can hit one node hit the leader of the moment. A fault has
 // an effect that is observed at etcd or at the process; without it, it is not counted.
-// Every node records what it claims (package clustertest/history); the checker judges
-// all of it together.
+// Every node records what it claims, leadership and shards (package
+// clustertest/history); the checker judges all of it together. After each deck all must
+// be well again, and every shard served by exactly the owner that an even map names.
+//
+// To see it find something, build it with the tag planted, and let the environment
+// variable GOVERSE_PLANTED name one of the bugs of package internal/planted.
 //
 // # What is not promised
 //
 // That a seed repeats a run: it repeats which faults come in which order, and not what
-// the machine makes of them.
+// the machine makes of them. Nor that a planted bug is found in one world: a run only
+// looks at what comes of its faults.
 package chaos

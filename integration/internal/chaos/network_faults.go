@@ -81,6 +81,8 @@ func throttled(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) erro
 	return slow(ctx, w, n, rnd, "throttled", func(l *fault.Relay) { l.Throttle(fault.Both, rate) })
 }
 
+// reset: every connection to etcd breaks and may be opened anew. Until the node sees what
+// changes it is cut off, however short: who refuses connections just then is removed.
 func reset(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin(n.address(), "connections reset", "")
 	defer end()
@@ -92,7 +94,32 @@ func reset(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	if had == 0 {
 		return errNoEffect
 	}
-	return nil
+	return n.awaitView(ctx)
+}
+
+// awaitView waits until the node has seen a change that is made now.
+func (n *chaosNode) awaitView(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, effectPatience)
+	defer cancel()
+	for made := int64(0); ; hold(ctx, glance) {
+		if made == 0 {
+			attempt, cancel := context.WithTimeout(ctx, time.Second)
+			// No key of the cluster's, but one that its watch covers.
+			if resp, err := n.w.client.Put(attempt, prefix+"/nodes-tick", ""); err == nil {
+				made = resp.Header.Revision
+			}
+			cancel()
+		}
+		st, err := n.status(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("node %d does not see what changes (%s)", n.index, n.w.describe())
+		case err != nil:
+			return err
+		case made != 0 && st.Revision >= made:
+			return nil
+		}
+	}
 }
 
 // refusing: the port refuses, but the node reaches etcd: it is accused, refutes, and

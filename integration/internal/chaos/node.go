@@ -134,19 +134,19 @@ func (n *chaosNode) status(ctx context.Context) (status, error) {
 }
 
 // well reports whether the node has a session, is queued by it, and knows a leader, and
-// etcd shows the same.
-func (n *chaosNode) well(ctx context.Context) bool {
+// etcd shows the same; and how many shards it serves.
+func (n *chaosNode) well(ctx context.Context) (serves int, ok bool) {
 	st, err := n.status(ctx)
 	if err != nil || !st.Ready || st.State == "follower" {
-		return false
+		return 0, false
 	}
 	s := n.w.mirror.Snapshot()
 	m := s.Member(n.address())
 	if s.Stale || m == nil || m.Lease != st.Lease {
-		return false
+		return 0, false
 	}
 	c, _ := s.Candidate(m.Lease)
-	return c != nil
+	return len(st.Serves), c != nil
 }
 
 func (n *chaosNode) proc() *fault.Process {

@@ -83,13 +83,15 @@ func program(encoded string) (err error) {
 	}
 	defer func() { _ = ccfg.Client.Close() }() // its error is that its context was cancelled
 	faults := clustertest.Inject(ccfg.Client)
+	rec := history.NewRecorder(file, cfg.Advertise)
+	defer func() { err = errors.Join(err, rec.Stop()) }()
+	owner := newGuarded(rec, cfg.Advertise, ccfg.Client)
+	ccfg.Sharding = owner.sharding()
 	c, err := cluster.NewClusterWithNode(ccfg, n)
 	if err != nil {
 		return errors.Join(err, n.Close())
 	}
-	rec := history.NewRecorder(file, cfg.Advertise)
-	defer func() { err = errors.Join(err, rec.Stop()) }()
-	rec.Add(history.Of(cfg.Advertise, c))
+	rec.Add(history.Of(cfg.Advertise, c).WithShards(c))
 
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
@@ -100,6 +102,7 @@ func program(encoded string) (err error) {
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { rec.Register(cfg.Advertise, ccfg.Client, register).Work(ctx, writeEvery, history.TermOf(c)) })
+	wg.Go(func() { owner.work(ctx, c.Shards()) })
 	go answer(os.Stdin, os.Stdout, c, faults) // ends with the process, for it waits for input
 	fmt.Println("started")
 	<-ctx.Done()
@@ -122,7 +125,7 @@ func answer(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest
 		case askStatus:
 			st := c.Status()
 			said, err := json.Marshal(status{State: string(st.State), LeaderID: st.LeaderID, Nodes: st.Nodes,
-				Queue: st.Queue, Ready: st.Ready, Rebuilds: st.Rebuilds, Lease: lease(c)})
+				Queue: st.Queue, Ready: st.Ready, Rebuilds: st.Rebuilds, Revision: st.Revision, Lease: lease(c), Serves: serving(c.Shards())})
 			if err != nil {
 				said = []byte(err.Error())
 			}
@@ -137,7 +140,9 @@ type status struct {
 	Nodes, Queue    []string
 	Ready           bool
 	Rebuilds        int64
-	Lease           int64 // of its session, 0 without one
+	Revision        int64         // of the newest change that it has seen
+	Lease           int64         // of its session, 0 without one
+	Serves          map[int]int64 // shards, and under which epochs
 }
 
 func lease(c *cluster.Cluster) int64 {

@@ -20,7 +20,8 @@ const (
 	atOnce = 2
 	// leaderPatience bounds the wait for a leader to do something to.
 	leaderPatience = 10 * time.Second
-	// silent is how long a node to which nothing is done may be without a place.
+	// silent is how long a node to which nothing is done may be without a place, and a
+	// shard without anybody while nothing is done to anybody.
 	silent = 20 * time.Second
 )
 
@@ -28,16 +29,16 @@ const (
 // next renewal, a removal on evidence by the end of the grace, or at the latest by the
 // deadline.
 func limits(ttl time.Duration) history.Limits {
-	return history.Limits{Silent: silent, Exempt: map[string]time.Duration{
+	return history.Limits{Silent: silent, Unserved: silent, Exempt: map[string]time.Duration{
 		history.LeaseRevoked: ttl/3 + time.Second, history.KeyDeleted: ttl/3 + time.Second, history.RemovedAlive: ttl}}
 }
 
 // Count is what came of one kind of fault.
 type Count struct {
 	Kind string
-	// Done to a node or to etcd; Counted, because an effect was seen; OnLeader, of
-	// those counted, at the leader of the moment.
-	Done, Counted, OnLeader int
+	// Done to a node or to etcd; Counted, because an effect was seen; of those counted,
+	// OnLeader at the leader of the moment, and AtOwner at a node that served shards.
+	Done, Counted, OnLeader, AtOwner int
 }
 
 // Result is what one world was put through, and what its history proves.
@@ -123,12 +124,12 @@ func (r *runner) run(ctx context.Context) error {
 			if r.failed() != nil || ctx.Err() != nil {
 				break
 			}
-			n, release := r.choose(ctx, k)
+			n, owns, release := r.choose(ctx, k)
 			rnd := rand.New(rand.NewPCG(r.rnd.Uint64(), 0)) // of its own, for it runs beside others
 			wg.Go(func() {
 				defer func() { <-slots }()
 				defer release()
-				r.do(ctx, k, n, rnd)
+				r.do(ctx, k, n, owns, rnd)
 			})
 		}
 		wg.Wait()
@@ -142,13 +143,13 @@ func (r *runner) run(ctx context.Context) error {
 	return nil
 }
 
-// choose waits until the fault may be done, and says to whom: nobody has two faults
-// at a time, nor has etcd.
-func (r *runner) choose(ctx context.Context, k kind) (*chaosNode, func()) {
+// choose waits until the fault may be done, and says to whom, and whether that node
+// serves shards: nobody has two faults at a time, nor has etcd.
+func (r *runner) choose(ctx context.Context, k kind) (n *chaosNode, owns bool, done func()) {
 	w := r.w
 	if k.atEtcd {
 		w.etcdBusy.Lock()
-		return nil, w.etcdBusy.Unlock
+		return nil, false, w.etcdBusy.Unlock
 	}
 	release := func() {}
 	if k.etcdWell {
@@ -169,7 +170,8 @@ func (r *runner) choose(ctx context.Context, k kind) (*chaosNode, func()) {
 		if n != nil && n.busy.TryLock() {
 			// An effect is seen only of one that has come back from the last fault, and
 			// from etcd's absence.
-			if !n.well(ctx) {
+			serves, well := n.well(ctx)
+			if !well {
 				n.busy.Unlock()
 				hold(ctx, glance)
 				continue
@@ -180,13 +182,13 @@ func (r *runner) choose(ctx context.Context, k kind) (*chaosNode, func()) {
 				r.atLeader++
 			}
 			r.mu.Unlock()
-			return n, func() { n.busy.Unlock(); release() }
+			return n, serves > 0, func() { n.busy.Unlock(); release() }
 		}
 		hold(ctx, time.Millisecond)
 	}
 }
 
-func (r *runner) do(ctx context.Context, k kind, n *chaosNode, rnd *rand.Rand) {
+func (r *runner) do(ctx context.Context, k kind, n *chaosNode, owns bool, rnd *rand.Rand) {
 	leads := n != nil && r.w.leader() == n
 	r.say("%s begins%s", k.name, target(n, leads))
 	err := k.do(ctx, r.w, n, rnd)
@@ -202,6 +204,9 @@ func (r *runner) do(ctx context.Context, k kind, n *chaosNode, rnd *rand.Rand) {
 		c.Counted++
 		if leads {
 			c.OnLeader++
+		}
+		if owns {
+			c.AtOwner++
 		}
 	case !errors.Is(err, errNoEffect) && ctx.Err() == nil:
 		r.err = errors.Join(r.err, fmt.Errorf("%s%s: %w", k.name, target(n, leads), err))
@@ -237,7 +242,8 @@ func Add(counts ...[]Count) []Count {
 	sum := map[string]Count{}
 	for _, c := range slices.Concat(counts...) {
 		s := sum[c.Kind]
-		sum[c.Kind] = Count{Kind: c.Kind, Done: s.Done + c.Done, Counted: s.Counted + c.Counted, OnLeader: s.OnLeader + c.OnLeader}
+		sum[c.Kind] = Count{Kind: c.Kind, Done: s.Done + c.Done, Counted: s.Counted + c.Counted,
+			OnLeader: s.OnLeader + c.OnLeader, AtOwner: s.AtOwner + c.AtOwner}
 	}
 	var out []Count
 	for _, k := range kinds() {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,11 +92,20 @@ func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 	if err != nil {
 		return w, err
 	}
-	w.wg.Go(func() {
-		if err := w.rec.Register("faults", w.client, register).Follow(life, before.Header.Revision+1); err != nil {
-			cfg.Log("following the register: %v", err)
-		}
-	})
+	if err := openFences(ctx, w.client); err != nil {
+		return w, err
+	}
+	follow := func(r *history.Register) {
+		w.wg.Go(func() {
+			if err := r.Follow(life, before.Header.Revision+1); err != nil {
+				cfg.Log("following a register: %v", err)
+			}
+		})
+	}
+	follow(w.rec.Register("faults", w.client, register))
+	for shard := range shards {
+		follow(w.rec.ShardRegister("faults", w.client, shardRegister(shard), shard))
+	}
 	if err := w.startNodes(ctx); err != nil {
 		return w, err
 	}
@@ -178,15 +188,16 @@ func (w *world) at(address string) *chaosNode {
 	return w.nodes[i]
 }
 
-// calm waits until all is as it should be: every node registered and queued once,
-// one of them leads, and every node sees it so.
+// calm waits until all is as it should be: every node registered and queued once, one of
+// them leads, the shards are dealt out evenly, every node sees it so and serves exactly
+// those that are its own.
 func (w *world) calm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, calmPatience)
 	defer cancel()
 	if err := errors.Join(w.answers(ctx), w.joined(ctx)); err != nil {
 		return err
 	}
-	if _, err := w.await(ctx, calmPatience, "every node is registered and queued once", w.complete); err != nil {
+	if _, err := w.await(ctx, calmPatience, "every node is registered and queued once, and the shards are dealt out evenly", w.complete); err != nil {
 		return err
 	}
 	for _, n := range w.nodes {
@@ -195,7 +206,8 @@ func (w *world) calm(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if st.Ready && len(st.Nodes) == nodes && len(st.Queue) == nodes && st.LeaderID == w.mirror.Snapshot().Leader().Address {
+			if st.Ready && len(st.Nodes) == nodes && len(st.Queue) == nodes && st.LeaderID == w.mirror.Snapshot().Leader().Address &&
+				maps.Equal(st.Serves, owned(w.mirror.Snapshot(), n.address())) {
 				break
 			}
 			select {
@@ -208,7 +220,8 @@ func (w *world) calm(ctx context.Context) error {
 	return nil
 }
 
-// complete reports whether each node is registered, and queued by its present session.
+// complete reports whether each node is registered, and queued by its present session,
+// and the shards are at rest.
 func (w *world) complete(s *state.Snapshot) bool {
 	if len(s.Members) != nodes || len(s.Queue) != nodes || s.Acting != nil || len(s.Accusations) != 0 {
 		return false
@@ -222,7 +235,7 @@ func (w *world) complete(s *state.Snapshot) bool {
 			return false
 		}
 	}
-	return true
+	return atRest(s)
 }
 
 // describe is one line about etcd's state and the processes.
@@ -238,6 +251,9 @@ func (w *world) describe() string {
 			out += " " + c.Address
 		}
 		out += fmt.Sprintf(", %d accusations", len(s.Accusations))
+		if m := s.ShardMap; m != nil && m.Map != nil {
+			out += fmt.Sprintf(", shards of generation %d: %v", m.Generation(), m.Loads())
+		}
 	}
 	for _, n := range w.nodes {
 		out += fmt.Sprintf("; node %d %s %s", n.index, n.address(), n.state())

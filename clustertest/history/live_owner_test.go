@@ -1,0 +1,47 @@
+package history
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A node that goes on serving a shard when it is another's already.
+func TestNodeThatServesTooLongIsFound(t *testing.T) {
+	l := newLive(t, func(n Node) Node {
+		honest := n.Serves
+		n.Session = nil // which would give it away at once
+		var last [liveShards]int64
+		n.Serves = func(shard int) (int64, bool) {
+			if epoch, yes := honest(shard); yes || n.Name != name(2) {
+				last[shard] = epoch
+				return epoch, yes
+			}
+			return last[shard], last[shard] != 0
+		}
+		return n
+	})
+	l.Eventually(func() bool { return l.serving(2) > 0 && l.serving(0)+l.serving(1)+l.serving(2) == liveShards }, "each has some")
+	l.see()
+	l.Node(2).Stop()
+	l.Eventually(func() bool { return l.serving(0)+l.serving(1) == liveShards }, "the others have all")
+	l.see()
+	v := Check(l.finish(), Limits{})
+	require.NotEmpty(t, v.Findings)
+	for _, f := range v.Findings {
+		require.Equal(t, Overlap, f.Kind, v)
+		require.NotEqual(t, Leadership, f.Subject)
+		require.Equal(t, name(2), f.Terms[0].Node)
+	}
+	t.Log(v.Summary())
+}
+
+// serving is how many shards a node serves.
+func (l *live) serving(node int) (count int) {
+	for shard := range liveShards {
+		if _, yes := l.Node(node).Cluster().Shards().Serves(shard); yes {
+			count++
+		}
+	}
+	return count
+}

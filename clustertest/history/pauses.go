@@ -1,0 +1,40 @@
+package history
+
+import (
+	"slices"
+	"time"
+)
+
+// Pauses sums up for how long nobody claimed a subject.
+type Pauses struct {
+	Count           int
+	Median, Longest time.Duration // 0 without any
+}
+
+// Pauses are the times between the terms of a subject, in time order: from when the last
+// claim surely still stood to when the next one surely did, so that none was longer. It is
+// 0 where they overlap.
+func (v Verdict) Pauses(s Subject) []time.Duration { return slices.Clone(v.pauses[s]) }
+
+// pauses are those between terms, which are in the order of Begun.
+func pauses(terms []Term) []time.Duration {
+	var out []time.Duration
+	var until Instant
+	for i, t := range terms {
+		if i > 0 {
+			out = append(out, max(0, t.Begun().Sub(until)))
+			until = max(until, t.Ended())
+		} else {
+			until = t.Ended()
+		}
+	}
+	return out
+}
+
+func summed(lengths []time.Duration) Pauses {
+	if len(lengths) == 0 {
+		return Pauses{}
+	}
+	slices.Sort(lengths)
+	return Pauses{Count: len(lengths), Median: lengths[len(lengths)/2], Longest: lengths[len(lengths)-1]}
+}

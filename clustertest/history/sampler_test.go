@@ -1,0 +1,78 @@
+package history
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Shards are sampled as soon as it is known how many there are. What a node serves is told
+// again and again, what it does not serve when that changes.
+func TestSamplesOfShards(t *testing.T) {
+	count, epoch, p := 0, int64(0), &paper{}
+	s := &sampler{write: NewRecorder(p, "test").write, node: Node{Leads: func() (bool, int64) { return false, 0 },
+		Shards: func() int { return count },
+		Serves: func(shard int) (int64, bool) { return epoch, shard == 1 && epoch != 0 }}}
+	samples := func(n int) {
+		for range n {
+			s.sample()
+		}
+	}
+	of := func(shard int) (out []Run) {
+		for _, r := range p.read(t).Runs {
+			if r.Subject == Shard(shard) {
+				out = append(out, r)
+			}
+		}
+		return out
+	}
+	samples(1)
+	require.Empty(t, of(0))
+	count = 2
+	samples(2)
+	epoch = 7
+	samples(3)
+	// It goes on until that is told, so that a crash loses little.
+	require.Eventually(t, func() bool { samples(1); return of(1)[len(of(1))-1].Count > 1 }, 20*time.Second, time.Millisecond)
+	epoch = 8
+	samples(2)
+	epoch = 0
+	samples(1)
+	require.Equal(t, 1, of(0)[0].Count, "not told again")
+	s.write(s.rest()...)
+	of0, of1 := of(0), of(1)
+	require.Greater(t, of0[0].Count, 8)
+	require.Equal(t, Window{of0[0].First.Before, of0[0].First.After}, of0[0].First)
+	terms := termsOf(of1)
+	require.Len(t, terms, 2)
+	require.EqualValues(t, 7, terms[0].Token)
+	require.EqualValues(t, 8, terms[1].Token)
+	require.Equal(t, 2, terms[1].Count)
+	at := Instant(0)
+	for _, r := range of1 {
+		for _, i := range []Instant{r.First.Before, r.First.After, r.Last.Before, r.Last.After} {
+			if i != r.Last.Before || r.Count > 1 {
+				require.LessOrEqual(t, at, i)
+				at = i
+			}
+		}
+	}
+	require.Equal(t, "does not serve shard 1", of1[0].claim())
+	require.Equal(t, "serves shard 1 under epoch 7", of1[1].claim())
+}
+
+// What a node answers while its session changes is nobody's.
+func TestSamplesOfShardsAreOfOneSession(t *testing.T) {
+	sessions, p := []int64{8, 8, 8, 9, 9, 9}, &paper{}
+	s := &sampler{write: NewRecorder(p, "test").write, node: Node{Leads: func() (bool, int64) { return false, 0 },
+		Shards: func() int { return 1 }, Serves: func(int) (int64, bool) { return 5, true },
+		Session: func() (id int64) { id, sessions = sessions[0], sessions[1:]; return id }}}
+	var seen []int64
+	for range 3 {
+		s.sample()
+		seen = append(seen, s.shards[0].current.Session, int64(s.shards[0].current.Count))
+	}
+	require.Equal(t, []int64{8, 1, 8, 1, 9, 1}, seen)
+	require.Contains(t, p.text.String(), `"session":9`)
+}

@@ -1,0 +1,85 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Subject is what only one node at a time may claim.
+type Subject string
+
+// Leadership of the cluster is the subject of whatever names none. The other subjects
+// are shards; the token of a claim to one is its epoch.
+const Leadership Subject = ""
+
+// Shard is ownership of a shard, by its number.
+func Shard(n int) Subject { return Subject(fmt.Sprint("shard ", n)) }
+
+func (s Subject) String() string {
+	if s == Leadership {
+		return "leadership"
+	}
+	return string(s)
+}
+
+// token is what the token of a claim to s is called.
+func (s Subject) token() string {
+	if s == Leadership {
+		return "token"
+	}
+	return "epoch"
+}
+
+// several are two nodes that claim s at once.
+func (s Subject) several() string {
+	if s == Leadership {
+		return "two leaders"
+	}
+	return fmt.Sprintf("two owners of %s", string(s))
+}
+
+// excused reports whether a mark of that name can excuse an overlap about s: what is
+// done to a place in the queue does nothing to who owns a shard.
+func (s Subject) excused(mark string) bool {
+	return s == Leadership || mark != KeyDeleted && mark != OutsideLeads
+}
+
+// claims are what was recorded about one subject.
+type claims struct {
+	subject Subject
+	lives   [][]Run
+	terms   []Term
+}
+
+// claims are those about each subject, leadership first and always there.
+func (h History) claims() []claims {
+	of := map[Subject][]Run{Leadership: nil}
+	for _, r := range h.Runs {
+		of[r.Subject] = append(of[r.Subject], r)
+	}
+	var out []claims
+	for s, runs := range of {
+		lives := livesOf(runs)
+		out = append(out, claims{s, lives, terms(lives)})
+	}
+	slices.SortFunc(out, func(a, b claims) int {
+		return cmp.Or(cmp.Compare(len(a.subject), len(b.subject)), cmp.Compare(a.subject, b.subject)) // by number
+	})
+	return out
+}
+
+// livesOf are the runs of each life of a node, in time order. All are about one subject.
+func livesOf(runs []Run) [][]Run {
+	of := map[Who][]Run{}
+	for _, r := range runs {
+		of[r.Who] = append(of[r.Who], r)
+	}
+	var out [][]Run
+	for _, runs := range of {
+		slices.SortFunc(runs, func(a, b Run) int { return cmp.Compare(a.First.Before, b.First.Before) })
+		out = append(out, runs)
+	}
+	slices.SortFunc(out, func(a, b []Run) int { return cmp.Compare(a[0].First.Before, b[0].First.Before) })
+	return out
+}

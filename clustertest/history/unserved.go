@@ -1,0 +1,86 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// unserved finds the times in which nobody can have served a shard, for bound and longer,
+// while a node that was asked for it had a session and no fault stood. That a node goes
+// on not serving a shard is not recorded again and again: its leadership, which was
+// sampled in the same breath, shows that it was there.
+func unserved(c claims, lead [][]Run, marks []Mark, bound time.Duration) []Finding {
+	terms := slices.Clone(c.terms)
+	slices.SortFunc(terms, func(a, b Term) int { return cmp.Compare(a.possible().Before, b.possible().Before) })
+	var out []Finding
+	for _, w := range looked(c.lives, lead) {
+		var before []Term // the last owner
+		gap := func(to Instant) {
+			from, to := leftAlone(w.Before, to, marks, func(Mark) bool { return true })
+			if to.Sub(from) < bound {
+				return
+			}
+			f := Finding{Kind: Unserved, Subject: c.subject, From: from, To: to, Terms: before,
+				Text: fmt.Sprintf("nobody serves %v", c.subject)}
+			if len(before) > 0 {
+				f.Text += fmt.Sprintf(", after %v", before[0])
+			}
+			out = append(out, f)
+		}
+		for _, t := range terms {
+			p := t.possible()
+			if p.After <= w.Before {
+				before = []Term{t}
+				continue
+			}
+			if p.Before >= w.After {
+				break
+			}
+			if p.Before > w.Before {
+				gap(p.Before)
+			}
+			w.Before, before = p.After, []Term{t}
+		}
+		if w.Before < w.After {
+			gap(w.After)
+		}
+	}
+	return out
+}
+
+// possible is when the term can have stood, as far as its node was seen.
+func (t Term) possible() Window {
+	if t.notBefore == -forever {
+		return Window{t.First.Before, t.notAfter}
+	}
+	return Window{t.notBefore, t.notAfter}
+}
+
+// looked is when a node that was asked about a subject was seen with a session. Pauses
+// that are nobody's fault part it.
+func looked(lives, lead [][]Run) []Window {
+	asked := map[Who]bool{}
+	for _, runs := range lives {
+		asked[runs[0].Who] = true
+	}
+	var seen []Window
+	for _, runs := range lead {
+		for _, r := range runs {
+			if asked[r.Who] && r.State != Stopped && r.State != NoSession {
+				seen = append(seen, Window{r.First.After, r.Last.Before})
+			}
+		}
+	}
+	slices.SortFunc(seen, func(a, b Window) int { return cmp.Compare(a.Before, b.Before) })
+	var out []Window
+	for _, w := range seen {
+		if n := len(out); n > 0 && w.Before.Sub(out[n-1].After) <= maxPause {
+			out[n-1].After = max(out[n-1].After, w.After)
+			continue
+		}
+		out = append(out, w)
+	}
+	return out
+}

@@ -1,0 +1,76 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/leaderelection"
+)
+
+// fence guards writes in a shard as any store could that keeps the greatest epoch it has
+// seen: here it is a key beside the register, written and compared in the same
+// transaction.
+type fence struct {
+	client *clientv3.Client
+	shard  int
+	epoch  int64
+}
+
+// fenceKey is where the greatest epoch stands.
+func fenceKey(shard int) string { return fmt.Sprintf("/chaos/epoch/%d", shard) }
+
+// ordered is an epoch as text that sorts like the number, because etcd compares bytes.
+func ordered(epoch int64) string { return fmt.Sprintf("%020d", epoch) }
+
+// openFences puts the fences that nobody has passed yet.
+func openFences(ctx context.Context, client *clientv3.Client) error {
+	for shard := range shards {
+		if _, err := client.Put(ctx, fenceKey(shard), ordered(0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Token is the epoch.
+func (f fence) Token() int64 { return f.epoch }
+
+// Txn is a transaction that fails with an error matching leaderelection.ErrTermOver if a
+// greater epoch has passed.
+func (f fence) Txn(ctx context.Context) clientv3.Txn {
+	return &fencedTxn{fence: f, txn: f.client.Txn(ctx)}
+}
+
+type fencedTxn struct {
+	fence
+	txn  clientv3.Txn
+	then []clientv3.Op
+}
+
+func (t *fencedTxn) If(...clientv3.Cmp) clientv3.Txn {
+	panic("chaos: a fenced write compares nothing else")
+}
+
+func (t *fencedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.then = append(t.then, ops...)
+	return t
+}
+
+func (t *fencedTxn) Else(...clientv3.Op) clientv3.Txn {
+	panic("chaos: a fenced write does nothing else")
+}
+
+// Commit sends it.
+func (t *fencedTxn) Commit() (*clientv3.TxnResponse, error) {
+	key := fenceKey(t.shard)
+	resp, err := t.txn.If(clientv3.Compare(clientv3.Value(key), "<", ordered(t.epoch+1))).
+		Then(append(t.then, clientv3.OpPut(key, ordered(t.epoch)))...).Commit()
+	if err == nil && !resp.Succeeded {
+		return nil, &leaderelection.TermOverError{Token: t.epoch, Reason: "a greater epoch was seen"}
+	}
+	return resp, err
+}

@@ -1,0 +1,169 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/consensusmanager"
+	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/clustertest/history"
+)
+
+const (
+	shards = 24
+	// guardedTimeout bounds one guarded write in a shard.
+	guardedTimeout = 2 * time.Second
+	// readEvery is how many looks at a shard come to one read of its register.
+	readEvery = 4
+)
+
+// shardRegister is the key that the owners of a shard write.
+func shardRegister(shard int) string { return fmt.Sprintf("/chaos/shard/%d", shard) }
+
+// keyIn is a key that belongs to a shard.
+func keyIn(shard int) string {
+	for i := 0; ; i++ {
+		if key := fmt.Sprint(i); sharding.Of(key, shards) == shard {
+			return key
+		}
+	}
+}
+
+// guarded is the work of one node in its shards: writes that the store refuses when it
+// has seen a greater epoch.
+type guarded struct {
+	client    *clientv3.Client
+	registers [shards]*history.Register
+	keys      [shards]string
+}
+
+func newGuarded(rec *history.Recorder, name string, client *clientv3.Client) *guarded {
+	g := &guarded{client: client}
+	for i := range shards {
+		g.registers[i] = rec.ShardRegister(name, client, shardRegister(i), i)
+		g.keys[i] = keyIn(i)
+	}
+	return g
+}
+
+// sharding says how the node takes part. Every fault moves shards, so the budget is out of
+// the way.
+func (g *guarded) sharding() cluster.Sharding {
+	return cluster.Sharding{Shards: shards, Window: 200 * time.Millisecond, DrainTimeout: time.Second,
+		MovesPerMinute: 1 << 20, OnAcquire: g.acquire}
+}
+
+// acquire makes the store know the epoch before the shard is served: from then on no
+// owner before it can write.
+func (g *guarded) acquire(ctx context.Context, shard int, epoch int64) {
+	for ctx.Err() == nil {
+		switch g.write(ctx, shard, epoch) {
+		case history.OutcomeAccepted:
+			return
+		case history.OutcomeRefused:
+			<-ctx.Done() // another one owns it by now
+		default:
+			hold(ctx, glance)
+		}
+	}
+}
+
+// work looks at one shard after the other until ctx ends: it writes in those that the node
+// serves, and where it lost one it tries on under the old epoch until that is refused,
+// as a worker would that does not hear of it.
+func (g *guarded) work(ctx context.Context, owned *consensusmanager.Shards) {
+	tick := time.NewTicker(writeEvery)
+	defer tick.Stop()
+	var last [shards]int64 // epochs not refused yet
+	for i := 0; ; i++ {
+		shard := i % shards
+		// A guest that does not look at its own context.
+		_ = owned.Serve(ctx, g.keys[shard], func(_ context.Context, epoch int64) error {
+			last[shard] = epoch
+			g.write(ctx, shard, epoch)
+			return nil
+		}) // its error is that the shard is another's
+		if _, serves := owned.Serves(shard); !serves && last[shard] != 0 {
+			if g.write(ctx, shard, last[shard]) == history.OutcomeRefused {
+				last[shard] = 0
+			}
+		}
+		if i%readEvery == 0 {
+			g.bounded(ctx, g.registers[shard].Read)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (g *guarded) write(ctx context.Context, shard int, epoch int64) history.Outcome {
+	return g.bounded(ctx, func(ctx context.Context) history.Op {
+		return g.registers[shard].Write(ctx, fence{g.client, shard, epoch})
+	}).Outcome
+}
+
+func (g *guarded) bounded(ctx context.Context, attempt func(context.Context) history.Op) history.Op {
+	ctx, cancel := context.WithTimeout(ctx, guardedTimeout)
+	defer cancel()
+	return attempt(ctx)
+}
+
+// serving are the shards that a node serves now, with their epochs.
+func serving(owned *consensusmanager.Shards) map[int]int64 {
+	out := map[int]int64{}
+	if owned == nil {
+		return out // it has stopped
+	}
+	for shard := range owned.Count() {
+		if epoch, ok := owned.Serves(shard); ok {
+			out[shard] = epoch
+		}
+	}
+	return out
+}
+
+// atRest reports whether every shard has an owner that is registered, no move is left to
+// be done, and no node has two shards more than another.
+func atRest(s *state.Snapshot) bool {
+	if s.ShardMap == nil || s.ShardMap.Map == nil || s.ShardMap.Shards() != shards {
+		return false
+	}
+	for move := range s.ShardMap.Moves() {
+		if !s.MoveDone(move) {
+			return false
+		}
+	}
+	least, most, sum := shards, 0, 0
+	for _, m := range s.Members {
+		n := len(owned(s, m.Address))
+		least, most, sum = min(least, n), max(most, n), sum+n
+	}
+	return sum == shards && most-least <= 1
+}
+
+// owned are the shards that the map gives to the present incarnation at an address, with
+// their epochs.
+func owned(s *state.Snapshot, address string) map[int]int64 {
+	out := map[int]int64{}
+	m := s.Member(address)
+	if m == nil || s.ShardMap == nil || s.ShardMap.Map == nil {
+		return out
+	}
+	for shard := range s.ShardMap.Shards() {
+		owner, ok := s.ShardMap.Owner(shard)
+		if ok && owner == (sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}) {
+			out[shard] = s.ShardMap.Epoch(shard)
+		}
+	}
+	return out
+}
