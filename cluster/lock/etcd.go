@@ -101,29 +101,8 @@ func (e *Etcd) TryAcquire(ctx context.Context, name string, opts ...Option) (Hel
 	return held{x}, true, nil
 }
 
-// take queues, on one session after the other, until the lock is held.
 func (e *Etcd) take(ctx context.Context, name string, try bool, o options) (*queues.Entry, error) {
-	if err := state.CheckName(name); err != nil {
-		return nil, err
-	}
-	for ctx.Err() == nil {
-		x, err := e.engine.Enter(ctx, queues.Place{Name: name, Value: e.owner, Shared: o.shared, Try: try})
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case <-x.Settled():
-		case <-x.Lost():
-			continue // the session, and with it the place in the queue
-		case <-ctx.Done():
-			x.Abandon()
-			return nil, context.Cause(ctx)
-		}
-		if err := x.Err(); !errors.Is(err, queues.ErrAgain) {
-			return x, err
-		}
-	}
-	return nil, context.Cause(ctx)
+	return e.engine.Take(ctx, queues.Place{Name: name, Value: e.owner, Shared: o.shared, Try: try})
 }
 
 // held is the first place in a lock's queue.
@@ -133,8 +112,13 @@ func (h held) Name() string { return h.Entry.Name }
 
 func (h held) Release(ctx context.Context) error {
 	err := h.Leave(ctx)
-	if err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+	if err == nil || errors.Is(err, ErrClosed) || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
 	return &LostError{Name: h.Entry.Name, Token: h.Token(), Err: err}
 }
+
+// Close hands out no lock any more, ends the context of every lock that is held, with
+// ErrClosed, and has those who wait leave with ErrClosed. It blocks until all locks are
+// released, or ctx ends, with its cause for an error.
+func (e *Etcd) Close(ctx context.Context) error { return e.engine.Close(ctx) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/lock"
@@ -229,5 +230,45 @@ func TestSuspendedSession(t *testing.T) {
 	require.False(t, h.Valid(), "not again")
 	require.Equal(t, mine, s.queue()[0])
 	require.ErrorIs(t, h.Release(s.ctx), lock.ErrLost)
+	require.NoError(t, (<-next).Release(s.ctx))
+}
+
+// Neither the answer to the request came, nor one to the question what became of it: it was
+// made all the same, once, and the token is that of the key that stands.
+func TestNothingIsHeardOfAcquire(t *testing.T) {
+	s := newScene(t)
+	counting := clustertest.Putting(locks.Root() + "batches/")
+	s.a.faults.LoseAnswer(clustertest.OpTxn, entering)
+	s.a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrTimeout, counting, func(r clustertest.Request) bool { return !entering(r) })
+	h := s.acquire(s.a)
+	resp, err := s.client.Get(s.ctx, s.queue()[0])
+	require.NoError(t, err)
+	require.Equal(t, resp.Kvs[0].CreateRevision, h.Token())
+	require.EqualValues(t, 1, resp.Kvs[0].Version, "written once")
+	txn, err := s.client.Txn(s.ctx).If(h.(lock.Guarded).Guard()).Commit()
+	require.NoError(t, err)
+	require.True(t, txn.Succeeded)
+	require.NoError(t, h.Release(s.ctx))
+	require.Empty(t, s.queue())
+}
+
+// What etcd refuses is refused to whom it concerns, and is no end of the others.
+func TestRefused(t *testing.T) {
+	s := newScene(t)
+	s.a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, entering)
+	_, err := s.a.Acquire(s.ctx, "it")
+	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+	require.NoError(t, s.acquire(s.a).Release(s.ctx))
+}
+
+// etcd has no space left: what is held can be released.
+func TestNoSpaceLeft(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire(s.a)
+	next := s.wait(s.b)
+	for range 20 {
+		s.a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(locks.Root()))
+	}
+	require.NoError(t, h.Release(s.ctx))
 	require.NoError(t, (<-next).Release(s.ctx))
 }

@@ -16,7 +16,8 @@ var (
 	ErrReleased = queues.ErrLeft
 	// ErrKeyGone is the cause of a lock's context when hands from outside have deleted its key.
 	ErrKeyGone = queues.ErrKeyGone
-	// ErrClosed: the registry's Run has ended.
+	// ErrClosed: the node stops, or has stopped. It is the cause of the contexts of locks that
+	// are held then.
 	ErrClosed = queues.ErrClosed
 )
 
@@ -47,7 +48,9 @@ type LockRegistry interface {
 	// state.ErrBadName, ErrClosed, and what etcd refused for good.
 	Acquire(ctx context.Context, name string, opts ...Option) (Held, error)
 	// TryAcquire takes the lock if it is free and nobody waits for it, and reports whether it
-	// did; if not, Held is nil. It blocks for a request to etcd. Errors are those of Acquire.
+	// did; if not, Held is nil. It does not wait for the lock, but for etcd, and where there is
+	// no session for the next one, until ctx ends. While the session may not be acted on, no
+	// lock is free. Errors are those of Acquire.
 	TryAcquire(ctx context.Context, name string, opts ...Option) (Held, bool, error)
 }
 
@@ -59,7 +62,7 @@ type Held interface {
 	// of the same name, or for a shared lock, of every exclusive one.
 	Token() int64
 	// Context ends when the lock is released or lost, at the session's deadline at the latest;
-	// its cause is ErrReleased, ErrKeyGone or a session.LostError.
+	// its cause is ErrReleased, ErrClosed, ErrKeyGone or a session.LostError.
 	Context() context.Context
 	// Valid reports whether the lock may be acted on at this instant, without the network.
 	Valid() bool

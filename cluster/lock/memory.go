@@ -83,7 +83,7 @@ func (m *Memory) leave(h *memoryHeld) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q := m.queues[h.name]
-	if q == nil || !q.queue.Has(h.key) {
+	if q == nil || !q.queue.Has(h.key, h.token) {
 		return
 	}
 	m.last++

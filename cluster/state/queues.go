@@ -92,3 +92,11 @@ func (q Queues) QueueOf(key string) (queue string, ok bool) {
 	}
 	return key[:len(key)-len(id)], true
 }
+
+// Effects are the queues of those who want to run an effect.
+func (k Keys) Effects() Queues { return Queues{k.prefix + "/work/effects/"} }
+
+// EffectMark is the key that says what became of an effect. It lies in none of the queues.
+func (k Keys) EffectMark(name string) string {
+	return k.prefix + "/work/marks/" + url.PathEscape(name)
+}

@@ -1,5 +1,5 @@
 // Package queueing is what one process knows of one queue of those who hold a lock or wait
-// for it, as values: no clock, no goroutine, no I/O. Package lock keeps it current.
+// for it, as values: no clock, no goroutine, no I/O. Package queues keeps it current.
 //
 // The entries stand in the order of their CreateRevision: who came first is first. An
 // exclusive entry holds the lock while it is the first of all; a shared one while no
@@ -77,8 +77,11 @@ func (q Queue) Reached(revision int64) Queue {
 	return q
 }
 
-// Has reports whether the entry stands.
-func (q Queue) Has(key string) bool { return q.index(key) >= 0 }
+// Has reports whether the entry stands that was created at that revision.
+func (q Queue) Has(key string, create int64) bool {
+	i := q.index(key)
+	return i >= 0 && q.entries[i].Create == create
+}
 
 // Holds reports whether the entry holds the lock.
 func (q Queue) Holds(key string) bool {

@@ -36,7 +36,7 @@ func TestWhoHolds(t *testing.T) {
 		require.Equal(t, want, got, order)
 	}
 	require.False(t, Queue{}.Known())
-	require.False(t, Queue{}.Read(5, nil).Has("0"))
+	require.False(t, Queue{}.Read(5, nil).Has("0", 10))
 	require.True(t, Queue{}.Read(5, nil).Known())
 }
 

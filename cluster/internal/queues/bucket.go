@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
 
@@ -43,12 +44,16 @@ type bucket struct {
 	told, missed int64
 }
 
-// followed is a queue in which somebody here waits, or did a moment ago.
+// followed is a queue in which somebody here waits, or that somebody follows, or was a moment
+// ago.
 type followed struct {
-	queue   queueing.Queue
-	waiting map[string]*Entry // by key
-	since   time.Time         // when nobody waited any more, as of the last tick
+	queue     queueing.Queue
+	waiting   map[string]*Entry             // by key
+	followers map[*Follower]*queueing.Queue // what each was told; nil: nothing yet
+	since     time.Time                     // when nobody was interested any more, as of the last tick
 }
+
+func (f *followed) wanted() bool { return len(f.waiting) > 0 || len(f.followers) > 0 }
 
 func newBucket(r *run, prefix string) *bucket {
 	return &bucket{r: r, prefix: prefix, wake: make(chan struct{}, 1), queues: map[string]*followed{}}
@@ -63,15 +68,20 @@ func (b *bucket) poke() {
 
 func (b *bucket) add(x *Entry) {
 	b.mu.Lock()
-	f := b.queues[x.queue]
-	if f == nil {
-		f = &followed{waiting: map[string]*Entry{}}
-		b.queues[x.queue] = f
-	}
-	f.waiting[x.key] = x
-	f.since = time.Time{}
+	b.at(x.queue).waiting[x.key] = x
 	b.mu.Unlock()
 	b.poke()
+}
+
+// at is the queue with that prefix, which is wanted from now on. The lock is held.
+func (b *bucket) at(queue string) *followed {
+	f := b.queues[queue]
+	if f == nil {
+		f = &followed{waiting: map[string]*Entry{}, followers: map[*Follower]*queueing.Queue{}}
+		b.queues[queue] = f
+	}
+	f.since = time.Time{}
+	return f
 }
 
 func (b *bucket) remove(x *Entry) {
@@ -136,7 +146,11 @@ func (b *bucket) watch(ctx context.Context) error {
 	// once, and one that goes on from an older revision only when it looks at those that lag.
 	events := b.r.e.cfg.Client.Watch(ctx, b.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	if resp, ok := <-events; !ok || resp.Err() != nil || !resp.Created {
-		return fmt.Errorf("open a watch of %s: %w", b.prefix, errors.Join(resp.Err(), context.Cause(ctx)))
+		err := errors.Join(resp.Err(), context.Cause(ctx))
+		if err == nil {
+			err = errSilent
+		}
+		return fmt.Errorf("open a watch of %s: %w", b.prefix, err)
 	}
 	if !opening.Stop() {
 		return context.Cause(ctx)
@@ -182,7 +196,7 @@ func (b *bucket) idle() bool {
 	defer b.mu.Unlock()
 	for prefix, f := range b.queues {
 		switch {
-		case len(f.waiting) > 0:
+		case f.wanted():
 			f.since = time.Time{}
 		case f.since.IsZero():
 			f.since = time.Now()
@@ -224,7 +238,7 @@ func (b *bucket) read(ctx context.Context, again bool) error {
 	b.mu.Lock()
 	var todo []string
 	for prefix, f := range b.queues {
-		if !f.queue.Known() || again && len(f.waiting) > 0 {
+		if !f.queue.Known() || again && f.wanted() {
 			todo = append(todo, prefix)
 		}
 	}
@@ -247,6 +261,10 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, b.r.e.cfg.RequestTimeout)
 	defer cancel()
 	resp, err := b.r.e.cfg.Client.Txn(ctx).Then(ops...).Commit()
+	if half := len(prefixes) / 2; half > 0 && (errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)) {
+		// What is denied is denied for those alone whom it concerns.
+		return errors.Join(b.readSome(ctx, prefixes[:half]), b.readSome(ctx, prefixes[half:]))
+	}
 	if err != nil {
 		return fmt.Errorf("read the queues: %w", err)
 	}
@@ -266,18 +284,24 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 	return nil
 }
 
-// grant tells those who wait and are first, and those whose key is gone.
+// grant tells those who wait and are first, those whose key is gone, and those who follow.
 func (b *bucket) grant() {
 	b.mu.Lock()
 	var vanished []*Entry
+	told := map[*Follower]*queueing.Queue{}
 	for _, f := range b.queues {
+		for follower, before := range f.followers {
+			if now := f.queue; now.Known() && (before == nil || !slices.Equal(before.Entries(), now.Entries())) {
+				f.followers[follower], told[follower] = &now, &now
+			}
+		}
 		for key, x := range f.waiting {
 			switch {
-			case f.queue.Holds(key):
-				if x.grant() {
+			case f.queue.Has(key, x.create):
+				if f.queue.Holds(key) && x.grant() {
 					delete(f.waiting, key)
 				}
-			case f.queue.Known() && !f.queue.Has(key) && f.queue.After(x.create):
+			case f.queue.Known() && f.queue.After(x.create):
 				delete(f.waiting, key)
 				vanished = append(vanished, x)
 			}
@@ -287,5 +311,8 @@ func (b *bucket) grant() {
 	for _, x := range vanished {
 		b.r.forget(x)
 		x.vanished()
+	}
+	for follower, q := range told {
+		follower.tell(q)
 	}
 }

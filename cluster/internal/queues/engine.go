@@ -3,6 +3,8 @@ package queues
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,7 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster/state"
 )
 
-// ErrClosed: the engine's Run has ended.
+// ErrClosed: the engine's Run has ended, or Close was called.
 var ErrClosed = errors.New("the node has stopped, or is stopping")
 
 // Config is what an engine needs. All but Logger is required.
@@ -37,9 +39,11 @@ type Engine struct {
 
 	mu      sync.Mutex
 	run     *run          // on the present session, nil between two
-	changed chan struct{} // closed when run changes
+	changed chan struct{} // closed when run or closed changes
 	closed  bool
 	number  int64 // of the last entry
+
+	followers map[*Follower]struct{}
 }
 
 // New makes an engine; [Engine.Run] makes it live.
@@ -64,6 +68,7 @@ func (e *Engine) Run(ctx context.Context) {
 		r.serve(ctx)
 		e.set(nil, false)
 		r.end()
+		e.forget()
 		old = s
 	}
 	e.set(nil, true)
@@ -72,9 +77,40 @@ func (e *Engine) Run(ctx context.Context) {
 func (e *Engine) set(r *run, closed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.run, e.closed = r, closed
+	if r != nil && r != e.run {
+		for f := range e.followers {
+			r.follow(f)
+		}
+	}
+	e.run, e.closed = r, e.closed || closed
 	close(e.changed)
 	e.changed = make(chan struct{})
+}
+
+// forget: without a session nothing is known.
+func (e *Engine) forget() {
+	e.mu.Lock()
+	followers := slices.Collect(maps.Keys(e.followers))
+	e.mu.Unlock()
+	for _, f := range followers {
+		f.tell(nil)
+	}
+}
+
+// Close lets nobody enter any more, ends the contexts of all who are first, with ErrClosed,
+// and has those who wait leave. It blocks until all have left, or ctx ends; the error is then
+// ctx's cause.
+func (e *Engine) Close(ctx context.Context) error {
+	e.mu.Lock()
+	r := e.run
+	e.closed = true
+	close(e.changed)
+	e.changed = make(chan struct{})
+	e.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	return r.clear(ctx)
 }
 
 // present waits for a session.
@@ -86,7 +122,7 @@ func (e *Engine) present(ctx context.Context) (*run, error) {
 		switch {
 		case closed:
 			return nil, ErrClosed
-		case r != nil:
+		case r != nil && r.ctx.Err() == nil:
 			return r, nil
 		}
 		select {
@@ -104,6 +140,13 @@ func (e *Engine) next() int64 {
 	return e.number
 }
 
+// Changed is closed at the next change of the session that places stand on.
+func (e *Engine) Changed() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.changed
+}
+
 // Place is what somebody wants in a queue.
 type Place struct {
 	Name string
@@ -113,6 +156,8 @@ type Place struct {
 	Shared bool
 	// Try: not to wait.
 	Try bool
+	// Notify, if set, is called when the entry settles. It must not block, nor ask the entry.
+	Notify func()
 }
 
 // Enter queues on the present session, for which it waits until ctx ends; the entry settles
@@ -123,4 +168,43 @@ func (e *Engine) Enter(ctx context.Context, p Place) (*Entry, error) {
 		return nil, err
 	}
 	return r.enter(p), nil
+}
+
+// TryEnter is Enter without waiting for a session: it returns nil where there is none.
+func (e *Engine) TryEnter(p Place) *Entry {
+	e.mu.Lock()
+	r, closed := e.run, e.closed
+	e.mu.Unlock()
+	if r == nil || closed || r.ctx.Err() != nil {
+		return nil
+	}
+	return r.enter(p)
+}
+
+// Take queues, on one session after the other, until the place is first, or ctx ends. Errors
+// are ctx's cause, state.ErrBadName, ErrClosed, ErrTaken, and what etcd refused.
+func (e *Engine) Take(ctx context.Context, p Place) (*Entry, error) {
+	if err := state.CheckName(p.Name); err != nil {
+		return nil, err
+	}
+	for ctx.Err() == nil {
+		x, err := e.Enter(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-x.Settled():
+		case <-x.Lost():
+			continue // the session, and with it the place
+		case <-ctx.Done():
+			x.Abandon()
+			return nil, context.Cause(ctx)
+		}
+		if err := x.Err(); err == nil {
+			return x, nil
+		} else if !errors.Is(err, ErrAgain) {
+			return nil, err
+		}
+	}
+	return nil, context.Cause(ctx)
 }

@@ -61,6 +61,9 @@ func (x *Entry) Settled() <-chan struct{} { return x.settled }
 // Lost is closed when the session is lost, and with it every place on it.
 func (x *Entry) Lost() <-chan struct{} { return x.run.ctx.Done() }
 
+// Session is a context that ends when Lost is closed. The key can stand for so long.
+func (x *Entry) Session() context.Context { return x.run.ctx }
+
 // Err is why a settled entry is not first, and was never: ErrAgain, ErrTaken, or what etcd
 // refused; nil if it is or was.
 func (x *Entry) Err() error {
@@ -113,34 +116,47 @@ func (x *Entry) Guard() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(x.key), "=", x.Token())
 }
 
-// Leave gives up a place that is first, and blocks until the key is deleted or the session
-// lost, or ctx ends; it is then deleted as soon as etcd answers. The error is ctx's cause; or if
-// the place was lost before it was given up, why.
+// Leave gives up a place that is first, and blocks as Gone does. The error is Gone's; or if the
+// place was lost before it was given up, why.
 func (x *Entry) Leave(ctx context.Context) error {
+	x.mu.Lock()
+	if x.err == nil && !x.leaving && !x.stretch.Valid() {
+		if x.err = context.Cause(x.stretch.Context()); x.err == nil {
+			x.err = &session.LostError{Reason: session.ReasonExpired} // and its own loop has not looked yet
+		}
+	}
+	lost := x.err
+	x.mu.Unlock()
+	x.Abandon()
+	if err := x.Gone(ctx); err != nil {
+		return err
+	}
+	return lost
+}
+
+// Gone blocks until the key of an abandoned place is deleted or the session lost, or ctx ends,
+// with its cause for an error; it is then deleted as soon as etcd answers.
+func (x *Entry) Gone(ctx context.Context) error {
 	x.mu.Lock()
 	if x.gone == nil {
 		x.gone = make(chan struct{})
-		if x.err == nil && !x.leaving && !x.stretch.Valid() {
-			x.err = context.Cause(x.stretch.Context())
-		}
 	}
-	gone, err := x.gone, x.err
+	gone := x.gone
 	x.mu.Unlock()
-	x.Abandon()
 	select {
 	case <-gone:
 	case <-x.run.ctx.Done(): // the lease ends, or has
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return err
+	return nil
 }
 
 // Abandon gives the place up, wherever it is, and does not block.
 func (x *Entry) Abandon() {
 	x.mu.Lock()
 	x.unwanted = true
-	now := x.phase != asked && !x.leaving
+	now := x.create != 0 && !x.leaving
 	if now {
 		x.leaving = true
 		if x.cancel != nil {
@@ -156,8 +172,11 @@ func (x *Entry) Abandon() {
 // entered: the key was created; it came first, or behind others.
 func (x *Entry) entered(create int64, ahead bool) {
 	x.mu.Lock()
-	x.create, x.phase = create, waiting
+	x.create = create
 	unwanted := x.unwanted
+	if x.phase == asked {
+		x.phase = waiting
+	}
 	x.mu.Unlock()
 	switch {
 	case unwanted:
@@ -181,7 +200,7 @@ func (x *Entry) grant() bool {
 		return false
 	}
 	x.phase, x.stretch = first, stretch
-	close(x.settled)
+	x.settle()
 	return true
 }
 
@@ -193,7 +212,14 @@ func (x *Entry) end(err error) {
 		return
 	}
 	x.phase, x.err = over, err
+	x.settle()
+}
+
+func (x *Entry) settle() {
 	close(x.settled)
+	if x.Notify != nil {
+		x.Notify()
+	}
 }
 
 // vanished: the key is gone, and nobody here deleted it.
@@ -210,11 +236,28 @@ func (x *Entry) vanished() {
 	}
 }
 
+// expel ends what is done in a place that is first, and leaves all others: nobody may go on.
+func (x *Entry) expel() {
+	x.end(ErrClosed)
+	x.mu.Lock()
+	held := x.phase == first
+	if held && x.err == nil && !x.leaving {
+		x.err = ErrClosed
+		if x.cancel != nil {
+			x.cancel(x.err)
+		}
+	}
+	x.mu.Unlock()
+	if !held {
+		x.Abandon()
+	}
+}
+
 // stands reports whether the key should be there.
 func (x *Entry) stands() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return (x.phase == waiting || x.phase == first) && !x.leaving && x.err == nil
+	return x.create != 0 && !x.leaving && x.err == nil
 }
 
 // deleted: as it was to be.

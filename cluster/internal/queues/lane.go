@@ -135,8 +135,12 @@ func (l *lane) make(batch []op) bool {
 			l.modified = resp.Header.Revision
 			l.tell(batch, resp)
 			return true
-		case err == nil: // the counter is not as it was left, by hands from outside
-			l.modified = modified(resp)
+		case err == nil:
+			// The counter is not as it was left. An earlier attempt was made, though nobody
+			// said so; or hands from outside have changed it.
+			if l.counted(resp) {
+				return l.found(batch)
+			}
 			continue
 		case l.r.ctx.Err() != nil:
 			return false
@@ -157,9 +161,15 @@ func (l *lane) make(batch []op) bool {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			l.r.s.Check() // it is told why
 		default:
-			made, err := l.settle()
-			if err == nil && made {
+			made, unsettled := l.settle()
+			if unsettled == nil && made {
 				return l.found(batch)
+			}
+			if errors.Is(err, rpctypes.ErrNoSpace) {
+				batch = l.release(batch) // that needs no space
+				if len(batch) == 0 {
+					return true
+				}
 			}
 		}
 		if !wait.For(l.r.ctx, retry) {
@@ -209,16 +219,46 @@ func (l *lane) settle() (made bool, err error) {
 		l.modified = resp.Header.Revision
 		return false, nil
 	}
-	l.modified = modified(resp)
-	kvs := resp.Responses[0].GetResponseRange().Kvs
-	return len(kvs) == 1 && string(kvs[0].Value) == strconv.FormatInt(l.number, 10), nil
+	return l.counted(resp), nil
 }
 
-func modified(resp *clientv3.TxnResponse) int64 {
-	if kvs := resp.Responses[0].GetResponseRange().Kvs; len(kvs) == 1 {
-		return kvs[0].ModRevision
+// counted takes over what the counter is, as a transaction found it that was not made, and
+// reports whether it says that the last batch was.
+func (l *lane) counted(resp *clientv3.TxnResponse) bool {
+	l.modified = 0
+	kvs := resp.Responses[0].GetResponseRange().Kvs
+	if len(kvs) == 0 {
+		return false
 	}
-	return 0
+	l.modified = kvs[0].ModRevision
+	return string(kvs[0].Value) == strconv.FormatInt(l.number, 10)
+}
+
+// release deletes the keys of those who leave, without a number: that they are deleted twice
+// does no harm. It returns the rest of the batch.
+func (l *lane) release(batch []op) []op {
+	var ops []clientv3.Op
+	var leaving, rest []op
+	for _, o := range batch {
+		if o.enter {
+			rest = append(rest, o)
+		} else {
+			leaving, ops = append(leaving, o), append(ops, clientv3.OpDelete(o.entry.key))
+		}
+	}
+	if len(leaving) == 0 {
+		return batch
+	}
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
+	defer cancel()
+	if _, err := l.r.e.cfg.Client.Txn(ctx).Then(ops...).Commit(); err != nil {
+		return batch
+	}
+	for _, o := range leaving {
+		l.r.forget(o.entry)
+		o.entry.deleted()
+	}
+	return rest
 }
 
 // tell tells the entries what came of a batch that was made.
@@ -248,8 +288,8 @@ func (l *lane) found(batch []op) bool {
 			ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 			resp, err := l.r.e.cfg.Client.Do(ctx, look(o.entry))
 			cancel()
-			if err == nil {
-				o.entry.entered(l.modified, ahead(o.entry, resp.Get()))
+			if err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) { // its watch has to tell, then
+				o.entry.entered(l.modified, err == nil && ahead(o.entry, resp.Get()))
 				break
 			}
 			if !wait.For(l.r.ctx, lastLaneRetry/10) {
@@ -265,6 +305,7 @@ func (l *lane) refuse(o op, err error) {
 	l.r.forget(o.entry)
 	if o.enter {
 		o.entry.end(err)
+		o.entry.deleted()
 		return
 	}
 	l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it ends with the session", "name", o.entry.Name, "error", err)

@@ -2,10 +2,13 @@ package queues
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/internal/wait"
@@ -26,7 +29,11 @@ type run struct {
 	lanes  [lanes]*lane
 
 	mu      sync.Mutex
+	used    bool // somebody has entered: there are lanes, and something to look after
 	ended   bool
+	denied  bool              // read and written by who serves
+	closing bool              // nobody enters any more
+	cleared chan struct{}     // closed when no entry is left, if anybody asked
 	entries map[string]*Entry // by key
 	buckets map[string]*bucket
 }
@@ -35,9 +42,7 @@ func newRun(e *Engine, s *session.Session) *run {
 	r := &run{e: e, s: s, entries: map[string]*Entry{}, buckets: map[string]*bucket{}}
 	r.ctx, r.cancel = context.WithCancel(s.Context())
 	for i := range r.lanes {
-		l := newLane(r, i)
-		r.lanes[i] = l
-		r.wg.Go(l.run)
+		r.lanes[i] = newLane(r, i)
 	}
 	return r
 }
@@ -79,10 +84,21 @@ func (r *run) enter(p Place) *Entry {
 	keys := r.e.cfg.Keys
 	x := &Entry{Place: p, run: r, key: keys.Entry(p.Name, int64(r.s.ID()), r.e.next(), p.Shared), queue: keys.Queue(p.Name), settled: make(chan struct{})}
 	r.mu.Lock()
-	if r.ended {
+	switch {
+	case r.closing:
+		r.mu.Unlock()
+		x.end(ErrClosed)
+		return x
+	case r.ended:
 		r.mu.Unlock()
 		x.end(ErrAgain)
 		return x
+	}
+	if !r.used {
+		r.used = true
+		for _, l := range r.lanes {
+			r.wg.Go(l.run)
+		}
 	}
 	r.entries[x.key] = x
 	r.mu.Unlock()
@@ -106,6 +122,36 @@ func (r *run) forget(x *Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.entries, x.key)
+	if len(r.entries) == 0 && r.cleared != nil {
+		close(r.cleared)
+		r.cleared = nil
+	}
+}
+
+// clear has all entries leave; see [Engine.Close].
+func (r *run) clear(ctx context.Context) error {
+	r.mu.Lock()
+	r.closing = true
+	entries := slices.Collect(maps.Values(r.entries))
+	if len(entries) == 0 {
+		r.mu.Unlock()
+		return nil
+	}
+	if r.cleared == nil {
+		r.cleared = make(chan struct{})
+	}
+	cleared := r.cleared
+	r.mu.Unlock()
+	for _, x := range entries {
+		x.expel()
+	}
+	select {
+	case <-cleared:
+	case <-r.ctx.Done(): // the session is lost, and all places with it
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 func (r *run) lane(x *Entry) *lane {
@@ -114,19 +160,27 @@ func (r *run) lane(x *Entry) *lane {
 
 // wait has the entry granted when it is first.
 func (r *run) wait(x *Entry) {
-	prefix := r.e.cfg.Keys.Bucket(x.Name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended {
-		return
+	if b := r.bucket(x.Name); b != nil {
+		b.add(x)
 	}
+}
+
+// bucket is the one of that name, watched from now on; nil if the session is lost. The lock
+// is held.
+func (r *run) bucket(name string) *bucket {
+	if r.ended {
+		return nil
+	}
+	prefix := r.e.cfg.Keys.Bucket(name)
 	b := r.buckets[prefix]
 	if b == nil {
 		b = newBucket(r, prefix)
 		r.buckets[prefix] = b
 		r.wg.Go(b.run)
 	}
-	b.add(x)
+	return b
 }
 
 // compare looks whether etcd has the keys that it should have on this session's lease: one
@@ -134,12 +188,20 @@ func (r *run) wait(x *Entry) {
 // them.
 func (r *run) compare() {
 	r.mu.Lock()
-	known := maps.Clone(r.entries)
+	known, used := maps.Clone(r.entries), r.used
 	r.mu.Unlock()
+	if !used {
+		return
+	}
 	maps.DeleteFunc(known, func(_ string, x *Entry) bool { return !x.stands() })
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(r.ctx), r.e.cfg.RequestTimeout)
 	defer cancel()
 	resp, err := r.e.cfg.Client.TimeToLive(ctx, r.s.ID(), clientv3.WithAttachedKeys())
+	if errors.Is(err, rpctypes.ErrPermissionDenied) && !r.denied {
+		r.denied = true
+		r.e.cfg.Logger.Warn("etcd denies to list the keys on this node's lease: that one of them was deleted by others is not noticed; grant READ on all of "+
+			r.e.cfg.Keys.Root(), "error", err)
+	}
 	if err != nil || resp.TTL < 0 {
 		return // the renewal has the word about that
 	}
