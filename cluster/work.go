@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -40,15 +41,19 @@ func (c *Cluster) newWork(client *clientv3.Client, keeper *session.Keeper) (work
 // them, and for effects that run, as long as a leader waits for its work: their contexts have
 // ended.
 func (c *Cluster) closeWork(ctx context.Context, w work) error {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.WorkTimeout+c.cfg.RequestTimeout)
-	defer cancel()
-	var wg sync.WaitGroup
-	errs := make([]error, 3)
-	for i, end := range []func(context.Context) error{w.elections.Close, w.locks.Close, w.effects.Close} {
-		wg.Go(func() { errs[i] = end(ctx) })
+	within := func(timeout time.Duration, end func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return end(ctx)
 	}
+	var elections, locks, effects error
+	var wg sync.WaitGroup
+	// Elections wait for their work themselves; then there is a request to be made.
+	wg.Go(func() { elections = within(c.cfg.WorkTimeout+c.cfg.RequestTimeout, w.elections.Close) })
+	wg.Go(func() { locks = within(c.cfg.WorkTimeout, w.locks.Close) })
+	wg.Go(func() { effects = within(c.cfg.WorkTimeout, w.effects.Close) })
 	wg.Wait()
-	return errors.Join(errs...)
+	return errors.Join(elections, locks, effects)
 }
 
 // Election is the named election of that name: this node stands in it from now on, or with

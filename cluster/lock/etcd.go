@@ -112,7 +112,7 @@ func (h held) Name() string { return h.Entry.Name }
 
 func (h held) Release(ctx context.Context) error {
 	err := h.Leave(ctx)
-	if err == nil || errors.Is(err, ErrClosed) || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+	if err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
 	return &LostError{Name: h.Entry.Name, Token: h.Token(), Err: err}

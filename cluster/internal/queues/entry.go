@@ -131,7 +131,18 @@ func (x *Entry) Leave(ctx context.Context) error {
 	if err := x.Gone(ctx); err != nil {
 		return err
 	}
-	return lost
+	if !errors.Is(lost, ErrClosed) {
+		return lost
+	}
+	// It was told to end, and has, if it was in time.
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	select {
+	case <-x.gone:
+		return nil
+	default:
+		return lost
+	}
 }
 
 // Gone blocks until the key of an abandoned place is deleted or the session lost, or ctx ends,
