@@ -185,10 +185,10 @@ func TestKeyOfTheHolderIsDeleted(t *testing.T) {
 func TestKeyOfOneWhoWaitsIsDeleted(t *testing.T) {
 	s := newScene(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
-	waits := s.queue()[1]
-	_, err := s.client.Delete(s.ctx, waits)
+	gone, err := s.client.Delete(s.ctx, s.queue()[1])
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { q := s.queue(); return len(q) == 2 && q[1] != waits }, 10*time.Second, time.Millisecond, "it queues again")
+	require.EqualValues(t, 1, gone.Deleted)
+	require.Eventually(t, func() bool { return len(s.queue()) == 2 }, 10*time.Second, time.Millisecond, "it queues again")
 	require.NoError(t, h.Release(s.ctx))
 	require.NoError(t, (<-next).Release(s.ctx))
 }

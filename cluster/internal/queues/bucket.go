@@ -309,7 +309,6 @@ func (b *bucket) grant() {
 	}
 	b.mu.Unlock()
 	for _, x := range vanished {
-		b.r.forget(x)
 		x.vanished()
 	}
 	for follower, q := range told {

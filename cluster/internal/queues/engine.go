@@ -41,7 +41,6 @@ type Engine struct {
 	run     *run          // on the present session, nil between two
 	changed chan struct{} // closed when run or closed changes
 	closed  bool
-	number  int64 // of the last entry
 
 	followers map[*Follower]struct{}
 }
@@ -131,13 +130,6 @@ func (e *Engine) present(ctx context.Context) (*run, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-}
-
-func (e *Engine) next() int64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.number++
-	return e.number
 }
 
 // Changed is closed at the next change of the session that places stand on.

@@ -233,17 +233,26 @@ func (x *Entry) settle() {
 	}
 }
 
-// vanished: the key is gone, and nobody here deleted it.
+// vanished: the key is gone, and nobody here deleted it. One who was first leaves by himself,
+// and the key stays his until then.
 func (x *Entry) vanished() {
 	x.end(ErrAgain)
 	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.phase != first || x.err != nil || x.leaving {
-		return
+	forget := false
+	switch {
+	case x.leaving:
+	case x.phase == over:
+		x.leaving, forget = true, true
+	case x.err == nil:
+		x.err = ErrKeyGone
+		if x.cancel != nil {
+			x.cancel(x.err)
+		}
 	}
-	x.err = ErrKeyGone
-	if x.cancel != nil {
-		x.cancel(x.err)
+	x.mu.Unlock()
+	if forget {
+		x.run.forget(x)
+		x.deleted()
 	}
 }
 

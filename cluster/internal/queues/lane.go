@@ -234,8 +234,8 @@ func (l *lane) counted(resp *clientv3.TxnResponse) bool {
 	return string(kvs[0].Value) == strconv.FormatInt(l.number, 10)
 }
 
-// release deletes the keys of those who leave, without a number: that they are deleted twice
-// does no harm. It returns the rest of the batch.
+// release deletes the keys of those who leave, without a number, so each under its own
+// condition: it may be made late. It returns the rest of the batch.
 func (l *lane) release(batch []op) []op {
 	var ops []clientv3.Op
 	var leaving, rest []op
@@ -243,7 +243,7 @@ func (l *lane) release(batch []op) []op {
 		if o.enter {
 			rest = append(rest, o)
 		} else {
-			leaving, ops = append(leaving, o), append(ops, clientv3.OpDelete(o.entry.key))
+			leaving, ops = append(leaving, o), append(ops, clientv3.OpTxn([]clientv3.Cmp{o.entry.Guard()}, []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
 		}
 	}
 	if len(leaving) == 0 {
@@ -300,10 +300,11 @@ func (l *lane) found(batch []op) bool {
 	return true
 }
 
-// refuse ends an entry that etcd refuses to write, or gives up to delete it.
+// refuse ends an entry that etcd refuses to write, or gives up to delete it; its key is not
+// free, then.
 func (l *lane) refuse(o op, err error) {
-	l.r.forget(o.entry)
 	if o.enter {
+		l.r.forget(o.entry)
 		o.entry.end(err)
 		o.entry.deleted()
 		return

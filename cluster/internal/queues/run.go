@@ -29,7 +29,8 @@ type run struct {
 	lanes  [lanes]*lane
 
 	mu      sync.Mutex
-	used    bool // somebody has entered: there are lanes, and something to look after
+	number  int64 // the last that was drawn, where the least were not free
+	used    bool  // somebody has entered: there are lanes, and something to look after
 	ended   bool
 	denied  bool              // read and written by who serves
 	closing bool              // nobody enters any more
@@ -81,8 +82,7 @@ func (r *run) poke() {
 
 // enter queues; the entry settles later.
 func (r *run) enter(p Place) *Entry {
-	keys := r.e.cfg.Keys
-	x := &Entry{Place: p, run: r, key: keys.Entry(p.Name, int64(r.s.ID()), r.e.next(), p.Shared), queue: keys.Queue(p.Name), settled: make(chan struct{})}
+	x := &Entry{Place: p, run: r, queue: r.e.cfg.Keys.Queue(p.Name), settled: make(chan struct{})}
 	r.mu.Lock()
 	switch {
 	case r.closing:
@@ -100,10 +100,30 @@ func (r *run) enter(p Place) *Entry {
 			r.wg.Go(l.run)
 		}
 	}
+	x.key = r.free(p)
 	r.entries[x.key] = x
 	r.mu.Unlock()
 	r.lane(x).add(op{entry: x, enter: true})
 	return x
+}
+
+// sameName is up to how many entries of one name use the least numbers that are free.
+const sameName = 64
+
+// free is a key that no entry has. Those that were used before are preferred: etcd keeps a
+// trace of each key that ever was, until it compacts, and steps over them when it reads a
+// queue. A key is free when it is known that etcd has it no more. The lock is held.
+func (r *run) free(p Place) string {
+	for number := int64(1); ; number++ {
+		if number > sameName {
+			r.number++
+			number = sameName + r.number
+		}
+		key := r.e.cfg.Keys.Entry(p.Name, int64(r.s.ID()), number, p.Shared)
+		if _, used := r.entries[key]; !used {
+			return key
+		}
+	}
 }
 
 // leave deletes the entry's key.
@@ -216,7 +236,6 @@ func (r *run) compare() {
 		found, err := r.e.cfg.Client.Get(ctx, key, clientv3.WithKeysOnly())
 		if err == nil && found.Count == 0 && x.stands() {
 			r.e.cfg.Logger.Warn("a key of this node's in a queue is gone, and this node did not delete it", "name", x.Name, "key", key)
-			r.forget(x)
 			x.vanished()
 		}
 	}
@@ -230,12 +249,20 @@ func (r *run) unknown(ctx context.Context, key string) {
 	if _, queued := r.e.cfg.Keys.QueueOf(key); ours || !queued {
 		return
 	}
-	// One of ours that was released since is gone by now.
-	if found, err := r.e.cfg.Client.Get(ctx, key, clientv3.WithKeysOnly()); err != nil || found.Count == 0 {
+	found, err := r.e.cfg.Client.Get(ctx, key, clientv3.WithKeysOnly())
+	if err != nil || len(found.Kvs) == 0 {
+		return // one of ours that was given up since
+	}
+	r.mu.Lock()
+	_, ours = r.entries[key]
+	r.mu.Unlock()
+	if ours {
 		return
 	}
 	r.e.cfg.Logger.Warn("deleting a key on this node's lease that it did not ask for", "key", key)
-	_, _ = r.e.cfg.Client.Delete(ctx, key) // tried again the next time
+	// Tried again the next time.
+	_, _ = r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", found.Kvs[0].CreateRevision)).
+		Then(clientv3.OpDelete(key)).Commit()
 }
 
 // idleAfter is how long a watch is kept that nobody waits by.
