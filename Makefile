@@ -20,6 +20,7 @@ lint: ## gofmt, vet, staticcheck
 
 fuzz: ## what reads keys, maps and reports, a minute each
 	go test -run '^$$' -fuzz FuzzParse -fuzztime 1m ./cluster/state
+	go test -run '^$$' -fuzz FuzzQueueOf -fuzztime 1m ./cluster/state
 	go test -run '^$$' -fuzz 'FuzzDecode$$' -fuzztime 1m ./cluster/sharding
 	go test -run '^$$' -fuzz FuzzDecodeReport -fuzztime 1m ./cluster/sharding
 

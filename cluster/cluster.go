@@ -60,6 +60,7 @@ type parts struct {
 	member   *membership
 	manager  *consensusmanager.ConsensusManager
 	detector *crashdetector.Detector
+	work     work
 
 	keeperCtx  context.Context
 	stopKeeper context.CancelFunc
@@ -128,6 +129,9 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 		Address: c.node.AdvertiseAddress(), InstanceID: c.node.InstanceID(), WatcherLost: c.node.WatcherLost(),
 		Dialer:   dialer{instanceID: c.node.InstanceID(), opts: c.cfg.DialOptions},
 		Settings: c.cfg.CrashDetection, Logger: c.log.Named("crashdetector")})
+	if p.work, err = c.newWork(client, keeper); err != nil {
+		return nil, err
+	}
 	config := consensusmanager.Config{Election: leaderelection.Config{
 		Client: client, Prefix: c.cfg.EtcdPrefix, Address: c.node.AdvertiseAddress(), Observer: c.cfg.Observer,
 		Fallback: c.cfg.Fallback == FallbackByName, RequestTimeout: c.cfg.RequestTimeout,

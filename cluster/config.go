@@ -67,6 +67,9 @@ type Config struct {
 	// WorkTimeout bounds how long a leader that gives way waits for the functions
 	// in Lead to return. Default 5 s.
 	WorkTimeout time.Duration
+	// OnceRetention is for how long it is remembered what became of an effect (see Once),
+	// at the least. Default 24 h; a minute or more.
+	OnceRetention time.Duration
 	// CrashDetection says how the death of another node's process is noticed before
 	// its lease has run out. On by default.
 	CrashDetection crashdetector.Settings
@@ -140,6 +143,9 @@ func (c Config) Validate() error {
 		if d < 0 {
 			return fmt.Errorf("%w: %s is negative (%v); leave it 0 for the default", ErrBadConfig, name, d)
 		}
+	}
+	if c.OnceRetention != 0 && c.OnceRetention < time.Minute {
+		return fmt.Errorf("%w: OnceRetention is %v; give it a minute or more, or leave it 0 for 24h", ErrBadConfig, c.OnceRetention)
 	}
 	if err := c.CrashDetection.Validate(); err != nil {
 		return err

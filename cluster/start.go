@@ -85,6 +85,9 @@ func (c *Cluster) run(p *parts) {
 	p.rest.Go(func() { _ = p.mirror.Run(restCtx) }) // ends with its context only
 	p.rest.Go(func() { p.member.run(restCtx) })
 	p.rest.Go(func() { p.followElection(restCtx) })
+	p.rest.Go(func() { p.work.locks.Run(restCtx) })
+	p.rest.Go(func() { p.work.effects.Run(restCtx) })
+	p.rest.Go(func() { p.work.elections.Run(restCtx) })
 	if c.log.IsInfo() {
 		comings := newComings(c.node.AdvertiseAddress(), c.log)
 		p.rest.Go(func() { comings.run(restCtx, p.mirror) })

@@ -19,7 +19,7 @@ const markTimeout = time.Second
 
 // Stop hands everything over and leaves, in this order: it marks the node as
 // stopping; resigns and leaves the queue; waits until its shards are others', and lets go
-// of them; says goodbye to those it watches and to its
+// of them; ends what is done under locks and effects that run; says goodbye to those it watches and to its
 // watchers and serves running calls to their end; revokes the session, so that nothing of the node is left in
 // etcd; joins every goroutine. When ctx ends, what is left is done at once: calls
 // are cut off and the session revoked. The error is a [CutShortError] then, and
@@ -85,6 +85,7 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 		step("hand the shards over", c.emptied(ctx, p))
 	}
 	step("let go of the shards", c.relinquish(ctx, p))
+	step("end the named elections and locks", c.closeWork(ctx, p.work))
 	p.detector.Stop(ctx) // says goodbye to those watched, as node.Stop to the watchers
 	step("stop serving", c.node.Stop(ctx))
 	p.stopKeeper() // revokes

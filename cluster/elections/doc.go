@@ -1,0 +1,22 @@
+// Package elections holds named elections: any number of them, all on one session of the
+// process. A program can stand in some and only follow others.
+//
+//	outbox, err := c.Election("outbox")
+//	err = outbox.Lead(ctx, func(ctx context.Context, t *elections.Term) error {
+//		return publish(ctx, t.Token()) // until ctx ends: the term is over
+//	})
+//
+// Each election is a queue: who came first leads first, and leads until it resigns, stops, or
+// its session ends. A term's token is larger than that of every term before, and Term.Txn
+// writes to etcd only while the term stands.
+//
+// The cluster's own election (package leaderelection) is another one: it decides who plans, and
+// has a fallback. These have none: where etcd denies them, nobody leads, and Err says why.
+//
+// # What is not promised
+//
+//   - That work ends with its term. Who gives way waits for its functions for a bounded time;
+//     what goes on after that is stopped by the token alone.
+//   - That what is said of others is current: Leader is as old as the last event. IsLeader is
+//     about this process alone, and exact.
+package elections

@@ -1,0 +1,309 @@
+package elections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/cluster/internal/queues"
+)
+
+// deniedRetry is the pause before this node queues again when etcd has refused it.
+const deniedRetry = time.Second
+
+// Election is this node's part in one election. All methods are safe for concurrent use.
+type Election struct {
+	all      *Elections
+	name     string
+	observer bool
+	log      hclog.Logger
+	follower *queues.Follower
+	term     atomic.Pointer[Term] // nil unless this node leads
+
+	mu      sync.Mutex
+	place   *queues.Entry // in the queue; nil: none
+	over    *Term         // ended, and its functions have not all returned
+	late    *time.Timer   // until when they are waited for
+	expired bool          // that has passed
+	denied  bool          // etcd has refused this node a moment ago
+	giveUp  error         // the place is to be given up, and why
+	gone    error         // why this node stands no more; nil: it does
+	err     error         // why it cannot stand
+	subs    map[*Subscription]struct{}
+}
+
+// Name is the election's.
+func (e *Election) Name() string { return e.name }
+
+// IsLeader reports whether this node leads at this instant, without the network.
+func (e *Election) IsLeader() bool { return e.Term() != nil }
+
+// Term is the term that this node leads by at this instant, or nil.
+func (e *Election) Term() *Term {
+	if t := e.term.Load(); t != nil && t.Valid() {
+		return t
+	}
+	return nil
+}
+
+// Err is what etcd refused the last time this node was to stand; nil if it has led since.
+func (e *Election) Err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}
+
+func (e *Election) touch() { e.all.touch(e) }
+
+// look brings this node's part in line with what is known and wished.
+func (e *Election) look() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer e.notify()
+	if !e.ended() {
+		return
+	}
+	e.settled()
+	if e.place == nil && !e.observer && e.gone == nil && !e.denied {
+		e.place = e.all.engine.TryEnter(queues.Place{Name: e.name, Value: e.all.cfg.Address, Notify: e.touch})
+	}
+}
+
+// stand has this node stand in an election that it only followed, or had withdrawn from.
+func (e *Election) stand() {
+	e.mu.Lock()
+	e.observer = false
+	if errors.Is(e.gone, ErrWithdrawn) {
+		e.gone = nil
+	}
+	e.mu.Unlock()
+	e.touch()
+}
+
+// close: this node stands in nothing any more.
+func (e *Election) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gone == nil {
+		e.gone, e.giveUp = fmt.Errorf("election %q: %w", e.name, ErrClosed), ErrClosed
+	}
+}
+
+// ended ends a term that is over or to be given up, and then the place in the queue, when its
+// functions have returned or were waited for long enough. It reports whether nothing is left
+// of it.
+func (e *Election) ended() bool {
+	if t := e.term.Load(); t != nil && (e.giveUp != nil || t.ctx.Err() != nil) {
+		reason := e.giveUp
+		if t.ctx.Err() != nil {
+			reason = context.Cause(t.ctx)
+		}
+		e.term.Store(nil) // the flag first
+		t.cancel(&TermOverError{Election: e.name, Token: t.token, Err: reason})
+		e.over, e.expired = t, false
+		e.late = time.AfterFunc(e.all.cfg.WorkTimeout, func() { e.expire(t) })
+		e.log.Info("this node no longer leads the election", "election", e.name, "token", t.token, "reason", reason)
+	}
+	if t := e.over; t != nil {
+		if t.work > 0 && !e.expired {
+			return false
+		}
+		if t.work > 0 {
+			e.log.Warn("functions in a term that is over go on; not waiting for them any longer", "election", e.name, "token", t.token)
+		}
+		e.late.Stop()
+		e.over = nil
+		e.abandon()
+	}
+	if e.giveUp != nil {
+		e.abandon()
+		e.giveUp = nil
+	}
+	return true
+}
+
+func (e *Election) expire(t *Term) {
+	e.mu.Lock()
+	e.expired = e.expired || e.over == t
+	e.mu.Unlock()
+	e.touch()
+}
+
+// again: etcd is asked once more.
+func (e *Election) again() {
+	e.mu.Lock()
+	e.denied = false
+	e.mu.Unlock()
+	e.touch()
+}
+
+func (e *Election) abandon() {
+	if e.place != nil {
+		e.place.Abandon()
+		e.place = nil
+	}
+}
+
+// settled begins a term if the place has come first, and drops it if it is lost.
+func (e *Election) settled() {
+	if e.place == nil || e.term.Load() != nil {
+		return
+	}
+	select {
+	case <-e.place.Settled():
+	case <-e.place.Lost():
+		e.place = nil
+		return
+	default:
+		return
+	}
+	place := e.place
+	if err := place.Err(); err != nil {
+		e.place = nil
+		if !errors.Is(err, queues.ErrAgain) && !errors.Is(err, ErrClosed) {
+			if e.err == nil {
+				e.log.Warn("etcd refuses that this node stands in the election, trying on", "election", e.name, "error", err)
+			}
+			e.err, e.denied = err, true
+			time.AfterFunc(deniedRetry, e.again)
+		}
+		return
+	}
+	if !place.Valid() {
+		e.abandon() // over before it began
+		return
+	}
+	e.err = nil
+	t := &Term{e: e, place: place, token: place.Token()}
+	t.ctx, t.cancel = context.WithCancelCause(place.Context())
+	context.AfterFunc(t.ctx, e.touch)
+	e.term.Store(t)
+	e.log.Info("this node leads the election", "election", e.name, "token", t.token)
+}
+
+// Lead waits until this node leads and runs fn. fn's context ends with the term, or with ctx;
+// fn must return soon after, for a leader that gives way waits for it (up to WorkTimeout)
+// before the next one can lead. Lead returns what fn returned; if that is the context's error
+// because the term ended, an error that matches ErrTermOver. It does not give leadership up
+// when fn returns (Resign does), and runs fn once: call it in a loop to serve every term.
+func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t *Term) error) error {
+	t, err := e.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer e.left(t)
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })()
+	err = fn(work, t)
+	if ctx.Err() != nil || t.ctx.Err() == nil || err == nil {
+		return err
+	}
+	cause := context.Cause(t.ctx)
+	if errors.Is(err, ErrTermOver) || !errors.Is(err, context.Canceled) && !errors.Is(err, cause) {
+		return err
+	}
+	if errors.Is(cause, ErrTermOver) {
+		return cause
+	}
+	return &TermOverError{Election: e.name, Token: t.token, Err: cause}
+}
+
+// enter waits for a term of this node and counts the caller as its work.
+func (e *Election) enter(ctx context.Context) (*Term, error) {
+	sub := e.Subscribe()
+	defer sub.Close()
+	for {
+		e.mu.Lock()
+		t, gone, observer := e.Term(), e.gone, e.observer
+		if t != nil {
+			t.work++
+		}
+		e.mu.Unlock()
+		switch {
+		case t != nil:
+			return t, nil
+		case observer:
+			return nil, ErrObserver
+		case gone != nil:
+			return nil, gone
+		}
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (e *Election) left(t *Term) {
+	e.mu.Lock()
+	t.work--
+	idle := t.work == 0
+	e.mu.Unlock()
+	if idle {
+		e.touch()
+	}
+}
+
+// Resign gives leadership up: the term ends, its functions are waited for, up to WorkTimeout,
+// and this node queues again at the tail. It blocks until the place is given up, or ctx ends;
+// it is then given up as soon as etcd answers. The error is ErrNotLeader if this node does not
+// lead, or ctx's cause.
+func (e *Election) Resign(ctx context.Context) error {
+	e.mu.Lock()
+	t := e.Term()
+	if t == nil {
+		e.mu.Unlock()
+		return fmt.Errorf("election %q: %w", e.name, ErrNotLeader)
+	}
+	e.giveUp = ErrResigned
+	e.mu.Unlock()
+	e.touch()
+	return e.given(ctx, t.place)
+}
+
+// Withdraw leaves the election: a term ends as by Resign, and this node stands in it no more;
+// it goes on following it. It blocks as Resign does.
+func (e *Election) Withdraw(ctx context.Context) error { return e.leave(ctx, ErrWithdrawn) }
+
+func (e *Election) leave(ctx context.Context, why error) error {
+	e.mu.Lock()
+	if e.gone == nil {
+		e.gone, e.giveUp = fmt.Errorf("election %q: %w", e.name, why), why
+	}
+	place := e.place
+	e.mu.Unlock()
+	e.touch()
+	if place == nil {
+		return nil
+	}
+	return e.given(ctx, place)
+}
+
+// given waits until a place is no more.
+func (e *Election) given(ctx context.Context, place *queues.Entry) error {
+	sub := e.Subscribe()
+	defer sub.Close()
+	for {
+		e.mu.Lock()
+		still := e.place == place
+		e.mu.Unlock()
+		if !still {
+			break
+		}
+		select {
+		case <-sub.C:
+		case <-place.Lost():
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return place.Gone(ctx)
+}

@@ -1,0 +1,204 @@
+package elections
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/queues"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// Config is what elections need. Client, Keeper, Queues and Address are required.
+type Config struct {
+	// Client reaches etcd. It is never closed.
+	Client *clientv3.Client
+	// Keeper has the session that all candidacies stand on. One Elections to a keeper and Queues.
+	Keeper *session.Keeper
+	// Queues is where the elections lie: state.Keys.Elections.
+	Queues state.Queues
+	// Address is what others are told when this node leads.
+	Address string
+	// WorkTimeout bounds how long a leader that gives way waits for the functions in Lead to
+	// return after their context ended. Default 5 s.
+	WorkTimeout time.Duration
+	// RequestTimeout bounds each request to etcd. Default 2 s.
+	RequestTimeout time.Duration
+	// Logger gets one line per change of leadership of this node. Default: none.
+	Logger hclog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.WorkTimeout <= 0 {
+		c.WorkTimeout = 5 * time.Second
+	}
+	if c.RequestTimeout <= 0 {
+		c.RequestTimeout = 2 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+// Validate reports what is wrong with the configuration.
+func (c Config) Validate() error {
+	switch {
+	case c.Client == nil:
+		return errors.New("elections: Config.Client is nil; give it an etcd client")
+	case c.Keeper == nil:
+		return errors.New("elections: Config.Keeper is nil; give it a session keeper that runs")
+	case c.Queues == state.Queues{}:
+		return errors.New("elections: Config.Queues is empty; give it state.Keys.Elections")
+	case c.Address == "":
+		return errors.New("elections: Config.Address is empty; set the address that others should reach this node at")
+	}
+	return nil
+}
+
+// Elections are the named elections that this process takes part in. All methods are safe for
+// concurrent use.
+type Elections struct {
+	cfg    Config
+	engine *queues.Engine
+
+	mu     sync.Mutex
+	closed bool
+	byName map[string]*Election
+
+	touching sync.Mutex // the last one to be taken
+	dirty    map[*Election]struct{}
+	wake     chan struct{}
+}
+
+// New checks the configuration; [Elections.Run] makes it live.
+func New(cfg Config) (*Elections, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	return &Elections{cfg: cfg, byName: map[string]*Election{}, dirty: map[*Election]struct{}{}, wake: make(chan struct{}, 1),
+		engine: queues.New(queues.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Queues,
+			RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
+}
+
+// Option is how this node takes part in an election.
+type Option func(*options)
+
+type options struct{ observe bool }
+
+// Observe only follows the election. Where this node stands in it already, it goes on to:
+// Withdraw ends that.
+func Observe() Option { return func(o *options) { o.observe = true } }
+
+// Election is the election of that name: this node stands in it from now on, also if it had
+// withdrawn; or with Observe it only follows it. The same name gives the same election. It is
+// followed until the node stops, also when nobody asks for it any more. It does not block.
+// Errors are state.ErrBadName and ErrClosed.
+func (es *Elections) Election(name string, opts ...Option) (*Election, error) {
+	if err := state.CheckName(name); err != nil {
+		return nil, err
+	}
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	if es.closed {
+		return nil, ErrClosed
+	}
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if e := es.byName[name]; e != nil {
+		if !o.observe {
+			e.stand()
+		}
+		return e, nil
+	}
+	e := &Election{all: es, name: name, log: es.cfg.Logger, observer: o.observe, subs: map[*Subscription]struct{}{}}
+	e.follower = es.engine.Follow(name, e.touch)
+	es.byName[name] = e
+	e.touch()
+	return e, nil
+}
+
+// touch has the election looked at soon.
+func (es *Elections) touch(e *Election) {
+	es.touching.Lock()
+	es.dirty[e] = struct{}{}
+	es.touching.Unlock()
+	select {
+	case es.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run serves on one session after the other until ctx ends, and returns when all it started
+// has ended.
+func (es *Elections) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { es.engine.Run(ctx) })
+	for ctx.Err() == nil {
+		changed := es.engine.Changed()
+		for _, e := range es.touched() {
+			e.look()
+		}
+		select {
+		case <-es.wake:
+		case <-changed:
+			es.touchAll()
+		case <-ctx.Done():
+		}
+	}
+	wg.Wait()
+	for _, e := range es.shut() {
+		e.close()
+		e.look()
+	}
+}
+
+// touchAll: there is another session, or none.
+func (es *Elections) touchAll() {
+	es.mu.Lock()
+	all := slices.Collect(maps.Values(es.byName))
+	es.mu.Unlock()
+	for _, e := range all {
+		es.touch(e)
+	}
+}
+
+func (es *Elections) touched() []*Election {
+	es.touching.Lock()
+	defer es.touching.Unlock()
+	touched := slices.Collect(maps.Keys(es.dirty))
+	clear(es.dirty)
+	return touched
+}
+
+// shut lets nothing begin any more, and returns all elections.
+func (es *Elections) shut() []*Election {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	es.closed = true
+	return slices.Collect(maps.Values(es.byName))
+}
+
+// Close has this node withdraw from every election, each after the functions in its term have
+// returned, and stand in none any more. It blocks until that is done, or ctx ends, with its
+// cause for an error.
+func (es *Elections) Close(ctx context.Context) error {
+	var wg sync.WaitGroup
+	all := es.shut()
+	errs := make([]error, len(all))
+	for i, e := range all {
+		wg.Go(func() { errs[i] = e.leave(ctx, ErrClosed) })
+	}
+	wg.Wait()
+	return errors.Join(append(errs, es.engine.Close(ctx))...)
+}

@@ -1,0 +1,342 @@
+package elections_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/embedetcd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 20 * time.Second
+
+// scene is three processes and a client that no fault touches.
+type scene struct {
+	*testing.T
+	ctx     context.Context
+	keys    state.Queues
+	client  *clientv3.Client
+	a, b, c *process
+}
+
+type process struct {
+	*elections.Elections
+	keeper *session.Keeper
+	faults *clustertest.Faults
+}
+
+func newScene(t *testing.T) *scene {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	keys, err := state.NewKeys("/goverse")
+	require.NoError(t, err)
+	s := &scene{T: t, ctx: ctx, keys: keys.Elections()}
+	s.client = s.connect(server.Endpoint())
+	s.a, s.b, s.c = s.start(server.Endpoint(), "a:1"), s.start(server.Endpoint(), "b:1"), s.start(server.Endpoint(), "c:1")
+	return s
+}
+
+func (s *scene) connect(endpoint string) *clientv3.Client {
+	s.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
+	require.NoError(s, err)
+	s.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func (s *scene) start(endpoint, address string) *process {
+	s.Helper()
+	client := s.connect(endpoint)
+	faults := clustertest.Inject(client)
+	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: 2 * time.Second}})
+	require.NoError(s, err)
+	e, err := elections.New(elections.Config{Client: client, Keeper: keeper, Queues: s.keys, Address: address,
+		WorkTimeout: 500 * time.Millisecond, RequestTimeout: 300 * time.Millisecond})
+	require.NoError(s, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = keeper.Run(ctx) })
+	wg.Go(func() { e.Run(ctx) })
+	s.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return &process{Elections: e, keeper: keeper, faults: faults}
+}
+
+// join has a process stand, and returns when it is in the queue as all see it.
+func (s *scene) join(p *process, name string, opts ...elections.Option) *elections.Election {
+	s.Helper()
+	before := len(s.queue(name))
+	e, err := p.Election(name, opts...)
+	require.NoError(s, err)
+	if len(opts) == 0 {
+		s.eventually(func() bool { return len(s.queue(name)) > before && len(e.Queue()) > before }, "it is queued")
+	}
+	return e
+}
+
+func (s *scene) queue(name string) []string {
+	s.Helper()
+	resp, err := s.client.Get(s.ctx, s.keys.Queue(name), clientv3.WithPrefix())
+	require.NoError(s, err)
+	keys := []string{}
+	for _, kv := range resp.Kvs {
+		keys = append(keys, string(kv.Key))
+	}
+	return keys
+}
+
+func (s *scene) eventually(cond func() bool, what string) {
+	s.Helper()
+	require.Eventually(s, cond, patience, time.Millisecond, what)
+}
+
+// leads waits until an election is led here, and returns the term.
+func (s *scene) leads(e *elections.Election) *elections.Term {
+	s.Helper()
+	var t *elections.Term
+	s.eventually(func() bool { t = e.Term(); return t != nil }, "it leads")
+	require.True(s, e.IsLeader())
+	return t
+}
+
+func TestFirstComeFirstServed(t *testing.T) {
+	s := newScene(t)
+	a := s.join(s.a, "outbox")
+	first := s.leads(a)
+	b, c := s.join(s.b, "outbox"), s.join(s.c, "outbox")
+	require.True(t, a.IsLeader())
+	l, err := c.WaitForLeader(s.ctx)
+	require.NoError(t, err)
+	require.Equal(t, elections.Leader{Address: "a:1", Token: first.Token()}, l)
+	require.Equal(t, []string{"a:1", "b:1", "c:1"}, c.Queue())
+
+	require.NoError(t, a.Resign(s.ctx))
+	require.ErrorIs(t, context.Cause(first.Context()), elections.ErrTermOver)
+	require.ErrorIs(t, context.Cause(first.Context()), elections.ErrResigned)
+	require.False(t, first.Valid())
+	second := s.leads(b)
+	require.Greater(t, second.Token(), first.Token())
+	s.eventually(func() bool { return fmt.Sprint(c.Queue()) == "[b:1 c:1 a:1]" }, "a is the last now")
+	require.ErrorIs(t, a.Resign(s.ctx), elections.ErrNotLeader)
+
+	require.NoError(t, b.Withdraw(s.ctx))
+	require.False(t, b.IsLeader())
+	s.leads(c)
+	s.eventually(func() bool { return b.Leader().Address == "c:1" }, "it follows on")
+	require.ErrorIs(t, b.Lead(s.ctx, nil), elections.ErrWithdrawn)
+	require.Len(t, s.queue("outbox"), 2)
+}
+
+func TestManyElectionsOneSession(t *testing.T) {
+	s := newScene(t)
+	var led []*elections.Election
+	for i := range 50 {
+		e, err := s.a.Election(fmt.Sprint(i))
+		require.NoError(t, err)
+		same, err := s.a.Election(fmt.Sprint(i))
+		require.NoError(t, err)
+		require.Same(t, e, same)
+		led = append(led, e)
+	}
+	for _, e := range led {
+		s.leads(e)
+	}
+	observer := s.join(s.b, "7", elections.Observe())
+	l, err := observer.WaitForLeader(s.ctx)
+	require.NoError(t, err)
+	require.Equal(t, "a:1", l.Address)
+	require.ErrorIs(t, observer.Lead(s.ctx, nil), elections.ErrObserver)
+	require.Len(t, s.queue("7"), 1)
+	leases := map[int64]bool{}
+	resp, err := s.client.Get(s.ctx, s.keys.Root(), clientv3.WithPrefix())
+	require.NoError(t, err)
+	for _, kv := range resp.Kvs {
+		leases[kv.Lease] = true
+	}
+	require.Len(t, leases, 1)
+	_, err = s.a.Election("")
+	require.ErrorIs(t, err, state.ErrBadName)
+}
+
+// Who gives way waits for its work, and the next one leads only then.
+func TestLeadIsAScope(t *testing.T) {
+	s := newScene(t)
+	a := s.join(s.a, "job")
+	s.leads(a)
+	b := s.join(s.b, "job")
+	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- a.Lead(s.ctx, func(ctx context.Context, term *elections.Term) error {
+			close(inside)
+			<-ctx.Done()
+			<-goOn
+			return ctx.Err()
+		})
+	}()
+	<-inside
+	resigned := make(chan error, 1)
+	go func() { resigned <- a.Resign(s.ctx) }()
+	s.eventually(func() bool { return !a.IsLeader() }, "the flag first")
+	require.False(t, b.IsLeader(), "its work goes on")
+	close(goOn)
+	err := <-ended
+	require.ErrorIs(t, err, elections.ErrTermOver)
+	over, ok := errors.AsType[*elections.TermOverError](err)
+	require.True(t, ok)
+	require.Equal(t, "job", over.Election)
+	require.NoError(t, <-resigned)
+	s.leads(b)
+
+	own := errors.New("its own")
+	require.Equal(t, own, b.Lead(s.ctx, func(context.Context, *elections.Term) error { return own }))
+	require.True(t, b.IsLeader(), "that it returns gives nothing up")
+}
+
+func TestWorkThatGoesOnIsWaitedForBounded(t *testing.T) {
+	s := newScene(t)
+	a := s.join(s.a, "job")
+	s.leads(a)
+	b := s.join(s.b, "job")
+	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = a.Lead(s.ctx, func(context.Context, *elections.Term) error {
+			close(inside)
+			<-goOn
+			return nil
+		})
+	}()
+	<-inside
+	require.NoError(t, a.Resign(s.ctx))
+	s.leads(b)
+	close(goOn)
+	<-ended
+}
+
+func TestTxnIsFenced(t *testing.T) {
+	s := newScene(t)
+	a := s.join(s.a, "job")
+	term := s.leads(a)
+	resp, err := term.Txn(s.ctx).Then(clientv3.OpPut("/x", "1")).Commit()
+	require.NoError(t, err)
+	require.True(t, resp.Succeeded)
+	resp, err = term.Txn(s.ctx).If(clientv3.Compare(clientv3.Value("/x"), "=", "2")).Else(clientv3.OpGet("/x")).Commit()
+	require.NoError(t, err)
+	require.False(t, resp.Succeeded, "the caller's own comparison")
+	_, err = s.client.Delete(s.ctx, s.queue("job")[0])
+	require.NoError(t, err)
+	_, err = term.Txn(s.ctx).Then(clientv3.OpPut("/x", "2")).Commit()
+	require.ErrorIs(t, err, elections.ErrTermOver, "by etcd, if this node has not noticed")
+}
+
+// A leader whose session is lost stops leading, and queues again on the next one.
+func TestLostSession(t *testing.T) {
+	s := newScene(t)
+	a := s.join(s.a, "job")
+	first := s.leads(a)
+	b := s.join(s.b, "job")
+	s.a.faults.CutOff()
+	second := s.leads(b)
+	require.False(t, first.Valid(), "before the other one led")
+	require.False(t, a.IsLeader())
+	require.Greater(t, second.Token(), first.Token())
+	s.a.faults.Reconnect()
+	s.eventually(func() bool { return fmt.Sprint(b.Queue()) == "[b:1 a:1]" }, "it queues again")
+	s.eventually(func() bool { return a.Leader().Address == "b:1" }, "and sees who leads")
+	_, lost := errors.AsType[*session.LostError](context.Cause(first.Context()))
+	require.True(t, lost)
+}
+
+// Hands from outside delete the key of a leader and of one that waits: both notice, and queue
+// again at the tail.
+func TestKeysAreDeleted(t *testing.T) {
+	s := newScene(t)
+	a := s.join(s.a, "job")
+	first := s.leads(a)
+	b := s.join(s.b, "job")
+	_, err := s.client.Delete(s.ctx, s.keys.Queue("job"), clientv3.WithPrefix())
+	require.NoError(t, err)
+	<-first.Context().Done()
+	s.eventually(func() bool { return len(s.queue("job")) == 2 && len(b.Queue()) == 2 }, "both queue again")
+	s.eventually(func() bool { return a.IsLeader() != b.IsLeader() }, "one leads")
+}
+
+func TestWatch(t *testing.T) {
+	s := newScene(t)
+	o := s.join(s.c, "job", elections.Observe())
+	ctx, cancel := context.WithCancel(s.ctx)
+	seen := o.Watch(ctx)
+	require.Equal(t, elections.Leader{}, <-seen)
+	a := s.join(s.a, "job")
+	term := s.leads(a)
+	require.Equal(t, elections.Leader{Address: "a:1", Token: term.Token()}, <-seen)
+	require.NoError(t, a.Withdraw(s.ctx))
+	require.Equal(t, elections.Leader{}, <-seen)
+	cancel()
+	for range seen {
+	}
+}
+
+func TestClose(t *testing.T) {
+	s := newScene(t)
+	a := s.join(s.a, "job")
+	term := s.leads(a)
+	b := s.join(s.b, "job")
+	require.NoError(t, s.a.Close(s.ctx))
+	require.ErrorIs(t, context.Cause(term.Context()), elections.ErrClosed)
+	s.leads(b)
+	_, err := s.a.Election("another")
+	require.ErrorIs(t, err, elections.ErrClosed)
+	require.ErrorIs(t, a.Lead(s.ctx, nil), elections.ErrClosed)
+	require.Len(t, s.queue("job"), 1)
+}
+
+// etcd refuses this node: it says why, and tries on, at its leisure.
+func TestDenied(t *testing.T) {
+	s := newScene(t)
+	for range 2 {
+		s.a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting(s.keys.Queue("job")))
+	}
+	began := time.Now()
+	e, err := s.a.Election("job")
+	require.NoError(t, err)
+	s.eventually(func() bool { return e.Err() != nil }, "it says so")
+	require.ErrorIs(t, e.Err(), rpctypes.ErrPermissionDenied)
+	s.leads(e)
+	require.NoError(t, e.Err())
+	require.Greater(t, time.Since(began), time.Second, "not without a pause")
+}
+
+func TestStandsAgain(t *testing.T) {
+	s := newScene(t)
+	a := s.join(s.a, "job", elections.Observe())
+	require.Empty(t, s.queue("job"))
+	s.join(s.a, "job")
+	s.leads(a)
+	require.NoError(t, a.Withdraw(s.ctx))
+	require.Empty(t, s.queue("job"))
+	s.join(s.a, "job", elections.Observe())
+	require.False(t, a.IsLeader())
+	s.join(s.a, "job")
+	s.leads(a)
+}

@@ -1,0 +1,111 @@
+package elections
+
+import "context"
+
+// Leader is who leads an election. The zero Leader is nobody.
+type Leader struct {
+	Address string
+	Token   int64
+}
+
+// Leader is who leads as far as this node knows: nobody between two leaders, and while this
+// node is cut off from etcd and cannot say. It does not block.
+func (e *Election) Leader() Leader {
+	entries, known := e.follower.Queue()
+	if !known || len(entries) == 0 {
+		return Leader{}
+	}
+	return Leader{Address: entries[0].Value, Token: entries[0].Create}
+}
+
+// Queue are the addresses of those who stand, who leads first, as far as this node knows.
+func (e *Election) Queue() []string {
+	entries, _ := e.follower.Queue()
+	out := make([]string, len(entries))
+	for i, x := range entries {
+		out[i] = x.Value
+	}
+	return out
+}
+
+// Subscription is a coalescing signal that an election's answers changed.
+type Subscription struct {
+	// C receives after a change of who leads, of the queue, or of this node's term; several
+	// changes may make one signal. It has its first one already: receive, then ask.
+	C <-chan struct{}
+
+	e *Election
+	c chan struct{}
+}
+
+// Subscribe returns a new subscription. It does not block.
+func (e *Election) Subscribe() *Subscription {
+	c := make(chan struct{}, 1)
+	c <- struct{}{}
+	s := &Subscription{C: c, c: c, e: e}
+	e.mu.Lock()
+	e.subs[s] = struct{}{}
+	e.mu.Unlock()
+	return s
+}
+
+// Close ends the subscription. C is not closed.
+func (s *Subscription) Close() {
+	s.e.mu.Lock()
+	delete(s.e.subs, s)
+	s.e.mu.Unlock()
+}
+
+// notify tells all who subscribed. The lock is held.
+func (e *Election) notify() {
+	for s := range e.subs {
+		select {
+		case s.c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// WaitForLeader blocks until there is a leader, or ctx ends.
+func (e *Election) WaitForLeader(ctx context.Context) (Leader, error) {
+	sub := e.Subscribe()
+	defer sub.Close()
+	for {
+		if l := e.Leader(); l != (Leader{}) {
+			return l, nil
+		}
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			return Leader{}, context.Cause(ctx)
+		}
+	}
+}
+
+// Watch delivers who leads now, and then every change of it; the zero Leader says that nobody
+// does. A slow receiver misses what was overtaken and always gets the newest. The channel
+// closes when ctx ends, never else.
+func (e *Election) Watch(ctx context.Context) <-chan Leader {
+	out := make(chan Leader)
+	go func() {
+		defer close(out)
+		sub := e.Subscribe()
+		defer sub.Close()
+		var told Leader
+		for first := true; ; {
+			l := e.Leader()
+			var send chan<- Leader
+			if first || l != told {
+				send = out
+			}
+			select {
+			case send <- l:
+				told, first = l, false
+			case <-sub.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}

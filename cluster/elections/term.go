@@ -1,0 +1,83 @@
+package elections
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/queues"
+)
+
+// Term is one unbroken stretch of this node's leadership in one election. All methods are safe
+// for concurrent use.
+type Term struct {
+	e      *Election
+	place  *queues.Entry
+	token  int64
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	work   int // functions in it; guarded by e.mu
+}
+
+// Token is the fencing token: it only grows from term to term of the election. Give it to
+// whatever you write to outside etcd, and let that refuse a smaller one than it has seen.
+func (t *Term) Token() int64 { return t.token }
+
+// Context ends with the term, at the session's deadline at the latest; its cause is a
+// [TermOverError], or if that was the reason, a session.LostError, or that the key is gone.
+func (t *Term) Context() context.Context { return t.ctx }
+
+// Valid reports whether the term may be acted on at this instant, without the network.
+func (t *Term) Valid() bool { return t.e.term.Load() == t && t.place.Valid() }
+
+// Guard holds in a transaction of etcd's exactly while the term stands there.
+func (t *Term) Guard() clientv3.Cmp { return t.place.Guard() }
+
+// Txn is a transaction that etcd commits only while this term stands. Its Commit returns an
+// error that matches ErrTermOver, and writes nothing, if the term is over; otherwise it
+// answers as an ordinary transaction does. One caller at a time.
+func (t *Term) Txn(ctx context.Context) clientv3.Txn { return &fencedTxn{term: t, ctx: ctx} }
+
+type fencedTxn struct {
+	term *Term
+	ctx  context.Context
+	cmps []clientv3.Cmp
+	then []clientv3.Op
+	els  []clientv3.Op
+}
+
+func (x *fencedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
+	x.cmps = append(x.cmps, cs...)
+	return x
+}
+
+func (x *fencedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	x.then = append(x.then, ops...)
+	return x
+}
+
+func (x *fencedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
+	x.els = append(x.els, ops...)
+	return x
+}
+
+// Commit nests the caller's transaction under the guard, so that one that does not hold is told
+// apart from the caller's own comparisons.
+func (x *fencedTxn) Commit() (*clientv3.TxnResponse, error) {
+	t := x.term
+	if !t.Valid() {
+		return nil, fmt.Errorf("election %q, token %d: %w", t.e.name, t.token, ErrTermOver)
+	}
+	resp, err := t.e.all.cfg.Client.Txn(clientv3.WithRequireLeader(x.ctx)).If(t.Guard()).
+		Then(clientv3.OpTxn(x.cmps, x.then, x.els)).Commit()
+	switch {
+	case err != nil:
+		return nil, err
+	case !resp.Succeeded:
+		return nil, fmt.Errorf("etcd refused election %q, token %d: %w", t.e.name, t.token, ErrTermOver)
+	}
+	inner := (*clientv3.TxnResponse)(resp.Responses[0].GetResponseTxn())
+	inner.Header = resp.Header
+	return inner, nil
+}

@@ -1,0 +1,317 @@
+package queues
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/goverse/goverse/cluster/internal/queueing"
+	"github.com/goverse/goverse/cluster/internal/wait"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+const (
+	watchRetry, lastWatchRetry = 20 * time.Millisecond, time.Second
+	// mostReads is how many queues are read in one transaction.
+	mostReads = 64
+)
+
+var (
+	errIdle   = errors.New("nobody waits here any longer")
+	errSilent = errors.New("the watch does not tell what a read shows")
+)
+
+// bucket is the part of all queues in which somebody here waits. It watches them while that is
+// so, and for a while after.
+type bucket struct {
+	r      *run
+	prefix string
+	wake   chan struct{}
+
+	mu     sync.Mutex
+	queues map[string]*followed // by prefix
+	// told is the revision of the last answer of the watch; it should be missed, at the least,
+	// by the next tick, for a read has shown what the watch had not told.
+	told, missed int64
+}
+
+// followed is a queue in which somebody here waits, or that somebody follows, or was a moment
+// ago.
+type followed struct {
+	queue     queueing.Queue
+	waiting   map[string]*Entry             // by key
+	followers map[*Follower]*queueing.Queue // what each was told; nil: nothing yet
+	since     time.Time                     // when nobody was interested any more, as of the last tick
+}
+
+func (f *followed) wanted() bool { return len(f.waiting) > 0 || len(f.followers) > 0 }
+
+func newBucket(r *run, prefix string) *bucket {
+	return &bucket{r: r, prefix: prefix, wake: make(chan struct{}, 1), queues: map[string]*followed{}}
+}
+
+func (b *bucket) poke() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (b *bucket) add(x *Entry) {
+	b.mu.Lock()
+	b.at(x.queue).waiting[x.key] = x
+	b.mu.Unlock()
+	b.poke()
+}
+
+// at is the queue with that prefix, which is wanted from now on. The lock is held.
+func (b *bucket) at(queue string) *followed {
+	f := b.queues[queue]
+	if f == nil {
+		f = &followed{waiting: map[string]*Entry{}, followers: map[*Follower]*queueing.Queue{}}
+		b.queues[queue] = f
+	}
+	f.since = time.Time{}
+	return f
+}
+
+func (b *bucket) remove(x *Entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if f := b.queues[x.queue]; f != nil {
+		delete(f.waiting, x.key)
+	}
+}
+
+// run watches until nobody has waited for a while, or the session is lost.
+func (b *bucket) run() {
+	retry := watchRetry
+	for {
+		began := time.Now()
+		err := b.watch(b.r.ctx)
+		if errors.Is(err, errIdle) && b.retire() || b.r.ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > lastWatchRetry {
+			retry = watchRetry
+		}
+		if !errors.Is(err, errIdle) {
+			b.r.e.cfg.Logger.Warn("lost a watch of queues, opening it anew", "error", err)
+		}
+		// Where etcd answers requests and opens no watch, who waits is told by reads alone.
+		if err := b.read(b.r.ctx, true); err == nil {
+			b.grant()
+		}
+		b.mu.Lock()
+		for _, f := range b.queues {
+			f.queue = queueing.Queue{}
+		}
+		b.mu.Unlock()
+		if !wait.For(b.r.ctx, retry) {
+			return
+		}
+		retry = min(2*retry, lastWatchRetry)
+	}
+}
+
+// retire takes the bucket out of use, unless somebody has come meanwhile.
+func (b *bucket) retire() bool {
+	b.r.mu.Lock()
+	defer b.r.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queues) > 0 {
+		return false
+	}
+	delete(b.r.buckets, b.prefix)
+	return true
+}
+
+// watch opens the watch, reads what is waited for, and follows it.
+func (b *bucket) watch(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(metadata.AppendToOutgoingContext(ctx, "goverse-queues", fmt.Sprintf("%p", b.r.e))))
+	defer cancel()
+	b.told, b.missed = 0, 0
+	opening := time.AfterFunc(b.r.e.cfg.RequestTimeout, cancel)
+	// From what comes next on, and read after it was opened: etcd tells such a watch at
+	// once, and one that goes on from an older revision only when it looks at those that lag.
+	events := b.r.e.cfg.Client.Watch(ctx, b.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	if resp, ok := <-events; !ok || resp.Err() != nil || !resp.Created {
+		err := errors.Join(resp.Err(), context.Cause(ctx))
+		if err == nil {
+			err = errSilent
+		}
+		return fmt.Errorf("open a watch of %s: %w", b.prefix, err)
+	}
+	if !opening.Stop() {
+		return context.Cause(ctx)
+	}
+	tick := time.NewTicker(b.r.s.TTL() / 3)
+	defer tick.Stop()
+	again := false // read also what is known
+	for {
+		if err := b.read(ctx, again); err != nil {
+			return err
+		}
+		again = false
+		b.grant()
+		select {
+		case resp, ok := <-events:
+			if !ok {
+				return errors.New("the watch ended")
+			}
+			if err := resp.Err(); err != nil {
+				return err
+			}
+			b.fold(resp.Events)
+			b.told = max(b.told, resp.Header.Revision)
+		case <-b.wake:
+		case <-tick.C:
+			if b.idle() {
+				return errIdle
+			}
+			if b.missed > b.told {
+				return errSilent
+			}
+			again = true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// idle drops the queues in which nobody has waited for a while, and reports whether none
+// is left.
+func (b *bucket) idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for prefix, f := range b.queues {
+		switch {
+		case f.wanted():
+			f.since = time.Time{}
+		case f.since.IsZero():
+			f.since = time.Now()
+		case time.Since(f.since) > idleAfter:
+			delete(b.queues, prefix)
+		}
+	}
+	return len(b.queues) == 0
+}
+
+func (b *bucket) fold(events []*clientv3.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	touched := map[*followed]int64{}
+	for _, ev := range events {
+		key := string(ev.Kv.Key)
+		end := strings.IndexByte(key[len(b.prefix):], '/')
+		if end < 0 {
+			continue
+		}
+		f := b.queues[key[:len(b.prefix)+end+1]]
+		if f == nil || !f.queue.Known() {
+			continue
+		}
+		if ev.Type == mvccpb.Event_DELETE {
+			f.queue = f.queue.Delete(ev.Kv.ModRevision, key)
+		} else {
+			f.queue = f.queue.Put(ev.Kv.ModRevision, queueing.Entry{Key: key, Create: ev.Kv.CreateRevision, Shared: state.SharedEntry(key), Value: string(ev.Kv.Value)})
+		}
+		touched[f] = ev.Kv.ModRevision
+	}
+	for f, revision := range touched {
+		f.queue = f.queue.Reached(revision)
+	}
+}
+
+// read reads the queues that are not known yet; again: those too in which somebody waits.
+func (b *bucket) read(ctx context.Context, again bool) error {
+	b.mu.Lock()
+	var todo []string
+	for prefix, f := range b.queues {
+		if !f.queue.Known() || again && f.wanted() {
+			todo = append(todo, prefix)
+		}
+	}
+	b.mu.Unlock()
+	for len(todo) > 0 {
+		some := todo[:min(len(todo), mostReads)]
+		todo = todo[len(some):]
+		if err := b.readSome(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
+	ops := make([]clientv3.Op, len(prefixes))
+	for i, prefix := range prefixes {
+		ops[i] = clientv3.OpGet(prefix, clientv3.WithPrefix())
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.r.e.cfg.RequestTimeout)
+	defer cancel()
+	resp, err := b.r.e.cfg.Client.Txn(ctx).Then(ops...).Commit()
+	if half := len(prefixes) / 2; half > 0 && (errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)) {
+		// What is denied is denied for those alone whom it concerns.
+		return errors.Join(b.readSome(ctx, prefixes[:half]), b.readSome(ctx, prefixes[half:]))
+	}
+	if err != nil {
+		return fmt.Errorf("read the queues: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, prefix := range prefixes {
+		f := b.queues[prefix]
+		if f == nil {
+			continue
+		}
+		before := f.queue
+		f.queue = before.Read(resp.Header.Revision, entriesOf((*clientv3.GetResponse)(resp.Responses[i].GetResponseRange())))
+		if before.Known() && !slices.Equal(before.Entries(), f.queue.Entries()) {
+			b.missed = b.told + 1
+		}
+	}
+	return nil
+}
+
+// grant tells those who wait and are first, those whose key is gone, and those who follow.
+func (b *bucket) grant() {
+	b.mu.Lock()
+	var vanished []*Entry
+	told := map[*Follower]*queueing.Queue{}
+	for _, f := range b.queues {
+		for follower, before := range f.followers {
+			if now := f.queue; now.Known() && (before == nil || !slices.Equal(before.Entries(), now.Entries())) {
+				f.followers[follower], told[follower] = &now, &now
+			}
+		}
+		for key, x := range f.waiting {
+			switch {
+			case f.queue.Has(key, x.create):
+				if f.queue.Holds(key) && x.grant() {
+					delete(f.waiting, key)
+				}
+			case f.queue.Known() && f.queue.After(x.create):
+				delete(f.waiting, key)
+				vanished = append(vanished, x)
+			}
+		}
+	}
+	b.mu.Unlock()
+	for _, x := range vanished {
+		x.vanished()
+	}
+	for follower, q := range told {
+		follower.tell(q)
+	}
+}

@@ -1,0 +1,291 @@
+package queues
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/session"
+)
+
+// Why an entry is not first, or not any more.
+var (
+	// ErrAgain: the place is lost, with the session or by hands from outside; whoever still
+	// wants it queues anew.
+	ErrAgain = errors.New("the place in the queue is lost")
+	// ErrTaken: who only tries does not wait.
+	ErrTaken = errors.New("another one is first")
+	// ErrKeyGone: by hands from outside.
+	ErrKeyGone = errors.New("its key in etcd is gone, and this process did not delete it")
+	// ErrLeft is the cause of an entry's context after Leave.
+	ErrLeft = errors.New("it was given up")
+)
+
+// phase is how far an entry has come.
+type phase int8
+
+const (
+	asked   phase = iota // on its way to etcd
+	waiting              // in the queue
+	first                // it is first, or was
+	over                 // without ever being first
+)
+
+// Entry is one place in a queue, from the wish to the end. All methods are safe for concurrent
+// use.
+type Entry struct {
+	Place
+	run     *run
+	key     string
+	queue   string
+	settled chan struct{} // closed when phase is first or over
+
+	mu       sync.Mutex
+	phase    phase
+	unwanted bool  // it is to be deleted, if it ever comes to be
+	leaving  bool  // its deletion is under way
+	create   int64 // CreateRevision of its key
+	stretch  *session.Stretch
+	err      error // of over; or why it is not first any more
+
+	ctx    context.Context // made when first asked for
+	cancel context.CancelCauseFunc
+	gone   chan struct{} // closed when the key is deleted, made by Leave
+}
+
+// Settled is closed when the entry is first, or never will be: Err says which.
+func (x *Entry) Settled() <-chan struct{} { return x.settled }
+
+// Lost is closed when the session is lost, and with it every place on it.
+func (x *Entry) Lost() <-chan struct{} { return x.run.ctx.Done() }
+
+// Session is a context that ends when Lost is closed. The key can stand for so long.
+func (x *Entry) Session() context.Context { return x.run.ctx }
+
+// Err is why a settled entry is not first, and was never: ErrAgain, ErrTaken, or what etcd
+// refused; nil if it is or was.
+func (x *Entry) Err() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.phase == first {
+		return nil
+	}
+	return x.err
+}
+
+// Token is the CreateRevision of the key of an entry that is first, and larger than that of
+// all who were before.
+func (x *Entry) Token() int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.create
+}
+
+// Context is that of an entry which is first: it ends when it is not any more, at the
+// session's deadline at the latest, with ErrLeft, ErrKeyGone or a session.LostError.
+func (x *Entry) Context() context.Context {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ctx == nil {
+		x.ctx, x.cancel = context.WithCancelCause(x.stretch.Context())
+		switch {
+		case x.err != nil:
+			x.cancel(x.err)
+		case x.leaving:
+			x.cancel(ErrLeft)
+		}
+	}
+	return x.ctx
+}
+
+// Valid reports whether an entry that came first may be acted on at this instant.
+func (x *Entry) Valid() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.valid()
+}
+
+func (x *Entry) valid() bool {
+	return x.phase == first && x.err == nil && !x.leaving && x.stretch.Valid()
+}
+
+// Guard holds in a transaction exactly while the entry's key stands.
+func (x *Entry) Guard() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(x.key), "=", x.Token())
+}
+
+// Leave gives up a place that is first, and blocks as Gone does. The error is Gone's; or if the
+// place was lost before it was given up, why.
+func (x *Entry) Leave(ctx context.Context) error {
+	x.mu.Lock()
+	if x.err == nil && !x.leaving && !x.stretch.Valid() {
+		if x.err = context.Cause(x.stretch.Context()); x.err == nil {
+			x.err = &session.LostError{Reason: session.ReasonExpired} // and its own loop has not looked yet
+		}
+	}
+	lost := x.err
+	x.mu.Unlock()
+	x.Abandon()
+	if err := x.Gone(ctx); err != nil {
+		return err
+	}
+	if !errors.Is(lost, ErrClosed) {
+		return lost
+	}
+	// It was told to end, and has, if it was in time.
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	select {
+	case <-x.gone:
+		return nil
+	default:
+		return lost
+	}
+}
+
+// Gone blocks until the key of an abandoned place is deleted or the session lost, or ctx ends,
+// with its cause for an error; it is then deleted as soon as etcd answers.
+func (x *Entry) Gone(ctx context.Context) error {
+	x.mu.Lock()
+	if x.gone == nil {
+		x.gone = make(chan struct{})
+	}
+	gone := x.gone
+	x.mu.Unlock()
+	select {
+	case <-gone:
+	case <-x.run.ctx.Done(): // the lease ends, or has
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// Abandon gives the place up, wherever it is, and does not block.
+func (x *Entry) Abandon() {
+	x.mu.Lock()
+	x.unwanted = true
+	now := x.create != 0 && !x.leaving
+	if now {
+		x.leaving = true
+		if x.cancel != nil {
+			x.cancel(ErrLeft)
+		}
+	}
+	x.mu.Unlock()
+	if now {
+		x.run.leave(x)
+	}
+}
+
+// entered: the key was created; it came first, or behind others.
+func (x *Entry) entered(create int64, ahead bool) {
+	x.mu.Lock()
+	x.create = create
+	unwanted := x.unwanted
+	if x.phase == asked {
+		x.phase = waiting
+	}
+	x.mu.Unlock()
+	switch {
+	case unwanted:
+		x.Abandon()
+	case ahead && x.grant():
+	case x.Try:
+		x.end(ErrTaken)
+		x.Abandon()
+	default:
+		x.run.wait(x)
+	}
+}
+
+// grant makes the entry first, if the session may be acted on.
+func (x *Entry) grant() bool {
+	s := x.run.s
+	stretch := s.Stretch()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.phase != waiting || x.unwanted || !stretch.Valid() || s.InDoubt() {
+		return false
+	}
+	x.phase, x.stretch = first, stretch
+	x.settle()
+	return true
+}
+
+// end settles an entry that is not first.
+func (x *Entry) end(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.phase == first || x.phase == over {
+		return
+	}
+	x.phase, x.err = over, err
+	x.settle()
+}
+
+func (x *Entry) settle() {
+	close(x.settled)
+	if x.Notify != nil {
+		x.Notify()
+	}
+}
+
+// vanished: the key is gone, and nobody here deleted it. One who was first leaves by himself,
+// and the key stays his until then.
+func (x *Entry) vanished() {
+	x.end(ErrAgain)
+	x.mu.Lock()
+	forget := false
+	switch {
+	case x.leaving:
+	case x.phase == over:
+		x.leaving, forget = true, true
+	case x.err == nil:
+		x.err = ErrKeyGone
+		if x.cancel != nil {
+			x.cancel(x.err)
+		}
+	}
+	x.mu.Unlock()
+	if forget {
+		x.run.forget(x)
+		x.deleted()
+	}
+}
+
+// expel ends what is done in a place that is first, and leaves all others: nobody may go on.
+func (x *Entry) expel() {
+	x.end(ErrClosed)
+	x.mu.Lock()
+	held := x.phase == first
+	if held && x.err == nil && !x.leaving {
+		x.err = ErrClosed
+		if x.cancel != nil {
+			x.cancel(x.err)
+		}
+	}
+	x.mu.Unlock()
+	if !held {
+		x.Abandon()
+	}
+}
+
+// stands reports whether the key should be there.
+func (x *Entry) stands() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.create != 0 && !x.leaving && x.err == nil
+}
+
+// deleted: as it was to be.
+func (x *Entry) deleted() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.gone == nil {
+		x.gone = make(chan struct{})
+	}
+	close(x.gone)
+}

@@ -1,0 +1,90 @@
+package queues
+
+import (
+	"sync/atomic"
+
+	"github.com/goverse/goverse/cluster/internal/queueing"
+)
+
+// Follower knows one queue, on one session after the other, until it is stopped.
+type Follower struct {
+	e       *Engine
+	name    string
+	queue   string
+	changed func()
+	known   atomic.Pointer[queueing.Queue]
+}
+
+// Follow has the queue of that name followed. changed is called after every change of
+// [Follower.Queue]; it must not block.
+func (e *Engine) Follow(name string, changed func()) *Follower {
+	f := &Follower{e: e, name: name, queue: e.cfg.Keys.Queue(name), changed: changed}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.followers == nil {
+		e.followers = map[*Follower]struct{}{}
+	}
+	e.followers[f] = struct{}{}
+	if e.run != nil {
+		e.run.follow(f)
+	}
+	return f
+}
+
+// Queue is who stands in the queue, the first first, as far as this process knows; false while
+// it does not: before the first read, and without a session.
+func (f *Follower) Queue() ([]queueing.Entry, bool) {
+	q := f.known.Load()
+	if q == nil {
+		return nil, false
+	}
+	return q.Entries(), true
+}
+
+// Stop ends the following. changed may still be called once.
+func (f *Follower) Stop() {
+	f.e.mu.Lock()
+	defer f.e.mu.Unlock()
+	delete(f.e.followers, f)
+	if f.e.run != nil {
+		f.e.run.unfollow(f)
+	}
+}
+
+// tell gives the follower what is known; nil is nothing.
+func (f *Follower) tell(q *queueing.Queue) {
+	f.known.Store(q)
+	f.changed()
+}
+
+func (r *run) follow(f *Follower) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b := r.bucket(f.name); b != nil {
+		b.follow(f)
+	}
+}
+
+func (r *run) unfollow(f *Follower) {
+	r.mu.Lock()
+	b := r.buckets[r.e.cfg.Keys.Bucket(f.name)]
+	r.mu.Unlock()
+	if b != nil {
+		b.unfollow(f)
+	}
+}
+
+func (b *bucket) follow(f *Follower) {
+	b.mu.Lock()
+	b.at(f.queue).followers[f] = nil
+	b.mu.Unlock()
+	b.poke()
+}
+
+func (b *bucket) unfollow(f *Follower) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if at := b.queues[f.queue]; at != nil {
+		delete(at.followers, f)
+	}
+}

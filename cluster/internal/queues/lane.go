@@ -1,0 +1,330 @@
+package queues
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/queueing"
+	"github.com/goverse/goverse/cluster/internal/wait"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+const (
+	// mostOps is how many operations etcd takes in one transaction unless it was told
+	// otherwise; one of them is the batch's own.
+	mostOps = 128 - 1
+	// laneRetry is the first pause after a batch that etcd did not answer; each failure in a
+	// row doubles it, up to lastLaneRetry.
+	laneRetry, lastLaneRetry = 10 * time.Millisecond, time.Second
+)
+
+// op creates the key of an entry, or deletes it.
+type op struct {
+	entry *Entry
+	enter bool
+}
+
+// cost is how many of etcd's operations it takes.
+func (o op) cost() int {
+	if o.enter {
+		return 2
+	}
+	return 1
+}
+
+// lane sends batches of operations one after the other. Each batch is made under the condition
+// that the one before it is the last that was made, and puts down its own number. So a batch
+// without an answer is settled for good by another one: either its number is there, or it can
+// never be any more.
+type lane struct {
+	r       *run
+	counter string // the key that has the number of the last batch
+	most    int    // operations in a batch
+
+	number   int64 // of the last batch that was made, or tried
+	modified int64 // ModRevision of the counter; 0: it is not there
+
+	mu   sync.Mutex
+	ops  []op
+	wake chan struct{}
+}
+
+func newLane(r *run, i int) *lane {
+	return &lane{r: r, counter: r.e.cfg.Keys.Batches(int64(r.s.ID()), i), most: mostOps, wake: make(chan struct{}, 1)}
+}
+
+func hash(s string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(s)) // never fails
+	return h.Sum32()
+}
+
+func (l *lane) add(o op) {
+	l.mu.Lock()
+	l.ops = append(l.ops, o)
+	l.mu.Unlock()
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run sends what there is, until the session is lost.
+func (l *lane) run() {
+	for {
+		batch := l.take()
+		if len(batch) == 0 {
+			select {
+			case <-l.wake:
+				continue
+			case <-l.r.ctx.Done():
+				return
+			}
+		}
+		if !l.make(batch) {
+			return
+		}
+	}
+}
+
+// take is the next batch: of each queue at most one who enters, for those of one
+// transaction would be equally first. Who leaves goes first: others wait for that.
+func (l *lane) take() []op {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var batch, rest []op
+	cost := 0
+	entering := map[string]bool{}
+	for _, enter := range []bool{false, true} {
+		kept := l.ops[:0:0]
+		for _, o := range l.ops {
+			switch {
+			case o.enter != enter:
+				kept = append(kept, o)
+			case cost+o.cost() > l.most || enter && entering[o.entry.queue]:
+				rest = append(rest, o)
+			default:
+				batch = append(batch, o)
+				cost += o.cost()
+				if enter {
+					entering[o.entry.queue] = true
+				}
+			}
+		}
+		l.ops = kept
+	}
+	l.ops = rest
+	return batch
+}
+
+// make has the batch made, and tells its entries. It returns false when the session is lost.
+func (l *lane) make(batch []op) bool {
+	retry := laneRetry
+	l.number++
+	for {
+		resp, err := l.send(batch)
+		switch {
+		case err == nil && resp.Succeeded:
+			l.modified = resp.Header.Revision
+			l.tell(batch, resp)
+			return true
+		case err == nil:
+			// The counter is not as it was left. An earlier attempt was made, though nobody
+			// said so; or hands from outside have changed it.
+			if l.counted(resp) {
+				return l.found(batch)
+			}
+			continue
+		case l.r.ctx.Err() != nil:
+			return false
+		case errors.Is(err, rpctypes.ErrPermissionDenied) && len(batch) > 1, errors.Is(err, rpctypes.ErrTooManyOps), errors.Is(err, rpctypes.ErrRequestTooLarge):
+			// What was refused is refused to those alone whom it concerns.
+			if len(batch) > 1 {
+				half := len(batch) / 2
+				if !errors.Is(err, rpctypes.ErrPermissionDenied) {
+					l.most = max(2, l.most/2)
+				}
+				return l.make(batch[:half]) && l.make(batch[half:])
+			}
+			l.refuse(batch[0], err)
+			return true
+		case errors.Is(err, rpctypes.ErrPermissionDenied):
+			l.refuse(batch[0], err)
+			return true
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			l.r.s.Check() // it is told why
+		default:
+			made, unsettled := l.settle()
+			if unsettled == nil && made {
+				return l.found(batch)
+			}
+			if errors.Is(err, rpctypes.ErrNoSpace) {
+				batch = l.release(batch) // that needs no space
+				if len(batch) == 0 {
+					return true
+				}
+			}
+		}
+		if !wait.For(l.r.ctx, retry) {
+			return false
+		}
+		retry = min(2*retry, lastLaneRetry)
+	}
+}
+
+// send makes one attempt.
+func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
+	lease := l.r.s.ID()
+	ops := make([]clientv3.Op, 0, 2*len(batch)+1)
+	ops = append(ops, clientv3.OpPut(l.counter, strconv.FormatInt(l.number, 10), clientv3.WithLease(lease)))
+	for _, o := range batch {
+		if o.enter {
+			ops = append(ops, clientv3.OpPut(o.entry.key, o.entry.Value, clientv3.WithLease(lease)), look(o.entry))
+		} else {
+			ops = append(ops, clientv3.OpDelete(o.entry.key))
+		}
+	}
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
+	defer cancel()
+	return l.r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
+		Then(ops...).Else(clientv3.OpGet(l.counter)).Commit()
+}
+
+// look reads who is first; for who would share, all.
+func look(x *Entry) clientv3.Op {
+	opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)}
+	if !x.Shared {
+		opts = append(opts, clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	}
+	return clientv3.OpGet(x.queue, opts...)
+}
+
+// settle finds out whether the last batch was made; if it was not, it never will be.
+func (l *lane) settle() (made bool, err error) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
+	defer cancel()
+	resp, err := l.r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
+		Then(clientv3.OpPut(l.counter, "", clientv3.WithLease(l.r.s.ID()))).Else(clientv3.OpGet(l.counter)).Commit()
+	switch {
+	case err != nil:
+		return false, err
+	case resp.Succeeded:
+		l.modified = resp.Header.Revision
+		return false, nil
+	}
+	return l.counted(resp), nil
+}
+
+// counted takes over what the counter is, as a transaction found it that was not made, and
+// reports whether it says that the last batch was.
+func (l *lane) counted(resp *clientv3.TxnResponse) bool {
+	l.modified = 0
+	kvs := resp.Responses[0].GetResponseRange().Kvs
+	if len(kvs) == 0 {
+		return false
+	}
+	l.modified = kvs[0].ModRevision
+	return string(kvs[0].Value) == strconv.FormatInt(l.number, 10)
+}
+
+// release deletes the keys of those who leave, without a number, so each under its own
+// condition: it may be made late. It returns the rest of the batch.
+func (l *lane) release(batch []op) []op {
+	var ops []clientv3.Op
+	var leaving, rest []op
+	for _, o := range batch {
+		if o.enter {
+			rest = append(rest, o)
+		} else {
+			leaving, ops = append(leaving, o), append(ops, clientv3.OpTxn([]clientv3.Cmp{o.entry.Guard()}, []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
+		}
+	}
+	if len(leaving) == 0 {
+		return batch
+	}
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
+	defer cancel()
+	if _, err := l.r.e.cfg.Client.Txn(ctx).Then(ops...).Commit(); err != nil {
+		return batch
+	}
+	for _, o := range leaving {
+		l.r.forget(o.entry)
+		o.entry.deleted()
+	}
+	return rest
+}
+
+// tell tells the entries what came of a batch that was made.
+func (l *lane) tell(batch []op, resp *clientv3.TxnResponse) {
+	i := 1 // after the counter
+	for _, o := range batch {
+		if o.enter {
+			o.entry.entered(resp.Header.Revision, ahead(o.entry, (*clientv3.GetResponse)(resp.Responses[i+1].GetResponseRange())))
+		} else {
+			l.r.forget(o.entry)
+			o.entry.deleted()
+		}
+		i += o.cost()
+	}
+}
+
+// found tells the entries of a batch that was made and whose answer was lost. It returns
+// false when the session is lost.
+func (l *lane) found(batch []op) bool {
+	for _, o := range batch {
+		if !o.enter {
+			l.r.forget(o.entry)
+			o.entry.deleted()
+			continue
+		}
+		for {
+			ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
+			resp, err := l.r.e.cfg.Client.Do(ctx, look(o.entry))
+			cancel()
+			if err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) { // its watch has to tell, then
+				o.entry.entered(l.modified, err == nil && ahead(o.entry, resp.Get()))
+				break
+			}
+			if !wait.For(l.r.ctx, lastLaneRetry/10) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// refuse ends an entry that etcd refuses to write, or gives up to delete it; its key is not
+// free, then.
+func (l *lane) refuse(o op, err error) {
+	if o.enter {
+		l.r.forget(o.entry)
+		o.entry.end(err)
+		o.entry.deleted()
+		return
+	}
+	l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it ends with the session", "name", o.entry.Name, "error", err)
+	o.entry.deleted()
+}
+
+// ahead reports whether the entry is first, as its own transaction has seen it.
+func ahead(x *Entry, found *clientv3.GetResponse) bool {
+	if !x.Shared {
+		return len(found.Kvs) > 0 && string(found.Kvs[0].Key) == x.key
+	}
+	return queueing.Queue{}.Read(1, entriesOf(found)).Holds(x.key)
+}
+
+func entriesOf(found *clientv3.GetResponse) []queueing.Entry {
+	entries := make([]queueing.Entry, len(found.Kvs))
+	for i, kv := range found.Kvs {
+		entries[i] = queueing.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Shared: state.SharedEntry(string(kv.Key)), Value: string(kv.Value)}
+	}
+	return entries
+}

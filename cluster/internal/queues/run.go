@@ -1,0 +1,269 @@
+package queues
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/wait"
+	"github.com/goverse/goverse/cluster/session"
+)
+
+// lanes is how many batches may be under way at a time. The operations of one name all go by
+// the same lane.
+const lanes = 2
+
+// run is all that stands on one session.
+type run struct {
+	e      *Engine
+	s      *session.Session
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	lanes  [lanes]*lane
+
+	mu      sync.Mutex
+	number  int64 // the last that was drawn, where the least were not free
+	used    bool  // somebody has entered: there are lanes, and something to look after
+	ended   bool
+	denied  bool              // read and written by who serves
+	closing bool              // nobody enters any more
+	cleared chan struct{}     // closed when no entry is left, if anybody asked
+	entries map[string]*Entry // by key
+	buckets map[string]*bucket
+}
+
+func newRun(e *Engine, s *session.Session) *run {
+	r := &run{e: e, s: s, entries: map[string]*Entry{}, buckets: map[string]*bucket{}}
+	r.ctx, r.cancel = context.WithCancel(s.Context())
+	for i := range r.lanes {
+		r.lanes[i] = newLane(r, i)
+	}
+	return r
+}
+
+// serve looks after what stands on the session until that is lost, or ctx ends.
+func (r *run) serve(ctx context.Context) {
+	defer r.s.OnChange(r.poke)()
+	defer context.AfterFunc(ctx, r.cancel)()
+	for wait.For(r.ctx, r.s.TTL()/3) {
+		r.compare()
+	}
+}
+
+// end joins all that was started.
+func (r *run) end() {
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
+	r.cancel()
+	r.wg.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, x := range r.entries {
+		x.end(ErrAgain)
+	}
+}
+
+// poke makes all who wait look whether they hold: the session may be acted on again.
+func (r *run) poke() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, b := range r.buckets {
+		b.poke()
+	}
+}
+
+// enter queues; the entry settles later.
+func (r *run) enter(p Place) *Entry {
+	x := &Entry{Place: p, run: r, queue: r.e.cfg.Keys.Queue(p.Name), settled: make(chan struct{})}
+	r.mu.Lock()
+	switch {
+	case r.closing:
+		r.mu.Unlock()
+		x.end(ErrClosed)
+		return x
+	case r.ended:
+		r.mu.Unlock()
+		x.end(ErrAgain)
+		return x
+	}
+	if !r.used {
+		r.used = true
+		for _, l := range r.lanes {
+			r.wg.Go(l.run)
+		}
+	}
+	x.key = r.free(p)
+	r.entries[x.key] = x
+	r.mu.Unlock()
+	r.lane(x).add(op{entry: x, enter: true})
+	return x
+}
+
+// sameName is up to how many entries of one name use the least numbers that are free.
+const sameName = 64
+
+// free is a key that no entry has. Those that were used before are preferred: etcd keeps a
+// trace of each key that ever was, until it compacts, and steps over them when it reads a
+// queue. A key is free when it is known that etcd has it no more. The lock is held.
+func (r *run) free(p Place) string {
+	for number := int64(1); ; number++ {
+		if number > sameName {
+			r.number++
+			number = sameName + r.number
+		}
+		key := r.e.cfg.Keys.Entry(p.Name, int64(r.s.ID()), number, p.Shared)
+		if _, used := r.entries[key]; !used {
+			return key
+		}
+	}
+}
+
+// leave deletes the entry's key.
+func (r *run) leave(x *Entry) {
+	r.mu.Lock()
+	b := r.buckets[r.e.cfg.Keys.Bucket(x.Name)]
+	r.mu.Unlock()
+	if b != nil {
+		b.remove(x)
+	}
+	r.lane(x).add(op{entry: x})
+}
+
+// forget: the entry has no key, and gets none.
+func (r *run) forget(x *Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.entries, x.key)
+	if len(r.entries) == 0 && r.cleared != nil {
+		close(r.cleared)
+		r.cleared = nil
+	}
+}
+
+// clear has all entries leave; see [Engine.Close].
+func (r *run) clear(ctx context.Context) error {
+	r.mu.Lock()
+	r.closing = true
+	entries := slices.Collect(maps.Values(r.entries))
+	if len(entries) == 0 {
+		r.mu.Unlock()
+		return nil
+	}
+	if r.cleared == nil {
+		r.cleared = make(chan struct{})
+	}
+	cleared := r.cleared
+	r.mu.Unlock()
+	for _, x := range entries {
+		x.expel()
+	}
+	select {
+	case <-cleared:
+	case <-r.ctx.Done(): // the session is lost, and all places with it
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (r *run) lane(x *Entry) *lane {
+	return r.lanes[hash(x.queue)%lanes]
+}
+
+// wait has the entry granted when it is first.
+func (r *run) wait(x *Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b := r.bucket(x.Name); b != nil {
+		b.add(x)
+	}
+}
+
+// bucket is the one of that name, watched from now on; nil if the session is lost. The lock
+// is held.
+func (r *run) bucket(name string) *bucket {
+	if r.ended {
+		return nil
+	}
+	prefix := r.e.cfg.Keys.Bucket(name)
+	b := r.buckets[prefix]
+	if b == nil {
+		b = newBucket(r, prefix)
+		r.buckets[prefix] = b
+		r.wg.Go(b.run)
+	}
+	return b
+}
+
+// compare looks whether etcd has the keys that it should have on this session's lease: one
+// that is missing was deleted by hands from outside, one that is too much was written by
+// them.
+func (r *run) compare() {
+	r.mu.Lock()
+	known, used := maps.Clone(r.entries), r.used
+	r.mu.Unlock()
+	if !used {
+		return
+	}
+	maps.DeleteFunc(known, func(_ string, x *Entry) bool { return !x.stands() })
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(r.ctx), r.e.cfg.RequestTimeout)
+	defer cancel()
+	resp, err := r.e.cfg.Client.TimeToLive(ctx, r.s.ID(), clientv3.WithAttachedKeys())
+	if errors.Is(err, rpctypes.ErrPermissionDenied) && !r.denied {
+		r.denied = true
+		r.e.cfg.Logger.Warn("etcd denies to list the keys on this node's lease: that one of them was deleted by others is not noticed; grant READ on all of "+
+			r.e.cfg.Keys.Root(), "error", err)
+	}
+	if err != nil || resp.TTL < 0 {
+		return // the renewal has the word about that
+	}
+	for _, key := range resp.Keys {
+		if _, ok := known[string(key)]; !ok {
+			r.unknown(ctx, string(key))
+		}
+		delete(known, string(key))
+	}
+	for key, x := range known {
+		// What etcd says of a lease can be older than what it says of a key.
+		found, err := r.e.cfg.Client.Get(ctx, key, clientv3.WithKeysOnly())
+		if err == nil && found.Count == 0 && x.stands() {
+			r.e.cfg.Logger.Warn("a key of this node's in a queue is gone, and this node did not delete it", "name", x.Name, "key", key)
+			x.vanished()
+		}
+	}
+}
+
+// unknown deletes a key on this session's lease that lies among the queues and is nobody's.
+func (r *run) unknown(ctx context.Context, key string) {
+	r.mu.Lock()
+	_, ours := r.entries[key]
+	r.mu.Unlock()
+	if _, queued := r.e.cfg.Keys.QueueOf(key); ours || !queued {
+		return
+	}
+	found, err := r.e.cfg.Client.Get(ctx, key, clientv3.WithKeysOnly())
+	if err != nil || len(found.Kvs) == 0 {
+		return // one of ours that was given up since
+	}
+	r.mu.Lock()
+	_, ours = r.entries[key]
+	r.mu.Unlock()
+	if ours {
+		return
+	}
+	r.e.cfg.Logger.Warn("deleting a key on this node's lease that it did not ask for", "key", key)
+	// Tried again the next time.
+	_, _ = r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", found.Kvs[0].CreateRevision)).
+		Then(clientv3.OpDelete(key)).Commit()
+}
+
+// idleAfter is how long a watch is kept that nobody waits by.
+const idleAfter = 10 * time.Second

@@ -1,0 +1,124 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/queues"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// Config is what locks in etcd need. Client, Keeper and Queues are required.
+type Config struct {
+	// Client reaches etcd. It is never closed.
+	Client *clientv3.Client
+	// Keeper has the session that all locks stand on. One registry to a keeper and Queues.
+	Keeper *session.Keeper
+	// Queues is where the locks lie: state.Keys.Locks.
+	Queues state.Queues
+	// Owner is written down beside each lock, for people.
+	Owner string
+	// RequestTimeout bounds each request to etcd. Default 2 s.
+	RequestTimeout time.Duration
+	// Logger gets one line per event an operator cares about. Default: none.
+	Logger hclog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.RequestTimeout <= 0 {
+		c.RequestTimeout = 2 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+// Validate reports what is wrong with the configuration.
+func (c Config) Validate() error {
+	switch {
+	case c.Client == nil:
+		return errors.New("lock: Config.Client is nil; give it an etcd client")
+	case c.Keeper == nil:
+		return errors.New("lock: Config.Keeper is nil; give it a session keeper that runs")
+	case c.Queues == state.Queues{}:
+		return errors.New("lock: Config.Queues is empty; give it state.Keys.Locks")
+	}
+	return nil
+}
+
+// Guarded is what every [Held] of an [Etcd] is.
+type Guarded interface {
+	Held
+	// Guard holds in a transaction of etcd's exactly while this grant stands: what is written
+	// to etcd under the lock is written under this condition.
+	Guard() clientv3.Cmp
+}
+
+// Etcd is a registry whose locks lie in etcd, on the sessions of a keeper.
+type Etcd struct {
+	engine *queues.Engine
+	owner  string
+}
+
+// NewEtcd checks the configuration; [Etcd.Run] makes the registry live.
+func NewEtcd(cfg Config) (*Etcd, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	return &Etcd{owner: cfg.Owner, engine: queues.New(queues.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Queues,
+		RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
+}
+
+// Run serves on one session after the other until ctx ends, and returns when all it started
+// has ended. It does not release what is held: that is done by whoever closes the session.
+func (e *Etcd) Run(ctx context.Context) { e.engine.Run(ctx) }
+
+// Acquire implements [LockRegistry].
+func (e *Etcd) Acquire(ctx context.Context, name string, opts ...Option) (Held, error) {
+	x, err := e.take(ctx, name, false, gather(opts))
+	if err != nil {
+		return nil, err
+	}
+	return held{x}, nil
+}
+
+// TryAcquire implements [LockRegistry].
+func (e *Etcd) TryAcquire(ctx context.Context, name string, opts ...Option) (Held, bool, error) {
+	x, err := e.take(ctx, name, true, gather(opts))
+	switch {
+	case errors.Is(err, queues.ErrTaken):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	}
+	return held{x}, true, nil
+}
+
+func (e *Etcd) take(ctx context.Context, name string, try bool, o options) (*queues.Entry, error) {
+	return e.engine.Take(ctx, queues.Place{Name: name, Value: e.owner, Shared: o.shared, Try: try})
+}
+
+// held is the first place in a lock's queue.
+type held struct{ *queues.Entry }
+
+func (h held) Name() string { return h.Entry.Name }
+
+func (h held) Release(ctx context.Context) error {
+	err := h.Leave(ctx)
+	if err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return &LostError{Name: h.Entry.Name, Token: h.Token(), Err: err}
+}
+
+// Close hands out no lock any more, ends the context of every lock that is held, with
+// ErrClosed, and has those who wait leave with ErrClosed. It blocks until all locks are
+// released, or ctx ends, with its cause for an error.
+func (e *Etcd) Close(ctx context.Context) error { return e.engine.Close(ctx) }

@@ -1,0 +1,274 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/embedetcd"
+)
+
+// scene is two processes and a client that no fault touches.
+type scene struct {
+	*testing.T
+	ctx    context.Context
+	a, b   *process
+	client *clientv3.Client
+}
+
+func newScene(t *testing.T) *scene {
+	t.Parallel()
+	server := startEtcd(t)
+	return &scene{T: t, ctx: testContext(t), a: start(t, server.Endpoint()), b: start(t, server.Endpoint()), client: plain(t, server)}
+}
+
+func plain(t *testing.T, server *embedetcd.Server) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func (s *scene) acquire(p *process) lock.Held {
+	s.Helper()
+	h, err := p.Acquire(s.ctx, "it")
+	require.NoError(s, err)
+	return h
+}
+
+// wait has a process wait for the lock, and returns when it is in the queue.
+func (s *scene) wait(p *process) <-chan lock.Held {
+	s.Helper()
+	before := len(s.queue())
+	got := make(chan lock.Held, 1)
+	go func() {
+		defer close(got)
+		if h, err := p.Acquire(s.ctx, "it"); err == nil {
+			got <- h
+		}
+	}()
+	require.Eventually(s, func() bool { return len(s.queue()) > before }, 10*time.Second, time.Millisecond)
+	return got
+}
+
+// queue are the keys of the lock's queue, the first first.
+func (s *scene) queue() []string {
+	s.Helper()
+	resp, err := s.client.Get(s.ctx, locks.Queue("it"), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	require.NoError(s, err)
+	keys := []string{}
+	for _, kv := range resp.Kvs {
+		keys = append(keys, string(kv.Key))
+	}
+	return keys
+}
+
+var entering, leaving = clustertest.Putting(locks.Queue("it")), clustertest.Deleting(locks.Queue("it"))
+
+func TestAnswerToAcquireIsLost(t *testing.T) {
+	s := newScene(t)
+	s.a.faults.LoseAnswer(clustertest.OpTxn, entering)
+	h := s.acquire(s.a)
+	require.Len(t, s.queue(), 1, "it was made once")
+	next := s.wait(s.b)
+	require.NoError(t, h.Release(s.ctx))
+	require.NoError(t, (<-next).Release(s.ctx))
+	require.Empty(t, s.queue())
+}
+
+// A request that was given up reaches etcd later, when the lock was long acquired by another
+// request: it must not leave a key behind, for that would block the queue.
+func TestLateAcquireIsRefused(t *testing.T) {
+	s := newScene(t)
+	late := s.a.faults.HoldNext(clustertest.OpTxn, entering)
+	h := s.acquire(s.a)
+	require.NoError(t, late.Release(s.ctx))
+	require.Len(t, s.queue(), 1)
+	require.NoError(t, h.Release(s.ctx))
+	require.Empty(t, s.queue())
+}
+
+func TestAnswerToReleaseIsLost(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire(s.a)
+	next := s.wait(s.b)
+	s.a.faults.LoseAnswer(clustertest.OpTxn, leaving)
+	require.NoError(t, h.Release(s.ctx))
+	require.NoError(t, (<-next).Release(s.ctx))
+}
+
+// Who gave up waiting before etcd had answered leaves nothing behind.
+func TestGivenUpBeforeTheAnswer(t *testing.T) {
+	s := newScene(t)
+	late := s.a.faults.HoldNext(clustertest.OpTxn, entering)
+	ctx, cancel := context.WithCancel(s.ctx)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.a.Acquire(ctx, "it")
+		failed <- err
+	}()
+	<-late.Caught()
+	cancel()
+	require.ErrorIs(t, <-failed, context.Canceled)
+	require.NoError(t, s.acquire(s.b).Release(s.ctx))
+	require.NoError(t, late.Release(s.ctx))
+	require.Eventually(t, func() bool { return len(s.queue()) == 0 }, 10*time.Second, 5*time.Millisecond)
+}
+
+func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {
+	s := newScene(t)
+	h, next := s.acquire(s.a), s.wait(s.b)
+	first := s.b.keeper.Current()
+	for _, p := range []*process{s.b, s.a} {
+		old := p.keeper.Current()
+		_, err := s.client.Revoke(s.ctx, old.ID())
+		require.NoError(t, err)
+		old.Check()
+		<-old.Done()
+	}
+	<-h.Context().Done()
+	require.False(t, h.Valid())
+	_, lost := context.Cause(h.Context()).(*session.LostError)
+	require.True(t, lost)
+	err := h.Release(s.ctx)
+	require.ErrorIs(t, err, lock.ErrLost)
+	got := <-next
+	require.NotNil(t, got, "queued again on the next session")
+	require.NotSame(t, first, s.b.keeper.Current())
+	require.Greater(t, got.Token(), h.Token())
+	require.NoError(t, got.Release(s.ctx))
+}
+
+// A holder that stands still for longer than its TTL is not the holder any more when it wakes,
+// and cannot write under its token.
+func TestPausedHolderCannotWrite(t *testing.T) {
+	s := newScene(t)
+	h, next := s.acquire(s.a), s.wait(s.b)
+	s.a.faults.CutOff()
+	got := <-next
+	require.NotNil(t, got)
+	require.False(t, h.Valid(), "its deadline was before etcd's")
+	require.Error(t, h.Context().Err())
+	write := func(h lock.Held) bool {
+		resp, err := s.client.Txn(s.ctx).If(h.(lock.Guarded).Guard()).Then(clientv3.OpPut("/written", "")).Commit()
+		require.NoError(t, err)
+		return resp.Succeeded
+	}
+	require.False(t, write(h))
+	require.True(t, write(got))
+	require.NoError(t, got.Release(s.ctx))
+	require.False(t, write(got))
+	s.a.faults.Reconnect()
+	require.ErrorIs(t, h.Release(s.ctx), lock.ErrLost)
+}
+
+func TestKeyOfTheHolderIsDeleted(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire(s.a)
+	_, err := s.client.Delete(s.ctx, s.queue()[0])
+	require.NoError(t, err)
+	<-h.Context().Done()
+	require.ErrorIs(t, context.Cause(h.Context()), lock.ErrKeyGone)
+	require.False(t, h.Valid())
+	require.ErrorIs(t, h.Release(s.ctx), lock.ErrLost)
+	require.NoError(t, s.acquire(s.a).Release(s.ctx))
+}
+
+func TestKeyOfOneWhoWaitsIsDeleted(t *testing.T) {
+	s := newScene(t)
+	h, next := s.acquire(s.a), s.wait(s.b)
+	gone, err := s.client.Delete(s.ctx, s.queue()[1])
+	require.NoError(t, err)
+	require.EqualValues(t, 1, gone.Deleted)
+	require.Eventually(t, func() bool { return len(s.queue()) == 2 }, 10*time.Second, time.Millisecond, "it queues again")
+	require.NoError(t, h.Release(s.ctx))
+	require.NoError(t, (<-next).Release(s.ctx))
+}
+
+// A watch that tells nothing does not keep a lock from who is next.
+func TestWatchThatIsSilent(t *testing.T) {
+	s := newScene(t)
+	h, next := s.acquire(s.a), s.wait(s.b)
+	s.b.faults.FreezeWatch()
+	require.NoError(t, h.Release(s.ctx))
+	got := <-next
+	require.NotNil(t, got)
+	s.b.faults.ThawWatch()
+	require.NoError(t, got.Release(s.ctx))
+}
+
+// A key among the locks that stands on this process's lease and that nobody asked for.
+func TestKeyThatNobodyAskedFor(t *testing.T) {
+	s := newScene(t)
+	require.NoError(t, s.acquire(s.a).Release(s.ctx))
+	_, err := s.client.Put(s.ctx, locks.Queue("it")+"x", "", clientv3.WithLease(s.a.keeper.Current().ID()))
+	require.NoError(t, err)
+	h := s.acquire(s.b)
+	require.NoError(t, h.Release(s.ctx))
+}
+
+// A session that is suspended for a moment costs the locks; their keys stay until whoever held
+// them has ended its work.
+func TestSuspendedSession(t *testing.T) {
+	s := newScene(t)
+	h, next := s.acquire(s.a), s.wait(s.b)
+	mine := s.queue()[0]
+	s.a.faults.CutOff()
+	s.a.keeper.Current().Doubt(20 * time.Millisecond)
+	<-h.Context().Done()
+	require.False(t, h.Valid())
+	s.a.faults.Reconnect()
+	require.Eventually(t, func() bool { return s.a.keeper.Current().Valid() }, 10*time.Second, time.Millisecond)
+	require.False(t, h.Valid(), "not again")
+	require.Equal(t, mine, s.queue()[0])
+	require.ErrorIs(t, h.Release(s.ctx), lock.ErrLost)
+	require.NoError(t, (<-next).Release(s.ctx))
+}
+
+// Neither the answer to the request came, nor one to the question what became of it: it was
+// made all the same, once, and the token is that of the key that stands.
+func TestNothingIsHeardOfAcquire(t *testing.T) {
+	s := newScene(t)
+	counting := clustertest.Putting(locks.Root() + "batches/")
+	s.a.faults.LoseAnswer(clustertest.OpTxn, entering)
+	s.a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrTimeout, counting, func(r clustertest.Request) bool { return !entering(r) })
+	h := s.acquire(s.a)
+	resp, err := s.client.Get(s.ctx, s.queue()[0])
+	require.NoError(t, err)
+	require.Equal(t, resp.Kvs[0].CreateRevision, h.Token())
+	require.EqualValues(t, 1, resp.Kvs[0].Version, "written once")
+	txn, err := s.client.Txn(s.ctx).If(h.(lock.Guarded).Guard()).Commit()
+	require.NoError(t, err)
+	require.True(t, txn.Succeeded)
+	require.NoError(t, h.Release(s.ctx))
+	require.Empty(t, s.queue())
+}
+
+// What etcd refuses is refused to whom it concerns, and is no end of the others.
+func TestRefused(t *testing.T) {
+	s := newScene(t)
+	s.a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, entering)
+	_, err := s.a.Acquire(s.ctx, "it")
+	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+	require.NoError(t, s.acquire(s.a).Release(s.ctx))
+}
+
+// etcd has no space left: what is held can be released.
+func TestNoSpaceLeft(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire(s.a)
+	next := s.wait(s.b)
+	for range 20 {
+		s.a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(locks.Root()))
+	}
+	require.NoError(t, h.Release(s.ctx))
+	require.NoError(t, (<-next).Release(s.ctx))
+}

@@ -1,0 +1,94 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goverse/goverse/cluster/internal/queues"
+)
+
+// The errors to test for with errors.Is.
+var (
+	// ErrLost: the lock was lost before it was released; see [LostError].
+	ErrLost = errors.New("the lock was lost")
+	// ErrReleased is the cause of a lock's context after Release.
+	ErrReleased = queues.ErrLeft
+	// ErrKeyGone is the cause of a lock's context when hands from outside have deleted its key.
+	ErrKeyGone = queues.ErrKeyGone
+	// ErrClosed: the node stops, or has stopped. It is the cause of the contexts of locks that
+	// are held then.
+	ErrClosed = queues.ErrClosed
+)
+
+// LostError says why a lock was lost. It matches [ErrLost].
+type LostError struct {
+	Name  string
+	Token int64
+	Err   error // a session.LostError or ErrKeyGone
+}
+
+// Error names the lock and the reason.
+func (e *LostError) Error() string {
+	return fmt.Sprintf("lock %q, token %d: %v: %v", e.Name, e.Token, ErrLost, e.Err)
+}
+
+// Is makes a LostError match ErrLost.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// Unwrap is the reason.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// LockRegistry hands locks out. All methods are safe for concurrent use.
+type LockRegistry interface {
+	// Acquire blocks until the caller holds the lock, or ctx ends; it then returns ctx's
+	// cause, and the caller is out of the queue, as soon as etcd answers. Who came first
+	// gets the lock first. Two callers in one process exclude each other as any others do.
+	// A session that is lost meanwhile only costs the place in the queue. Other errors:
+	// state.ErrBadName, ErrClosed, and what etcd refused for good.
+	Acquire(ctx context.Context, name string, opts ...Option) (Held, error)
+	// TryAcquire takes the lock if it is free and nobody waits for it, and reports whether it
+	// did; if not, Held is nil. It does not wait for the lock, but for etcd, and where there is
+	// no session for the next one, until ctx ends. While the session may not be acted on, no
+	// lock is free. Errors are those of Acquire.
+	TryAcquire(ctx context.Context, name string, opts ...Option) (Held, bool, error)
+}
+
+// Held is a lock that is held. All methods are safe for concurrent use.
+type Held interface {
+	// Name is the lock's.
+	Name() string
+	// Token is the fencing token of this grant: it is larger than that of every grant before
+	// of the same name, or for a shared lock, of every exclusive one.
+	Token() int64
+	// Context ends when the lock is released or lost, at the session's deadline at the latest;
+	// its cause is ErrReleased, ErrClosed, ErrKeyGone or a session.LostError.
+	Context() context.Context
+	// Valid reports whether the lock may be acted on at this instant, without the network.
+	Valid() bool
+	// Release ends the lock's context, gives the lock up, and blocks until that is done or
+	// ctx ends; it is then done as soon as etcd answers. Releasing again is harmless. The error
+	// is ctx's, or a LostError if the lock was lost before: what was done under it may have been
+	// done beside another holder.
+	Release(ctx context.Context) error
+}
+
+// Option changes how a lock is taken.
+type Option func(*options)
+
+type options struct {
+	shared bool
+}
+
+// Shared takes the lock together with all others who share it, and excludes those who want it
+// for themselves. Who came first is first here too: nobody shares past one who waits for an
+// exclusive lock.
+func Shared() Option { return func(o *options) { o.shared = true } }
+
+func gather(opts []Option) options {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return o
+}

@@ -1,0 +1,126 @@
+package lock
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	"github.com/goverse/goverse/cluster/internal/queueing"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// Memory is a registry within this process. The zero value works.
+type Memory struct {
+	mu     sync.Mutex
+	last   int64
+	queues map[string]*memoryQueue
+}
+
+type memoryQueue struct {
+	queue   queueing.Queue
+	waiting map[string]chan struct{} // closed when the entry holds
+}
+
+// Acquire implements [LockRegistry].
+func (m *Memory) Acquire(ctx context.Context, name string, opts ...Option) (Held, error) {
+	if err := state.CheckName(name); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	h, holds := m.enter(name, gather(opts))
+	select {
+	case <-holds:
+		return h, nil
+	case <-ctx.Done():
+		m.leave(h)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// TryAcquire implements [LockRegistry].
+func (m *Memory) TryAcquire(ctx context.Context, name string, opts ...Option) (Held, bool, error) {
+	if err := state.CheckName(name); err != nil {
+		return nil, false, err
+	}
+	if ctx.Err() != nil {
+		return nil, false, context.Cause(ctx)
+	}
+	h, holds := m.enter(name, gather(opts))
+	select {
+	case <-holds:
+		return h, true, nil
+	default:
+		m.leave(h)
+		return nil, false, nil
+	}
+}
+
+// enter queues, and returns what is closed when the entry holds the lock.
+func (m *Memory) enter(name string, o options) (*memoryHeld, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last++
+	h := &memoryHeld{m: m, name: name, token: m.last, key: strconv.FormatInt(m.last, 10)}
+	h.ctx, h.cancel = context.WithCancelCause(context.Background())
+	q := m.queues[name]
+	if q == nil {
+		if m.queues == nil {
+			m.queues = map[string]*memoryQueue{}
+		}
+		q = &memoryQueue{waiting: map[string]chan struct{}{}}
+		m.queues[name] = q
+	}
+	holds := make(chan struct{})
+	q.waiting[h.key] = holds
+	q.queue = q.queue.Put(m.last, queueing.Entry{Key: h.key, Create: m.last, Shared: o.shared}).Reached(m.last)
+	q.grant()
+	return h, holds
+}
+
+func (m *Memory) leave(h *memoryHeld) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	q := m.queues[h.name]
+	if q == nil || !q.queue.Has(h.key, h.token) {
+		return
+	}
+	m.last++
+	delete(q.waiting, h.key)
+	q.queue = q.queue.Delete(m.last, h.key).Reached(m.last)
+	if len(q.queue.Entries()) == 0 {
+		delete(m.queues, h.name)
+		return
+	}
+	q.grant()
+}
+
+func (q *memoryQueue) grant() {
+	for _, e := range q.queue.Entries() {
+		if holds, waits := q.waiting[e.Key]; waits && q.queue.Holds(e.Key) {
+			close(holds)
+			delete(q.waiting, e.Key)
+		}
+	}
+}
+
+type memoryHeld struct {
+	m      *Memory
+	name   string
+	token  int64
+	key    string
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+func (h *memoryHeld) Name() string             { return h.name }
+func (h *memoryHeld) Token() int64             { return h.token }
+func (h *memoryHeld) Context() context.Context { return h.ctx }
+func (h *memoryHeld) Valid() bool              { return h.ctx.Err() == nil }
+
+func (h *memoryHeld) Release(context.Context) error {
+	h.cancel(ErrReleased)
+	h.m.leave(h)
+	return nil
+}

@@ -1,0 +1,169 @@
+package once
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/wait"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// errOvertaken: the place, or the mark, is not as it was.
+var errOvertaken = errors.New("this node is not first any more, or the effect's mark was changed by hands from outside")
+
+// The states of an effect; "" is that it was never tried.
+const (
+	running = "running"
+	done    = "done"
+	failed  = "failed"
+)
+
+// mark is what is known of an effect, as it is stored.
+type mark struct {
+	State   string `json:"state"`
+	Attempt int    `json:"attempt"`
+	Token   int64  `json:"token"`
+	By      string `json:"by"`
+	Value   []byte `json:"value,omitempty"`
+	Error   string `json:"error,omitempty"` // for people
+}
+
+// marked is a mark as it stands in etcd.
+type marked struct {
+	mark
+	raw      string
+	modified int64 // 0: there is none
+}
+
+func (m marked) result() Result { return Result{Value: m.Value, Attempt: m.Attempt, Token: m.Token} }
+
+func (m marked) unknown(name string, err error) error {
+	return &UnknownError{Name: name, Attempt: m.Attempt, Token: m.Token, By: m.By, Err: err}
+}
+
+// marks reads and writes marks. One that runs stays until it is known what came of it; all
+// others expire. Those written at about the same time share a lease, which ends when the last
+// of them may go.
+type marks struct {
+	client    *clientv3.Client
+	keys      state.Keys
+	retention time.Duration
+	timeout   time.Duration
+	lease     chan retained // holds the one that is used, and is empty while it is replaced
+}
+
+// retained is a lease, and until when marks may be put on it.
+type retained struct {
+	id    clientv3.LeaseID
+	until time.Time
+}
+
+func newMarks(cfg Config) *marks {
+	k := &marks{client: cfg.Client, keys: cfg.Keys, retention: cfg.Retention, timeout: cfg.RequestTimeout, lease: make(chan retained, 1)}
+	k.lease <- retained{}
+	return k
+}
+
+const settleRetry = 50 * time.Millisecond
+
+func (k *marks) read(ctx context.Context, name string) (marked, error) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), k.timeout)
+	defer cancel()
+	resp, err := k.client.Get(ctx, k.keys.EffectMark(name))
+	if err != nil {
+		return marked{}, fmt.Errorf("read the mark of effect %q: %w", name, err)
+	}
+	if len(resp.Kvs) == 0 {
+		return marked{}, nil
+	}
+	m := marked{modified: resp.Kvs[0].ModRevision, raw: string(resp.Kvs[0].Value)}
+	if err := json.Unmarshal(resp.Kvs[0].Value, &m.mark); err != nil {
+		return marked{}, fmt.Errorf("the mark of effect %q cannot be read, %s: %w", name, k.keys.EffectMark(name), err)
+	}
+	return m, nil
+}
+
+// write writes the mark over the one that was read, while guard holds. An answer that was lost
+// is looked for once.
+func (k *marks) write(ctx context.Context, guard clientv3.Cmp, name string, m *marked) error {
+	var opts []clientv3.OpOption
+	if m.State != running {
+		lease, err := k.expiring(ctx)
+		if err != nil {
+			return err
+		}
+		opts = append(opts, clientv3.WithLease(lease))
+	}
+	value, err := json.Marshal(m.mark)
+	if err != nil {
+		return fmt.Errorf("effect %q: %w", name, err)
+	}
+	key := k.keys.EffectMark(name)
+	attempt, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), k.timeout)
+	defer cancel()
+	resp, err := k.client.Txn(attempt).If(guard, clientv3.Compare(clientv3.ModRevision(key), "=", m.modified)).
+		Then(clientv3.OpPut(key, string(value), opts...)).Commit()
+	if err == nil && resp.Succeeded {
+		m.modified = resp.Header.Revision
+		return nil
+	}
+	if now, err := k.read(ctx, name); err == nil && now.modified > m.modified && now.raw == string(value) {
+		m.modified = now.modified
+		return nil // an answer that was lost
+	}
+	switch {
+	case err == nil:
+		err = errOvertaken
+	case errors.Is(err, rpctypes.ErrLeaseNotFound):
+		<-k.lease // this process stood still for very long
+		k.lease <- retained{}
+	}
+	return fmt.Errorf("write the mark of effect %q: %w", name, err)
+}
+
+// settle writes the mark, again and again until it is known to stand, or never will, or ctx
+// ends.
+func (k *marks) settle(ctx context.Context, guard clientv3.Cmp, name string, m *marked) error {
+	for {
+		err := k.write(ctx, guard, name, m)
+		if err == nil || final(err) || !wait.For(ctx, settleRetry) {
+			return err
+		}
+	}
+}
+
+// final reports whether another attempt would not do better.
+func final(err error) bool {
+	return errors.Is(err, errOvertaken) || errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrRequestTooLarge)
+}
+
+// expiring is a lease that lasts for the retention at least.
+func (k *marks) expiring(ctx context.Context) (clientv3.LeaseID, error) {
+	var l retained
+	select {
+	case l = <-k.lease:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	defer func() { k.lease <- l }()
+	// By the wall clock, which goes on while the machine is suspended.
+	began := time.Now().Round(0)
+	if began.Before(l.until) {
+		return l.id, nil
+	}
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), k.timeout)
+	defer cancel()
+	spare := k.retention / 8
+	resp, err := k.client.Grant(ctx, int64((k.retention+spare+time.Second-1)/time.Second))
+	if err != nil {
+		return 0, fmt.Errorf("grant a lease for the marks of effects: %w", err)
+	}
+	l = retained{resp.ID, began.Add(spare)}
+	return l.id, nil
+}

@@ -1,0 +1,291 @@
+package once
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/queues"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// MaxValue is how many bytes of what an effect returned are kept.
+const MaxValue = 64 << 10
+
+// The errors to test for with errors.Is.
+var (
+	// ErrUnknown is matched by every [UnknownError].
+	ErrUnknown = errors.New("it is not known whether the effect took place")
+	// ErrValueTooLong: the effect took place, and what it returned is not kept.
+	ErrValueTooLong = fmt.Errorf("it is longer than the %d bytes that are kept; keep it elsewhere, under the effect's name", MaxValue)
+	// ErrClosed: the node stops, or has stopped.
+	ErrClosed = queues.ErrClosed
+	// ErrNotUnknown: there is nothing to resolve.
+	ErrNotUnknown = errors.New("the outcome of that attempt is not unknown")
+)
+
+// UnknownError says which attempt left open whether the effect took place. It matches
+// [ErrUnknown].
+type UnknownError struct {
+	Name    string
+	Attempt int
+	Token   int64  // of that attempt; Resolve needs it
+	By      string // who made it
+	Err     error  // why this very attempt could not be settled; nil if it was another one's
+}
+
+// Error names the effect, the attempt, and what to do.
+func (e *UnknownError) Error() string {
+	s := fmt.Sprintf("effect %q, attempt %d by %s, token %d: %v; look where it should have taken place, then Resolve it",
+		e.Name, e.Attempt, e.By, e.Token, ErrUnknown)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Is makes an UnknownError match ErrUnknown.
+func (e *UnknownError) Is(target error) bool { return target == ErrUnknown }
+
+// Unwrap is the reason.
+func (e *UnknownError) Unwrap() error { return e.Err }
+
+// Config is what effects need. Client, Keeper and Keys are required.
+type Config struct {
+	// Client reaches etcd. It is never closed.
+	Client *clientv3.Client
+	// Keeper has the session that running effects stand on. One Effects to a keeper and Keys.
+	Keeper *session.Keeper
+	// Keys is where marks and queues lie.
+	Keys state.Keys
+	// Owner is written into the marks, for people: who made an attempt.
+	Owner string
+	// Retention is for how long a mark is kept after its last change, at the least. Default
+	// 24 h.
+	Retention time.Duration
+	// RequestTimeout bounds each request to etcd. Default 2 s.
+	RequestTimeout time.Duration
+	// Logger gets one line per event an operator cares about. Default: none.
+	Logger hclog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Retention == 0 {
+		c.Retention = 24 * time.Hour
+	}
+	if c.RequestTimeout <= 0 {
+		c.RequestTimeout = 2 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+// Validate reports what is wrong with the configuration.
+func (c Config) Validate() error {
+	switch {
+	case c.Client == nil:
+		return errors.New("once: Config.Client is nil; give it an etcd client")
+	case c.Keeper == nil:
+		return errors.New("once: Config.Keeper is nil; give it a session keeper that runs")
+	case c.Keys == state.Keys{}:
+		return errors.New("once: Config.Keys is empty; make it with state.NewKeys")
+	case c.Retention != 0 && c.Retention < time.Minute:
+		return fmt.Errorf("once: Config.Retention is %v; give it a minute or more, or leave it 0 for 24h", c.Retention)
+	}
+	return nil
+}
+
+// Effects runs effects. All methods are safe for concurrent use.
+type Effects struct {
+	cfg    Config
+	engine *queues.Engine
+	marks  *marks
+}
+
+// New checks the configuration; [Effects.Run] makes it live.
+func New(cfg Config) (*Effects, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	return &Effects{cfg: cfg, marks: newMarks(cfg),
+		engine: queues.New(queues.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Keys.Effects(),
+			RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
+}
+
+// Run serves on one session after the other until ctx ends, and returns when all it started
+// has ended.
+func (e *Effects) Run(ctx context.Context) { e.engine.Run(ctx) }
+
+// Result is what became of an effect that took place.
+type Result struct {
+	// Value is what the function returned.
+	Value []byte
+	// Attempt is the one that took place, from 1 up, and Token its fencing token.
+	Attempt int
+	Token   int64
+	// Ran says that it was this very call that ran it.
+	Ran bool
+}
+
+// Once runs fn, unless the effect took place before: then it returns what fn returned at that
+// time. While another process runs it, Once waits. An error of fn is returned as it is, and
+// remembered: the next call runs fn again.
+//
+// fn gets a fencing token, larger than that of every attempt before, to give to whoever
+// receives the effect. Its context ends with ctx, and at the session's deadline. What it
+// returns is kept in etcd, if it is not longer than MaxValue. fn must not call Once with the
+// same name: that would wait for itself.
+//
+// Errors beside fn's: an [UnknownError] if an attempt, this one or one before, left open whether
+// the effect took place; ErrValueTooLong if it did; state.ErrBadName; ErrClosed; ctx's cause,
+// or etcd's error, if fn did not run. When fn has returned, Once goes on until etcd has what
+// came of it or the session is lost, also if ctx has ended. A panic of fn leaves the outcome
+// unknown.
+func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Context, token int64) ([]byte, error)) (Result, error) {
+	if err := state.CheckName(name); err != nil {
+		return Result{}, err
+	}
+	// What took place long ago costs one read.
+	if m, err := e.marks.read(ctx, name); err != nil {
+		return Result{}, err
+	} else if m.State == done {
+		return m.result(), nil
+	}
+	for {
+		place, err := e.engine.Take(ctx, queues.Place{Name: name, Value: e.cfg.Owner})
+		if err != nil {
+			return Result{}, err
+		}
+		if r, again, err := e.first(ctx, place, name, fn); !again {
+			return r, err
+		}
+	}
+}
+
+// first is what who is first in the effect's queue does, and leaves it. again says that the
+// place was lost before anything began.
+func (e *Effects) first(ctx context.Context, place *queues.Entry, name string, fn func(context.Context, int64) ([]byte, error)) (_ Result, again bool, err error) {
+	defer e.leave(ctx, place)
+	m, err := e.marks.read(ctx, name)
+	switch {
+	case err != nil:
+		return Result{}, ctx.Err() == nil && !place.Valid(), err
+	case m.State == done:
+		return m.result(), false, nil
+	case m.State == running:
+		return Result{}, false, m.unknown(name, nil) // whoever ran it is not first any more
+	}
+	held := place.Context()
+	work, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
+	m.mark = mark{State: running, Attempt: m.Attempt + 1, Token: place.Token(), By: e.cfg.Owner}
+	err = e.marks.settle(work, place.Guard(), name, &m)
+	if err == nil && !place.Valid() {
+		err = fmt.Errorf("effect %q: %w", name, errOvertaken) // whatever the timers say
+	}
+	if err != nil {
+		if work.Err() != nil {
+			err = errors.Join(err, context.Cause(work))
+		}
+		again := ctx.Err() == nil && !place.Valid()
+		// It did not run, and that is to be known: the mark may say that it does.
+		return Result{}, again, errors.Join(err, e.unmark(place, name, m))
+	}
+	value, failure := fn(work, m.Token)
+	r, err := e.ended(place, name, m, value, failure)
+	return r, false, err
+}
+
+// unmark takes back that an attempt runs which did not begin, if its mark stands. What cannot
+// be taken back counts as unknown.
+func (e *Effects) unmark(place *queues.Entry, name string, m marked) error {
+	ctx, cancel := context.WithTimeout(place.Session(), e.cfg.RequestTimeout)
+	defer cancel()
+	now, err := e.marks.read(ctx, name)
+	if err != nil || now.State != running || now.Token != m.Token {
+		return err
+	}
+	now.State, now.Error = failed, "it did not begin"
+	return e.marks.settle(ctx, place.Guard(), name, &now)
+}
+
+// ended writes down what came of an attempt. It is tried for as long as the session stands:
+// the guard tells if the place does not.
+func (e *Effects) ended(place *queues.Entry, name string, m marked, value []byte, failure error) (Result, error) {
+	var tooLong error
+	switch {
+	case failure != nil:
+		m.State, m.Error = failed, brief(failure)
+	case len(value) > MaxValue:
+		m.State, tooLong = done, fmt.Errorf("effect %q took place and returned %d bytes: %w", name, len(value), ErrValueTooLong)
+	default:
+		m.State, m.Value = done, value
+	}
+	if err := e.marks.settle(place.Session(), place.Guard(), name, &m); err != nil {
+		return Result{}, m.unknown(name, errors.Join(failure, err, context.Cause(place.Context())))
+	}
+	if failure != nil {
+		return Result{}, failure
+	}
+	r := m.result()
+	r.Value, r.Ran = value, true
+	return r, tooLong
+}
+
+// brief is an error's text as far as it is kept, for people.
+func brief(err error) string {
+	const most = 1024
+	text := strings.ToValidUTF8(err.Error(), "?")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
+}
+
+// Resolve says what is true of the attempt with that token, whose outcome is unknown: that the
+// effect took place, with that value; or not, and the next call of Once runs it again. It
+// blocks until etcd has it, or ctx ends. The error matches ErrNotUnknown if there is no such
+// attempt, or it was resolved otherwise meanwhile, and ErrValueTooLong if the value is.
+func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPlace bool, value []byte) error {
+	if len(value) > MaxValue {
+		return fmt.Errorf("effect %q, %d bytes: %w", name, len(value), ErrValueTooLong)
+	}
+	place, err := e.engine.Take(ctx, queues.Place{Name: name, Value: e.cfg.Owner})
+	if err != nil {
+		return err
+	}
+	defer e.leave(ctx, place)
+	m, err := e.marks.read(ctx, name)
+	if err != nil {
+		return err
+	}
+	if m.State != running || m.Token != token {
+		return fmt.Errorf("effect %q, token %d: %w", name, token, ErrNotUnknown)
+	}
+	m.State, m.Value = failed, nil
+	if tookPlace {
+		m.State, m.Value = done, value
+	}
+	return e.marks.settle(ctx, place.Guard(), name, &m)
+}
+
+// leave gives the place up. What is not confirmed in time is done later.
+func (e *Effects) leave(ctx context.Context, place *queues.Entry) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.RequestTimeout)
+	defer cancel()
+	_ = place.Leave(ctx) // what was written was written under its guard
+}
+
+// Close runs no effect any more, ends the contexts of those that run, and has those who wait
+// leave. It blocks until what runs has ended, or ctx ends, with its cause for an error.
+func (e *Effects) Close(ctx context.Context) error { return e.engine.Close(ctx) }

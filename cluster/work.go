@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/cluster/session"
+)
+
+// work is what only one may do at a time, or once: all on the node's one session.
+type work struct {
+	locks     *lock.Etcd
+	effects   *once.Effects
+	elections *elections.Elections
+}
+
+func (c *Cluster) newWork(client *clientv3.Client, keeper *session.Keeper) (work, error) {
+	locks, err := lock.NewEtcd(lock.Config{Client: client, Keeper: keeper, Queues: c.keys.Locks(), Owner: c.node.AdvertiseAddress(),
+		RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("locks")})
+	if err != nil {
+		return work{}, err
+	}
+	effects, err := once.New(once.Config{Client: client, Keeper: keeper, Keys: c.keys, Owner: c.node.AdvertiseAddress(),
+		Retention: c.cfg.OnceRetention, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("once")})
+	if err != nil {
+		return work{}, err
+	}
+	named, err := elections.New(elections.Config{Client: client, Keeper: keeper, Queues: c.keys.Elections(), Address: c.node.AdvertiseAddress(),
+		WorkTimeout: c.cfg.WorkTimeout, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("elections")})
+	return work{locks, effects, named}, err
+}
+
+// close gives every leadership up, hands out no more locks, and waits for what is done under
+// them, and for effects that run, as long as a leader waits for its work: their contexts have
+// ended.
+func (c *Cluster) closeWork(ctx context.Context, w work) error {
+	within := func(timeout time.Duration, end func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		return end(ctx)
+	}
+	var elections, locks, effects error
+	var wg sync.WaitGroup
+	// Elections wait for their work themselves; then there is a request to be made.
+	wg.Go(func() { elections = within(c.cfg.WorkTimeout+c.cfg.RequestTimeout, w.elections.Close) })
+	wg.Go(func() { locks = within(c.cfg.WorkTimeout, w.locks.Close) })
+	wg.Go(func() { effects = within(c.cfg.WorkTimeout, w.effects.Close) })
+	wg.Wait()
+	return errors.Join(elections, locks, effects)
+}
+
+// Election is the named election of that name: this node stands in it from now on, or with
+// elections.Observe only follows it. Any number of them stands on the node's one session. It
+// does not block. Errors are ErrNotStarted, state.ErrBadName and elections.ErrClosed.
+func (c *Cluster) Election(name string, opts ...elections.Option) (*elections.Election, error) {
+	p, err := c.running()
+	if err != nil {
+		return nil, err
+	}
+	return p.work.elections.Election(name, opts...)
+}
+
+// Locks are the locks of the cluster's nodes, by name, on this node's session. Nil before
+// Start has returned. Stop ends their contexts, and waits for those that are held as long as
+// Config.WorkTimeout.
+func (c *Cluster) Locks() lock.LockRegistry {
+	p, err := c.running()
+	if err != nil {
+		return nil
+	}
+	return p.work.locks
+}
+
+// Effects are what runs at most once in the whole cluster. Nil before Start has returned.
+func (c *Cluster) Effects() *once.Effects {
+	p, err := c.running()
+	if err != nil {
+		return nil
+	}
+	return p.work.effects
+}
+
+// Once runs fn unless the effect of that name took place before, on whichever node; see
+// [once.Effects.Once].
+func (c *Cluster) Once(ctx context.Context, name string, fn func(ctx context.Context, token int64) ([]byte, error)) (once.Result, error) {
+	p, err := c.running()
+	if err != nil {
+		return once.Result{}, err
+	}
+	return p.work.effects.Once(ctx, name, fn)
+}
