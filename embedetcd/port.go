@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/goverse/goverse/internal/port"
 )
 
 const (
@@ -28,14 +30,14 @@ const (
 // choosePort returns address, with a free port in place of port 0, after it has seen
 // that it can be bound. Another program may still be faster: the caller tries again.
 func choosePort(ctx context.Context, field, address string) (string, error) {
-	host, port, err := net.SplitHostPort(address)
+	host, number, err := net.SplitHostPort(address)
 	if err != nil {
 		return "", badConfig("%s is %q: use host:port", field, address)
 	}
-	if port == "0" {
+	if number == "0" {
 		for range drawings {
 			drawn := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort)))
-			if err = probe(drawn); !errors.Is(err, syscall.EADDRINUSE) {
+			if err = port.Probe(drawn); !errors.Is(err, syscall.EADDRINUSE) {
 				return drawn, listenError(field, drawn, err)
 			}
 		}
@@ -46,7 +48,7 @@ func choosePort(ctx context.Context, field, address string) (string, error) {
 	again := time.NewTicker(portInterval)
 	defer again.Stop()
 	for {
-		if err = probe(address); !errors.Is(err, syscall.EADDRINUSE) {
+		if err = port.Probe(address); !errors.Is(err, syscall.EADDRINUSE) {
 			return address, listenError(field, address, err)
 		}
 		select {
@@ -57,15 +59,6 @@ func choosePort(ctx context.Context, field, address string) (string, error) {
 			return "", listenError(field, address, err)
 		}
 	}
-}
-
-// probe binds an address and lets it go again.
-func probe(address string) error {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
-	}
-	return l.Close()
 }
 
 // listenError turns the failure to bind into an error with a remedy; nil stays nil.

@@ -7,6 +7,8 @@ import (
 	"net"
 	"strconv"
 	"syscall"
+
+	"github.com/goverse/goverse/internal/port"
 )
 
 // Ports are drawn from below the range that the usual systems give to outgoing
@@ -22,20 +24,19 @@ func freeAddresses(n int) ([]string, error) {
 	var out []string
 	seen := map[int]bool{}
 	for range drawings * n {
-		port := firstPort + rand.IntN(lastPort-firstPort)
-		if seen[port] {
+		number := firstPort + rand.IntN(lastPort-firstPort)
+		if seen[number] {
 			continue
 		}
-		seen[port] = true
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-		l, err := net.Listen("tcp", address)
+		seen[number] = true
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(number))
+		err := port.Probe(address)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("no port of 127.0.0.1 can be bound: allow this program to listen there (%w)", err)
 		}
-		_ = l.Close() // nothing was accepted
 		if out = append(out, address); len(out) == n {
 			return out, nil
 		}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+
+	"github.com/goverse/goverse/internal/port"
 )
 
 // Ports for processes that are started again at the same address lie below the range
@@ -21,24 +23,23 @@ const (
 func freeAddresses(n int) ([]string, error) {
 	var ports []int
 	for range drawings {
-		port := firstPort + rand.IntN(lastPort-firstPort)
-		if slices.Contains(ports, port) {
+		number := firstPort + rand.IntN(lastPort-firstPort)
+		if slices.Contains(ports, number) {
 			continue
 		}
-		l, err := net.Listen("tcp", loopback(port))
+		err := port.Probe(loopback(number))
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
 			continue
 		case err != nil:
 			return nil, err
 		}
-		_ = l.Close() // nothing was accepted
-		ports = append(ports, port)
+		ports = append(ports, number)
 		if len(ports) == n {
 			slices.Sort(ports)
 			var out []string
-			for _, port := range ports {
-				out = append(out, loopback(port))
+			for _, number := range ports {
+				out = append(out, loopback(number))
 			}
 			return out, nil
 		}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/goverse/goverse/internal/port"
 )
 
 // Ports are drawn from below the range that the usual systems give to outgoing
@@ -31,28 +33,27 @@ func (k *Kit) Addresses(t testing.TB, n int) []string {
 		if len(ports) == n {
 			break
 		}
-		port := firstPort + rand.IntN(lastPort-firstPort)
-		if k.drawn[port] {
+		number := firstPort + rand.IntN(lastPort-firstPort)
+		if k.drawn[number] {
 			continue
 		}
-		k.drawn[port] = true
-		l, err := net.Listen("tcp", loopback(port))
+		k.drawn[number] = true
+		err := port.Probe(loopback(number))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
 		if err != nil {
 			t.Fatalf("no port of 127.0.0.1 can be bound: %v", err)
 		}
-		_ = l.Close() // nothing was accepted
-		ports = append(ports, port)
+		ports = append(ports, number)
 	}
 	if len(ports) < n {
 		t.Fatalf("found no %d free ports of 127.0.0.1 from %d to %d", n, firstPort, lastPort)
 	}
 	slices.Sort(ports)
 	var out []string
-	for _, port := range ports {
-		out = append(out, loopback(port))
+	for _, number := range ports {
+		out = append(out, loopback(number))
 	}
 	return out
 }
