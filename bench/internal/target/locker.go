@@ -1,0 +1,69 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// lockTTL is that of the sessions that locks stand on, ours and the peer's.
+const lockTTL = 10 * time.Second
+
+// locker is one process's locks and named elections, on a session of its own.
+type locker struct {
+	locks     *lock.Etcd
+	elections *elections.Elections
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
+}
+
+// newLocker returns when there is a session; end it with close.
+func newLocker(ctx context.Context, client *clientv3.Client, address string) (*locker, error) {
+	keys, err := state.NewKeys("/goverse")
+	if err != nil {
+		return nil, err
+	}
+	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: lockTTL}})
+	if err != nil {
+		return nil, err
+	}
+	l := &locker{}
+	if l.locks, err = lock.NewEtcd(lock.Config{Client: client, Keeper: keeper, Queues: keys.Locks(), Owner: address}); err != nil {
+		return nil, err
+	}
+	if l.elections, err = elections.New(elections.Config{Client: client, Keeper: keeper, Queues: keys.Elections(), Address: address}); err != nil {
+		return nil, err
+	}
+	life, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	l.wg.Go(func() { _ = keeper.Run(life) }) // revokes when life ends
+	l.wg.Go(func() { l.locks.Run(life) })
+	l.wg.Go(func() { l.elections.Run(life) })
+	if _, err := keeper.Wait(ctx, nil); err != nil {
+		l.close()
+		return nil, fmt.Errorf("open a session: %w", err)
+	}
+	return l, nil
+}
+
+func (l *locker) close() {
+	l.cancel()
+	l.wg.Wait()
+}
+
+// pair takes a lock and gives it back.
+func (l *locker) pair(ctx context.Context, name string) error {
+	h, err := l.locks.Acquire(ctx, name)
+	if err != nil {
+		return err
+	}
+	return h.Release(ctx)
+}

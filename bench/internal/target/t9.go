@@ -1,0 +1,129 @@
+package target
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/bench/internal/etcdproc"
+	"github.com/goverse/goverse/bench/internal/report"
+	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/cluster/lock"
+)
+
+// heldGoal is how much of the heap one of them may take.
+const heldGoal = 2048
+
+// held measures what elections and locks cost while they are held, many in one process.
+func held(ctx context.Context, env Env, r *report.Result) error {
+	n := env.pick(10000, 200)
+	return withEtcd(func(p *etcdproc.Process) error {
+		clients, closeAll, err := dial(ctx, p.Endpoint, 2)
+		if err != nil {
+			return err
+		}
+		defer closeAll()
+		l, err := newLocker(ctx, clients[0], "127.0.0.1:47001")
+		if err != nil {
+			return err
+		}
+		defer l.close()
+		if err := l.pair(ctx, "warm"); err != nil {
+			return err
+		}
+		before, threads := heap(), runtime.NumGoroutine()
+		locks, err := holdLocks(ctx, l, n)
+		if err != nil {
+			return err
+		}
+		half, halfThreads := heap(), runtime.NumGoroutine()
+		led, err := holdElections(ctx, l, n)
+		if err != nil {
+			return err
+		}
+		all, allThreads := heap(), runtime.NumGoroutine()
+		leases, keys, err := leased(ctx, clients[1])
+		if err != nil {
+			return err
+		}
+		each := func(bytes uint64) float64 { return float64(bytes) / float64(n) }
+		for _, row := range []struct {
+			name    string
+			bytes   float64
+			threads int
+		}{{"locks", each(half - before), halfThreads - threads}, {"elections that this process leads", each(all - half), allThreads - halfThreads}} {
+			r.Row(fmt.Sprintf("%d %s: heap of each", n, row.name), fmt.Sprintf("≤ %d bytes", heldGoal), fmt.Sprintf("%.0f bytes; %d goroutines for all", row.bytes, row.threads),
+				report.Judge(row.bytes <= heldGoal))
+		}
+		r.Row("leases that they stand on", "1", fmt.Sprintf("%d, with %d keys", leases, keys), report.Judge(leases == 1 && keys >= 2*n))
+		for _, h := range locks {
+			if !h.Valid() {
+				return fmt.Errorf("lock %q was lost", h.Name())
+			}
+		}
+		for _, e := range led {
+			if !e.IsLeader() {
+				return fmt.Errorf("election %q is not led any more", e.Name())
+			}
+		}
+		r.Note("All in one process, over one connection. Heap is what is in use after a collection, less what was before. A lock's context was not asked for; that of a term is made with it. " +
+			"An election that is led follows its queue as well: it tells who else stands.")
+		return nil
+	})
+}
+
+func holdLocks(ctx context.Context, l *locker, n int) ([]lock.Held, error) {
+	out, errs := make([]lock.Held, n), make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { out[i], errs[i] = l.locks.Acquire(ctx, fmt.Sprintf("lock %d", i)) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func holdElections(ctx context.Context, l *locker, n int) ([]*elections.Election, error) {
+	out := make([]*elections.Election, n)
+	for i := range n {
+		e, err := l.elections.Election(fmt.Sprintf("election %d", i))
+		if err != nil {
+			return nil, err
+		}
+		out[i] = e
+	}
+	for _, e := range out {
+		if err := e.Lead(ctx, func(context.Context, *elections.Term) error { return nil }); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what finalizers let go of
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// leased is on how many leases how many keys stand.
+func leased(ctx context.Context, c *clientv3.Client) (leases, keys int, err error) {
+	resp, err := c.Get(ctx, "/goverse/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return 0, 0, err
+	}
+	on := map[int64]bool{}
+	for _, kv := range resp.Kvs {
+		on[kv.Lease] = true
+	}
+	return len(on), len(resp.Kvs), nil
+}
