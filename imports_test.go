@@ -38,7 +38,7 @@ var allowed = map[string][]string{
 	"cluster/internal/commit":     {"cluster/internal/change"},
 	"cluster/internal/deadline":   {"internal/planted"},
 	"cluster/internal/following":  {"internal/planted"},
-	"cluster/elections":           {"cluster/internal/queues", "cluster/session", "cluster/state"},
+	"cluster/elections":           {"cluster/internal/commit", "cluster/internal/queues", "cluster/session", "cluster/state"},
 	"cluster/once":                {"cluster/internal/queues", "cluster/internal/wait", "cluster/session", "cluster/state"},
 	"cluster/internal/queueing":   {},
 	"cluster/internal/queues":     {"cluster/internal/queueing", "cluster/internal/wait", "cluster/session", "cluster/state"},

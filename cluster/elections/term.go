@@ -6,6 +6,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/commit"
 	"github.com/goverse/goverse/cluster/internal/queues"
 )
 
@@ -37,47 +38,17 @@ func (t *Term) Guard() clientv3.Cmp { return t.place.Guard() }
 // Txn is a transaction that etcd commits only while this term stands. Its Commit returns an
 // error that matches ErrTermOver, and writes nothing, if the term is over; otherwise it
 // answers as an ordinary transaction does. One caller at a time.
-func (t *Term) Txn(ctx context.Context) clientv3.Txn { return &fencedTxn{term: t, ctx: ctx} }
-
-type fencedTxn struct {
-	term *Term
-	ctx  context.Context
-	cmps []clientv3.Cmp
-	then []clientv3.Op
-	els  []clientv3.Op
-}
-
-func (x *fencedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	x.cmps = append(x.cmps, cs...)
-	return x
-}
-
-func (x *fencedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	x.then = append(x.then, ops...)
-	return x
-}
-
-func (x *fencedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
-	x.els = append(x.els, ops...)
-	return x
-}
-
-// Commit nests the caller's transaction under the guard, so that one that does not hold is told
-// apart from the caller's own comparisons.
-func (x *fencedTxn) Commit() (*clientv3.TxnResponse, error) {
-	t := x.term
-	if !t.Valid() {
-		return nil, fmt.Errorf("election %q, token %d: %w", t.e.name, t.token, ErrTermOver)
-	}
-	resp, err := t.e.all.cfg.Client.Txn(clientv3.WithRequireLeader(x.ctx)).If(t.Guard()).
-		Then(clientv3.OpTxn(x.cmps, x.then, x.els)).Commit()
-	switch {
-	case err != nil:
-		return nil, err
-	case !resp.Succeeded:
-		return nil, fmt.Errorf("etcd refused election %q, token %d: %w", t.e.name, t.token, ErrTermOver)
-	}
-	inner := (*clientv3.TxnResponse)(resp.Responses[0].GetResponseTxn())
-	inner.Header = resp.Header
-	return inner, nil
+func (t *Term) Txn(ctx context.Context) clientv3.Txn {
+	return commit.Fenced(ctx, t.e.all.cfg.Client, commit.Fence{
+		Guards: []clientv3.Cmp{t.Guard()},
+		Over: func() error {
+			if !t.Valid() {
+				return fmt.Errorf("election %q, token %d: %w", t.e.name, t.token, ErrTermOver)
+			}
+			return nil
+		},
+		Refused: func() error {
+			return fmt.Errorf("etcd refused election %q, token %d: %w", t.e.name, t.token, ErrTermOver)
+		},
+	})
 }

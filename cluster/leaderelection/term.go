@@ -55,55 +55,21 @@ func (t *Term) Valid() bool {
 // over; otherwise it answers as an ordinary transaction does: Succeeded tells of
 // the caller's own comparisons. One caller at a time.
 func (t *Term) Txn(ctx context.Context) clientv3.Txn {
-	return &fencedTxn{term: t, ctx: ctx}
+	return commit.Fenced(ctx, t.le.cfg.Client, commit.Fence{
+		Guards: t.fence(),
+		Over: func() error {
+			if !t.Valid() {
+				return fmt.Errorf("token %d: %w", t.token, ErrTermOver)
+			}
+			return nil
+		},
+		Refused: func() error { return fmt.Errorf("etcd refused token %d: %w", t.token, ErrTermOver) },
+	})
 }
 
 // fence holds exactly while this term's key stands.
 func (t *Term) fence() []clientv3.Cmp {
 	return commit.Guards(change.Fence(t.le.keys, t.mode, t.lease, t.token))
-}
-
-type fencedTxn struct {
-	term *Term
-	ctx  context.Context
-	cmps []clientv3.Cmp
-	then []clientv3.Op
-	els  []clientv3.Op
-}
-
-func (x *fencedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	x.cmps = append(x.cmps, cs...)
-	return x
-}
-
-func (x *fencedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	x.then = append(x.then, ops...)
-	return x
-}
-
-func (x *fencedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
-	x.els = append(x.els, ops...)
-	return x
-}
-
-// Commit nests the caller's transaction under the fence, so that a fence that
-// does not hold is told apart from the caller's own comparisons.
-func (x *fencedTxn) Commit() (*clientv3.TxnResponse, error) {
-	t := x.term
-	if !t.Valid() {
-		return nil, fmt.Errorf("token %d: %w", t.token, ErrTermOver)
-	}
-	resp, err := t.le.cfg.Client.Txn(clientv3.WithRequireLeader(x.ctx)).If(t.fence()...).
-		Then(clientv3.OpTxn(x.cmps, x.then, x.els)).Commit()
-	if err != nil {
-		return nil, err
-	}
-	if !resp.Succeeded {
-		return nil, fmt.Errorf("etcd refused token %d: %w", t.token, ErrTermOver)
-	}
-	inner := (*clientv3.TxnResponse)(resp.Responses[0].GetResponseTxn())
-	inner.Header = resp.Header
-	return inner, nil
 }
 
 // Lead waits until this node leads and runs fn. fn's context ends with the term,

@@ -236,16 +236,16 @@ func (b *bucket) fold(events []*clientv3.Event) {
 // read reads the queues that are not known yet; again: those too in which somebody waits.
 func (b *bucket) read(ctx context.Context, again bool) error {
 	b.mu.Lock()
-	var todo []string
+	var unread []string
 	for prefix, f := range b.queues {
 		if !f.queue.Known() || again && f.wanted() {
-			todo = append(todo, prefix)
+			unread = append(unread, prefix)
 		}
 	}
 	b.mu.Unlock()
-	for len(todo) > 0 {
-		some := todo[:min(len(todo), mostReads)]
-		todo = todo[len(some):]
+	for len(unread) > 0 {
+		some := unread[:min(len(unread), mostReads)]
+		unread = unread[len(some):]
 		if err := b.readSome(ctx, some); err != nil {
 			return err
 		}
