@@ -23,15 +23,19 @@ func TestShardFigures(t *testing.T) {
 	st := a.Status().Shards
 	require.Equal(t, 100, st.Shards)
 	require.NotNil(t, st.Snapshot.ShardMap)
-	require.EqualValues(t, 1, st.Plans)
-	require.EqualValues(t, 100, st.Given)
-	require.Positive(t, st.PlanTime)
 	require.Zero(t, st.Pauses.Count, "nothing moved")
+	// The map reaches its readers by the watch, which may be before the planner has
+	// etcd's answer and counts it.
+	counts := func(what func(ShardStatus) bool) {
+		t.Helper()
+		require.Eventually(t, func() bool { return what(a.Status().Shards) }, 20*time.Second, time.Millisecond)
+	}
+	counts(func(st ShardStatus) bool { return st.Plans == 1 && st.Given == 100 && st.PlanTime > 0 })
 
 	b := start(t, etcd, few, func(c *Config) { c.Sharding.OnAcquire = func(context.Context, int, int64) {} })
 	require.Eventually(t, serves(a, 50), 20*time.Second, time.Millisecond)
 	require.Eventually(t, serves(b, 50), 20*time.Second, time.Millisecond)
-	require.EqualValues(t, 50, a.Status().Shards.Levelled)
+	counts(func(st ShardStatus) bool { return st.Plans == 2 && st.Levelled == 50 })
 	pauses := b.Status().Shards.Pauses
 	require.EqualValues(t, 50, pauses.Count)
 	require.Positive(t, pauses.Sum)
@@ -40,7 +44,7 @@ func TestShardFigures(t *testing.T) {
 
 	require.NoError(t, b.Stop(testContext(t)))
 	require.Eventually(t, serves(a, 100), 20*time.Second, time.Millisecond)
-	require.EqualValues(t, 50, a.Status().Shards.Emptied)
+	counts(func(st ShardStatus) bool { return st.Emptied == 50 })
 	require.EqualValues(t, 50, a.Status().Shards.Pauses.Count)
 	require.Zero(t, b.Status().Shards)
 	require.Zero(t, start(t, etcd, func(c *Config) { c.Sharding.Off = true }).Status().Shards)
