@@ -24,6 +24,8 @@ var allowed = map[string][]string{
 	"internal/operator":           {"*"},
 	"internal/child":              {},
 	"internal/cli":                {},
+	"internal/needed":             {},
+	"internal/pgserver":           {"internal/child", "internal/needed", "internal/port"},
 	"internal/port":               {},
 	"internal/zaplog":             {},
 	"cluster":                     {"cluster/consensusmanager", "cluster/crashdetector", "cluster/elections", "cluster/lock", "cluster/once", "cluster/internal/change", "cluster/internal/commit", "cluster/internal/planning", "cluster/internal/wait", "cluster/sharding", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "node", "internal/zaplog"},

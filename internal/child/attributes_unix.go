@@ -4,4 +4,4 @@ package child
 
 import "syscall"
 
-func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+func set(attr *syscall.SysProcAttr) { attr.Setpgid = true }

@@ -6,6 +6,7 @@ package child
 import (
 	"os/exec"
 	"runtime"
+	"syscall"
 )
 
 // Starter starts processes that get no Ctrl-C of the terminal's own (this process
@@ -30,14 +31,17 @@ func NewStarter() *Starter {
 		defer close(s.ended)
 		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 		for r := range s.requests {
-			r.cmd.SysProcAttr = attributes()
+			if r.cmd.SysProcAttr == nil {
+				r.cmd.SysProcAttr = &syscall.SysProcAttr{}
+			}
+			set(r.cmd.SysProcAttr)
 			r.result <- r.cmd.Start()
 		}
 	}()
 	return s
 }
 
-// Start is cmd.Start, on that thread; it sets cmd.SysProcAttr.
+// Start is cmd.Start, on that thread; it sets what it needs in cmd.SysProcAttr.
 func (s *Starter) Start(cmd *exec.Cmd) error {
 	r := request{cmd, make(chan error, 1)}
 	s.requests <- r

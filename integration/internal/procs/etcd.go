@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/needed"
 )
 
 // Flavour is which etcd a test runs against.
@@ -76,11 +78,7 @@ func need34(t testing.TB, path, want, pkg string, args ...string) {
 	if err == nil && strings.Contains(string(out), want) {
 		return
 	}
-	problem := fmt.Sprintf("this needs etcd 3.4's %s: apt-get install %s (said %q, %v)", path, pkg, out, err)
-	if Required(string(Etcd34)) {
-		t.Fatal(problem)
-	}
-	t.Skip(problem)
+	needed.Missing(t, string(Etcd34), fmt.Sprintf("this needs etcd 3.4's %s: apt-get install %s (said %q, %v)", path, pkg, out, err))
 }
 
 // Restart starts the server, again on its data and its port, after Kill. It returns

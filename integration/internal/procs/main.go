@@ -6,17 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 )
-
-// requireEnv lists what must not be missing: a test that needs it then fails where
-// it would be skipped.
-const requireEnv = "GOVERSE_REQUIRE"
 
 // Kit starts processes. It is safe for concurrent use.
 type Kit struct {
@@ -63,9 +57,4 @@ func run(m *testing.M, kit **Kit) int {
 func complain(err error) int {
 	fmt.Fprintln(os.Stderr, err)
 	return 1
-}
-
-// Required reports whether the run must not do without what.
-func Required(what string) bool {
-	return slices.Contains(strings.Split(os.Getenv(requireEnv), ","), what)
 }
