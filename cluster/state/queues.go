@@ -33,14 +33,23 @@ const buckets = 256
 // its own. They lie outside the range that every node watches. The zero value is not
 // usable; see [Keys.Locks].
 //
-//	<root>/<bucket>/<name>/<lease>-<number>[-shared]
-type Queues struct{ root string }
+//	<root>/<bucket>/<name>/<lease>-<number>[-priority<n>][-shared]
+//	<root>/<bucket>/!<name>/<lease>-<number>
+//
+// The latter is a wish about a queue. No name, escaped, begins with a '!'.
+type Queues struct{ root, mark string }
 
 // Locks are the queues of those who hold a lock or wait for it.
-func (k Keys) Locks() Queues { return Queues{k.prefix + "/work/locks/"} }
+func (k Keys) Locks() Queues { return Queues{root: k.prefix + "/work/locks/"} }
 
 // Elections are the queues of the named elections' candidates.
-func (k Keys) Elections() Queues { return Queues{k.prefix + "/elections/"} }
+func (k Keys) Elections() Queues { return Queues{root: k.prefix + "/elections/"} }
+
+// Wishes are the queues of the wishes about these queues, each in the bucket of what it is
+// about.
+func (q Queues) Wishes() Queues { return Queues{q.root, wishMark} }
+
+const wishMark = "!"
 
 // Root is the prefix of all keys, with its slash.
 func (q Queues) Root() string { return q.root }
@@ -51,31 +60,59 @@ func (q Queues) Bucket(name string) string {
 }
 
 // Queue is the prefix of all keys in the queue of that name, with its slash.
-func (q Queues) Queue(name string) string { return q.Bucket(name) + url.PathEscape(name) + "/" }
+func (q Queues) Queue(name string) string {
+	return q.Bucket(name) + q.mark + url.PathEscape(name) + "/"
+}
 
-// Entry is the key of the entry with that number, from 1 up, of a session's. It says of
-// itself whether it shares what the queue is about with others.
-func (q Queues) Entry(name string, lease, number int64, shared bool) string {
+// Traits is what an entry's key says of it, so that who sees keys alone knows.
+type Traits struct {
+	// Shared: it shares what the queue is about with others.
+	Shared bool
+	// Priority is how much it is preferred, 0 if nothing is said.
+	Priority int
+	// Own: a process of ours wrote it. Keys are made with it, whatever is said here.
+	Own bool
+}
+
+// Entry is the key of the entry with that number, from 1 up, of a session's.
+func (q Queues) Entry(name string, lease, number int64, t Traits) string {
 	key := fmt.Sprintf("%s%x-%x", q.Queue(name), lease, number)
-	if shared {
+	if t.Priority != 0 {
+		key += prioritySuffix + strconv.Itoa(t.Priority)
+	}
+	if t.Shared {
 		key += sharedSuffix
 	}
 	return key
 }
 
-// SharedEntry reports whether an entry's key says that it shares. One that others wrote by
-// their own rules does not.
-func SharedEntry(key string) bool { return strings.HasSuffix(key, sharedSuffix) }
+const sharedSuffix, prioritySuffix = "-shared", "-priority"
 
-const sharedSuffix = "-shared"
+// TraitsOf is what an entry's key says. One that others wrote by their own rules is not
+// preferred.
+func TraitsOf(key string) Traits {
+	id, shared := strings.CutSuffix(key[strings.LastIndexByte(key, '/')+1:], sharedSuffix)
+	id, said, preferred := strings.Cut(id, prioritySuffix)
+	lease, number, _ := strings.Cut(id, "-")
+	t := Traits{Shared: shared, Own: parseLease(lease) != 0 && parseLease(number) != 0} // spelled alike
+	if !t.Own || !preferred {
+		return t
+	}
+	priority, err := strconv.Atoi(said)
+	if err != nil || priority == 0 || strconv.Itoa(priority) != said {
+		return Traits{Shared: shared}
+	}
+	t.Priority = priority
+	return t
+}
 
 // Batches is the key that counts what was written on a session's lease. It is in no bucket.
 func (q Queues) Batches(lease int64, lane int) string {
 	return fmt.Sprintf("%sbatches/%x-%x", q.root, lease, lane)
 }
 
-// QueueOf is the prefix of the queue that an entry's key lies in; false if it is the key of
-// none. Whoever wrote it, and whatever stands after the last slash.
+// QueueOf is the prefix of the queue that an entry's key lies in, or a wish's; false if it is
+// the key of none. Whoever wrote it, and whatever stands after the last slash.
 func (q Queues) QueueOf(key string) (queue string, ok bool) {
 	rest, ok := strings.CutPrefix(key, q.root)
 	if !ok {
@@ -86,7 +123,7 @@ func (q Queues) QueueOf(key string) (queue string, ok bool) {
 	if !ok || id == "" {
 		return "", false
 	}
-	name, ok := unescape(escaped)
+	name, ok := unescape(strings.TrimPrefix(escaped, wishMark))
 	if n, err := strconv.ParseUint(bucket, 16, 8); !ok || err != nil || int(n) != sharding.Of(name, buckets) || len(bucket) != 2 {
 		return "", false
 	}
@@ -94,7 +131,7 @@ func (q Queues) QueueOf(key string) (queue string, ok bool) {
 }
 
 // Effects are the queues of those who want to run an effect.
-func (k Keys) Effects() Queues { return Queues{k.prefix + "/work/effects/"} }
+func (k Keys) Effects() Queues { return Queues{root: k.prefix + "/work/effects/"} }
 
 // EffectMark is the key that says what became of an effect. It lies in none of the queues.
 func (k Keys) EffectMark(name string) string {

@@ -10,19 +10,19 @@ import (
 func TestQueuesLieOutsideTheWatchedRange(t *testing.T) {
 	k := testKeys(t)
 	for _, q := range []Queues{k.Locks(), k.Elections()} {
-		for _, key := range []string{q.Entry("a", 1, 1, false), q.Batches(1, 0)} {
+		for _, key := range []string{q.Entry("a", 1, 1, Traits{}), q.Batches(1, 0)} {
 			require.False(t, key >= k.RangeStart() && key < k.RangeEnd(), key)
 			require.True(t, strings.HasPrefix(key, q.Root()))
 		}
 	}
-	require.Equal(t, "/goverse/work/locks/cf/mail/7b-1", k.Locks().Entry("mail", 0x7b, 1, false))
+	require.Equal(t, "/goverse/work/locks/cf/mail/7b-1", k.Locks().Entry("mail", 0x7b, 1, Traits{}))
 	require.Equal(t, "/goverse/elections/cf/mail/", k.Elections().Queue("mail"))
 }
 
 func TestQueueOf(t *testing.T) {
 	q := testKeys(t).Locks()
 	for _, name := range []string{"a", "a/b", "a%2Fb", "..", "ä ö", "\xff", "batches"} {
-		queue, ok := q.QueueOf(q.Entry(name, 7, 1, false))
+		queue, ok := q.QueueOf(q.Entry(name, 7, 1, Traits{}))
 		require.True(t, ok)
 		require.Equal(t, q.Queue(name), queue)
 		require.True(t, strings.HasPrefix(queue, q.Bucket(name)))
@@ -37,6 +37,36 @@ func TestQueueOf(t *testing.T) {
 	}
 }
 
+func TestWishesLieInTheBucketOfTheirQueue(t *testing.T) {
+	q := testKeys(t).Elections()
+	require.Equal(t, "/goverse/elections/cf/!mail/7b-1", q.Wishes().Entry("mail", 0x7b, 1, Traits{}))
+	queue, ok := q.QueueOf(q.Wishes().Queue("a/b") + "7-1")
+	require.True(t, ok)
+	require.Equal(t, q.Wishes().Queue("a/b"), queue)
+	require.NotEqual(t, q.Queue("!a"), q.Wishes().Queue("a"), "whatever somebody calls an election")
+}
+
+func TestTraits(t *testing.T) {
+	q := testKeys(t).Elections()
+	for suffix, want := range map[string]Traits{
+		"":                   {},
+		"-shared":            {Shared: true},
+		"-priority7":         {Priority: 7},
+		"-priority-7":        {Priority: -7},
+		"-priority12-shared": {Shared: true, Priority: 12},
+	} {
+		key := q.Entry("a", 0xa1, 31, want)
+		require.Equal(t, q.Queue("a")+"a1-1f"+suffix, key)
+		want.Own = true
+		require.Equal(t, want, TraitsOf(key), key)
+	}
+	for id, shared := range map[string]bool{"": false, "7": false, "7-": false, "7-1-": false, "7-1-priority": false, "7-1-priority0": false,
+		"7-1-priority+1": false, "7-1-priority01": false, "7-1-priority99999999999999999999": false, "7-1-shared-priority1": false,
+		"x-1-priority1": false, "-shared": true, "7-1-priorityx-shared": true, "0-1-priority1": false} {
+		require.Equal(t, Traits{Shared: shared}, TraitsOf(q.Queue("a")+id), id)
+	}
+}
+
 func TestCheckName(t *testing.T) {
 	require.NoError(t, CheckName("a"))
 	require.NoError(t, CheckName(strings.Repeat("a", maxName)))
@@ -47,8 +77,19 @@ func TestCheckName(t *testing.T) {
 
 func FuzzQueueOf(f *testing.F) {
 	q := testKeys(f).Locks()
-	f.Add(q.Entry("a/b", 7, 1, true), "a/b")
-	f.Fuzz(func(t *testing.T, key, name string) {
+	f.Add(q.Entry("a/b", 7, 1, Traits{Shared: true}), "a/b", 0, false)
+	f.Add(q.Wishes().Entry("!", 7, 1, Traits{}), "!", -3, true)
+	f.Add(q.Queue("a")+"7-1-priority3-shared", "-priority7", 3, true)
+	f.Fuzz(func(t *testing.T, key, name string, priority int, shared bool) {
+		if traits := TraitsOf(key); traits.Own {
+			require.NotEmpty(t, key)
+			traits.Own = false
+			written := q.Entry("a", 7, 1, traits)
+			traits.Own = true
+			require.Equal(t, traits, TraitsOf(written))
+		} else {
+			require.Zero(t, traits.Priority, "only of our own")
+		}
 		if queue, ok := q.QueueOf(key); ok {
 			require.True(t, strings.HasPrefix(key, queue))
 			again, ok := q.QueueOf(queue + "x")
@@ -56,9 +97,15 @@ func FuzzQueueOf(f *testing.F) {
 			require.Equal(t, queue, again)
 		}
 		if CheckName(name) == nil {
-			queue, ok := q.QueueOf(q.Entry(name, 7, 1, false))
+			written := q.Entry(name, 7, 1, Traits{Priority: priority, Shared: shared})
+			queue, ok := q.QueueOf(written)
 			require.True(t, ok)
 			require.Equal(t, q.Queue(name), queue)
+			require.Equal(t, Traits{Priority: priority, Shared: shared, Own: true}, TraitsOf(written))
+			about, ok := q.QueueOf(q.Wishes().Entry(name, 7, 1, Traits{}))
+			require.True(t, ok)
+			require.Equal(t, q.Wishes().Queue(name), about)
+			require.NotEqual(t, queue, about)
 		}
 	})
 }

@@ -3,7 +3,8 @@
 //
 // The entries stand in the order of their CreateRevision: who came first is first. An
 // exclusive entry holds the lock while it is the first of all; a shared one while no
-// exclusive one stands before it.
+// exclusive one stands before it. Nobody passes another one: where one is preferred, those
+// before it go to the tail by themselves.
 //
 // Not promised: that what is known is current. Who is first by an old state may be gone by
 // now, and only its session's deadline says that it is not; but who was first stays so while
@@ -17,10 +18,12 @@ import (
 
 // Entry is one place in a queue.
 type Entry struct {
-	Key    string
-	Create int64 // CreateRevision
-	Shared bool
-	Value  string
+	Key      string
+	Create   int64 // CreateRevision
+	Shared   bool
+	Priority int  // see Queue.Target
+	Foreign  bool // not written by a process of ours
+	Value    string
 }
 
 // Queue is what is known of a queue at a revision. It is immutable; the zero value knows

@@ -224,13 +224,19 @@ func (b *bucket) fold(events []*clientv3.Event) {
 		if ev.Type == mvccpb.Event_DELETE {
 			f.queue = f.queue.Delete(ev.Kv.ModRevision, key)
 		} else {
-			f.queue = f.queue.Put(ev.Kv.ModRevision, queueing.Entry{Key: key, Create: ev.Kv.CreateRevision, Shared: state.SharedEntry(key), Value: string(ev.Kv.Value)})
+			f.queue = f.queue.Put(ev.Kv.ModRevision, entryOf(ev.Kv))
 		}
 		touched[f] = ev.Kv.ModRevision
 	}
 	for f, revision := range touched {
 		f.queue = f.queue.Reached(revision)
 	}
+}
+
+func entryOf(kv *mvccpb.KeyValue) queueing.Entry {
+	traits := state.TraitsOf(string(kv.Key))
+	return queueing.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Shared: traits.Shared, Priority: traits.Priority,
+		Foreign: !traits.Own, Value: string(kv.Value)}
 }
 
 // read reads the queues that are not known yet; again: those too in which somebody waits.

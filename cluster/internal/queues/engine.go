@@ -53,6 +53,14 @@ func New(cfg Config) *Engine {
 	return &Engine{cfg: cfg, changed: make(chan struct{})}
 }
 
+// keys are those of the queues, or of the wishes about them.
+func (e *Engine) keys(wishes bool) state.Queues {
+	if wishes {
+		return e.cfg.Keys.Wishes()
+	}
+	return e.cfg.Keys
+}
+
 // Run serves on one session after the other until ctx ends, and returns when all it started
 // has ended. It does not leave the queues: the session's end does.
 func (e *Engine) Run(ctx context.Context) {
@@ -146,6 +154,10 @@ type Place struct {
 	Value string
 	// Shared: to be first among those who do not share is enough.
 	Shared bool
+	// Priority is told to others, who may let the place pass: see queueing.Queue.Target.
+	Priority int
+	// Wish: it is a place in the queue of the wishes about that name.
+	Wish bool
 	// Try: not to wait.
 	Try bool
 	// Notify, if set, is called when the entry settles. It must not block, nor ask the entry.

@@ -15,10 +15,10 @@ type Follower struct {
 	known   atomic.Pointer[queueing.Queue]
 }
 
-// Follow has the queue of that name followed. changed is called after every change of
-// [Follower.Queue]; it must not block.
-func (e *Engine) Follow(name string, changed func()) *Follower {
-	f := &Follower{e: e, name: name, queue: e.cfg.Keys.Queue(name), changed: changed}
+// Follow has the queue of that name followed, or that of the wishes about it. changed is
+// called after every change of [Follower.Queue]; it must not block.
+func (e *Engine) Follow(name string, wishes bool, changed func()) *Follower {
+	f := &Follower{e: e, name: name, queue: e.keys(wishes).Queue(name), changed: changed}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.followers == nil {
@@ -31,14 +31,13 @@ func (e *Engine) Follow(name string, changed func()) *Follower {
 	return f
 }
 
-// Queue is who stands in the queue, the first first, as far as this process knows; false while
-// it does not: before the first read, and without a session.
-func (f *Follower) Queue() ([]queueing.Entry, bool) {
-	q := f.known.Load()
-	if q == nil {
-		return nil, false
+// Queue is who stands in the queue as far as this process knows; it is not Known before the
+// first read, and without a session.
+func (f *Follower) Queue() queueing.Queue {
+	if q := f.known.Load(); q != nil {
+		return *q
 	}
-	return q.Entries(), true
+	return queueing.Queue{}
 }
 
 // Stop ends the following. changed may still be called once.

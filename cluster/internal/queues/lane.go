@@ -13,7 +13,6 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/queueing"
 	"github.com/goverse/goverse/cluster/internal/wait"
-	"github.com/goverse/goverse/cluster/state"
 )
 
 const (
@@ -324,7 +323,7 @@ func ahead(x *Entry, found *clientv3.GetResponse) bool {
 func entriesOf(found *clientv3.GetResponse) []queueing.Entry {
 	entries := make([]queueing.Entry, len(found.Kvs))
 	for i, kv := range found.Kvs {
-		entries[i] = queueing.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Shared: state.SharedEntry(string(kv.Key)), Value: string(kv.Value)}
+		entries[i] = entryOf(kv)
 	}
 	return entries
 }

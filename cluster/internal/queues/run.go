@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
 )
 
 // lanes is how many batches may be under way at a time. The operations of one name all go by
@@ -82,7 +83,7 @@ func (r *run) poke() {
 
 // enter queues; the entry settles later.
 func (r *run) enter(p Place) *Entry {
-	x := &Entry{Place: p, run: r, queue: r.e.cfg.Keys.Queue(p.Name), settled: make(chan struct{})}
+	x := &Entry{Place: p, run: r, queue: r.e.keys(p.Wish).Queue(p.Name), settled: make(chan struct{})}
 	r.mu.Lock()
 	switch {
 	case r.closing:
@@ -119,7 +120,7 @@ func (r *run) free(p Place) string {
 			r.number++
 			number = sameName + r.number
 		}
-		key := r.e.cfg.Keys.Entry(p.Name, int64(r.s.ID()), number, p.Shared)
+		key := r.e.keys(p.Wish).Entry(p.Name, int64(r.s.ID()), number, state.Traits{Shared: p.Shared, Priority: p.Priority})
 		if _, used := r.entries[key]; !used {
 			return key
 		}
