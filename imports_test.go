@@ -40,10 +40,11 @@ var allowed = map[string][]string{
 	"cluster/internal/commit":     {"cluster/internal/change"},
 	"cluster/internal/deadline":   {"internal/planted"},
 	"cluster/internal/following":  {"internal/planted"},
-	"cluster/elections":           {"cluster/internal/commit", "cluster/internal/queues", "cluster/session", "cluster/state"},
+	"cluster/elections":           {"cluster/internal/commit", "cluster/internal/queueing", "cluster/internal/queues", "cluster/session", "cluster/state"},
 	"cluster/once":                {"cluster/internal/queues", "cluster/internal/wait", "cluster/session", "cluster/state"},
 	"cluster/internal/queueing":   {},
 	"cluster/internal/queues":     {"cluster/internal/queueing", "cluster/internal/wait", "cluster/session", "cluster/state"},
+	"cluster/internal/queuestest": {"cluster/session", "cluster/state", "clustertest", "embedetcd"},
 	"cluster/lock":                {"cluster/internal/queueing", "cluster/internal/queues", "cluster/session", "cluster/state"},
 	"cluster/lock/locktest":       {"cluster/lock", "cluster/state"},
 	"cluster/internal/holding":    {"cluster/sharding", "internal/planted"},
@@ -138,7 +139,7 @@ func TestClusterStaysLean(t *testing.T) {
 func TestWhatDecidesIsPure(t *testing.T) {
 	all := packages(t)
 	for _, name := range []string{"cluster/state", "cluster/sharding", "cluster/shardview", "cluster/internal/candidacy", "cluster/internal/change",
-		"cluster/internal/deadline", "cluster/internal/following", "cluster/internal/holding", "cluster/internal/planning", "cluster/internal/suspicion",
+		"cluster/internal/deadline", "cluster/internal/following", "cluster/internal/holding", "cluster/internal/planning", "cluster/internal/queueing", "cluster/internal/suspicion",
 		"cluster/internal/simulation"} {
 		require.NotEmpty(t, all[name].ImportPath, name)
 		for _, path := range all[name].Imports {

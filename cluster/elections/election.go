@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/goverse/goverse/cluster/internal/queueing"
 	"github.com/goverse/goverse/cluster/internal/queues"
 )
 
@@ -20,21 +21,28 @@ const deniedRetry = time.Second
 type Election struct {
 	all      *Elections
 	name     string
-	observer bool
 	log      hclog.Logger
 	follower *queues.Follower
+	wishes   *queues.Follower
 	term     atomic.Pointer[Term] // nil unless this node leads
+	life     context.Context      // ends when it is closed
+	end      context.CancelCauseFunc
 
-	mu      sync.Mutex
-	place   *queues.Entry // in the queue; nil: none
-	over    *Term         // ended, and its functions have not all returned
-	late    *time.Timer   // until when they are waited for
-	expired bool          // that has passed
-	denied  bool          // etcd has refused this node a moment ago
-	giveUp  error         // the place is to be given up, and why
-	gone    error         // why this node stands no more; nil: it does
-	err     error         // why it cannot stand
-	subs    map[*Subscription]struct{}
+	mu       sync.Mutex
+	observer bool
+	wanted   bool // asked for since Close was called
+	priority int
+	yielding queueing.Yielding
+	later    *time.Timer   // looks again
+	place    *queues.Entry // in the queue; nil: none
+	over     *Term         // ended, and its functions have not all returned
+	late     *time.Timer   // until when they are waited for
+	expired  bool          // that has passed
+	denied   bool          // etcd has refused this node a moment ago
+	giveUp   error         // the place is to be given up, and why
+	gone     error         // why this node stands no more; nil: it does
+	err      error         // why it cannot stand
+	subs     map[*Subscription]struct{}
 }
 
 // Name is the election's.
@@ -65,21 +73,28 @@ func (e *Election) look() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer e.notify()
+	e.yield()
 	if !e.ended() {
 		return
 	}
 	e.settled()
 	if e.place == nil && !e.observer && e.gone == nil && !e.denied {
-		e.place = e.all.engine.TryEnter(queues.Place{Name: e.name, Value: e.all.cfg.Address, Notify: e.touch})
+		e.place = e.all.engine.TryEnter(queues.Place{Name: e.name, Value: e.all.cfg.Address, Priority: e.priority, Notify: e.touch})
 	}
 }
 
-// stand has this node stand in an election that it only followed, or had withdrawn from.
-func (e *Election) stand() {
+// want has this node take part as somebody asks for; to stand is more than to follow.
+func (e *Election) want(o options) {
 	e.mu.Lock()
-	e.observer = false
-	if errors.Is(e.gone, ErrWithdrawn) {
-		e.gone = nil
+	e.wanted = true
+	if o.priority != nil {
+		e.priority = *o.priority
+	}
+	if !o.observe {
+		e.observer = false
+		if errors.Is(e.gone, ErrWithdrawn) {
+			e.gone = nil
+		}
 	}
 	e.mu.Unlock()
 	e.touch()
@@ -271,6 +286,26 @@ func (e *Election) Resign(ctx context.Context) error {
 // Withdraw leaves the election: a term ends as by Resign, and this node stands in it no more;
 // it goes on following it. It blocks as Resign does.
 func (e *Election) Withdraw(ctx context.Context) error { return e.leave(ctx, ErrWithdrawn) }
+
+// Close lets the election go, for everyone in this process who has it: a term ends as by
+// Withdraw, and this node does not follow it any more: Leader says nobody, Watch's channels
+// close, and what blocks fails with ErrLetGo. Who wants it again asks for it by its name. If
+// anybody does that while Close waits, the election stays as that one wants it. It blocks as
+// Resign does; when ctx ends before, nothing is closed, and this node has withdrawn.
+func (e *Election) Close(ctx context.Context) error {
+	e.mu.Lock()
+	e.wanted = false
+	e.mu.Unlock()
+	if err := e.Withdraw(ctx); err != nil {
+		return err
+	}
+	if e.all.forget(e) {
+		e.end(fmt.Errorf("election %q: %w", e.name, ErrLetGo))
+		e.follower.Stop()
+		e.wishes.Stop()
+	}
+	return nil
+}
 
 func (e *Election) leave(ctx context.Context, why error) error {
 	e.mu.Lock()

@@ -29,6 +29,9 @@ type Config struct {
 	// WorkTimeout bounds how long a leader that gives way waits for the functions in Lead to
 	// return after their context ended. Default 5 s.
 	WorkTimeout time.Duration
+	// PreferAfter is how long a candidate of a higher priority stands before the leadership is
+	// given to it: one that comes and goes all the time moves it no oftener. Default 5 s.
+	PreferAfter time.Duration
 	// RequestTimeout bounds each request to etcd. Default 2 s.
 	RequestTimeout time.Duration
 	// Logger gets one line per change of leadership of this node. Default: none.
@@ -38,6 +41,9 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	if c.WorkTimeout <= 0 {
 		c.WorkTimeout = 5 * time.Second
+	}
+	if c.PreferAfter <= 0 {
+		c.PreferAfter = 5 * time.Second
 	}
 	if c.RequestTimeout <= 0 {
 		c.RequestTimeout = 2 * time.Second
@@ -69,6 +75,10 @@ type Elections struct {
 	cfg    Config
 	engine *queues.Engine
 
+	life context.Context // ends when closed is set
+	end  context.CancelCauseFunc
+	wg   sync.WaitGroup // channels that are fed; nothing is added once closed is set
+
 	mu     sync.Mutex
 	closed bool
 	byName map[string]*Election
@@ -84,15 +94,20 @@ func New(cfg Config) (*Elections, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	return &Elections{cfg: cfg, byName: map[string]*Election{}, dirty: map[*Election]struct{}{}, wake: make(chan struct{}, 1),
+	es := &Elections{cfg: cfg, byName: map[string]*Election{}, dirty: map[*Election]struct{}{}, wake: make(chan struct{}, 1),
 		engine: queues.New(queues.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Queues,
-			RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
+			RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}
+	es.life, es.end = context.WithCancelCause(context.Background())
+	return es, nil
 }
 
 // Option is how this node takes part in an election.
 type Option func(*options)
 
-type options struct{ observe bool }
+type options struct {
+	observe  bool
+	priority *int
+}
 
 // Observe only follows the election. Where this node stands in it already, it goes on to:
 // Withdraw ends that.
@@ -100,7 +115,7 @@ func Observe() Option { return func(o *options) { o.observe = true } }
 
 // Election is the election of that name: this node stands in it from now on, also if it had
 // withdrawn; or with Observe it only follows it. The same name gives the same election. It is
-// followed until the node stops, also when nobody asks for it any more. It does not block.
+// followed until it is closed, or the node stops. It does not block.
 // Errors are state.ErrBadName and ErrClosed.
 func (es *Elections) Election(name string, opts ...Option) (*Election, error) {
 	if err := state.CheckName(name); err != nil {
@@ -116,16 +131,42 @@ func (es *Elections) Election(name string, opts ...Option) (*Election, error) {
 		opt(&o)
 	}
 	if e := es.byName[name]; e != nil {
-		if !o.observe {
-			e.stand()
-		}
+		e.want(o)
 		return e, nil
 	}
-	e := &Election{all: es, name: name, log: es.cfg.Logger, observer: o.observe, subs: map[*Subscription]struct{}{}}
-	e.follower = es.engine.Follow(name, e.touch)
+	e := &Election{all: es, name: name, log: es.cfg.Logger, observer: true, subs: map[*Subscription]struct{}{}}
+	e.life, e.end = context.WithCancelCause(es.life)
+	e.later = time.AfterFunc(time.Hour, e.touch)
+	e.later.Stop()
+	e.follower, e.wishes = es.engine.Follow(name, false, e.touch), es.engine.Follow(name, true, e.touch)
+	e.want(o)
 	es.byName[name] = e
 	e.touch()
 	return e, nil
+}
+
+// forget drops an election unless somebody has asked for it again.
+func (es *Elections) forget(e *Election) bool {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.wanted || es.byName[e.name] != e {
+		return false
+	}
+	delete(es.byName, e.name)
+	return true
+}
+
+// start runs f until it returns, which Close and Run wait for. It does not when all is closed.
+func (es *Elections) start(f func()) bool {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	if es.closed {
+		return false
+	}
+	es.wg.Go(f)
+	return true
 }
 
 // touch has the election looked at soon.
@@ -161,6 +202,7 @@ func (es *Elections) Run(ctx context.Context) {
 		e.close()
 		e.look()
 	}
+	es.wg.Wait()
 }
 
 // touchAll: there is another session, or none.
@@ -186,6 +228,7 @@ func (es *Elections) shut() []*Election {
 	es.mu.Lock()
 	defer es.mu.Unlock()
 	es.closed = true
+	es.end(ErrClosed)
 	return slices.Collect(maps.Values(es.byName))
 }
 
@@ -200,5 +243,6 @@ func (es *Elections) Close(ctx context.Context) error {
 		wg.Go(func() { errs[i] = e.leave(ctx, ErrClosed) })
 	}
 	wg.Wait()
+	es.wg.Wait() // its context has ended
 	return errors.Join(append(errs, es.engine.Close(ctx))...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,19 +13,20 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/cluster/internal/queuestest"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/embedetcd"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 20 * time.Second
+// preferAfter is long enough to be seen, on a machine that is not too busy.
+const preferAfter = 100 * time.Millisecond
 
 // scene is three processes and a client that no fault touches.
 type scene struct {
-	*testing.T
+	*queuestest.Scene
 	ctx     context.Context
 	keys    state.Queues
 	client  *clientv3.Client
@@ -34,52 +34,28 @@ type scene struct {
 }
 
 type process struct {
+	*queuestest.Process
 	*elections.Elections
-	keeper *session.Keeper
-	faults *clustertest.Faults
 }
 
 func newScene(t *testing.T) *scene {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	t.Cleanup(cancel)
-	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = server.Close() })
-	keys, err := state.NewKeys("/goverse")
-	require.NoError(t, err)
-	s := &scene{T: t, ctx: ctx, keys: keys.Elections()}
-	s.client = s.connect(server.Endpoint())
-	s.a, s.b, s.c = s.start(server.Endpoint(), "a:1"), s.start(server.Endpoint(), "b:1"), s.start(server.Endpoint(), "c:1")
+	s := &scene{Scene: queuestest.New(t)}
+	s.ctx, s.keys, s.client = s.Ctx, s.Keys.Elections(), s.Client
+	s.a, s.b, s.c = s.start("a:1"), s.start("b:1"), s.start("c:1")
 	return s
 }
 
-func (s *scene) connect(endpoint string) *clientv3.Client {
+func (s *scene) start(address string) *process {
 	s.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
-	require.NoError(s, err)
-	s.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
-func (s *scene) start(endpoint, address string) *process {
-	s.Helper()
-	client := s.connect(endpoint)
-	faults := clustertest.Inject(client)
-	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: 2 * time.Second}})
-	require.NoError(s, err)
-	e, err := elections.New(elections.Config{Client: client, Keeper: keeper, Queues: s.keys, Address: address,
-		WorkTimeout: 500 * time.Millisecond, RequestTimeout: 300 * time.Millisecond})
-	require.NoError(s, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = keeper.Run(ctx) })
-	wg.Go(func() { e.Run(ctx) })
-	s.Cleanup(func() {
-		cancel()
-		wg.Wait()
+	p := &process{}
+	p.Process = s.Start(func(q *queuestest.Process) (func(context.Context), error) {
+		var err error
+		p.Elections, err = elections.New(elections.Config{Client: q.Client, Keeper: q.Keeper, Queues: s.keys, Address: address,
+			WorkTimeout: 500 * time.Millisecond, PreferAfter: preferAfter, RequestTimeout: queuestest.RequestTimeout})
+		return p.Run, err
 	})
-	return &process{Elections: e, keeper: keeper, faults: faults}
+	return p
 }
 
 // join has a process stand, and returns when it is in the queue as all see it.
@@ -89,26 +65,28 @@ func (s *scene) join(p *process, name string, opts ...elections.Option) *electio
 	e, err := p.Election(name, opts...)
 	require.NoError(s, err)
 	if len(opts) == 0 {
-		s.eventually(func() bool { return len(s.queue(name)) > before && len(e.Queue()) > before }, "it is queued")
+		s.queued(name, e, before+1)
 	}
 	return e
 }
 
-func (s *scene) queue(name string) []string {
+// prefer has a process stand with a priority, and returns when it is in the queue.
+func (s *scene) prefer(p *process, name string, priority int) *elections.Election {
 	s.Helper()
-	resp, err := s.client.Get(s.ctx, s.keys.Queue(name), clientv3.WithPrefix())
-	require.NoError(s, err)
-	keys := []string{}
-	for _, kv := range resp.Kvs {
-		keys = append(keys, string(kv.Key))
-	}
-	return keys
+	before := len(s.queue(name))
+	e := s.join(p, name, elections.Priority(priority))
+	s.queued(name, e, before+1)
+	return e
 }
 
-func (s *scene) eventually(cond func() bool, what string) {
+func (s *scene) queued(name string, e *elections.Election, n int) {
 	s.Helper()
-	require.Eventually(s, cond, patience, time.Millisecond, what)
+	s.eventually(func() bool { return len(s.queue(name)) >= n && len(e.Queue()) >= n }, "it is queued")
 }
+
+func (s *scene) queue(name string) []string { s.Helper(); return s.Under(s.keys.Queue(name)) }
+
+func (s *scene) eventually(cond func() bool, what string) { s.Helper(); s.Eventually(cond, what) }
 
 // leads waits until an election is led here, and returns the term.
 func (s *scene) leads(e *elections.Election) *elections.Term {
@@ -255,12 +233,12 @@ func TestLostSession(t *testing.T) {
 	a := s.join(s.a, "job")
 	first := s.leads(a)
 	b := s.join(s.b, "job")
-	s.a.faults.CutOff()
+	s.a.Faults.CutOff()
 	second := s.leads(b)
 	require.False(t, first.Valid(), "before the other one led")
 	require.False(t, a.IsLeader())
 	require.Greater(t, second.Token(), first.Token())
-	s.a.faults.Reconnect()
+	s.a.Faults.Reconnect()
 	s.eventually(func() bool { return fmt.Sprint(b.Queue()) == "[b:1 a:1]" }, "it queues again")
 	s.eventually(func() bool { return a.Leader().Address == "b:1" }, "and sees who leads")
 	_, lost := errors.AsType[*session.LostError](context.Cause(first.Context()))
@@ -315,7 +293,7 @@ func TestClose(t *testing.T) {
 func TestDenied(t *testing.T) {
 	s := newScene(t)
 	for range 2 {
-		s.a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting(s.keys.Queue("job")))
+		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting(s.keys.Queue("job")))
 	}
 	began := time.Now()
 	e, err := s.a.Election("job")

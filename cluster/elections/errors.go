@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goverse/goverse/cluster/internal/queueing"
 	"github.com/goverse/goverse/cluster/internal/queues"
 )
 
@@ -19,6 +20,21 @@ var (
 	ErrWithdrawn = errors.New("this node has withdrawn from the election")
 	// ErrResigned is why a term ended that was given up.
 	ErrResigned = errors.New("it resigned")
+	// ErrGaveWay is why a term ended in favour of a candidate that is preferred or was asked
+	// for, or because this node's own priority changed.
+	ErrGaveWay = errors.New("it gave way to another candidate")
+	// ErrLetGo: the election was closed; see Election.Close.
+	ErrLetGo = errors.New("the election was closed; ask for it again by its name")
+	// ErrNoLeader: nobody stands in the election.
+	ErrNoLeader = errors.New("nobody leads that election")
+	// ErrNotMoved: leadership did not go where it was asked to.
+	ErrNotMoved = errors.New("leadership was not handed over")
+	// ErrNotCandidate: who is to lead does not stand in the election, or not any more.
+	ErrNotCandidate = queueing.ErrNotCandidate
+	// ErrOutsider: a program that is no Goverse node leads or stands between.
+	ErrOutsider = queueing.ErrOutsider
+	// ErrPreferred: another candidate has a higher priority than the one that is to lead.
+	ErrPreferred = queueing.ErrPreferred
 	// ErrClosed: the node stops, or has stopped.
 	ErrClosed = queues.ErrClosed
 )
@@ -27,7 +43,7 @@ var (
 type TermOverError struct {
 	Election string
 	Token    int64
-	Err      error // ErrResigned, ErrWithdrawn, ErrClosed, a session.LostError, or what became of the key
+	Err      error // ErrResigned, ErrGaveWay, ErrWithdrawn, ErrClosed, a session.LostError, or what became of the key
 }
 
 // Error names the election, the token and the reason.

@@ -11,8 +11,8 @@ type Leader struct {
 // Leader is who leads as far as this node knows: nobody between two leaders, and while this
 // node is cut off from etcd and cannot say. It does not block.
 func (e *Election) Leader() Leader {
-	entries, known := e.follower.Queue()
-	if !known || len(entries) == 0 {
+	entries := e.follower.Queue().Entries()
+	if len(entries) == 0 {
 		return Leader{}
 	}
 	return Leader{Address: entries[0].Value, Token: entries[0].Create}
@@ -20,7 +20,7 @@ func (e *Election) Leader() Leader {
 
 // Queue are the addresses of those who stand, who leads first, as far as this node knows.
 func (e *Election) Queue() []string {
-	entries, _ := e.follower.Queue()
+	entries := e.follower.Queue().Entries()
 	out := make([]string, len(entries))
 	for i, x := range entries {
 		out[i] = x.Value
@@ -66,8 +66,11 @@ func (e *Election) notify() {
 	}
 }
 
-// WaitForLeader blocks until there is a leader, or ctx ends.
+// WaitForLeader blocks until there is a leader, or ctx ends. Errors are ctx's cause, ErrClosed
+// and ErrLetGo.
 func (e *Election) WaitForLeader(ctx context.Context) (Leader, error) {
+	ctx, cancel := e.during(ctx)
+	defer cancel()
 	sub := e.Subscribe()
 	defer sub.Close()
 	for {
@@ -84,28 +87,41 @@ func (e *Election) WaitForLeader(ctx context.Context) (Leader, error) {
 
 // Watch delivers who leads now, and then every change of it; the zero Leader says that nobody
 // does. A slow receiver misses what was overtaken and always gets the newest. The channel
-// closes when ctx ends, never else.
+// closes when ctx ends, or the election or the node is closed, never else.
 func (e *Election) Watch(ctx context.Context) <-chan Leader {
 	out := make(chan Leader)
-	go func() {
-		defer close(out)
-		sub := e.Subscribe()
-		defer sub.Close()
-		var told Leader
-		for first := true; ; {
-			l := e.Leader()
-			var send chan<- Leader
-			if first || l != told {
-				send = out
-			}
-			select {
-			case send <- l:
-				told, first = l, false
-			case <-sub.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	if !e.all.start(func() { defer close(out); e.forward(ctx, out) }) {
+		close(out)
+	}
 	return out
+}
+
+// forward sends each new leader.
+func (e *Election) forward(ctx context.Context, out chan<- Leader) {
+	ctx, cancel := e.during(ctx)
+	defer cancel()
+	sub := e.Subscribe()
+	defer sub.Close()
+	var told Leader
+	for first := true; ; {
+		l := e.Leader()
+		var send chan<- Leader
+		if first || l != told {
+			send = out
+		}
+		select {
+		case send <- l:
+			told, first = l, false
+		case <-sub.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// during is ctx as long as the election is not closed; its cause is then why.
+func (e *Election) during(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(e.life, func() { cancel(context.Cause(e.life)) })
+	return ctx, func() { stop(); cancel(nil) }
 }

@@ -55,6 +55,9 @@ type Entry struct {
 	gone   chan struct{} // closed when the key is deleted, made by Leave
 }
 
+// Key is the entry's, in etcd.
+func (x *Entry) Key() string { return x.key }
+
 // Settled is closed when the entry is first, or never will be: Err says which.
 func (x *Entry) Settled() <-chan struct{} { return x.settled }
 

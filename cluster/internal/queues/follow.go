@@ -13,6 +13,7 @@ type Follower struct {
 	queue   string
 	changed func()
 	known   atomic.Pointer[queueing.Queue]
+	stopped atomic.Bool
 }
 
 // Follow has the queue of that name followed, or that of the wishes about it. changed is
@@ -32,9 +33,9 @@ func (e *Engine) Follow(name string, wishes bool, changed func()) *Follower {
 }
 
 // Queue is who stands in the queue as far as this process knows; it is not Known before the
-// first read, and without a session.
+// first read, without a session, and after Stop.
 func (f *Follower) Queue() queueing.Queue {
-	if q := f.known.Load(); q != nil {
+	if q := f.known.Load(); q != nil && !f.stopped.Load() {
 		return *q
 	}
 	return queueing.Queue{}
@@ -42,6 +43,7 @@ func (f *Follower) Queue() queueing.Queue {
 
 // Stop ends the following. changed may still be called once.
 func (f *Follower) Stop() {
+	f.stopped.Store(true)
 	f.e.mu.Lock()
 	defer f.e.mu.Unlock()
 	delete(f.e.followers, f)
