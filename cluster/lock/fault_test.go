@@ -9,32 +9,30 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/queuestest"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/embedetcd"
 )
 
 // scene is two processes and a client that no fault touches.
 type scene struct {
-	*testing.T
-	ctx    context.Context
-	a, b   *process
-	client *clientv3.Client
+	*queuestest.Scene
+	ctx               context.Context
+	a, b              *process
+	client            *clientv3.Client
+	locks             state.Queues
+	entering, leaving clustertest.Match // the queue
 }
 
 func newScene(t *testing.T) *scene {
 	t.Parallel()
-	server := startEtcd(t)
-	return &scene{T: t, ctx: testContext(t), a: start(t, server.Endpoint()), b: start(t, server.Endpoint()), client: plain(t, server)}
-}
-
-func plain(t *testing.T, server *embedetcd.Server) *clientv3.Client {
-	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
+	s := &scene{Scene: queuestest.New(t)}
+	s.ctx, s.client, s.locks = s.Ctx, s.Client, s.Keys.Locks()
+	s.a, s.b = start(s.Scene), start(s.Scene)
+	s.entering, s.leaving = clustertest.Putting(s.locks.Queue("it")), clustertest.Deleting(s.locks.Queue("it"))
+	return s
 }
 
 func (s *scene) acquire(p *process) lock.Held {
@@ -60,22 +58,11 @@ func (s *scene) wait(p *process) <-chan lock.Held {
 }
 
 // queue are the keys of the lock's queue, the first first.
-func (s *scene) queue() []string {
-	s.Helper()
-	resp, err := s.client.Get(s.ctx, locks.Queue("it"), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-	require.NoError(s, err)
-	keys := []string{}
-	for _, kv := range resp.Kvs {
-		keys = append(keys, string(kv.Key))
-	}
-	return keys
-}
-
-var entering, leaving = clustertest.Putting(locks.Queue("it")), clustertest.Deleting(locks.Queue("it"))
+func (s *scene) queue() []string { s.Helper(); return s.Under(s.locks.Queue("it")) }
 
 func TestAnswerToAcquireIsLost(t *testing.T) {
 	s := newScene(t)
-	s.a.faults.LoseAnswer(clustertest.OpTxn, entering)
+	s.a.Faults.LoseAnswer(clustertest.OpTxn, s.entering)
 	h := s.acquire(s.a)
 	require.Len(t, s.queue(), 1, "it was made once")
 	next := s.wait(s.b)
@@ -88,7 +75,7 @@ func TestAnswerToAcquireIsLost(t *testing.T) {
 // request: it must not leave a key behind, for that would block the queue.
 func TestLateAcquireIsRefused(t *testing.T) {
 	s := newScene(t)
-	late := s.a.faults.HoldNext(clustertest.OpTxn, entering)
+	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.entering)
 	h := s.acquire(s.a)
 	require.NoError(t, late.Release(s.ctx))
 	require.Len(t, s.queue(), 1)
@@ -100,7 +87,7 @@ func TestAnswerToReleaseIsLost(t *testing.T) {
 	s := newScene(t)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
-	s.a.faults.LoseAnswer(clustertest.OpTxn, leaving)
+	s.a.Faults.LoseAnswer(clustertest.OpTxn, s.leaving)
 	require.NoError(t, h.Release(s.ctx))
 	require.NoError(t, (<-next).Release(s.ctx))
 }
@@ -108,7 +95,7 @@ func TestAnswerToReleaseIsLost(t *testing.T) {
 // Who gave up waiting before etcd had answered leaves nothing behind.
 func TestGivenUpBeforeTheAnswer(t *testing.T) {
 	s := newScene(t)
-	late := s.a.faults.HoldNext(clustertest.OpTxn, entering)
+	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.entering)
 	ctx, cancel := context.WithCancel(s.ctx)
 	failed := make(chan error, 1)
 	go func() {
@@ -126,9 +113,9 @@ func TestGivenUpBeforeTheAnswer(t *testing.T) {
 func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {
 	s := newScene(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
-	first := s.b.keeper.Current()
+	first := s.b.Keeper.Current()
 	for _, p := range []*process{s.b, s.a} {
-		old := p.keeper.Current()
+		old := p.Keeper.Current()
 		_, err := s.client.Revoke(s.ctx, old.ID())
 		require.NoError(t, err)
 		old.Check()
@@ -142,7 +129,7 @@ func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {
 	require.ErrorIs(t, err, lock.ErrLost)
 	got := <-next
 	require.NotNil(t, got, "queued again on the next session")
-	require.NotSame(t, first, s.b.keeper.Current())
+	require.NotSame(t, first, s.b.Keeper.Current())
 	require.Greater(t, got.Token(), h.Token())
 	require.NoError(t, got.Release(s.ctx))
 }
@@ -152,7 +139,7 @@ func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {
 func TestPausedHolderCannotWrite(t *testing.T) {
 	s := newScene(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
-	s.a.faults.CutOff()
+	s.a.Faults.CutOff()
 	got := <-next
 	require.NotNil(t, got)
 	require.False(t, h.Valid(), "its deadline was before etcd's")
@@ -166,7 +153,7 @@ func TestPausedHolderCannotWrite(t *testing.T) {
 	require.True(t, write(got))
 	require.NoError(t, got.Release(s.ctx))
 	require.False(t, write(got))
-	s.a.faults.Reconnect()
+	s.a.Faults.Reconnect()
 	require.ErrorIs(t, h.Release(s.ctx), lock.ErrLost)
 }
 
@@ -197,11 +184,11 @@ func TestKeyOfOneWhoWaitsIsDeleted(t *testing.T) {
 func TestWatchThatIsSilent(t *testing.T) {
 	s := newScene(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
-	s.b.faults.FreezeWatch()
+	s.b.Faults.FreezeWatch()
 	require.NoError(t, h.Release(s.ctx))
 	got := <-next
 	require.NotNil(t, got)
-	s.b.faults.ThawWatch()
+	s.b.Faults.ThawWatch()
 	require.NoError(t, got.Release(s.ctx))
 }
 
@@ -209,7 +196,7 @@ func TestWatchThatIsSilent(t *testing.T) {
 func TestKeyThatNobodyAskedFor(t *testing.T) {
 	s := newScene(t)
 	require.NoError(t, s.acquire(s.a).Release(s.ctx))
-	_, err := s.client.Put(s.ctx, locks.Queue("it")+"x", "", clientv3.WithLease(s.a.keeper.Current().ID()))
+	_, err := s.client.Put(s.ctx, s.locks.Queue("it")+"x", "", clientv3.WithLease(s.a.Keeper.Current().ID()))
 	require.NoError(t, err)
 	h := s.acquire(s.b)
 	require.NoError(t, h.Release(s.ctx))
@@ -221,12 +208,12 @@ func TestSuspendedSession(t *testing.T) {
 	s := newScene(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	mine := s.queue()[0]
-	s.a.faults.CutOff()
-	s.a.keeper.Current().Doubt(20 * time.Millisecond)
+	s.a.Faults.CutOff()
+	s.a.Keeper.Current().Doubt(20 * time.Millisecond)
 	<-h.Context().Done()
 	require.False(t, h.Valid())
-	s.a.faults.Reconnect()
-	require.Eventually(t, func() bool { return s.a.keeper.Current().Valid() }, 10*time.Second, time.Millisecond)
+	s.a.Faults.Reconnect()
+	require.Eventually(t, func() bool { return s.a.Keeper.Current().Valid() }, 10*time.Second, time.Millisecond)
 	require.False(t, h.Valid(), "not again")
 	require.Equal(t, mine, s.queue()[0])
 	require.ErrorIs(t, h.Release(s.ctx), lock.ErrLost)
@@ -237,9 +224,9 @@ func TestSuspendedSession(t *testing.T) {
 // made all the same, once, and the token is that of the key that stands.
 func TestNothingIsHeardOfAcquire(t *testing.T) {
 	s := newScene(t)
-	counting := clustertest.Putting(locks.Root() + "batches/")
-	s.a.faults.LoseAnswer(clustertest.OpTxn, entering)
-	s.a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrTimeout, counting, func(r clustertest.Request) bool { return !entering(r) })
+	counting := clustertest.Putting(s.locks.Root() + "batches/")
+	s.a.Faults.LoseAnswer(clustertest.OpTxn, s.entering)
+	s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrTimeout, counting, func(r clustertest.Request) bool { return !s.entering(r) })
 	h := s.acquire(s.a)
 	resp, err := s.client.Get(s.ctx, s.queue()[0])
 	require.NoError(t, err)
@@ -255,7 +242,7 @@ func TestNothingIsHeardOfAcquire(t *testing.T) {
 // What etcd refuses is refused to whom it concerns, and is no end of the others.
 func TestRefused(t *testing.T) {
 	s := newScene(t)
-	s.a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, entering)
+	s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, s.entering)
 	_, err := s.a.Acquire(s.ctx, "it")
 	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 	require.NoError(t, s.acquire(s.a).Release(s.ctx))
@@ -267,7 +254,7 @@ func TestNoSpaceLeft(t *testing.T) {
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
 	for range 20 {
-		s.a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(locks.Root()))
+		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(s.locks.Root()))
 	}
 	require.NoError(t, h.Release(s.ctx))
 	require.NoError(t, (<-next).Release(s.ctx))

@@ -93,9 +93,9 @@ func (s *scene) cutDown(name string) (end func() error) {
 		ended <- err
 	}()
 	<-inside
-	s.a.faults.CutOff()
+	s.a.Faults.CutOff()
 	return func() error {
-		s.a.faults.Reconnect()
+		s.a.Faults.Reconnect()
 		close(goOn)
 		return <-ended
 	}
@@ -159,9 +159,9 @@ func TestAnswersAreLost(t *testing.T) {
 	s := newScene(t)
 	var n atomic.Int32
 	mark := clustertest.Putting(s.keys.EffectMark("e"))
-	s.a.faults.LoseAnswer(clustertest.OpTxn, mark)
+	s.a.Faults.LoseAnswer(clustertest.OpTxn, mark)
 	r, err := s.a.Once(s.ctx, "e", func(ctx context.Context, token int64) ([]byte, error) {
-		s.a.faults.LoseAnswer(clustertest.OpTxn, mark)
+		s.a.Faults.LoseAnswer(clustertest.OpTxn, mark)
 		return counts(&n, "done")(ctx, token)
 	})
 	require.NoError(t, err)
@@ -175,7 +175,7 @@ func TestAnswersAreLost(t *testing.T) {
 // A write of the mark that reaches etcd when all is over changes nothing.
 func TestLateWriteIsRefused(t *testing.T) {
 	s := newScene(t)
-	late := s.a.faults.HoldNext(clustertest.OpTxn, clustertest.Putting(s.keys.EffectMark("e")))
+	late := s.a.Faults.HoldNext(clustertest.OpTxn, clustertest.Putting(s.keys.EffectMark("e")))
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan error, 1)
 	go func() {
