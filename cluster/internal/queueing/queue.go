@@ -82,17 +82,22 @@ func (q Queue) Reached(revision int64) Queue {
 
 // Has reports whether the entry stands that was created at that revision.
 func (q Queue) Has(key string, create int64) bool {
-	i := q.index(key)
-	return i >= 0 && q.entries[i].Create == create
+	_, has := slices.BinarySearchFunc(q.entries, Entry{Key: key, Create: create}, compare)
+	return has
+}
+
+// Holders are the entries that hold the lock, the first first.
+func (q Queue) Holders() []Entry {
+	sharing := slices.IndexFunc(q.entries, func(x Entry) bool { return !x.Shared })
+	if sharing < 0 {
+		return q.entries
+	}
+	return q.entries[:max(sharing, 1)]
 }
 
 // Holds reports whether the entry holds the lock.
 func (q Queue) Holds(key string) bool {
-	i := q.index(key)
-	if i < 0 {
-		return false
-	}
-	return i == 0 || q.entries[i].Shared && !slices.ContainsFunc(q.entries[:i], func(x Entry) bool { return !x.Shared })
+	return slices.ContainsFunc(q.Holders(), func(x Entry) bool { return x.Key == key })
 }
 
 // Entries are all that stand, the first first.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -50,6 +51,8 @@ type followed struct {
 	queue     queueing.Queue
 	waiting   map[string]*Entry             // by key
 	followers map[*Follower]*queueing.Queue // what each was told; nil: nothing yet
+	news      bool                          // somebody is to be told, perhaps
+	doubtful  []*Entry                      // of those who wait: their keys may be gone
 	since     time.Time                     // when nobody was interested any more, as of the last tick
 }
 
@@ -68,7 +71,9 @@ func (b *bucket) poke() {
 
 func (b *bucket) add(x *Entry) {
 	b.mu.Lock()
-	b.at(x.queue).waiting[x.key] = x
+	f := b.at(x.queue)
+	f.waiting[x.key] = x
+	f.doubtful = append(f.doubtful, x)
 	b.mu.Unlock()
 	b.poke()
 }
@@ -80,8 +85,18 @@ func (b *bucket) at(queue string) *followed {
 		f = &followed{waiting: map[string]*Entry{}, followers: map[*Follower]*queueing.Queue{}}
 		b.queues[queue] = f
 	}
-	f.since = time.Time{}
+	f.since, f.news = time.Time{}, true
 	return f
+}
+
+// again has all who wait be looked at: the session may be acted on again.
+func (b *bucket) again() {
+	b.mu.Lock()
+	for _, f := range b.queues {
+		f.news = true
+	}
+	b.mu.Unlock()
+	b.poke()
 }
 
 func (b *bucket) remove(x *Entry) {
@@ -223,13 +238,16 @@ func (b *bucket) fold(events []*clientv3.Event) {
 		}
 		if ev.Type == mvccpb.Event_DELETE {
 			f.queue = f.queue.Delete(ev.Kv.ModRevision, key)
+			if x := f.waiting[key]; x != nil {
+				f.doubtful = append(f.doubtful, x)
+			}
 		} else {
 			f.queue = f.queue.Put(ev.Kv.ModRevision, entryOf(ev.Kv))
 		}
 		touched[f] = ev.Kv.ModRevision
 	}
 	for f, revision := range touched {
-		f.queue = f.queue.Reached(revision)
+		f.queue, f.news = f.queue.Reached(revision), true
 	}
 }
 
@@ -283,6 +301,7 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 		}
 		before := f.queue
 		f.queue = before.Read(resp.Header.Revision, entriesOf((*clientv3.GetResponse)(resp.Responses[i].GetResponseRange())))
+		f.news, f.doubtful = true, slices.Collect(maps.Values(f.waiting))
 		if before.Known() && !slices.Equal(before.Entries(), f.queue.Entries()) {
 			b.missed = b.told + 1
 		}
@@ -290,26 +309,32 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 	return nil
 }
 
-// grant tells those who wait and are first, those whose key is gone, and those who follow.
+// grant tells those who wait and are first, those whose key is gone, and those who follow. It
+// looks at what is new alone: thousands may wait here.
 func (b *bucket) grant() {
 	b.mu.Lock()
 	var vanished []*Entry
 	told := map[*Follower]*queueing.Queue{}
 	for _, f := range b.queues {
+		if !f.news || !f.queue.Known() {
+			continue
+		}
+		f.news = false
 		for follower, before := range f.followers {
-			if now := f.queue; now.Known() && (before == nil || !slices.Equal(before.Entries(), now.Entries())) {
+			if now := f.queue; before == nil || !slices.Equal(before.Entries(), now.Entries()) {
 				f.followers[follower], told[follower] = &now, &now
 			}
 		}
-		for key, x := range f.waiting {
-			switch {
-			case f.queue.Has(key, x.create):
-				if f.queue.Holds(key) && x.grant() {
-					delete(f.waiting, key)
-				}
-			case f.queue.Known() && f.queue.After(x.create):
-				delete(f.waiting, key)
+		for _, x := range f.doubtful {
+			if f.waiting[x.key] == x && !f.queue.Has(x.key, x.create) && f.queue.After(x.create) {
+				delete(f.waiting, x.key)
 				vanished = append(vanished, x)
+			}
+		}
+		f.doubtful = nil
+		for _, e := range f.queue.Holders() {
+			if x := f.waiting[e.Key]; x != nil && x.create == e.Create && x.grant() {
+				delete(f.waiting, e.Key)
 			}
 		}
 	}

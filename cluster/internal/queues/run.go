@@ -77,7 +77,7 @@ func (r *run) poke() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, b := range r.buckets {
-		b.poke()
+		b.again()
 	}
 }
 
