@@ -7,7 +7,8 @@
 //	})
 //
 // Each election is a queue: who came first leads first, and leads until it resigns, stops, or
-// its session ends. A term's token is larger than that of every term before, and Term.Txn
+// its session ends. Two things move candidates out of that order, each by its own will: the
+// Priority that some stand with, and a Transfer that somebody asks for. A term's token is larger than that of every term before, and Term.Txn
 // writes to etcd only while the term stands.
 //
 // The cluster's own election (package leaderelection) is another one: it decides who plans, and
@@ -17,6 +18,8 @@
 //
 //   - That work ends with its term. Who gives way waits for its functions for a bounded time;
 //     what goes on after that is stopped by the token alone.
+//   - That a preferred node leads: it does when all who stand before it know of priorities, and
+//     have let it pass.
 //   - That what is said of others is current: Leader is as old as the last event. IsLeader is
 //     about this process alone, and exact.
 package elections
