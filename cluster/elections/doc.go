@@ -8,8 +8,8 @@
 //
 // Each election is a queue: who came first leads first, and leads until it resigns, stops, or
 // its session ends. Two things move candidates out of that order, each by its own will: the
-// Priority that some stand with, and a Transfer that somebody asks for. A term's token is larger than that of every term before, and Term.Txn
-// writes to etcd only while the term stands.
+// Priority that some stand with, and a Transfer that somebody asks for. A term's token is
+// larger than that of every term before, and Term.Txn writes to etcd only while the term stands.
 //
 // The cluster's own election (package leaderelection) is another one: it decides who plans, and
 // has a fallback. These have none: where etcd denies them, nobody leads, and Err says why.
