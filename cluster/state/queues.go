@@ -114,20 +114,36 @@ func (q Queues) Batches(lease int64, lane int) string {
 // QueueOf is the prefix of the queue that an entry's key lies in, or a wish's; false if it is
 // the key of none. Whoever wrote it, and whatever stands after the last slash.
 func (q Queues) QueueOf(key string) (queue string, ok bool) {
+	queue, _, _, ok = q.parse(key)
+	return queue, ok
+}
+
+// NameOf is the name of the queue that an entry's key lies in; false if it is the key of none,
+// as that of a wish is.
+func (q Queues) NameOf(key string) (name string, ok bool) {
+	_, name, wish, ok := q.parse(key)
+	if !ok || wish {
+		return "", false
+	}
+	return name, true
+}
+
+func (q Queues) parse(key string) (queue, name string, wish, ok bool) {
 	rest, ok := strings.CutPrefix(key, q.root)
 	if !ok {
-		return "", false
+		return "", "", false, false
 	}
 	bucket, rest, _ := strings.Cut(rest, "/")
 	escaped, id, ok := strings.Cut(rest, "/")
 	if !ok || id == "" {
-		return "", false
+		return "", "", false, false
 	}
-	name, ok := unescape(strings.TrimPrefix(escaped, wishMark))
+	escaped, wish = strings.CutPrefix(escaped, wishMark)
+	name, ok = unescape(escaped)
 	if n, err := strconv.ParseUint(bucket, 16, 8); !ok || err != nil || int(n) != sharding.Of(name, buckets) || len(bucket) != 2 {
-		return "", false
+		return "", "", false, false
 	}
-	return key[:len(key)-len(id)], true
+	return key[:len(key)-len(id)], name, wish, true
 }
 
 // Effects are the queues of those who want to run an effect.

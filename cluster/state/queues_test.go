@@ -43,6 +43,11 @@ func TestWishesLieInTheBucketOfTheirQueue(t *testing.T) {
 	queue, ok := q.QueueOf(q.Wishes().Queue("a/b") + "7-1")
 	require.True(t, ok)
 	require.Equal(t, q.Wishes().Queue("a/b"), queue)
+	_, ok = q.NameOf(q.Wishes().Queue("a/b") + "7-1")
+	require.False(t, ok)
+	name, ok := q.NameOf(q.Queue("a/b") + "7-1")
+	require.True(t, ok)
+	require.Equal(t, "a/b", name)
 	require.NotEqual(t, q.Queue("!a"), q.Wishes().Queue("a"), "whatever somebody calls an election")
 }
 
@@ -101,6 +106,9 @@ func FuzzQueueOf(f *testing.F) {
 			queue, ok := q.QueueOf(written)
 			require.True(t, ok)
 			require.Equal(t, q.Queue(name), queue)
+			of, ok := q.NameOf(written)
+			require.True(t, ok)
+			require.Equal(t, name, of)
 			require.Equal(t, Traits{Priority: priority, Shared: shared, Own: true}, TraitsOf(written))
 			about, ok := q.QueueOf(q.Wishes().Entry(name, 7, 1, Traits{}))
 			require.True(t, ok)

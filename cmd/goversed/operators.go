@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/operator"
@@ -58,7 +59,7 @@ func interrupted(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() == nil:
 		return err
-	case errors.Is(err, leaderelection.ErrNotMoved):
+	case errors.Is(err, leaderelection.ErrNotMoved), errors.Is(err, elections.ErrNotMoved):
 		return errors.New("interrupted; no request is left behind")
 	case errors.Is(err, operator.ErrNotEmpty):
 		return fmt.Errorf("interrupted: %w", err)

@@ -54,14 +54,16 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 	root.SetVersionTemplate(versionLine())         // nothing in it is a template's
 	root.CompletionOptions.HiddenDefaultCmd = true // it is for shells, and for packagers who know it
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cmd.CommandPath(), cli.BadFlag(err)) })
-	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newDrain(), newWatch(), newResign(), newTransfer(), newVersion())
+	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newDrain(), newWatch(), newResign(), newTransfer(), newElections(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {
 		if cmd.Args == nil {
 			cmd.Args = noArguments
 		}
 		for _, sub := range cmd.Commands() {
-			sub.Args = noArguments
+			if sub.Args == nil {
+				sub.Args = noArguments
+			}
 		}
 	}
 	cli.ShowEnv(root)

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/operator"
+)
+
+func newElections() *cobra.Command {
+	cmd := newOperator(&cobra.Command{
+		Use:   "elections",
+		Short: "List the named elections, or move one",
+		Long: `List the named elections that somebody stands in: who leads, by which token, and who is
+next. The cluster's own election is not among them: goversed status shows that one.`,
+		Example: `  goversed elections
+  goversed elections -o json | jq '.[] | [.name, .leader_id]'
+  goversed elections transfer outbox 127.0.0.1:47002`,
+	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
+		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+			ctx, cancel := context.WithTimeout(ctx, f.timeout)
+			defer cancel()
+			all, err := o.Elections(ctx)
+			if err != nil {
+				return err
+			}
+			return operator.PrintElections(out, all, json)
+		}, nil
+	})
+	cmd.AddCommand(newElectionsTransfer(), newElectionsResign())
+	return cmd
+}
+
+func newElectionsTransfer() *cobra.Command {
+	return newElectionsAsk(&cobra.Command{
+		Use:   "transfer NAME TO",
+		Short: "Hand a named election over to a candidate",
+		Long: `Ask for the election NAME to be led by the candidate at the address TO, and wait until it
+is: those who wait before it let it pass, then the leader gives way. goversed elections
+shows names and addresses. Refused where another candidate has a higher priority.`,
+		Example: "  goversed elections transfer outbox 127.0.0.1:47002",
+	}, func(ctx context.Context, o *operator.Operator, timeout time.Duration, args []string) (operator.Outcome, error) {
+		return o.TransferElection(ctx, timeout, args[0], args[1])
+	}, "NAME", "TO")
+}
+
+func newElectionsResign() *cobra.Command {
+	return newElectionsAsk(&cobra.Command{
+		Use:   "resign NAME",
+		Short: "Ask the leader of a named election to give way to the next",
+		Long: `Ask the leader of the election NAME to give way, and wait until somebody leads under a new
+token: one that is alone follows itself, and one that is preferred leads again a few
+seconds later.`,
+		Example: "  goversed elections resign outbox",
+	}, func(ctx context.Context, o *operator.Operator, timeout time.Duration, args []string) (operator.Outcome, error) {
+		return o.ResignElection(ctx, timeout, args[0])
+	}, "NAME")
+}
+
+// newElectionsAsk makes a command that moves a named election, with the arguments named.
+func newElectionsAsk(base *cobra.Command, ask func(context.Context, *operator.Operator, time.Duration, []string) (operator.Outcome, error), names ...string) *cobra.Command {
+	base.Args = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return cli.Usage(cmd.CommandPath(), fmt.Errorf("%s is missing: goversed elections shows names and addresses", names[len(args)]))
+		case len(args) > len(names):
+			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: one election at a time", args[len(names)]))
+		}
+		return nil
+	}
+	var cmd *cobra.Command
+	cmd = newOperator(base, 15*time.Second, func(f *operatorFlags) (verb, error) {
+		args := cmd.Flags().Args()
+		if err := state.CheckName(args[0]); err != nil {
+			return nil, fmt.Errorf("NAME: %w", err)
+		}
+		if args[len(args)-1] == "" {
+			return nil, errors.New("TO is empty: give the address of a candidate; goversed elections shows them")
+		}
+		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+			outcome, err := ask(ctx, o, f.timeout, args)
+			if err != nil {
+				return err
+			}
+			return operator.PrintOutcome(out, outcome, json)
+		}, nil
+	})
+	return cmd
+}
