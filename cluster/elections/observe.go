@@ -1,6 +1,10 @@
 package elections
 
-import "context"
+import (
+	"context"
+
+	"github.com/goverse/goverse/cluster/internal/wait"
+)
 
 // Leader is who leads an election. The zero Leader is nobody.
 type Leader struct {
@@ -69,20 +73,18 @@ func (e *Election) notify() {
 // WaitForLeader blocks until there is a leader, or ctx ends. Errors are ctx's cause, ErrClosed
 // and ErrLetGo.
 func (e *Election) WaitForLeader(ctx context.Context) (Leader, error) {
+	var l Leader
+	err := e.until(ctx, func() bool { l = e.Leader(); return l != Leader{} })
+	return l, err
+}
+
+// until blocks until done returns true, the election is closed, or ctx ends.
+func (e *Election) until(ctx context.Context, done func() bool) error {
 	ctx, cancel := e.during(ctx)
 	defer cancel()
 	sub := e.Subscribe()
 	defer sub.Close()
-	for {
-		if l := e.Leader(); l != (Leader{}) {
-			return l, nil
-		}
-		select {
-		case <-sub.C:
-		case <-ctx.Done():
-			return Leader{}, context.Cause(ctx)
-		}
-	}
+	return wait.Until(ctx, sub.C, done)
 }
 
 // Watch delivers who leads now, and then every change of it; the zero Leader says that nobody
@@ -90,33 +92,18 @@ func (e *Election) WaitForLeader(ctx context.Context) (Leader, error) {
 // closes when ctx ends, or the election or the node is closed, never else.
 func (e *Election) Watch(ctx context.Context) <-chan Leader {
 	out := make(chan Leader)
-	if !e.all.start(func() { defer close(out); e.forward(ctx, out) }) {
+	forward := func() {
+		defer close(out)
+		ctx, cancel := e.during(ctx)
+		defer cancel()
+		sub := e.Subscribe()
+		defer sub.Close()
+		wait.Forward(ctx, out, sub.C, e.Leader)
+	}
+	if !e.all.start(forward) {
 		close(out)
 	}
 	return out
-}
-
-// forward sends each new leader.
-func (e *Election) forward(ctx context.Context, out chan<- Leader) {
-	ctx, cancel := e.during(ctx)
-	defer cancel()
-	sub := e.Subscribe()
-	defer sub.Close()
-	var told Leader
-	for first := true; ; {
-		l := e.Leader()
-		var send chan<- Leader
-		if first || l != told {
-			send = out
-		}
-		select {
-		case send <- l:
-			told, first = l, false
-		case <-sub.C:
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // during is ctx as long as the election is not closed; its cause is then why.

@@ -153,18 +153,9 @@ func (e *Election) takeBack(ctx context.Context, place *queues.Entry) {
 
 // known waits until this node knows the queue.
 func (e *Election) known(ctx context.Context) (queueing.Queue, error) {
-	ctx, cancel := e.during(ctx)
-	defer cancel()
-	sub := e.Subscribe()
-	defer sub.Close()
-	for {
-		if q := e.follower.Queue(); q.Known() && ctx.Err() == nil {
-			return q, nil
-		}
-		select {
-		case <-sub.C:
-		case <-ctx.Done():
-			return queueing.Queue{}, e.notMoved(context.Cause(ctx))
-		}
+	var q queueing.Queue
+	if err := e.until(ctx, func() bool { q = e.follower.Queue(); return q.Known() }); err != nil {
+		return q, e.notMoved(err)
 	}
+	return q, context.Cause(e.life)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/goverse/goverse/cluster/internal/change"
+	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -131,24 +132,10 @@ func (le *LeaderElection) Watch(ctx context.Context) <-chan state.Leader {
 
 // forward sends each new leader.
 func (le *LeaderElection) forward(ctx context.Context, out chan<- state.Leader) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(le.ctx, cancel)()
 	sub := le.Subscribe()
 	defer sub.Close()
-	var told state.Leader
-	first := true
-	for {
-		l := le.Leader()
-		var send chan<- state.Leader
-		if first || l != told {
-			send = out
-		}
-		select {
-		case send <- l:
-			told, first = l, false
-		case <-sub.C:
-		case <-ctx.Done():
-			return
-		case <-le.ctx.Done():
-			return
-		}
-	}
+	wait.Forward(ctx, out, sub.C, le.Leader)
 }
