@@ -14,7 +14,9 @@ import (
 // it go to the tail, the leader gives way when it is next, after its work, as by Resign. Any
 // node may ask, also one that only follows. It blocks until that candidate leads as far as
 // this node knows (then it returns nil, also if it did before), or it turns out to be
-// impossible, or ctx ends: the wish is then taken back, and who acted on it already has.
+// impossible, or ctx ends: the wish is then taken back, and who acted on it already has. A
+// leader that transfers its own leadership away does not wait for that in a function in Lead:
+// it is what is waited for.
 //
 // Errors are ErrNoLeader, ErrNotCandidate, ErrOutsider and ErrPreferred, by what is known here
 // and now; ErrNotMoved when another one leads, or ctx or this node's session ended; ErrClosed,

@@ -270,3 +270,21 @@ func FuzzParseWish(f *testing.F) {
 		require.Equal(t, w, ParseWish(w.Value()))
 	})
 }
+
+// What was asked for is done at once; and who knows only an earlier place of its own by the
+// same key does nothing.
+func TestLook(t *testing.T) {
+	q := Queue{}.Read(20, []Entry{{Key: "a", Create: 1}, {Key: "b", Create: 2}, {Key: "c", Create: 3, Priority: 1}})
+	wish, now := []Wish{{Token: 1, Key: "c", Create: 3}}, time.Unix(1, 0)
+	_, giveWay, again := Yielding{}.Look(q, "b", 2, wish, time.Second, now)
+	require.True(t, giveWay)
+	require.Zero(t, again)
+	_, giveWay, again = Yielding{}.Look(q, "b", 9, wish, time.Second, now)
+	require.False(t, giveWay)
+	require.Zero(t, again)
+	y, giveWay, again := Yielding{}.Look(q, "b", 2, nil, time.Second, now)
+	require.False(t, giveWay)
+	require.Equal(t, time.Second, again)
+	_, giveWay, _ = y.Look(q, "b", 2, nil, time.Second, now.Add(time.Second))
+	require.True(t, giveWay)
+}
