@@ -21,16 +21,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// preferAfter is long enough to be seen, on a machine that is not too busy.
-const preferAfter = 100 * time.Millisecond
-
 // scene is three processes and a client that no fault touches.
 type scene struct {
 	*queuestest.Scene
-	ctx     context.Context
-	keys    state.Queues
-	client  *clientv3.Client
-	a, b, c *process
+	ctx         context.Context
+	keys        state.Queues
+	client      *clientv3.Client
+	preferAfter time.Duration
+	a, b, c     *process
 }
 
 type process struct {
@@ -38,9 +36,14 @@ type process struct {
 	*elections.Elections
 }
 
+// newScene is one in which no session is to be lost.
 func newScene(t *testing.T) *scene {
+	return newSceneWith(t, queuestest.Long, 100*time.Millisecond)
+}
+
+func newSceneWith(t *testing.T, ttl, preferAfter time.Duration) *scene {
 	t.Parallel()
-	s := &scene{Scene: queuestest.New(t)}
+	s := &scene{Scene: queuestest.New(t, ttl), preferAfter: preferAfter}
 	s.ctx, s.keys, s.client = s.Ctx, s.Keys.Elections(), s.Client
 	s.a, s.b, s.c = s.start("a:1"), s.start("b:1"), s.start("c:1")
 	return s
@@ -52,7 +55,7 @@ func (s *scene) start(address string) *process {
 	p.Process = s.Start(func(q *queuestest.Process) (func(context.Context), error) {
 		var err error
 		p.Elections, err = elections.New(elections.Config{Client: q.Client, Keeper: q.Keeper, Queues: s.keys, Address: address,
-			WorkTimeout: 500 * time.Millisecond, PreferAfter: preferAfter, RequestTimeout: queuestest.RequestTimeout})
+			WorkTimeout: 500 * time.Millisecond, PreferAfter: s.preferAfter, RequestTimeout: queuestest.RequestTimeout})
 		return p.Run, err
 	})
 	return p
@@ -229,7 +232,7 @@ func TestTxnIsFenced(t *testing.T) {
 
 // A leader whose session is lost stops leading, and queues again on the next one.
 func TestLostSession(t *testing.T) {
-	s := newScene(t)
+	s := newSceneWith(t, queuestest.Short, time.Hour)
 	a := s.join(s.a, "job")
 	first := s.leads(a)
 	b := s.join(s.b, "job")
@@ -248,7 +251,7 @@ func TestLostSession(t *testing.T) {
 // Hands from outside delete the key of a leader and of one that waits: both notice, and queue
 // again at the tail.
 func TestKeysAreDeleted(t *testing.T) {
-	s := newScene(t)
+	s := newSceneWith(t, queuestest.Short, time.Hour)
 	a := s.join(s.a, "job")
 	first := s.leads(a)
 	b := s.join(s.b, "job")
@@ -280,13 +283,21 @@ func TestClose(t *testing.T) {
 	a := s.join(s.a, "job")
 	term := s.leads(a)
 	b := s.join(s.b, "job")
+	seen, ended := a.Watch(s.ctx), b.Watch(s.ctx)
 	require.NoError(t, s.a.Close(s.ctx))
+	for range seen {
+	}
+	_, open := <-a.Watch(s.ctx)
+	require.False(t, open)
 	require.ErrorIs(t, context.Cause(term.Context()), elections.ErrClosed)
 	s.leads(b)
 	_, err := s.a.Election("another")
 	require.ErrorIs(t, err, elections.ErrClosed)
 	require.ErrorIs(t, a.Lead(s.ctx, nil), elections.ErrClosed)
 	require.Len(t, s.queue("job"), 1)
+	s.b.Stop()
+	for range ended {
+	}
 }
 
 // etcd refuses this node: it says why, and tries on, at its leisure.

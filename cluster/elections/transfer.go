@@ -15,8 +15,8 @@ import (
 // node may ask, also one that only follows. It blocks until that candidate leads as far as
 // this node knows (then it returns nil, also if it did before), or it turns out to be
 // impossible, or ctx ends: the wish is then taken back, and who acted on it already has. A
-// leader that transfers its own leadership away does not wait for that in a function in Lead:
-// it is what is waited for.
+// function in Lead must not wait for the end of its own term by it: the leader gives way when
+// that function has returned, or was waited for long enough.
 //
 // Errors are ErrNoLeader, ErrNotCandidate, ErrOutsider and ErrPreferred, by what is known here
 // and now; ErrNotMoved when another one leads, or ctx or this node's session ended; ErrClosed,

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/cluster/internal/queuestest"
 	"github.com/goverse/goverse/clustertest"
 )
 
@@ -152,7 +153,7 @@ func TestTargetIsGone(t *testing.T) {
 	require.Empty(t, s.wishes("job"))
 }
 
-// The asker's session is lost: its wish goes with that. An answer that is lost leaves one wish.
+// An answer to the asker is lost, or it is refused, or cut off.
 func TestFaultsOfTheAsker(t *testing.T) {
 	s := newScene(t)
 	a := s.join(s.a, "job")
@@ -171,8 +172,22 @@ func TestFaultsOfTheAsker(t *testing.T) {
 	require.True(t, b.IsLeader())
 
 	s.c.Faults.CutOff()
-	require.ErrorIs(t, c.Transfer(s.ctx, "a:1"), elections.ErrNotMoved)
+	ctx, cancel := context.WithTimeout(s.ctx, 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, c.Transfer(ctx, "a:1"), elections.ErrNotMoved)
+	s.c.Faults.Reconnect()
 	require.True(t, b.IsLeader())
+	s.eventually(func() bool { return len(s.wishes("job")) == 0 }, "as soon as etcd answers, whatever it has done")
+}
+
+func TestSessionOfTheAskerIsLost(t *testing.T) {
+	s := newSceneWith(t, queuestest.Short, time.Hour)
+	s.join(s.a, "job")
+	s.join(s.b, "job")
+	c := s.join(s.c, "job", elections.Observe())
+	s.eventually(func() bool { return len(c.Queue()) == 2 }, "it knows")
+	s.c.Faults.CutOff()
+	require.ErrorIs(t, c.Transfer(s.ctx, c.Queue()[1]), elections.ErrNotMoved)
 	s.c.Faults.Reconnect()
 }
 

@@ -28,7 +28,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Parallel()
-	s := &scene{Scene: queuestest.New(t)}
+	s := &scene{Scene: queuestest.New(t, queuestest.Short)}
 	s.ctx, s.client, s.locks = s.Ctx, s.Client, s.Keys.Locks()
 	s.a, s.b = start(s.Scene), start(s.Scene)
 	s.entering, s.leaving = clustertest.Putting(s.locks.Queue("it")), clustertest.Deleting(s.locks.Queue("it"))

@@ -39,14 +39,14 @@ func TestMemoryConforms(t *testing.T) {
 }
 
 func TestEtcdConforms(t *testing.T) {
-	s := queuestest.New(t)
+	s := queuestest.New(t, queuestest.Short)
 	locktest.Run(t, func(t *testing.T) (a, b lock.LockRegistry) {
 		return start(s.In(t)), start(s.In(t))
 	})
 }
 
 func TestOneProcessConforms(t *testing.T) {
-	s := queuestest.New(t)
+	s := queuestest.New(t, queuestest.Short)
 	locktest.Run(t, func(t *testing.T) (a, b lock.LockRegistry) {
 		one := start(s.In(t))
 		return one, one

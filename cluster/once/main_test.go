@@ -31,7 +31,7 @@ type process struct {
 
 func newScene(t *testing.T) *scene {
 	t.Parallel()
-	s := &scene{Scene: queuestest.New(t)}
+	s := &scene{Scene: queuestest.New(t, queuestest.Short)}
 	s.ctx, s.keys, s.client = s.Ctx, s.Keys, s.Client
 	s.a, s.b = s.start("a:1"), s.start("b:1")
 	return s
