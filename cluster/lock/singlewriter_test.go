@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/queuestest"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -25,8 +26,8 @@ func keyOf(c command) string { return c.key }
 // them reads, gives others the processor, and writes.
 func TestSingleWriter(t *testing.T) {
 	t.Parallel()
-	server := startEtcd(t)
-	ctx, client := testContext(t), plain(t, server)
+	s := queuestest.New(t, queuestest.Long)
+	ctx, client := s.Ctx, s.Client
 	count := func(ctx context.Context, c command) (int, error) {
 		got, err := client.Get(ctx, "/count/"+c.key)
 		if err != nil {
@@ -41,7 +42,7 @@ func TestSingleWriter(t *testing.T) {
 		_, err = client.Put(ctx, "/count/"+c.key, fmt.Sprint(n+1))
 		return n + 1, err
 	}
-	a, b := start(t, server.Endpoint()), start(t, server.Endpoint())
+	a, b := start(s), start(s)
 	run := func(handlers ...func(context.Context, command) (int, error)) (last int) {
 		_, err := client.Delete(ctx, "/count/", clientv3.WithPrefix())
 		require.NoError(t, err)
@@ -70,7 +71,7 @@ func TestSingleWriter(t *testing.T) {
 // The command has the lock in its context, errors are handed on, and the lock is free again
 // whatever becomes of the command.
 func TestSingleWriterReleases(t *testing.T) {
-	locks, ctx, failure := &lock.Memory{}, testContext(t), errors.New("sold out")
+	locks, ctx, failure := &lock.Memory{}, t.Context(), errors.New("sold out")
 	var tokens []int64
 	how := lock.SingleWriter(locks, keyOf, func(ctx context.Context, c command) (int, error) {
 		held := lock.FromContext(ctx)
@@ -111,7 +112,7 @@ func TestSingleWriterReleases(t *testing.T) {
 func TestSingleWriterLoses(t *testing.T) {
 	s := newScene(t)
 	how := lock.SingleWriter(s.a, keyOf, func(ctx context.Context, c command) (int, error) {
-		_, err := s.client.Revoke(s.ctx, s.a.keeper.Current().ID())
+		_, err := s.client.Revoke(s.ctx, s.a.Keeper.Current().ID())
 		require.NoError(t, err)
 		<-ctx.Done()
 		return c.number, nil
