@@ -29,7 +29,7 @@ import (
 )
 
 // ErrNotInstalled: there is no Redis server on this machine.
-var ErrNotInstalled = errors.New("Redis's server is not installed: apt-get install redis-server")
+var ErrNotInstalled = errors.New("redis-server is not installed: apt-get install redis-server")
 
 const (
 	// Ports are drawn from below the range that the usual systems give to outgoing
