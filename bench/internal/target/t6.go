@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/report"
@@ -16,46 +15,41 @@ const pairGoal = 1.1
 
 // uncontended measures one lock that nobody else wants.
 func uncontended(ctx context.Context, env Env, r *report.Result) error {
-	ours, floor, peer := sample.Millis("goverse: lock and unlock"), sample.Millis("two Txns of a bare client"), sample.Millis("concurrency.Mutex: lock and unlock")
-	err := withEtcd(func(p *etcdproc.Process) error {
+	servers, closeServers, err := withServers(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeServers()
+	floor, pairs := sample.Millis("two Txns of a bare client"), []*sample.Series(nil)
+	err = withEtcd(func(p *etcdproc.Process) error {
 		clients, closeAll, err := dial(ctx, p.Endpoint, 3)
 		if err != nil {
 			return err
 		}
 		defer closeAll()
-		l, err := newLocker(ctx, clients[0], "bench")
+		all, closeLocks, err := inEtcd(ctx, clients[:1], clients[1:2])
 		if err != nil {
 			return err
 		}
-		defer l.close()
-		s, err := concurrency.NewSession(clients[1], concurrency.WithTTL(int(lockTTL.Seconds())))
-		if err != nil {
-			return err
-		}
-		defer func() { _ = s.Close() }()
-		m := concurrency.NewMutex(s, "/peer/lock")
-		arms := []struct {
-			out   *sample.Series
-			probe func() error
-		}{
-			{ours, func() error { return l.pair(ctx, "lock") }},
-			{floor, func() error { return twoTxns(ctx, clients[2]) }},
-			{peer, func() error {
-				if err := m.Lock(ctx); err != nil {
-					return err
-				}
-				return m.Unlock(ctx)
-			}},
+		defer closeLocks()
+		arms, probes := []*sample.Series{floor}, []func() error{func() error { return twoTxns(ctx, clients[2]) }}
+		for _, l := range append(all, present(servers)...) {
+			m, err := l.wanter(ctx, "lock", 0)
+			if err != nil {
+				return fmt.Errorf("%s: %w", l.name, err)
+			}
+			pairs = append(pairs, sample.Millis(l.name+": lock and unlock"))
+			arms, probes = append(arms, pairs[len(pairs)-1]), append(probes, m.pair)
 		}
 		for i := range env.pick(1000, 20) + warmUp {
-			for _, arm := range arms {
+			for j, arm := range arms {
 				rest(ctx, pause)
-				d, err := timed(arm.probe)()
+				d, err := timed(probes[j])()
 				if err != nil {
-					return fmt.Errorf("%s: %w", arm.out.Name, err)
+					return fmt.Errorf("%s: %w", arm.Name, err)
 				}
 				if i >= warmUp {
-					arm.out.Add(d)
+					arm.Add(d)
 				}
 			}
 		}
@@ -64,13 +58,19 @@ func uncontended(ctx context.Context, env Env, r *report.Result) error {
 	if err != nil {
 		return err
 	}
-	ratio := ours.Median() / floor.Median()
-	r.Row(ours.Name, fmt.Sprintf("≤ %.1f × two Txns", pairGoal), fmt.Sprintf("%s: %.2f ×", p50p99(ours.Median(), ours.P(0.99)), ratio), report.Judge(ratio <= pairGoal))
-	r.Row(floor.Name, "", p50p99(floor.Median(), floor.P(0.99)), report.Context)
-	r.Row(peer.Name, "", p50p99(peer.Median(), peer.P(0.99)), report.Context)
-	r.Keep(ours, floor, peer)
-	r.Note("One lock, one goroutine, from the call of `Acquire` until `Release` has returned; the three take turns. The bare client's Txns write a key under a " +
+	mine := pairs[0]
+	ratio := mine.Median() / floor.Median()
+	r.Row(mine.Name, fmt.Sprintf("≤ %.1f × two Txns", pairGoal), fmt.Sprintf("%s: %.2f ×", p50p99(mine.Median(), mine.P(0.99)), ratio), report.Judge(ratio <= pairGoal))
+	r.Keep(mine)
+	for _, s := range append([]*sample.Series{floor}, pairs[1:]...) {
+		r.Row(s.Name, "", p50p99(s.Median(), s.P(0.99)), report.Context)
+		r.Keep(s)
+	}
+	sayAbsent(servers, r)
+	r.Note("One lock, one goroutine, from the call of `Acquire` until `Release` has returned; all take turns. The bare client's Txns write a key under a " +
 		"condition, and delete it.")
+	r.Note(postgresNote)
+	r.Note(redisNote)
 	return nil
 }
 

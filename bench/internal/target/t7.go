@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"go.etcd.io/etcd/client/v3/concurrency"
-
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/sample"
@@ -26,84 +24,98 @@ func many(ctx context.Context, env Env, r *report.Result) error {
 	if env.Quick {
 		lasts = manyBriefly
 	}
-	for _, goroutines := range []int{1, 16, 256, 512} {
-		ours := &sample.Series{Name: fmt.Sprintf("goverse, %d goroutines", goroutines), Unit: "pairs/s"}
-		peer := &sample.Series{Name: fmt.Sprintf("concurrency.Mutex, %d goroutines", goroutines), Unit: "pairs/s"}
-		ratios := &sample.Series{Name: fmt.Sprintf("%d goroutines: ratio", goroutines), Unit: "×"}
-		if err := withEtcd(func(p *etcdproc.Process) error {
-			return rounds(ctx, p, goroutines, env.pick(9, 1), lasts, ours, peer, ratios)
+	servers, closeServers, err := withServers(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeServers()
+	for _, goroutines := range []int{1, 16, 64, 256, 512} {
+		var rates []*sample.Series
+		if err := withEtcd(func(p *etcdproc.Process) (err error) {
+			rates, err = rounds(ctx, p, present(servers), goroutines, env.pick(9, 1), lasts)
+			return err
 		}); err != nil {
 			return fmt.Errorf("%d goroutines: %w", goroutines, err)
 		}
-		target, verdict := "", report.Context
-		if goroutines >= 256 {
-			target, verdict = fmt.Sprintf("≥ %.0f × concurrency.Mutex", manyGoal), report.Judge(ratios.Median() >= manyGoal)
+		r.Keep(rates...)
+		mine := rates[0]
+		for i, s := range rates {
+			if i == 0 {
+				continue
+			}
+			ratio := &sample.Series{Name: fmt.Sprintf("%s: goverse to that", s.Name), Unit: "×"}
+			for j := range s.Values {
+				ratio.Values = append(ratio.Values, mine.Values[j]/s.Values[j])
+			}
+			r.Keep(ratio)
+			if i == 1 {
+				target, verdict := "", report.Context
+				if goroutines >= 256 {
+					target, verdict = fmt.Sprintf("≥ %.0f × %s", manyGoal, mutexesName), report.Judge(ratio.Median() >= manyGoal)
+				}
+				r.Row(mine.Name, target, fmt.Sprintf("%.0f pairs/s: %.1f × (least %.1f)", mine.Median(), ratio.Median(), ratio.P(0)), verdict)
+			}
+			r.Row(s.Name, "", fmt.Sprintf("%.0f pairs/s", s.Median()), report.Context)
 		}
-		r.Row(ours.Name, target, fmt.Sprintf("%.0f pairs/s, concurrency.Mutex %.0f: %.1f × (least %.1f)", ours.Median(), peer.Median(), ratios.Median(), ratios.P(0)), verdict)
-		r.Keep(ours, peer, ratios)
 	}
-	r.Note("A pair is `Acquire` and `Release` of a lock that only this goroutine uses; medians of rounds of %v, the two in turns, each on a session and a connection of "+
-		"its own. The ratio is that of two rounds that follow each other. Another session waits for a lock that the first one holds, so the watch of its part of all locks runs.", manyFor)
+	sayAbsent(servers, r)
+	r.Note("A pair is taking and giving back a lock that only this goroutine uses; medians of rounds of %v, all in turns, each on a session and a connection of "+
+		"its own. The ratio is to "+mutexesName+", of two rounds that follow each other. Another session waits for a lock that the first one holds, so the watch of its part of all locks runs.", manyFor)
+	r.Note(peersNote)
 	return nil
 }
 
-func rounds(ctx context.Context, p *etcdproc.Process, goroutines, n int, lasts time.Duration, ours, peer, ratios *sample.Series) error {
+// rounds has each library's locks taken for a while, in turns, and returns how often in a second,
+// ours first and then concurrency's.
+func rounds(ctx context.Context, p *etcdproc.Process, servers []library, goroutines, n int, lasts time.Duration) ([]*sample.Series, error) {
 	clients, closeAll, err := dial(ctx, p.Endpoint, 3)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer closeAll()
-	l, err := newLocker(ctx, clients[0], "bench")
+	all, closeLocks, err := inEtcd(ctx, clients[:1], clients[1:2])
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer l.close()
-	waits, err := newLocker(ctx, clients[1], "waits")
+	defer closeLocks()
+	held, err := all[0].wanter(ctx, "held", 0)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if err := held.lock(); err != nil {
+		return nil, err
+	}
+	waits, err := newLocker(ctx, clients[2], "waits")
+	if err != nil {
+		return nil, err
 	}
 	defer waits.close()
-	held, err := l.locks.Acquire(ctx, "held")
-	if err != nil {
-		return err
-	}
 	waiting, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
 	wg.Go(func() { _ = waits.pair(waiting, "held") }) // until stopped
-	s, err := concurrency.NewSession(clients[2], concurrency.WithTTL(int(lockTTL.Seconds())))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = s.Close() }()
-	mutexes := make([]*concurrency.Mutex, goroutines)
-	for i := range mutexes {
-		mutexes[i] = concurrency.NewMutex(s, fmt.Sprintf("/peer/%d", i))
-	}
-	mine := func(i int) error { return l.pair(ctx, fmt.Sprintf("lock %d", i)) }
-	theirs := func(i int) error {
-		if err := mutexes[i].Lock(ctx); err != nil {
-			return err
-		}
-		return mutexes[i].Unlock(ctx)
-	}
-	for i := range n + 1 {
-		a, err := perSecond(goroutines, lasts, mine)
-		if err != nil {
-			return err
-		}
-		b, err := perSecond(goroutines, lasts, theirs)
-		if err != nil {
-			return err
-		}
-		if i > 0 { // the first one warms up
-			ours.Values = append(ours.Values, a)
-			peer.Values = append(peer.Values, b)
-			ratios.Values = append(ratios.Values, a/b)
+
+	all = append(all, servers...)
+	rates, wanters := make([]*sample.Series, len(all)), make([][]mutual, len(all))
+	for i, l := range all {
+		rates[i] = &sample.Series{Name: fmt.Sprintf("%s, %d goroutines", l.name, goroutines), Unit: "pairs/s"}
+		if wanters[i], err = l.wanters(ctx, goroutines, each); err != nil {
+			return nil, err
 		}
 	}
-	return held.Release(ctx)
+	for round := range n + 1 {
+		for i, s := range rates {
+			v, err := perSecond(goroutines, lasts, func(j int) error { return wanters[i][j].pair() })
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s.Name, err)
+			}
+			if round > 0 { // the first one warms up
+				s.Values = append(s.Values, v)
+			}
+		}
+	}
+	return rates, held.unlock()
 }
 
 // perSecond has goroutines do something again and again for a while, and returns how often
