@@ -60,7 +60,7 @@ var allowed = map[string][]string{
 	"embedetcd":                   {"internal/port", "internal/zaplog"},
 	"clustertest":                 {"cluster", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "embedetcd", "node"},
 	"clustertest/fault":           {"internal/child"},
-	"clustertest/history":         {"cluster", "cluster/leaderelection"},
+	"clustertest/history":         {"cluster", "cluster/leaderelection", "cluster/lock", "cluster/once"},
 	"integration":                 {"*"},
 	"integration/internal/chaos":  {"*"},
 	"integration/internal/procs":  {"*"},
