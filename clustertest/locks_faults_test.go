@@ -89,7 +89,7 @@ func oneLockRound(dir string, seed uint64) (r lockRound) {
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	defer cancel()
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	w, err := newLockWorld(ctx, dir)
+	w, err := newLockWorld(ctx, dir, plant{})
 	if err != nil {
 		return lockRound{err: err}
 	}

@@ -29,7 +29,7 @@ func lockFaults() []lockFault {
 		{"renewals stuck until the session is lost", lost(func(n *lockNode) { n.faults.StopRenewing() })},
 		{"requests dropped for a moment", briefly(func(n *lockNode) { n.relay.Blackhole(fault.ToTarget) })},
 		{"answers dropped for a moment", briefly(func(n *lockNode) { n.relay.Blackhole(fault.FromTarget) })},
-		{"refused by etcd's address", briefly(func(n *lockNode) { n.relay.Refuse(); n.relay.Reset(fault.Both) })},
+		{"refused by etcd's address", refused},
 		{"connections reset", briefly(func(n *lockNode) { n.relay.Reset(fault.Both) })},
 		{"delayed", delayed},
 		{"session suspended", suspended},
@@ -85,6 +85,15 @@ func briefly(begin func(*lockNode)) func(context.Context, *lockWorld, *lockNode,
 		last(ctx, 50*time.Millisecond)
 		return n.relay.Traffic(fault.Both).Received > before, err
 	}
+}
+
+// refused: its connections break, and no new one is taken.
+func refused(ctx context.Context, w *lockWorld, n *lockNode, rnd *rand.Rand) (bool, error) {
+	defer w.rec.Begin(n.name, "refused", "")()
+	had := n.relay.Connections()
+	n.relay.Refuse()
+	last(ctx, between(rnd, 50*time.Millisecond, lockTTL/2))
+	return had > 0, n.heal()
 }
 
 func delayed(ctx context.Context, w *lockWorld, n *lockNode, rnd *rand.Rand) (bool, error) {

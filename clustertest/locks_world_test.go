@@ -66,6 +66,7 @@ type lockWorld struct {
 	rec      *history.Recorder
 	ledger   *history.Ledger
 	effects  history.EffectWork
+	plant    plant
 
 	life        context.Context
 	cancel      context.CancelFunc
@@ -76,8 +77,14 @@ type lockWorld struct {
 	followedErr chan error
 }
 
-func newLockWorld(ctx context.Context, dir string) (_ *lockWorld, err error) {
-	w := &lockWorld{dir: dir, followedErr: make(chan error, len(lockNames))}
+// plant is what is wrong on purpose.
+type plant struct {
+	apart     bool // each node has locks and effects of its own
+	unguarded bool // what is written under a lock is written under no condition
+}
+
+func newLockWorld(ctx context.Context, dir string, wrong plant) (_ *lockWorld, err error) {
+	w := &lockWorld{dir: dir, plant: wrong, followedErr: make(chan error, len(lockNames))}
 	w.life, w.cancel = context.WithCancel(context.Background())
 	w.following, w.unfollow = context.WithCancel(context.Background())
 	w.rec = history.NewRecorder(&w.text, "locks")
@@ -106,7 +113,7 @@ func newLockWorld(ctx context.Context, dir string) (_ *lockWorld, err error) {
 	if w.ledger, err = history.OpenLedger(filepath.Join(dir, "ledger.jsonl")); err != nil {
 		return nil, err
 	}
-	w.effects = history.EffectWork{From: history.Now(), Every: 200 * time.Millisecond, Takes: 100 * time.Millisecond}
+	w.effects = history.EffectWork{From: history.Now(), Every: 100 * time.Millisecond, Takes: 400 * time.Millisecond}
 	for i := range lockNodes {
 		if err := w.addNode(fmt.Sprint("node", i)); err != nil {
 			return nil, err
@@ -134,24 +141,53 @@ func (w *lockWorld) addNode(name string) (err error) {
 		return err
 	}
 	n.faults = Inject(n.client)
+	keys := w.keys
+	if w.plant.apart {
+		if keys, err = state.NewKeys("/" + name); err != nil {
+			return err
+		}
+	}
 	const timeout = 300 * time.Millisecond
 	if n.keeper, err = session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: n.client, TTL: lockTTL}}); err != nil {
 		return err
 	}
-	if n.locks, err = lock.NewEtcd(lock.Config{Client: n.client, Keeper: n.keeper, Queues: w.keys.Locks(), Owner: name, RequestTimeout: timeout}); err != nil {
+	if n.locks, err = lock.NewEtcd(lock.Config{Client: n.client, Keeper: n.keeper, Queues: keys.Locks(), Owner: name, RequestTimeout: timeout}); err != nil {
 		return err
 	}
-	if n.effects, err = once.New(once.Config{Client: n.client, Keeper: n.keeper, Keys: w.keys, Owner: name, RequestTimeout: timeout}); err != nil {
+	if n.effects, err = once.New(once.Config{Client: n.client, Keeper: n.keeper, Keys: keys, Owner: name, RequestTimeout: timeout}); err != nil {
 		return err
 	}
 	w.wg.Go(func() { _ = n.keeper.Run(w.life) })
 	w.wg.Go(func() { n.locks.Run(w.life) })
 	w.wg.Go(func() { n.effects.Run(w.life) })
-	n.recorded = w.rec.Locks(name, n.locks)
+	var registry lock.LockRegistry = n.locks
+	if w.plant.unguarded {
+		registry = unguarded{registry}
+	}
+	n.recorded = w.rec.Locks(name, registry)
 	n.work = w.rec.NewLockWork(name, n.client, counterAt, lockNames...)
 	n.work.Pause = 20 * time.Millisecond
 	n.entering = w.rec.Effects(name, n.effects, w.ledger)
 	return nil
+}
+
+// unguarded hands out locks without their guard.
+type unguarded struct{ lock.LockRegistry }
+
+func (u unguarded) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
+	h, err := u.LockRegistry.Acquire(ctx, name, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return struct{ lock.Held }{h}, nil
+}
+
+func (u unguarded) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
+	h, ok, err := u.LockRegistry.TryAcquire(ctx, name, opts...)
+	if !ok {
+		return nil, false, err
+	}
+	return struct{ lock.Held }{h}, true, nil
 }
 
 // work has every node work until ctx ends, and returns when all have ended.

@@ -12,9 +12,10 @@ import (
 const (
 	// lockPatience bounds one wait for a lock.
 	lockPatience = 10 * time.Second
-	// staleTries is how often a worker that lost its lock tries to write on, at the most: where
-	// its key still stands, nothing refuses it.
-	staleTries = 5
+	// staleFor is how long a worker that lost its lock tries to write on, at the most: where its
+	// key still stands, nothing refuses it. It is longer than etcd takes to end a lease whose
+	// deadline has passed.
+	staleFor = 1500 * time.Millisecond
 	// longHolds is how many holds come to one that lasts ten times as long.
 	longHolds = 8
 )
@@ -69,17 +70,16 @@ func (w LockWork) under(ctx context.Context, h *Hold, shared bool, hold time.Dur
 	increment := func() Op {
 		return counter.bounded(ctx, func(ctx context.Context) Op { return counter.Increment(ctx, h.Token(), h.Guard()) })
 	}
-	until := time.Now().Add(hold)
-	for lost := 0; ctx.Err() == nil && lost < staleTries && (lost > 0 || time.Now().Before(until)); {
+	lost := false
+	for until := time.Now().Add(hold); ctx.Err() == nil && time.Now().Before(until); pause(ctx, w.Every) {
 		if shared {
 			counter.bounded(ctx, counter.Read)
 		} else if increment().Outcome == OutcomeRefused {
 			break
 		}
-		if !h.Valid() {
-			lost++
+		if !lost && !shared && !h.Valid() {
+			lost, until = true, time.Now().Add(staleFor)
 		}
-		pause(ctx, w.Every)
 	}
 	attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), attemptTimeout)
 	defer cancel()
