@@ -126,13 +126,10 @@ func oneLockRound(dir string, seed uint64) (r lockRound) {
 		r.err = errors.Join(r.err, n.heal())
 	}
 	last(ctx, between(rnd, 0, 100*time.Millisecond))
-	r.err = errors.Join(r.err, w.settle(ctx))
+	r.err = errors.Join(r.err, w.obtain(ctx))
 	stop()
 	workers.Wait()
-	if r.err == nil {
-		// What was begun meanwhile.
-		r.err = w.settle(ctx)
-	}
+	r.err = errors.Join(r.err, w.settle(ctx))
 	v, err := w.judge(lockLimits)
 	r.verdict, r.err = v, errors.Join(r.err, err)
 	return r

@@ -256,7 +256,7 @@ func compacted(ctx context.Context, w *lockWorld, _ *lockNode, rnd *rand.Rand) (
 	if err != nil {
 		return false, err
 	}
-	last(ctx, between(rnd, 300*time.Millisecond, time.Second))
+	last(ctx, between(rnd, 500*time.Millisecond, 1500*time.Millisecond))
 	err = churn.Stop(ctx)
 	return churn.Stats().Compactions > 0, err
 }

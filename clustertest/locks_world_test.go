@@ -26,8 +26,8 @@ import (
 const (
 	lockNodes, workersEach = 3, 2
 	lockTTL                = 2 * time.Second
-	// obtainable is by when everybody has every lock again, and every effect has taken place,
-	// after the last fault.
+	// obtainable is by when everybody has had every lock, after the last fault, and then by when
+	// every effect has taken place.
 	obtainable = 20 * time.Second
 	counterAt  = "/counters/"
 )
@@ -113,7 +113,7 @@ func newLockWorld(ctx context.Context, dir string, wrong plant) (_ *lockWorld, e
 	if w.ledger, err = history.OpenLedger(filepath.Join(dir, "ledger.jsonl")); err != nil {
 		return nil, err
 	}
-	w.effects = history.EffectWork{From: history.Now(), Every: 100 * time.Millisecond, Takes: 400 * time.Millisecond}
+	w.effects = history.EffectWork{From: history.Now(), Every: 150 * time.Millisecond, Takes: 400 * time.Millisecond}
 	for i := range lockNodes {
 		if err := w.addNode(fmt.Sprint("node", i)); err != nil {
 			return nil, err
@@ -204,16 +204,25 @@ func (w *lockWorld) work(ctx context.Context, rnd *rand.Rand) {
 	wg.Wait()
 }
 
-// settle reports whether, when all faults are undone, every node gets every lock, while the
-// others work on, and every effect takes place.
+// obtain reports whether, when all faults are undone, every node gets every lock while the
+// others work on.
+func (w *lockWorld) obtain(ctx context.Context) error {
+	return w.each(ctx, func(ctx context.Context, n *lockNode) error { return n.recorded.Obtain(ctx, lockNames...) })
+}
+
+// settle reports whether every effect takes place, as every node sees it.
 func (w *lockWorld) settle(ctx context.Context) error {
+	return w.each(ctx, func(ctx context.Context, n *lockNode) error { return n.entering.SettleAll(ctx, w.effects) })
+}
+
+func (w *lockWorld) each(ctx context.Context, do func(context.Context, *lockNode) error) error {
 	ctx, cancel := context.WithTimeout(ctx, obtainable)
 	defer cancel()
 	errs := make([]error, len(w.nodes))
 	var wg sync.WaitGroup
 	for i, n := range w.nodes {
 		wg.Go(func() {
-			if err := errors.Join(n.recorded.Obtain(ctx, lockNames...), n.entering.SettleAll(ctx, w.effects)); err != nil {
+			if err := do(ctx, n); err != nil {
 				errs[i] = fmt.Errorf("after the faults, %s: %w", n.name, err)
 			}
 		})

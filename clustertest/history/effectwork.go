@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -26,26 +27,38 @@ func (w EffectWork) name(period int) string { return fmt.Sprint("effect-", perio
 // period is the present one.
 func (w EffectWork) period() int { return int(Now().Sub(w.From) / w.Every) }
 
+// attemptsAtOnce is how many attempts of one node are under way at once, at the most.
+const attemptsAtOnce = 8
+
 // Work tries the effect of each period once until ctx ends, not waiting for that of the one
-// before; one of ten functions fails. It blocks until all attempts have ended.
+// before, unless many are under way; then it leaves some out. One of ten functions fails. It
+// blocks until all attempts have ended.
 func (e *Effects) Work(ctx context.Context, w EffectWork, rnd *rand.Rand) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	slots := make(chan struct{}, attemptsAtOnce)
 	for period := w.period() + 1; ; period = max(period+1, w.period()) {
 		pause(ctx, w.From.Add(time.Duration(period)*w.Every).Sub(Now()))
 		if ctx.Err() != nil {
 			return
 		}
 		takes, fails := time.Duration(rnd.Int64N(int64(w.Takes)+1)), rnd.IntN(10) == 0
-		wg.Go(func() { e.Once(ctx, w.name(period), takes, fails) })
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			e.Once(ctx, w.name(period), takes, fails)
+		})
 	}
 }
 
 // SettleAll settles the effects of all periods so far; see [Effects.Settle]. It blocks until
 // all have taken place, or ctx ends.
 func (e *Effects) SettleAll(ctx context.Context, w EffectWork) error {
-	const atOnce = 8
-	slots := make(chan struct{}, atOnce)
+	slots := make(chan struct{}, attemptsAtOnce)
 	last := w.period()
 	errs := make([]error, last+1)
 	var wg sync.WaitGroup
@@ -57,5 +70,9 @@ func (e *Effects) SettleAll(ctx context.Context, w EffectWork) error {
 		})
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if left := len(errs); left > 0 {
+		return fmt.Errorf("%d of %d effects are not settled, among them: %w", left, last+1, errors.Join(errs[:min(left, 3)]...))
+	}
+	return nil
 }

@@ -25,6 +25,9 @@ func Lock(name string) Subject { return Subject(ofLock + name) }
 // Effect is an effect, by its name.
 func Effect(name string) Subject { return Subject(ofEffect + name) }
 
+// IsLock reports whether s is a lock.
+func (s Subject) IsLock() bool { return s.is(ofLock) }
+
 func (s Subject) is(kind string) bool { return strings.HasPrefix(string(s), kind) }
 
 func (s Subject) String() string {
