@@ -102,7 +102,7 @@ func (s *seen) add(v history.Verdict) {
 	s.sum.Attempts += v.Seen.Attempts
 	s.sum.Ran += v.Seen.Ran
 	s.sum.Doubts += v.Seen.Doubts
-	s.sum.Excess += v.Seen.Excess
+	s.sum.Late += v.Seen.Late
 	s.leaders = append(s.leaders, v.Pauses(history.Leadership)...)
 	for shard := range v.Seen.Shards {
 		s.owners = append(s.owners, v.Pauses(history.Shard(shard))...)
@@ -114,8 +114,8 @@ func (s *seen) String() string {
 		percentiles(s.leaders), s.sum.Ownerships, percentiles(s.owners), s.sum.Accepted, s.sum.Refused) +
 		fmt.Sprintf("; %d locks granted, %d of them shared; increments under them: %d accepted, %d refused, %d unknown", s.sum.Grants, s.sum.Shared,
 			s.sum.Increments, s.sum.Fenced, s.sum.Unanswered) +
-		fmt.Sprintf("; %d effects tried %d times, run %d times, %d unknown for a while, %d excess", s.sum.Effects, s.sum.Attempts, s.sum.Ran,
-			s.sum.Doubts, s.sum.Excess)
+		fmt.Sprintf("; %d effects tried %d times, run %d times, %d unknown for a while, %d too late", s.sum.Effects, s.sum.Attempts, s.sum.Ran,
+			s.sum.Doubts, s.sum.Late)
 }
 
 func percentiles(pauses []time.Duration) string {

@@ -95,7 +95,7 @@ func (s Seen) String() string {
 			s.Locks, s.Grants, s.Shared, s.Increments, s.Fenced, s.Unanswered)
 	}
 	if s.Attempts > 0 {
-		text += fmt.Sprintf("; %d effects tried %d times, run %d times, %d of them unknown for a while, %d excess", s.Effects, s.Attempts, s.Ran, s.Doubts, s.Excess)
+		text += fmt.Sprintf("; %d effects tried %d times, run %d times, %d of them unknown for a while, %d too late", s.Effects, s.Attempts, s.Ran, s.Doubts, s.Late)
 	}
 	return text
 }

@@ -11,7 +11,7 @@ const (
 	Token           Kind = "token"            // a token or an epoch that did not grow
 	Stale           Kind = "stale write"      // a write of a lost term was accepted
 	NotLinearizable Kind = "not linearizable" // a register, a counter or a lock did not behave as one
-	Doubled         Kind = "effect doubled"   // it took place twice, and nobody was told that that may be
+	Doubled         Kind = "effect doubled"   // it took place twice
 	Lost            Kind = "effect lost"      // somebody was told that it took place
 	Untold          Kind = "effect untold"    // it took place, and who ran it was told that it did not
 	Silent          Kind = "silent stop"
@@ -96,7 +96,7 @@ type Seen struct {
 	Increments, Fenced, Unanswered int // of counters: accepted, refused, and of unknown outcome
 	Effects, Attempts, Ran         int // names; calls of Once, and of these, those that ran the function
 	Doubts                         int // effects that somebody was told are unknown
-	Excess                         int // entries beyond one for an effect, all reported unknown if nothing is found
+	Late                           int // effects that did not count, for the attempt had been given up
 }
 
 func count(h History, all []claims) Seen {
@@ -163,8 +163,13 @@ func (s *Seen) effects(h History) {
 			doubted[a.Name] = true
 		}
 	}
+	for _, e := range h.Effects {
+		if !e.Closed {
+			s.Late++
+		}
+	}
 	for _, entered := range standing(h.Effects) {
-		s.Excess += len(entered) - 1
+		s.Late -= len(entered)
 	}
 	s.Effects, s.Doubts = len(names), len(doubted)
 }
