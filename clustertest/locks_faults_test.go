@@ -3,6 +3,7 @@ package clustertest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -20,6 +21,8 @@ const (
 	// roundsAtOnce is how many rounds run beside each other: they mostly wait.
 	roundsAtOnce = 4
 )
+
+var firstRound = flag.Uint64("faults.first", 0, "which round of faults at locks comes first, to repeat one")
 
 // lockRound is what came of one round.
 type lockRound struct {
@@ -45,7 +48,7 @@ func TestLocksUnderFaults(t *testing.T) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			results[i] = oneLockRound(dirs[i], uint64(i))
+			results[i] = oneLockRound(dirs[i], *firstRound+uint64(i))
 		})
 	}
 	wg.Wait()
@@ -54,7 +57,7 @@ func TestLocksUnderFaults(t *testing.T) {
 	var longest time.Duration
 	for i, r := range results {
 		if r.err != nil || !r.verdict.OK() {
-			t.Errorf("round %d: %v\n%v", i, r.err, r.verdict)
+			t.Errorf("round %d: %v\n%v", *firstRound+uint64(i), r.err, r.verdict)
 		}
 		for kind, n := range r.done {
 			done[kind] += n
@@ -83,8 +86,15 @@ func TestLocksUnderFaults(t *testing.T) {
 	require.NotZero(t, sum.Ran)
 }
 
-// oneLockRound is one world with some of the kinds of faults, so that in a row of rounds all
-// come equally often.
+// dealt is the fault of that number: all kinds come in a shuffled deck, one deck after the other.
+func dealt(number uint64) lockFault {
+	deck := lockFaults()
+	rnd := rand.New(rand.NewPCG(number/uint64(len(deck)), 7))
+	rnd.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+	return deck[number%uint64(len(deck))]
+}
+
+// oneLockRound is one world with some of the faults.
 func oneLockRound(dir string, seed uint64) (r lockRound) {
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	defer cancel()
@@ -98,17 +108,16 @@ func oneLockRound(dir string, seed uint64) (r lockRound) {
 	defer stop()
 	var workers sync.WaitGroup
 	workers.Go(func() { w.work(working, rand.New(rand.NewPCG(seed, 1))) })
-	kinds := lockFaults()
 	var mu sync.Mutex
 	r.done = map[string]int{}
 	var faults sync.WaitGroup
 	for lane := range 2 {
 		own := rand.New(rand.NewPCG(seed, uint64(2+lane)))
-		n := w.nodes[(int(seed)+lane)%len(w.nodes)]
+		n := w.nodes[(seed+uint64(lane))%uint64(len(w.nodes))]
 		faults.Go(func() {
 			for i := lane; i < faultsEach; i += 2 {
 				last(ctx, between(own, 0, 200*time.Millisecond))
-				k := kinds[(int(seed)*faultsEach+i)%len(kinds)]
+				k := dealt(seed*faultsEach + uint64(i))
 				effect, err := k.do(ctx, w, n, own)
 				mu.Lock()
 				if effect {

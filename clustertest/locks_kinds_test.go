@@ -192,6 +192,8 @@ func leaseRevoked(ctx context.Context, w *lockWorld, n *lockNode, _ *rand.Rand) 
 	if err != nil {
 		return false, err
 	}
+	w.busy.RLock()
+	defer w.busy.RUnlock()
 	err = w.rec.Do(n.name, history.LeaseRevoked, func() error {
 		_, err := w.client.Revoke(ctx, s.ID())
 		return err
@@ -207,6 +209,8 @@ func leaseRevoked(ctx context.Context, w *lockWorld, n *lockNode, _ *rand.Rand) 
 
 // lockDeleted: somebody deletes a key by which the node holds a lock or waits for it.
 func lockDeleted(ctx context.Context, w *lockWorld, n *lockNode, _ *rand.Rand) (bool, error) {
+	w.busy.RLock()
+	defer w.busy.RUnlock()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for ctx.Err() == nil {
@@ -241,6 +245,8 @@ func lockDeleted(ctx context.Context, w *lockWorld, n *lockNode, _ *rand.Rand) (
 
 // etcdRestarted: etcd ends, stays away for a while, and returns on its data.
 func etcdRestarted(ctx context.Context, w *lockWorld, _ *lockNode, rnd *rand.Rand) (bool, error) {
+	w.busy.Lock()
+	defer w.busy.Unlock()
 	defer w.rec.Begin("", "etcd restarted", "")()
 	if err := w.etcd.Close(); err != nil {
 		return false, err
@@ -251,6 +257,8 @@ func etcdRestarted(ctx context.Context, w *lockWorld, _ *lockNode, rnd *rand.Ran
 
 // compacted: many writes, and everything before them compacted away.
 func compacted(ctx context.Context, w *lockWorld, _ *lockNode, rnd *rand.Rand) (bool, error) {
+	w.busy.RLock()
+	defer w.busy.RUnlock()
 	defer w.rec.Begin("", "compaction", "")()
 	churn, err := fault.StartChurn(ctx, w.client, fault.ChurnConfig{Prefix: "/load/", WritesPerSecond: 200})
 	if err != nil {

@@ -67,6 +67,7 @@ type lockWorld struct {
 	ledger   *history.Ledger
 	effects  history.EffectWork
 	plant    plant
+	busy     sync.RWMutex // held by what ends etcd, shared by what needs it
 
 	life        context.Context
 	cancel      context.CancelFunc

@@ -84,6 +84,9 @@ func (l *Locks) sample() {
 		select {
 		case <-tick.C:
 		case <-l.rec.stop:
+			for _, h := range held {
+				h.tell()
+			}
 			return
 		}
 	}
@@ -113,6 +116,15 @@ func (h *Hold) look() {
 	h.add(Window{before, Now()}, valid)
 	if !valid {
 		h.end()
+	}
+}
+
+// tell writes what was not written yet.
+func (h *Hold) tell() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.track.current != h.track.told {
+		h.l.rec.write(lineOf(h.track.current))
 	}
 }
 

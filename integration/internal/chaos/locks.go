@@ -87,11 +87,11 @@ func (w *world) settled(ctx context.Context) error {
 // lockDeleted: somebody deletes a key by which the node holds a lock or waits for it. Who held
 // it must notice by itself.
 func lockDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
-	m := w.mirror.Snapshot().Member(n.address())
-	if m == nil {
-		return errNoEffect
-	}
 	for until := time.Now().Add(effectPatience); time.Now().Before(until) && ctx.Err() == nil; hold(ctx, time.Millisecond) {
+		m := w.mirror.Snapshot().Member(n.address())
+		if m == nil {
+			continue
+		}
 		found, err := w.client.Get(ctx, w.keys.Locks().Root(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		if err != nil {
 			return err
