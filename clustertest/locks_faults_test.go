@@ -19,7 +19,7 @@ const (
 	// faultsEach is how many faults come in a round, two at a time, to different nodes.
 	faultsEach = 4
 	// roundsAtOnce is how many rounds run beside each other: they mostly wait.
-	roundsAtOnce = 4
+	roundsAtOnce = 3
 )
 
 var firstRound = flag.Uint64("faults.first", 0, "which round of faults at locks comes first, to repeat one")
@@ -96,7 +96,7 @@ func dealt(number uint64) lockFault {
 
 // oneLockRound is one world with some of the faults.
 func oneLockRound(dir string, seed uint64) (r lockRound) {
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	w, err := newLockWorld(ctx, dir, plant{})

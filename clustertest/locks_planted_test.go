@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/clustertest/history"
 )
@@ -30,18 +31,20 @@ func TestLocksPlanted(t *testing.T) {
 			w, err := newLockWorld(ctx, t.TempDir(), c.wrong)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, w.close()) }()
-			for _, n := range w.nodes {
-				n.work.Hold = lockTTL // somebody holds one when the session is lost
+			if c.fault != "" {
+				for _, n := range w.nodes {
+					n.work.Hold, n.work.Shared = 10*time.Minute, 0 // somebody holds one when its session is lost
+				}
 			}
 			working, stop := context.WithCancel(ctx)
 			defer stop()
 			var workers sync.WaitGroup
 			defer workers.Wait()
 			workers.Go(func() { w.work(working, rand.New(rand.NewPCG(1, 1))) })
-			last(ctx, 500*time.Millisecond)
+			holder := w.holder(ctx, t)
 			for _, k := range lockFaults() {
 				if k.name == c.fault {
-					effect, err := k.do(ctx, w, w.nodes[0], rand.New(rand.NewPCG(1, 2)))
+					effect, err := k.do(ctx, w, holder, rand.New(rand.NewPCG(1, 2)))
 					require.NoError(t, err)
 					require.True(t, effect)
 				}
@@ -57,4 +60,21 @@ func TestLocksPlanted(t *testing.T) {
 			t.Log(v.Summary())
 		})
 	}
+}
+
+// holder waits until somebody holds a lock, and says who.
+func (w *lockWorld) holder(ctx context.Context, t *testing.T) (holder *lockNode) {
+	require.Eventually(t, func() bool {
+		found, err := w.client.Get(ctx, w.keys.Locks().Queue(lockNames[0]), clientv3.WithFirstCreate()...)
+		if err != nil || len(found.Kvs) == 0 {
+			return w.plant.apart
+		}
+		for _, n := range w.nodes {
+			if s := n.keeper.Current(); s != nil && int64(s.ID()) == found.Kvs[0].Lease {
+				holder = n
+			}
+		}
+		return holder != nil
+	}, 10*time.Second, 5*time.Millisecond)
+	return holder
 }

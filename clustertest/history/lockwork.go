@@ -15,7 +15,7 @@ const (
 	// staleFor is how long a worker that lost its lock tries to write on, at the most: where its
 	// key still stands, nothing refuses it. It is longer than etcd takes to end a lease whose
 	// deadline has passed.
-	staleFor = 1500 * time.Millisecond
+	staleFor = 2 * time.Second
 	// longHolds is how many holds come to one that lasts ten times as long.
 	longHolds = 8
 )
@@ -29,27 +29,29 @@ type LockWork struct {
 	// Hold and Pause bound how long a lock is held, except for one of eight, which is held for
 	// up to ten times as long, and the time until the next one.
 	Hold, Pause time.Duration
+	// Shared is how many of ten are taken to be shared.
+	Shared int
 	// Every is the time between two increments under a lock.
 	Every time.Duration
 }
 
 // NewLockWork is work under locks of these names, each with a counter below prefix.
 func (r *Recorder) NewLockWork(node string, client *clientv3.Client, prefix string, names ...string) LockWork {
-	w := LockWork{Locks: names, Counters: map[string]*Register{}, Hold: 30 * time.Millisecond, Pause: 100 * time.Millisecond, Every: 5 * time.Millisecond}
+	w := LockWork{Locks: names, Counters: map[string]*Register{}, Hold: 30 * time.Millisecond, Pause: 100 * time.Millisecond, Shared: 3, Every: 5 * time.Millisecond}
 	for _, name := range names {
 		w.Counters[name] = r.Counter(node, client, prefix+name, name)
 	}
 	return w
 }
 
-// Work takes one lock after the other until ctx ends, at random: three of ten are shared, a
-// quarter is only tried. Who has one to itself increments its counter, others read it. Who
+// Work takes one lock after the other until ctx ends, at random: some to be shared, a quarter
+// only tried. Who has one to itself increments its counter, others read it. Who
 // loses one goes on until the guard refuses it, as a worker would that does not look at its
 // context, and tries at times to write when it has released. It blocks until all it took is
 // released or lost.
 func (l *Locks) Work(ctx context.Context, w LockWork, rnd *rand.Rand) {
 	for ctx.Err() == nil {
-		wanted := Wanted{Name: w.Locks[rnd.IntN(len(w.Locks))], Shared: rnd.IntN(10) < 3, Try: rnd.IntN(4) == 0}
+		wanted := Wanted{Name: w.Locks[rnd.IntN(len(w.Locks))], Shared: rnd.IntN(10) < w.Shared, Try: rnd.IntN(4) == 0}
 		hold := time.Duration(rnd.Int64N(int64(w.Hold) + 1))
 		if rnd.IntN(longHolds) == 0 {
 			hold *= 10

@@ -28,7 +28,7 @@ const (
 	effectTakes = 300 * time.Millisecond
 	// settlePatience is by when every node has had every lock, and every effect has taken
 	// place, after the last fault.
-	settlePatience = 20 * time.Second
+	settlePatience = 40 * time.Second
 )
 
 // lockNames are the locks that all nodes want.
