@@ -12,7 +12,7 @@ const (
 	Stale           Kind = "stale write"      // a write of a lost term was accepted
 	NotLinearizable Kind = "not linearizable" // a register, a counter or a lock did not behave as one
 	Doubled         Kind = "effect doubled"   // it took place twice
-	Lost            Kind = "effect lost"      // somebody was told that it took place
+	Lost            Kind = "effect lost"      // somebody was told that it took place, and it did not, or with another result
 	Untold          Kind = "effect untold"    // it took place, and who ran it was told that it did not
 	Silent          Kind = "silent stop"
 	Unserved        Kind = "unserved"  // nobody served a shard, though nothing was done to anybody

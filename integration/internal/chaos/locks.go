@@ -23,7 +23,7 @@ const (
 	// lockWorkers is how many of a node work under locks at once.
 	lockWorkers = 2
 	// effectEvery is the pace of fresh effects, each of which all nodes try.
-	effectEvery = 250 * time.Millisecond
+	effectEvery = 500 * time.Millisecond
 	// effectTakes bounds how long one takes.
 	effectTakes = 300 * time.Millisecond
 	// settlePatience is by when every node has had every lock, and every effect has taken
