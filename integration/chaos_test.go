@@ -93,6 +93,16 @@ func (s *seen) add(v history.Verdict) {
 	s.sum.Ownerships += v.Seen.Ownerships
 	s.sum.Accepted += v.Seen.Accepted
 	s.sum.Refused += v.Seen.Refused
+	s.sum.Grants += v.Seen.Grants
+	s.sum.Shared += v.Seen.Shared
+	s.sum.Increments += v.Seen.Increments
+	s.sum.Fenced += v.Seen.Fenced
+	s.sum.Unanswered += v.Seen.Unanswered
+	s.sum.Effects += v.Seen.Effects
+	s.sum.Attempts += v.Seen.Attempts
+	s.sum.Ran += v.Seen.Ran
+	s.sum.Doubts += v.Seen.Doubts
+	s.sum.Late += v.Seen.Late
 	s.leaders = append(s.leaders, v.Pauses(history.Leadership)...)
 	for shard := range v.Seen.Shards {
 		s.owners = append(s.owners, v.Pauses(history.Shard(shard))...)
@@ -101,7 +111,11 @@ func (s *seen) add(v history.Verdict) {
 
 func (s *seen) String() string {
 	return fmt.Sprintf("%d samples, %d terms (%s), %d ownerships (%s); %d guarded writes accepted, %d refused", s.sum.Samples, s.sum.Terms,
-		percentiles(s.leaders), s.sum.Ownerships, percentiles(s.owners), s.sum.Accepted, s.sum.Refused)
+		percentiles(s.leaders), s.sum.Ownerships, percentiles(s.owners), s.sum.Accepted, s.sum.Refused) +
+		fmt.Sprintf("; %d locks granted, %d of them shared; increments under them: %d accepted, %d refused, %d unknown", s.sum.Grants, s.sum.Shared,
+			s.sum.Increments, s.sum.Fenced, s.sum.Unanswered) +
+		fmt.Sprintf("; %d effects tried %d times, run %d times, %d unknown for a while, %d too late", s.sum.Effects, s.sum.Attempts, s.sum.Ran,
+			s.sum.Doubts, s.sum.Late)
 }
 
 func percentiles(pauses []time.Duration) string {
@@ -117,21 +131,24 @@ func percentiles(pauses []time.Duration) string {
 
 // apart are the exempt overlaps of one kind, and the longest of them.
 type apart struct {
-	leaders, owners           int
-	longestLeader, longestOwn time.Duration
+	leaders, owners, holders                 int
+	longestLeader, longestOwn, longestHolder time.Duration
 }
 
 func (a *apart) add(f history.Finding) {
-	if f.Subject == history.Leadership {
+	switch {
+	case f.Subject == history.Leadership:
 		a.leaders, a.longestLeader = a.leaders+1, max(a.longestLeader, f.Length())
-	} else {
+	case f.Subject.IsLock():
+		a.holders, a.longestHolder = a.holders+1, max(a.longestHolder, f.Length())
+	default:
 		a.owners, a.longestOwn = a.owners+1, max(a.longestOwn, f.Length())
 	}
 }
 
 func (a *apart) String() string {
-	return fmt.Sprintf("%d of leaders, the longest %v; %d of owners of a shard, the longest %v",
-		a.leaders, a.longestLeader.Round(time.Microsecond), a.owners, a.longestOwn.Round(time.Microsecond))
+	return fmt.Sprintf("%d of leaders, the longest %v; %d of owners of a shard, the longest %v; %d of holders of a lock, the longest %v",
+		a.leaders, a.longestLeader.Round(time.Microsecond), a.owners, a.longestOwn.Round(time.Microsecond), a.holders, a.longestHolder.Round(time.Microsecond))
 }
 
 func oneWorld(t *testing.T, seed uint64) *chaos.Result {

@@ -16,6 +16,9 @@ func TestMain(m *testing.M) {
 	if config, asked := os.LookupEnv(chaos.ProgramEnv); asked {
 		os.Exit(chaos.Program(config))
 	}
+	if config, asked := os.LookupEnv(holderEnv); asked {
+		os.Exit(runHolder(config))
+	}
 	procs.Main(m, &kit)
 }
 

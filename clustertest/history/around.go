@@ -35,6 +35,9 @@ func (h History) start() Instant {
 	for _, e := range h.Entries {
 		first = min(first, e.At)
 	}
+	for _, a := range h.Attempts {
+		first = min(first, a.Call)
+	}
 	return first
 }
 
@@ -81,6 +84,16 @@ func (h History) around(f Finding) []string {
 			tell(e.At, e.At, "etcd: %s at revision %d: %q by %s %d", e.Key, e.Revision, e.Value, e.Subject.token(), e.Token)
 		}
 	}
+	for _, a := range h.Attempts {
+		if Effect(a.Name) == f.Subject {
+			tell(a.Call, max(a.Call, a.Return), "%v, returned %s", a, a.Return.since(start))
+		}
+	}
+	for _, e := range h.Effects {
+		if Effect(e.Name) == f.Subject {
+			tell(e.At, e.At, "ledger: token %d, value %q, by %s, closed %t", e.Token, e.Value, e.Process, e.Closed)
+		}
+	}
 	slices.SortStableFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 	var out []string
 	for i, e := range events {
@@ -125,6 +138,12 @@ func (r Run) claim() string {
 		return fmt.Sprintf("leads by token %d", r.Token)
 	case r.Subject == Leadership:
 		return "does not lead"
+	case r.Subject.is(ofLock) && r.Leads && r.Shared:
+		return fmt.Sprintf("shares %v by token %d", r.Subject, r.Token)
+	case r.Subject.is(ofLock) && r.Leads:
+		return fmt.Sprintf("holds %v by token %d", r.Subject, r.Token)
+	case r.Subject.is(ofLock):
+		return fmt.Sprintf("does not hold %v", r.Subject)
 	case r.Leads:
 		return fmt.Sprintf("serves %v under epoch %d", r.Subject, r.Token) + onSession(r.Session)
 	}

@@ -41,18 +41,27 @@ func Check(h History, limits Limits) Verdict {
 	limits = limits.withDefaults()
 	all := h.claims()
 	v := Verdict{Seen: count(h, all), history: h, pauses: map[Subject][]time.Duration{}}
-	if v.Seen.Samples == 0 {
+	if v.Seen.Samples == 0 && v.Seen.Grants == 0 && v.Seen.Attempts == 0 {
 		v.Findings = append(v.Findings, Finding{Kind: Empty, Text: "no node was sampled: nothing is known"})
 	}
 	of := map[Subject][]Term{}
+	var shards []claims
 	for _, c := range all {
 		found, excused := overlaps(c.terms, h.Marks, limits.Exempt)
 		v.Exempt = append(v.Exempt, excused...)
 		v.Findings = append(v.Findings, found...)
 		v.Findings = append(v.Findings, tokens(c.terms)...)
-		of[c.subject], v.pauses[c.subject] = c.terms, pauses(c.terms)
+		of[c.subject] = c.terms
+		switch {
+		case c.subject.is(ofLock):
+			v.Findings = append(v.Findings, lockOrder(c, h.Marks, limits.Exempt, searchTimeout)...)
+			continue
+		case c.subject.is(ofShard):
+			shards = append(shards, c)
+		}
+		v.pauses[c.subject] = pauses(c.terms)
 	}
-	lead, shards := all[0], all[1:]
+	lead := all[0]
 	v.Findings = append(v.Findings, silences(lead.lives, h.Marks, limits.Silent)...)
 	for _, c := range shards {
 		v.Findings = append(v.Findings, unserved(c, lead.lives, h.Marks, limits.Unserved)...)
@@ -60,6 +69,7 @@ func Check(h History, limits Limits) Verdict {
 	for _, r := range registers(h) {
 		v.Findings = append(v.Findings, r.check(of[r.subject])...)
 	}
+	v.Findings = append(v.Findings, effects(h)...)
 	slices.SortStableFunc(v.Findings, func(a, b Finding) int { return cmp.Compare(a.From, b.From) })
 	return v
 }

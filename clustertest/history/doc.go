@@ -18,7 +18,9 @@
 //	node ─ sampled every ms ─┐
 //	Register ─ writes, reads ┼─► Recorder ─► JSON lines ─┐
 //	faults ─ marks ──────────┘   (one file a process)    ├─► History ─► Check ─► Verdict
-//	Register.Follow ─ etcd's own order ──────────────────┘
+//	Register.Follow ─ etcd's own order ──────────────────┤
+//	Locks, Effects ─ holds, increments, attempts ────────┤
+//	Ledger ─ what took place ────────────────────────────┘
 //
 // # Subjects
 //
@@ -28,6 +30,16 @@
 // may go on under its epoch after a suspension of its session; with another session it is
 // another owner. How long a subject was nobody's is in [Verdict.Pauses]. Every shard is
 // asked for in every round, so give a recorded cluster some dozens, not thousands.
+//
+// # Locks and effects
+//
+// Each hold of a lock ([Recorder.Locks]) is a life of its own, which is asked whether it is valid
+// for as long as it says so; several of one lock may stand at once if all share it. A counter
+// ([Recorder.Counter]) is read and written by who holds a lock, on no condition but the lock's
+// guard; were that accepted of two holders, an increment would be lost. An effect
+// ([Recorder.Effects]) is a line in a file ([Ledger]) that no fault of the network reaches, and
+// what callers were told of it is held against that file. Locks and counters are checked against
+// models as well: each has a linear order, or it is a finding.
 //
 // # What counts as certain
 //

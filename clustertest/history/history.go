@@ -14,6 +14,8 @@ type History struct {
 	Ops       []Op
 	Entries   []Entry
 	Gaps      []Gap
+	Attempts  []Attempt
+	Effects   []Entered // alone of all, in the ledger's order
 }
 
 // Process is one that recorded.
@@ -54,7 +56,8 @@ func (s State) idle() bool { return s == Follower || s == NoSession }
 type Run struct {
 	Who
 	Subject Subject `json:"subject,omitempty"`
-	Leads   bool    `json:"leads,omitempty"`   // it claims the subject: leads, or serves the shard
+	Leads   bool    `json:"leads,omitempty"`   // it claims the subject: leads, serves the shard, or holds the lock
+	Shared  bool    `json:"shared,omitempty"`  // it shares the lock
 	Token   int64   `json:"token,omitempty"`   // 0 while it claims nothing, or claims it by none
 	Session int64   `json:"session,omitempty"` // on which it serves the shard
 	State   State   `json:"state,omitempty"`   // of runs about leadership only
@@ -68,6 +71,7 @@ type Run struct {
 const (
 	LeaseRevoked = "lease revoked" // by hands from outside
 	KeyDeleted   = "key deleted"   // of a leader, by hands from outside
+	LockDeleted  = "lock deleted"  // the key of one who holds a lock, by hands from outside
 	RemovedAlive = "removed alive" // on evidence, though it lived
 	OutsideLeads = "outside leads" // a candidate from outside, while this node acts in fallback
 )
@@ -107,7 +111,8 @@ const (
 	OutcomeRefused  Outcome = "refused"  // because the term was over
 )
 
-// Op is a guarded write to a register, or a read of it.
+// Op is a guarded write to a register, or a read of it. A register that is written by
+// increments alone is a counter.
 type Op struct {
 	Process  string  `json:"proc"`
 	ID       int64   `json:"id"` // in that process
@@ -115,8 +120,10 @@ type Op struct {
 	Key      string  `json:"key"`               // the register
 	Subject  Subject `json:"subject,omitempty"` // whose claimant writes it
 	Write    bool    `json:"write,omitempty"`
-	Token    int64   `json:"token,omitempty"` // of the write, or read
-	Value    string  `json:"value,omitempty"` // no two writes have the same; "" reads a register never written
+	Token    int64   `json:"token,omitempty"`  // of the write, or read
+	Value    string  `json:"value,omitempty"`  // no two writes have the same; "" reads a register never written
+	Counts   bool    `json:"counts,omitempty"` // the write is an increment: nothing else was written since Base
+	Base     string  `json:"base,omitempty"`   // what the increment had read
 	Call     Instant `json:"call"`
 	Return   Instant `json:"return,omitempty"` // 0 if it did not
 	Outcome  Outcome `json:"outcome"`
@@ -126,7 +133,10 @@ type Op struct {
 
 func (o Op) String() string {
 	what := "read"
-	if o.Write {
+	switch {
+	case o.Counts:
+		what = fmt.Sprintf("increment from %q to", o.Base)
+	case o.Write:
 		what = "write of"
 	}
 	s := fmt.Sprintf("%s %q by %s %d, %s", what, o.Value, o.Subject.token(), o.Token, o.Outcome)
@@ -168,6 +178,8 @@ func Merge(histories ...History) History {
 		all.Ops = append(all.Ops, h.Ops...)
 		all.Entries = append(all.Entries, h.Entries...)
 		all.Gaps = append(all.Gaps, h.Gaps...)
+		all.Attempts = append(all.Attempts, h.Attempts...)
+		all.Effects = append(all.Effects, h.Effects...)
 	}
 	return all
 }

@@ -23,26 +23,26 @@ func TestOverlapsAndTokensOnlyWhereProven(t *testing.T) {
 	}{
 		"one after the other":  {[]Run{a, yes("b", 2, window(11, 12), window(20, 21))}, nil},
 		"within":               {[]Run{a, yes("b", 2, window(4, 5), window(6, 7))}, []Kind{Overlap}},
-		"seen once within":     {[]Run{a, once("b", 2, window(5, 6))}, []Kind{Overlap}},
+		"seen once within":     {[]Run{a, seenOnce("b", 2, window(5, 6))}, []Kind{Overlap}},
 		"crossing":             {[]Run{a, yes("b", 2, window(0, 6), window(12, 13))}, []Kind{Overlap}},
-		"may have been before": {[]Run{yes("a", 2, window(0, 1), window(9, 10)), once("b", 1, window(0, 6))}, nil},
-		"may have been after":  {[]Run{a, once("b", 2, window(8, 30))}, nil},
+		"may have been before": {[]Run{yes("a", 2, window(0, 1), window(9, 10)), seenOnce("b", 1, window(0, 6))}, nil},
+		"may have been after":  {[]Run{a, seenOnce("b", 2, window(8, 30))}, nil},
 		"crossing, not proven": {[]Run{a, yes("b", 2, window(8, 10), window(20, 21))}, nil},
-		"both seen once":       {[]Run{once("a", 1, window(0, 50)), once("b", 2, window(10, 20))}, nil},
-		"paused":               {[]Run{yes("a", 1, window(0, 1), window(2, 100)), once("b", 2, window(50, 51))}, nil},
-		"paused, but between":  {[]Run{yes("a", 1, window(0, 1), window(99, 100)), once("b", 2, window(50, 51))}, []Kind{Overlap}},
-		"between two terms":    {[]Run{once("a", 1, window(0, 1)), once("b", 2, window(5, 6)), once("a", 3, window(9, 10))}, nil},
-		"a no in between": {[]Run{once("a", 1, window(0, 1)), no("a", Candidate, 2, 9), once("a", 3, window(9, 10)),
-			once("b", 2, window(5, 6))}, nil},
-		"a change of state is no end": {[]Run{once("a", 1, window(0, 1)), {Who: who("a"), Leads: true, Token: 1, State: Candidate,
-			First: window(9, 10), Last: window(9, 10), Count: 1}, once("b", 2, window(5, 6))}, []Kind{Overlap}},
-		"token falls":                 {[]Run{once("a", 5, window(0, 1)), once("b", 4, window(5, 6))}, []Kind{Token}},
-		"token falls at home":         {[]Run{once("a", 5, window(0, 1)), once("a", 4, window(5, 6))}, []Kind{Token}},
-		"token falls, told once":      {[]Run{once("a", 5, window(0, 1)), once("b", 6, window(2, 3)), once("c", 4, window(5, 6))}, []Kind{Token}},
-		"token grows, but not enough": {[]Run{once("a", 9, window(0, 1)), once("b", 4, window(2, 3)), once("c", 5, window(5, 6))}, []Kind{Token, Token}},
-		"same token":                  {[]Run{once("a", 5, window(0, 1)), once("b", 5, window(5, 6))}, []Kind{Token}},
-		"a term that comes back":      {[]Run{once("a", 5, window(0, 1)), no("a", Candidate, 2, 4), once("a", 5, window(5, 6))}, []Kind{Token}},
-		"no token":                    {[]Run{once("a", 0, window(0, 1))}, []Kind{Token}},
+		"both seen once":       {[]Run{seenOnce("a", 1, window(0, 50)), seenOnce("b", 2, window(10, 20))}, nil},
+		"paused":               {[]Run{yes("a", 1, window(0, 1), window(2, 100)), seenOnce("b", 2, window(50, 51))}, nil},
+		"paused, but between":  {[]Run{yes("a", 1, window(0, 1), window(99, 100)), seenOnce("b", 2, window(50, 51))}, []Kind{Overlap}},
+		"between two terms":    {[]Run{seenOnce("a", 1, window(0, 1)), seenOnce("b", 2, window(5, 6)), seenOnce("a", 3, window(9, 10))}, nil},
+		"a no in between": {[]Run{seenOnce("a", 1, window(0, 1)), no("a", Candidate, 2, 9), seenOnce("a", 3, window(9, 10)),
+			seenOnce("b", 2, window(5, 6))}, nil},
+		"a change of state is no end": {[]Run{seenOnce("a", 1, window(0, 1)), {Who: who("a"), Leads: true, Token: 1, State: Candidate,
+			First: window(9, 10), Last: window(9, 10), Count: 1}, seenOnce("b", 2, window(5, 6))}, []Kind{Overlap}},
+		"token falls":                 {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("b", 4, window(5, 6))}, []Kind{Token}},
+		"token falls at home":         {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("a", 4, window(5, 6))}, []Kind{Token}},
+		"token falls, told once":      {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("b", 6, window(2, 3)), seenOnce("c", 4, window(5, 6))}, []Kind{Token}},
+		"token grows, but not enough": {[]Run{seenOnce("a", 9, window(0, 1)), seenOnce("b", 4, window(2, 3)), seenOnce("c", 5, window(5, 6))}, []Kind{Token, Token}},
+		"same token":                  {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("b", 5, window(5, 6))}, []Kind{Token}},
+		"a term that comes back":      {[]Run{seenOnce("a", 5, window(0, 1)), no("a", Candidate, 2, 4), seenOnce("a", 5, window(5, 6))}, []Kind{Token}},
+		"no token":                    {[]Run{seenOnce("a", 0, window(0, 1))}, []Kind{Token}},
 		"nothing seen":                {nil, []Kind{Empty}},
 	} {
 		v := Check(History{Runs: test.runs}, Limits{})
@@ -53,7 +53,7 @@ func TestOverlapsAndTokensOnlyWhereProven(t *testing.T) {
 
 // Two lives of one node are two nodes.
 func TestOldProcessBesideTheNew(t *testing.T) {
-	old, next := yes("a", 1, window(0, 1), window(9, 10)), once("a", 2, window(5, 6))
+	old, next := yes("a", 1, window(0, 1), window(9, 10)), seenOnce("a", 2, window(5, 6))
 	next.Process = "restarted"
 	require.Equal(t, []Kind{Overlap}, kinds(Check(History{Runs: []Run{old, next}}, Limits{}).Findings))
 	next.Process, next.Life = old.Process, 1
@@ -69,7 +69,7 @@ func TestOverlapSaysWhoAndHowLong(t *testing.T) {
 	require.Equal(t, []Instant{ms(5), ms(9)}, []Instant{f.From, f.To})
 	require.Equal(t, 4*time.Millisecond, f.Length())
 
-	v = Check(History{Runs: []Run{once("b", 2, window(4, 5)), yes("a", 1, window(0, 1), window(9, 10))}}, Limits{})
+	v = Check(History{Runs: []Run{seenOnce("b", 2, window(4, 5)), yes("a", 1, window(0, 1), window(9, 10))}}, Limits{})
 	require.Equal(t, []Instant{ms(4), ms(5)}, []Instant{v.Findings[0].From, v.Findings[0].To})
 	require.Zero(t, v.Findings[0].Length(), "not even an instant of it is known")
 }
@@ -114,7 +114,7 @@ func TestExemptOverlaps(t *testing.T) {
 }
 
 func TestExemptOverlapSeenOnce(t *testing.T) {
-	runs := []Run{yes("a", 1, window(0, 1), window(99, 100)), once("b", 2, window(40, 60))} // at some instant
+	runs := []Run{yes("a", 1, window(0, 1), window(99, 100)), seenOnce("b", 2, window(40, 60))} // at some instant
 	limits := Limits{Exempt: map[string]time.Duration{KeyDeleted: 10 * time.Millisecond}}
 	for done, excused := range map[int]bool{20: false, 29: true, 50: true, 59: true, 70: false} {
 		v := Check(History{Runs: runs, Marks: []Mark{mark("a", KeyDeleted, done, done+1)}}, limits)

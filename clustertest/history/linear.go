@@ -134,7 +134,8 @@ func (x state) after(s seen) state {
 }
 
 // model is a register that starts in a state, whose revisions grow, and which, if
-// fenced, accepts no write with a smaller token than the greatest so far.
+// fenced, accepts no write with a smaller token than the greatest so far. An increment takes
+// place where stands what it has read.
 func model(start state, fenced bool) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return start },
@@ -143,7 +144,7 @@ func model(start state, fenced bool) porcupine.Model {
 			if !s.op.Write {
 				return s.revision == x.revision && s.op.Value == x.value, x
 			}
-			return s.revision > x.revision && (!fenced || s.op.Token >= x.newest), x.after(s)
+			return s.revision > x.revision && (!fenced || s.op.Token >= x.newest) && (!s.op.Counts || s.op.Base == x.value), x.after(s)
 		},
 	}
 }

@@ -13,7 +13,7 @@ import (
 var ErrBadLine = errors.New("not a line of a recorded history; record with NewRecorder, one file a process")
 
 // line is one line of a recording: one of these. A line replaces the earlier one
-// about the same run, mark or operation, so that each can be written as soon as it
+// about the same run, mark, operation or attempt, so that each can be written as soon as it
 // begins and again as it goes on.
 type line struct {
 	Process *Process `json:"process,omitempty"`
@@ -22,13 +22,15 @@ type line struct {
 	Op      *Op      `json:"op,omitempty"`
 	Entry   *Entry   `json:"entry,omitempty"`
 	Gap     *Gap     `json:"gap,omitempty"`
+	Attempt *Attempt `json:"attempt,omitempty"`
+	Effect  *Entered `json:"effect,omitempty"`
 }
 
 // Read reads what one recorder wrote. An unfinished last line, which a crash leaves,
 // is ignored.
 func Read(r io.Reader) (History, error) {
 	in := bufio.NewReaderSize(r, 1<<16)
-	b := builder{runs: map[runKey]int{}, marks: map[opKey]int{}, ops: map[opKey]int{}}
+	b := builder{runs: map[runKey]int{}, marks: map[opKey]int{}, ops: map[opKey]int{}, attempts: map[opKey]int{}}
 	for n := 1; ; n++ {
 		text, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -78,10 +80,11 @@ type opKey struct {
 
 // builder puts lines together; each map says where in the history a thing is.
 type builder struct {
-	history History
-	runs    map[runKey]int
-	marks   map[opKey]int
-	ops     map[opKey]int
+	history  History
+	runs     map[runKey]int
+	marks    map[opKey]int
+	ops      map[opKey]int
+	attempts map[opKey]int
 }
 
 func (b *builder) add(l line) bool {
@@ -99,6 +102,10 @@ func (b *builder) add(l line) bool {
 		h.Entries = append(h.Entries, *l.Entry)
 	case l.Gap != nil:
 		h.Gaps = append(h.Gaps, *l.Gap)
+	case l.Attempt != nil:
+		replace(&h.Attempts, b.attempts, opKey{l.Attempt.Process, l.Attempt.ID}, *l.Attempt)
+	case l.Effect != nil:
+		h.Effects = append(h.Effects, *l.Effect)
 	default:
 		return false
 	}

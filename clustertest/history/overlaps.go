@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// overlaps finds the pairs of terms of a subject that surely stood at one instant, and tells those
-// apart that the limits exempt. The terms are in the order of Begun.
+// overlaps finds the pairs of terms of a subject that surely stood at one instant and do not
+// share it, and tells those apart that the limits exempt. The terms are in the order of Begun.
 func overlaps(terms []Term, marks []Mark, exempt map[string]time.Duration) (found, excused []Finding) {
 	for i, x := range terms {
 		for _, y := range terms[i+1:] {
 			if y.Begun() >= x.Ended() {
 				break // as have all that follow
 			}
-			if !x.surely(y) {
+			if !x.surely(y) || x.Shared && y.Shared {
 				continue
 			}
 			f := overlap(x, y)

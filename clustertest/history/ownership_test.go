@@ -17,22 +17,22 @@ func TestOwnershipOnlyWhereProven(t *testing.T) {
 		"one after the other":           {[]Run{a, yes("b", 6, window(11, 12), window(20, 21)).of(3)}, nil},
 		"two owners":                    {[]Run{a, yes("b", 6, window(4, 5), window(6, 7)).of(3)}, []Kind{Overlap}},
 		"two owners by one epoch":       {[]Run{a, yes("b", 5, window(4, 5), window(6, 7)).of(3)}, []Kind{Overlap}},
-		"may have been after":           {[]Run{a, once("b", 6, window(8, 30)).of(3)}, nil},
+		"may have been after":           {[]Run{a, seenOnce("b", 6, window(8, 30)).of(3)}, nil},
 		"two shards":                    {[]Run{a, yes("b", 5, window(4, 5), window(6, 7)).of(4)}, nil},
 		"two shards of one node":        {[]Run{a, yes("a", 4, window(11, 12), window(20, 21)).of(4)}, nil},
 		"a shard, and a leader":         {[]Run{a, yes("b", 4, window(4, 5), window(20, 21))}, nil},
-		"epoch falls":                   {[]Run{a, once("b", 4, window(15, 16)).of(3)}, []Kind{Token}},
-		"epoch falls at home":           {[]Run{a, once("a", 4, window(15, 16)).of(3)}, []Kind{Token}},
-		"epoch falls after a while":     {[]Run{a, once("b", 7, window(15, 16)).of(3), once("c", 6, window(20, 21)).of(3)}, []Kind{Token}},
-		"epoch of another owner":        {[]Run{a, once("b", 5, window(15, 16)).of(3)}, []Kind{Token}},
-		"epoch kept by who had it":      {[]Run{a, no("a", Unknown, 11, 14).of(3), once("a", 5, window(15, 16)).of(3)}, nil},
-		"kept, but had by another":      {[]Run{a, once("b", 6, window(12, 13)).of(3), no("a", Unknown, 10, 14).of(3), once("a", 5, window(15, 16)).of(3)}, []Kind{Token}},
-		"epoch kept on another session": {[]Run{a, on(9, once("a", 5, window(15, 16)).of(3))}, []Kind{Token}},
+		"epoch falls":                   {[]Run{a, seenOnce("b", 4, window(15, 16)).of(3)}, []Kind{Token}},
+		"epoch falls at home":           {[]Run{a, seenOnce("a", 4, window(15, 16)).of(3)}, []Kind{Token}},
+		"epoch falls after a while":     {[]Run{a, seenOnce("b", 7, window(15, 16)).of(3), seenOnce("c", 6, window(20, 21)).of(3)}, []Kind{Token}},
+		"epoch of another owner":        {[]Run{a, seenOnce("b", 5, window(15, 16)).of(3)}, []Kind{Token}},
+		"epoch kept by who had it":      {[]Run{a, no("a", Unknown, 11, 14).of(3), seenOnce("a", 5, window(15, 16)).of(3)}, nil},
+		"kept, but had by another":      {[]Run{a, seenOnce("b", 6, window(12, 13)).of(3), no("a", Unknown, 10, 14).of(3), seenOnce("a", 5, window(15, 16)).of(3)}, []Kind{Token}},
+		"epoch kept on another session": {[]Run{a, on(9, seenOnce("a", 5, window(15, 16)).of(3))}, []Kind{Token}},
 		"another session, at once":      {[]Run{on(8, a), on(9, yes("a", 5, window(11, 12), window(15, 16)).of(3))}, []Kind{Token}},
-		"epoch grows with the session":  {[]Run{on(8, a), on(9, once("a", 6, window(15, 16)).of(3))}, nil},
-		"no epoch":                      {[]Run{once("a", 0, window(0, 1)).of(3)}, []Kind{Token}},
-		"a token is kept by nobody":     {[]Run{once("a", 5, window(0, 1)), no("a", Candidate, 2, 4), once("a", 5, window(5, 6))}, []Kind{Token}},
-		"seen once within, by epoch":    {[]Run{a, once("b", 6, window(5, 6)).of(3)}, []Kind{Overlap}},
+		"epoch grows with the session":  {[]Run{on(8, a), on(9, seenOnce("a", 6, window(15, 16)).of(3))}, nil},
+		"no epoch":                      {[]Run{seenOnce("a", 0, window(0, 1)).of(3)}, []Kind{Token}},
+		"a token is kept by nobody":     {[]Run{seenOnce("a", 5, window(0, 1)), no("a", Candidate, 2, 4), seenOnce("a", 5, window(5, 6))}, []Kind{Token}},
+		"seen once within, by epoch":    {[]Run{a, seenOnce("b", 6, window(5, 6)).of(3)}, []Kind{Overlap}},
 	} {
 		v := Check(History{Runs: append(test.runs, no("z", Candidate, 0, 30))}, Limits{})
 		require.ElementsMatch(t, test.found, kinds(v.Findings), "%s\n%v", name, v)
@@ -53,7 +53,7 @@ func on(session int64, r Run) Run {
 
 // An old process that goes on under its epoch, beside the next one at its address.
 func TestOwnerOfAFormerProcess(t *testing.T) {
-	old, next := once("a", 5, window(0, 1)).of(3), once("a", 5, window(5, 6)).of(3)
+	old, next := seenOnce("a", 5, window(0, 1)).of(3), seenOnce("a", 5, window(5, 6)).of(3)
 	next.Process = "restarted"
 	v := Check(History{Runs: []Run{no("a", Candidate, 0, 10), old, next}}, Limits{})
 	require.Equal(t, []Kind{Token}, kinds(v.Findings))
@@ -156,7 +156,7 @@ func TestRegisterOfAShard(t *testing.T) {
 		b := &book{}
 		b.write("a", 5, 20, 50, 51)
 		b.ops[0].Subject = Shard(3)
-		newer := once("c", 6, window(47, 49))
+		newer := seenOnce("c", 6, window(47, 49))
 		newer.Subject = test.subject
 		v := Check(History{Runs: []Run{no("a", Candidate, 0, 100), newer}, Ops: b.ops}, Limits{})
 		require.Equal(t, test.found, append([]Kind(nil), kinds(v.Findings)...), name)

@@ -18,8 +18,8 @@ func yes(node string, token int64, first, last Window) Run {
 	return Run{Who: who(node), Leads: true, Token: token, State: Leader, First: first, Last: last, Count: 2}
 }
 
-// once is a node that is seen once to lead.
-func once(node string, token int64, w Window) Run {
+// seenOnce is a node that is seen once to lead.
+func seenOnce(node string, token int64, w Window) Run {
 	r := yes(node, token, w, w)
 	r.Count = 1
 	return r

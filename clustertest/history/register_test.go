@@ -43,11 +43,11 @@ func TestRegisterFindings(t *testing.T) {
 		}, []Kind{Stale}},
 		"a write after a newer term had begun": {func(b *book, _ *[]Entry, h *History) {
 			b.write("b", 2, 20, 50, 51)
-			h.Runs = append(h.Runs, once("c", 3, window(47, 49)))
+			h.Runs = append(h.Runs, seenOnce("c", 3, window(47, 49)))
 		}, []Kind{Stale}},
 		"a write begun before a newer term": {func(b *book, _ *[]Entry, h *History) {
 			b.write("b", 2, 20, 48, 51)
-			h.Runs = append(h.Runs, once("c", 3, window(47, 49)))
+			h.Runs = append(h.Runs, seenOnce("c", 3, window(47, 49)))
 		}, nil},
 		"a refused write that was carried out": {func(b *book, _ *[]Entry, _ *History) {
 			w := b.write("b", 2, 0, 17, 18)

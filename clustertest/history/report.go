@@ -60,7 +60,7 @@ func (v Verdict) report(b *strings.Builder) {
 // Summary is the verdict in one line.
 func (v Verdict) Summary() string {
 	var parts []string
-	for _, k := range []Kind{Overlap, Token, Stale, NotLinearizable, Silent, Unserved, Undecided, Empty} {
+	for _, k := range []Kind{Overlap, Token, Stale, NotLinearizable, Doubled, Lost, Untold, Silent, Unserved, Undecided, Empty} {
 		if n := len(v.Of(k)); n > 0 {
 			parts = append(parts, fmt.Sprintf("%s: %d", k, n))
 		}
@@ -89,6 +89,13 @@ func (s Seen) String() string {
 		s.Processes, s.Nodes, s.Span.Round(time.Millisecond), s.Samples, s.Terms, s.Marks, s.Accepted, s.Refused, s.Unknown, s.Reads, s.Entries)
 	if s.Shards > 0 {
 		text += fmt.Sprintf("; %d shards, %d ownerships, %v", s.Shards, s.Ownerships, s.Pauses)
+	}
+	if s.Locks > 0 {
+		text += fmt.Sprintf("; %d locks taken %d times, %d shared; increments: %d accepted, %d refused, %d unknown",
+			s.Locks, s.Grants, s.Shared, s.Increments, s.Fenced, s.Unanswered)
+	}
+	if s.Attempts > 0 {
+		text += fmt.Sprintf("; %d effects tried %d times, run %d times, %d of them unknown for a while, %d too late", s.Effects, s.Attempts, s.Ran, s.Doubts, s.Late)
 	}
 	return text
 }

@@ -59,7 +59,7 @@ exempt: overlap, +3.991000 to +4.000000, at least 9ms: two leaders: b (p-b) by t
 func TestReportIsBounded(t *testing.T) {
 	h := History{}
 	for i := range 5000 {
-		h.Runs = append(h.Runs, once("a", int64(6000-i), window(2*i, 2*i+1)))
+		h.Runs = append(h.Runs, seenOnce("a", int64(6000-i), window(2*i, 2*i+1)))
 	}
 	v := Check(h, Limits{})
 	require.Len(t, v.Findings, 4999)

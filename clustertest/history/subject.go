@@ -4,17 +4,31 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 )
 
-// Subject is what only one node at a time may claim.
+// Subject is what only one node at a time may claim, or what takes place only once.
 type Subject string
 
 // Leadership of the cluster is the subject of whatever names none. The other subjects
-// are shards; the token of a claim to one is its epoch.
+// are shards, where the token of a claim is its epoch, locks and effects.
 const Leadership Subject = ""
 
+const ofShard, ofLock, ofEffect = "shard ", "lock ", "effect "
+
 // Shard is ownership of a shard, by its number.
-func Shard(n int) Subject { return Subject(fmt.Sprint("shard ", n)) }
+func Shard(n int) Subject { return Subject(fmt.Sprint(ofShard, n)) }
+
+// Lock is a lock, by its name. Several may claim it at once if all of them share it.
+func Lock(name string) Subject { return Subject(ofLock + name) }
+
+// Effect is an effect, by its name.
+func Effect(name string) Subject { return Subject(ofEffect + name) }
+
+// IsLock reports whether s is a lock.
+func (s Subject) IsLock() bool { return s.is(ofLock) }
+
+func (s Subject) is(kind string) bool { return strings.HasPrefix(string(s), kind) }
 
 func (s Subject) String() string {
 	if s == Leadership {
@@ -25,24 +39,33 @@ func (s Subject) String() string {
 
 // token is what the token of a claim to s is called.
 func (s Subject) token() string {
-	if s == Leadership {
-		return "token"
+	if s.is(ofShard) {
+		return "epoch"
 	}
-	return "epoch"
+	return "token"
 }
 
 // several are two nodes that claim s at once.
 func (s Subject) several() string {
-	if s == Leadership {
+	switch {
+	case s == Leadership:
 		return "two leaders"
+	case s.is(ofLock):
+		return fmt.Sprintf("two holders of %s", string(s))
 	}
 	return fmt.Sprintf("two owners of %s", string(s))
 }
 
 // excused reports whether a mark of that name can excuse an overlap about s: what is
-// done to a place in the queue does nothing to who owns a shard.
+// done to a place in one queue does nothing to who has what another one is about.
 func (s Subject) excused(mark string) bool {
-	return s == Leadership || mark != KeyDeleted && mark != OutsideLeads
+	switch mark {
+	case KeyDeleted, OutsideLeads:
+		return s == Leadership
+	case LockDeleted:
+		return s.is(ofLock)
+	}
+	return true
 }
 
 // claims are what was recorded about one subject.

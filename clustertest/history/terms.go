@@ -7,12 +7,13 @@ import (
 )
 
 // Term is one unbroken stretch of samples in which a node says that it leads, by the
-// same token; or that it serves a shard, under the same epoch.
+// same token; that it serves a shard, under the same epoch; or that it holds a lock.
 type Term struct {
 	Who
 	Subject     Subject
 	Token       int64
 	Session     int64  // on which it served a shard
+	Shared      bool   // a lock
 	First, Last Window // of the samples, by which it surely stood
 	Count       int    // of samples
 
@@ -36,10 +37,12 @@ func (t Term) after(o Term) bool { return o.Last.After < t.First.Before }
 
 func (t Term) String() string {
 	switch {
-	case t.Token == 0 && t.Subject == Leadership:
-		return fmt.Sprintf("%s (%s), which claims no term", t.Node, t.Process)
-	case t.Token == 0:
+	case t.Token == 0 && t.Subject.is(ofShard):
 		return fmt.Sprintf("%s (%s), which claims no epoch", t.Node, t.Process)
+	case t.Token == 0:
+		return fmt.Sprintf("%s (%s), which claims no term", t.Node, t.Process)
+	case t.Shared:
+		return fmt.Sprintf("%s (%s) by token %d, shared", t.Node, t.Process, t.Token)
 	}
 	return fmt.Sprintf("%s (%s) by %s %d", t.Node, t.Process, t.Subject.token(), t.Token) + onSession(t.Session)
 }
@@ -77,7 +80,7 @@ func termsOf(runs []Run) []Term {
 			t := &out[len(out)-1]
 			t.Last, t.notAfter, t.Count = r.Last, r.Last.After, t.Count+r.Count
 		case r.Leads:
-			out = append(out, Term{Who: r.Who, Subject: r.Subject, Token: r.Token, Session: r.Session, First: r.First, Last: r.Last, Count: r.Count,
+			out = append(out, Term{Who: r.Who, Subject: r.Subject, Token: r.Token, Session: r.Session, Shared: r.Shared, First: r.First, Last: r.Last, Count: r.Count,
 				notBefore: seen, notAfter: r.Last.After})
 		}
 		seen = r.Last.Before

@@ -8,7 +8,8 @@ import (
 
 // tokens finds the terms of a subject whose token is not greater than that of every term
 // that was surely seen before them, and claims by no token at all. Each is told once,
-// beside the greatest token before it. Terms that overlap are found as that. A shard's
+// beside the greatest token before it. Those who share a lock are not compared with each
+// other. Terms that overlap are found as that. A shard's
 // owner that was suspended may go on under the epoch that it had, on the same session, as
 // long as nobody has had it since.
 func tokens(terms []Term) []Finding {
@@ -17,12 +18,23 @@ func tokens(terms []Term) []Finding {
 	byStart := slices.Clone(terms)
 	slices.SortFunc(byStart, func(a, b Term) int { return cmp.Compare(a.First.Before, b.First.Before) })
 	var out []Finding
-	var greatest *Term // of those before y
+	var every, exclusive *Term // the greatest of those before y
+	greater := func(a, b *Term) *Term {
+		if a == nil || b.Token >= a.Token {
+			return b
+		}
+		return a
+	}
 	for _, y := range byStart {
 		for ; len(byEnd) > 0 && y.after(byEnd[0]); byEnd = byEnd[1:] {
-			if greatest == nil || byEnd[0].Token >= greatest.Token {
-				greatest = &byEnd[0]
+			every = greater(every, &byEnd[0])
+			if !byEnd[0].Shared {
+				exclusive = greater(exclusive, &byEnd[0])
 			}
+		}
+		greatest := every
+		if y.Shared {
+			greatest = exclusive
 		}
 		f := Finding{Kind: Token, Subject: y.Subject, From: y.First.Before, To: y.Last.After}
 		switch {

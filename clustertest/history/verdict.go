@@ -7,10 +7,13 @@ type Kind string
 
 // The kinds of findings.
 const (
-	Overlap         Kind = "overlap"          // two nodes led, or served one shard, at one instant
+	Overlap         Kind = "overlap"          // two nodes led, served one shard, or held one lock unshared, at one instant
 	Token           Kind = "token"            // a token or an epoch that did not grow
 	Stale           Kind = "stale write"      // a write of a lost term was accepted
-	NotLinearizable Kind = "not linearizable" // the register did not behave as one
+	NotLinearizable Kind = "not linearizable" // a register, a counter or a lock did not behave as one
+	Doubled         Kind = "effect doubled"   // it took place twice
+	Lost            Kind = "effect lost"      // somebody was told that it took place, and it did not, or with another result
+	Untold          Kind = "effect untold"    // it took place, and who ran it was told that it did not
 	Silent          Kind = "silent stop"
 	Unserved        Kind = "unserved"  // nobody served a shard, though nothing was done to anybody
 	Undecided       Kind = "undecided" // the search for a linear order took too long
@@ -88,6 +91,12 @@ type Seen struct {
 	Shards     int    // that were sampled
 	Ownerships int    // terms of shards
 	Pauses     Pauses // between the ownerships of a shard
+
+	Locks, Grants, Shared          int // names; how often they were taken, and of these, to be shared
+	Increments, Fenced, Unanswered int // of counters: accepted, refused, and of unknown outcome
+	Effects, Attempts, Ran         int // names; calls of Once, and of these, those that ran the function
+	Doubts                         int // effects that somebody was told are unknown
+	Late                           int // effects that did not count, for the attempt had been given up
 }
 
 func count(h History, all []claims) Seen {
@@ -102,6 +111,16 @@ func count(h History, all []claims) Seen {
 	}
 	var lengths []time.Duration
 	for _, c := range all[1:] {
+		if c.subject.is(ofLock) {
+			s.Locks++
+			for _, t := range c.terms {
+				s.Grants++
+				if t.Shared {
+					s.Shared++
+				}
+			}
+			continue
+		}
 		s.Shards++
 		s.Ownerships += len(c.terms)
 		lengths = append(lengths, pauses(c.terms)...)
@@ -114,6 +133,12 @@ func count(h History, all []claims) Seen {
 		switch {
 		case !op.Write:
 			s.Reads++
+		case op.Counts && op.Outcome == OutcomeAccepted:
+			s.Increments++
+		case op.Counts && op.Outcome == OutcomeRefused:
+			s.Fenced++
+		case op.Counts:
+			s.Unanswered++
 		case op.Outcome == OutcomeAccepted:
 			s.Accepted++
 		case op.Outcome == OutcomeRefused:
@@ -122,5 +147,29 @@ func count(h History, all []claims) Seen {
 			s.Unknown++
 		}
 	}
+	s.effects(h)
 	return s
+}
+
+func (s *Seen) effects(h History) {
+	names, doubted := map[string]bool{}, map[string]bool{}
+	for _, a := range h.Attempts {
+		s.Attempts++
+		names[a.Name] = true
+		if a.Began != 0 {
+			s.Ran++
+		}
+		if a.Answer == AnswerUnknown {
+			doubted[a.Name] = true
+		}
+	}
+	for _, e := range h.Effects {
+		if !e.Closed {
+			s.Late++
+		}
+	}
+	for _, entered := range standing(h.Effects) {
+		s.Late -= len(entered)
+	}
+	s.Effects, s.Doubts = len(names), len(doubted)
 }

@@ -11,12 +11,17 @@
 // register whose store keeps the greatest epoch that it has seen; the work goes on under
 // an old epoch until that is refused.
 //
+// All nodes want a few locks, exclusive ones and shared, and increment counters that nothing
+// but the lock's guard protects; and all of them try each of a row of fresh effects at the same
+// moment, which are lines in a file. Who lost a lock goes on writing until that is refused.
+//
 // Faults are drawn from a shuffled deck, so that every kind comes equally often; more
 // than half of those that can hit one node hit the leader of the moment. A fault has
 // an effect that is observed at etcd or at the process; without it, it is not counted.
 // Every node records what it claims, leadership and shards (package
 // clustertest/history); the checker judges all of it together. After each deck all must
-// be well again, and every shard served by exactly the owner that an even map names.
+// be well again, every shard served by exactly the owner that an even map names, every lock to
+// be had by every node, and every effect have taken place.
 //
 // To see it find something, build it with the tag planted, and let the environment
 // variable GOVERSE_PLANTED name one of the bugs of package internal/planted.

@@ -37,6 +37,7 @@ func kinds() []kind {
 		{name: "refusing and cut off at once", etcdWell: true, do: outcast},
 		{name: "lease revoked from outside", etcdWell: true, do: leaseRevoked},
 		{name: "key deleted from outside", etcdWell: true, do: keyDeleted},
+		{name: "lock's key deleted from outside", etcdWell: true, do: lockDeleted},
 		{name: "watch frozen", etcdWell: true, do: watchFrozen},
 		{name: "etcd member killed", atEtcd: true, do: memberKilled},
 		{name: "etcd killed and restarted", atEtcd: true, do: etcdRestarted},

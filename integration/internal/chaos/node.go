@@ -52,7 +52,7 @@ func (n *chaosNode) start(ctx context.Context) error {
 		etcd = append(etcd, l.Address())
 	}
 	config, err := json.Marshal(programConfig{Advertise: n.address(), Listen: n.listen, Etcd: strings.Join(etcd, ","),
-		TTL: n.w.cfg.TTL, Record: n.recordPath(), DetectionOff: n.w.cfg.DetectionOff})
+		TTL: n.w.cfg.TTL, Record: n.recordPath(), Ledger: ledgerPath(n.w.dir), Began: n.w.began, DetectionOff: n.w.cfg.DetectionOff})
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,11 @@ func (n *chaosNode) answer(ctx context.Context) (string, error) {
 
 // ask asks the process, which must not stand still.
 func (n *chaosNode) ask(ctx context.Context, question string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	return n.askWithin(ctx, answerPatience, question)
+}
+
+func (n *chaosNode) askWithin(ctx context.Context, patience time.Duration, question string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	n.mu.Lock()
 	in := n.in

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -41,7 +42,9 @@ const (
 type programConfig struct {
 	Advertise, Listen, Etcd string
 	TTL                     int
-	Record                  string // the file to append what it claims to
+	Record                  string          // the file to append what it claims to
+	Ledger                  string          // the file in which effects take place
+	Began                   history.Instant // when the world did
 	DetectionOff            bool
 }
 
@@ -50,6 +53,8 @@ const (
 	askFreezeWatch = "freeze-watch"
 	askThawWatch   = "thaw-watch"
 	askStatus      = "status"
+	askSettle      = "settle"
+	saidSettled    = "settled"
 )
 
 // Program is one node of a world: it runs until SIGTERM, or for as long as it lives.
@@ -85,6 +90,11 @@ func program(encoded string) (err error) {
 	faults := clustertest.Inject(ccfg.Client)
 	rec := history.NewRecorder(file, cfg.Advertise)
 	defer func() { err = errors.Join(err, rec.Stop()) }()
+	ledger, err := history.OpenLedger(cfg.Ledger)
+	if err != nil {
+		return errors.Join(err, n.Close())
+	}
+	defer func() { err = errors.Join(err, ledger.Close()) }()
 	owner := newGuarded(rec, cfg.Advertise, ccfg.Client)
 	ccfg.Sharding = owner.sharding()
 	c, err := cluster.NewClusterWithNode(ccfg, n)
@@ -103,7 +113,9 @@ func program(encoded string) (err error) {
 	var wg sync.WaitGroup
 	wg.Go(func() { rec.Register(cfg.Advertise, ccfg.Client, register).Work(ctx, writeEvery, history.TermOf(c)) })
 	wg.Go(func() { owner.work(ctx, c.Shards()) })
-	go answer(os.Stdin, os.Stdout, c, faults) // ends with the process, for it waits for input
+	under := newLocked(rec, cfg.Advertise, c, ccfg.Client, ledger, cfg.Began)
+	wg.Go(func() { under.run(ctx) })
+	go answer(os.Stdin, os.Stdout, c, faults, under) // ends with the process, for it waits for input
 	fmt.Println("started")
 	<-ctx.Done()
 	wg.Wait()
@@ -113,7 +125,7 @@ func program(encoded string) (err error) {
 }
 
 // answer serves the parent's questions.
-func answer(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest.Faults) {
+func answer(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest.Faults, under *locked) {
 	for lines := bufio.NewScanner(in); lines.Scan(); {
 		switch lines.Text() {
 		case askFreezeWatch:
@@ -122,6 +134,12 @@ func answer(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest
 		case askThawWatch:
 			faults.ThawWatch()
 			fmt.Fprintln(out, "thawed")
+		case askSettle:
+			said := saidSettled
+			if err := under.settle(context.Background()); err != nil {
+				said = strings.ReplaceAll(err.Error(), "\n", "; ")
+			}
+			fmt.Fprintln(out, said)
 		case askStatus:
 			st := c.Status()
 			said, err := json.Marshal(status{State: string(st.State), LeaderID: st.LeaderID, Nodes: st.Nodes,

@@ -30,7 +30,8 @@ const (
 // deadline.
 func limits(ttl time.Duration) history.Limits {
 	return history.Limits{Silent: silent, Unserved: silent, Exempt: map[string]time.Duration{
-		history.LeaseRevoked: ttl/3 + time.Second, history.KeyDeleted: ttl/3 + time.Second, history.RemovedAlive: ttl}}
+		history.LeaseRevoked: ttl/3 + time.Second, history.KeyDeleted: ttl/3 + time.Second,
+		history.LockDeleted: ttl/3 + time.Second, history.RemovedAlive: ttl}}
 }
 
 // Count is what came of one kind of fault.

@@ -59,6 +59,7 @@ type world struct {
 	mirror  *mirror.Mirror   // by that client
 	keys    state.Keys
 	rec     *history.Recorder
+	began   history.Instant
 	file    *os.File
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
@@ -68,7 +69,7 @@ type world struct {
 
 // newWorld starts everything and waits until all nodes are queued.
 func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
-	w := &world{cfg: cfg, dir: cfg.Dir}
+	w := &world{cfg: cfg, dir: cfg.Dir, began: history.Now()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())
@@ -105,6 +106,9 @@ func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 	follow(w.rec.Register("faults", w.client, register))
 	for shard := range shards {
 		follow(w.rec.ShardRegister("faults", w.client, shardRegister(shard), shard))
+	}
+	for _, name := range lockNames {
+		follow(w.rec.Counter("faults", w.client, counters+name, name))
 	}
 	if err := w.startNodes(ctx); err != nil {
 		return w, err
@@ -190,8 +194,15 @@ func (w *world) at(address string) *chaosNode {
 
 // calm waits until all is as it should be: every node registered and queued once, one of
 // them leads, the shards are dealt out evenly, every node sees it so and serves exactly
-// those that are its own.
+// those that are its own; and then until each had every lock and every effect has taken place.
 func (w *world) calm(ctx context.Context) error {
+	if err := w.atEase(ctx); err != nil {
+		return err
+	}
+	return w.settled(ctx)
+}
+
+func (w *world) atEase(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, calmPatience)
 	defer cancel()
 	if err := errors.Join(w.answers(ctx), w.joined(ctx)); err != nil {

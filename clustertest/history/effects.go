@@ -1,0 +1,145 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverse/goverse/cluster/once"
+)
+
+// Answer is what a call of Once said.
+type Answer string
+
+// The answers.
+const (
+	AnswerNone    Answer = ""        // it did not return
+	AnswerDone    Answer = "done"    // the effect took place, now or before
+	AnswerFailed  Answer = "failed"  // the function's own error
+	AnswerUnknown Answer = "unknown" // it is not known whether an attempt took place
+	AnswerNotRun  Answer = "not run" // another error: the function did not run
+)
+
+// Attempt is one call of Once.
+type Attempt struct {
+	Process string  `json:"proc"`
+	ID      int64   `json:"id"` // in that process
+	Node    string  `json:"node"`
+	Name    string  `json:"name"`
+	Call    Instant `json:"call"`
+	Began   Instant `json:"began,omitempty"` // when the function did; 0: it did not run
+	Token   int64   `json:"token,omitempty"` // that the function was given
+	Return  Instant `json:"return,omitempty"`
+	Answer  Answer  `json:"answer,omitempty"`
+	Of      int64   `json:"of,omitempty"`    // the token of the attempt that the answer is about
+	Value   string  `json:"value,omitempty"` // that was answered
+	Error   string  `json:"error,omitempty"`
+}
+
+func (a Attempt) String() string {
+	s := fmt.Sprintf("%s (%s)", a.Node, a.Process)
+	if a.Began != 0 {
+		s += fmt.Sprintf(" ran by token %d,", a.Token)
+	}
+	switch a.Answer {
+	case AnswerNone:
+		return s + " was told nothing"
+	case AnswerDone, AnswerUnknown:
+		s += fmt.Sprintf(" was told that token %d is %s", a.Of, a.Answer)
+	default:
+		s += " was told that it is " + string(a.Answer)
+	}
+	if a.Value != "" {
+		s += fmt.Sprintf(", %q", a.Value)
+	}
+	if a.Error != "" {
+		s += " (" + a.Error + ")"
+	}
+	return s
+}
+
+// settleEvery is the pause between two attempts of Settle.
+const settleEvery = 50 * time.Millisecond
+
+// Effects are effects as one node runs them: each of them is an entry in a ledger. All methods
+// are safe for concurrent use.
+type Effects struct {
+	rec     *Recorder
+	node    string
+	effects *once.Effects
+	ledger  *Ledger
+}
+
+// Effects records what a node does with effects.
+func (r *Recorder) Effects(node string, effects *once.Effects, ledger *Ledger) *Effects {
+	return &Effects{rec: r, node: node, effects: effects, ledger: ledger}
+}
+
+var errOnPurpose = errors.New("it fails before anything took place, on purpose")
+
+// Once runs the effect of that name unless it took place: its function takes that long,
+// without looking at its context, and then enters the effect into the ledger; or it fails
+// before that. Once records the attempt, and blocks as [once.Effects.Once] does.
+func (e *Effects) Once(ctx context.Context, name string, takes time.Duration, fails bool) Attempt {
+	a := Attempt{Process: e.rec.process, ID: e.rec.ids.Add(1), Node: e.node, Name: name, Call: Now()}
+	value := fmt.Sprintf("%s#%d", a.Process, a.ID)
+	e.rec.write(line{Attempt: &a})
+	var unentered error
+	r, err := e.effects.Once(ctx, name, func(_ context.Context, token int64) ([]byte, error) {
+		a.Began, a.Token = Now(), token
+		e.rec.write(line{Attempt: &a})
+		<-time.After(takes)
+		if fails {
+			return nil, errOnPurpose
+		}
+		unentered = e.ledger.Enter(Entered{Name: name, Token: token, Value: value, Process: a.Process})
+		return []byte(value), unentered
+	})
+	a.Return = Now()
+	unknown, isUnknown := errors.AsType[*once.UnknownError](err)
+	switch {
+	case err == nil:
+		a.Answer, a.Of, a.Value = AnswerDone, r.Token, string(r.Value)
+	case isUnknown:
+		a.Answer, a.Of, a.Error = AnswerUnknown, unknown.Token, err.Error()
+	case errors.Is(err, errOnPurpose), unentered != nil:
+		a.Answer, a.Error = AnswerFailed, err.Error()
+	default:
+		a.Answer, a.Error = AnswerNotRun, err.Error()
+	}
+	e.rec.write(line{Attempt: &a})
+	return a
+}
+
+// Settle tries the effect until it is known to have taken place. What is unknown it resolves,
+// as its user has to: it looks into the ledger, which takes nothing from that attempt any more.
+// It blocks until then or until ctx ends, and returns what kept it.
+func (e *Effects) Settle(ctx context.Context, name string, takes time.Duration) error {
+	var kept error
+	for ctx.Err() == nil {
+		a := e.Once(ctx, name, takes, false)
+		if a.Answer == AnswerDone {
+			return nil
+		}
+		kept = errors.New(a.Error)
+		if a.Answer == AnswerUnknown {
+			kept = e.resolve(ctx, name, a.Of)
+		}
+		if kept != nil && !errors.Is(kept, once.ErrNotUnknown) {
+			select {
+			case <-time.After(settleEvery):
+			case <-ctx.Done():
+			}
+		}
+	}
+	return fmt.Errorf("effect %q is not settled: %w", name, errors.Join(kept, context.Cause(ctx)))
+}
+
+func (e *Effects) resolve(ctx context.Context, name string, token int64) error {
+	entered, took, err := e.ledger.Shut(name, token)
+	if err != nil {
+		return err
+	}
+	return e.effects.Resolve(ctx, name, token, took, []byte(entered.Value))
+}

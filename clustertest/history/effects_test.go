@@ -1,0 +1,97 @@
+package history
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// tried is an attempt at the effect "mail" by one process; the value of its effect is "p#<id>".
+func tried(id, token int64, answer Answer, of int64) Attempt {
+	a := Attempt{Process: "p", ID: id, Node: "a", Name: "mail", Call: ms(10 * int(id)), Return: ms(10*int(id) + 9), Token: token, Answer: answer, Of: of}
+	if token != 0 {
+		a.Began = a.Call + 1
+	}
+	return a
+}
+
+func (a Attempt) told(value string) Attempt {
+	a.Value = value
+	return a
+}
+
+func took(token int64, value string) Entered {
+	return Entered{Name: "mail", Token: token, Value: value, Process: "p", At: ms(5)}
+}
+
+func shut(token int64) Entered { return Entered{Name: "mail", Token: token, Closed: true} }
+
+func TestEffects(t *testing.T) {
+	for name, c := range map[string]struct {
+		attempts []Attempt
+		entered  []Entered
+		want     []Kind
+	}{
+		"once, and told twice": {[]Attempt{tried(1, 5, AnswerDone, 5).told("p#1"), tried(2, 0, AnswerDone, 5).told("p#1")}, []Entered{took(5, "p#1")}, nil},
+		"failed, then done":    {[]Attempt{tried(1, 5, AnswerFailed, 0), tried(2, 7, AnswerDone, 7).told("p#2")}, []Entered{took(7, "p#2")}, nil},
+		"died in the middle":   {[]Attempt{tried(1, 5, AnswerNone, 0), tried(2, 0, AnswerUnknown, 5)}, []Entered{took(5, "p#1")}, nil},
+		"died before, resolved so, and done": {[]Attempt{tried(1, 5, AnswerNone, 0), tried(2, 0, AnswerUnknown, 5), tried(3, 7, AnswerDone, 7).told("p#3")},
+			[]Entered{shut(5), took(7, "p#3")}, nil},
+		"goes on when it was given up": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(3, 7, AnswerDone, 7).told("p#3")},
+			[]Entered{shut(5), took(5, "p#1"), took(7, "p#3")}, nil},
+		"repeated, though unknown": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(3, 7, AnswerDone, 7).told("p#3")},
+			[]Entered{took(5, "p#1"), took(7, "p#3")}, []Kind{Doubled}},
+		"repeated, though known to have taken place": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(3, 7, AnswerDone, 7).told("p#3")},
+			[]Entered{took(5, "p#1"), shut(5), took(7, "p#3")}, []Kind{Doubled}},
+		"doubled silently": {[]Attempt{tried(1, 5, AnswerDone, 5).told("p#1"), tried(2, 7, AnswerDone, 7).told("p#2")},
+			[]Entered{took(5, "p#1"), took(7, "p#2")}, []Kind{Doubled}},
+		"doubled after a crash": {[]Attempt{tried(1, 5, AnswerNone, 0), tried(2, 7, AnswerDone, 7).told("p#2")},
+			[]Entered{took(5, "p#1"), took(7, "p#2")}, []Kind{Doubled}},
+		"lost": {[]Attempt{tried(1, 5, AnswerDone, 5).told("p#1")}, nil, []Kind{Lost}},
+		"resolved wrongly": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(2, 0, AnswerDone, 5).told("p#1")},
+			[]Entered{shut(5), took(5, "p#1")}, []Kind{Lost}},
+		"another result":       {[]Attempt{tried(1, 5, AnswerDone, 5).told("p#9")}, []Entered{took(5, "p#1")}, []Kind{Lost}},
+		"said not to have run": {[]Attempt{tried(1, 5, AnswerNotRun, 0)}, []Entered{took(5, "p#1")}, []Kind{Untold}},
+		"by nobody":            {nil, []Entered{took(5, "p#1")}, []Kind{Doubled}},
+		"one token twice": {[]Attempt{tried(1, 5, AnswerFailed, 0), tried(2, 5, AnswerDone, 5).told("p#2")},
+			[]Entered{took(5, "p#2")}, []Kind{Token}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := History{Attempts: c.attempts, Effects: c.entered}
+			require.ElementsMatch(t, c.want, kinds(effects(h)))
+			if len(c.want) > 0 && c.attempts != nil {
+				require.Contains(t, Check(h, Limits{}).String(), string(c.want[0]))
+			}
+		})
+	}
+}
+
+func TestLedger(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.jsonl")
+	one, err := OpenLedger(path)
+	require.NoError(t, err)
+	defer one.Close()
+	other, err := OpenLedger(path)
+	require.NoError(t, err)
+	defer other.Close()
+
+	require.NoError(t, one.Enter(Entered{Name: "mail", Token: 5, Value: "p#1"}))
+	e, took, err := other.Shut("mail", 5)
+	require.NoError(t, err)
+	require.True(t, took)
+	require.Equal(t, "p#1", e.Value)
+	_, took, err = other.Shut("other", 5)
+	require.NoError(t, err)
+	require.False(t, took)
+	require.NoError(t, one.Enter(Entered{Name: "other", Token: 5, Value: "p#2"}), "too late")
+	_, took, err = one.Shut("other", 5)
+	require.NoError(t, err)
+	require.False(t, took, "for all who ask")
+	require.NoError(t, one.Enter(Entered{Name: "other", Token: 7, Value: "p#3"}))
+
+	h, err := ReadFiles(path)
+	require.NoError(t, err)
+	require.Len(t, h.Effects, 6)
+	require.Len(t, standing(h.Effects)["other"], 1)
+}

@@ -1,0 +1,78 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// EffectWork is how nodes run effects: a fresh one comes to be in each period, and all nodes
+// try it at that moment.
+type EffectWork struct {
+	// From is when the first one comes to be; the same on all nodes.
+	From Instant
+	// Every is the period.
+	Every time.Duration
+	// Takes bounds how long the function of one takes.
+	Takes time.Duration
+}
+
+// name is that of the effect of a period.
+func (w EffectWork) name(period int) string { return fmt.Sprint("effect-", period) }
+
+// period is the present one.
+func (w EffectWork) period() int { return int(Now().Sub(w.From) / w.Every) }
+
+// attemptsAtOnce is how many attempts of one node are under way at once, at the most.
+const attemptsAtOnce = 8
+
+// Work tries the effect of each period once until ctx ends, not waiting for that of the one
+// before, unless many are under way; then it leaves some out. One of ten functions fails. It
+// blocks until all attempts have ended.
+func (e *Effects) Work(ctx context.Context, w EffectWork, rnd *rand.Rand) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, attemptsAtOnce)
+	for period := w.period() + 1; ; period = max(period+1, w.period()) {
+		pause(ctx, w.From.Add(time.Duration(period)*w.Every).Sub(Now()))
+		if ctx.Err() != nil {
+			return
+		}
+		takes, fails := time.Duration(rnd.Int64N(int64(w.Takes)+1)), rnd.IntN(10) == 0
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			e.Once(ctx, w.name(period), takes, fails)
+		})
+	}
+}
+
+// SettleAll settles the effects of all periods so far; see [Effects.Settle]. It blocks until
+// all have taken place, or ctx ends.
+func (e *Effects) SettleAll(ctx context.Context, w EffectWork) error {
+	slots := make(chan struct{}, attemptsAtOnce)
+	last := w.period()
+	errs := make([]error, last+1)
+	var wg sync.WaitGroup
+	for period := range errs {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			errs[period] = e.Settle(ctx, w.name(period), 0)
+		})
+	}
+	wg.Wait()
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if left := len(errs); left > 0 {
+		return fmt.Errorf("%d of %d effects are not settled, among them: %w", left, last+1, errors.Join(errs[:min(left, 3)]...))
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// step is that a lock is taken, or was given up or lost.
+type step struct {
+	term Term
+	take bool
+}
+
+// holders is a lock: who holds it, and the greatest tokens so far.
+type holders struct {
+	tokens            string // of those who hold it, " 5 7"
+	shared            bool
+	newest, exclusive int64
+}
+
+// lockOrder reports whether the holds of a lock can have been taken and ended one by one, each
+// at an instant that its samples leave open: between when it was asked for and when it was
+// surely held, and between when it was surely still held and when it was seen not to be. Who
+// was robbed of it by hands from outside may have lost it as soon as they were at work.
+func lockOrder(c claims, marks []Mark, exempt map[string]time.Duration, timeout time.Duration) []Finding {
+	var ops []porcupine.Operation
+	for _, t := range c.terms {
+		p := t.possible()
+		ended := max(p.Before, min(t.Ended(), t.robbed(marks, exempt)))
+		ops = append(ops,
+			porcupine.Operation{Input: step{t, true}, Call: int64(p.Before), Return: int64(t.Begun())},
+			porcupine.Operation{Input: step{t, false}, Call: int64(ended), Return: int64(max(ended, p.After))})
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	result, info := porcupine.CheckOperationsVerbose(lockModel, ops, timeout)
+	f := Finding{Subject: c.subject, From: c.terms[0].Begun(), To: c.terms[len(c.terms)-1].Ended()}
+	switch result {
+	case porcupine.Ok:
+		return nil
+	case porcupine.Unknown:
+		f.Kind, f.Text = Undecided, fmt.Sprintf("%v: no linear order of %d holds was found or excluded within %v", c.subject, len(c.terms), timeout)
+		return []Finding{f}
+	}
+	f.Kind, f.Text = NotLinearizable, fmt.Sprintf("%v: not linearizable", c.subject)
+	var longest []int
+	for _, ids := range info.PartialLinearizations()[0] {
+		if len(ids) > len(longest) {
+			longest = ids
+		}
+	}
+	for i, op := range ops {
+		if !slices.Contains(longest, i) {
+			t := op.Input.(step).term
+			f.From, f.To, f.Terms = t.First.Before, t.Last.After, []Term{t}
+			f.Text += fmt.Sprintf(": %v does not fit", t)
+			break
+		}
+	}
+	return []Finding{f}
+}
+
+// robbed is when a mark that exempts overlaps lets the term end at the earliest.
+func (t Term) robbed(marks []Mark, exempt map[string]time.Duration) Instant {
+	at := forever
+	for _, m := range marks {
+		if _, named := exempt[m.Name]; named && t.Subject.excused(m.Name) && m.concerns(t.Node) && max(m.From, m.To) >= t.notBefore {
+			at = min(at, m.From)
+		}
+	}
+	return at
+}
+
+// lockModel is a lock that one holds, by a token greater than all before, or several share, by
+// tokens greater than those of all before who did not.
+var lockModel = porcupine.Model{
+	Init: func() any { return holders{} },
+	Step: func(at, input, _ any) (bool, any) {
+		x, s := at.(holders), input.(step)
+		token := fmt.Sprint(" ", s.term.Token, " ")
+		switch {
+		case !s.take && !strings.Contains(x.tokens, token):
+			return false, x
+		case !s.take:
+			x.tokens = strings.Replace(x.tokens, token, "", 1)
+			return true, x
+		case s.term.Shared && (x.tokens != "" && !x.shared || s.term.Token <= x.exclusive),
+			!s.term.Shared && (x.tokens != "" || s.term.Token <= x.newest):
+			return false, x
+		}
+		x.tokens, x.shared, x.newest = x.tokens+token, s.term.Shared, max(x.newest, s.term.Token)
+		if !s.term.Shared {
+			x.exclusive = s.term.Token
+		}
+		return true, x
+	},
+}

@@ -1,0 +1,148 @@
+package history
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// hold is a lock that a node held: asked for, and surely held from and to.
+func hold(node string, token int64, asked, from, to int) []Run {
+	w := Who{Process: "p-" + node, Node: node, Life: int(token)}
+	run := func(leads bool, first, last Window) Run {
+		r := Run{Who: w, Subject: Lock("it"), Leads: leads, First: first, Last: last, Count: 1}
+		if leads {
+			r.Token = token
+		}
+		return r
+	}
+	return []Run{run(false, window(asked, asked), window(asked, asked)),
+		run(true, window(from-1, from), window(to, to+1)), run(false, window(to+1, to+2), window(to+1, to+2))}
+}
+
+// share makes it a hold of a shared lock.
+func share(runs []Run) []Run {
+	for i := range runs {
+		runs[i].Shared = true
+	}
+	return runs
+}
+
+func held(holds ...[]Run) (h History) {
+	for _, runs := range holds {
+		h.Runs = append(h.Runs, runs...)
+	}
+	return h
+}
+
+var robbers = Limits{Exempt: map[string]time.Duration{LeaseRevoked: time.Second, LockDeleted: time.Second, KeyDeleted: time.Second}}
+
+func TestHoldersOneByOne(t *testing.T) {
+	v := Check(held(hold("a", 5, 0, 10, 20), hold("b", 7, 5, 25, 40), share(hold("c", 9, 6, 45, 60)), share(hold("a", 10, 30, 50, 70)),
+		hold("b", 12, 60, 75, 80)), Limits{})
+	require.True(t, v.OK(), "%v", v)
+	require.Equal(t, 1, v.Seen.Locks)
+	require.Equal(t, 5, v.Seen.Grants)
+	require.Equal(t, 2, v.Seen.Shared)
+}
+
+func TestTwoHolders(t *testing.T) {
+	for name, h := range map[string]History{
+		"exclusive":                held(hold("a", 5, 0, 10, 40), hold("b", 7, 5, 30, 60)),
+		"shared beside exclusive":  held(hold("a", 5, 0, 10, 40), share(hold("b", 7, 5, 30, 60))),
+		"exclusive beside shared":  held(share(hold("a", 5, 0, 10, 40)), hold("b", 7, 5, 30, 60)),
+		"two of one node":          held(hold("a", 5, 0, 10, 40), hold("a", 7, 5, 30, 60)),
+		"of three, two share":      held(share(hold("a", 5, 0, 10, 40)), share(hold("b", 6, 0, 12, 40)), hold("c", 7, 5, 30, 60)),
+		"a mark at a place behind": {Runs: held(hold("a", 5, 0, 10, 40), hold("b", 7, 5, 30, 60)).Runs, Marks: []Mark{mark("a", KeyDeleted, 25, 26)}},
+		"a mark at the newer one":  {Runs: held(hold("a", 5, 0, 10, 40), hold("b", 7, 5, 30, 60)).Runs, Marks: []Mark{mark("b", LockDeleted, 25, 26)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := Check(h, robbers)
+			require.NotEmpty(t, v.Of(Overlap), "%v", v)
+			require.NotEmpty(t, v.Of(NotLinearizable), "%v", v)
+			require.Contains(t, v.String(), "two holders of lock it")
+		})
+	}
+}
+
+// The lock was taken from its holder by hands from outside: told apart, and no more.
+func TestRobbedHolder(t *testing.T) {
+	for _, by := range []string{LockDeleted, LeaseRevoked} {
+		h := held(hold("a", 5, 0, 10, 40), hold("b", 7, 5, 30, 60))
+		h.Marks = []Mark{mark("a", by, 25, 26)}
+		v := Check(h, robbers)
+		require.True(t, v.OK(), "%v", v)
+		require.Len(t, v.Exempt, 1)
+		require.Equal(t, Instant(v.Exempt[0].Length()), ms(10))
+		require.False(t, Check(h, Limits{}).OK(), "nothing is excused unasked")
+	}
+	long := held(hold("a", 5, 0, 10, 2000), hold("b", 7, 5, 30, 60))
+	long.Marks = []Mark{mark("a", LockDeleted, 25, 26)}
+	require.True(t, Check(long, robbers).OK(), "the other one had it briefly")
+	long = held(hold("a", 5, 0, 10, 2000), hold("b", 7, 5, 30, 2000))
+	long.Marks = []Mark{mark("a", LockDeleted, 25, 26)}
+	require.NotEmpty(t, Check(long, robbers).Of(Overlap), "longer than the bound")
+}
+
+func TestTokenOfALockGoesBack(t *testing.T) {
+	v := Check(held(hold("a", 7, 0, 10, 20), hold("b", 5, 5, 30, 60)), Limits{})
+	require.ElementsMatch(t, []Kind{NotLinearizable, Token}, kinds(v.Findings), "%v", v)
+	v = Check(held(hold("a", 7, 0, 10, 20), share(hold("b", 5, 5, 30, 60))), Limits{})
+	require.NotEmpty(t, v.Of(Token), "%v", v)
+	v = Check(held(share(hold("a", 7, 0, 10, 20)), hold("b", 5, 5, 30, 60)), Limits{})
+	require.NotEmpty(t, v.Of(Token), "%v", v)
+	v = Check(held(share(hold("a", 7, 0, 10, 20)), share(hold("b", 5, 5, 30, 60))), Limits{})
+	require.True(t, v.OK(), "who shares may hear later than one who came later: %v", v)
+}
+
+// increment is one that was accepted, on top of another.
+func (b *book) increment(node string, on Op, token, revision int64, call, ret int) *Op {
+	op := b.write(node, token, revision, call, ret)
+	op.Subject, op.Counts, op.Base = Lock("it"), true, on.Value
+	op.Value = fmt.Sprintf("v%d=%d", op.ID, counted(on.Value)+1)
+	return op
+}
+
+func TestCounter(t *testing.T) {
+	b := &book{}
+	first := *b.increment("a", Op{}, 5, 10, 0, 1)
+	second := *b.increment("a", first, 5, 11, 2, 3)
+	lost := b.increment("b", second, 7, 12, 4, 5).unknown()
+	fourth := *b.increment("b", lost, 7, 14, 6, 7) // it was carried out, as the next one saw
+	refused := b.increment("a", second, 5, 0, 5, 8)
+	refused.Outcome = OutcomeRefused
+	require.EqualValues(t, 4, counted(fourth.Value))
+	h := History{Ops: b.ops, Entries: []Entry{entry(first, 10, 2), entry(second, 11, 4), entry(lost, 12, 6), entry(fourth, 14, 8)}}
+	h.Runs = held(hold("a", 5, 0, 1, 3), hold("b", 7, 0, 4, 9)).Runs
+	v := Check(h, Limits{})
+	require.True(t, v.OK(), "%v", v)
+	require.Equal(t, 3, v.Seen.Increments)
+	require.Equal(t, 1, v.Seen.Unanswered)
+}
+
+// An increment on top of something that was overwritten meanwhile: it was lost.
+func TestLostUpdate(t *testing.T) {
+	b := &book{}
+	first := *b.increment("a", Op{}, 5, 10, 0, 1)
+	b.increment("a", first, 5, 11, 2, 6)
+	b.increment("b", first, 5, 12, 2, 6)
+	v := Check(History{Ops: b.ops, Runs: held(hold("a", 5, 0, 1, 8)).Runs}, Limits{})
+	require.Equal(t, []Kind{NotLinearizable}, kinds(v.Findings), "%v", v)
+}
+
+// A write by a token that was lost is found by what was written, and by who held the lock.
+func TestStaleIncrement(t *testing.T) {
+	b := &book{}
+	first := *b.increment("b", Op{}, 7, 10, 30, 31)
+	b.increment("a", first, 5, 11, 32, 33)
+	v := Check(History{Ops: b.ops, Runs: held(hold("a", 5, 0, 10, 20), hold("b", 7, 5, 25, 60)).Runs}, Limits{})
+	require.NotEmpty(t, v.Of(Stale), "%v", v)
+
+	b = &book{}
+	b.increment("a", Op{}, 5, 11, 32, 33)
+	v = Check(History{Ops: b.ops, Runs: held(hold("a", 5, 0, 10, 20), share(hold("b", 7, 5, 25, 60))).Runs}, Limits{})
+	require.Equal(t, []Kind{Stale}, kinds(v.Findings), "%v", v)
+	require.Contains(t, v.String(), "stale write")
+}

@@ -1,0 +1,121 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/clustertest/history"
+)
+
+const (
+	// counters is where the counters lie that locks guard.
+	counters = "/chaos/counter/"
+	// lockWorkers is how many of a node work under locks at once.
+	lockWorkers = 2
+	// effectEvery is the pace of fresh effects, each of which all nodes try.
+	effectEvery = 500 * time.Millisecond
+	// effectTakes bounds how long one takes.
+	effectTakes = 300 * time.Millisecond
+	// settlePatience is by when every node has had every lock, and every effect has taken
+	// place, after the last fault.
+	settlePatience = 40 * time.Second
+)
+
+// lockNames are the locks that all nodes want.
+var lockNames = []string{"one", "two", "with/slash"}
+
+// ledgerPath is where effects take place.
+func ledgerPath(dir string) string { return filepath.Join(dir, "ledger.jsonl") }
+
+// locked is what one node does under locks, and its effects.
+type locked struct {
+	locks   *history.Locks
+	work    history.LockWork
+	effects *history.Effects
+	fresh   history.EffectWork
+}
+
+func newLocked(rec *history.Recorder, name string, c *cluster.Cluster, client *clientv3.Client, ledger *history.Ledger, began history.Instant) *locked {
+	return &locked{locks: rec.Locks(name, c.Locks()), work: rec.NewLockWork(name, client, counters, lockNames...),
+		effects: rec.Effects(name, c.Effects(), ledger), fresh: history.EffectWork{From: began, Every: effectEvery, Takes: effectTakes}}
+}
+
+// run works until ctx ends.
+func (l *locked) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for range lockWorkers {
+		wg.Go(func() { l.locks.Work(ctx, l.work, rand.New(rand.NewPCG(rand.Uint64(), 0))) })
+	}
+	wg.Go(func() { l.effects.Work(ctx, l.fresh, rand.New(rand.NewPCG(rand.Uint64(), 0))) })
+	wg.Wait()
+}
+
+// settle takes every lock once, and sees to it that every effect so far has taken place.
+func (l *locked) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, settlePatience)
+	defer cancel()
+	return errors.Join(l.locks.Obtain(ctx, lockNames...), l.effects.SettleAll(ctx, l.fresh))
+}
+
+// settled has all nodes settle at once.
+func (w *world) settled(ctx context.Context) error {
+	errs := make([]error, len(w.nodes))
+	var wg sync.WaitGroup
+	for i, n := range w.nodes {
+		wg.Go(func() {
+			said, err := n.askWithin(ctx, settlePatience+answerPatience, askSettle)
+			if err == nil && said != saidSettled {
+				err = fmt.Errorf("node %d: %s", n.index, said)
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// lockDeleted: somebody deletes a key by which the node holds a lock or waits for it. Who held
+// it must notice by itself.
+func lockDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
+	for until := time.Now().Add(effectPatience); time.Now().Before(until) && ctx.Err() == nil; hold(ctx, time.Millisecond) {
+		m := w.mirror.Snapshot().Member(n.address())
+		if m == nil {
+			continue
+		}
+		found, err := w.client.Get(ctx, w.keys.Locks().Root(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		if err != nil {
+			return err
+		}
+		for _, kv := range found.Kvs {
+			if _, queued := w.keys.Locks().QueueOf(string(kv.Key)); !queued || kv.Lease != m.Lease {
+				continue
+			}
+			gone := false
+			err := w.rec.Do(n.address(), history.LockDeleted, func() error {
+				resp, err := w.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(string(kv.Key)), "=", kv.CreateRevision)).
+					Then(clientv3.OpDelete(string(kv.Key))).Commit()
+				gone = err == nil && resp.Succeeded
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if gone {
+				// It looks every third of the TTL; nothing else is to keep it from that.
+				hold(ctx, time.Duration(w.cfg.TTL)*time.Second/3+500*time.Millisecond)
+				return nil
+			}
+		}
+	}
+	return errNoEffect
+}
