@@ -16,6 +16,9 @@ func TestMain(m *testing.M) {
 	if config, asked := os.LookupEnv(chaos.ProgramEnv); asked {
 		os.Exit(chaos.Program(config))
 	}
+	if config, asked := os.LookupEnv(workerEnv); asked {
+		os.Exit(workerProgram(config))
+	}
 	procs.Main(m, &kit)
 }
 
