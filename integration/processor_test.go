@@ -21,9 +21,10 @@ import (
 	"github.com/goverse/goverse/internal/pgserver"
 )
 
-var processorCycles = flag.Int("processor.cycles", 200, "how often the lead changes in TestRapidCycles")
+var processorCycles = flag.Int("processor.cycles", 50, "how often the lead changes in TestRapidCycles; 200 in the full run")
 
-const patience = 30 * time.Second
+// workPatience is longer than a standing worker keeps the database's locks.
+const workPatience = 30 * time.Second
 
 // factory is workers and what they share: an etcd, and a PostgreSQL that judges them.
 type factory struct {
@@ -104,7 +105,7 @@ func (f *factory) number(sql string, args ...any) (n int64) {
 
 func (f *factory) await(what string, sql string, args ...any) time.Duration {
 	f.Helper()
-	return procs.Await(f.T, patience, what, func() error {
+	return procs.Await(f.T, workPatience, what, func() error {
 		if f.number("select ("+sql+")::int", args...) == 0 {
 			return errors.New("not yet")
 		}
@@ -117,7 +118,7 @@ func (f *factory) awaitQueue(n int64) {
 	f.Helper()
 	keys, err := state.NewKeys(procs.Prefix)
 	require.NoError(f, err)
-	procs.Await(f.T, patience, fmt.Sprintf("%d candidates", n), func() error {
+	procs.Await(f.T, workPatience, fmt.Sprintf("%d candidates", n), func() error {
 		got, err := f.etcd.Get(f.ctx, keys.Elections().Queue(workerName), clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err == nil && got.Count != n {
 			err = fmt.Errorf("there are %d", got.Count)
@@ -212,14 +213,14 @@ func TestStandby(t *testing.T) {
 
 	b.Signal(t, cancelSignal)
 	t.Logf("the processor was cancelled: the next handles an event after %v", f.awaitBy(a))
-	b.AwaitOutput(t, patience, "the processor has ended")
+	b.AwaitOutput(t, workPatience, "the processor has ended")
 	standby(a, b)
 
 	c := f.start()
 	f.awaitQueue(2)
 	a.Signal(t, syscall.SIGTERM)
 	t.Logf("SIGTERM: the next handles an event after %v", f.awaitBy(c))
-	require.Zero(t, a.Exit(t, patience))
+	require.Zero(t, a.Exit(t, workPatience))
 
 	d := f.start()
 	f.awaitQueue(2)
@@ -256,7 +257,7 @@ func TestOneExecutes(t *testing.T) {
 	f := newFactory(t)
 	workers := []*procs.Process{f.start(), f.start()}
 	for _, w := range workers {
-		w.AwaitOutput(t, patience, "part of the cluster")
+		w.AwaitOutput(t, workPatience, "part of the cluster")
 	}
 	for n := int64(1); n <= 20; n++ {
 		for _, w := range workers {

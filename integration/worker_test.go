@@ -142,7 +142,9 @@ func newOrders(c *cluster.Cluster, cfg workerConfig, pool *pgxpool.Pool) (*proce
 		return err
 	}
 	if cfg.InEtcd {
-		pc.Checkpoint = c.Checkpoints()
+		if pc.Checkpoint, err = c.Checkpoints(); err != nil {
+			return nil, err
+		}
 		pc.Handler = func(ctx context.Context, e processor.Event[int64]) error {
 			_, err := pool.Exec(ctx, "insert into effects (seq, token, pid) values ($1, 0, $2)", e.Value, os.Getpid())
 			return err
