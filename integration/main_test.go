@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 	if config, asked := os.LookupEnv(holderEnv); asked {
 		os.Exit(runHolder(config))
 	}
+	if config, asked := os.LookupEnv(workerEnv); asked {
+		os.Exit(workerProgram(config))
+	}
 	procs.Main(m, &kit)
 }
 

@@ -60,6 +60,7 @@ func All() []Benchmark {
 		{"T7", "many locks at once", many},
 		{"T8", "one lock that many want", contended},
 		{"T9", "ten thousand elections and locks held", held},
+		{"processors", "many processors in one process, and what a leader lock costs", processors},
 		{"T10", "dealing the shards out", dealing},
 		{"T11p", "shards move: two nodes, three, two", moving},
 		{"T12", "SIGKILL of an owner of shards", orphan},

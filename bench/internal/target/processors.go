@@ -1,0 +1,257 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/bench/internal/etcdproc"
+	"github.com/goverse/goverse/bench/internal/report"
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/clustertest/fault"
+)
+
+// What a service with a read model of its own may well run.
+const (
+	projections = 20
+	automations = 5
+	// lockCost is by how much a leader lock may change the throughput.
+	lockCost = 0.05
+)
+
+// processors measures what the leader lock costs a processor, and what many processors in
+// one process ask of etcd.
+func processors(ctx context.Context, env Env, r *report.Result) error {
+	return withEtcd(func(p *etcdproc.Process) (err error) {
+		if err := together(ctx, p, r); err != nil {
+			return err
+		}
+		c, err := startNode(ctx, cluster.Config{EtcdAddress: p.Endpoint})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stopNode(ctx, c)) }()
+		inEtcd, err := c.Checkpoints()
+		if err != nil {
+			return err
+		}
+		pairs, span := env.pick(15, 1), time.Duration(env.pick(1000, 50))*time.Millisecond
+		for _, arm := range []struct {
+			name        string
+			n           int
+			checkpoints processor.Checkpoint
+		}{
+			{"one processor, its checkpoint in memory", 1, &processor.Memory{}},
+			{"one processor, its checkpoint in etcd", 1, inEtcd},
+			{"25 processors, their checkpoints in etcd", projections + automations, inEtcd},
+		} {
+			env.Log("processors: %s, %d pairs of %v", arm.name, pairs, span)
+			if err := lockOrNot(ctx, c, r, arm.name, arm.n, arm.checkpoints, pairs, span); err != nil {
+				return err
+			}
+		}
+		r.Note("Events come from memory, 100 to a batch, and are counted: nothing but the processor itself takes time. With and without the leader lock take turns, " +
+			"and so does who comes first; the ratio is the median of the pairs' ratios.")
+		return nil
+	})
+}
+
+// numbers is a source without end: events are numbers, and come at once.
+type numbers struct{}
+
+func (numbers) Read(_ context.Context, after processor.Position, limit int) ([]processor.Event[int64], error) {
+	var last int64
+	if after != "" {
+		var err error
+		if last, err = strconv.ParseInt(string(after), 10, 64); err != nil {
+			return nil, err
+		}
+	}
+	events := make([]processor.Event[int64], limit)
+	for i := range events {
+		last++
+		events[i] = processor.Event[int64]{Position: processor.Position(strconv.FormatInt(last, 10)), Value: last}
+	}
+	return events, nil
+}
+
+// crew is processors that run in this process and count what they handle.
+type crew struct {
+	group   processor.Group
+	handled []atomic.Int64
+	cancel  context.CancelFunc
+	ended   chan error
+}
+
+// startCrew starts n processors, each with the lock that lockOf gives it, or none.
+func startCrew(ctx context.Context, n int, checkpoints processor.Checkpoint, lockOf func(name string) processor.LeaderLock,
+	handle func(ctx context.Context, i int, e processor.Event[int64]) error) (*crew, error) {
+	c := &crew{handled: make([]atomic.Int64, n), ended: make(chan error, 1)}
+	for i := range n {
+		name := fmt.Sprintf("processor %d", i)
+		cfg := processor.Config[int64]{Name: name, Source: numbers{}, Checkpoint: checkpoints,
+			Handler: func(ctx context.Context, e processor.Event[int64]) error {
+				c.handled[i].Add(1)
+				if handle == nil {
+					return nil
+				}
+				return handle(ctx, i, e)
+			}}
+		if lockOf != nil {
+			cfg.LeaderLock = lockOf(name)
+		}
+		p, err := processor.New(cfg)
+		if err != nil {
+			return nil, err
+		}
+		c.group = append(c.group, p)
+	}
+	ctx, c.cancel = context.WithCancel(ctx)
+	go func() { c.ended <- c.group.Run(ctx) }()
+	return c, nil
+}
+
+// all is how many events were handled.
+func (c *crew) all() (n int64) {
+	for i := range c.handled {
+		n += c.handled[i].Load()
+	}
+	return n
+}
+
+// await waits until each processor has handled so many events.
+func (c *crew) await(ctx context.Context, n int64) error {
+	for !slices.ContainsFunc(c.group.Status(), func(s processor.Status) bool { return s.Failures > 0 }) {
+		if slices.IndexFunc(c.group.Status(), func(s processor.Status) bool { return s.Handled < n }) < 0 {
+			return nil
+		}
+		rest(ctx, time.Millisecond)
+		if ctx.Err() != nil {
+			return fmt.Errorf("wait until all processors process: %w", context.Cause(ctx))
+		}
+	}
+	return fmt.Errorf("a processor fails: %+v", c.group.Status())
+}
+
+func (c *crew) stop() error {
+	c.cancel()
+	return <-c.ended
+}
+
+// lockOrNot measures a crew with and without leader locks, in turns.
+func lockOrNot(ctx context.Context, c *cluster.Cluster, r *report.Result, name string, n int, checkpoints processor.Checkpoint, pairs int, span time.Duration) error {
+	pace := func(lockOf func(string) processor.LeaderLock) (float64, error) {
+		crew, err := startCrew(ctx, n, checkpoints, lockOf, nil)
+		if err != nil {
+			return 0, err
+		}
+		if err := crew.await(ctx, 1); err != nil {
+			return 0, errors.Join(err, crew.stop())
+		}
+		before, began := crew.all(), time.Now()
+		rest(ctx, span)
+		done, took := crew.all()-before, time.Since(began)
+		return float64(done) / took.Seconds(), crew.stop()
+	}
+	locked := func() (float64, error) {
+		return pace(func(name string) processor.LeaderLock { return processor.Election(c, name) })
+	}
+	free := func() (float64, error) { return pace(nil) }
+	var ratios, with, without []float64
+	for i := range pairs {
+		first, second := locked, free
+		if i%2 == 1 {
+			first, second = free, locked
+		}
+		a, err := first()
+		if err != nil {
+			return err
+		}
+		b, err := second()
+		if err != nil {
+			return err
+		}
+		if i%2 == 1 {
+			a, b = b, a
+		}
+		with, without, ratios = append(with, a), append(without, b), append(ratios, a/b)
+	}
+	ratio := median(ratios)
+	r.Row(name+": throughput with the leader lock, to that without", fmt.Sprintf("within %.0f %%", lockCost*100),
+		fmt.Sprintf("%.3f (%d pairs from %.3f to %.3f); %.0f and %.0f events/s", ratio, pairs, slices.Min(ratios), slices.Max(ratios), median(with), median(without)),
+		report.Judge(ratio >= 1-lockCost && ratio <= 1+lockCost))
+	return nil
+}
+
+func median(of []float64) float64 {
+	sorted := slices.Sorted(slices.Values(of))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+// together runs projections and automations in one process, and counts its connections to
+// etcd and the leases.
+func together(ctx context.Context, p *etcdproc.Process, r *report.Result) (err error) {
+	relay, err := fault.NewRelay(p.Endpoint)
+	if err != nil {
+		return err
+	}
+	defer relay.Close()
+	c, err := startNode(ctx, cluster.Config{EtcdAddress: relay.Address()})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopNode(ctx, c)) }()
+	checkpoints, err := c.Checkpoints()
+	if err != nil {
+		return err
+	}
+	var ran sync.Map
+	crew, err := startCrew(ctx, projections+automations, checkpoints, func(name string) processor.LeaderLock { return processor.Election(c, name) },
+		func(ctx context.Context, i int, e processor.Event[int64]) error {
+			if i < projections || e.Value%50 != 0 {
+				return nil
+			}
+			_, err := c.Once(ctx, fmt.Sprintf("automation %d/%d", i, e.Value), func(context.Context, int64) ([]byte, error) { return nil, nil })
+			ran.Store(i, true)
+			return err
+		})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, crew.stop()) }()
+	if err := crew.await(ctx, 100); err != nil {
+		return err
+	}
+	clients, closeAll, err := dial(ctx, p.Endpoint, 1)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	standing, err := clients[0].Get(ctx, "/goverse/", clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	leases, keys := map[int64]bool{}, 0
+	for _, kv := range standing.Kvs {
+		// Marks of effects outlive the process, on a lease of their own.
+		if kv.Lease != 0 && !strings.HasPrefix(string(kv.Key), "/goverse/work/marks/") {
+			leases[kv.Lease] = true
+			keys++
+		}
+	}
+	effects := 0
+	ran.Range(func(any, any) bool { effects++; return true })
+	r.Row(fmt.Sprintf("%d projections and %d automations in one process: connections to etcd", projections, automations), "1",
+		fmt.Sprint(relay.Connections()), report.Judge(relay.Connections() == 1 && effects == automations))
+	r.Row("leases that they stand on", "1", fmt.Sprintf("%d, with %d keys", len(leases), keys), report.Judge(len(leases) == 1 && keys > projections+automations))
+	return nil
+}

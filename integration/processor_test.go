@@ -1,0 +1,308 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/pgserver"
+)
+
+var processorCycles = flag.Int("processor.cycles", 50, "how often the lead changes in TestRapidCycles; 200 in the full run")
+
+// workPatience is longer than a standing worker keeps the database's locks.
+const workPatience = 30 * time.Second
+
+// factory is workers and what they share: an etcd, and a PostgreSQL that judges them.
+type factory struct {
+	*testing.T
+	ctx  context.Context
+	cfg  workerConfig
+	pool *pgxpool.Pool
+	etcd *clientv3.Client
+
+	mu   sync.Mutex
+	last int64 // event written
+}
+
+func newFactory(t *testing.T) *factory {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	t.Cleanup(cancel)
+	db := pgserver.ForTest(t)
+	pool, err := pgxpool.New(ctx, db.URL())
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	server := kit.StartEtcd(t, procs.Etcd37)
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = etcd.Close() })
+	f := &factory{T: t, ctx: ctx, pool: pool, etcd: etcd, cfg: workerConfig{Etcd: server.Endpoint, Postgres: db.URL(), TTL: 2}}
+	checkpoints, err := newCheckpoints(pool)
+	require.NoError(t, err)
+	require.NoError(t, checkpoints.CreateTables(ctx))
+	_, err = pool.Exec(ctx, workerTables)
+	require.NoError(t, err)
+	return f
+}
+
+func (f *factory) start() *procs.Process {
+	f.Helper()
+	return startWorker(f.T, f.cfg)
+}
+
+// write adds events.
+func (f *factory) write(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for range n {
+		if _, err := f.pool.Exec(f.ctx, "insert into events values ($1)", f.last+1); err != nil {
+			f.Error(err)
+			return
+		}
+		f.last++
+	}
+}
+
+// pour adds an event every millisecond or so, until the returned function is called.
+func (f *factory) pour() (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for every := time.NewTicker(time.Millisecond); ; {
+			select {
+			case <-every.C:
+				f.write(1)
+			case <-done:
+				every.Stop()
+				return
+			}
+		}
+	}()
+	stop = sync.OnceFunc(func() { close(done); <-ended })
+	f.Cleanup(stop)
+	return stop
+}
+
+func (f *factory) number(sql string, args ...any) (n int64) {
+	f.Helper()
+	require.NoError(f, f.pool.QueryRow(f.ctx, sql, args...).Scan(&n), sql)
+	return n
+}
+
+func (f *factory) await(what string, sql string, args ...any) time.Duration {
+	f.Helper()
+	return procs.Await(f.T, workPatience, what, func() error {
+		if f.number("select ("+sql+")::int", args...) == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
+// awaitQueue waits until so many stand in the election.
+func (f *factory) awaitQueue(n int64) {
+	f.Helper()
+	keys, err := state.NewKeys(procs.Prefix)
+	require.NoError(f, err)
+	procs.Await(f.T, workPatience, fmt.Sprintf("%d candidates", n), func() error {
+		got, err := f.etcd.Get(f.ctx, keys.Elections().Queue(workerName), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err == nil && got.Count != n {
+			err = fmt.Errorf("there are %d", got.Count)
+		}
+		return err
+	})
+}
+
+// awaitAll waits until all events that were written have had their effect.
+func (f *factory) awaitAll() {
+	f.Helper()
+	f.await("every event has its effect", "select coalesce(max(seq), 0) >= $1 from effects", f.last)
+}
+
+// awaitBy waits for an effect of a process that comes after those that are there.
+func (f *factory) awaitBy(p *procs.Process) time.Duration {
+	f.Helper()
+	after := f.number("select coalesce(max(seq), 0) from effects")
+	return f.await(fmt.Sprintf("process %d handles an event", p.Pid()), "select exists (select from effects where pid = $1 and seq > $2)", p.Pid(), after)
+}
+
+// judge looks, in one snapshot of the database, whether each event up to the checkpoint has
+// had its effect, once, and none beyond.
+func (f *factory) judge() error {
+	var position, count, distinct, last int64
+	err := f.pool.QueryRow(f.ctx, `select coalesce((select nullif(position, '')::bigint from goverse_checkpoints where name = $1), 0),
+		count(*), count(distinct seq), coalesce(max(seq), 0) from effects`, workerName).Scan(&position, &count, &distinct, &last)
+	if err != nil {
+		return err
+	}
+	if count != position || distinct != position || last != position {
+		return fmt.Errorf("the checkpoint is at %d, there are %d effects of %d events, the last of %d", position, count, distinct, last)
+	}
+	return nil
+}
+
+// leader is who handled the last event.
+func (f *factory) leader(workers []*procs.Process) (*procs.Process, int) {
+	f.Helper()
+	f.await("somebody leads", "select exists (select from effects)")
+	pid := f.number("select pid from effects order by at desc limit 1")
+	for i, w := range workers {
+		if w.Pid() == int(pid) {
+			return w, i
+		}
+	}
+	f.Fatalf("process %d is no worker", pid)
+	return nil, 0
+}
+
+// The judge itself: it sees an event that is missing, and one that is doubled.
+func TestJudge(t *testing.T) {
+	f := newFactory(t)
+	set := func(sql string) {
+		_, err := f.pool.Exec(f.ctx, sql)
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.judge())
+	set("insert into goverse_checkpoints (name, position, token, version) values ('" + workerName + "', '3', 1, 1)")
+	set("insert into effects (seq, token, pid) values (1, 1, 1), (3, 1, 1)")
+	require.ErrorContains(t, f.judge(), "2 effects", "one is missing")
+	set("insert into effects (seq, token, pid) values (2, 1, 1)")
+	require.NoError(t, f.judge())
+	set("insert into effects (seq, token, pid) values (3, 1, 1)")
+	require.ErrorContains(t, f.judge(), "4 effects of 3 events", "one is doubled")
+	set("delete from effects where seq = 3; insert into effects (seq, token, pid) values (3, 1, 1), (4, 1, 1)")
+	require.ErrorContains(t, f.judge(), "the last of 4", "one is beyond the checkpoint")
+}
+
+// Two processes, one processes; the other stands by, and goes on from the checkpoint when the
+// first resigns, ends its processor, stops, or is killed.
+func TestStandby(t *testing.T) {
+	f := newFactory(t)
+	a := f.start()
+	f.pour()
+	f.awaitBy(a)
+	b := f.start()
+	standby := func(leads, waits *procs.Process) {
+		t.Helper()
+		before := f.number("select count(*) from effects where pid = $1", waits.Pid())
+		f.await("300 more events", "select count(*) >= $1 from effects", f.number("select count(*) from effects")+300)
+		require.Equal(t, before, f.number("select count(*) from effects where pid = $1", waits.Pid()), "who stands by handles nothing")
+		require.NoError(t, f.judge())
+	}
+	f.awaitQueue(2)
+	standby(a, b)
+
+	a.Signal(t, resignSignal)
+	t.Logf("resigned: the next handles an event after %v", f.awaitBy(b))
+	f.awaitQueue(2)
+	standby(b, a)
+
+	b.Signal(t, cancelSignal)
+	t.Logf("the processor was cancelled: the next handles an event after %v", f.awaitBy(a))
+	b.AwaitOutput(t, workPatience, "the processor has ended")
+	standby(a, b)
+
+	c := f.start()
+	f.awaitQueue(2)
+	a.Signal(t, syscall.SIGTERM)
+	t.Logf("SIGTERM: the next handles an event after %v", f.awaitBy(c))
+	require.Zero(t, a.Exit(t, workPatience))
+
+	d := f.start()
+	f.awaitQueue(2)
+	c.Kill(t)
+	t.Logf("SIGKILL: the next handles an event after %v", f.awaitBy(d))
+	require.NoError(t, f.judge())
+}
+
+// With the checkpoint in etcd, beside the effects and not with them: nothing is missed, and
+// nothing is handled again but of the last batch that was not yet checkpointed.
+func TestCheckpointInEtcd(t *testing.T) {
+	f := newFactory(t)
+	f.cfg.InEtcd = true
+	workers := []*procs.Process{f.start(), f.start(), f.start()}
+	stop := f.pour()
+	const kills = 5
+	for range kills {
+		w, i := f.leader(workers)
+		w.Kill(t)
+		workers[i] = f.start()
+		seen := f.number("select max(seq) from effects")
+		f.await("another goes on", "select exists (select from effects where pid <> $1 and seq > $2)", w.Pid(), seen)
+	}
+	stop()
+	f.awaitAll()
+	require.Zero(t, f.number("select count(*) from events where seq not in (select seq from effects)"), "nothing is missed")
+	again := f.number("select count(*) - count(distinct seq) from effects")
+	require.LessOrEqual(t, again, int64(kills*20), "of each leader's last batch at most")
+	t.Logf("%d kills, %d events, %d handled again", kills, f.last, again)
+}
+
+// Several attempt a side effect, and one executes.
+func TestOneExecutes(t *testing.T) {
+	f := newFactory(t)
+	workers := []*procs.Process{f.start(), f.start()}
+	for _, w := range workers {
+		w.AwaitOutput(t, workPatience, "part of the cluster")
+	}
+	for n := int64(1); n <= 20; n++ {
+		for _, w := range workers {
+			w.Signal(t, effectSignal)
+		}
+		f.await("both have tried", "select count(*) = $1 from tries", 2*n)
+	}
+	require.EqualValues(t, 20, f.number("select count(*) from mails"))
+	require.EqualValues(t, 20, f.number("select count(distinct name) from mails"))
+	require.EqualValues(t, 20, f.number("select count(*) from tries where ran"))
+}
+
+// The lead changes at a rapid pace: most leaders resign, some are killed, some stand still past
+// their TTL. After each change the checkpoint is where the effects are, and at the end each
+// event has had its effect once.
+func TestRapidCycles(t *testing.T) {
+	f := newFactory(t)
+	workers := []*procs.Process{f.start(), f.start(), f.start()}
+	stop := f.pour()
+	kills, pauses := 0, 0
+	for cycle := range *processorCycles {
+		w, i := f.leader(workers)
+		token := f.number("select max(token) from effects")
+		switch {
+		case cycle%40 == 39:
+			w.Freeze(t)
+			pauses++
+		case cycle%20 == 19:
+			w.Kill(t)
+			workers[i] = f.start()
+			kills++
+		default:
+			w.Signal(t, resignSignal)
+		}
+		f.await("a new leader handles an event", "select coalesce(max(token), 0) > $1 from effects", token)
+		require.NoError(t, f.judge(), "after cycle %d", cycle)
+		if cycle%40 == 39 {
+			w.Thaw(t)
+		}
+	}
+	stop()
+	f.awaitAll()
+	require.NoError(t, f.judge())
+	require.EqualValues(t, f.last, f.number("select count(distinct seq) from effects"))
+	terms := f.number("select count(distinct token) from effects")
+	require.Greater(t, terms, int64(*processorCycles))
+	t.Logf("%d cycles (%d kills, %d pauses past the TTL), %d terms, %d events", *processorCycles, kills, pauses, terms, f.last)
+}

@@ -1,0 +1,210 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/cluster/processor/postgres"
+	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/node"
+)
+
+// workerEnv makes a copy of the test binary a worker; it holds its configuration.
+const workerEnv = "GOVERSE_INTEGRATION_WORKER"
+
+// workerConfig is what a worker is told.
+type workerConfig struct {
+	Etcd, Postgres string
+	TTL            int
+	InEtcd         bool // the checkpoint lies in etcd, not in the handler's transaction
+}
+
+// workerName is the election's and the processor's.
+const workerName = "orders"
+
+// Signals tell a worker what to do; what it did stands in the database.
+const (
+	resignSignal = syscall.SIGUSR1 // give the lead up, and queue again
+	cancelSignal = syscall.SIGUSR2 // end the processor, and nothing else
+	effectSignal = syscall.SIGHUP  // try the effect "mail/<n>", n from 1 up
+)
+
+// What workers read and write. Each effect says which event it is of, and under whose token it
+// was written, by which process.
+const workerTables = `
+create table events (seq bigint primary key);
+create table effects (seq bigint not null, token bigint not null, pid int not null, at timestamptz not null default clock_timestamp());
+create table mails (name text not null, pid int not null);
+create table tries (name text not null, pid int not null, ran bool not null);`
+
+func workerProgram(encoded string) int {
+	if err := work(encoded); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// work is one worker: a node that projects events into effects while it leads, until SIGTERM.
+func work(encoded string) error {
+	var cfg workerConfig
+	if err := json.Unmarshal([]byte(encoded), &cfg); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	asked := make(chan os.Signal, 16)
+	signal.Notify(asked, resignSignal, cancelSignal, effectSignal)
+	pool, err := pgxpool.New(ctx, cfg.Postgres)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
+	if err != nil {
+		return err
+	}
+	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.Etcd, EtcdPrefix: procs.Prefix, LeaderElectionTTL: cfg.TTL,
+		Logger: hclog.New(&hclog.LoggerOptions{Output: os.Stderr, Level: hclog.Info})}, n)
+	if err != nil {
+		return err
+	}
+	if err := c.Start(ctx); err != nil {
+		return err
+	}
+	p, err := newOrders(c, cfg, pool)
+	if err != nil {
+		return errors.Join(err, c.Stop(ctx))
+	}
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := p.Run(running); err != nil {
+			fmt.Fprintln(os.Stderr, "processor:", err)
+		}
+		fmt.Fprintln(os.Stderr, "the processor has ended")
+	})
+	for mails := 0; ctx.Err() == nil; {
+		select {
+		case what := <-asked:
+			switch what {
+			case resignSignal:
+				if e, err := c.Election(workerName); err == nil {
+					_ = e.Resign(ctx) // not the leader: nothing to do
+				}
+			case cancelSignal:
+				cancel()
+			case effectSignal:
+				mails++
+				if err := mail(ctx, c, pool, "mail/"+strconv.Itoa(mails)); err != nil {
+					fmt.Fprintln(os.Stderr, "effect:", err)
+				}
+			}
+		case <-ctx.Done():
+		}
+	}
+	wg.Wait()
+	stopping, done := context.WithTimeout(context.Background(), 10*time.Second)
+	defer done()
+	return c.Stop(stopping)
+}
+
+// newOrders is the processor of a worker.
+func newOrders(c *cluster.Cluster, cfg workerConfig, pool *pgxpool.Pool) (*processor.Processor[int64], error) {
+	inDatabase, err := newCheckpoints(pool)
+	if err != nil {
+		return nil, err
+	}
+	pc := processor.Config[int64]{Name: workerName, Source: eventsTable{pool}, Checkpoint: inDatabase, BatchSize: 20,
+		PollInterval: time.Millisecond, LeaderLock: processor.Election(c, workerName),
+		Logger: hclog.New(&hclog.LoggerOptions{Output: os.Stderr, Level: hclog.Info})}
+	const effect = "insert into effects (seq, token, pid) select $1, token, $2 from goverse_checkpoints where name = $3"
+	pc.Handler = func(ctx context.Context, e processor.Event[int64]) error {
+		_, err := postgres.Tx(ctx).Exec(ctx, effect, e.Value, os.Getpid(), workerName)
+		return err
+	}
+	if cfg.InEtcd {
+		if pc.Checkpoint, err = c.Checkpoints(); err != nil {
+			return nil, err
+		}
+		pc.Handler = func(ctx context.Context, e processor.Event[int64]) error {
+			_, err := pool.Exec(ctx, "insert into effects (seq, token, pid) values ($1, 0, $2)", e.Value, os.Getpid())
+			return err
+		}
+	}
+	return processor.New(pc)
+}
+
+// newCheckpoints are those in the database. A worker that stands still keeps nobody from the
+// checkpoint for longer than its session would.
+func newCheckpoints(pool *pgxpool.Pool) (*postgres.Checkpoint, error) {
+	return postgres.New(postgres.Config{DB: pool, IdleTimeout: 2 * time.Second})
+}
+
+// eventsTable is the table of events. One writer fills it, in order, each in a transaction of
+// its own, so that none appears before another with a smaller number.
+type eventsTable struct{ pool *pgxpool.Pool }
+
+func (s eventsTable) Read(ctx context.Context, after processor.Position, limit int) ([]processor.Event[int64], error) {
+	last := int64(0)
+	if after != "" {
+		var err error
+		if last, err = strconv.ParseInt(string(after), 10, 64); err != nil {
+			return nil, err
+		}
+	}
+	rows, err := s.pool.Query(ctx, "select seq from events where seq > $1 order by seq limit $2", last, limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e processor.Event[int64], err error) {
+		err = row.Scan(&e.Value)
+		e.Position = processor.Position(strconv.FormatInt(e.Value, 10))
+		return e, err
+	})
+}
+
+// mail is an effect that must not take place twice.
+func mail(ctx context.Context, c *cluster.Cluster, pool *pgxpool.Pool, name string) error {
+	result, err := c.Once(ctx, name, func(ctx context.Context, _ int64) ([]byte, error) {
+		_, err := pool.Exec(ctx, "insert into mails values ($1, $2)", name, os.Getpid())
+		return nil, err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = pool.Exec(ctx, "insert into tries values ($1, $2, $3)", name, os.Getpid(), result.Ran)
+	return err
+}
+
+// startWorker starts one as a process. It does not wait for it.
+func startWorker(t *testing.T, cfg workerConfig) *procs.Process {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kit.Start(t, "worker", self, nil, []string{workerEnv + "=" + string(encoded)})
+}
