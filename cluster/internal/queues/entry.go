@@ -111,6 +111,9 @@ func (x *Entry) valid() bool {
 	return x.phase == first && x.err == nil && !x.leaving && x.stretch.Valid()
 }
 
+// Key is the entry's in etcd; while the entry is first, its CreateRevision is the token.
+func (x *Entry) Key() string { return x.key }
+
 // Guard holds in a transaction exactly while the entry's key stands.
 func (x *Entry) Guard() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(x.key), "=", x.Token())
