@@ -35,7 +35,6 @@ func (f *gatedFlags) register(cmd *cobra.Command, logLevel string) {
 	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood")
 	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a host that vanished; whole seconds")
 	fs.DurationVar(&f.stop, "stop-timeout", 0, "time between SIGTERM and SIGKILL, at most half of --ttl (default: a quarter of it)")
-	fs.Lookup("stop-timeout").DefValue = "" // not 0s, in the help
 	fs.BoolVar(&f.cgroup, "cgroup", false, "run COMMAND in a cgroup of its own (Linux, cgroup v2), so that no descendant escapes")
 	fs.StringVar(&f.logLevel, "log-level", logLevel, "trace, debug, info, warn, error or off")
 }

@@ -37,6 +37,7 @@ type job struct {
 	pid       int // of the command; 0: not known
 	until     ending.Instant
 	told      bool   // the guard, that it is to end the command
+	late      bool   // and was killed for not having ended the command in time
 	unguarded bool   // the guard is gone
 	end       report // the last one; Gone: nothing of the command is left
 	terminal  bool   // it was given to the command
@@ -198,7 +199,7 @@ func (j *job) hear(said report, ok bool) {
 	case !ok:
 		<-j.ended
 		j.reports, j.unguarded = nil, true
-		if !j.end.Gone {
+		if !j.end.Gone && !j.late {
 			j.r.cfg.Logger.Error("the guard of the command is gone, ending the command")
 		}
 	case said.Gone:
@@ -216,6 +217,7 @@ func (j *job) hear(said report, ok bool) {
 // that their numbers stand until it reaps them.
 func (j *job) kill() {
 	if !j.unguarded {
+		j.late = true
 		_ = j.guard.Process.Kill() // it is gone already, or goes now
 		return
 	}
@@ -223,7 +225,7 @@ func (j *job) kill() {
 	g.kill()
 	if g.reap(); g.gone() {
 		j.end = report{Gone: true, Code: exitSignal + int(syscall.SIGKILL)}
-		if j.told || now().Until(j.until) <= 0 {
+		if j.told || j.late {
 			j.end.Why = ending.Deadline
 		}
 	}
