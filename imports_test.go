@@ -24,6 +24,8 @@ var allowed = map[string][]string{
 	"internal/operator":           {"*"},
 	"internal/child":              {},
 	"internal/cli":                {},
+	"internal/gated":              {"cluster/elections", "cluster/lock", "cluster/session", "cluster/state", "internal/child", "internal/cli", "internal/gated/ending"},
+	"internal/gated/ending":       {},
 	"internal/needed":             {},
 	"internal/pgserver":           {"internal/child", "internal/needed", "internal/port"},
 	"internal/port":               {},
@@ -139,7 +141,7 @@ func TestWhatDecidesIsPure(t *testing.T) {
 	all := packages(t)
 	for _, name := range []string{"cluster/state", "cluster/sharding", "cluster/shardview", "cluster/internal/candidacy", "cluster/internal/change",
 		"cluster/internal/deadline", "cluster/internal/following", "cluster/internal/holding", "cluster/internal/planning", "cluster/internal/suspicion",
-		"cluster/internal/simulation"} {
+		"cluster/internal/simulation", "internal/gated/ending"} {
 		require.NotEmpty(t, all[name].ImportPath, name)
 		for _, path := range all[name].Imports {
 			if slices.Contains([]string{"context", "net", "os", "sync"}, path) || strings.HasPrefix(path, "go.etcd.io/") || strings.HasPrefix(path, "google.golang.org/") {
