@@ -21,6 +21,8 @@
 //     its children go on, with Cgroup too. On systems other than Linux the command goes on as
 //     well. A command that is setuid does also on Linux.
 //   - When holder and guard are both stopped and the command is not, nobody ends it.
+//   - When goversed is killed before the command has begun, others wait for the TTL.
+//   - The command does not inherit the file descriptors 3 and 4: the guard has them.
 //   - A command that the kernel cannot kill (it waits for a disk or NFS, say), or that this
 //     user may not kill, outlives the deadline; it is not released before it ends.
 //

@@ -34,13 +34,15 @@ type job struct {
 	orders  *os.File
 	reports chan report // closed when there are no more: the guard is gone
 
-	pid       int // of the command; 0: not known
+	begun     bool // the guard was told what to run
+	pid       int  // of the command; 0: not known
 	until     ending.Instant
 	told      bool   // the guard, that it is to end the command
 	late      bool   // and was killed for not having ended the command in time
 	unguarded bool   // the guard is gone
 	end       report // the last one; Gone: nothing of the command is left
 	terminal  bool   // it was given to the command
+	reason    string // why what was held might not be held any more
 }
 
 // attend runs the command while h is held, and returns when nothing of it is left. An error
@@ -49,16 +51,23 @@ func (r *runner) attend(h *held) (*job, error) {
 	end := r.claim.begin()
 	defer end()
 	j := &job{r: r, times: ending.Times{Stop: r.cfg.Stop, Margin: margin(h.session.TTL())}}
-	if !j.ready(h) {
-		j.end = report{Gone: true, Why: ending.Told} // lost before it began
-		return j, nil
-	}
-	if err := j.start(h); err != nil {
-		return nil, err
+	if j.ready(h) {
+		if err := j.start(h); err != nil {
+			return nil, err
+		}
+	} else {
+		j.end = lostBefore
 	}
 	j.watch(h)
+	j.reason = "the guard was not told in time that it stands: goversed stood still, or etcd did not answer"
+	if cause := context.Cause(h.ctx); cause != nil {
+		j.reason = cause.Error()
+	}
 	return j, nil
 }
+
+// lostBefore is the end of a command that never began.
+var lostBefore = report{Gone: true, Why: ending.Told}
 
 // ready waits until there is enough time before the deadline to begin; false: it is lost.
 func (j *job) ready(h *held) bool {
@@ -124,7 +133,7 @@ func (j *job) start(h *held) error {
 	}()
 	until, ok := deadline(h)
 	if !ok {
-		j.end = report{Gone: true, Why: ending.Told}
+		j.end = lostBefore
 		return nil
 	}
 	j.until, j.terminal = until, holdsTerminal()
@@ -133,6 +142,7 @@ func (j *job) start(h *held) error {
 		j.dismiss()
 		return errors.New("the guard of the command did not start: look for what ends processes of this user")
 	}
+	j.begun = true
 	return nil
 }
 
@@ -234,7 +244,7 @@ func (j *job) kill() {
 // pass passes a signal to the command's group.
 func (j *job) pass(s os.Signal) {
 	sig, ok := s.(syscall.Signal)
-	if !ok || sig == syscall.SIGCHLD {
+	if !ok {
 		return
 	}
 	if sig == syscall.SIGINT || sig == syscall.SIGTERM {
@@ -250,7 +260,9 @@ func (j *job) dismiss() {
 	if j.guard == nil {
 		return
 	}
-	j.tell(order{Done: true}, orderTimeout)
+	if j.begun {
+		j.tell(order{Done: true}, orderTimeout)
+	}
 	_ = j.orders.Close() // nothing was kept
 	for timeout := time.After(dismissTimeout); ; {
 		select {
@@ -269,12 +281,4 @@ func (j *job) dismiss() {
 			_ = j.guard.Process.Kill() // it is stopped, say
 		}
 	}
-}
-
-// reason says why what was held is not any more.
-func (j *job) reason(h *held) string {
-	if cause := context.Cause(h.ctx); cause != nil {
-		return cause.Error()
-	}
-	return "etcd did not confirm it before the deadline"
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/cli"
@@ -79,7 +80,7 @@ func (r *runner) run() (err error) {
 		case errors.Is(err, errBusy):
 			return &cli.CodeError{Code: r.cfg.BusyCode, Err: r.busy()}
 		case err != nil:
-			return failed(err)
+			return failed(r.explain(err))
 		case r.asked != 0: // too late for the command
 			h.idle()
 			return &cli.CodeError{Code: exitSignal + int(r.asked)}
@@ -92,9 +93,9 @@ func (r *runner) run() (err error) {
 		if r.cfg.Election == "" || !j.lost() || r.wished {
 			r.claim.close() // the lease, and with it what is held
 			j.dismiss()
-			return r.result(h, j)
+			return r.result(j)
 		}
-		r.cfg.Logger.Warn("leadership was lost and the command ended, campaigning again", "election", r.cfg.Election, "token", h.token, "reason", j.reason(h))
+		r.cfg.Logger.Warn("leadership was lost and the command ended, campaigning again", "election", r.cfg.Election, "token", h.token, "reason", j.reason)
 		r.giveUp(h)
 		j.dismiss()
 	}
@@ -111,12 +112,12 @@ func (r *runner) giveUp(h *held) {
 }
 
 // result is what the command came to.
-func (r *runner) result(h *held, j *job) error {
+func (r *runner) result(j *job) error {
 	switch {
 	case j.end.Refused != "":
 		return &cli.CodeError{Code: j.end.Code, Err: errors.New(j.end.Refused)}
 	case j.lost() && !r.wished:
-		return &cli.CodeError{Code: ExitLost, Err: fmt.Errorf("%s was lost and the command ended: %s", r.cfg.what(), j.reason(h))}
+		return &cli.CodeError{Code: ExitLost, Err: fmt.Errorf("%s was lost and the command ended: %s", r.cfg.what(), j.reason)}
 	case j.end.Code == 0:
 		return nil
 	}
@@ -185,6 +186,18 @@ func (r *runner) busy() error {
 }
 
 func failed(err error) error { return &cli.CodeError{Code: ExitFailed, Err: err} }
+
+// explain names the remedy for what etcd refused.
+func (r *runner) explain(err error) error {
+	if !errors.Is(err, rpctypes.ErrPermissionDenied) {
+		return err
+	}
+	root := r.cfg.Keys.Elections().Root()
+	if r.cfg.Lock != "" {
+		root = r.cfg.Keys.Locks().Root()
+	}
+	return fmt.Errorf("etcd refused the user: grant READ and WRITE on all of %s, or give another one with --etcd-user (%w)", root, err)
+}
 
 // endsWait: who waits is not there for other signals.
 func endsWait(sig syscall.Signal) bool {
