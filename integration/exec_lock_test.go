@@ -138,6 +138,24 @@ func TestLockLost(t *testing.T) {
 	require.Equal(t, 123, p.Exit(t, patience))
 }
 
+// What is known to be lost is ended then, not at the deadline.
+func TestLockRevokedByHand(t *testing.T) {
+	t.Parallel()
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	b := newBench(t, etcd)
+	const ttl = 18 * time.Second // it shows at a renewal, within 6 s; the guard alone would wait for 12
+	p := b.lock([]string{"--ttl", ttl.String()}, "sh", "-c", "echo inside; exec sleep 60")
+	p.AwaitOutput(t, patience, "inside")
+	client := etcd.Client(t, "", "")
+	leases, err := client.Leases(soon(t))
+	require.NoError(t, err)
+	require.Len(t, leases.Leases, 1)
+	_, err = client.Revoke(soon(t), leases.Leases[0].ID)
+	require.NoError(t, err)
+	require.Equal(t, 123, p.Exit(t, ttl/2))
+	require.Contains(t, p.Output(), "revoked")
+}
+
 // The example of the help: what is written under a token that is over is refused.
 func TestExecFencesWithEtcdctl(t *testing.T) {
 	t.Parallel()

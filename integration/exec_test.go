@@ -174,6 +174,25 @@ func TestExecLeftBehind(t *testing.T) {
 	b.atWork(stints(t, b.dir)[0].token, 1)
 }
 
+// As the first process of a container goversed is the one who must reap what others leave: a
+// zombie is one of its group for ever.
+func TestExecAsTheFirstProcess(t *testing.T) {
+	t.Parallel()
+	contained := []string{"--pid", "--fork", "--mount-proc"}
+	if probe := kit.Start(t, "unshare", "unshare", append(contained, "true"), nil); probe.Exit(t, patience) != 0 {
+		t.Skip("this user may make no PID namespace here: ", probe.Output())
+	}
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	b := newBench(t, etcd)
+	args := append(contained, kit.GoversedPath(t), "exec", "--election", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--stop-timeout", "200ms", "--")
+	p := kit.Start(t, "goversed exec", "unshare", append(args, b.command(forks, leaves)...), nil)
+	require.Equal(t, 7, p.Exit(t, patience))
+
+	// And where the guard is killed, it is goversed that reaps.
+	p = kit.Start(t, "goversed exec", "unshare", append(args, "sh", "-c", "sleep 60 & sleep 60 & kill -KILL $PPID; wait"), nil)
+	require.Equal(t, 137, p.Exit(t, patience))
+}
+
 // With a cgroup nobody escapes, whoever is killed.
 func TestExecCgroup(t *testing.T) {
 	t.Parallel()
