@@ -121,14 +121,14 @@ func TestLockLost(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	b := newBench(t, etcd)
-	p := b.lock(nil, "sh", "-c", "echo inside; exec sleep 60")
+	p := b.lock([]string{"--ttl", shortTTL.String()}, "sh", "-c", "echo inside; exec sleep 60")
 	p.AwaitOutput(t, patience, "inside")
 	etcd.Kill(t)
 	require.Equal(t, 123, p.Exit(t, patience))
 	require.Contains(t, p.Output(), "was lost and the command ended")
 	etcd.Restart(t)
 
-	p = b.lock(nil, "sh", "-c", "echo inside; exec sleep 60")
+	p = b.lock([]string{"--ttl", shortTTL.String()}, "sh", "-c", "echo inside; exec sleep 60")
 	p.AwaitOutput(t, patience, "inside")
 	client := etcd.Client(t, "", "")
 	for key := range procs.Keys(t, client, procs.Prefix+"/work/locks/") {

@@ -39,8 +39,11 @@ const (
 	leaves  = "leaves"  // it ends with exit code 7 when that child works
 )
 
-// beat is between two signs of life.
-const beat = 2 * time.Millisecond
+// beat is between two signs of life; line is how long one is.
+const (
+	beat = 3 * time.Millisecond
+	line = 20
+)
 
 func init() {
 	if dir := os.Getenv(workerDir); dir != "" {
@@ -83,7 +86,7 @@ func work(dir string, how []string) int {
 		}
 	}
 	for again := time.NewTicker(beat); ; <-again.C {
-		if _, err := fmt.Fprintln(f, int64(monotonic())); err != nil {
+		if _, err := fmt.Fprintf(f, "%0*d\n", line-1, int64(monotonic())); err != nil {
 			panic(err)
 		}
 	}
@@ -106,19 +109,24 @@ func stints(t *testing.T, dir string) []stint {
 		var s stint
 		_, err := fmt.Sscanf(file.Name(), "%d-%d-%d", &s.token, &s.pid, &s.parent)
 		require.NoError(t, err)
-		text, err := os.ReadFile(filepath.Join(dir, file.Name()))
+		f, err := os.Open(filepath.Join(dir, file.Name()))
 		require.NoError(t, err)
-		whole := strings.LastIndexByte(string(text), '\n')
-		if whole < 0 {
+		info, err := f.Stat()
+		require.NoError(t, err)
+		if info.Size() < line {
+			require.NoError(t, f.Close())
 			continue // it has not begun
 		}
-		lines := strings.Split(string(text[:whole]), "\n")
-		for i, at := range map[int]*time.Duration{0: &s.from, len(lines) - 1: &s.to} {
-			n, err := strconv.ParseInt(lines[i], 10, 64)
+		for at, into := range map[int64]*time.Duration{0: &s.from, info.Size()/line*line - line: &s.to} {
+			text := make([]byte, line-1)
+			_, err := f.ReadAt(text, at)
 			require.NoError(t, err)
-			*at = time.Duration(n)
+			n, err := strconv.ParseInt(string(text), 10, 64)
+			require.NoError(t, err)
+			*into = time.Duration(n)
 		}
-		if len(lines) == 1 {
+		require.NoError(t, f.Close())
+		if info.Size() < 2*line {
 			s.from = s.to
 		}
 		out = append(out, s)
@@ -172,7 +180,7 @@ func (b *bench) exec(ttl time.Duration, flags []string, how ...string) *procs.Pr
 // lock starts goversed lock with any command.
 func (b *bench) lock(flags []string, command ...string) *procs.Process {
 	b.Helper()
-	args := append([]string{"lock", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--ttl", "2s"}, flags...)
+	args := append([]string{"lock", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--ttl", longTTL.String()}, flags...)
 	return kit.Goversed(b.T, append(append(args, "--"), command...)...)
 }
 

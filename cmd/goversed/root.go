@@ -35,6 +35,10 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
   goversed shards
   goversed shards plan --without 127.0.0.1:47002
 
+  # run a command of any language on one host at a time
+  goversed exec --election outbox --etcd 127.0.0.1:2379 -- ./publish-outbox
+  goversed lock nightly --etcd 127.0.0.1:2379 -- ./backup.sh
+
   # empty a node of its shards before maintenance
   goversed drain 127.0.0.1:47002`,
 		Version:       version(),
