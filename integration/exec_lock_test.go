@@ -158,21 +158,23 @@ func TestLockRevokedByHand(t *testing.T) {
 
 // The example of the help: what is written under a token that is over is refused.
 func TestExecFencesWithEtcdctl(t *testing.T) {
-	t.Parallel()
-	etcd := kit.StartEtcd(t, procs.Etcd37)
-	kit.StartEtcdctl(t, etcd, "version").Exit(t, patience) // or the test is skipped
-	b := newBench(t, etcd)
-	write := func(value string) string {
-		return fmt.Sprintf(`printf 'create("%%s") = "%%s"\n\nput pos %s\n\n\n' "$GOVERSE_KEY" "$GOVERSE_TOKEN" |
-			ETCDCTL_API=3 etcdctl --endpoints "$GOVERSE_ETCD" txn | grep -q SUCCESS`, value)
-	}
-	keep := filepath.Join(t.TempDir(), "environment")
-	require.Zero(t, b.lock(nil, "sh", "-c", "export -p > "+keep+"; "+write("first")).Exit(t, patience))
-	late := ". " + keep + "; " + write("late")
-	// With nobody in it, and with another one in it, who may.
-	require.Equal(t, 1, kit.Start(t, "late", "sh", []string{"-c", late}, nil).Exit(t, patience))
-	require.Zero(t, b.lock(nil, "sh", "-c", "! ( "+late+" ) && "+write("second")).Exit(t, patience))
-	require.Equal(t, "second", procs.Keys(t, etcd.Client(t, "", ""), "pos")["pos"])
+	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		t.Parallel()
+		etcd := kit.StartEtcd(t, flavour)
+		kit.StartEtcdctl(t, etcd, "version").Exit(t, patience) // or the test is skipped
+		b := newBench(t, etcd)
+		write := func(value string) string {
+			return fmt.Sprintf(`printf 'create("%%s") = "%%s"\n\nput pos %s\n\n\n' "$GOVERSE_KEY" "$GOVERSE_TOKEN" |
+				ETCDCTL_API=3 etcdctl --endpoints "$GOVERSE_ETCD" txn | grep -q SUCCESS`, value)
+		}
+		keep := filepath.Join(t.TempDir(), "environment")
+		require.Zero(t, b.lock(nil, "sh", "-c", "export -p > "+keep+"; "+write("first")).Exit(t, patience))
+		late := ". " + keep + "; " + write("late")
+		// With nobody in it, and with another one in it, who may.
+		require.Equal(t, 1, kit.Start(t, "late", "sh", []string{"-c", late}, nil).Exit(t, patience))
+		require.Zero(t, b.lock(nil, "sh", "-c", "! ( "+late+" ) && "+write("second")).Exit(t, patience))
+		require.Equal(t, "second", procs.Keys(t, etcd.Client(t, "", ""), "pos")["pos"])
+	})
 }
 
 // With access control the guard can do what goversed can.

@@ -21,6 +21,8 @@ const (
 	orderTimeout = 20 * time.Millisecond
 	// specTimeout bounds the wait for a guard to start and take in what it is to run.
 	specTimeout = 10 * time.Second
+	// stuckAfter the deadline it is said that the command is still there.
+	stuckAfter = time.Second
 	// dismissTimeout bounds the wait for a guard that has nothing to do any more.
 	dismissTimeout = time.Second
 )
@@ -40,6 +42,7 @@ type job struct {
 	told      bool   // the guard, that it is to end the command
 	late      bool   // and was killed for not having ended the command in time
 	unguarded bool   // the guard is gone
+	stuck     bool   // it was said that the command does not end
 	end       report // the last one; Gone: nothing of the command is left
 	terminal  bool   // it was given to the command
 	reason    string // why what was held might not be held any more
@@ -238,6 +241,9 @@ func (j *job) kill() {
 		if j.told || j.late {
 			j.end.Why = ending.Deadline
 		}
+	} else if !j.stuck && now().Until(j.until) < -stuckAfter {
+		j.stuck = true
+		j.r.cfg.Logger.Error("the command does not end although it was killed: what is held is not released before it is gone", "group", j.pid)
 	}
 }
 
