@@ -32,6 +32,10 @@ func (t *Term) Context() context.Context { return t.ctx }
 // Valid reports whether the term may be acted on at this instant, without the network.
 func (t *Term) Valid() bool { return t.e.term.Load() == t && t.place.Valid() }
 
+// Key is the key in etcd that the term stands on: its CreateRevision is the token while the
+// term stands there. Programs that cannot have Guard compare that.
+func (t *Term) Key() string { return t.place.Key() }
+
 // Guard holds in a transaction of etcd's exactly while the term stands there.
 func (t *Term) Guard() clientv3.Cmp { return t.place.Guard() }
 

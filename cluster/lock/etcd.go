@@ -55,6 +55,9 @@ func (c Config) Validate() error {
 // Guarded is what every [Held] of an [Etcd] is.
 type Guarded interface {
 	Held
+	// Key is the key in etcd that this grant stands on: its CreateRevision is the token while
+	// the grant stands. Programs that cannot have Guard compare that.
+	Key() string
 	// Guard holds in a transaction of etcd's exactly while this grant stands: what is written
 	// to etcd under the lock is written under this condition.
 	Guard() clientv3.Cmp

@@ -232,6 +232,7 @@ func TestNothingIsHeardOfAcquire(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, resp.Kvs[0].CreateRevision, h.Token())
 	require.EqualValues(t, 1, resp.Kvs[0].Version, "written once")
+	require.Equal(t, s.queue()[0], h.(lock.Guarded).Key())
 	txn, err := s.client.Txn(s.ctx).If(h.(lock.Guarded).Guard()).Commit()
 	require.NoError(t, err)
 	require.True(t, txn.Succeeded)

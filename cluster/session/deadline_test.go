@@ -75,6 +75,7 @@ func TestDeadlineCountsFromTheInstantOfSending(t *testing.T) {
 		granted := time.Now()
 		s := openScripted(t, lease)
 		require.Equal(t, 8900*time.Millisecond, time.Until(s.Deadline()), "sent a second ago, TTL 10 s less 1 %%")
+		require.Equal(t, 8900*time.Millisecond, s.Left())
 		pass(5 * time.Second) // one renewal, sent TTL/3 after the grant was
 		require.EqualValues(t, 1, lease.calls.Load())
 		sent := granted.Add(10 * time.Second / 3)

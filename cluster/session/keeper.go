@@ -24,7 +24,9 @@ type KeeperConfig struct {
 	// again with a new session.
 	Register func(ctx context.Context, s *Session) error
 	// OnLost, if set, is called with every session that was lost without being
-	// closed. It must not block.
+	// closed, before its lease is revoked and the next one opened: while it blocks,
+	// both wait. It blocks, if at all, until what must end before others may go on
+	// has ended.
 	OnLost func(s *Session, lost *LostError)
 }
 

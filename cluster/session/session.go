@@ -128,6 +128,16 @@ func (s *Session) Valid() bool {
 // Deadline is the instant at which Valid turns false unless a renewal comes.
 func (s *Session) Deadline() time.Time { return time.Unix(0, s.claim.Load().Until().Wall) }
 
+// Left is how long Valid stays true from now on unless a renewal comes, by the clock that
+// has less of it: for telling the deadline to another process, which has clocks of its own.
+// Nothing or less: it is not true any more.
+func (s *Session) Left() time.Duration {
+	if s.over.Load() {
+		return 0
+	}
+	return now().Until(s.claim.Load().Until())
+}
+
 // Renewed is when the renewal that counts was sent.
 func (s *Session) Renewed() time.Time { return time.Unix(0, s.claim.Load().RenewedAt().Wall) }
 

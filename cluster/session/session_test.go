@@ -32,6 +32,7 @@ func TestRenewalKeepsTheSessionAndCloseRevokes(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, s.Close(ctx))
 	require.False(t, s.Valid())
+	require.Zero(t, s.Left())
 	require.Equal(t, ReasonClosed, ReasonOf(s.Err()))
 	resp, err := client.Get(ctx, "/k")
 	require.NoError(t, err)

@@ -35,6 +35,10 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
   goversed shards
   goversed shards plan --without 127.0.0.1:47002
 
+  # run a command of any language on one host at a time
+  goversed exec --election outbox --etcd 127.0.0.1:2379 -- ./publish-outbox
+  goversed lock nightly --etcd 127.0.0.1:2379 -- ./backup.sh
+
   # empty a node of its shards before maintenance
   goversed drain 127.0.0.1:47002`,
 		Version:       version(),
@@ -54,7 +58,8 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 	root.SetVersionTemplate(versionLine())         // nothing in it is a template's
 	root.CompletionOptions.HiddenDefaultCmd = true // it is for shells, and for packagers who know it
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cmd.CommandPath(), cli.BadFlag(err)) })
-	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newDrain(), newWatch(), newResign(), newTransfer(), newElections(), newVersion())
+	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newDrain(), newElections(), newExec(), newLock(), newGuard(),
+		newWatch(), newResign(), newTransfer(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {
 		if cmd.Args == nil {

@@ -87,6 +87,9 @@ func TestExitCodes(t *testing.T) {
 	require.Equal(t, ExitFailure, ExitCode(plain))
 	require.Equal(t, ExitUsage, ExitCode(usage))
 	require.Equal(t, ExitUsage, ExitCode(fmt.Errorf("wrapped: %w", usage)))
+	require.Equal(t, 137, ExitCode(&CodeError{Code: 137}))
+	require.Equal(t, 124, ExitCode(fmt.Errorf("wrapped: %w", &CodeError{Code: 124, Err: plain})))
+	require.ErrorIs(t, &CodeError{Code: 1, Err: plain}, plain)
 	require.ErrorIs(t, usage, plain)
 	require.NoError(t, Usage("prog", nil))
 	require.Equal(t, usage, Usage("other", usage), "the first to say so knows best")
@@ -97,6 +100,7 @@ func TestReportIsOneLine(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	Report(&out, "prog", nil)
+	Report(&out, "prog", &CodeError{Code: 3})
 	require.Empty(t, out.String())
 	Report(&out, "prog", errors.Join(errors.New("one"), errors.New("two\r\n  three\n")))
 	require.Equal(t, "prog: one: two: three\n", out.String())

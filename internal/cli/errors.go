@@ -59,6 +59,24 @@ func BadFlag(err error) error {
 	return err
 }
 
+// CodeError is the end of a command with an exit code of its own: of a program that it ran,
+// for example. Without Err nothing is reported: all is said.
+type CodeError struct {
+	Code int
+	Err  error
+}
+
+// Error is the message, "" if there is none.
+func (e *CodeError) Error() string {
+	if e.Err == nil {
+		return ""
+	}
+	return e.Err.Error()
+}
+
+// Unwrap is what went wrong, or nil.
+func (e *CodeError) Unwrap() error { return e.Err }
+
 // ExitCode is the exit code for an error of a command.
 func ExitCode(err error) int {
 	if err == nil {
@@ -67,11 +85,17 @@ func ExitCode(err error) int {
 	if _, ok := errors.AsType[*UsageError](err); ok {
 		return ExitUsage
 	}
+	if code, ok := errors.AsType[*CodeError](err); ok {
+		return code.Code
+	}
 	return ExitFailure
 }
 
-// Report writes err in one line, if there is one.
+// Report writes err in one line, if there is one, and it says anything.
 func Report(w io.Writer, program string, err error) {
+	if code, ok := errors.AsType[*CodeError](err); ok && code.Err == nil {
+		return
+	}
 	if err != nil {
 		_, _ = fmt.Fprintf(w, "%s: %s\n", program, OneLine(err))
 	}

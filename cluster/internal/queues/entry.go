@@ -55,9 +55,6 @@ type Entry struct {
 	gone   chan struct{} // closed when the key is deleted, made by Leave
 }
 
-// Key is the entry's, in etcd.
-func (x *Entry) Key() string { return x.key }
-
 // Settled is closed when the entry is first, or never will be: Err says which.
 func (x *Entry) Settled() <-chan struct{} { return x.settled }
 
@@ -113,6 +110,9 @@ func (x *Entry) Valid() bool {
 func (x *Entry) valid() bool {
 	return x.phase == first && x.err == nil && !x.leaving && x.stretch.Valid()
 }
+
+// Key is the entry's in etcd; while the entry is first, its CreateRevision is the token.
+func (x *Entry) Key() string { return x.key }
 
 // Guard holds in a transaction exactly while the entry's key stands.
 func (x *Entry) Guard() clientv3.Cmp {

@@ -72,11 +72,17 @@ func (k *Kit) Goversed(t testing.TB, args ...string) *Process {
 
 func (k *Kit) goversedProcess(t testing.TB, name string, args, env []string) *Process {
 	t.Helper()
+	return k.Start(t, name, k.GoversedPath(t), args, env)
+}
+
+// GoversedPath is where goversed lies, for what starts it in a way of its own.
+func (k *Kit) GoversedPath(t testing.TB) string {
+	t.Helper()
 	path, err := k.goversed()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k.Start(t, name, path, args, env)
+	return path
 }
 
 // Status is /cluster/status.

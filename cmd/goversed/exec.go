@@ -1,0 +1,230 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/gated"
+)
+
+// gatedFlags are the flags that exec and lock share.
+type gatedFlags struct {
+	etcd      etcdFlags
+	ttl, stop time.Duration
+	cgroup    bool
+	logLevel  string
+}
+
+func (f *gatedFlags) register(cmd *cobra.Command, logLevel string) {
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood")
+	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a host that vanished; whole seconds")
+	fs.DurationVar(&f.stop, "stop-timeout", 0, "time between SIGTERM and SIGKILL, at most half of --ttl (default: a quarter of it)")
+	fs.BoolVar(&f.cgroup, "cgroup", false, "run COMMAND in a cgroup of its own (Linux, cgroup v2), so that no descendant escapes")
+	fs.StringVar(&f.logLevel, "log-level", logLevel, "trace, debug, info, warn, error or off")
+}
+
+// guardedHelp is the part of the help that exec and lock share.
+const guardedHelp = `
+COMMAND runs in a process group of its own. SIGTERM and then SIGKILL end the group in time
+before others may go on: when etcd has not confirmed the session, when goversed is killed (a
+small process of its own, goversed guard, sees to that) or stands still. Signals that goversed
+gets are passed to COMMAND, and goversed waits for it; Ctrl-C reaches it in any case, and
+Ctrl-Z does not stop it. What COMMAND leaves behind in its group is ended before the release.
+Not ended are descendants that left the group (setsid, daemons), except with --cgroup, and
+the children of COMMAND when goversed and its guard are killed at the same moment.
+
+COMMAND has in its environment GOVERSE_ETCD, GOVERSE_PREFIX, GOVERSE_TOKEN, a number that is
+larger than that of all who held it before, and GOVERSE_KEY, the key in etcd whose create
+revision is the token while this one holds: what is written to etcd on this condition cannot
+come late,
+
+  printf 'create("%s") = "%s"\n\nput pos 42\n\n\n' "$GOVERSE_KEY" "$GOVERSE_TOKEN" |
+    etcdctl --endpoints "$GOVERSE_ETCD" txn | grep -q SUCCESS
+
+and other stores should refuse a smaller token than they have seen.
+`
+
+func newExec() *cobra.Command {
+	f := &gatedFlags{}
+	var election string
+	cmd := &cobra.Command{
+		Use:   "exec --election NAME --etcd ADDRESS -- COMMAND [ARGUMENT...]",
+		Short: "Run a command only while leading an election",
+		Long: `Wait until this process leads the election NAME, and run COMMAND: of all that are started
+for the same election, on whichever host, one runs it at a time, and the next one takes over
+within milliseconds when that ends.
+
+When COMMAND ends by itself, goversed gives leadership up and ends too, with its exit code.
+When leadership is lost while it runs, COMMAND is ended, and goversed queues again.
+` + guardedHelp + `
+Exit codes: that of COMMAND, or 128 + n if signal n ended it or the wait for leadership; 125
+goversed failed, 126 COMMAND cannot be run, 127 it is not there, 2 the command line is wrong.`,
+		Example: `  goversed exec --election outbox --etcd 127.0.0.1:2379 -- ./publish-outbox
+  GOVERSE_ETCD=a:2379,b:2379 goversed exec --election nightly --stop-timeout 5s --ttl 15s -- ./report.py
+  goversed exec --election feed --etcd a:2379 --cgroup -- sh -c 'echo "I lead with $GOVERSE_TOKEN"; exec ./feed'`,
+		Args: aCommand(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if election == "" {
+				return cli.Usage(cmd.CommandPath(), errors.New("--election is missing: give the name of the election, for example outbox"))
+			}
+			return f.run(cmd, gated.Config{Election: election, Command: args})
+		},
+	}
+	cmd.Flags().StringVar(&election, "election", "", "`name` of the election, yours to choose")
+	f.register(cmd, "info")
+	return cmd
+}
+
+// aCommand wants this many words, then -- and at least one more.
+func aCommand(words int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		at := cmd.ArgsLenAtDash()
+		switch {
+		case at < 0 && len(args) > words, at > words:
+			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: write -- before the command to run", args[words]))
+		case at < 0, len(args) == at:
+			return cli.Usage(cmd.CommandPath(), errors.New("there is no command to run: write it behind --, as in -- ./publish"))
+		}
+		return nil
+	}
+}
+
+// run carries the command line out; cfg has what is particular to the verb.
+func (f *gatedFlags) run(cmd *cobra.Command, cfg gated.Config) error {
+	etcd, err := f.config(cmd, &cfg)
+	if err != nil {
+		return cli.Usage(cmd.CommandPath(), err)
+	}
+	cfg.Connect = func() (*clientv3.Client, error) { return cluster.NewEtcdClient(etcd) }
+	cfg.Final = func(err error) bool { return !errors.Is(err, cluster.ErrEtcdUnreachable) }
+	signals := make(chan os.Signal, 16)
+	if caught := gated.Signals(); len(caught) > 0 { // none would be all
+		signal.Notify(signals, caught...)
+		defer signal.Stop(signals)
+	}
+	return gated.Run(cfg, signals)
+}
+
+func (f *gatedFlags) config(cmd *cobra.Command, cfg *gated.Config) (etcd cluster.Config, err error) {
+	if f.etcd.address == "" {
+		return etcd, errors.New("--etcd is missing: give etcd's host:port, for example 127.0.0.1:2379")
+	}
+	if f.ttl < time.Second || f.ttl > 24*time.Hour || f.ttl%time.Second != 0 {
+		return etcd, fmt.Errorf("--ttl %v: give whole seconds from 1s to 24h; 10s is a good one", f.ttl)
+	}
+	if cmd.Flags().Changed("stop-timeout") && (f.stop <= 0 || f.stop > f.ttl/2) {
+		return etcd, fmt.Errorf("--stop-timeout %v: it must fit in before the deadline, so give more than 0 and at most half of --ttl, %v", f.stop, f.ttl/2)
+	}
+	level := hclog.LevelFromString(f.logLevel)
+	if level == hclog.NoLevel {
+		return etcd, fmt.Errorf("--log-level %q: give trace, debug, info, warn, error or off", f.logLevel)
+	}
+	if err := f.etcd.apply(&etcd); err != nil {
+		return etcd, err
+	}
+	if err := f.etcd.nameFlag(etcd.Validate()); err != nil {
+		return etcd, err
+	}
+	if cfg.Keys, err = state.NewKeys(f.etcd.prefix); err != nil {
+		return etcd, f.etcd.nameFlag(err)
+	}
+	name := "--election"
+	if cfg.Lock != "" {
+		name = "NAME"
+	}
+	if err := state.CheckName(cmp.Or(cfg.Election, cfg.Lock)); err != nil {
+		return etcd, fmt.Errorf("%s: %w", name, err)
+	}
+	log := hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level, Output: cmd.ErrOrStderr()})
+	etcd.Logger = log
+	cfg.Logger, cfg.TTL, cfg.Stop, cfg.Cgroup = log, f.ttl, f.stop, f.cgroup
+	cfg.Env = f.environment()
+	cfg.Guard, cfg.GuardEnv = f.guard()
+	return etcd, nil
+}
+
+// environment is this process's own, with where etcd is: another goversed finds it there.
+func (f *gatedFlags) environment() []string {
+	return append(os.Environ(), "GOVERSE_ETCD="+f.etcd.address, "GOVERSE_PREFIX="+f.etcd.prefix)
+}
+
+// guard is the command line and environment of the guard: it can reach etcd, too.
+func (f *gatedFlags) guard() (args, env []string) {
+	args = []string{guardName, "--etcd=" + f.etcd.address, "--prefix=" + f.etcd.prefix}
+	for flag, value := range map[string]string{"etcd-user": f.etcd.user, "etcd-cacert": f.etcd.caCert, "etcd-cert": f.etcd.cert, "etcd-key": f.etcd.key} {
+		if value != "" {
+			args = append(args, "--"+flag+"="+value)
+		}
+	}
+	env = os.Environ()
+	if f.etcd.password != "" {
+		env = append(env, cli.EnvName("etcd-password")+"="+f.etcd.password) // the last one counts
+	}
+	return args, env
+}
+
+// guardName is the hidden verb that exec and lock run beside the command.
+const guardName = "guard"
+
+func newGuard() *cobra.Command {
+	var etcd etcdFlags
+	cmd := &cobra.Command{
+		Use:    guardName,
+		Short:  "What exec and lock run beside a command",
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return gated.Guard(gated.Free(func(ctx context.Context, lease int64) error {
+				var cfg cluster.Config
+				if err := etcd.apply(&cfg); err != nil {
+					return err
+				}
+				client, err := cluster.NewEtcdClient(cfg)
+				if err != nil {
+					return err
+				}
+				defer client.Close() // what matters has been answered
+				if _, err = client.Revoke(ctx, clientv3.LeaseID(lease)); errors.Is(err, rpctypes.ErrLeaseNotFound) {
+					return nil // it has run out
+				}
+				return err
+			}))
+		},
+	}
+	etcd.register(cmd.Flags(), "", "etcd's `host:port`")
+	return cmd
+}
+
+// seconds reads a time, which may be a bare number of seconds as flock(1) takes it.
+type seconds time.Duration
+
+// Set is of pflag.Value.
+func (s *seconds) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil && !strings.ContainsAny(text, "hmnsuµ") {
+		d, err = time.ParseDuration(text + "s")
+	}
+	*s = seconds(d)
+	return err
+}
+
+// String is of pflag.Value.
+func (s *seconds) String() string { return time.Duration(*s).String() }
+
+// Type is of pflag.Value.
+func (s *seconds) Type() string { return "duration" }

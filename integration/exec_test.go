@@ -1,0 +1,254 @@
+//go:build linux
+
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+// shortTTL is little more than the least that etcd grants with its default timing: a busy machine
+// must be able to keep it.
+const shortTTL = 3 * time.Second
+
+// Whoever of goversed, its guard and the command is killed: the next one works only when
+// nothing of this one is left, and soon.
+func TestExecKilled(t *testing.T) {
+	t.Parallel()
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	for name, c := range map[string]struct {
+		ttl  time.Duration // long: what comes of it is not the TTL's doing
+		how  []string
+		kill func(t *testing.T, a *procs.Process, worker stint)
+		code int // of goversed; -1: it was killed itself
+	}{
+		"goversed": {longTTL, nil, func(t *testing.T, a *procs.Process, _ stint) { a.Kill(t) }, -1},
+		"goversed of a deaf one with children": {longTTL, []string{deaf, forks},
+			func(t *testing.T, a *procs.Process, _ stint) { a.Kill(t) }, -1},
+		"command": {longTTL, nil, func(t *testing.T, _ *procs.Process, w stint) {
+			require.NoError(t, syscall.Kill(w.pid, syscall.SIGKILL))
+		}, 137},
+		"command with children": {longTTL, []string{forks},
+			func(t *testing.T, _ *procs.Process, w stint) {
+				require.NoError(t, syscall.Kill(w.pid, syscall.SIGKILL))
+			}, 137},
+		"guard": {longTTL, nil, func(t *testing.T, _ *procs.Process, w stint) {
+			require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
+		}, 137},
+		"guard of a deaf one with children": {longTTL, []string{deaf, forks},
+			func(t *testing.T, _ *procs.Process, w stint) {
+				require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
+			}, 137},
+		"goversed and guard": {shortTTL, []string{deaf}, func(t *testing.T, a *procs.Process, w stint) {
+			a.Freeze(t) // it shall not see the end of its guard
+			require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
+			a.Kill(t)
+		}, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, etcd)
+			workers := 1
+			if len(c.how) > 0 && c.how[len(c.how)-1] == forks {
+				workers = 2
+			}
+			first := b.exec(c.ttl, []string{"--stop-timeout", "300ms"}, c.how...)
+			at := b.atWork(0, workers)[0]
+			b.exec(c.ttl, nil)
+			b.queued(etcd, 2)
+			began := time.Now()
+			c.kill(t, first, at)
+			next := b.atWork(at.token, 1)[0]
+			t.Logf("the next one works after %v", time.Since(began))
+			require.Equal(t, c.code, first.Exit(t, patience))
+			for _, s := range stints(t, b.dir) {
+				require.True(t, s.token != at.token || s.to < next.from, "%+v, %+v", s, next)
+			}
+		})
+	}
+}
+
+// While etcd is away nobody works after the deadline; when it is back, one does.
+func TestExecWithoutEtcd(t *testing.T) {
+	for name, c := range map[string]struct {
+		how        []string
+		away, back func(t *testing.T, e *procs.Etcd)
+	}{
+		"killed": {nil, func(t *testing.T, e *procs.Etcd) { e.Kill(t) }, func(t *testing.T, e *procs.Etcd) { e.Restart(t) }},
+		"killed, deaf with children": {[]string{deaf, forks}, func(t *testing.T, e *procs.Etcd) { e.Kill(t) },
+			func(t *testing.T, e *procs.Etcd) { e.Restart(t) }},
+		"frozen": {nil, func(t *testing.T, e *procs.Etcd) { e.Freeze(t) }, func(t *testing.T, e *procs.Etcd) { e.Thaw(t) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			etcd := kit.StartEtcd(t, procs.Etcd37)
+			b := newBench(t, etcd)
+			workers := 1 + len(c.how)/2
+			first := b.exec(shortTTL, nil, c.how...)
+			at := b.atWork(0, workers)[0]
+			second := b.exec(shortTTL, nil, c.how...)
+			b.queued(etcd, 2)
+			c.away(t, etcd)
+			gone := monotonic()
+			procs.Await(t, patience, "the command is ended", func() error { return alive(at.pid) })
+			for _, s := range stints(t, b.dir) {
+				require.Equal(t, at.token, s.token)
+				t.Logf("the last sign of life came %v after etcd went", s.to-gone)
+				require.Less(t, s.to-gone, shortTTL, "before the deadline, which counts from a renewal before that")
+			}
+			c.back(t, etcd)
+			again := b.atWork(at.token, workers)
+			t.Logf("with etcd back, the first one works %v after the last sign of life", again[0].from-gone)
+			require.True(t, first.Running() && second.Running(), "both went on trying")
+		})
+	}
+}
+
+// alive is an error if the process is: for Await.
+func alive(pid int) error {
+	if syscall.Kill(pid, 0) == nil {
+		return fmt.Errorf("process %d lives", pid)
+	}
+	return nil
+}
+
+// goversed stands still for longer than its TTL: its guard does not.
+func TestExecPaused(t *testing.T) {
+	t.Parallel()
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	for name, how := range map[string][]string{"deaf": {deaf}, "with children": {deaf, forks}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, etcd)
+			first := b.exec(shortTTL, nil, how...)
+			at := b.atWork(0, len(how))[0]
+			b.exec(shortTTL, nil)
+			b.queued(etcd, 2)
+			first.Freeze(t)
+			next := b.atWork(at.token, 1)[0]
+			for _, s := range stints(t, b.dir) {
+				require.True(t, s.token != at.token || s.to < next.from, "%+v, %+v", s, next)
+			}
+			first.Thaw(t)
+			b.queued(etcd, 2) // it queues again, and lets the other one work
+			require.Less(t, at.token, b.atWork(at.token, 1)[0].token)
+		})
+	}
+}
+
+// A guard that stands still is no guard: goversed ends the command itself.
+func TestExecGuardPausedWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	b := newBench(t, etcd)
+	b.exec(shortTTL, nil, deaf, forks)
+	at := b.atWork(0, 2)
+	require.NoError(t, syscall.Kill(at[0].parent, syscall.SIGSTOP))
+	etcd.Kill(t)
+	gone := monotonic()
+	for _, s := range at {
+		procs.Await(t, patience, "it is ended", func() error { return alive(s.pid) })
+	}
+	for _, s := range stints(t, b.dir) {
+		require.Less(t, s.to-gone, shortTTL)
+	}
+	etcd.Restart(t)
+	b.atWork(at[0].token, 2)
+}
+
+// What the command leaves behind in its group is ended before the next one begins.
+func TestExecLeftBehind(t *testing.T) {
+	t.Parallel()
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	b := newBench(t, etcd)
+	first := b.exec(longTTL, []string{"--stop-timeout", "200ms"}, forks, leaves)
+	b.atWork(0, 1)
+	b.exec(longTTL, nil)
+	require.Equal(t, 7, first.Exit(t, patience))
+	b.atWork(stints(t, b.dir)[0].token, 1)
+}
+
+// As the first process of a container goversed is the one who must reap what others leave: a
+// zombie is one of its group for ever.
+func TestExecAsTheFirstProcess(t *testing.T) {
+	t.Parallel()
+	contained := []string{"--pid", "--fork", "--mount-proc"}
+	if probe := kit.Start(t, "unshare", "unshare", append(contained, "true"), nil); probe.Exit(t, patience) != 0 {
+		t.Skip("this user may make no PID namespace here: ", probe.Output())
+	}
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	b := newBench(t, etcd)
+	args := append(contained, kit.GoversedPath(t), "exec", "--election", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--stop-timeout", "200ms", "--")
+	p := kit.Start(t, "goversed exec", "unshare", append(args, b.command(forks, leaves)...), nil)
+	require.Equal(t, 7, p.Exit(t, patience))
+
+	// And where the guard is killed, it is goversed that reaps.
+	p = kit.Start(t, "goversed exec", "unshare", append(args, "sh", "-c", "sleep 60 & sleep 60 & kill -KILL $PPID; wait"), nil)
+	require.Equal(t, 137, p.Exit(t, patience))
+}
+
+// With a cgroup nobody escapes, whoever is killed.
+func TestExecCgroup(t *testing.T) {
+	t.Parallel()
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	probe := newBench(t, etcd).lock([]string{"--cgroup"}, "true")
+	if probe.Exit(t, patience) == 125 {
+		require.Contains(t, probe.Output(), "no cgroup for the command")
+		require.Contains(t, probe.Output(), "leave --cgroup out")
+		t.Skip("this user may make no cgroup here: ", probe.Output())
+	}
+	for name, kill := range map[string]func(t *testing.T, a *procs.Process, w stint){
+		"goversed": func(t *testing.T, a *procs.Process, _ stint) { a.Kill(t) },
+		"guard": func(t *testing.T, _ *procs.Process, w stint) {
+			require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
+		},
+		"command": func(t *testing.T, _ *procs.Process, w stint) {
+			require.NoError(t, syscall.Kill(w.pid, syscall.SIGKILL))
+		},
+		"paused": func(t *testing.T, a *procs.Process, _ stint) { a.Freeze(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, etcd)
+			a := b.exec(shortTTL, []string{"--cgroup"}, deaf, escapes)
+			at := b.atWork(0, 2)[0]
+			b.exec(shortTTL, nil)
+			b.queued(etcd, 2)
+			kill(t, a, at)
+			next := b.atWork(at.token, 1)[0]
+			for _, s := range stints(t, b.dir) {
+				require.True(t, s.token != at.token || s.to < next.from, "%+v, %+v", s, next)
+			}
+		})
+	}
+}
+
+// Without one, who leaves the group is not ended: the help says so.
+func TestExecEscapedWithoutCgroup(t *testing.T) {
+	t.Parallel()
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	b := &bench{T: t, etcd: etcd.Endpoint, dir: t.TempDir(), name: t.Name()} // without the judge at the end
+	first := b.exec(longTTL, nil, escapes)
+	at := b.atWork(0, 2)
+	t.Cleanup(func() { _ = syscall.Kill(at[1].pid, syscall.SIGKILL) })
+	b.exec(longTTL, nil)
+	b.queued(etcd, 2)
+	first.Kill(t)
+	b.atWork(at[0].token, 1)
+	procs.Await(t, patience, "the judge sees the escaped one beside the next", func() error {
+		if len(together(stints(t, b.dir))) == 0 {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	})
+	help := kit.Goversed(t, "exec", "--help")
+	require.Zero(t, help.Exit(t, patience))
+	require.Contains(t, strings.Join(strings.Fields(help.Output()), " "), "Not ended are descendants that left the group")
+}

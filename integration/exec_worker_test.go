@@ -1,0 +1,238 @@
+//go:build linux
+
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+// A worker is what goversed runs in these tests: a copy of the test binary that writes down,
+// every few milliseconds, that it is at work, and under which token.
+const (
+	workerDir = "WORKER_DIR" // where it writes; set: this process is a worker
+	workerHow = "WORKER_HOW" // how it behaves, words with commas between
+)
+
+// How a worker behaves.
+const (
+	deaf    = "deaf"    // it ignores SIGTERM
+	forks   = "forks"   // it has a child in its group that works, and is deaf, too
+	escapes = "escapes" // it has such a child in a session of its own
+	leaves  = "leaves"  // it ends with exit code 7 when that child works
+)
+
+// beat is between two signs of life; line is how long one is.
+const (
+	beat = 3 * time.Millisecond
+	line = 20
+)
+
+func init() {
+	if dir := os.Getenv(workerDir); dir != "" {
+		os.Exit(work(dir, strings.Split(os.Getenv(workerHow), ",")))
+	}
+}
+
+// monotonic is a clock that all processes read alike.
+func monotonic() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+func work(dir string, how []string) int {
+	if slices.Contains(how, deaf) {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	name := fmt.Sprintf("%s-%d-%d", os.Getenv("GOVERSE_TOKEN"), os.Getpid(), os.Getppid())
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	for _, kind := range []string{forks, escapes} {
+		if !slices.Contains(how, kind) {
+			continue
+		}
+		child := exec.Command("/proc/self/exe")
+		child.Env = append(os.Environ(), workerHow+"="+deaf)
+		child.SysProcAttr = &syscall.SysProcAttr{Setsid: kind == escapes}
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+		for slices.Contains(how, leaves) {
+			if at, err := filepath.Glob(filepath.Join(dir, fmt.Sprintf("*-%d-*", child.Process.Pid))); err == nil && len(at) > 0 {
+				return 7
+			}
+		}
+	}
+	for again := time.NewTicker(beat); ; <-again.C {
+		if _, err := fmt.Fprintf(f, "%0*d\n", line-1, int64(monotonic())); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// stint is the time in which one worker was at work, as far as it wrote that down.
+type stint struct {
+	token       int64
+	pid, parent int
+	from, to    time.Duration
+}
+
+// stints reads what the workers wrote.
+func stints(t *testing.T, dir string) []stint {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	var out []stint
+	for _, file := range files {
+		var s stint
+		_, err := fmt.Sscanf(file.Name(), "%d-%d-%d", &s.token, &s.pid, &s.parent)
+		require.NoError(t, err)
+		f, err := os.Open(filepath.Join(dir, file.Name()))
+		require.NoError(t, err)
+		info, err := f.Stat()
+		require.NoError(t, err)
+		if info.Size() < line {
+			require.NoError(t, f.Close())
+			continue // it has not begun
+		}
+		for at, into := range map[int64]*time.Duration{0: &s.from, info.Size()/line*line - line: &s.to} {
+			text := make([]byte, line-1)
+			_, err := f.ReadAt(text, at)
+			require.NoError(t, err)
+			n, err := strconv.ParseInt(string(text), 10, 64)
+			require.NoError(t, err)
+			*into = time.Duration(n)
+		}
+		require.NoError(t, f.Close())
+		if info.Size() < 2*line {
+			s.from = s.to
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// together is the judge: it says which workers of different tokens were at work at the same
+// time. It knows nothing of goversed.
+func together(all []stint) []string {
+	var out []string
+	for i, a := range all {
+		for _, b := range all[:i] {
+			if a.token != b.token && a.from <= b.to && b.from <= a.to {
+				out = append(out, fmt.Sprintf("%+v and %+v, for %v", a, b, min(a.to, b.to)-max(a.from, b.from)))
+			}
+		}
+	}
+	return out
+}
+
+// bench is where the workers of one test write, and what they compete for.
+type bench struct {
+	*testing.T
+	etcd string
+	dir  string
+	name string
+}
+
+func newBench(t *testing.T, etcd *procs.Etcd) *bench {
+	t.Helper()
+	b := &bench{T: t, etcd: etcd.Endpoint, dir: t.TempDir(), name: t.Name()}
+	t.Cleanup(func() { require.Empty(t, together(stints(t, b.dir)), "two at work") })
+	return b
+}
+
+// command is the one that runs a worker.
+func (b *bench) command(how ...string) []string {
+	self, err := os.Executable()
+	require.NoError(b, err)
+	return []string{"env", workerDir + "=" + b.dir, workerHow + "=" + strings.Join(how, ","), self}
+}
+
+// exec starts goversed exec with a worker.
+func (b *bench) exec(ttl time.Duration, flags []string, how ...string) *procs.Process {
+	b.Helper()
+	args := append([]string{"exec", "--election", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--ttl", ttl.String()}, flags...)
+	return kit.Goversed(b.T, append(append(args, "--"), b.command(how...)...)...)
+}
+
+// lock starts goversed lock with any command.
+func (b *bench) lock(flags []string, command ...string) *procs.Process {
+	b.Helper()
+	args := append([]string{"lock", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--ttl", longTTL.String()}, flags...)
+	return kit.Goversed(b.T, append(append(args, "--"), command...)...)
+}
+
+// atWork waits until n workers of one token larger than after are at work, and returns them.
+func (b *bench) atWork(after int64, n int) []stint {
+	b.Helper()
+	var found []stint
+	procs.Await(b.T, patience, fmt.Sprintf("%d at work after token %d", n, after), func() error {
+		tokens := map[int64][]stint{}
+		for _, s := range stints(b.T, b.dir) {
+			if s.token > after {
+				tokens[s.token] = append(tokens[s.token], s)
+			}
+		}
+		for _, token := range slices.Sorted(maps.Keys(tokens)) {
+			if found = tokens[token]; len(found) == n {
+				slices.SortFunc(found, func(x, y stint) int { return int(x.from - y.from) })
+				return nil
+			}
+		}
+		return errors.New("not yet")
+	})
+	return found
+}
+
+// queued waits until so many stand in the election.
+func (b *bench) queued(etcd *procs.Etcd, n int) {
+	b.Helper()
+	client := etcd.Client(b.T, "", "")
+	procs.Await(b.T, patience, "they queue", func() error {
+		count := 0
+		for key := range procs.Keys(b.T, client, procs.Prefix+"/elections/") {
+			if strings.Contains(key, "/"+url.PathEscape(b.name)+"/") {
+				count++
+			}
+		}
+		return equal("candidates", count, n)
+	})
+}
+
+// The judge must be able to find what it looks for.
+func TestTheJudgeSeesTwoAtWork(t *testing.T) {
+	t.Parallel()
+	b := &bench{T: t, dir: t.TempDir()}
+	for token := range 2 {
+		kit.Start(t, "worker", "env", append([]string{fmt.Sprintf("GOVERSE_TOKEN=%d", token+1)}, b.command()[1:]...), nil)
+	}
+	procs.Await(t, patience, "the judge sees it", func() error {
+		if len(together(stints(t, b.dir))) == 0 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	require.Empty(t, together([]stint{{token: 1, from: 1, to: 2}, {token: 2, from: 3, to: 4}, {token: 2, from: 3, to: 5}}))
+}

@@ -1,0 +1,120 @@
+package gated
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// The errors to test for with errors.Is.
+var (
+	// ErrUnsupported: this operating system lacks what it takes.
+	ErrUnsupported = errors.New("goversed exec and lock work on Linux, macOS, FreeBSD, OpenBSD and DragonFly only: run them there")
+	// ErrNoCgroup: there is no cgroup to be had; it names the remedy.
+	ErrNoCgroup = errors.New("no cgroup for the command")
+	// ErrBadStop: the stop time does not fit into the TTL.
+	ErrBadStop = errors.New("bad stop time")
+)
+
+// Config is what is run, and while what is held. Connect, Keys, one of Election and Lock,
+// Command and Guard are required.
+type Config struct {
+	// Connect makes the client that reaches etcd. It is called until it works, or its error
+	// is one that Final reports.
+	Connect func() (*clientv3.Client, error)
+	// Final reports whether an error of Connect stays however often it is tried. Default: none.
+	Final func(error) bool
+	// Keys are those of the cluster.
+	Keys state.Keys
+	// Election or Lock is the name of what is to be held.
+	Election, Lock string
+	// Shared shares the lock with others who share it.
+	Shared bool
+	// Try gives up at once where the lock is not free; etcd then has to answer within Timeout,
+	// or 5 s.
+	Try bool
+	// Timeout bounds the wait for the lock; 0 is for ever.
+	Timeout time.Duration
+	// BusyCode is the exit code where the lock was not to be had. Default ExitBusy.
+	BusyCode int
+	// TTL is the session's: whole seconds. Default 10 s.
+	TTL time.Duration
+	// Stop is how long the command has between SIGTERM and SIGKILL when it must end: up to
+	// half of the TTL. Default a quarter of it.
+	Stop time.Duration
+	// Cgroup runs the command in a cgroup of its own, so that no descendant escapes.
+	Cgroup bool
+	// Command is the program and its arguments, Env its environment; what concerns the term or
+	// lock is added to it.
+	Command, Env []string
+	// Guard are the arguments by which this program calls Guard, GuardEnv is its environment.
+	Guard, GuardEnv []string
+	// Logger gets one line per event an operator cares about. Default: none.
+	Logger hclog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.TTL == 0 {
+		c.TTL = 10 * time.Second
+	}
+	if c.Stop == 0 {
+		c.Stop = c.TTL / 4
+	}
+	if c.Try && c.Timeout == 0 {
+		c.Timeout = 5 * time.Second
+	}
+	if c.BusyCode == 0 {
+		c.BusyCode = ExitBusy
+	}
+	if c.Final == nil {
+		c.Final = func(error) bool { return false }
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+// Validate reports what is wrong with the configuration; errors match state.ErrBadName and
+// ErrBadStop.
+func (c Config) Validate() error {
+	name := c.Election
+	if name == "" {
+		name = c.Lock
+	}
+	switch {
+	case c.Connect == nil, len(c.Command) == 0, len(c.Guard) == 0, (c.Election == "") == (c.Lock == ""):
+		return errors.New("gated: Connect, Guard, Command and one of Election and Lock are required")
+	case c.Stop < 0, c.Stop > c.withDefaults().TTL/2:
+		return fmt.Errorf("%w %v: it is to end before the deadline, so give at most half of the TTL, %v", ErrBadStop, c.Stop, c.withDefaults().TTL/2)
+	}
+	return state.CheckName(name)
+}
+
+// what is held, for people.
+func (c Config) what() string {
+	if c.Election != "" {
+		return fmt.Sprintf("election %q", c.Election)
+	}
+	return fmt.Sprintf("lock %q", c.Lock)
+}
+
+// owner says who holds it, for people.
+func owner() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
+
+// margin is how long before the deadline SIGKILL is sent.
+func margin(ttl time.Duration) time.Duration {
+	return min(max(ttl/20, 50*time.Millisecond), time.Second)
+}
