@@ -41,6 +41,9 @@ var allowed = map[string][]string{
 	"cluster/internal/deadline":   {"internal/planted"},
 	"cluster/internal/following":  {"internal/planted"},
 	"cluster/elections":           {"cluster/internal/commit", "cluster/internal/queues", "cluster/session", "cluster/state"},
+	"cluster/elector":             {"cluster/internal/deadline", "cluster/state"},
+	"cluster/elector/electortest": {"cluster/elector"},
+	"cluster/elector/postgres":    {"cluster/elector"},
 	"cluster/once":                {"cluster/internal/queues", "cluster/internal/wait", "cluster/session", "cluster/state"},
 	"cluster/internal/queueing":   {},
 	"cluster/internal/queues":     {"cluster/internal/queueing", "cluster/internal/wait", "cluster/session", "cluster/state"},
@@ -122,7 +125,7 @@ func TestImportTable(t *testing.T) {
 // and the tests need.
 func TestClusterStaysLean(t *testing.T) {
 	all := packages(t)
-	for _, name := range []string{"cluster", "cluster/leaderelection", "node"} {
+	for _, name := range []string{"cluster", "cluster/elector", "cluster/leaderelection", "node"} {
 		for _, dep := range all[name].Deps {
 			for _, heavy := range []string{"go.etcd.io/etcd/server", "go.etcd.io/bbolt", "go.etcd.io/raft", "github.com/spf13/cobra",
 				"github.com/prometheus", "github.com/jackc", "database/sql", "github.com/stretchr"} {

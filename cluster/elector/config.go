@@ -32,8 +32,8 @@ type ElectorConfig struct {
 	// OnStartedLeading and OnStoppedLeading have returned. Otherwise it runs out.
 	ReleaseOnCancel bool
 
-	// OnStartedLeading runs in each term, in a goroutine of its own. Its context ends when the
-	// term does, and it must return soon after: until it has, this candidate neither releases
+	// OnStartedLeading runs in each term, in a goroutine of its own. Its context has the term's
+	// token (TokenFrom) and ends when the term does, and it must return soon after: until it has, this candidate neither releases
 	// the lease nor leads again. The term goes on when it returns by itself. The context's
 	// cause is ErrExpired, ErrTaken, or the cause of Run's context.
 	OnStartedLeading func(ctx context.Context)

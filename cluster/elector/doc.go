@@ -22,7 +22,7 @@
 //
 // # Tokens
 //
-// [Elector.Token] is the lease's LeaderTransitions: it grows with each term, whoever leads it,
+// A term's token ([TokenFrom], [Elector.Token]) is the lease's LeaderTransitions: it grows with each term, whoever leads it,
 // also if the same candidate leads again. What a leader writes to should refuse a smaller one
 // than it has seen, because work may go on after its context ended, or in a process that stood
 // still. In SQL, with a column for the token of the last write:

@@ -123,9 +123,9 @@ func TestTheHolderSaysHowLong(t *testing.T) {
 		b := stand(t, "b", store)
 		pass(time.Second)
 		a.crash()
-		pass(59 * time.Second)
+		pass(58 * time.Second)
 		require.False(t, b.IsLeader())
-		pass(2 * time.Second)
+		pass(3 * time.Second)
 		require.True(t, b.IsLeader())
 	})
 }

@@ -52,15 +52,30 @@ func (l *link) loseAnswer(do action) {
 	})
 }
 
-// hold catches the next request of a kind; the function that it returns has it carried out.
-func (l *link) hold(do action) (release func() (Lease, error)) {
-	caught := make(chan func(context.Context) (Lease, error), 1)
+// held is a request that the store has not seen yet. Its caller waits.
+type held struct {
+	caught chan struct{}
+	ask    func(context.Context) (Lease, error)
+}
+
+func (h *held) wait() { <-h.caught }
+
+// carryOut has the store see it after all.
+func (h *held) carryOut() (Lease, error) {
+	h.wait()
+	return h.ask(context.Background())
+}
+
+// hold catches the next request of a kind.
+func (l *link) hold(do action) *held {
+	h := &held{caught: make(chan struct{})}
 	l.rule(do, func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error) {
-		caught <- ask
+		h.ask = ask
+		close(h.caught)
 		<-ctx.Done()
 		return Lease{}, context.Cause(ctx)
 	})
-	return func() (Lease, error) { return (<-caught)(context.Background()) }
+	return h
 }
 
 // delay has the next request of a kind carried out at once and answered late.
@@ -157,6 +172,10 @@ func stand(t *testing.T, id string, store LeaseStore, change ...func(*candidate,
 		OnStartedLeading: func(ctx context.Context) {
 			c.enter(1)
 			c.note("starts")
+			assert.Positive(t, TokenFrom(ctx))
+			if token := c.Token(); token != 0 {
+				assert.Equal(t, token, TokenFrom(ctx))
+			}
 			<-ctx.Done()
 			assert.False(t, c.IsLeader())
 			if c.work != nil {

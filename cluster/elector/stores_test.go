@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/goverse/goverse/cluster/elector"
 	"github.com/goverse/goverse/cluster/elector/electortest"
@@ -44,7 +45,7 @@ func newScene(t *testing.T) *scene {
 
 func (s *scene) client() *clientv3.Client {
 	s.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{s.server.Endpoint()}})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{s.server.Endpoint()}, Logger: zap.NewNop()})
 	require.NoError(s, err)
 	s.Cleanup(func() { _ = client.Close() })
 	return client

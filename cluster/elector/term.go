@@ -24,7 +24,7 @@ type term struct {
 func (e *Elector) begin(run context.Context, token int64, claim deadline.Claim) *term {
 	t := &term{e: e, token: token, done: make(chan struct{})}
 	t.claim.Store(&claim)
-	t.ctx, t.cancel = context.WithCancelCause(context.WithoutCancel(run))
+	t.ctx, t.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(run), tokenKey{}, token))
 	e.term.Store(t)
 	watched := make(chan struct{})
 	go func() {
@@ -39,6 +39,16 @@ func (e *Elector) begin(run context.Context, token int64, claim deadline.Claim) 
 		e.cfg.OnStoppedLeading()
 	}()
 	return t
+}
+
+type tokenKey struct{}
+
+// TokenFrom is the fencing token of the term that a context belongs to, above 0: that which
+// OnStartedLeading got, or one made of it. It stays the same when the term is over, for who
+// receives it to refuse. 0: the context belongs to none.
+func TokenFrom(ctx context.Context) int64 {
+	token, _ := ctx.Value(tokenKey{}).(int64)
+	return token
 }
 
 // valid reports whether this candidate leads by this term at this instant.
