@@ -196,6 +196,37 @@ func TestWorkThatGoesOnHoldsTheNextTermBack(t *testing.T) {
 	})
 }
 
+func TestTheNextTermBeginsWhenWorkHasReturned(t *testing.T) {
+	bubble(t, func(t *testing.T, store *Memory) {
+		a := stand(t, "a", store, lingers)
+		pass(time.Second)
+		a.cutOff(true)
+		pass(15 * time.Second)
+		a.cutOff(false)
+		pass(5 * time.Second)
+		require.False(t, a.IsLeader())
+		a.finish()
+		synctest.Wait()
+		require.EqualValues(t, 2, a.Token())
+	})
+}
+
+// Whoever raises the number in the record ends the term that has the smaller one.
+func TestNumberRaisedByHands(t *testing.T) {
+	bubble(t, func(t *testing.T, store *Memory) {
+		a := stand(t, "a", store)
+		pass(time.Second)
+		lease, err := store.GetLease(t.Context())
+		require.NoError(t, err)
+		lease.LeaderTransitions = 7
+		_, err = store.UpdateLease(t.Context(), lease)
+		require.NoError(t, err)
+		pass(3 * time.Second)
+		require.Equal(t, []string{"starts", "ends: " + ErrTaken.Error(), "stopped", "starts"}, a.happened())
+		require.EqualValues(t, 8, a.Token())
+	})
+}
+
 func TestWithoutReleaseTheLeaseRunsOut(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store, func(_ *candidate, cfg *ElectorConfig) { cfg.ReleaseOnCancel = false })

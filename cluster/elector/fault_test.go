@@ -84,6 +84,37 @@ func TestAnAnswerThatTakesLong(t *testing.T) {
 	})
 }
 
+// A record counts as seen from when it was shown, not from when it was asked for: it may have
+// been written between.
+func TestAReadThatTakesLong(t *testing.T) {
+	bubble(t, func(t *testing.T, store *Memory) {
+		a := stand(t, "a", store)
+		synctest.Wait()
+		b := stand(t, "b", store, func(c *candidate, cfg *ElectorConfig) {
+			cfg.RetryPeriod = 5 * time.Second // that long a request may take
+			c.slow(get, 4*time.Second)
+		})
+		pass(4 * time.Second)
+		a.crash()
+		pass(9900 * time.Millisecond)
+		require.False(t, b.IsLeader())
+		pass(200 * time.Millisecond)
+		require.True(t, b.IsLeader())
+	})
+}
+
+// Who never asked for the lease has nothing to look for when it is stopped.
+func TestStoppedBeforeItAsks(t *testing.T) {
+	bubble(t, func(t *testing.T, store *Memory) {
+		a := stand(t, "a", store, func(c *candidate, _ *ElectorConfig) { c.cutOff(true) })
+		pass(time.Minute)
+		began := time.Now()
+		a.stop()
+		require.NoError(t, <-a.done)
+		require.Zero(t, time.Since(began))
+	})
+}
+
 // An answer that comes when the lease has run out begins no term.
 func TestAnAnswerThatComesTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {

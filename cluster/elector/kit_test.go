@@ -78,6 +78,14 @@ func (l *link) hold(do action) *held {
 	return h
 }
 
+// slow has the next request of a kind come to the store late.
+func (l *link) slow(do action, d time.Duration) {
+	l.rule(do, func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error) {
+		<-time.After(d)
+		return ask(ctx)
+	})
+}
+
 // delay has the next request of a kind carried out at once and answered late.
 func (l *link) delay(do action, d time.Duration) {
 	l.rule(do, func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error) {

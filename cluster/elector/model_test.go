@@ -30,7 +30,7 @@ func (w *world) turn(p *process) {
 		p.s = p.s.ended()
 	}
 	if p.s.working && w.draw(3) > 0 {
-		p.s = p.s.returned(now)
+		p.s = p.s.returned()
 	}
 	next := p.s.decide(now)
 	if p.stopping && !p.s.working {

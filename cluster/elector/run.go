@@ -59,7 +59,7 @@ func (r *run) settle(now deadline.Instant) {
 	}
 	select {
 	case <-t.done:
-		r.term, r.s = nil, r.s.returned(now)
+		r.term, r.s = nil, r.s.returned()
 	default:
 	}
 }

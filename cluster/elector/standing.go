@@ -189,9 +189,9 @@ func (s standing) ended() standing {
 	return s
 }
 
-func (s standing) returned(now deadline.Instant) standing {
+func (s standing) returned() standing {
 	s.leading, s.working = false, false
-	return s.prompted(now)
+	return s
 }
 
 // other is the identity of who leads, if it is another elector and known to this one; "" if

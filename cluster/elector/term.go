@@ -34,8 +34,7 @@ func (e *Elector) begin(run context.Context, token int64, claim deadline.Claim) 
 	go func() {
 		defer close(t.done)
 		e.cfg.OnStartedLeading(t.ctx)
-		<-t.ctx.Done()
-		<-watched
+		<-watched // the term is over
 		e.cfg.OnStoppedLeading()
 	}()
 	return t
