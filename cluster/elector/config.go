@@ -55,6 +55,7 @@ const (
 	defaultLease = 15 * time.Second
 	defaultRetry = 2 * time.Second
 	leastLease   = 10 * time.Millisecond
+	mostLease    = 365 * 24 * time.Hour
 )
 
 func (c ElectorConfig) withDefaults() ElectorConfig {
@@ -92,8 +93,8 @@ func (c ElectorConfig) Validate() error {
 		return fmt.Errorf("%w: LeaseStore is nil; NewMemory, NewEtcd and package postgres make one", ErrBadConfig)
 	case c.CandidateID == "" || !utf8.ValidString(c.CandidateID) || strings.ContainsRune(c.CandidateID, 0):
 		return fmt.Errorf("%w: CandidateID is %q; give it a name in UTF-8, like the host's", ErrBadConfig, c.CandidateID)
-	case d.LeaseDuration < leastLease:
-		return fmt.Errorf("%w: LeaseDuration is %v; give it %v or more, or leave it 0 for %v", ErrBadConfig, c.LeaseDuration, leastLease, defaultLease)
+	case d.LeaseDuration < leastLease || d.LeaseDuration > mostLease:
+		return fmt.Errorf("%w: LeaseDuration is %v; give it from %v to %v, or leave it 0 for %v", ErrBadConfig, c.LeaseDuration, leastLease, mostLease, defaultLease)
 	case d.RetryPeriod < time.Millisecond || d.RetryPeriod > d.LeaseDuration/2:
 		return fmt.Errorf("%w: RetryPeriod is %v; give it from 1ms to half the LeaseDuration, %v", ErrBadConfig, c.RetryPeriod, d.LeaseDuration/2)
 	}

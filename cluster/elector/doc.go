@@ -22,10 +22,10 @@
 //
 // # Tokens
 //
-// A term's token ([TokenFrom], [Elector.Token]) is the lease's LeaderTransitions: it grows with each term, whoever leads it,
-// also if the same candidate leads again. What a leader writes to should refuse a smaller one
-// than it has seen, because work may go on after its context ended, or in a process that stood
-// still. In SQL, with a column for the token of the last write:
+// A term's token ([TokenFrom], [Elector.Token]) is the lease's LeaderTransitions: it grows with
+// each term, whoever leads it, also if the same candidate leads again. What a leader writes to
+// should refuse a smaller one than it has seen, because work may go on after its context ended,
+// or in a process that stood still. In SQL, with a column for the token of the last write:
 //
 //	UPDATE reports SET body = $2, token = $1 WHERE id = $3 AND token <= $1
 //

@@ -211,6 +211,32 @@ func TestTheNextTermBeginsWhenWorkHasReturned(t *testing.T) {
 	})
 }
 
+// What the record says of its duration is no more than the holder's wish: a senseless one is
+// not taken for vacancy, and a leader that finds it changed writes its own again.
+func TestDurationChangedByHands(t *testing.T) {
+	bubble(t, func(t *testing.T, store *Memory) {
+		a := stand(t, "a", store)
+		synctest.Wait()
+		b := stand(t, "b", store)
+		for _, d := range []time.Duration{1<<63 - 1, 9 * time.Second, 0, -1} {
+			lease, err := store.GetLease(t.Context())
+			require.NoError(t, err)
+			lease.LeaseDuration = d
+			_, err = store.UpdateLease(t.Context(), lease)
+			require.NoError(t, err)
+			before := b.requests()
+			pass(4 * time.Second)
+			require.LessOrEqual(t, b.requests(), before+4)
+			require.True(t, a.IsLeader())
+			require.EqualValues(t, 1, a.Token())
+			require.Equal(t, "a", b.Leader())
+			lease, err = store.GetLease(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 10*time.Second, lease.LeaseDuration)
+		}
+	})
+}
+
 // Whoever raises the number in the record ends the term that has the smaller one.
 func TestNumberRaisedByHands(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
@@ -326,6 +352,7 @@ func TestConfigIsChecked(t *testing.T) {
 		func(c *ElectorConfig) { c.CandidateID = "a\x00" },
 		func(c *ElectorConfig) { c.LeaseDuration = time.Millisecond },
 		func(c *ElectorConfig) { c.LeaseDuration = -time.Second },
+		func(c *ElectorConfig) { c.LeaseDuration = 1<<63 - 1 },
 		func(c *ElectorConfig) { c.RetryPeriod = -time.Second },
 		func(c *ElectorConfig) { c.RetryPeriod = 8 * time.Second },
 	} {

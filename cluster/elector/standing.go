@@ -57,7 +57,7 @@ func (s standing) mine() bool { return s.found && s.record.HolderInstance == s.i
 // expiry is how long the record has to stay as it is.
 func (s standing) expiry() time.Duration {
 	if s.record.LeaseDuration > 0 {
-		return s.record.LeaseDuration
+		return min(s.record.LeaseDuration, mostLease)
 	}
 	return s.duration
 }
@@ -77,7 +77,7 @@ func (s standing) decide(now deadline.Instant) step {
 		return s.acquire(now)
 	case now.Mono >= s.next && s.sure && s.leads(now):
 		l := s.record
-		l.RenewTime = stamp(now)
+		l.LeaseDuration, l.RenewTime = s.duration, stamp(now)
 		return step{do: update, lease: l}
 	case now.Mono >= s.next:
 		return step{do: get}

@@ -34,7 +34,7 @@ func differs(got, want elector.Lease) error {
 	field("RenewTime", got.RenewTime.Equal(want.RenewTime), got.RenewTime, want.RenewTime)
 	field("LeaderTransitions", got.LeaderTransitions == want.LeaderTransitions, got.LeaderTransitions, want.LeaderTransitions)
 	if got.Version == "" {
-		wrong = append(wrong, errors.New("Version is empty"))
+		wrong = append(wrong, errors.New("the version is empty"))
 	}
 	return errors.Join(wrong...)
 }
