@@ -55,15 +55,15 @@ create table mails (name text not null, pid int not null);
 create table tries (name text not null, pid int not null, ran bool not null);`
 
 func workerProgram(encoded string) int {
-	if err := work(encoded); err != nil {
+	if err := runWorker(encoded); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
 }
 
-// work is one worker: a node that projects events into effects while it leads, until SIGTERM.
-func work(encoded string) error {
+// runWorker is one worker: a node that projects events into effects while it leads, until SIGTERM.
+func runWorker(encoded string) error {
 	var cfg workerConfig
 	if err := json.Unmarshal([]byte(encoded), &cfg); err != nil {
 		return err

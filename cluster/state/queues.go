@@ -153,3 +153,9 @@ func (k Keys) Effects() Queues { return Queues{root: k.prefix + "/work/effects/"
 func (k Keys) EffectMark(name string) string {
 	return k.prefix + "/work/marks/" + url.PathEscape(name)
 }
+
+// LeaseRecord is the key of the record that the candidates of an elector compete for (package
+// elector). It lies in none of the queues, and not in the range that every node watches.
+func (k Keys) LeaseRecord(name string) string {
+	return k.prefix + "/work/leases/" + url.PathEscape(name)
+}

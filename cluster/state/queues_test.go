@@ -72,6 +72,18 @@ func TestTraits(t *testing.T) {
 	}
 }
 
+func TestLeaseRecordsLieApart(t *testing.T) {
+	k := testKeys(t)
+	require.Equal(t, "/goverse/work/leases/a%2Fb", k.LeaseRecord("a/b"))
+	require.False(t, strings.HasPrefix(k.LeaseRecord("a/b"), k.LeaseRecord("a")+"/"))
+	for _, key := range []string{k.LeaseRecord("a"), k.LeaseRecord("../locks/cf/mail/7b-1")} {
+		require.False(t, key >= k.RangeStart() && key < k.RangeEnd(), key)
+		require.False(t, strings.HasPrefix(key, k.Locks().Root()), key)
+		_, queued := k.Locks().QueueOf(key)
+		require.False(t, queued, key)
+	}
+}
+
 func TestCheckName(t *testing.T) {
 	require.NoError(t, CheckName("a"))
 	require.NoError(t, CheckName(strings.Repeat("a", maxName)))
@@ -114,6 +126,10 @@ func FuzzQueueOf(f *testing.F) {
 			require.True(t, ok)
 			require.Equal(t, q.Wishes().Queue(name), about)
 			require.NotEqual(t, queue, about)
+			record := testKeys(t).LeaseRecord(name)
+			_, ok = q.QueueOf(record)
+			require.False(t, ok)
+			require.Equal(t, ParsedKey{}, testKeys(t).Parse(record))
 		}
 	})
 }

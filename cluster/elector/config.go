@@ -1,0 +1,102 @@
+package elector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// ErrBadConfig is wrapped by every error of [ElectorConfig.Validate].
+var ErrBadConfig = errors.New("bad elector configuration")
+
+// ElectorConfig is what an elector needs. LeaseStore and CandidateID are required.
+type ElectorConfig struct {
+	// LeaseStore keeps the record that the candidates compete for.
+	LeaseStore LeaseStore
+	// CandidateID names this candidate to people and to OnNewLeader: any UTF-8 without zero
+	// bytes. Two processes with the same one do not lead together, but cannot be told apart.
+	CandidateID string
+	// LeaseDuration is how long others wait for a leader that vanished. A leader that could
+	// not renew for that long, less 1 %, leads no more. Each holder's own counts, so they
+	// need not be the same. Default 15 s.
+	LeaseDuration time.Duration
+	// RetryPeriod is how often the leader renews and the others look, at the least: half the
+	// LeaseDuration or less. Default 2 s, or LeaseDuration/5 if that is less.
+	RetryPeriod time.Duration
+	// ReleaseOnCancel has a leader whose Run is cancelled give the lease back, once
+	// OnStartedLeading and OnStoppedLeading have returned. Otherwise it runs out.
+	ReleaseOnCancel bool
+
+	// OnStartedLeading runs in each term, in a goroutine of its own. Its context has the term's
+	// token (TokenFrom) and ends when the term does, and it must return soon after: until it has, this candidate neither releases
+	// the lease nor leads again. The term goes on when it returns by itself. The context's
+	// cause is ErrExpired, ErrTaken, or the cause of Run's context.
+	OnStartedLeading func(ctx context.Context)
+	// OnStoppedLeading runs once for each term, when the term is over and OnStartedLeading has
+	// returned, and before the lease is released. It should not end the process: nothing would
+	// be released; exit when Run has returned.
+	OnStoppedLeading func()
+	// OnNewLeader is told each change of who leads that this candidate observes, in order, one
+	// call at a time: a CandidateID, its own too, or "" for nobody. A term that follows one of
+	// the same CandidateID is no change, unless nobody was seen to lead between them. Each Run
+	// begins with nobody.
+	OnNewLeader func(identity string)
+
+	// Logger gets one line per event an operator cares about. Default: none.
+	Logger hclog.Logger
+}
+
+const (
+	defaultLease = 15 * time.Second
+	defaultRetry = 2 * time.Second
+	leastLease   = 10 * time.Millisecond
+	mostLease    = 365 * 24 * time.Hour
+)
+
+func (c ElectorConfig) withDefaults() ElectorConfig {
+	if c.LeaseDuration == 0 {
+		c.LeaseDuration = defaultLease
+	}
+	if c.RetryPeriod == 0 {
+		c.RetryPeriod = min(defaultRetry, c.LeaseDuration/5)
+	}
+	if c.OnStartedLeading == nil {
+		c.OnStartedLeading = func(context.Context) {}
+	}
+	if c.OnStoppedLeading == nil {
+		c.OnStoppedLeading = func() {}
+	}
+	if c.OnNewLeader == nil {
+		c.OnNewLeader = func(string) {}
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+// requestTimeout bounds each request to the store. It leaves time for several within a lease.
+func (c ElectorConfig) requestTimeout() time.Duration {
+	return max(c.RetryPeriod, c.LeaseDuration/5)
+}
+
+// Validate reports what is wrong with the configuration.
+func (c ElectorConfig) Validate() error {
+	d := c.withDefaults()
+	switch {
+	case c.LeaseStore == nil:
+		return fmt.Errorf("%w: LeaseStore is nil; NewMemory, NewEtcd and package postgres make one", ErrBadConfig)
+	case c.CandidateID == "" || !utf8.ValidString(c.CandidateID) || strings.ContainsRune(c.CandidateID, 0):
+		return fmt.Errorf("%w: CandidateID is %q; give it a name in UTF-8, like the host's", ErrBadConfig, c.CandidateID)
+	case d.LeaseDuration < leastLease || d.LeaseDuration > mostLease:
+		return fmt.Errorf("%w: LeaseDuration is %v; give it from %v to %v, or leave it 0 for %v", ErrBadConfig, c.LeaseDuration, leastLease, mostLease, defaultLease)
+	case d.RetryPeriod < time.Millisecond || d.RetryPeriod > d.LeaseDuration/2:
+		return fmt.Errorf("%w: RetryPeriod is %v; give it from 1ms to half the LeaseDuration, %v", ErrBadConfig, c.RetryPeriod, d.LeaseDuration/2)
+	}
+	return nil
+}

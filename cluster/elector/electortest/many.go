@@ -1,0 +1,140 @@
+package electortest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/goverse/goverse/cluster/elector"
+)
+
+const (
+	candidates = 8
+	rounds     = 25
+)
+
+// race has many candidates do the same at the same time, and returns how many succeeded, and
+// what is wrong with how the others failed, or the record that the last one has left.
+func race(ctx context.Context, store elector.LeaseStore, lost error, try func(candidate int) (elector.Lease, error)) error {
+	begin := make(chan struct{})
+	var mu sync.Mutex
+	var won []elector.Lease
+	var wrong []error
+	var wg sync.WaitGroup
+	for i := range candidates {
+		wg.Go(func() {
+			<-begin
+			lease, err := try(i)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				won = append(won, lease)
+			} else if err := is("who came too late", err, lost); err != nil {
+				wrong = append(wrong, err)
+			}
+		})
+	}
+	close(begin)
+	wg.Wait()
+	if len(won) != 1 {
+		return errors.Join(append(wrong, fmt.Errorf("%d of %d candidates won one vacancy", len(won), candidates))...)
+	}
+	read, err := store.GetLease(ctx)
+	if err == nil && read != won[0] && (read.Version != won[0].Version || differs(read, won[0]) != nil) {
+		err = fmt.Errorf("the winner wrote %+v, and the record is %+v", won[0], read)
+	}
+	return errors.Join(append(wrong, err)...)
+}
+
+// oneWins has many candidates replace the same version, round after round.
+func oneWins(ctx context.Context, store elector.LeaseStore) error {
+	if _, err := store.CreateLease(ctx, elector.Lease{}); err != nil {
+		return err
+	}
+	for round := range rounds {
+		vacancy, err := store.GetLease(ctx)
+		if err != nil {
+			return err
+		}
+		err = race(ctx, store, elector.ErrConflict, func(i int) (elector.Lease, error) {
+			mine := vacancy
+			mine.HolderIdentity, mine.LeaderTransitions = fmt.Sprint(i), vacancy.LeaderTransitions+1
+			return store.UpdateLease(ctx, mine)
+		})
+		if err != nil {
+			return fmt.Errorf("round %d: %w", round+1, err)
+		}
+	}
+	return nil
+}
+
+func oneCreates(ctx context.Context, store elector.LeaseStore) error {
+	return race(ctx, store, elector.ErrExists, func(i int) (elector.Lease, error) {
+		return store.CreateLease(ctx, elector.Lease{HolderIdentity: fmt.Sprint(i)})
+	})
+}
+
+// increments has many read the record and write it with a number that is larger by one, until
+// each has done so several times: none is lost.
+func increments(ctx context.Context, store elector.LeaseStore) error {
+	if _, err := store.CreateLease(ctx, elector.Lease{}); err != nil {
+		return err
+	}
+	const each = 10
+	failures := make([]error, candidates)
+	var wg sync.WaitGroup
+	for i := range candidates {
+		wg.Go(func() {
+			for done := 0; done < each && failures[i] == nil; {
+				lease, err := store.GetLease(ctx)
+				if err == nil {
+					lease.LeaderTransitions++
+					_, err = store.UpdateLease(ctx, lease)
+				}
+				switch {
+				case err == nil:
+					done++
+				case !errors.Is(err, elector.ErrConflict):
+					failures[i] = err
+				}
+			}
+		})
+	}
+	wg.Wait()
+	lease, err := store.GetLease(ctx)
+	if err == nil && lease.LeaderTransitions != candidates*each {
+		err = fmt.Errorf("%d increments were made and %d are there", candidates*each, lease.LeaderTransitions)
+	}
+	return errors.Join(append(failures, err)...)
+}
+
+// watched is for stores that can tell.
+func watched(ctx context.Context, store elector.LeaseStore) error {
+	watcher, ok := store.(elector.LeaseWatcher)
+	if !ok {
+		return nil
+	}
+	first, err := store.CreateLease(ctx, sample())
+	if err != nil {
+		return err
+	}
+	ended, cancel := context.WithCancel(ctx)
+	told := make(chan error, 2)
+	go func() { told <- watcher.WatchLease(ctx, first.Version) }()
+	go func() { told <- watcher.WatchLease(ended, first.Version) }()
+	cancel()
+	if err := <-told; err == nil {
+		return errors.New("WatchLease returned nil before anything was written")
+	}
+	if _, err := store.UpdateLease(ctx, first); err != nil {
+		return err
+	}
+	if err := <-told; err != nil {
+		return fmt.Errorf("WatchLease, when the record was written: %w", err)
+	}
+	if err := watcher.WatchLease(ctx, first.Version); err != nil {
+		return fmt.Errorf("WatchLease of a version that is gone: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package electortest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/goverse/goverse/cluster/elector"
+)
+
+// sample is a lease whose every field has something to lose.
+func sample() elector.Lease {
+	return elector.Lease{
+		HolderIdentity: `ä "b" \ 'c'/%2F` + "\n", HolderInstance: "7", LeaseDuration: 1500*time.Millisecond + 1,
+		AcquireTime: time.Date(2031, 2, 3, 4, 5, 6, 789_123_000, time.UTC), RenewTime: time.Date(1999, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
+		LeaderTransitions: 1<<53 + 1,
+	}
+}
+
+// differs says how got is not want, as far as a store has to keep it; nil if it is.
+func differs(got, want elector.Lease) error {
+	var wrong []error
+	field := func(name string, same bool, got, want any) {
+		if !same {
+			wrong = append(wrong, fmt.Errorf("%s is %v, written was %v", name, got, want))
+		}
+	}
+	field("HolderIdentity", got.HolderIdentity == want.HolderIdentity, got.HolderIdentity, want.HolderIdentity)
+	field("HolderInstance", got.HolderInstance == want.HolderInstance, got.HolderInstance, want.HolderInstance)
+	field("LeaseDuration", got.LeaseDuration == want.LeaseDuration, got.LeaseDuration, want.LeaseDuration)
+	field("AcquireTime", got.AcquireTime.Equal(want.AcquireTime), got.AcquireTime, want.AcquireTime)
+	field("RenewTime", got.RenewTime.Equal(want.RenewTime), got.RenewTime, want.RenewTime)
+	field("LeaderTransitions", got.LeaderTransitions == want.LeaderTransitions, got.LeaderTransitions, want.LeaderTransitions)
+	if got.Version == "" {
+		wrong = append(wrong, errors.New("the version is empty"))
+	}
+	return errors.Join(wrong...)
+}
+
+// is says what else than want an error is.
+func is(what string, err, want error) error {
+	if !errors.Is(err, want) {
+		return fmt.Errorf("%s: the error is %w, not %w", what, orNil(err), want)
+	}
+	return nil
+}
+
+func orNil(err error) error {
+	if err == nil {
+		return errors.New("nil")
+	}
+	return err
+}
+
+func noRecord(ctx context.Context, store elector.LeaseStore) error {
+	_, err := store.GetLease(ctx)
+	_, missing := store.UpdateLease(ctx, elector.Lease{Version: "1"})
+	_, unnamed := store.UpdateLease(ctx, elector.Lease{})
+	_, again := store.GetLease(ctx)
+	return errors.Join(is("GetLease without a record", err, elector.ErrNotFound),
+		is("UpdateLease without a record", missing, elector.ErrConflict),
+		is("UpdateLease without a record or a version", unnamed, elector.ErrConflict),
+		is("GetLease after that", again, elector.ErrNotFound))
+}
+
+// roundTrip writes and reads records with every kind of value, the zero ones too.
+func roundTrip(ctx context.Context, store elector.LeaseStore) error {
+	long := sample()
+	long.HolderIdentity = strings.Repeat("長", 200)
+	local := sample()
+	local.RenewTime = local.RenewTime.In(time.FixedZone("", 3600))
+	version := ""
+	for i, want := range []elector.Lease{sample(), {}, long, local, {LeaseDuration: 1<<63 - 1, LeaderTransitions: 1<<63 - 1}} {
+		var wrote elector.Lease
+		var err error
+		if i == 0 {
+			wrote, err = store.CreateLease(ctx, want)
+		} else {
+			want.Version = version
+			wrote, err = store.UpdateLease(ctx, want)
+		}
+		if err != nil {
+			return fmt.Errorf("write %+v: %w", want, err)
+		}
+		read, err := store.GetLease(ctx)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(differs(wrote, want), differs(read, want)); err != nil {
+			return err
+		}
+		if read.Version != wrote.Version || read.Version == version {
+			return fmt.Errorf("version %q was replaced, %q returned and %q read", version, wrote.Version, read.Version)
+		}
+		version = read.Version
+	}
+	return nil
+}
+
+func createdOnce(ctx context.Context, store elector.LeaseStore) error {
+	first, err := store.CreateLease(ctx, sample())
+	if err != nil {
+		return err
+	}
+	_, twice := store.CreateLease(ctx, elector.Lease{HolderIdentity: "another", Version: first.Version})
+	_, unnamed := store.UpdateLease(ctx, elector.Lease{HolderIdentity: "another"})
+	read, err := store.GetLease(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(is("CreateLease of a record that is there", twice, elector.ErrExists),
+		is("UpdateLease without a version", unnamed, elector.ErrConflict), differs(read, sample()))
+}
+
+// replacedOnce writes over versions that the record does not have any more, among them one
+// whose content it has again.
+func replacedOnce(ctx context.Context, store elector.LeaseStore) error {
+	first, err := store.CreateLease(ctx, sample())
+	if err != nil {
+		return err
+	}
+	other := first
+	other.HolderIdentity = "another"
+	second, err := store.UpdateLease(ctx, other)
+	if err != nil {
+		return err
+	}
+	_, stale := store.UpdateLease(ctx, other)
+	back := sample()
+	back.Version = second.Version
+	third, err := store.UpdateLease(ctx, back)
+	if err != nil {
+		return err
+	}
+	_, same := store.UpdateLease(ctx, other)
+	other.Version = "no version"
+	_, none := store.UpdateLease(ctx, other)
+	read, err := store.GetLease(ctx)
+	if err == nil && read.Version != third.Version {
+		err = fmt.Errorf("version %q was written and %q is there", third.Version, read.Version)
+	}
+	return errors.Join(is("UpdateLease of the version before", stale, elector.ErrConflict),
+		is("UpdateLease of a version whose content is there again", same, elector.ErrConflict),
+		is("UpdateLease of what no version is called", none, elector.ErrConflict), err, differs(read, sample()))
+}
+
+// newVersions writes the same record again and again.
+func newVersions(ctx context.Context, store elector.LeaseStore) error {
+	lease, err := store.CreateLease(ctx, sample())
+	seen := map[string]bool{}
+	for range 50 {
+		if err != nil {
+			return err
+		}
+		if seen[lease.Version] {
+			return fmt.Errorf("version %q was there before", lease.Version)
+		}
+		seen[lease.Version] = true
+		lease, err = store.UpdateLease(ctx, lease)
+	}
+	return err
+}
+
+// contextEnded: nothing waits, and nothing is written, for a caller that is gone.
+func contextEnded(ctx context.Context, store elector.LeaseStore) error {
+	first, err := store.CreateLease(ctx, sample())
+	if err != nil {
+		return err
+	}
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	_, get := store.GetLease(gone)
+	_, create := store.CreateLease(gone, sample())
+	_, update := store.UpdateLease(gone, first)
+	read, err := store.GetLease(ctx)
+	if err == nil && read.Version != first.Version {
+		err = errors.New("UpdateLease with a context that ended has written")
+	}
+	return errors.Join(is("GetLease with a context that ended", get, context.Canceled),
+		is("CreateLease with a context that ended", create, context.Canceled),
+		is("UpdateLease with a context that ended", update, context.Canceled), err)
+}

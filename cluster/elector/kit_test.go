@@ -1,0 +1,250 @@
+package elector
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errAway = errors.New("the store is away")
+
+// link is what lies between one elector and the store: it can be cut, and lose or delay what
+// goes over it. It hides that the store can be watched.
+type link struct {
+	LeaseStore
+	mu    sync.Mutex
+	cut   bool
+	rules map[action]func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error) // for the next request of a kind
+	asked int
+}
+
+func newLink(store LeaseStore) *link {
+	return &link{LeaseStore: store, rules: map[action]func(context.Context, func(context.Context) (Lease, error)) (Lease, error){}}
+}
+
+// cutOff has every request hang until its context ends, or again not.
+func (l *link) cutOff(cut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = cut
+}
+
+func (l *link) requests() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asked
+}
+
+// loseAnswer has the next request of a kind carried out, and its caller wait for an answer.
+func (l *link) loseAnswer(do action) {
+	l.rule(do, func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error) {
+		_, _ = ask(ctx)
+		<-ctx.Done()
+		return Lease{}, context.Cause(ctx)
+	})
+}
+
+// held is a request that the store has not seen yet. Its caller waits.
+type held struct {
+	caught chan struct{}
+	ask    func(context.Context) (Lease, error)
+}
+
+func (h *held) wait() { <-h.caught }
+
+// carryOut has the store see it after all.
+func (h *held) carryOut() (Lease, error) {
+	h.wait()
+	return h.ask(context.Background())
+}
+
+// hold catches the next request of a kind.
+func (l *link) hold(do action) *held {
+	h := &held{caught: make(chan struct{})}
+	l.rule(do, func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error) {
+		h.ask = ask
+		close(h.caught)
+		<-ctx.Done()
+		return Lease{}, context.Cause(ctx)
+	})
+	return h
+}
+
+// slow has the next request of a kind come to the store late.
+func (l *link) slow(do action, d time.Duration) {
+	l.rule(do, func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error) {
+		<-time.After(d)
+		return ask(ctx)
+	})
+}
+
+// delay has the next request of a kind carried out at once and answered late.
+func (l *link) delay(do action, d time.Duration) {
+	l.rule(do, func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error) {
+		lease, err := ask(ctx)
+		<-time.After(d)
+		return lease, err
+	})
+}
+
+func (l *link) rule(do action, rule func(context.Context, func(context.Context) (Lease, error)) (Lease, error)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rules[do] = rule
+}
+
+func (l *link) pass(ctx context.Context, do action, ask func(context.Context) (Lease, error)) (Lease, error) {
+	l.mu.Lock()
+	l.asked++
+	cut, rule := l.cut, l.rules[do]
+	if !cut {
+		delete(l.rules, do)
+	}
+	l.mu.Unlock()
+	switch {
+	case cut:
+		<-ctx.Done()
+		return Lease{}, errAway
+	case rule != nil:
+		return rule(ctx, ask)
+	}
+	return ask(ctx)
+}
+
+func (l *link) GetLease(ctx context.Context) (Lease, error) {
+	return l.pass(ctx, get, l.LeaseStore.GetLease)
+}
+
+func (l *link) CreateLease(ctx context.Context, lease Lease) (Lease, error) {
+	return l.pass(ctx, create, func(ctx context.Context) (Lease, error) { return l.LeaseStore.CreateLease(ctx, lease) })
+}
+
+func (l *link) UpdateLease(ctx context.Context, lease Lease) (Lease, error) {
+	return l.pass(ctx, update, func(ctx context.Context) (Lease, error) { return l.LeaseStore.UpdateLease(ctx, lease) })
+}
+
+// candidate is an elector that runs, and what became of it.
+type candidate struct {
+	*Elector
+	t *testing.T
+	*link
+	stop context.CancelFunc
+	done chan error // what Run returned
+
+	mu     sync.Mutex
+	events []string      // of terms
+	told   []string      // who leads
+	inside int           // functions of terms that run
+	work   chan struct{} // not nil: OnStartedLeading returns when it is closed, not before
+	finish func()        // closes it
+}
+
+func (c *candidate) note(event string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, event)
+}
+
+// happened is what happened since it was asked last.
+func (c *candidate) happened() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	events := c.events
+	c.events = nil
+	return events
+}
+
+// leaders is who was said to lead since it was asked last.
+func (c *candidate) leaders() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	told := c.told
+	c.told = nil
+	return told
+}
+
+// stand starts a candidate with a lease of 10 s that looks every 2 s. It is stopped with the
+// test, and checks that its functions come in order.
+func stand(t *testing.T, id string, store LeaseStore, change ...func(*candidate, *ElectorConfig)) *candidate {
+	t.Helper()
+	c := &candidate{t: t, link: newLink(store), finish: func() {}}
+	cfg := ElectorConfig{LeaseStore: c.link, CandidateID: id, LeaseDuration: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
+		OnStartedLeading: func(ctx context.Context) {
+			c.enter(1)
+			c.note("starts")
+			assert.Positive(t, TokenFrom(ctx))
+			if token := c.Token(); token != 0 {
+				assert.Equal(t, token, TokenFrom(ctx))
+			}
+			<-ctx.Done()
+			assert.False(t, c.IsLeader())
+			if c.work != nil {
+				<-c.work
+			}
+			c.note("ends: " + context.Cause(ctx).Error())
+			c.enter(-1)
+		},
+		OnStoppedLeading: func() {
+			assert.False(t, c.IsLeader())
+			c.note("stopped")
+		},
+		OnNewLeader: func(who string) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.told = append(c.told, who)
+		},
+	}
+	for _, f := range change {
+		f(c, &cfg)
+	}
+	var err error
+	c.Elector, err = New(cfg)
+	require.NoError(t, err)
+	c.run()
+	t.Cleanup(func() {
+		c.finish()
+		c.stop()
+		<-c.done
+	})
+	return c
+}
+
+// lingers has the functions of a candidate's terms go on until finish is called.
+func lingers(c *candidate, _ *ElectorConfig) {
+	c.work = make(chan struct{})
+	c.finish = sync.OnceFunc(func() { close(c.work) })
+}
+
+func (c *candidate) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	c.stop, c.done = cancel, done
+	go func() {
+		done <- c.Run(ctx)
+		close(done)
+	}()
+}
+
+func (c *candidate) enter(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inside += n
+	assert.LessOrEqual(c.t, c.inside, 1, "two terms at once in one process")
+}
+
+// crash stops a candidate as a killed process does: the store hears nothing more of it.
+func (c *candidate) crash() {
+	c.cutOff(true)
+	c.stop()
+}
+
+// pass lets fake time pass.
+func pass(d time.Duration) { <-time.After(d) }

@@ -1,0 +1,79 @@
+package elector
+
+import (
+	"context"
+	"strconv"
+	"sync"
+)
+
+// Memory is a lease store within this process, for tests and for programs that run alone. It is
+// a [LeaseWatcher].
+type Memory struct {
+	mu      sync.Mutex
+	lease   Lease // no Version: there is none
+	writes  int64
+	changed chan struct{} // closed at the next write
+}
+
+// NewMemory returns a store without a record.
+func NewMemory() *Memory { return &Memory{changed: make(chan struct{})} }
+
+// GetLease implements [LeaseStore].
+func (m *Memory) GetLease(ctx context.Context) (Lease, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return Lease{}, context.Cause(ctx)
+	case m.lease.Version == "":
+		return Lease{}, ErrNotFound
+	}
+	return m.lease, nil
+}
+
+// CreateLease implements [LeaseStore].
+func (m *Memory) CreateLease(ctx context.Context, lease Lease) (Lease, error) {
+	return m.swap(ctx, "", lease, ErrExists)
+}
+
+// UpdateLease implements [LeaseStore].
+func (m *Memory) UpdateLease(ctx context.Context, lease Lease) (Lease, error) {
+	if lease.Version == "" {
+		return Lease{}, ErrConflict
+	}
+	return m.swap(ctx, lease.Version, lease, ErrConflict)
+}
+
+// swap writes a lease over the one of that version, or fails with other.
+func (m *Memory) swap(ctx context.Context, version string, lease Lease, other error) (Lease, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return Lease{}, context.Cause(ctx)
+	case m.lease.Version != version:
+		return Lease{}, other
+	}
+	m.writes++
+	lease.Version = strconv.FormatInt(m.writes, 10)
+	m.lease = lease
+	close(m.changed)
+	m.changed = make(chan struct{})
+	return lease, nil
+}
+
+// WatchLease implements [LeaseWatcher].
+func (m *Memory) WatchLease(ctx context.Context, version string) error {
+	m.mu.Lock()
+	now, changed := m.lease.Version, m.changed
+	m.mu.Unlock()
+	if now != version {
+		return nil
+	}
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

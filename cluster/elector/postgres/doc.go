@@ -1,0 +1,25 @@
+// Package postgres is a lease store for package elector in a table of PostgreSQL's: one row for
+// each store, compared and swapped in one statement.
+//
+//	pool, err := pgxpool.New(ctx, url)
+//	err = postgres.CreateTable(ctx, pool, nil) // or in your migrations
+//	store, err := postgres.New(pool, nil, "reports")
+//	e, err := elector.New(elector.ElectorConfig{LeaseStore: store, CandidateID: host, …})
+//
+// The row's number, leader_transitions, is the fencing token. Work in the same database can read
+// it in the transaction that writes, and so is refused at once when another one leads:
+//
+//	SELECT 1 FROM goverse_leases
+//	WHERE name = 'reports' AND leader_transitions = $1 FOR SHARE
+//
+// No row: the term is over, roll back. A row: no other term begins before this transaction ends.
+// A leader cannot renew meanwhile either, so keep such transactions shorter than the
+// LeaseDuration, or compare with a column of your own instead, as package elector says.
+//
+// # What is not promised
+//
+//   - Anything where a commit can be lost that was confirmed: synchronous_commit off, or a
+//     fail-over to a replica that lags. The database has to be the primary: replicas answer late.
+//   - A handover at once: this store is not watched, so who is next leads up to RetryPeriod after
+//     a release.
+package postgres

@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/goverse/goverse/cluster/elector"
+)
+
+// Store is a lease store: one row of a table. It is as safe for concurrent use as its DB.
+type Store struct {
+	db   DB
+	name string
+
+	get, create, update string
+}
+
+// New returns the store of that name in a table that [CreateTable] made; nil is goverse_leases.
+// The name is any UTF-8 without zero bytes. It asks the database nothing.
+func New(db DB, table pgx.Identifier, name string) (*Store, error) {
+	t, err := quoted(table)
+	switch {
+	case err != nil:
+		return nil, err
+	case db == nil:
+		return nil, errors.New("postgres: DB is nil; make one with pgxpool.New")
+	case name == "" || !utf8.ValidString(name) || strings.ContainsRune(name, 0):
+		return nil, fmt.Errorf("postgres: the lease's name is %q; give it one in UTF-8, like the task's", name)
+	}
+	return &Store{db: db, name: name,
+		get: `SELECT version, holder_identity, holder_instance, lease_duration_ns, acquire_time, renew_time, leader_transitions
+FROM ` + t + ` WHERE name = $1`,
+		create: `INSERT INTO ` + t + ` (name, version, holder_identity, holder_instance, lease_duration_ns, acquire_time, renew_time, leader_transitions)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO NOTHING`,
+		update: `UPDATE ` + t + ` SET version = $2, holder_identity = $3, holder_instance = $4, lease_duration_ns = $5,
+acquire_time = $6, renew_time = $7, leader_transitions = $8 WHERE name = $1 AND version = $9`,
+	}, nil
+}
+
+// GetLease implements [elector.LeaseStore].
+func (s *Store) GetLease(ctx context.Context) (elector.Lease, error) {
+	var l elector.Lease
+	var ns int64
+	err := s.db.QueryRow(ctx, s.get, s.name).Scan(&l.Version, &l.HolderIdentity, &l.HolderInstance, &ns,
+		&l.AcquireTime, &l.RenewTime, &l.LeaderTransitions)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return elector.Lease{}, elector.ErrNotFound
+	case err != nil:
+		return elector.Lease{}, fmt.Errorf("read lease %q: %w", s.name, err)
+	}
+	l.LeaseDuration, l.AcquireTime, l.RenewTime = time.Duration(ns), l.AcquireTime.UTC(), l.RenewTime.UTC()
+	return l, nil
+}
+
+// CreateLease implements [elector.LeaseStore].
+func (s *Store) CreateLease(ctx context.Context, lease elector.Lease) (elector.Lease, error) {
+	return s.write(ctx, s.create, lease, elector.ErrExists)
+}
+
+// UpdateLease implements [elector.LeaseStore].
+func (s *Store) UpdateLease(ctx context.Context, lease elector.Lease) (elector.Lease, error) {
+	return s.write(ctx, s.update, lease, elector.ErrConflict, lease.Version)
+}
+
+// write makes one statement that writes the record under a new version, or nothing: other.
+func (s *Store) write(ctx context.Context, statement string, l elector.Lease, other error, more ...any) (elector.Lease, error) {
+	l.Version = rand.Text() // not a count: a row that was deleted must not come to the same one again
+	l.AcquireTime, l.RenewTime = l.AcquireTime.UTC().Truncate(time.Microsecond), l.RenewTime.UTC().Truncate(time.Microsecond)
+	tag, err := s.db.Exec(ctx, statement, append([]any{s.name, l.Version, l.HolderIdentity, l.HolderInstance,
+		int64(l.LeaseDuration), l.AcquireTime, l.RenewTime, l.LeaderTransitions}, more...)...)
+	switch {
+	case code(err) == serializationFailure: // another one was faster, and the isolation says so
+		return elector.Lease{}, other
+	case err != nil:
+		return elector.Lease{}, fmt.Errorf("write lease %q: %w", s.name, err)
+	case tag.RowsAffected() == 0:
+		return elector.Lease{}, other
+	}
+	return l, nil
+}

@@ -1,0 +1,204 @@
+package elector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverse/goverse/cluster/internal/deadline"
+)
+
+// run is the shell of one call of Run: it carries out what the standing decides, one request
+// at a time.
+type run struct {
+	e    *Elector
+	s    standing
+	term *term // the one that goes on, or whose functions have not returned
+	says *announcer
+	err  error // of the last request, nil if the store answered
+}
+
+// turn does one thing: a request, or a rest.
+func (r *run) turn(ctx context.Context) {
+	now := r.e.now()
+	r.settle(now)
+	r.publish(now)
+	if step := r.s.decide(now); step.do == rest {
+		r.rest(ctx, now, step.at)
+	} else {
+		r.ask(ctx, step, now)
+		r.begin(ctx)
+	}
+}
+
+// begin begins the term that was won.
+func (r *run) begin(ctx context.Context) {
+	if r.term == nil && r.s.leading {
+		r.term = r.e.begin(ctx, r.s.token, r.s.claim)
+		r.e.log.Info("this candidate leads", "token", r.s.token)
+	}
+}
+
+// settle ends a term that is over, and forgets it when its functions have returned.
+func (r *run) settle(now deadline.Instant) {
+	t := r.term
+	if t == nil {
+		return
+	}
+	if r.s.leading && (t.ctx.Err() != nil || !r.s.leads(now)) {
+		r.s = r.s.ended()
+		t.end(ErrExpired)
+	}
+	if r.s.leading {
+		return
+	}
+	if r.e.term.Swap(nil) != nil {
+		t.end(ErrTaken)
+		r.e.log.Info("this candidate no longer leads", "token", t.token, "reason", context.Cause(t.ctx), "error", r.err)
+	}
+	select {
+	case <-t.done:
+		r.term, r.s = nil, r.s.returned()
+	default:
+	}
+}
+
+// publish lets the others in this process know what is known.
+func (r *run) publish(now deadline.Instant) {
+	s := r.s
+	r.e.seen.Store(&s)
+	if s.leads(now) {
+		r.says.say(s.id)
+	} else {
+		r.says.say(s.other(now))
+	}
+}
+
+// rest waits until an instant, or something happens that is to be looked at.
+func (r *run) rest(ctx context.Context, now deadline.Instant, until int64) {
+	timer := time.NewTimer(time.Duration(until - now.Mono))
+	defer timer.Stop()
+	var over <-chan struct{}
+	switch {
+	case r.term != nil && r.s.leading:
+		over = r.term.ctx.Done()
+	case r.term != nil:
+		over = r.term.done
+	}
+	changed, stop := r.watch(ctx)
+	defer stop()
+	select {
+	case <-timer.C:
+	case <-over:
+	case <-ctx.Done():
+	case <-changed:
+		r.s = r.s.prompted(r.e.now())
+	}
+}
+
+// watch has a store that can tell say when the record is another one. stop ends and joins that.
+func (r *run) watch(ctx context.Context) (changed <-chan struct{}, stop func()) {
+	w, can := r.e.cfg.LeaseStore.(LeaseWatcher)
+	if !can || !r.s.sure || !r.s.found || r.s.leading || r.err != nil {
+		return nil, func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	version := r.s.record.Version
+	told, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		if w.WatchLease(ctx, version) == nil {
+			close(told)
+		}
+	}()
+	return told, func() {
+		cancel()
+		<-ended
+	}
+}
+
+// ask carries a request out that was decided at an instant, from which what it brings counts.
+func (r *run) ask(run context.Context, step step, sent deadline.Instant) {
+	ctx, cancel := context.WithTimeout(run, r.e.cfg.requestTimeout())
+	defer cancel()
+	r.s = r.s.sends(step.do)
+	store, record, err := r.e.cfg.LeaseStore, Lease{}, error(nil)
+	switch step.do {
+	case get:
+		record, err = store.GetLease(ctx)
+	case create:
+		record, err = store.CreateLease(ctx, step.lease)
+	case update:
+		record, err = store.UpdateLease(ctx, step.lease)
+	}
+	answered := r.e.now()
+	absent := step.do == get && errors.Is(err, ErrNotFound)
+	conflict := errors.Is(err, ErrConflict) || errors.Is(err, ErrExists)
+	switch {
+	case step.do == get && (err == nil || absent):
+		r.s = r.s.got(record, !absent, answered)
+	case err == nil:
+		r.s = r.s.wrote(record, sent, answered)
+		if claim := r.s.claim; r.term != nil {
+			r.term.claim.Store(&claim)
+		}
+	default:
+		r.s = r.s.failed(conflict, answered)
+	}
+	switch {
+	case absent || conflict:
+		r.heard(nil)
+	case run.Err() == nil:
+		r.heard(err)
+	}
+}
+
+// heard writes down that the store does not answer any more, and that it does again.
+func (r *run) heard(err error) {
+	switch {
+	case err != nil && r.err == nil:
+		r.e.log.Warn("the lease store does not answer, trying on", "error", err)
+	case err == nil && r.err != nil:
+		r.e.log.Info("the lease store answers again")
+	}
+	r.err = err
+}
+
+// stop waits until the functions of the term have returned, and leaves the lease.
+func (r *run) stop(ctx context.Context) error {
+	if r.term != nil {
+		<-r.term.done
+		r.s = r.s.ended()
+		r.settle(r.e.now())
+	}
+	r.publish(r.e.now())
+	if !r.e.cfg.ReleaseOnCancel {
+		return nil
+	}
+	return r.release(ctx)
+}
+
+// release gives back what this candidate holds, or may hold because an answer did not come.
+func (r *run) release(ctx context.Context) error {
+	now := r.e.now()
+	limit := r.e.cfg.requestTimeout()
+	if r.s.token > 0 {
+		limit = max(limit, now.Until(r.s.claim.Ends()))
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for r.s = r.s.prompted(now); ; now = r.e.now() {
+		step := r.s.leave(now)
+		switch {
+		case step.do == done:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("%w: %w", ErrNotReleased, errors.Join(r.err, ctx.Err()))
+		case step.do == rest:
+			r.rest(ctx, now, step.at)
+		default:
+			r.ask(ctx, step, now)
+		}
+	}
+}
