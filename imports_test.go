@@ -28,8 +28,8 @@ var allowed = map[string][]string{
 	"internal/pgserver":           {"internal/child", "internal/needed", "internal/port"},
 	"internal/port":               {},
 	"internal/zaplog":             {},
-	"cluster":                     {"cluster/consensusmanager", "cluster/crashdetector", "cluster/elections", "cluster/lock", "cluster/once", "cluster/internal/change", "cluster/internal/commit", "cluster/internal/planning", "cluster/internal/wait", "cluster/sharding", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "node", "internal/zaplog"},
-	"cluster/httpapi":             {"cluster", "cluster/shardview", "cluster/state", "cluster/leaderelection"},
+	"cluster":                     {"cluster/consensusmanager", "cluster/crashdetector", "cluster/elections", "cluster/lock", "cluster/once", "cluster/processor", "cluster/internal/change", "cluster/internal/commit", "cluster/internal/planning", "cluster/internal/wait", "cluster/sharding", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "node", "internal/zaplog"},
+	"cluster/httpapi":             {"cluster", "cluster/processor", "cluster/shardview", "cluster/state", "cluster/leaderelection"},
 	"cluster/consensusmanager":    {"cluster/internal/change", "cluster/internal/commit", "cluster/internal/holding", "cluster/internal/planning", "cluster/internal/wait", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/sharding", "cluster/state"},
 	"cluster/leaderelection":      {"cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/commit", "cluster/mirror", "cluster/session", "cluster/state"},
 	"cluster/crashdetector":       {"cluster/internal/change", "cluster/internal/commit", "cluster/internal/suspicion", "cluster/mirror", "cluster/session", "cluster/state"},
@@ -65,6 +65,10 @@ var allowed = map[string][]string{
 	"integration":                 {"*"},
 	"integration/internal/chaos":  {"*"},
 	"integration/internal/procs":  {"*"},
+
+	"cluster/processor":                {"cluster/elections", "cluster/internal/wait", "cluster/lock", "cluster/state"},
+	"cluster/processor/checkpointtest": {"cluster/processor"},
+	"cluster/processor/postgres":       {"cluster/processor"},
 }
 
 type pkg struct {
@@ -122,7 +126,7 @@ func TestImportTable(t *testing.T) {
 // and the tests need.
 func TestClusterStaysLean(t *testing.T) {
 	all := packages(t)
-	for _, name := range []string{"cluster", "cluster/leaderelection", "node"} {
+	for _, name := range []string{"cluster", "cluster/leaderelection", "cluster/processor", "node"} {
 		for _, dep := range all[name].Deps {
 			for _, heavy := range []string{"go.etcd.io/etcd/server", "go.etcd.io/bbolt", "go.etcd.io/raft", "github.com/spf13/cobra",
 				"github.com/prometheus", "github.com/jackc", "database/sql", "github.com/stretchr"} {

@@ -11,6 +11,7 @@ import (
 	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/session"
 )
 
@@ -95,4 +96,14 @@ func (c *Cluster) Once(ctx context.Context, name string, fn func(ctx context.Con
 		return once.Result{}, err
 	}
 	return p.work.effects.Once(ctx, name, fn)
+}
+
+// Checkpoints keep in etcd how far the cluster's processors have come. The error is
+// ErrNotStarted.
+func (c *Cluster) Checkpoints() (*processor.Etcd, error) {
+	p, err := c.running()
+	if err != nil {
+		return nil, err
+	}
+	return processor.NewEtcd(processor.EtcdConfig{Client: p.client, Keys: c.keys, RequestTimeout: c.cfg.RequestTimeout})
 }

@@ -8,6 +8,7 @@
 //	GET /cluster/status   this node's view: state, leader, queue, nodes
 //	GET /cluster/leader   who leads, since when and until when; 503 without a leader
 //	GET /cluster/shards   who owns which shards, open moves; 503 without a map, 404 with sharding off
+//	GET /cluster/processors  the program's processors here: position, lag, errors
 //	GET /cluster/health   healthy or degraded, for dashboards
 //
 // Lists are never null, and an error is a JSON object with the field "error".

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/processor"
 )
 
 // Source is what the handler shows; *cluster.Cluster is one. Both methods are
@@ -26,17 +27,23 @@ type Options struct {
 	Version string
 	// LeaderTimeout bounds the question to etcd behind /cluster/leader. Default 2 s.
 	LeaderTimeout time.Duration
+	// Processors are the program's, for /cluster/processors and the metrics: the Status of a
+	// processor.Group, for example. It must not block, and no two may have one name. Default: none.
+	Processors func() []processor.Status
 }
 
 func (o Options) withDefaults() Options {
 	if o.LeaderTimeout <= 0 {
 		o.LeaderTimeout = 2 * time.Second
 	}
+	if o.Processors == nil {
+		o.Processors = func() []processor.Status { return nil }
+	}
 	return o
 }
 
 // routes in the order in which they are named to whoever asks for something else.
-var routes = [...]string{"/livez", "/readyz", "/metrics", "/cluster/status", "/cluster/leader", "/cluster/shards", "/cluster/health"}
+var routes = [...]string{"/livez", "/readyz", "/metrics", "/cluster/status", "/cluster/leader", "/cluster/shards", "/cluster/processors", "/cluster/health"}
 
 // New makes the handler of every route named in the package comment. Other paths
 // are answered with 404 and other methods than GET and HEAD with 405. It starts no
@@ -50,6 +57,7 @@ func New(source Source, opts Options) http.Handler {
 	mux.HandleFunc("/cluster/status", a.status)
 	mux.HandleFunc("/cluster/leader", a.leader)
 	mux.HandleFunc("/cluster/shards", a.shards)
+	mux.HandleFunc("/cluster/processors", a.processors)
 	mux.HandleFunc("/cluster/health", a.health)
 	mux.HandleFunc("/", notFound)
 	return readOnly(mux)

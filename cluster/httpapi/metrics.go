@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -91,6 +92,9 @@ type statusCollector struct {
 	source  Source
 	metrics []metric
 	shards  []shardMetric
+
+	processors func() []processor.Status
+	perEach    []processorMetric
 }
 
 // Describe implements prometheus.Collector.
@@ -102,6 +106,9 @@ func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- m.desc
 	}
 	ch <- pauseDesc
+	for _, m := range c.perEach {
+		ch <- m.desc
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -111,6 +118,7 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(st, now))
 	}
 	collectShards(st, c.shards, ch)
+	collectProcessors(c.processors(), c.perEach, ch)
 }
 
 // metricsHandler serves a registry of its own: two nodes in one process do not
@@ -120,7 +128,8 @@ func metricsHandler(source Source, opts Options) http.Handler {
 	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "goverse_build_info",
 		Help: "Always 1; the label tells the program's version.", ConstLabels: prometheus.Labels{"version": opts.Version}})
 	build.Set(1)
-	registry.MustRegister(&statusCollector{source: source, metrics: metrics(), shards: shardMetrics()}, build,
+	registry.MustRegister(&statusCollector{source: source, metrics: metrics(), shards: shardMetrics(),
+		processors: opts.Processors, perEach: processorMetrics()}, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }

@@ -1,0 +1,262 @@
+// Package checkpointtest is the conformance suite of checkpoints: what every
+// processor.Checkpoint has to do, whatever keeps it.
+//
+// Not covered: what happens when that fails; faults are each implementation's own to test.
+package checkpointtest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/processor"
+)
+
+// Checkpoint is a processor.Checkpoint with what operators need.
+type Checkpoint interface {
+	processor.Checkpoint
+	// Parked are the events that were given up, the oldest first.
+	Parked(ctx context.Context, name string) ([]processor.Parked, error)
+	// Forget drops a parked event; it is no error if there is none.
+	Forget(ctx context.Context, name string, at processor.Position) error
+	// Rewind sets the position, and lets any token claim.
+	Rewind(ctx context.Context, name string, to processor.Position) error
+}
+
+const patience = 20 * time.Second
+
+// Run checks the checkpoints that open returns: two of the same, as two processes have them. They
+// may be one. undoes says that what work did is undone when it fails.
+func Run(t *testing.T, undoes bool, open func(t *testing.T) (a, b Checkpoint)) {
+	for _, test := range []struct {
+		name string
+		f    func(s *suite)
+	}{
+		{"a processor goes on where it was", goesOn},
+		{"the smaller token is refused", fenced},
+		{"a token that is found grows", found},
+		{"a mark of before is refused", marks},
+		{"work that fails", failing},
+		{"one of two that advance at once", together},
+		{"parked events are kept", parked},
+		{"rewound", rewound},
+		{"names and positions", names},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			s := &suite{T: t, ctx: ctx, undoes: undoes}
+			s.a, s.b = open(t)
+			test.f(s)
+		})
+	}
+}
+
+type suite struct {
+	*testing.T
+	ctx    context.Context
+	undoes bool
+	a, b   Checkpoint
+}
+
+func to(p processor.Position, parked ...processor.Parked) func(context.Context) (processor.Progress, error) {
+	return func(context.Context) (processor.Progress, error) {
+		return processor.Progress{Position: p, Parked: parked}, nil
+	}
+}
+
+func (s *suite) claim(c Checkpoint, name string, token int64) processor.Mark {
+	s.Helper()
+	m, err := c.Claim(s.ctx, name, token)
+	require.NoError(s, err)
+	if token != 0 {
+		require.Equal(s, token, m.Token)
+	}
+	return m
+}
+
+func (s *suite) advance(c Checkpoint, name string, at processor.Mark, p processor.Position, parked ...processor.Parked) processor.Mark {
+	s.Helper()
+	m, err := c.Advance(s.ctx, name, at, to(p, parked...))
+	require.NoError(s, err)
+	require.Equal(s, p, m.Position)
+	require.Equal(s, at.Token, m.Token)
+	require.NotEqual(s, at.Version, m.Version)
+	return m
+}
+
+// stands is where the processor goes on, as the next who claims it would be told.
+func (s *suite) stands(name string, token int64) processor.Position {
+	s.Helper()
+	return s.claim(s.b, name, token).Position
+}
+
+func goesOn(s *suite) {
+	m := s.claim(s.a, "views", 7)
+	require.Empty(s, m.Position)
+	for _, p := range []processor.Position{"1", "2", "0003"} {
+		m = s.advance(s.a, "views", m, p)
+	}
+	next := s.claim(s.b, "views", 9)
+	require.EqualValues(s, "0003", next.Position)
+	s.advance(s.b, "views", next, "4")
+	require.EqualValues(s, "4", s.claim(s.a, "views", 9).Position, "the same token may claim again")
+}
+
+func fenced(s *suite) {
+	old := s.advance(s.a, "it", s.claim(s.a, "it", 5), "1")
+	s.claim(s.b, "it", 6)
+	now, err := s.a.Advance(s.ctx, "it", old, to("2"))
+	require.ErrorIs(s, err, processor.ErrFenced)
+	require.Equal(s, old, now)
+	_, err = s.a.Claim(s.ctx, "it", 5)
+	require.ErrorIs(s, err, processor.ErrFenced)
+	require.EqualValues(s, "1", s.stands("it", 6))
+}
+
+func found(s *suite) {
+	first := s.claim(s.a, "it", 0)
+	require.Positive(s, first.Token)
+	second := s.claim(s.b, "it", 0)
+	require.Greater(s, second.Token, first.Token)
+	_, err := s.a.Advance(s.ctx, "it", first, to("1"))
+	require.ErrorIs(s, err, processor.ErrFenced)
+	s.advance(s.b, "it", second, "1")
+	s.claim(s.a, "it", 1000)
+	require.EqualValues(s, 1001, s.claim(s.b, "it", 0).Token)
+}
+
+// What was sent before a claim is refused after it, also with the same token.
+func marks(s *suite) {
+	before := s.claim(s.a, "it", 3)
+	after := s.claim(s.a, "it", 3)
+	_, err := s.a.Advance(s.ctx, "it", before, to("late"))
+	require.ErrorIs(s, err, processor.ErrMoved)
+	after = s.advance(s.a, "it", after, "1")
+	s.advance(s.a, "it", after, "2")
+	_, err = s.a.Advance(s.ctx, "it", after, to("1a"))
+	require.ErrorIs(s, err, processor.ErrMoved)
+	require.EqualValues(s, "2", s.stands("it", 3))
+}
+
+func failing(s *suite) {
+	oops := errors.New("oops")
+	m := s.advance(s.a, "it", s.claim(s.a, "it", 3), "1")
+	_, err := s.a.Advance(s.ctx, "it", m, func(context.Context) (processor.Progress, error) {
+		return processor.Progress{Position: "2"}, oops
+	})
+	require.ErrorIs(s, err, oops)
+	want := processor.Position("2")
+	if s.undoes {
+		want = "1"
+	}
+	m = s.claim(s.a, "it", 3)
+	require.Equal(s, want, m.Position)
+
+	_, err = s.a.Advance(s.ctx, "it", m, func(context.Context) (processor.Progress, error) {
+		return processor.Progress{Position: m.Position}, oops
+	})
+	require.ErrorIs(s, err, oops)
+	m = s.claim(s.a, "it", 3)
+	require.Equal(s, want, m.Position, "before anything was done")
+
+	// Who was overtaken while it worked is refused, whether that failed or not.
+	_, err = s.a.Advance(s.ctx, "it", m, func(context.Context) (processor.Progress, error) {
+		s.claim(s.b, "it", 4)
+		return processor.Progress{Position: "3"}, nil
+	})
+	require.ErrorIs(s, err, processor.ErrFenced)
+	require.Equal(s, want, s.stands("it", 4))
+}
+
+// Of two with one mark, one wins; of two with two tokens, the larger.
+func together(s *suite) {
+	same := s.claim(s.a, "same", 3)
+	low := s.claim(s.a, "two", 3)
+	high := s.claim(s.b, "two", 4)
+	var wg sync.WaitGroup
+	errs := make([]error, 4)
+	for i, f := range []func() error{
+		func() error { _, err := s.a.Advance(s.ctx, "same", same, to("a")); return err },
+		func() error { _, err := s.b.Advance(s.ctx, "same", same, to("b")); return err },
+		func() error { _, err := s.a.Advance(s.ctx, "two", low, to("low")); return err },
+		func() error { _, err := s.b.Advance(s.ctx, "two", high, to("high")); return err },
+	} {
+		wg.Go(func() { errs[i] = f() })
+	}
+	wg.Wait()
+	won := processor.Position("a")
+	if errs[0] != nil {
+		won = "b"
+		errs[0], errs[1] = errs[1], errs[0]
+	}
+	assert.NoError(s, errs[0])
+	require.ErrorIs(s, errs[1], processor.ErrMoved)
+	require.Equal(s, won, s.stands("same", 3))
+	require.ErrorIs(s, errs[2], processor.ErrFenced)
+	require.NoError(s, errs[3])
+	require.EqualValues(s, "high", s.stands("two", 4))
+}
+
+func parked(s *suite) {
+	at := time.Now().Truncate(time.Millisecond).UTC()
+	park := func(p processor.Position) processor.Parked {
+		return processor.Parked{Position: p, Error: "no such customer: 7\nline two", Attempts: 3, Token: 5, Time: at}
+	}
+	list := func() (got []processor.Parked) {
+		got, err := s.b.Parked(s.ctx, "it")
+		require.NoError(s, err)
+		for i := range got {
+			got[i].Time = got[i].Time.UTC()
+		}
+		return got
+	}
+	require.Empty(s, list())
+	m := s.claim(s.a, "it", 5)
+	m = s.advance(s.a, "it", m, "9", park("9"))
+	m = s.advance(s.a, "it", m, "10", park("10"))
+	require.Equal(s, []processor.Parked{park("9"), park("10")}, list(), "the oldest first")
+	m = s.advance(s.a, "it", m, "9", park("9"))
+	require.Equal(s, []processor.Parked{park("10"), park("9")}, list(), "once, where it was given up last")
+	require.NoError(s, s.b.Forget(s.ctx, "it", "10"))
+	require.NoError(s, s.b.Forget(s.ctx, "it", "10"))
+	require.Equal(s, []processor.Parked{park("9")}, list())
+
+	s.claim(s.b, "it", 6)
+	_, err := s.a.Advance(s.ctx, "it", m, to("11", park("11")))
+	require.ErrorIs(s, err, processor.ErrFenced)
+	require.Equal(s, []processor.Parked{park("9")}, list(), "nothing is kept without the position")
+	other, err := s.a.Parked(s.ctx, "i")
+	require.NoError(s, err)
+	require.Empty(s, other)
+}
+
+func rewound(s *suite) {
+	m := s.advance(s.a, "it", s.claim(s.a, "it", 100), "5")
+	require.NoError(s, s.b.Rewind(s.ctx, "it", "2"))
+	_, err := s.a.Advance(s.ctx, "it", m, to("6"))
+	require.ErrorIs(s, err, processor.ErrMoved)
+	require.EqualValues(s, "2", s.stands("it", 7), "any token")
+	require.NoError(s, s.b.Rewind(s.ctx, "new", "3"))
+	require.EqualValues(s, "3", s.stands("new", 1))
+}
+
+func names(s *suite) {
+	for _, name := range []string{"a", "a/b", "a/", "é %2F", strings.Repeat("n", 512)} {
+		at := processor.Position(name + "/../é'\"\n")
+		m := s.claim(s.a, name, 1)
+		require.Empty(s, m.Position, name)
+		s.advance(s.a, name, m, at, processor.Parked{Position: at, Error: "'"})
+		require.Equal(s, at, s.stands(name, 1), name)
+		got, err := s.b.Parked(s.ctx, name)
+		require.NoError(s, err)
+		require.Len(s, got, 1, name)
+		require.Equal(s, at, got[0].Position)
+	}
+}

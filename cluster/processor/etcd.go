@@ -1,0 +1,210 @@
+package processor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/wait"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// EtcdConfig is what checkpoints in etcd need. Client and Keys are required.
+type EtcdConfig struct {
+	// Client reaches etcd. It is never closed.
+	Client *clientv3.Client
+	// Keys is where the checkpoints lie.
+	Keys state.Keys
+	// RequestTimeout bounds each request to etcd. Default 2 s.
+	RequestTimeout time.Duration
+}
+
+// Etcd keeps checkpoints in etcd: one small write for each batch. What a batch did is not
+// undone when it fails in the middle; the progress before that is stored.
+type Etcd struct {
+	client  *clientv3.Client
+	keys    state.Keys
+	timeout time.Duration
+}
+
+// NewEtcd checks the configuration.
+func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
+	switch {
+	case cfg.Client == nil:
+		return nil, fmt.Errorf("%w: EtcdConfig.Client is nil; give it an etcd client", ErrBadConfig)
+	case cfg.Keys == state.Keys{}:
+		return nil, fmt.Errorf("%w: EtcdConfig.Keys is empty; give it state.NewKeys of the cluster's prefix", ErrBadConfig)
+	case cfg.RequestTimeout <= 0:
+		cfg.RequestTimeout = 2 * time.Second
+	}
+	return &Etcd{client: cfg.Client, keys: cfg.Keys, timeout: cfg.RequestTimeout}, nil
+}
+
+// etcdRetry is the pause before a request whose answer was lost is looked for again, and
+// etcdTries how often that is done before the caller is told.
+const (
+	etcdRetry = 50 * time.Millisecond
+	etcdTries = 3
+)
+
+// stored is a checkpoint as it stands in etcd.
+type stored struct {
+	Position Position `json:"position"`
+	Token    int64    `json:"token"`
+	revision int64    // of the last change; 0: there is none
+}
+
+func (s stored) mark() Mark { return Mark{s.Position, s.Token, s.revision} }
+
+// is reports whether what stands is what was to be written.
+func (s stored) is(want stored) bool { return s.Position == want.Position && s.Token == want.Token }
+
+func (e *Etcd) read(ctx context.Context, name string) (stored, error) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), e.timeout)
+	defer cancel()
+	key := e.keys.Checkpoint(name)
+	resp, err := e.client.Get(ctx, key)
+	if err != nil {
+		return stored{}, fmt.Errorf("read the checkpoint of processor %q: %w", name, err)
+	}
+	if len(resp.Kvs) == 0 {
+		return stored{}, nil
+	}
+	s := stored{revision: resp.Kvs[0].ModRevision}
+	if err := json.Unmarshal(resp.Kvs[0].Value, &s); err != nil {
+		return stored{}, fmt.Errorf("the checkpoint of processor %q cannot be read, mend or delete %s: %w", name, key, err)
+	}
+	return s, nil
+}
+
+// write replaces what stood at that revision, and writes and deletes what else there is with
+// it. It reports whether it did; with an error that is not known.
+func (e *Etcd) write(ctx context.Context, name string, revision int64, s *stored, also ...clientv3.Op) (bool, error) {
+	value, err := json.Marshal(s)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), e.timeout)
+	defer cancel()
+	key := e.keys.Checkpoint(name)
+	resp, err := e.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).
+		Then(append(also, clientv3.OpPut(key, string(value)))...).Commit()
+	if err != nil {
+		return false, fmt.Errorf("write the checkpoint of processor %q: %w", name, err)
+	}
+	s.revision = resp.Header.Revision
+	return resp.Succeeded, nil
+}
+
+// Claim implements [Checkpoint]. It writes in any case, so that a request that is still under
+// way finds the checkpoint changed.
+func (e *Etcd) Claim(ctx context.Context, name string, token int64) (Mark, error) {
+	for {
+		s, err := e.read(ctx, name)
+		if err != nil {
+			return Mark{}, err
+		}
+		claimed := stored{Position: s.Position, Token: token}
+		if token == 0 {
+			claimed.Token = s.Token + 1
+		}
+		if claimed.Token < s.Token {
+			return Mark{}, fencedBy(name, token, s.Token)
+		}
+		ok, err := e.write(ctx, name, s.revision, &claimed)
+		if ok || err != nil {
+			return claimed.mark(), err
+		}
+	}
+}
+
+// Advance implements [Checkpoint]. What was done is stored also if ctx has ended meanwhile.
+func (e *Etcd) Advance(ctx context.Context, name string, at Mark, work func(ctx context.Context) (Progress, error)) (Mark, error) {
+	progress, failed := work(ctx)
+	if progress.Position == at.Position && len(progress.Parked) == 0 {
+		return at, failed
+	}
+	now, err := e.store(context.WithoutCancel(ctx), name, at, progress)
+	return now, errors.Join(failed, err)
+}
+
+// store writes the progress. An answer that was lost is looked for; if the request was not
+// carried out it is sent again: both compare the same revision, so one of them counts.
+func (e *Etcd) store(ctx context.Context, name string, at Mark, progress Progress) (Mark, error) {
+	next := stored{Position: progress.Position, Token: at.Token}
+	var also []clientv3.Op
+	for _, p := range progress.Parked {
+		value, err := json.Marshal(p)
+		if err != nil {
+			return at, err
+		}
+		also = append(also, clientv3.OpPut(e.keys.ParkedEvent(name, string(p.Position)), string(value)))
+	}
+	for try := 1; ; try++ {
+		ok, err := e.write(ctx, name, at.Version, &next, also...)
+		if ok {
+			return next.mark(), nil
+		}
+		s, readErr := e.read(ctx, name)
+		switch {
+		case readErr == nil && s.revision != at.Version && s.is(next):
+			return s.mark(), nil // an answer that was lost
+		case readErr == nil && s.Token > at.Token:
+			return at, fencedBy(name, at.Token, s.Token)
+		case readErr == nil && s.revision != at.Version:
+			return at, movedFrom(name, at, nil)
+		case err == nil:
+			err = readErr
+		}
+		if try == etcdTries || !wait.For(ctx, etcdRetry) {
+			return at, err
+		}
+	}
+}
+
+// Parked are the processor's events that were given up, the oldest first.
+func (e *Etcd) Parked(ctx context.Context, name string) ([]Parked, error) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), e.timeout)
+	defer cancel()
+	resp, err := e.client.Get(ctx, e.keys.Parked(name), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
+	if err != nil {
+		return nil, fmt.Errorf("read the parked events of processor %q: %w", name, err)
+	}
+	parked := make([]Parked, len(resp.Kvs))
+	for i, kv := range resp.Kvs {
+		if err := json.Unmarshal(kv.Value, &parked[i]); err != nil {
+			return nil, fmt.Errorf("a parked event of processor %q cannot be read, mend or delete %s: %w", name, kv.Key, err)
+		}
+	}
+	return parked, nil
+}
+
+// Forget drops what is known of a parked event that was dealt with. It is no error if there is
+// none.
+func (e *Etcd) Forget(ctx context.Context, name string, at Position) error {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), e.timeout)
+	defer cancel()
+	if _, err := e.client.Delete(ctx, e.keys.ParkedEvent(name, string(at))); err != nil {
+		return fmt.Errorf("forget the parked event of processor %q at %q: %w", name, at, err)
+	}
+	return nil
+}
+
+// Rewind has the processor go on after the position, "" for the beginning, and lets any token
+// claim the checkpoint. A processor that runs notices with its next batch.
+func (e *Etcd) Rewind(ctx context.Context, name string, to Position) error {
+	for {
+		s, err := e.read(ctx, name)
+		if err != nil {
+			return err
+		}
+		ok, err := e.write(ctx, name, s.revision, &stored{Position: to})
+		if ok || err != nil {
+			return err
+		}
+	}
+}

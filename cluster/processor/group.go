@@ -1,0 +1,65 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"sync"
+)
+
+// Runner is a processor, whatever its events are.
+type Runner interface {
+	// Run blocks until ctx ends; see [Processor.Run].
+	Run(ctx context.Context) error
+	// Status does not block.
+	Status() Status
+}
+
+// Group is processors that run together.
+type Group []Runner
+
+// Run runs all of them until ctx ends, or one returns an error: the others are then ended. It
+// returns when all have, with their errors.
+func (g Group) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, len(g))
+	var wg sync.WaitGroup
+	for i, r := range g {
+		wg.Go(func() {
+			if errs[i] = r.Run(ctx); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// Status is that of each of them, in their order. It does not block.
+func (g Group) Status() []Status {
+	all := make([]Status, len(g))
+	for i, r := range g {
+		all[i] = r.Status()
+	}
+	return all
+}
+
+// Partitions makes a processor for each partition of a source, and has it run on the node that
+// serves the shard of the processor's name, cfg.Name/partition: so the partitions spread over the
+// nodes, and move when nodes come and go. set gives each its Source, and what else is its own.
+// All nodes run the same group.
+func Partitions[E any](cfg Config[E], in Shards, partitions []string, set func(partition string, cfg *Config[E])) (Group, error) {
+	var g Group
+	for _, partition := range partitions {
+		own := cfg
+		own.Name = cfg.Name + "/" + partition
+		own.LeaderLock = Shard(in, own.Name)
+		set(partition, &own)
+		p, err := New(own)
+		if err != nil {
+			return nil, err
+		}
+		g = append(g, p)
+	}
+	return g, nil
+}

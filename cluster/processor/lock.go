@@ -1,0 +1,90 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/cluster/lock"
+)
+
+// LeaderLock says when this process may process. See Election, Lock, Shard and LockFunc.
+type LeaderLock interface {
+	// Lead waits until this process leads, runs fn, and gives the lead up when fn has returned.
+	// fn's context ends with the lead, or with ctx; token is larger than that of all who led
+	// before, and never 0. Lead returns what fn returned, or why fn did not run: an error that
+	// matches ErrNoLock if it never will.
+	Lead(ctx context.Context, fn func(ctx context.Context, token int64) error) error
+}
+
+// ErrNoLock: a leader lock cannot be had any more: the node has stopped, or is not started.
+var ErrNoLock = errors.New("the leader lock cannot be had")
+
+// LockFunc is a LeaderLock made of its Lead.
+type LockFunc func(ctx context.Context, fn func(ctx context.Context, token int64) error) error
+
+// Lead implements [LeaderLock].
+func (f LockFunc) Lead(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
+	return f(ctx, fn)
+}
+
+// alone runs at all times; the checkpoint finds the token.
+func alone(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
+	return fn(ctx, 0)
+}
+
+// givingUp bounds how long it is waited that a place is given up; it is, as soon as etcd answers.
+const givingUp = 5 * time.Second
+
+// Elections has elections by name: a *cluster.Cluster or *elections.Elections.
+type Elections interface {
+	Election(name string, opts ...elections.Option) (*elections.Election, error)
+}
+
+// Election processes on the node that leads the election. This node stands in it while the
+// processor runs, and withdraws when it ends: the election should be about nothing else.
+func Election(in Elections, name string) LeaderLock {
+	return LockFunc(func(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
+		e, err := in.Election(name)
+		if err != nil {
+			return fmt.Errorf("%w: election %q: %w", ErrNoLock, name, err)
+		}
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), givingUp)
+			defer cancel()
+			_ = e.Withdraw(ctx) // done as soon as etcd answers
+		}()
+		err = e.Lead(ctx, func(ctx context.Context, t *elections.Term) error { return fn(ctx, t.Token()) })
+		if errors.Is(err, elections.ErrClosed) && ctx.Err() == nil {
+			return fmt.Errorf("%w: election %q: %w", ErrNoLock, name, err)
+		}
+		return err
+	})
+}
+
+// Lock processes on the node that holds the lock.
+func Lock(in lock.LockRegistry, name string) LeaderLock {
+	return LockFunc(func(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
+		if in == nil {
+			return fmt.Errorf("%w: lock %q: the registry is nil; Cluster.Locks is, before Start", ErrNoLock, name)
+		}
+		held, err := in.Acquire(ctx, name)
+		if errors.Is(err, lock.ErrClosed) {
+			return fmt.Errorf("%w: lock %q: %w", ErrNoLock, name, err)
+		}
+		if err != nil {
+			return err
+		}
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), givingUp)
+			defer cancel()
+			_ = held.Release(ctx) // lost before, or done as soon as etcd answers
+		}()
+		work, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(held.Context(), func() { cancel(context.Cause(held.Context())) })()
+		return fn(work, held.Token())
+	})
+}

@@ -1,0 +1,94 @@
+package processor_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/cluster/processor/checkpointtest"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/embedetcd"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 20 * time.Second
+
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func startEtcd(t *testing.T) *embedetcd.Server {
+	t.Helper()
+	server, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	return server
+}
+
+// process is what one process has: a client of its own, whose requests can fail.
+type process struct {
+	client *clientv3.Client
+	faults *clustertest.Faults
+	etcd   *processor.Etcd
+}
+
+func connect(t *testing.T, endpoint string) *process {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	p := &process{client: client, faults: clustertest.Inject(client)}
+	keys, err := state.NewKeys("/goverse")
+	require.NoError(t, err)
+	p.etcd, err = processor.NewEtcd(processor.EtcdConfig{Client: client, Keys: keys, RequestTimeout: 300 * time.Millisecond})
+	require.NoError(t, err)
+	return p
+}
+
+// elections stands on a session of the process's own; it ends with the test.
+func (p *process) elections(t *testing.T, address string) (*elections.Elections, *session.Keeper) {
+	t.Helper()
+	keys, err := state.NewKeys("/goverse")
+	require.NoError(t, err)
+	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: p.client, TTL: 2 * time.Second}})
+	require.NoError(t, err)
+	e, err := elections.New(elections.Config{Client: p.client, Keeper: keeper, Queues: keys.Elections(), Address: address,
+		WorkTimeout: 500 * time.Millisecond, RequestTimeout: 300 * time.Millisecond})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = keeper.Run(ctx) })
+	wg.Go(func() { e.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	return e, keeper
+}
+
+func TestMemoryConforms(t *testing.T) {
+	checkpointtest.Run(t, false, func(*testing.T) (a, b checkpointtest.Checkpoint) {
+		m := &processor.Memory{}
+		return m, m
+	})
+}
+
+func TestEtcdConforms(t *testing.T) {
+	checkpointtest.Run(t, false, func(t *testing.T) (a, b checkpointtest.Checkpoint) {
+		server := startEtcd(t)
+		return connect(t, server.Endpoint()).etcd, connect(t, server.Endpoint()).etcd
+	})
+}

@@ -1,0 +1,117 @@
+package processor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Memory is a checkpoint in this process, for tests. The zero value works.
+type Memory struct {
+	mu     sync.Mutex
+	byName map[string]*remembered
+}
+
+type remembered struct {
+	mark   Mark
+	parked map[Position]parkedAt
+}
+
+type parkedAt struct {
+	Parked
+	version int64
+}
+
+// get is the processor's entry. The lock is held.
+func (m *Memory) get(name string) *remembered {
+	if m.byName == nil {
+		m.byName = map[string]*remembered{}
+	}
+	r := m.byName[name]
+	if r == nil {
+		r = &remembered{parked: map[Position]parkedAt{}}
+		m.byName[name] = r
+	}
+	return r
+}
+
+// Claim implements [Checkpoint].
+func (m *Memory) Claim(_ context.Context, name string, token int64) (Mark, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.get(name)
+	if token == 0 {
+		token = r.mark.Token + 1
+	}
+	if token < r.mark.Token {
+		return Mark{}, fencedBy(name, token, r.mark.Token)
+	}
+	r.mark.Token = token
+	r.mark.Version++
+	return r.mark, nil
+}
+
+// Advance implements [Checkpoint]. It cannot undo what work did.
+func (m *Memory) Advance(ctx context.Context, name string, at Mark, work func(ctx context.Context) (Progress, error)) (Mark, error) {
+	progress, failed := work(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.get(name)
+	switch {
+	case r.mark.Token > at.Token:
+		return at, fencedBy(name, at.Token, r.mark.Token)
+	case r.mark != at:
+		return at, movedFrom(name, at, failed)
+	}
+	r.mark.Position = progress.Position
+	r.mark.Version++
+	for _, p := range progress.Parked {
+		r.parked[p.Position] = parkedAt{p, r.mark.Version}
+	}
+	return r.mark, failed
+}
+
+// Parked are the processor's events that were given up, the oldest first.
+func (m *Memory) Parked(_ context.Context, name string) ([]Parked, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	sorted := slices.SortedFunc(maps.Values(m.get(name).parked), func(a, b parkedAt) int { return cmp.Compare(a.version, b.version) })
+	parked := make([]Parked, len(sorted))
+	for i, p := range sorted {
+		parked[i] = p.Parked
+	}
+	return parked, nil
+}
+
+// Forget drops what is known of a parked event that was dealt with. It is no error if there is
+// none.
+func (m *Memory) Forget(_ context.Context, name string, at Position) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.get(name).parked, at)
+	return nil
+}
+
+// Rewind has the processor go on after the position, "" for the beginning, and lets any token
+// claim the checkpoint. A processor that runs notices with its next batch.
+func (m *Memory) Rewind(_ context.Context, name string, to Position) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.get(name)
+	r.mark = Mark{Position: to, Version: r.mark.Version + 1}
+	return nil
+}
+
+func fencedBy(name string, token, by int64) error {
+	return fmt.Errorf("processor %q, token %d, stored %d: %w", name, token, by, ErrFenced)
+}
+
+func movedFrom(name string, at Mark, failed error) error {
+	if failed != nil {
+		return fmt.Errorf("processor %q: %w, and before that: %w", name, ErrMoved, failed)
+	}
+	return fmt.Errorf("processor %q, from %q: %w", name, at.Position, ErrMoved)
+}

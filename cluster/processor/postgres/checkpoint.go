@@ -1,0 +1,181 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/goverse/goverse/cluster/processor"
+)
+
+// DB is where the checkpoints lie: a *pgxpool.Pool, or for one processor a *pgx.Conn.
+type DB interface {
+	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Config is what checkpoints in PostgreSQL need. DB is required.
+type Config struct {
+	// DB is never closed. Each processor uses one connection of a pool at a time.
+	DB DB
+	// Table is the checkpoints' table, with its schema or without. What is parked is in a table
+	// of that name and _parked. Default goverse_checkpoints.
+	Table string
+	// IdleTimeout is after how long without a statement PostgreSQL ends a handler's transaction,
+	// so that a process that stands still does not keep its locks for ever. It must be longer
+	// than a handler does anything else. Default 30 s; negative: what the server is set to.
+	IdleTimeout time.Duration
+}
+
+// ErrBadTable: the table's name cannot be used.
+var ErrBadTable = errors.New("bad table name")
+
+// plainName needs no quotes, so that what is written here and in psql is the same.
+var plainName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,55}$`)
+
+// Checkpoint is a processor.Checkpoint in PostgreSQL. All methods are safe for concurrent use.
+type Checkpoint struct {
+	db    DB
+	begin pgx.TxOptions
+	sql   statements
+}
+
+// New checks the configuration. It asks the database nothing.
+func New(cfg Config) (*Checkpoint, error) {
+	if cfg.DB == nil {
+		return nil, fmt.Errorf("%w: postgres.Config.DB is nil; give it a pgxpool.Pool", processor.ErrBadConfig)
+	}
+	if cfg.Table == "" {
+		cfg.Table = "goverse_checkpoints"
+	}
+	if !plainName.MatchString(cfg.Table) {
+		return nil, fmt.Errorf("%w %q: write it in small letters, digits and underscores, with a schema and a dot before it or not, of at most 56 bytes", ErrBadTable, cfg.Table)
+	}
+	if cfg.IdleTimeout == 0 {
+		cfg.IdleTimeout = 30 * time.Second
+	}
+	c := &Checkpoint{db: cfg.DB, sql: statementsFor(cfg.Table)}
+	if cfg.IdleTimeout > 0 {
+		c.begin.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d", max(1, cfg.IdleTimeout.Milliseconds()))
+	}
+	return c, nil
+}
+
+// CreateTables creates the tables where they do not exist. Any number of processes may do that
+// at once, and again.
+func (c *Checkpoint) CreateTables(ctx context.Context) error {
+	if _, err := c.db.Exec(ctx, c.sql.create); err != nil {
+		return fmt.Errorf("create the tables of checkpoints: %w", err)
+	}
+	return nil
+}
+
+type txKey struct{}
+
+// Tx is the transaction in which a handler, or OnPark, is called, with its ctx: what is written
+// there takes effect together with the new position. Neither commit it nor roll it back. It panics
+// for any other ctx.
+func Tx(ctx context.Context) pgx.Tx {
+	tx, ok := ctx.Value(txKey{}).(pgx.Tx)
+	if !ok {
+		panic("postgres.Tx: there is no transaction in this context; give it the handler's, of a processor whose Checkpoint is a *postgres.Checkpoint")
+	}
+	return tx
+}
+
+// Claim implements [processor.Checkpoint]. It waits for a transaction that is about to commit.
+func (c *Checkpoint) Claim(ctx context.Context, name string, token int64) (processor.Mark, error) {
+	var m processor.Mark
+	err := c.db.QueryRow(ctx, c.sql.claim, name, token).Scan(&m.Position, &m.Token, &m.Version)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return m, c.overtaken(ctx, name, token)
+	case err != nil:
+		return m, fmt.Errorf("claim the checkpoint of processor %q: %w", name, err)
+	}
+	return m, nil
+}
+
+// overtaken says why a checkpoint is not as it was.
+func (c *Checkpoint) overtaken(ctx context.Context, name string, token int64) error {
+	var now int64
+	err := c.db.QueryRow(ctx, c.sql.token, name).Scan(&now)
+	switch {
+	case err != nil && !errors.Is(err, pgx.ErrNoRows):
+		return fmt.Errorf("read the checkpoint of processor %q: %w", name, err)
+	case now > token:
+		return fmt.Errorf("processor %q, token %d, stored %d: %w", name, token, now, processor.ErrFenced)
+	}
+	return fmt.Errorf("processor %q: %w", name, processor.ErrMoved)
+}
+
+// Advance implements [processor.Checkpoint]. work's context has the transaction; see [Tx].
+func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark, work func(ctx context.Context) (processor.Progress, error)) (processor.Mark, error) {
+	tx, err := c.db.BeginTx(ctx, c.begin)
+	if err != nil {
+		return at, fmt.Errorf("begin the transaction of processor %q: %w", name, err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		_ = tx.Rollback(ctx) // nothing, after a commit; or the connection is closed
+	}()
+	progress, err := work(context.WithValue(ctx, txKey{}, tx))
+	if err != nil {
+		return at, err
+	}
+	next := processor.Mark{Position: progress.Position, Token: at.Token, Version: at.Version + 1}
+	moved, err := c.write(ctx, tx, name, at, progress)
+	switch {
+	case err != nil:
+		return at, blame(name, err)
+	case !moved:
+		_ = tx.Rollback(ctx) // its connection may be the only one
+		return at, c.overtaken(ctx, name, at.Token)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return at, blame(name, err)
+	}
+	return next, nil
+}
+
+const rollbackTimeout = 2 * time.Second
+
+// write puts the progress into the transaction, in one round trip, and reports whether the
+// checkpoint is as it was.
+func (c *Checkpoint) write(ctx context.Context, tx pgx.Tx, name string, at processor.Mark, progress processor.Progress) (bool, error) {
+	batch := &pgx.Batch{}
+	batch.Queue(c.sql.advance, name, at.Token, at.Version, progress.Position)
+	for _, p := range progress.Parked {
+		batch.Queue(c.sql.park, name, p.Position, p.Error, p.Attempts, p.Token, p.Time)
+	}
+	results := tx.SendBatch(ctx, batch)
+	tag, err := results.Exec()
+	return tag.RowsAffected() == 1, errors.Join(err, results.Close())
+}
+
+// blame tells what the server refused, which what the handler did brought about, from a
+// connection that failed.
+func blame(name string, err error) error {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && !transient(refused.Code) || errors.Is(err, pgx.ErrTxCommitRollback) {
+		return fmt.Errorf("processor %q: %w: %w", name, processor.ErrRefused, err)
+	}
+	return fmt.Errorf("commit the transaction of processor %q: %w", name, err)
+}
+
+// transient: the server is not well, or somebody else was in the way.
+func transient(code string) bool {
+	switch code[:min(2, len(code))] {
+	case "08", "40", "53", "55", "57", "58", "XX": // connection, rollback, resources, state, operator, system, internal
+		return true
+	}
+	return code == "25P03" || code == "25006" // idle for too long; a standby
+}

@@ -1,0 +1,63 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/cluster/processor/checkpointtest"
+	"github.com/goverse/goverse/cluster/processor/postgres"
+	"github.com/goverse/goverse/internal/pgserver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// scene is a database; each part of the test has a table of its own.
+type scene struct {
+	pool *pgxpool.Pool
+	last atomic.Int64
+}
+
+// One server serves all.
+func TestPostgres(t *testing.T) {
+	db := pgserver.ForTest(t)
+	pool, err := pgxpool.New(context.Background(), db.URL())
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	s := &scene{pool: pool}
+	t.Run("conforms", s.conforms)
+	t.Run("each event takes effect once", s.onceEach)
+}
+
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// checkpoints are new, in a table of their own.
+func (s *scene) checkpoints(t *testing.T, change ...func(*postgres.Config)) *postgres.Checkpoint {
+	t.Helper()
+	cfg := postgres.Config{DB: s.pool, Table: fmt.Sprintf("public.checkpoints_%d", s.last.Add(1))}
+	for _, c := range change {
+		c(&cfg)
+	}
+	c, err := postgres.New(cfg)
+	require.NoError(t, err)
+	require.NoError(t, c.CreateTables(testContext(t)))
+	return c
+}
+
+func (s *scene) conforms(t *testing.T) {
+	checkpointtest.Run(t, true, func(t *testing.T) (a, b checkpointtest.Checkpoint) {
+		c := s.checkpoints(t)
+		return c, c
+	})
+}

@@ -1,0 +1,21 @@
+// Package postgres keeps the checkpoints of processors in PostgreSQL, in the transaction of
+// what the handler writes: both take effect, or neither does.
+//
+//	checkpoints, err := postgres.New(postgres.Config{DB: pool})
+//	err = checkpoints.CreateTables(ctx)
+//	views, err := processor.New(processor.Config[Order]{Checkpoint: checkpoints,
+//		Handler: func(ctx context.Context, e processor.Event[Order]) error {
+//			_, err := postgres.Tx(ctx).Exec(ctx, "update totals set …")
+//			return err
+//		}, …
+//
+// So each event takes effect once, however often processes die: the transaction of one that
+// another has overtaken finds a larger token in the checkpoint's row, and is rolled back. The row
+// is locked only for the moment in which it is written.
+//
+// # What is not promised
+//
+//   - Anything about what a handler does outside that transaction.
+//   - That the next leader need not wait for a process that stands still in a transaction: what
+//     that has locked stays locked until PostgreSQL ends it, after Config.IdleTimeout.
+package postgres

@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/goverse/goverse/cluster/processor"
+)
+
+// statements are all that is asked of the database.
+type statements struct {
+	create, claim, token, advance, park, parked, forget, rewind string
+}
+
+func statementsFor(table string) statements {
+	of := func(sql string) string {
+		return strings.NewReplacer("{parked}", table+"_parked", "{table}", table).Replace(sql)
+	}
+	return statements{
+		// Two that create a table at once get in each other's way, so they take turns.
+		create: of(`begin;
+select pg_advisory_xact_lock(hashtext('{table}'));
+create table if not exists {table} (
+	name text primary key,
+	position text not null,
+	token bigint not null,
+	version bigint not null,
+	changed timestamptz not null default now()
+);
+create table if not exists {parked} (
+	name text not null,
+	position text not null,
+	error text not null,
+	attempts int not null,
+	token bigint not null,
+	parked timestamptz not null,
+	number bigserial not null,
+	primary key (name, position)
+);
+commit`),
+		claim: of(`insert into {table} as t (name, position, token, version) values ($1, '', greatest($2::bigint, 1), 1)
+on conflict (name) do update set token = case $2::bigint when 0 then t.token + 1 else $2::bigint end, version = t.version + 1, changed = now()
+where $2::bigint = 0 or t.token <= $2::bigint
+returning position, token, version`),
+		token: of(`select token from {table} where name = $1`),
+		advance: of(`update {table} set position = $4, version = version + 1, changed = now()
+where name = $1 and token = $2 and version = $3`),
+		park: of(`insert into {parked} as p (name, position, error, attempts, token, parked) values ($1, $2, $3, $4, $5, $6)
+on conflict (name, position) do update set error = excluded.error, attempts = excluded.attempts, token = excluded.token,
+parked = excluded.parked, number = excluded.number`),
+		parked: of(`select position, error, attempts, token, parked from {parked} where name = $1 order by number`),
+		forget: of(`delete from {parked} where name = $1 and position = $2`),
+		rewind: of(`insert into {table} as t (name, position, token, version) values ($1, $2, 0, 1)
+on conflict (name) do update set position = $2, token = 0, version = t.version + 1, changed = now()`),
+	}
+}
+
+// Parked are the processor's events that were given up, the oldest first.
+func (c *Checkpoint) Parked(ctx context.Context, name string) ([]processor.Parked, error) {
+	rows, err := c.db.Query(ctx, c.sql.parked, name)
+	if err != nil {
+		return nil, fmt.Errorf("read the parked events of processor %q: %w", name, err)
+	}
+	parked, err := pgx.CollectRows(rows, pgx.RowToStructByPos[processor.Parked])
+	if err != nil {
+		return nil, fmt.Errorf("read the parked events of processor %q: %w", name, err)
+	}
+	return parked, nil
+}
+
+// Forget drops what is known of a parked event that was dealt with. It is no error if there is
+// none.
+func (c *Checkpoint) Forget(ctx context.Context, name string, at processor.Position) error {
+	if _, err := c.db.Exec(ctx, c.sql.forget, name, at); err != nil {
+		return fmt.Errorf("forget the parked event of processor %q at %q: %w", name, at, err)
+	}
+	return nil
+}
+
+// Rewind has the processor go on after the position, "" for the beginning, and lets any token
+// claim the checkpoint. A processor that runs notices with its next batch.
+func (c *Checkpoint) Rewind(ctx context.Context, name string, to processor.Position) error {
+	if _, err := c.db.Exec(ctx, c.sql.rewind, name, to); err != nil {
+		return fmt.Errorf("rewind processor %q to %q: %w", name, to, err)
+	}
+	return nil
+}

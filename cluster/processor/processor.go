@@ -1,0 +1,72 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/goverse/goverse/cluster/internal/wait"
+)
+
+// ErrRunning: a processor runs once at a time.
+var ErrRunning = errors.New("the processor runs already; make another one with New")
+
+// Processor handles the events of one source. All methods are safe for concurrent use.
+type Processor[E any] struct {
+	cfg     Config[E]
+	running sync.Mutex
+	report  report
+}
+
+// New checks the configuration; [Processor.Run] makes the processor live.
+func New[E any](cfg Config[E]) (*Processor[E], error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	p := &Processor[E]{cfg: cfg.withDefaults()}
+	_, lags := cfg.Source.(Lagger)
+	p.report.begin(cfg.Name, lags)
+	return p, nil
+}
+
+// Run processes whenever this process leads, until ctx ends; it returns nil then, when the
+// handler has returned and the lead is given up. What etcd, the source or the checkpoint
+// refuse is tried again for ever. Errors are ErrRunning, and ErrNoLock when the node has
+// stopped.
+func (p *Processor[E]) Run(ctx context.Context) error {
+	if !p.running.TryLock() {
+		return fmt.Errorf("processor %q: %w", p.cfg.Name, ErrRunning)
+	}
+	defer p.running.Unlock()
+	for failures := 0; ctx.Err() == nil; {
+		var t *term[E]
+		err := p.cfg.LeaderLock.Lead(ctx, func(ctx context.Context, token int64) error {
+			t = &term[E]{p: p, cfg: &p.cfg, log: p.cfg.Logger.With("processor", p.cfg.Name)}
+			return t.run(ctx, token)
+		})
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrNoLock):
+			return fmt.Errorf("processor %q: %w", p.cfg.Name, err)
+		case t == nil && err != nil:
+			p.report.failed(err)
+			if failures == 0 {
+				p.cfg.Logger.Warn("could not get the leader lock, trying on", "processor", p.cfg.Name, "error", err)
+			}
+		}
+		failures++
+		if t != nil && t.advanced {
+			failures = 1
+		}
+		p.pause(ctx, failures)
+	}
+	return nil
+}
+
+// pause waits as long as is due after so many failures in a row. It reports whether ctx goes on.
+func (p *Processor[E]) pause(ctx context.Context, failures int) bool {
+	return wait.For(ctx, p.cfg.Backoff.delay(failures, rand.Float64()))
+}
