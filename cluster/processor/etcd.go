@@ -1,9 +1,9 @@
 package processor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -44,12 +44,8 @@ func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
 	return &Etcd{client: cfg.Client, keys: cfg.Keys, timeout: cfg.RequestTimeout}, nil
 }
 
-// etcdRetry is the pause before a request whose answer was lost is looked for again, and
-// etcdTries how often that is done before the caller is told.
-const (
-	etcdRetry = 50 * time.Millisecond
-	etcdTries = 3
-)
+// etcdRetry is the pause before a request whose answer was lost is looked for again.
+const etcdRetry = 50 * time.Millisecond
 
 // stored is a checkpoint as it stands in etcd.
 type stored struct {
@@ -122,14 +118,20 @@ func (e *Etcd) Claim(ctx context.Context, name string, token int64) (Mark, error
 	}
 }
 
-// Advance implements [Checkpoint]. What was done is stored also if ctx has ended meanwhile.
+// Advance implements [Checkpoint]. What was done is stored also if ctx has ended meanwhile; that
+// takes two request time-outs at most.
 func (e *Etcd) Advance(ctx context.Context, name string, at Mark, work func(ctx context.Context) (Progress, error)) (Mark, error) {
 	progress, failed := work(ctx)
 	if progress.Position == at.Position && len(progress.Parked) == 0 {
 		return at, failed
 	}
-	now, err := e.store(context.WithoutCancel(ctx), name, at, progress)
-	return now, errors.Join(failed, err)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*e.timeout)
+	defer cancel()
+	now, err := e.store(ctx, name, at, progress)
+	if failed != nil && err != nil {
+		return now, fmt.Errorf("%w; and what came before it is not stored: %w", failed, err)
+	}
+	return now, cmp.Or(failed, err)
 }
 
 // store writes the progress. An answer that was lost is looked for; if the request was not
@@ -144,7 +146,7 @@ func (e *Etcd) store(ctx context.Context, name string, at Mark, progress Progres
 		}
 		also = append(also, clientv3.OpPut(e.keys.ParkedEvent(name, string(p.Position)), string(value)))
 	}
-	for try := 1; ; try++ {
+	for {
 		ok, err := e.write(ctx, name, at.Version, &next, also...)
 		if ok {
 			return next.mark(), nil
@@ -160,7 +162,7 @@ func (e *Etcd) store(ctx context.Context, name string, at Mark, progress Progres
 		case err == nil:
 			err = readErr
 		}
-		if try == etcdTries || !wait.For(ctx, etcdRetry) {
+		if !wait.For(ctx, etcdRetry) {
 			return at, err
 		}
 	}
@@ -195,7 +197,7 @@ func (e *Etcd) Forget(ctx context.Context, name string, at Position) error {
 }
 
 // Rewind has the processor go on after the position, "" for the beginning, and lets any token
-// claim the checkpoint. A processor that runs notices with its next batch.
+// claim the checkpoint. A processor that runs notices with its next event.
 func (e *Etcd) Rewind(ctx context.Context, name string, to Position) error {
 	for {
 		s, err := e.read(ctx, name)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/cluster/state"
 )
 
 // LeaderLock says when this process may process. See Election, Lock, Shard and LockFunc.
@@ -71,7 +72,7 @@ func Lock(in lock.LockRegistry, name string) LeaderLock {
 			return fmt.Errorf("%w: lock %q: the registry is nil; Cluster.Locks is, before Start", ErrNoLock, name)
 		}
 		held, err := in.Acquire(ctx, name)
-		if errors.Is(err, lock.ErrClosed) {
+		if errors.Is(err, lock.ErrClosed) || errors.Is(err, state.ErrBadName) {
 			return fmt.Errorf("%w: lock %q: %w", ErrNoLock, name, err)
 		}
 		if err != nil {

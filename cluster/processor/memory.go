@@ -96,7 +96,7 @@ func (m *Memory) Forget(_ context.Context, name string, at Position) error {
 }
 
 // Rewind has the processor go on after the position, "" for the beginning, and lets any token
-// claim the checkpoint. A processor that runs notices with its next batch.
+// claim the checkpoint. A processor that runs notices with its next event.
 func (m *Memory) Rewind(_ context.Context, name string, to Position) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

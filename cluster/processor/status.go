@@ -76,6 +76,13 @@ func (r *report) position() (at Position) {
 	return at
 }
 
+// drained: there is nothing left to read.
+func (r *report) drained() {
+	if r.lags {
+		r.lag(0)
+	}
+}
+
 func (r *report) lag(n int64) { r.do(func(s *Status) { s.Lag = n }) }
 
 func (r *report) passed(at Mark, n int, park bool, now time.Time) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +29,10 @@ type term[E any] struct {
 // run processes until ctx ends or the checkpoint is another's, and returns why.
 func (t *term[E]) run(ctx context.Context, token int64) error {
 	if err := t.claim(ctx, token); err != nil {
-		t.p.report.failed(err)
+		if ctx.Err() == nil {
+			t.p.report.failed(err)
+			t.log.Warn("processing does not begin", "error", err)
+		}
 		return err
 	}
 	token = t.at.Token
@@ -55,6 +59,7 @@ func (t *term[E]) process(ctx context.Context, token int64) error {
 		}
 		if len(events) == 0 {
 			t.fine()
+			t.p.report.drained()
 			t.idle(ctx, changed)
 			continue
 		}
@@ -115,26 +120,26 @@ func (t *term[E]) read(ctx context.Context) ([]Event[E], error) {
 // advance handles the events, or gives the only one up, and stores that.
 func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) error {
 	var failed Position // the event that did, if one did
-	work := func(ctx context.Context) (done Progress, err error) {
+	var why error
+	at, err := t.cfg.Checkpoint.Advance(ctx, t.cfg.Name, t.at, func(ctx context.Context) (Progress, error) {
 		if park {
 			return t.park(ctx, events[0])
 		}
-		done = Progress{Position: t.at.Position}
+		done := Progress{Position: t.at.Position}
 		for _, e := range events {
 			if ctx.Err() != nil {
 				return done, context.Cause(ctx)
 			}
 			if err := t.handle(ctx, e); err != nil {
 				if ctx.Err() == nil {
-					failed = e.Position
+					failed, why = e.Position, err
 				}
 				return done, err
 			}
 			done.Position = e.Position
 		}
 		return done, nil
-	}
-	at, err := t.cfg.Checkpoint.Advance(ctx, t.cfg.Name, t.at, work)
+	})
 	switch {
 	case err == nil:
 		t.at = at
@@ -142,11 +147,13 @@ func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) err
 		t.fine()
 	case errors.Is(err, ErrFenced), ctx.Err() != nil:
 	case failed != "":
-		t.retry(t.trouble.failed(failed, err, judge(err)))
-	case errors.Is(err, ErrRefused) && !park:
-		t.retry(t.trouble.refused(positions(events), err))
+		t.retry(t.trouble.failed(failed, why, judge(why)), "an event failed, trying it again")
+	case park:
+		t.failing(ctx, "could not park an event, trying on", err)
+	case errors.Is(err, ErrRefused):
+		t.retry(t.trouble.refused(positions(events), err), "a batch was refused, trying with fewer events")
 	default:
-		t.failing(ctx, "could not store how far it has come, trying on", err)
+		t.failing(ctx, "could not store what was handled, trying on", err)
 	}
 	return err
 }
@@ -183,9 +190,9 @@ func judge(err error) verdict {
 }
 
 // retry takes note of events that failed.
-func (t *term[E]) retry(now trouble) {
+func (t *term[E]) retry(now trouble, what string) {
 	if now.failures == 1 {
-		t.log.Warn("an event failed, trying it again", "token", t.at.Token, "position", now.at, "error", now.err)
+		t.log.Warn(what, "token", t.at.Token, "after", t.at.Position, "position", now.at, "error", now.err)
 	}
 	t.trouble = now
 	t.p.report.retries(now.err, now.attempts)
@@ -198,8 +205,7 @@ func (t *term[E]) park(ctx context.Context, e Event[E]) (Progress, error) {
 			return Progress{Position: t.at.Position}, fmt.Errorf("OnPark, for the event at %q: %w", e.Position, err)
 		}
 	}
-	text := t.trouble.err.Error()
-	return Progress{Position: e.Position, Parked: []Parked{{Position: e.Position, Error: text[:min(len(text), maxError)],
+	return Progress{Position: e.Position, Parked: []Parked{{Position: e.Position, Error: keepable(t.trouble.err),
 		Attempts: t.trouble.attempts, Token: t.at.Token, Time: time.Now()}}}, nil
 }
 
@@ -288,6 +294,12 @@ func (t *term[E]) measure(ctx context.Context) (end func()) {
 		cancel()
 		wg.Wait()
 	}
+}
+
+// keepable is what a database can take of an error's text.
+func keepable(err error) string {
+	text := err.Error()
+	return strings.ReplaceAll(strings.ToValidUTF8(text[:min(len(text), maxError)], ""), "\x00", "")
 }
 
 func positions[E any](events []Event[E]) []Position {

@@ -81,7 +81,7 @@ func (c *Checkpoint) Forget(ctx context.Context, name string, at processor.Posit
 }
 
 // Rewind has the processor go on after the position, "" for the beginning, and lets any token
-// claim the checkpoint. A processor that runs notices with its next batch.
+// claim the checkpoint. A processor that runs notices with its next event.
 func (c *Checkpoint) Rewind(ctx context.Context, name string, to processor.Position) error {
 	if _, err := c.db.Exec(ctx, c.sql.rewind, name, to); err != nil {
 		return fmt.Errorf("rewind processor %q to %q: %w", name, to, err)

@@ -1,0 +1,98 @@
+package processor_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/clustertest"
+)
+
+const checkpoints = "/goverse/work/checkpoints/"
+
+func to(p processor.Position) func(context.Context) (processor.Progress, error) {
+	return func(context.Context) (processor.Progress, error) { return processor.Progress{Position: p}, nil }
+}
+
+func caught(t *testing.T, h *clustertest.Held) {
+	t.Helper()
+	select {
+	case <-h.Caught():
+	case <-testContext(t).Done():
+		t.Fatal("no request was caught")
+	}
+}
+
+// What etcd has carried out counts, whether its answer came or not.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	p := connect(t, startEtcd(t).Endpoint())
+	ctx := testContext(t)
+	p.faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(checkpoints))
+	_, err := p.etcd.Claim(ctx, "it", 3)
+	require.Error(t, err, "the processor asks again")
+	m, err := p.etcd.Claim(ctx, "it", 3)
+	require.NoError(t, err)
+
+	p.faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(checkpoints))
+	m, err = p.etcd.Advance(ctx, "it", m, to("1"))
+	require.NoError(t, err)
+	p.faults.FailNext(clustertest.OpTxn, errors.New("not carried out"), clustertest.Putting(checkpoints))
+	m, err = p.etcd.Advance(ctx, "it", m, to("2"))
+	require.NoError(t, err)
+	p.faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(checkpoints))
+	p.faults.FailNext(clustertest.OpGet, errors.New("nor read"), clustertest.Getting(checkpoints))
+	m, err = p.etcd.Advance(ctx, "it", m, to("3"))
+	require.NoError(t, err)
+	require.EqualValues(t, "3", m.Position)
+
+	// What was done is stored also when the lead has just ended.
+	over, cancel := context.WithCancel(ctx)
+	m, err = p.etcd.Advance(over, "it", m, func(context.Context) (processor.Progress, error) {
+		cancel()
+		return processor.Progress{Position: "4"}, context.Canceled
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.EqualValues(t, "4", m.Position)
+	m, err = p.etcd.Claim(ctx, "it", 3)
+	require.NoError(t, err)
+	require.EqualValues(t, "4", m.Position)
+}
+
+// A request that etcd carries out late, after the checkpoint was claimed, changes nothing: not
+// by another token, and not by the same one.
+func TestLateRequest(t *testing.T) {
+	t.Parallel()
+	server := startEtcd(t)
+	for name, token := range map[string]int64{"the next leader": 4, "the same leader": 3} {
+		a, b := connect(t, server.Endpoint()), connect(t, server.Endpoint())
+		ctx := testContext(t)
+		m, err := a.etcd.Claim(ctx, name, 3)
+		require.NoError(t, err)
+		late := a.faults.HoldNext(clustertest.OpTxn, clustertest.Putting(checkpoints))
+		again := a.faults.HoldNext(clustertest.OpTxn, clustertest.Putting(checkpoints))
+		given := make(chan error, 1)
+		go func() {
+			_, err := a.etcd.Advance(ctx, name, m, to("late"))
+			given <- err
+		}()
+		caught(t, late)
+		next, err := b.etcd.Claim(ctx, name, token)
+		require.NoError(t, err)
+		require.Empty(t, next.Position)
+		next, err = b.etcd.Advance(ctx, name, next, to("1"))
+		require.NoError(t, err)
+		require.NoError(t, late.Release(ctx))
+		want := processor.ErrMoved
+		if token > 3 {
+			want = processor.ErrFenced
+		}
+		require.ErrorIs(t, <-given, want)
+		_, err = b.etcd.Advance(ctx, name, next, to("2"))
+		require.NoError(t, err, "what came late changed nothing")
+		require.Error(t, again.Release(ctx), "and was sent once")
+	}
+}

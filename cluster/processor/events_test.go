@@ -1,0 +1,259 @@
+package processor_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/processor"
+)
+
+var errOops = errors.New("oops")
+
+// attempts counts how often each event was tried, and lets some fail.
+type attempts struct {
+	handled
+	count map[int]int
+	fail  func(e, attempt int) error
+}
+
+func (a *attempts) handle(ctx context.Context, e processor.Event[int]) error {
+	a.mu.Lock()
+	if a.count == nil {
+		a.count = map[int]int{}
+	}
+	a.count[e.Value]++
+	n := a.count[e.Value]
+	a.mu.Unlock()
+	if err := a.fail(e.Value, n); err != nil {
+		return err
+	}
+	return a.handled.handle(ctx, e)
+}
+
+func (a *attempts) of(e int) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.count[e]
+}
+
+// parkings is what OnPark was called with.
+type parkings struct {
+	mu     sync.Mutex
+	events []int
+	errs   []error
+	fail   func(n int) error
+}
+
+func (p *parkings) park(_ context.Context, e processor.Event[int], err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.events, p.errs = append(p.events, e.Value), append(p.errs, err)
+	if p.fail != nil {
+		return p.fail(len(p.events))
+	}
+	return nil
+}
+
+func TestPoisonIsParked(t *testing.T) {
+	t.Parallel()
+	tries := &attempts{fail: func(e, _ int) error {
+		switch e {
+		case 4, 5:
+			return errOops
+		case 9:
+			panic("at the disco")
+		case 11:
+			return errors.Join(errOops, processor.ErrPoison)
+		}
+		return nil
+	}}
+	parked, checkpoint := &parkings{}, &processor.Memory{}
+	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 12}, Handler: tries.handle, Checkpoint: checkpoint,
+		BatchSize: 5, MaxAttempts: 3, OnPark: parked.park})
+	eventually(t, func() bool { return p.Status().Position == "12" }, "it goes on past them")
+	end()
+	require.Equal(t, []int{1, 2, 3, 6, 7, 8, 10, 12}, tries.all(), "in order, and once")
+	require.Equal(t, []int{4, 5, 9, 11}, parked.events)
+	require.Equal(t, errOops, parked.errs[0], "as the handler returned it")
+	var panicked *processor.PanicError
+	require.ErrorAs(t, parked.errs[2], &panicked)
+	require.Equal(t, "at the disco", panicked.Value)
+	require.Contains(t, string(panicked.Stack), "events_test.go")
+	require.Equal(t, map[int]int{4: 3, 5: 3, 9: 3, 11: 1}, map[int]int{4: tries.of(4), 5: tries.of(5), 9: tries.of(9), 11: tries.of(11)})
+
+	records, err := checkpoint.Parked(t.Context(), "it")
+	require.NoError(t, err)
+	require.Len(t, records, 4)
+	r := records[0]
+	require.WithinDuration(t, time.Now(), r.Time, patience)
+	r.Time = time.Time{}
+	require.Equal(t, processor.Parked{Position: "4", Error: "oops", Attempts: 3, Token: p.Status().Token}, r)
+	require.Equal(t, "panic: at the disco", records[2].Error)
+	s := p.Status()
+	require.EqualValues(t, 4, s.Parked)
+	require.EqualValues(t, 8, s.Handled)
+	require.EqualValues(t, 10, s.Retries)
+	require.Zero(t, s.Attempts)
+	require.Contains(t, s.LastError, "oops")
+}
+
+// A sink that is away for long costs no event.
+func TestWhatIsNotTheEventsFaultDoesNotCount(t *testing.T) {
+	t.Parallel()
+	tries := &attempts{fail: func(e, attempt int) error {
+		if e == 2 && attempt < 20 {
+			return errors.Join(errOops, processor.ErrUnavailable)
+		}
+		return nil
+	}}
+	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle, Checkpoint: &processor.Memory{},
+		MaxAttempts: 2, Backoff: processor.Backoff{Min: time.Microsecond, Max: time.Millisecond}})
+	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
+	end()
+	require.Equal(t, upTo(3), tries.all())
+	require.Zero(t, p.Status().Parked)
+	require.Equal(t, 20, tries.of(2))
+}
+
+// With MaxAttempts negative all waits for the event.
+func TestNeverParked(t *testing.T) {
+	t.Parallel()
+	var mended atomic.Bool
+	tries := &attempts{fail: func(e, _ int) error {
+		if e == 2 && !mended.Load() {
+			return errors.Join(errOops, processor.ErrUnavailable)
+		}
+		return nil
+	}}
+	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle, Checkpoint: &processor.Memory{},
+		MaxAttempts: -1, Backoff: processor.Backoff{Min: time.Microsecond, Max: time.Millisecond}})
+	eventually(t, func() bool { return tries.of(2) > 30 }, "it is tried on")
+	require.EqualValues(t, "1", p.Status().Position)
+	require.Zero(t, tries.of(3))
+	mended.Store(true)
+	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
+	require.Equal(t, upTo(3), tries.all())
+}
+
+// An event that could not be parked is not passed by.
+func TestParkingThatFails(t *testing.T) {
+	t.Parallel()
+	tries := &attempts{fail: func(e, _ int) error {
+		if e == 2 {
+			return errOops
+		}
+		return nil
+	}}
+	parked := &parkings{fail: func(n int) error {
+		switch n {
+		case 1:
+			return errOops
+		case 2:
+			panic(errOops)
+		}
+		return nil
+	}}
+	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle, Checkpoint: &processor.Memory{},
+		MaxAttempts: 1, OnPark: parked.park})
+	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
+	end()
+	require.Equal(t, []int{2, 2, 2}, parked.events)
+	require.Equal(t, []int{1, 3}, tries.all())
+	require.Equal(t, 1, tries.of(2), "it is not tried again meanwhile")
+	require.EqualValues(t, 1, p.Status().Parked)
+	require.EqualValues(t, 2, p.Status().Failures)
+}
+
+// faulty is a source that fails as it is told.
+type faulty struct {
+	numbers
+	fail atomic.Pointer[func(after processor.Position) ([]processor.Event[int], error)]
+}
+
+func (f *faulty) Read(ctx context.Context, after processor.Position, limit int) ([]processor.Event[int], error) {
+	if fail := f.fail.Load(); fail != nil {
+		return (*fail)(after)
+	}
+	return f.numbers.Read(ctx, after, limit)
+}
+
+func (f *faulty) Lag(_ context.Context, after processor.Position) (int64, error) {
+	if f.fail.Load() != nil {
+		return 0, errOops
+	}
+	return int64(f.last) - int64(len(after)), nil
+}
+
+// What the source has wrong holds all up, is told, and mends itself.
+func TestSourceThatFails(t *testing.T) {
+	t.Parallel()
+	for says, fail := range map[string]func(processor.Position) ([]processor.Event[int], error){
+		"oops": func(processor.Position) ([]processor.Event[int], error) { return nil, errOops },
+		"twice in a row": func(after processor.Position) ([]processor.Event[int], error) {
+			return []processor.Event[int]{{Position: "1"}, {Position: "1"}}, nil
+		},
+	} {
+		source, done := &faulty{}, &handled{}
+		source.last = 3
+		source.fail.Store(&fail)
+		p, end := run(t, processor.Config[int]{Name: "it", Source: source, Handler: done.handle, Checkpoint: &processor.Memory{}})
+		eventually(t, func() bool { return p.Status().Failures > 3 }, "it is tried on")
+		require.Contains(t, p.Status().LastError, says)
+		require.Empty(t, done.all())
+		require.EqualValues(t, -1, p.Status().Lag)
+		source.fail.Store(nil)
+		eventually(t, func() bool { return p.Status().Position == "3" && p.Status().Lag == 0 }, "it goes on")
+		end()
+		require.Equal(t, upTo(3), done.all())
+		require.EqualValues(t, -1, p.Status().Lag, "who does not process does not know")
+	}
+}
+
+// A source that tells when there is more is read at once.
+func TestWoken(t *testing.T) {
+	t.Parallel()
+	source, done := &numbers{}, &handled{}
+	p, _ := run(t, processor.Config[int]{Name: "it", Source: source, Handler: done.handle, Checkpoint: &processor.Memory{}, PollInterval: time.Hour})
+	for range 100 {
+		source.grow(1)
+	}
+	eventually(t, func() bool { return p.Status().Position == "100" }, "nothing is missed")
+	require.Equal(t, upTo(100), done.all())
+}
+
+// silent is a source that never tells.
+type silent struct{ in *numbers }
+
+func (s silent) Read(ctx context.Context, after processor.Position, limit int) ([]processor.Event[int], error) {
+	return s.in.Read(ctx, after, limit)
+}
+
+func TestPolled(t *testing.T) {
+	t.Parallel()
+	source, done := &numbers{}, &handled{}
+	p, _ := run(t, processor.Config[int]{Name: "it", Source: silent{source}, Handler: done.handle, Checkpoint: &processor.Memory{}, PollInterval: time.Millisecond})
+	eventually(t, func() bool { return p.Status().Leading }, "it runs")
+	source.grow(10)
+	eventually(t, func() bool { return p.Status().Position == "10" }, "it looks again")
+}
+
+// Rewinding a processor that runs has it handle all again.
+func TestRewound(t *testing.T) {
+	t.Parallel()
+	source, done, checkpoint := &numbers{last: 5}, &handled{}, &processor.Memory{}
+	p, end := run(t, processor.Config[int]{Name: "it", Source: source, Handler: done.handle, Checkpoint: checkpoint})
+	eventually(t, func() bool { return p.Status().Position == "5" }, "all is handled")
+	require.NoError(t, checkpoint.Rewind(t.Context(), "it", ""))
+	source.grow(1)
+	eventually(t, func() bool { return len(done.all()) >= 6+6 }, "all is handled again")
+	end()
+	require.Equal(t, slices.Concat(upTo(6), upTo(6)), done.all())
+	require.EqualValues(t, "6", p.Status().Position)
+}

@@ -1,0 +1,165 @@
+package processor_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/cluster/processor"
+)
+
+// led has lead run one function, and says what came of it.
+func led(lead processor.LeaderLock, fn func(ctx context.Context, token int64) error) <-chan error {
+	ended := make(chan error, 1)
+	go func() { ended <- lead.Lead(context.Background(), fn) }()
+	return ended
+}
+
+// Each lead has a larger token, and the lead is given up when the function has returned; so it
+// is when its context ends.
+func TestLead(t *testing.T) {
+	t.Parallel()
+	server := startEtcd(t)
+	ea, _ := connect(t, server.Endpoint()).elections(t, "a:1")
+	eb, _ := connect(t, server.Endpoint()).elections(t, "b:1")
+	locks, shards := &lock.Memory{}, &served{}
+	for name, pair := range map[string][2]processor.LeaderLock{
+		"election": {processor.Election(ea, "it"), processor.Election(eb, "it")},
+		"lock":     {processor.Lock(locks, "it"), processor.Lock(locks, "it")},
+		"shard":    {processor.Shard(shards, "it"), processor.Shard(shards, "it")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var last int64
+			for i := range 4 {
+				shards.epoch.Store(int64(i + 1))
+				ended := led(pair[i%2], func(_ context.Context, token int64) error {
+					assert.Greater(t, token, last)
+					last = token
+					return errOops
+				})
+				require.ErrorIs(t, <-ended, errOops, "as it was returned")
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			require.ErrorIs(t, pair[0].Lead(ctx, func(ctx context.Context, _ int64) error {
+				cancel()
+				<-ctx.Done()
+				return context.Cause(ctx)
+			}), context.Canceled)
+			require.NoError(t, <-led(pair[1], func(context.Context, int64) error { return nil }), "it was given up")
+
+			shards.epoch.Store(0)
+			blocked := pair[0]
+			if name != "shard" {
+				blocked = pair[1]
+				inside, end := make(chan struct{}), make(chan struct{})
+				ended := led(pair[0], func(context.Context, int64) error { close(inside); <-end; return nil })
+				<-inside
+				defer func() { close(end); require.NoError(t, <-ended) }()
+			}
+			cancelled, stop := context.WithCancelCause(context.Background())
+			stop(errOops)
+			require.ErrorIs(t, blocked.Lead(cancelled, func(context.Context, int64) error { panic("it does not lead") }), errOops)
+		})
+	}
+}
+
+// served is a node's part in shards that a test moves: 0 is elsewhere.
+type served struct{ epoch atomic.Int64 }
+
+func (s *served) Shard(string) int         { return 7 }
+func (s *served) Serves(int) (int64, bool) { e := s.epoch.Load(); return e, e != 0 }
+
+func (s *served) Serve(ctx context.Context, _ string, fn func(ctx context.Context, epoch int64) error) error {
+	if e := s.epoch.Load(); e != 0 {
+		return fn(ctx, e)
+	}
+	return errors.New("not here")
+}
+
+// The handler's context ends when the shard is to move, not when the drain time-out has passed.
+func TestShardMoves(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]int64{"elsewhere": 0, "away and back": 9} {
+		shards := &served{}
+		shards.epoch.Store(8)
+		ended := led(processor.Shard(shards, "it"), func(ctx context.Context, _ int64) error {
+			assert.NoError(t, ctx.Err())
+			shards.epoch.Store(next)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		require.ErrorIs(t, <-ended, processor.ErrShardMoved, name)
+	}
+}
+
+// What cannot be had ends the processor, and says so.
+func TestNoLock(t *testing.T) {
+	t.Parallel()
+	e, _ := connect(t, startEtcd(t).Endpoint()).elections(t, "a:1")
+	in := processor.Election(e, "it")
+	inside := make(chan struct{})
+	ended := led(in, func(ctx context.Context, _ int64) error { close(inside); <-ctx.Done(); return context.Cause(ctx) })
+	<-inside
+	require.NoError(t, e.Close(testContext(t)))
+	require.ErrorIs(t, <-ended, elections.ErrTermOver)
+	for says, l := range map[string]processor.LeaderLock{
+		"stop":            in,
+		"registry is nil": processor.Lock(nil, "it"),
+		"513 bytes":       processor.Lock(&lock.Memory{}, strings.Repeat("n", 513)),
+		"0 bytes":         processor.Election(e, ""),
+	} {
+		p, err := processor.New(processor.Config[int]{Name: "views", Source: &numbers{}, Handler: (&handled{}).handle,
+			Checkpoint: &processor.Memory{}, LeaderLock: l})
+		require.NoError(t, err)
+		other, err := processor.New(processor.Config[int]{Name: "other", Source: &numbers{}, Handler: (&handled{}).handle, Checkpoint: &processor.Memory{}})
+		require.NoError(t, err)
+		g := processor.Group{other, p}
+		err = g.Run(testContext(t))
+		require.ErrorIs(t, err, processor.ErrNoLock, says)
+		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, "views")
+		require.Equal(t, "other", g.Status()[0].Name)
+	}
+}
+
+// A lock that cannot be had at present is tried on, and the status says why.
+func TestLockThatFails(t *testing.T) {
+	t.Parallel()
+	var tries atomic.Int32
+	l := processor.LockFunc(func(ctx context.Context, fn func(context.Context, int64) error) error {
+		if tries.Add(1) < 5 {
+			return errOops
+		}
+		return fn(ctx, int64(tries.Load()))
+	})
+	done := &handled{}
+	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: done.handle, Checkpoint: &processor.Memory{}, LeaderLock: l})
+	eventually(t, func() bool { return p.Status().Position == "3" }, "it leads in the end")
+	require.EqualValues(t, 4, p.Status().Failures)
+	require.Equal(t, "oops", p.Status().LastError)
+}
+
+// Without a leader lock the one that began last goes on; the other is told, and waits.
+func TestTwoWithoutALock(t *testing.T) {
+	t.Parallel()
+	checkpoint, source, done := &processor.Memory{}, &numbers{last: 5}, &handled{}
+	cfg := processor.Config[int]{Name: "it", Source: source, Handler: done.handle, Checkpoint: checkpoint,
+		Backoff: processor.Backoff{Min: time.Hour}}
+	first, _ := run(t, cfg)
+	eventually(t, func() bool { return first.Status().Position == "5" }, "the first has handled all")
+	cfg.Source = &numbers{last: 5}
+	second, _ := run(t, cfg)
+	eventually(t, func() bool { return second.Status().Leading }, "the second goes on")
+	source.grow(1)
+	eventually(t, func() bool { return !first.Status().Leading }, "the first has noticed")
+	require.Contains(t, first.Status().LastError, processor.ErrFenced.Error())
+	require.True(t, second.Status().Leading)
+}

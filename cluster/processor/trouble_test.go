@@ -1,0 +1,218 @@
+package processor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+var errOops = errors.New("oops")
+
+func TestWhatIsNext(t *testing.T) {
+	t.Parallel()
+	events := []Position{"1", "2", "3", "4"}
+	failed := trouble{}.failed("3", errOops, itsFault)
+	for name, tc := range map[string]struct {
+		trouble trouble
+		want    step
+	}{
+		"nothing is wrong":             {trouble{}, step{take: 4}},
+		"what comes before it":         {failed, step{take: 2}},
+		"alone":                        {trouble{}.failed("1", errOops, itsFault), step{take: 1, wait: 1}},
+		"alone, the second time":       {failed.failed("1", errOops, itsFault).failed("1", errOops, itsFault), step{take: 1, wait: 2}},
+		"given up":                     {trouble{at: "1", failures: 3, attempts: 3}, step{take: 1, park: true}},
+		"not its fault":                {trouble{at: "1", failures: 9, attempts: 2}, step{take: 1, wait: 9}},
+		"hopeless":                     {trouble{}.failed("1", errOops, hopeless), step{take: 1, park: true}},
+		"it has gone from the source":  {trouble{at: "0", failures: 3, attempts: 3}, step{take: 4}},
+		"nobody knows which":           {trouble{}.refused(events, errOops), step{take: 2, wait: 1}},
+		"nobody knows which, of those": {trouble{}.refused(events, errOops).refused(events[:2], errOops), step{take: 1, wait: 2}},
+		"it was the only one":          {trouble{}.refused(events[:1], errOops), step{take: 1, wait: 1}},
+	} {
+		require.Equal(t, tc.want, tc.trouble.next(events, 3), name)
+	}
+	require.Equal(t, step{take: 1, wait: 99}, trouble{at: "1", failures: 99, attempts: 99}.next(events, -1), "never given up")
+}
+
+func TestTroublePasses(t *testing.T) {
+	t.Parallel()
+	failed := trouble{}.failed("3", errOops, itsFault)
+	require.Equal(t, failed, failed.passed([]Position{"1", "2"}, 10))
+	require.Equal(t, trouble{}, failed.passed([]Position{"3"}, 10))
+	few := trouble{}.refused([]Position{"1", "2", "3", "4", "5", "6"}, errOops)
+	few = few.passed([]Position{"1", "2", "3"}, 10)
+	require.Equal(t, trouble{limit: 6}, few)
+	require.Equal(t, trouble{}, few.passed([]Position{"4"}, 10), "as many as ever")
+}
+
+// fate is what becomes of an event when it is handled.
+type fate struct {
+	fails   int     // for so many times
+	how     verdict // as which
+	refuses bool    // not by itself, but when it is to be committed
+}
+
+const ever = 1 << 30
+
+// Whatever fails, and however: each event takes effect once, in order, or is given up after as
+// many attempts as it was to have; and the run comes to an end.
+func TestAllIsHandledOrGivenUp(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		undoes := rapid.Bool().Draw(t, "undoes")
+		batch := rapid.IntRange(1, 9).Draw(t, "batch")
+		attempts := rapid.IntRange(1, 4).Draw(t, "attempts")
+		fates := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) fate {
+			return fate{fails: rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2, 5, ever}).Draw(t, "fails"),
+				how:     rapid.SampledFrom([]verdict{itsFault, itsFault, notItsFault, hopeless}).Draw(t, "how"),
+				refuses: undoes && rapid.IntRange(0, 4).Draw(t, "refuses") == 0}
+		}), 0, 30).Draw(t, "fates")
+		var want, given []string
+		for i, f := range fates {
+			if f.how == notItsFault && f.fails == ever {
+				fates[i].fails = 7 // else it blocks, as it should
+			}
+			switch {
+			case f.fails == 0, f.how == notItsFault && !f.refuses, (f.how != hopeless || f.refuses) && f.fails < attempts:
+				want = append(want, strconv.Itoa(i+1))
+			default:
+				given = append(given, strconv.Itoa(i+1))
+			}
+		}
+		effects, parked := simulate(t, fates, batch, attempts, undoes)
+		require.Equal(t, want, effects)
+		require.Equal(t, given, parked)
+	})
+}
+
+// simulate goes through the events as term.process does.
+func simulate(t *rapid.T, fates []fate, batch, attempts int, undoes bool) (effects, parked []string) {
+	fails := make([]int, len(fates))
+	at := 0
+	var now trouble
+	for steps := 0; at < len(fates); steps++ {
+		require.Less(t, steps, 100*len(fates)+100, "it comes to no end")
+		limit := batch
+		if now.limit > 0 {
+			limit = min(limit, now.limit)
+		}
+		var read []Position
+		for i := at + 1; i <= min(at+limit, len(fates)); i++ {
+			read = append(read, Position(strconv.Itoa(i)))
+		}
+		do := now.next(read, attempts)
+		require.Positive(t, do.take)
+		if do.park {
+			require.Equal(t, 1, do.take)
+			f := fates[at]
+			if f.how != hopeless || f.refuses {
+				require.Equal(t, attempts, now.attempts)
+			}
+			parked = append(parked, string(read[0]))
+			at++
+			now = now.passed(read[:1], batch)
+			continue
+		}
+		var tx []string
+		failed, refused := -1, false
+		for i := range do.take {
+			f := fates[at+i]
+			if f.fails > fails[at+i] {
+				if !f.refuses {
+					fails[at+i]++
+					failed = i
+					break
+				}
+				refused = true
+				if do.take == 1 {
+					fails[at]++
+				}
+			}
+			tx = append(tx, string(read[i]))
+		}
+		switch {
+		case failed >= 0:
+			now = now.failed(read[failed], errOops, fates[at+failed].how)
+			if !undoes {
+				effects = append(effects, tx...)
+				if failed > 0 {
+					now = now.passed(read[:failed], batch)
+				}
+				at += failed
+			}
+		case refused:
+			now = now.refused(read[:do.take], errOops)
+		default:
+			effects = append(effects, tx...)
+			now = now.passed(read[:do.take], batch)
+			at += do.take
+		}
+	}
+	return effects, parked
+}
+
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, Backoff{100 * time.Millisecond, 30 * time.Second}, Backoff{}.withDefaults())
+	require.Equal(t, Backoff{time.Minute, time.Minute}, Backoff{Min: time.Minute}.withDefaults())
+	require.Equal(t, Backoff{time.Millisecond, time.Millisecond}, Backoff{Max: time.Millisecond}.withDefaults())
+	b := Backoff{time.Second, 5 * time.Second}
+	for i, want := range []time.Duration{1, 2, 4, 5, 5} {
+		require.Equal(t, want*time.Second, b.delay(i+1, 0))
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		b := Backoff{Min: time.Duration(rapid.Int64Range(0, 1<<62).Draw(t, "min")), Max: time.Duration(rapid.Int64Range(0, 1<<62).Draw(t, "max"))}.withDefaults()
+		if b.Min > b.Max {
+			t.Skip()
+		}
+		n := rapid.IntRange(1, 200).Draw(t, "failures")
+		d := b.delay(n, rapid.Float64Range(0, 1).Draw(t, "random"))
+		require.LessOrEqual(t, d, b.Max)
+		require.GreaterOrEqual(t, d, b.Min-b.Min/4-1)
+		require.GreaterOrEqual(t, b.delay(n+1, 0), b.delay(n, 0))
+	})
+}
+
+func TestRate(t *testing.T) {
+	t.Parallel()
+	var r rate
+	began := time.Unix(1000, 0)
+	require.Zero(t, r.perSecond(began))
+	for i := range 40 {
+		r.add(began.Add(time.Duration(i)*time.Second/2), 50)
+	}
+	require.InDelta(t, 100, r.perSecond(began.Add(20*time.Second-1)), 5)
+	require.InDelta(t, 50, r.perSecond(began.Add(25*time.Second)), 5, "half of the time nothing came")
+	require.Zero(t, r.perSecond(began.Add(time.Hour)))
+	r.add(began.Add(time.Hour), 1)
+	require.InDelta(t, 0.1, r.perSecond(began.Add(time.Hour)), 0.01)
+
+	var young rate
+	young.add(began, 10)
+	require.InDelta(t, 10, young.perSecond(began), 0, "not more than in a second")
+	require.InDelta(t, 5, young.perSecond(began.Add(2*time.Second)), 0.1)
+}
+
+func TestPositions(t *testing.T) {
+	t.Parallel()
+	check := func(after Position, next ...Position) error {
+		return checkPositions(after, func(i int) Position { return next[i] }, len(next))
+	}
+	require.NoError(t, check(""))
+	require.NoError(t, check("", "1", "2", "ü/7"))
+	for _, bad := range [][]Position{{""}, {"0"}, {"1", "1"}, {"1", ""}, {"a\x00"}, {"\xff"}, {Position(fmt.Sprintf("%04097d", 1))}} {
+		require.ErrorIs(t, check("0", bad...), ErrBadPosition, bad)
+	}
+}
+
+func TestKeepable(t *testing.T) {
+	t.Parallel()
+	long := slices.Repeat([]byte("ü"), maxError)
+	require.Len(t, keepable(errors.New("x"+string(long))), maxError-1, "no half a letter")
+	require.Equal(t, "a b", keepable(errors.New("a\x00\xff b")))
+}
