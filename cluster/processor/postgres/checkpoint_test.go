@@ -20,8 +20,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // scene is a database; each part of the test has a table of its own.
 type scene struct {
-	pool *pgxpool.Pool
-	last atomic.Int64
+	server *pgserver.Server
+	pool   *pgxpool.Pool
+	last   atomic.Int64
 }
 
 // One server serves all.
@@ -30,9 +31,17 @@ func TestPostgres(t *testing.T) {
 	pool, err := pgxpool.New(context.Background(), db.URL())
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	s := &scene{pool: pool}
+	s := &scene{server: db, pool: pool}
 	t.Run("conforms", s.conforms)
 	t.Run("each event takes effect once", s.onceEach)
+	t.Run("a paused leader", s.pausedLeader)
+	t.Run("what a commit refuses", s.refused)
+	t.Run("text that it cannot take", s.badText)
+	t.Run("an idle transaction", s.idle)
+	t.Run("fail-over", s.failover)
+	t.Run("partitions over shards", s.partitions)
+	t.Run("misuse", s.misused)
+	t.Run("a database that is away", s.away)
 }
 
 func testContext(t *testing.T) context.Context {

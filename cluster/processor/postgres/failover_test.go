@@ -1,0 +1,222 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/cluster/processor/postgres"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/embedetcd"
+)
+
+// process is one that has a session of its own, and stands in an election with it.
+type process struct {
+	p      *processor.Processor[int]
+	in     *elections.Elections
+	faults *clustertest.Faults
+}
+
+func startProcess(t *testing.T, endpoint, address string, cfg processor.Config[int]) *process {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	q := &process{faults: clustertest.Inject(client)}
+	keys, err := state.NewKeys("/goverse")
+	require.NoError(t, err)
+	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: 2 * time.Second}})
+	require.NoError(t, err)
+	q.in, err = elections.New(elections.Config{Client: client, Keeper: keeper, Queues: keys.Elections(), Address: address,
+		WorkTimeout: 500 * time.Millisecond, RequestTimeout: 300 * time.Millisecond})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = keeper.Run(ctx) })
+	wg.Go(func() { q.in.Run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	cfg.LeaderLock = processor.Election(q.in, "views")
+	q.p, _ = run(t, cfg)
+	return q
+}
+
+// Leaders resign, again and again, and one is cut off from etcd, while events are handled:
+// each takes effect once, in order.
+func (s *scene) failover(t *testing.T) {
+	server, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	handler, all := s.effects(t)
+	source := &growing{}
+	cfg := processor.Config[int]{Name: "views", Source: source, Checkpoint: s.checkpoints(t), Handler: handler, BatchSize: 7,
+		PollInterval: 5 * time.Millisecond, Backoff: processor.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond}}
+	both := []*process{startProcess(t, server.Endpoint(), "a:1", cfg), startProcess(t, server.Endpoint(), "b:1", cfg)}
+	leader := func() (at int) {
+		require.Eventually(t, func() bool {
+			at = slices.IndexFunc(both, func(q *process) bool { return q.p.Status().Leading })
+			return at >= 0
+		}, patience, time.Millisecond, "somebody processes")
+		return at
+	}
+	handled := func(n int) {
+		source.grow(n)
+		require.Eventually(t, func() bool {
+			return slices.ContainsFunc(both, func(q *process) bool { return string(q.p.Status().Position) == strconv.Itoa(source.size()) })
+		}, patience, time.Millisecond, "all is handled")
+	}
+	terms := map[int64]bool{}
+	for range 20 {
+		now := both[leader()]
+		terms[now.p.Status().Token] = true
+		source.grow(40) // and while some of that is under way
+		e, err := now.in.Election("views")
+		require.NoError(t, err)
+		_ = e.Resign(testContext(t)) // the lead may have changed meanwhile
+	}
+	require.Greater(t, len(terms), 10, "leaders changed")
+	handled(10)
+
+	old := leader()
+	both[old].faults.CutOff()
+	source.grow(40)
+	require.Eventually(t, func() bool { return both[1-old].p.Status().Leading }, patience, time.Millisecond, "the other takes over")
+	handled(10)
+	both[old].faults.Reconnect()
+	handled(10)
+	require.Equal(t, upTo(source.size()), all())
+}
+
+// growing is a source of numbers that more are added to.
+type growing struct {
+	mu sync.Mutex
+	in numbers
+}
+
+func (g *growing) Read(ctx context.Context, after processor.Position, limit int) ([]processor.Event[int], error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.in.Read(ctx, after, limit)
+}
+
+func (g *growing) grow(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.in.last += n
+}
+
+func (g *growing) size() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.in.last
+}
+
+// The partitions of a source spread over the nodes by their shards; when a third node joins and
+// one leaves, they move, each is handled in order, and nothing is handled twice.
+func (s *scene) partitions(t *testing.T) {
+	c := clustertest.New(t, 2, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+		cfg.Sharding = cluster.Sharding{Shards: 64, Window: 50 * time.Millisecond}
+	}))
+	table := "effects_" + strconv.FormatInt(s.last.Add(1), 10)
+	_, err := s.pool.Exec(testContext(t), "create table "+table+" (n bigserial, part text, event int)")
+	require.NoError(t, err)
+	checkpoint := s.checkpoints(t)
+	const parts = 12
+	names, sources := []string{}, map[string]*growing{}
+	for i := range parts {
+		names = append(names, strconv.Itoa(i))
+		sources[names[i]] = &growing{}
+	}
+	groups := map[*clustertest.Node]processor.Group{}
+	start := func(n *clustertest.Node) {
+		g, err := processor.Partitions(processor.Config[int]{Name: "views", Checkpoint: checkpoint, BatchSize: 5, PollInterval: 5 * time.Millisecond,
+			Backoff: processor.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond}}, n.Cluster().Shards(), names,
+			func(part string, cfg *processor.Config[int]) {
+				cfg.Source = sources[part]
+				cfg.Handler = func(ctx context.Context, e processor.Event[int]) error {
+					_, err := postgres.Tx(ctx).Exec(ctx, "insert into "+table+" (part, event) values ($1, $2)", part, e.Value)
+					return err
+				}
+			})
+		require.NoError(t, err)
+		groups[n] = g
+		ctx, cancel := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = g.Run(ctx) })
+		t.Cleanup(func() {
+			cancel()
+			wg.Wait()
+		})
+	}
+	grow := func() {
+		for _, source := range sources {
+			source.grow(30)
+		}
+	}
+	leads := func(n *clustertest.Node) (count int) {
+		for _, status := range groups[n].Status() {
+			if status.Leading {
+				count++
+			}
+		}
+		return count
+	}
+	spread := func(nodes ...*clustertest.Node) {
+		c.Eventually(func() bool {
+			sum := 0
+			for _, n := range nodes {
+				count := leads(n)
+				if count == 0 {
+					return false
+				}
+				sum += count
+			}
+			return sum == parts
+		}, "each partition is processed once, and each node has some")
+	}
+	for _, n := range c.Nodes() {
+		start(n)
+	}
+	grow()
+	spread(c.Node(0), c.Node(1))
+	third := c.AddNode()
+	start(third)
+	grow()
+	spread(c.Node(0), c.Node(1), third)
+	grow()
+	left := c.Node(0)
+	left.Stop()
+	grow()
+	spread(c.Node(1), third)
+	c.Eventually(func() bool {
+		var n int
+		require.NoError(t, s.pool.QueryRow(testContext(t), "select count(*) from "+table).Scan(&n))
+		return n >= parts*sources["0"].size()
+	}, "all is handled")
+	for _, part := range names {
+		rows, err := s.pool.Query(testContext(t), "select event from "+table+" where part = $1 order by n", part)
+		require.NoError(t, err)
+		var got []int
+		for rows.Next() {
+			var n int
+			require.NoError(t, rows.Scan(&n))
+			got = append(got, n)
+		}
+		require.NoError(t, rows.Err())
+		require.Equal(t, upTo(sources[part].size()), got, fmt.Sprintf("partition %s", part))
+	}
+}

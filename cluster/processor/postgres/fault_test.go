@@ -1,0 +1,194 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/cluster/processor/postgres"
+)
+
+// careless is a checkpoint without the check of the token.
+type careless struct {
+	processor.Checkpoint
+	table string
+}
+
+func (c careless) Advance(ctx context.Context, name string, at processor.Mark, work func(context.Context) (processor.Progress, error)) (processor.Mark, error) {
+	return c.Checkpoint.Advance(ctx, name, at, func(ctx context.Context) (processor.Progress, error) {
+		p, err := work(ctx)
+		if err == nil {
+			_, err = postgres.Tx(ctx).Exec(ctx, "update "+c.table+" set token = $2, version = $3 where name = $1", name, at.Token, at.Version)
+		}
+		return p, err
+	})
+}
+
+// paused has a process stand still in a handler, until another has taken over and done the same
+// work, and returns what took effect.
+func (s *scene) paused(t *testing.T, plant func(c processor.Checkpoint, table string) processor.Checkpoint) []int {
+	handler, all := s.effects(t)
+	var table string
+	checkpoint := s.checkpoints(t, func(c *postgres.Config) { table = c.Table })
+	asleep, awake := make(chan struct{}), make(chan struct{})
+	// A process that stands still does not notice that its lead is over.
+	unaware, end := context.WithCancel(context.Background())
+	defer end()
+	never := processor.LockFunc(func(_ context.Context, fn func(context.Context, int64) error) error { return fn(unaware, 1) })
+	first, err := processor.New(processor.Config[int]{Name: "views", Source: &numbers{last: 5}, Checkpoint: plant(checkpoint, table), LeaderLock: never,
+		Backoff: processor.Backoff{Min: time.Hour}, Handler: func(ctx context.Context, e processor.Event[int]) error {
+			if e.Value == 3 {
+				close(asleep)
+				<-awake
+			}
+			return handler(ctx, e)
+		}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- first.Run(ctx) }()
+	<-asleep
+	second, endSecond := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 5}, Checkpoint: checkpoint, Handler: handler,
+		LeaderLock: processor.LockFunc(func(ctx context.Context, fn func(context.Context, int64) error) error { return fn(ctx, 2) })})
+	require.Eventually(t, func() bool { return second.Status().Position == "5" }, patience, time.Millisecond,
+		"who stands still holds up nobody")
+	endSecond()
+	close(awake)
+	require.Eventually(t, func() bool { s := first.Status(); return s.Batches > 0 || s.Failures > 0 }, patience, time.Millisecond)
+	cancel()
+	end()
+	require.NoError(t, <-ended)
+	return all()
+}
+
+// A leader that was paused, and goes on without noticing that another has taken over, does
+// nothing. Without the check of the token the test notices.
+func (s *scene) pausedLeader(t *testing.T) {
+	require.Equal(t, upTo(5), s.paused(t, func(c processor.Checkpoint, _ string) processor.Checkpoint { return c }))
+	require.Len(t, s.paused(t, func(c processor.Checkpoint, table string) processor.Checkpoint { return careless{c, table} }), 10, "each event twice")
+}
+
+// What only a commit refuses is found, event by event, and parked; so is a statement that
+// failed where the handler did not say so.
+func (s *scene) refused(t *testing.T) {
+	handler, all := s.effects(t)
+	ctx := testContext(t)
+	_, err := s.pool.Exec(ctx, `create table parents (id int primary key);
+		create table children (parent int references parents deferrable initially deferred);
+		insert into parents select generate_series(1, 20) where false`)
+	require.NoError(t, err)
+	_, err = s.pool.Exec(ctx, "insert into parents select i from generate_series(1, 20) i where i <> 7")
+	require.NoError(t, err)
+	checkpoint := s.checkpoints(t)
+	var parked []int
+	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 20}, Checkpoint: checkpoint, MaxAttempts: 2,
+		Backoff: processor.Backoff{Min: time.Millisecond},
+		Handler: func(ctx context.Context, e processor.Event[int]) error {
+			if e.Value == 13 {
+				_, _ = postgres.Tx(ctx).Exec(ctx, "select 1/0")
+				return nil
+			}
+			if _, err := postgres.Tx(ctx).Exec(ctx, "insert into children values ($1)", e.Value); err != nil {
+				return err
+			}
+			return handler(ctx, e)
+		},
+		OnPark: func(ctx context.Context, e processor.Event[int], err error) error {
+			parked = append(parked, e.Value)
+			return handler(ctx, processor.Event[int]{Value: -e.Value})
+		}})
+	require.Eventually(t, func() bool { return p.Status().Position == "20" }, patience, time.Millisecond)
+	end()
+	want := upTo(20)
+	want[6], want[12] = -7, -13
+	require.Equal(t, want, all(), "the hook's writes are in the same transaction")
+	require.Equal(t, []int{7, 13}, parked)
+	records, err := checkpoint.Parked(ctx, "views")
+	require.NoError(t, err)
+	require.Len(t, records, 2)
+	require.Equal(t, 2, records[0].Attempts)
+	require.Contains(t, records[0].Error, "children_parent_fkey")
+	require.WithinDuration(t, time.Now(), records[1].Time, patience)
+}
+
+// A text that PostgreSQL cannot take does not keep an event from being parked.
+func (s *scene) badText(t *testing.T) {
+	checkpoint := s.checkpoints(t)
+	p, _ := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 1}, Checkpoint: checkpoint, MaxAttempts: 1,
+		Handler: func(context.Context, processor.Event[int]) error {
+			return errors.New("a\x00b\xff" + strings.Repeat("ü", 1<<20))
+		}})
+	require.Eventually(t, func() bool { return p.Status().Parked == 1 }, patience, time.Millisecond)
+}
+
+// A transaction in which nothing happens is ended, and its locks with it; the event is tried
+// again.
+func (s *scene) idle(t *testing.T) {
+	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.IdleTimeout = 100 * time.Millisecond })
+	handler, all := s.effects(t)
+	inside, goOn := make(chan struct{}), make(chan struct{})
+	first := sync.OnceFunc(func() {
+		close(inside)
+		<-goOn
+	})
+	_, err := s.pool.Exec(testContext(t), "create table idled (n int)")
+	require.NoError(t, err)
+	p, _ := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 2}, Checkpoint: checkpoint, Backoff: processor.Backoff{Min: time.Millisecond},
+		Handler: func(ctx context.Context, e processor.Event[int]) error {
+			if _, err := postgres.Tx(ctx).Exec(ctx, "lock table idled"); err != nil {
+				return err
+			}
+			first()
+			return handler(ctx, e)
+		}})
+	<-inside
+	_, err = s.pool.Exec(testContext(t), "lock table idled; insert into idled values (1)")
+	require.NoError(t, err, "the lock was ended")
+	close(goOn)
+	require.Eventually(t, func() bool { return p.Status().Position == "2" }, patience, time.Millisecond)
+	require.Equal(t, upTo(2), all())
+}
+
+// A database that is away for a while costs nothing.
+func (s *scene) away(t *testing.T) {
+	checkpoint := s.checkpoints(t)
+	handler, all := s.effects(t)
+	source := &numbers{last: 400}
+	p, _ := run(t, processor.Config[int]{Name: "views", Source: source, Checkpoint: checkpoint, BatchSize: 10, MaxAttempts: -1,
+		Backoff: processor.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}, Handler: handler})
+	require.Eventually(t, func() bool { return p.Status().Batches > 3 }, patience, time.Microsecond)
+	s.server.Kill()
+	assert.Eventually(t, func() bool { return p.Status().Failures+p.Status().Retries > 3 || p.Status().Position == "400" }, patience, time.Millisecond)
+	require.NoError(t, s.server.Restart("-c", "fsync=off"))
+	require.Eventually(t, func() bool { return p.Status().Position == "400" }, patience, time.Millisecond)
+	require.Equal(t, upTo(400), all())
+}
+
+func (s *scene) misused(t *testing.T) {
+	require.PanicsWithValue(t, "postgres.Tx: there is no transaction in this context; give it the handler's, of a processor whose Checkpoint is a *postgres.Checkpoint",
+		func() { postgres.Tx(context.Background()) })
+	_, err := postgres.New(postgres.Config{})
+	require.ErrorIs(t, err, processor.ErrBadConfig)
+	for _, table := range []string{"a b", "a;drop", "A", "a.b.c", strings.Repeat("x", 57), "1a", "."} {
+		_, err := postgres.New(postgres.Config{DB: s.pool, Table: table})
+		require.ErrorIs(t, err, postgres.ErrBadTable, table)
+	}
+	// Many that create the tables at once do not get in each other's way.
+	c, err := postgres.New(postgres.Config{DB: s.pool})
+	require.NoError(t, err)
+	errs := make([]error, 8)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { errs[i] = c.CreateTables(context.Background()) })
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+}
