@@ -54,7 +54,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.next = nil
 	p.requests++
 	p.mu.Unlock()
-	if h == nil && n%50 == 20 {
+	if h == nil && n%200 == 20 {
 		http.Error(w, "lost on the way there", http.StatusBadGateway)
 		return
 	}
@@ -70,7 +70,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			<-h.release
 		}
 	}
-	if h == nil && n%50 == 40 {
+	if h == nil && n%200 == 120 {
 		code = http.StatusBadGateway // lost on the way back
 	}
 	w.WriteHeader(code)
