@@ -26,7 +26,7 @@ type Checkpoint interface {
 	// come; one that is not known has come nowhere. The same token may claim again.
 	Claim(ctx context.Context, name string, token int64) (Mark, error)
 	// Advance runs work, once, and stores what it comes to, if the checkpoint still is as at says;
-	// else nothing, with ErrFenced or ErrMoved. It returns the new mark.
+	// else nothing, with ErrFenced or ErrMoved. It returns the new mark, or at.
 	//
 	// If work fails, a checkpoint that can undo what it did does so and stores nothing; one that
 	// cannot stores the progress that came with the error. Either way Advance returns an error
@@ -49,11 +49,11 @@ type Progress struct {
 
 // Parked is an event that was given up after it had failed for too often.
 type Parked struct {
-	Position Position
-	Error    string // what it failed with last, at most a few KiB of it
-	Attempts int
-	Token    int64 // of who gave it up
-	Time     time.Time
+	Position Position  `json:"position"`
+	Error    string    `json:"error"` // what it failed with last, at most a few KiB of it
+	Attempts int       `json:"attempts"`
+	Token    int64     `json:"token"` // of who gave it up
+	Time     time.Time `json:"time"`
 }
 
 // maxError is how much of an error's text is kept.

@@ -2,6 +2,7 @@ package processor_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -40,22 +41,31 @@ func startEtcd(t *testing.T) *embedetcd.Server {
 
 // process is what one process has: a client of its own, whose requests can fail.
 type process struct {
-	client *clientv3.Client
-	faults *clustertest.Faults
-	etcd   *processor.Etcd
+	client  *clientv3.Client
+	faults  *clustertest.Faults
+	timeout time.Duration
+	etcd    *processor.Etcd
 }
 
-func connect(t *testing.T, endpoint string) *process {
+// connect gives requests the time that a busy machine needs, or that timeout.
+func connect(t *testing.T, endpoint string, timeout ...time.Duration) *process {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	p := &process{client: client, faults: clustertest.Inject(client)}
-	keys, err := state.NewKeys("/goverse")
-	require.NoError(t, err)
-	p.etcd, err = processor.NewEtcd(processor.EtcdConfig{Client: client, Keys: keys, RequestTimeout: 300 * time.Millisecond})
-	require.NoError(t, err)
+	p := &process{client: client, faults: clustertest.Inject(client), timeout: append(timeout, 10*time.Second)[0]}
+	p.etcd = p.in(t, "/goverse")
 	return p
+}
+
+// in are the checkpoints under a prefix.
+func (p *process) in(t *testing.T, prefix string) *processor.Etcd {
+	t.Helper()
+	keys, err := state.NewKeys(prefix)
+	require.NoError(t, err)
+	e, err := processor.NewEtcd(processor.EtcdConfig{Client: p.client, Keys: keys, RequestTimeout: p.timeout})
+	require.NoError(t, err)
+	return e
 }
 
 // elections stands on a session of the process's own; it ends with the test.
@@ -87,8 +97,10 @@ func TestMemoryConforms(t *testing.T) {
 }
 
 func TestEtcdConforms(t *testing.T) {
+	server, last := startEtcd(t), 0
 	checkpointtest.Run(t, false, func(t *testing.T) (a, b checkpointtest.Checkpoint) {
-		server := startEtcd(t)
-		return connect(t, server.Endpoint()).etcd, connect(t, server.Endpoint()).etcd
+		last++
+		at := fmt.Sprintf("/goverse/%d", last)
+		return connect(t, server.Endpoint()).in(t, at), connect(t, server.Endpoint()).in(t, at)
 	})
 }

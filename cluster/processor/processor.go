@@ -58,8 +58,8 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 			}
 		}
 		failures++
-		if t != nil && t.advanced {
-			failures = 1
+		if t != nil && !t.fenced {
+			failures = 1 // a term as any other
 		}
 		p.pause(ctx, failures)
 	}

@@ -17,20 +17,19 @@ import (
 
 // term is one unbroken stretch in which this process processes.
 type term[E any] struct {
-	p        *Processor[E]
-	cfg      *Config[E]
-	log      hclog.Logger
-	at       Mark
-	trouble  trouble
-	outage   int  // how often in a row something failed that is no event's fault
-	advanced bool // anything was stored
+	p       *Processor[E]
+	cfg     *Config[E]
+	log     hclog.Logger
+	at      Mark
+	trouble trouble
+	outage  int  // how often in a row something failed that is no event's fault
+	fenced  bool // it ended because another has claimed the checkpoint
 }
 
 // run processes until ctx ends or the checkpoint is another's, and returns why.
 func (t *term[E]) run(ctx context.Context, token int64) error {
 	if err := t.claim(ctx, token); err != nil {
-		if ctx.Err() == nil {
-			t.p.report.failed(err)
+		if t.fenced {
 			t.log.Warn("processing does not begin", "error", err)
 		}
 		return err
@@ -72,8 +71,7 @@ func (t *term[E]) process(ctx context.Context, token int64) error {
 			continue
 		}
 		if errors.Is(err, ErrFenced) {
-			t.p.report.failed(err)
-			return err
+			return t.overtaken(err)
 		}
 		if ctx.Err() != nil {
 			break
@@ -97,12 +95,19 @@ func (t *term[E]) claim(ctx context.Context, token int64) error {
 			return nil
 		}
 		if errors.Is(err, ErrFenced) {
-			return err
+			return t.overtaken(err)
 		}
 		if !t.failing(ctx, "could not claim the checkpoint, trying on", err) {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// overtaken takes note that another has claimed the checkpoint.
+func (t *term[E]) overtaken(err error) error {
+	t.fenced = true
+	t.p.report.failed(err)
+	return err
 }
 
 func (t *term[E]) read(ctx context.Context) ([]Event[E], error) {
@@ -145,7 +150,10 @@ func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) err
 		t.at = at
 		t.count(events, park)
 		t.fine()
-	case errors.Is(err, ErrFenced), ctx.Err() != nil:
+	case errors.Is(err, ErrFenced):
+	case ctx.Err() != nil:
+		t.at = at
+		t.count(events, park)
 	case failed != "":
 		t.retry(t.trouble.failed(failed, why, judge(why)), "an event failed, trying it again")
 	case park:
@@ -221,7 +229,6 @@ func (t *term[E]) count(events []Event[E], park bool) {
 		t.p.report.at(t.at)
 		return
 	}
-	t.advanced = true
 	if park {
 		t.log.Error("an event was parked: it is not handled", "token", t.at.Token, "position", t.at.Position,
 			"attempts", t.trouble.attempts, "error", t.trouble.err)
