@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -42,6 +43,7 @@ func publish(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger
 	if err := c.Start(ctx); err != nil {
 		return err
 	}
+	log.Info("ready to publish", "pid", os.Getpid())
 	err = process(ctx, cfg, c, db, log)
 	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -90,7 +91,7 @@ func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool,
 	pages.HandleFunc("GET /views/{view}", func(w http.ResponseWriter, r *http.Request) { show(w, r, db) })
 	pages.HandleFunc("GET /views/{view}/parked", func(w http.ResponseWriter, r *http.Request) { parked(w, r, checkpoints) })
 	server := httpapi.Serve(l, pages, log)
-	log.Info("serving", "url", "http://"+server.Address())
+	log.Info("serving", "url", "http://"+server.Address(), "pid", os.Getpid())
 	beside.Go(func() {
 		select {
 		case <-server.Done(): // by itself
