@@ -68,6 +68,8 @@ var allowed = map[string][]string{
 	"clustertest/fault":                {"internal/child"},
 	"clustertest/history":              {"cluster", "cluster/leaderelection", "cluster/lock", "cluster/once"},
 	"examples/cron":                    {"cluster", "cluster/elections", "cluster/once", "node"},
+	"examples/outbox":                  {"cluster", "cluster/processor", "node"},
+	"examples/views":                   {"cluster", "cluster/httpapi", "cluster/processor", "cluster/processor/postgres", "node"},
 	"integration":                      {"*"},
 	"integration/internal/chaos":       {"*"},
 	"integration/internal/procs":       {"*"},

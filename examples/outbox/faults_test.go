@@ -1,0 +1,129 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/embedetcd"
+)
+
+// Three publishers; writers write; requests and answers are lost; the sink dies; who publishes
+// is killed when the sink has an event and the publisher does not know yet, or frozen until
+// another publishes, with a request of its under way that arrives then. Each committed row arrives
+// once, in order.
+func (s *scene) faults(t *testing.T) {
+	db, url := s.database(t)
+	etcd, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	defer etcd.Close()
+
+	receiver, to := startSink(t, url)
+	way := &proxy{client: &http.Client{}, sink: to}
+	defer way.client.CloseIdleConnections()
+	server := httptest.NewServer(way)
+	defer server.Close()
+
+	var copies []*fault.Process
+	start := func() {
+		copies = append(copies, program(t, "publish", "-postgres", url, "-etcd", etcd.Endpoint(), "-sink", server.URL, "-ttl", "1"))
+	}
+	// leading is the copy with that token.
+	leading := func(token int64) *fault.Process {
+		line := fmt.Sprintf("processing begins: processor=outbox token=%d ", token)
+		i := slices.IndexFunc(copies, func(p *fault.Process) bool { return strings.Contains(p.Output(), line) })
+		require.GreaterOrEqual(t, i, 0, "nobody said %q", line)
+		return copies[i]
+	}
+	// another waits until somebody with a larger token has published.
+	another := func(token int64) {
+		require.Eventually(t, func() (yes bool) {
+			way.do(func(p *proxy) { yes = p.largest > token })
+			return yes
+		}, patience, 5*time.Millisecond, "nobody publishes after the one with token %d", token)
+	}
+	await := func(h *held) int64 {
+		select {
+		case token := <-h.token:
+			return token
+		case <-time.After(patience):
+			t.Fatal("nobody publishes")
+			return 0
+		}
+	}
+	end := writers(t, db, 3, 10*time.Millisecond)
+	for range 3 {
+		start()
+	}
+	const kills, freezes = 3, 2
+	for range kills {
+		h := way.hold(true)
+		token := await(h)
+		_, err := leading(token).Kill()
+		require.NoError(t, err)
+		close(h.release)
+		start()
+		another(token)
+	}
+	_, err = receiver.Kill()
+	require.NoError(t, err)
+	receiver, to = startSink(t, url)
+	way.do(func(p *proxy) { p.sink = to })
+	for range freezes {
+		h := way.hold(false)
+		token := await(h)
+		frozen := leading(token)
+		_, err := frozen.Freeze()
+		require.NoError(t, err)
+		another(token)
+		close(h.release)
+		require.Equal(t, http.StatusConflict, <-h.answer, "the request that came late")
+		_, err = frozen.Thaw()
+		require.NoError(t, err)
+	}
+	end()
+
+	require.Eventually(t, func() (all bool) {
+		require.NoError(t, db.QueryRow(testContext(t), "select (select count(*) from outbox) <= (select count(*) from received)").Scan(&all))
+		return all
+	}, patience, 20*time.Millisecond, "not all of it arrives")
+	rows := committed(t, db)
+	require.NoError(t, judge(rows, column(t, db, "select event from received order by number")))
+	// A sink that took whatever comes would have had some of it twice: the judge sees that.
+	var passed []string
+	way.do(func(p *proxy) { passed = slices.Clone(p.passed) })
+	require.ErrorContains(t, judge(rows, passed), "arrived twice")
+	var refused int
+	require.NoError(t, db.QueryRow(testContext(t), "select refused from received_from").Scan(&refused))
+	require.GreaterOrEqual(t, refused, freezes)
+	t.Logf("%d rows, sent %d times; %d refused", len(rows), len(passed), refused)
+
+	for _, p := range append(copies, receiver) {
+		if p.Running() {
+			_, err := p.Signal(syscall.SIGTERM)
+			require.NoError(t, err)
+			code, err := p.Exit(testContext(t))
+			require.NoError(t, err)
+			require.Zero(t, code, "orderly")
+		}
+	}
+}
+
+func startSink(t *testing.T, url string) (p *fault.Process, at string) {
+	t.Helper()
+	p = program(t, "sink", "-postgres", url, "-listen", "127.0.0.1:0")
+	says := regexp.MustCompile(`receiving: url=(\S+)`)
+	require.Eventually(t, func() bool { return says.MatchString(p.Output()) }, patience, 5*time.Millisecond)
+	return p, says.FindStringSubmatch(p.Output())[1]
+}

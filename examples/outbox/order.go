@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// place writes an order, and what the world is to know of it, in the caller's transaction: both
+// come to be, or neither.
+func place(ctx context.Context, tx pgx.Tx, customer string, cents int64) error {
+	var id int64
+	if err := tx.QueryRow(ctx, "insert into orders (customer, cents) values ($1, $2) returning id", customer, cents).Scan(&id); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, "insert into outbox (body) values (jsonb_build_object('order', $1::bigint, 'customer', $2::text, 'cents', $3::bigint))", id, customer, cents)
+	return err
+}
+
+// errChanged: the customer has thought again.
+var errChanged = errors.New("the order is not placed after all")
+
+// order places so many orders; about every fifth is rolled back.
+func order(ctx context.Context, db *pgxpool.Pool, n int) error {
+	placed := 0
+	for i := range n {
+		err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			if err := place(ctx, tx, fmt.Sprintf("customer %d", i%7), rand.Int64N(10000)); err != nil {
+				return err
+			}
+			if rand.IntN(5) == 0 {
+				return errChanged
+			}
+			return nil
+		})
+		switch {
+		case err == nil:
+			placed++
+		case !errors.Is(err, errChanged):
+			return err
+		}
+	}
+	fmt.Printf("placed %d orders, rolled %d back\n", placed, n-placed)
+	return nil
+}

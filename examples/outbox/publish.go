@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/node"
+)
+
+const (
+	stopTimeout = 10 * time.Second
+	sinkTimeout = 10 * time.Second
+	cleanEvery  = time.Minute
+)
+
+// publish is one publisher, until ctx ends.
+func publish(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger) error {
+	if _, err := db.Exec(ctx, "select from outbox limit 0"); err != nil {
+		return fmt.Errorf("cannot read the outbox: %w; if there is none, make it with outbox create", err)
+	}
+	n, err := node.NewNode(node.Config{AdvertiseAddress: cfg.listen})
+	if err != nil {
+		return err
+	}
+	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.etcd, EtcdPrefix: cfg.prefix, LeaderElectionTTL: cfg.ttl,
+		Logger: log.Named("cluster"), Sharding: cluster.Sharding{Off: true}}, n)
+	if err != nil {
+		return err
+	}
+	if err := c.Start(ctx); err != nil {
+		return err
+	}
+	log.Info("ready to publish", "pid", os.Getpid())
+	err = process(ctx, cfg, c, db, log)
+	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return errors.Join(err, c.Stop(stopping))
+}
+
+// process publishes whenever this copy leads.
+func process(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool, log hclog.Logger) error {
+	checkpoints, err := c.Checkpoints()
+	if err != nil {
+		return err
+	}
+	source, to := &outbox{db: db}, sinkClient{url: cfg.sink, client: &http.Client{Timeout: sinkTimeout}}
+	defer to.client.CloseIdleConnections()
+	p, err := processor.New(processor.Config[message]{
+		Name:         "outbox",
+		Source:       source,
+		Handler:      to.put,
+		Checkpoint:   checkpoints,
+		LeaderLock:   withToken(processor.Election(c, "outbox")),
+		PollInterval: cfg.poll,
+		Backoff:      processor.Backoff{Max: 5 * time.Second}, // a sink that is back need not wait for long
+		OnPark:       source.park,
+		Logger:       log,
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel()
+	beside.Go(func() { source.listen(ctx) })
+	beside.Go(func() { cleaning(ctx, source, p, cfg.keep, log) })
+	return p.Run(ctx)
+}
+
+// cleaning deletes now and then what was published long ago.
+func cleaning(ctx context.Context, o *outbox, p *processor.Processor[message], keep time.Duration, log hclog.Logger) {
+	again := time.NewTicker(cleanEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+		s := p.Status()
+		if !s.Leading {
+			continue
+		}
+		if n, err := o.clean(ctx, s.Position, keep); err != nil && ctx.Err() == nil {
+			log.Warn("could not delete what was published, trying again in a while", "error", err)
+		} else if n > 0 {
+			log.Info("deleted what was published", "rows", n, "older_than", keep)
+		}
+	}
+}
+
+// tokenKey is of the fencing token in the context of a term's work.
+type tokenKey struct{}
+
+// withToken gives what is done in a term its fencing token, for the sink to check.
+func withToken(l processor.LeaderLock) processor.LeaderLock {
+	return processor.LockFunc(func(ctx context.Context, fn func(context.Context, int64) error) error {
+		return l.Lead(ctx, func(ctx context.Context, token int64) error {
+			return fn(context.WithValue(ctx, tokenKey{}, token), token)
+		})
+	})
+}
+
+// sinkClient sends messages to the sink. A message whose answer was lost, or that the former
+// leader had sent but not yet noted in the checkpoint, is sent again: the sink knows it by
+// its address. One that a former leader sent long ago, and that arrives only now, has a smaller token than
+// the sink has seen: it is refused.
+type sinkClient struct {
+	url    string
+	client *http.Client
+}
+
+func (s sinkClient) put(ctx context.Context, e processor.Event[message]) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, s.url+"/events/"+string(e.Position), bytes.NewReader(e.Value.body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(tokenHeader, strconv.FormatInt(ctx.Value(tokenKey{}).(int64), 10))
+	answer, err := s.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("%w: %w", processor.ErrUnavailable, err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	said, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10)) // for the message, and so that the connection is used again
+	return verdict(answer.StatusCode, string(bytes.TrimSpace(said)))
+}
+
+// verdict says what the sink's answer means: only what it finds wrong with the message itself
+// may have it parked.
+func verdict(code int, said string) error {
+	switch {
+	case code >= 200 && code < 300:
+		return nil
+	case code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge, code == http.StatusUnprocessableEntity:
+		return fmt.Errorf("%w: the sink will not have it (%d): %s", processor.ErrPoison, code, said)
+	}
+	return fmt.Errorf("%w: the sink says %d: %s", processor.ErrUnavailable, code, said)
+}

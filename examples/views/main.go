@@ -1,0 +1,162 @@
+// Command views keeps a read model: tables that are made from a table of events, each event in
+// each of them once, however many copies run and however they die.
+//
+//	views create  -postgres URL                  the tables
+//	views serve   -postgres URL -etcd ADDRESS    as many copies as you like
+//	views buy     -postgres URL -n 1000          writes events
+//	views rebuild -postgres URL totals           makes a view again from the first event
+//
+// Each view is a processor with an election of its own. The first copy leads them all, until
+// it stops or dies; with -views a copy stands for some of them only, so that they spread. (To
+// spread them by themselves, process by shards: processor.Shard.)
+//
+// How far a view has come is stored in the transaction that changes the view. So a leader that
+// dies loses and doubles nothing, and one that is overtaken changes nothing. An event that
+// cannot be handled is parked: /cluster/processors counts them, /views/NAME/parked shows them.
+//
+// Not promised: that two views show the same instant. Each is as far as it is.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/goverse/goverse/cluster/processor/postgres"
+)
+
+//go:embed schema.sql
+var tables string
+
+// config is a command line.
+type config struct {
+	verb, postgres string
+
+	etcd, prefix, listen, http string
+	ttl                        int
+	poll                       time.Duration
+	views                      []view // to stand for, or to rebuild
+
+	events int
+}
+
+func main() {
+	cfg, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "views:", err)
+		os.Exit(2)
+	}
+	log := hclog.New(&hclog.LoggerOptions{Name: "views", Level: hclog.Info, Output: os.Stderr})
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, cfg, log); err != nil {
+		log.Error("ended", "error", err)
+		os.Exit(1)
+	}
+}
+
+// parse reads the command line.
+func parse(args []string) (config, error) {
+	cfg := config{}
+	if len(args) > 0 {
+		cfg.verb, args = args[0], args[1:]
+	}
+	flags := flag.NewFlagSet("views "+cfg.verb, flag.ContinueOnError)
+	flags.StringVar(&cfg.postgres, "postgres", "", "`URL` of the database, postgres://user:password@host/name")
+	names := new(string)
+	switch cfg.verb {
+	case "create", "rebuild":
+	case "buy":
+		flags.IntVar(&cfg.events, "n", 1000, "how many")
+	case "serve":
+		flags.StringVar(&cfg.etcd, "etcd", "localhost:2379", "where etcd is, several with commas")
+		flags.StringVar(&cfg.prefix, "prefix", "/views", "the cluster's `prefix` in etcd: the same for all copies")
+		flags.StringVar(&cfg.listen, "listen", "localhost:0", "`address` of this copy, which the others must reach; port 0 is any")
+		flags.StringVar(&cfg.http, "http", "127.0.0.1:0", "`address` of the views and the status; port 0 is any")
+		flags.IntVar(&cfg.ttl, "ttl", 10, "`seconds` that the others wait for a copy whose host is gone")
+		flags.DurationVar(&cfg.poll, "poll", time.Second, "how often to look when PostgreSQL says nothing")
+		names = flags.String("views", "", "the `names` of those to stand for, with commas; default all")
+	default:
+		return cfg, fmt.Errorf("no verb %q; there are create, serve, buy and rebuild", cfg.verb)
+	}
+	if err := flags.Parse(args); err != nil {
+		return cfg, err
+	}
+	if cfg.verb == "rebuild" {
+		*names = strings.Join(flags.Args(), ",")
+	}
+	switch {
+	case cfg.verb == "rebuild" && *names == "":
+		return cfg, errors.New("which view? name it after the flags")
+	case cfg.verb != "rebuild" && flags.NArg() > 0:
+		return cfg, fmt.Errorf("%q is too much; flags come after the verb and begin with -", flags.Arg(0))
+	case cfg.postgres == "":
+		return cfg, errors.New("which database? give -postgres postgres://user:password@host/name")
+	case cfg.verb == "serve" && cfg.poll <= 0:
+		return cfg, errors.New("-poll must be above 0")
+	}
+	if *names == "" {
+		cfg.views = views
+		return cfg, nil
+	}
+	for name := range strings.SplitSeq(*names, ",") {
+		v, err := find(name)
+		if err != nil {
+			return cfg, err
+		}
+		if slices.ContainsFunc(cfg.views, func(other view) bool { return other.name == name }) {
+			return cfg, fmt.Errorf("view %q is named twice; name it once", name)
+		}
+		cfg.views = append(cfg.views, v)
+	}
+	return cfg, nil
+}
+
+// run carries the command line out, until it is done or ctx ends.
+func run(ctx context.Context, cfg config, log hclog.Logger) error {
+	db, err := pgxpool.New(ctx, cfg.postgres)
+	if err != nil {
+		return fmt.Errorf("-postgres: %w", err)
+	}
+	defer db.Close()
+	switch cfg.verb {
+	case "create":
+		return create(ctx, db)
+	case "buy":
+		return buy(ctx, db, cfg.events)
+	case "rebuild":
+		for _, v := range cfg.views {
+			if err := v.rebuild(ctx, db); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return serve(ctx, cfg, db, log)
+}
+
+// create makes the tables, of the checkpoints too.
+func create(ctx context.Context, db *pgxpool.Pool) error {
+	if _, err := db.Exec(ctx, tables); err != nil {
+		return err
+	}
+	checkpoints, err := postgres.New(postgres.Config{DB: db})
+	if err != nil {
+		return err
+	}
+	return checkpoints.CreateTables(ctx)
+}

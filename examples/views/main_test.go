@@ -1,0 +1,306 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/pgserver"
+)
+
+const patience = 20 * time.Second
+
+// TestMain: with the variable, this is the program.
+func TestMain(m *testing.M) {
+	if os.Getenv("VIEWS_TEST_PROGRAM") != "" {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func TestCommandLine(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                  "there are create, serve",
+		"serv":                              "there are create, serve",
+		"serve":                             "give -postgres",
+		"serve -postgres x y":               "too much",
+		"serve -postgres x -poll 0s":        "-poll must be above 0",
+		"serve -postgres x -views y":        "there are totals, products, latest",
+		"rebuild -postgres x":               "which view?",
+		"rebuild -postgres x y":             "there are totals, products, latest",
+		"rebuild -postgres x totals":        "",
+		"serve -postgres x -views latest":   "",
+		"serve -postgres x":                 "",
+		"buy -postgres x -n 3":              "",
+		"create -postgres x":                "",
+		"rebuild -postgres x totals totals": "named twice",
+	} {
+		_, err := parse(strings.Fields(line))
+		if want == "" {
+			require.NoError(t, err, line)
+		} else {
+			require.ErrorContains(t, err, want, line)
+		}
+	}
+}
+
+func TestDecode(t *testing.T) {
+	for body, good := range map[string]bool{
+		`{"kind": "bought", "customer": "ann", "product": "tea", "pieces": 2, "cents": 350}`:   true,
+		`{"kind": "returned", "customer": "ann", "product": "tea", "pieces": 2, "cents": 350}`: true,
+		`{"kind": "rebuilt"}`: true,
+		`{"kind": "stolen", "customer": "ann", "product": "tea", "pieces": 2, "cents": 350}`:     false,
+		`{"kind": "bought", "customer": "ann", "product": "tea", "pieces": "two", "cents": 350}`: false,
+		`{"kind": "bought", "customer": "ann", "product": "tea", "pieces": 0, "cents": 350}`:     false,
+		`{"kind": "bought", "customer": "ann", "product": "tea", "piece": 2, "cents": 350}`:      false,
+		`7`: false,
+	} {
+		_, err := decode([]byte(body))
+		if good {
+			require.NoError(t, err, body)
+		} else {
+			require.ErrorIs(t, err, processor.ErrPoison, body)
+		}
+	}
+}
+
+func testContext(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// program starts the program.
+func program(t *testing.T, args ...string) *fault.Process {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, args...)
+	cmd.Env = append(os.Environ(), "VIEWS_TEST_PROGRAM=1")
+	p, err := fault.StartProcess(cmd)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, p.Close())
+		if t.Failed() {
+			t.Logf("process %d, %s, said:\n%s", p.Pid(), args[0], p.Output())
+		}
+	})
+	return p
+}
+
+// succeeds waits for the program's end.
+func succeeds(t *testing.T, args ...string) {
+	t.Helper()
+	p := program(t, args...)
+	code, err := p.Exit(testContext(t))
+	require.NoError(t, err)
+	require.Zero(t, code, p.Output())
+}
+
+var says = regexp.MustCompile(`serving: url=(\S+)`)
+
+// ask reads a page of a copy, if it serves.
+func ask(p *fault.Process, path string, into any) error {
+	at := says.FindStringSubmatch(p.Output())
+	if at == nil {
+		return io.EOF
+	}
+	answer, err := http.Get(at[1] + path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return json.NewDecoder(answer.Body).Decode(into)
+}
+
+// write is one transaction: quick or slow, committed or rolled back.
+func write(ctx context.Context, db *pgxpool.Pool) error {
+	tx, err := db.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	for range 1 + rand.IntN(3) {
+		if err := add(ctx, tx, somePurchase()); err != nil {
+			return err
+		}
+		if rand.IntN(10) == 0 {
+			if _, err := tx.Exec(ctx, "select pg_sleep(random() / 20)"); err != nil {
+				return err
+			}
+		}
+	}
+	if rand.IntN(5) == 0 {
+		return nil // rolled back
+	}
+	return tx.Commit(ctx)
+}
+
+// writers write at a rate, until end, which waits for them.
+func writers(t *testing.T, db *pgxpool.Pool, n int) (end func()) {
+	t.Helper()
+	ctx, stop := testContext(t), make(chan struct{})
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			again := time.NewTicker(10 * time.Millisecond)
+			defer again.Stop()
+			for {
+				select {
+				case <-again.C:
+					assert.NoError(t, write(ctx, db))
+				case <-stop:
+					return
+				}
+			}
+		})
+	}
+	end = sync.OnceFunc(func() {
+		close(stop)
+		wg.Wait()
+	})
+	t.Cleanup(end)
+	return end
+}
+
+// Three copies keep the views while events are written; who keeps one is killed, twice for each
+// view; one view is spoilt and rebuilt, and an event is poison. At the end each view is what
+// one statement over the events says.
+func TestEachEventOnceInEachView(t *testing.T) {
+	server := pgserver.ForTest(t)
+	db, err := pgxpool.New(testContext(t), server.URL())
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	etcd, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	defer etcd.Close()
+	succeeds(t, "create", "-postgres", server.URL())
+	succeeds(t, "create", "-postgres", server.URL())
+
+	var copies []*fault.Process
+	start := func(more ...string) {
+		copies = append(copies, program(t, append([]string{"serve", "-postgres", server.URL(), "-etcd", etcd.Endpoint(), "-ttl", "1"}, more...)...))
+	}
+	// keeper is the copy that keeps a view. Two may say so for a moment: the one with the larger
+	// token does.
+	keeper := func(v view) (who *fault.Process, is httpapi.ProcessorView) {
+		for _, p := range copies {
+			var all httpapi.Processors
+			if !p.Running() || ask(p, "/cluster/processors", &all) != nil {
+				continue
+			}
+			for _, s := range all.Processors {
+				if s.Name == v.processor() && s.Leading && s.Token > is.Token {
+					who, is = p, s
+				}
+			}
+		}
+		return who, is
+	}
+	// busy waits until somebody with a larger token keeps the view and has handled events.
+	busy := func(v view, after int64) (who *fault.Process, token int64) {
+		require.Eventually(t, func() bool {
+			p, s := keeper(v)
+			who, token = p, s.Token
+			return p != nil && s.Token > after && s.Handled > 0
+		}, patience, 10*time.Millisecond, "nobody keeps view %s after token %d", v.name, after)
+		return who, token
+	}
+	settled := func() {
+		t.Helper()
+		for _, v := range views {
+			if !assert.Eventually(t, func() bool { return judge(context.Background(), db, v) == nil }, patience, 20*time.Millisecond) {
+				t.Fatal(judge(context.Background(), db, v))
+			}
+		}
+	}
+
+	end := writers(t, db, 3)
+	start("-views", "latest")
+	_, _ = busy(views[2], 0)
+	start()
+	first, _ := busy(views[0], 0)
+	start()
+	latest, _ := busy(views[2], 0)
+	require.NotSame(t, first, latest, "the views spread")
+	for range 2 {
+		for _, v := range views {
+			p, token := busy(v, 0)
+			_, err := p.Kill()
+			require.NoError(t, err)
+			start()
+			busy(v, token)
+		}
+	}
+	// A view is spoilt, and made again while it is kept; an event is poison.
+	_, err = db.Exec(testContext(t), "update view_totals set cents = -1")
+	require.NoError(t, err)
+	succeeds(t, "rebuild", "-postgres", server.URL(), "totals")
+	_, err = db.Exec(testContext(t), `insert into events (body) values ('{"kind": "bought", "customer": "ann", "product": "tea", "pieces": "two"}')`)
+	require.NoError(t, err)
+	end()
+	settled()
+	judgeJudged(t, db)
+
+	// Nothing more is written: a view is made again nevertheless.
+	_, err = db.Exec(testContext(t), "update view_latest set kind = 'spoilt'")
+	require.NoError(t, err)
+	succeeds(t, "rebuild", "-postgres", server.URL(), "latest")
+	settled()
+
+	any := copies[len(copies)-1]
+	for _, v := range views {
+		var parked []processor.Parked
+		require.Eventually(t, func() bool {
+			require.NoError(t, ask(any, "/views/"+v.name+"/parked", &parked))
+			return len(parked) == 1
+		}, patience, 10*time.Millisecond)
+		require.Contains(t, parked[0].Error, "cannot be handled")
+	}
+	_, is := keeper(views[1])
+	require.EqualValues(t, 1, is.Parked, "and it is counted")
+	var top []struct {
+		Product string
+		Pieces  int64
+	}
+	require.NoError(t, ask(any, "/views/products", &top))
+	require.NotEmpty(t, top)
+	require.GreaterOrEqual(t, top[0].Pieces, top[len(top)-1].Pieces)
+	var n int
+	require.NoError(t, db.QueryRow(testContext(t), "select count(*) from events").Scan(&n))
+	t.Logf("%d events", n)
+
+	for _, p := range copies {
+		if p.Running() {
+			_, err := p.Signal(syscall.SIGTERM)
+			require.NoError(t, err)
+			code, err := p.Exit(testContext(t))
+			require.NoError(t, err)
+			require.Zero(t, code, "orderly")
+		}
+	}
+}

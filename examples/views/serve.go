@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/cluster/processor/postgres"
+	"github.com/goverse/goverse/node"
+)
+
+const (
+	stopTimeout = 10 * time.Second
+	// A process that stands still in a transaction keeps its rows locked for so long, and the
+	// next leader waits.
+	idleTimeout = 5 * time.Second
+)
+
+// serve is one copy, until ctx ends: it keeps the views of which it leads the elections, and shows all.
+func serve(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger) error {
+	if _, err := db.Exec(ctx, "select from events limit 0"); err != nil {
+		return fmt.Errorf("cannot read the events: %w; if there is no such table, make it with views create", err)
+	}
+	l, err := net.Listen("tcp", cfg.http)
+	if err != nil {
+		return fmt.Errorf("%w; give another -http", err)
+	}
+	n, err := node.NewNode(node.Config{AdvertiseAddress: cfg.listen})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.etcd, EtcdPrefix: cfg.prefix, LeaderElectionTTL: cfg.ttl,
+		HTTPAddress: l.Addr().String(), Logger: log.Named("cluster"), Sharding: cluster.Sharding{Off: true}}, n)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	if err := c.Start(ctx); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	err = keep(ctx, cfg, c, db, l, log)
+	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return errors.Join(err, c.Stop(stopping))
+}
+
+// keep runs the processors, and serves HTTP at l, which it takes over.
+func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool, l net.Listener, log hclog.Logger) error {
+	checkpoints, err := postgres.New(postgres.Config{DB: db, IdleTimeout: idleTimeout})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	source := &events{db: db}
+	var group processor.Group
+	for _, v := range cfg.views {
+		p, err := processor.New(processor.Config[json.RawMessage]{
+			Name:       v.processor(),
+			Source:     source,
+			Handler:    v.handle,
+			Checkpoint: checkpoints,
+			// One election each. All stand on the process's one session, and one process may
+			// lead them all, or each another.
+			LeaderLock:   processor.Election(c, v.processor()),
+			PollInterval: cfg.poll,
+			Logger:       log,
+		})
+		if err != nil {
+			return errors.Join(err, l.Close())
+		}
+		group = append(group, p)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel()
+	beside.Go(func() { source.listen(ctx) })
+
+	pages := http.NewServeMux()
+	pages.Handle("/", httpapi.New(c, httpapi.Options{Processors: group.Status})) // /cluster/processors, /metrics …
+	pages.HandleFunc("GET /views/{view}", func(w http.ResponseWriter, r *http.Request) { show(w, r, db) })
+	pages.HandleFunc("GET /views/{view}/parked", func(w http.ResponseWriter, r *http.Request) { parked(w, r, checkpoints) })
+	server := httpapi.Serve(l, pages, log)
+	log.Info("serving", "url", "http://"+server.Address(), "pid", os.Getpid())
+	beside.Go(func() {
+		select {
+		case <-server.Done(): // by itself
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	err = group.Run(ctx)
+	stopping, cancelStopping := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancelStopping()
+	return errors.Join(err, server.Err(), server.Stop(stopping))
+}
+
+// show answers with a view's rows, whichever process keeps it.
+func show(w http.ResponseWriter, r *http.Request, db *pgxpool.Pool) {
+	v, err := find(r.PathValue("view"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	var rows json.RawMessage
+	err = db.QueryRow(r.Context(), "select coalesce(json_agg(v), '[]') from ("+v.show+") v").Scan(&rows)
+	answer(w, rows, err)
+}
+
+// parked answers with the events that a view's processor has given up.
+func parked(w http.ResponseWriter, r *http.Request, checkpoints *postgres.Checkpoint) {
+	v, err := find(r.PathValue("view"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	all, err := checkpoints.Parked(r.Context(), v.processor())
+	answer(w, append([]processor.Parked{}, all...), err)
+}
+
+func answer(w http.ResponseWriter, body any, err error) {
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(body) // fails only if the client has gone
+}
