@@ -56,7 +56,9 @@ func (q Queues) Root() string { return q.root }
 
 // Bucket is the prefix of all keys in the bucket of a name, with its slash.
 func (q Queues) Bucket(name string) string {
-	return fmt.Sprintf("%s%02x/", q.root, sharding.Of(name, buckets))
+	const hex = "0123456789abcdef"
+	n := sharding.Of(name, buckets)
+	return q.root + string([]byte{hex[n>>4], hex[n&15], '/'})
 }
 
 // Queue is the prefix of all keys in the queue of that name, with its slash.
@@ -76,7 +78,7 @@ type Traits struct {
 
 // Entry is the key of the entry with that number, from 1 up, of a session's.
 func (q Queues) Entry(name string, lease, number int64, t Traits) string {
-	key := fmt.Sprintf("%s%x-%x", q.Queue(name), lease, number)
+	key := q.Queue(name) + strconv.FormatInt(lease, 16) + "-" + strconv.FormatInt(number, 16)
 	if t.Priority != 0 {
 		key += prioritySuffix + strconv.Itoa(t.Priority)
 	}

@@ -3,9 +3,8 @@ package queues
 import (
 	"context"
 	"errors"
-	"hash/fnv"
+	"runtime"
 	"strconv"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -24,20 +23,6 @@ const (
 	laneRetry, lastLaneRetry = 10 * time.Millisecond, time.Second
 )
 
-// op creates the key of an entry, or deletes it.
-type op struct {
-	entry *Entry
-	enter bool
-}
-
-// cost is how many of etcd's operations it takes.
-func (o op) cost() int {
-	if o.enter {
-		return 2
-	}
-	return 1
-}
-
 // lane sends batches of operations one after the other. Each batch is made under the condition
 // that the one before it is the last that was made, and puts down its own number. So a batch
 // without an answer is settled for good by another one: either its number is there, or it can
@@ -49,39 +34,19 @@ type lane struct {
 
 	number   int64 // of the last batch that was made, or tried
 	modified int64 // ModRevision of the counter; 0: it is not there
-
-	mu   sync.Mutex
-	ops  []op
-	wake chan struct{}
 }
 
 func newLane(r *run, i int) *lane {
-	return &lane{r: r, counter: r.e.cfg.Keys.Batches(int64(r.s.ID()), i), most: mostOps, wake: make(chan struct{}, 1)}
-}
-
-func hash(s string) uint32 {
-	h := fnv.New32a()
-	_, _ = h.Write([]byte(s)) // never fails
-	return h.Sum32()
-}
-
-func (l *lane) add(o op) {
-	l.mu.Lock()
-	l.ops = append(l.ops, o)
-	l.mu.Unlock()
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	return &lane{r: r, counter: r.e.cfg.Keys.Batches(int64(r.s.ID()), i), most: mostOps}
 }
 
 // run sends what there is, until the session is lost.
 func (l *lane) run() {
 	for {
-		batch := l.take()
+		batch := l.r.outbox.take(l.most)
 		if len(batch) == 0 {
 			select {
-			case <-l.wake:
+			case <-l.r.outbox.wake:
 				continue
 			case <-l.r.ctx.Done():
 				return
@@ -90,37 +55,11 @@ func (l *lane) run() {
 		if !l.make(batch) {
 			return
 		}
+		// Who was told may want something at once: it goes with the next batch, if it may
+		// run before that is taken.
+		runtime.Gosched()
+		l.r.outbox.done(batch)
 	}
-}
-
-// take is the next batch: of each queue at most one who enters, for those of one
-// transaction would be equally first. Who leaves goes first: others wait for that.
-func (l *lane) take() []op {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var batch, rest []op
-	cost := 0
-	entering := map[string]bool{}
-	for _, enter := range []bool{false, true} {
-		kept := l.ops[:0:0]
-		for _, o := range l.ops {
-			switch {
-			case o.enter != enter:
-				kept = append(kept, o)
-			case cost+o.cost() > l.most || enter && entering[o.entry.queue]:
-				rest = append(rest, o)
-			default:
-				batch = append(batch, o)
-				cost += o.cost()
-				if enter {
-					entering[o.entry.queue] = true
-				}
-			}
-		}
-		l.ops = kept
-	}
-	l.ops = rest
-	return batch
 }
 
 // make has the batch made, and tells its entries. It returns false when the session is lost.
@@ -185,7 +124,7 @@ func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
 	ops = append(ops, clientv3.OpPut(l.counter, strconv.FormatInt(l.number, 10), clientv3.WithLease(lease)))
 	for _, o := range batch {
 		if o.enter {
-			ops = append(ops, clientv3.OpPut(o.entry.key, o.entry.Value, clientv3.WithLease(lease)), look(o.entry))
+			ops = append(ops, clientv3.OpPut(o.entry.key, o.entry.Value, clientv3.WithLease(lease)), lookAtOnce(o.entry))
 		} else {
 			ops = append(ops, clientv3.OpDelete(o.entry.key))
 		}
@@ -194,6 +133,15 @@ func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
 	defer cancel()
 	return l.r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
 		Then(ops...).Else(clientv3.OpGet(l.counter)).Commit()
+}
+
+// lookAtOnce is look in the transaction that enters: all others in the queue came before, so to
+// count them is enough; for who would share, it is not.
+func lookAtOnce(x *Entry) clientv3.Op {
+	if x.Shared {
+		return look(x)
+	}
+	return clientv3.OpGet(x.queue, clientv3.WithPrefix(), clientv3.WithCountOnly())
 }
 
 // look reads who is first; for who would share, all.
@@ -265,7 +213,8 @@ func (l *lane) tell(batch []op, resp *clientv3.TxnResponse) {
 	i := 1 // after the counter
 	for _, o := range batch {
 		if o.enter {
-			o.entry.entered(resp.Header.Revision, ahead(o.entry, (*clientv3.GetResponse)(resp.Responses[i+1].GetResponseRange())))
+			found := (*clientv3.GetResponse)(resp.Responses[i+1].GetResponseRange())
+			o.entry.entered(resp.Header.Revision, found.Count == 1 || o.entry.Shared && ahead(o.entry, found))
 		} else {
 			l.r.forget(o.entry)
 			o.entry.deleted()

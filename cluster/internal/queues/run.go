@@ -16,9 +16,10 @@ import (
 	"github.com/goverse/goverse/cluster/state"
 )
 
-// lanes is how many batches may be under way at a time. The operations of one name all go by
-// the same lane.
-const lanes = 2
+// lanes is how many batches may be under way at a time: few, for etcd's work and ours is less by
+// the operation the more of them go together; more than one, so that one can be on its way while
+// another is written to the disk.
+const lanes = 3
 
 // run is all that stands on one session.
 type run struct {
@@ -27,6 +28,7 @@ type run struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
+	outbox *outbox
 	lanes  [lanes]*lane
 
 	mu      sync.Mutex
@@ -41,7 +43,7 @@ type run struct {
 }
 
 func newRun(e *Engine, s *session.Session) *run {
-	r := &run{e: e, s: s, entries: map[string]*Entry{}, buckets: map[string]*bucket{}}
+	r := &run{e: e, s: s, outbox: newOutbox(), entries: map[string]*Entry{}, buckets: map[string]*bucket{}}
 	r.ctx, r.cancel = context.WithCancel(s.Context())
 	for i := range r.lanes {
 		r.lanes[i] = newLane(r, i)
@@ -104,7 +106,7 @@ func (r *run) enter(p Place) *Entry {
 	x.key = r.free(p)
 	r.entries[x.key] = x
 	r.mu.Unlock()
-	r.lane(x).add(op{entry: x, enter: true})
+	r.outbox.add(op{entry: x, enter: true})
 	return x
 }
 
@@ -135,7 +137,7 @@ func (r *run) leave(x *Entry) {
 	if b != nil {
 		b.remove(x)
 	}
-	r.lane(x).add(op{entry: x})
+	r.outbox.add(op{entry: x})
 }
 
 // forget: the entry has no key, and gets none.
@@ -173,10 +175,6 @@ func (r *run) clear(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-func (r *run) lane(x *Entry) *lane {
-	return r.lanes[hash(x.queue)%lanes]
 }
 
 // wait has the entry granted when it is first.
