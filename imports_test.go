@@ -61,6 +61,7 @@ var allowed = map[string][]string{
 	"clustertest":                 {"cluster", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "embedetcd", "node"},
 	"clustertest/fault":           {"internal/child"},
 	"clustertest/history":         {"cluster", "cluster/leaderelection", "cluster/lock", "cluster/once"},
+	"examples/cron":               {"cluster", "cluster/elections", "cluster/once", "node"},
 	"integration":                 {"*"},
 	"integration/internal/chaos":  {"*"},
 	"integration/internal/procs":  {"*"},
