@@ -114,6 +114,8 @@ func TestLeaderChangesAreClean(t *testing.T) {
 	end := l.rec.Begin(first.Address(), "cut off", "")
 	first.Faults().CutOff()
 	l.Eventually(func() bool { return !first.IsLeader() }, "who is cut off stops leading")
+	// Its shards are served on another session then, whatever was sampled in between.
+	l.Eventually(func() bool { return first.Lease() == 0 }, "and has no session any more")
 	first.Faults().Reconnect()
 	end()
 	l.WaitAgreed()

@@ -2,11 +2,14 @@ package history
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/lock"
 )
 
 const (
@@ -92,14 +95,14 @@ func (w LockWork) under(ctx context.Context, h *Hold, shared bool, hold time.Dur
 }
 
 // Obtain takes each of the locks for itself once and releases it. It blocks until it has, or
-// ctx ends, and returns what kept it.
+// ctx ends, and returns what kept it; one that it had and lost with the session it had.
 func (l *Locks) Obtain(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		h, err := l.Take(ctx, Wanted{Name: name})
 		if err == nil {
 			err = h.Release(ctx)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, lock.ErrLost) {
 			return fmt.Errorf("obtain lock %q: %w", name, err)
 		}
 	}
