@@ -92,7 +92,11 @@ func (s *scene) cutDown(name string) (end func() error) {
 		})
 		ended <- err
 	}()
-	<-inside
+	select {
+	case <-inside:
+	case err := <-ended:
+		require.Fail(s, "the effect did not begin", "%v", err)
+	}
 	s.a.Faults.CutOff()
 	return func() error {
 		s.a.Faults.Reconnect()
