@@ -149,7 +149,7 @@ func heap() uint64 {
 
 // leased is on how many leases how many keys stand.
 func leased(ctx context.Context, c *clientv3.Client) (leases, keys int, err error) {
-	resp, err := c.Get(ctx, "/goverse/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	resp, err := c.Get(ctx, "/goverse/", clientv3.WithPrefix()) // keys alone would come without their leases
 	if err != nil {
 		return 0, 0, err
 	}

@@ -3,8 +3,8 @@
 // leadership; packages lock and elections make that of it.
 //
 // Each place is a key on the session's lease, and the key with the smallest CreateRevision is
-// the first. Many operations go in one transaction (group commit): what arrives while one is
-// under way goes with the next. A transaction carries a number that only the one before it
+// the first. Many operations go in one transaction (group commit): what arrives while all lanes
+// have one under way goes with the next. A transaction carries a number that only the one before it
 // allows, so that one whose answer was lost is known to have been made, or never to be made any
 // more; and a request that etcd sees late leaves nothing behind.
 //
