@@ -3,10 +3,6 @@ package processor
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -122,123 +118,6 @@ func (t *term[E]) read(ctx context.Context) ([]Event[E], error) {
 	return events, checkPositions(t.at.Position, func(i int) Position { return events[i].Position }, len(events))
 }
 
-// advance handles the events, or gives the only one up, and stores that.
-func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) error {
-	var failed Position // the event that did, if one did
-	var why error
-	at, err := t.cfg.Checkpoint.Advance(ctx, t.cfg.Name, t.at, func(ctx context.Context) (Progress, error) {
-		if park {
-			return t.park(ctx, events[0])
-		}
-		done := Progress{Position: t.at.Position}
-		for _, e := range events {
-			if ctx.Err() != nil {
-				return done, context.Cause(ctx)
-			}
-			if err := t.handle(ctx, e); err != nil {
-				if ctx.Err() == nil {
-					failed, why = e.Position, err
-				}
-				return done, err
-			}
-			done.Position = e.Position
-		}
-		return done, nil
-	})
-	switch {
-	case err == nil:
-		t.at = at
-		t.count(events, park)
-		t.fine()
-	case errors.Is(err, ErrFenced):
-	case ctx.Err() != nil:
-		t.at = at
-		t.count(events, park)
-	case failed != "":
-		t.retry(t.trouble.failed(failed, why, judge(why)), "an event failed, trying it again")
-	case park:
-		t.failing(ctx, "could not park an event, trying on", err)
-	case errors.Is(err, ErrRefused):
-		t.retry(t.trouble.refused(positions(events), err), "a batch was refused, trying with fewer events")
-	default:
-		t.failing(ctx, "could not store what was handled, trying on", err)
-	}
-	return err
-}
-
-// handle calls the handler; a panic is an error.
-func (t *term[E]) handle(ctx context.Context, e Event[E]) (err error) {
-	defer catch(&err)
-	return t.cfg.Handler(ctx, e)
-}
-
-func catch(err *error) {
-	if v := recover(); v != nil {
-		*err = &PanicError{Value: v, Stack: debug.Stack()}
-	}
-}
-
-// PanicError is what a handler that panicked failed with.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-// Error is what it panicked with.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
-
-func judge(err error) verdict {
-	switch {
-	case errors.Is(err, ErrPoison):
-		return hopeless
-	case errors.Is(err, ErrUnavailable):
-		return notItsFault
-	}
-	return itsFault
-}
-
-// retry takes note of events that failed.
-func (t *term[E]) retry(now trouble, what string) {
-	if now.failures == 1 {
-		t.log.Warn(what, "token", t.at.Token, "after", t.at.Position, "position", now.at, "error", now.err)
-	}
-	t.trouble = now
-	t.p.report.retries(now.err, now.attempts)
-}
-
-// park gives an event up.
-func (t *term[E]) park(ctx context.Context, e Event[E]) (Progress, error) {
-	if t.cfg.OnPark != nil {
-		if err := t.onPark(ctx, e); err != nil {
-			return Progress{Position: t.at.Position}, fmt.Errorf("OnPark, for the event at %q: %w", e.Position, err)
-		}
-	}
-	return Progress{Position: e.Position, Parked: []Parked{{Position: e.Position, Error: keepable(t.trouble.err),
-		Attempts: t.trouble.attempts, Token: t.at.Token, Time: time.Now()}}}, nil
-}
-
-func (t *term[E]) onPark(ctx context.Context, e Event[E]) (err error) {
-	defer catch(&err)
-	return t.cfg.OnPark(ctx, e, t.trouble.err)
-}
-
-// count takes note of the events, first of those that were taken, that are done with by now.
-func (t *term[E]) count(events []Event[E], park bool) {
-	n := slices.IndexFunc(events, func(e Event[E]) bool { return e.Position == t.at.Position }) + 1
-	if n == 0 {
-		t.p.report.at(t.at)
-		return
-	}
-	if park {
-		t.log.Error("an event was parked: it is not handled", "token", t.at.Token, "position", t.at.Position,
-			"attempts", t.trouble.attempts, "error", t.trouble.err)
-	} else if t.trouble.at != "" && t.trouble.at == events[0].Position {
-		t.log.Info("the event that failed is handled", "token", t.at.Token, "position", t.trouble.at, "failures", t.trouble.failures)
-	}
-	t.trouble = t.trouble.passed(positions(events[:n]), t.cfg.BatchSize)
-	t.p.report.passed(t.at, n, park, time.Now())
-}
-
 // failing takes note of a failure that is no event's fault, and waits. It reports whether ctx
 // goes on.
 func (t *term[E]) failing(ctx context.Context, what string, err error) bool {
@@ -301,18 +180,4 @@ func (t *term[E]) measure(ctx context.Context) (end func()) {
 		cancel()
 		wg.Wait()
 	}
-}
-
-// keepable is what a database can take of an error's text.
-func keepable(err error) string {
-	text := err.Error()
-	return strings.ReplaceAll(strings.ToValidUTF8(text[:min(len(text), maxError)], ""), "\x00", "")
-}
-
-func positions[E any](events []Event[E]) []Position {
-	at := make([]Position, len(events))
-	for i, e := range events {
-		at[i] = e.Position
-	}
-	return at
 }

@@ -165,7 +165,7 @@ func (c *Checkpoint) write(ctx context.Context, tx pgx.Tx, name string, at proce
 // connection that failed.
 func blame(name string, err error) error {
 	var refused *pgconn.PgError
-	if errors.As(err, &refused) && !transient(refused.Code) || errors.Is(err, pgx.ErrTxCommitRollback) {
+	if errors.As(err, &refused) && !transient(refused.Code) {
 		return fmt.Errorf("processor %q: %w: %w", name, processor.ErrRefused, err)
 	}
 	return fmt.Errorf("commit the transaction of processor %q: %w", name, err)
