@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/clustertest/fault"
@@ -94,7 +95,7 @@ func (s *scene) faults(t *testing.T) {
 	}
 	end()
 
-	require.Eventually(t, func() (all bool) {
+	assert.Eventually(t, func() (all bool) {
 		require.NoError(t, db.QueryRow(testContext(t), "select (select count(*) from outbox) <= (select count(*) from received)").Scan(&all))
 		return all
 	}, patience, 20*time.Millisecond, "not all of it arrives")

@@ -191,7 +191,7 @@ func (s *scene) allKinds(t *testing.T) {
 	}
 	end()
 	// The server may run a transaction of its own.
-	require.Eventually(t, func() bool {
+	assert.Eventually(t, func() bool {
 		arrived = append(arrived, next()...)
 		var all int
 		require.NoError(t, db.QueryRow(testContext(t), "select count(*) from outbox").Scan(&all))
