@@ -15,13 +15,29 @@
 // A process that dies between the effect and the mark leaves open whether the effect took
 // place; nobody can know that but whoever received it. So it is neither repeated nor dropped:
 // all who ask get an [UnknownError], until somebody who has looked says what is true
-// ([Effects.Resolve]). To have none, let the receiver tell: give it the effect's name as its
-// idempotency key, or write to a database in one transaction
+// ([Effects.Resolve]). If the receiver knows the effect's name as its idempotency key, that is
+// easily told.
 //
-//   - the effect itself, and
-//   - the token, refusing one that is smaller than the token stored for this effect,
+// # In a database's transaction
 //
-// and resolve by looking there.
+// A database can say what is true, and stop an attempt that nobody waits for any more. Each
+// attempt writes its token in the transaction of the effect itself:
+//
+//	create table effects (name text, token bigint, took_place bool not null, primary key (name, token));
+//
+//	begin;
+//	insert into effects values ($name, $token, true);     -- fails if the attempt was given up
+//	update accounts set …;                                -- the effect
+//	commit;
+//
+// Who gets an [UnknownError] writes the same row, and asks which of the two came first:
+//
+//	insert into effects values ($name, $token, false) on conflict do nothing;
+//	select took_place from effects where name = $name and token = $token;
+//
+// and gives that answer to [Effects.Resolve], with the error's token. The insertion waits for a
+// transaction that is under way; one that comes later fails, also if its process only stood still.
+// An attempt that failed, and said so, must have rolled back by then.
 //
 // # What is not promised
 //
