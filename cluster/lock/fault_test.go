@@ -2,6 +2,8 @@ package lock_test
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -259,4 +261,54 @@ func TestNoSpaceLeft(t *testing.T) {
 	}
 	require.NoError(t, h.Release(s.ctx))
 	require.NoError(t, (<-next).Release(s.ctx))
+}
+
+// etcd has no space left, and others want to enter: that holds up nobody who leaves.
+func TestNoSpaceLeftAndManyWantIn(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire(s.a)
+	next := s.wait(s.b)
+	ctx, cancel := context.WithCancel(s.ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	for i := range 6 { // more than can be under way
+		name := fmt.Sprint("other ", i)
+		putting := clustertest.Putting(s.locks.Queue(name))
+		tried := make(chan struct{})
+		once := sync.OnceFunc(func() { close(tried) })
+		for range 1000 {
+			s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, func(r clustertest.Request) bool {
+				if putting(r) {
+					once()
+				}
+				return putting(r)
+			})
+		}
+		wg.Go(func() { _, _ = s.a.Acquire(ctx, name) })
+		if i < 3 {
+			<-tried // and is tried again by the same lane
+		}
+	}
+	require.NoError(t, h.Release(s.ctx))
+	require.NoError(t, (<-next).Release(s.ctx))
+}
+
+// The request that gives a lock up reaches etcd late, when the lock was given up by another one
+// and taken again: it does not delete the new key.
+func TestLateReleaseFindsAnotherKey(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire(s.a)
+	before := s.queue()
+	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.leaving)
+	for range 3 { // the look what came of it, the next attempt, and the look at that
+		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(s.locks.Root()))
+	}
+	require.NoError(t, h.Release(s.ctx))
+	require.Empty(t, s.queue())
+	again := s.acquire(s.a)
+	require.NoError(t, late.Release(s.ctx))
+	require.Len(t, s.queue(), 1)
+	require.NotEqual(t, before, s.queue(), "nobody gets a key that a late request may delete")
+	require.NoError(t, again.Release(s.ctx))
 }

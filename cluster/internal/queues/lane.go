@@ -34,6 +34,11 @@ type lane struct {
 
 	number   int64 // of the last batch that was made, or tried
 	modified int64 // ModRevision of the counter; 0: it is not there
+	open     bool  // an attempt of that number may still be made
+
+	late     []op     // who leaves, taken beside a batch that cannot be made at present
+	finished []op     // of which the outbox is to be told
+	barred   []string // keys that such an attempt may still write or delete
 }
 
 func newLane(r *run, i int) *lane {
@@ -43,7 +48,8 @@ func newLane(r *run, i int) *lane {
 // run sends what there is, until the session is lost.
 func (l *lane) run() {
 	for {
-		batch := l.r.outbox.take(l.most)
+		batch := l.r.outbox.take(l.most, l.late...)
+		l.late = nil
 		if len(batch) == 0 {
 			select {
 			case <-l.r.outbox.wake:
@@ -58,7 +64,8 @@ func (l *lane) run() {
 		// Who was told may want something at once: it goes with the next batch, if it may
 		// run before that is taken.
 		runtime.Gosched()
-		l.r.outbox.done(batch)
+		l.r.outbox.done(l.finished)
+		l.finished = l.finished[:0]
 	}
 }
 
@@ -70,7 +77,7 @@ func (l *lane) make(batch []op) bool {
 		resp, err := l.send(batch)
 		switch {
 		case err == nil && resp.Succeeded:
-			l.modified = resp.Header.Revision
+			l.settled(resp.Header.Revision)
 			l.tell(batch, resp)
 			return true
 		case err == nil:
@@ -82,32 +89,35 @@ func (l *lane) make(batch []op) bool {
 			continue
 		case l.r.ctx.Err() != nil:
 			return false
-		case errors.Is(err, rpctypes.ErrPermissionDenied) && len(batch) > 1, errors.Is(err, rpctypes.ErrTooManyOps), errors.Is(err, rpctypes.ErrRequestTooLarge):
-			// What was refused is refused to those alone whom it concerns.
-			if len(batch) > 1 {
-				half := len(batch) / 2
-				if !errors.Is(err, rpctypes.ErrPermissionDenied) {
-					l.most = max(2, l.most/2)
-				}
-				return l.make(batch[:half]) && l.make(batch[half:])
+		}
+		l.open = l.open || !refused(err)
+		var unsettled error
+		if l.open {
+			var made bool
+			if made, unsettled = l.settle(); unsettled == nil && made {
+				return l.found(batch)
 			}
-			l.refuse(batch[0], err)
-			return true
-		case errors.Is(err, rpctypes.ErrPermissionDenied):
+		}
+		denied := errors.Is(err, rpctypes.ErrPermissionDenied)
+		tooMuch := errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrRequestTooLarge)
+		switch {
+		case denied && l.open && !errors.Is(unsettled, rpctypes.ErrPermissionDenied), tooMuch && l.open:
+			// First it must be known what came of the attempts before.
+		case (denied || tooMuch) && len(batch) > 1:
+			// What was refused is refused to those alone whom it concerns.
+			half := len(batch) / 2
+			if tooMuch {
+				l.most = max(2, l.most/2)
+			}
+			return l.make(batch[:half]) && l.make(batch[half:])
+		case denied, tooMuch:
 			l.refuse(batch[0], err)
 			return true
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			l.r.s.Check() // it is told why
-		default:
-			made, unsettled := l.settle()
-			if unsettled == nil && made {
-				return l.found(batch)
-			}
-			if errors.Is(err, rpctypes.ErrNoSpace) {
-				batch = l.release(batch) // that needs no space
-				if len(batch) == 0 {
-					return true
-				}
+		case errors.Is(err, rpctypes.ErrNoSpace):
+			if batch = l.relieve(batch); len(batch) == 0 {
+				return true
 			}
 		}
 		if !wait.For(l.r.ctx, retry) {
@@ -115,6 +125,16 @@ func (l *lane) make(batch []op) bool {
 		}
 		retry = min(2*retry, lastLaneRetry)
 	}
+}
+
+// refused reports whether the error says that the attempt was not made, and never will be.
+func refused(err error) bool {
+	for _, refusal := range []error{rpctypes.ErrPermissionDenied, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrLeaseNotFound, rpctypes.ErrNoSpace} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return false
 }
 
 // send makes one attempt.
@@ -163,22 +183,38 @@ func (l *lane) settle() (made bool, err error) {
 	case err != nil:
 		return false, err
 	case resp.Succeeded:
-		l.modified = resp.Header.Revision
+		l.settled(resp.Header.Revision)
 		return false, nil
 	}
 	return l.counted(resp), nil
 }
 
+// settled: the counter was written at that revision, so that no attempt of before is made any
+// more.
+func (l *lane) settled(modified int64) {
+	l.modified, l.open = modified, false
+	l.r.unbar(l.barred)
+	l.barred = nil
+}
+
 // counted takes over what the counter is, as a transaction found it that was not made, and
 // reports whether it says that the last batch was.
 func (l *lane) counted(resp *clientv3.TxnResponse) bool {
-	l.modified = 0
 	kvs := resp.Responses[0].GetResponseRange().Kvs
 	if len(kvs) == 0 {
+		l.settled(0)
 		return false
 	}
-	l.modified = kvs[0].ModRevision
+	l.settled(kvs[0].ModRevision)
 	return string(kvs[0].Value) == strconv.FormatInt(l.number, 10)
+}
+
+// relieve releases who leaves, in the batch and behind it, while nobody can enter. It returns
+// the rest of the batch.
+func (l *lane) relieve(batch []op) []op {
+	l.late = append(l.late, l.r.outbox.takeLeaving(l.most-len(l.late))...)
+	l.late = l.release(l.late)
+	return l.release(batch)
 }
 
 // release deletes the keys of those who leave, without a number, so each under its own
@@ -202,10 +238,26 @@ func (l *lane) release(batch []op) []op {
 		return batch
 	}
 	for _, o := range leaving {
-		l.r.forget(o.entry)
-		o.entry.deleted()
+		l.left(o)
 	}
 	return rest
+}
+
+// left: the key was deleted.
+func (l *lane) left(o op) {
+	l.forget(o)
+	o.entry.deleted()
+}
+
+// forget: the operation is done with, and its entry has no key. If an attempt may still be made
+// that puts or deletes the key, nobody gets it until that is settled.
+func (l *lane) forget(o op) {
+	l.finished = append(l.finished, o)
+	if l.open {
+		l.barred = append(l.barred, o.entry.key)
+		l.r.bar(o.entry.key)
+	}
+	l.r.forget(o.entry)
 }
 
 // tell tells the entries what came of a batch that was made.
@@ -214,10 +266,10 @@ func (l *lane) tell(batch []op, resp *clientv3.TxnResponse) {
 	for _, o := range batch {
 		if o.enter {
 			found := (*clientv3.GetResponse)(resp.Responses[i+1].GetResponseRange())
+			l.finished = append(l.finished, o)
 			o.entry.entered(resp.Header.Revision, found.Count == 1 || o.entry.Shared && ahead(o.entry, found))
 		} else {
-			l.r.forget(o.entry)
-			o.entry.deleted()
+			l.left(o)
 		}
 		i += o.cost()
 	}
@@ -228,8 +280,7 @@ func (l *lane) tell(batch []op, resp *clientv3.TxnResponse) {
 func (l *lane) found(batch []op) bool {
 	for _, o := range batch {
 		if !o.enter {
-			l.r.forget(o.entry)
-			o.entry.deleted()
+			l.left(o)
 			continue
 		}
 		for {
@@ -237,6 +288,7 @@ func (l *lane) found(batch []op) bool {
 			resp, err := l.r.e.cfg.Client.Do(ctx, look(o.entry))
 			cancel()
 			if err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) { // its watch has to tell, then
+				l.finished = append(l.finished, o)
 				o.entry.entered(l.modified, err == nil && ahead(o.entry, resp.Get()))
 				break
 			}
@@ -252,11 +304,12 @@ func (l *lane) found(batch []op) bool {
 // free, then.
 func (l *lane) refuse(o op, err error) {
 	if o.enter {
-		l.r.forget(o.entry)
+		l.forget(o)
 		o.entry.end(err)
 		o.entry.deleted()
 		return
 	}
+	l.finished = append(l.finished, o)
 	l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it ends with the session", "name", o.entry.Name, "error", err)
 	o.entry.deleted()
 }

@@ -70,30 +70,49 @@ func (b *outbox) poke() {
 }
 
 // take is the next batch of at most that many of etcd's operations, for done to be called with
-// when it is made. Who leaves goes first: others wait for that.
-func (b *outbox) take(most int) []op {
+// when it is made. It begins with those that were taken before and not made. Who leaves goes
+// first: others wait for that.
+func (b *outbox) take(most int, again ...op) []op {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	cost := min(len(b.leaving), most)
-	leaving := b.leaving[:cost]
-	batch := append(make([]op, 0, cost+len(b.ready)), leaving...)
+	own := map[string]int{} // who leaves in this very batch is in nobody's way
+	batch := append(again, b.leave(most-len(again))...)
+	for _, o := range batch {
+		own[o.entry.queue]++
+	}
+	cost := len(batch)
 	b.ready = slices.DeleteFunc(b.ready, func(o op) bool {
-		if cost+o.cost() > most || b.lines[o.entry.queue].leaving > 0 {
+		queue := o.entry.queue
+		if cost+o.cost() > most || b.lines[queue].leaving > own[queue] {
 			return false
 		}
 		cost, batch = cost+o.cost(), append(batch, o)
 		return true
 	})
+	if len(batch) > 0 && len(b.leaving)+len(b.ready) > 0 {
+		b.poke() // another lane; where that finds nothing, whoever calls done looks again
+	}
+	return batch
+}
+
+// takeLeaving is at most so many of those who leave.
+func (b *outbox) takeLeaving(most int) []op {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.leave(most)
+}
+
+// leave takes at most so many of those who leave. The lock is held.
+func (b *outbox) leave(most int) []op {
+	n := max(0, min(len(b.leaving), most))
+	leaving := slices.Clone(b.leaving[:n])
 	for _, o := range leaving {
 		l := b.lines[o.entry.queue]
 		l.leaving++
 		b.lines[o.entry.queue] = l
 	}
-	b.leaving = slices.Delete(b.leaving, 0, len(leaving))
-	if len(batch) > 0 && len(b.leaving)+len(b.ready) > 0 {
-		b.poke() // another lane; where that finds nothing, whoever calls done looks again
-	}
-	return batch
+	b.leaving = slices.Delete(b.leaving, 0, n)
+	return leaving
 }
 
 // done lets those enter who come behind the batch. Whoever calls it takes again.

@@ -96,3 +96,21 @@ func TestWhatOneLaneLeavesWakesAnother(t *testing.T) {
 	require.Len(t, b.take(1), 1)
 	require.Empty(t, b.wake)
 }
+
+// Who leaves makes room for who enters in the same transaction, also when it was taken before
+// and not made.
+func TestLeavingAndEnteringGoTogether(t *testing.T) {
+	b := newOutbox()
+	out, in, behind := op{entry: &Entry{queue: "a"}}, op{entry: &Entry{queue: "a"}, enter: true}, op{entry: &Entry{queue: "a"}, enter: true}
+	b.add(in)
+	b.add(out)
+	require.Equal(t, []op{out}, b.takeLeaving(5))
+	require.Empty(t, b.take(1))
+	require.Empty(t, b.take(5), "another lane has it, and may be overtaken")
+	b.add(behind)
+	require.Equal(t, []op{out, in}, b.take(5, out))
+	b.done([]op{out, in})
+	require.Equal(t, []op{behind}, b.take(5))
+	b.done([]op{behind})
+	require.Empty(t, b.lines)
+}

@@ -39,11 +39,12 @@ type run struct {
 	closing bool              // nobody enters any more
 	cleared chan struct{}     // closed when no entry is left, if anybody asked
 	entries map[string]*Entry // by key
+	barred  map[string]bool   // keys that nobody gets at present
 	buckets map[string]*bucket
 }
 
 func newRun(e *Engine, s *session.Session) *run {
-	r := &run{e: e, s: s, outbox: newOutbox(), entries: map[string]*Entry{}, buckets: map[string]*bucket{}}
+	r := &run{e: e, s: s, outbox: newOutbox(), entries: map[string]*Entry{}, barred: map[string]bool{}, buckets: map[string]*bucket{}}
 	r.ctx, r.cancel = context.WithCancel(s.Context())
 	for i := range r.lanes {
 		r.lanes[i] = newLane(r, i)
@@ -123,7 +124,7 @@ func (r *run) free(p Place) string {
 			number = sameName + r.number
 		}
 		key := r.e.keys(p.Wish).Entry(p.Name, int64(r.s.ID()), number, state.Traits{Shared: p.Shared, Priority: p.Priority})
-		if _, used := r.entries[key]; !used {
+		if _, used := r.entries[key]; !used && !r.barred[key] {
 			return key
 		}
 	}
@@ -148,6 +149,24 @@ func (r *run) forget(x *Entry) {
 	if len(r.entries) == 0 && r.cleared != nil {
 		close(r.cleared)
 		r.cleared = nil
+	}
+}
+
+// bar keeps a key from being given out, until unbar.
+func (r *run) bar(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.barred[key] = true
+}
+
+func (r *run) unbar(keys []string) {
+	if len(keys) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, key := range keys {
+		delete(r.barred, key)
 	}
 }
 
