@@ -122,7 +122,7 @@ func (e *Election) ended() bool {
 		t.cancel(&TermOverError{Election: e.name, Token: t.token, Err: reason})
 		e.over, e.expired = t, false
 		e.late = time.AfterFunc(e.all.cfg.WorkTimeout, func() { e.expire(t) })
-		e.log.Info("this node no longer leads the election", "election", e.name, "token", t.token, "reason", reason)
+		e.log.Info("no longer leads the election", "election", e.name, "token", t.token, "reason", reason)
 	}
 	if t := e.over; t != nil {
 		if t.work > 0 && !e.expired {
@@ -198,7 +198,7 @@ func (e *Election) settled() {
 	t.ctx, t.cancel = context.WithCancelCause(place.Context())
 	context.AfterFunc(t.ctx, e.touch)
 	e.term.Store(t)
-	e.log.Info("this node leads the election", "election", e.name, "token", t.token)
+	e.log.Info("leads the election", "election", e.name, "token", t.token)
 }
 
 // Lead waits until this node leads and runs fn. fn's context ends with the term, or with ctx;
