@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -141,32 +142,35 @@ func (f *factory) awaitBy(p *procs.Process) time.Duration {
 }
 
 // judge looks, in one snapshot of the database, whether each event up to the checkpoint has
-// had its effect, once, and none beyond.
+// had its effect, once, in order and by tokens that grow, and none beyond.
 func (f *factory) judge() error {
-	var position, count, distinct, last int64
+	var position, count, distinct, last, back int64
 	err := f.pool.QueryRow(f.ctx, `select coalesce((select nullif(position, '')::bigint from goverse_checkpoints where name = $1), 0),
-		count(*), count(distinct seq), coalesce(max(seq), 0) from effects`, workerName).Scan(&position, &count, &distinct, &last)
+		count(*), count(distinct seq), coalesce(max(seq), 0),
+		count(*) filter (where seq <= before or token < under)
+		from (select seq, token, lag(seq) over w as before, lag(token) over w as under from effects window w as (order by number)) as effects`,
+		workerName).Scan(&position, &count, &distinct, &last, &back)
 	if err != nil {
 		return err
 	}
 	if count != position || distinct != position || last != position {
 		return fmt.Errorf("the checkpoint is at %d, there are %d effects of %d events, the last of %d", position, count, distinct, last)
 	}
+	if back != 0 {
+		return fmt.Errorf("%d effects come after one of a later event, or of a later leader", back)
+	}
 	return nil
 }
 
-// leader is who handled the last event.
-func (f *factory) leader(workers []*procs.Process) (*procs.Process, int) {
+// leader is who handled the last event, and under which token.
+func (f *factory) leader(workers []*procs.Process) (i int, token int64) {
 	f.Helper()
 	f.await("somebody leads", "select exists (select from effects)")
-	pid := f.number("select pid from effects order by at desc limit 1")
-	for i, w := range workers {
-		if w.Pid() == int(pid) {
-			return w, i
-		}
-	}
-	f.Fatalf("process %d is no worker", pid)
-	return nil, 0
+	var pid int
+	require.NoError(f, f.pool.QueryRow(f.ctx, "select pid, token from effects order by number desc limit 1").Scan(&pid, &token))
+	i = slices.IndexFunc(workers, func(w *procs.Process) bool { return w.Pid() == pid })
+	require.GreaterOrEqual(f, i, 0, "process %d is no worker", pid)
+	return i, token
 }
 
 // The judge itself: it sees an event that is missing, and one that is doubled.
@@ -180,11 +184,15 @@ func TestJudge(t *testing.T) {
 	set("insert into goverse_checkpoints (name, position, token, version) values ('" + workerName + "', '3', 1, 1)")
 	set("insert into effects (seq, token, pid) values (1, 1, 1), (3, 1, 1)")
 	require.ErrorContains(t, f.judge(), "2 effects", "one is missing")
-	set("insert into effects (seq, token, pid) values (2, 1, 1)")
+	set("truncate effects; insert into effects (seq, token, pid) values (1, 1, 1), (2, 1, 1), (3, 2, 1)")
 	require.NoError(t, f.judge())
 	set("insert into effects (seq, token, pid) values (3, 1, 1)")
 	require.ErrorContains(t, f.judge(), "4 effects of 3 events", "one is doubled")
-	set("delete from effects where seq = 3; insert into effects (seq, token, pid) values (3, 1, 1), (4, 1, 1)")
+	set("truncate effects; insert into effects (seq, token, pid) values (1, 2, 1), (2, 1, 1), (3, 2, 1)")
+	require.ErrorContains(t, f.judge(), "1 effects come after", "one under an older token")
+	set("truncate effects; insert into effects (seq, token, pid) values (1, 1, 1), (3, 1, 1), (2, 1, 1)")
+	require.ErrorContains(t, f.judge(), "1 effects come after", "one out of order")
+	set("truncate effects; insert into effects (seq, token, pid) values (1, 1, 1), (2, 1, 1), (3, 1, 1), (4, 1, 1)")
 	require.ErrorContains(t, f.judge(), "the last of 4", "one is beyond the checkpoint")
 }
 
@@ -238,7 +246,8 @@ func TestCheckpointInEtcd(t *testing.T) {
 	stop := f.pour()
 	const kills = 5
 	for range kills {
-		w, i := f.leader(workers)
+		i, _ := f.leader(workers)
+		w := workers[i]
 		w.Kill(t)
 		workers[i] = f.start()
 		seen := f.number("select max(seq) from effects")
@@ -279,8 +288,8 @@ func TestRapidCycles(t *testing.T) {
 	stop := f.pour()
 	kills, pauses := 0, 0
 	for cycle := range *processorCycles {
-		w, i := f.leader(workers)
-		token := f.number("select max(token) from effects")
+		i, token := f.leader(workers)
+		w := workers[i]
 		switch {
 		case cycle%40 == 39:
 			w.Freeze(t)

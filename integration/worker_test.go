@@ -50,7 +50,7 @@ const (
 // was written, by which process.
 const workerTables = `
 create table events (seq bigint primary key);
-create table effects (seq bigint not null, token bigint not null, pid int not null, at timestamptz not null default clock_timestamp());
+create table effects (number bigserial, seq bigint not null, token bigint not null, pid int not null);
 create table mails (name text not null, pid int not null);
 create table tries (name text not null, pid int not null, ran bool not null);`
 
