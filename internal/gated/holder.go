@@ -140,8 +140,8 @@ func (j *job) start(h *held) error {
 		return nil
 	}
 	j.until, j.terminal = until, holdsTerminal()
-	if !j.tell(spec{Path: j.r.path, Args: j.r.cfg.Command, Env: j.r.environment(h), Times: j.times, Until: j.until,
-		Cgroup: j.r.cgroup, Terminal: j.terminal, Lease: int64(h.session.ID())}, specTimeout) {
+	if !j.tell(spec{Path: []byte(j.r.path), Args: raw(j.r.cfg.Command), Env: raw(j.r.environment(h)), Times: j.times, Until: j.until,
+		Cgroup: []byte(j.r.cgroup), Terminal: j.terminal, Lease: int64(h.session.ID())}, specTimeout) {
 		j.dismiss()
 		return errors.New("the guard of the command did not start: look for what ends processes of this user")
 	}

@@ -114,8 +114,8 @@ func (r *runner) giveUp(h *held) {
 // result is what the command came to.
 func (r *runner) result(j *job) error {
 	switch {
-	case j.end.Refused != "":
-		return &cli.CodeError{Code: j.end.Code, Err: errors.New(j.end.Refused)}
+	case len(j.end.Refused) > 0:
+		return &cli.CodeError{Code: j.end.Code, Err: errors.New(string(j.end.Refused))}
 	case j.lost() && !r.wished:
 		return &cli.CodeError{Code: ExitLost, Err: fmt.Errorf("%s was lost and the command ended: %s", r.cfg.what(), j.reason)}
 	case j.end.Code == 0:
