@@ -23,6 +23,9 @@ const (
 	specTimeout = 10 * time.Second
 	// stuckAfter the deadline it is said that the command is still there.
 	stuckAfter = time.Second
+	// doneTimeout bounds the wait for a guard to take in that it can go: not to hear it would
+	// be to take the end of the pipe for the end of the holder.
+	doneTimeout = 3 * time.Second
 	// dismissTimeout bounds the wait for a guard that has nothing to do any more.
 	dismissTimeout = time.Second
 )
@@ -95,8 +98,8 @@ func deadline(h *held) (ending.Instant, bool) {
 	return at.Add(left), left > 0 && h.ctx.Err() == nil
 }
 
-// start starts the guard and tells it what to run.
-func (j *job) start(h *held) error {
+// launch starts the guard.
+func (j *job) launch() error {
 	reports, tell, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("make a pipe: %w", err)
@@ -134,6 +137,14 @@ func (j *job) start(h *held) error {
 			j.reports <- said
 		}
 	}()
+	return nil
+}
+
+// start starts the guard and tells it what to run.
+func (j *job) start(h *held) error {
+	if err := j.launch(); err != nil {
+		return err
+	}
 	until, ok := deadline(h)
 	if !ok {
 		j.end = lostBefore
@@ -266,8 +277,11 @@ func (j *job) dismiss() {
 	if j.guard == nil {
 		return
 	}
-	if j.begun {
-		j.tell(order{Done: true}, orderTimeout)
+	if j.begun && !j.tell(order{Done: true}, doneTimeout) {
+		// It guards nothing any more. The end of the orders would have it revoke the lease, on
+		// which this process may lead again.
+		_ = j.guard.Process.Kill()
+		<-j.ended
 	}
 	_ = j.orders.Close() // nothing was kept
 	for timeout := time.After(dismissTimeout); ; {
