@@ -13,6 +13,12 @@ type group struct {
 	cgroup string // its directory, or ""
 }
 
+// process is one, told from a later one that has its number.
+type process struct {
+	pid   int
+	began string // in the kernel's words
+}
+
 // signal sends a signal to the group.
 func (g group) signal(sig syscall.Signal) {
 	if g.pid != 0 {
@@ -37,8 +43,9 @@ func (g group) kill() {
 	killCgroup(g.cgroup)
 	g.signal(syscall.SIGKILL)
 	if g.pid == 0 {
-		for _, pid := range orphans() {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+		all, _ := orphans() // those that cannot be seen now are tried again
+		for _, p := range all {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
 		}
 	}
 }
@@ -59,7 +66,8 @@ func (g group) gone() bool {
 		return false
 	}
 	if g.pid == 0 {
-		return len(orphans()) == 0
+		left, err := orphans()
+		return err == nil && len(left) == 0
 	}
 	return errors.Is(syscall.Kill(-g.pid, 0), syscall.ESRCH)
 }
