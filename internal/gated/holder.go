@@ -39,8 +39,9 @@ type job struct {
 	orders  *os.File
 	reports chan report // closed when there are no more: the guard is gone
 
-	begun     bool // the guard was told what to run
-	pid       int  // of the command; 0: not known
+	others    []process // the children of this process before the guard was
+	begun     bool      // the guard was told what to run
+	pid       int       // of the command; 0: not known
 	until     ending.Instant
 	told      bool   // the guard, that it is to end the command
 	late      bool   // and was killed for not having ended the command in time
@@ -115,6 +116,8 @@ func (j *job) launch() error {
 	j.guard.ExtraFiles = []*os.File{hear, tell}
 	// Neither Ctrl-C nor what else is sent to this process's group is for the guard.
 	j.guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// Inherited by exec, or left to the first process of a container: the command's are none.
+	j.others, _ = orphans() // whose kind this user may not see is not killed either
 	err = j.guard.Start()
 	_ = errors.Join(hear.Close(), tell.Close()) // they are the guard's
 	if err != nil {
@@ -245,7 +248,7 @@ func (j *job) kill() {
 		_ = j.guard.Process.Kill() // it is gone already, or goes now
 		return
 	}
-	g := group{pid: j.pid, cgroup: j.r.cgroup}
+	g := group{pid: j.pid, cgroup: j.r.cgroup, others: j.others}
 	g.kill()
 	if g.reap(); g.gone() {
 		j.end = report{Gone: true, Code: exitSignal + int(syscall.SIGKILL)}

@@ -4,7 +4,10 @@ package gated
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 // A copy of this test binary with testGuard in its environment is a guard that does as that says.
 const (
 	testGuard = "GATED_TEST_GUARD"
+	dies      = "dies"  // before it has reported anything
 	deaf      = "deaf:" // it reads no orders; at their end, for which a guard revokes the lease, it makes the file named
 )
 
@@ -56,4 +60,38 @@ func TestDismissedGuardRevokesNothing(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	j.dismiss()
 	require.NoFileExists(t, revoked)
+}
+
+// Where the guard went before it said what the command is, what it left is ended, and not the
+// children that this process had before.
+func TestChildrenFromBeforeAreLeftAlone(t *testing.T) {
+	for name, made := range map[string]bool{"": false, "with what it left": true} {
+		t.Run(name, func(t *testing.T) {
+			sleep := func() *exec.Cmd {
+				cmd := exec.Command("sleep", "600")
+				require.NoError(t, cmd.Start())
+				return cmd
+			}
+			before := sleep()
+			j := aJob(t, dies)
+			for said := range j.reports {
+				t.Fatalf("it said %+v", said)
+			}
+			<-j.ended
+			j.unguarded = true
+			if made && runtime.GOOS == "linux" { // elsewhere the command's orphans are not adopted
+				left := sleep()
+				j.kill()
+				require.Error(t, left.Wait(), "it was killed, and may have been reaped")
+			}
+			for j.kill(); !j.end.Gone; j.kill() {
+				require.NoError(t, before.Process.Signal(syscall.Signal(0)), "it is not the command's")
+			}
+			j.dismiss()
+			require.NoError(t, before.Process.Kill())
+			require.Error(t, before.Wait())
+			status, ok := before.ProcessState.Sys().(syscall.WaitStatus)
+			require.True(t, ok && status.Signaled(), "it lived until it was killed here")
+		})
+	}
 }
