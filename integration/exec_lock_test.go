@@ -107,9 +107,11 @@ func TestLockCommandLine(t *testing.T) {
 		p := nobody.lock([]string{"-n", "-w", "500ms"}, "true")
 		require.Equal(t, 125, p.Exit(t, patience))
 		require.Contains(t, p.Output(), "check --etcd and that etcd runs there")
-		p = nobody.lock([]string{"-w", "500ms"}, "true")
-		require.Equal(t, 124, p.Exit(t, patience))
-		require.Contains(t, p.Output(), "check --etcd and that etcd runs there")
+		for _, user := range [][]string{nil, {"--etcd-user", "u", "--etcd-password", "p"}} { // with one, etcd is asked at once
+			p = nobody.lock(append(user, "-w", "500ms"), "true")
+			require.Equal(t, 124, p.Exit(t, patience))
+			require.Contains(t, p.Output(), "check --etcd and that etcd runs there")
+		}
 	})
 }
 
