@@ -44,6 +44,15 @@ func TestLockCommandLine(t *testing.T) {
 			require.Contains(t, p.Output(), "\n"+says, "in "+p.Output())
 		}
 	})
+	t.Run("bytes that are no UTF-8", func(t *testing.T) {
+		out := filepath.Join(t.TempDir(), "out")
+		p := kit.Start(t, "goversed lock", kit.GoversedPath(t), []string{"lock", "name\xff", "--etcd", b.etcd, "--prefix", procs.Prefix, "--",
+			"sh", "-c", `printf %s "$1 $ODD $GOVERSE_LOCK" > "$2"`, "sh", "argument\xfe", out}, []string{"ODD=variable\xfd"})
+		require.Zero(t, p.Exit(t, patience), p.Output())
+		text, err := os.ReadFile(out)
+		require.NoError(t, err)
+		require.Equal(t, "argument\xfe variable\xfd name\xff", string(text))
+	})
 	t.Run("one at a time", func(t *testing.T) {
 		log := filepath.Join(t.TempDir(), "log")
 		// Each fails if another is inside.
@@ -98,9 +107,11 @@ func TestLockCommandLine(t *testing.T) {
 		p := nobody.lock([]string{"-n", "-w", "500ms"}, "true")
 		require.Equal(t, 125, p.Exit(t, patience))
 		require.Contains(t, p.Output(), "check --etcd and that etcd runs there")
-		p = nobody.lock([]string{"-w", "500ms"}, "true")
-		require.Equal(t, 124, p.Exit(t, patience))
-		require.Contains(t, p.Output(), "check --etcd and that etcd runs there")
+		for _, user := range [][]string{nil, {"--etcd-user", "u", "--etcd-password", "p"}} { // with one, etcd is asked at once
+			p = nobody.lock(append(user, "-w", "500ms"), "true")
+			require.Equal(t, 124, p.Exit(t, patience))
+			require.Contains(t, p.Output(), "check --etcd and that etcd runs there")
+		}
 	})
 }
 

@@ -28,4 +28,4 @@ func now() ending.Instant {
 func adoptOrphans() error { return nil }
 
 // orphans: see adoptOrphans.
-func orphans() []int { return nil }
+func orphans() ([]process, error) { return nil, nil }

@@ -1,11 +1,14 @@
 package gated
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -29,22 +32,41 @@ func adoptOrphans() error {
 	return nil
 }
 
-// orphans are the children of this process.
-func orphans() []int {
-	mine := strconv.Itoa(os.Getpid())
-	paths, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is good
-	var out []int
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
+// orphans are the children of this process. With an error they are those that could be seen.
+func orphans() ([]process, error) {
+	err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	if errors.Is(err, unix.ECHILD) {
+		return nil, nil // where others' processes cannot be looked at, too
+	}
+	return childrenOf(os.Getpid(), "/proc")
+}
+
+func childrenOf(parent int, proc string) ([]process, error) {
+	dirs, err := os.ReadDir(proc)
+	if err != nil {
+		return nil, err
+	}
+	var out []process
+	var unseen error
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(dir.Name())
 		if err != nil {
+			continue // it is no process
+		}
+		text, err := os.ReadFile(filepath.Join(proc, dir.Name(), "stat"))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			continue // it has gone
 		}
-		// pid (name, which may hold anything) state parent …
-		after := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err == nil && len(after) > 1 && after[1] == mine {
-			out = append(out, pid)
+		// pid (name, which may hold anything) state parent …, and as the 22nd when it began
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		switch {
+		case err != nil:
+			unseen = err
+		case len(fields) < 20:
+			unseen = fmt.Errorf("process %d is described as %q", pid, text)
+		case fields[1] == strconv.Itoa(parent):
+			out = append(out, process{pid: pid, began: fields[19]})
 		}
 	}
-	return out
+	return out, unseen
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -75,13 +76,16 @@ func killCgroup(dir string) {
 	}
 }
 
-// cgroupPopulated reports whether anybody is left in it, or below it.
+// cgroupPopulated reports whether anybody may be left in it, or below it.
 func cgroupPopulated(dir string) bool {
 	if dir == "" {
 		return false
 	}
 	events, err := os.ReadFile(filepath.Join(dir, "cgroup.events"))
-	return err == nil && strings.Contains(string(events), "populated 1")
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) {
+		return false // the cgroup is gone, and only an empty one goes
+	}
+	return err != nil || !strings.Contains(string(events), "populated 0") // not to know is no reason to release
 }
 
 // cgroupMembers are the processes in it.

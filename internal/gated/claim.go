@@ -5,7 +5,6 @@ package gated
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -142,15 +141,6 @@ func (c *claim) take(ctx context.Context) (*held, error) {
 func (c *claim) takeOnce(ctx context.Context) (*held, error) {
 	if c.all != nil {
 		return c.lead(ctx)
-	}
-	if c.cfg.Timeout > 0 {
-		why := errBusy
-		if c.cfg.Try {
-			why = fmt.Errorf("etcd did not answer within %v: check --etcd and that etcd runs there", c.cfg.Timeout)
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.cfg.Timeout, why)
-		defer cancel()
 	}
 	var opts []lock.Option
 	if c.cfg.Shared {

@@ -39,7 +39,8 @@ type Config struct {
 	// Try gives up at once where the lock is not free; etcd then has to answer within Timeout,
 	// or 5 s.
 	Try bool
-	// Timeout bounds the wait for the lock; 0 is for ever.
+	// Timeout bounds the wait for the lock, from the call of Run and with that for etcd, as far
+	// as Connect comes back; 0 is for ever.
 	Timeout time.Duration
 	// BusyCode is the exit code where the lock was not to be had. Default ExitBusy.
 	BusyCode int

@@ -25,6 +25,12 @@
 //   - The command does not inherit the file descriptors 3 and 4: the guard has them.
 //   - A command that the kernel cannot kill (it waits for a disk or NFS, say), or that this
 //     user may not kill, outlives the deadline; it is not released before it ends.
+//   - A guard that the kernel cannot kill, and that does not run, keeps the holder from
+//     touching the command's group, so that the command can outlive the deadline; nothing is
+//     released before that guard is gone, too.
+//   - Where the guard is killed before it has said what the command is, the holder kills all
+//     children that it has got since it started the guard. As the first process of a container
+//     these can be orphans of others.
 //
 // Against all of these, and any pause just before a write, the token helps: see GOVERSE_KEY
 // and GOVERSE_TOKEN.

@@ -4,6 +4,7 @@ package gated
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 )
 
@@ -11,6 +12,14 @@ import (
 type group struct {
 	pid    int    // of the command, which leads the group; 0: not known
 	cgroup string // its directory, or ""
+	// others are children that this process had before there was a guard.
+	others []process
+}
+
+// process is one, told from a later one that has its number.
+type process struct {
+	pid   int
+	began string // in the kernel's words
 }
 
 // signal sends a signal to the group.
@@ -31,14 +40,15 @@ func (g group) ask() {
 	g.signal(syscall.SIGCONT) // who is stopped cannot end in order
 }
 
-// kill ends all. Where the group is not known, everything that this process is the parent of
-// belongs to it.
+// kill ends all. Where the group is not known, everything that this process has become the
+// parent of belongs to it.
 func (g group) kill() {
 	killCgroup(g.cgroup)
 	g.signal(syscall.SIGKILL)
 	if g.pid == 0 {
-		for _, pid := range orphans() {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+		all, _ := g.adopted() // those that cannot be seen now are tried again
+		for _, p := range all {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
 		}
 	}
 }
@@ -59,9 +69,17 @@ func (g group) gone() bool {
 		return false
 	}
 	if g.pid == 0 {
-		return len(orphans()) == 0
+		left, err := g.adopted()
+		return err == nil && len(left) == 0
 	}
 	return errors.Is(syscall.Kill(-g.pid, 0), syscall.ESRCH)
+}
+
+// adopted are the children that this process has now and had not before. With an error they
+// are those that could be seen.
+func (g group) adopted() ([]process, error) {
+	all, err := orphans()
+	return slices.DeleteFunc(all, func(p process) bool { return slices.Contains(g.others, p) }), err
 }
 
 // reapAll collects all children that have ended. There must be none that others wait for.

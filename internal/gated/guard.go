@@ -85,13 +85,13 @@ type guard struct {
 }
 
 func (g *guard) run(s spec, free func(lease int64) error) error {
-	g.spec, g.cgroup, g.view.Until = s, s.Cgroup, s.Until
+	g.spec, g.cgroup, g.view.Until = s, string(s.Cgroup), s.Until
 	g.view.Now = now()
 	if step := s.Times.Guard(g.view); step.Do != ending.Nothing {
 		g.report(report{Gone: true, Why: step.Why}) // it took too long to come here
 	} else if err := g.start(); err != nil {
-		code, why := notRunnable(s.Args[0], err)
-		g.report(report{Gone: true, Refused: why, Code: code})
+		code, why := notRunnable(string(s.Args[0]), err)
+		g.report(report{Gone: true, Refused: []byte(why), Code: code})
 	} else {
 		g.report(report{Pid: g.pid})
 		g.watch()
@@ -116,7 +116,7 @@ func (g *guard) run(s spec, free func(lease int64) error) error {
 // start starts the command, from a thread that lives as long as this process: on Linux the
 // command dies with it.
 func (g *guard) start() error {
-	cmd := &exec.Cmd{Path: g.spec.Path, Args: g.spec.Args, Env: g.spec.Env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+	cmd := &exec.Cmd{Path: string(g.spec.Path), Args: texts(g.spec.Args), Env: texts(g.spec.Env), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{}}
 	if g.cgroup != "" {
 		dir, err := os.Open(g.cgroup)

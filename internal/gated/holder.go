@@ -23,6 +23,9 @@ const (
 	specTimeout = 10 * time.Second
 	// stuckAfter the deadline it is said that the command is still there.
 	stuckAfter = time.Second
+	// doneTimeout bounds the wait for a guard to take in that it can go: not to hear it would
+	// be to take the end of the pipe for the end of the holder.
+	doneTimeout = 3 * time.Second
 	// dismissTimeout bounds the wait for a guard that has nothing to do any more.
 	dismissTimeout = time.Second
 )
@@ -36,8 +39,9 @@ type job struct {
 	orders  *os.File
 	reports chan report // closed when there are no more: the guard is gone
 
-	begun     bool // the guard was told what to run
-	pid       int  // of the command; 0: not known
+	others    []process // the children of this process before the guard was
+	begun     bool      // the guard was told what to run
+	pid       int       // of the command; 0: not known
 	until     ending.Instant
 	told      bool   // the guard, that it is to end the command
 	late      bool   // and was killed for not having ended the command in time
@@ -95,8 +99,8 @@ func deadline(h *held) (ending.Instant, bool) {
 	return at.Add(left), left > 0 && h.ctx.Err() == nil
 }
 
-// start starts the guard and tells it what to run.
-func (j *job) start(h *held) error {
+// launch starts the guard.
+func (j *job) launch() error {
 	reports, tell, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("make a pipe: %w", err)
@@ -112,6 +116,8 @@ func (j *job) start(h *held) error {
 	j.guard.ExtraFiles = []*os.File{hear, tell}
 	// Neither Ctrl-C nor what else is sent to this process's group is for the guard.
 	j.guard.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// Inherited by exec, or left to the first process of a container: the command's are none.
+	j.others, _ = orphans() // whose kind this user may not see is not killed either
 	err = j.guard.Start()
 	_ = errors.Join(hear.Close(), tell.Close()) // they are the guard's
 	if err != nil {
@@ -134,14 +140,22 @@ func (j *job) start(h *held) error {
 			j.reports <- said
 		}
 	}()
+	return nil
+}
+
+// start starts the guard and tells it what to run.
+func (j *job) start(h *held) error {
+	if err := j.launch(); err != nil {
+		return err
+	}
 	until, ok := deadline(h)
 	if !ok {
 		j.end = lostBefore
 		return nil
 	}
 	j.until, j.terminal = until, holdsTerminal()
-	if !j.tell(spec{Path: j.r.path, Args: j.r.cfg.Command, Env: j.r.environment(h), Times: j.times, Until: j.until,
-		Cgroup: j.r.cgroup, Terminal: j.terminal, Lease: int64(h.session.ID())}, specTimeout) {
+	if !j.tell(spec{Path: []byte(j.r.path), Args: raw(j.r.cfg.Command), Env: raw(j.r.environment(h)), Times: j.times, Until: j.until,
+		Cgroup: []byte(j.r.cgroup), Terminal: j.terminal, Lease: int64(h.session.ID())}, specTimeout) {
 		j.dismiss()
 		return errors.New("the guard of the command did not start: look for what ends processes of this user")
 	}
@@ -234,7 +248,7 @@ func (j *job) kill() {
 		_ = j.guard.Process.Kill() // it is gone already, or goes now
 		return
 	}
-	g := group{pid: j.pid, cgroup: j.r.cgroup}
+	g := group{pid: j.pid, cgroup: j.r.cgroup, others: j.others}
 	g.kill()
 	if g.reap(); g.gone() {
 		j.end = report{Gone: true, Code: exitSignal + int(syscall.SIGKILL)}
@@ -266,8 +280,11 @@ func (j *job) dismiss() {
 	if j.guard == nil {
 		return
 	}
-	if j.begun {
-		j.tell(order{Done: true}, orderTimeout)
+	if j.begun && !j.tell(order{Done: true}, doneTimeout) {
+		// It guards nothing any more. The end of the orders would have it revoke the lease, on
+		// which this process may lead again.
+		_ = j.guard.Process.Kill()
+		<-j.ended
 	}
 	_ = j.orders.Close() // nothing was kept
 	for timeout := time.After(dismissTimeout); ; {

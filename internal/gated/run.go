@@ -57,13 +57,17 @@ func (r *runner) run() (err error) {
 		}
 		defer removeCgroup(r.cgroup)
 	}
-	client, err := await(r, r.connect)
+	ctx, cancel := r.bounded()
+	defer cancel()
+	client, err := await(ctx, r, r.connect)
 	switch {
 	case r.asked != 0:
 		if err == nil {
 			_ = client.Close() // nothing was sent
 		}
 		return &cli.CodeError{Code: exitSignal + int(r.asked)}
+	case errors.Is(err, errBusy):
+		return &cli.CodeError{Code: r.cfg.BusyCode, Err: r.busy()}
 	case err != nil:
 		return failed(err)
 	}
@@ -73,7 +77,7 @@ func (r *runner) run() (err error) {
 	}
 	defer r.claim.close()
 	for {
-		h, err := await(r, r.claim.take)
+		h, err := await(ctx, r, r.claim.take)
 		switch {
 		case err != nil && r.asked != 0:
 			return &cli.CodeError{Code: exitSignal + int(r.asked)}
@@ -114,8 +118,8 @@ func (r *runner) giveUp(h *held) {
 // result is what the command came to.
 func (r *runner) result(j *job) error {
 	switch {
-	case j.end.Refused != "":
-		return &cli.CodeError{Code: j.end.Code, Err: errors.New(j.end.Refused)}
+	case len(j.end.Refused) > 0:
+		return &cli.CodeError{Code: j.end.Code, Err: errors.New(string(j.end.Refused))}
 	case j.lost() && !r.wished:
 		return &cli.CodeError{Code: ExitLost, Err: fmt.Errorf("%s was lost and the command ended: %s", r.cfg.what(), j.reason)}
 	case j.end.Code == 0:
@@ -125,13 +129,22 @@ func (r *runner) result(j *job) error {
 	return &cli.CodeError{Code: j.end.Code}
 }
 
-// connect tries until there is a client: with a user, etcd must answer for that.
-func (r *runner) connect(ctx context.Context) (*clientv3.Client, error) {
-	if r.cfg.Lock != "" && r.cfg.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, r.cfg.Timeout)
-		defer cancel()
+// bounded is the context of all that is waited for: what is to be had within Timeout is to be
+// had from now on, whatever of it takes how long. Its cause is what to say then.
+func (r *runner) bounded() (context.Context, context.CancelFunc) {
+	if r.cfg.Lock == "" || r.cfg.Timeout == 0 {
+		return context.WithCancel(context.Background())
 	}
+	why := errBusy
+	if r.cfg.Try {
+		why = fmt.Errorf("etcd did not answer within %v: check --etcd and that etcd runs there", r.cfg.Timeout)
+	}
+	return context.WithTimeoutCause(context.Background(), r.cfg.Timeout, why)
+}
+
+// connect tries until there is a client, or ctx ends: with a user, etcd must answer for that.
+// Errors are ctx's cause, and those that are final.
+func (r *runner) connect(ctx context.Context) (*clientv3.Client, error) {
 	for said := false; ; said = true {
 		client, err := r.cfg.Connect()
 		if err == nil || r.cfg.Final(err) {
@@ -143,18 +156,18 @@ func (r *runner) connect(ctx context.Context) (*clientv3.Client, error) {
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
-			return nil, err
+			return nil, context.Cause(ctx)
 		}
 	}
 }
 
 // await calls wait; a signal that asks for the end ends its context, and is noted.
-func await[T any](r *runner, wait func(context.Context) (T, error)) (T, error) {
+func await[T any](ctx context.Context, r *runner, wait func(context.Context) (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answers := make(chan answer, 1)
 	go func() {
@@ -179,8 +192,8 @@ func (r *runner) busy() error {
 	switch {
 	case r.cfg.Try:
 		return fmt.Errorf("%s is held by another: leave --nonblock out to wait for it", r.cfg.what())
-	case r.claim.keeper.Current() == nil:
-		return fmt.Errorf("%s was not to be had within %v, for etcd does not answer: check --etcd and that etcd runs there", r.cfg.what(), r.cfg.Timeout)
+	case r.claim == nil, r.claim.keeper.Current() == nil:
+		return fmt.Errorf("%s was not to be had within %v, for etcd did not answer in time: check --etcd and that etcd runs there", r.cfg.what(), r.cfg.Timeout)
 	}
 	return fmt.Errorf("%s was not to be had within %v: give a longer --timeout", r.cfg.what(), r.cfg.Timeout)
 }

@@ -2,15 +2,36 @@ package gated
 
 import "github.com/goverse/goverse/internal/gated/ending"
 
+// What the operating system calls strings are bytes, which need not be UTF-8. A string of JSON
+// must be, and would have others in their place; a []byte keeps them.
+
+// raw has the bytes of the strings.
+func raw(all []string) [][]byte {
+	out := make([][]byte, len(all))
+	for i, s := range all {
+		out[i] = []byte(s)
+	}
+	return out
+}
+
+// texts undoes raw.
+func texts(all [][]byte) []string {
+	out := make([]string, len(all))
+	for i, b := range all {
+		out[i] = string(b)
+	}
+	return out
+}
+
 // spec is the first thing the holder tells the guard: what to run, and until when.
 type spec struct {
-	Path  string         `json:"path"`
-	Args  []string       `json:"args"` // with the command's name
-	Env   []string       `json:"env"`
+	Path  []byte         `json:"path"`
+	Args  [][]byte       `json:"args"` // with the command's name
+	Env   [][]byte       `json:"env"`
 	Times ending.Times   `json:"times"`
 	Until ending.Instant `json:"until"`
 	// Cgroup is the directory of the cgroup to run in, or "".
-	Cgroup string `json:"cgroup,omitempty"`
+	Cgroup []byte `json:"cgroup,omitempty"`
 	// Terminal: the command gets the terminal, so that Ctrl-Z would leave it held by somebody
 	// who is stopped.
 	Terminal bool `json:"terminal,omitempty"`
@@ -30,7 +51,7 @@ type order struct {
 type report struct {
 	Pid int `json:"pid,omitempty"` // of the command, and its group
 	// Refused is why it could not be started, and Code the exit code that shells have for that.
-	Refused string `json:"refused,omitempty"`
+	Refused []byte `json:"refused,omitempty"`
 	Gone    bool   `json:"gone,omitempty"`
 	// Code is the command's exit code, or 128 plus the signal that ended it.
 	Code int        `json:"code,omitempty"`
