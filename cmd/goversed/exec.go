@@ -34,7 +34,7 @@ func (f *gatedFlags) register(cmd *cobra.Command, logLevel string) {
 	fs.SortFlags = false
 	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood")
 	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a host that vanished; whole seconds")
-	fs.DurationVar(&f.stop, "stop-timeout", 0, "time between SIGTERM and SIGKILL, at most half of --ttl (default: a quarter of it)")
+	fs.DurationVar(&f.stop, "stop-timeout", 0, "time between SIGTERM and SIGKILL when leadership or lock is lost, at most half of --ttl (default: a quarter of it); for a signal to goversed, which is passed on, there is no limit")
 	fs.BoolVar(&f.cgroup, "cgroup", false, "run COMMAND in a cgroup of its own (Linux, cgroup v2), so that no descendant escapes")
 	fs.StringVar(&f.logLevel, "log-level", logLevel, "trace, debug, info, warn, error or off")
 }
@@ -49,10 +49,10 @@ Ctrl-Z does not stop it. What COMMAND leaves behind in its group is ended before
 Not ended are descendants that left the group (setsid, daemons), except with --cgroup, and
 the children of COMMAND when goversed and its guard are killed at the same moment.
 
-COMMAND has in its environment GOVERSE_ETCD, GOVERSE_PREFIX, GOVERSE_TOKEN, a number that is
-larger than that of all who held it before, and GOVERSE_KEY, the key in etcd whose create
-revision is the token while this one holds: what is written to etcd on this condition cannot
-come late,
+COMMAND has in its environment, beside that of goversed, GOVERSE_ELECTION or GOVERSE_LOCK,
+GOVERSE_ETCD, GOVERSE_PREFIX, GOVERSE_TOKEN, a number that is larger than that of all who held
+it before, and GOVERSE_KEY, the key in etcd whose create revision is the token while this one
+holds: what is written to etcd on this condition cannot come late,
 
   printf 'create("%s") = "%s"\n\nput pos 42\n\n\n' "$GOVERSE_KEY" "$GOVERSE_TOKEN" |
     etcdctl --endpoints "$GOVERSE_ETCD" txn | grep -q SUCCESS
@@ -64,7 +64,7 @@ func newExec() *cobra.Command {
 	f := &gatedFlags{}
 	var election string
 	cmd := &cobra.Command{
-		Use:   "exec --election NAME --etcd ADDRESS -- COMMAND [ARGUMENT...]",
+		Use:   "exec --election NAME --etcd ADDRESS [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command only while leading an election",
 		Long: `Wait until this process leads the election NAME, and run COMMAND: of all that are started
 for the same election, on whichever host, one runs it at a time, and the next one takes over
@@ -78,7 +78,8 @@ goversed failed, 126 COMMAND cannot be run, 127 it is not there, 2 the command l
 		Example: `  goversed exec --election outbox --etcd 127.0.0.1:2379 -- ./publish-outbox
   GOVERSE_ETCD=a:2379,b:2379 goversed exec --election nightly --stop-timeout 5s --ttl 15s -- ./report.py
   goversed exec --election feed --etcd a:2379 --cgroup -- sh -c 'echo "I lead with $GOVERSE_TOKEN"; exec ./feed'`,
-		Args: aCommand(0),
+		DisableFlagsInUseLine: true,
+		Args:                  aCommand(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if election == "" {
 				return cli.Usage(cmd.CommandPath(), errors.New("--election is missing: give the name of the election, for example outbox"))

@@ -17,7 +17,7 @@ func newLock() *cobra.Command {
 	var nonblock, shared bool
 	busy := gated.ExitBusy
 	cmd := &cobra.Command{
-		Use:   "lock NAME --etcd ADDRESS -- COMMAND [ARGUMENT...]",
+		Use:   "lock NAME --etcd ADDRESS [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while holding a lock",
 		Long: `Wait until this process holds the lock NAME, run COMMAND, and release the lock when it
 ends, on whichever host others want it: flock(1) for a whole cluster. Who came first gets it
@@ -31,7 +31,8 @@ COMMAND cannot be run, 127 it is not there, 2 the command line is wrong.`,
 		Example: `  goversed lock migrate --etcd 127.0.0.1:2379 -- ./migrate-database
   GOVERSE_ETCD=a:2379,b:2379 goversed lock -n nightly -- ./backup.sh || echo "another host does it, or it failed"
   goversed lock -w 30 cache --shared --etcd a:2379 -- ./read-cache`,
-		Args: aCommand(1),
+		DisableFlagsInUseLine: true,
+		Args:                  aCommand(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() == 0 {
 				return cli.Usage(cmd.CommandPath(), errors.New("the NAME of the lock is missing: write it before --, as in lock nightly -- ./backup"))
