@@ -171,6 +171,66 @@ func TestParkingThatFails(t *testing.T) {
 	require.EqualValues(t, 2, p.Status().Failures)
 }
 
+// A handler that uses a checkpoint of its own, and is refused there, has failed
+// as others do; the term goes on.
+func TestHandlerThatIsFencedItself(t *testing.T) {
+	t.Parallel()
+	for _, wrong := range []error{processor.ErrFenced, processor.ErrRefused} {
+		tries := &attempts{fail: func(e, _ int) error {
+			if e == 3 {
+				return wrong
+			}
+			return nil
+		}}
+		parked := &parkings{fail: func(n int) error {
+			if n == 1 {
+				return wrong
+			}
+			return nil
+		}}
+		var terms atomic.Int64
+		p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 5}, Handler: tries.handle, Checkpoint: &processor.Memory{}, MaxAttempts: 3,
+			OnPark: parked.park, LeaderLock: processor.LockFunc(func(ctx context.Context, fn func(context.Context, int64) error) error { return fn(ctx, terms.Add(1)) })})
+		eventually(t, func() bool { return p.Status().Position == "5" }, "it goes on")
+		require.Equal(t, 3, tries.of(3), wrong)
+		require.EqualValues(t, 1, terms.Load(), wrong)
+		require.EqualValues(t, 1, p.Status().Parked)
+	}
+}
+
+// awayOnce is a checkpoint that fails once, when an event is to be parked.
+type awayOnce struct {
+	processor.Checkpoint
+	failed atomic.Bool
+}
+
+func (a *awayOnce) Advance(ctx context.Context, name string, at processor.Mark, work func(context.Context) (processor.Progress, error)) (processor.Mark, error) {
+	return a.Checkpoint.Advance(ctx, name, at, func(ctx context.Context) (processor.Progress, error) {
+		progress, err := work(ctx)
+		if len(progress.Parked) > 0 && a.failed.CompareAndSwap(false, true) {
+			return processor.Progress{Position: at.Position}, errOops
+		}
+		return progress, err
+	})
+}
+
+// What failed while the checkpoint failed too is not given up without one more attempt.
+func TestOneMoreAttemptAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	tries := &attempts{fail: func(e, attempt int) error {
+		if e == 2 && attempt < 3 {
+			return errOops
+		}
+		return nil
+	}}
+	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle,
+		Checkpoint: &awayOnce{Checkpoint: &processor.Memory{}}, MaxAttempts: 2})
+	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
+	end()
+	require.Equal(t, upTo(3), tries.all())
+	require.Zero(t, p.Status().Parked)
+}
+
 // faulty is a source that fails as it is told.
 type faulty struct {
 	numbers

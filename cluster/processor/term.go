@@ -66,8 +66,8 @@ func (t *term[E]) process(ctx context.Context, token int64) error {
 		if err == nil {
 			continue
 		}
-		if errors.Is(err, ErrFenced) {
-			return t.overtaken(err)
+		if t.fenced {
+			return err
 		}
 		if ctx.Err() != nil {
 			break
@@ -119,8 +119,13 @@ func (t *term[E]) read(ctx context.Context) ([]Event[E], error) {
 }
 
 // failing takes note of a failure that is no event's fault, and waits. It reports whether ctx
-// goes on.
+// goes on. What an event failed with meanwhile may have had the same cause.
 func (t *term[E]) failing(ctx context.Context, what string, err error) bool {
+	t.trouble = t.trouble.spared()
+	return t.wait(ctx, what, err)
+}
+
+func (t *term[E]) wait(ctx context.Context, what string, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}

@@ -28,9 +28,11 @@ type Config struct {
 	// Table is the checkpoints' table, with its schema or without. What is parked is in a table
 	// of that name and _parked. Default goverse_checkpoints.
 	Table string
-	// IdleTimeout is after how long without a statement PostgreSQL ends a handler's transaction,
+	// IdleTimeout is after how long without a statement PostgreSQL ends a batch's transaction,
 	// so that a process that stands still does not keep its locks for ever. It must be longer
-	// than a handler does anything else. Default 30 s; negative: what the server is set to.
+	// than what handlers do, one after the other, between two statements: a batch that takes
+	// longer is tried with half as many events, and at one event that is its fault. Default 30 s;
+	// negative: what the server is set to.
 	IdleTimeout time.Duration
 }
 
@@ -129,7 +131,7 @@ func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark
 	}()
 	progress, err := work(context.WithValue(ctx, txKey{}, tx))
 	if err != nil {
-		return at, err
+		return at, inWork(ctx, tx, name, err)
 	}
 	next := processor.Mark{Position: progress.Position, Token: at.Token, Version: at.Version + 1}
 	moved, err := c.write(ctx, tx, name, at, progress)
@@ -159,23 +161,4 @@ func (c *Checkpoint) write(ctx context.Context, tx pgx.Tx, name string, at proce
 	results := tx.SendBatch(ctx, batch)
 	tag, err := results.Exec()
 	return tag.RowsAffected() == 1, errors.Join(err, results.Close())
-}
-
-// blame tells what the server refused, which what the handler did brought about, from a
-// connection that failed.
-func blame(name string, err error) error {
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && !transient(refused.Code) {
-		return fmt.Errorf("processor %q: %w: %w", name, processor.ErrRefused, err)
-	}
-	return fmt.Errorf("commit the transaction of processor %q: %w", name, err)
-}
-
-// transient: the server is not well, or somebody else was in the way.
-func transient(code string) bool {
-	switch code[:min(2, len(code))] {
-	case "08", "40", "53", "55", "57", "58", "XX": // connection, rollback, resources, state, operator, system, internal
-		return true
-	}
-	return code == "25P03" || code == "25006" // idle for too long; a standby
 }

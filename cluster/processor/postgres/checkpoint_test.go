@@ -38,6 +38,8 @@ func TestPostgres(t *testing.T) {
 	t.Run("what a commit refuses", s.refused)
 	t.Run("text that it cannot take", s.badText)
 	t.Run("an idle transaction", s.idle)
+	t.Run("a transaction that is slow", s.slow)
+	t.Run("trouble inside a handler", s.inHandler)
 	t.Run("fail-over", s.failover)
 	t.Run("partitions over shards", s.partitions)
 	t.Run("misuse", s.misused)

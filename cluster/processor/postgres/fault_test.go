@@ -5,9 +5,11 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -157,12 +159,91 @@ func (s *scene) idle(t *testing.T) {
 	require.Equal(t, upTo(2), all())
 }
 
+// A batch that does nothing in the transaction for too long is tried with fewer events; one event
+// that does so alone is parked.
+func (s *scene) slow(t *testing.T) {
+	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.IdleTimeout = 100 * time.Millisecond })
+	handler, all := s.effects(t)
+	gone := func(pid uint32) {
+		for n := 1; n > 0; {
+			assert.NoError(t, s.pool.QueryRow(testContext(t), "select count(*) from pg_stat_activity where pid = $1", pid).Scan(&n))
+		}
+	}
+	var last pgx.Tx
+	var parked []int
+	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 9}, Checkpoint: checkpoint, MaxAttempts: 2,
+		Backoff: processor.Backoff{Min: time.Millisecond},
+		Handler: func(ctx context.Context, e processor.Event[int]) error {
+			tx := postgres.Tx(ctx)
+			if tx == last || e.Value == 6 {
+				gone(tx.Conn().PgConn().PID())
+			}
+			last = tx
+			if e.Value%2 == 0 { // who says nothing is found out by the checkpoint
+				return nil
+			}
+			return handler(ctx, e)
+		},
+		OnPark: func(_ context.Context, e processor.Event[int], err error) error {
+			parked = append(parked, e.Value)
+			return nil
+		}})
+	require.Eventually(t, func() bool { return p.Status().Position == "9" }, patience, time.Millisecond)
+	end()
+	require.Equal(t, []int{1, 3, 5, 7, 9}, all())
+	require.Equal(t, []int{6}, parked)
+}
+
+// What the server has trouble with, and what another has locked, is no event's fault; a statement
+// that takes longer than the handler gave it is.
+func (s *scene) inHandler(t *testing.T) {
+	ctx := testContext(t)
+	_, err := s.pool.Exec(ctx, "create table guarded (n int)")
+	require.NoError(t, err)
+	other, err := s.pool.Begin(ctx)
+	require.NoError(t, err)
+	_, err = other.Exec(ctx, "lock table guarded")
+	require.NoError(t, err)
+	checkpoint := s.checkpoints(t)
+	handler, all := s.effects(t)
+	var tries, kills atomic.Int32
+	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 4}, Checkpoint: checkpoint, MaxAttempts: 1,
+		Backoff: processor.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond},
+		Handler: func(ctx context.Context, e processor.Event[int]) error {
+			tx := postgres.Tx(ctx)
+			switch {
+			case e.Value == 1:
+				tries.Add(1)
+				if _, err := tx.Exec(ctx, "lock table guarded nowait"); err != nil {
+					return err
+				}
+			case e.Value == 2 && kills.Add(1) < 5:
+				_, err := tx.Exec(ctx, "select pg_terminate_backend(pg_backend_pid())")
+				return err
+			case e.Value == 3 && kills.Add(1) < 10:
+				_ = tx.Conn().Close(ctx) // as a network does
+			case e.Value == 4:
+				little, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+				defer cancel()
+				_, err := tx.Exec(little, "select pg_sleep(60)")
+				return err
+			}
+			return handler(ctx, e)
+		}})
+	require.Eventually(t, func() bool { return tries.Load() > 3 }, patience, time.Millisecond)
+	require.NoError(t, other.Rollback(ctx))
+	require.Eventually(t, func() bool { return p.Status().Position == "4" }, patience, time.Millisecond)
+	end()
+	require.Equal(t, upTo(3), all())
+	require.EqualValues(t, 1, p.Status().Parked)
+}
+
 // A database that is away for a while costs nothing.
 func (s *scene) away(t *testing.T) {
 	checkpoint := s.checkpoints(t)
 	handler, all := s.effects(t)
 	source := &numbers{last: 400}
-	p, _ := run(t, processor.Config[int]{Name: "views", Source: source, Checkpoint: checkpoint, BatchSize: 10, MaxAttempts: -1,
+	p, _ := run(t, processor.Config[int]{Name: "views", Source: source, Checkpoint: checkpoint, BatchSize: 10, MaxAttempts: 1,
 		Backoff: processor.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}, Handler: handler})
 	require.Eventually(t, func() bool { return p.Status().Batches > 3 }, patience, time.Microsecond)
 	s.server.Kill()
@@ -170,6 +251,7 @@ func (s *scene) away(t *testing.T) {
 	require.NoError(t, s.server.Restart("-c", "fsync=off"))
 	require.Eventually(t, func() bool { return p.Status().Position == "400" }, patience, time.Millisecond)
 	require.Equal(t, upTo(400), all())
+	require.Zero(t, p.Status().Parked)
 }
 
 func (s *scene) misused(t *testing.T) {
