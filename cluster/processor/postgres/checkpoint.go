@@ -34,6 +34,10 @@ type Config struct {
 	// longer is tried with half as many events, and at one event that is its fault. Default 30 s;
 	// negative: what the server is set to.
 	IdleTimeout time.Duration
+	// RequestTimeout bounds each statement of the checkpoint's own, the commit among them, but not
+	// what the handler does; waiting for a connection of the pool is part of the first. It must be
+	// longer than a commit takes, with the constraints that are deferred to it. Default 5 s.
+	RequestTimeout time.Duration
 }
 
 // ErrBadTable: the table's name cannot be used.
@@ -44,9 +48,10 @@ var plainName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0
 
 // Checkpoint is a processor.Checkpoint in PostgreSQL. All methods are safe for concurrent use.
 type Checkpoint struct {
-	db    DB
-	begin pgx.TxOptions
-	sql   statements
+	db      DB
+	begin   pgx.TxOptions
+	sql     statements
+	timeout time.Duration
 }
 
 // New checks the configuration. It asks the database nothing.
@@ -63,7 +68,10 @@ func New(cfg Config) (*Checkpoint, error) {
 	if cfg.IdleTimeout == 0 {
 		cfg.IdleTimeout = 30 * time.Second
 	}
-	c := &Checkpoint{db: cfg.DB, sql: statementsFor(cfg.Table)}
+	if cfg.RequestTimeout <= 0 {
+		cfg.RequestTimeout = 5 * time.Second
+	}
+	c := &Checkpoint{db: cfg.DB, sql: statementsFor(cfg.Table), timeout: cfg.RequestTimeout}
 	if cfg.IdleTimeout > 0 {
 		c.begin.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d", max(1, cfg.IdleTimeout.Milliseconds()))
 	}
@@ -94,6 +102,8 @@ func Tx(ctx context.Context) pgx.Tx {
 
 // Claim implements [processor.Checkpoint]. It waits for a transaction that is about to commit.
 func (c *Checkpoint) Claim(ctx context.Context, name string, token int64) (processor.Mark, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	var m processor.Mark
 	err := c.db.QueryRow(ctx, c.sql.claim, name, token).Scan(&m.Position, &m.Token, &m.Version)
 	switch {
@@ -107,6 +117,8 @@ func (c *Checkpoint) Claim(ctx context.Context, name string, token int64) (proce
 
 // overtaken says why a checkpoint is not as it was.
 func (c *Checkpoint) overtaken(ctx context.Context, name string, token int64) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	var now int64
 	err := c.db.QueryRow(ctx, c.sql.token, name).Scan(&now)
 	switch {
@@ -120,7 +132,7 @@ func (c *Checkpoint) overtaken(ctx context.Context, name string, token int64) er
 
 // Advance implements [processor.Checkpoint]. work's context has the transaction; see [Tx].
 func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark, work func(ctx context.Context) (processor.Progress, error)) (processor.Mark, error) {
-	tx, err := c.db.BeginTx(ctx, c.begin)
+	tx, err := c.start(ctx)
 	if err != nil {
 		return at, fmt.Errorf("begin the transaction of processor %q: %w", name, err)
 	}
@@ -142,10 +154,22 @@ func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark
 		_ = tx.Rollback(ctx) // its connection may be the only one
 		return at, c.overtaken(ctx, name, at.Token)
 	}
-	if err := tx.Commit(ctx); err != nil {
+	if err := c.commit(ctx, tx); err != nil {
 		return at, blame(name, err)
 	}
 	return next, nil
+}
+
+func (c *Checkpoint) start(ctx context.Context) (pgx.Tx, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return c.db.BeginTx(ctx, c.begin)
+}
+
+func (c *Checkpoint) commit(ctx context.Context, tx pgx.Tx) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return tx.Commit(ctx)
 }
 
 const rollbackTimeout = 2 * time.Second
@@ -153,6 +177,8 @@ const rollbackTimeout = 2 * time.Second
 // write puts the progress into the transaction, in one round trip, and reports whether the
 // checkpoint is as it was.
 func (c *Checkpoint) write(ctx context.Context, tx pgx.Tx, name string, at processor.Mark, progress processor.Progress) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	batch := &pgx.Batch{}
 	batch.Queue(c.sql.advance, name, at.Token, at.Version, progress.Position)
 	for _, p := range progress.Parked {

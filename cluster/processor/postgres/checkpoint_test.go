@@ -40,6 +40,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("an idle transaction", s.idle)
 	t.Run("a transaction that is slow", s.slow)
 	t.Run("trouble inside a handler", s.inHandler)
+	t.Run("a database that does not answer", s.silent)
 	t.Run("fail-over", s.failover)
 	t.Run("partitions over shards", s.partitions)
 	t.Run("misuse", s.misused)

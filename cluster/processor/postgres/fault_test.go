@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -236,6 +237,61 @@ func (s *scene) inHandler(t *testing.T) {
 	end()
 	require.Equal(t, upTo(3), all())
 	require.EqualValues(t, 1, p.Status().Parked)
+}
+
+// A database that does not answer holds up nobody for ever; a handler may take its time.
+func (s *scene) silent(t *testing.T) {
+	ctx := testContext(t)
+	const timeout = 300 * time.Millisecond
+	var table string
+	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.RequestTimeout, table = timeout, c.Table })
+	m, err := checkpoint.Claim(ctx, "it", 1)
+	require.NoError(t, err)
+	m, err = checkpoint.Advance(ctx, "it", m, func(ctx context.Context) (processor.Progress, error) {
+		_, err := postgres.Tx(ctx).Exec(ctx, "select pg_sleep($1)", (2 * timeout).Seconds())
+		return processor.Progress{Position: "1"}, err
+	})
+	require.NoError(t, err)
+	other, err := s.pool.Begin(ctx)
+	require.NoError(t, err)
+	_, err = other.Exec(ctx, "lock table "+table)
+	require.NoError(t, err)
+	_, err = checkpoint.Claim(ctx, "it", 1)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "the claim")
+	_, err = checkpoint.Advance(ctx, "it", m, func(context.Context) (processor.Progress, error) {
+		return processor.Progress{Position: "2"}, nil
+	})
+	require.ErrorIs(t, err, context.DeadlineExceeded, "the update")
+	require.NoError(t, other.Rollback(ctx))
+
+	// A pool with no connection left.
+	cfg, err := pgxpool.ParseConfig(s.server.URL())
+	require.NoError(t, err)
+	cfg.MaxConns = 1
+	small, err := pgxpool.NewWithConfig(ctx, cfg)
+	require.NoError(t, err)
+	defer small.Close()
+	held, err := small.Acquire(ctx)
+	require.NoError(t, err)
+	defer held.Release()
+	checkpoint = s.checkpoints(t, func(c *postgres.Config) { c.RequestTimeout = timeout })
+	starved, err := postgres.New(postgres.Config{DB: small, RequestTimeout: timeout})
+	require.NoError(t, err)
+	_, err = starved.Advance(ctx, "it", m, nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "the beginning")
+
+	// A commit that takes too long.
+	_, err = s.pool.Exec(ctx, `create function slowly() returns trigger language plpgsql as $$ begin perform pg_sleep(60); return null; end $$;
+		create table slow_commits (n int);
+		create constraint trigger slow after insert on slow_commits deferrable initially deferred for each row execute function slowly()`)
+	require.NoError(t, err)
+	m, err = checkpoint.Claim(ctx, "it", 1)
+	require.NoError(t, err)
+	_, err = checkpoint.Advance(ctx, "it", m, func(ctx context.Context) (processor.Progress, error) {
+		_, err := postgres.Tx(ctx).Exec(ctx, "insert into slow_commits values (1)")
+		return processor.Progress{Position: "2"}, err
+	})
+	require.ErrorIs(t, err, context.DeadlineExceeded, "the commit")
 }
 
 // A database that is away for a while costs nothing.
