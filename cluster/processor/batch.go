@@ -15,6 +15,7 @@ func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) err
 	var failed Position // the event that did, if one did
 	var why error       // what the handler, or OnPark, returned
 	at, err := t.cfg.Checkpoint.Advance(ctx, t.cfg.Name, t.at, func(ctx context.Context) (Progress, error) {
+		ctx = withToken(ctx, t.at.Token)
 		if park {
 			var progress Progress
 			progress, why = t.park(ctx, events[0])
