@@ -2,7 +2,6 @@ package processor_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/processor"
@@ -81,7 +81,7 @@ func (s *served) Serve(ctx context.Context, _ string, fn func(ctx context.Contex
 	if e := s.epoch.Load(); e != 0 {
 		return fn(ctx, e)
 	}
-	return errors.New("not here")
+	return &consensusmanager.NotOwnerError{Shard: 7}
 }
 
 // The handler's context ends when the shard is to move, not when the drain time-out has passed.
@@ -100,6 +100,18 @@ func TestShardMoves(t *testing.T) {
 	}
 }
 
+// failingShards cannot say.
+type failingShards struct{ served }
+
+func (*failingShards) Serve(context.Context, string, func(context.Context, int64) error) error {
+	return errOops
+}
+
+func TestShardThatFails(t *testing.T) {
+	t.Parallel()
+	require.ErrorIs(t, <-led(processor.Shard(&failingShards{}, "it"), nil), errOops)
+}
+
 // What cannot be had ends the processor, and says so.
 func TestNoLock(t *testing.T) {
 	t.Parallel()
@@ -113,6 +125,8 @@ func TestNoLock(t *testing.T) {
 	for says, l := range map[string]processor.LeaderLock{
 		"stop":            in,
 		"registry is nil": processor.Lock(nil, "it"),
+		"shards; Cluster": processor.Shard(nil, "it"),
+		"Sharding.Off":    processor.Shard((*consensusmanager.Shards)(nil), "it"),
 		"513 bytes":       processor.Lock(&lock.Memory{}, strings.Repeat("n", 513)),
 		"0 bytes":         processor.Election(e, ""),
 	} {
