@@ -9,11 +9,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/clustertest"
 )
 
 // led has lead run one function, and says what came of it.
@@ -159,6 +161,21 @@ func TestLockThatFails(t *testing.T) {
 	eventually(t, func() bool { return p.Status().Position == "3" }, "it leads in the end")
 	require.EqualValues(t, 4, p.Status().Failures)
 	require.Equal(t, "oops", p.Status().LastError)
+}
+
+// An election that etcd refuses is no secret while the processor waits.
+func TestRefusedElection(t *testing.T) {
+	t.Parallel()
+	a := connect(t, startEtcd(t).Endpoint())
+	e, _ := a.elections(t, "a:1")
+	for range 2 {
+		a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting("/goverse/"))
+	}
+	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: (&handled{}).handle, Checkpoint: &processor.Memory{},
+		LeaderLock: processor.Election(e, "it")})
+	eventually(t, func() bool { return p.Status().Failures > 0 }, "it is told")
+	require.Contains(t, p.Status().LastError, rpctypes.ErrPermissionDenied.Error())
+	eventually(t, func() bool { return p.Status().Position == "3" }, "it leads in the end")
 }
 
 // Without a leader lock the one that began last goes on; the other is told, and waits.
