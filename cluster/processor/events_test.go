@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -289,8 +290,7 @@ func TestSourceThatFails(t *testing.T) {
 		source.last = 3
 		source.fail.Store(&fail)
 		p, end := run(t, processor.Config[int]{Name: "it", Source: source, Handler: done.handle, Checkpoint: &processor.Memory{}})
-		eventually(t, func() bool { return p.Status().Failures > 3 }, "it is tried on")
-		require.Contains(t, p.Status().LastError, says)
+		eventually(t, func() bool { return p.Status().Failures > 3 && strings.Contains(p.Status().LastError, says) }, "it is tried on")
 		require.Empty(t, done.all())
 		require.EqualValues(t, -1, p.Status().Lag)
 		source.fail.Store(nil)
@@ -299,6 +299,39 @@ func TestSourceThatFails(t *testing.T) {
 		require.Equal(t, upTo(3), done.all())
 		require.EqualValues(t, -1, p.Status().Lag, "who does not process does not know")
 	}
+}
+
+// lagging is a source that can be read, and fails when it is asked for the lag as it is told.
+type lagging struct {
+	numbers
+	broken atomic.Bool
+}
+
+func (l *lagging) Lag(context.Context, processor.Position) (int64, error) {
+	if l.broken.Load() {
+		return 7, errOops
+	}
+	return 42, nil
+}
+
+// A lag that cannot be had any more is not the last one that could.
+func TestLagThatFails(t *testing.T) {
+	t.Parallel()
+	source, inside, goOn := &lagging{numbers: numbers{last: 1}}, make(chan struct{}), make(chan struct{})
+	p, _ := run(t, processor.Config[int]{Name: "it", Source: source, Checkpoint: &processor.Memory{}, LagInterval: time.Millisecond,
+		Handler: func(context.Context, processor.Event[int]) error {
+			close(inside)
+			<-goOn // what follows would be drained
+			return nil
+		}})
+	defer close(goOn)
+	<-inside
+	eventually(t, func() bool { return p.Status().Lag == 42 }, "it is known")
+	source.broken.Store(true)
+	eventually(t, func() bool { return p.Status().Lag == -1 && p.Status().Failures > 0 }, "it is not known, and why")
+	require.Contains(t, p.Status().LastError, "oops")
+	source.broken.Store(false)
+	eventually(t, func() bool { return p.Status().Lag == 42 }, "it is known again")
 }
 
 // A source that tells when there is more is read at once.

@@ -3,6 +3,7 @@ package processor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -176,8 +177,12 @@ func (t *term[E]) measure(ctx context.Context) (end func()) {
 	wg.Go(func() {
 		for again := true; again; again = wait.For(ctx, t.cfg.LagInterval) {
 			n, err := l.Lag(ctx, t.p.report.position())
-			if err == nil {
+			switch {
+			case err == nil:
 				t.p.report.lag(n)
+			case ctx.Err() == nil:
+				t.p.report.lag(-1)
+				t.p.report.failed(fmt.Errorf("ask the source for the lag: %w", err))
 			}
 		}
 	})
