@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -13,7 +15,8 @@ import (
 
 // Config is what a processor needs. Name, Source, Handler and Checkpoint are required.
 type Config[E any] struct {
-	// Name is the checkpoint's, and the processor's in logs and metrics: from 1 to 512 bytes.
+	// Name is the checkpoint's, and the processor's in logs and metrics: UTF-8 without NUL, from
+	// 1 to 512 bytes.
 	Name string
 	// Source is what events are read from.
 	Source Source[E]
@@ -89,6 +92,9 @@ var ErrBadConfig = errors.New("bad processor configuration")
 func (c Config[E]) Validate() error {
 	if err := state.CheckName(c.Name); err != nil {
 		return fmt.Errorf("processor's name: %w", err)
+	}
+	if !utf8.ValidString(c.Name) || strings.ContainsRune(c.Name, 0) { // not every checkpoint can keep it
+		return fmt.Errorf("processor's name: %w: %q is no UTF-8 text without NUL; write it in hex, for example", state.ErrBadName, c.Name)
 	}
 	bad := func(what string) error { return fmt.Errorf("%w: processor %q: %s", ErrBadConfig, c.Name, what) }
 	switch {

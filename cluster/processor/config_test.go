@@ -32,9 +32,11 @@ func TestValidate(t *testing.T) {
 		require.ErrorIs(t, err, processor.ErrBadConfig, says)
 		require.ErrorContains(t, err, says)
 	}
-	good.Name = strings.Repeat("n", 513)
-	_, err = processor.New(good)
-	require.ErrorIs(t, err, state.ErrBadName)
+	for _, name := range []string{"", strings.Repeat("n", 513), "a\x00b", "\xff"} {
+		good.Name = name
+		_, err = processor.New(good)
+		require.ErrorIs(t, err, state.ErrBadName, name)
+	}
 
 	_, err = processor.NewEtcd(processor.EtcdConfig{})
 	require.ErrorIs(t, err, processor.ErrBadConfig)
