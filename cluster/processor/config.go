@@ -48,6 +48,9 @@ type Config[E any] struct {
 	OnPark func(ctx context.Context, event Event[E], err error) error
 	// LagInterval is how often a source that is a Lagger is asked. Default 10 s.
 	LagInterval time.Duration
+	// CheckInterval is how often a processor that finds nothing to read looks whether its checkpoint
+	// was rewound, with one small write; one that has events notices with the next. Default 10 s.
+	CheckInterval time.Duration
 	// Logger gets one line per event an operator cares about. Default: none.
 	Logger hclog.Logger
 }
@@ -78,6 +81,9 @@ func (c Config[E]) withDefaults() Config[E] {
 	if c.LagInterval == 0 {
 		c.LagInterval = 10 * time.Second
 	}
+	if c.CheckInterval == 0 {
+		c.CheckInterval = 10 * time.Second
+	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
@@ -106,8 +112,8 @@ func (c Config[E]) Validate() error {
 		return bad("Checkpoint is nil; give it Cluster.Checkpoints, one of package postgres, or a Memory")
 	case c.BatchSize < 0:
 		return bad("BatchSize is negative; leave it 0 for 100")
-	case c.PollInterval < 0 || c.LagInterval < 0:
-		return bad("PollInterval or LagInterval is negative; leave it 0 for the default")
+	case c.PollInterval < 0 || c.LagInterval < 0 || c.CheckInterval < 0:
+		return bad("PollInterval, LagInterval or CheckInterval is negative; leave it 0 for the default")
 	}
 	return c.Backoff.validate(bad)
 }

@@ -82,7 +82,7 @@ func (c *Checkpoint) Forget(ctx context.Context, name string, at processor.Posit
 }
 
 // Rewind has the processor go on after the position, "" for the beginning. Who was overtaken
-// stays so. A processor that runs notices with its next event.
+// stays so. A processor that runs notices with its next event, or after Config.CheckInterval.
 func (c *Checkpoint) Rewind(ctx context.Context, name string, to processor.Position) error {
 	if _, err := c.db.Exec(ctx, c.sql.rewind, name, to); err != nil {
 		return fmt.Errorf("rewind processor %q to %q: %w", name, to, err)
