@@ -41,6 +41,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("a transaction that is slow", s.slow)
 	t.Run("trouble inside a handler", s.inHandler)
 	t.Run("a database that does not answer", s.silent)
+	t.Run("answers that are lost", s.lost)
 	t.Run("fail-over", s.failover)
 	t.Run("partitions over shards", s.partitions)
 	t.Run("misuse", s.misused)
