@@ -86,6 +86,47 @@ func (s *served) Serve(ctx context.Context, _ string, fn func(ctx context.Contex
 	return &consensusmanager.NotOwnerError{Shard: 7}
 }
 
+// asked is which keys were asked for.
+type asked struct {
+	served
+	keys chan string
+}
+
+func (a *asked) Serve(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
+	select {
+	case a.keys <- key:
+	default:
+	}
+	return a.served.Serve(ctx, key, fn)
+}
+
+// A partition that has another name has that name's shard; one that has a lock has no shard.
+func TestPartitionsAsTheyWereSet(t *testing.T) {
+	t.Parallel()
+	in := &asked{keys: make(chan string, 1)}
+	var locked atomic.Bool
+	g, err := processor.Partitions(processor.Config[int]{Name: "views", Handler: (&handled{}).handle, Checkpoint: &processor.Memory{}, Source: &numbers{}},
+		in, []string{"a", "b"}, func(partition string, c *processor.Config[int]) {
+			if partition == "a" {
+				c.Name = "other"
+				return
+			}
+			c.LeaderLock = processor.LockFunc(func(ctx context.Context, _ func(context.Context, int64) error) error {
+				locked.Store(true)
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx) }()
+	require.Equal(t, "other", <-in.keys)
+	eventually(t, locked.Load, "it takes its own lock")
+	cancel()
+	require.NoError(t, <-ended)
+}
+
 // The handler's context ends when the shard is to move, not when the drain time-out has passed.
 func TestShardMoves(t *testing.T) {
 	t.Parallel()
