@@ -13,7 +13,9 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// DB is where the checkpoints lie: a *pgxpool.Pool, or for one processor a *pgx.Conn.
+// DB is where the checkpoints lie: a *pgxpool.Pool. A *pgx.Conn serves one processor at a time, and
+// pgx closes it when a context ends in the middle of a statement, as it does when a lead is lost:
+// the processor then fails until the program ends.
 type DB interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -23,7 +25,9 @@ type DB interface {
 
 // Config is what checkpoints in PostgreSQL need. DB is required.
 type Config struct {
-	// DB is never closed. Each processor uses one connection of a pool at a time.
+	// DB is never closed. Each processor uses one connection of a pool at a time. A handler that
+	// takes a second one of the same pool, beside Tx, may wait for ever when as many processors as
+	// the pool has connections do so: give it a pool of its own.
 	DB DB
 	// Table is the checkpoints' table, with its schema or without. What is parked is in a table
 	// of that name and _parked. Default goverse_checkpoints.

@@ -319,6 +319,26 @@ func (s *scene) misused(t *testing.T) {
 		_, err := postgres.New(postgres.Config{DB: s.pool, Table: table})
 		require.ErrorIs(t, err, postgres.ErrBadTable, table)
 	}
+	// A name that is a word of SQL's, and tables that come to be with a transaction of the caller's.
+	conn, err := pgx.Connect(testContext(t), s.server.URL())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	tx, err := conn.Begin(testContext(t))
+	require.NoError(t, err)
+	for _, table := range []string{"order", "public.user"} {
+		c, err := postgres.New(postgres.Config{DB: conn, Table: table})
+		require.NoError(t, err)
+		require.NoError(t, c.CreateTables(testContext(t)))
+		_, err = c.Claim(testContext(t), "it", 1)
+		require.NoError(t, err)
+		require.NoError(t, c.Rewind(testContext(t), "it", "7"))
+		_, err = c.Parked(testContext(t), "it")
+		require.NoError(t, err)
+	}
+	require.NoError(t, tx.Rollback(testContext(t)))
+	var n int
+	require.NoError(t, conn.QueryRow(testContext(t), "select count(*) from pg_tables where tablename in ('order', 'user')").Scan(&n))
+	require.Zero(t, n)
 	// Many that create the tables at once do not get in each other's way.
 	c, err := postgres.New(postgres.Config{DB: s.pool})
 	require.NoError(t, err)

@@ -16,13 +16,13 @@ type statements struct {
 }
 
 func statementsFor(table string) statements {
-	of := func(sql string) string {
-		return strings.NewReplacer("{parked}", table+"_parked", "{table}", table).Replace(sql)
-	}
+	quoted := func(table string) string { return pgx.Identifier(strings.Split(table, ".")).Sanitize() } // it may be a word of SQL's
+	names := strings.NewReplacer("{parked}", quoted(table+"_parked"), "{table}", quoted(table))
+	of := names.Replace
 	return statements{
-		// Two that create a table at once get in each other's way, so they take turns.
-		create: of(`begin;
-select pg_advisory_xact_lock(hashtext('{table}'));
+		// Two that create a table at once get in each other's way, so they take turns. Statements
+		// that are sent together are one transaction, or part of the one that has begun.
+		create: of(`select pg_advisory_xact_lock(hashtext('{table}'));
 create table if not exists {table} (
 	name text primary key,
 	position text not null,
@@ -39,8 +39,7 @@ create table if not exists {parked} (
 	parked timestamptz not null,
 	number bigserial not null,
 	primary key (name, position)
-);
-commit`),
+)`),
 		claim: of(`insert into {table} as t (name, position, token, version) values ($1, '', greatest($2::bigint, 1), 1)
 on conflict (name) do update set token = case $2::bigint when 0 then t.token + 1 else $2::bigint end, version = t.version + 1, changed = now()
 where $2::bigint = 0 or t.token <= $2::bigint
