@@ -156,8 +156,9 @@ func (s *scene) partitions(t *testing.T) {
 		groups[n] = g
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
-		ended[n] = make(chan error, 1)
-		wg.Go(func() { ended[n] <- g.Run(ctx) })
+		came := make(chan error, 1)
+		ended[n] = came
+		wg.Go(func() { came <- g.Run(ctx) })
 		t.Cleanup(func() {
 			cancel()
 			wg.Wait()
