@@ -203,6 +203,7 @@ func (s *scene) inHandler(t *testing.T) {
 	require.NoError(t, err)
 	other, err := s.pool.Begin(ctx)
 	require.NoError(t, err)
+	defer func() { _ = other.Rollback(context.Background()) }() // nothing, when it was
 	_, err = other.Exec(ctx, "lock table guarded")
 	require.NoError(t, err)
 	checkpoint := s.checkpoints(t)
@@ -254,6 +255,7 @@ func (s *scene) silent(t *testing.T) {
 	require.NoError(t, err)
 	other, err := s.pool.Begin(ctx)
 	require.NoError(t, err)
+	defer func() { _ = other.Rollback(context.Background()) }() // nothing, when it was
 	_, err = other.Exec(ctx, "lock table "+table)
 	require.NoError(t, err)
 	_, err = checkpoint.Claim(ctx, "it", 1)
