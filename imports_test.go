@@ -73,7 +73,7 @@ var allowed = map[string][]string{
 	"integration":                      {"*"},
 	"integration/internal/chaos":       {"*"},
 	"integration/internal/procs":       {"*"},
-	"cluster/processor":                {"cluster/elections", "cluster/internal/wait", "cluster/lock", "cluster/state"},
+	"cluster/processor":                {"cluster/consensusmanager", "cluster/elections", "cluster/internal/wait", "cluster/lock", "cluster/state"},
 	"cluster/processor/checkpointtest": {"cluster/processor"},
 	"cluster/processor/postgres":       {"cluster/processor"},
 }

@@ -136,9 +136,8 @@ func newOrders(c *cluster.Cluster, cfg workerConfig, pool *pgxpool.Pool) (*proce
 	pc := processor.Config[int64]{Name: workerName, Source: eventsTable{pool}, Checkpoint: inDatabase, BatchSize: 20,
 		PollInterval: time.Millisecond, LeaderLock: processor.Election(c, workerName),
 		Logger: hclog.New(&hclog.LoggerOptions{Output: os.Stderr, Level: hclog.Info})}
-	const effect = "insert into effects (seq, token, pid) select $1, token, $2 from goverse_checkpoints where name = $3"
 	pc.Handler = func(ctx context.Context, e processor.Event[int64]) error {
-		_, err := postgres.Tx(ctx).Exec(ctx, effect, e.Value, os.Getpid(), workerName)
+		_, err := postgres.Tx(ctx).Exec(ctx, "insert into effects (seq, token, pid) values ($1, $2, $3)", e.Value, processor.TokenFrom(ctx), os.Getpid())
 		return err
 	}
 	if cfg.InEtcd {

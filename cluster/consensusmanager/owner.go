@@ -31,7 +31,8 @@ func (h *Shards) OwnerOf(shard int) (owner sharding.Owner, epoch int64, ok bool)
 }
 
 // Serve runs fn while this node serves the key's shard, and returns what fn returned; or
-// at once a [NotOwnerError] if this node does not serve it. fn's context ends with ctx,
+// at once a [NotOwnerError] if this node does not serve it, which matches [ErrStopped] too when
+// the node has stopped. fn's context ends with ctx,
 // when the shard was to be handed over and fn took longer than the drain time-out, and at
 // the session's deadline; its cause then is [ErrNotOwner] or the session's LostError. The
 // shard is not handed over before fn has returned, unless the session is lost: then the epoch
@@ -43,7 +44,11 @@ func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Cont
 	owned, epoch, ok := slot.enter()
 	if !ok {
 		owner, _, _ := h.OwnerOf(shard)
-		return &NotOwnerError{Shard: shard, Owner: owner.Address}
+		err := &NotOwnerError{Shard: shard, Owner: owner.Address}
+		if h.patience.Err() != nil {
+			return fmt.Errorf("%w: %w", ErrStopped, err)
+		}
+		return err
 	}
 	defer slot.leave()
 	work, cancel := context.WithCancelCause(ctx)

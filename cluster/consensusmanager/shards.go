@@ -22,6 +22,9 @@ import (
 // ErrNotOwner is matched by every [NotOwnerError].
 var ErrNotOwner = errors.New("this node does not serve the shard")
 
+// ErrStopped is matched by what Serve returns, beside ErrNotOwner, when it will never serve again.
+var ErrStopped = errors.New("this node stops, or has stopped")
+
 // NotOwnerError says who owns a shard instead. It matches [ErrNotOwner].
 type NotOwnerError struct {
 	Shard int

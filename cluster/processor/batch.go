@@ -13,41 +13,49 @@ import (
 // advance handles the events, or gives the only one up, and stores that.
 func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) error {
 	var failed Position // the event that did, if one did
-	var why error
+	var why error       // what the handler, or OnPark, returned
 	at, err := t.cfg.Checkpoint.Advance(ctx, t.cfg.Name, t.at, func(ctx context.Context) (Progress, error) {
+		ctx = withToken(ctx, t.at.Token)
 		if park {
-			return t.park(ctx, events[0])
+			var progress Progress
+			progress, why = t.park(ctx, events[0])
+			return progress, why
 		}
 		done := Progress{Position: t.at.Position}
 		for _, e := range events {
 			if ctx.Err() != nil {
 				return done, context.Cause(ctx)
 			}
-			if err := t.handle(ctx, e); err != nil {
+			if why = t.handle(ctx, e); why != nil {
 				if ctx.Err() == nil {
-					failed, why = e.Position, err
+					failed = e.Position
 				}
-				return done, err
+				return done, why
 			}
 			done.Position = e.Position
 		}
 		return done, nil
 	})
+	// What the checkpoint says: the handler may use another one, and say the same of that.
+	says := func(target error) bool { return errors.Is(err, target) && !errors.Is(why, target) }
 	switch {
 	case err == nil:
 		t.at = at
 		t.count(events, park)
 		t.fine()
-	case errors.Is(err, ErrFenced):
+	case says(ErrFenced):
+		return t.overtaken(err)
 	case ctx.Err() != nil:
 		t.at = at
 		t.count(events, park)
-	case failed != "":
-		t.retry(t.trouble.failed(failed, why, judge(why)), "an event failed, trying it again")
+	case park && why != nil && !errors.Is(err, ErrUnavailable):
+		t.wait(ctx, "OnPark failed, trying on", err)
 	case park:
 		t.failing(ctx, "could not park an event, trying on", err)
-	case errors.Is(err, ErrRefused):
+	case says(ErrRefused):
 		t.retry(t.trouble.refused(positions(events), err), "a batch was refused, trying with fewer events")
+	case failed != "":
+		t.retry(t.trouble.failed(failed, why, judge(err)), "an event failed, trying it again")
 	default:
 		t.failing(ctx, "could not store what was handled, trying on", err)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -13,13 +15,14 @@ import (
 
 // Config is what a processor needs. Name, Source, Handler and Checkpoint are required.
 type Config[E any] struct {
-	// Name is the checkpoint's, and the processor's in logs and metrics: from 1 to 512 bytes.
+	// Name is the checkpoint's, and the processor's in logs and metrics: UTF-8 without NUL, from
+	// 1 to 512 bytes.
 	Name string
 	// Source is what events are read from.
 	Source Source[E]
 	// Handler handles one event. It is called by one goroutine at a time, in the source's order. ctx
 	// ends when this process no longer leads; the handler must return soon after, for the next
-	// leader waits for it. An error has the event tried again, see MaxAttempts; one that matches
+	// leader waits for it; TokenFrom(ctx) is the fencing token. An error has the event tried again, see MaxAttempts; one that matches
 	// ErrPoison parks it at once, one that matches ErrUnavailable does not count. A panic is an
 	// error.
 	Handler func(ctx context.Context, event Event[E]) error
@@ -45,6 +48,9 @@ type Config[E any] struct {
 	OnPark func(ctx context.Context, event Event[E], err error) error
 	// LagInterval is how often a source that is a Lagger is asked. Default 10 s.
 	LagInterval time.Duration
+	// CheckInterval is how often a processor that finds nothing to read looks whether its checkpoint
+	// was rewound, with one small write; one that has events notices with the next. Default 10 s.
+	CheckInterval time.Duration
 	// Logger gets one line per event an operator cares about. Default: none.
 	Logger hclog.Logger
 }
@@ -75,6 +81,9 @@ func (c Config[E]) withDefaults() Config[E] {
 	if c.LagInterval == 0 {
 		c.LagInterval = 10 * time.Second
 	}
+	if c.CheckInterval == 0 {
+		c.CheckInterval = 10 * time.Second
+	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
@@ -90,6 +99,9 @@ func (c Config[E]) Validate() error {
 	if err := state.CheckName(c.Name); err != nil {
 		return fmt.Errorf("processor's name: %w", err)
 	}
+	if !utf8.ValidString(c.Name) || strings.ContainsRune(c.Name, 0) { // not every checkpoint can keep it
+		return fmt.Errorf("processor's name: %w: %q is no UTF-8 text without NUL; write it in hex, for example", state.ErrBadName, c.Name)
+	}
 	bad := func(what string) error { return fmt.Errorf("%w: processor %q: %s", ErrBadConfig, c.Name, what) }
 	switch {
 	case c.Source == nil:
@@ -100,8 +112,8 @@ func (c Config[E]) Validate() error {
 		return bad("Checkpoint is nil; give it Cluster.Checkpoints, one of package postgres, or a Memory")
 	case c.BatchSize < 0:
 		return bad("BatchSize is negative; leave it 0 for 100")
-	case c.PollInterval < 0 || c.LagInterval < 0:
-		return bad("PollInterval or LagInterval is negative; leave it 0 for the default")
+	case c.PollInterval < 0 || c.LagInterval < 0 || c.CheckInterval < 0:
+		return bad("PollInterval, LagInterval or CheckInterval is negative; leave it 0 for the default")
 	}
 	return c.Backoff.validate(bad)
 }

@@ -18,13 +18,14 @@ func TestValidate(t *testing.T) {
 	_, err := processor.New(good)
 	require.NoError(t, err)
 	for says, change := range map[string]func(*processor.Config[int]){
-		"Source is nil":               func(c *processor.Config[int]) { c.Source = nil },
-		"Handler is nil":              func(c *processor.Config[int]) { c.Handler = nil },
-		"Checkpoint is nil":           func(c *processor.Config[int]) { c.Checkpoint = nil },
-		"BatchSize is negative":       func(c *processor.Config[int]) { c.BatchSize = -1 },
-		"PollInterval or LagInterval": func(c *processor.Config[int]) { c.PollInterval = -1 },
-		"Backoff.Min or Max":          func(c *processor.Config[int]) { c.Backoff.Max = -1 },
-		"longer than Max":             func(c *processor.Config[int]) { c.Backoff = processor.Backoff{Min: 2, Max: 1} },
+		"Source is nil":         func(c *processor.Config[int]) { c.Source = nil },
+		"Handler is nil":        func(c *processor.Config[int]) { c.Handler = nil },
+		"Checkpoint is nil":     func(c *processor.Config[int]) { c.Checkpoint = nil },
+		"BatchSize is negative": func(c *processor.Config[int]) { c.BatchSize = -1 },
+		"or CheckInterval":      func(c *processor.Config[int]) { c.PollInterval = -1 },
+		"CheckInterval is":      func(c *processor.Config[int]) { c.CheckInterval = -1 },
+		"Backoff.Min or Max":    func(c *processor.Config[int]) { c.Backoff.Max = -1 },
+		"longer than Max":       func(c *processor.Config[int]) { c.Backoff = processor.Backoff{Min: 2, Max: 1} },
 	} {
 		bad := good
 		change(&bad)
@@ -32,9 +33,11 @@ func TestValidate(t *testing.T) {
 		require.ErrorIs(t, err, processor.ErrBadConfig, says)
 		require.ErrorContains(t, err, says)
 	}
-	good.Name = strings.Repeat("n", 513)
-	_, err = processor.New(good)
-	require.ErrorIs(t, err, state.ErrBadName)
+	for _, name := range []string{"", strings.Repeat("n", 513), "a\x00b", "\xff"} {
+		good.Name = name
+		_, err = processor.New(good)
+		require.ErrorIs(t, err, state.ErrBadName, name)
+	}
 
 	_, err = processor.NewEtcd(processor.EtcdConfig{})
 	require.ErrorIs(t, err, processor.ErrBadConfig)

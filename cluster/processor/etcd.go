@@ -196,15 +196,28 @@ func (e *Etcd) Forget(ctx context.Context, name string, at Position) error {
 	return nil
 }
 
-// Rewind has the processor go on after the position, "" for the beginning, and lets any token
-// claim the checkpoint. A processor that runs notices with its next event.
+// Rewind has the processor go on after the position, "" for the beginning. Who was overtaken
+// stays so. A processor that runs notices with its next event, or after Config.CheckInterval.
 func (e *Etcd) Rewind(ctx context.Context, name string, to Position) error {
+	return e.change(ctx, name, func(s *stored) { s.Position = to })
+}
+
+// Unfence lets any token claim the checkpoint, where it stands: for tokens that have begun anew.
+// First make sure that nobody who had one of the old tokens goes on.
+func (e *Etcd) Unfence(ctx context.Context, name string) error {
+	return e.change(ctx, name, func(s *stored) { s.Token = 0 })
+}
+
+// change writes the checkpoint with something else in it.
+func (e *Etcd) change(ctx context.Context, name string, f func(s *stored)) error {
 	for {
 		s, err := e.read(ctx, name)
 		if err != nil {
 			return err
 		}
-		ok, err := e.write(ctx, name, s.revision, &stored{Position: to})
+		changed := s
+		f(&changed)
+		ok, err := e.write(ctx, name, s.revision, &changed)
 		if ok || err != nil {
 			return err
 		}

@@ -45,16 +45,19 @@ func (g Group) Status() []Status {
 }
 
 // Partitions makes a processor for each partition of a source, and has it run on the node that
-// serves the shard of the processor's name, cfg.Name/partition: so the partitions spread over the
-// nodes, and move when nodes come and go. set gives each its Source, and what else is its own.
-// All nodes run the same group.
+// serves the shard of the processor's name: so the partitions spread over the nodes, and move when
+// nodes come and go. set gives each its Source, and what else is its own; the name is
+// cfg.Name/partition if it gives no other, and Shard the LeaderLock. All nodes run the same group.
 func Partitions[E any](cfg Config[E], in Shards, partitions []string, set func(partition string, cfg *Config[E])) (Group, error) {
 	var g Group
 	for _, partition := range partitions {
 		own := cfg
 		own.Name = cfg.Name + "/" + partition
-		own.LeaderLock = Shard(in, own.Name)
+		own.LeaderLock = nil
 		set(partition, &own)
+		if own.LeaderLock == nil {
+			own.LeaderLock = Shard(in, own.Name)
+		}
 		p, err := New(own)
 		if err != nil {
 			return nil, err

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -57,6 +59,7 @@ func Election(in Elections, name string) LeaderLock {
 			defer cancel()
 			_ = e.Withdraw(ctx) // done as soon as etcd answers
 		}()
+		defer telling(ctx, e.Err)()
 		err = e.Lead(ctx, func(ctx context.Context, t *elections.Term) error { return fn(ctx, t.Token()) })
 		if errors.Is(err, elections.ErrClosed) && ctx.Err() == nil {
 			return fmt.Errorf("%w: election %q: %w", ErrNoLock, name, err)
@@ -64,6 +67,35 @@ func Election(in Elections, name string) LeaderLock {
 		return err
 	})
 }
+
+// tellKey is of what a processor wants to be told while it waits for its leader lock.
+type tellKey struct{}
+
+// telling tells the processor that waits what refused returns, each error once, until end.
+func telling(ctx context.Context, refused func() error) (end func()) {
+	tell, ok := ctx.Value(tellKey{}).(func(error))
+	if !ok {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var told error
+		for wait.For(ctx, refusedLook) {
+			if err := refused(); err != nil && !errors.Is(told, err) {
+				told = err
+				tell(err)
+			}
+		}
+	})
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// refusedLook is how often it is looked, without a request, why this process does not lead.
+const refusedLook = 200 * time.Millisecond
 
 // Lock processes on the node that holds the lock.
 func Lock(in lock.LockRegistry, name string) LeaderLock {

@@ -2,7 +2,6 @@ package processor_test
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,10 +9,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/clustertest"
 )
 
 // led has lead run one function, and says what came of it.
@@ -81,7 +83,48 @@ func (s *served) Serve(ctx context.Context, _ string, fn func(ctx context.Contex
 	if e := s.epoch.Load(); e != 0 {
 		return fn(ctx, e)
 	}
-	return errors.New("not here")
+	return &consensusmanager.NotOwnerError{Shard: 7}
+}
+
+// asked is which keys were asked for.
+type asked struct {
+	served
+	keys chan string
+}
+
+func (a *asked) Serve(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
+	select {
+	case a.keys <- key:
+	default:
+	}
+	return a.served.Serve(ctx, key, fn)
+}
+
+// A partition that has another name has that name's shard; one that has a lock has no shard.
+func TestPartitionsAsTheyWereSet(t *testing.T) {
+	t.Parallel()
+	in := &asked{keys: make(chan string, 1)}
+	var locked atomic.Bool
+	g, err := processor.Partitions(processor.Config[int]{Name: "views", Handler: (&handled{}).handle, Checkpoint: &processor.Memory{}, Source: &numbers{}},
+		in, []string{"a", "b"}, func(partition string, c *processor.Config[int]) {
+			if partition == "a" {
+				c.Name = "other"
+				return
+			}
+			c.LeaderLock = processor.LockFunc(func(ctx context.Context, _ func(context.Context, int64) error) error {
+				locked.Store(true)
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx) }()
+	require.Equal(t, "other", <-in.keys)
+	eventually(t, locked.Load, "it takes its own lock")
+	cancel()
+	require.NoError(t, <-ended)
 }
 
 // The handler's context ends when the shard is to move, not when the drain time-out has passed.
@@ -100,6 +143,18 @@ func TestShardMoves(t *testing.T) {
 	}
 }
 
+// failingShards cannot say.
+type failingShards struct{ served }
+
+func (*failingShards) Serve(context.Context, string, func(context.Context, int64) error) error {
+	return errOops
+}
+
+func TestShardThatFails(t *testing.T) {
+	t.Parallel()
+	require.ErrorIs(t, <-led(processor.Shard(&failingShards{}, "it"), nil), errOops)
+}
+
 // What cannot be had ends the processor, and says so.
 func TestNoLock(t *testing.T) {
 	t.Parallel()
@@ -113,6 +168,8 @@ func TestNoLock(t *testing.T) {
 	for says, l := range map[string]processor.LeaderLock{
 		"stop":            in,
 		"registry is nil": processor.Lock(nil, "it"),
+		"shards; Cluster": processor.Shard(nil, "it"),
+		"Sharding.Off":    processor.Shard((*consensusmanager.Shards)(nil), "it"),
 		"513 bytes":       processor.Lock(&lock.Memory{}, strings.Repeat("n", 513)),
 		"0 bytes":         processor.Election(e, ""),
 	} {
@@ -145,6 +202,21 @@ func TestLockThatFails(t *testing.T) {
 	eventually(t, func() bool { return p.Status().Position == "3" }, "it leads in the end")
 	require.EqualValues(t, 4, p.Status().Failures)
 	require.Equal(t, "oops", p.Status().LastError)
+}
+
+// An election that etcd refuses is no secret while the processor waits.
+func TestRefusedElection(t *testing.T) {
+	t.Parallel()
+	a := connect(t, startEtcd(t).Endpoint())
+	e, _ := a.elections(t, "a:1")
+	for range 2 {
+		a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting("/goverse/"))
+	}
+	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: (&handled{}).handle, Checkpoint: &processor.Memory{},
+		LeaderLock: processor.Election(e, "it")})
+	eventually(t, func() bool { return p.Status().Failures > 0 }, "it is told")
+	require.Contains(t, p.Status().LastError, rpctypes.ErrPermissionDenied.Error())
+	eventually(t, func() bool { return p.Status().Position == "3" }, "it leads in the end")
 }
 
 // Without a leader lock the one that began last goes on; the other is told, and waits.

@@ -95,13 +95,25 @@ func (m *Memory) Forget(_ context.Context, name string, at Position) error {
 	return nil
 }
 
-// Rewind has the processor go on after the position, "" for the beginning, and lets any token
-// claim the checkpoint. A processor that runs notices with its next event.
+// Rewind has the processor go on after the position, "" for the beginning. Who was overtaken
+// stays so. A processor that runs notices with its next event, or after Config.CheckInterval.
 func (m *Memory) Rewind(_ context.Context, name string, to Position) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.get(name)
-	r.mark = Mark{Position: to, Version: r.mark.Version + 1}
+	r.mark.Position = to
+	r.mark.Version++
+	return nil
+}
+
+// Unfence lets any token claim the checkpoint, where it stands: for tokens that have begun anew.
+// First make sure that nobody who had one of the old tokens goes on.
+func (m *Memory) Unfence(_ context.Context, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.get(name)
+	r.mark.Token = 0
+	r.mark.Version++
 	return nil
 }
 

@@ -40,9 +40,10 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 		return fmt.Errorf("processor %q: %w", p.cfg.Name, ErrRunning)
 	}
 	defer p.running.Unlock()
+	waiting := context.WithValue(ctx, tellKey{}, p.report.failed)
 	for failures := 0; ctx.Err() == nil; {
 		var t *term[E]
-		err := p.cfg.LeaderLock.Lead(ctx, func(ctx context.Context, token int64) error {
+		err := p.cfg.LeaderLock.Lead(waiting, func(ctx context.Context, token int64) error {
 			t = &term[E]{p: p, cfg: &p.cfg, log: p.cfg.Logger.With("processor", p.cfg.Name)}
 			return t.run(ctx, token)
 		})

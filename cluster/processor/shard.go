@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
+	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/internal/wait"
 )
 
@@ -28,13 +30,22 @@ const shardLook = 20 * time.Millisecond
 // begins when the handler has returned.
 func Shard(in Shards, key string) LeaderLock {
 	return LockFunc(func(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
+		// Cluster.Shards returns a nil pointer, which is no nil interface.
+		if v := reflect.ValueOf(in); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+			return fmt.Errorf("%w: shard of %q: there are no shards; Cluster.Shards is nil before Start, and with Sharding.Off", ErrNoLock, key)
+		}
 		for {
 			ran := false
 			err := in.Serve(ctx, key, func(ctx context.Context, epoch int64) error {
 				ran = true
 				return whileServed(ctx, in, in.Shard(key), epoch, fn)
 			})
-			if ran {
+			switch {
+			case ran:
+				return err
+			case errors.Is(err, consensusmanager.ErrStopped):
+				return fmt.Errorf("%w: shard of %q: %w", ErrNoLock, key, err)
+			case err != nil && !errors.Is(err, consensusmanager.ErrNotOwner):
 				return err
 			}
 			if !wait.For(ctx, shardLook) {

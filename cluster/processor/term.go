@@ -3,6 +3,7 @@ package processor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -18,8 +19,9 @@ type term[E any] struct {
 	log     hclog.Logger
 	at      Mark
 	trouble trouble
-	outage  int  // how often in a row something failed that is no event's fault
-	fenced  bool // it ended because another has claimed the checkpoint
+	claimed time.Time // when last
+	outage  int       // how often in a row something failed that is no event's fault
+	fenced  bool      // it ended because another has claimed the checkpoint
 }
 
 // run processes until ctx ends or the checkpoint is another's, and returns why.
@@ -55,7 +57,9 @@ func (t *term[E]) process(ctx context.Context, token int64) error {
 		if len(events) == 0 {
 			t.fine()
 			t.p.report.drained()
-			t.idle(ctx, changed)
+			if err := t.idle(ctx, changed, token); err != nil {
+				return err
+			}
 			continue
 		}
 		do := t.trouble.next(positions(events), t.cfg.MaxAttempts)
@@ -66,8 +70,8 @@ func (t *term[E]) process(ctx context.Context, token int64) error {
 		if err == nil {
 			continue
 		}
-		if errors.Is(err, ErrFenced) {
-			return t.overtaken(err)
+		if t.fenced {
+			return err
 		}
 		if ctx.Err() != nil {
 			break
@@ -87,7 +91,7 @@ func (t *term[E]) claim(ctx context.Context, token int64) error {
 	for {
 		at, err := t.cfg.Checkpoint.Claim(ctx, t.cfg.Name, token)
 		if err == nil {
-			t.at = at
+			t.at, t.claimed = at, time.Now()
 			return nil
 		}
 		if errors.Is(err, ErrFenced) {
@@ -119,8 +123,13 @@ func (t *term[E]) read(ctx context.Context) ([]Event[E], error) {
 }
 
 // failing takes note of a failure that is no event's fault, and waits. It reports whether ctx
-// goes on.
+// goes on. What an event failed with meanwhile may have had the same cause.
 func (t *term[E]) failing(ctx context.Context, what string, err error) bool {
+	t.trouble = t.trouble.spared()
+	return t.wait(ctx, what, err)
+}
+
+func (t *term[E]) wait(ctx context.Context, what string, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
@@ -149,14 +158,29 @@ func (t *term[E]) changed() <-chan struct{} {
 	return nil
 }
 
-func (t *term[E]) idle(ctx context.Context, changed <-chan struct{}) {
-	timer := time.NewTimer(t.cfg.PollInterval)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-changed:
-	case <-ctx.Done():
+// idle waits until the source is to be read again. Now and then it looks at the checkpoint, which
+// may have been rewound, or claimed by another: with nothing to store, only a claim tells.
+func (t *term[E]) idle(ctx context.Context, changed <-chan struct{}, token int64) error {
+	poll, look := time.NewTimer(t.cfg.PollInterval), time.NewTimer(time.Until(t.claimed.Add(t.cfg.CheckInterval)))
+	defer poll.Stop()
+	defer look.Stop()
+	for before := t.at.Position; t.at.Position == before; look.Reset(t.cfg.CheckInterval) {
+		select {
+		case <-poll.C:
+			return nil
+		case <-changed:
+			return nil
+		case <-ctx.Done():
+			return nil
+		case <-look.C:
+		}
+		if err := t.claim(ctx, token); err != nil {
+			return err
+		}
 	}
+	t.log.Info("the checkpoint was moved", "token", token, "position", t.at.Position)
+	t.p.report.at(t.at)
+	return nil
 }
 
 // measure asks the source for the lag now and then, until the term is over; what it returns
@@ -171,8 +195,12 @@ func (t *term[E]) measure(ctx context.Context) (end func()) {
 	wg.Go(func() {
 		for again := true; again; again = wait.For(ctx, t.cfg.LagInterval) {
 			n, err := l.Lag(ctx, t.p.report.position())
-			if err == nil {
+			switch {
+			case err == nil:
 				t.p.report.lag(n)
+			case ctx.Err() == nil:
+				t.p.report.lag(-1)
+				t.p.report.failed(fmt.Errorf("ask the source for the lag: %w", err))
 			}
 		}
 	})

@@ -9,6 +9,7 @@ type trouble struct {
 	attempts int
 	poison   bool  // it will not get better
 	err      error // what it failed with
+	spare    bool  // it has one more attempt, whatever they were
 	limit    int   // how many events the next batch may have; 0: as many as there are
 }
 
@@ -33,7 +34,7 @@ func (t trouble) next(events []Position, maxAttempts int) step {
 		return step{take: n}
 	case i > 0:
 		return step{take: i}
-	case t.poison || maxAttempts > 0 && t.attempts >= maxAttempts:
+	case !t.spare && (t.poison || maxAttempts > 0 && t.attempts >= maxAttempts):
 		return step{take: 1, park: true}
 	}
 	return step{take: 1, wait: t.failures}
@@ -53,12 +54,19 @@ func (t trouble) failed(at Position, err error, v verdict) trouble {
 	if t.at != at {
 		t = trouble{at: at, limit: t.limit}
 	}
-	t.err = err
+	t.err, t.spare = err, false
 	t.failures++
 	if v != notItsFault {
 		t.attempts++
 	}
 	t.poison = t.poison || v == hopeless
+	return t
+}
+
+// spared: something else has failed meanwhile, and perhaps the event for that alone. It is not
+// given up without a further attempt.
+func (t trouble) spared() trouble {
+	t.spare = t.at != ""
 	return t
 }
 

@@ -63,7 +63,7 @@ func process(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Po
 		Source:       source,
 		Handler:      to.put,
 		Checkpoint:   checkpoints,
-		LeaderLock:   withToken(processor.Election(c, "outbox")),
+		LeaderLock:   processor.Election(c, "outbox"),
 		PollInterval: cfg.poll,
 		Backoff:      processor.Backoff{Max: 5 * time.Second}, // a sink that is back need not wait for long
 		OnPark:       source.park,
@@ -103,18 +103,6 @@ func cleaning(ctx context.Context, o *outbox, p *processor.Processor[message], k
 	}
 }
 
-// tokenKey is of the fencing token in the context of a term's work.
-type tokenKey struct{}
-
-// withToken gives what is done in a term its fencing token, for the sink to check.
-func withToken(l processor.LeaderLock) processor.LeaderLock {
-	return processor.LockFunc(func(ctx context.Context, fn func(context.Context, int64) error) error {
-		return l.Lead(ctx, func(ctx context.Context, token int64) error {
-			return fn(context.WithValue(ctx, tokenKey{}, token), token)
-		})
-	})
-}
-
 // sinkClient sends messages to the sink. A message whose answer was lost, or that the former
 // leader had sent but not yet noted in the checkpoint, is sent again: the sink knows it by
 // its address. One that a former leader sent long ago, and that arrives only now, has a smaller token than
@@ -130,7 +118,7 @@ func (s sinkClient) put(ctx context.Context, e processor.Event[message]) error {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(tokenHeader, strconv.FormatInt(ctx.Value(tokenKey{}).(int64), 10))
+	req.Header.Set(tokenHeader, strconv.FormatInt(processor.TokenFrom(ctx), 10))
 	answer, err := s.client.Do(req)
 	if err != nil {
 		return fmt.Errorf("%w: %w", processor.ErrUnavailable, err)

@@ -17,7 +17,6 @@ import (
 const (
 	bought   = "bought"
 	returned = "returned"
-	rebuilt  = "rebuilt" // a view is made again, see rebuild
 )
 
 // purchase is an event's body.
@@ -37,8 +36,6 @@ func decode(body []byte) (p purchase, err error) {
 	switch err := strict.Decode(&p); {
 	case err != nil:
 		return p, fmt.Errorf("%w: %w", processor.ErrPoison, err)
-	case p.Kind == rebuilt:
-		return p, nil
 	case p.Kind != bought && p.Kind != returned:
 		return p, fmt.Errorf("%w: kind %q is not known", processor.ErrPoison, p.Kind)
 	case p.Customer == "" || p.Product == "" || p.Pieces <= 0 || p.Cents < 0:

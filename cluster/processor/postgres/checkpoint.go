@@ -13,7 +13,9 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// DB is where the checkpoints lie: a *pgxpool.Pool, or for one processor a *pgx.Conn.
+// DB is where the checkpoints lie: a *pgxpool.Pool. A *pgx.Conn serves one processor at a time, and
+// pgx closes it when a context ends in the middle of a statement, as it does when a lead is lost:
+// the processor then fails until the program ends.
 type DB interface {
 	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
@@ -23,15 +25,23 @@ type DB interface {
 
 // Config is what checkpoints in PostgreSQL need. DB is required.
 type Config struct {
-	// DB is never closed. Each processor uses one connection of a pool at a time.
+	// DB is never closed. Each processor uses one connection of a pool at a time. A handler that
+	// takes a second one of the same pool, beside Tx, may wait for ever when as many processors as
+	// the pool has connections do so: give it a pool of its own.
 	DB DB
 	// Table is the checkpoints' table, with its schema or without. What is parked is in a table
 	// of that name and _parked. Default goverse_checkpoints.
 	Table string
-	// IdleTimeout is after how long without a statement PostgreSQL ends a handler's transaction,
+	// IdleTimeout is after how long without a statement PostgreSQL ends a batch's transaction,
 	// so that a process that stands still does not keep its locks for ever. It must be longer
-	// than a handler does anything else. Default 30 s; negative: what the server is set to.
+	// than what handlers do, one after the other, between two statements: a batch that takes
+	// longer is tried with half as many events, and at one event that is its fault. Default 30 s;
+	// negative: what the server is set to.
 	IdleTimeout time.Duration
+	// RequestTimeout bounds each statement of the checkpoint's own, the commit among them, but not
+	// what the handler does; waiting for a connection of the pool is part of the first. It must be
+	// longer than a commit takes, with the constraints that are deferred to it. Default 5 s.
+	RequestTimeout time.Duration
 }
 
 // ErrBadTable: the table's name cannot be used.
@@ -42,9 +52,10 @@ var plainName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0
 
 // Checkpoint is a processor.Checkpoint in PostgreSQL. All methods are safe for concurrent use.
 type Checkpoint struct {
-	db    DB
-	begin pgx.TxOptions
-	sql   statements
+	db      DB
+	begin   pgx.TxOptions
+	sql     statements
+	timeout time.Duration
 }
 
 // New checks the configuration. It asks the database nothing.
@@ -61,7 +72,10 @@ func New(cfg Config) (*Checkpoint, error) {
 	if cfg.IdleTimeout == 0 {
 		cfg.IdleTimeout = 30 * time.Second
 	}
-	c := &Checkpoint{db: cfg.DB, sql: statementsFor(cfg.Table)}
+	if cfg.RequestTimeout <= 0 {
+		cfg.RequestTimeout = 5 * time.Second
+	}
+	c := &Checkpoint{db: cfg.DB, sql: statementsFor(cfg.Table), timeout: cfg.RequestTimeout}
 	if cfg.IdleTimeout > 0 {
 		c.begin.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d", max(1, cfg.IdleTimeout.Milliseconds()))
 	}
@@ -92,6 +106,8 @@ func Tx(ctx context.Context) pgx.Tx {
 
 // Claim implements [processor.Checkpoint]. It waits for a transaction that is about to commit.
 func (c *Checkpoint) Claim(ctx context.Context, name string, token int64) (processor.Mark, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	var m processor.Mark
 	err := c.db.QueryRow(ctx, c.sql.claim, name, token).Scan(&m.Position, &m.Token, &m.Version)
 	switch {
@@ -105,6 +121,8 @@ func (c *Checkpoint) Claim(ctx context.Context, name string, token int64) (proce
 
 // overtaken says why a checkpoint is not as it was.
 func (c *Checkpoint) overtaken(ctx context.Context, name string, token int64) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	var now int64
 	err := c.db.QueryRow(ctx, c.sql.token, name).Scan(&now)
 	switch {
@@ -118,7 +136,7 @@ func (c *Checkpoint) overtaken(ctx context.Context, name string, token int64) er
 
 // Advance implements [processor.Checkpoint]. work's context has the transaction; see [Tx].
 func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark, work func(ctx context.Context) (processor.Progress, error)) (processor.Mark, error) {
-	tx, err := c.db.BeginTx(ctx, c.begin)
+	tx, err := c.start(ctx)
 	if err != nil {
 		return at, fmt.Errorf("begin the transaction of processor %q: %w", name, err)
 	}
@@ -129,7 +147,7 @@ func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark
 	}()
 	progress, err := work(context.WithValue(ctx, txKey{}, tx))
 	if err != nil {
-		return at, err
+		return at, inWork(ctx, tx, name, err)
 	}
 	next := processor.Mark{Position: progress.Position, Token: at.Token, Version: at.Version + 1}
 	moved, err := c.write(ctx, tx, name, at, progress)
@@ -140,10 +158,22 @@ func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark
 		_ = tx.Rollback(ctx) // its connection may be the only one
 		return at, c.overtaken(ctx, name, at.Token)
 	}
-	if err := tx.Commit(ctx); err != nil {
+	if err := c.commit(ctx, tx); err != nil {
 		return at, blame(name, err)
 	}
 	return next, nil
+}
+
+func (c *Checkpoint) start(ctx context.Context) (pgx.Tx, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return c.db.BeginTx(ctx, c.begin)
+}
+
+func (c *Checkpoint) commit(ctx context.Context, tx pgx.Tx) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return tx.Commit(ctx)
 }
 
 const rollbackTimeout = 2 * time.Second
@@ -151,6 +181,8 @@ const rollbackTimeout = 2 * time.Second
 // write puts the progress into the transaction, in one round trip, and reports whether the
 // checkpoint is as it was.
 func (c *Checkpoint) write(ctx context.Context, tx pgx.Tx, name string, at processor.Mark, progress processor.Progress) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	batch := &pgx.Batch{}
 	batch.Queue(c.sql.advance, name, at.Token, at.Version, progress.Position)
 	for _, p := range progress.Parked {
@@ -159,23 +191,4 @@ func (c *Checkpoint) write(ctx context.Context, tx pgx.Tx, name string, at proce
 	results := tx.SendBatch(ctx, batch)
 	tag, err := results.Exec()
 	return tag.RowsAffected() == 1, errors.Join(err, results.Close())
-}
-
-// blame tells what the server refused, which what the handler did brought about, from a
-// connection that failed.
-func blame(name string, err error) error {
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && !transient(refused.Code) {
-		return fmt.Errorf("processor %q: %w: %w", name, processor.ErrRefused, err)
-	}
-	return fmt.Errorf("commit the transaction of processor %q: %w", name, err)
-}
-
-// transient: the server is not well, or somebody else was in the way.
-func transient(code string) bool {
-	switch code[:min(2, len(code))] {
-	case "08", "40", "53", "55", "57", "58", "XX": // connection, rollback, resources, state, operator, system, internal
-		return true
-	}
-	return code == "25P03" || code == "25006" // idle for too long; a standby
 }

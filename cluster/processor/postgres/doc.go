@@ -13,6 +13,10 @@
 // another has overtaken finds a larger token in the checkpoint's row, and is rolled back. The row
 // is locked only for the moment in which it is written.
 //
+// A handler's error that is PostgreSQL's and no fault of the event's (the connection, a server that
+// stops or is full, a deadlock, a lock that is not to be waited for) does not count as an attempt,
+// as if it matched processor.ErrUnavailable. Return such errors wrapped with %w.
+//
 // # What is not promised
 //
 //   - Anything about what a handler does outside that transaction.

@@ -141,7 +141,7 @@ func (s *scene) partitions(t *testing.T) {
 		names = append(names, strconv.Itoa(i))
 		sources[names[i]] = &growing{}
 	}
-	groups := map[*clustertest.Node]processor.Group{}
+	groups, ended := map[*clustertest.Node]processor.Group{}, map[*clustertest.Node]chan error{}
 	start := func(n *clustertest.Node) {
 		g, err := processor.Partitions(processor.Config[int]{Name: "views", Checkpoint: checkpoint, BatchSize: 5, PollInterval: 5 * time.Millisecond,
 			Backoff: processor.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond}}, n.Cluster().Shards(), names,
@@ -156,7 +156,9 @@ func (s *scene) partitions(t *testing.T) {
 		groups[n] = g
 		ctx, cancel := context.WithCancel(context.Background())
 		var wg sync.WaitGroup
-		wg.Go(func() { _ = g.Run(ctx) })
+		came := make(chan error, 1)
+		ended[n] = came
+		wg.Go(func() { came <- g.Run(ctx) })
 		t.Cleanup(func() {
 			cancel()
 			wg.Wait()
@@ -200,6 +202,7 @@ func (s *scene) partitions(t *testing.T) {
 	grow()
 	left := c.Node(0)
 	left.Stop()
+	require.ErrorIs(t, <-ended[left], processor.ErrNoLock, "it does not wait for a node that has stopped")
 	grow()
 	spread(c.Node(1), third)
 	c.Eventually(func() bool {

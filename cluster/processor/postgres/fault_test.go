@@ -5,9 +5,12 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -157,12 +160,148 @@ func (s *scene) idle(t *testing.T) {
 	require.Equal(t, upTo(2), all())
 }
 
+// A batch that does nothing in the transaction for too long is tried with fewer events; one event
+// that does so alone is parked.
+func (s *scene) slow(t *testing.T) {
+	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.IdleTimeout = 100 * time.Millisecond })
+	handler, all := s.effects(t)
+	gone := func(pid uint32) {
+		for n := 1; n > 0; {
+			assert.NoError(t, s.pool.QueryRow(testContext(t), "select count(*) from pg_stat_activity where pid = $1", pid).Scan(&n))
+		}
+	}
+	var last pgx.Tx
+	var parked []int
+	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 9}, Checkpoint: checkpoint, MaxAttempts: 2,
+		Backoff: processor.Backoff{Min: time.Millisecond},
+		Handler: func(ctx context.Context, e processor.Event[int]) error {
+			tx := postgres.Tx(ctx)
+			if tx == last || e.Value == 6 {
+				gone(tx.Conn().PgConn().PID())
+			}
+			last = tx
+			if e.Value%2 == 0 { // who says nothing is found out by the checkpoint
+				return nil
+			}
+			return handler(ctx, e)
+		},
+		OnPark: func(_ context.Context, e processor.Event[int], err error) error {
+			parked = append(parked, e.Value)
+			return nil
+		}})
+	require.Eventually(t, func() bool { return p.Status().Position == "9" }, patience, time.Millisecond)
+	end()
+	require.Equal(t, []int{1, 3, 5, 7, 9}, all())
+	require.Equal(t, []int{6}, parked)
+}
+
+// What the server has trouble with, and what another has locked, is no event's fault; a statement
+// that takes longer than the handler gave it is.
+func (s *scene) inHandler(t *testing.T) {
+	ctx := testContext(t)
+	_, err := s.pool.Exec(ctx, "create table guarded (n int)")
+	require.NoError(t, err)
+	other, err := s.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = other.Rollback(context.Background()) }() // nothing, when it was
+	_, err = other.Exec(ctx, "lock table guarded")
+	require.NoError(t, err)
+	checkpoint := s.checkpoints(t)
+	handler, all := s.effects(t)
+	var tries, kills atomic.Int32
+	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 4}, Checkpoint: checkpoint, MaxAttempts: 1,
+		Backoff: processor.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond},
+		Handler: func(ctx context.Context, e processor.Event[int]) error {
+			tx := postgres.Tx(ctx)
+			switch {
+			case e.Value == 1:
+				tries.Add(1)
+				if _, err := tx.Exec(ctx, "lock table guarded nowait"); err != nil {
+					return err
+				}
+			case e.Value == 2 && kills.Add(1) < 5:
+				_, err := tx.Exec(ctx, "select pg_terminate_backend(pg_backend_pid())")
+				return err
+			case e.Value == 3 && kills.Add(1) < 10:
+				_ = tx.Conn().Close(ctx) // as a network does
+			case e.Value == 4:
+				little, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+				defer cancel()
+				_, err := tx.Exec(little, "select pg_sleep(60)")
+				return err
+			}
+			return handler(ctx, e)
+		}})
+	require.Eventually(t, func() bool { return tries.Load() > 3 }, patience, time.Millisecond)
+	require.NoError(t, other.Rollback(ctx))
+	require.Eventually(t, func() bool { return p.Status().Position == "4" }, patience, time.Millisecond)
+	end()
+	require.Equal(t, upTo(3), all())
+	require.EqualValues(t, 1, p.Status().Parked)
+}
+
+// A database that does not answer holds up nobody for ever; a handler may take its time.
+func (s *scene) silent(t *testing.T) {
+	ctx := testContext(t)
+	const timeout = 300 * time.Millisecond
+	var table string
+	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.RequestTimeout, table = timeout, c.Table })
+	m, err := checkpoint.Claim(ctx, "it", 1)
+	require.NoError(t, err)
+	m, err = checkpoint.Advance(ctx, "it", m, func(ctx context.Context) (processor.Progress, error) {
+		_, err := postgres.Tx(ctx).Exec(ctx, "select pg_sleep($1)", (2 * timeout).Seconds())
+		return processor.Progress{Position: "1"}, err
+	})
+	require.NoError(t, err)
+	other, err := s.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = other.Rollback(context.Background()) }() // nothing, when it was
+	_, err = other.Exec(ctx, "lock table "+table)
+	require.NoError(t, err)
+	_, err = checkpoint.Claim(ctx, "it", 1)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "the claim")
+	_, err = checkpoint.Advance(ctx, "it", m, func(context.Context) (processor.Progress, error) {
+		return processor.Progress{Position: "2"}, nil
+	})
+	require.ErrorIs(t, err, context.DeadlineExceeded, "the update")
+	require.NoError(t, other.Rollback(ctx))
+
+	// A pool with no connection left.
+	cfg, err := pgxpool.ParseConfig(s.server.URL())
+	require.NoError(t, err)
+	cfg.MaxConns = 1
+	small, err := pgxpool.NewWithConfig(ctx, cfg)
+	require.NoError(t, err)
+	defer small.Close()
+	held, err := small.Acquire(ctx)
+	require.NoError(t, err)
+	defer held.Release()
+	checkpoint = s.checkpoints(t, func(c *postgres.Config) { c.RequestTimeout = timeout })
+	starved, err := postgres.New(postgres.Config{DB: small, RequestTimeout: timeout})
+	require.NoError(t, err)
+	_, err = starved.Advance(ctx, "it", m, nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "the beginning")
+
+	// A commit that takes too long.
+	_, err = s.pool.Exec(ctx, `create function slowly() returns trigger language plpgsql as $$ begin perform pg_sleep(60); return null; end $$;
+		create table slow_commits (n int);
+		create constraint trigger slow after insert on slow_commits deferrable initially deferred for each row execute function slowly()`)
+	require.NoError(t, err)
+	m, err = checkpoint.Claim(ctx, "it", 1)
+	require.NoError(t, err)
+	_, err = checkpoint.Advance(ctx, "it", m, func(ctx context.Context) (processor.Progress, error) {
+		_, err := postgres.Tx(ctx).Exec(ctx, "insert into slow_commits values (1)")
+		return processor.Progress{Position: "2"}, err
+	})
+	require.ErrorIs(t, err, context.DeadlineExceeded, "the commit")
+}
+
 // A database that is away for a while costs nothing.
 func (s *scene) away(t *testing.T) {
 	checkpoint := s.checkpoints(t)
 	handler, all := s.effects(t)
 	source := &numbers{last: 400}
-	p, _ := run(t, processor.Config[int]{Name: "views", Source: source, Checkpoint: checkpoint, BatchSize: 10, MaxAttempts: -1,
+	p, _ := run(t, processor.Config[int]{Name: "views", Source: source, Checkpoint: checkpoint, BatchSize: 10, MaxAttempts: 1,
 		Backoff: processor.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}, Handler: handler})
 	require.Eventually(t, func() bool { return p.Status().Batches > 3 }, patience, time.Microsecond)
 	s.server.Kill()
@@ -170,6 +309,7 @@ func (s *scene) away(t *testing.T) {
 	require.NoError(t, s.server.Restart("-c", "fsync=off"))
 	require.Eventually(t, func() bool { return p.Status().Position == "400" }, patience, time.Millisecond)
 	require.Equal(t, upTo(400), all())
+	require.Zero(t, p.Status().Parked)
 }
 
 func (s *scene) misused(t *testing.T) {
@@ -181,6 +321,26 @@ func (s *scene) misused(t *testing.T) {
 		_, err := postgres.New(postgres.Config{DB: s.pool, Table: table})
 		require.ErrorIs(t, err, postgres.ErrBadTable, table)
 	}
+	// A name that is a word of SQL's, and tables that come to be with a transaction of the caller's.
+	conn, err := pgx.Connect(testContext(t), s.server.URL())
+	require.NoError(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	tx, err := conn.Begin(testContext(t))
+	require.NoError(t, err)
+	for _, table := range []string{"order", "public.user"} {
+		c, err := postgres.New(postgres.Config{DB: conn, Table: table})
+		require.NoError(t, err)
+		require.NoError(t, c.CreateTables(testContext(t)))
+		_, err = c.Claim(testContext(t), "it", 1)
+		require.NoError(t, err)
+		require.NoError(t, c.Rewind(testContext(t), "it", "7"))
+		_, err = c.Parked(testContext(t), "it")
+		require.NoError(t, err)
+	}
+	require.NoError(t, tx.Rollback(testContext(t)))
+	var n int
+	require.NoError(t, conn.QueryRow(testContext(t), "select count(*) from pg_tables where tablename in ('order', 'user')").Scan(&n))
+	require.Zero(t, n)
 	// Many that create the tables at once do not get in each other's way.
 	c, err := postgres.New(postgres.Config{DB: s.pool})
 	require.NoError(t, err)

@@ -12,17 +12,17 @@ import (
 
 // statements are all that is asked of the database.
 type statements struct {
-	create, claim, token, advance, park, parked, forget, rewind string
+	create, claim, token, advance, park, parked, forget, rewind, unfence string
 }
 
 func statementsFor(table string) statements {
-	of := func(sql string) string {
-		return strings.NewReplacer("{parked}", table+"_parked", "{table}", table).Replace(sql)
-	}
+	quoted := func(table string) string { return pgx.Identifier(strings.Split(table, ".")).Sanitize() } // it may be a word of SQL's
+	names := strings.NewReplacer("{parked}", quoted(table+"_parked"), "{table}", quoted(table))
+	of := names.Replace
 	return statements{
-		// Two that create a table at once get in each other's way, so they take turns.
-		create: of(`begin;
-select pg_advisory_xact_lock(hashtext('{table}'));
+		// Two that create a table at once get in each other's way, so they take turns. Statements
+		// that are sent together are one transaction, or part of the one that has begun.
+		create: of(`select pg_advisory_xact_lock(hashtext('{table}'));
 create table if not exists {table} (
 	name text primary key,
 	position text not null,
@@ -39,8 +39,7 @@ create table if not exists {parked} (
 	parked timestamptz not null,
 	number bigserial not null,
 	primary key (name, position)
-);
-commit`),
+)`),
 		claim: of(`insert into {table} as t (name, position, token, version) values ($1, '', greatest($2::bigint, 1), 1)
 on conflict (name) do update set token = case $2::bigint when 0 then t.token + 1 else $2::bigint end, version = t.version + 1, changed = now()
 where $2::bigint = 0 or t.token <= $2::bigint
@@ -54,7 +53,8 @@ parked = excluded.parked, number = excluded.number`),
 		parked: of(`select position, error, attempts, token, parked from {parked} where name = $1 order by number`),
 		forget: of(`delete from {parked} where name = $1 and position = $2`),
 		rewind: of(`insert into {table} as t (name, position, token, version) values ($1, $2, 0, 1)
-on conflict (name) do update set position = $2, token = 0, version = t.version + 1, changed = now()`),
+on conflict (name) do update set position = $2, version = t.version + 1, changed = now()`),
+		unfence: of(`update {table} set token = 0, version = version + 1, changed = now() where name = $1`),
 	}
 }
 
@@ -80,11 +80,20 @@ func (c *Checkpoint) Forget(ctx context.Context, name string, at processor.Posit
 	return nil
 }
 
-// Rewind has the processor go on after the position, "" for the beginning, and lets any token
-// claim the checkpoint. A processor that runs notices with its next event.
+// Rewind has the processor go on after the position, "" for the beginning. Who was overtaken
+// stays so. A processor that runs notices with its next event, or after Config.CheckInterval.
 func (c *Checkpoint) Rewind(ctx context.Context, name string, to processor.Position) error {
 	if _, err := c.db.Exec(ctx, c.sql.rewind, name, to); err != nil {
 		return fmt.Errorf("rewind processor %q to %q: %w", name, to, err)
+	}
+	return nil
+}
+
+// Unfence lets any token claim the checkpoint, where it stands: for tokens that have begun anew.
+// First make sure that nobody who had one of the old tokens goes on.
+func (c *Checkpoint) Unfence(ctx context.Context, name string) error {
+	if _, err := c.db.Exec(ctx, c.sql.unfence, name); err != nil {
+		return fmt.Errorf("unfence the checkpoint of processor %q: %w", name, err)
 	}
 	return nil
 }

@@ -1,0 +1,101 @@
+package postgres_test
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/cluster/processor/postgres"
+)
+
+// deaf is a database that carries commits out, and whose answers to every second one are lost.
+type deaf struct {
+	*pgxpool.Pool
+	commits, lost atomic.Int64
+}
+
+func (d *deaf) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
+	tx, err := d.Pool.BeginTx(ctx, opts)
+	return deafTx{tx, d}, err
+}
+
+type deafTx struct {
+	pgx.Tx
+	in *deaf
+}
+
+func (t deafTx) Commit(ctx context.Context) error {
+	err := t.Tx.Commit(ctx)
+	if err == nil && t.in.commits.Add(1)%2 == 1 {
+		t.in.lost.Add(1)
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// forgetful does not ask for the checkpoint again when an answer was lost.
+type forgetful struct {
+	processor.Checkpoint
+	at processor.Mark
+}
+
+func (f *forgetful) Claim(ctx context.Context, name string, token int64) (m processor.Mark, err error) {
+	if f.at == (processor.Mark{}) {
+		f.at, err = f.Checkpoint.Claim(ctx, name, token)
+	}
+	return f.at, err
+}
+
+// Advance has no fence to stop it.
+func (f *forgetful) Advance(ctx context.Context, name string, _ processor.Mark, work func(context.Context) (processor.Progress, error)) (processor.Mark, error) {
+	now, err := f.Checkpoint.Claim(ctx, name, f.at.Token)
+	if err != nil {
+		return f.at, err
+	}
+	next, err := f.Checkpoint.Advance(ctx, name, now, work)
+	if err == nil {
+		f.at = next
+	}
+	return f.at, err
+}
+
+// lostAnswers handles eight events, of which one is parked, and returns what took effect.
+func (s *scene) lostAnswers(t *testing.T, plant func(c processor.Checkpoint) processor.Checkpoint) []int {
+	t.Helper()
+	db := &deaf{Pool: s.pool}
+	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.DB = db })
+	handler, all := s.effects(t)
+	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 8}, Checkpoint: plant(checkpoint), BatchSize: 2, MaxAttempts: 1,
+		Backoff: processor.Backoff{Min: time.Millisecond},
+		Handler: func(ctx context.Context, e processor.Event[int]) error {
+			if e.Value == 5 {
+				return processor.ErrPoison
+			}
+			return handler(ctx, e)
+		},
+		OnPark: func(ctx context.Context, e processor.Event[int], _ error) error {
+			return handler(ctx, processor.Event[int]{Value: -e.Value})
+		}})
+	require.Eventually(t, func() bool { return p.Status().Position == "8" }, patience, time.Millisecond)
+	end()
+	require.GreaterOrEqual(t, db.lost.Load(), int64(2))
+	parked, err := checkpoint.Parked(testContext(t), "views")
+	require.NoError(t, err)
+	require.Len(t, parked, 1)
+	return all()
+}
+
+// A commit that was carried out counts, also when nobody was told: of a batch, and of an event
+// that was given up. A checkpoint that is not asked again is noticed.
+func (s *scene) lost(t *testing.T) {
+	require.Equal(t, []int{1, 2, 3, 4, -5, 6, 7, 8}, s.lostAnswers(t, func(c processor.Checkpoint) processor.Checkpoint { return c }))
+	got := s.lostAnswers(t, func(c processor.Checkpoint) processor.Checkpoint { return &forgetful{Checkpoint: c} })
+	require.Greater(t, len(got), 8, "some twice")
+}
