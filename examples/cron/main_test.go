@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,7 +39,7 @@ func TestCommandLine(t *testing.T) {
 		"-schedule|*/5 * * * *|--|echo|-n|hallo":   "",
 		"-schedule|* * * * * *|-name|x|echo|hallo": "",
 	} {
-		_, err := parse(strings.Split(line, "|"))
+		_, err := parse(strings.Split(line, "|"), io.Discard)
 		if want == "" {
 			require.NoError(t, err, line)
 		} else {
