@@ -85,9 +85,12 @@ func (c *copies) served() (all []served) {
 }
 
 // more waits until n more were served, and returns the last.
-func (c *copies) more(n int) served {
-	before := len(c.served())
-	c.eventually(func() bool { return len(c.served()) >= before+n })
+func (c *copies) more(n int) served { return c.number(len(c.served()) + n) }
+
+// number waits until that many were served in all, and returns the last.
+func (c *copies) number(n int) served {
+	c.t.Helper()
+	c.eventually(func() bool { return len(c.served()) >= n })
 	all := c.served()
 	return all[len(all)-1]
 }
@@ -181,7 +184,7 @@ func TestALongRunIsReported(t *testing.T) {
 	_, err := c.all[cut.parent].Kill()
 	require.NoError(t, err)
 	c.says(heir, "it is not known", "never run again", effect(cut.due))
-	require.NotEqual(t, cut.due, c.more(1).due)
+	require.NotEqual(t, cut.due, c.number(2).due)
 	c.eventually(func() bool { return errors.Is(syscall.Kill(cut.child, 0), syscall.ESRCH) || runtime.GOOS != "linux" })
 	c.requireNoneTwice()
 }
@@ -192,9 +195,10 @@ func TestFailedAndEnded(t *testing.T) {
 	c := newCopies(t)
 	script := record + `[ $(wc -l < "$0") != 1 ] || exit 3; [ $(wc -l < "$0") != 2 ] || exec sleep 60`
 	first := c.start(c.etcd.Endpoint(), "10s", script)
-	failed := c.more(1)
+	c.number(1)
+	failed := c.served()[0]
 	c.says(first, "the command failed", "not run again", "next=", effect(failed.due), "exit status 3")
-	ended := c.more(1)
+	ended := c.number(2)
 	_, err := first.Signal(syscall.SIGTERM)
 	require.NoError(t, err)
 	c.says(first, "the command was ended", "not run again", effect(ended.due))
