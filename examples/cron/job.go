@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -19,9 +16,33 @@ import (
 
 type job struct {
 	name     string
+	begun    string // the key in etcd of the last time that was begun
 	schedule cron.Schedule
 	catchUp  time.Duration
 	command  []string
+}
+
+// errLate: nobody served the time while -catch-up allowed it.
+var errLate = errors.New("it is later than -catch-up allows")
+
+// retryAfter is how long a leader waits when etcd did not do what it was asked.
+const retryAfter = time.Second
+
+// late says that a time may not be begun any more.
+func (j job) late(due, now time.Time) bool { return now.Sub(due) > j.catchUp }
+
+// first is the first time that is due from then on, itself included.
+func (j job) first(from time.Time) time.Time {
+	return j.schedule.Next(from.UTC().Add(-time.Nanosecond))
+}
+
+// after is the time to be served after due; those between that are late by now are left out.
+func (j job) after(due, now time.Time) (next time.Time, skipped bool) {
+	next = j.schedule.Next(due.UTC())
+	if j.late(next, now) {
+		return j.schedule.Next(now.UTC().Add(-j.catchUp)), true
+	}
+	return next, false
 }
 
 // serve leads the job's election, one term after the other, until ctx ends.
@@ -31,7 +52,7 @@ func serve(ctx context.Context, c *cluster.Cluster, j job, log hclog.Logger) err
 		return err
 	}
 	for {
-		err := election.Lead(ctx, func(ctx context.Context, _ *elections.Term) error { return j.lead(ctx, c, log) })
+		err := election.Lead(ctx, func(ctx context.Context, term *elections.Term) error { return j.lead(ctx, c, term, log) })
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -41,39 +62,83 @@ func serve(ctx context.Context, c *cluster.Cluster, j job, log hclog.Logger) err
 	}
 }
 
-// lead serves what is due until ctx ends. Times that another leader served are known as such,
-// and cost a read.
-func (j job) lead(ctx context.Context, c *cluster.Cluster, log hclog.Logger) error {
-	for due := j.schedule.Next(time.Now().Add(-j.catchUp)); !due.IsZero(); due = j.schedule.Next(due) {
+// lead serves what is due until ctx ends, from the last time that a leader began: it was cut
+// off there, or is known to be done, and that costs a read.
+func (j job) lead(ctx context.Context, c *cluster.Cluster, term *elections.Term, log hclog.Logger) error {
+	var from time.Time
+	for {
+		var err error
+		if from, err = j.lastBegun(ctx, term, time.Now()); err == nil {
+			break
+		}
+		if err := j.again(ctx, log, "where the last leader was is not known yet", err); err != nil {
+			return err
+		}
+	}
+	for due := j.first(from); !due.IsZero(); {
 		if err := until(ctx, due); err != nil {
 			return err
 		}
-		name := fmt.Sprintf("cron/%s/%s", j.name, due.UTC().Format(time.RFC3339))
-		result, err := c.Once(ctx, name, func(ctx context.Context, token int64) ([]byte, error) {
-			return nil, j.run(ctx, due, token)
-		})
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case errors.Is(err, once.ErrUnknown):
-			log.Error("nobody knows whether the command did its work: look, and run it by hand if it did not", "effect", name, "due", due, "error", err)
-		case err != nil:
-			log.Error("the command failed; the next leader runs it again, if it may look so far back", "due", due, "error", err)
-		case result.Ran:
-			log.Info("served", "due", due, "token", result.Token)
+		if err := j.serveTime(ctx, c, term, due, log); err != nil {
+			return err
 		}
+		next, skipped := j.after(due, time.Now())
+		if skipped {
+			log.Warn("times are left out: "+errLate.Error(), "after", due, "before", next)
+		}
+		due = next
 	}
 	return errors.New("the schedule has no time to come")
 }
 
-// run is one run of the command. It gets SIGTERM when the term is over.
-func (j job) run(ctx context.Context, due time.Time, token int64) error {
-	cmd := exec.CommandContext(ctx, j.command[0], j.command[1:]...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = time.Second
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "CRON_DUE="+due.UTC().Format(time.RFC3339), fmt.Sprintf("CRON_TOKEN=%d", token))
-	return cmd.Run()
+// serveTime serves one time, and says in the log what came of it. The error is that ctx has ended.
+func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term *elections.Term, due time.Time, log hclog.Logger) error {
+	name := fmt.Sprintf("cron/%s/%s", j.name, due.Format(time.RFC3339))
+	log = log.With("effect", name, "due", due)
+	for {
+		var result once.Result
+		var outcome error
+		err := j.begin(ctx, term, due)
+		if err == nil {
+			result, err = c.Once(ctx, name, func(ctx context.Context, token int64) ([]byte, error) {
+				if j.late(due, time.Now()) {
+					return nil, errLate
+				}
+				outcome = j.run(ctx, due, token)
+				if outcome == nil || errors.Is(outcome, errNotStarted) {
+					return nil, outcome
+				}
+				return []byte(outcome.Error()), nil // it ran, and does not run again
+			})
+		}
+		// What is known is said first, also if ctx has ended.
+		switch {
+		case errors.Is(err, once.ErrUnknown):
+			log.Error("it is not known whether the command did its work. It is never run again for this time, and its mark stays in etcd: look, and run the command by hand if it is missing", "error", err)
+		case errors.Is(err, errLate), err != nil && ctx.Err() == nil && j.late(due, time.Now()):
+			log.Error("the command was not run for this time, and will not be", "error", err)
+		case err != nil:
+			if err := j.again(ctx, log, "the command has not begun", err); err != nil {
+				return err
+			}
+			continue
+		case errors.Is(outcome, errEnded):
+			log.Error("the command was ended, because this copy leads no more. It is not run again for this time: look how far it came", "error", outcome, "next", j.schedule.Next(due))
+		case outcome != nil:
+			log.Error("the command failed. It is not run again for this time", "error", outcome, "next", j.schedule.Next(due))
+		case result.Ran:
+			log.Info("served", "token", result.Token)
+		}
+		return context.Cause(ctx)
+	}
+}
+
+// again waits before the same is tried again. The error is that ctx has ended.
+func (j job) again(ctx context.Context, log hclog.Logger, what string, err error) error {
+	if ctx.Err() == nil {
+		log.Warn(what+"; it is tried again", "in", retryAfter, "error", err)
+	}
+	return until(ctx, time.Now().Add(retryAfter))
 }
 
 func until(ctx context.Context, due time.Time) error {

@@ -5,12 +5,30 @@
 //
 // Start it on as many machines as you like. One of them leads and runs the command; when it
 // stops, the next one goes on within milliseconds, when its process dies within a tenth of a
-// second, and looks back (-catch-up) for times that nobody served. Each time is an effect of
-// its own (Cluster.Once), so that none is served twice, also when the leader dies in the middle:
-// then nobody knows whether the command did its work, the log says which time it was, and a
-// person looks.
+// second, and serves what became due meanwhile (-catch-up). Each time is an effect of its own
+// (Cluster.Once): its command is started once at most, by whichever copy.
 //
-// The command finds in its environment: CRON_DUE, the time that is served (RFC 3339), and
+//   - A command that fails (its exit status is not 0) is not run again for that time; the log
+//     says so, and when the next time is.
+//   - When the copy that leads is stopped, or loses its session, the command gets SIGTERM, and a
+//     second later SIGKILL. If it does not end with exit status 0, it may have done a part of its
+//     work; it is not run again, and that copy's log says so.
+//   - When the copy that leads is killed, or its machine is gone, nobody knows whether the command
+//     did its work. The next leader's log says which time it was, however long ago; nothing runs
+//     it again, and a person looks.
+//   - What has not begun, because etcd was away, or the command could not be started, is tried
+//     again until it is later than -catch-up allows. So is what a long run has kept waiting.
+//   - The times before the job's very first leader are not served.
+//
+// Where the command is to be run again until it succeeds, let it do that itself: it knows what
+// may be done twice.
+//
+// On Linux the command is killed when its cron is killed; what the command itself has started is
+// not (so in a script, exec the last one). Elsewhere it runs on, beside what the next leader
+// runs: it has to compare CRON_TOKEN with what it last saw, or to be run by a supervisor that
+// ends a whole group.
+//
+// The command finds in its environment: CRON_DUE, the time that is served (RFC 3339, UTC), and
 // CRON_TOKEN, the fencing token of the attempt.
 package main
 
@@ -19,8 +37,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -39,7 +60,7 @@ type config struct {
 }
 
 func main() {
-	cfg, err := parse(os.Args[1:])
+	cfg, err := parse(os.Args[1:], os.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
@@ -56,32 +77,79 @@ func main() {
 	}
 }
 
-// parse reads the command line.
-func parse(args []string) (config, error) {
+const usage = `usage: cron [flags] -- COMMAND [ARGUMENT...]
+
+Runs a command on a schedule, once for each time that is due, however many copies of it run.
+
+  cron -name report -schedule '0 3 * * *' -- ./report.sh
+  cron -name report -schedule 'CRON_TZ=Europe/Berlin 0 3 * * *' -- ./report.sh
+
+The command finds in its environment:
+  CRON_DUE    the time that is served, as in 2026-01-31T03:00:00Z
+  CRON_TOKEN  the fencing token of the attempt: a larger one is of a later attempt
+
+Flags:
+`
+
+// parse reads the command line. The error is flag.ErrHelp if help was asked for, and written.
+func parse(args []string, help io.Writer) (config, error) {
 	var cfg config
 	flags := flag.NewFlagSet("cron", flag.ContinueOnError)
-	flags.StringVar(&cfg.etcd, "etcd", "localhost:2379", "where etcd is, several with commas")
+	flags.StringVar(&cfg.etcd, "etcd", "localhost:2379", "`address` of etcd, several with commas")
 	flags.StringVar(&cfg.prefix, "prefix", "/cron", "the cluster's `prefix` in etcd: the same for all copies")
 	flags.StringVar(&cfg.listen, "listen", "localhost:0", "`address` of this copy, which the others must reach; port 0 is any")
-	flags.StringVar(&cfg.job.name, "name", "job", "of the job: the same for all copies")
-	flags.DurationVar(&cfg.job.catchUp, "catch-up", time.Minute, "how far a new leader looks back for times that nobody served")
-	schedule := flags.String("schedule", "", "when: five fields as in crontab(5), or six with the seconds first")
+	flags.StringVar(&cfg.job.name, "name", "job", "`name` of the job: the same for all copies")
+	flags.DurationVar(&cfg.job.catchUp, "catch-up", time.Minute, "how late a time may still be served, because nobody led, etcd was away, or the run before took long")
+	schedule := flags.String("schedule", "", "`times` that are due: five fields as in crontab(5), or six with the seconds first; in UTC, unless CRON_TZ=ZONE and a space come first")
+	flags.SetOutput(io.Discard) // an error is one line, and main's
+	flags.Usage = func() {}
 	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprint(help, usage)
+			flags.SetOutput(help)
+			flags.PrintDefaults()
+		}
 		return cfg, err
 	}
+	cfg.job.begun = begunKey(cfg.prefix, cfg.job.name)
 	cfg.job.command = flags.Args()
 	if len(cfg.job.command) == 0 {
 		return cfg, errors.New("there is nothing to run; name a command after --")
 	}
-	// No "@every 1m": its times depend on when the process started, so that two copies would
-	// serve different ones.
+	if _, err := exec.LookPath(cfg.job.command[0]); err != nil {
+		return cfg, fmt.Errorf("the command cannot be run: %w; give its path", err)
+	}
+	if cfg.job.catchUp < time.Second {
+		return cfg, fmt.Errorf("-catch-up %v: give a second or more, for nothing begins at its very instant", cfg.job.catchUp)
+	}
 	var err error
-	cfg.job.schedule, err = cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(*schedule)
+	cfg.job.schedule, err = parseSchedule(*schedule)
 	if err != nil {
 		return cfg, fmt.Errorf("-schedule %q: %w; give it as in crontab(5), say '*/5 * * * *'", *schedule, err)
 	}
 	return cfg, nil
 }
+
+// parseSchedule reads a schedule, which is in the time zone of the times that it is asked for if
+// it names none. There is no "@every 1m": its times depend on when the process started, so that
+// two copies would serve different ones.
+func parseSchedule(spec string) (cron.Schedule, error) {
+	if strings.Contains(spec, "TZ=") && !strings.Contains(spec, " ") { // the parser panics
+		return nil, errors.New("there is nothing after the time zone")
+	}
+	schedule, err := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(spec)
+	if err != nil {
+		return nil, err
+	}
+	if schedule.Next(time.Now().UTC()).IsZero() {
+		return nil, errors.New("no such day comes in the next five years")
+	}
+	return schedule, nil
+}
+
+// retention is for how long the marks of what was served are kept: for longer than a time may
+// still be served, also by a machine whose clock is a day behind.
+func retention(catchUp time.Duration) time.Duration { return 2*catchUp + 24*time.Hour }
 
 // run is one copy, until ctx ends.
 func run(ctx context.Context, cfg config, log hclog.Logger) error {
@@ -90,7 +158,7 @@ func run(ctx context.Context, cfg config, log hclog.Logger) error {
 		return err
 	}
 	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.etcd, EtcdPrefix: cfg.prefix, Logger: log.Named("cluster"),
-		Sharding: cluster.Sharding{Off: true}}, n)
+		OnceRetention: retention(cfg.job.catchUp), Sharding: cluster.Sharding{Off: true}}, n)
 	if err != nil {
 		return err
 	}

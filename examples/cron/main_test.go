@@ -3,21 +3,14 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
+	"flag"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-
-	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/embedetcd"
 )
 
 // TestMain: with the variable, this is the program.
@@ -31,102 +24,81 @@ func TestMain(m *testing.M) {
 
 func TestCommandLine(t *testing.T) {
 	for line, want := range map[string]string{
-		"-schedule|* * * * *":                      "name a command",
-		"-schedule|@every 1m|--|true":              "as in crontab(5)",
-		"-schedule|61 * * * *|true":                "as in crontab(5)",
-		"true":                                     "as in crontab(5)",
-		"-schedule|*/5 * * * *|--|echo|-n|hallo":   "",
-		"-schedule|* * * * * *|-name|x|echo|hallo": "",
+		"-schedule|* * * * *":                                    "name a command",
+		"-schedule|@every 1m|--|true":                            "as in crontab(5)",
+		"-schedule|61 * * * *|true":                              "as in crontab(5)",
+		"-schedule|0 0 30 2 *|true":                              "no such day",
+		"-schedule|CRON_TZ=UTC|true":                             "nothing after the time zone",
+		"-schedule|* * * * *|./there-is-none":                    "cannot be run",
+		"-schedule|* * * * *|-catch-up|0s|true":                  "a second or more",
+		"-nothing":                                               "not defined",
+		"true":                                                   "as in crontab(5)",
+		"-schedule|*/5 * * * *|--|echo|-n|hallo":                 "",
+		"-schedule|* * * * * *|-name|x|echo|hallo":               "",
+		"-schedule|CRON_TZ=Europe/Berlin * * * * *|echo|hallo|-": "",
 	} {
-		_, err := parse(strings.Split(line, "|"))
+		var help strings.Builder
+		_, err := parse(strings.Split(line, "|"), &help)
+		require.Empty(t, help.String(), line)
 		if want == "" {
 			require.NoError(t, err, line)
 		} else {
 			require.ErrorContains(t, err, want, line)
+			require.NotContains(t, err.Error(), "\n", line)
 		}
 	}
 }
 
-// served is one line that the command wrote.
-type served struct {
-	due    time.Time
-	token  int64
-	parent int // process id of the copy that ran it
+func TestHelp(t *testing.T) {
+	var help strings.Builder
+	_, err := parse([]string{"-h"}, &help)
+	require.ErrorIs(t, err, flag.ErrHelp)
+	for _, said := range []string{"usage: cron [flags] -- COMMAND", "CRON_DUE", "CRON_TOKEN", "-catch-up", "UTC"} {
+		require.Contains(t, help.String(), said)
+	}
 }
 
-// Three copies serve every second; whoever serves is killed, three times. No time is served
-// twice, and those that are missing were named by the next leader.
-func TestEachTimeOnce(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	etcd, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	defer etcd.Close()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	out := filepath.Join(t.TempDir(), "served")
+func TestSchedulesAreInUTC(t *testing.T) {
+	elsewhere := time.FixedZone("elsewhere", 5*3600)
+	for spec, want := range map[string]string{
+		"0 3 * * *":                       "2026-07-02T03:00:00Z",
+		"CRON_TZ=Europe/Berlin 0 3 * * *": "2026-07-02T01:00:00Z",
+	} {
+		schedule, err := parseSchedule(spec)
+		require.NoError(t, err)
+		j := job{schedule: schedule, catchUp: time.Minute}
+		from := time.Date(2026, 7, 2, 0, 30, 0, 0, time.UTC)
+		require.Equal(t, want, j.first(from.In(elsewhere)).Format(time.RFC3339), spec)
+		next, _ := j.after(from.In(elsewhere), from.In(elsewhere))
+		require.Equal(t, want, next.Format(time.RFC3339), spec)
+	}
+}
 
-	copies := map[int]*fault.Process{}
-	start := func() {
-		cmd := exec.Command(self, "-etcd", etcd.Endpoint(), "-schedule", "* * * * * *", "-catch-up", "10s", "--",
-			"sh", "-c", `echo "$CRON_DUE $CRON_TOKEN $PPID" >> "$0"`, out)
-		cmd.Env = append(os.Environ(), "CRON_TEST_PROGRAM=1")
-		p, err := fault.StartProcess(cmd)
-		require.NoError(t, err)
-		t.Cleanup(func() {
-			require.NoError(t, p.Close())
-			if t.Failed() {
-				t.Logf("process %d said:\n%s", p.Pid(), p.Output())
-			}
-		})
-		copies[p.Pid()] = p
+func TestWhatIsServedNext(t *testing.T) {
+	schedule, err := parseSchedule("* * * * *")
+	require.NoError(t, err)
+	j := job{schedule: schedule, catchUp: 5 * time.Minute}
+	at := func(minute, second int) time.Time { return time.Date(2026, 7, 2, 12, minute, second, 0, time.UTC) }
+	require.Equal(t, at(3, 0), j.first(at(3, 0)), "the last that was begun is looked at again")
+	require.Equal(t, at(4, 0), j.first(at(3, 1)), "the first leader begins after it started")
+	for _, c := range []struct {
+		due, now, want time.Time
+		skipped        bool
+	}{
+		{at(3, 0), at(3, 1), at(4, 0), false},
+		{at(3, 0), at(9, 0), at(4, 0), false},
+		{at(3, 0), at(9, 1), at(5, 0), true},
+		{at(3, 0), at(1, 0), at(4, 0), false}, // this machine's clock is behind
+	} {
+		next, skipped := j.after(c.due, c.now)
+		require.Equal(t, c.want, next, c.now)
+		require.Equal(t, c.skipped, skipped, c.now)
+		require.False(t, j.late(next, c.now))
 	}
-	read := func() (all []served) {
-		data, err := os.ReadFile(out)
-		if errors.Is(err, os.ErrNotExist) {
-			return nil
-		}
-		require.NoError(t, err)
-		for line := range strings.Lines(string(data)) {
-			var s served
-			var due string
-			_, err := fmt.Sscan(line, &due, &s.token, &s.parent)
-			require.NoError(t, err, line)
-			s.due, err = time.Parse(time.RFC3339, due)
-			require.NoError(t, err)
-			all = append(all, s)
-		}
-		return all
-	}
-	more := func(n int) served {
-		before := len(read())
-		require.Eventually(t, func() bool { return len(read()) >= before+n }, 20*time.Second, 5*time.Millisecond)
-		all := read()
-		return all[len(all)-1]
-	}
-	for range 3 {
-		start()
-	}
-	for range 3 {
-		leader := copies[more(1).parent]
-		require.NotNil(t, leader, "the command's parent is a copy")
-		_, err := leader.Kill()
-		require.NoError(t, err)
-		start()
-		more(2)
-	}
-	said := ""
-	for _, p := range copies {
-		said += p.Output()
-	}
-	all, seen := read(), map[time.Time]bool{}
-	for _, s := range all {
-		require.False(t, seen[s.due], "%v was served twice", s.due)
-		seen[s.due] = true
-	}
-	for due := all[0].due; due.Before(all[len(all)-1].due); due = due.Add(time.Second) {
-		if !seen[due] {
-			require.Contains(t, said, "cron/job/"+due.Format(time.RFC3339), "%v was missed, and nobody said so", due)
-		}
+}
+
+func TestMarksAreKeptForLongerThanTimesAreServed(t *testing.T) {
+	for _, catchUp := range []time.Duration{time.Second, time.Hour, 30 * 24 * time.Hour} {
+		require.GreaterOrEqual(t, retention(catchUp), 2*catchUp+24*time.Hour)
 	}
 }

@@ -1,0 +1,257 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/embedetcd"
+)
+
+// record is what every command does first: "$0" is where.
+const record = `echo "$CRON_DUE $CRON_TOKEN $PPID $$" >> "$0"; `
+
+// served is one line that a command wrote.
+type served struct {
+	due           time.Time
+	token         int64
+	parent, child int // process ids: of the copy that ran it, and its own
+}
+
+// copies are processes of cron over one etcd.
+type copies struct {
+	t    *testing.T
+	etcd *embedetcd.Server
+	out  string
+	all  map[int]*fault.Process
+}
+
+func newCopies(t *testing.T) *copies {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	etcd, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = etcd.Close() })
+	return &copies{t: t, etcd: etcd, out: filepath.Join(t.TempDir(), "served"), all: map[int]*fault.Process{}}
+}
+
+// start starts one that serves every second with a shell's script.
+func (c *copies) start(etcd, catchUp, script string) *fault.Process {
+	self, err := os.Executable()
+	require.NoError(c.t, err)
+	cmd := exec.Command(self, "-etcd", etcd, "-schedule", "* * * * * *", "-catch-up", catchUp, "--", "sh", "-c", script, c.out)
+	cmd.Env = append(os.Environ(), "CRON_TEST_PROGRAM=1")
+	p, err := fault.StartProcess(cmd)
+	require.NoError(c.t, err)
+	c.t.Cleanup(func() {
+		require.NoError(c.t, p.Close())
+		if c.t.Failed() {
+			c.t.Logf("process %d said:\n%s", p.Pid(), p.Output())
+		}
+	})
+	c.all[p.Pid()] = p
+	return p
+}
+
+func (c *copies) served() (all []served) {
+	data, err := os.ReadFile(c.out)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	require.NoError(c.t, err)
+	for line := range strings.Lines(string(data)) {
+		var s served
+		var due string
+		_, err := fmt.Sscan(line, &due, &s.token, &s.parent, &s.child)
+		require.NoError(c.t, err, line)
+		s.due, err = time.Parse(time.RFC3339, due)
+		require.NoError(c.t, err)
+		all = append(all, s)
+	}
+	return all
+}
+
+// more waits until n more were served, and returns the last.
+func (c *copies) more(n int) served { return c.number(len(c.served()) + n) }
+
+// number waits until that many were served in all, and returns the last.
+func (c *copies) number(n int) served {
+	c.t.Helper()
+	c.eventually(func() bool { return len(c.served()) >= n })
+	all := c.served()
+	return all[len(all)-1]
+}
+
+func (c *copies) eventually(cond func() bool) {
+	c.t.Helper()
+	require.Eventually(c.t, cond, 20*time.Second, 5*time.Millisecond)
+}
+
+// says waits until the process has said all of these in one line, and returns the line.
+func (c *copies) says(p *fault.Process, words ...string) (said string) {
+	c.t.Helper()
+	c.eventually(func() bool {
+		for line := range strings.Lines(p.Output()) {
+			has := true
+			for _, w := range words {
+				has = has && strings.Contains(line, w)
+			}
+			if has {
+				said = line
+				return true
+			}
+		}
+		return false
+	})
+	return said
+}
+
+func (c *copies) requireNoneTwice() map[time.Time]bool {
+	seen := map[time.Time]bool{}
+	for _, s := range c.served() {
+		require.False(c.t, seen[s.due], "%v was served twice", s.due)
+		seen[s.due] = true
+	}
+	return seen
+}
+
+// requireNoneLost: of those between that were not served, a leader said that it does not know.
+func (c *copies) requireNoneLost() {
+	unknown := ""
+	for _, p := range c.all {
+		for line := range strings.Lines(p.Output()) {
+			if strings.Contains(line, "it is not known") {
+				unknown += line
+			}
+		}
+	}
+	all, seen := c.served(), c.requireNoneTwice()
+	for due := all[0].due; due.Before(all[len(all)-1].due); due = due.Add(time.Second) {
+		if !seen[due] {
+			require.Contains(c.t, unknown, effect(due), "%v was missed, and nobody said so", due)
+		}
+	}
+}
+
+func effect(due time.Time) string { return "cron/job/" + due.Format(time.RFC3339) }
+
+// Three copies serve every second; whoever serves is killed, three times. No time is served
+// twice, and those that are missing were named by the next leader.
+func TestEachTimeOnce(t *testing.T) {
+	t.Parallel()
+	c := newCopies(t)
+	start := func() { c.start(c.etcd.Endpoint(), "10s", record) }
+	for range 3 {
+		start()
+	}
+	for range 3 {
+		leader := c.all[c.more(1).parent]
+		require.NotNil(t, leader, "the command's parent is a copy")
+		for !leader.Running() { // it was killed in the middle
+			leader = c.all[c.more(1).parent]
+		}
+		_, err := leader.Kill()
+		require.NoError(t, err)
+		start()
+	}
+	c.more(2)
+	c.requireNoneLost()
+}
+
+// A command that runs for longer than the next leader looks back is named by it, once its
+// leader is killed; and on Linux it is killed with it.
+func TestALongRunIsReported(t *testing.T) {
+	t.Parallel()
+	c := newCopies(t)
+	script := record + "exec sleep 60"
+	c.start(c.etcd.Endpoint(), "1s", script)
+	cut := c.more(1)
+	heir := c.start(c.etcd.Endpoint(), "1s", script)
+	c.eventually(func() bool { return time.Since(cut.due) > 1500*time.Millisecond })
+	_, err := c.all[cut.parent].Kill()
+	require.NoError(t, err)
+	c.says(heir, "it is not known", "never run again", effect(cut.due))
+	require.NotEqual(t, cut.due, c.number(2).due)
+	c.eventually(func() bool { return errors.Is(syscall.Kill(cut.child, 0), syscall.ESRCH) || runtime.GOOS != "linux" })
+	c.requireNoneTwice()
+}
+
+// What fails by itself is told apart from what is ended with its copy; neither is run again.
+func TestFailedAndEnded(t *testing.T) {
+	t.Parallel()
+	c := newCopies(t)
+	script := record + `[ $(wc -l < "$0") != 1 ] || exit 3; [ $(wc -l < "$0") != 2 ] || exec sleep 60`
+	first := c.start(c.etcd.Endpoint(), "10s", script)
+	c.number(1)
+	failed := c.served()[0]
+	c.says(first, "the command failed", "not run again", "next=", effect(failed.due), "exit status 3")
+	ended := c.number(2)
+	_, err := first.Signal(syscall.SIGTERM)
+	require.NoError(t, err)
+	c.says(first, "the command was ended", "not run again", effect(ended.due))
+	<-first.Done()
+	c.start(c.etcd.Endpoint(), "10s", script)
+	c.more(1)
+	c.requireNoneTwice()
+}
+
+// etcd does not answer for longer than a request waits: what has not begun meanwhile is served
+// afterwards.
+func TestWhatHasNotBegunIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	c := newCopies(t)
+	relay, err := fault.NewRelay(c.etcd.Endpoint())
+	require.NoError(t, err)
+	t.Cleanup(relay.Close)
+	p := c.start(relay.Address(), "1m", record)
+	for begun := true; begun; {
+		c.says(p, "served", effect(c.more(1).due))
+		relay.Blackhole(fault.FromTarget)
+		c.eventually(func() bool {
+			// On a busy machine the next one may have begun before: then it is cut off.
+			begun = !strings.Contains(p.Output(), "the command has not begun; it is tried again")
+			return !begun || strings.Contains(p.Output(), "it is not known")
+		})
+		require.NoError(t, relay.Heal())
+	}
+	c.more(4)
+	c.requireNoneLost()
+}
+
+// A job that nobody has led serves nothing of the past, and one that was led long ago leaves
+// out what is late, and says so.
+func TestThePast(t *testing.T) {
+	t.Parallel()
+	c := newCopies(t)
+	before := time.Now()
+	p := c.start(c.etcd.Endpoint(), "1h", record)
+	require.True(t, c.more(1).due.After(before.Add(-time.Second)))
+	_, err := p.Kill()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	long := time.Now().UTC().Add(-time.Hour).Truncate(time.Second)
+	_, err = c.etcd.Client().Put(ctx, begunKey("/cron", "job"), long.Format(time.RFC3339Nano))
+	require.NoError(t, err)
+	p = c.start(c.etcd.Endpoint(), "5s", record)
+	c.says(p, "was not run", effect(long))
+	c.says(p, "left out", "before=")
+	c.more(1)
+	c.requireNoneTwice()
+	for _, s := range c.served() {
+		require.True(t, s.due.After(before.Add(-10*time.Second)), s.due)
+	}
+}
