@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"context"
+	"slices"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -116,13 +117,25 @@ func (t *faultyTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
 }
 
 func (t *faultyTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.then = append(t.then, ops...)
+	t.then = append(t.then, copied(ops)...)
 	return t
 }
 
 func (t *faultyTxn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.els = append(t.els, ops...)
+	t.els = append(t.els, copied(ops)...)
 	return t
+}
+
+// copied are operations to send later: whoever made them may use their memory again.
+func copied(ops []clientv3.Op) []clientv3.Op {
+	ops = slices.Clone(ops)
+	for i, op := range ops {
+		if op.IsTxn() {
+			cmps, then, els := op.Txn()
+			ops[i] = clientv3.OpTxn(slices.Clone(cmps), copied(then), copied(els))
+		}
+	}
+	return ops
 }
 
 func (t *faultyTxn) Commit() (*clientv3.TxnResponse, error) {

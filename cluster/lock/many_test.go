@@ -1,15 +1,20 @@
 package lock_test
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/internal/queuestest"
 	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/clustertest"
 )
 
 // Many in one process want the same lock: each gets it once, one at a time, in the order of
@@ -56,4 +61,56 @@ func TestManyWaitHere(t *testing.T) {
 	}
 	wg.Wait()
 	require.Len(t, readers, many)
+}
+
+// Hundreds want and give back locks of their own at once: they go in large transactions, and in
+// smaller ones where etcd takes fewer operations, or less, in one.
+func TestManyNamesAtOnce(t *testing.T) {
+	const many = 600
+	s := queuestest.New(t, queuestest.Long)
+	for _, tooMuch := range []error{nil, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge} {
+		t.Run(fmt.Sprint(tooMuch), func(t *testing.T) {
+			p := start(s.In(t))
+			if tooMuch != nil {
+				large := func(r clustertest.Request) bool { return len(r.Puts)+len(r.Deletes) > 10 }
+				for range 50 {
+					p.Faults.FailNext(clustertest.OpTxn, tooMuch, large)
+				}
+			}
+			held := make([]lock.Held, many)
+			each := func(do func(i int) error) {
+				var wg sync.WaitGroup
+				errs := make([]error, many)
+				for i := range many {
+					wg.Go(func() { errs[i] = do(i) })
+				}
+				wg.Wait()
+				require.NoError(t, errors.Join(errs...))
+			}
+			acquire := func(i int) (err error) {
+				held[i], err = p.Acquire(s.Ctx, fmt.Sprint("it ", i))
+				return err
+			}
+			before := map[string]int64{}
+			for range 2 {
+				each(acquire)
+				for _, h := range held {
+					require.True(t, h.Valid())
+					require.Greater(t, h.Token(), before[h.Name()])
+					before[h.Name()] = h.Token()
+				}
+				require.Len(t, before, many)
+				each(func(i int) error {
+					if held[i].Name() != fmt.Sprint("it ", i) {
+						return errors.New("another one's lock")
+					}
+					return held[i].Release(s.Ctx)
+				})
+				require.Empty(t, slices.DeleteFunc(s.Under(s.Keys.Locks().Root()), func(key string) bool {
+					_, queued := s.Keys.Locks().QueueOf(key)
+					return !queued
+				}))
+			}
+		})
+	}
 }

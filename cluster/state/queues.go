@@ -55,15 +55,24 @@ const wishMark = "!"
 func (q Queues) Root() string { return q.root }
 
 // Bucket is the prefix of all keys in the bucket of a name, with its slash.
-func (q Queues) Bucket(name string) string {
+func (q Queues) Bucket(name string) string { return string(q.appendBucket(nil, name)) }
+
+func (q Queues) appendBucket(to []byte, name string) []byte {
 	const hex = "0123456789abcdef"
 	n := sharding.Of(name, buckets)
-	return q.root + string([]byte{hex[n>>4], hex[n&15], '/'})
+	return append(append(to, q.root...), hex[n>>4], hex[n&15], '/')
 }
 
+// BucketOf is the prefix of all keys in the bucket that a queue or an entry of these lies in: a
+// part of the key, and so nothing is copied.
+func (q Queues) BucketOf(key string) string { return key[:len(q.root)+len("ff/")] }
+
 // Queue is the prefix of all keys in the queue of that name, with its slash.
-func (q Queues) Queue(name string) string {
-	return q.Bucket(name) + q.mark + url.PathEscape(name) + "/"
+func (q Queues) Queue(name string) string { return string(q.appendQueue(nil, name)) }
+
+func (q Queues) appendQueue(to []byte, name string) []byte {
+	to = append(q.appendBucket(to, name), q.mark...)
+	return append(append(to, url.PathEscape(name)...), '/')
 }
 
 // Traits is what an entry's key says of it, so that who sees keys alone knows.
@@ -78,14 +87,17 @@ type Traits struct {
 
 // Entry is the key of the entry with that number, from 1 up, of a session's.
 func (q Queues) Entry(name string, lease, number int64, t Traits) string {
-	key := q.Queue(name) + strconv.FormatInt(lease, 16) + "-" + strconv.FormatInt(number, 16)
+	var short [128]byte // so that few keys are copied twice
+	key := q.appendQueue(short[:0], name)
+	key = append(strconv.AppendInt(key, lease, 16), '-')
+	key = strconv.AppendInt(key, number, 16)
 	if t.Priority != 0 {
-		key += prioritySuffix + strconv.Itoa(t.Priority)
+		key = strconv.AppendInt(append(key, prioritySuffix...), int64(t.Priority), 10)
 	}
 	if t.Shared {
-		key += sharedSuffix
+		key = append(key, sharedSuffix...)
 	}
-	return key
+	return string(key)
 }
 
 const sharedSuffix, prioritySuffix = "-shared", "-priority"

@@ -49,11 +49,11 @@ type bucket struct {
 // ago.
 type followed struct {
 	queue     queueing.Queue
-	waiting   map[string]*Entry             // by key
-	followers map[*Follower]*queueing.Queue // what each was told; nil: nothing yet
-	news      bool                          // somebody is to be told, perhaps
-	doubtful  []*Entry                      // of those who wait: their keys may be gone
-	since     time.Time                     // when nobody was interested any more, as of the last tick
+	waiting   map[string]*Entry // by key; made for the first
+	followers []*Follower
+	news      bool      // somebody is to be told, perhaps
+	doubtful  []*Entry  // of those who wait: their keys may be gone
+	since     time.Time // when nobody was interested any more, as of the last tick
 }
 
 func (f *followed) wanted() bool { return len(f.waiting) > 0 || len(f.followers) > 0 }
@@ -72,6 +72,9 @@ func (b *bucket) poke() {
 func (b *bucket) add(x *Entry) {
 	b.mu.Lock()
 	f := b.at(x.queue)
+	if f.waiting == nil {
+		f.waiting = map[string]*Entry{}
+	}
 	f.waiting[x.key] = x
 	f.doubtful = append(f.doubtful, x)
 	b.mu.Unlock()
@@ -82,7 +85,7 @@ func (b *bucket) add(x *Entry) {
 func (b *bucket) at(queue string) *followed {
 	f := b.queues[queue]
 	if f == nil {
-		f = &followed{waiting: map[string]*Entry{}, followers: map[*Follower]*queueing.Queue{}}
+		f = &followed{}
 		b.queues[queue] = f
 	}
 	f.since, f.news = time.Time{}, true
@@ -320,9 +323,9 @@ func (b *bucket) grant() {
 			continue
 		}
 		f.news = false
-		for follower, before := range f.followers {
-			if now := f.queue; before == nil || !slices.Equal(before.Entries(), now.Entries()) {
-				f.followers[follower], told[follower] = &now, &now
+		for _, follower := range f.followers {
+			if now := f.queue; follower.told == nil || !slices.Equal(follower.told.Entries(), now.Entries()) {
+				follower.told, told[follower] = &now, &now
 			}
 		}
 		for _, x := range f.doubtful {

@@ -90,6 +90,11 @@ func (e *Engine) set(r *run, closed bool) {
 		}
 	}
 	e.run, e.closed = r, e.closed || closed
+	e.change()
+}
+
+// change tells all who wait for one. The lock is held.
+func (e *Engine) change() {
 	close(e.changed)
 	e.changed = make(chan struct{})
 }
@@ -111,8 +116,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	r := e.run
 	e.closed = true
-	close(e.changed)
-	e.changed = make(chan struct{})
+	e.change()
 	e.mu.Unlock()
 	if r == nil {
 		return nil
@@ -140,7 +144,8 @@ func (e *Engine) present(ctx context.Context) (*run, error) {
 	}
 }
 
-// Changed is closed at the next change of the session that places stand on.
+// Changed is closed at the next change of the session that places stand on, or of whether it may
+// be acted on.
 func (e *Engine) Changed() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -160,7 +165,9 @@ type Place struct {
 	Wish bool
 	// Try: not to wait.
 	Try bool
-	// Notify, if set, is called when the entry settles. It must not block, nor ask the entry.
+	// Notify, if set, is called when the entry settles, and when one that is first is revoked
+	// or its key gone; not when the session ends what stands on it: see [Engine.Changed]. It
+	// must not block, nor ask the entry.
 	Notify func()
 }
 

@@ -100,6 +100,40 @@ func (x *Entry) Context() context.Context {
 	return x.ctx
 }
 
+// Over is why an entry that came first may not be acted on any more, as the cause of its Context
+// is; nil while it may.
+func (x *Entry) Over() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.err != nil:
+		return x.err
+	case x.leaving:
+		return ErrLeft
+	}
+	return context.Cause(x.stretch.Context())
+}
+
+// Revoke ends what is done in a place that is first, with that cause. The key stands until the
+// place is abandoned.
+func (x *Entry) Revoke(cause error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.revoke(cause)
+}
+
+// revoke is Revoke under the lock, of a place that is first or was.
+func (x *Entry) revoke(cause error) {
+	if x.phase != first || x.err != nil || x.leaving {
+		return
+	}
+	x.err = cause
+	if x.cancel != nil {
+		x.cancel(cause)
+	}
+	x.notify()
+}
+
 // Valid reports whether an entry that came first may be acted on at this instant.
 func (x *Entry) Valid() bool {
 	x.mu.Lock()
@@ -231,6 +265,10 @@ func (x *Entry) end(err error) {
 
 func (x *Entry) settle() {
 	close(x.settled)
+	x.notify()
+}
+
+func (x *Entry) notify() {
 	if x.Notify != nil {
 		x.Notify()
 	}
@@ -246,11 +284,8 @@ func (x *Entry) vanished() {
 	case x.leaving:
 	case x.phase == over:
 		x.leaving, forget = true, true
-	case x.err == nil:
-		x.err = ErrKeyGone
-		if x.cancel != nil {
-			x.cancel(x.err)
-		}
+	default:
+		x.revoke(ErrKeyGone)
 	}
 	x.mu.Unlock()
 	if forget {
@@ -264,12 +299,7 @@ func (x *Entry) expel() {
 	x.end(ErrClosed)
 	x.mu.Lock()
 	held := x.phase == first
-	if held && x.err == nil && !x.leaving {
-		x.err = ErrClosed
-		if x.cancel != nil {
-			x.cancel(x.err)
-		}
-	}
+	x.revoke(ErrClosed)
 	x.mu.Unlock()
 	if !held {
 		x.Abandon()

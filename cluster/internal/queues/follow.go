@@ -1,6 +1,7 @@
 package queues
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/goverse/goverse/cluster/internal/queueing"
@@ -9,17 +10,17 @@ import (
 // Follower knows one queue, on one session after the other, until it is stopped.
 type Follower struct {
 	e       *Engine
-	name    string
 	queue   string
 	changed func()
 	known   atomic.Pointer[queueing.Queue]
 	stopped atomic.Bool
+	told    *queueing.Queue // what the bucket has told it, guarded by that; nil: nothing yet
 }
 
 // Follow has the queue of that name followed, or that of the wishes about it. changed is
 // called after every change of [Follower.Queue]; it must not block.
 func (e *Engine) Follow(name string, wishes bool, changed func()) *Follower {
-	f := &Follower{e: e, name: name, queue: e.keys(wishes).Queue(name), changed: changed}
+	f := &Follower{e: e, queue: e.keys(wishes).Queue(name), changed: changed}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.followers == nil {
@@ -61,14 +62,14 @@ func (f *Follower) tell(q *queueing.Queue) {
 func (r *run) follow(f *Follower) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if b := r.bucket(f.name); b != nil {
+	if b := r.bucket(f.queue); b != nil {
 		b.follow(f)
 	}
 }
 
 func (r *run) unfollow(f *Follower) {
 	r.mu.Lock()
-	b := r.buckets[r.e.cfg.Keys.Bucket(f.name)]
+	b := r.buckets[r.e.cfg.Keys.BucketOf(f.queue)]
 	r.mu.Unlock()
 	if b != nil {
 		b.unfollow(f)
@@ -77,7 +78,8 @@ func (r *run) unfollow(f *Follower) {
 
 func (b *bucket) follow(f *Follower) {
 	b.mu.Lock()
-	b.at(f.queue).followers[f] = nil
+	at := b.at(f.queue)
+	at.followers, f.told = append(at.followers, f), nil
 	b.mu.Unlock()
 	b.poke()
 }
@@ -86,6 +88,6 @@ func (b *bucket) unfollow(f *Follower) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if at := b.queues[f.queue]; at != nil {
-		delete(at.followers, f)
+		at.followers = slices.DeleteFunc(at.followers, func(x *Follower) bool { return x == f })
 	}
 }

@@ -15,9 +15,6 @@ import (
 )
 
 const (
-	// mostOps is how many operations etcd takes in one transaction unless it was told
-	// otherwise; one of them is the batch's own.
-	mostOps = 128 - 1
 	// laneRetry is the first pause after a batch that etcd did not answer; each failure in a
 	// row doubles it, up to lastLaneRetry.
 	laneRetry, lastLaneRetry = 10 * time.Millisecond, time.Second
@@ -28,9 +25,10 @@ const (
 // without an answer is settled for good by another one: either its number is there, or it can
 // never be any more.
 type lane struct {
-	r       *run
-	counter string // the key that has the number of the last batch
-	most    int    // operations in a batch
+	r        *run
+	counter  string // the key that has the number of the last batch
+	composer *composer
+	most     int // operations in a batch
 
 	number   int64 // of the last batch that was made, or tried
 	modified int64 // ModRevision of the counter; 0: it is not there
@@ -42,7 +40,7 @@ type lane struct {
 }
 
 func newLane(r *run, i int) *lane {
-	return &lane{r: r, counter: r.e.cfg.Keys.Batches(int64(r.s.ID()), i), most: mostOps}
+	return &lane{r: r, counter: r.e.cfg.Keys.Batches(int64(r.s.ID()), i), composer: newComposer(r.s.ID()), most: mostOps}
 }
 
 // run sends what there is, until the session is lost.
@@ -139,29 +137,10 @@ func refused(err error) bool {
 
 // send makes one attempt.
 func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
-	lease := l.r.s.ID()
-	ops := make([]clientv3.Op, 0, 2*len(batch)+1)
-	ops = append(ops, clientv3.OpPut(l.counter, strconv.FormatInt(l.number, 10), clientv3.WithLease(lease)))
-	for _, o := range batch {
-		if o.enter {
-			ops = append(ops, clientv3.OpPut(o.entry.key, o.entry.Value, clientv3.WithLease(lease)), lookAtOnce(o.entry))
-		} else {
-			ops = append(ops, clientv3.OpDelete(o.entry.key))
-		}
-	}
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
 	return l.r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
-		Then(ops...).Else(clientv3.OpGet(l.counter)).Commit()
-}
-
-// lookAtOnce is look in the transaction that enters: all others in the queue came before, so to
-// count them is enough; for who would share, it is not.
-func lookAtOnce(x *Entry) clientv3.Op {
-	if x.Shared {
-		return look(x)
-	}
-	return clientv3.OpGet(x.queue, clientv3.WithPrefix(), clientv3.WithCountOnly())
+		Then(l.composer.compose(l.counter, l.number, batch)...).Else(clientv3.OpGet(l.counter)).Commit()
 }
 
 // look reads who is first; for who would share, all.
@@ -209,10 +188,13 @@ func (l *lane) counted(resp *clientv3.TxnResponse) bool {
 	return string(kvs[0].Value) == strconv.FormatInt(l.number, 10)
 }
 
+// apart is how many conditions of their own etcd takes in a transaction, with room to spare.
+const apart = levelOps / 2
+
 // relieve releases who leaves, in the batch and behind it, while nobody can enter. It returns
 // the rest of the batch.
 func (l *lane) relieve(batch []op) []op {
-	l.late = append(l.late, l.r.outbox.takeLeaving(l.most-len(l.late))...)
+	l.late = append(l.late, l.r.outbox.takeLeaving(apart-len(l.late))...)
 	l.late = l.release(l.late)
 	return l.release(batch)
 }
@@ -223,7 +205,7 @@ func (l *lane) release(batch []op) []op {
 	var ops []clientv3.Op
 	var leaving, rest []op
 	for _, o := range batch {
-		if o.enter {
+		if o.enter || len(leaving) == apart {
 			rest = append(rest, o)
 		} else {
 			leaving, ops = append(leaving, o), append(ops, clientv3.OpTxn([]clientv3.Cmp{o.entry.Guard()}, []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
@@ -262,16 +244,16 @@ func (l *lane) forget(o op) {
 
 // tell tells the entries what came of a batch that was made.
 func (l *lane) tell(batch []op, resp *clientv3.TxnResponse) {
-	i := 1 // after the counter
+	all := answers(resp)
 	for _, o := range batch {
 		if o.enter {
-			found := (*clientv3.GetResponse)(resp.Responses[i+1].GetResponseRange())
+			found := (*clientv3.GetResponse)(all[1].GetResponseRange())
 			l.finished = append(l.finished, o)
 			o.entry.entered(resp.Header.Revision, found.Count == 1 || o.entry.Shared && ahead(o.entry, found))
 		} else {
 			l.left(o)
 		}
-		i += o.cost()
+		all = all[o.cost():]
 	}
 }
 

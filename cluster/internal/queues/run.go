@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -75,18 +76,22 @@ func (r *run) end() {
 	}
 }
 
-// poke makes all who wait look whether they hold: the session may be acted on again.
+// poke makes all who wait look whether they hold: the session may be acted on again, or not any
+// more.
 func (r *run) poke() {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	for _, b := range r.buckets {
 		b.again()
 	}
+	r.mu.Unlock()
+	r.e.mu.Lock()
+	defer r.e.mu.Unlock()
+	r.e.change()
 }
 
 // enter queues; the entry settles later.
 func (r *run) enter(p Place) *Entry {
-	x := &Entry{Place: p, run: r, queue: r.e.keys(p.Wish).Queue(p.Name), settled: make(chan struct{})}
+	x := &Entry{Place: p, run: r, settled: make(chan struct{})}
 	r.mu.Lock()
 	switch {
 	case r.closing:
@@ -105,6 +110,7 @@ func (r *run) enter(p Place) *Entry {
 		}
 	}
 	x.key = r.free(p)
+	x.queue = x.key[:strings.LastIndexByte(x.key, '/')+1]
 	r.entries[x.key] = x
 	r.mu.Unlock()
 	r.outbox.add(op{entry: x, enter: true})
@@ -133,7 +139,7 @@ func (r *run) free(p Place) string {
 // leave deletes the entry's key.
 func (r *run) leave(x *Entry) {
 	r.mu.Lock()
-	b := r.buckets[r.e.cfg.Keys.Bucket(x.Name)]
+	b := r.buckets[r.e.cfg.Keys.BucketOf(x.key)]
 	r.mu.Unlock()
 	if b != nil {
 		b.remove(x)
@@ -200,18 +206,18 @@ func (r *run) clear(ctx context.Context) error {
 func (r *run) wait(x *Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if b := r.bucket(x.Name); b != nil {
+	if b := r.bucket(x.key); b != nil {
 		b.add(x)
 	}
 }
 
-// bucket is the one of that name, watched from now on; nil if the session is lost. The lock
-// is held.
-func (r *run) bucket(name string) *bucket {
+// bucket is the one that a queue or an entry's key lies in, watched from now on; nil if the
+// session is lost. The lock is held.
+func (r *run) bucket(key string) *bucket {
 	if r.ended {
 		return nil
 	}
-	prefix := r.e.cfg.Keys.Bucket(name)
+	prefix := r.e.cfg.Keys.BucketOf(key)
 	b := r.buckets[prefix]
 	if b == nil {
 		b = newBucket(r, prefix)
