@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/queueing"
 	"github.com/goverse/goverse/cluster/internal/queues"
+	"github.com/goverse/goverse/cluster/internal/wait"
 )
 
 // deniedRetry is the pause before this node queues again when etcd has refused it.
@@ -212,9 +213,8 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t *Ter
 		return err
 	}
 	defer e.left(t)
-	work, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })()
+	work, stop := wait.Within(ctx, t.ctx)
+	defer stop()
 	err = fn(work, t)
 	if ctx.Err() != nil || t.ctx.Err() == nil || err == nil {
 		return err
