@@ -74,6 +74,7 @@ func (e *Election) look() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer e.notify()
+	e.lose()
 	e.yield()
 	if !e.ended() {
 		return
@@ -107,6 +108,18 @@ func (e *Election) close() {
 	defer e.mu.Unlock()
 	if e.gone == nil {
 		e.gone, e.giveUp = fmt.Errorf("election %q: %w", e.name, ErrClosed), ErrClosed
+	}
+}
+
+// lose has the place given up whose key is gone: the watch may know it long before the
+// session does. The lock is held.
+func (e *Election) lose() {
+	if e.place == nil || e.giveUp != nil {
+		return
+	}
+	q, token := e.follower.Queue(), e.place.Token()
+	if token != 0 && q.After(token) && !q.Has(e.place.Key(), token) {
+		e.giveUp = ErrKeyGone
 	}
 }
 
