@@ -50,7 +50,7 @@ var allowed = map[string][]string{
 	"cluster/internal/queueing":        {},
 	"cluster/internal/queues":          {"cluster/internal/queueing", "cluster/internal/wait", "cluster/session", "cluster/state"},
 	"cluster/internal/queuestest":      {"cluster/session", "cluster/state", "clustertest", "embedetcd"},
-	"cluster/lock":                     {"cluster/internal/queueing", "cluster/internal/queues", "cluster/session", "cluster/state"},
+	"cluster/lock":                     {"cluster/internal/queueing", "cluster/internal/queues", "cluster/internal/wait", "cluster/session", "cluster/state"},
 	"cluster/lock/locktest":            {"cluster/lock", "cluster/state"},
 	"cluster/internal/holding":         {"cluster/sharding", "internal/planted"},
 	"cluster/internal/planning":        {"cluster/sharding", "cluster/state"},

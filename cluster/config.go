@@ -67,6 +67,10 @@ type Config struct {
 	// WorkTimeout bounds how long a leader that gives way waits for the functions
 	// in Lead to return. Default 5 s.
 	WorkTimeout time.Duration
+	// PreferAfter is how long a candidate of a higher priority stands in a named election
+	// before the leadership is given to it; see elections.Priority. Each who lets it pass goes
+	// by its own. Default 5 s.
+	PreferAfter time.Duration
 	// OnceRetention is for how long it is remembered what became of an effect (see Once),
 	// at the least. Default 24 h; a minute or more.
 	OnceRetention time.Duration
@@ -117,6 +121,9 @@ func (c Config) withDefaults() Config {
 	if c.WorkTimeout == 0 {
 		c.WorkTimeout = 5 * time.Second
 	}
+	if c.PreferAfter == 0 {
+		c.PreferAfter = 5 * time.Second
+	}
 	c.CrashDetection = c.CrashDetection.WithDefaults()
 	c.Sharding = c.Sharding.withDefaults()
 	if c.Logger == nil {
@@ -139,7 +146,7 @@ func (c Config) Validate() error {
 		return err
 	}
 	for name, d := range map[string]time.Duration{"DialTimeout": c.DialTimeout, "RequestTimeout": c.RequestTimeout,
-		"WorkTimeout": c.WorkTimeout} {
+		"WorkTimeout": c.WorkTimeout, "PreferAfter": c.PreferAfter} {
 		if d < 0 {
 			return fmt.Errorf("%w: %s is negative (%v); leave it 0 for the default", ErrBadConfig, name, d)
 		}

@@ -25,6 +25,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{Config{EtcdAddress: "a:1,,b:2"}, ErrBadEtcdAddress},
 		{Config{EtcdAddress: ":2379"}, ErrBadEtcdAddress},
 		{Config{WorkTimeout: -1}, ErrBadConfig},
+		{Config{PreferAfter: -1}, ErrBadConfig},
 		{Config{Fallback: "other"}, ErrBadConfig},
 		{Config{Weight: -1}, ErrBadConfig},
 	} {

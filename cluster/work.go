@@ -34,7 +34,7 @@ func (c *Cluster) newWork(client *clientv3.Client, keeper *session.Keeper) (work
 		return work{}, err
 	}
 	named, err := elections.New(elections.Config{Client: client, Keeper: keeper, Queues: c.keys.Elections(), Address: c.node.AdvertiseAddress(),
-		WorkTimeout: c.cfg.WorkTimeout, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("elections")})
+		WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("elections")})
 	return work{locks, effects, named}, err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/sharding"
 )
 
@@ -51,9 +52,8 @@ func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Cont
 		return err
 	}
 	defer slot.leave()
-	work, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(owned, func() { cancel(context.Cause(owned)) })()
+	work, stop := wait.Within(ctx, owned)
+	defer stop()
 	return fn(work, epoch)
 }
 

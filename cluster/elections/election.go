@@ -12,6 +12,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/queueing"
 	"github.com/goverse/goverse/cluster/internal/queues"
+	"github.com/goverse/goverse/cluster/internal/wait"
 )
 
 // deniedRetry is the pause before this node queues again when etcd has refused it.
@@ -73,6 +74,7 @@ func (e *Election) look() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	defer e.notify()
+	e.lose()
 	e.yield()
 	if !e.ended() {
 		return
@@ -106,6 +108,18 @@ func (e *Election) close() {
 	defer e.mu.Unlock()
 	if e.gone == nil {
 		e.gone, e.giveUp = fmt.Errorf("election %q: %w", e.name, ErrClosed), ErrClosed
+	}
+}
+
+// lose has the place given up whose key is gone: the watch may know it long before the
+// session does. The lock is held.
+func (e *Election) lose() {
+	if e.place == nil || e.giveUp != nil {
+		return
+	}
+	q, token := e.follower.Queue(), e.place.Token()
+	if token != 0 && q.After(token) && !q.Has(e.place.Key(), token) {
+		e.giveUp = ErrKeyGone
 	}
 }
 
@@ -212,9 +226,8 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t *Ter
 		return err
 	}
 	defer e.left(t)
-	work, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })()
+	work, stop := wait.Within(ctx, t.ctx)
+	defer stop()
 	err = fn(work, t)
 	if ctx.Err() != nil || t.ctx.Err() == nil || err == nil {
 		return err

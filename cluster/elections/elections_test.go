@@ -262,6 +262,36 @@ func TestKeysAreDeleted(t *testing.T) {
 	s.eventually(func() bool { return a.IsLeader() != b.IsLeader() }, "one leads")
 }
 
+// The leader's own watch tells it: the next renewal is twenty minutes away.
+func TestKeyOfTheLeaderIsDeleted(t *testing.T) {
+	s := newSceneWith(t, time.Hour, time.Hour)
+	a := s.join(s.a, "job")
+	first := s.leads(a)
+	b := s.join(s.b, "job")
+	inside, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- a.Lead(s.ctx, func(ctx context.Context, _ *elections.Term) error {
+			close(inside)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	<-inside
+	gone, err := s.client.Delete(s.ctx, first.Key())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, gone.Deleted)
+	s.eventually(func() bool { return first.Context().Err() != nil }, "the term ends")
+	require.False(t, first.Valid())
+	for _, over := range []error{context.Cause(first.Context()), <-ended} {
+		require.ErrorIs(t, over, elections.ErrTermOver)
+		require.ErrorIs(t, over, elections.ErrKeyGone)
+	}
+	second := s.leads(b)
+	require.Greater(t, second.Token(), first.Token())
+	s.eventually(func() bool { return fmt.Sprint(a.Queue()) == "[b:1 a:1]" }, "it queues again")
+	require.True(t, second.Valid())
+}
+
 func TestWatch(t *testing.T) {
 	s := newScene(t)
 	o := s.join(s.c, "job", elections.Observe())

@@ -23,6 +23,8 @@ var (
 	// ErrGaveWay is why a term ended in favour of a candidate that is preferred or was asked
 	// for, or because this node's own priority changed.
 	ErrGaveWay = errors.New("it gave way to another candidate")
+	// ErrKeyGone is why a term ended whose key hands from outside have deleted.
+	ErrKeyGone = queues.ErrKeyGone
 	// ErrLetGo: the election was closed; see Election.Close.
 	ErrLetGo = errors.New("the election was closed; ask for it again by its name")
 	// ErrNoLeader: nobody stands in the election.
@@ -43,7 +45,7 @@ var (
 type TermOverError struct {
 	Election string
 	Token    int64
-	Err      error // ErrResigned, ErrGaveWay, ErrWithdrawn, ErrClosed, a session.LostError, or what became of the key
+	Err      error // ErrResigned, ErrGaveWay, ErrWithdrawn, ErrClosed, ErrKeyGone or a session.LostError
 }
 
 // Error names the election, the token and the reason.

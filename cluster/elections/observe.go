@@ -80,8 +80,8 @@ func (e *Election) WaitForLeader(ctx context.Context) (Leader, error) {
 
 // until blocks until done returns true, the election is closed, or ctx ends.
 func (e *Election) until(ctx context.Context, done func() bool) error {
-	ctx, cancel := e.during(ctx)
-	defer cancel()
+	ctx, stop := wait.Within(ctx, e.life)
+	defer stop()
 	sub := e.Subscribe()
 	defer sub.Close()
 	return wait.Until(ctx, sub.C, done)
@@ -94,8 +94,8 @@ func (e *Election) Watch(ctx context.Context) <-chan Leader {
 	out := make(chan Leader)
 	forward := func() {
 		defer close(out)
-		ctx, cancel := e.during(ctx)
-		defer cancel()
+		ctx, stop := wait.Within(ctx, e.life)
+		defer stop()
 		sub := e.Subscribe()
 		defer sub.Close()
 		wait.Forward(ctx, out, sub.C, e.Leader)
@@ -104,11 +104,4 @@ func (e *Election) Watch(ctx context.Context) <-chan Leader {
 		close(out)
 	}
 	return out
-}
-
-// during is ctx as long as the election is not closed; its cause is then why.
-func (e *Election) during(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(e.life, func() { cancel(context.Cause(e.life)) })
-	return ctx, func() { stop(); cancel(nil) }
 }

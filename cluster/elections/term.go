@@ -26,7 +26,7 @@ type Term struct {
 func (t *Term) Token() int64 { return t.token }
 
 // Context ends with the term, at the session's deadline at the latest; its cause is a
-// [TermOverError], or if that was the reason, a session.LostError, or that the key is gone.
+// [TermOverError], or just its reason where that is a session.LostError or [ErrKeyGone].
 func (t *Term) Context() context.Context { return t.ctx }
 
 // Valid reports whether the term may be acted on at this instant, without the network.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/queueing"
 	"github.com/goverse/goverse/cluster/internal/queues"
+	"github.com/goverse/goverse/cluster/internal/wait"
 )
 
 // Transfer hands the leadership over to the candidate at that address: those who wait before
@@ -73,8 +74,8 @@ func (e *Election) ask(ctx context.Context, q queueing.Queue, address string, wi
 	if err := q.Check(wish); err != nil {
 		return err
 	}
-	ctx, cancel := e.during(ctx)
-	defer cancel()
+	ctx, stop := wait.Within(ctx, e.life)
+	defer stop()
 	sub := e.Subscribe()
 	defer sub.Close()
 	place, err := e.all.engine.Enter(ctx, queues.Place{Name: e.name, Value: wish.Value(), Wish: true})

@@ -91,8 +91,8 @@ type LeaderElection struct {
 
 	term   atomic.Pointer[Term]
 	wake   chan struct{}
-	ctx    context.Context // of the loop
-	cancel context.CancelFunc
+	ctx    context.Context // of the loop; ends with ErrStopped
+	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // loop, operations, observers
 	base   *base          // the own mirror and keeper; nil when they are shared
 
@@ -128,7 +128,7 @@ func New(cfg Config) (*LeaderElection, error) {
 			return nil, err
 		}
 	}
-	le.ctx, le.cancel = context.WithCancel(context.Background())
+	le.ctx, le.cancel = context.WithCancelCause(context.Background())
 	return le, nil
 }
 
@@ -213,7 +213,7 @@ func (le *LeaderElection) Stop(ctx context.Context) error {
 	if started {
 		err = le.Withdraw(ctx)
 	}
-	le.cancel()
+	le.cancel(ErrStopped)
 	le.notify()
 	le.wg.Wait()
 	if started && le.base != nil {

@@ -132,9 +132,8 @@ func (le *LeaderElection) Watch(ctx context.Context) <-chan state.Leader {
 
 // forward sends each new leader.
 func (le *LeaderElection) forward(ctx context.Context, out chan<- state.Leader) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(le.ctx, cancel)()
+	ctx, stop := wait.Within(ctx, le.ctx)
+	defer stop()
 	sub := le.Subscribe()
 	defer sub.Close()
 	wait.Forward(ctx, out, sub.C, le.Leader)

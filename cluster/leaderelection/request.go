@@ -11,6 +11,7 @@ import (
 	"github.com/goverse/goverse/cluster/internal/candidacy"
 	"github.com/goverse/goverse/cluster/internal/change"
 	"github.com/goverse/goverse/cluster/internal/commit"
+	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -26,9 +27,8 @@ func (le *LeaderElection) Transfer(ctx context.Context, address string) error {
 	if s == nil || !s.Valid() {
 		return ErrNoLeader
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(le.ctx, func() { cancel(ErrStopped) })()
+	ctx, stop := wait.Within(ctx, le.ctx)
+	defer stop()
 	_, err := Ask(ctx, le.cfg.Client, le.mirror, s.ID(), state.RequestTransfer, address)
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/goverse/goverse/cluster/internal/candidacy"
 	"github.com/goverse/goverse/cluster/internal/change"
 	"github.com/goverse/goverse/cluster/internal/commit"
+	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -84,9 +85,7 @@ func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context,
 		return err
 	}
 	defer t.leave()
-	work, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })
+	work, stop := wait.Within(ctx, t.ctx)
 	defer stop()
 	err = fn(work, t)
 	if errors.Is(err, context.Canceled) && ctx.Err() == nil && t.ctx.Err() != nil {

@@ -3,6 +3,8 @@ package lock
 import (
 	"context"
 	"errors"
+
+	"github.com/goverse/goverse/cluster/internal/wait"
 )
 
 // SingleWriter is middleware: what it returns hands commands on to next, of each key one at a
@@ -36,9 +38,8 @@ func SingleWriter[C, R any](locks LockRegistry, key func(C) string, next func(co
 			}
 			_ = held.Release(ctx) // done later at the worst, and what was lost is said
 		}()
-		work, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(held.Context(), func() { cancel(context.Cause(held.Context())) })()
+		work, stop := wait.Within(ctx, held.Context())
+		defer stop()
 		return next(context.WithValue(work, heldKey{}, held), command)
 	}
 }

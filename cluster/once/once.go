@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/internal/queues"
+	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -184,10 +185,8 @@ func (e *Effects) first(ctx context.Context, place *queues.Entry, name string, f
 	case m.State == running:
 		return Result{}, false, m.unknown(name, nil) // whoever ran it is not first any more
 	}
-	held := place.Context()
-	work, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
+	work, stop := wait.Within(ctx, place.Context())
+	defer stop()
 	m.mark = mark{State: running, Attempt: m.Attempt + 1, Token: place.Token(), By: e.cfg.Owner}
 	err = e.marks.settle(work, place.Guard(), name, &m)
 	if err == nil && !place.Valid() {

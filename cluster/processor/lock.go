@@ -115,9 +115,8 @@ func Lock(in lock.LockRegistry, name string) LeaderLock {
 			defer cancel()
 			_ = held.Release(ctx) // lost before, or done as soon as etcd answers
 		}()
-		work, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(held.Context(), func() { cancel(context.Cause(held.Context())) })()
+		work, stop := wait.Within(ctx, held.Context())
+		defer stop()
 		return fn(work, held.Token())
 	})
 }

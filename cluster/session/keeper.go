@@ -184,11 +184,9 @@ func (k *Keeper) register(ctx context.Context, s *Session) error {
 	if k.cfg.Register == nil {
 		return nil
 	}
-	rctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.Context(), func() { cancel(s.Err()) })
-	defer cancel(nil)
+	ctx, stop := wait.Within(ctx, s.Context())
 	defer stop()
-	if err := k.cfg.Register(rctx, s); err != nil {
+	if err := k.cfg.Register(ctx, s); err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package queueing
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"time"
 )
@@ -97,21 +98,34 @@ func (q Queue) Target(wishes []Wish) Target {
 	return t
 }
 
-// Yielding is how long the present target has been it, as far as this process has seen. The
-// zero value has seen none.
+// Yielding is since when each one has stood that those before it may let pass, as far as this
+// process has seen. The zero value has seen none.
 type Yielding struct {
-	target int64
-	since  time.Time
+	since map[int64]time.Time // by CreateRevision; never changed
+}
+
+// see adds who is new, and drops who is gone.
+func (y Yielding) see(q Queue, now time.Time) Yielding {
+	seen, lowest := map[int64]time.Time{}, math.MaxInt
+	for _, e := range q.entries {
+		if lowest = min(lowest, e.Priority); e.Priority > lowest {
+			since, known := y.since[e.Create]
+			if !known {
+				since = now
+			}
+			seen[e.Create] = since
+		}
+	}
+	return Yielding{seen}
 }
 
 // Look reports whether the entry with that key is to go to the tail, or if it is the first, to
-// give way. A target that nobody asked for must have been it for as long as after, so that one
-// which comes and goes moves nobody; again is when to look then, 0 for when anything changes.
+// give way. A target that nobody asked for must have stood for as long as after, so that one
+// which comes and goes moves nobody, and keeps nobody else from being let pass either; again is
+// when to look then, 0 for when anything changes.
 func (y Yielding) Look(q Queue, key string, create int64, wishes []Wish, after time.Duration, now time.Time) (_ Yielding, giveWay bool, again time.Duration) {
+	y = y.see(q, now)
 	t := q.Target(wishes)
-	if t.Create != y.target {
-		y = Yielding{t.Create, now}
-	}
 	own := q.index(key)
 	switch {
 	case own < 0 || q.entries[own].Create != create:
@@ -123,6 +137,6 @@ func (y Yielding) Look(q Queue, key string, create int64, wishes []Wish, after t
 	case t.Wished:
 		return y, true, 0
 	}
-	left := after - now.Sub(y.since)
+	left := after - now.Sub(y.since[t.Create])
 	return y, left <= 0, max(left, 0)
 }

@@ -245,6 +245,73 @@ func TestTargetsThatComeAndGo(t *testing.T) {
 	require.Equal(t, "b", first(w.truth()).Key)
 }
 
+// calm has all look at the truth until nobody moves at this instant.
+func (w *world) calm(t require.TestingT) {
+	for range 100 {
+		moved := false
+		for _, e := range slices.Clone(w.truth().Entries()) {
+			m, _ := w.look(e.Key, w.truth())
+			moved = moved || m
+		}
+		if !moved {
+			return
+		}
+	}
+	require.Fail(t, "they move for ever", "%v", w.truth().Entries())
+}
+
+// One that comes and goes, and is preferred to all, does not keep a steady one from the
+// leadership: in a moment without it, that one has stood for long enough.
+func TestSteadyTargetIsNotStarved(t *testing.T) {
+	w := newWorld(10 * time.Second)
+	w.enter("a", 0, false)
+	w.enter("b", 0, false)
+	w.enter("steady", 1, false)
+	for range 3 {
+		w.calm(t)
+		w.enter("unsteady", 2, false)
+		w.calm(t)
+		w.now = w.now.Add(4 * time.Second)
+		w.calm(t)
+		require.Zero(t, w.moved, "the one has stood for too short, and the other is not the best")
+		w.leave("unsteady")
+	}
+	w.calm(t)
+	require.Equal(t, "steady", first(w.truth()).Key)
+	require.Equal(t, 1, w.handed)
+	require.Equal(t, 2, w.moved, "b, and the leader")
+}
+
+// Whoever comes and goes beside it: where nobody better stands, one that has stood for long
+// enough leads, or one as good as it.
+func TestNothingStarvesASteadyTarget(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(10 * time.Second)
+		w.enter("leader", 0, false)
+		w.enter("steady", 1, false)
+		stands, since := int64(0), w.now
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			switch k := rapid.SampledFrom([]string{"", "x", "y", "z"}).Draw(t, "who comes or goes"); {
+			case k == "":
+				w.now = w.now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "seconds")) * time.Second)
+			case w.truth().index(k) >= 0:
+				w.leave(k)
+			default:
+				w.enter(k, rapid.IntRange(0, 2).Draw(t, "priority"), false)
+			}
+			w.calm(t)
+			steady, _ := w.entry("steady")
+			if steady.Create != stands {
+				stands, since = steady.Create, w.now
+			}
+			better := slices.ContainsFunc(w.truth().Entries(), func(e Entry) bool { return e.Priority > steady.Priority })
+			if !better && w.now.Sub(since) >= w.after {
+				require.Equal(t, steady.Priority, first(w.truth()).Priority)
+			}
+		}
+	})
+}
+
 func TestWishesAreVoid(t *testing.T) {
 	q := Queue{}.Read(20, []Entry{{Key: "a", Create: 1}, {Key: "x", Create: 2, Foreign: true}, {Key: "b", Create: 3, Priority: 1}})
 	for want, wish := range map[error]Wish{

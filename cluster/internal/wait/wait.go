@@ -1,5 +1,5 @@
 // Package wait waits for a while or for a value to change, or for a context's end if that
-// comes first.
+// comes first. And it has the context that ends with the first of two.
 //
 // Not promised: that a wait lasts no longer than it was to. The process may be paused.
 package wait

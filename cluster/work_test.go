@@ -1,0 +1,35 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/elections"
+)
+
+// A named election hands over to a preferred node after Config.PreferAfter. With the default no
+// attempt would take less than that.
+func TestPreferAfterIsConfigured(t *testing.T) {
+	etcd, ctx := startEtcd(t), testContext(t)
+	soon := func(c *Config) { c.PreferAfter = time.Millisecond }
+	a, b := start(t, etcd, soon), start(t, etcd, soon)
+	first, err := a.Election("job")
+	require.NoError(t, err)
+	for took := time.Hour; took >= (Config{}).withDefaults().PreferAfter; { // a machine may be busy
+		_, err = first.WaitForLeader(ctx)
+		require.NoError(t, err)
+		began := time.Now()
+		preferred, err := b.Election("job", elections.Priority(1))
+		require.NoError(t, err)
+		for seen := range preferred.Watch(ctx) {
+			if seen.Address == b.address() {
+				break
+			}
+		}
+		require.NoError(t, ctx.Err(), "it took longer than the default")
+		took = time.Since(began)
+		require.NoError(t, preferred.Withdraw(ctx))
+	}
+}
