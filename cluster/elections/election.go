@@ -1,6 +1,7 @@
 package elections
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,11 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/goverse/goverse/cluster/internal/queueing"
 	"github.com/goverse/goverse/cluster/internal/queues"
-	"github.com/goverse/goverse/cluster/internal/wait"
 )
 
 // deniedRetry is the pause before this node queues again when etcd has refused it.
@@ -22,19 +20,16 @@ const deniedRetry = time.Second
 type Election struct {
 	all      *Elections
 	name     string
-	log      hclog.Logger
 	follower *queues.Follower
-	wishes   *queues.Follower
+	notice   func()               // touch
 	term     atomic.Pointer[Term] // nil unless this node leads
-	life     context.Context      // ends when it is closed
-	end      context.CancelCauseFunc
 
 	mu       sync.Mutex
 	observer bool
 	wanted   bool // asked for since Close was called
 	priority int
 	yielding queueing.Yielding
-	later    *time.Timer   // looks again
+	later    *time.Timer   // looks again; made when first needed
 	place    *queues.Entry // in the queue; nil: none
 	over     *Term         // ended, and its functions have not all returned
 	late     *time.Timer   // until when they are waited for
@@ -43,7 +38,10 @@ type Election struct {
 	giveUp   error         // the place is to be given up, and why
 	gone     error         // why this node stands no more; nil: it does
 	err      error         // why it cannot stand
-	subs     map[*Subscription]struct{}
+	subs     []*Subscription
+	letGo    bool                    // Close has let it go
+	life     context.Context         // ends when it is closed; made when first needed
+	end      context.CancelCauseFunc // of life
 }
 
 // Name is the election's.
@@ -81,7 +79,7 @@ func (e *Election) look() {
 	}
 	e.settled()
 	if e.place == nil && !e.observer && e.gone == nil && !e.denied {
-		e.place = e.all.engine.TryEnter(queues.Place{Name: e.name, Value: e.all.cfg.Address, Priority: e.priority, Notify: e.touch})
+		e.place = e.all.engine.TryEnter(queues.Place{Name: e.name, Value: e.all.cfg.Address, Priority: e.priority, Notify: e.notice})
 	}
 }
 
@@ -127,23 +125,20 @@ func (e *Election) lose() {
 // functions have returned or were waited for long enough. It reports whether nothing is left
 // of it.
 func (e *Election) ended() bool {
-	if t := e.term.Load(); t != nil && (e.giveUp != nil || t.ctx.Err() != nil) {
-		reason := e.giveUp
-		if t.ctx.Err() != nil {
-			reason = context.Cause(t.ctx)
-		}
+	if t := e.term.Load(); t != nil && (e.giveUp != nil || t.place.Over() != nil) {
+		reason := cmp.Or(t.place.Over(), e.giveUp)
 		e.term.Store(nil) // the flag first
-		t.cancel(&TermOverError{Election: e.name, Token: t.token, Err: reason})
+		t.place.Revoke(&TermOverError{Election: e.name, Token: t.token, Err: reason})
 		e.over, e.expired = t, false
 		e.late = time.AfterFunc(e.all.cfg.WorkTimeout, func() { e.expire(t) })
-		e.log.Info("no longer leads the election", "election", e.name, "token", t.token, "reason", reason)
+		e.all.cfg.Logger.Info("no longer leads the election", "election", e.name, "token", t.token, "reason", reason)
 	}
 	if t := e.over; t != nil {
 		if t.work > 0 && !e.expired {
 			return false
 		}
 		if t.work > 0 {
-			e.log.Warn("functions in a term that is over go on; not waiting for them any longer", "election", e.name, "token", t.token)
+			e.all.cfg.Logger.Warn("functions in a term that is over go on; not waiting for them any longer", "election", e.name, "token", t.token)
 		}
 		e.late.Stop()
 		e.over = nil
@@ -196,7 +191,7 @@ func (e *Election) settled() {
 		e.place = nil
 		if !errors.Is(err, queues.ErrAgain) && !errors.Is(err, ErrClosed) {
 			if e.err == nil {
-				e.log.Warn("etcd refuses that this node stands in the election, trying on", "election", e.name, "error", err)
+				e.all.cfg.Logger.Warn("etcd refuses that this node stands in the election, trying on", "election", e.name, "error", err)
 			}
 			e.err, e.denied = err, true
 			time.AfterFunc(deniedRetry, e.again)
@@ -209,10 +204,8 @@ func (e *Election) settled() {
 	}
 	e.err = nil
 	t := &Term{e: e, place: place, token: place.Token()}
-	t.ctx, t.cancel = context.WithCancelCause(place.Context())
-	context.AfterFunc(t.ctx, e.touch)
 	e.term.Store(t)
-	e.log.Info("leads the election", "election", e.name, "token", t.token)
+	e.all.cfg.Logger.Info("leads the election", "election", e.name, "token", t.token)
 }
 
 // Lead waits until this node leads and runs fn. fn's context ends with the term, or with ctx;
@@ -226,13 +219,13 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t *Ter
 		return err
 	}
 	defer e.left(t)
-	work, stop := wait.Within(ctx, t.ctx)
+	work, stop := t.place.Within(ctx)
 	defer stop()
 	err = fn(work, t)
-	if ctx.Err() != nil || t.ctx.Err() == nil || err == nil {
+	cause := t.place.Over()
+	if ctx.Err() != nil || cause == nil || err == nil {
 		return err
 	}
-	cause := context.Cause(t.ctx)
 	if errors.Is(err, ErrTermOver) || !errors.Is(err, context.Canceled) && !errors.Is(err, cause) {
 		return err
 	}
@@ -313,11 +306,31 @@ func (e *Election) Close(ctx context.Context) error {
 		return err
 	}
 	if e.all.forget(e) {
-		e.end(fmt.Errorf("election %q: %w", e.name, ErrLetGo))
+		e.mu.Lock()
+		e.letGo = true
+		if e.end != nil {
+			e.end(e.closed())
+		}
+		e.notify()
+		e.mu.Unlock()
 		e.follower.Stop()
-		e.wishes.Stop()
 	}
 	return nil
+}
+
+func (e *Election) closed() error { return fmt.Errorf("election %q: %w", e.name, ErrLetGo) }
+
+// lasts is a context that ends when the election is closed.
+func (e *Election) lasts() context.Context {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life == nil {
+		e.life, e.end = context.WithCancelCause(e.all.life)
+		if e.letGo {
+			e.end(e.closed())
+		}
+	}
+	return e.life
 }
 
 func (e *Election) leave(ctx context.Context, why error) error {

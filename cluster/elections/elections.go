@@ -134,11 +134,9 @@ func (es *Elections) Election(name string, opts ...Option) (*Election, error) {
 		e.want(o)
 		return e, nil
 	}
-	e := &Election{all: es, name: name, log: es.cfg.Logger, observer: true, subs: map[*Subscription]struct{}{}}
-	e.life, e.end = context.WithCancelCause(es.life)
-	e.later = time.AfterFunc(time.Hour, e.touch)
-	e.later.Stop()
-	e.follower, e.wishes = es.engine.Follow(name, false, e.touch), es.engine.Follow(name, true, e.touch)
+	e := &Election{all: es, name: name, observer: true}
+	e.notice = e.touch
+	e.follower = es.engine.Follow(name, e.notice)
 	e.want(o)
 	es.byName[name] = e
 	e.touch()
@@ -187,7 +185,7 @@ func (es *Elections) Run(ctx context.Context) {
 	wg.Go(func() { es.engine.Run(ctx) })
 	for ctx.Err() == nil {
 		changed := es.engine.Changed()
-		for _, e := range es.touched() {
+		for e := range es.touched() {
 			e.look()
 		}
 		select {
@@ -215,11 +213,11 @@ func (es *Elections) touchAll() {
 	}
 }
 
-func (es *Elections) touched() []*Election {
+func (es *Elections) touched() map[*Election]struct{} {
 	es.touching.Lock()
 	defer es.touching.Unlock()
-	touched := slices.Collect(maps.Keys(es.dirty))
-	clear(es.dirty)
+	touched := es.dirty
+	es.dirty = map[*Election]struct{}{}
 	return touched
 }
 

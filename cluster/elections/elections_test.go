@@ -359,3 +359,33 @@ func TestStandsAgain(t *testing.T) {
 	s.join(s.a, "job")
 	s.leads(a)
 }
+
+// A session that is suspended for a moment costs the term, and what runs in it, at once; the
+// place is given up, and this node leads again by another one.
+func TestSuspendedSessionEndsTheTerm(t *testing.T) {
+	s := newScene(t)
+	a := s.join(s.a, "job")
+	first := s.leads(a)
+	inside, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- a.Lead(s.ctx, func(ctx context.Context, _ *elections.Term) error {
+			close(inside)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	<-inside
+	now := s.a.Keeper.Current()
+	s.a.Faults.CutOff()
+	now.Doubt(20 * time.Millisecond)
+	err := <-ended
+	require.ErrorIs(t, err, elections.ErrTermOver)
+	require.ErrorAs(t, err, new(*session.LostError))
+	require.False(t, first.Valid())
+	require.ErrorAs(t, context.Cause(first.Context()), new(*session.LostError), "asked for when all is over")
+	s.eventually(func() bool { return a.Term() == nil && !a.IsLeader() }, "it is not shown any more")
+	s.a.Faults.Reconnect()
+	s.eventually(func() bool { return a.IsLeader() }, "it leads again")
+	require.Greater(t, a.Term().Token(), first.Token())
+	require.Same(t, now, s.a.Keeper.Current(), "the session was not lost")
+}

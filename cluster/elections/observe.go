@@ -2,6 +2,7 @@ package elections
 
 import (
 	"context"
+	"slices"
 
 	"github.com/goverse/goverse/cluster/internal/wait"
 )
@@ -48,7 +49,7 @@ func (e *Election) Subscribe() *Subscription {
 	c <- struct{}{}
 	s := &Subscription{C: c, c: c, e: e}
 	e.mu.Lock()
-	e.subs[s] = struct{}{}
+	e.subs = append(e.subs, s)
 	e.mu.Unlock()
 	return s
 }
@@ -56,13 +57,16 @@ func (e *Election) Subscribe() *Subscription {
 // Close ends the subscription. C is not closed.
 func (s *Subscription) Close() {
 	s.e.mu.Lock()
-	delete(s.e.subs, s)
-	s.e.mu.Unlock()
+	defer s.e.mu.Unlock()
+	s.e.subs = slices.DeleteFunc(s.e.subs, func(x *Subscription) bool { return x == s })
+	if len(s.e.subs) == 0 {
+		s.e.subs = nil
+	}
 }
 
 // notify tells all who subscribed. The lock is held.
 func (e *Election) notify() {
-	for s := range e.subs {
+	for _, s := range e.subs {
 		select {
 		case s.c <- struct{}{}:
 		default:
@@ -80,11 +84,21 @@ func (e *Election) WaitForLeader(ctx context.Context) (Leader, error) {
 
 // until blocks until done returns true, the election is closed, or ctx ends.
 func (e *Election) until(ctx context.Context, done func() bool) error {
-	ctx, stop := wait.Within(ctx, e.life)
+	ctx, stop := wait.Within(ctx, e.all.life)
 	defer stop()
 	sub := e.Subscribe()
 	defer sub.Close()
-	return wait.Until(ctx, sub.C, done)
+	letGo := false
+	err := wait.Until(ctx, sub.C, func() bool {
+		e.mu.Lock()
+		letGo = e.letGo
+		e.mu.Unlock()
+		return letGo || done()
+	})
+	if letGo {
+		return e.closed()
+	}
+	return err
 }
 
 // Watch delivers who leads now, and then every change of it; the zero Leader says that nobody
@@ -94,7 +108,7 @@ func (e *Election) Watch(ctx context.Context) <-chan Leader {
 	out := make(chan Leader)
 	forward := func() {
 		defer close(out)
-		ctx, stop := wait.Within(ctx, e.life)
+		ctx, stop := wait.Within(ctx, e.lasts())
 		defer stop()
 		sub := e.Subscribe()
 		defer sub.Close()

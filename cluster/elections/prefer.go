@@ -29,15 +29,19 @@ func (e *Election) yield() {
 	if giveWay {
 		e.giveUp = ErrGaveWay
 	}
-	e.later.Stop()
-	if again > 0 {
+	switch {
+	case e.later == nil && again > 0:
+		e.later = time.AfterFunc(again, e.touch)
+	case again > 0:
 		e.later.Reset(again)
+	case e.later != nil:
+		e.later.Stop()
 	}
 }
 
 // asked are the wishes about this election, the first made first.
 func (e *Election) asked() []queueing.Wish {
-	entries := e.wishes.Queue().Entries()
+	entries := e.follower.Wishes()
 	if len(entries) == 0 {
 		return nil
 	}

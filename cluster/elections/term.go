@@ -13,12 +13,10 @@ import (
 // Term is one unbroken stretch of this node's leadership in one election. All methods are safe
 // for concurrent use.
 type Term struct {
-	e      *Election
-	place  *queues.Entry
-	token  int64
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	work   int // functions in it; guarded by e.mu
+	e     *Election
+	place *queues.Entry
+	token int64
+	work  int // functions in it; guarded by e.mu
 }
 
 // Token is the fencing token: it only grows from term to term of the election. Give it to
@@ -27,7 +25,7 @@ func (t *Term) Token() int64 { return t.token }
 
 // Context ends with the term, at the session's deadline at the latest; its cause is a
 // [TermOverError], or just its reason where that is a session.LostError or [ErrKeyGone].
-func (t *Term) Context() context.Context { return t.ctx }
+func (t *Term) Context() context.Context { return t.place.Context() }
 
 // Valid reports whether the term may be acted on at this instant, without the network.
 func (t *Term) Valid() bool { return t.e.term.Load() == t && t.place.Valid() }

@@ -74,7 +74,7 @@ func (e *Election) ask(ctx context.Context, q queueing.Queue, address string, wi
 	if err := q.Check(wish); err != nil {
 		return err
 	}
-	ctx, stop := wait.Within(ctx, e.life)
+	ctx, stop := wait.Within(ctx, e.lasts())
 	defer stop()
 	sub := e.Subscribe()
 	defer sub.Close()
@@ -160,5 +160,5 @@ func (e *Election) known(ctx context.Context) (queueing.Queue, error) {
 	if err := e.until(ctx, func() bool { q = e.follower.Queue(); return q.Known() }); err != nil {
 		return q, e.notMoved(err)
 	}
-	return q, context.Cause(e.life)
+	return q, context.Cause(e.lasts())
 }

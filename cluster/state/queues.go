@@ -51,6 +51,9 @@ func (q Queues) Wishes() Queues { return Queues{q.root, wishMark} }
 
 const wishMark = "!"
 
+// WishesIn is the prefix of all wishes in the bucket with that prefix.
+func (q Queues) WishesIn(bucket string) string { return bucket + wishMark }
+
 // Root is the prefix of all keys, with its slash.
 func (q Queues) Root() string { return q.root }
 

@@ -136,6 +136,11 @@ func holdElections(ctx context.Context, l *locker, n int) ([]*elections.Election
 			return nil, err
 		}
 	}
+	for _, e := range out {
+		if _, err := e.WaitForLeader(ctx); err != nil { // it knows its queue, too
+			return nil, err
+		}
+	}
 	return out, nil
 }
 

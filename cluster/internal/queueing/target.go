@@ -106,12 +106,16 @@ type Yielding struct {
 
 // see adds who is new, and drops who is gone.
 func (y Yielding) see(q Queue, now time.Time) Yielding {
-	seen, lowest := map[int64]time.Time{}, math.MaxInt
+	var seen map[int64]time.Time // in most queues nobody is preferred
+	lowest := math.MaxInt
 	for _, e := range q.entries {
 		if lowest = min(lowest, e.Priority); e.Priority > lowest {
 			since, known := y.since[e.Create]
 			if !known {
 				since = now
+			}
+			if seen == nil {
+				seen = map[int64]time.Time{}
 			}
 			seen[e.Create] = since
 		}

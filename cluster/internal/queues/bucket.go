@@ -36,6 +36,7 @@ var (
 type bucket struct {
 	r      *run
 	prefix string
+	wishes string // the prefix of all wishes in it, which are followed together
 	wake   chan struct{}
 
 	mu     sync.Mutex
@@ -51,15 +52,16 @@ type followed struct {
 	queue     queueing.Queue
 	waiting   map[string]*Entry // by key; made for the first
 	followers []*Follower
-	news      bool      // somebody is to be told, perhaps
-	doubtful  []*Entry  // of those who wait: their keys may be gone
-	since     time.Time // when nobody was interested any more, as of the last tick
+	told      *queueing.Queue // what they were
+	news      bool            // somebody is to be told, perhaps
+	doubtful  []*Entry        // of those who wait: their keys may be gone
+	since     time.Time       // when nobody was interested any more, as of the last tick
 }
 
 func (f *followed) wanted() bool { return len(f.waiting) > 0 || len(f.followers) > 0 }
 
 func newBucket(r *run, prefix string) *bucket {
-	return &bucket{r: r, prefix: prefix, wake: make(chan struct{}, 1), queues: map[string]*followed{}}
+	return &bucket{r: r, prefix: prefix, wishes: r.e.cfg.Keys.WishesIn(prefix), wake: make(chan struct{}, 1), queues: map[string]*followed{}}
 }
 
 func (b *bucket) poke() {
@@ -226,28 +228,38 @@ func (b *bucket) idle() bool {
 }
 
 func (b *bucket) fold(events []*clientv3.Event) {
+	entries := make([]queueing.Entry, len(events))
+	for i, ev := range events {
+		entries[i] = entryOf(ev.Kv)
+	}
+	b.r.share(entries)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	touched := map[*followed]int64{}
-	for _, ev := range events {
-		key := string(ev.Kv.Key)
+	for i, ev := range events {
+		key := entries[i].Key
 		end := strings.IndexByte(key[len(b.prefix):], '/')
 		if end < 0 {
 			continue
 		}
-		f := b.queues[key[:len(b.prefix)+end+1]]
-		if f == nil || !f.queue.Known() {
-			continue
+		both := [2]*followed{b.queues[key[:len(b.prefix)+end+1]]}
+		if strings.HasPrefix(key, b.wishes) {
+			both[1] = b.queues[b.wishes]
 		}
-		if ev.Type == mvccpb.Event_DELETE {
-			f.queue = f.queue.Delete(ev.Kv.ModRevision, key)
-			if x := f.waiting[key]; x != nil {
-				f.doubtful = append(f.doubtful, x)
+		for _, f := range both {
+			if f == nil || !f.queue.Known() {
+				continue
 			}
-		} else {
-			f.queue = f.queue.Put(ev.Kv.ModRevision, entryOf(ev.Kv))
+			if ev.Type == mvccpb.Event_DELETE {
+				f.queue = f.queue.Delete(ev.Kv.ModRevision, key)
+				if x := f.waiting[key]; x != nil {
+					f.doubtful = append(f.doubtful, x)
+				}
+			} else {
+				f.queue = f.queue.Put(ev.Kv.ModRevision, entries[i])
+			}
+			touched[f] = ev.Kv.ModRevision
 		}
-		touched[f] = ev.Kv.ModRevision
 	}
 	for f, revision := range touched {
 		f.queue, f.news = f.queue.Reached(revision), true
@@ -295,6 +307,11 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 	if err != nil {
 		return fmt.Errorf("read the queues: %w", err)
 	}
+	found := make([][]queueing.Entry, len(prefixes))
+	for i := range found {
+		found[i] = entriesOf((*clientv3.GetResponse)(resp.Responses[i].GetResponseRange()))
+		b.r.share(found[i])
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i, prefix := range prefixes {
@@ -303,7 +320,7 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 			continue
 		}
 		before := f.queue
-		f.queue = before.Read(resp.Header.Revision, entriesOf((*clientv3.GetResponse)(resp.Responses[i].GetResponseRange())))
+		f.queue = before.Read(resp.Header.Revision, found[i])
 		f.news, f.doubtful = true, slices.Collect(maps.Values(f.waiting))
 		if before.Known() && !slices.Equal(before.Entries(), f.queue.Entries()) {
 			b.missed = b.told + 1
@@ -317,17 +334,13 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 func (b *bucket) grant() {
 	b.mu.Lock()
 	var vanished []*Entry
-	told := map[*Follower]*queueing.Queue{}
-	for _, f := range b.queues {
+	var untold []news
+	for prefix, f := range b.queues {
 		if !f.news || !f.queue.Known() {
 			continue
 		}
 		f.news = false
-		for _, follower := range f.followers {
-			if now := f.queue; follower.told == nil || !slices.Equal(follower.told.Entries(), now.Entries()) {
-				follower.told, told[follower] = &now, &now
-			}
-		}
+		untold = append(untold, b.untold(prefix, f)...)
 		for _, x := range f.doubtful {
 			if f.waiting[x.key] == x && !f.queue.Has(x.key, x.create) && f.queue.After(x.create) {
 				delete(f.waiting, x.key)
@@ -345,7 +358,7 @@ func (b *bucket) grant() {
 	for _, x := range vanished {
 		x.vanished()
 	}
-	for follower, q := range told {
-		follower.tell(q)
+	for _, n := range untold {
+		n.tell()
 	}
 }

@@ -105,7 +105,7 @@ func (e *Engine) forget() {
 	followers := slices.Collect(maps.Keys(e.followers))
 	e.mu.Unlock()
 	for _, f := range followers {
-		f.tell(nil)
+		f.forget()
 	}
 }
 
@@ -157,10 +157,10 @@ type Place struct {
 	Name string
 	// Value is what the key says, for others.
 	Value string
-	// Shared: to be first among those who do not share is enough.
-	Shared bool
 	// Priority is told to others, who may let the place pass: see queueing.Queue.Target.
 	Priority int
+	// Shared: to be first among those who do not share is enough.
+	Shared bool
 	// Wish: it is a place in the queue of the wishes about that name.
 	Wish bool
 	// Try: not to wait.

@@ -3,6 +3,7 @@ package queues
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -37,12 +38,12 @@ const (
 // use.
 type Entry struct {
 	Place
-	run     *run
-	key     string
-	queue   string
-	settled chan struct{} // closed when phase is first or over
+	run   *run
+	key   string
+	queue string
 
 	mu       sync.Mutex
+	settled  chan struct{} // closed when phase is first or over; made when somebody waits for that
 	phase    phase
 	unwanted bool  // it is to be deleted, if it ever comes to be
 	leaving  bool  // its deletion is under way
@@ -52,11 +53,28 @@ type Entry struct {
 
 	ctx    context.Context // made when first asked for
 	cancel context.CancelCauseFunc
+	uses   []*use
 	gone   chan struct{} // closed when the key is deleted, made by Leave
 }
 
 // Settled is closed when the entry is first, or never will be: Err says which.
-func (x *Entry) Settled() <-chan struct{} { return x.settled }
+func (x *Entry) Settled() <-chan struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.phase == first || x.phase == over:
+		return closed
+	case x.settled == nil:
+		x.settled = make(chan struct{})
+	}
+	return x.settled
+}
+
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // Lost is closed when the session is lost, and with it every place on it.
 func (x *Entry) Lost() <-chan struct{} { return x.run.ctx.Done() }
@@ -90,14 +108,48 @@ func (x *Entry) Context() context.Context {
 	defer x.mu.Unlock()
 	if x.ctx == nil {
 		x.ctx, x.cancel = context.WithCancelCause(x.stretch.Context())
-		switch {
-		case x.err != nil:
-			x.cancel(x.err)
-		case x.leaving:
-			x.cancel(ErrLeft)
+		if err := x.over(); err != nil {
+			x.cancel(err)
 		}
 	}
 	return x.ctx
+}
+
+// use is a context in which somebody works because the entry is first.
+type use struct{ cancel context.CancelCauseFunc }
+
+// Within is wait.Within of ctx and Context, for many entries: nothing of it stays with the entry
+// after stop.
+func (x *Entry) Within(ctx context.Context) (_ context.Context, stop func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	if err := x.over(); err != nil {
+		cancel(err)
+	}
+	stretch := x.stretch.Context()
+	release := context.AfterFunc(stretch, func() { cancel(context.Cause(stretch)) })
+	u := &use{cancel}
+	x.uses = append(x.uses, u)
+	return ctx, func() {
+		release()
+		cancel(nil)
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.uses = slices.DeleteFunc(x.uses, func(other *use) bool { return other == u }); len(x.uses) == 0 {
+			x.uses = nil
+		}
+	}
+}
+
+// stop ends all contexts. The lock is held.
+func (x *Entry) stop(cause error) {
+	if x.cancel != nil {
+		x.cancel(cause)
+	}
+	for _, u := range x.uses {
+		u.cancel(cause)
+	}
 }
 
 // Over is why an entry that came first may not be acted on any more, as the cause of its Context
@@ -105,6 +157,10 @@ func (x *Entry) Context() context.Context {
 func (x *Entry) Over() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	return x.over()
+}
+
+func (x *Entry) over() error {
 	switch {
 	case x.err != nil:
 		return x.err
@@ -128,9 +184,7 @@ func (x *Entry) revoke(cause error) {
 		return
 	}
 	x.err = cause
-	if x.cancel != nil {
-		x.cancel(cause)
-	}
+	x.stop(cause)
 	x.notify()
 }
 
@@ -207,9 +261,7 @@ func (x *Entry) Abandon() {
 	now := x.create != 0 && !x.leaving
 	if now {
 		x.leaving = true
-		if x.cancel != nil {
-			x.cancel(ErrLeft)
-		}
+		x.stop(ErrLeft)
 	}
 	x.mu.Unlock()
 	if now {
@@ -264,7 +316,10 @@ func (x *Entry) end(err error) {
 }
 
 func (x *Entry) settle() {
-	close(x.settled)
+	if x.settled != nil {
+		close(x.settled)
+		x.settled = nil
+	}
 	x.notify()
 }
 

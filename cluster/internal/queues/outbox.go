@@ -32,6 +32,7 @@ type outbox struct {
 	leaving []op
 	ready   []op            // to enter, of each queue at most one
 	lines   map[string]line // by queue; none that says nothing
+	most    int             // of them there were since there were none
 }
 
 // line is what stands between those who want to enter a queue and the next batch.
@@ -58,6 +59,7 @@ func (b *outbox) add(o op) {
 		b.ready = append(b.ready, o)
 		b.lines[queue] = line{entering: true}
 	}
+	b.most = max(b.most, len(b.lines))
 	b.mu.Unlock()
 	b.poke()
 }
@@ -136,5 +138,8 @@ func (b *outbox) done(batch []op) {
 		default:
 			delete(b.lines, queue)
 		}
+	}
+	if len(b.lines) == 0 && b.most > 4*mostOps {
+		b.lines, b.ready, b.most = map[string]line{}, nil, 0 // the memory for so many is seldom needed
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/queueing"
 	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
@@ -91,7 +92,7 @@ func (r *run) poke() {
 
 // enter queues; the entry settles later.
 func (r *run) enter(p Place) *Entry {
-	x := &Entry{Place: p, run: r, settled: make(chan struct{})}
+	x := &Entry{Place: p, run: r}
 	r.mu.Lock()
 	switch {
 	case r.closing:
@@ -155,6 +156,21 @@ func (r *run) forget(x *Entry) {
 	if len(r.entries) == 0 && r.cleared != nil {
 		close(r.cleared)
 		r.cleared = nil
+	}
+}
+
+// share has entries that this process has made itself name their keys with its own strings: for
+// as long as both are known they are kept once.
+func (r *run) share(entries []queueing.Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, e := range entries {
+		if x := r.entries[e.Key]; x != nil {
+			entries[i].Key = x.key
+			if e.Value == x.Value {
+				entries[i].Value = x.Value
+			}
+		}
 	}
 }
 
