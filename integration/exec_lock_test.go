@@ -19,6 +19,7 @@ import (
 
 func TestLockCommandLine(t *testing.T) {
 	t.Parallel()
+	kit.GoversedPath(t) // what it takes to build it is no subtest's
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	b := newBench(t, etcd)
 

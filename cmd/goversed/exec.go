@@ -23,10 +23,10 @@ import (
 
 // gatedFlags are the flags that exec and lock share.
 type gatedFlags struct {
-	etcd      etcdFlags
-	ttl, stop time.Duration
-	cgroup    bool
-	logLevel  string
+	etcd             etcdFlags
+	ttl, stop, grace time.Duration
+	cgroup           bool
+	logLevel         string
 }
 
 func (f *gatedFlags) register(cmd *cobra.Command, logLevel string) {
@@ -34,7 +34,8 @@ func (f *gatedFlags) register(cmd *cobra.Command, logLevel string) {
 	fs.SortFlags = false
 	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood")
 	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a host that vanished; whole seconds")
-	fs.DurationVar(&f.stop, "stop-timeout", 0, "time between SIGTERM and SIGKILL when leadership or lock is lost, at most half of --ttl (default: a quarter of it); for a signal to goversed, which is passed on, there is no limit")
+	fs.DurationVar(&f.stop, "stop-timeout", 0, "time between SIGTERM and SIGKILL when leadership or lock is lost, at most half of --ttl (default: a quarter of it)")
+	fs.DurationVar(&f.grace, "grace", 0, "time between SIGINT or SIGTERM to goversed, which is passed on, and SIGKILL (default: no limit)")
 	fs.BoolVar(&f.cgroup, "cgroup", false, "run COMMAND in a cgroup of its own (Linux, cgroup v2), so that no descendant escapes")
 	fs.StringVar(&f.logLevel, "log-level", logLevel, "trace, debug, info, warn, error or off")
 }
@@ -43,21 +44,36 @@ func (f *gatedFlags) register(cmd *cobra.Command, logLevel string) {
 const guardedHelp = `
 COMMAND runs in a process group of its own. SIGTERM and then SIGKILL end the group in time
 before others may go on: when etcd has not confirmed the session, when goversed is killed (a
-small process of its own, goversed guard, sees to that) or stands still. Signals that goversed
-gets are passed to COMMAND, and goversed waits for it; Ctrl-C reaches it in any case, and
-Ctrl-Z does not stop it. What COMMAND leaves behind in its group is ended before the release.
-Not ended are descendants that left the group (setsid, daemons), except with --cgroup, and
-the children of COMMAND when goversed and its guard are killed at the same moment.
+small process of its own, goversed guard, sees to that) or stands still. What COMMAND leaves
+behind in its group is ended before the release. Not ended are descendants that left the group
+(setsid, daemons), except with --cgroup, and the children of COMMAND when goversed and its guard
+are killed at the same moment.
+
+Signals that goversed gets are passed to COMMAND's group. The first SIGINT or SIGTERM asks for
+the end: goversed waits for COMMAND, releases when it has ended, and does not run it again. A
+second one, half a second later or more, kills the group with SIGKILL at once, and so does the
+end of --grace. At a terminal Ctrl-C is COMMAND's own, except in a pipe, where goversed passes it
+on; Ctrl-Z does not stop it.
+
+While etcd cannot be reached goversed waits for it, and says so. What etcd refuses, a user, a
+password, a right or a certificate, ends it at once with 125.
 
 COMMAND has in its environment, beside that of goversed, GOVERSE_ELECTION or GOVERSE_LOCK,
 GOVERSE_ETCD, GOVERSE_PREFIX, GOVERSE_TOKEN, a number that is larger than that of all who held
-it before, and GOVERSE_KEY, the key in etcd whose create revision is the token while this one
-holds: what is written to etcd on this condition cannot come late,
+it before, GOVERSE_KEYS, by which a goversed that it runs sees what it is in, and GOVERSE_KEY,
+the key in etcd whose create revision is the token while this one holds: what is written to etcd
+on this condition cannot come late,
 
   printf 'create("%s") = "%s"\n\nput pos 42\n\n\n' "$GOVERSE_KEY" "$GOVERSE_TOKEN" |
     etcdctl --endpoints "$GOVERSE_ETCD" txn | grep -q SUCCESS
 
-and other stores should refuse a smaller token than they have seen.
+and other stores should refuse a smaller token than they have seen. That of goversed includes
+GOVERSE_ETCD_USER and GOVERSE_ETCD_PASSWORD where they are set, so that COMMAND can do so; to keep
+the password from it, put env -u GOVERSE_ETCD_PASSWORD before COMMAND. A user and password that
+goversed got by flags are not handed on.
+
+The log goes to the standard error, the standard output is COMMAND's alone. At --log-level info
+it says for whom goversed waits, when it starts COMMAND, and with which code that ended.
 `
 
 func newExec() *cobra.Command {
@@ -74,7 +90,7 @@ When COMMAND ends by itself, goversed gives leadership up and ends too, with its
 When leadership is lost while it runs, COMMAND is ended, and goversed queues again.
 ` + guardedHelp + `
 Exit codes: that of COMMAND, or 128 + n if signal n ended it or the wait for leadership; 125
-goversed failed, 126 COMMAND cannot be run, 127 it is not there, 2 the command line is wrong.`,
+goversed failed or was refused, 126 COMMAND cannot be run, 127 it is not there, 2 the command line is wrong.`,
 		Example: `  goversed exec --election outbox --etcd 127.0.0.1:2379 -- ./publish-outbox
   GOVERSE_ETCD=a:2379,b:2379 goversed exec --election nightly --stop-timeout 5s --ttl 15s -- ./report.py
   goversed exec --election feed --etcd a:2379 --cgroup -- sh -c 'echo "I lead with $GOVERSE_TOKEN"; exec ./feed'`,
@@ -112,8 +128,9 @@ func (f *gatedFlags) run(cmd *cobra.Command, cfg gated.Config) error {
 	if err != nil {
 		return cli.Usage(cmd.CommandPath(), err)
 	}
-	cfg.Connect = func() (*clientv3.Client, error) { return cluster.NewEtcdClient(etcd) }
-	cfg.Final = func(err error) bool { return !errors.Is(err, cluster.ErrEtcdUnreachable) }
+	cfg.Connect = func() (*clientv3.Client, error) { return connect(etcd) }
+	cfg.Why = func(ctx context.Context, err error) error { return why(ctx, etcd, err) }
+	cfg.Final = lasts
 	signals := make(chan os.Signal, 16)
 	if caught := gated.Signals(); len(caught) > 0 { // none would be all
 		signal.Notify(signals, caught...)
@@ -131,6 +148,9 @@ func (f *gatedFlags) config(cmd *cobra.Command, cfg *gated.Config) (etcd cluster
 	}
 	if cmd.Flags().Changed("stop-timeout") && (f.stop <= 0 || f.stop > f.ttl/2) {
 		return etcd, fmt.Errorf("--stop-timeout %v: it must fit in before the deadline, so give more than 0 and at most half of --ttl, %v", f.stop, f.ttl/2)
+	}
+	if cmd.Flags().Changed("grace") && f.grace <= 0 {
+		return etcd, fmt.Errorf("--grace %v: give more than 0; leave it out to wait for COMMAND as long as it takes", f.grace)
 	}
 	level := hclog.LevelFromString(f.logLevel)
 	if level == hclog.NoLevel {
@@ -154,7 +174,7 @@ func (f *gatedFlags) config(cmd *cobra.Command, cfg *gated.Config) (etcd cluster
 	}
 	log := hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level, Output: cmd.ErrOrStderr()})
 	etcd.Logger = log
-	cfg.Logger, cfg.TTL, cfg.Stop, cfg.Cgroup = log, f.ttl, f.stop, f.cgroup
+	cfg.Logger, cfg.TTL, cfg.Stop, cfg.Grace, cfg.Cgroup = log, f.ttl, f.stop, f.grace, f.cgroup
 	cfg.Env = f.environment()
 	cfg.Guard, cfg.GuardEnv = f.guard()
 	return etcd, nil

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"context"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/gated"
 )
@@ -33,6 +39,8 @@ func TestBadCommandLinesOfExecAndLock(t *testing.T) {
 		"lock a -- true":                                           "--etcd is missing",
 		"lock a --etcd a:1 --stop-timeout 6s -- true":              "--stop-timeout 6s: it must fit in before the deadline, so give more than 0 and at most half of --ttl, 5s",
 		"lock a --etcd a:1 --stop-timeout 0 -- true":               "--stop-timeout 0s: it must fit in",
+		"exec --etcd a:1 --election e --grace 0 -- true":           "--grace 0s: give more than 0; leave it out to wait",
+		"lock a --etcd a:1 --grace -1s -- true":                    "--grace -1s: give more than 0",
 		"lock a --etcd a:1 --timeout 0 -- true":                    "--timeout 0s: give more than 0; leave it out to wait for ever",
 		"lock a --etcd a:1 -w soon -- true":                        "--timeout soon: write it like 10s",
 		"lock a --etcd a:1 -E 256 -- true":                         "--conflict-exit-code 256: give a number from 1 to 255",
@@ -69,7 +77,8 @@ func TestHelpOfExecAndLock(t *testing.T) {
 		require.Equal(t, cli.ExitOK, r.code)
 		text := strings.Join(strings.Fields(r.stdout), " ")
 		for _, says := range []string{"Examples:", "SIGTERM", "Not ended are descendants that left the group", "GOVERSE_TOKEN", "GOVERSE_KEY",
-			"etcdctl", "Exit codes:", "[GOVERSE_ETCD]", "[GOVERSE_STOP_TIMEOUT]", "--cgroup", "Ctrl-C", more} {
+			"etcdctl", "Exit codes:", "[GOVERSE_ETCD]", "[GOVERSE_STOP_TIMEOUT]", "--cgroup", "Ctrl-C", "A second one, half a second later or more, kills", "[GOVERSE_GRACE]", "env -u GOVERSE_ETCD_PASSWORD",
+			"for whom goversed waits", more} {
 			require.Contains(t, text, says)
 		}
 	}
@@ -84,5 +93,35 @@ func TestSeconds(t *testing.T) {
 	}
 	for _, text := range []string{"", "soon", "3 days"} {
 		require.Error(t, new(seconds).Set(text))
+	}
+}
+
+// What lasts is told from what may pass, at every address.
+func TestWhyEtcdDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.NotFoundHandler())
+	defer web.Close()
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that fail
+	secure.StartTLS()
+	defer secure.Close()
+	address := func(s *httptest.Server) string { return s.Listener.Addr().String() }
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	for name, c := range map[string]struct {
+		etcd  string
+		lasts bool
+		says  string
+	}{
+		"a web server":             {address(web), true, "is no etcd"},
+		"nobody":                   {address(gone), false, "at " + address(gone) + ": dial tcp"},
+		"a web server and nobody":  {address(web) + "," + address(gone), false, "dial tcp"},
+		"a stranger":               {"https://" + address(secure), true, "they are --etcd-cacert, --etcd-cert and --etcd-key"},
+		"TLS on one side":          {address(secure), false, "it speaks TLS, and this side does not"},
+		"a stranger, a web server": {"https://" + address(secure) + "," + address(web), true, "is no etcd"},
+	} {
+		err := why(t.Context(), cluster.Config{EtcdAddress: c.etcd}, context.DeadlineExceeded)
+		require.ErrorContains(t, err, c.says, name)
+		require.Equal(t, c.lasts, lasts(err), name)
 	}
 }

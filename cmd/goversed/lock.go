@@ -26,8 +26,8 @@ first. The exit code is that of COMMAND.
 When the lock is lost while COMMAND runs, COMMAND is ended, and goversed exits with 123.
 ` + guardedHelp + `
 Exit codes: that of COMMAND, or 128 + n if signal n ended it or the wait for the lock; 123 the
-lock was lost, 124 it was not to be had (--nonblock, --timeout), 125 goversed failed, 126
-COMMAND cannot be run, 127 it is not there, 2 the command line is wrong.`,
+lock was lost, 124 it was not to be had (--nonblock, --timeout), 125 goversed failed or
+was refused, 126 COMMAND cannot be run, 127 it is not there, 2 the command line is wrong.`,
 		Example: `  goversed lock migrate --etcd 127.0.0.1:2379 -- ./migrate-database
   GOVERSE_ETCD=a:2379,b:2379 goversed lock -n nightly -- ./backup.sh || echo "another host does it, or it failed"
   goversed lock -w 30 cache --shared --etcd a:2379 -- ./read-cache`,

@@ -65,13 +65,13 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 	var run func(context.Context)
 	if cfg.Election != "" {
 		c.all, err = elections.New(elections.Config{Client: client, Keeper: c.keeper, Queues: cfg.Keys.Elections(), Address: owner(),
-			WorkTimeout: forever, RequestTimeout: requestTimeout, Logger: cfg.Logger})
+			WorkTimeout: forever, RequestTimeout: requestTimeout, Logger: discreet{cfg.Logger}})
 		if err == nil {
 			run = c.all.Run
 		}
 	} else {
 		c.locks, err = lock.NewEtcd(lock.Config{Client: client, Keeper: c.keeper, Queues: cfg.Keys.Locks(), Owner: owner(),
-			RequestTimeout: requestTimeout, Logger: cfg.Logger})
+			RequestTimeout: requestTimeout, Logger: discreet{cfg.Logger}})
 		if err == nil {
 			run = c.locks.Run
 		}
@@ -121,6 +121,13 @@ func (c *claim) idle() {
 // take blocks until it is held, or ctx ends. Errors are ctx's cause, errBusy, and what etcd
 // refused.
 func (c *claim) take(ctx context.Context) (*held, error) {
+	if !c.cfg.Try {
+		waiting, taken := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { c.sayWaiting(waiting) })
+		defer wg.Wait()
+		defer taken()
+	}
 	for {
 		h, err := c.takeOnce(ctx)
 		if err != nil {
@@ -163,12 +170,16 @@ func (c *claim) takeOnce(ctx context.Context) (*held, error) {
 }
 
 // lead waits for a term, which lasts until it is given up or lost: the election waits for the
-// function in it.
+// function in it. What etcd refuses ends the wait.
 func (c *claim) lead(ctx context.Context) (*held, error) {
 	e, err := c.all.Election(c.cfg.Election)
 	if err != nil {
 		return nil, err
 	}
+	sub := e.Subscribe()
+	defer sub.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	terms, over, left := make(chan *elections.Term, 1), make(chan struct{}), make(chan error, 1)
 	go func() { // ends by ctx, or by idle
 		left <- e.Lead(ctx, func(_ context.Context, t *elections.Term) error {
@@ -177,18 +188,24 @@ func (c *claim) lead(ctx context.Context) (*held, error) {
 			return nil
 		})
 	}()
-	select {
-	case t := <-terms:
-		h := &held{ctx: t.Context(), key: t.Key(), token: t.Token()}
-		h.idle = func() { close(over); <-left }
-		h.giveUp = func(ctx context.Context) error {
-			if err := e.Resign(ctx); !errors.Is(err, elections.ErrNotLeader) {
-				return err
+	for {
+		select {
+		case t := <-terms:
+			h := &held{ctx: t.Context(), key: t.Key(), token: t.Token()}
+			h.idle = func() { close(over); <-left }
+			h.giveUp = func(ctx context.Context) error {
+				if err := e.Resign(ctx); !errors.Is(err, elections.ErrNotLeader) {
+					return err
+				}
+				return nil // it is lost already
 			}
-			return nil // it is lost already
+			return h, nil
+		case err := <-left:
+			return nil, err
+		case <-sub.C:
+			if err := e.Err(); refused(err) {
+				cancel(err) // unless it leads just now
+			}
 		}
-		return h, nil
-	case err := <-left:
-		return nil, err
 	}
 }

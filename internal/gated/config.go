@@ -1,6 +1,7 @@
 package gated
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -18,7 +19,7 @@ var (
 	ErrUnsupported = errors.New("goversed exec and lock work on Linux, macOS, FreeBSD, OpenBSD and DragonFly only: run them there")
 	// ErrNoCgroup: there is no cgroup to be had; it names the remedy.
 	ErrNoCgroup = errors.New("no cgroup for the command")
-	// ErrBadStop: the stop time does not fit into the TTL.
+	// ErrBadStop: the stop time does not fit into the TTL, or the grace is negative.
 	ErrBadStop = errors.New("bad stop time")
 )
 
@@ -28,7 +29,11 @@ type Config struct {
 	// Connect makes the client that reaches etcd. It is called until it works, or its error
 	// is one that Final reports.
 	Connect func() (*clientv3.Client, error)
-	// Final reports whether an error of Connect stays however often it is tried. Default: none.
+	// Why looks for a better reason for an error of Connect or of a request, where etcd does
+	// not answer. Default: the error is the reason.
+	Why func(context.Context, error) error
+	// Final reports whether an error of Connect or Why stays however often it is tried.
+	// Default: none.
 	Final func(error) bool
 	// Keys are those of the cluster.
 	Keys state.Keys
@@ -49,10 +54,14 @@ type Config struct {
 	// Stop is how long the command has between SIGTERM and SIGKILL when it must end: up to
 	// half of the TTL. Default a quarter of it.
 	Stop time.Duration
+	// Grace is how long the command has after the first SIGINT or SIGTERM that was passed to it;
+	// then it is killed. Default: as long as it likes.
+	Grace time.Duration
 	// Cgroup runs the command in a cgroup of its own, so that no descendant escapes.
 	Cgroup bool
 	// Command is the program and its arguments, Env its environment; what concerns the term or
-	// lock is added to it.
+	// lock is added to it. By what a Run around this one added it is seen that this one would wait
+	// for that one.
 	Command, Env []string
 	// Guard are the arguments by which this program calls Guard, GuardEnv is its environment.
 	Guard, GuardEnv []string
@@ -73,6 +82,9 @@ func (c Config) withDefaults() Config {
 	if c.BusyCode == 0 {
 		c.BusyCode = ExitBusy
 	}
+	if c.Why == nil {
+		c.Why = func(_ context.Context, err error) error { return err }
+	}
 	if c.Final == nil {
 		c.Final = func(error) bool { return false }
 	}
@@ -85,13 +97,12 @@ func (c Config) withDefaults() Config {
 // Validate reports what is wrong with the configuration; errors match state.ErrBadName and
 // ErrBadStop.
 func (c Config) Validate() error {
-	name := c.Election
-	if name == "" {
-		name = c.Lock
-	}
+	_, name := c.kind()
 	switch {
 	case c.Connect == nil, len(c.Command) == 0, len(c.Guard) == 0, (c.Election == "") == (c.Lock == ""):
 		return errors.New("gated: Connect, Guard, Command and one of Election and Lock are required")
+	case c.Grace < 0:
+		return fmt.Errorf("%w: a grace of %v: give more than 0, or none", ErrBadStop, c.Grace)
 	case c.Stop < 0, c.Stop > c.withDefaults().TTL/2:
 		return fmt.Errorf("%w %v: it is to end before the deadline, so give at most half of the TTL, %v", ErrBadStop, c.Stop, c.withDefaults().TTL/2)
 	}
@@ -100,10 +111,24 @@ func (c Config) Validate() error {
 
 // what is held, for people.
 func (c Config) what() string {
+	kind, name := c.kind()
+	return fmt.Sprintf("%s %q", kind, name)
+}
+
+// kind is whether it is an election or a lock, in a word, and its name.
+func (c Config) kind() (kind, name string) {
 	if c.Election != "" {
-		return fmt.Sprintf("election %q", c.Election)
+		return "election", c.Election
 	}
-	return fmt.Sprintf("lock %q", c.Lock)
+	return "lock", c.Lock
+}
+
+// queues is where it lies in etcd.
+func (c Config) queues() state.Queues {
+	if c.Election != "" {
+		return c.Keys.Elections()
+	}
+	return c.Keys.Locks()
 }
 
 // owner says who holds it, for people.

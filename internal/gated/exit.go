@@ -5,7 +5,7 @@ package gated
 const (
 	ExitLost     = 123 // the lock was lost and the command ended for it
 	ExitBusy     = 124 // the lock was not to be had, or not in time
-	ExitFailed   = 125 // goversed itself failed
+	ExitFailed   = 125 // goversed itself failed, or etcd refused it
 	ExitRefused  = 126 // the command is there and cannot be run
 	ExitNotFound = 127 // there is no such command
 	exitSignal   = 128 // plus the number: a signal ended it

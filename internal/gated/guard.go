@@ -171,6 +171,8 @@ func (g *guard) obey(o order, ok bool) {
 		g.view.Until = *o.Until
 	case o.End:
 		g.view.Told = true
+	case o.Hurry:
+		g.view.Hurry = true
 	case o.Done:
 		g.done = true
 	case o.Signal != 0 && !g.view.Gone:

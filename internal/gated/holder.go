@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -28,6 +29,9 @@ const (
 	doneTimeout = 3 * time.Second
 	// dismissTimeout bounds the wait for a guard that has nothing to do any more.
 	dismissTimeout = time.Second
+	// secondAfter the first signal that asks for the end another one counts as the second.
+	// Sooner it is the same wish: timeout(1) and others signal a process and its whole group.
+	secondAfter = 500 * time.Millisecond
 )
 
 // job is one run of the command under its guard, as the holder sees it.
@@ -49,7 +53,26 @@ type job struct {
 	stuck     bool   // it was said that the command does not end
 	end       report // the last one; Gone: nothing of the command is left
 	terminal  bool   // it was given to the command
-	reason    string // why what was held might not be held any more
+	reason    error  // why what was held might not be held any more
+	wish      wish   // of those who signal this process, that the command ends
+	hurried   bool   // the guard knows that it is to kill the command
+	looked    ending.Instant
+	stood     time.Duration // the longest between two looks
+}
+
+// wish is what signals have said of the command's end.
+type wish struct {
+	asked ending.Instant // zero: nobody asked for it
+	again bool           // and asked again
+}
+
+// heard is the wish after another signal that asks for the end.
+func (w wish) heard(at ending.Instant) wish {
+	if w.asked == (ending.Instant{}) {
+		return wish{asked: at}
+	}
+	w.again = w.again || time.Duration(at.Boot-w.asked.Boot) >= secondAfter
+	return w
 }
 
 // attend runs the command while h is held, and returns when nothing of it is left. An error
@@ -57,7 +80,7 @@ type job struct {
 func (r *runner) attend(h *held) (*job, error) {
 	end := r.claim.begin()
 	defer end()
-	j := &job{r: r, times: ending.Times{Stop: r.cfg.Stop, Margin: margin(h.session.TTL())}}
+	j := &job{r: r, times: ending.Times{Stop: r.cfg.Stop, Margin: margin(h.session.TTL()), Grace: r.cfg.Grace}}
 	if j.ready(h) {
 		if err := j.start(h); err != nil {
 			return nil, err
@@ -66,10 +89,7 @@ func (r *runner) attend(h *held) (*job, error) {
 		j.end = lostBefore
 	}
 	j.watch(h)
-	j.reason = "the guard was not told in time that it stands: goversed stood still, or etcd did not answer"
-	if cause := context.Cause(h.ctx); cause != nil {
-		j.reason = cause.Error()
-	}
+	j.reason = reasonFor(context.Cause(h.ctx), j.stood, h.session.TTL(), j.late)
 	return j, nil
 }
 
@@ -165,12 +185,10 @@ func (j *job) start(h *held) error {
 
 // environment is the command's.
 func (r *runner) environment(h *held) []string {
-	kind, name := "GOVERSE_ELECTION=", r.cfg.Election
-	if name == "" {
-		kind, name = "GOVERSE_LOCK=", r.cfg.Lock
-	}
-	return append(r.cfg.Env[:len(r.cfg.Env):len(r.cfg.Env)], kind+name,
-		"GOVERSE_TOKEN="+strconv.FormatInt(h.token, 10), "GOVERSE_KEY="+h.key)
+	kind, name := r.cfg.kind()
+	return append(r.cfg.Env[:len(r.cfg.Env):len(r.cfg.Env)], "GOVERSE_"+strings.ToUpper(kind)+"="+name,
+		"GOVERSE_TOKEN="+strconv.FormatInt(h.token, 10), "GOVERSE_KEY="+h.key,
+		keysEnv+"="+strings.TrimSpace(lookup(r.cfg.Env, keysEnv)+" "+h.key))
 }
 
 // tell tells the guard something. It fails where the guard is gone or does not read.
@@ -192,14 +210,23 @@ func (j *job) watch(h *held) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		step := j.times.Holder(ending.Hold{Now: now(), Until: j.until, Lost: h.ctx.Err() != nil, Told: j.told,
-			Unguarded: j.unguarded, Gone: j.end.Gone})
+		at := now()
+		if j.looked != (ending.Instant{}) {
+			j.stood = max(j.stood, time.Duration(at.Boot-j.looked.Boot))
+		}
+		j.looked = at
+		step := j.times.Holder(ending.Hold{Now: at, Until: j.until, Lost: h.ctx.Err() != nil, Told: j.told,
+			Asked: j.wish.asked, Again: j.wish.again, Hurried: j.hurried, Unguarded: j.unguarded, Gone: j.end.Gone})
 		switch step.Do {
 		case ending.Leave:
 			j.takeTerminal()
 			return
 		case ending.Ask:
 			j.told = j.tell(order{End: true}, orderTimeout)
+		case ending.Hurry:
+			if j.hurried = j.tell(order{Hurry: true}, orderTimeout); j.hurried {
+				j.r.sayHurry(j.wish)
+			}
 		case ending.Kill:
 			j.kill()
 		}
@@ -268,7 +295,11 @@ func (j *job) pass(s os.Signal) {
 		return
 	}
 	if sig == syscall.SIGINT || sig == syscall.SIGTERM {
+		if !j.r.wished {
+			j.r.cfg.Logger.Info("passing the signal on to the command, and waiting for its end; another one kills it", "signal", sig.String())
+		}
 		j.r.wished = true
+		j.wish = j.wish.heard(now())
 	}
 	if !j.tell(order{Signal: int(sig)}, orderTimeout) && !j.unguarded {
 		j.r.cfg.Logger.Warn("could not pass a signal to the command", "signal", sig.String())

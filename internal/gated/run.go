@@ -9,10 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"syscall"
-	"time"
-
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/gated/ending"
@@ -22,7 +18,9 @@ import (
 // nothing of it is left, and returns nil or a cli.CodeError with the exit code. It blocks
 // until then. An election is campaigned in again when leadership was lost. Signals that
 // arrive are passed to the command's group; SIGINT, SIGTERM, SIGHUP and SIGQUIT end the wait
-// for the lock or election, and SIGINT and SIGTERM have it run no further command.
+// for the lock or election, and SIGINT and SIGTERM have it run no further command. A second one
+// of these two, half a second after the first one or later, kills the command's group, and so
+// does the end of Grace after the first.
 // Run changes how this process gets orphaned descendants: one at a time.
 func Run(cfg Config, signals <-chan os.Signal) error {
 	if err := cfg.Validate(); err != nil {
@@ -41,6 +39,8 @@ type runner struct {
 	claim   *claim
 	asked   syscall.Signal // that ended the wait
 	wished  bool           // a signal that asks for the end was passed to the command
+	// unanswered is why etcd could not be reached the last time.
+	unanswered error
 }
 
 func (r *runner) run() (err error) {
@@ -59,17 +59,12 @@ func (r *runner) run() (err error) {
 	}
 	ctx, cancel := r.bounded()
 	defer cancel()
-	client, err := await(ctx, r, r.connect)
-	switch {
-	case r.asked != 0:
-		if err == nil {
-			_ = client.Close() // nothing was sent
-		}
-		return &cli.CodeError{Code: exitSignal + int(r.asked)}
-	case errors.Is(err, errBusy):
-		return &cli.CodeError{Code: r.cfg.BusyCode, Err: r.busy()}
-	case err != nil:
-		return failed(err)
+	client, err := await(ctx, r, r.reach)
+	if err == nil && r.asked != 0 {
+		_ = client.Close() // nothing was sent
+	}
+	if err != nil || r.asked != 0 {
+		return r.ended(err)
 	}
 	if r.claim, err = newClaim(r.cfg, client); err != nil {
 		_ = client.Close() // the configuration is wrong
@@ -78,28 +73,25 @@ func (r *runner) run() (err error) {
 	defer r.claim.close()
 	for {
 		h, err := await(ctx, r, r.claim.take)
-		switch {
-		case err != nil && r.asked != 0:
-			return &cli.CodeError{Code: exitSignal + int(r.asked)}
-		case errors.Is(err, errBusy):
-			return &cli.CodeError{Code: r.cfg.BusyCode, Err: r.busy()}
-		case err != nil:
-			return failed(r.explain(err))
-		case r.asked != 0: // too late for the command
-			h.idle()
-			return &cli.CodeError{Code: exitSignal + int(r.asked)}
+		if err == nil && r.asked != 0 {
+			h.idle() // too late for the command
 		}
+		if err != nil || r.asked != 0 {
+			return r.ended(r.explain(err))
+		}
+		r.sayHeld(h)
 		j, err := r.attend(h)
 		h.idle()
 		if err != nil {
 			return failed(err)
 		}
-		if r.cfg.Election == "" || !j.lost() || r.wished {
+		again := r.cfg.Election != "" && j.lost() && !r.wished
+		r.sayEnd(h, j, again)
+		if !again {
 			r.claim.close() // the lease, and with it what is held
 			j.dismiss()
 			return r.result(j)
 		}
-		r.cfg.Logger.Warn("leadership was lost and the command ended, campaigning again", "election", r.cfg.Election, "token", h.token, "reason", j.reason)
 		r.giveUp(h)
 		j.dismiss()
 	}
@@ -121,44 +113,12 @@ func (r *runner) result(j *job) error {
 	case len(j.end.Refused) > 0:
 		return &cli.CodeError{Code: j.end.Code, Err: errors.New(string(j.end.Refused))}
 	case j.lost() && !r.wished:
-		return &cli.CodeError{Code: ExitLost, Err: fmt.Errorf("%s was lost and the command ended: %s", r.cfg.what(), j.reason)}
+		return &cli.CodeError{Code: ExitLost, Err: fmt.Errorf("%s was lost and the command ended: %w", r.cfg.what(), j.reason)}
 	case j.end.Code == 0:
 		return nil
 	}
 	j.passOn()
 	return &cli.CodeError{Code: j.end.Code}
-}
-
-// bounded is the context of all that is waited for: what is to be had within Timeout is to be
-// had from now on, whatever of it takes how long. Its cause is what to say then.
-func (r *runner) bounded() (context.Context, context.CancelFunc) {
-	if r.cfg.Lock == "" || r.cfg.Timeout == 0 {
-		return context.WithCancel(context.Background())
-	}
-	why := errBusy
-	if r.cfg.Try {
-		why = fmt.Errorf("etcd did not answer within %v: check --etcd and that etcd runs there", r.cfg.Timeout)
-	}
-	return context.WithTimeoutCause(context.Background(), r.cfg.Timeout, why)
-}
-
-// connect tries until there is a client, or ctx ends: with a user, etcd must answer for that.
-// Errors are ctx's cause, and those that are final.
-func (r *runner) connect(ctx context.Context) (*clientv3.Client, error) {
-	for said := false; ; said = true {
-		client, err := r.cfg.Connect()
-		if err == nil || r.cfg.Final(err) {
-			return client, err
-		}
-		if !said {
-			r.cfg.Logger.Warn("etcd does not answer, trying on", "error", err)
-		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 }
 
 // await calls wait; a signal that asks for the end ends its context, and is noted.
@@ -181,36 +141,14 @@ func await[T any](ctx context.Context, r *runner, wait func(context.Context) (T,
 		case s := <-r.signals:
 			if sig, ok := s.(syscall.Signal); ok && endsWait(sig) && r.asked == 0 {
 				r.asked = sig
+				r.cfg.Logger.Info("a signal ends the wait", "signal", sig.String())
 				cancel()
 			}
 		}
 	}
 }
 
-// busy says why the lock was not to be had.
-func (r *runner) busy() error {
-	switch {
-	case r.cfg.Try:
-		return fmt.Errorf("%s is held by another: leave --nonblock out to wait for it", r.cfg.what())
-	case r.claim == nil, r.claim.keeper.Current() == nil:
-		return fmt.Errorf("%s was not to be had within %v, for etcd did not answer in time: check --etcd and that etcd runs there", r.cfg.what(), r.cfg.Timeout)
-	}
-	return fmt.Errorf("%s was not to be had within %v: give a longer --timeout", r.cfg.what(), r.cfg.Timeout)
-}
-
 func failed(err error) error { return &cli.CodeError{Code: ExitFailed, Err: err} }
-
-// explain names the remedy for what etcd refused.
-func (r *runner) explain(err error) error {
-	if !errors.Is(err, rpctypes.ErrPermissionDenied) {
-		return err
-	}
-	root := r.cfg.Keys.Elections().Root()
-	if r.cfg.Lock != "" {
-		root = r.cfg.Keys.Locks().Root()
-	}
-	return fmt.Errorf("etcd refused the user: grant READ and WRITE on all of %s, or give another one with --etcd-user (%w)", root, err)
-}
 
 // endsWait: who waits is not there for other signals.
 func endsWait(sig syscall.Signal) bool {

@@ -44,6 +44,7 @@ type order struct {
 	Until  *ending.Instant `json:"until,omitempty"`
 	Signal int             `json:"signal,omitempty"` // to the command's group
 	End    bool            `json:"end,omitempty"`    // the command
+	Hurry  bool            `json:"hurry,omitempty"`  // kill it
 	Done   bool            `json:"done,omitempty"`   // released: the guard can go
 }
 

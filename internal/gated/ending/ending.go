@@ -8,6 +8,8 @@
 //	                                  (SIGTERM)                            (SIGKILL, again and again)
 //	                       all gone: leave ◄─────┴───────────────────────────────┘
 //
+// Who is hurried kills at once.
+//
 // Not promised: that what is killed is gone; the kernel can keep a process. Who decides goes
 // on until it is seen to be gone, and nothing is released before.
 package ending
@@ -37,6 +39,9 @@ type Times struct {
 	Stop time.Duration `json:"stop"`
 	// Margin is how long before the deadline SIGKILL is sent: for the kernel to carry it out.
 	Margin time.Duration `json:"margin"`
+	// Grace is how long the command has after a signal that asked for the end and was passed to
+	// it; 0: as long as it likes. It is the holder's alone.
+	Grace time.Duration `json:"-"`
 }
 
 // Why is the reason for which a command is ended.
@@ -52,6 +57,8 @@ const (
 	Alone Why = "alone"
 	// Deadline: no renewal was told in time.
 	Deadline Why = "deadline"
+	// Hurried: who asked for the end does not wait for it any longer.
+	Hurried Why = "hurried"
 )
 
 // Do is what to do at one instant.
@@ -63,6 +70,7 @@ const (
 	Ask        // SIGTERM; of the holder: tell the guard to end the command
 	Kill       // SIGKILL
 	Leave      // nothing is left to guard
+	Hurry      // of the holder: tell the guard to send SIGKILL at once
 )
 
 // Step is what to do now, and after how long to look again at the latest.
@@ -85,6 +93,7 @@ type View struct {
 	Now    Instant
 	Until  Instant // the last deadline told
 	Told   bool    // to end the command
+	Hurry  bool    // told to kill it
 	Alone  bool    // the holder is gone
 	Exited bool    // the command itself
 	Gone   bool    // the command, and all of its group
@@ -103,6 +112,8 @@ func (t Times) Guard(v View) Step {
 	case why != "":
 	case v.Exited:
 		why = Exited
+	case v.Hurry:
+		why = Hurried
 	case v.Told:
 		why = Told
 	case v.Alone:
@@ -117,7 +128,7 @@ func (t Times) Guard(v View) Step {
 		left = min(left, v.Now.Until(v.Asked.Add(t.Stop)))
 	}
 	switch {
-	case left <= 0:
+	case left <= 0, v.Hurry:
 		return Step{Do: Kill, Why: why, Within: soon}
 	case !asked:
 		return Step{Do: Ask, Why: why, Within: soon}
@@ -131,13 +142,17 @@ type Hold struct {
 	Until     Instant // the last deadline it told the guard
 	Lost      bool    // what it held
 	Told      bool    // the guard knows that
+	Asked     Instant // when a signal that asks for the end was passed on first; zero: none was
+	Again     bool    // another one came: not to wait any longer
+	Hurried   bool    // the guard knows that
 	Unguarded bool    // the guard is gone
 	Gone      bool    // the command, and all of its group
 }
 
 // Holder is the step of the holder: it tells the guard to end the command when what it held is
-// lost, and ends it itself, by Kill, when the guard is gone, or has not done it when half of
-// the margin is left.
+// lost, and to kill it when it was asked to end twice, or once and the grace is over. It ends
+// the command itself, by Kill, when the guard is gone, or has not done it when half of the margin
+// is left.
 func (t Times) Holder(v Hold) Step {
 	left := v.Now.Until(v.Until) - t.Margin/2
 	switch {
@@ -147,6 +162,15 @@ func (t Times) Holder(v Hold) Step {
 		return Step{Do: Kill, Within: soon}
 	case v.Lost && !v.Told:
 		return Step{Do: Ask, Within: min(left, soon)}
+	case v.Hurried:
+	case v.Again:
+		return Step{Do: Hurry, Within: min(left, soon)}
+	case t.Grace > 0 && v.Asked != (Instant{}):
+		grace := v.Now.Until(v.Asked.Add(t.Grace))
+		if grace <= 0 {
+			return Step{Do: Hurry, Within: min(left, soon)}
+		}
+		left = min(left, grace)
 	}
 	return Step{Within: min(left, look)}
 }

@@ -34,6 +34,9 @@ func TestGuard(t *testing.T) {
 		"told, and time to stop is over": {View{Now: at(500 * ms), Told: true, Asked: at(0), Why: Told}, Step{Kill, Told, soon}},
 		"told, little time left":         {View{Now: at(1879 * ms), Told: true}, Step{Ask, Told, soon}},
 		"told just before the deadline":  {View{Now: at(1878 * ms), Told: true, Asked: at(1877 * ms), Why: Told}, Step{Why: Told, Within: 2 * ms}},
+		"hurried":                        {View{Now: at(0), Hurry: true}, Step{Kill, Hurried, soon}},
+		"asked, and hurried then":        {View{Now: at(ms), Hurry: true, Told: true, Asked: at(0), Why: Told}, Step{Kill, Told, soon}},
+		"hurried, and others are left":   {View{Now: at(0), Hurry: true, Exited: true}, Step{Kill, Exited, soon}},
 		"alone":                          {View{Now: at(0), Alone: true}, Step{Ask, Alone, soon}},
 		"others are left":                {View{Now: at(0), Exited: true}, Step{Ask, Exited, soon}},
 		"exited, and alone since":        {View{Now: at(0), Exited: true, Alone: true, Asked: at(-ms), Why: Exited}, Step{Why: Exited, Within: soon}},
@@ -62,10 +65,31 @@ func TestHolder(t *testing.T) {
 		"the guard is gone":         {Hold{Now: at(0), Unguarded: true}, Step{Do: Kill, Within: soon}},
 		"the guard's time":          {Hold{Now: at(1900 * ms)}, Step{Within: 30 * ms}},
 		"the guard has not done it": {Hold{Now: at(1930 * ms)}, Step{Do: Kill, Within: soon}},
+		"asked to end":              {Hold{Now: at(0), Asked: at(-time.Hour)}, Step{Within: look}},
+		"asked twice":               {Hold{Now: at(0), Asked: at(-ms), Again: true}, Step{Do: Hurry, Within: soon}},
+		"asked twice, and told":     {Hold{Now: at(0), Asked: at(-ms), Again: true, Hurried: true}, Step{Within: look}},
+		"lost, and asked twice":     {Hold{Now: at(0), Lost: true, Asked: at(-ms), Again: true}, Step{Do: Ask, Within: soon}},
 		"gone":                      {Hold{Now: at(time.Hour), Gone: true, Lost: true}, Step{Do: Leave}},
 	} {
 		c.hold.Until = until
 		require.Equal(t, c.want, times.Holder(c.hold), name)
+	}
+}
+
+func TestGraceOfTheHolder(t *testing.T) {
+	t.Parallel()
+	times := times
+	times.Grace = time.Second
+	for after, want := range map[time.Duration]Step{
+		0: {Within: look}, 900 * ms: {Within: 100 * ms}, time.Second: {Do: Hurry, Within: soon}, time.Hour: {Do: Hurry, Within: soon},
+	} {
+		now := at(time.Minute).Add(after)
+		hold := Hold{Now: now, Until: now.Add(2 * time.Second), Asked: at(time.Minute)}
+		require.Equal(t, want, times.Holder(hold), after)
+		hold.Hurried = true
+		require.Equal(t, Step{Within: look}, times.Holder(hold), after)
+		hold.Hurried, hold.Asked = false, Instant{}
+		require.Equal(t, Step{Within: look}, times.Holder(hold), "nobody asked")
 	}
 }
 
@@ -90,7 +114,7 @@ func TestGuardIsInTime(t *testing.T) {
 			}
 			require.NotEqual(t, Leave, step.Do)
 			require.Positive(t, step.Within)
-			if left <= 0 {
+			if left <= 0 || v.Hurry {
 				require.Equal(t, Kill, step.Do)
 			} else if step.Do == Nothing {
 				require.LessOrEqual(t, step.Within, left, "it would sleep too long")
@@ -106,6 +130,7 @@ func TestGuardIsInTime(t *testing.T) {
 			killed = killed || step.Do == Kill
 			v.Now = v.Now.Add(max(span(step.Within, "slept"), 1))
 			v.Told = v.Told || rapid.IntRange(0, 50).Draw(t, "told") == 0
+			v.Hurry = v.Hurry || rapid.IntRange(0, 100).Draw(t, "hurried") == 0
 			v.Alone = v.Alone || rapid.IntRange(0, 50).Draw(t, "alone") == 0
 			v.Exited = v.Exited || rapid.IntRange(0, 50).Draw(t, "exited") == 0
 			v.Gone = v.Exited && rapid.IntRange(0, 5).Draw(t, "gone") == 0

@@ -1,0 +1,215 @@
+//go:build linux
+
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+// said are the lines of a log without their times.
+func said(t *testing.T, log string) []string {
+	t.Helper()
+	var out []string
+	for line := range strings.Lines(log) {
+		_, line, ok := strings.Cut(strings.TrimSpace(line), " ")
+		require.True(t, ok, log)
+		out = append(out, line)
+	}
+	return out
+}
+
+// What happens is said in one line each, on the standard error; the other one is the command's.
+func TestExecSaysWhatHappens(t *testing.T) {
+	t.Parallel()
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	files := t.TempDir()
+	// start runs goversed and gives the names of what its log and its standard output go to.
+	start := func(name, script string, flags ...string) (p *procs.Process, out, log func() string) {
+		read := func(kind string) func() string {
+			return func() string {
+				text, err := os.ReadFile(filepath.Join(files, name+kind))
+				require.True(t, err == nil || errors.Is(err, fs.ErrNotExist), err) // the shell is about to make it
+				return string(text)
+			}
+		}
+		p = kit.Start(t, "goversed "+name, "sh", append([]string{"-c", fmt.Sprintf(`exec "$@" > %[1]s.out 2> %[1]s.log`, filepath.Join(files, name)), "sh",
+			kit.GoversedPath(t)}, append(flags, "--etcd", etcd.Endpoint, "--", "sh", "-c", script)...), nil)
+		return p, read(".out"), read(".log")
+	}
+	says := func(log func() string, text string) {
+		t.Helper()
+		procs.Await(t, patience, text, func() error {
+			if !strings.Contains(log(), text) {
+				return fmt.Errorf("it says %q", log())
+			}
+			return nil
+		})
+	}
+	for _, kind := range []string{"election", "lock"} {
+		begins, flags := "leads the election", []string{"exec", "--election", "it"}
+		if kind == "lock" {
+			begins, flags = "holds the lock", []string{"lock", "it", "--log-level", "info"}
+		}
+		first, out, log := start("first-"+kind, "echo mine; exec sleep 60", flags...)
+		says(out, "mine")
+		second, next, after := start("second-"+kind, "exit 3", flags...)
+		says(after, "waiting")
+		first.Signal(t, syscall.SIGTERM)
+		require.Equal(t, 143, first.Exit(t, patience))
+		require.Equal(t, 3, second.Exit(t, patience))
+		require.Equal(t, "mine\n", out())
+		require.Empty(t, next())
+		for _, of := range []struct {
+			log  func() string
+			want []string
+		}{
+			{log, []string{
+				`\[INFO\]  goversed: ` + begins + `, starting the command: ` + kind + `=it token=\d+ command=sh`,
+				`\[INFO\]  goversed: passing the signal on to the command, and waiting for its end; another one kills it: signal=terminated`,
+				`\[INFO\]  goversed: the command ended: ` + kind + `=it token=\d+ code=143`,
+			}},
+			{after, []string{
+				`\[INFO\]  goversed: waiting for the ` + kind + `: ` + kind + `=it held_by=\S+:` + fmt.Sprint(first.Pid()),
+				`\[INFO\]  goversed: ` + begins + `, starting the command: ` + kind + `=it token=\d+ command=sh`,
+				`\[INFO\]  goversed: the command ended: ` + kind + `=it token=\d+ code=3`,
+			}},
+		} {
+			lines := said(t, of.log())
+			require.Len(t, lines, len(of.want), "%s", lines)
+			for i, want := range of.want {
+				require.Regexp(t, regexp.MustCompile("^"+want+"$"), lines[i])
+			}
+		}
+	}
+
+	// What was asked for is no warning.
+	first, _, log := start("from", "exec sleep 60", "exec", "--election", "moved")
+	says(log, "starting the command")
+	second, _, after := start("to", "exec sleep 60", "exec", "--election", "moved")
+	says(after, "waiting")
+	require.Zero(t, kit.Goversed(t, "elections", "resign", "moved", "--etcd", etcd.Endpoint).Exit(t, patience))
+	says(log, "leadership goes to another candidate as was asked for")
+	says(log, "waiting for the election")
+	for _, p := range []*procs.Process{first, second} {
+		p.Signal(t, syscall.SIGTERM)
+		require.Equal(t, 143, p.Exit(t, patience))
+	}
+	for _, text := range []string{log(), after()} {
+		for _, line := range said(t, text) {
+			require.Regexp(t, `^\[INFO\] `, line)
+		}
+	}
+	require.Contains(t, log(), "a signal ends the wait: signal=terminated")
+}
+
+// A command that does not end when it is asked to is killed by a second signal, or when its grace
+// is over.
+func TestExecDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	b := newBench(t, etcd)
+	const deafScript = `trap "" HUP TERM INT; sleep 600 & echo ready; while :; do sleep 0.05; done`
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		p := b.lock([]string{"--log-level", "info"}, "sh", "-c", deafScript)
+		p.AwaitOutput(t, patience, "ready")
+		p.Signal(t, sig)
+		p.AwaitOutput(t, patience, "another one kills it")
+		procs.Until(time.Now().Add(500 * time.Millisecond)) // sooner it is an echo of the first one
+		require.True(t, p.Running(), "one signal does not end it")
+		p.Signal(t, sig)
+		require.Equal(t, 137, p.Exit(t, patience))
+		require.Contains(t, p.Output(), "[WARN]  goversed: killing the command: it has not ended, and a second signal came")
+	}
+	p := b.lock([]string{"--grace", "200ms"}, "sh", "-c", deafScript)
+	p.AwaitOutput(t, patience, "ready")
+	p.Signal(t, syscall.SIGHUP) // asks for no end
+	p.Signal(t, syscall.SIGTERM)
+	require.Equal(t, 137, p.Exit(t, patience))
+	require.Contains(t, p.Output(), "killing the command: it has not ended within its grace: grace=200ms")
+	require.Zero(t, b.lock([]string{"-n"}, "true").Exit(t, patience), "it is free")
+}
+
+// Who runs under the leader cannot wait for it.
+func TestExecWithinItself(t *testing.T) {
+	t.Parallel()
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	goversed := kit.GoversedPath(t)
+	run := func(flags []string, within ...string) *procs.Process {
+		return kit.Goversed(t, append(append(flags, "--etcd", etcd.Endpoint, "--"), within...)...)
+	}
+	election, lock := []string{"exec", "--election", "it"}, []string{"lock", "it"}
+	p := run(election, goversed, "exec", "--", "true") // the name comes by the environment
+	require.Equal(t, 125, p.Exit(t, patience))
+	require.Contains(t, p.Output(), `election "it" is led by the goversed exec that this one runs under`)
+	p = run(lock, goversed, "exec", "--election", "it", "--", goversed, "lock", "it", "--", "true")
+	require.Equal(t, 125, p.Exit(t, patience))
+	require.Contains(t, p.Output(), `lock "it" is held by the goversed lock that this one runs under`)
+	require.Zero(t, run(lock, goversed, "lock", "other", "--", goversed, "exec", "--election", "it", "--", "true").Exit(t, patience))
+	require.Zero(t, run([]string{"lock", "it", "--shared"}, goversed, "lock", "it", "--shared", "--", "true").Exit(t, patience))
+	// What outlives it is not within it any more.
+	keep := filepath.Join(t.TempDir(), "environment")
+	require.Zero(t, run(lock, "sh", "-c", "export -p > "+keep).Exit(t, patience))
+	require.Zero(t, kit.Start(t, "later", "sh", []string{"-c", ". " + keep + "; exec " + goversed + " lock it -- true"}, nil).Exit(t, patience))
+}
+
+// What etcd refuses is one line that names the remedy, at once.
+func TestExecRefusedByEtcd(t *testing.T) {
+	t.Parallel()
+	certs, strangers := procs.NewCertificates(t), procs.NewCertificates(t)
+	secure := kit.StartTLSEtcd(t, certs)
+	etcd := kit.StartEtcd(t, procs.Etcd34)
+	admin := guarded(t, etcd)
+	const stranger, reader = "stranger", "reader"
+	for _, user := range []string{stranger, reader} {
+		_, err := admin.UserAdd(soon(t), user, user)
+		require.NoError(t, err)
+	}
+	_, err := admin.RoleAdd(soon(t), reader)
+	require.NoError(t, err)
+	_, err = admin.RoleGrantPermission(soon(t), reader, noEnd, noEnd, clientv3.PermissionType(clientv3.PermRead))
+	require.NoError(t, err)
+	_, err = admin.UserGrantRole(soon(t), reader, reader)
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		etcd  string
+		flags []string
+		says  string
+	}{
+		"no user":                {etcd.Endpoint, nil, "give --etcd-user (GOVERSE_ETCD_USER)"},
+		"wrong password":         {etcd.Endpoint, []string{"--etcd-user", nodeUser, "--etcd-password", "x"}, "--etcd-password (GOVERSE_ETCD_PASSWORD)"},
+		"no right":               {etcd.Endpoint, []string{"--etcd-user", stranger, "--etcd-password", stranger}, "grant READ and WRITE on all of " + procs.Prefix},
+		"another's authority":    {secure, []string{"--etcd-cacert", strangers.CA, "--etcd-cert", strangers.Cert, "--etcd-key", strangers.Key}, "--etcd-cacert"},
+		"no certificate of ours": {secure, []string{"--etcd-cacert", certs.CA}, "--etcd-cert"},
+	} {
+		for _, verb := range [][]string{{"exec", "--election", "it"}, {"lock", "it"}, {"lock", "it", "-n"}} {
+			t.Run(name+" "+strings.Join(verb, " "), func(t *testing.T) {
+				t.Parallel()
+				args := append(append(verb, "--etcd", c.etcd, "--prefix", procs.Prefix), c.flags...)
+				p := kit.Goversed(t, append(args, "--", "echo", "it runs")...)
+				require.Equal(t, 125, p.Exit(t, patience))
+				require.Contains(t, p.Output(), c.says)
+				require.Equal(t, 1, strings.Count(p.Output(), "\n"), p.Output())
+			})
+		}
+	}
+	// What is refused only to who queues, and may be while another one waits, ends the wait, too.
+	for _, verb := range [][]string{{"exec", "--election", "it"}, {"lock", "it"}} {
+		p := kit.Goversed(t, append(verb, "--etcd", etcd.Endpoint, "--etcd-user", reader, "--etcd-password", reader, "--", "true")...)
+		require.Equal(t, 125, p.Exit(t, patience))
+		require.Contains(t, p.Output(), "goversed: etcd refused the user: grant READ and WRITE on all of /goverse/")
+	}
+}
