@@ -139,6 +139,16 @@ func (s *Server) Restart(args ...string) error {
 	}
 }
 
+// SetEpoch stops the server in order, and starts it again with transactions that are numbered from
+// epoch times 2^32 on, as after years of work.
+func (s *Server) SetEpoch(epoch int, args ...string) error {
+	s.end(syscall.SIGINT)
+	if out, err := s.command("pg_resetwal", "--epoch="+strconv.Itoa(epoch), s.data()).CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_resetwal: %w\n%s", err, out)
+	}
+	return s.start(args)
+}
+
 func (s *Server) start(args []string) error {
 	r := &running{ended: make(chan struct{})}
 	r.cmd = s.command("postgres", slices.Concat([]string{"-D", s.data(), "-h", "127.0.0.1", "-p", strconv.Itoa(s.port),

@@ -45,6 +45,15 @@ func TestPostgres(t *testing.T) {
 	t.Run("fail-over", s.failover)
 	t.Run("partitions over shards", s.partitions)
 	t.Run("misuse", s.misused)
+	t.Run("what a table is read by", s.readers)
+	t.Run("transactions of all kinds", s.allKinds)
+	t.Run("order of one row", s.orderOfOneRow)
+	t.Run("who writes wakes", s.listens)
+	t.Run("lag of a table", s.lags)
+	t.Run("values of all types", s.values)
+	t.Run("a table that was there before", s.oldTable)
+	t.Run("bad sources", s.badSources)
+	t.Run("numbers past 32 bits", s.epochs)
 	t.Run("a database that is away", s.away)
 }
 
