@@ -217,7 +217,7 @@ func (s *scene) epochs(t *testing.T) {
 	write("pg_current_xact_id()")
 	execute(t, s.pool, "vacuum freeze "+table)
 	got = append(got, next()...)
-	require.NoError(t, s.server.SetEpoch(3, "-c", "fsync=off"))
+	require.NoError(t, s.server.SetEpoch(3))
 	s.pool.Reset()
 	write("'4294967290'") // before the first wrap
 	got = append(got, next()...)
