@@ -3,21 +3,26 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/examples/internal/trial"
 )
 
 // Three publishers; writers write; requests and answers are lost; the sink dies; who publishes
@@ -26,7 +31,7 @@ import (
 // once, in order.
 func (s *scene) faults(t *testing.T) {
 	db, url := s.database(t)
-	etcd, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
+	etcd, err := embedetcd.Start(trial.Context(t), embedetcd.TestTiming(embedetcd.Config{}))
 	require.NoError(t, err)
 	defer etcd.Close()
 
@@ -38,7 +43,7 @@ func (s *scene) faults(t *testing.T) {
 
 	var copies []*fault.Process
 	start := func() {
-		copies = append(copies, program(t, "publish", "-postgres", url, "-etcd", etcd.Endpoint(), "-sink", server.URL, "-ttl", "1"))
+		copies = append(copies, trial.Program(t, "publish", "-postgres", url, "-etcd", etcd.Endpoint(), "-sink", server.URL, "-ttl", "1"))
 	}
 	// leading is the copy with that token.
 	leading := func(token int64) *fault.Process {
@@ -63,7 +68,7 @@ func (s *scene) faults(t *testing.T) {
 			return 0
 		}
 	}
-	end := writers(t, db, 3, 10*time.Millisecond)
+	end := trial.Meanwhile(t, 3, 10*time.Millisecond, func(ctx context.Context) error { return write(ctx, db) })
 	for range 3 {
 		start()
 	}
@@ -96,7 +101,7 @@ func (s *scene) faults(t *testing.T) {
 	end()
 
 	assert.Eventually(t, func() (all bool) {
-		require.NoError(t, db.QueryRow(testContext(t), "select (select count(*) from outbox) <= (select count(*) from received)").Scan(&all))
+		require.NoError(t, db.QueryRow(trial.Context(t), "select (select count(*) from outbox) <= (select count(*) from received)").Scan(&all))
 		return all
 	}, patience, 20*time.Millisecond, "not all of it arrives")
 	rows := committed(t, db)
@@ -106,24 +111,40 @@ func (s *scene) faults(t *testing.T) {
 	way.do(func(p *proxy) { passed = slices.Clone(p.passed) })
 	require.ErrorContains(t, judge(rows, passed), "arrived twice")
 	var refused int
-	require.NoError(t, db.QueryRow(testContext(t), "select refused from received_from").Scan(&refused))
+	require.NoError(t, db.QueryRow(trial.Context(t), "select refused from received_from").Scan(&refused))
 	require.GreaterOrEqual(t, refused, freezes)
 	t.Logf("%d rows, sent %d times; %d refused", len(rows), len(passed), refused)
 
-	for _, p := range append(copies, receiver) {
-		if p.Running() {
-			_, err := p.Signal(syscall.SIGTERM)
-			require.NoError(t, err)
-			code, err := p.Exit(testContext(t))
-			require.NoError(t, err)
-			require.Zero(t, code, "orderly")
+	trial.Stop(t, append(copies, receiver)...)
+}
+
+// write is one transaction: quick or slow, committed or rolled back.
+func write(ctx context.Context, db *pgxpool.Pool) error {
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		for range 1 + rand.IntN(3) {
+			if err := place(ctx, tx, "ann", rand.Int64N(10000)); err != nil {
+				return err
+			}
+			if rand.IntN(8) == 0 {
+				if _, err := tx.Exec(ctx, "select pg_sleep(random() / 20)"); err != nil {
+					return err
+				}
+			}
 		}
+		if rand.IntN(5) == 0 {
+			return errChanged
+		}
+		return nil
+	})
+	if errors.Is(err, errChanged) {
+		return nil
 	}
+	return err
 }
 
 func startSink(t *testing.T, url string) (p *fault.Process, at string) {
 	t.Helper()
-	p = program(t, "sink", "-postgres", url, "-listen", "127.0.0.1:0")
+	p = trial.Program(t, "sink", "-postgres", url, "-listen", "127.0.0.1:0")
 	says := regexp.MustCompile(`receiving: url=(\S+)`)
 	require.Eventually(t, func() bool { return says.MatchString(p.Output()) }, patience, 5*time.Millisecond)
 	return p, says.FindStringSubmatch(p.Output())[1]

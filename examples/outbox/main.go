@@ -12,9 +12,9 @@
 // outbox), and refuses who has a smaller fencing token than it has seen. All three are needed:
 // a sender alone can deliver at least once or at most once, not exactly once.
 //
-// The outbox is not read by its serial number: schema.sql says why, and how.
+// The outbox is not read by its serial number, or it would miss rows: postgres.Source says why.
 //
-// Not promised: order, between transactions that ran at the same time; see schema.sql.
+// Not promised: order, between transactions that ran at the same time; see there.
 package main
 
 import (

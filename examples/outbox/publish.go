@@ -56,9 +56,13 @@ func process(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Po
 	if err != nil {
 		return err
 	}
-	source, to := &outbox{db: db}, sinkClient{url: cfg.sink, client: &http.Client{Timeout: sinkTimeout}}
+	source, err := newOutbox(db, log)
+	if err != nil {
+		return err
+	}
+	to := sinkClient{url: cfg.sink, client: &http.Client{Timeout: sinkTimeout}}
 	defer to.client.CloseIdleConnections()
-	p, err := processor.New(processor.Config[message]{
+	p, err := processor.New(processor.Config[[]byte]{
 		Name:         "outbox",
 		Source:       source,
 		Handler:      to.put,
@@ -76,13 +80,13 @@ func process(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Po
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel()
-	beside.Go(func() { source.listen(ctx) })
+	beside.Go(func() { source.Listen(ctx) })
 	beside.Go(func() { cleaning(ctx, source, p, cfg.keep, log) })
 	return p.Run(ctx)
 }
 
 // cleaning deletes now and then what was published long ago.
-func cleaning(ctx context.Context, o *outbox, p *processor.Processor[message], keep time.Duration, log hclog.Logger) {
+func cleaning(ctx context.Context, o *outbox, p *processor.Processor[[]byte], keep time.Duration, log hclog.Logger) {
 	again := time.NewTicker(cleanEvery)
 	defer again.Stop()
 	for {
@@ -112,8 +116,8 @@ type sinkClient struct {
 	client *http.Client
 }
 
-func (s sinkClient) put(ctx context.Context, e processor.Event[message]) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, s.url+"/events/"+string(e.Position), bytes.NewReader(e.Value.body))
+func (s sinkClient) put(ctx context.Context, e processor.Event[[]byte]) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, s.url+"/events/"+string(e.Position), bytes.NewReader(e.Value))
 	if err != nil {
 		return err
 	}

@@ -67,6 +67,6 @@ func TestVerdict(t *testing.T) {
 		require.ErrorIs(t, verdict(code, "why"), want, code)
 	}
 	away := sinkClient{url: "http://127.0.0.1:1", client: &http.Client{}}
-	err := away.put(context.Background(), processor.Event[message]{Position: "1/1"})
+	err := away.put(context.Background(), processor.Event[[]byte]{Position: "1/1"})
 	require.ErrorIs(t, err, processor.ErrUnavailable)
 }

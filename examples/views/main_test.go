@@ -8,12 +8,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
-	"os/exec"
 	"regexp"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,25 +17,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/examples/internal/trial"
 	"github.com/goverse/goverse/internal/pgserver"
 )
 
 const patience = 20 * time.Second
 
-// TestMain: with the variable, this is the program.
-func TestMain(m *testing.M) {
-	if os.Getenv("VIEWS_TEST_PROGRAM") != "" {
-		main()
-		return
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { trial.Main(m, main) }
 
 func TestCommandLine(t *testing.T) {
 	for line, want := range map[string]string{
@@ -86,40 +75,6 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func testContext(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// program starts the program.
-func program(t *testing.T, args ...string) *fault.Process {
-	t.Helper()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	cmd := exec.Command(self, args...)
-	cmd.Env = append(os.Environ(), "VIEWS_TEST_PROGRAM=1")
-	p, err := fault.StartProcess(cmd)
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		require.NoError(t, p.Close())
-		if t.Failed() {
-			t.Logf("process %d, %s, said:\n%s", p.Pid(), args[0], p.Output())
-		}
-	})
-	return p
-}
-
-// succeeds waits for the program's end.
-func succeeds(t *testing.T, args ...string) {
-	t.Helper()
-	p := program(t, args...)
-	code, err := p.Exit(testContext(t))
-	require.NoError(t, err)
-	require.Zero(t, code, p.Output())
-}
-
 var says = regexp.MustCompile(`serving: url=(\S+)`)
 
 // ask reads a page of a copy, if it serves.
@@ -159,38 +114,11 @@ func write(ctx context.Context, db *pgxpool.Pool) error {
 	return tx.Commit(ctx)
 }
 
-// writers write at a rate, until end, which waits for them.
-func writers(t *testing.T, db *pgxpool.Pool, n int) (end func()) {
-	t.Helper()
-	ctx, stop := testContext(t), make(chan struct{})
-	var wg sync.WaitGroup
-	for range n {
-		wg.Go(func() {
-			again := time.NewTicker(20 * time.Millisecond)
-			defer again.Stop()
-			for {
-				select {
-				case <-again.C:
-					assert.NoError(t, write(ctx, db))
-				case <-stop:
-					return
-				}
-			}
-		})
-	}
-	end = sync.OnceFunc(func() {
-		close(stop)
-		wg.Wait()
-	})
-	t.Cleanup(end)
-	return end
-}
-
 // stuck returns when the view's processor is in the middle of a batch, and waits for a row that
 // is locked until release.
 func stuck(t *testing.T, db *pgxpool.Pool, v view) (release func()) {
 	t.Helper()
-	ctx := testContext(t)
+	ctx := trial.Context(t)
 	var tx pgx.Tx
 	// Who locks a row has a number, and holds up all events that come after: if the row is not
 	// among those that the processor has read, it has to be tried again.
@@ -216,19 +144,19 @@ func stuck(t *testing.T, db *pgxpool.Pool, v view) (release func()) {
 // one statement over the events says.
 func TestEachEventOnceInEachView(t *testing.T) {
 	server := pgserver.ForTest(t)
-	db, err := pgxpool.New(testContext(t), server.URL())
+	db, err := pgxpool.New(trial.Context(t), server.URL())
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	etcd, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
+	etcd, err := embedetcd.Start(trial.Context(t), embedetcd.TestTiming(embedetcd.Config{}))
 	require.NoError(t, err)
 	defer etcd.Close()
-	succeeds(t, "create", "-postgres", server.URL())
-	succeeds(t, "create", "-postgres", server.URL())
+	trial.Succeeds(t, trial.Program(t, "create", "-postgres", server.URL()))
+	trial.Succeeds(t, trial.Program(t, "create", "-postgres", server.URL()))
 
 	var copies []*fault.Process
 	start := func(more ...string) {
-		copies = append(copies, program(t, append([]string{"serve", "-postgres", server.URL(), "-etcd", etcd.Endpoint(), "-ttl", "1"}, more...)...))
+		copies = append(copies, trial.Program(t, append([]string{"serve", "-postgres", server.URL(), "-etcd", etcd.Endpoint(), "-ttl", "1"}, more...)...))
 	}
 	// keeper is the copy that keeps a view. Two may say so for a moment: the one with the larger
 	// token does.
@@ -264,7 +192,7 @@ func TestEachEventOnceInEachView(t *testing.T) {
 		}
 	}
 
-	end := writers(t, db, 3)
+	end := trial.Meanwhile(t, 3, 20*time.Millisecond, func(ctx context.Context) error { return write(ctx, db) })
 	start("-views", "latest")
 	_, _ = busy(views[2], 0)
 	start()
@@ -284,19 +212,19 @@ func TestEachEventOnceInEachView(t *testing.T) {
 		}
 	}
 	// A view is spoilt, and made again while it is kept; an event is poison.
-	_, err = db.Exec(testContext(t), "begin; lock table view_totals in exclusive mode; update view_totals set cents = -1; commit")
+	_, err = db.Exec(trial.Context(t), "begin; lock table view_totals in exclusive mode; update view_totals set cents = -1; commit")
 	require.NoError(t, err)
-	succeeds(t, "rebuild", "-postgres", server.URL(), "totals")
-	_, err = db.Exec(testContext(t), `insert into events (body) values ('{"kind": "bought", "customer": "ann", "product": "tea", "pieces": "two"}')`)
+	trial.Succeeds(t, trial.Program(t, "rebuild", "-postgres", server.URL(), "totals"))
+	_, err = db.Exec(trial.Context(t), `insert into events (body) values ('{"kind": "bought", "customer": "ann", "product": "tea", "pieces": "two"}')`)
 	require.NoError(t, err)
 	end()
 	settled()
 	judgeJudged(t, db)
 
 	// Nothing more is written: a view is made again nevertheless.
-	_, err = db.Exec(testContext(t), "update view_latest set kind = 'spoilt'")
+	_, err = db.Exec(trial.Context(t), "update view_latest set kind = 'spoilt'")
 	require.NoError(t, err)
-	succeeds(t, "rebuild", "-postgres", server.URL(), "latest")
+	trial.Succeeds(t, trial.Program(t, "rebuild", "-postgres", server.URL(), "latest"))
 	settled()
 
 	any := copies[len(copies)-1]
@@ -318,16 +246,8 @@ func TestEachEventOnceInEachView(t *testing.T) {
 	require.NotEmpty(t, top)
 	require.GreaterOrEqual(t, top[0].Pieces, top[len(top)-1].Pieces)
 	var n int
-	require.NoError(t, db.QueryRow(testContext(t), "select count(*) from events").Scan(&n))
+	require.NoError(t, db.QueryRow(trial.Context(t), "select count(*) from events").Scan(&n))
 	t.Logf("%d events", n)
 
-	for _, p := range copies {
-		if p.Running() {
-			_, err := p.Signal(syscall.SIGTERM)
-			require.NoError(t, err)
-			code, err := p.Exit(testContext(t))
-			require.NoError(t, err)
-			require.Zero(t, code, "orderly")
-		}
-	}
+	trial.Stop(t, copies...)
 }

@@ -1,6 +1,6 @@
 -- The events, which stay. They are read in the order (xid, id), up to the oldest transaction
--- that still runs: by id alone those that commit late would be missed. The outbox example's
--- schema.sql says more.
+-- that still runs: by id alone those that commit late would be missed. Source, in
+-- cluster/processor/postgres, says more.
 create table if not exists events (
 	xid xid8 not null default pg_current_xact_id(),
 	id bigserial,

@@ -61,10 +61,14 @@ func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool,
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	source := &events{db: db}
+	// The body is decoded by the handler: what cannot be decoded is then parked.
+	source, err := postgres.NewSource(postgres.SourceConfig{DB: db, Table: "events", Channel: "events", Logger: log})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	var group processor.Group
 	for _, v := range cfg.views {
-		p, err := processor.New(processor.Config[json.RawMessage]{
+		p, err := processor.New(processor.Config[[]byte]{
 			Name:       v.processor(),
 			Source:     source,
 			Handler:    v.handle,
@@ -85,7 +89,7 @@ func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool,
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	defer cancel()
-	beside.Go(func() { source.listen(ctx) })
+	beside.Go(func() { source.Listen(ctx) })
 
 	pages := http.NewServeMux()
 	pages.Handle("/", httpapi.New(c, httpapi.Options{Processors: group.Status})) // /cluster/processors, /metrics …

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,7 +67,7 @@ func find(name string) (view, error) {
 
 // handle puts one event into the view, in the transaction that moves the view's checkpoint:
 // whoever dies when, each event is in it once.
-func (v view) handle(ctx context.Context, e processor.Event[json.RawMessage]) error {
+func (v view) handle(ctx context.Context, e processor.Event[[]byte]) error {
 	p, err := decode(e.Value)
 	if err != nil {
 		return err

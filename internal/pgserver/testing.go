@@ -11,10 +11,10 @@ import (
 
 // ForTest is Start for a test, at whose end the server is closed. Where PostgreSQL is not
 // installed the test is skipped, or fails if GOVERSE_REQUIRE names postgres. fsync is off: what
-// such a test judges is not what the disk does.
+// such a test judges is not what the disk does. So is autovacuum, whose transactions come at any time.
 func ForTest(t testing.TB) *Server {
 	t.Helper()
-	s, err := Start("-c", "fsync=off")
+	s, err := Start("-c", "fsync=off", "-c", "autovacuum=off")
 	if errors.Is(err, ErrNotInstalled) {
 		needed.Missing(t, "postgres", err.Error())
 	}

@@ -25,13 +25,17 @@ type scene struct {
 	last   atomic.Int64
 }
 
-// One server serves all.
-func TestPostgres(t *testing.T) {
+func newScene(t *testing.T) *scene {
 	db := pgserver.ForTest(t)
 	pool, err := pgxpool.New(context.Background(), db.URL())
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	s := &scene{server: db, pool: pool}
+	return &scene{server: db, pool: pool}
+}
+
+// One server serves all.
+func TestPostgres(t *testing.T) {
+	s := newScene(t)
 	t.Run("conforms", s.conforms)
 	t.Run("each event takes effect once", s.onceEach)
 	t.Run("a paused leader", s.pausedLeader)
@@ -46,6 +50,21 @@ func TestPostgres(t *testing.T) {
 	t.Run("partitions over shards", s.partitions)
 	t.Run("misuse", s.misused)
 	t.Run("a database that is away", s.away)
+}
+
+// Another one, where no connection that was cut off is left with a transaction: it would hold up
+// what is read.
+func TestSource(t *testing.T) {
+	s := newScene(t)
+	t.Run("what a table is read by", s.readers)
+	t.Run("transactions of all kinds", s.allKinds)
+	t.Run("order of one row", s.orderOfOneRow)
+	t.Run("who writes wakes", s.listens)
+	t.Run("lag of a table", s.lags)
+	t.Run("values of all types", s.values)
+	t.Run("a table that was there before", s.oldTable)
+	t.Run("bad sources", s.badSources)
+	t.Run("numbers past 32 bits", s.epochs)
 }
 
 func testContext(t *testing.T) context.Context {

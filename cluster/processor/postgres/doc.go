@@ -1,17 +1,19 @@
 // Package postgres keeps the checkpoints of processors in PostgreSQL, in the transaction of
-// what the handler writes: both take effect, or neither does.
+// what the handler writes: both take effect, or neither does. And it reads events from a table
+// there: see [Source].
 //
 //	checkpoints, err := postgres.New(postgres.Config{DB: pool})
 //	err = checkpoints.CreateTables(ctx)
-//	views, err := processor.New(processor.Config[Order]{Checkpoint: checkpoints,
-//		Handler: func(ctx context.Context, e processor.Event[Order]) error {
+//	events, err := postgres.NewSource(postgres.SourceConfig{DB: pool, Table: "events"})
+//	views, err := processor.New(processor.Config[[]byte]{Source: events, Checkpoint: checkpoints,
+//		Handler: func(ctx context.Context, e processor.Event[[]byte]) error {
 //			_, err := postgres.Tx(ctx).Exec(ctx, "update totals set …")
 //			return err
 //		}, …
 //
-// So each event takes effect once, however often processes die: the transaction of one that
-// another has overtaken finds a larger token in the checkpoint's row, and is rolled back. The row
-// is locked only for the moment in which it is written.
+// So each event takes effect once, wherever it is read from, however often processes die: the
+// transaction of one that another has overtaken finds a larger token in the checkpoint's row, and is
+// rolled back. The row is locked only for the moment in which it is written.
 //
 // A handler's error that is PostgreSQL's and no fault of the event's (the connection, a server that
 // stops or is full, a deadlock, a lock that is not to be waited for) does not count as an attempt,

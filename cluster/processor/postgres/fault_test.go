@@ -306,7 +306,7 @@ func (s *scene) away(t *testing.T) {
 	require.Eventually(t, func() bool { return p.Status().Batches > 3 }, patience, time.Microsecond)
 	s.server.Kill()
 	assert.Eventually(t, func() bool { return p.Status().Failures+p.Status().Retries > 3 || p.Status().Position == "400" }, patience, time.Millisecond)
-	require.NoError(t, s.server.Restart("-c", "fsync=off"))
+	require.NoError(t, s.server.Restart())
 	require.Eventually(t, func() bool { return p.Status().Position == "400" }, patience, time.Millisecond)
 	require.Equal(t, upTo(400), all())
 	require.Zero(t, p.Status().Parked)

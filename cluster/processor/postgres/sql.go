@@ -16,7 +16,6 @@ type statements struct {
 }
 
 func statementsFor(table string) statements {
-	quoted := func(table string) string { return pgx.Identifier(strings.Split(table, ".")).Sanitize() } // it may be a word of SQL's
 	names := strings.NewReplacer("{parked}", quoted(table+"_parked"), "{table}", quoted(table))
 	of := names.Replace
 	return statements{
@@ -57,6 +56,9 @@ on conflict (name) do update set position = $2, version = t.version + 1, changed
 		unfence: of(`update {table} set token = 0, version = version + 1, changed = now() where name = $1`),
 	}
 }
+
+// quoted is a plain name as SQL may have it: it may be a word of SQL's.
+func quoted(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }
 
 // Parked are the processor's events that were given up, the oldest first.
 func (c *Checkpoint) Parked(ctx context.Context, name string) ([]processor.Parked, error) {

@@ -1,0 +1,111 @@
+package processor_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/processor"
+)
+
+// attempts counts how often each event was tried, and lets some fail.
+type attempts struct {
+	handled
+	count map[int]int
+	fail  func(e, attempt int) error
+}
+
+func (a *attempts) handle(ctx context.Context, e processor.Event[int]) error {
+	a.mu.Lock()
+	if a.count == nil {
+		a.count = map[int]int{}
+	}
+	a.count[e.Value]++
+	n := a.count[e.Value]
+	a.mu.Unlock()
+	if err := a.fail(e.Value, n); err != nil {
+		return err
+	}
+	return a.handled.handle(ctx, e)
+}
+
+func (a *attempts) of(e int) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.count[e]
+}
+
+// A sink that is away for long costs no event.
+func TestWhatIsNotTheEventsFaultDoesNotCount(t *testing.T) {
+	t.Parallel()
+	tries := &attempts{fail: func(e, attempt int) error {
+		if e == 2 && attempt < 20 {
+			return errors.Join(errOops, processor.ErrUnavailable)
+		}
+		return nil
+	}}
+	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle, Checkpoint: &processor.Memory{},
+		MaxAttempts: 2, Backoff: processor.Backoff{Min: time.Microsecond, Max: time.Millisecond}})
+	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
+	end()
+	require.Equal(t, upTo(3), tries.all())
+	require.Zero(t, p.Status().Parked)
+	require.Equal(t, 20, tries.of(2))
+}
+
+// With MaxAttempts negative all waits for the event.
+func TestNeverParked(t *testing.T) {
+	t.Parallel()
+	var mended atomic.Bool
+	tries := &attempts{fail: func(e, _ int) error {
+		if e == 2 && !mended.Load() {
+			return errors.Join(errOops, processor.ErrUnavailable)
+		}
+		return nil
+	}}
+	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle, Checkpoint: &processor.Memory{},
+		MaxAttempts: -1, Backoff: processor.Backoff{Min: time.Microsecond, Max: time.Millisecond}})
+	eventually(t, func() bool { return tries.of(2) > 30 }, "it is tried on")
+	require.EqualValues(t, "1", p.Status().Position)
+	require.Zero(t, tries.of(3))
+	mended.Store(true)
+	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
+	require.Equal(t, upTo(3), tries.all())
+}
+
+// awayOnce is a checkpoint that fails once, when an event is to be parked.
+type awayOnce struct {
+	processor.Checkpoint
+	failed atomic.Bool
+}
+
+func (a *awayOnce) Advance(ctx context.Context, name string, at processor.Mark, work func(context.Context) (processor.Progress, error)) (processor.Mark, error) {
+	return a.Checkpoint.Advance(ctx, name, at, func(ctx context.Context) (processor.Progress, error) {
+		progress, err := work(ctx)
+		if len(progress.Parked) > 0 && a.failed.CompareAndSwap(false, true) {
+			return processor.Progress{Position: at.Position}, errOops
+		}
+		return progress, err
+	})
+}
+
+// What failed while the checkpoint failed too is not given up without one more attempt.
+func TestOneMoreAttemptAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	tries := &attempts{fail: func(e, attempt int) error {
+		if e == 2 && attempt < 3 {
+			return errOops
+		}
+		return nil
+	}}
+	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle,
+		Checkpoint: &awayOnce{Checkpoint: &processor.Memory{}}, MaxAttempts: 2})
+	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
+	end()
+	require.Equal(t, upTo(3), tries.all())
+	require.Zero(t, p.Status().Parked)
+}

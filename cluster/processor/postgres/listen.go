@@ -1,0 +1,61 @@
+package postgres
+
+import (
+	"context"
+	"time"
+)
+
+// relisten is how long Listen waits before it tries again.
+const relisten = time.Second
+
+// Listen has the events read as soon as the transaction that wrote them is committed, until ctx
+// ends; without a Channel it returns at once. Run it once beside the processors. While it has no
+// connection, and tries again, they poll: nothing is missed, so its troubles are only logged. A
+// connection that is cut off without a word is noticed when TCP gives it up; through a proxy that
+// pools transactions nothing is heard at all.
+func (s *Source) Listen(ctx context.Context) {
+	if s.cfg.Channel == "" {
+		return
+	}
+	log, deaf := s.cfg.Logger.With("channel", s.cfg.Channel), false
+	for ctx.Err() == nil {
+		err := s.listen(ctx, func() {
+			if deaf {
+				log.Info("hears of new events again")
+			}
+			deaf = false
+		})
+		if !deaf && ctx.Err() == nil {
+			log.Warn("does not hear of new events, trying on; until then the table is polled", "error", err)
+			deaf = true
+		}
+		select {
+		case <-time.After(relisten):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// listen listens on one connection, until that fails or ctx ends.
+func (s *Source) listen(ctx context.Context, listening func()) error {
+	pooled, err := s.cfg.DB.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	conn := pooled.Hijack() // for good: the pool makes another one
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		_ = conn.Close(ctx) // it may have broken
+	}()
+	if _, err := conn.Exec(ctx, "listen "+quoted(s.cfg.Channel)); err != nil {
+		return err
+	}
+	listening()
+	for {
+		s.Notify() // also the first time: something may have come before
+		if _, err := conn.WaitForNotification(ctx); err != nil {
+			return err
+		}
+	}
+}

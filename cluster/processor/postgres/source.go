@@ -1,0 +1,193 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/goverse/goverse/cluster/processor"
+)
+
+// SourceConfig says which table has the events. DB and Table are required. Names are in small
+// letters, digits and underscores; Table may have a schema before it, with a dot.
+type SourceConfig struct {
+	// DB is never closed. Read and Lag take a connection for as long as they last, Listen takes one
+	// and lets the pool replace it.
+	DB *pgxpool.Pool
+	// Table may also be a view, of one partition's events, say, or with a value made of several
+	// columns.
+	Table string
+	// XID and ID are the columns that say in which order the events come; see Source. Default xid
+	// and id.
+	XID, ID string
+	// Value is the column of what is handled, of type jsonb, json, text or bytea. Default body.
+	Value string
+	// Channel is what is notified when there are new events; see Source.Listen. Default: none, so
+	// the processor polls.
+	Channel string
+	// Logger gets a line when Listen cannot listen, and when it can again. Default: none.
+	Logger hclog.Logger
+}
+
+// ErrForeignPosition: a position is not of a [Source].
+var ErrForeignPosition = errors.New("the position is not xid/id, so it is not of a table of events")
+
+// Source is a table of events as a processor.Source, in PostgreSQL 13 or later. An event's value
+// is the column's bytes: decode them in the handler, where what makes no sense is parked; here it
+// would hold up all that comes after. All methods are safe for concurrent use, so any number of
+// processors may have the same source.
+//
+// The table needs the number of the transaction that wrote the row, beside one of its own:
+//
+//	create table events (
+//		xid xid8 not null default pg_current_xact_id(),
+//		id bigserial,
+//		body jsonb not null,
+//		primary key (xid, id)
+//	);
+//
+// Where a table is there already, add that column and an index on (xid, id); what it has then comes
+// in the order of id. And so that new events are seen at once:
+//
+//	create function events_written() returns trigger language plpgsql as $$
+//	begin
+//		notify events;
+//		return null;
+//	end $$;
+//	create trigger events_written after insert on events
+//		for each statement execute function events_written();
+//
+// # Why not by id alone
+//
+// Events are read in the order (xid, id), up to the oldest transaction that still runs. By id
+// alone, or by a time, some are missed: a number is drawn before the transaction commits, so 7 may
+// be committed after 8, and a reader that has seen 8 has passed 7. It does not help to read by id
+// up to the oldest running transaction: a transaction gets its xid when it first writes, and may
+// have drawn the id before that, so 7 can have a later xid than 8.
+//
+// Read this way none is missed. Each transaction below pg_snapshot_xmin is over: its rows are
+// visible or will never be, and none that comes later gets a number below. The xid is the whole
+// transaction's, within savepoints too, and as an xid8 it does not wrap around.
+//
+// # What that costs
+//
+// A transaction that has written something, anywhere on the server, and stays open holds up all
+// events that come after it: set idle_in_transaction_session_timeout. When it ends nobody is
+// notified, so PollInterval is how long those events may wait. Transactions that notify commit
+// one at a time: where that is too slow, do without the trigger, and poll.
+//
+// # What is not promised
+//
+//   - The order of two transactions that change the same row, if the one that comes second there
+//     wrote something else before: it may have the smaller number. Where their order matters, let
+//     each lock the row first of all (select … for update); it has no number while it waits.
+//   - Anything about rows that are changed, or inserted with an xid of their own.
+//   - Anything about a server that has forgotten what it had committed (a backup, a replica that
+//     was behind when it was promoted, synchronous_commit off) if the checkpoint is elsewhere. It
+//     may be beyond numbers that are drawn again: rewind it to the last event that is there. A
+//     checkpoint in the same database has gone back by itself.
+//   - Anything about events that were restored from a dump: another server's numbers begin anew.
+//     Set xid to 0 in all of them, and rewind the checkpoint to 0/id of the last one handled.
+type Source struct {
+	processor.Signal
+	cfg       SourceConfig
+	read, lag string // SQL
+}
+
+var (
+	_ processor.Source[[]byte] = (*Source)(nil)
+	_ processor.Lagger         = (*Source)(nil)
+	_ processor.Changer        = (*Source)(nil)
+)
+
+// NewSource checks the configuration; errors match processor.ErrBadConfig or [ErrBadTable]. It asks
+// the database nothing.
+func NewSource(cfg SourceConfig) (*Source, error) {
+	if cfg.DB == nil {
+		return nil, fmt.Errorf("%w: postgres.SourceConfig.DB is nil; give it a pgxpool.Pool", processor.ErrBadConfig)
+	}
+	if !plainTable.MatchString(cfg.Table) {
+		return nil, fmt.Errorf("%w %q: give the table of events one in small letters, digits and underscores, with a schema and a dot before it or not", ErrBadTable, cfg.Table)
+	}
+	cfg.XID, cfg.ID, cfg.Value = cmp.Or(cfg.XID, "xid"), cmp.Or(cfg.ID, "id"), cmp.Or(cfg.Value, "body")
+	for _, name := range []string{cfg.XID, cfg.ID, cfg.Value, cmp.Or(cfg.Channel, "none")} {
+		if !plainWord.MatchString(name) {
+			return nil, fmt.Errorf("%w: column or channel %q of table %s: write it in small letters, digits and underscores", processor.ErrBadConfig, name, cfg.Table)
+		}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	of := strings.NewReplacer("{table}", quoted(cfg.Table), "{xid}", quoted(cfg.XID), "{id}", quoted(cfg.ID), "{value}", quoted(cfg.Value)).Replace
+	return &Source{
+		cfg: cfg,
+		read: of(`select {xid}::text || '/' || {id}, {value} from {table}
+where ({xid}, {id}) > ($1::text::xid8, $2::bigint) and {xid} < pg_snapshot_xmin(pg_current_snapshot())
+order by {xid}, {id} limit $3`),
+		lag: of(`select count(*) from {table} where ({xid}, {id}) > ($1::text::xid8, $2::bigint)`),
+	}, nil
+}
+
+// Like plainName, but of tables that have nothing beside them.
+var (
+	plainTable = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,62}$`)
+	plainWord  = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,62}$`)
+)
+
+// Read implements [processor.Source].
+func (s *Source) Read(ctx context.Context, after processor.Position, limit int) ([]processor.Event[[]byte], error) {
+	xid, id, err := Place(after)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.cfg.DB.Query(ctx, s.read, xid, id, limit)
+	if err != nil {
+		return nil, fmt.Errorf("read the events of table %s: %w", s.cfg.Table, err)
+	}
+	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e processor.Event[[]byte], err error) {
+		err = row.Scan(&e.Position, &e.Value)
+		return e, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the events of table %s: %w", s.cfg.Table, err)
+	}
+	return events, nil
+}
+
+// Lag implements [processor.Lagger]. It counts also what cannot be shown yet.
+func (s *Source) Lag(ctx context.Context, after processor.Position) (n int64, err error) {
+	xid, id, err := Place(after)
+	if err != nil {
+		return 0, err
+	}
+	if err := s.cfg.DB.QueryRow(ctx, s.lag, xid, id).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count the events of table %s: %w", s.cfg.Table, err)
+	}
+	return n, nil
+}
+
+// Place is where the event at a position of a [Source] lies, for statements of your own such as
+//
+//	delete from events where (xid, id) <= ($1::text::xid8, $2::bigint)
+//
+// Errors match [ErrForeignPosition]. "" is before all.
+func Place(at processor.Position) (xid string, id int64, err error) {
+	if at == "" {
+		return "0", 0, nil
+	}
+	xid, number, _ := strings.Cut(string(at), "/")
+	_, bad := strconv.ParseUint(xid, 10, 64)
+	id, worse := strconv.ParseInt(number, 10, 64)
+	if bad != nil || worse != nil {
+		return "", 0, fmt.Errorf("%w: %q; does another program use the checkpoint's name?", ErrForeignPosition, at)
+	}
+	return xid, id, nil
+}

@@ -1,0 +1,260 @@
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/cluster/processor/postgres"
+)
+
+// table is a new table of events, as Source's comment tells to make it.
+func (s *scene) table(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("source.go")
+	require.NoError(t, err)
+	comment, _, _ := strings.Cut(string(text), "type Source struct")
+	var sql strings.Builder
+	for line := range strings.Lines(comment) {
+		line, _ = strings.CutPrefix(line, "//\t")
+		if !strings.HasPrefix(line, "//") {
+			sql.WriteString(line)
+		}
+	}
+	_, statements, _ := strings.Cut(sql.String(), "\ncreate table")
+	name := "events_" + strconv.FormatInt(s.last.Add(1), 10)
+	_, err = s.pool.Exec(testContext(t), strings.ReplaceAll("create table"+statements, "events", name))
+	require.NoError(t, err)
+	return name
+}
+
+func (s *scene) source(t *testing.T, table string, change ...func(*postgres.SourceConfig)) *postgres.Source {
+	t.Helper()
+	cfg := postgres.SourceConfig{DB: s.pool, Table: table}
+	for _, c := range change {
+		c(&cfg)
+	}
+	source, err := postgres.NewSource(cfg)
+	require.NoError(t, err)
+	return source
+}
+
+// follow reads on, from where it has come.
+func follow(t *testing.T, source *postgres.Source) (next func() []string) {
+	t.Helper()
+	at := processor.Position("")
+	return func() (places []string) {
+		events, err := source.Read(testContext(t), at, 1000)
+		require.NoError(t, err)
+		for _, e := range events {
+			at = e.Position
+			places = append(places, string(at))
+		}
+		return places
+	}
+}
+
+func (s *scene) column(t *testing.T, sql string) []string {
+	t.Helper()
+	rows, err := s.pool.Query(testContext(t), sql)
+	require.NoError(t, err)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	return all
+}
+
+// committed are the places of all events, in order.
+func (s *scene) committed(t *testing.T, table string) []string {
+	t.Helper()
+	return s.column(t, "select xid::text || '/' || id from "+table+" order by xid, id")
+}
+
+func (s *scene) begin(t *testing.T) pgx.Tx {
+	t.Helper()
+	tx, err := s.pool.Begin(testContext(t))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	return tx
+}
+
+// execute is for a pool, and within a transaction.
+func execute(t *testing.T, in interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}, sql string, args ...any) {
+	t.Helper()
+	_, err := in.Exec(testContext(t), sql, args...)
+	require.NoError(t, err)
+}
+
+func commit(t *testing.T, tx pgx.Tx) {
+	t.Helper()
+	require.NoError(t, tx.Commit(testContext(t)))
+}
+
+// Whoever writes wakes who reads, when it commits, and not before. A connection that is lost is
+// made again, and that is reason enough to look.
+func (s *scene) listens(t *testing.T) {
+	table := s.table(t)
+	var said bytes.Buffer
+	source := s.source(t, table, func(c *postgres.SourceConfig) {
+		c.Channel, c.Logger = c.Table, hclog.New(&hclog.LoggerOptions{Output: &said})
+	})
+	s.source(t, table).Listen(context.Background()) // without a channel: nothing
+	ctx, cancel := context.WithCancel(testContext(t))
+	var wg sync.WaitGroup
+	changed := source.Changed()
+	wg.Go(func() { source.Listen(ctx) })
+	defer wg.Wait()
+	defer cancel()
+	await := func() {
+		t.Helper()
+		select {
+		case <-changed:
+		case <-time.After(patience):
+			t.Fatal("nothing was noticed")
+		}
+	}
+	await() // it listens
+	write := func() {
+		changed = source.Changed()
+		tx := s.begin(t)
+		execute(t, tx, "insert into "+table+" (body) values ('1')")
+		select {
+		case <-changed:
+			t.Fatal("there is nothing to see before the commit")
+		default:
+		}
+		commit(t, tx)
+		await()
+	}
+	write()
+	changed = source.Changed()
+	execute(t, s.pool, "select pg_terminate_backend(pid) from pg_stat_activity where query = $1", `listen "`+table+`"`)
+	await()
+	write()
+	cancel()
+	wg.Wait()
+	require.Equal(t, 1, strings.Count(said.String(), "does not hear"), said.String())
+	require.Equal(t, 1, strings.Count(said.String(), "hears of new events again"), said.String())
+	require.Zero(t, s.pool.Stat().AcquiredConns())
+}
+
+// What is not shown yet counts as lag.
+func (s *scene) lags(t *testing.T) {
+	table := s.table(t)
+	source := s.source(t, table)
+	execute(t, s.pool, "insert into "+table+" (body) select to_jsonb(n) from generate_series(1, 3) n")
+	open := s.begin(t)
+	execute(t, open, "insert into "+table+" (body) values ('4')")
+	execute(t, s.pool, "insert into "+table+" (body) values ('5')")
+	events, err := source.Read(testContext(t), "", 2)
+	require.NoError(t, err)
+	require.Len(t, events, 2)
+	lag, err := source.Lag(testContext(t), events[1].Position)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, lag)
+	events, err = source.Read(testContext(t), events[1].Position, 10)
+	require.NoError(t, err)
+	require.Len(t, events, 1, "up to the transaction that runs")
+}
+
+// Values come as they are, whatever type they have, also by other names and through a view.
+func (s *scene) values(t *testing.T) {
+	for kind, value := range map[string]string{"jsonb": `{"a": 1}`, "json": `{"a":1}`, "text": "a", "bytea": "a"} {
+		name := "order_" + strconv.FormatInt(s.last.Add(1), 10)
+		execute(t, s.pool, "create schema "+name)
+		execute(t, s.pool, "create table "+name+".order (\"order\" xid8 not null default pg_current_xact_id(), number serial, value "+kind+")")
+		execute(t, s.pool, "insert into "+name+".order (value) values ($1), (null)", value)
+		execute(t, s.pool, "create view "+name+".user as select * from "+name+".order where value is not null")
+		source := s.source(t, name+".user", func(c *postgres.SourceConfig) { c.XID, c.ID, c.Value = "order", "number", "value" })
+		events, err := source.Read(testContext(t), "", 10)
+		require.NoError(t, err, kind)
+		require.Len(t, events, 1, kind)
+		require.Equal(t, value, string(events[0].Value), kind)
+	}
+}
+
+// A table that was there before is read in the order of its ids, from the first event to those
+// that come.
+func (s *scene) oldTable(t *testing.T) {
+	table := "events_" + strconv.FormatInt(s.last.Add(1), 10)
+	execute(t, s.pool, "create table "+table+" (id bigserial primary key, body jsonb)")
+	for range 5 {
+		execute(t, s.pool, "insert into "+table+" (body) values ('1')")
+	}
+	execute(t, s.pool, "alter table "+table+" add column xid xid8 not null default pg_current_xact_id()")
+	execute(t, s.pool, "insert into "+table+" (body) values ('1')")
+	var ids []string
+	for _, place := range follow(t, s.source(t, table))() {
+		_, id, err := postgres.Place(processor.Position(place))
+		require.NoError(t, err)
+		ids = append(ids, strconv.FormatInt(id, 10))
+	}
+	require.Equal(t, []string{"1", "2", "3", "4", "5", "6"}, ids)
+}
+
+// Numbers do not wrap around where those of PostgreSQL's own rows do, and are the same when rows are frozen.
+func (s *scene) epochs(t *testing.T) {
+	table := s.table(t)
+	next := follow(t, s.source(t, table))
+	var got []string
+	write := func(xid string) {
+		for range 12 {
+			execute(t, s.pool, "insert into "+table+" (xid, body) values ("+xid+", '1')")
+		}
+	}
+	write("pg_current_xact_id()")
+	execute(t, s.pool, "vacuum freeze "+table)
+	got = append(got, next()...)
+	require.NoError(t, s.server.SetEpoch(3))
+	s.pool.Reset()
+	write("'4294967290'") // before the first wrap
+	got = append(got, next()...)
+	write("pg_current_xact_id()")
+	got = append(got, next()...)
+	require.Len(t, got, 36)
+	require.Equal(t, s.committed(t, table), got)
+	again, err := s.source(t, table).Read(testContext(t), "", 100)
+	require.NoError(t, err)
+	for i, e := range again {
+		require.EqualValues(t, got[i], e.Position)
+	}
+}
+
+func (s *scene) badSources(t *testing.T) {
+	for says, cfg := range map[string]postgres.SourceConfig{
+		"DB is nil":                 {Table: "events"},
+		`bad table name ""`:         {DB: s.pool},
+		`bad table name "Events"`:   {DB: s.pool, Table: "Events"},
+		`bad table name "a.b.c"`:    {DB: s.pool, Table: "a.b.c"},
+		`channel "a; drop table b"`: {DB: s.pool, Table: "events", Channel: "a; drop table b"},
+		`channel "x\"id"`:           {DB: s.pool, Table: "events", XID: `x"id`},
+		`channel "a.id"`:            {DB: s.pool, Table: "events", ID: "a.id"},
+		`channel "Body"`:            {DB: s.pool, Table: "events", Value: "Body"},
+	} {
+		_, err := postgres.NewSource(cfg)
+		require.ErrorContains(t, err, says)
+	}
+	source := s.source(t, "nowhere")
+	_, err := source.Read(testContext(t), "", 1)
+	require.ErrorContains(t, err, "nowhere")
+	_, err = source.Lag(testContext(t), "")
+	require.ErrorContains(t, err, "nowhere")
+	for _, at := range []processor.Position{"17", "/", "1/", "/1", "a/1", "1/a", "-1/1", "1/1/1"} {
+		_, err := source.Read(testContext(t), at, 1)
+		require.ErrorIs(t, err, postgres.ErrForeignPosition, at)
+		_, err = source.Lag(testContext(t), at)
+		require.ErrorIs(t, err, postgres.ErrForeignPosition, at)
+	}
+}
