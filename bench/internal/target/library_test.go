@@ -41,7 +41,10 @@ func TestEveryLibraryExcludes(t *testing.T) {
 		servers, closeServers, err := withServers(t.Context())
 		require.NoError(t, err)
 		defer closeServers()
-		for _, l := range append(all, present(servers)...) {
+		bare, err := bareQueues(t.Context(), clients[:sides])
+		require.NoError(t, err)
+		defer bare.close()
+		for _, l := range append(append(all, bare), present(servers)...) {
 			t.Run(l.name, func(t *testing.T) { excludes(t, l) })
 		}
 		return nil

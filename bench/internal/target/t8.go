@@ -3,6 +3,7 @@ package target
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/goverse/goverse/bench/internal/etcdproc"
@@ -42,8 +43,8 @@ func contended(ctx context.Context, env Env, r *report.Result) error {
 				r.Row(arm.handoffs.Name, "", said, report.Context)
 				continue
 			}
-			ratio := arm.handoffs.Median() / floor.Median()
-			r.Row(arm.handoffs.Name, fmt.Sprintf("p50 ≤ %.1f × delete to watch event", contendedGoal), fmt.Sprintf("%s: %.2f ×", said, ratio), report.Judge(ratio <= contendedGoal))
+			ratio, busy := arm.handoffs.Median()/floor.Median(), arm.handoffs.Median()/arms[1].handoffs.Median()
+			r.Row(arm.handoffs.Name, fmt.Sprintf("p50 ≤ %.1f × delete to watch event", contendedGoal), fmt.Sprintf("%s: %.2f ×; %.2f × %s", said, ratio, busy, bareName), report.Judge(ratio <= contendedGoal))
 			r.Row(floor.Name, "", p50p99(floor.Median(), floor.P(0.99)), report.Context)
 			r.Keep(floor)
 		}
@@ -52,6 +53,8 @@ func contended(ctx context.Context, env Env, r *report.Result) error {
 	r.Note("A handoff runs from the call of `Release` of one holder until `Acquire` of another one has returned. Contenders take the lock, give it back, and want it "+
 		"again at once; they are spread over %d sessions with a connection each, as are those of `concurrency.Mutex`, each of which needs a session of its own. The arms take turns, in rounds. Floor: from "+
 		"the call of `Delete` until as many bare watchers have the event, one at a time.", sides)
+	r.Note("%s are the same contenders with nothing but what a lock in etcd needs at least: a transaction to queue, a deletion to leave, one standing watch a connection. They show what a "+
+		"handoff costs while another one queues at the same time; the floor's etcd has nothing else to do.", bareName)
 	r.Note("Locks a second are those of the same rounds, whoever took them. With redsync that is mostly whoever had it before, so its handoffs are measured apart: each holds the lock for %v and wants it "+
 		"again only when another one has had it.", courtesy)
 	r.Note(peersNote)
@@ -81,8 +84,13 @@ func contend(ctx context.Context, p *etcdproc.Process, servers []library, conten
 		return nil, err
 	}
 	defer closeLocks()
+	bare, err := bareQueues(ctx, clients[:sides])
+	if err != nil {
+		return nil, err
+	}
+	defer bare.close()
 	var arms []*rival
-	for _, l := range append(libraries, servers...) {
+	for _, l := range slices.Concat(libraries[:1], []library{bare}, libraries[1:], servers) {
 		all, err := l.wanters(ctx, contenders, one)
 		if err != nil {
 			return nil, err
