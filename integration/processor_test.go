@@ -19,7 +19,6 @@ import (
 
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/pgserver"
 )
 
 var processorCycles = flag.Int("processor.cycles", 50, "how often the lead changes in TestRapidCycles; 200 in the full run")
@@ -41,17 +40,18 @@ type factory struct {
 
 func newFactory(t *testing.T) *factory {
 	t.Helper()
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	t.Cleanup(cancel)
-	db := pgserver.ForTest(t)
-	pool, err := pgxpool.New(ctx, db.URL())
+	db := kit.Database(t)
+	pool, err := pgxpool.New(ctx, db)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	server := kit.StartEtcd(t, procs.Etcd37)
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = etcd.Close() })
-	f := &factory{T: t, ctx: ctx, pool: pool, etcd: etcd, cfg: workerConfig{Etcd: server.Endpoint, Postgres: db.URL(), TTL: 2}}
+	f := &factory{T: t, ctx: ctx, pool: pool, etcd: etcd, cfg: workerConfig{Etcd: server.Endpoint, Postgres: db, TTL: 2}}
 	checkpoints, err := newCheckpoints(pool)
 	require.NoError(t, err)
 	require.NoError(t, checkpoints.CreateTables(ctx))

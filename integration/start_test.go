@@ -39,13 +39,17 @@ func refused(t *testing.T, p *procs.Process) string {
 }
 
 func TestSecondLivingNodeAtAnAddressIsRefused(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
-		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint}, 2)
+		cfg := procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL}
+		nodes, watch := startNodes(t, cfg, 2)
 		token := agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token
 		for _, first := range nodes { // the leader, and one that waits
-			second := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint,
-				Flags: []string{"--advertise", first.Address}})
+			again := cfg
+			again.Flags = []string{"--advertise", first.Address}
+			second := kit.StartNode(t, again)
 			require.Contains(t, refused(t, second.Process), "give this one another advertise address, or stop that one")
 		}
 		// The first are not harmed: the same term, the same places in the queue, and
@@ -63,7 +67,9 @@ func TestSecondLivingNodeAtAnAddressIsRefused(t *testing.T) {
 }
 
 func TestRestartAfterSIGKILLTakesOverAtOnce(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
 		cfg := procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL}
 		nodes, watch := startNodes(t, cfg, 2)
@@ -102,6 +108,7 @@ func TestEtcdUnreachableAtStart(t *testing.T) {
 }
 
 func TestEtcdThatComesLaterIsJoined(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
@@ -133,6 +140,7 @@ func TestSIGTERMWhileEtcdIsAway(t *testing.T) {
 }
 
 func TestPortInUse(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close() // nothing was accepted
@@ -153,6 +161,7 @@ func TestPortInUse(t *testing.T) {
 }
 
 func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	start := func(dir string) *procs.Process {
@@ -179,6 +188,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 }
 
 func TestTTLBelowEtcdsFloorIsWarnedOf(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		etcd := kit.StartEtcd(t, flavour)
 		nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: time.Second}, 1)
