@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -60,9 +61,13 @@ func TestSecondLivingNodeAtAnAddressIsRefused(t *testing.T) {
 				require.Fail(t, "leadership moved", "%+v", s)
 			}
 		}
-		left := procs.Keys(t, etcd.Client(t, "", ""), procs.Prefix)
-		delete(left, procs.Prefix+"/shards/map")
+		client := etcd.Client(t, "", "")
+		left := procs.Keys(t, client, procs.Prefix)
+		maps.DeleteFunc(left, func(key, _ string) bool { return strings.HasPrefix(key, procs.Prefix+"/shards/") }) // of those that live
 		require.Len(t, left, 4, "nothing of the refused is left")
+		leases, err := client.Leases(soon(t))
+		require.NoError(t, err)
+		require.Len(t, leases.Leases, 2, "neither is a session")
 	})
 }
 
