@@ -72,9 +72,7 @@ func TestSecondLivingNodeAtAnAddressIsRefused(t *testing.T) {
 }
 
 func TestRestartAfterSIGKILLTakesOverAtOnce(t *testing.T) {
-	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
-		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
 		cfg := procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL}
 		nodes, watch := startNodes(t, cfg, 2)
@@ -99,6 +97,7 @@ func TestEtcdUnreachableAtStart(t *testing.T) {
 	t.Parallel()
 	const limit = 4 * time.Second
 	nowhere := kit.Addresses(t, 1)[0]
+	kit.GoversedPath(t) // built before the time counts
 	began := time.Now()
 	n := kit.StartNode(t, procs.NodeConfig{Etcd: nowhere, Flags: []string{"--start-timeout", limit.String()}})
 	// It lives, and says that it is not ready, and why.
