@@ -11,6 +11,9 @@
 // each of them the status of all nodes is sampled, and the test fails if the samples
 // prove two leaders at one instant or a token that does not grow.
 //
+// Most of them wait most of the time, so they run side by side, each with servers or a database
+// of its own. Those that measure something short, or keep the machine busy, run alone.
+//
 // Not promised: that samples see everything. What they cannot see is shown closer to
 // the code, in the tests of cluster and of the packages below it.
 package integration

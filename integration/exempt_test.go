@@ -25,6 +25,7 @@ func TestLeaderThatIsRemovedAlive(t *testing.T) {
 	}
 	for name, off := range map[string]bool{"detection on": false, "detection off": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			cfg := chaosConfig(t)

@@ -15,6 +15,7 @@ import (
 // handOver is how soon after SIGTERM to the leader the next one says that it leads.
 const handOver = 100 * time.Millisecond
 
+// Not beside others, as what it measures is short.
 func TestSIGTERMHandsOverToTheNextInTheQueue(t *testing.T) {
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		etcd := kit.StartEtcd(t, flavour)
@@ -45,7 +46,9 @@ func TestSIGTERMHandsOverToTheNextInTheQueue(t *testing.T) {
 }
 
 func TestFrozenLeaderIsReplacedAndRequeues(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
 		nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: ttl}, 3)
 		old, next, last := nodes[0], nodes[1], nodes[2]

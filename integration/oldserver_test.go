@@ -11,6 +11,7 @@ import (
 )
 
 func TestOldServersAreWarnedOf(t *testing.T) {
+	t.Parallel()
 	const warning = "upgrade to 3.4.31, 3.5.13 or later"
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		etcd := kit.StartEtcd(t, flavour)

@@ -19,6 +19,7 @@ import (
 var outage = flag.Duration("integration.outage", 8*time.Second, "how long etcd is away, longer than twice the TTL of 2s")
 
 func TestEtcdKilledAndRestarted(t *testing.T) {
+	t.Parallel()
 	require.GreaterOrEqual(t, *outage, 2*ttl, "-integration.outage: the deadlines must pass while etcd is away")
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()

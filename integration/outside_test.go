@@ -20,6 +20,7 @@ const outsider = "a plain program"
 
 func TestPlainElectionTakesPart(t *testing.T) {
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
 		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint}, 2)
 
@@ -55,6 +56,7 @@ func TestPlainElectionTakesPart(t *testing.T) {
 
 func TestEtcdctlTakesPart(t *testing.T) {
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
 		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint}, 2)
 		listener := kit.StartEtcdctl(t, etcd, "elect", "--listen", strings.TrimSuffix(queue, "/"))

@@ -19,10 +19,9 @@ import (
 
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/pgserver"
 )
 
-var processorCycles = flag.Int("processor.cycles", 50, "how often the lead changes in TestRapidCycles; 200 in the full run")
+var processorCycles = flag.Int("processor.cycles", 50, "how often the lead changes in TestProcessors/RapidCycles; 200 in the full run")
 
 // workPatience is longer than a standing worker keeps the database's locks.
 const workPatience = 30 * time.Second
@@ -43,15 +42,15 @@ func newFactory(t *testing.T) *factory {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	t.Cleanup(cancel)
-	db := pgserver.ForTest(t)
-	pool, err := pgxpool.New(ctx, db.URL())
+	db := kit.Database(t)
+	pool, err := pgxpool.New(ctx, db)
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	server := kit.StartEtcd(t, procs.Etcd37)
 	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = etcd.Close() })
-	f := &factory{T: t, ctx: ctx, pool: pool, etcd: etcd, cfg: workerConfig{Etcd: server.Endpoint, Postgres: db.URL(), TTL: 2}}
+	f := &factory{T: t, ctx: ctx, pool: pool, etcd: etcd, cfg: workerConfig{Etcd: server.Endpoint, Postgres: db, TTL: 2}}
 	checkpoints, err := newCheckpoints(pool)
 	require.NoError(t, err)
 	require.NoError(t, checkpoints.CreateTables(ctx))
@@ -173,8 +172,18 @@ func (f *factory) leader(workers []*procs.Process) (i int, token int64) {
 	return i, token
 }
 
+// One after the other, beside other tests: each keeps a core busy for as long as it takes.
+func TestProcessors(t *testing.T) {
+	t.Parallel()
+	t.Run("Judge", theJudge)
+	t.Run("Standby", standby)
+	t.Run("CheckpointInEtcd", checkpointInEtcd)
+	t.Run("OneExecutes", oneExecutes)
+	t.Run("RapidCycles", rapidCycles)
+}
+
 // The judge itself: it sees an event that is missing, and one that is doubled.
-func TestJudge(t *testing.T) {
+func theJudge(t *testing.T) {
 	f := newFactory(t)
 	set := func(sql string) {
 		_, err := f.pool.Exec(f.ctx, sql)
@@ -198,13 +207,13 @@ func TestJudge(t *testing.T) {
 
 // Two processes, one processes; the other stands by, and goes on from the checkpoint when the
 // first resigns, ends its processor, stops, or is killed.
-func TestStandby(t *testing.T) {
+func standby(t *testing.T) {
 	f := newFactory(t)
 	a := f.start()
 	f.pour()
 	f.awaitBy(a)
 	b := f.start()
-	standby := func(leads, waits *procs.Process) {
+	goesOn := func(leads, waits *procs.Process) {
 		t.Helper()
 		before := f.number("select count(*) from effects where pid = $1", waits.Pid())
 		f.await("300 more events", "select count(*) >= $1 from effects", f.number("select count(*) from effects")+300)
@@ -212,17 +221,17 @@ func TestStandby(t *testing.T) {
 		require.NoError(t, f.judge())
 	}
 	f.awaitQueue(2)
-	standby(a, b)
+	goesOn(a, b)
 
 	a.Signal(t, resignSignal)
 	t.Logf("resigned: the next handles an event after %v", f.awaitBy(b))
 	f.awaitQueue(2)
-	standby(b, a)
+	goesOn(b, a)
 
 	b.Signal(t, cancelSignal)
 	t.Logf("the processor was cancelled: the next handles an event after %v", f.awaitBy(a))
 	b.AwaitOutput(t, workPatience, "the processor has ended")
-	standby(a, b)
+	goesOn(a, b)
 
 	c := f.start()
 	f.awaitQueue(2)
@@ -239,7 +248,7 @@ func TestStandby(t *testing.T) {
 
 // With the checkpoint in etcd, beside the effects and not with them: nothing is missed, and
 // nothing is handled again but of the last batch that was not yet checkpointed.
-func TestCheckpointInEtcd(t *testing.T) {
+func checkpointInEtcd(t *testing.T) {
 	f := newFactory(t)
 	f.cfg.InEtcd = true
 	workers := []*procs.Process{f.start(), f.start(), f.start()}
@@ -262,7 +271,7 @@ func TestCheckpointInEtcd(t *testing.T) {
 }
 
 // Several attempt a side effect, and one executes.
-func TestOneExecutes(t *testing.T) {
+func oneExecutes(t *testing.T) {
 	f := newFactory(t)
 	workers := []*procs.Process{f.start(), f.start()}
 	for _, w := range workers {
@@ -282,7 +291,7 @@ func TestOneExecutes(t *testing.T) {
 // The lead changes at a rapid pace: most leaders resign, some are killed, some stand still past
 // their TTL. After each change the checkpoint is where the effects are, and at the end each
 // event has had its effect once.
-func TestRapidCycles(t *testing.T) {
+func rapidCycles(t *testing.T) {
 	f := newFactory(t)
 	workers := []*procs.Process{f.start(), f.start(), f.start()}
 	stop := f.pour()

@@ -104,7 +104,8 @@ func spread(t *testing.T, nodes []*procs.Node) error {
 }
 
 // Nodes are restarted one after the other, as a roll-out does it: each shard moves away
-// and back at most, and none is without an owner for long.
+// and back at most, and none is without an owner for long. Not beside other tests, for that is
+// measured.
 func TestRollingRestart(t *testing.T) {
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	client := etcd.Client(t, "", "")

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -39,13 +40,17 @@ func refused(t *testing.T, p *procs.Process) string {
 }
 
 func TestSecondLivingNodeAtAnAddressIsRefused(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
-		nodes, watch := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint}, 2)
+		cfg := procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL}
+		nodes, watch := startNodes(t, cfg, 2)
 		token := agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes)).Token
 		for _, first := range nodes { // the leader, and one that waits
-			second := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint,
-				Flags: []string{"--advertise", first.Address}})
+			again := cfg
+			again.Flags = []string{"--advertise", first.Address}
+			second := kit.StartNode(t, again)
 			require.Contains(t, refused(t, second.Process), "give this one another advertise address, or stop that one")
 		}
 		// The first are not harmed: the same term, the same places in the queue, and
@@ -56,9 +61,13 @@ func TestSecondLivingNodeAtAnAddressIsRefused(t *testing.T) {
 				require.Fail(t, "leadership moved", "%+v", s)
 			}
 		}
-		left := procs.Keys(t, etcd.Client(t, "", ""), procs.Prefix)
-		delete(left, procs.Prefix+"/shards/map")
+		client := etcd.Client(t, "", "")
+		left := procs.Keys(t, client, procs.Prefix)
+		maps.DeleteFunc(left, func(key, _ string) bool { return strings.HasPrefix(key, procs.Prefix+"/shards/") }) // of those that live
 		require.Len(t, left, 4, "nothing of the refused is left")
+		leases, err := client.Leases(soon(t))
+		require.NoError(t, err)
+		require.Len(t, leases.Leases, 2, "neither is a session")
 	})
 }
 
@@ -88,6 +97,7 @@ func TestEtcdUnreachableAtStart(t *testing.T) {
 	t.Parallel()
 	const limit = 4 * time.Second
 	nowhere := kit.Addresses(t, 1)[0]
+	kit.GoversedPath(t) // built before the time counts
 	began := time.Now()
 	n := kit.StartNode(t, procs.NodeConfig{Etcd: nowhere, Flags: []string{"--start-timeout", limit.String()}})
 	// It lives, and says that it is not ready, and why.
@@ -102,6 +112,7 @@ func TestEtcdUnreachableAtStart(t *testing.T) {
 }
 
 func TestEtcdThatComesLaterIsJoined(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
@@ -133,6 +144,7 @@ func TestSIGTERMWhileEtcdIsAway(t *testing.T) {
 }
 
 func TestPortInUse(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close() // nothing was accepted
@@ -153,6 +165,7 @@ func TestPortInUse(t *testing.T) {
 }
 
 func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	start := func(dir string) *procs.Process {
@@ -179,6 +192,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 }
 
 func TestTTLBelowEtcdsFloorIsWarnedOf(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		etcd := kit.StartEtcd(t, flavour)
 		nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: time.Second}, 1)

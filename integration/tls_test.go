@@ -16,6 +16,7 @@ import (
 // Processes by their flags, and a program by cluster.Config, over an etcd that wants
 // both sides' certificates; and what is said to who comes without them.
 func TestEtcdOverTLS(t *testing.T) {
+	t.Parallel()
 	certs, strangers := procs.NewCertificates(t), procs.NewCertificates(t)
 	endpoint := kit.StartTLSEtcd(t, certs)
 	access := func(c procs.Certificates) []string {
@@ -49,6 +50,7 @@ func TestEtcdOverTLS(t *testing.T) {
 		"TLS on the other one": {plain, access(certs), "it does not speak TLS"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			stranger := kit.Goversed(t, append([]string{"leader", "--etcd", c.etcd, "--prefix", procs.Prefix, "--timeout", "2s"}, c.flags...)...)
 			require.Contains(t, refused(t, stranger), c.says)
 		})

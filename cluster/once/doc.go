@@ -16,7 +16,8 @@
 // place; nobody can know that but whoever received it. So it is neither repeated nor dropped:
 // all who ask get an [UnknownError], until somebody who has looked says what is true
 // ([Effects.Resolve]). If the receiver knows the effect's name as its idempotency key, that is
-// easily told.
+// easily told. [List] finds those whose outcome is unknown, and [Look] says how one stands, from
+// outside of all processes that try it.
 //
 // # In a database's transaction
 //
@@ -46,4 +47,6 @@
 //   - That a function ends when its context does. One that goes on after the session's deadline
 //     may still do its effect when others are already told that the outcome is unknown: the
 //     token is there to refuse it.
+//   - That what [Look] calls running still does anything, nor that what it calls unknown has
+//     ended: it says whether the attempt's place stands at etcd.
 package once

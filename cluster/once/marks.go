@@ -17,21 +17,20 @@ import (
 // errOvertaken: the place, or the mark, is not as it was.
 var errOvertaken = errors.New("this node is not first any more, or the effect's mark was changed by hands from outside")
 
-// The states of an effect; "" is that it was never tried.
-const (
-	running = "running"
-	done    = "done"
-	failed  = "failed"
-)
-
-// mark is what is known of an effect, as it is stored.
+// mark is what is known of an effect, as it is stored. Its state is Running, Done or Failed, or
+// "" if the effect was never tried.
 type mark struct {
-	State   string `json:"state"`
+	State   State  `json:"state"`
 	Attempt int    `json:"attempt"`
 	Token   int64  `json:"token"`
 	By      string `json:"by"`
 	Value   []byte `json:"value,omitempty"`
-	Error   string `json:"error,omitempty"` // for people
+	// For how long who tried it remembers it, in seconds.
+	Retention int64 `json:"retention,omitempty"`
+	// For people: why it failed, who resolved it, and when it came to be as it is.
+	Error    string    `json:"error,omitempty"`
+	Resolved string    `json:"resolved,omitempty"`
+	At       time.Time `json:"at,omitzero"`
 }
 
 // marked is a mark as it stands in etcd.
@@ -83,17 +82,22 @@ func (k *marks) read(ctx context.Context, name string) (marked, error) {
 		return marked{}, nil
 	}
 	m := marked{modified: resp.Kvs[0].ModRevision, raw: string(resp.Kvs[0].Value)}
-	if err := json.Unmarshal(resp.Kvs[0].Value, &m.mark); err != nil {
+	if m.mark, err = decode(resp.Kvs[0].Value); err != nil {
 		return marked{}, fmt.Errorf("the mark of effect %q cannot be read, %s: %w", name, k.keys.EffectMark(name), err)
 	}
 	return m, nil
+}
+
+func decode(raw []byte) (m mark, err error) {
+	err = json.Unmarshal(raw, &m)
+	return m, err
 }
 
 // write writes the mark over the one that was read, while guard holds. An answer that was lost
 // is looked for once.
 func (k *marks) write(ctx context.Context, guard clientv3.Cmp, name string, m *marked) error {
 	var opts []clientv3.OpOption
-	if m.State != running {
+	if m.State != Running {
 		lease, err := k.expiring(ctx)
 		if err != nil {
 			return err
@@ -130,6 +134,7 @@ func (k *marks) write(ctx context.Context, guard clientv3.Cmp, name string, m *m
 // settle writes the mark, again and again until it is known to stand, or never will, or ctx
 // ends.
 func (k *marks) settle(ctx context.Context, guard clientv3.Cmp, name string, m *marked) error {
+	m.At = time.Now().UTC() // the same each time: by it a write is known again
 	for {
 		err := k.write(ctx, guard, name, m)
 		if err == nil || final(err) || !wait.For(ctx, settleRetry) {

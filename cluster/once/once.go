@@ -11,7 +11,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/internal/queues"
-	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -158,7 +157,7 @@ func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Con
 	// What took place long ago costs one read.
 	if m, err := e.marks.read(ctx, name); err != nil {
 		return Result{}, err
-	} else if m.State == done {
+	} else if m.State == Done {
 		return m.result(), nil
 	}
 	for {
@@ -180,14 +179,15 @@ func (e *Effects) first(ctx context.Context, place *queues.Entry, name string, f
 	switch {
 	case err != nil:
 		return Result{}, ctx.Err() == nil && !place.Valid(), err
-	case m.State == done:
+	case m.State == Done:
 		return m.result(), false, nil
-	case m.State == running:
+	case m.State == Running:
 		return Result{}, false, m.unknown(name, nil) // whoever ran it is not first any more
 	}
-	work, stop := wait.Within(ctx, place.Context())
+	work, stop := place.Within(ctx)
 	defer stop()
-	m.mark = mark{State: running, Attempt: m.Attempt + 1, Token: place.Token(), By: e.cfg.Owner}
+	m.mark = mark{State: Running, Attempt: m.Attempt + 1, Token: place.Token(), By: e.cfg.Owner,
+		Retention: int64(e.cfg.Retention / time.Second)}
 	err = e.marks.settle(work, place.Guard(), name, &m)
 	if err == nil && !place.Valid() {
 		err = fmt.Errorf("effect %q: %w", name, errOvertaken) // whatever the timers say
@@ -211,10 +211,10 @@ func (e *Effects) unmark(place *queues.Entry, name string, m marked) error {
 	ctx, cancel := context.WithTimeout(place.Session(), e.cfg.RequestTimeout)
 	defer cancel()
 	now, err := e.marks.read(ctx, name)
-	if err != nil || now.State != running || now.Token != m.Token {
+	if err != nil || now.State != Running || now.Token != m.Token {
 		return err
 	}
-	now.State, now.Error = failed, "it did not begin"
+	now.State, now.Error = Failed, "it did not begin"
 	return e.marks.settle(ctx, place.Guard(), name, &now)
 }
 
@@ -224,11 +224,11 @@ func (e *Effects) ended(place *queues.Entry, name string, m marked, value []byte
 	var tooLong error
 	switch {
 	case failure != nil:
-		m.State, m.Error = failed, brief(failure)
+		m.State, m.Error = Failed, brief(failure)
 	case len(value) > MaxValue:
-		m.State, tooLong = done, fmt.Errorf("effect %q took place and returned %d bytes: %w", name, len(value), ErrValueTooLong)
+		m.State, tooLong = Done, fmt.Errorf("effect %q took place and returned %d bytes: %w", name, len(value), ErrValueTooLong)
 	default:
-		m.State, m.Value = done, value
+		m.State, m.Value = Done, value
 	}
 	if err := e.marks.settle(place.Session(), place.Guard(), name, &m); err != nil {
 		return Result{}, m.unknown(name, errors.Join(failure, err, context.Cause(place.Context())))
@@ -268,12 +268,12 @@ func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPla
 	if err != nil {
 		return err
 	}
-	if m.State != running || m.Token != token {
+	if m.State != Running || m.Token != token {
 		return fmt.Errorf("effect %q, token %d: %w", name, token, ErrNotUnknown)
 	}
-	m.State, m.Value = failed, nil
+	m.State, m.Value, m.Resolved = Failed, nil, e.cfg.Owner
 	if tookPlace {
-		m.State, m.Value = done, value
+		m.State, m.Value = Done, value
 	}
 	return e.marks.settle(ctx, place.Guard(), name, &m)
 }

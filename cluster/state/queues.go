@@ -166,9 +166,19 @@ func (q Queues) parse(key string) (queue, name string, wish, ok bool) {
 // Effects are the queues of those who want to run an effect.
 func (k Keys) Effects() Queues { return Queues{root: k.prefix + "/work/effects/"} }
 
+// EffectMarks is the prefix of the keys that say what became of effects, with its slash.
+func (k Keys) EffectMarks() string { return k.prefix + "/work/marks/" }
+
 // EffectMark is the key that says what became of an effect. It lies in none of the queues.
-func (k Keys) EffectMark(name string) string {
-	return k.prefix + "/work/marks/" + url.PathEscape(name)
+func (k Keys) EffectMark(name string) string { return k.EffectMarks() + url.PathEscape(name) }
+
+// EffectOf is the name of the effect that a key says what became of; false if it is no such key.
+func (k Keys) EffectOf(key string) (name string, ok bool) {
+	escaped, ok := strings.CutPrefix(key, k.EffectMarks())
+	if !ok {
+		return "", false
+	}
+	return unescape(escaped)
 }
 
 // LeaseRecord is the key of the record that the candidates of an elector compete for (package

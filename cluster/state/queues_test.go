@@ -133,3 +133,16 @@ func FuzzQueueOf(f *testing.F) {
 		}
 	})
 }
+
+func TestEffectOf(t *testing.T) {
+	keys := testKeys(t)
+	for _, name := range []string{"a", "a/b c", "!", "\xff\x00", "%2F"} {
+		of, ok := keys.EffectOf(keys.EffectMark(name))
+		require.True(t, ok, "%q", name)
+		require.Equal(t, name, of)
+	}
+	for _, key := range []string{"", "/goverse/work/marks/", "/goverse/work/marks/a/b", "/goverse/work/marks/%61", "/goverse/work/leases/a", "/other/work/marks/a"} {
+		_, ok := keys.EffectOf(key)
+		require.False(t, ok, "%q", key)
+	}
+}

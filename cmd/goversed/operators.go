@@ -61,7 +61,7 @@ func interrupted(ctx context.Context, err error) error {
 		return err
 	case errors.Is(err, leaderelection.ErrNotMoved), errors.Is(err, elections.ErrNotMoved):
 		return errors.New("interrupted; no request is left behind")
-	case errors.Is(err, operator.ErrNotEmpty):
+	case errors.Is(err, operator.ErrNotEmpty), errors.Is(err, operator.ErrNotConfirmed):
 		return fmt.Errorf("interrupted: %w", err)
 	}
 	return errors.New("interrupted")

@@ -53,7 +53,8 @@ func TestOperatorsCommands(t *testing.T) {
 
 func TestOperatorsWithoutEtcd(t *testing.T) {
 	t.Parallel()
-	for _, line := range []string{"status", "leader", "nodes", "shards", "shards plan", "watch", "resign", "transfer --to 127.0.0.1:2", "drain 127.0.0.1:2", "drain --undo"} {
+	for _, line := range []string{"status", "leader", "nodes", "shards", "shards plan", "watch", "resign", "transfer --to 127.0.0.1:2", "drain 127.0.0.1:2", "drain --undo",
+		"effects", "effects show it", "effects resolve it 1 --done"} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			args := append(strings.Fields(line), "--etcd", "127.0.0.1:1", "--timeout", "300ms")

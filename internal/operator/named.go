@@ -134,7 +134,7 @@ func (o *Operator) follow(ctx context.Context, name string, do func(context.Cont
 	if err != nil {
 		return err
 	}
-	all, err := elections.New(elections.Config{Client: o.client, Keeper: keeper, Queues: o.keys.Elections(), Address: "an operator"})
+	all, err := elections.New(elections.Config{Client: o.client, Keeper: keeper, Queues: o.keys.Elections(), Address: operatorsName})
 	if err != nil {
 		return err
 	}

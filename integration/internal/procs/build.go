@@ -27,7 +27,8 @@ func build(dir string) (string, error) {
 		}
 	}
 	path := filepath.Join(dir, "goversed")
-	_, err = goCommand("build", "-race="+strconv.FormatBool(raceEnabled), "-o", path, daemonPackage)
+	// Without what debuggers want, which takes the linker as long again.
+	_, err = goCommand("build", "-ldflags=-w", "-race="+strconv.FormatBool(raceEnabled), "-o", path, daemonPackage)
 	return path, err
 }
 

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -15,6 +17,8 @@ import (
 // Kit starts processes. It is safe for concurrent use.
 type Kit struct {
 	goversed func() (path string, err error) // builds it at the first call
+
+	postgres postgres
 
 	mu      sync.Mutex
 	drawn   map[int]bool // ports
@@ -28,7 +32,24 @@ func Main(m *testing.M, kit **Kit) {
 		os.Exit(serve(config))
 	}
 	flag.Parse()
+	if err := sideBySide(); err != nil {
+		os.Exit(complain(err))
+	}
 	os.Exit(run(m, kit))
+}
+
+// atOnce is how many parallel tests run at a time: they mostly wait, for leases to run out and for
+// processes to start, so that two cores do for more than two.
+const atOnce = 6
+
+// sideBySide sets -parallel, unless the command line does or the machine has more cores.
+func sideBySide() error {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given || runtime.GOMAXPROCS(0) >= atOnce {
+		return nil
+	}
+	return flag.Set("test.parallel", strconv.Itoa(atOnce))
 }
 
 func run(m *testing.M, kit **Kit) int {
@@ -41,6 +62,9 @@ func run(m *testing.M, kit **Kit) int {
 		goversed: sync.OnceValues(func() (string, error) { return build(dir) })}
 	*kit = k
 	code := m.Run()
+	if err := k.postgres.close(); err != nil {
+		code = complain(err)
+	}
 	k.mu.Lock()
 	for p := range k.running {
 		code = complain(fmt.Errorf("%s (process %d) outlived its test", p.name, p.Pid()))

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/operator"
+)
+
+func newEffects() *cobra.Command {
+	cmd := newEffectsList("effects", "List the effects that run at most once, or resolve one")
+	cmd.AddCommand(newEffectsList("list", "List the effects, as goversed effects does"), newEffectsShow(), newEffectsResolve())
+	return cmd
+}
+
+func newEffectsList(use, short string) *cobra.Command {
+	var q once.Query
+	cmd := newOperator(&cobra.Command{
+		Use:   use,
+		Short: short,
+		Long: `List the effects that run at most once (Cluster.Once) and how they stand: running, unknown,
+done or failed, by whose attempt, and since when by that one's clock. What was done or failed is
+forgotten after the nodes' OnceRetention. Unknown is what an attempt left open that has ended or
+lost its session: goversed effects resolve says what is true.
+
+A name that could be mistaken is quoted; a NAME that begins with " is read as it is shown here.`,
+		Example: `  goversed effects --unknown
+  goversed effects list --limit 100 --after mail/42
+  goversed effects -o json | jq -r '.effects[] | select(.state == "failed") | .name'
+  goversed effects resolve mail/42 1234 --done`,
+	}, 15*time.Second, func(f *operatorFlags) (verb, error) {
+		if q.Limit < 1 {
+			return nil, fmt.Errorf("--limit %d: give a number from 1 up", q.Limit)
+		}
+		query := q
+		if q.After != "" {
+			var err error
+			if query.After, err = effectName("--after", q.After); err != nil {
+				return nil, err
+			}
+		}
+		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+			ctx, cancel := context.WithTimeout(ctx, f.timeout)
+			defer cancel()
+			all, err := o.Effects(ctx, query)
+			if err != nil {
+				return err
+			}
+			return operator.PrintEffects(out, all, json)
+		}, nil
+	})
+	fs := cmd.Flags()
+	fs.BoolVar(&q.Unknown, "unknown", false, "only those whose outcome is unknown")
+	fs.IntVar(&q.Limit, "limit", 1000, "how many at most")
+	fs.StringVar(&q.After, "after", "", "go on behind the effect of this `name`, the last of a list that was cut short")
+	return cmd
+}
+
+func newEffectsShow() *cobra.Command {
+	var cmd *cobra.Command
+	cmd = newOperator(&cobra.Command{
+		Use:     "show NAME",
+		Short:   "Show how one effect stands, and what it returned",
+		Example: "  goversed effects show mail/42\n  goversed effects show mail/42 -o json | jq -r .result | base64 -d",
+		Args:    effectArguments("NAME"),
+	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
+		name, err := effectName("NAME", cmd.Flags().Arg(0))
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+			ctx, cancel := context.WithTimeout(ctx, f.timeout)
+			defer cancel()
+			e, err := o.Effect(ctx, name)
+			if err != nil {
+				return err
+			}
+			return operator.PrintEffect(out, e, json)
+		}, nil
+	})
+	return cmd
+}
+
+func newEffectsResolve() *cobra.Command {
+	var done, failed bool
+	var result string
+	var cmd *cobra.Command
+	cmd = newOperator(&cobra.Command{
+		Use:   "resolve NAME TOKEN (--done | --failed)",
+		Short: "Say whether an effect took place whose outcome is unknown",
+		Long: `Say what is true of the effect NAME, whose outcome is unknown: --done, it took place and is not
+to be run again; or --failed, it did not, and the next one to try it runs it again. Look first
+where the effect should have taken place: goversed does not know, and believes what is said here.
+
+TOKEN is that of the attempt that was looked into, as goversed effects shows it. Nothing is written
+if another attempt has been made meanwhile, or somebody else has resolved it; an attempt that
+runs, with a session that lives, is refused.`,
+		Example: `  goversed effects resolve mail/42 1234 --done --result 'message 7'
+  goversed effects resolve mail/42 1234 --failed`,
+		Args: effectArguments("NAME", "TOKEN"),
+	}, 15*time.Second, func(f *operatorFlags) (verb, error) {
+		name, err := effectName("NAME", cmd.Flags().Arg(0))
+		if err != nil {
+			return nil, err
+		}
+		token, err := strconv.ParseInt(cmd.Flags().Arg(1), 10, 64)
+		switch {
+		case err != nil || token < 1:
+			return nil, fmt.Errorf("TOKEN %q: give that of the attempt, as goversed effects shows it", cmd.Flags().Arg(1))
+		case done == failed:
+			return nil, errors.New("say what is true: either --done or --failed")
+		case failed && cmd.Flags().Changed("result"):
+			return nil, errors.New("--result is of an effect that took place: give it with --done")
+		case len(result) > once.MaxValue:
+			return nil, fmt.Errorf("--result has %d bytes: give %d at most", len(result), once.MaxValue)
+		}
+		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+			e, err := o.Resolve(ctx, f.timeout, name, token, done, []byte(result))
+			if err != nil {
+				return err
+			}
+			return operator.PrintResolved(out, e, json)
+		}, nil
+	})
+	fs := cmd.Flags()
+	fs.BoolVar(&done, "done", false, "the effect took place")
+	fs.BoolVar(&failed, "failed", false, "it did not, and may be run again")
+	fs.StringVar(&result, "result", "", "with --done: the `text` that the effect returned, for those who ask")
+	return cmd
+}
+
+// effectArguments wants exactly the arguments named.
+func effectArguments(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return cli.Usage(cmd.CommandPath(), fmt.Errorf("%s is missing: goversed effects shows names and tokens", names[len(args)]))
+		case len(args) > len(names):
+			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: one effect at a time", args[len(names)]))
+		}
+		return nil
+	}
+}
+
+// effectName reads a name as it is, or quoted as the commands show it. what says which it is.
+func effectName(what, s string) (string, error) {
+	name := s
+	if strings.HasPrefix(s, `"`) {
+		var err error
+		if name, err = strconv.Unquote(s); err != nil {
+			return "", fmt.Errorf("%s %s: what begins with a quotation mark is to be quoted as goversed effects shows it", what, s)
+		}
+	}
+	if err := state.CheckName(name); err != nil {
+		return "", fmt.Errorf("%s: %w", what, err)
+	}
+	return name, nil
+}

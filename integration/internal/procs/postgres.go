@@ -1,0 +1,73 @@
+//go:build unix
+
+package procs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/needed"
+	"github.com/goverse/goverse/internal/pgserver"
+)
+
+// databaseStart bounds the making of a database.
+const databaseStart = 20 * time.Second
+
+// postgres is one server for all tests that do nothing to the server itself: to make one takes
+// longer than some of them.
+type postgres struct {
+	mu        sync.Mutex
+	server    *pgserver.Server // made at the first call
+	err       error
+	databases int
+}
+
+// create is the URL of a new database.
+func (p *postgres) create(ctx context.Context) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.server == nil && p.err == nil {
+		p.server, p.err = pgserver.Start("-c", "fsync=off") // what the disk does is not judged
+	}
+	if p.err != nil {
+		return "", p.err
+	}
+	conn, err := pgx.Connect(ctx, p.server.URL())
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close(ctx) }() // nothing is under way
+	p.databases++
+	name := fmt.Sprintf("test%d", p.databases)
+	_, err = conn.Exec(ctx, "create database "+name)
+	return fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", p.server.Address(), name), err
+}
+
+func (p *postgres) close() error {
+	if p.server == nil {
+		return nil
+	}
+	return p.server.Close()
+}
+
+// Database is an empty database of a PostgreSQL server that other tests use as well, and how to
+// reach it. Where PostgreSQL is not installed the test is skipped, or fails if GOVERSE_REQUIRE
+// names postgres.
+func (k *Kit) Database(t testing.TB) (url string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), databaseStart)
+	defer cancel()
+	url, err := k.postgres.create(ctx)
+	if errors.Is(err, pgserver.ErrNotInstalled) {
+		needed.Missing(t, "postgres", err.Error())
+	}
+	require.NoError(t, err)
+	return url
+}

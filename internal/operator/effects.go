@@ -1,0 +1,169 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// The errors of Resolve, beside once.ErrNotUnknown.
+var (
+	// ErrRuns: the attempt is under way, and says itself what became of it.
+	ErrRuns = errors.New("that attempt still runs")
+	// ErrNotConfirmed: it may have been resolved, or not.
+	ErrNotConfirmed = errors.New("etcd did not confirm that it is resolved")
+)
+
+// operatorsName is who says that an effect is resolved.
+const operatorsName = "an operator"
+
+// Effect is an effect that runs at most once, as etcd has it.
+type Effect struct {
+	Name    string     `json:"name"`
+	Key     string     `json:"key"`   // of its mark in etcd: plain text, whatever the name is
+	State   once.State `json:"state"` // running, unknown, done, failed or unreadable
+	Attempt int        `json:"attempt"`
+	Token   int64      `json:"token"` // of that attempt
+	By      string     `json:"by"`    // who made it
+	// At is since when it is so, by the clock of who wrote it.
+	At       time.Time `json:"at,omitzero"`
+	Error    string    `json:"error,omitempty"`
+	Resolved string    `json:"resolved_by,omitempty"`
+	Size     int       `json:"result_bytes"`
+	Result   []byte    `json:"result,omitempty"` // base64 in JSON; not in lists
+}
+
+// Effects are those that a list found.
+type Effects struct {
+	Effects []Effect `json:"effects"` // never nil
+	More    bool     `json:"more"`    // there are others behind the last
+}
+
+func (o *Operator) effect(s once.Standing) Effect {
+	return Effect{Name: s.Name, Key: o.keys.EffectMark(s.Name), State: s.State, Attempt: s.Attempt, Token: s.Token, By: s.By,
+		At: s.At, Error: s.Error, Resolved: s.Resolved, Size: len(s.Value), Result: s.Value}
+}
+
+// Effects reads how effects stand, as once.List does, without what they returned. Errors are
+// those of Read.
+func (o *Operator) Effects(ctx context.Context, q once.Query) (Effects, error) {
+	found, more, err := once.List(ctx, o.client, o.keys, q)
+	if err != nil {
+		return Effects{}, o.explainEffects(ctx, err)
+	}
+	all := Effects{Effects: make([]Effect, 0, len(found)), More: more}
+	for _, s := range found {
+		e := o.effect(s)
+		e.Result = nil
+		all.Effects = append(all.Effects, e)
+	}
+	return all, nil
+}
+
+// Effect reads how one effect stands. Errors are those of Read and once.Look.
+func (o *Operator) Effect(ctx context.Context, name string) (Effect, error) {
+	s, err := o.look(ctx, name)
+	return o.effect(s), err
+}
+
+func (o *Operator) look(ctx context.Context, name string) (once.Standing, error) {
+	s, err := once.Look(ctx, o.client, o.keys, name)
+	if errors.Is(err, once.ErrNoMark) {
+		return s, fmt.Errorf("effect %s: %w; check --prefix; goversed effects shows those that are known", shown(name), once.ErrNoMark)
+	}
+	return s, o.explainEffects(ctx, err)
+}
+
+// Resolve says what is true of the attempt with that token, whose outcome is unknown, as
+// once.Effects.Resolve does, and returns how the effect stands then. It is remembered for as
+// long as those who tried it would. An attempt that etcd takes for alive is refused with ErrRuns,
+// and another one than that with the token with once.ErrNotUnknown. Other errors are those of
+// Effect, once.ErrValueTooLong, and ErrNotConfirmed when timeout has passed.
+func (o *Operator) Resolve(ctx context.Context, timeout time.Duration, name string, token int64, tookPlace bool, result []byte) (Effect, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	looking, looked := context.WithTimeout(ctx, connectTimeout)
+	defer looked()
+	s, err := o.look(looking, name)
+	if err != nil {
+		return Effect{}, err
+	}
+	if err := resolvable(s, token); err != nil {
+		return Effect{}, err
+	}
+	err = o.resolve(ctx, s, tookPlace, result)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return Effect{}, fmt.Errorf("effect %s: %w: goversed effects show says whether it is (%w)", shown(name), ErrNotConfirmed, err)
+	case errors.Is(err, once.ErrNotUnknown):
+		return Effect{}, fmt.Errorf("effect %s was resolved by somebody else meanwhile: %w", shown(name), err)
+	case err != nil:
+		return Effect{}, o.explainEffects(ctx, err)
+	}
+	// As it was written: somebody may run it again already.
+	s.State, s.Value, s.Resolved, s.At = once.Failed, nil, operatorsName, time.Time{}
+	if tookPlace {
+		s.State, s.Value = once.Done, result
+	}
+	return o.effect(s), nil
+}
+
+// resolvable is nil if the outcome of the attempt with that token is unknown.
+func resolvable(s once.Standing, token int64) error {
+	attempt := fmt.Sprintf("effect %s, attempt %d by %s, token %d", shown(s.Name), s.Attempt, shown(s.By), s.Token)
+	switch {
+	case s.State == once.Unreadable:
+		return fmt.Errorf("effect %s: its mark cannot be read: %s", shown(s.Name), s.Error)
+	case s.Token != token:
+		return fmt.Errorf("%s, is %s: it is not the attempt with token %d; look at it anew: %w", attempt, s.State, token, once.ErrNotUnknown)
+	case s.State == once.Running:
+		return fmt.Errorf("%s: %w: its session lives, and it says itself what became of it; wait until it has ended", attempt, ErrRuns)
+	case s.State != once.Unknown:
+		return fmt.Errorf("%s, is %s: %w", attempt, s.State, once.ErrNotUnknown)
+	}
+	return nil
+}
+
+// resolve does it on a session of its own.
+func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool, result []byte) error {
+	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: o.client, TTL: askingTTL}})
+	if err != nil {
+		return err
+	}
+	cfg := once.Config{Client: o.client, Keeper: keeper, Keys: o.keys, Owner: operatorsName}
+	if s.Retention >= time.Minute { // or it was written by a version that does not say
+		cfg.Retention = s.Retention
+	}
+	all, err := once.New(cfg)
+	if err != nil {
+		return err
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = keeper.Run(life) }) // nothing is registered that could fail
+	wg.Go(func() { all.Run(life) })
+	defer wg.Wait()
+	defer end()
+	return all.Resolve(ctx, s.Name, s.Token, tookPlace, result)
+}
+
+// explainEffects is explain for what lies outside the range that every node watches.
+func (o *Operator) explainEffects(ctx context.Context, err error) error {
+	switch {
+	case err == nil, errors.Is(err, state.ErrBadName):
+		return err
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		return fmt.Errorf("%w %q: give --etcd-user and --etcd-password of a user with READ on the prefixes %s and %s, and WRITE to resolve (%w)",
+			cluster.ErrEtcdDenied, o.cfg.Username, o.keys.EffectMarks(), o.keys.Effects().Root(), err)
+	}
+	return o.explain(ctx, err)
+}

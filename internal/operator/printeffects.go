@@ -1,0 +1,123 @@
+package operator
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goverse/goverse/cluster/once"
+)
+
+// mostShown is how many bytes of a result are shown to people.
+const mostShown = 256
+
+// PrintEffects writes a table of effects.
+func PrintEffects(out io.Writer, all Effects, asJSON bool) error {
+	switch {
+	case asJSON:
+		return printJSON(out, all)
+	case len(all.Effects) == 0:
+		_, err := fmt.Fprintln(out, "no such effect")
+		return err
+	}
+	w := &table{out: out}
+	w.row("EFFECT", "STATE", "ATTEMPT", "TOKEN", "BY", "SINCE", "NOTES")
+	for _, e := range all.Effects {
+		w.row(shown(e.Name), string(e.State), fmt.Sprint(e.Attempt), fmt.Sprint(e.Token), shown(e.By), since(e.At), orDash(e.notes()))
+	}
+	if all.More {
+		w.line("")
+		w.line("there are more: give the last of these with --after, or a larger --limit")
+	}
+	return w.flush()
+}
+
+// PrintEffect writes all that is known of an effect, and what can be done.
+func PrintEffect(out io.Writer, e Effect, asJSON bool) error {
+	if asJSON {
+		return printJSON(out, e)
+	}
+	w := &table{out: out}
+	w.line("effect    %s", shown(e.Name))
+	w.line("key       %s", e.Key)
+	w.line("state     %s", e.State)
+	if e.State == once.Unreadable {
+		w.line("error     %s", said(e.Error))
+		return w.flush()
+	}
+	w.line("attempt   %d by %s", e.Attempt, shown(e.By))
+	w.line("token     %d", e.Token)
+	w.line("since     %s", since(e.At))
+	if e.Resolved != "" {
+		w.line("resolved  by %s", said(e.Resolved))
+	}
+	switch e.State {
+	case once.Done:
+		w.line("result    %s", e.result())
+	case once.Failed:
+		w.line("error     %s", orDash(said(e.Error)))
+		w.line("\nThe next one to try it runs it again.")
+	case once.Unknown:
+		w.line("\nThe attempt has left, and nobody here knows whether the effect took place. Look where it should\nhave, then say so: goversed effects resolve NAME %d --done, or --failed to have it run again.", e.Token)
+	}
+	return w.flush()
+}
+
+// PrintResolved writes how an effect stands that was resolved.
+func PrintResolved(out io.Writer, e Effect, asJSON bool) error {
+	if asJSON {
+		return printJSON(out, e)
+	}
+	means := "it took place, and is not run again"
+	if e.State == once.Failed {
+		means = "it did not take place, and the next one to try it runs it again"
+	}
+	_, err := fmt.Fprintf(out, "%s is %s (attempt %d, token %d): %s\n", shown(e.Name), e.State, e.Attempt, e.Token, means)
+	return err
+}
+
+// notes is one line, whatever is in it.
+func (e Effect) notes() string {
+	switch {
+	case e.Error != "":
+		return said(short(e.Error))
+	case e.Resolved != "":
+		return "resolved by " + said(short(e.Resolved))
+	}
+	return ""
+}
+
+func (e Effect) result() string {
+	switch {
+	case e.Size == 0:
+		return "empty"
+	case e.Size > mostShown:
+		return fmt.Sprintf("%s... (%d bytes; -o json has all)", shown(string(e.Result[:mostShown])), e.Size)
+	}
+	return shown(string(e.Result))
+}
+
+// said is one line of text for people, quoted if it is none.
+func said(s string) string {
+	if quoted := strconv.Quote(s); quoted != `"`+s+`"` {
+		return quoted
+	}
+	return s
+}
+
+// short leaves out what would make a row too wide.
+func short(s string) string {
+	if len(s) <= widest {
+		return s
+	}
+	return strings.ToValidUTF8(s[:widest], "") + "..."
+}
+
+func since(at time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return at.UTC().Format(time.RFC3339)
+}
