@@ -226,7 +226,8 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t *Ter
 	if ctx.Err() != nil || cause == nil || err == nil {
 		return err
 	}
-	if errors.Is(err, ErrTermOver) || !errors.Is(err, context.Canceled) && !errors.Is(err, cause) {
+	// The context's cause may be the reason alone, and what is known now say more.
+	if errors.Is(err, ErrTermOver) || !errors.Is(err, context.Canceled) && !errors.Is(err, cause) && !errors.Is(cause, err) {
 		return err
 	}
 	if errors.Is(cause, ErrTermOver) {

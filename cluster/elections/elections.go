@@ -183,14 +183,15 @@ func (es *Elections) touch(e *Election) {
 func (es *Elections) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { es.engine.Run(ctx) })
+	changed := es.engine.Changed()
 	for ctx.Err() == nil {
-		changed := es.engine.Changed()
 		for e := range es.touched() {
 			e.look()
 		}
 		select {
 		case <-es.wake:
 		case <-changed:
+			changed = es.engine.Changed() // only now, so that none is missed
 			es.touchAll()
 		case <-ctx.Done():
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -360,32 +361,79 @@ func TestStandsAgain(t *testing.T) {
 	s.leads(a)
 }
 
-// A session that is suspended for a moment costs the term, and what runs in it, at once; the
-// place is given up, and this node leads again by another one.
-func TestSuspendedSessionEndsTheTerm(t *testing.T) {
+// A session that is suspended for a moment, or lost, costs the term, and what runs in it, at once;
+// the place is given up, and this node leads again by another one. However the function in Lead
+// says that its context ended, Lead says that the term is over.
+func TestSessionThatEndsTheTerm(t *testing.T) {
+	suspend := func(s *scene, now *session.Session) {
+		s.a.Faults.CutOff()
+		now.Doubt(20 * time.Millisecond)
+	}
+	lose := func(_ *scene, now *session.Session) { now.Lose(session.ReasonRevoked, nil) }
+	for what, end := range map[string]func(*scene, *session.Session){"suspended": suspend, "lost": lose} {
+		for why, say := range map[string]func(context.Context) error{"error": context.Context.Err, "cause": context.Cause} {
+			t.Run(what+", "+why, func(t *testing.T) {
+				s := newScene(t)
+				a := s.join(s.a, "job")
+				first := s.leads(a)
+				inside, ended := make(chan struct{}), make(chan error, 1)
+				go func() {
+					ended <- a.Lead(s.ctx, func(ctx context.Context, _ *elections.Term) error {
+						close(inside)
+						<-ctx.Done()
+						<-first.Context().Done()
+						s.eventually(func() bool { return a.Term() == nil }, "the election knows it too")
+						return say(ctx)
+					})
+				}()
+				<-inside
+				now := s.a.Keeper.Current()
+				end(s, now)
+				err := <-ended
+				require.ErrorIs(t, err, elections.ErrTermOver)
+				require.ErrorAs(t, err, new(*session.LostError))
+				require.False(t, first.Valid())
+				s.a.Faults.Reconnect()
+				s.eventually(a.IsLeader, "it leads again")
+				require.Greater(t, a.Term().Token(), first.Token())
+				require.Equal(t, what == "suspended", now == s.a.Keeper.Current())
+			})
+		}
+	}
+}
+
+// However busy a node's other elections are, one in which nobody works notices that the session is
+// suspended and counts again.
+func TestSuspendedWhileOthersAreBusy(t *testing.T) {
 	s := newScene(t)
 	a := s.join(s.a, "job")
-	first := s.leads(a)
-	inside, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- a.Lead(s.ctx, func(ctx context.Context, _ *elections.Term) error {
-			close(inside)
-			<-ctx.Done()
-			return ctx.Err()
+	s.leads(a)
+	busy, stop := context.WithCancel(s.ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	for i := range 20 {
+		o := s.join(s.a, fmt.Sprint("other ", i))
+		wg.Go(func() {
+			for busy.Err() == nil {
+				_ = o.Lead(busy, func(ctx context.Context, _ *elections.Term) error {
+					<-ctx.Done()
+					return ctx.Err()
+				})
+			}
 		})
-	}()
-	<-inside
+	}
+	wg.Go(func() {
+		for busy.Err() == nil {
+			_, _ = s.a.Election("other 0") // has it looked at
+		}
+	})
 	now := s.a.Keeper.Current()
-	s.a.Faults.CutOff()
-	now.Doubt(20 * time.Millisecond)
-	err := <-ended
-	require.ErrorIs(t, err, elections.ErrTermOver)
-	require.ErrorAs(t, err, new(*session.LostError))
-	require.False(t, first.Valid())
-	require.ErrorAs(t, context.Cause(first.Context()), new(*session.LostError), "asked for when all is over")
-	s.eventually(func() bool { return a.Term() == nil && !a.IsLeader() }, "it is not shown any more")
-	s.a.Faults.Reconnect()
-	s.eventually(func() bool { return a.IsLeader() }, "it leads again")
-	require.Greater(t, a.Term().Token(), first.Token())
-	require.Same(t, now, s.a.Keeper.Current(), "the session was not lost")
+	for range 20 {
+		s.a.Faults.CutOff()
+		now.Doubt(10 * time.Millisecond)
+		s.eventually(func() bool { return !now.Valid() }, "suspended")
+		s.a.Faults.Reconnect()
+		s.eventually(a.IsLeader, "it leads again")
+	}
 }

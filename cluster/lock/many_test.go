@@ -1,9 +1,11 @@
 package lock_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -113,4 +115,24 @@ func TestManyNamesAtOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is written beside each lock can be long: then fewer of them go together than etcd, or its
+// client, would send.
+func TestManyLongOwnersAtOnce(t *testing.T) {
+	const many = 600
+	s := queuestest.New(t, queuestest.Long)
+	var p *lock.Etcd
+	s.Start(func(q *queuestest.Process) (func(context.Context), error) {
+		var err error
+		p, err = lock.NewEtcd(lock.Config{Client: q.Client, Keeper: q.Keeper, Queues: s.Keys.Locks(), Owner: strings.Repeat("x", 12<<10), RequestTimeout: queuestest.RequestTimeout})
+		return p.Run, err
+	})
+	var wg sync.WaitGroup
+	errs := make([]error, many)
+	for i := range many {
+		wg.Go(func() { _, errs[i] = p.Acquire(s.Ctx, fmt.Sprint("it ", i)) })
+	}
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
 }

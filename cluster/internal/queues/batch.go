@@ -37,7 +37,6 @@ func newComposer(lease clientv3.LeaseID) *composer {
 
 // compose is the batch with that number, which the counter says.
 func (c *composer) compose(counter string, number int64, batch []op) []clientv3.Op {
-	clear(c.ops) // it would keep the last batch's keys
 	c.ops = append(c.ops[:0], c.put(counter, strconv.FormatInt(number, 10)))
 	for _, o := range batch {
 		if o.enter {
@@ -59,6 +58,9 @@ func (c *composer) compose(counter string, number int64, batch []op) []clientv3.
 	}
 	return c.outer
 }
+
+// forget lets go of the last batch's keys, but not of the memory for so many.
+func (c *composer) forget() { clear(c.ops); clear(c.outer) }
 
 func (c *composer) put(key, value string) clientv3.Op {
 	put := c.enter

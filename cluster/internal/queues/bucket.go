@@ -238,11 +238,10 @@ func (b *bucket) fold(events []*clientv3.Event) {
 	touched := map[*followed]int64{}
 	for i, ev := range events {
 		key := entries[i].Key
-		end := strings.IndexByte(key[len(b.prefix):], '/')
-		if end < 0 {
-			continue
+		var both [2]*followed
+		if end := strings.IndexByte(key[len(b.prefix):], '/'); end >= 0 {
+			both[0] = b.queues[key[:len(b.prefix)+end+1]]
 		}
-		both := [2]*followed{b.queues[key[:len(b.prefix)+end+1]]}
 		if strings.HasPrefix(key, b.wishes) {
 			both[1] = b.queues[b.wishes]
 		}

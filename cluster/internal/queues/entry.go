@@ -152,8 +152,9 @@ func (x *Entry) stop(cause error) {
 	}
 }
 
-// Over is why an entry that came first may not be acted on any more, as the cause of its Context
-// is; nil while it may.
+// Over is why an entry that came first may not be acted on any more; nil while it may. Where the
+// session was lost before the entry was revoked, it is what it was revoked with, and the cause of
+// its contexts the session's.
 func (x *Entry) Over() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -9,6 +9,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/internal/queueing"
 	"github.com/goverse/goverse/cluster/internal/wait"
@@ -97,7 +99,7 @@ func (l *lane) make(batch []op) bool {
 			}
 		}
 		denied := errors.Is(err, rpctypes.ErrPermissionDenied)
-		tooMuch := errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrRequestTooLarge)
+		tooMuch := errors.Is(err, rpctypes.ErrTooManyOps) || tooLarge(err)
 		switch {
 		case denied && l.open && !errors.Is(unsettled, rpctypes.ErrPermissionDenied), tooMuch && l.open:
 			// First it must be known what came of the attempts before.
@@ -127,18 +129,28 @@ func (l *lane) make(batch []op) bool {
 
 // refused reports whether the error says that the attempt was not made, and never will be.
 func refused(err error) bool {
-	for _, refusal := range []error{rpctypes.ErrPermissionDenied, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge, rpctypes.ErrLeaseNotFound, rpctypes.ErrNoSpace} {
+	for _, refusal := range []error{rpctypes.ErrPermissionDenied, rpctypes.ErrTooManyOps, rpctypes.ErrLeaseNotFound, rpctypes.ErrNoSpace} {
 		if errors.Is(err, refusal) {
 			return true
 		}
 	}
-	return false
+	return tooLarge(err)
+}
+
+// tooLarge reports whether etcd takes no request so long, or whether its client does not send it
+// or its server not read it.
+func tooLarge(err error) bool {
+	if errors.As(err, new(rpctypes.EtcdError)) {
+		return errors.Is(err, rpctypes.ErrRequestTooLarge)
+	}
+	return status.Code(err) == codes.ResourceExhausted
 }
 
 // send makes one attempt.
 func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
+	defer l.composer.forget()
 	return l.r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
 		Then(l.composer.compose(l.counter, l.number, batch)...).Else(clientv3.OpGet(l.counter)).Commit()
 }
@@ -204,8 +216,9 @@ func (l *lane) relieve(batch []op) []op {
 func (l *lane) release(batch []op) []op {
 	var ops []clientv3.Op
 	var leaving, rest []op
+	most := min(apart, max(1, l.most/2))
 	for _, o := range batch {
-		if o.enter || len(leaving) == apart {
+		if o.enter || len(leaving) == most {
 			rest = append(rest, o)
 		} else {
 			leaving, ops = append(leaving, o), append(ops, clientv3.OpTxn([]clientv3.Cmp{o.entry.Guard()}, []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
@@ -217,6 +230,9 @@ func (l *lane) release(batch []op) []op {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
 	if _, err := l.r.e.cfg.Client.Txn(ctx).Then(ops...).Commit(); err != nil {
+		if errors.Is(err, rpctypes.ErrTooManyOps) {
+			l.most = max(2, l.most/2)
+		}
 		return batch
 	}
 	for _, o := range leaving {

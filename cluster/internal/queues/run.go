@@ -29,6 +29,7 @@ type run struct {
 	s      *session.Session
 	ctx    context.Context
 	cancel context.CancelFunc
+	deaf   func() // no word from the session any more
 	wg     sync.WaitGroup
 	outbox *outbox
 	lanes  [lanes]*lane
@@ -51,12 +52,12 @@ func newRun(e *Engine, s *session.Session) *run {
 	for i := range r.lanes {
 		r.lanes[i] = newLane(r, i)
 	}
+	r.deaf = s.OnChange(r.poke)
 	return r
 }
 
 // serve looks after what stands on the session until that is lost, or ctx ends.
 func (r *run) serve(ctx context.Context) {
-	defer r.s.OnChange(r.poke)()
 	defer context.AfterFunc(ctx, r.cancel)()
 	for wait.For(r.ctx, r.s.TTL()/3) {
 		r.compare()
@@ -68,6 +69,7 @@ func (r *run) end() {
 	r.mu.Lock()
 	r.ended = true
 	r.mu.Unlock()
+	r.deaf()
 	r.cancel()
 	r.wg.Wait()
 	r.mu.Lock()
