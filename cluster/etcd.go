@@ -37,11 +37,11 @@ func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	// etcd's client warns of every request that fails, also where failing is an
-	// answer; what matters of it is said here.
+	// etcd's client warns of every request that fails, also where failing is an answer, and with a
+	// user calls it an error where one was given up; what matters of it is said here.
 	var quiet []zap.Option
 	if cfg.Logger.IsError() && !cfg.Logger.IsDebug() {
-		quiet = append(quiet, zap.IncreaseLevel(zap.ErrorLevel))
+		quiet = append(quiet, zap.IncreaseLevel(zap.DPanicLevel))
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:   eps,

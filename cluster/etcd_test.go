@@ -88,6 +88,30 @@ func TestRefusedByEtcdsAccessControl(t *testing.T) {
 	require.ErrorContains(t, err, `"u": check the user and password`)
 }
 
+// A request that is given up is the caller's to report. With a user, etcd's client calls it an error.
+func TestARequestGivenUpIsNotInTheLog(t *testing.T) {
+	ctx := testContext(t)
+	etcd := startEtcd(t)
+	_, err := etcd.Client().RoleAdd(ctx, "root")
+	require.NoError(t, err)
+	_, err = etcd.Client().UserAdd(ctx, "root", "p")
+	require.NoError(t, err)
+	_, err = etcd.Client().UserGrantRole(ctx, "root", "root")
+	require.NoError(t, err)
+	_, err = etcd.Client().AuthEnable(ctx)
+	require.NoError(t, err)
+
+	log := &logBuffer{}
+	client, err := NewEtcdClient(Config{EtcdAddress: etcd.Endpoint(), Username: "root", Password: "p", Logger: log.logger()})
+	require.NoError(t, err)
+	defer client.Close() // nothing was written
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = client.KeepAliveOnce(ended, 1)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, log.String())
+}
+
 func TestTheWarningSaysForHowLongItIsTried(t *testing.T) {
 	log := &logBuffer{}
 	cfg := Config{EtcdAddress: "127.0.0.1:1", Logger: log.logger()}

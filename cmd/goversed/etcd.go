@@ -53,6 +53,10 @@ func (e *etcdFlags) apply(cfg *cluster.Config) error {
 	if e.password != "" && e.user == "" {
 		return errors.New("--etcd-password is given without --etcd-user: give both")
 	}
+	// etcd's client would go on as nobody.
+	if e.user != "" && e.password == "" {
+		return errors.New("--etcd-user is given without a password: give it as GOVERSE_ETCD_PASSWORD")
+	}
 	config, err := e.tls()
 	if err != nil {
 		return err

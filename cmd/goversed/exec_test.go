@@ -24,7 +24,7 @@ func TestBadCommandLinesOfExecAndLock(t *testing.T) {
 		"exec --etcd a:1 --election e":                             "there is no command to run: write it behind --",
 		"exec --etcd a:1 --election e --":                          "there is no command to run: write it behind --",
 		"exec --etcd a:1 --election e true":                        `unexpected argument "true": write -- before the command to run`,
-		"exec --etcd a:1 --election e stray -- true":               `unexpected argument "stray": write -- before`,
+		"exec --etcd a:1 --election e stray -- true":               `unexpected argument "stray" before --: take it out`,
 		"exec --etcd a:1 -- true":                                  "--election is missing: give the name",
 		"exec --election e -- true":                                "--etcd is missing: give etcd's host:port",
 		"exec --etcd localhost --election e -- true":               "--etcd localhost: write host:port",
@@ -35,7 +35,7 @@ func TestBadCommandLinesOfExecAndLock(t *testing.T) {
 		"lock a --etcd a:1":                                        "there is no command to run",
 		"lock a true --etcd a:1":                                   `unexpected argument "true": write -- before the command`,
 		"lock --etcd a:1 -- true":                                  "the NAME of the lock is missing: write it before --",
-		"lock a b --etcd a:1 -- true":                              `unexpected argument "b"`,
+		"lock a b --etcd a:1 -- true":                              `unexpected argument "b" before --: take it out`,
 		"lock a -- true":                                           "--etcd is missing",
 		"lock a --etcd a:1 --stop-timeout 6s -- true":              "--stop-timeout 6s: it must fit in before the deadline, so give more than 0 and at most half of --ttl, 5s",
 		"lock a --etcd a:1 --stop-timeout 0 -- true":               "--stop-timeout 0s: it must fit in",
@@ -46,6 +46,7 @@ func TestBadCommandLinesOfExecAndLock(t *testing.T) {
 		"lock a --etcd a:1 -E 256 -- true":                         "--conflict-exit-code 256: give a number from 1 to 255",
 		"lock a --etcd a:1 --log-level loud -- true":               `--log-level "loud"`,
 		"lock a --etcd a:1 --etcd-password p -- true":              "without --etcd-user",
+		"lock a --etcd a:1 --etcd-user u -- true":                  "--etcd-user is given without a password: give it as GOVERSE_ETCD_PASSWORD",
 		"lock --etcd a:1 " + strings.Repeat("x", 513) + " -- true": "NAME: bad name: it has 513 bytes; give it from 1 to 512",
 	} {
 		t.Run(line, func(t *testing.T) {

@@ -63,6 +63,7 @@ func TestSource(t *testing.T) {
 	t.Run("lag of a table", s.lags)
 	t.Run("values of all types", s.values)
 	t.Run("a table that was there before", s.oldTable)
+	t.Run("a table from a dump", s.restored)
 	t.Run("bad sources", s.badSources)
 	t.Run("numbers past 32 bits", s.epochs)
 }

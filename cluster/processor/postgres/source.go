@@ -95,7 +95,8 @@ var ErrForeignPosition = errors.New("the position is not xid/id, so it is not of
 //     may be beyond numbers that are drawn again: rewind it to the last event that is there. A
 //     checkpoint in the same database has gone back by itself.
 //   - Anything about events that were restored from a dump: another server's numbers begin anew.
-//     Set xid to 0 in all of them, and rewind the checkpoint to 0/id of the last one handled.
+//     Set xid to 0 in those that the checkpoint has passed, to 1 in the others, and rewind it to 1/0;
+//     where there are several checkpoints, let all of them come to the end before the dump.
 type Source struct {
 	processor.Signal
 	cfg       SourceConfig

@@ -204,6 +204,21 @@ func (s *scene) oldTable(t *testing.T) {
 	require.Equal(t, []string{"1", "2", "3", "4", "5", "6"}, ids)
 }
 
+// What was restored from a dump has numbers of another server. Source's comment says how it is read
+// on: what was handled is the beginning in the order (xid, id), and not in that of id.
+func (s *scene) restored(t *testing.T) {
+	table := s.table(t)
+	execute(t, s.pool, "insert into "+table+" (xid, id, body) values ('1000000010', 1, '1'), ('1000000010', 3, '1'), ('1000000011', 2, '1')")
+	execute(t, s.pool, "update "+table+" set xid = case when (xid, id) <= ('1000000010'::xid8, 3) then '0'::xid8 else '1'::xid8 end")
+	execute(t, s.pool, "select setval('"+table+"_id_seq', 3)")
+	execute(t, s.pool, "insert into "+table+" (body) values ('1')")
+	events, err := s.source(t, table).Read(testContext(t), "1/0", 10)
+	require.NoError(t, err)
+	require.Len(t, events, 2)
+	require.EqualValues(t, "1/2", events[0].Position)
+	require.True(t, strings.HasSuffix(string(events[1].Position), "/4"), events[1].Position)
+}
+
 // Numbers do not wrap around where those of PostgreSQL's own rows do, and are the same when rows are frozen.
 func (s *scene) epochs(t *testing.T) {
 	table := s.table(t)
