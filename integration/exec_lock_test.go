@@ -110,7 +110,7 @@ func TestLockCommandLine(t *testing.T) {
 		require.Contains(t, p.Output(), "check --etcd and that etcd runs there")
 		for _, user := range [][]string{nil, {"--etcd-user", "u", "--etcd-password", "p"}} { // with one, etcd is asked at once
 			p = nobody.lock(append(user, "-w", "500ms"), "true")
-			require.Equal(t, 124, p.Exit(t, patience))
+			require.Equal(t, 125, p.Exit(t, patience))
 			require.Contains(t, p.Output(), "check --etcd and that etcd runs there")
 		}
 	})

@@ -26,8 +26,9 @@ first. The exit code is that of COMMAND.
 When the lock is lost while COMMAND runs, COMMAND is ended, and goversed exits with 123.
 ` + guardedHelp + `
 Exit codes: that of COMMAND, or 128 + n if signal n ended it or the wait for the lock; 123 the
-lock was lost, 124 it was not to be had (--nonblock, --timeout), 125 goversed failed or
-was refused, 126 COMMAND cannot be run, 127 it is not there, 2 the command line is wrong.`,
+lock was lost, 124 another held it (--nonblock, --timeout), 125 goversed failed, was refused or
+got no answer of etcd in time, 126 COMMAND cannot be run, 127 it is not there, 2 the command line
+is wrong.`,
 		Example: `  goversed lock migrate --etcd 127.0.0.1:2379 -- ./migrate-database
   GOVERSE_ETCD=a:2379,b:2379 goversed lock -n nightly -- ./backup.sh || echo "another host does it, or it failed"
   goversed lock -w 30 cache --shared --etcd a:2379 -- ./read-cache`,
@@ -53,7 +54,7 @@ was refused, 126 COMMAND cannot be run, 127 it is not there, 2 the command line 
 	fs.Lookup("timeout").DefValue = ""
 	fs.BoolVarP(&nonblock, "nonblock", "n", false, "do not wait: give up if another holds the lock")
 	fs.BoolVarP(&shared, "shared", "s", false, "share the lock with others who share it")
-	fs.IntVarP(&busy, "conflict-exit-code", "E", busy, "exit code where the lock was not to be had")
+	fs.IntVarP(&busy, "conflict-exit-code", "E", busy, "exit code where another held the lock")
 	f.register(cmd, "warn")
 	return cmd
 }

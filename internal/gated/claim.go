@@ -15,8 +15,8 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 )
 
-// errBusy: the lock is not free, or was not in time.
-var errBusy = errors.New("not to be had")
+// errBusy: the lock is not free.
+var errBusy = errors.New("held by another")
 
 // requestTimeout bounds each request to etcd.
 const requestTimeout = 2 * time.Second
@@ -143,6 +143,23 @@ func (c *claim) take(ctx context.Context) (*held, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// others reports whether it was for others that a lock was waited for in vain: etcd answers, and
+// has somebody in the queue, or this one could queue. That it could is not enough: a session
+// outlives an etcd that has gone for a while.
+func (c *claim) others() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), firstAsk)
+	defer cancel()
+	resp, err := c.first(ctx)
+	return err == nil && (len(resp.Kvs) > 0 || c.keeper.Current() != nil)
+}
+
+// first asks etcd for who has it: who is first in the queue.
+func (c *claim) first(ctx context.Context) (*clientv3.GetResponse, error) {
+	_, name := c.cfg.kind()
+	return c.client.Get(ctx, c.cfg.queues().Queue(name), clientv3.WithPrefix(), clientv3.WithLimit(1),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 }
 
 func (c *claim) takeOnce(ctx context.Context) (*held, error) {

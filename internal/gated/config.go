@@ -45,9 +45,10 @@ type Config struct {
 	// or 5 s.
 	Try bool
 	// Timeout bounds the wait for the lock, from the call of Run and with that for etcd, as far
-	// as Connect comes back; 0 is for ever.
+	// as Connect comes back; 0 is for ever. Where etcd does not answer at its end, which takes up
+	// to half a second more to see, that is a failure: whether another holds the lock is not known.
 	Timeout time.Duration
-	// BusyCode is the exit code where the lock was not to be had. Default ExitBusy.
+	// BusyCode is the exit code where another held the lock. Default ExitBusy.
 	BusyCode int
 	// TTL is the session's: whole seconds. Default 10 s.
 	TTL time.Duration

@@ -4,8 +4,8 @@ package gated
 // are usual ones, those that env(1), timeout(1) and shells have.
 const (
 	ExitLost     = 123 // the lock was lost and the command ended for it
-	ExitBusy     = 124 // the lock was not to be had, or not in time
-	ExitFailed   = 125 // goversed itself failed, or etcd refused it
+	ExitBusy     = 124 // another held the lock, all the time that was waited
+	ExitFailed   = 125 // goversed itself failed, or etcd refused it or did not answer in time
 	ExitRefused  = 126 // the command is there and cannot be run
 	ExitNotFound = 127 // there is no such command
 	exitSignal   = 128 // plus the number: a signal ended it

@@ -27,8 +27,8 @@ const (
 )
 
 var (
-	// errUnanswered: etcd did not answer in time, so that it is not known whether the lock is free.
-	errUnanswered = errors.New("etcd did not answer")
+	// errLate: the time for the wait is over.
+	errLate = errors.New("not to be had in time")
 	// errNested: it would wait for one that waits for it.
 	errNested = errors.New("it would wait for itself for ever")
 )
@@ -39,11 +39,7 @@ func (r *runner) bounded() (context.Context, context.CancelFunc) {
 	if r.cfg.Lock == "" || r.cfg.Timeout == 0 {
 		return context.WithCancel(context.Background())
 	}
-	why := errBusy
-	if r.cfg.Try {
-		why = errUnanswered
-	}
-	return context.WithTimeoutCause(context.Background(), r.cfg.Timeout, why)
+	return context.WithTimeoutCause(context.Background(), r.cfg.Timeout, errLate)
 }
 
 // reach tries until etcd has answered a client, or ctx ends. Errors are ctx's cause, and those
@@ -164,24 +160,18 @@ func (r *runner) ended(err error) error {
 	case r.asked != 0:
 		return &cli.CodeError{Code: exitSignal + int(r.asked)}
 	case errors.Is(err, errBusy):
-		return &cli.CodeError{Code: r.cfg.BusyCode, Err: r.busy()}
-	case errors.Is(err, errUnanswered):
-		return failed(fmt.Errorf("%w within %v: check --etcd and that etcd runs there%s", errUnanswered, r.cfg.Timeout, r.reason()))
+		return r.busy(fmt.Errorf("%s is held by another: leave --nonblock out to wait for it", r.cfg.what()))
+	case errors.Is(err, errLate) && !r.cfg.Try && r.claim != nil && r.claim.others():
+		return r.busy(fmt.Errorf("%s was not to be had within %v: give a longer --timeout", r.cfg.what(), r.cfg.Timeout))
+	case errors.Is(err, errLate): // whether another holds it is not known
+		return failed(fmt.Errorf("%s was not to be had within %v, for etcd did not answer: check --etcd and that etcd runs there%s",
+			r.cfg.what(), r.cfg.Timeout, r.reason()))
 	}
 	return failed(err)
 }
 
-// busy says why the lock was not to be had.
-func (r *runner) busy() error {
-	switch {
-	case r.cfg.Try:
-		return fmt.Errorf("%s is held by another: leave --nonblock out to wait for it", r.cfg.what())
-	case r.claim == nil, r.claim.keeper.Current() == nil:
-		return fmt.Errorf("%s was not to be had within %v, for etcd did not answer in time: check --etcd and that etcd runs there%s",
-			r.cfg.what(), r.cfg.Timeout, r.reason())
-	}
-	return fmt.Errorf("%s was not to be had within %v: give a longer --timeout", r.cfg.what(), r.cfg.Timeout)
-}
+// busy is the end where another holds the lock.
+func (r *runner) busy(err error) error { return &cli.CodeError{Code: r.cfg.BusyCode, Err: err} }
 
 // reason is why etcd could not be reached, in brackets, if that is known.
 func (r *runner) reason() string {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/elections"
 )
@@ -37,10 +36,8 @@ func (c *claim) sayWaiting(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		// Who is first is who has it.
 		asking, cancel := context.WithTimeout(ctx, requestTimeout)
-		resp, err := c.client.Get(asking, c.cfg.queues().Queue(name), clientv3.WithPrefix(), clientv3.WithLimit(1),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		resp, err := c.first(asking)
 		cancel()
 		switch {
 		case err != nil:

@@ -17,16 +17,16 @@ import (
 
 func TestTimeoutWithoutEtcd(t *testing.T) {
 	t.Parallel()
-	for code, change := range map[int]func(*Config){
-		ExitBusy:   func(*Config) {},
-		9:          func(c *Config) { c.BusyCode = 9 },
-		ExitFailed: func(c *Config) { c.Try = true }, // whether it is free is not known
+	for _, change := range []func(*Config){ // whether it is free is not known
+		func(*Config) {},
+		func(c *Config) { c.BusyCode = 9 },
+		func(c *Config) { c.Try = true },
 	} {
 		cfg := valid() // whose Connect never works
 		cfg.Timeout = 50 * time.Millisecond
 		change(&cfg)
 		err := Run(cfg, nil)
-		require.Equal(t, code, cli.ExitCode(err), err)
+		require.Equal(t, ExitFailed, cli.ExitCode(err), err)
 		require.ErrorContains(t, err, "within 50ms")
 		require.ErrorContains(t, err, "etcd did not answer")
 		require.ErrorContains(t, err, "check --etcd")
@@ -53,8 +53,33 @@ func TestTimeoutCountsOnce(t *testing.T) {
 		return clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
 	}
 	err = Run(cfg, nil)
-	require.Equal(t, ExitBusy, cli.ExitCode(err), err)
+	require.Equal(t, ExitFailed, cli.ExitCode(err), err)
 	left, err := server.Client().Get(ctx, cfg.Keys.Locks().Root(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	require.NoError(t, err)
 	require.Zero(t, left.Count)
+}
+
+// Whether others had the lock is asked of etcd: a session goes on for a while without it.
+func TestWaitedForOthers(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	defer func() { _ = server.Close() }()
+	keys, err := state.NewKeys("/goverse")
+	require.NoError(t, err)
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
+	require.NoError(t, err)
+	cfg := Config{Lock: "it", Keys: keys, TTL: time.Hour, Timeout: time.Minute}
+	r := &runner{cfg: cfg.withDefaults()}
+	r.claim, err = newClaim(r.cfg, client)
+	require.NoError(t, err)
+	defer r.claim.close()
+	_, err = r.claim.keeper.Wait(ctx, nil)
+	require.NoError(t, err)
+	require.Equal(t, ExitBusy, cli.ExitCode(r.ended(errLate)))
+	require.NoError(t, server.Close())
+	require.NotNil(t, r.claim.keeper.Current())
+	require.Equal(t, ExitFailed, cli.ExitCode(r.ended(errLate)))
 }
