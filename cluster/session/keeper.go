@@ -141,7 +141,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		registered, said, retry = true, false, firstRetry
 		k.set(s)
 		if !k.outage.since.IsZero() {
-			k.log.Info("this node is part of the cluster again", "lease", leaseName(s.id), "away", k.outage.length(time.Now()))
+			k.log.Info("the session stands again", "lease", leaseName(s.id), "away", k.outage.length(time.Now()))
 			k.outage.end()
 		}
 		select {
