@@ -134,12 +134,24 @@ func TestExecDoesNotWaitForEver(t *testing.T) {
 		require.Equal(t, 137, p.Exit(t, patience))
 		require.Contains(t, p.Output(), "[WARN]  goversed: killing the command: it has not ended, and a second signal came")
 	}
+	// At the default levels it is said what goes on when that takes long.
+	for _, verb := range [][]string{{"exec", "--election", "deaf"}, {"lock", "deaf"}} {
+		p := kit.Goversed(t, append(verb, "--etcd", etcd.Endpoint, "--", "sh", "-c", deafScript)...)
+		p.AwaitOutput(t, patience, "ready")
+		p.Signal(t, syscall.SIGTERM)
+		const says = "[WARN]  goversed: the command has not ended after the signal, waiting for it: a second SIGINT or SIGTERM kills it\n"
+		p.AwaitOutput(t, patience, says)
+		p.Signal(t, syscall.SIGTERM)
+		require.Equal(t, 137, p.Exit(t, patience))
+		require.Equal(t, 1, strings.Count(p.Output(), says))
+	}
 	p := b.lock([]string{"--grace", "200ms"}, "sh", "-c", deafScript)
 	p.AwaitOutput(t, patience, "ready")
 	p.Signal(t, syscall.SIGHUP) // asks for no end
 	p.Signal(t, syscall.SIGTERM)
 	require.Equal(t, 137, p.Exit(t, patience))
 	require.Contains(t, p.Output(), "killing the command: it has not ended within its grace: grace=200ms")
+	require.NotContains(t, p.Output(), "waiting for it")
 	require.Zero(t, b.lock([]string{"-n"}, "true").Exit(t, patience), "it is free")
 }
 

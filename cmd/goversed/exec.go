@@ -52,8 +52,8 @@ are killed at the same moment.
 Signals that goversed gets are passed to COMMAND's group. The first SIGINT or SIGTERM asks for
 the end: goversed waits for COMMAND, releases when it has ended, and does not run it again. A
 second one, half a second later or more, kills the group with SIGKILL at once, and so does the
-end of --grace. At a terminal Ctrl-C is COMMAND's own, except in a pipe, where goversed passes it
-on; Ctrl-Z does not stop it.
+end of --grace; where COMMAND still runs after 2 seconds, the log says so. At a terminal Ctrl-C is
+COMMAND's own, except in a pipe, where goversed passes it on; Ctrl-Z does not stop it.
 
 While etcd cannot be reached goversed waits for it, and says so. What etcd refuses, a user, a
 password, a right or a certificate, ends it at once with 125.

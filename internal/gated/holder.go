@@ -32,6 +32,8 @@ const (
 	// secondAfter the first signal that asks for the end another one counts as the second.
 	// Sooner it is the same wish: timeout(1) and others signal a process and its whole group.
 	secondAfter = 500 * time.Millisecond
+	// deafAfter the first one it is said that the command still runs, and what ends it.
+	deafAfter = 2 * time.Second
 )
 
 // job is one run of the command under its guard, as the holder sees it.
@@ -58,6 +60,8 @@ type job struct {
 	hurried   bool   // the guard knows that it is to kill the command
 	looked    ending.Instant
 	stood     time.Duration // the longest between two looks
+	// deaf tells that deafAfter is over; nil: there is no wish yet.
+	deaf <-chan time.Time
 }
 
 // wish is what signals have said of the command's end.
@@ -241,6 +245,10 @@ func (j *job) watch(h *held) {
 			lost = nil // once is enough
 		case s := <-j.r.signals:
 			j.pass(s)
+		case <-j.deaf:
+			if !j.told && !j.hurried && !j.unguarded && !j.end.Gone {
+				j.r.sayDeaf()
+			}
 		case said, ok := <-j.reports:
 			j.hear(said, ok)
 		}
@@ -296,6 +304,7 @@ func (j *job) pass(s os.Signal) {
 	}
 	if sig == syscall.SIGINT || sig == syscall.SIGTERM {
 		if !j.r.wished {
+			j.deaf = time.After(deafAfter)
 			j.r.cfg.Logger.Info("passing the signal on to the command, and waiting for its end; another one kills it", "signal", sig.String())
 		}
 		j.r.wished = true

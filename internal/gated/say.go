@@ -60,6 +60,15 @@ func (r *runner) sayHeld(h *held) {
 	r.cfg.Logger.Info(verb+" the "+kind+", starting the command", kind, name, "token", h.token, "command", r.cfg.Command[0])
 }
 
+// sayDeaf says that the command has not ended although it was asked to.
+func (r *runner) sayDeaf() {
+	var about []any
+	if r.cfg.Grace > 0 {
+		about = []any{"grace", r.cfg.Grace.String()}
+	}
+	r.cfg.Logger.Warn("the command has not ended after the signal, waiting for it: a second SIGINT or SIGTERM kills it", about...)
+}
+
 func (r *runner) sayHurry(w wish) {
 	if w.again {
 		r.cfg.Logger.Warn("killing the command: it has not ended, and a second signal came")
