@@ -116,6 +116,23 @@ func TestExecSaysWhatHappens(t *testing.T) {
 	require.Contains(t, log(), "a signal ends the wait: signal=terminated")
 }
 
+// An outage is told in the words of who runs a command: each thing once, and nothing of what is
+// within.
+func TestExecSaysOfAnOutage(t *testing.T) {
+	t.Parallel()
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	p := kit.Goversed(t, "exec", "--election", "it", "--ttl", "10s", "--etcd", etcd.Endpoint, "--", "sleep", "600")
+	p.AwaitOutput(t, patience, "starting the command")
+	etcd.Kill(t)
+	p.AwaitOutput(t, patience, "leadership was lost and the command ended, campaigning again")
+	p.AwaitOutput(t, patience, "the session is lost, opening a new one")
+	etcd.Restart(t)
+	p.AwaitOutput(t, patience, "the session stands again")
+	for _, within := range []string{"watch of queues", "could not give leadership up", "node"} {
+		require.NotContains(t, p.Output(), within)
+	}
+}
+
 // A command that does not end when it is asked to is killed by a second signal, or when its grace
 // is over.
 func TestExecDoesNotWaitForEver(t *testing.T) {
@@ -223,5 +240,6 @@ func TestExecRefusedByEtcd(t *testing.T) {
 		p := kit.Goversed(t, append(verb, "--etcd", etcd.Endpoint, "--etcd-user", reader, "--etcd-password", reader, "--", "true")...)
 		require.Equal(t, 125, p.Exit(t, patience))
 		require.Contains(t, p.Output(), "goversed: etcd refused the user: grant READ and WRITE on all of /goverse/")
+		require.Equal(t, 1, strings.Count(p.Output(), "\n"), p.Output())
 	}
 }

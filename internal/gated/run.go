@@ -10,6 +10,9 @@ import (
 	"os/exec"
 	"syscall"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/gated/ending"
 )
@@ -92,18 +95,22 @@ func (r *runner) run() (err error) {
 			j.dismiss()
 			return r.result(j)
 		}
-		r.giveUp(h)
+		r.giveUp(h, j)
 		j.dismiss()
 	}
 }
 
 // giveUp releases what may still be held; if etcd does not answer, it is given up as soon as
-// it does.
-func (r *runner) giveUp(h *held) {
+// it does. Where it was lost anyway that is nothing to act on.
+func (r *runner) giveUp(h *held, j *job) {
+	level := hclog.Debug
+	if errors.Is(j.reason, elections.ErrGaveWay) {
+		level = hclog.Warn
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 	if err := h.giveUp(ctx); err != nil && ctx.Err() != nil {
-		r.cfg.Logger.Warn("could not give leadership up yet, trying on", "election", r.cfg.Election, "error", err)
+		r.cfg.Logger.Log(level, "could not give leadership up yet, trying on", "election", r.cfg.Election, "error", err)
 	}
 }
 

@@ -125,7 +125,7 @@ func (b *bucket) run() {
 			retry = watchRetry
 		}
 		if !errors.Is(err, errIdle) {
-			b.r.e.cfg.Logger.Warn("lost a watch of queues, opening it anew", "error", err)
+			b.r.e.cfg.Logger.Info("lost a watch of queues, opening it anew", "error", err)
 		}
 		// Where etcd answers requests and opens no watch, who waits is told by reads alone.
 		if err := b.read(b.r.ctx, true); err == nil {
