@@ -61,6 +61,7 @@ func TestSource(t *testing.T) {
 	t.Run("order of one row", s.orderOfOneRow)
 	t.Run("who writes wakes", s.listens)
 	t.Run("lag of a table", s.lags)
+	t.Run("a database that falls silent", s.silentSource)
 	t.Run("values of all types", s.values)
 	t.Run("a table that was there before", s.oldTable)
 	t.Run("a table from a dump", s.restored)

@@ -38,7 +38,9 @@ func (s *Source) Listen(ctx context.Context) {
 
 // listen listens on one connection, until that fails or ctx ends.
 func (s *Source) listen(ctx context.Context, listening func()) error {
-	pooled, err := s.cfg.DB.Acquire(ctx)
+	starting, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+	defer cancel()
+	pooled, err := s.cfg.DB.Acquire(starting)
 	if err != nil {
 		return err
 	}
@@ -48,7 +50,7 @@ func (s *Source) listen(ctx context.Context, listening func()) error {
 		defer cancel()
 		_ = conn.Close(ctx) // it may have broken
 	}()
-	if _, err := conn.Exec(ctx, "listen "+quoted(s.cfg.Channel)); err != nil {
+	if _, err := conn.Exec(starting, "listen "+quoted(s.cfg.Channel)); err != nil {
 		return err
 	}
 	listening()

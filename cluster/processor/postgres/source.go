@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/jackc/pgx/v5"
@@ -33,6 +34,10 @@ type SourceConfig struct {
 	// Channel is what is notified when there are new events; see Source.Listen. Default: none, so
 	// the processor polls.
 	Channel string
+	// RequestTimeout bounds each Read and each Lag, and how long Listen waits until it listens; waiting
+	// for a connection of the pool is part of it. It must be longer than it takes to read a batch; where
+	// counting all that is behind takes longer, the lag is not known until there is less. Default 5 s.
+	RequestTimeout time.Duration
 	// Logger gets a line when Listen cannot listen, and when it can again. Default: none.
 	Logger hclog.Logger
 }
@@ -124,6 +129,9 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 			return nil, fmt.Errorf("%w: column or channel %q of table %s: write it in small letters, digits and underscores", processor.ErrBadConfig, name, cfg.Table)
 		}
 	}
+	if cfg.RequestTimeout <= 0 {
+		cfg.RequestTimeout = 5 * time.Second
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
@@ -149,6 +157,8 @@ func (s *Source) Read(ctx context.Context, after processor.Position, limit int) 
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+	defer cancel()
 	rows, err := s.cfg.DB.Query(ctx, s.read, xid, id, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read the events of table %s: %w", s.cfg.Table, err)
@@ -169,6 +179,8 @@ func (s *Source) Lag(ctx context.Context, after processor.Position) (n int64, er
 	if err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+	defer cancel()
 	if err := s.cfg.DB.QueryRow(ctx, s.lag, xid, id).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count the events of table %s: %w", s.cfg.Table, err)
 	}

@@ -7,16 +7,20 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/postgres"
+	"github.com/goverse/goverse/clustertest/fault"
 )
 
 // table is a new table of events, as Source's comment tells to make it.
@@ -167,6 +171,69 @@ func (s *scene) lags(t *testing.T) {
 	events, err = source.Read(testContext(t), events[1].Position, 10)
 	require.NoError(t, err)
 	require.Len(t, events, 1, "up to the transaction that runs")
+}
+
+// A database that falls silent is a failure that the processor sees and counts, again and again; when
+// it answers, everything goes on.
+func (s *scene) silentSource(t *testing.T) {
+	relay, err := fault.NewRelay(s.server.Address())
+	require.NoError(t, err)
+	defer relay.Close()
+	cfg, err := pgxpool.ParseConfig(strings.Replace(s.server.URL(), s.server.Address(), relay.Address(), 1))
+	require.NoError(t, err)
+	pool, err := pgxpool.NewWithConfig(testContext(t), cfg)
+	require.NoError(t, err)
+	defer pool.Close()
+	table := s.table(t)
+	var said lockedBuffer
+	log := hclog.New(&hclog.LoggerOptions{Output: &said})
+	source := s.source(t, table, func(c *postgres.SourceConfig) {
+		c.DB, c.RequestTimeout, c.Channel, c.Logger = pool, 300*time.Millisecond, table, log
+	})
+	var handled atomic.Int64
+	p, err := processor.New(processor.Config[[]byte]{Name: "it", Source: source, Checkpoint: &processor.Memory{}, Logger: log,
+		PollInterval: 10 * time.Millisecond, Backoff: processor.Backoff{Min: time.Millisecond, Max: 10 * time.Millisecond},
+		Handler: func(context.Context, processor.Event[[]byte]) error { handled.Add(1); return nil }})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { assert.NoError(t, p.Run(ctx)) })
+	write := func() { execute(t, s.pool, "insert into "+table+" (body) values ('1')") }
+	write()
+	require.Eventually(t, func() bool { return handled.Load() == 1 }, patience, time.Millisecond)
+
+	relay.Blackhole(fault.Both)
+	require.Eventually(t, func() bool { return p.Status().Failures >= 2 }, patience, time.Millisecond)
+	require.Contains(t, p.Status().LastError, table)
+	require.Contains(t, said.String(), "could not read the source")
+	_, err = source.Lag(testContext(t), "")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	wg.Go(func() { source.Listen(ctx) })
+	require.Eventually(t, func() bool { return strings.Contains(said.String(), "does not hear") }, patience, time.Millisecond)
+	require.NoError(t, relay.Heal())
+	write()
+	require.Eventually(t, func() bool { return handled.Load() == 2 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(said.String(), "hears of new events again") }, patience, time.Millisecond)
+}
+
+// lockedBuffer is a buffer that is read while it is written.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 // Values come as they are, whatever type they have, also by other names and through a view.
