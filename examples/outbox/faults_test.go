@@ -118,6 +118,29 @@ func (s *scene) faults(t *testing.T) {
 	trial.Stop(t, append(copies, receiver)...)
 }
 
+// A database that falls silent is told of, and does not keep a publisher from ending.
+func (s *scene) silent(t *testing.T) {
+	_, url := s.database(t)
+	relay, err := fault.NewRelay(s.server.Address())
+	require.NoError(t, err)
+	defer relay.Close()
+	etcd, err := embedetcd.Start(trial.Context(t), embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	defer etcd.Close()
+	p := trial.Program(t, "publish", "-postgres", strings.Replace(url, s.server.Address(), relay.Address(), 1), "-etcd", etcd.Endpoint())
+	says := func(line string) {
+		require.Eventually(t, func() bool { return strings.Contains(p.Output(), line) }, patience, 5*time.Millisecond, line)
+	}
+	require.Eventually(t, func() (reads bool) {
+		require.NoError(t, s.admin.QueryRow(trial.Context(t), `select exists (select from pg_stat_activity
+where state = 'idle' and query like '%from "outbox"%' and pid <> pg_backend_pid())`).Scan(&reads))
+		return reads
+	}, patience, 5*time.Millisecond)
+	relay.Blackhole(fault.Both)
+	says("could not read the source")
+	trial.StopWithin(t, patience/2, p)
+}
+
 // write is one transaction: quick or slow, committed or rolled back.
 func write(ctx context.Context, db *pgxpool.Pool) error {
 	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {

@@ -60,6 +60,7 @@ func TestOutbox(t *testing.T) {
 	s := &scene{server: server, admin: admin}
 	t.Run("cleaning", s.cleaning)
 	t.Run("sink", s.sink)
+	t.Run("a database that falls silent", s.silent)
 	t.Run("publishers are killed and frozen", s.faults)
 }
 

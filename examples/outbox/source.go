@@ -35,12 +35,16 @@ where (xid, id) <= ($1::text::xid8, $2::bigint) and created < now() - $3::interv
 	return tag.RowsAffected(), err
 }
 
+const parkTimeout = 5 * time.Second
+
 // park marks a row that is not published, so that it stays.
 func (o *outbox) park(ctx context.Context, e processor.Event[[]byte], why error) error {
 	xid, id, err := postgres.Place(e.Position)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, parkTimeout)
+	defer cancel()
 	_, err = o.db.Exec(ctx, "update outbox set parked = $3 where xid = $1::text::xid8 and id = $2::bigint", xid, id, why.Error())
 	return err
 }

@@ -132,7 +132,7 @@ func run(ctx context.Context, cfg config, log hclog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("-postgres: %w", err)
 	}
-	defer db.Close()
+	// The pool is left to the end of the process: Close would wait for a server that says nothing any more.
 	switch cfg.verb {
 	case "create":
 		return create(ctx, db)

@@ -251,3 +251,37 @@ func TestEachEventOnceInEachView(t *testing.T) {
 
 	trial.Stop(t, copies...)
 }
+
+// A database that falls silent while it changes a view is told of, and does not keep a copy from ending.
+func TestSilentDatabase(t *testing.T) {
+	server := pgserver.ForTest(t)
+	db, err := pgxpool.New(trial.Context(t), server.URL())
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	etcd, err := embedetcd.Start(trial.Context(t), embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	defer etcd.Close()
+	relay, err := fault.NewRelay(server.Address())
+	require.NoError(t, err)
+	defer relay.Close()
+	trial.Succeeds(t, trial.Program(t, "create", "-postgres", server.URL()))
+	lock, err := db.Begin(trial.Context(t))
+	require.NoError(t, err)
+	defer func() { _ = lock.Rollback(context.Background()) }()
+	_, err = lock.Exec(trial.Context(t), "lock table view_totals in exclusive mode") // a stronger one has a number, and holds up what is read
+	require.NoError(t, err)
+	require.NoError(t, buy(trial.Context(t), db, 1))
+
+	p := trial.Program(t, "serve", "-views", "totals", "-etcd", etcd.Endpoint(),
+		"-postgres", strings.Replace(server.URL(), server.Address(), relay.Address(), 1))
+	require.Eventually(t, func() (waits bool) {
+		require.NoError(t, db.QueryRow(trial.Context(t), "select exists (select from pg_locks where not granted)").Scan(&waits))
+		return waits
+	}, patience, 5*time.Millisecond)
+	relay.Blackhole(fault.Both)
+	require.Eventually(t, func() bool {
+		return strings.Contains(p.Output(), "processor=views/totals") && strings.Contains(p.Output(), "deadline exceeded")
+	},
+		patience, 5*time.Millisecond)
+	trial.StopWithin(t, patience/2, p)
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -65,6 +66,9 @@ func find(name string) (view, error) {
 	return view{}, fmt.Errorf("no view %q; there are %s", name, strings.Join(names, ", "))
 }
 
+// changeTimeout is for one event, and for waiting until nobody else has its rows locked.
+const changeTimeout = 5 * time.Second
+
 // handle puts one event into the view, in the transaction that moves the view's checkpoint:
 // whoever dies when, each event is in it once.
 func (v view) handle(ctx context.Context, e processor.Event[[]byte]) error {
@@ -72,6 +76,8 @@ func (v view) handle(ctx context.Context, e processor.Event[[]byte]) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
 	_, err = postgres.Tx(ctx).Exec(ctx, v.change, v.args(p)...)
 	return blame(err)
 }

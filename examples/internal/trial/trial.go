@@ -71,6 +71,15 @@ func Stop(t *testing.T, programs ...*fault.Process) {
 	}
 }
 
+// StopWithin has a program end in order, before the time is over.
+func StopWithin(t *testing.T, limit time.Duration, p *fault.Process) {
+	t.Helper()
+	at, err := p.Signal(syscall.SIGTERM)
+	require.NoError(t, err)
+	Succeeds(t, p)
+	require.Less(t, time.Since(at), limit, "from SIGTERM to the end")
+}
+
 // Succeeds waits for the program's end, which is to be a good one.
 func Succeeds(t *testing.T, p *fault.Process) {
 	t.Helper()
