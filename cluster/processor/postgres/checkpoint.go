@@ -25,9 +25,10 @@ type DB interface {
 
 // Config is what checkpoints in PostgreSQL need. DB is required.
 type Config struct {
-	// DB is never closed. Each processor uses one connection of a pool at a time. A handler that
-	// takes a second one of the same pool, beside Tx, may wait for ever when as many processors as
-	// the pool has connections do so: give it a pool of its own.
+	// DB is never closed. Each processor uses one connection of a pool at a time, for a [Source] of the
+	// same pool too, and a second one while that counts the lag. A handler that takes another one of
+	// the same pool, beside Tx, may wait for ever when as many processors as the pool has connections
+	// do so: give it a pool of its own.
 	DB DB
 	// Table is the checkpoints' table, with its schema or without. What is parked is in a table
 	// of that name and _parked. Default goverse_checkpoints.
@@ -39,8 +40,9 @@ type Config struct {
 	// negative: what the server is set to.
 	IdleTimeout time.Duration
 	// RequestTimeout bounds each statement of the checkpoint's own, the commit among them, but not
-	// what the handler does; waiting for a connection of the pool is part of the first. It must be
-	// longer than a commit takes, with the constraints that are deferred to it. Default 5 s.
+	// what the handler does: where a server says nothing any more, that waits as long as its own
+	// context lets it. Waiting for a connection of the pool is part of the first. It must be longer
+	// than a commit takes, with the constraints that are deferred to it. Default 5 s.
 	RequestTimeout time.Duration
 }
 

@@ -20,8 +20,15 @@ import (
 // SourceConfig says which table has the events. DB and Table are required. Names are in small
 // letters, digits and underscores; Table may have a schema before it, with a dot.
 type SourceConfig struct {
-	// DB is never closed. Read and Lag take a connection for as long as they last, Listen takes one
-	// and lets the pool replace it.
+	// DB is never closed. Read and Lag take a connection each for as long as they last, and Listen takes
+	// one out of the pool for good, which replaces it. So a processor has two at most at a time, of the
+	// checkpoint's too where both use one pool: Read and the checkpoint take turns, Lag is beside them.
+	// With fewer for each processor they wait for one another, which is part of RequestTimeout. A
+	// connection that was given up in the middle of a statement counts until pgx has closed it, up to 15 s.
+	//
+	// Pool.Close waits for those too: up to 15 s if the server says nothing any more, and a minute longer
+	// if a connection was being pinged and Config.PingTimeout of pgxpool is not set. A process that
+	// ends anyway need not call it.
 	DB *pgxpool.Pool
 	// Table may also be a view, of one partition's events, say, or with a value made of several
 	// columns.
@@ -59,8 +66,11 @@ var ErrForeignPosition = errors.New("the position is not xid/id, so it is not of
 //		primary key (xid, id)
 //	);
 //
-// Where a table is there already, add that column and an index on (xid, id); what it has then comes
-// in the order of id. And so that new events are seen at once:
+// No two rows may have the same (xid, id): of two at one place, the second may be passed by. A
+// primary key makes sure of that; a view, of several tables, say, does not by itself.
+//
+// Where a table is there already, add that column and a unique index on (xid, id); what it has then
+// comes in the order of id. And so that new events are seen at once:
 //
 //	create function events_written() returns trigger language plpgsql as $$
 //	begin
@@ -85,9 +95,11 @@ var ErrForeignPosition = errors.New("the position is not xid/id, so it is not of
 // # What that costs
 //
 // A transaction that has written something, anywhere on the server, and stays open holds up all
-// events that come after it: set idle_in_transaction_session_timeout. When it ends nobody is
-// notified, so PollInterval is how long those events may wait. Transactions that notify commit
-// one at a time: where that is too slow, do without the trigger, and poll.
+// events that come after it: set idle_in_transaction_session_timeout. A prepared transaction
+// (prepare transaction) does so too, and no timeout ends it, nor does a restart: look at
+// pg_prepared_xacts. When one ends nobody is notified, so PollInterval is how long those events
+// may wait. Transactions that notify commit one at a time: where that is too slow, do without the
+// trigger, and poll.
 //
 // # What is not promised
 //
