@@ -28,11 +28,12 @@ func (o op) cost() int {
 type outbox struct {
 	wake chan struct{} // there may be something to take
 
-	mu      sync.Mutex
-	leaving []op
-	ready   []op            // to enter, of each queue at most one
-	lines   map[string]line // by queue; none that says nothing
-	most    int             // of them there were since there were none
+	mu       sync.Mutex
+	underway int // etcd's operations that were taken and are not done
+	leaving  []op
+	ready    []op            // to enter, of each queue at most one
+	lines    map[string]line // by queue; none that says nothing
+	most     int             // of them there were since there were none
 }
 
 // line is what stands between those who want to enter a queue and the next batch.
@@ -77,6 +78,7 @@ func (b *outbox) poke() {
 func (b *outbox) take(most int, again ...op) []op {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	most = min(most, b.share())
 	own := map[string]int{} // who leaves in this very batch is in nobody's way
 	batch := append(again, b.leave(most-len(again))...)
 	for _, o := range batch {
@@ -89,12 +91,20 @@ func (b *outbox) take(most int, again ...op) []op {
 			return false
 		}
 		cost, batch = cost+o.cost(), append(batch, o)
+		b.underway += o.cost()
 		return true
 	})
 	if len(batch) > 0 && len(b.leaving)+len(b.ready) > 0 {
 		b.poke() // another lane; where that finds nothing, whoever calls done looks again
 	}
 	return batch
+}
+
+// share is how many operations a batch takes of many: all would else be under way together, and
+// then nothing, while etcd, its disk and this process wait for each other in turn.
+func (b *outbox) share() int {
+	all := b.underway + len(b.leaving) + 2*len(b.ready)
+	return max(levelOps-1, (all+lanes-1)/lanes)
 }
 
 // takeLeaving is at most so many of those who leave.
@@ -113,6 +123,7 @@ func (b *outbox) leave(most int) []op {
 		l.leaving++
 		b.lines[o.entry.queue] = l
 	}
+	b.underway += n
 	b.leaving = slices.Delete(b.leaving, 0, n)
 	return leaving
 }
@@ -122,6 +133,7 @@ func (b *outbox) done(batch []op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, o := range batch {
+		b.underway -= o.cost()
 		queue := o.entry.queue
 		l := b.lines[queue]
 		if o.enter {

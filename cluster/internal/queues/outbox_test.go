@@ -40,6 +40,11 @@ func (c *outboxCheck) lane(i int) {
 		}
 	}
 	batch := c.b.take(c.most)
+	underway := 0
+	for _, o := range slices.Concat(append(c.underWay[:], batch)...) {
+		underway += o.cost()
+	}
+	require.Equal(c.t, underway, c.b.underway)
 	c.idle[i] = len(batch) == 0
 	if c.idle[i] {
 		return
@@ -113,4 +118,21 @@ func TestLeavingAndEnteringGoTogether(t *testing.T) {
 	require.Equal(t, []op{behind}, b.take(5))
 	b.done([]op{behind})
 	require.Empty(t, b.lines)
+}
+
+// Of few operations a batch takes all, of many its share: the other lanes have something to send too.
+func TestShareOfMany(t *testing.T) {
+	b := newOutbox()
+	add := func(n int) {
+		for range n {
+			b.add(op{entry: &Entry{queue: "left"}})
+		}
+	}
+	add(100)
+	require.Equal(t, 100, len(b.take(mostOps)))
+	add(lanes*levelOps - 100)
+	for range lanes - 1 {
+		require.Equal(t, levelOps, len(b.take(mostOps)))
+	}
+	require.Equal(t, levelOps-100, len(b.take(mostOps)), "what is left")
 }
