@@ -12,21 +12,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/embedetcd"
 )
 
 // A lost session's lease may still stand at etcd. It is revoked when nothing is left of the
 // command that ran under it, not before: the next one would begin beside it.
 func TestNothingIsRevokedBesideACommand(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	defer func() { _ = server.Close() }()
-	keys, err := state.NewKeys("/goverse")
-	require.NoError(t, err)
+	ctx, server, keys := startEtcd(t)
 	for _, cfg := range []Config{{Lock: "it"}, {Election: "it"}} {
 		client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
 		require.NoError(t, err)

@@ -16,7 +16,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/cli"
 )
 
@@ -105,20 +104,14 @@ func TestWhoIsAround(t *testing.T) {
 
 // Who is around counts while it has its key, and in this etcd.
 func TestNestedAtEtcd(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	defer func() { _ = server.Close() }()
+	ctx, server, keys := startEtcd(t)
 	for _, cfg := range []Config{{Lock: "it"}, {Election: "it"}} {
-		cfg.Keys, err = state.NewKeys("/goverse")
-		require.NoError(t, err)
+		cfg.Keys = keys
 		key := cfg.queues().Entry("it", 7, 1, state.Traits{})
 		cfg.Env = []string{keysEnv + "=" + key}
 		r := &runner{cfg: cfg.withDefaults()}
 		require.NoError(t, r.ask(ctx, server.Client(), requestTimeout))
-		_, err = server.Client().Put(ctx, key, "")
+		_, err := server.Client().Put(ctx, key, "")
 		require.NoError(t, err)
 		err = r.ask(ctx, server.Client(), requestTimeout)
 		require.ErrorIs(t, err, errNested)

@@ -3,15 +3,12 @@
 package gated
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/cli"
 )
 
@@ -35,15 +32,9 @@ func TestTimeoutWithoutEtcd(t *testing.T) {
 
 // The time that it took to reach etcd is not had again to wait for the lock.
 func TestTimeoutCountsOnce(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	defer func() { _ = server.Close() }()
+	ctx, server, keys := startEtcd(t)
 	cfg := valid()
-	cfg.Keys, err = state.NewKeys("/goverse")
-	require.NoError(t, err)
+	cfg.Keys = keys
 	cfg.GuardEnv = []string{testGuard + "=" + dies} // one would show that the lock was taken
 	cfg.Timeout = 2 * time.Second                   // enough to get a lock that is free
 	connect := make(chan struct{})
@@ -52,7 +43,7 @@ func TestTimeoutCountsOnce(t *testing.T) {
 		<-connect
 		return clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
 	}
-	err = Run(cfg, nil)
+	err := Run(cfg, nil)
 	require.Equal(t, ExitFailed, cli.ExitCode(err), err)
 	left, err := server.Client().Get(ctx, cfg.Keys.Locks().Root(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	require.NoError(t, err)
@@ -61,14 +52,7 @@ func TestTimeoutCountsOnce(t *testing.T) {
 
 // Whether others had the lock is asked of etcd: a session goes on for a while without it.
 func TestWaitedForOthers(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	defer func() { _ = server.Close() }()
-	keys, err := state.NewKeys("/goverse")
-	require.NoError(t, err)
+	ctx, server, keys := startEtcd(t)
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
 	require.NoError(t, err)
 	cfg := Config{Lock: "it", Keys: keys, TTL: time.Hour, Timeout: time.Minute}

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -135,7 +133,7 @@ func resolvable(s once.Standing, token int64) error {
 
 // resolve does it on a session of its own.
 func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool, result []byte) error {
-	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: o.client, TTL: askingTTL}})
+	keeper, err := o.newKeeper()
 	if err != nil {
 		return err
 	}
@@ -147,13 +145,7 @@ func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool,
 	if err != nil {
 		return err
 	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = keeper.Run(life) }) // nothing is registered that could fail
-	wg.Go(func() { all.Run(life) })
-	defer wg.Wait()
-	defer end()
-	return all.Resolve(ctx, s.Name, s.Token, tookPlace, result)
+	return onSession(ctx, keeper, all.Run, func() error { return all.Resolve(ctx, s.Name, s.Token, tookPlace, result) })
 }
 
 // explainEffects is explain for what lies outside the range that every node watches.

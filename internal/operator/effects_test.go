@@ -126,14 +126,20 @@ func TestResolveOfOneThatRuns(t *testing.T) {
 	require.Equal(t, 2, r.Attempt)
 }
 
-// Somebody is quicker: only one of two who saw the same is right.
-func TestResolveTwice(t *testing.T) {
+// openBill is an effect that was left open, as an operator sees it, in a cluster of its own.
+func openBill(t *testing.T) (*clustertest.Cluster, *Operator, Effect) {
 	t.Parallel()
 	c := clustertest.New(t, 1)
 	leaveOpen(t, c, "bill")
 	o := open(t, c)
 	e, err := o.Effect(patient(t), "bill")
 	require.NoError(t, err)
+	return c, o, e
+}
+
+// Somebody is quicker: only one of two who saw the same is right.
+func TestResolveTwice(t *testing.T) {
+	_, o, e := openBill(t)
 	const both = 2
 	errs := make(chan error, both)
 	for i := range both {
@@ -150,13 +156,8 @@ func TestResolveTwice(t *testing.T) {
 // Somebody else stands in the queue and does not move: the answer does not come, and it is said
 // that it may have been written.
 func TestResolveIsNotConfirmed(t *testing.T) {
-	t.Parallel()
-	c := clustertest.New(t, 1)
-	leaveOpen(t, c, "bill")
-	o := open(t, c)
-	e, err := o.Effect(patient(t), "bill")
-	require.NoError(t, err)
-	_, err = c.Client().Put(patient(t), c.Keys().Effects().Entry("bill", 1, 1, state.Traits{}), "another")
+	c, o, e := openBill(t)
+	_, err := c.Client().Put(patient(t), c.Keys().Effects().Entry("bill", 1, 1, state.Traits{}), "another")
 	require.NoError(t, err)
 	_, err = o.Resolve(patient(t), time.Second, "bill", e.Token, true, nil)
 	require.ErrorIs(t, err, ErrNotConfirmed)
@@ -172,7 +173,7 @@ func TestPrintEffects(t *testing.T) {
 		Size: 2, Result: []byte("\x00\n")}
 	all := Effects{More: true, Effects: []Effect{
 		{Name: "a \x1b[31mbill", State: once.Unknown, Attempt: 1, Token: 7, By: "a:1", At: at}, done,
-		{Name: "out", State: once.Failed, Attempt: 1, Token: 8, By: "b:1", Error: "a tab\tand " + strings.Repeat("x", 50)},
+		{Name: "out", State: once.Failed, Attempt: 1, Token: 8, By: "b:1", Error: "a tab\tand " + strings.Repeat("y", 50)},
 		{Name: "odd", State: once.Unreadable, Error: "not json"},
 	}}
 	var out strings.Builder
@@ -180,7 +181,7 @@ func TestPrintEffects(t *testing.T) {
 	require.Equal(t, `EFFECT            STATE       ATTEMPT  TOKEN  BY   SINCE                 NOTES
 "a \x1b[31mbill"  unknown     1        7      a:1  2026-07-01T12:00:00Z  -
 mail              done        2        9      a:1  2026-07-01T12:00:00Z  resolved by an operator
-out               failed      1        8      b:1  -                     "a tab\tand xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx..."
+out               failed      1        8      b:1  -                     "a tab\tand yyyyyyyyyyyyyyyyyyyyyyyyyyyyyy..."
 odd               unreadable  0        0      ""   -                     not json
 
 there are more: give the last of these with --after, or a larger --limit
@@ -196,10 +197,10 @@ there are more: give the last of these with --after, or a larger --limit
 	}
 	require.Equal(t, "effect    mail\nkey       /goverse/work/marks/mail\nstate     done\nattempt   2 by a:1\ntoken     9\nsince     2026-07-01T12:00:00Z\nresolved  by an operator\nresult    \"\\x00\\n\"\n", show(done))
 	require.Contains(t, show(all.Effects[0]), "goversed effects resolve NAME 7 --done, or --failed")
-	require.Contains(t, show(all.Effects[2]), `error     "a tab\tand xx`)
+	require.Contains(t, show(all.Effects[2]), `error     "a tab\tand yy`)
 	require.Contains(t, show(all.Effects[3]), "error     not json\n")
-	done.Size, done.Result = 1000, []byte(strings.Repeat("x", 1000))
-	require.Contains(t, show(done), "xxx... (1000 bytes; -o json has all)\n")
+	done.Size, done.Result = 1000, []byte(strings.Repeat("y", 1000))
+	require.Contains(t, show(done), "yyy... (1000 bytes; -o json has all)\n")
 	done.Size, done.Result = 0, nil
 	require.Contains(t, show(done), "result    empty\n")
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -18,12 +17,8 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/elections"
-	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 )
-
-// askingTTL is that of the session which a wish about a named election stands on.
-const askingTTL = 5 * time.Second
 
 // NamedElection is an election other than the cluster's own, as etcd has it.
 type NamedElection struct {
@@ -130,7 +125,7 @@ func (o *Operator) leads(ctx context.Context, name string) (NamedElection, error
 
 // follow has do done with an election that is followed, and ends the session.
 func (o *Operator) follow(ctx context.Context, name string, do func(context.Context, *elections.Election) error) error {
-	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: o.client, TTL: askingTTL}})
+	keeper, err := o.newKeeper()
 	if err != nil {
 		return err
 	}
@@ -138,17 +133,13 @@ func (o *Operator) follow(ctx context.Context, name string, do func(context.Cont
 	if err != nil {
 		return err
 	}
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = keeper.Run(life) }) // nothing is registered that could fail
-	wg.Go(func() { all.Run(life) })
-	defer wg.Wait()
-	defer end()
-	e, err := all.Election(name, elections.Observe())
-	if err != nil {
-		return err
-	}
-	return do(ctx, e)
+	return onSession(ctx, keeper, all.Run, func() error {
+		e, err := all.Election(name, elections.Observe())
+		if err != nil {
+			return err
+		}
+		return do(ctx, e)
+	})
 }
 
 // PrintElections writes a table of the named elections.

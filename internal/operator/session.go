@@ -1,0 +1,28 @@
+package operator
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/goverse/goverse/cluster/session"
+)
+
+// askingTTL is that of the session on which an operator asks for something.
+const askingTTL = 5 * time.Second
+
+// newKeeper keeps a session of this operator's own, while onSession lasts.
+func (o *Operator) newKeeper() (*session.Keeper, error) {
+	return session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: o.client, TTL: askingTTL}})
+}
+
+// onSession does something on the keeper's session, while run runs; it ends both, and the session.
+func onSession(ctx context.Context, keeper *session.Keeper, run func(context.Context), do func() error) error {
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = keeper.Run(life) }) // nothing is registered that could fail
+	wg.Go(func() { run(life) })
+	defer wg.Wait()
+	defer end()
+	return do()
+}
