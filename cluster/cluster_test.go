@@ -13,11 +13,12 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 	"github.com/goverse/goverse/node"
 )
 
 func TestThreeNodesAgreeAndHandOver(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	a := start(t, etcd, func(c *Config) {
 		c.HTTPAddress, c.Labels, c.Weight, c.Version = "127.0.0.1:48001", map[string]string{"zone": "x"}, 3, "v1"
 	})
@@ -40,33 +41,33 @@ func TestThreeNodesAgreeAndHandOver(t *testing.T) {
 	require.Equal(t, 3, m.Weight)
 	require.Equal(t, a.Node().InstanceID(), m.InstanceID)
 
-	info, err := a.LeaderInfo(testContext(t))
+	info, err := a.LeaderInfo(etcdtest.Context(t))
 	require.NoError(t, err)
 	require.False(t, info.Estimated)
 	require.WithinDuration(t, time.Now().Add(2*time.Second), info.ExpiresAt, time.Second)
-	info, err = b.LeaderInfo(testContext(t))
+	info, err = b.LeaderInfo(etcdtest.Context(t))
 	require.NoError(t, err)
 	require.True(t, info.Estimated)
 	require.Equal(t, "127.0.0.1:48001", info.HTTPAddress)
 	require.WithinDuration(t, time.Now().Add(2*time.Second), info.ExpiresAt, 2*time.Second)
 
-	require.NoError(t, a.Stop(testContext(t)))
+	require.NoError(t, a.Stop(etcdtest.Context(t)))
 	awaitLeader(t, c, b.address())
 	require.Equal(t, "", a.GetLeaderNode())
 	require.False(t, a.IsLeader())
 	require.Equal(t, StateStopped, a.Status().State)
-	require.NoError(t, a.Stop(testContext(t)), "stopping twice is harmless")
-	require.ErrorIs(t, a.Start(testContext(t)), ErrStarted)
+	require.NoError(t, a.Stop(etcdtest.Context(t)), "stopping twice is harmless")
+	require.ErrorIs(t, a.Start(etcdtest.Context(t)), ErrStarted)
 }
 
 // Nothing of a node is left in etcd when Stop returns, but the cluster's shard map.
 func TestStopLeavesNothing(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	c := start(t, etcd)
 	awaitState(t, c, func(s *state.Snapshot) bool { return s.ShardMap != nil })
-	require.NoError(t, c.Stop(testContext(t)))
+	require.NoError(t, c.Stop(etcdtest.Context(t)))
 	require.Empty(t, keysLeft(t, etcd))
-	leases, err := etcd.Client().Leases(testContext(t))
+	leases, err := etcd.Client().Leases(etcdtest.Context(t))
 	require.NoError(t, err)
 	require.Empty(t, leases.Leases)
 }
@@ -74,7 +75,7 @@ func TestStopLeavesNothing(t *testing.T) {
 // keysLeft are all keys but the shard map, which is nobody's.
 func keysLeft(t *testing.T, etcd *embedetcd.Server) []string {
 	t.Helper()
-	resp, err := etcd.Client().Get(testContext(t), "/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	resp, err := etcd.Client().Get(etcdtest.Context(t), "/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	require.NoError(t, err)
 	var left []string
 	for _, kv := range resp.Kvs {
@@ -86,15 +87,15 @@ func keysLeft(t *testing.T, etcd *embedetcd.Server) []string {
 }
 
 func TestNeverStarted(t *testing.T) {
-	c := newCluster(t, startEtcd(t), "127.0.0.1:0")
+	c := newCluster(t, etcdtest.Start(t), "127.0.0.1:0")
 	require.False(t, c.GetConsensusManager().IsLeader())
 	require.Equal(t, "", c.GetConsensusManager().GetLeaderNode())
-	require.ErrorIs(t, c.Resign(testContext(t)), ErrNotStarted)
-	_, err := c.WaitForLeader(testContext(t))
+	require.ErrorIs(t, c.Resign(etcdtest.Context(t)), ErrNotStarted)
+	_, err := c.WaitForLeader(etcdtest.Context(t))
 	require.ErrorIs(t, err, ErrNotStarted)
 	require.Equal(t, StateStopped, c.Status().State)
 	address := c.address()
-	require.NoError(t, c.Stop(testContext(t)))
+	require.NoError(t, c.Stop(etcdtest.Context(t)))
 	n, err := node.NewNode(node.Config{AdvertiseAddress: address})
 	require.NoError(t, err, "the port is free again")
 	require.NoError(t, n.Close())
@@ -111,7 +112,7 @@ func TestEtcdUnreachableAtStart(t *testing.T) {
 	require.ErrorIs(t, err, ErrEtcdUnreachable)
 	require.NotContains(t, err.Error(), "\n")
 	require.Less(t, time.Since(deadlineOf(ctx)), 2*time.Second)
-	require.NoError(t, c.Stop(testContext(t)))
+	require.NoError(t, c.Stop(etcdtest.Context(t)))
 }
 
 func deadlineOf(ctx context.Context) time.Time {
@@ -120,7 +121,7 @@ func deadlineOf(ctx context.Context) time.Time {
 }
 
 func TestAddressOfALivingNodeIsRefused(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	a := start(t, etcd)
 	awaitLeader(t, a, a.address())
 	// The same name from elsewhere: another process that listens elsewhere and
@@ -129,7 +130,7 @@ func TestAddressOfALivingNodeIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	b, err := NewClusterWithNode(a.cfg, n)
 	require.NoError(t, err)
-	err = b.Start(testContext(t))
+	err = b.Start(etcdtest.Context(t))
 	require.ErrorIs(t, err, ErrAddressTaken)
 	require.True(t, a.IsLeader(), "the first is not harmed")
 	require.Len(t, awaitState(t, a, func(s *state.Snapshot) bool { return len(s.Accusations) == 0 }).Members, 1)
@@ -138,7 +139,7 @@ func TestAddressOfALivingNodeIsRefused(t *testing.T) {
 // ghost registers a member by hand, as a process that was killed leaves it.
 func ghost(t *testing.T, client *clientv3.Client, address, instance string, ttl int64) clientv3.LeaseID {
 	t.Helper()
-	ctx := testContext(t)
+	ctx := etcdtest.Context(t)
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
 	lease, err := client.Grant(ctx, ttl)
@@ -152,13 +153,13 @@ func ghost(t *testing.T, client *clientv3.Client, address, instance string, ttl 
 }
 
 func TestRestartAtTheAddressOfADeadNodeTakesOverAtOnce(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	c := newCluster(t, etcd, "127.0.0.1:0")
 	ghost(t, etcd.Client(), c.address(), "gone", 600)
-	require.NoError(t, c.Start(testContext(t)), "long before the lease of 600 s runs out")
+	require.NoError(t, c.Start(etcdtest.Context(t)), "long before the lease of 600 s runs out")
 	awaitLeader(t, c, c.address())
 	require.Len(t, c.Snapshot().Queue, 1)
-	leases, err := etcd.Client().Leases(testContext(t))
+	leases, err := etcd.Client().Leases(etcdtest.Context(t))
 	require.NoError(t, err)
 	require.Len(t, leases.Leases, 1)
 }
@@ -166,50 +167,50 @@ func TestRestartAtTheAddressOfADeadNodeTakesOverAtOnce(t *testing.T) {
 // Two hosts can both be "localhost": the accused is not at the address that
 // answers, lives, and says so.
 func TestAccusedThatLivesRefutes(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	a := start(t, etcd)
 	other, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
 	// a's membership under other's name: a lives on "another host".
-	require.NoError(t, a.Stop(testContext(t)))
+	require.NoError(t, a.Stop(etcdtest.Context(t)))
 	n, err := node.NewNode(node.Config{AdvertiseAddress: other.AdvertiseAddress(), ListenAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
 	far, err := NewClusterWithNode(a.cfg, n)
 	require.NoError(t, err)
-	require.NoError(t, far.Start(testContext(t)))
-	t.Cleanup(func() { require.NoError(t, far.Stop(testContext(t))) })
+	require.NoError(t, far.Start(etcdtest.Context(t)))
+	t.Cleanup(func() { require.NoError(t, far.Stop(etcdtest.Context(t))) })
 	awaitLeader(t, far, far.address())
 
 	near, err := NewClusterWithNode(a.cfg, other)
 	require.NoError(t, err)
-	require.ErrorIs(t, near.Start(testContext(t)), ErrAddressTaken)
+	require.ErrorIs(t, near.Start(etcdtest.Context(t)), ErrAddressTaken)
 	require.True(t, far.IsLeader())
 }
 
 // When nobody answers, the lease decides.
 func TestSilentAddressWaitsForTheLease(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	n, err := node.NewNode(node.Config{AdvertiseAddress: "192.0.2.1:1", ListenAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
 	lease := ghost(t, etcd.Client(), "192.0.2.1:1", "silent", 600)
 	c, err := NewClusterWithNode(Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: 2}, n)
 	require.NoError(t, err)
 	started := make(chan error, 1)
-	go func() { started <- c.Start(testContext(t)) }()
+	go func() { started <- c.Start(etcdtest.Context(t)) }()
 	select {
 	case err := <-started:
 		t.Fatalf("did not wait: %v", err)
 	case <-time.After(1500 * time.Millisecond):
 	}
-	_, err = etcd.Client().Revoke(testContext(t), lease)
+	_, err = etcd.Client().Revoke(etcdtest.Context(t), lease)
 	require.NoError(t, err)
 	require.NoError(t, <-started)
-	require.NoError(t, c.Stop(testContext(t)))
+	require.NoError(t, c.Stop(etcdtest.Context(t)))
 }
 
 func TestTransferAndResign(t *testing.T) {
-	etcd := startEtcd(t)
-	ctx := testContext(t)
+	etcd := etcdtest.Start(t)
+	ctx := etcdtest.Context(t)
 	log := &logBuffer{}
 	logged := func(cfg *Config) { cfg.Logger = log.logger() }
 	a := start(t, etcd, logged)
@@ -243,8 +244,8 @@ func TestTransferAndResign(t *testing.T) {
 // A member that has just given way stands in no queue for a moment; whoever names
 // it then is not told that it does not stand.
 func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
-	etcd := startEtcd(t)
-	ctx := testContext(t)
+	etcd := etcdtest.Start(t)
+	ctx := etcdtest.Context(t)
 	a := start(t, etcd)
 	b := start(t, etcd)
 	awaitState(t, b, func(s *state.Snapshot) bool { return len(s.Queue) == 2 })
@@ -281,12 +282,12 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 }
 
 func TestLostSessionIsReplacedWithoutARestart(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	a := start(t, etcd)
 	awaitLeader(t, a, a.address())
 	b := start(t, etcd)
 	term := a.Term()
-	_, err := etcd.Client().Revoke(testContext(t), a.Session().ID())
+	_, err := etcd.Client().Revoke(etcdtest.Context(t), a.Session().ID())
 	require.NoError(t, err)
 	awaitLeader(t, b, b.address())
 	<-term.Context().Done()
@@ -298,8 +299,8 @@ func TestLostSessionIsReplacedWithoutARestart(t *testing.T) {
 // A record that somebody altered is written again; one that is gone costs the
 // session, and the node registers anew.
 func TestRecordIsKept(t *testing.T) {
-	etcd := startEtcd(t)
-	ctx := testContext(t)
+	etcd := etcdtest.Start(t)
+	ctx := etcdtest.Context(t)
 	a := start(t, etcd)
 	key := a.keys.Node(a.address())
 	first := a.Snapshot().Member(a.address()).Incarnation
@@ -321,12 +322,12 @@ func TestRecordIsKept(t *testing.T) {
 // What etcd keeps is not always what was given (bytes that are no UTF-8): that is
 // no reason to write for ever.
 func TestRecordSettles(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	c := start(t, etcd, func(c *Config) { c.Labels = map[string]string{"bad": "\xff\xfe"} })
 	awaitLeader(t, c, c.address())
 	awaitState(t, c, func(s *state.Snapshot) bool { return s.ShardMap != nil })
 	read := func() int64 {
-		resp, err := etcd.Client().Get(testContext(t), "/")
+		resp, err := etcd.Client().Get(etcdtest.Context(t), "/")
 		require.NoError(t, err)
 		return resp.Header.Revision
 	}
@@ -338,7 +339,7 @@ func TestRecordSettles(t *testing.T) {
 // A stop that finds no session still leaves the election: the next session is
 // not to queue.
 func TestStopBetweenTwoSessions(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	blocked := &blockedLease{Lease: etcd.Client().Lease}
 	client := clientv3.NewCtxClient(context.Background())
 	client.KV, client.Watcher, client.Lease, client.Maintenance = etcd.Client().KV, etcd.Client().Watcher, blocked, etcd.Client().Maintenance
@@ -346,9 +347,9 @@ func TestStopBetweenTwoSessions(t *testing.T) {
 	blocked.on.Store(true)
 	c.Session().Lose(session.ReasonPaused, nil)
 	require.Eventually(t, func() bool { return c.Session() == nil }, 5*time.Second, time.Millisecond)
-	require.NoError(t, c.Stop(testContext(t)))
+	require.NoError(t, c.Stop(etcdtest.Context(t)))
 	require.True(t, c.parts.member.wanted().Stopping)
-	require.Error(t, election(c).Start(testContext(t)))
+	require.Error(t, election(c).Start(etcdtest.Context(t)))
 }
 
 // blockedLease grants nothing while on.
@@ -366,10 +367,10 @@ func (l *blockedLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGra
 }
 
 func TestUsersOwnClient(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	c := start(t, etcd, func(c *Config) { c.Client, c.EtcdAddress = etcd.Client(), "" })
 	awaitLeader(t, c, c.address())
-	require.NoError(t, c.Stop(testContext(t)))
-	_, err := etcd.Client().Get(testContext(t), "/")
+	require.NoError(t, c.Stop(etcdtest.Context(t)))
+	_, err := etcd.Client().Get(etcdtest.Context(t), "/")
 	require.NoError(t, err, "the client is the user's, and open")
 }

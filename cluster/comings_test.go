@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // logBuffer is a log that can be read while it is written.
@@ -43,7 +44,7 @@ func (b *logBuffer) await(t *testing.T, text string) {
 }
 
 func TestTheOthersComingsAreLogged(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	first := start(t, etcd)
 	log := &logBuffer{}
 	a := start(t, etcd, func(c *Config) { c.Logger = log.logger() })
@@ -51,12 +52,12 @@ func TestTheOthersComingsAreLogged(t *testing.T) {
 	log.await(t, "a node joined: address="+b.address()+" members=3")
 	log.await(t, "a node joined: address="+c.address()+" members=4")
 
-	require.NoError(t, b.Stop(testContext(t)))
+	require.NoError(t, b.Stop(etcdtest.Context(t)))
 	log.await(t, "a node left: address="+b.address()+" members=3")
-	_, err := etcd.Client().Revoke(testContext(t), c.Session().ID())
+	_, err := etcd.Client().Revoke(etcdtest.Context(t), c.Session().ID())
 	require.NoError(t, err)
 	log.await(t, "a node was lost: address="+c.address()+" ") // it may be back in the same look
-	require.NoError(t, a.Stop(testContext(t)))
+	require.NoError(t, a.Stop(etcdtest.Context(t)))
 
 	for _, self := range []string{first.address(), a.address()} {
 		for _, event := range []string{"joined", "left", "was lost"} {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 func TestDrains(t *testing.T) {
@@ -33,16 +34,16 @@ func TestDrains(t *testing.T) {
 
 // A wish about a member that is not registered any more is not put down.
 func TestAskDrainOfOneThatIsGone(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	c := start(t, etcd)
 	own := awaitState(t, c, func(s *state.Snapshot) bool { return s.Member(c.address()) != nil }).Member(c.address())
-	lease, err := etcd.Client().Grant(testContext(t), 60)
+	lease, err := etcd.Client().Grant(etcdtest.Context(t), 60)
 	require.NoError(t, err)
 	former := *own
 	former.Incarnation--
-	_, err = AskDrain(testContext(t), etcd.Client(), c.keys, lease.ID, &former, false)
+	_, err = AskDrain(etcdtest.Context(t), etcd.Client(), c.keys, lease.ID, &former, false)
 	require.ErrorIs(t, err, ErrMemberGone)
-	withdraw, err := AskDrain(testContext(t), etcd.Client(), c.keys, lease.ID, own, false)
+	withdraw, err := AskDrain(etcdtest.Context(t), etcd.Client(), c.keys, lease.ID, own, false)
 	require.NoError(t, err)
 	awaitState(t, c, func(s *state.Snapshot) bool { return s.Member(c.address()).Draining })
 	withdraw()
@@ -52,7 +53,7 @@ func TestAskDrainOfOneThatIsGone(t *testing.T) {
 
 // A drained member takes nothing over, and plans for others as before.
 func TestDrainedMemberStillPlans(t *testing.T) {
-	c := newCluster(t, startEtcd(t), "127.0.0.1:9")
+	c := newCluster(t, etcdtest.Start(t), "127.0.0.1:9")
 	record := state.Record{Shards: 8192}
 	own := &state.Member{Address: c.address(), Incarnation: 1, Record: record}
 	taker := &state.Member{Address: "b:1", Incarnation: 2, Record: record} // an observer

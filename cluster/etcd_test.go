@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/internal/etcdtest"
 	"github.com/goverse/goverse/node"
 )
 
@@ -21,9 +22,9 @@ func startAt(t *testing.T, cfg Config) (took time.Duration, err error) {
 	c, err := NewClusterWithNode(cfg, n)
 	require.NoError(t, err)
 	began := time.Now()
-	err = c.Start(testContext(t))
+	err = c.Start(etcdtest.Context(t))
 	if err == nil {
-		require.NoError(t, c.Stop(testContext(t)))
+		require.NoError(t, c.Stop(etcdtest.Context(t)))
 	}
 	return time.Since(began), err
 }
@@ -57,15 +58,15 @@ func TestWhatAnswersIsNoEtcd(t *testing.T) {
 
 // etcd itself, which serves HTTP/1 at the same port, is never mistaken.
 func TestASlowEtcdIsEtcd(t *testing.T) {
-	etcd := startEtcd(t)
-	err := WhyUnreachable(testContext(t), Config{EtcdAddress: etcd.Endpoint()}, context.DeadlineExceeded)
+	etcd := etcdtest.Start(t)
+	err := WhyUnreachable(etcdtest.Context(t), Config{EtcdAddress: etcd.Endpoint()}, context.DeadlineExceeded)
 	require.Equal(t, context.DeadlineExceeded, err)
-	require.False(t, speaksHTTP1(testContext(t), strings.TrimPrefix(etcd.Endpoint(), "http://")))
+	require.False(t, speaksHTTP1(etcdtest.Context(t), strings.TrimPrefix(etcd.Endpoint(), "http://")))
 }
 
 func TestRefusedByEtcdsAccessControl(t *testing.T) {
-	ctx := testContext(t)
-	etcd := startEtcd(t)
+	ctx := etcdtest.Context(t)
+	etcd := etcdtest.Start(t)
 	client := etcd.Client()
 	for user, role := range map[string]string{"root": "root", "u": "weak"} {
 		_, err := client.RoleAdd(ctx, role)
@@ -90,8 +91,8 @@ func TestRefusedByEtcdsAccessControl(t *testing.T) {
 
 // A request that is given up is the caller's to report. With a user, etcd's client calls it an error.
 func TestARequestGivenUpIsNotInTheLog(t *testing.T) {
-	ctx := testContext(t)
-	etcd := startEtcd(t)
+	ctx := etcdtest.Context(t)
+	etcd := etcdtest.Start(t)
 	_, err := etcd.Client().RoleAdd(ctx, "root")
 	require.NoError(t, err)
 	_, err = etcd.Client().UserAdd(ctx, "root", "p")

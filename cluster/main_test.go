@@ -1,9 +1,7 @@
 package cluster
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -11,25 +9,11 @@ import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 	"github.com/goverse/goverse/node"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func startEtcd(t *testing.T) *embedetcd.Server {
-	t.Helper()
-	server, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = server.Close() })
-	return server
-}
-
-func testContext(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // newCluster is a cluster that is not started, at address.
 func newCluster(t *testing.T, etcd *embedetcd.Server, address string, change ...func(*Config)) *Cluster {
@@ -42,14 +26,14 @@ func newCluster(t *testing.T, etcd *embedetcd.Server, address string, change ...
 	}
 	c, err := NewClusterWithNode(cfg, n)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Stop(testContext(t))) })
+	t.Cleanup(func() { require.NoError(t, c.Stop(etcdtest.Context(t))) })
 	return c
 }
 
 func start(t *testing.T, etcd *embedetcd.Server, change ...func(*Config)) *Cluster {
 	t.Helper()
 	c := newCluster(t, etcd, "127.0.0.1:0", change...)
-	require.NoError(t, c.Start(testContext(t)))
+	require.NoError(t, c.Start(etcdtest.Context(t)))
 	return c
 }
 
@@ -57,7 +41,7 @@ func (c *Cluster) address() string { return c.node.AdvertiseAddress() }
 
 func awaitLeader(t *testing.T, c *Cluster, address string) {
 	t.Helper()
-	seen, err := c.WatchLeader(testContext(t))
+	seen, err := c.WatchLeader(etcdtest.Context(t))
 	require.NoError(t, err)
 	for l := range seen {
 		if l.Address == address {
@@ -69,7 +53,7 @@ func awaitLeader(t *testing.T, c *Cluster, address string) {
 
 func awaitState(t *testing.T, c *Cluster, cond func(*state.Snapshot) bool) *state.Snapshot {
 	t.Helper()
-	s, err := c.parts.mirror.Wait(testContext(t), cond)
+	s, err := c.parts.mirror.Wait(etcdtest.Context(t), cond)
 	require.NoError(t, err)
 	return s
 }

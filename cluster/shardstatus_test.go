@@ -6,11 +6,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // What the figures say of two nodes of whom the second joins and leaves again.
 func TestShardFigures(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	few := func(c *Config) { c.Sharding.Shards, c.Sharding.Window = 100, 20*time.Millisecond }
 	serves := func(c *Cluster, shards int64) func() bool {
 		return func() bool {
@@ -42,7 +44,7 @@ func TestShardFigures(t *testing.T) {
 	require.EqualValues(t, 50, pauses.Buckets[len(pauses.Buckets)-1].Count)
 	require.Zero(t, b.Status().Shards.Plans, "the leader plans")
 
-	require.NoError(t, b.Stop(testContext(t)))
+	require.NoError(t, b.Stop(etcdtest.Context(t)))
 	require.Eventually(t, serves(a, 100), 20*time.Second, time.Millisecond)
 	counts(func(st ShardStatus) bool { return st.Emptied == 50 })
 	require.EqualValues(t, 50, a.Status().Shards.Pauses.Count)

@@ -11,16 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/goverse/goverse/internal/etcdtest"
 	"github.com/goverse/goverse/node"
 )
 
 func TestStopCutShort(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
 	c, err := NewClusterWithNode(Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: 2}, n)
 	require.NoError(t, err)
-	require.NoError(t, c.Start(testContext(t)))
+	require.NoError(t, c.Start(etcdtest.Context(t)))
 	awaitLeader(t, c, c.address())
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -36,16 +37,16 @@ func TestStopCutShort(t *testing.T) {
 }
 
 func TestStopWhileEtcdIsAway(t *testing.T) {
-	etcd := startEtcd(t)
+	etcd := etcdtest.Start(t)
 	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
 	c, err := NewClusterWithNode(Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: 10, RequestTimeout: 100 * time.Millisecond}, n)
 	require.NoError(t, err)
-	require.NoError(t, c.Start(testContext(t)))
+	require.NoError(t, c.Start(etcdtest.Context(t)))
 	awaitLeader(t, c, c.address())
 	where := etcd.Endpoint()
 	require.NoError(t, etcd.Close())
-	err = c.Stop(testContext(t))
+	err = c.Stop(etcdtest.Context(t))
 	var cut *CutShortError
 	require.ErrorAs(t, err, &cut)
 	require.EqualError(t, err, "etcd at "+where+" did not answer: this node's keys stay there until its lease ends (10s)")

@@ -7,12 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // A named election hands over to a preferred node after Config.PreferAfter. With the default no
 // attempt would take less than that.
 func TestPreferAfterIsConfigured(t *testing.T) {
-	etcd, ctx := startEtcd(t), testContext(t)
+	etcd, ctx := etcdtest.Start(t), etcdtest.Context(t)
 	soon := func(c *Config) { c.PreferAfter = time.Millisecond }
 	a, b := start(t, etcd, soon), start(t, etcd, soon)
 	first, err := a.Election("job")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 var processorCycles = flag.Int("processor.cycles", 50, "how often the lead changes in TestProcessors/RapidCycles; 200 in the full run")
@@ -47,9 +48,7 @@ func newFactory(t *testing.T) *factory {
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
 	server := kit.StartEtcd(t, procs.Etcd37)
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint}})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = etcd.Close() })
+	etcd := etcdtest.Dial(t, server.Endpoint)
 	f := &factory{T: t, ctx: ctx, pool: pool, etcd: etcd, cfg: workerConfig{Etcd: server.Endpoint, Postgres: db, TTL: 2}}
 	checkpoints, err := newCheckpoints(pool)
 	require.NoError(t, err)

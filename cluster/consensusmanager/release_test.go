@@ -7,26 +7,18 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/sharding"
 	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // What is wanted may be asked for again before anybody has looked at the snapshot that shows
 // it: it is written once all the same.
 func TestAReportThatStandsIsNotWrittenAgain(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, server.Close()) }()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
-	require.NoError(t, err)
-	defer func() { _ = client.Close() }()
+	ctx, client := etcdtest.Context(t), etcdtest.Client(t)
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
 

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,9 +32,7 @@ func newScene(t *testing.T) *scene {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	t.Cleanup(cancel)
-	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = server.Close() })
+	server := etcdtest.Start(t)
 	client := server.Client()
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)

@@ -9,13 +9,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/goverse/goverse/cluster/elector"
 	"github.com/goverse/goverse/cluster/elector/electortest"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 func TestMemoryConforms(t *testing.T) {
@@ -33,22 +33,14 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	t.Cleanup(cancel)
-	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = server.Close() })
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
-	return &scene{T: t, ctx: ctx, server: server, keys: keys}
+	return &scene{T: t, ctx: etcdtest.Context(t), server: etcdtest.Start(t), keys: keys}
 }
 
 func (s *scene) client() *clientv3.Client {
 	s.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{s.server.Endpoint()}, Logger: zap.NewNop()})
-	require.NoError(s, err)
-	s.Cleanup(func() { _ = client.Close() })
-	return client
+	return etcdtest.Dial(s.T, s.server.Endpoint())
 }
 
 func (s *scene) store(client *clientv3.Client, name string) *elector.Etcd {

@@ -9,6 +9,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // counting counts the requests, and those that a member of etcd that is cut off from the
@@ -36,15 +38,15 @@ func (c counting) Txn(ctx context.Context) clientv3.Txn {
 }
 
 func TestRequestsAreRefusedWithoutALeader(t *testing.T) {
-	client := startEtcd(t)
+	client := etcdtest.Client(t)
 	kv := counting{client.KV, new(atomic.Int64), new(atomic.Int64)}
 	client.KV = kv
 	a := start(t, client, "a:1")
 	awaitLeads(t, a)
 	b := start(t, client, "b:1")
-	require.NoError(t, a.Resign(testContext(t)))
+	require.NoError(t, a.Resign(etcdtest.Context(t)))
 	awaitLeads(t, b)
-	require.NoError(t, b.Stop(testContext(t)))
+	require.NoError(t, b.Stop(etcdtest.Context(t)))
 	awaitLeads(t, a)
 	require.Greater(t, kv.sent.Load(), int64(5))
 	require.Zero(t, kv.patient.Load(), "of %d requests", kv.sent.Load())

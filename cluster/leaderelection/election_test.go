@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 func TestConfigIsChecked(t *testing.T) {
@@ -22,40 +23,40 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 func TestFirstComeFirstServed(t *testing.T) {
-	client := startEtcd(t)
+	client := etcdtest.Client(t)
 	a := start(t, client, "a:1")
 	first := awaitLeads(t, a)
 	b, c := start(t, client, "b:1"), start(t, client, "c:1")
 	require.True(t, a.IsLeader(), "a node that joins never takes leadership away")
-	l, err := c.WaitForLeader(testContext(t))
+	l, err := c.WaitForLeader(etcdtest.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, "a:1", l.Address)
 	require.Equal(t, first.Token(), l.Token)
 
-	require.NoError(t, a.Resign(testContext(t)))
+	require.NoError(t, a.Resign(etcdtest.Context(t)))
 	require.False(t, a.IsLeader())
 	second := awaitLeads(t, b)
 	require.Greater(t, second.Token(), first.Token())
 	require.ErrorIs(t, context.Cause(first.Context()), ErrTermOver)
 	require.Equal(t, ReasonResigned, a.LastEnd().Reason)
-	require.ErrorIs(t, a.Resign(testContext(t)), ErrNotLeader)
+	require.ErrorIs(t, a.Resign(etcdtest.Context(t)), ErrNotLeader)
 
 	// a queues again at the tail: c is next.
 	awaitTail(t, a, "a:1")
-	require.NoError(t, b.Resign(testContext(t)))
+	require.NoError(t, b.Resign(etcdtest.Context(t)))
 	awaitLeads(t, c)
 	awaitTail(t, b, "b:1")
-	require.NoError(t, c.Stop(testContext(t)))
+	require.NoError(t, c.Stop(etcdtest.Context(t)))
 	awaitLeads(t, a)
 }
 
 func TestObserverOnlyLooks(t *testing.T) {
-	client := startEtcd(t)
+	client := etcdtest.Client(t)
 	o := start(t, client, "o:1", func(c *Config) { c.Observer = true })
 	require.Equal(t, state.Leader{}, o.Leader())
 	a := start(t, client, "a:1")
 	awaitLeads(t, a)
-	l, err := o.WaitForLeader(testContext(t))
+	l, err := o.WaitForLeader(etcdtest.Context(t))
 	require.NoError(t, err)
 	require.Equal(t, "a:1", l.Address)
 	require.Len(t, o.mirror.Snapshot().Queue, 1)
@@ -63,17 +64,17 @@ func TestObserverOnlyLooks(t *testing.T) {
 
 // A leader alone resigns: it follows itself with a new token.
 func TestResignAlone(t *testing.T) {
-	a := start(t, startEtcd(t), "a:1")
+	a := start(t, etcdtest.Client(t), "a:1")
 	before := awaitLeads(t, a).Token()
-	require.NoError(t, a.Resign(testContext(t)))
+	require.NoError(t, a.Resign(etcdtest.Context(t)))
 	require.Greater(t, awaitLeads(t, a).Token(), before)
 }
 
 // The recipe as anybody uses it queues behind our nodes, leads in its turn, is
 // shown by all, and none claims leadership beside it.
 func TestOutsideCandidate(t *testing.T) {
-	client := startEtcd(t)
-	ctx := testContext(t)
+	client := etcdtest.Client(t)
+	ctx := etcdtest.Context(t)
 	a, b := start(t, client, "a:1"), start(t, client, "b:1")
 	awaitLeads(t, a)
 	s, err := concurrency.NewSession(client, concurrency.WithTTL(5))
@@ -102,8 +103,8 @@ func TestOutsideCandidate(t *testing.T) {
 }
 
 func TestTxnIsFenced(t *testing.T) {
-	client := startEtcd(t)
-	ctx := testContext(t)
+	client := etcdtest.Client(t)
+	ctx := etcdtest.Context(t)
 	a := start(t, client, "a:1")
 	term := awaitLeads(t, a)
 	resp, err := term.Txn(ctx).Then(clientv3.OpPut("/x", "1")).Commit()
@@ -136,8 +137,8 @@ func TestTxnIsFenced(t *testing.T) {
 // The flag is down and the context ended before etcd is told, and the next
 // leader comes only when the work has returned.
 func TestLeadIsAScope(t *testing.T) {
-	client := startEtcd(t)
-	ctx := testContext(t)
+	client := etcdtest.Client(t)
+	ctx := etcdtest.Context(t)
 	a := start(t, client, "a:1")
 	awaitLeads(t, a)
 	b := start(t, client, "b:1")
@@ -174,7 +175,7 @@ func TestLeadIsAScope(t *testing.T) {
 
 // Work that does not end holds the next leader up for WorkTimeout, no longer.
 func TestWorkThatDoesNotEnd(t *testing.T) {
-	client := startEtcd(t)
+	client := etcdtest.Client(t)
 	a := start(t, client, "a:1", func(c *Config) { c.WorkTimeout = 50 * time.Millisecond })
 	awaitLeads(t, a)
 	b := start(t, client, "b:1")
@@ -188,15 +189,15 @@ func TestWorkThatDoesNotEnd(t *testing.T) {
 		})
 	}()
 	<-inside
-	require.NoError(t, a.Resign(testContext(t)))
+	require.NoError(t, a.Resign(etcdtest.Context(t)))
 	awaitLeads(t, b)
 	close(finish)
 	<-ended
 }
 
 func TestWatchSaysNoLeader(t *testing.T) {
-	client := startEtcd(t)
-	ctx, cancel := context.WithCancel(testContext(t))
+	client := etcdtest.Client(t)
+	ctx, cancel := context.WithCancel(etcdtest.Context(t))
 	o := start(t, client, "o:1", func(c *Config) { c.Observer = true })
 	seen := o.Watch(ctx)
 	require.Equal(t, state.Leader{}, <-seen, "no leader is said, not left out")
@@ -208,20 +209,20 @@ func TestWatchSaysNoLeader(t *testing.T) {
 	cancel()
 	_, open := <-seen
 	require.False(t, open)
-	_, open = <-a.Watch(testContext(t))
+	_, open = <-a.Watch(etcdtest.Context(t))
 	require.False(t, open, "a stopped election has nothing to watch")
 }
 
 func TestTransfer(t *testing.T) {
-	client := startEtcd(t)
-	ctx := testContext(t)
+	client := etcdtest.Client(t)
+	ctx := etcdtest.Context(t)
 	a := start(t, client, "a:1")
 	awaitLeads(t, a)
 	require.ErrorIs(t, a.Transfer(ctx, "b:1"), ErrOutsideBetween, "without member records everybody is an outsider")
 }
 
 func TestStartGivesUpWithItsContext(t *testing.T) {
-	server := startEtcd(t)
+	server := etcdtest.Client(t)
 	silent := clientv3.NewCtxClient(context.Background())
 	silent.KV, silent.Watcher, silent.Lease = server.KV, server.Watcher, hangingLease{server.Lease}
 	le, err := New(Config{Client: silent, Address: "a:1", TTL: 2 * time.Second})
@@ -229,7 +230,7 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, le.Start(ctx), context.DeadlineExceeded)
-	require.ErrorIs(t, le.Start(testContext(t)), ErrStarted)
+	require.ErrorIs(t, le.Start(etcdtest.Context(t)), ErrStarted)
 }
 
 // hangingLease never grants, as an etcd that is away.

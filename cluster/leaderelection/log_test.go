@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // logged gives an election a log; read it through the function.
@@ -27,15 +28,15 @@ func logged() (func(*Config), func() string) {
 }
 
 func TestALostKeyIsAWarning(t *testing.T) {
-	client := startEtcd(t)
+	client := etcdtest.Client(t)
 	with, text := logged()
 	a := start(t, client, "a:1", with)
 	term := awaitLeads(t, a)
 	own := new(state.Place).Find(a.mirror.Snapshot(), term.Token())
-	_, err := client.Delete(testContext(t), own.Key)
+	_, err := client.Delete(etcdtest.Context(t), own.Key)
 	require.NoError(t, err)
 	<-term.Context().Done()
-	require.NoError(t, a.await(testContext(t), func() bool { return a.lastEnd != nil }))
+	require.NoError(t, a.await(etcdtest.Context(t), func() bool { return a.lastEnd != nil }))
 	require.Regexp(t, `\[WARN\] +this node no longer leads: .*reason="candidate key lost"`, text())
 }
 
@@ -69,7 +70,7 @@ func (x *deniedTxn) Commit() (*clientv3.TxnResponse, error) {
 }
 
 func TestADeniedCandidacyNamesTheRemedy(t *testing.T) {
-	client := startEtcd(t)
+	client := etcdtest.Client(t)
 	denied := clientv3.NewCtxClient(context.Background())
 	denied.KV, denied.Lease, denied.Watcher = deniedKV{client.KV}, client.Lease, client.Watcher
 	for _, fallback := range []bool{true, false} {

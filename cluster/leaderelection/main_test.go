@@ -1,7 +1,6 @@
 package leaderelection
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -10,29 +9,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// startEtcd is an etcd of the test's own and a client over TCP.
-func startEtcd(t *testing.T) *clientv3.Client {
-	t.Helper()
-	server, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = server.Close() })
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
-func testContext(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // start is a started election at address, stopped at the test's end.
 func start(t *testing.T, client *clientv3.Client, address string, change ...func(*Config)) *LeaderElection {
@@ -43,21 +23,21 @@ func start(t *testing.T, client *clientv3.Client, address string, change ...func
 	}
 	le, err := New(cfg)
 	require.NoError(t, err)
-	require.NoError(t, le.Start(testContext(t)))
-	t.Cleanup(func() { require.NoError(t, le.Stop(testContext(t))) })
+	require.NoError(t, le.Start(etcdtest.Context(t)))
+	t.Cleanup(func() { require.NoError(t, le.Stop(etcdtest.Context(t))) })
 	return le
 }
 
 func awaitLeads(t *testing.T, le *LeaderElection) *Term {
 	t.Helper()
-	require.NoError(t, le.await(testContext(t), le.IsLeader))
+	require.NoError(t, le.await(etcdtest.Context(t), le.IsLeader))
 	return le.Term()
 }
 
 // awaitLeader waits until le names the leader at address.
 func awaitLeader(t *testing.T, le *LeaderElection, address string) {
 	t.Helper()
-	ctx := testContext(t)
+	ctx := etcdtest.Context(t)
 	sub := le.Subscribe()
 	defer sub.Close()
 	for le.GetLeaderNode() != address {
@@ -72,7 +52,7 @@ func awaitLeader(t *testing.T, le *LeaderElection, address string) {
 // awaitTail waits until le sees the candidate at address last in the queue.
 func awaitTail(t *testing.T, le *LeaderElection, address string) {
 	t.Helper()
-	_, err := le.mirror.Wait(testContext(t), func(s *state.Snapshot) bool {
+	_, err := le.mirror.Wait(etcdtest.Context(t), func(s *state.Snapshot) bool {
 		return len(s.Queue) > 0 && s.Queue[len(s.Queue)-1].Address == address
 	})
 	require.NoError(t, err)

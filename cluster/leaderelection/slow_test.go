@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // slowKV is an etcd far away: every transaction takes its time. It counts them.
@@ -53,16 +54,16 @@ func farAway(client *clientv3.Client, delay time.Duration) (*clientv3.Client, *s
 // A candidate that waits, and whose key vanishes, queues anew with a handful of
 // requests, however far away etcd is. Once, its own attempts cancelled each other.
 func TestRejoinsOnceHoweverFarEtcdIs(t *testing.T) {
-	client := startEtcd(t)
+	client := etcdtest.Client(t)
 	a := start(t, client, "a:1")
 	awaitLeads(t, a)
 	far, kv := farAway(client, 20*time.Millisecond)
 	b := start(t, far, "b:1")
 	own, _ := b.mirror.Snapshot().Candidate(int64(b.keeper.Current().ID()))
 	before := kv.txns.Load()
-	_, err := client.Delete(testContext(t), own.Key)
+	_, err := client.Delete(etcdtest.Context(t), own.Key)
 	require.NoError(t, err)
-	_, err = a.mirror.Wait(testContext(t), func(s *state.Snapshot) bool {
+	_, err = a.mirror.Wait(etcdtest.Context(t), func(s *state.Snapshot) bool {
 		return len(s.Queue) == 2 && s.Queue[1].CreateRevision > own.CreateRevision
 	})
 	require.NoError(t, err)
@@ -71,16 +72,16 @@ func TestRejoinsOnceHoweverFarEtcdIs(t *testing.T) {
 
 // A stop that is cut short ends also while a campaign is about to begin.
 func TestStopCutShortWhileRejoining(t *testing.T) {
-	client := startEtcd(t)
+	client := etcdtest.Client(t)
 	a := start(t, client, "a:1")
 	awaitLeads(t, a)
 	far, kv := farAway(client, 50*time.Millisecond)
 	b, err := New(Config{Client: far, Address: "b:1", TTL: 2 * time.Second})
 	require.NoError(t, err)
-	require.NoError(t, b.Start(testContext(t)))
+	require.NoError(t, b.Start(etcdtest.Context(t)))
 	own, _ := b.mirror.Snapshot().Candidate(int64(b.keeper.Current().ID()))
 	before := kv.txns.Load()
-	_, err = client.Delete(testContext(t), own.Key)
+	_, err = client.Delete(etcdtest.Context(t), own.Key)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return kv.txns.Load() > before }, 5*time.Second, time.Millisecond)
 	ended, cancel := context.WithCancel(context.Background())

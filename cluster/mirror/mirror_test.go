@@ -13,28 +13,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func startEtcd(t *testing.T) *clientv3.Client {
-	t.Helper()
-	server, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = server.Close() })
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
-func testContext(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 func testKeys(t *testing.T) state.Keys {
 	t.Helper()
@@ -54,7 +36,7 @@ func run(t *testing.T, m *Mirror) {
 	})
 	select {
 	case <-m.Ready():
-	case <-testContext(t).Done():
+	case <-etcdtest.Context(t).Done():
 		t.Fatal("the mirror is not ready")
 	}
 }
@@ -106,8 +88,8 @@ func queueLength(n int) func(*state.Snapshot) bool {
 }
 
 func TestFollowsEveryChange(t *testing.T) {
-	client, keys := startEtcd(t), testKeys(t)
-	ctx := testContext(t)
+	client, keys := etcdtest.Client(t), testKeys(t)
+	ctx := etcdtest.Context(t)
 	_, err := client.Put(ctx, keys.Candidate(1), "a:1")
 	require.NoError(t, err)
 	m := New(Config{Client: client, Keys: keys})
@@ -135,8 +117,8 @@ func TestFollowsEveryChange(t *testing.T) {
 // A watch that is silent for ever is found out by a revision that is known to
 // exist, and only by that: no event need be missing for the mirror to be right.
 func TestFrozenWatchIsFoundOut(t *testing.T) {
-	client, keys := startEtcd(t), testKeys(t)
-	ctx := testContext(t)
+	client, keys := etcdtest.Client(t), testKeys(t)
+	ctx := etcdtest.Context(t)
 	derived, g := gated(client)
 	m := New(Config{Client: derived, Keys: keys, LagTimeout: 50 * time.Millisecond})
 	run(t, m)
@@ -160,8 +142,8 @@ func TestFrozenWatchIsFoundOut(t *testing.T) {
 // Writes outside the range move etcd's revision and bring no event: a progress
 // report is enough, and nothing is read anew.
 func TestRevisionsElsewhereAreNoLag(t *testing.T) {
-	client, keys := startEtcd(t), testKeys(t)
-	ctx := testContext(t)
+	client, keys := etcdtest.Client(t), testKeys(t)
+	ctx := etcdtest.Context(t)
 	const lag = 150 * time.Millisecond
 	m := New(Config{Client: client, Keys: keys, LagTimeout: lag})
 	run(t, m)
@@ -176,7 +158,7 @@ func TestRevisionsElsewhereAreNoLag(t *testing.T) {
 // etcd vanishes between the read and the watch: opening it must not wait for
 // ever.
 func TestWatchThatIsNeverOpened(t *testing.T) {
-	client, keys := startEtcd(t), testKeys(t)
+	client, keys := etcdtest.Client(t), testKeys(t)
 	derived := clientv3.NewCtxClient(context.Background())
 	derived.KV, derived.Watcher = client.KV, &deafWatcher{Watcher: client.Watcher, deaf: 2}
 	m := New(Config{Client: derived, Keys: keys, LagTimeout: 50 * time.Millisecond})
@@ -199,8 +181,8 @@ func (w *deafWatcher) Watch(ctx context.Context, key string, opts ...clientv3.Op
 }
 
 func TestCompactionIsSurvived(t *testing.T) {
-	client, keys := startEtcd(t), testKeys(t)
-	ctx := testContext(t)
+	client, keys := etcdtest.Client(t), testKeys(t)
+	ctx := etcdtest.Context(t)
 	derived, g := gated(client)
 	m := New(Config{Client: derived, Keys: keys})
 	run(t, m)
@@ -224,8 +206,8 @@ func TestCompactionIsSurvived(t *testing.T) {
 // revision that is far away.
 func TestOtherHistoryIsTold(t *testing.T) {
 	keys := testKeys(t)
-	ctx := testContext(t)
-	first, second := startEtcd(t), startEtcd(t)
+	ctx := etcdtest.Context(t)
+	first, second := etcdtest.Client(t), etcdtest.Client(t)
 	for range 20 {
 		_, err := first.Put(ctx, keys.Candidate(1), "a:1")
 		require.NoError(t, err)
@@ -248,8 +230,8 @@ func TestOtherHistoryIsTold(t *testing.T) {
 // snapshot. One rebuild tells it, and none follows.
 func TestOtherHistoryOfAQuietRange(t *testing.T) {
 	keys := testKeys(t)
-	ctx := testContext(t)
-	client := startEtcd(t)
+	ctx := etcdtest.Context(t)
+	client := etcdtest.Client(t)
 	m := New(Config{Client: client, Keys: keys, LagTimeout: 50 * time.Millisecond})
 	run(t, m)
 	m.Saw(&etcdserverpb.ResponseHeader{ClusterId: m.Snapshot().ClusterID, Revision: 3000}, 0)
@@ -283,8 +265,8 @@ func (s *switchKV) Get(ctx context.Context, key string, opts ...clientv3.OpOptio
 }
 
 func TestSubscribersNeverHoldTheMirrorUp(t *testing.T) {
-	client, keys := startEtcd(t), testKeys(t)
-	ctx := testContext(t)
+	client, keys := etcdtest.Client(t), testKeys(t)
+	ctx := etcdtest.Context(t)
 	m := New(Config{Client: client, Keys: keys})
 	run(t, m)
 	lazy := m.Subscribe(nil)

@@ -10,6 +10,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // turns makes every second request one to an endpoint that answers nothing, as a client
@@ -60,15 +62,15 @@ func (w turnsWatcher) Watch(ctx context.Context, key string, opts ...clientv3.Op
 // one: the mirror has to break that.
 func TestBadEndpointOfTwo(t *testing.T) {
 	for first := range 2 {
-		client, keys := startEtcd(t), testKeys(t)
+		client, keys := etcdtest.Client(t), testKeys(t)
 		pairs := &turns{sent: first}
 		derived := clientv3.NewCtxClient(context.Background())
 		derived.KV, derived.Watcher = turnsKV{client.KV, pairs}, turnsWatcher{client.Watcher, pairs}
 		m := New(Config{Client: derived, Keys: keys, ReadTimeout: 100 * time.Millisecond, LagTimeout: 100 * time.Millisecond})
 		run(t, m)
-		_, err := client.Put(testContext(t), keys.Candidate(1), "a:1")
+		_, err := client.Put(etcdtest.Context(t), keys.Candidate(1), "a:1")
 		require.NoError(t, err)
-		_, err = m.Wait(testContext(t), queueLength(1))
+		_, err = m.Wait(etcdtest.Context(t), queueLength(1))
 		require.NoError(t, err)
 	}
 }

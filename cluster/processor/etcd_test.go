@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 const checkpoints = "/goverse/work/checkpoints/"
@@ -22,7 +23,7 @@ func caught(t *testing.T, h *clustertest.Held) {
 	t.Helper()
 	select {
 	case <-h.Caught():
-	case <-testContext(t).Done():
+	case <-etcdtest.Context(t).Done():
 		t.Fatal("no request was caught")
 	}
 }
@@ -30,8 +31,8 @@ func caught(t *testing.T, h *clustertest.Held) {
 // What etcd has carried out counts, whether its answer came or not.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
-	p := connect(t, startEtcd(t).Endpoint(), 1500*time.Millisecond)
-	ctx := testContext(t)
+	p := connect(t, etcdtest.Start(t).Endpoint(), 1500*time.Millisecond)
+	ctx := etcdtest.Context(t)
 	p.faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(checkpoints))
 	_, err := p.etcd.Claim(ctx, "it", 3)
 	require.Error(t, err, "the processor asks again")
@@ -67,10 +68,10 @@ func TestLostAnswers(t *testing.T) {
 // by another token, and not by the same one.
 func TestLateRequest(t *testing.T) {
 	t.Parallel()
-	server := startEtcd(t)
+	server := etcdtest.Start(t)
 	for name, token := range map[string]int64{"the next leader": 4, "the same leader": 3} {
 		a, b := connect(t, server.Endpoint(), 500*time.Millisecond), connect(t, server.Endpoint())
-		ctx := testContext(t)
+		ctx := etcdtest.Context(t)
 		m, err := b.etcd.Claim(ctx, name, 3)
 		require.NoError(t, err)
 		held := []*clustertest.Held{a.faults.HoldNext(clustertest.OpTxn, clustertest.Putting(checkpoints)),

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // numbers is a source of the numbers from 1 to last.
@@ -94,7 +95,7 @@ func eventually(t *testing.T, cond func() bool, what string) {
 // after an orderly stop nothing is handled again.
 func TestStandbyGoesOn(t *testing.T) {
 	t.Parallel()
-	server := startEtcd(t)
+	server := etcdtest.Start(t)
 	a, b := connect(t, server.Endpoint()), connect(t, server.Endpoint())
 	ea, _ := a.elections(t, "a:1")
 	eb, _ := b.elections(t, "b:1")

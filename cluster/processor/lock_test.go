@@ -16,6 +16,7 @@ import (
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // led has lead run one function, and says what came of it.
@@ -29,7 +30,7 @@ func led(lead processor.LeaderLock, fn func(ctx context.Context, token int64) er
 // is when its context ends.
 func TestLead(t *testing.T) {
 	t.Parallel()
-	server := startEtcd(t)
+	server := etcdtest.Start(t)
 	ea, _ := connect(t, server.Endpoint()).elections(t, "a:1")
 	eb, _ := connect(t, server.Endpoint()).elections(t, "b:1")
 	locks, shards := &lock.Memory{}, &served{}
@@ -158,12 +159,12 @@ func TestShardThatFails(t *testing.T) {
 // What cannot be had ends the processor, and says so.
 func TestNoLock(t *testing.T) {
 	t.Parallel()
-	e, _ := connect(t, startEtcd(t).Endpoint()).elections(t, "a:1")
+	e, _ := connect(t, etcdtest.Start(t).Endpoint()).elections(t, "a:1")
 	in := processor.Election(e, "it")
 	inside := make(chan struct{})
 	ended := led(in, func(ctx context.Context, _ int64) error { close(inside); <-ctx.Done(); return context.Cause(ctx) })
 	<-inside
-	require.NoError(t, e.Close(testContext(t)))
+	require.NoError(t, e.Close(etcdtest.Context(t)))
 	require.ErrorIs(t, <-ended, elections.ErrTermOver)
 	for says, l := range map[string]processor.LeaderLock{
 		"stop":            in,
@@ -179,7 +180,7 @@ func TestNoLock(t *testing.T) {
 		other, err := processor.New(processor.Config[int]{Name: "other", Source: &numbers{}, Handler: (&handled{}).handle, Checkpoint: &processor.Memory{}})
 		require.NoError(t, err)
 		g := processor.Group{other, p}
-		err = g.Run(testContext(t))
+		err = g.Run(etcdtest.Context(t))
 		require.ErrorIs(t, err, processor.ErrNoLock, says)
 		require.ErrorContains(t, err, says)
 		require.ErrorContains(t, err, "views")
@@ -207,7 +208,7 @@ func TestLockThatFails(t *testing.T) {
 // An election that etcd refuses is no secret while the processor waits.
 func TestRefusedElection(t *testing.T) {
 	t.Parallel()
-	a := connect(t, startEtcd(t).Endpoint())
+	a := connect(t, etcdtest.Start(t).Endpoint())
 	e, _ := a.elections(t, "a:1")
 	for range 2 {
 		a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting("/goverse/"))

@@ -18,7 +18,7 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,21 +26,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const patience = 20 * time.Second
 
 var errOops = errors.New("oops")
-
-func testContext(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func startEtcd(t *testing.T) *embedetcd.Server {
-	t.Helper()
-	server, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = server.Close() })
-	return server
-}
 
 // process is what one process has: a client of its own, whose requests can fail.
 type process struct {
@@ -53,9 +38,7 @@ type process struct {
 // connect gives requests the time that a busy machine needs, or that timeout.
 func connect(t *testing.T, endpoint string, timeout ...time.Duration) *process {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
+	client := etcdtest.Dial(t, endpoint)
 	p := &process{client: client, faults: clustertest.Inject(client), timeout: append(timeout, 10*time.Second)[0]}
 	p.etcd = p.in(t, "/goverse")
 	return p
@@ -100,7 +83,7 @@ func TestMemoryConforms(t *testing.T) {
 }
 
 func TestEtcdConforms(t *testing.T) {
-	server, last := startEtcd(t), 0
+	server, last := etcdtest.Start(t), 0
 	checkpointtest.Run(t, false, func(t *testing.T) (a, b checkpointtest.Checkpoint) {
 		last++
 		at := fmt.Sprintf("/goverse/%d", last)

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 func TestConfigIsChecked(t *testing.T) {
@@ -22,7 +24,7 @@ func TestConfigIsChecked(t *testing.T) {
 
 func TestRenewalKeepsTheSessionAndCloseRevokes(t *testing.T) {
 	_, client := startEtcd(t)
-	ctx := testContext(t)
+	ctx := etcdtest.Context(t)
 	s, err := Open(ctx, Config{Client: client, TTL: time.Second})
 	require.NoError(t, err)
 	first := s.Deadline()
@@ -44,7 +46,7 @@ func TestRenewalKeepsTheSessionAndCloseRevokes(t *testing.T) {
 // there too.
 func TestRenewalLooksForTheProtectedKeys(t *testing.T) {
 	_, client := startEtcd(t)
-	ctx := testContext(t)
+	ctx := etcdtest.Context(t)
 	open := func() (*Session, int64) {
 		s, err := Open(ctx, Config{Client: client, TTL: time.Second})
 		require.NoError(t, err)
@@ -82,7 +84,7 @@ func TestRenewalLooksForTheProtectedKeys(t *testing.T) {
 
 func TestRevokedFromOutside(t *testing.T) {
 	_, client := startEtcd(t)
-	ctx := testContext(t)
+	ctx := etcdtest.Context(t)
 	s, err := Open(ctx, Config{Client: client, TTL: 2 * time.Second})
 	require.NoError(t, err)
 	_, err = client.Revoke(ctx, s.ID())
@@ -94,7 +96,7 @@ func TestRevokedFromOutside(t *testing.T) {
 
 func TestAnswerFromThePastIsAnotherHistory(t *testing.T) {
 	_, client := startEtcd(t)
-	ctx := testContext(t)
+	ctx := etcdtest.Context(t)
 	s, err := Open(ctx, Config{Client: client, TTL: 2 * time.Second, KnownRevision: func() int64 { return 1 << 40 }})
 	require.NoError(t, err)
 	s.Protect("/k", 1, func() {})
@@ -108,7 +110,7 @@ func TestAnswerFromThePastIsAnotherHistory(t *testing.T) {
 // still has the key when Valid turns false.
 func TestGoesQuietBeforeTheLeaseEnds(t *testing.T) {
 	server, client := startEtcd(t)
-	ctx := testContext(t)
+	ctx := etcdtest.Context(t)
 	cut := &cutLease{Lease: client.Lease}
 	derived := clientv3.NewCtxClient(ctx)
 	derived.KV, derived.Lease = client.KV, cut
@@ -137,7 +139,7 @@ func (l *cutLease) KeepAliveOnce(ctx context.Context, _ clientv3.LeaseID) (*clie
 
 func TestUnderConcurrencySession(t *testing.T) {
 	_, client := startEtcd(t)
-	ctx := testContext(t)
+	ctx := etcdtest.Context(t)
 	s, err := Open(ctx, Config{Client: client, TTL: 2 * time.Second})
 	require.NoError(t, err)
 	derived := clientv3.NewCtxClient(ctx)
@@ -155,7 +157,7 @@ func TestUnderConcurrencySession(t *testing.T) {
 
 func TestKeeperReplacesLostSessions(t *testing.T) {
 	_, client := startEtcd(t)
-	ctx := testContext(t)
+	ctx := etcdtest.Context(t)
 	var seen []Reason
 	registered := 0
 	k, err := NewKeeper(KeeperConfig{
@@ -195,8 +197,8 @@ func TestKeeperFirstRegistrationIsFinal(t *testing.T) {
 	k, err := NewKeeper(KeeperConfig{Config: Config{Client: client, TTL: time.Second},
 		Register: func(context.Context, *Session) error { return refused }})
 	require.NoError(t, err)
-	require.ErrorIs(t, k.Run(testContext(t)), refused)
-	leases, err := client.Leases(testContext(t))
+	require.ErrorIs(t, k.Run(etcdtest.Context(t)), refused)
+	leases, err := client.Leases(etcdtest.Context(t))
 	require.NoError(t, err)
 	require.Empty(t, leases.Leases)
 }

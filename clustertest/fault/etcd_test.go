@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // etcd starts a server for the test. Nothing may be left of it, and of what the test
@@ -17,10 +18,7 @@ import (
 func etcd(t *testing.T) *embedetcd.Server {
 	t.Helper()
 	noLeaks(t)
-	s, err := embedetcd.Start(patient(t), embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
+	return etcdtest.Start(t)
 }
 
 // through is a relay to a server, and a client that connects through it.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // record is what every command does first: "$0" is where.
@@ -40,12 +41,7 @@ type copies struct {
 }
 
 func newCopies(t *testing.T) *copies {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	etcd, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = etcd.Close() })
-	return &copies{t: t, etcd: etcd, out: filepath.Join(t.TempDir(), "served"), all: map[int]*fault.Process{}}
+	return &copies{t: t, etcd: etcdtest.Start(t), out: filepath.Join(t.TempDir(), "served"), all: map[int]*fault.Process{}}
 }
 
 // start starts one that serves every second with a shell's script.

@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/examples/internal/trial"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // Three publishers; writers write; requests and answers are lost; the sink dies; who publishes
@@ -31,9 +31,7 @@ import (
 // once, in order.
 func (s *scene) faults(t *testing.T) {
 	db, url := s.database(t)
-	etcd, err := embedetcd.Start(trial.Context(t), embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	defer etcd.Close()
+	etcd := etcdtest.Start(t)
 
 	receiver, to := startSink(t, url)
 	way := &proxy{client: &http.Client{}, sink: to}
@@ -82,7 +80,7 @@ func (s *scene) faults(t *testing.T) {
 		start()
 		another(token)
 	}
-	_, err = receiver.Kill()
+	_, err := receiver.Kill()
 	require.NoError(t, err)
 	receiver, to = startSink(t, url)
 	way.do(func(p *proxy) { p.sink = to })
@@ -101,7 +99,7 @@ func (s *scene) faults(t *testing.T) {
 	end()
 
 	assert.Eventually(t, func() (all bool) {
-		require.NoError(t, db.QueryRow(trial.Context(t), "select (select count(*) from outbox) <= (select count(*) from received)").Scan(&all))
+		require.NoError(t, db.QueryRow(etcdtest.Context(t), "select (select count(*) from outbox) <= (select count(*) from received)").Scan(&all))
 		return all
 	}, patience, 20*time.Millisecond, "not all of it arrives")
 	rows := committed(t, db)
@@ -111,7 +109,7 @@ func (s *scene) faults(t *testing.T) {
 	way.do(func(p *proxy) { passed = slices.Clone(p.passed) })
 	require.ErrorContains(t, judge(rows, passed), "arrived twice")
 	var refused int
-	require.NoError(t, db.QueryRow(trial.Context(t), "select refused from received_from").Scan(&refused))
+	require.NoError(t, db.QueryRow(etcdtest.Context(t), "select refused from received_from").Scan(&refused))
 	require.GreaterOrEqual(t, refused, freezes)
 	t.Logf("%d rows, sent %d times; %d refused", len(rows), len(passed), refused)
 
@@ -124,15 +122,13 @@ func (s *scene) silent(t *testing.T) {
 	relay, err := fault.NewRelay(s.server.Address())
 	require.NoError(t, err)
 	defer relay.Close()
-	etcd, err := embedetcd.Start(trial.Context(t), embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	defer etcd.Close()
+	etcd := etcdtest.Start(t)
 	p := trial.Program(t, "publish", "-postgres", strings.Replace(url, s.server.Address(), relay.Address(), 1), "-etcd", etcd.Endpoint())
 	says := func(line string) {
 		require.Eventually(t, func() bool { return strings.Contains(p.Output(), line) }, patience, 5*time.Millisecond, line)
 	}
 	require.Eventually(t, func() (reads bool) {
-		require.NoError(t, s.admin.QueryRow(trial.Context(t), `select exists (select from pg_stat_activity
+		require.NoError(t, s.admin.QueryRow(etcdtest.Context(t), `select exists (select from pg_stat_activity
 where state = 'idle' and query like '%from "outbox"%' and pid <> pg_backend_pid())`).Scan(&reads))
 		return reads
 	}, patience, 5*time.Millisecond)

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/examples/internal/trial"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // judge says what is wrong with what arrived, given what was committed, in order.
@@ -61,7 +61,7 @@ func TestJudge(t *testing.T) {
 func committed(t *testing.T, db *pgxpool.Pool) []string {
 	t.Helper()
 	var alone int
-	require.NoError(t, db.QueryRow(trial.Context(t), `select count(*) from orders
+	require.NoError(t, db.QueryRow(etcdtest.Context(t), `select count(*) from orders
 full join (select (body->>'order')::bigint as id from outbox) m using (id)
 where m.id is null or orders.id is null`).Scan(&alone))
 	require.Zero(t, alone, "an order without a message, or a message without an order")

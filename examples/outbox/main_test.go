@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/examples/internal/trial"
+	"github.com/goverse/goverse/internal/etcdtest"
 	"github.com/goverse/goverse/internal/pgserver"
 )
 
@@ -67,7 +68,7 @@ func TestOutbox(t *testing.T) {
 // database is an empty schema with the example's tables.
 func (s *scene) database(t *testing.T) (db *pgxpool.Pool, url string) {
 	t.Helper()
-	ctx := trial.Context(t)
+	ctx := etcdtest.Context(t)
 	name := fmt.Sprintf("test_%d", s.last.Add(1))
 	_, err := s.admin.Exec(ctx, "create schema "+name)
 	require.NoError(t, err)

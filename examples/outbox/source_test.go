@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/processor/postgres"
-	"github.com/goverse/goverse/examples/internal/trial"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // What was published goes after a while; what was not, and what was parked, stays.
 func (s *scene) cleaning(t *testing.T) {
 	db, _ := s.database(t)
-	ctx := trial.Context(t)
+	ctx := etcdtest.Context(t)
 	require.NoError(t, order(ctx, db, 40))
 	source, err := newOutbox(db, nil)
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/examples/internal/trial"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // aggregates are what each view must be: one statement over the events.
@@ -47,7 +47,7 @@ union all select 'but ' || t::text from (table want except table %s) t`, purchas
 // The judge sees a row that is wrong, one that is missing, one that is too many, and an event
 // that was left out or handled twice.
 func judgeJudged(t *testing.T, db *pgxpool.Pool) {
-	ctx := trial.Context(t)
+	ctx := etcdtest.Context(t)
 	plants := map[string][]string{
 		"totals":   {"update view_totals set pieces = pieces + 1 where customer = (select min(customer) from view_totals)", "insert into view_totals values ('x', 1, 1)"},
 		"products": {"update view_products set pieces = pieces - 1 where product = (select min(product) from view_products)", "delete from view_products where product = 'tea'"},

@@ -21,8 +21,8 @@ import (
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/examples/internal/trial"
+	"github.com/goverse/goverse/internal/etcdtest"
 	"github.com/goverse/goverse/internal/pgserver"
 )
 
@@ -118,7 +118,7 @@ func write(ctx context.Context, db *pgxpool.Pool) error {
 // is locked until release.
 func stuck(t *testing.T, db *pgxpool.Pool, v view) (release func()) {
 	t.Helper()
-	ctx := trial.Context(t)
+	ctx := etcdtest.Context(t)
 	var tx pgx.Tx
 	// Who locks a row has a number, and holds up all events that come after: if the row is not
 	// among those that the processor has read, it has to be tried again.
@@ -144,13 +144,11 @@ func stuck(t *testing.T, db *pgxpool.Pool, v view) (release func()) {
 // one statement over the events says.
 func TestEachEventOnceInEachView(t *testing.T) {
 	server := pgserver.ForTest(t)
-	db, err := pgxpool.New(trial.Context(t), server.URL())
+	db, err := pgxpool.New(etcdtest.Context(t), server.URL())
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	etcd, err := embedetcd.Start(trial.Context(t), embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	defer etcd.Close()
+	etcd := etcdtest.Start(t)
 	trial.Succeeds(t, trial.Program(t, "create", "-postgres", server.URL()))
 	trial.Succeeds(t, trial.Program(t, "create", "-postgres", server.URL()))
 
@@ -212,17 +210,17 @@ func TestEachEventOnceInEachView(t *testing.T) {
 		}
 	}
 	// A view is spoilt, and made again while it is kept; an event is poison.
-	_, err = db.Exec(trial.Context(t), "begin; lock table view_totals in exclusive mode; update view_totals set cents = -1; commit")
+	_, err = db.Exec(etcdtest.Context(t), "begin; lock table view_totals in exclusive mode; update view_totals set cents = -1; commit")
 	require.NoError(t, err)
 	trial.Succeeds(t, trial.Program(t, "rebuild", "-postgres", server.URL(), "totals"))
-	_, err = db.Exec(trial.Context(t), `insert into events (body) values ('{"kind": "bought", "customer": "ann", "product": "tea", "pieces": "two"}')`)
+	_, err = db.Exec(etcdtest.Context(t), `insert into events (body) values ('{"kind": "bought", "customer": "ann", "product": "tea", "pieces": "two"}')`)
 	require.NoError(t, err)
 	end()
 	settled()
 	judgeJudged(t, db)
 
 	// Nothing more is written: a view is made again nevertheless.
-	_, err = db.Exec(trial.Context(t), "update view_latest set kind = 'spoilt'")
+	_, err = db.Exec(etcdtest.Context(t), "update view_latest set kind = 'spoilt'")
 	require.NoError(t, err)
 	trial.Succeeds(t, trial.Program(t, "rebuild", "-postgres", server.URL(), "latest"))
 	settled()
@@ -246,7 +244,7 @@ func TestEachEventOnceInEachView(t *testing.T) {
 	require.NotEmpty(t, top)
 	require.GreaterOrEqual(t, top[0].Pieces, top[len(top)-1].Pieces)
 	var n int
-	require.NoError(t, db.QueryRow(trial.Context(t), "select count(*) from events").Scan(&n))
+	require.NoError(t, db.QueryRow(etcdtest.Context(t), "select count(*) from events").Scan(&n))
 	t.Logf("%d events", n)
 
 	trial.Stop(t, copies...)
@@ -255,27 +253,25 @@ func TestEachEventOnceInEachView(t *testing.T) {
 // A database that falls silent while it changes a view is told of, and does not keep a copy from ending.
 func TestSilentDatabase(t *testing.T) {
 	server := pgserver.ForTest(t)
-	db, err := pgxpool.New(trial.Context(t), server.URL())
+	db, err := pgxpool.New(etcdtest.Context(t), server.URL())
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
-	etcd, err := embedetcd.Start(trial.Context(t), embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	defer etcd.Close()
+	etcd := etcdtest.Start(t)
 	relay, err := fault.NewRelay(server.Address())
 	require.NoError(t, err)
 	defer relay.Close()
 	trial.Succeeds(t, trial.Program(t, "create", "-postgres", server.URL()))
-	lock, err := db.Begin(trial.Context(t))
+	lock, err := db.Begin(etcdtest.Context(t))
 	require.NoError(t, err)
 	defer func() { _ = lock.Rollback(context.Background()) }()
-	_, err = lock.Exec(trial.Context(t), "lock table view_totals in exclusive mode") // a stronger one has a number, and holds up what is read
+	_, err = lock.Exec(etcdtest.Context(t), "lock table view_totals in exclusive mode") // a stronger one has a number, and holds up what is read
 	require.NoError(t, err)
-	require.NoError(t, buy(trial.Context(t), db, 1))
+	require.NoError(t, buy(etcdtest.Context(t), db, 1))
 
 	p := trial.Program(t, "serve", "-views", "totals", "-etcd", etcd.Endpoint(),
 		"-postgres", strings.Replace(server.URL(), server.Address(), relay.Address(), 1))
 	require.Eventually(t, func() (waits bool) {
-		require.NoError(t, db.QueryRow(trial.Context(t), "select exists (select from pg_locks where not granted)").Scan(&waits))
+		require.NoError(t, db.QueryRow(etcdtest.Context(t), "select exists (select from pg_locks where not granted)").Scan(&waits))
 		return waits
 	}, patience, 5*time.Millisecond)
 	relay.Blackhole(fault.Both)

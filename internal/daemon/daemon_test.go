@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 func TestNodeWithItsOwnEtcd(t *testing.T) {
@@ -42,7 +43,7 @@ func TestNodeWithItsOwnEtcd(t *testing.T) {
 
 func TestStopHandsOver(t *testing.T) {
 	t.Parallel()
-	e := etcd(t)
+	e := etcdtest.Start(t)
 	first := run(t, joining(t, e.Endpoint()))
 	first.ready(t)
 	second := run(t, joining(t, e.Endpoint()))
@@ -62,7 +63,7 @@ func TestStopHandsOver(t *testing.T) {
 // The number of shards is the cluster's; who has another one is told which flag it is.
 func TestShards(t *testing.T) {
 	t.Parallel()
-	e := etcd(t)
+	e := etcdtest.Start(t)
 	cfg := joining(t, e.Endpoint())
 	cfg.Cluster.Sharding.Shards = 64
 	first := run(t, cfg)
@@ -90,7 +91,7 @@ func TestShards(t *testing.T) {
 
 func TestWithoutHTTP(t *testing.T) {
 	t.Parallel()
-	e := etcd(t)
+	e := etcdtest.Start(t)
 	cfg := joining(t, e.Endpoint())
 	cfg.HTTP = ""
 	quiet := run(t, cfg)

@@ -19,6 +19,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 	"github.com/goverse/goverse/node"
 )
 
@@ -44,7 +45,7 @@ func TestEtcdThatCannotBeReached(t *testing.T) {
 
 func TestNoUserWhereEtcdWantsOne(t *testing.T) {
 	t.Parallel()
-	e, ctx := etcd(t), t.Context()
+	e, ctx := etcdtest.Start(t), t.Context()
 	_, err := e.Client().UserAddWithOptions(ctx, "root", "", &clientv3.UserAddOptions{NoPassword: true})
 	require.NoError(t, err)
 	_, err = e.Client().UserGrantRole(ctx, "root", "root")
@@ -139,7 +140,7 @@ func TestDamagedData(t *testing.T) {
 
 func TestTakenAddressIsRefused(t *testing.T) {
 	t.Parallel()
-	e := etcd(t)
+	e := etcdtest.Start(t)
 	first := run(t, joining(t, e.Endpoint()))
 	st := first.ready(t)
 	cfg := joining(t, e.Endpoint())

@@ -41,17 +41,6 @@ func joining(t *testing.T, address string) Config {
 	return cfg
 }
 
-// etcd runs an etcd as long as the test.
-func etcd(t *testing.T) *embedetcd.Server {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	s, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return s
-}
-
 // running is a daemon under Run.
 type running struct {
 	*Daemon

@@ -5,12 +5,12 @@ package gated
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // startEtcd starts one for a test that runs beside others, with a context that ends only if the test
@@ -18,12 +18,7 @@ import (
 func startEtcd(t *testing.T) (context.Context, *embedetcd.Server, state.Keys) {
 	t.Helper()
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	t.Cleanup(cancel)
-	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = server.Close() })
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
-	return ctx, server, keys
+	return etcdtest.Context(t), etcdtest.Start(t), keys
 }

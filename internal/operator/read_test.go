@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 func TestRead(t *testing.T) {
@@ -159,12 +159,10 @@ func TestBadConfiguration(t *testing.T) {
 
 func TestDenied(t *testing.T) {
 	t.Parallel()
-	e, err := embedetcd.Start(patient(t), embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	e := etcdtest.Start(t)
 	ctx := patient(t)
 	// Passwords are slow to hash, so there is only one.
-	_, err = e.Client().UserAddWithOptions(ctx, "root", "", &clientv3.UserAddOptions{NoPassword: true})
+	_, err := e.Client().UserAddWithOptions(ctx, "root", "", &clientv3.UserAddOptions{NoPassword: true})
 	require.NoError(t, err)
 	_, err = e.Client().UserGrantRole(ctx, "root", "root")
 	require.NoError(t, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 const (
@@ -48,9 +48,7 @@ func New(t *testing.T, ttl time.Duration) *Scene {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
-	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = server.Close() })
+	server := etcdtest.Start(t)
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
 	s := &Scene{T: t, Ctx: ctx, Keys: keys, ttl: ttl, endpoint: server.Endpoint()}
@@ -67,10 +65,7 @@ func (s *Scene) In(t *testing.T) *Scene {
 
 func (s *Scene) connect() *clientv3.Client {
 	s.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{s.endpoint}})
-	require.NoError(s, err)
-	s.Cleanup(func() { _ = client.Close() })
-	return client
+	return etcdtest.Dial(s.T, s.endpoint)
 }
 
 // Process is what one process has.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/processor/checkpointtest"
 	"github.com/goverse/goverse/cluster/processor/postgres"
+	"github.com/goverse/goverse/internal/etcdtest"
 	"github.com/goverse/goverse/internal/pgserver"
 )
 
@@ -69,13 +69,6 @@ func TestSource(t *testing.T) {
 	t.Run("numbers past 32 bits", s.epochs)
 }
 
-func testContext(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // checkpoints are new, in a table of their own.
 func (s *scene) checkpoints(t *testing.T, change ...func(*postgres.Config)) *postgres.Checkpoint {
 	t.Helper()
@@ -85,7 +78,7 @@ func (s *scene) checkpoints(t *testing.T, change ...func(*postgres.Config)) *pos
 	}
 	c, err := postgres.New(cfg)
 	require.NoError(t, err)
-	require.NoError(t, c.CreateTables(testContext(t)))
+	require.NoError(t, c.CreateTables(etcdtest.Context(t)))
 	return c
 }
 

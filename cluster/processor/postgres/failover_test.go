@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/elections"
@@ -19,7 +18,7 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // process is one that has a session of its own, and stands in an election with it.
@@ -31,9 +30,7 @@ type process struct {
 
 func startProcess(t *testing.T, endpoint, address string, cfg processor.Config[int]) *process {
 	t.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
+	client := etcdtest.Dial(t, endpoint)
 	q := &process{faults: clustertest.Inject(client)}
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
@@ -58,9 +55,7 @@ func startProcess(t *testing.T, endpoint, address string, cfg processor.Config[i
 // Leaders resign, again and again, and one is cut off from etcd, while events are handled:
 // each takes effect once, in order.
 func (s *scene) failover(t *testing.T) {
-	server, err := embedetcd.Start(testContext(t), embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = server.Close() })
+	server := etcdtest.Start(t)
 	handler, all := s.effects(t)
 	source := &growing{}
 	cfg := processor.Config[int]{Name: "views", Source: source, Checkpoint: s.checkpoints(t), Handler: handler, BatchSize: 7,
@@ -86,7 +81,7 @@ func (s *scene) failover(t *testing.T) {
 		source.grow(40) // and while some of that is under way
 		e, err := now.in.Election("views")
 		require.NoError(t, err)
-		_ = e.Resign(testContext(t)) // the lead may have changed meanwhile
+		_ = e.Resign(etcdtest.Context(t)) // the lead may have changed meanwhile
 	}
 	require.Greater(t, len(terms), 10, "leaders changed")
 	handled(10)
@@ -132,7 +127,7 @@ func (s *scene) partitions(t *testing.T) {
 		cfg.Sharding = cluster.Sharding{Shards: 64, Window: 50 * time.Millisecond}
 	}))
 	table := "effects_" + strconv.FormatInt(s.last.Add(1), 10)
-	_, err := s.pool.Exec(testContext(t), "create table "+table+" (n bigserial, part text, event int)")
+	_, err := s.pool.Exec(etcdtest.Context(t), "create table "+table+" (n bigserial, part text, event int)")
 	require.NoError(t, err)
 	checkpoint := s.checkpoints(t)
 	const parts = 12
@@ -207,11 +202,11 @@ func (s *scene) partitions(t *testing.T) {
 	spread(c.Node(1), third)
 	c.Eventually(func() bool {
 		var n int
-		require.NoError(t, s.pool.QueryRow(testContext(t), "select count(*) from "+table).Scan(&n))
+		require.NoError(t, s.pool.QueryRow(etcdtest.Context(t), "select count(*) from "+table).Scan(&n))
 		return n >= parts*sources["0"].size()
 	}, "all is handled")
 	for _, part := range names {
-		rows, err := s.pool.Query(testContext(t), "select event from "+table+" where part = $1 order by n", part)
+		rows, err := s.pool.Query(etcdtest.Context(t), "select event from "+table+" where part = $1 order by n", part)
 		require.NoError(t, err)
 		var got []int
 		for rows.Next() {

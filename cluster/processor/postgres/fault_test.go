@@ -16,6 +16,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/postgres"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // careless is a checkpoint without the check of the token.
@@ -83,7 +84,7 @@ func (s *scene) pausedLeader(t *testing.T) {
 // failed where the handler did not say so.
 func (s *scene) refused(t *testing.T) {
 	handler, all := s.effects(t)
-	ctx := testContext(t)
+	ctx := etcdtest.Context(t)
 	_, err := s.pool.Exec(ctx, `create table parents (id int primary key);
 		create table children (parent int references parents deferrable initially deferred);
 		insert into parents select generate_series(1, 20) where false`)
@@ -142,7 +143,7 @@ func (s *scene) idle(t *testing.T) {
 		close(inside)
 		<-goOn
 	})
-	_, err := s.pool.Exec(testContext(t), "create table idled (n int)")
+	_, err := s.pool.Exec(etcdtest.Context(t), "create table idled (n int)")
 	require.NoError(t, err)
 	p, _ := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 2}, Checkpoint: checkpoint, Backoff: processor.Backoff{Min: time.Millisecond},
 		Handler: func(ctx context.Context, e processor.Event[int]) error {
@@ -153,7 +154,7 @@ func (s *scene) idle(t *testing.T) {
 			return handler(ctx, e)
 		}})
 	<-inside
-	_, err = s.pool.Exec(testContext(t), "lock table idled; insert into idled values (1)")
+	_, err = s.pool.Exec(etcdtest.Context(t), "lock table idled; insert into idled values (1)")
 	require.NoError(t, err, "the lock was ended")
 	close(goOn)
 	require.Eventually(t, func() bool { return p.Status().Position == "2" }, patience, time.Millisecond)
@@ -167,7 +168,7 @@ func (s *scene) slow(t *testing.T) {
 	handler, all := s.effects(t)
 	gone := func(pid uint32) {
 		for n := 1; n > 0; {
-			assert.NoError(t, s.pool.QueryRow(testContext(t), "select count(*) from pg_stat_activity where pid = $1", pid).Scan(&n))
+			assert.NoError(t, s.pool.QueryRow(etcdtest.Context(t), "select count(*) from pg_stat_activity where pid = $1", pid).Scan(&n))
 		}
 	}
 	var last pgx.Tx
@@ -198,7 +199,7 @@ func (s *scene) slow(t *testing.T) {
 // What the server has trouble with, and what another has locked, is no event's fault; a statement
 // that takes longer than the handler gave it is.
 func (s *scene) inHandler(t *testing.T) {
-	ctx := testContext(t)
+	ctx := etcdtest.Context(t)
 	_, err := s.pool.Exec(ctx, "create table guarded (n int)")
 	require.NoError(t, err)
 	other, err := s.pool.Begin(ctx)
@@ -242,7 +243,7 @@ func (s *scene) inHandler(t *testing.T) {
 
 // A database that does not answer holds up nobody for ever; a handler may take its time.
 func (s *scene) silent(t *testing.T) {
-	ctx := testContext(t)
+	ctx := etcdtest.Context(t)
 	const timeout = 300 * time.Millisecond
 	var table string
 	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.RequestTimeout, table = timeout, c.Table })
@@ -322,24 +323,24 @@ func (s *scene) misused(t *testing.T) {
 		require.ErrorIs(t, err, postgres.ErrBadTable, table)
 	}
 	// A name that is a word of SQL's, and tables that come to be with a transaction of the caller's.
-	conn, err := pgx.Connect(testContext(t), s.server.URL())
+	conn, err := pgx.Connect(etcdtest.Context(t), s.server.URL())
 	require.NoError(t, err)
 	defer func() { _ = conn.Close(context.Background()) }()
-	tx, err := conn.Begin(testContext(t))
+	tx, err := conn.Begin(etcdtest.Context(t))
 	require.NoError(t, err)
 	for _, table := range []string{"order", "public.user"} {
 		c, err := postgres.New(postgres.Config{DB: conn, Table: table})
 		require.NoError(t, err)
-		require.NoError(t, c.CreateTables(testContext(t)))
-		_, err = c.Claim(testContext(t), "it", 1)
+		require.NoError(t, c.CreateTables(etcdtest.Context(t)))
+		_, err = c.Claim(etcdtest.Context(t), "it", 1)
 		require.NoError(t, err)
-		require.NoError(t, c.Rewind(testContext(t), "it", "7"))
-		_, err = c.Parked(testContext(t), "it")
+		require.NoError(t, c.Rewind(etcdtest.Context(t), "it", "7"))
+		_, err = c.Parked(etcdtest.Context(t), "it")
 		require.NoError(t, err)
 	}
-	require.NoError(t, tx.Rollback(testContext(t)))
+	require.NoError(t, tx.Rollback(etcdtest.Context(t)))
 	var n int
-	require.NoError(t, conn.QueryRow(testContext(t), "select count(*) from pg_tables where tablename in ('order', 'user')").Scan(&n))
+	require.NoError(t, conn.QueryRow(etcdtest.Context(t), "select count(*) from pg_tables where tablename in ('order', 'user')").Scan(&n))
 	require.Zero(t, n)
 	// Many that create the tables at once do not get in each other's way.
 	c, err := postgres.New(postgres.Config{DB: s.pool})

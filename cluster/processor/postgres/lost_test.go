@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/postgres"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // deaf is a database that carries commits out, and whose answers to every second one are lost.
@@ -86,7 +87,7 @@ func (s *scene) lostAnswers(t *testing.T, plant func(c processor.Checkpoint) pro
 	require.Eventually(t, func() bool { return p.Status().Position == "8" }, patience, time.Millisecond)
 	end()
 	require.GreaterOrEqual(t, db.lost.Load(), int64(2))
-	parked, err := checkpoint.Parked(testContext(t), "views")
+	parked, err := checkpoint.Parked(etcdtest.Context(t), "views")
 	require.NoError(t, err)
 	require.Len(t, parked, 1)
 	return all()

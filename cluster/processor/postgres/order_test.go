@@ -15,6 +15,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/postgres"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // reader is one way to read a table of events: it remembers how far it has come.
@@ -53,7 +54,7 @@ func (s *scene) readers(t *testing.T) {
 		execute(t, s.pool, "select nextval('"+table+"_id_seq')")
 		a, b := s.begin(t), s.begin(t)
 		var id int64
-		require.NoError(t, a.QueryRow(testContext(t), "select nextval('"+table+"_id_seq')").Scan(&id))
+		require.NoError(t, a.QueryRow(etcdtest.Context(t), "select nextval('"+table+"_id_seq')").Scan(&id))
 		execute(t, b, "insert into "+table+" (body) values ('2')")
 		commit(t, b)
 		look()
@@ -145,7 +146,7 @@ func (s *scene) write(ctx context.Context, table, other string) error {
 // once, in order.
 func (s *scene) allKinds(t *testing.T) {
 	table, other := s.table(t), s.table(t)
-	ctx, stop := testContext(t), make(chan struct{})
+	ctx, stop := etcdtest.Context(t), make(chan struct{})
 	var wg sync.WaitGroup
 	for range 6 {
 		wg.Go(func() {
@@ -193,7 +194,7 @@ func (s *scene) orderOfOneRow(t *testing.T) {
 		execute(t, s.pool, "insert into "+rows+" (body) values ('1')")
 		first, second := s.begin(t), s.begin(t)
 		var pid int
-		require.NoError(t, second.QueryRow(testContext(t), "select pg_backend_pid()").Scan(&pid))
+		require.NoError(t, second.QueryRow(etcdtest.Context(t), "select pg_backend_pid()").Scan(&pid))
 		if c.wroteBefore {
 			execute(t, second, "insert into "+rows+" (body) values ('2')")
 		}
@@ -201,11 +202,11 @@ func (s *scene) orderOfOneRow(t *testing.T) {
 		execute(t, first, lock)
 		locked := make(chan error)
 		go func() {
-			_, err := second.Exec(testContext(t), lock)
+			_, err := second.Exec(etcdtest.Context(t), lock)
 			locked <- err
 		}()
 		require.Eventually(t, func() (waits bool) {
-			require.NoError(t, s.pool.QueryRow(testContext(t), "select exists (select from pg_locks where pid = $1 and not granted)", pid).Scan(&waits))
+			require.NoError(t, s.pool.QueryRow(etcdtest.Context(t), "select exists (select from pg_locks where pid = $1 and not granted)", pid).Scan(&waits))
 			return waits
 		}, patience, 5*time.Millisecond)
 		execute(t, first, say, "first")
@@ -213,7 +214,7 @@ func (s *scene) orderOfOneRow(t *testing.T) {
 		require.NoError(t, <-locked)
 		execute(t, second, say, "second")
 		commit(t, second)
-		events, err := s.source(t, table).Read(testContext(t), "", 10)
+		events, err := s.source(t, table).Read(etcdtest.Context(t), "", 10)
 		require.NoError(t, err)
 		require.Equal(t, c.want, slices.Collect(func(yield func(string) bool) {
 			for _, e := range events {

@@ -12,6 +12,7 @@ import (
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/postgres"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 const patience = 20 * time.Second
@@ -51,14 +52,14 @@ func run(t *testing.T, cfg processor.Config[int]) (p *processor.Processor[int], 
 func (s *scene) effects(t *testing.T) (handler func(ctx context.Context, e processor.Event[int]) error, all func() []int) {
 	t.Helper()
 	table := "effects_" + strconv.FormatInt(s.last.Add(1), 10)
-	_, err := s.pool.Exec(testContext(t), "create table "+table+" (n bigserial, event int)")
+	_, err := s.pool.Exec(etcdtest.Context(t), "create table "+table+" (n bigserial, event int)")
 	require.NoError(t, err)
 	handler = func(ctx context.Context, e processor.Event[int]) error {
 		_, err := postgres.Tx(ctx).Exec(ctx, "insert into "+table+" (event) values ($1)", e.Value)
 		return err
 	}
 	return handler, func() (got []int) {
-		rows, err := s.pool.Query(testContext(t), "select event from "+table+" order by n")
+		rows, err := s.pool.Query(etcdtest.Context(t), "select event from "+table+" order by n")
 		require.NoError(t, err)
 		for rows.Next() {
 			var n int

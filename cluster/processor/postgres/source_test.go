@@ -21,6 +21,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/postgres"
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // table is a new table of events, as Source's comment tells to make it.
@@ -38,7 +39,7 @@ func (s *scene) table(t *testing.T) string {
 	}
 	_, statements, _ := strings.Cut(sql.String(), "\ncreate table")
 	name := "events_" + strconv.FormatInt(s.last.Add(1), 10)
-	_, err = s.pool.Exec(testContext(t), strings.ReplaceAll("create table"+statements, "events", name))
+	_, err = s.pool.Exec(etcdtest.Context(t), strings.ReplaceAll("create table"+statements, "events", name))
 	require.NoError(t, err)
 	return name
 }
@@ -59,7 +60,7 @@ func follow(t *testing.T, source *postgres.Source) (next func() []string) {
 	t.Helper()
 	at := processor.Position("")
 	return func() (places []string) {
-		events, err := source.Read(testContext(t), at, 1000)
+		events, err := source.Read(etcdtest.Context(t), at, 1000)
 		require.NoError(t, err)
 		for _, e := range events {
 			at = e.Position
@@ -71,7 +72,7 @@ func follow(t *testing.T, source *postgres.Source) (next func() []string) {
 
 func (s *scene) column(t *testing.T, sql string) []string {
 	t.Helper()
-	rows, err := s.pool.Query(testContext(t), sql)
+	rows, err := s.pool.Query(etcdtest.Context(t), sql)
 	require.NoError(t, err)
 	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
@@ -86,7 +87,7 @@ func (s *scene) committed(t *testing.T, table string) []string {
 
 func (s *scene) begin(t *testing.T) pgx.Tx {
 	t.Helper()
-	tx, err := s.pool.Begin(testContext(t))
+	tx, err := s.pool.Begin(etcdtest.Context(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
 	return tx
@@ -97,13 +98,13 @@ func execute(t *testing.T, in interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }, sql string, args ...any) {
 	t.Helper()
-	_, err := in.Exec(testContext(t), sql, args...)
+	_, err := in.Exec(etcdtest.Context(t), sql, args...)
 	require.NoError(t, err)
 }
 
 func commit(t *testing.T, tx pgx.Tx) {
 	t.Helper()
-	require.NoError(t, tx.Commit(testContext(t)))
+	require.NoError(t, tx.Commit(etcdtest.Context(t)))
 }
 
 // Whoever writes wakes who reads, when it commits, and not before. A connection that is lost is
@@ -115,7 +116,7 @@ func (s *scene) listens(t *testing.T) {
 		c.Channel, c.Logger = c.Table, hclog.New(&hclog.LoggerOptions{Output: &said})
 	})
 	s.source(t, table).Listen(context.Background()) // without a channel: nothing
-	ctx, cancel := context.WithCancel(testContext(t))
+	ctx, cancel := context.WithCancel(etcdtest.Context(t))
 	var wg sync.WaitGroup
 	changed := source.Changed()
 	wg.Go(func() { source.Listen(ctx) })
@@ -162,13 +163,13 @@ func (s *scene) lags(t *testing.T) {
 	open := s.begin(t)
 	execute(t, open, "insert into "+table+" (body) values ('4')")
 	execute(t, s.pool, "insert into "+table+" (body) values ('5')")
-	events, err := source.Read(testContext(t), "", 2)
+	events, err := source.Read(etcdtest.Context(t), "", 2)
 	require.NoError(t, err)
 	require.Len(t, events, 2)
-	lag, err := source.Lag(testContext(t), events[1].Position)
+	lag, err := source.Lag(etcdtest.Context(t), events[1].Position)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, lag)
-	events, err = source.Read(testContext(t), events[1].Position, 10)
+	events, err = source.Read(etcdtest.Context(t), events[1].Position, 10)
 	require.NoError(t, err)
 	require.Len(t, events, 1, "up to the transaction that runs")
 }
@@ -181,7 +182,7 @@ func (s *scene) silentSource(t *testing.T) {
 	defer relay.Close()
 	cfg, err := pgxpool.ParseConfig(strings.Replace(s.server.URL(), s.server.Address(), relay.Address(), 1))
 	require.NoError(t, err)
-	pool, err := pgxpool.NewWithConfig(testContext(t), cfg)
+	pool, err := pgxpool.NewWithConfig(etcdtest.Context(t), cfg)
 	require.NoError(t, err)
 	defer pool.Close()
 	table := s.table(t)
@@ -208,7 +209,7 @@ func (s *scene) silentSource(t *testing.T) {
 	require.Eventually(t, func() bool { return p.Status().Failures >= 2 }, patience, time.Millisecond)
 	require.Contains(t, p.Status().LastError, table)
 	require.Contains(t, said.String(), "could not read the source")
-	_, err = source.Lag(testContext(t), "")
+	_, err = source.Lag(etcdtest.Context(t), "")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	wg.Go(func() { source.Listen(ctx) })
 	require.Eventually(t, func() bool { return strings.Contains(said.String(), "does not hear") }, patience, time.Millisecond)
@@ -245,7 +246,7 @@ func (s *scene) values(t *testing.T) {
 		execute(t, s.pool, "insert into "+name+".order (value) values ($1), (null)", value)
 		execute(t, s.pool, "create view "+name+".user as select * from "+name+".order where value is not null")
 		source := s.source(t, name+".user", func(c *postgres.SourceConfig) { c.XID, c.ID, c.Value = "order", "number", "value" })
-		events, err := source.Read(testContext(t), "", 10)
+		events, err := source.Read(etcdtest.Context(t), "", 10)
 		require.NoError(t, err, kind)
 		require.Len(t, events, 1, kind)
 		require.Equal(t, value, string(events[0].Value), kind)
@@ -279,7 +280,7 @@ func (s *scene) restored(t *testing.T) {
 	execute(t, s.pool, "update "+table+" set xid = case when (xid, id) <= ('1000000010'::xid8, 3) then '0'::xid8 else '1'::xid8 end")
 	execute(t, s.pool, "select setval('"+table+"_id_seq', 3)")
 	execute(t, s.pool, "insert into "+table+" (body) values ('1')")
-	events, err := s.source(t, table).Read(testContext(t), "1/0", 10)
+	events, err := s.source(t, table).Read(etcdtest.Context(t), "1/0", 10)
 	require.NoError(t, err)
 	require.Len(t, events, 2)
 	require.EqualValues(t, "1/2", events[0].Position)
@@ -307,7 +308,7 @@ func (s *scene) epochs(t *testing.T) {
 	got = append(got, next()...)
 	require.Len(t, got, 36)
 	require.Equal(t, s.committed(t, table), got)
-	again, err := s.source(t, table).Read(testContext(t), "", 100)
+	again, err := s.source(t, table).Read(etcdtest.Context(t), "", 100)
 	require.NoError(t, err)
 	for i, e := range again {
 		require.EqualValues(t, got[i], e.Position)
@@ -329,14 +330,14 @@ func (s *scene) badSources(t *testing.T) {
 		require.ErrorContains(t, err, says)
 	}
 	source := s.source(t, "nowhere")
-	_, err := source.Read(testContext(t), "", 1)
+	_, err := source.Read(etcdtest.Context(t), "", 1)
 	require.ErrorContains(t, err, "nowhere")
-	_, err = source.Lag(testContext(t), "")
+	_, err = source.Lag(etcdtest.Context(t), "")
 	require.ErrorContains(t, err, "nowhere")
 	for _, at := range []processor.Position{"17", "/", "1/", "/1", "a/1", "1/a", "-1/1", "1/1/1"} {
-		_, err := source.Read(testContext(t), at, 1)
+		_, err := source.Read(etcdtest.Context(t), at, 1)
 		require.ErrorIs(t, err, postgres.ErrForeignPosition, at)
-		_, err = source.Lag(testContext(t), at)
+		_, err = source.Lag(etcdtest.Context(t), at)
 		require.ErrorIs(t, err, postgres.ErrForeignPosition, at)
 	}
 }

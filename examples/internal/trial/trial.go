@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // programEnv makes the test's binary the example itself.
@@ -29,14 +30,6 @@ func Main(m *testing.M, program func()) {
 		return
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// Context ends after a minute, and with the test.
-func Context(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // Program starts the program once more, as a process of its own that ends with the test. If the
@@ -83,7 +76,7 @@ func StopWithin(t *testing.T, limit time.Duration, p *fault.Process) {
 // Succeeds waits for the program's end, which is to be a good one.
 func Succeeds(t *testing.T, p *fault.Process) {
 	t.Helper()
-	code, err := p.Exit(Context(t))
+	code, err := p.Exit(etcdtest.Context(t))
 	require.NoError(t, err)
 	require.Zero(t, code, p.Output())
 }
@@ -92,7 +85,7 @@ func Succeeds(t *testing.T, p *fault.Process) {
 // for them.
 func Meanwhile(t *testing.T, n int, every time.Duration, do func(ctx context.Context) error) (end func()) {
 	t.Helper()
-	ctx, stop := Context(t), make(chan struct{})
+	ctx, stop := etcdtest.Context(t), make(chan struct{})
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {

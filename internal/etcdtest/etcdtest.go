@@ -1,0 +1,50 @@
+// Package etcdtest is the etcd of one test: it runs in the test's process, as fast as it can
+// notice what happens, and ends with the test. Tests that need faults take clustertest.
+package etcdtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/goverse/goverse/embedetcd"
+)
+
+// patience is longer than a test needs on a machine that is busy with others.
+const patience = time.Minute
+
+// Context ends only if the test hangs, and with the test.
+func Context(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Start starts an etcd and returns once it serves. The test may close it before its end.
+func Start(t *testing.T) *embedetcd.Server {
+	t.Helper()
+	server, err := embedetcd.Start(Context(t), embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = server.Close() })
+	return server
+}
+
+// Client is the client of an etcd that only this one is asked for.
+func Client(t *testing.T) *clientv3.Client {
+	t.Helper()
+	return Dial(t, Start(t).Endpoint())
+}
+
+// Dial is a client over TCP, with a connection of its own.
+func Dial(t *testing.T, endpoint string) *clientv3.Client {
+	t.Helper()
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
