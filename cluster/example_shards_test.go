@@ -45,22 +45,23 @@ func ExampleCluster_Shards() {
 	}
 
 	shards := c.Shards()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for {
-		err = shards.Serve(ctx, "customer/42", func(ctx context.Context, epoch int64) error {
-			// Runs only here; ctx ends when the shard has to be handed over. A store that
-			// refuses a smaller epoch than it has seen refuses a former owner.
-			fmt.Println("served:", epoch > 0)
-			return nil
-		})
-		var other *consensusmanager.NotOwnerError
-		if !errors.As(err, &other) {
-			break
-		}
-		// Another node serves it: send the request to other.Owner. Here there is none, so
-		// the shard is on its way.
-		<-again.C
+	err = shards.Hold(ctx, "customer/42", func(ctx context.Context, epoch int64) error {
+		// Runs as soon as the shard is here, for as long as it likes; ctx ends when the shard
+		// is to be handed over. A store that refuses a smaller epoch than it has seen refuses
+		// a former owner.
+		fmt.Println("held:", epoch > 0)
+		return nil
+	})
+	fmt.Println("done:", err)
+
+	err = shards.Serve(ctx, "customer/42", func(ctx context.Context, epoch int64) error {
+		// A call: it does not wait for the shard, and may end before that is handed over.
+		fmt.Println("served:", epoch > 0)
+		return nil
+	})
+	var other *consensusmanager.NotOwnerError
+	if errors.As(err, &other) {
+		fmt.Println("send it to", other.Owner)
 	}
 	fmt.Println("done:", err)
 
@@ -69,6 +70,8 @@ func ExampleCluster_Shards() {
 
 	fmt.Println("stopped:", c.Stop(ctx))
 	// Output:
+	// held: true
+	// done: <nil>
 	// served: true
 	// done: <nil>
 	// it is me: true true

@@ -39,8 +39,8 @@ type Sharding struct {
 	// after another drain time-out.
 	OnRelease func(ctx context.Context, shard int)
 	// DrainTimeout is how long a shard that is handed over waits for what runs in it,
-	// before its context is cancelled; the shard then still waits until it has ended.
-	// Default 10 s.
+	// before its context is cancelled; the shard then still waits until it has ended. What
+	// Shards.Hold runs is cancelled at once. Default 10 s.
 	DrainTimeout time.Duration
 
 	// Window is for how long the members must have been the same before the leader levels

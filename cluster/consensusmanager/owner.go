@@ -33,28 +33,59 @@ func (h *Shards) OwnerOf(shard int) (owner sharding.Owner, epoch int64, ok bool)
 
 // Serve runs fn while this node serves the key's shard, and returns what fn returned; or
 // at once a [NotOwnerError] if this node does not serve it, which matches [ErrStopped] too when
-// the node has stopped. fn's context ends with ctx,
-// when the shard was to be handed over and fn took longer than the drain time-out, and at
-// the session's deadline; its cause then is [ErrNotOwner] or the session's LostError. The
-// shard is not handed over before fn has returned, unless the session is lost: then the epoch
-// alone guards what fn writes. epoch is a fencing token: it grows with
-// every owner of the shard; give it to whatever fn writes to.
+// the node has stopped. fn's context ends with ctx, when the shard was to be handed over and fn
+// took longer than the drain time-out, and at the session's deadline; its cause then is
+// [ErrNotOwner] or the session's LostError. The shard is not handed over before fn has returned,
+// unless the session is lost: then the epoch alone guards what fn writes. epoch is a fencing
+// token: it grows with every owner of the shard; give it to whatever fn writes to. See
+// [Shards.Hold] for what goes on until the shard is to be handed over.
 func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
 	shard := h.Shard(key)
 	slot := &h.slots[shard]
 	owned, epoch, ok := slot.enter()
 	if !ok {
-		owner, _, _ := h.OwnerOf(shard)
-		err := &NotOwnerError{Shard: shard, Owner: owner.Address}
-		if h.patience.Err() != nil {
-			return fmt.Errorf("%w: %w", ErrStopped, err)
-		}
-		return err
+		return h.refusal(shard)
 	}
 	defer slot.leave()
 	work, stop := wait.Within(ctx, owned)
 	defer stop()
 	return fn(work, epoch)
+}
+
+// Hold waits until this node serves the key's shard, runs fn, and returns what fn returned. It is
+// for what goes on for as long as the shard is here, and would always use the drain time-out up:
+// fn's context ends as soon as the shard is to be handed over, with [ErrNotOwner] as its cause;
+// all else is as with Serve. To go on when the shard comes back, call Hold again. If fn does not
+// run, the error is the cause of ctx, or one that matches [ErrStopped] and ErrNotOwner.
+func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
+	shard := h.Shard(key)
+	slot := &h.slots[shard]
+	for {
+		held, epoch, awaited := slot.join()
+		if awaited == nil {
+			defer slot.leave()
+			work, stop := wait.Within(ctx, held)
+			defer stop()
+			return fn(work, epoch)
+		}
+		select {
+		case <-awaited:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-h.patience.Done():
+			return h.refusal(shard)
+		}
+	}
+}
+
+// refusal says why nothing runs in a shard here.
+func (h *Shards) refusal(shard int) error {
+	owner, _, _ := h.OwnerOf(shard)
+	err := &NotOwnerError{Shard: shard, Owner: owner.Address}
+	if h.patience.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrStopped, err)
+	}
+	return err
 }
 
 // Serves reports whether this node serves a shard at this instant, and under which epoch. It

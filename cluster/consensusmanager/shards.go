@@ -22,7 +22,7 @@ import (
 // ErrNotOwner is matched by every [NotOwnerError].
 var ErrNotOwner = errors.New("this node does not serve the shard")
 
-// ErrStopped is matched by what Serve returns, beside ErrNotOwner, when it will never serve again.
+// ErrStopped is matched by what Serve and Hold return, beside ErrNotOwner, when this node will never serve again.
 var ErrStopped = errors.New("this node stops, or has stopped")
 
 // NotOwnerError says who owns a shard instead. It matches [ErrNotOwner].

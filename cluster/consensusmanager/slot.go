@@ -27,10 +27,14 @@ type slot struct {
 	running int              // calls of Serve in it
 	stretch *session.Stretch // of the session it was acquired on
 	drained chan struct{}    // closed when running is 0 while releasing; nil if nobody waits
+	awaited chan struct{}    // closed when it is served the next time; nil if nobody waits
 	arrival arrival
 
-	ctx    context.Context // made when first asked for
+	ctx    context.Context // the owner's; made when first asked for, as the next one is
 	cancel context.CancelCauseFunc
+
+	stay    context.Context // ends as soon as the shard is not served any more
+	endStay context.CancelCauseFunc
 }
 
 // held is the epoch under which the shard is held, 0 when it is free, and
@@ -78,6 +82,24 @@ func (s *slot) enter() (ctx context.Context, epoch int64, ok bool) {
 	return s.context(), s.epoch, true
 }
 
+// join is enter for who stays until the shard is to be let go of: the context ends then. If
+// the shard is not served, it returns what is closed when it is.
+func (s *slot) join() (ctx context.Context, epoch int64, awaited <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != serving || !s.stretch.Valid() {
+		if s.awaited == nil {
+			s.awaited = make(chan struct{})
+		}
+		return nil, 0, s.awaited
+	}
+	s.running++
+	if s.stay == nil {
+		s.stay, s.endStay = context.WithCancelCause(s.context())
+	}
+	return s.stay, s.epoch, nil
+}
+
 func (s *slot) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,10 +126,20 @@ func (s *slot) begin(epoch int64, stretch *session.Stretch, ask bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.epoch, s.stretch, s.dropped = epoch, stretch, false
-	s.phase = serving
 	if ask {
 		s.phase = acquiring
 		s.context()
+		return
+	}
+	s.serve()
+}
+
+// serve lets calls in. The lock is held.
+func (s *slot) serve() {
+	s.phase = serving
+	if s.awaited != nil {
+		close(s.awaited)
+		s.awaited = nil
 	}
 }
 
@@ -115,14 +147,15 @@ func (s *slot) begin(epoch int64, stretch *session.Stretch, ask bool) {
 func (s *slot) acquired() (drop bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.phase = serving
 	if s.dropped {
 		s.phase = releasing
+		return true
 	}
-	return s.dropped
+	s.serve()
+	return false
 }
 
-// drop stops calls from coming in. It reports whether the caller is the one to let go of
+// drop stops calls from coming in, and tells those that stay. It reports whether the caller is the one to let go of
 // the shard, and what it has to wait for: nil is nothing.
 func (s *slot) drop() (mine bool, drained <-chan struct{}) {
 	s.mu.Lock()
@@ -136,6 +169,9 @@ func (s *slot) drop() (mine bool, drained <-chan struct{}) {
 		return false, nil // who acquires lets go
 	case serving:
 		s.phase = releasing
+		if s.endStay != nil {
+			s.endStay(ErrNotOwner)
+		}
 		if s.running > 0 {
 			s.drained = make(chan struct{})
 			drained = s.drained
@@ -150,5 +186,6 @@ func (s *slot) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end()
-	s.phase, s.epoch, s.stretch, s.ctx, s.cancel = idle, 0, nil, nil, nil
+	s.phase, s.epoch, s.stretch = idle, 0, nil
+	s.ctx, s.cancel, s.stay, s.endStay = nil, nil, nil, nil
 }

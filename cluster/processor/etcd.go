@@ -19,12 +19,14 @@ type EtcdConfig struct {
 	Client *clientv3.Client
 	// Keys is where the checkpoints lie.
 	Keys state.Keys
-	// RequestTimeout bounds each request to etcd. Default 2 s.
+	// RequestTimeout bounds each request to etcd, beside the caller's context. Default 2 s.
 	RequestTimeout time.Duration
 }
 
 // Etcd keeps checkpoints in etcd: one small write for each batch. What a batch did is not
-// undone when it fails in the middle; the progress before that is stored.
+// undone when it fails in the middle; the progress before that is stored. All methods are safe for
+// concurrent use and block: each of their requests until etcd has answered, RequestTimeout has passed,
+// or ctx ends. A change that was cut short may have been made.
 type Etcd struct {
 	client  *clientv3.Client
 	keys    state.Keys

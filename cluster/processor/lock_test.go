@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/lock"
@@ -21,8 +22,12 @@ import (
 
 // led has lead run one function, and says what came of it.
 func led(lead processor.LeaderLock, fn func(ctx context.Context, token int64) error) <-chan error {
+	return ledWhile(context.Background(), lead, fn)
+}
+
+func ledWhile(ctx context.Context, lead processor.LeaderLock, fn func(ctx context.Context, token int64) error) <-chan error {
 	ended := make(chan error, 1)
-	go func() { ended <- lead.Lead(context.Background(), fn) }()
+	go func() { ended <- lead.Lead(ctx, fn) }()
 	return ended
 }
 
@@ -74,17 +79,15 @@ func TestLead(t *testing.T) {
 	}
 }
 
-// served is a node's part in shards that a test moves: 0 is elsewhere.
+// served is a shard that is here under an epoch, or never if that is 0.
 type served struct{ epoch atomic.Int64 }
 
-func (s *served) Shard(string) int         { return 7 }
-func (s *served) Serves(int) (int64, bool) { e := s.epoch.Load(); return e, e != 0 }
-
-func (s *served) Serve(ctx context.Context, _ string, fn func(ctx context.Context, epoch int64) error) error {
+func (s *served) Hold(ctx context.Context, _ string, fn func(ctx context.Context, epoch int64) error) error {
 	if e := s.epoch.Load(); e != 0 {
 		return fn(ctx, e)
 	}
-	return &consensusmanager.NotOwnerError{Shard: 7}
+	<-ctx.Done()
+	return context.Cause(ctx)
 }
 
 // asked is which keys were asked for.
@@ -93,12 +96,9 @@ type asked struct {
 	keys chan string
 }
 
-func (a *asked) Serve(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
-	select {
-	case a.keys <- key:
-	default:
-	}
-	return a.served.Serve(ctx, key, fn)
+func (a *asked) Hold(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
+	a.keys <- key
+	return a.served.Hold(ctx, key, fn)
 }
 
 // A partition that has another name has that name's shard; one that has a lock has no shard.
@@ -128,26 +128,42 @@ func TestPartitionsAsTheyWereSet(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// The handler's context ends when the shard is to move, not when the drain time-out has passed.
+// The handler's context ends when the shard is to move, not when the drain time-out has passed;
+// then the other begins, which has waited for the shard.
 func TestShardMoves(t *testing.T) {
 	t.Parallel()
-	for name, next := range map[string]int64{"elsewhere": 0, "away and back": 9} {
-		shards := &served{}
-		shards.epoch.Store(8)
-		ended := led(processor.Shard(shards, "it"), func(ctx context.Context, _ int64) error {
-			assert.NoError(t, ctx.Err())
-			shards.epoch.Store(next)
+	c := clustertest.New(t, 2, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+		cfg.Sharding = cluster.Sharding{Shards: 4, Window: time.Hour, DrainTimeout: time.Hour}
+	}))
+	type term struct {
+		node  int
+		token int64
+	}
+	begun := make(chan term)
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	var ended []<-chan error
+	for i, n := range c.Nodes() {
+		ended = append(ended, ledWhile(ctx, processor.Shard(n.Cluster().Shards(), "it"), func(ctx context.Context, token int64) error {
+			begun <- term{i, token}
 			<-ctx.Done()
 			return context.Cause(ctx)
-		})
-		require.ErrorIs(t, <-ended, processor.ErrShardMoved, name)
+		}))
 	}
+	first := <-begun
+	c.Node(first.node).Stop()
+	second := <-begun
+	require.NotEqual(t, first.node, second.node)
+	require.Greater(t, second.token, first.token)
+	require.ErrorIs(t, <-ended[first.node], consensusmanager.ErrNotOwner)
+	cancel()
+	require.ErrorIs(t, <-ended[second.node], context.Canceled)
 }
 
 // failingShards cannot say.
-type failingShards struct{ served }
+type failingShards struct{}
 
-func (*failingShards) Serve(context.Context, string, func(context.Context, int64) error) error {
+func (*failingShards) Hold(context.Context, string, func(context.Context, int64) error) error {
 	return errOops
 }
 

@@ -22,20 +22,30 @@ func newOutbox(db *pgxpool.Pool, log hclog.Logger) (*outbox, error) {
 	return &outbox{source, db}, err
 }
 
-// clean deletes what was published, up to the position, and is older than keep. It may be
-// called by any process at any time with a position that was ever stored: what is published
-// stays published.
+const (
+	// cleanTimeout bounds one cleaning; what takes longer has deleted nothing. So cleanRows bounds
+	// it too: it is more than a copy publishes in a minute, one request after the other.
+	cleanTimeout = 30 * time.Second
+	cleanRows    = 100_000
+	parkTimeout  = 5 * time.Second
+)
+
+// clean deletes what was published, up to the position, and is older than keep: the oldest
+// cleanRows of it. It may be called by any process at any time with a position that was ever
+// stored: what is published stays published. It blocks until that is done, or cleanTimeout has
+// passed.
 func (o *outbox) clean(ctx context.Context, upTo processor.Position, keep time.Duration) (int64, error) {
 	xid, id, err := postgres.Place(upTo)
 	if err != nil {
 		return 0, err
 	}
-	tag, err := o.db.Exec(ctx, `delete from outbox
-where (xid, id) <= ($1::text::xid8, $2::bigint) and created < now() - $3::interval and parked is null`, xid, id, keep)
+	ctx, cancel := context.WithTimeout(ctx, cleanTimeout)
+	defer cancel()
+	tag, err := o.db.Exec(ctx, `delete from outbox where (xid, id) in (select xid, id from outbox
+where (xid, id) <= ($1::text::xid8, $2::bigint) and created < now() - $3::interval and parked is null
+order by xid, id limit $4)`, xid, id, keep, cleanRows)
 	return tag.RowsAffected(), err
 }
-
-const parkTimeout = 5 * time.Second
 
 // park marks a row that is not published, so that it stays.
 func (o *outbox) park(ctx context.Context, e processor.Event[[]byte], why error) error {

@@ -4,9 +4,12 @@ package main
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/processor/postgres"
@@ -22,8 +25,11 @@ func (s *scene) cleaning(t *testing.T) {
 	require.NoError(t, err)
 	events, err := source.Read(ctx, "", 1000)
 	require.NoError(t, err)
+	watched, patient := bounded(t, db)
+	source.db = watched
 	n := len(events)
 	require.Greater(t, n, 10)
+	ctx = context.WithoutCancel(ctx) // and without its deadline
 	require.NoError(t, source.park(ctx, events[2], context.Canceled))
 	upTo := events[9].Position
 
@@ -41,4 +47,29 @@ func (s *scene) cleaning(t *testing.T) {
 	require.EqualValues(t, n-10, lag)
 	_, err = source.clean(ctx, "17", 0)
 	require.ErrorIs(t, err, postgres.ErrForeignPosition)
+	require.Zero(t, patient(), "a database that falls silent would hold them up for ever")
 }
+
+// bounded is a pool of the same database, and how many of its statements had no time-out.
+func bounded(t *testing.T, db *pgxpool.Pool) (_ *pgxpool.Pool, patient func() int64) {
+	t.Helper()
+	var trace deadlines
+	cfg := db.Config()
+	cfg.ConnConfig.Tracer = &trace
+	watched, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(watched.Close)
+	return watched, trace.missing.Load
+}
+
+// deadlines counts statements whose context has no deadline.
+type deadlines struct{ missing atomic.Int64 }
+
+func (d *deadlines) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	if _, ok := ctx.Deadline(); !ok {
+		d.missing.Add(1)
+	}
+	return ctx
+}
+
+func (d *deadlines) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}

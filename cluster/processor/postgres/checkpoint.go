@@ -39,9 +39,9 @@ type Config struct {
 	// longer is tried with half as many events, and at one event that is its fault. Default 30 s;
 	// negative: what the server is set to.
 	IdleTimeout time.Duration
-	// RequestTimeout bounds each statement of the checkpoint's own, the commit among them, but not
-	// what the handler does: where a server says nothing any more, that waits as long as its own
-	// context lets it. Waiting for a connection of the pool is part of the first. It must be longer
+	// RequestTimeout bounds each statement that the checkpoint makes for a processor, the commit among
+	// them, but not what the handler does: where a server says nothing any more, that waits as long as
+	// its own context lets it. So do Parked, Forget, Rewind, Unfence and CreateTables. Waiting for a connection of the pool is part of the first. It must be longer
 	// than a commit takes, with the constraints that are deferred to it. Default 5 s.
 	RequestTimeout time.Duration
 }
@@ -85,7 +85,8 @@ func New(cfg Config) (*Checkpoint, error) {
 }
 
 // CreateTables creates the tables where they do not exist. Any number of processes may do that
-// at once, and again.
+// at once, and again. It blocks until PostgreSQL has answered or ctx ends, and has no time-out of its
+// own.
 func (c *Checkpoint) CreateTables(ctx context.Context) error {
 	if _, err := c.db.Exec(ctx, c.sql.create); err != nil {
 		return fmt.Errorf("create the tables of checkpoints: %w", err)

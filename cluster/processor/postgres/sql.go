@@ -60,7 +60,8 @@ on conflict (name) do update set position = $2, version = t.version + 1, changed
 // quoted is a plain name as SQL may have it: it may be a word of SQL's.
 func quoted(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }
 
-// Parked are the processor's events that were given up, the oldest first.
+// Parked are the processor's events that were given up, the oldest first. It blocks until PostgreSQL
+// has answered or ctx ends, and has no time-out of its own.
 func (c *Checkpoint) Parked(ctx context.Context, name string) ([]processor.Parked, error) {
 	rows, err := c.db.Query(ctx, c.sql.parked, name)
 	if err != nil {
@@ -74,7 +75,8 @@ func (c *Checkpoint) Parked(ctx context.Context, name string) ([]processor.Parke
 }
 
 // Forget drops what is known of a parked event that was dealt with. It is no error if there is
-// none.
+// none. It blocks until PostgreSQL has answered or ctx ends, and has no time-out of its own; if it was
+// cut short, it may have been done.
 func (c *Checkpoint) Forget(ctx context.Context, name string, at processor.Position) error {
 	if _, err := c.db.Exec(ctx, c.sql.forget, name, at); err != nil {
 		return fmt.Errorf("forget the parked event of processor %q at %q: %w", name, at, err)
@@ -83,7 +85,8 @@ func (c *Checkpoint) Forget(ctx context.Context, name string, at processor.Posit
 }
 
 // Rewind has the processor go on after the position, "" for the beginning. Who was overtaken
-// stays so. A processor that runs notices with its next event, or after Config.CheckInterval.
+// stays so. A processor that runs notices with its next event, or after Config.CheckInterval. It
+// blocks as Forget does.
 func (c *Checkpoint) Rewind(ctx context.Context, name string, to processor.Position) error {
 	if _, err := c.db.Exec(ctx, c.sql.rewind, name, to); err != nil {
 		return fmt.Errorf("rewind processor %q to %q: %w", name, to, err)
@@ -92,7 +95,8 @@ func (c *Checkpoint) Rewind(ctx context.Context, name string, to processor.Posit
 }
 
 // Unfence lets any token claim the checkpoint, where it stands: for tokens that have begun anew.
-// First make sure that nobody who had one of the old tokens goes on.
+// First make sure that nobody who had one of the old tokens goes on. It blocks as Forget
+// does.
 func (c *Checkpoint) Unfence(ctx context.Context, name string) error {
 	if _, err := c.db.Exec(ctx, c.sql.unfence, name); err != nil {
 		return fmt.Errorf("unfence the checkpoint of processor %q: %w", name, err)
