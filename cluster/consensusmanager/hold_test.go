@@ -8,12 +8,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/internal/holding"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 const patience = 20 * time.Second
@@ -28,16 +27,12 @@ func testContext(t testing.TB) context.Context {
 // part is a node's part in the shards on a real session; the test acquires and lets go.
 func part(t testing.TB, cfg ShardsConfig) (*Shards, *session.Session) {
 	t.Helper()
-	ctx := testContext(t)
-	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, server.Close()) })
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = client.Close() })
+	ctx := etcdtest.Context(t)
+	server := etcdtest.Start(t)
+	client := etcdtest.Dial(t, server.Endpoint())
 	s, err := session.Open(ctx, session.Config{Client: client, TTL: time.Hour})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close(testContext(t))) })
+	t.Cleanup(func() { require.NoError(t, s.Close(etcdtest.Context(t))) })
 	cfg.Client, cfg.Shards, cfg.Mirror = client, 4, mirror.New(mirror.Config{Client: client}) // it has no snapshot
 	return newShards(cfg), s
 }
@@ -54,7 +49,7 @@ type inside struct {
 func stays(t *testing.T, enter func(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error) *inside {
 	t.Helper()
 	in := &inside{make(chan int64, 1), make(chan error, 1), make(chan struct{}), make(chan error, 1)}
-	bound := testContext(t)
+	bound := etcdtest.Context(t)
 	go func() {
 		in.result <- enter(bound, "it", func(ctx context.Context, epoch int64) error {
 			in.epoch <- epoch
@@ -138,7 +133,7 @@ func TestHoldAgain(t *testing.T) {
 	}})
 	shard := h.Shard("it")
 	slot := &h.slots[shard]
-	free := func() { require.NoError(t, h.idle(testContext(t))) }
+	free := func() { require.NoError(t, h.idle(etcdtest.Context(t))) }
 
 	first := stays(t, h.Hold)
 	waitsFor(t, slot)
@@ -158,9 +153,9 @@ func TestHoldAgain(t *testing.T) {
 	close(first.leave)
 	free()
 
-	other, err := session.Open(testContext(t), session.Config{Client: h.cfg.Client, TTL: time.Hour})
+	other, err := session.Open(etcdtest.Context(t), session.Config{Client: h.cfg.Client, TTL: time.Hour})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, other.Close(testContext(t))) }()
+	defer func() { require.NoError(t, other.Close(etcdtest.Context(t))) }()
 	h.acquire(holding.Grant{Shard: shard, Epoch: 7}, other.Stretch())
 	require.EqualValues(t, 7, <-second.epoch)
 	h.release(shard)

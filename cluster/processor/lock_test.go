@@ -140,7 +140,7 @@ func TestShardMoves(t *testing.T) {
 		token int64
 	}
 	begun := make(chan term)
-	ctx, cancel := context.WithCancel(testContext(t))
+	ctx, cancel := context.WithCancel(etcdtest.Context(t))
 	defer cancel()
 	var ended []<-chan error
 	for i, n := range c.Nodes() {

@@ -18,7 +18,7 @@ import (
 const patience = time.Minute
 
 // Context ends only if the test hangs, and with the test.
-func Context(t *testing.T) context.Context {
+func Context(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
@@ -26,7 +26,7 @@ func Context(t *testing.T) context.Context {
 }
 
 // Start starts an etcd and returns once it serves. The test may close it before its end.
-func Start(t *testing.T) *embedetcd.Server {
+func Start(t testing.TB) *embedetcd.Server {
 	t.Helper()
 	server, err := embedetcd.Start(Context(t), embedetcd.TestTiming(embedetcd.Config{}))
 	require.NoError(t, err)
@@ -35,13 +35,13 @@ func Start(t *testing.T) *embedetcd.Server {
 }
 
 // Client is the client of an etcd that only this one is asked for.
-func Client(t *testing.T) *clientv3.Client {
+func Client(t testing.TB) *clientv3.Client {
 	t.Helper()
 	return Dial(t, Start(t).Endpoint())
 }
 
 // Dial is a client over TCP, with a connection of its own.
-func Dial(t *testing.T, endpoint string) *clientv3.Client {
+func Dial(t testing.TB, endpoint string) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Logger: zap.NewNop()})
 	require.NoError(t, err)
