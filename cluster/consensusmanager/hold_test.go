@@ -17,19 +17,11 @@ import (
 
 const patience = 20 * time.Second
 
-func testContext(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // part is a node's part in the shards on a real session; the test acquires and lets go.
 func part(t testing.TB, cfg ShardsConfig) (*Shards, *session.Session) {
 	t.Helper()
 	ctx := etcdtest.Context(t)
-	server := etcdtest.Start(t)
-	client := etcdtest.Dial(t, server.Endpoint())
+	client := etcdtest.Client(t)
 	s, err := session.Open(ctx, session.Config{Client: client, TTL: time.Hour})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(etcdtest.Context(t))) })
