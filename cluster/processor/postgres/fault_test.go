@@ -313,8 +313,15 @@ func (s *scene) away(t *testing.T) {
 }
 
 func (s *scene) misused(t *testing.T) {
-	require.PanicsWithValue(t, "postgres.Tx: there is no transaction in this context; give it the handler's, of a processor whose Checkpoint is a *postgres.Checkpoint",
-		func() { postgres.Tx(context.Background()) })
+	// A program's fault parks nothing.
+	func() {
+		defer func() {
+			err, _ := recover().(error)
+			require.ErrorIs(t, err, processor.ErrUnavailable)
+			require.ErrorContains(t, err, "give it the handler's, of a processor whose Checkpoint is a *postgres.Checkpoint")
+		}()
+		postgres.Tx(context.Background())
+	}()
 	_, err := postgres.New(postgres.Config{})
 	require.ErrorIs(t, err, processor.ErrBadConfig)
 	for _, table := range []string{"a b", "a;drop", "A", "a.b.c", strings.Repeat("x", 57), "1a", "."} {
