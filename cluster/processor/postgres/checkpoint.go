@@ -119,6 +119,8 @@ func (c *Checkpoint) Claim(ctx context.Context, name string, token int64) (proce
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return m, c.overtaken(ctx, name, token)
+	case codeOf(err) == noTable:
+		return m, fmt.Errorf("claim the checkpoint of processor %q: %w; make the tables with CreateTables", name, err)
 	case err != nil:
 		return m, fmt.Errorf("claim the checkpoint of processor %q: %w", name, err)
 	}

@@ -328,6 +328,10 @@ func (s *scene) misused(t *testing.T) {
 		_, err := postgres.New(postgres.Config{DB: s.pool, Table: table})
 		require.ErrorIs(t, err, postgres.ErrBadTable, table)
 	}
+	c, err := postgres.New(postgres.Config{DB: s.pool, Table: "forgotten"})
+	require.NoError(t, err)
+	_, err = c.Claim(testContext(t), "it", 1)
+	require.ErrorContains(t, err, "make the tables with CreateTables")
 	// A name that is a word of SQL's, and tables that come to be with a transaction of the caller's.
 	conn, err := pgx.Connect(testContext(t), s.server.URL())
 	require.NoError(t, err)
@@ -349,7 +353,7 @@ func (s *scene) misused(t *testing.T) {
 	require.NoError(t, conn.QueryRow(testContext(t), "select count(*) from pg_tables where tablename in ('order', 'user')").Scan(&n))
 	require.Zero(t, n)
 	// Many that create the tables at once do not get in each other's way.
-	c, err := postgres.New(postgres.Config{DB: s.pool})
+	c, err = postgres.New(postgres.Config{DB: s.pool})
 	require.NoError(t, err)
 	errs := make([]error, 8)
 	var wg sync.WaitGroup
