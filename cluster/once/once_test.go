@@ -61,6 +61,20 @@ func TestManyTryAndOneRuns(t *testing.T) {
 	}
 }
 
+// A function that was forgotten leaves nothing behind, and who is closed says so without asking etcd.
+func TestRefusedAtOnce(t *testing.T) {
+	s := newScene(t)
+	_, err := s.a.Once(s.ctx, "mail", nil)
+	require.ErrorContains(t, err, `effect "mail": the function is nil`)
+	_, err = once.Look(s.ctx, s.client, s.keys, "mail")
+	require.ErrorIs(t, err, once.ErrNoMark)
+	require.NoError(t, s.a.Effects.Close(s.ctx))
+	ended, cancel := context.WithCancel(s.ctx)
+	cancel() // nobody can be asked
+	_, err = s.a.Once(ended, "mail", never)
+	require.ErrorIs(t, err, once.ErrClosed)
+}
+
 func TestFailureIsTriedAgain(t *testing.T) {
 	s := newScene(t)
 	var first int64
