@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -45,8 +46,8 @@ type UnknownError struct {
 func (e *UnknownError) Error() string {
 	s := fmt.Sprintf("effect %q, attempt %d by %s, token %d: %v; look where it should have taken place, then Resolve it",
 		e.Name, e.Attempt, e.By, e.Token, ErrUnknown)
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
+	if e.Err != nil { // several may say the same
+		s += ": " + strings.Join(slices.Compact(strings.Split(e.Err.Error(), "\n")), "; ")
 	}
 	return s
 }
