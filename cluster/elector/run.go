@@ -204,7 +204,10 @@ func (r *run) release(ctx context.Context) error {
 		case step.do == done:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("%w: %w", ErrNotReleased, errors.Join(r.err, ctx.Err()))
+			if r.err == nil {
+				return fmt.Errorf("%w: %w", ErrNotReleased, ctx.Err())
+			}
+			return fmt.Errorf("%w: %w: %w", ErrNotReleased, ctx.Err(), r.err)
 		case step.do == rest:
 			r.rest(ctx, now, step.at)
 		default:
