@@ -163,8 +163,11 @@ func (m *membership) removePredecessor(ctx context.Context, s *session.Session, 
 	case errors.Is(err, crashdetector.ErrRefuted):
 		return false, fmt.Errorf("%s: %w (it is at host %q)", m.address, ErrAddressTaken, there.Hostname)
 	}
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
 	m.log.Warn("could not take the address over, trying again", "address", m.address, "error", err)
-	return false, context.Cause(ctx)
+	return false, nil
 }
 
 // awaitGone waits until the snapshot no longer shows that incarnation, and

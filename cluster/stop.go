@@ -23,7 +23,8 @@ const markTimeout = time.Second
 // watchers and serves running calls to their end; revokes the session, so that nothing of the node is left in
 // etcd; joins every goroutine. When ctx ends, what is left is done at once: calls
 // are cut off and the session revoked. The error is a [CutShortError] then, and
-// also if etcd did not answer, so that the node's keys stay for a TTL.
+// also if work went on, or a lock was held, for Config.WorkTimeout after its context had
+// ended, or if etcd did not answer, so that the node's keys stay for a TTL.
 // Stopping a cluster that was never started closes its node.
 func (c *Cluster) Stop(ctx context.Context) error {
 	c.mu.Lock()
@@ -85,7 +86,7 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 		step("hand the shards over", c.emptied(ctx, p))
 	}
 	step("let go of the shards", c.relinquish(ctx, p))
-	step("end the named elections and locks", c.closeWork(ctx, p.work))
+	c.closeWork(ctx, p.work, step)
 	p.detector.Stop(ctx) // says goodbye to those watched, as node.Stop to the watchers
 	step("stop serving", c.node.Stop(ctx))
 	p.stopKeeper() // revokes

@@ -2,7 +2,7 @@ package cluster
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -38,14 +38,18 @@ func (c *Cluster) newWork(client *clientv3.Client, keeper *session.Keeper) (work
 	return work{locks, effects, named}, err
 }
 
-// close gives every leadership up, hands out no more locks, and waits for what is done under
+// closeWork gives every leadership up, hands out no more locks, and waits for what is done under
 // them, and for effects that run, as long as a leader waits for its work: their contexts have
-// ended.
-func (c *Cluster) closeWork(ctx context.Context, w work) error {
+// ended. What of that does not end in time is a step that was cut short.
+func (c *Cluster) closeWork(ctx context.Context, w work, step func(what string, err error)) {
 	within := func(timeout time.Duration, end func(context.Context) error) error {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
+		brief, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		return end(ctx)
+		err := end(brief)
+		if err != nil && brief.Err() != nil && ctx.Err() == nil {
+			err = fmt.Errorf("not done within WorkTimeout, %v, though the contexts have ended: %w", c.cfg.WorkTimeout, err)
+		}
+		return err
 	}
 	var elections, locks, effects error
 	var wg sync.WaitGroup
@@ -54,7 +58,9 @@ func (c *Cluster) closeWork(ctx context.Context, w work) error {
 	wg.Go(func() { locks = within(c.cfg.WorkTimeout, w.locks.Close) })
 	wg.Go(func() { effects = within(c.cfg.WorkTimeout, w.effects.Close) })
 	wg.Wait()
-	return errors.Join(elections, locks, effects)
+	step("end the work of named elections", elections)
+	step("have the locks released", locks)
+	step("end the effects that run", effects)
 }
 
 // Election is the named election of that name: this node stands in it from now on, or with

@@ -81,7 +81,8 @@ func TestStopWaitsForLocksBounded(t *testing.T) {
 	require.True(t, n.begin(), "not stopped by the kit, for which what is shown here is an error")
 	defer close(n.ended)
 	defer func() { _ = n.client.Close() }()
-	require.ErrorContains(t, n.cluster.Stop(t.Context()), "end the named elections and locks")
+	require.EqualError(t, n.cluster.Stop(t.Context()),
+		"the stop was cut short: have the locks released: not done within WorkTimeout, 50ms, though the contexts have ended: context deadline exceeded")
 	require.False(t, h.Valid())
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrLost)
 	require.Empty(t, lockQueue(t, c, "it"))

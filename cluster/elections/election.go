@@ -212,7 +212,9 @@ func (e *Election) settled() {
 // fn must return soon after, for a leader that gives way waits for it (up to WorkTimeout)
 // before the next one can lead. Lead returns what fn returned; if that is the context's error
 // because the term ended, an error that matches ErrTermOver. It does not give leadership up
-// when fn returns (Resign does), and runs fn once: call it in a loop to serve every term.
+// when fn returns (Resign does), and runs fn once: call it in a loop to serve every term. Where
+// fn did not run, and no later call would, the error is ErrObserver, ErrWithdrawn or ErrClosed;
+// else ctx's cause.
 func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t *Term) error) error {
 	t, err := e.enter(ctx)
 	if err != nil {

@@ -2,10 +2,13 @@ package elector
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 )
 
@@ -62,6 +65,29 @@ func TestAWatchHandsOverAtOnce(t *testing.T) {
 		synctest.Wait()
 		require.True(t, b.IsLeader())
 		require.Zero(t, time.Since(began))
+	})
+}
+
+// What the store fails with is one line of the log, and is not there when it works.
+func TestTheLogOfAStoreThatFails(t *testing.T) {
+	bubble(t, func(t *testing.T, store *Memory) {
+		var logged strings.Builder // read when Run has returned
+		a := stand(t, "a", store, func(c *candidate, cfg *ElectorConfig) {
+			cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &logged, DisableTime: true})
+			c.rule(get, func(context.Context, func(context.Context) (Lease, error)) (Lease, error) {
+				return Lease{}, errors.New("cannot connect:\n\t127.0.0.1: refused\n")
+			})
+		})
+		pass(3 * time.Second)
+		require.True(t, a.IsLeader())
+		a.stop()
+		synctest.Wait()
+		require.NoError(t, <-a.done)
+		require.Equal(t, `[WARN]  the lease store fails, trying on: candidate=a error="cannot connect: 127.0.0.1: refused"
+[INFO]  the lease store works again: candidate=a
+[INFO]  this candidate leads: candidate=a token=1
+[INFO]  this candidate no longer leads: candidate=a token=1 reason="context canceled"
+`, logged.String())
 	})
 }
 

@@ -187,7 +187,10 @@ func TestAStoreThatIsAwayAtTheRelease(t *testing.T) {
 		pass(time.Second)
 		began := time.Now()
 		a.crash()
-		require.ErrorIs(t, <-a.done, ErrNotReleased)
+		err := <-a.done
+		require.ErrorIs(t, err, ErrNotReleased)
+		require.ErrorIs(t, err, errAway)
+		require.NotContains(t, err.Error(), "\n")
 		require.LessOrEqual(t, time.Since(began), 10*time.Second, "then it has run out anyway")
 		require.Equal(t, []string{"starts", "ends: context canceled", "stopped"}, a.happened())
 	})

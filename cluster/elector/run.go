@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/goverse/goverse/cluster/internal/deadline"
@@ -16,7 +17,7 @@ type run struct {
 	s    standing
 	term *term // the one that goes on, or whose functions have not returned
 	says *announcer
-	err  error // of the last request, nil if the store answered
+	err  error // of the last request, nil if the store did what it was asked
 }
 
 // turn does one thing: a request, or a rest.
@@ -55,7 +56,7 @@ func (r *run) settle(now deadline.Instant) {
 	}
 	if r.e.term.Swap(nil) != nil {
 		t.end(ErrTaken)
-		r.e.log.Info("this candidate no longer leads", "token", t.token, "reason", context.Cause(t.ctx), "error", r.err)
+		r.e.log.Info("this candidate no longer leads", append([]any{"token", t.token, "reason", context.Cause(t.ctx)}, r.trouble()...)...)
 	}
 	select {
 	case <-t.done:
@@ -154,15 +155,24 @@ func (r *run) ask(run context.Context, step step, sent deadline.Instant) {
 	}
 }
 
-// heard writes down that the store does not answer any more, and that it does again.
+// heard writes down that the store fails, and that it works again.
 func (r *run) heard(err error) {
-	switch {
-	case err != nil && r.err == nil:
-		r.e.log.Warn("the lease store does not answer, trying on", "error", err)
-	case err == nil && r.err != nil:
-		r.e.log.Info("the lease store answers again")
-	}
+	before := r.err
 	r.err = err
+	switch {
+	case err != nil && before == nil:
+		r.e.log.Warn("the lease store fails, trying on", r.trouble()...)
+	case err == nil && before != nil:
+		r.e.log.Info("the lease store works again")
+	}
+}
+
+// trouble is what the store failed with last, for the log, in one line; nothing if it works.
+func (r *run) trouble() []any {
+	if r.err == nil {
+		return nil
+	}
+	return []any{"error", strings.NewReplacer("\n\t", " ", "\n", "; ").Replace(strings.TrimSpace(r.err.Error()))}
 }
 
 // stop waits until the functions of the term have returned, and leaves the lease.
@@ -194,7 +204,10 @@ func (r *run) release(ctx context.Context) error {
 		case step.do == done:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("%w: %w", ErrNotReleased, errors.Join(r.err, ctx.Err()))
+			if r.err == nil {
+				return fmt.Errorf("%w: %w", ErrNotReleased, ctx.Err())
+			}
+			return fmt.Errorf("%w: %w: %w", ErrNotReleased, ctx.Err(), r.err)
 		case step.do == rest:
 			r.rest(ctx, now, step.at)
 		default:

@@ -78,7 +78,8 @@ func (t *Term) fence() []clientv3.Cmp {
 // it (up to WorkTimeout) before the next one can lead. Lead returns what fn
 // returned; if that is the context's error because the term ended, an error that
 // matches ErrTermOver. It does not give leadership up when fn returns (Resign
-// does), and runs fn once: call it in a loop to serve every term.
+// does), and runs fn once: call it in a loop to serve every term, until ctx ends
+// or the error is ErrStopped. Where fn did not run the error is one of these two.
 func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context, t *Term) error) error {
 	t, err := le.enter(ctx)
 	if err != nil {

@@ -27,6 +27,9 @@ import (
 // it: that would wait for itself.
 func SingleWriter[C, R any](locks LockRegistry, key func(C) string, next func(context.Context, C) (R, error)) func(context.Context, C) (R, error) {
 	return func(ctx context.Context, command C) (result R, err error) {
+		if locks == nil {
+			return result, errors.New("lock: SingleWriter's registry is nil; Cluster.Locks is, before Start")
+		}
 		held, err := locks.Acquire(ctx, key(command))
 		if err != nil {
 			return result, err

@@ -72,10 +72,13 @@ func newMarks(cfg Config) *marks {
 const settleRetry = 50 * time.Millisecond
 
 func (k *marks) read(ctx context.Context, name string) (marked, error) {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), k.timeout)
+	brief, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), k.timeout)
 	defer cancel()
-	resp, err := k.client.Get(ctx, k.keys.EffectMark(name))
-	if err != nil {
+	resp, err := k.client.Get(brief, k.keys.EffectMark(name))
+	switch {
+	case err != nil && brief.Err() != nil && ctx.Err() == nil: // it is not the caller's time that is over
+		return marked{}, fmt.Errorf("read the mark of effect %q: etcd did not answer within %v: %w", name, k.timeout, err)
+	case err != nil:
 		return marked{}, fmt.Errorf("read the mark of effect %q: %w", name, err)
 	}
 	if len(resp.Kvs) == 0 {

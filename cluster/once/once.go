@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -44,8 +46,8 @@ type UnknownError struct {
 func (e *UnknownError) Error() string {
 	s := fmt.Sprintf("effect %q, attempt %d by %s, token %d: %v; look where it should have taken place, then Resolve it",
 		e.Name, e.Attempt, e.By, e.Token, ErrUnknown)
-	if e.Err != nil {
-		s += ": " + e.Err.Error()
+	if e.Err != nil { // several may say the same
+		s += ": " + strings.Join(slices.Compact(strings.Split(e.Err.Error(), "\n")), "; ")
 	}
 	return s
 }
@@ -108,6 +110,7 @@ type Effects struct {
 	cfg    Config
 	engine *queues.Engine
 	marks  *marks
+	closed atomic.Bool // a client may be closed by now, and would not say so for a while
 }
 
 // New checks the configuration; [Effects.Run] makes it live.
@@ -123,7 +126,10 @@ func New(cfg Config) (*Effects, error) {
 
 // Run serves on one session after the other until ctx ends, and returns when all it started
 // has ended.
-func (e *Effects) Run(ctx context.Context) { e.engine.Run(ctx) }
+func (e *Effects) Run(ctx context.Context) {
+	defer e.closed.Store(true)
+	e.engine.Run(ctx)
+}
 
 // Result is what became of an effect that took place.
 type Result struct {
@@ -145,14 +151,19 @@ type Result struct {
 // returns is kept in etcd, if it is not longer than MaxValue. fn must not call Once with the
 // same name: that would wait for itself.
 //
-// Errors beside fn's: an [UnknownError] if an attempt, this one or one before, left open whether
+// Errors beside fn's, and that it is nil: an [UnknownError] if an attempt, this one or one before, left open whether
 // the effect took place; ErrValueTooLong if it did; state.ErrBadName; ErrClosed; ctx's cause,
 // or etcd's error, if fn did not run. When fn has returned, Once goes on until etcd has what
 // came of it or the session is lost, also if ctx has ended. A panic of fn leaves the outcome
 // unknown.
 func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Context, token int64) ([]byte, error)) (Result, error) {
-	if err := state.CheckName(name); err != nil {
+	switch err := state.CheckName(name); {
+	case err != nil:
 		return Result{}, err
+	case fn == nil: // or the outcome would be unknown
+		return Result{}, fmt.Errorf("effect %q: the function is nil; give it the one that has the effect", name)
+	case e.closed.Load():
+		return Result{}, ErrClosed
 	}
 	// What took place long ago costs one read.
 	if m, err := e.marks.read(ctx, name); err != nil {
@@ -287,4 +298,7 @@ func (e *Effects) leave(ctx context.Context, place *queues.Entry) {
 
 // Close runs no effect any more, ends the contexts of those that run, and has those who wait
 // leave. It blocks until what runs has ended, or ctx ends, with its cause for an error.
-func (e *Effects) Close(ctx context.Context) error { return e.engine.Close(ctx) }
+func (e *Effects) Close(ctx context.Context) error {
+	e.closed.Store(true)
+	return e.engine.Close(ctx)
+}

@@ -61,6 +61,20 @@ func TestManyTryAndOneRuns(t *testing.T) {
 	}
 }
 
+// A function that was forgotten leaves nothing behind, and who is closed says so without asking etcd.
+func TestRefusedAtOnce(t *testing.T) {
+	s := newScene(t)
+	_, err := s.a.Once(s.ctx, "mail", nil)
+	require.ErrorContains(t, err, `effect "mail": the function is nil`)
+	_, err = once.Look(s.ctx, s.client, s.keys, "mail")
+	require.ErrorIs(t, err, once.ErrNoMark)
+	require.NoError(t, s.a.Effects.Close(s.ctx))
+	ended, cancel := context.WithCancel(s.ctx)
+	cancel() // nobody can be asked
+	_, err = s.a.Once(ended, "mail", never)
+	require.ErrorIs(t, err, once.ErrClosed)
+}
+
 func TestFailureIsTriedAgain(t *testing.T) {
 	s := newScene(t)
 	var first int64
@@ -218,6 +232,24 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	close(goOn)
 	require.NoError(t, <-ended)
+}
+
+// That etcd says nothing is not the end of the caller's time, and the error says so.
+func TestEtcdThatDoesNotAnswer(t *testing.T) {
+	s := newScene(t)
+	s.a.Faults.HoldNext(clustertest.OpGet, clustertest.Getting(s.keys.EffectMark("e")))
+	_, err := s.a.Once(s.ctx, "e", never)
+	require.ErrorContains(t, err, `read the mark of effect "e": etcd did not answer within 1s: `)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, s.ctx.Err())
+}
+
+func TestUnknownErrorIsOneLine(t *testing.T) {
+	t.Parallel()
+	lost := errors.New("session lost")
+	err := &once.UnknownError{Name: "e", Attempt: 1, By: "a:1", Token: 7, Err: errors.Join(errRefused, lost, lost)}
+	require.EqualError(t, err, `effect "e", attempt 1 by a:1, token 7: it is not known whether the effect took place; `+
+		"look where it should have taken place, then Resolve it: the mail server is away; session lost")
 }
 
 func TestMarksExpire(t *testing.T) {

@@ -3,10 +3,13 @@ package processor_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/processor"
@@ -55,6 +58,51 @@ func TestWhatIsNotTheEventsFaultDoesNotCount(t *testing.T) {
 	require.Equal(t, upTo(3), tries.all())
 	require.Zero(t, p.Status().Parked)
 	require.Equal(t, 20, tries.of(2))
+}
+
+// A panic with an error counts as that error does: a program that asks for what is not there
+// loses no event by it.
+func TestPanicThatIsNotTheEventsFault(t *testing.T) {
+	t.Parallel()
+	tries := &attempts{fail: func(e, attempt int) error {
+		if e == 2 && attempt < 20 {
+			panic(fmt.Errorf("%w: no transaction", processor.ErrUnavailable))
+		}
+		return nil
+	}}
+	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle, Checkpoint: &processor.Memory{},
+		MaxAttempts: 2, Backoff: processor.Backoff{Min: time.Microsecond, Max: time.Millisecond}})
+	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
+	end()
+	require.Equal(t, upTo(3), tries.all())
+	require.Zero(t, p.Status().Parked)
+}
+
+// An event is one line of the log, whatever its error says, and one that is parked at once is
+// not said to be tried again.
+func TestOneLineForAnEvent(t *testing.T) {
+	t.Parallel()
+	tries := &attempts{fail: func(e, attempt int) error {
+		switch {
+		case e == 1 && attempt == 1:
+			return errors.Join(errOops, errors.New("at:\n\tthere"))
+		case e == 2:
+			return errors.Join(errOops, processor.ErrPoison)
+		}
+		return nil
+	}}
+	var logged strings.Builder // read when all has ended
+	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle, Checkpoint: &processor.Memory{},
+		Backoff: processor.Backoff{Min: time.Microsecond}, Logger: hclog.New(&hclog.LoggerOptions{Output: &logged, DisableTime: true})})
+	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
+	end()
+	lines := strings.Split(strings.TrimSpace(logged.String()), "\n")
+	require.Len(t, lines, 5, logged.String())
+	require.Contains(t, lines[0], "processing begins")
+	require.Contains(t, lines[1], `an event failed, trying it again: processor=it token=1 after= position=1 error="oops; at: there"`)
+	require.Contains(t, lines[2], "the event that failed is handled")
+	require.Contains(t, lines[3], `an event was parked: it is not handled: processor=it token=1 position=2 attempts=1 error="oops; the event cannot be handled"`)
+	require.Contains(t, lines[4], "processing ends")
 }
 
 // With MaxAttempts negative all waits for the event.

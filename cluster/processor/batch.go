@@ -83,6 +83,17 @@ type PanicError struct {
 // Error is what it panicked with.
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
+// Unwrap is what it panicked with, if that is an error: it counts as if it had been returned.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// oneLine is an error as the log has it: joined errors, and those of a database, have several.
+func oneLine(err error) string {
+	return strings.NewReplacer("\n\t", " ", "\n", "; ").Replace(strings.TrimSpace(err.Error()))
+}
+
 func judge(err error) verdict {
 	switch {
 	case errors.Is(err, ErrPoison):
@@ -95,8 +106,8 @@ func judge(err error) verdict {
 
 // retry takes note of events that failed.
 func (t *term[E]) retry(now trouble, what string) {
-	if now.failures == 1 {
-		t.log.Warn(what, "token", t.at.Token, "after", t.at.Position, "position", now.at, "error", now.err)
+	if now.failures == 1 && !now.poison { // that it is parked is logged then
+		t.log.Warn(what, "token", t.at.Token, "after", t.at.Position, "position", now.at, "error", oneLine(now.err))
 	}
 	t.trouble = now
 	t.p.report.retries(now.err, now.attempts)
@@ -127,7 +138,7 @@ func (t *term[E]) count(events []Event[E], park bool) {
 	}
 	if park {
 		t.log.Error("an event was parked: it is not handled", "token", t.at.Token, "position", t.at.Position,
-			"attempts", t.trouble.attempts, "error", t.trouble.err)
+			"attempts", t.trouble.attempts, "error", oneLine(t.trouble.err))
 	} else if t.trouble.at != "" && t.trouble.at == events[0].Position {
 		t.log.Info("the event that failed is handled", "token", t.at.Token, "position", t.trouble.at, "failures", t.trouble.failures)
 	}

@@ -50,6 +50,9 @@ type Elections interface {
 // processor runs, and withdraws when it ends: the election should be about nothing else.
 func Election(in Elections, name string) LeaderLock {
 	return LockFunc(func(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
+		if in == nil {
+			return fmt.Errorf("%w: election %q: who has the elections is nil; give it the *cluster.Cluster", ErrNoLock, name)
+		}
 		e, err := in.Election(name)
 		if err != nil {
 			return fmt.Errorf("%w: election %q: %w", ErrNoLock, name, err)

@@ -183,12 +183,13 @@ func TestNoLock(t *testing.T) {
 	require.NoError(t, e.Close(etcdtest.Context(t)))
 	require.ErrorIs(t, <-ended, elections.ErrTermOver)
 	for says, l := range map[string]processor.LeaderLock{
-		"stop":            in,
-		"registry is nil": processor.Lock(nil, "it"),
-		"shards; Cluster": processor.Shard(nil, "it"),
-		"Sharding.Off":    processor.Shard((*consensusmanager.Shards)(nil), "it"),
-		"513 bytes":       processor.Lock(&lock.Memory{}, strings.Repeat("n", 513)),
-		"0 bytes":         processor.Election(e, ""),
+		"stop":                 in,
+		"registry is nil":      processor.Lock(nil, "it"),
+		"shards; Cluster":      processor.Shard(nil, "it"),
+		"Sharding.Off":         processor.Shard((*consensusmanager.Shards)(nil), "it"),
+		"513 bytes":            processor.Lock(&lock.Memory{}, strings.Repeat("n", 513)),
+		"0 bytes":              processor.Election(e, ""),
+		"the *cluster.Cluster": processor.Election(nil, "it"),
 	} {
 		p, err := processor.New(processor.Config[int]{Name: "views", Source: &numbers{}, Handler: (&handled{}).handle,
 			Checkpoint: &processor.Memory{}, LeaderLock: l})

@@ -55,7 +55,7 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 		case t == nil && err != nil:
 			p.report.failed(err)
 			if failures == 0 {
-				p.cfg.Logger.Warn("could not get the leader lock, trying on", "processor", p.cfg.Name, "error", err)
+				p.cfg.Logger.Warn("could not get the leader lock, trying on", "processor", p.cfg.Name, "error", oneLine(err))
 			}
 		}
 		failures++

@@ -28,7 +28,7 @@ type term[E any] struct {
 func (t *term[E]) run(ctx context.Context, token int64) error {
 	if err := t.claim(ctx, token); err != nil {
 		if t.fenced {
-			t.log.Warn("processing does not begin", "error", err)
+			t.log.Warn("processing does not begin", "error", oneLine(err))
 		}
 		return err
 	}
@@ -135,7 +135,7 @@ func (t *term[E]) wait(ctx context.Context, what string, err error) bool {
 	}
 	t.outage++
 	if t.outage == 1 {
-		t.log.Warn(what, "position", t.at.Position, "error", err)
+		t.log.Warn(what, "position", t.at.Position, "error", oneLine(err))
 	}
 	t.p.report.failed(err)
 	return t.p.pause(ctx, t.outage)

@@ -38,7 +38,7 @@ func TestEffectsCommands(t *testing.T) {
 		t.Helper()
 		requireOneLine(t, goversed(t, env, append([]string{"effects"}, args...)...), code, says)
 	}
-	require.Equal(t, "no such effect\n", ask(nil))
+	require.Equal(t, "no effects\n", ask(nil))
 	require.Equal(t, "{\"effects\":[],\"more\":false}\n", ask(nil, "list", "-o", "json"))
 
 	_, err := node.Once(ctx, "mail/1", func(context.Context, int64) ([]byte, error) { return []byte("number 1"), nil })
@@ -115,7 +115,7 @@ func TestEffectsCommands(t *testing.T) {
 		"resolve a 1 --done --failed":    "either --done or --failed",
 		"resolve a 1 --failed --result=": "--result is of an effect that took place",
 		"--limit 0":                      "--limit 0: give a number from 1 up",
-		"stray":                          `unexpected argument "stray"`,
+		"stray":                          `unexpected argument "stray": the verbs here are list, resolve, show`,
 		"list stray":                     `unexpected argument "stray"`,
 	} {
 		refused(cli.ExitUsage, says, strings.Fields(line)...)

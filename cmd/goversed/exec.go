@@ -105,7 +105,7 @@ goversed failed or was refused, 126 COMMAND cannot be run, 127 it is not there, 
 	}
 	cmd.Flags().StringVar(&election, "election", "", "`name` of the election, yours to choose")
 	f.register(cmd, "info")
-	return cmd
+	return dashFirst(cmd, 0)
 }
 
 // aCommand wants this many words, then -- and at least one more.
@@ -122,6 +122,18 @@ func aCommand(words int) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// dashFirst has a flag that is none of ours, behind a word that is the command's, answered as that
+// word would be.
+func dashFirst(cmd *cobra.Command, words int) *cobra.Command {
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if args := cmd.Flags().Args(); len(args) > words && cmd.ArgsLenAtDash() < 0 {
+			return aCommand(words)(cmd, args)
+		}
+		return cli.Usage(cmd.CommandPath(), cli.BadFlag(err))
+	})
+	return cmd
 }
 
 // run carries the command line out; cfg has what is particular to the verb.

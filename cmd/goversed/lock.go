@@ -56,5 +56,5 @@ is wrong.`,
 	fs.BoolVarP(&shared, "shared", "s", false, "share the lock with others who share it")
 	fs.IntVarP(&busy, "conflict-exit-code", "E", busy, "exit code where another held the lock")
 	f.register(cmd, "warn")
-	return cmd
+	return dashFirst(cmd, 1)
 }

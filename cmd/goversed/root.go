@@ -80,7 +80,18 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: everything is given as --flag value", args[0]))
+	how := "everything is given as --flag value"
+	if verbs := verbsOf(cmd); len(verbs) > 0 {
+		how = "the verbs here are " + strings.Join(verbs, ", ")
+	}
+	return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: %s", args[0], how))
+}
+
+func verbsOf(cmd *cobra.Command) (names []string) {
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	return names
 }
 
 func unknownCommand(root *cobra.Command, name string) error {

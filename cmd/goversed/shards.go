@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,8 +104,9 @@ func supposed(without, with []string) (shardview.Change, error) {
 		if weighted {
 			weight, err = strconv.Atoi(number)
 		}
-		if err != nil || address == "" || weight < 1 {
-			return c, fmt.Errorf("--with %q: write ADDRESS or ADDRESS=WEIGHT, with a weight from 1 up", node)
+		host, port, bad := net.SplitHostPort(address)
+		if err != nil || bad != nil || host == "" || port == "" || weight < 1 {
+			return c, fmt.Errorf("--with %q: write HOST:PORT or HOST:PORT=WEIGHT, with a weight from 1 up", node)
 		}
 		c.Join = append(c.Join, shardview.Joiner{Address: address, Weight: weight})
 	}

@@ -119,6 +119,9 @@ func parse(args []string, help io.Writer) (config, error) {
 	if _, err := exec.LookPath(cfg.job.command[0]); err != nil {
 		return cfg, fmt.Errorf("the command cannot be run: %w; give its path", err)
 	}
+	if cfg.job.name == "" {
+		return cfg, errors.New("-name is empty; give the job one, the same for all copies")
+	}
 	if cfg.job.catchUp < time.Second {
 		return cfg, fmt.Errorf("-catch-up %v: give a second or more, for nothing begins at its very instant", cfg.job.catchUp)
 	}

@@ -31,6 +31,7 @@ func TestCommandLine(t *testing.T) {
 		"-schedule|CRON_TZ=UTC|true":                             "nothing after the time zone",
 		"-schedule|* * * * *|./there-is-none":                    "cannot be run",
 		"-schedule|* * * * *|-catch-up|0s|true":                  "a second or more",
+		"-schedule|* * * * *|-name||true":                        "-name is empty; give the job one",
 		"-nothing":                                               "not defined",
 		"true":                                                   "as in crontab(5)",
 		"-schedule|*/5 * * * *|--|echo|-n|hallo":                 "",

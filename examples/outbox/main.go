@@ -66,6 +66,16 @@ func main() {
 	}
 }
 
+const usage = `usage: outbox VERB [flags]
+
+  outbox create  -postgres URL           the tables
+  outbox sink    -postgres URL           receives: it stands for the rest of the world
+  outbox publish -postgres URL           as many copies as you like
+  outbox order   -postgres URL -n 1000   writes orders, some of them rolled back
+
+outbox VERB -help shows the flags.
+`
+
 // parse reads the command line.
 func parse(args []string) (config, error) {
 	cfg := config{}
@@ -88,6 +98,9 @@ func parse(args []string) (config, error) {
 		flags.IntVar(&cfg.ttl, "ttl", 10, "`seconds` that the others wait for a copy whose host is gone")
 		flags.DurationVar(&cfg.poll, "poll", time.Second, "how often to look when PostgreSQL says nothing")
 		flags.DurationVar(&cfg.keep, "keep", 24*time.Hour, "how long published rows stay in the table")
+	case "-h", "-help", "--help", "help":
+		fmt.Print(usage)
+		return cfg, flag.ErrHelp
 	default:
 		return cfg, fmt.Errorf("no verb %q; there are create, sink, publish and order", cfg.verb)
 	}

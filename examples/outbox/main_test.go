@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) { trial.Main(m, main) }
 
 func TestCommandLine(t *testing.T) {
 	for line, want := range map[string]string{
+		"--help":                             flag.ErrHelp.Error(),
 		"":                                   "there are create, sink",
 		"publis":                             "there are create, sink",
 		"publish":                            "give -postgres",

@@ -69,6 +69,16 @@ func main() {
 	}
 }
 
+const usage = `usage: views VERB [flags]
+
+  views create  -postgres URL                 the tables
+  views serve   -postgres URL                 as many copies as you like
+  views buy     -postgres URL -n 1000         writes events
+  views rebuild -postgres URL totals          makes a view again from the first event
+
+views VERB -help shows the flags.
+`
+
 // parse reads the command line.
 func parse(args []string) (config, error) {
 	cfg := config{}
@@ -90,6 +100,9 @@ func parse(args []string) (config, error) {
 		flags.IntVar(&cfg.ttl, "ttl", 10, "`seconds` that the others wait for a copy whose host is gone")
 		flags.DurationVar(&cfg.poll, "poll", time.Second, "how often to look when PostgreSQL says nothing")
 		names = flags.String("views", "", "the `names` of those to stand for, with commas; default all")
+	case "-h", "-help", "--help", "help":
+		fmt.Print(usage)
+		return cfg, flag.ErrHelp
 	default:
 		return cfg, fmt.Errorf("no verb %q; there are create, serve, buy and rebuild", cfg.verb)
 	}

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -33,6 +34,7 @@ func TestMain(m *testing.M) { trial.Main(m, main) }
 func TestCommandLine(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                                  "there are create, serve",
+		"--help":                            flag.ErrHelp.Error(),
 		"serv":                              "there are create, serve",
 		"serve":                             "give -postgres",
 		"serve -postgres x y":               "too much",

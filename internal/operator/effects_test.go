@@ -188,7 +188,7 @@ there are more: give the last of these with --after, or a larger --limit
 `, out.String())
 	out.Reset()
 	require.NoError(t, PrintEffects(&out, Effects{}, false))
-	require.Equal(t, "no such effect\n", out.String())
+	require.Equal(t, "no effects\n", out.String())
 
 	show := func(e Effect) string {
 		out.Reset()

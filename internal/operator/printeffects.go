@@ -19,7 +19,7 @@ func PrintEffects(out io.Writer, all Effects, asJSON bool) error {
 	case asJSON:
 		return printJSON(out, all)
 	case len(all.Effects) == 0:
-		_, err := fmt.Fprintln(out, "no such effect")
+		_, err := fmt.Fprintln(out, "no effects")
 		return err
 	}
 	w := &table{out: out}

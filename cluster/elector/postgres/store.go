@@ -53,6 +53,8 @@ func (s *Store) GetLease(ctx context.Context) (elector.Lease, error) {
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return elector.Lease{}, elector.ErrNotFound
+	case code(err) == noTable:
+		return elector.Lease{}, fmt.Errorf("read lease %q: %w; make the table with CreateTable", s.name, err)
 	case err != nil:
 		return elector.Lease{}, fmt.Errorf("read lease %q: %w", s.name, err)
 	}

@@ -66,7 +66,10 @@ func CreateTable(ctx context.Context, db DB, table pgx.Identifier) error {
 // while it is being made: unique_violation, duplicate_object, duplicate_table.
 var alreadyThere = []string{"23505", "42710", "42P07"}
 
-const serializationFailure = "40001"
+const (
+	serializationFailure = "40001"
+	noTable              = "42P01"
+)
 
 func code(err error) string {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {

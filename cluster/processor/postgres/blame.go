@@ -13,6 +13,7 @@ import (
 
 // Codes of PostgreSQL's, where the class does not say enough.
 const (
+	noTable        = "42P01"
 	onStandby      = "25006" // only reading
 	idleTooLong    = "25P03"
 	notSerializing = "40001"

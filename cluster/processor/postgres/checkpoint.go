@@ -96,13 +96,17 @@ func (c *Checkpoint) CreateTables(ctx context.Context) error {
 
 type txKey struct{}
 
+// errNoTx is the program's fault, and no event's.
+var errNoTx = fmt.Errorf("%w: postgres.Tx: there is no transaction in this context; give it the handler's, of a processor whose Checkpoint is a *postgres.Checkpoint", processor.ErrUnavailable)
+
 // Tx is the transaction in which a handler, or OnPark, is called, with its ctx: what is written
 // there takes effect together with the new position. Neither commit it nor roll it back. It panics
-// for any other ctx.
+// for any other ctx, with an error that matches processor.ErrUnavailable: a processor whose
+// checkpoint is another one tries on, and parks nothing for it.
 func Tx(ctx context.Context) pgx.Tx {
 	tx, ok := ctx.Value(txKey{}).(pgx.Tx)
 	if !ok {
-		panic("postgres.Tx: there is no transaction in this context; give it the handler's, of a processor whose Checkpoint is a *postgres.Checkpoint")
+		panic(errNoTx)
 	}
 	return tx
 }
@@ -116,6 +120,8 @@ func (c *Checkpoint) Claim(ctx context.Context, name string, token int64) (proce
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return m, c.overtaken(ctx, name, token)
+	case codeOf(err) == noTable:
+		return m, fmt.Errorf("claim the checkpoint of processor %q: %w; make the tables with CreateTables", name, err)
 	case err != nil:
 		return m, fmt.Errorf("claim the checkpoint of processor %q: %w", name, err)
 	}

@@ -314,14 +314,25 @@ func (s *scene) away(t *testing.T) {
 }
 
 func (s *scene) misused(t *testing.T) {
-	require.PanicsWithValue(t, "postgres.Tx: there is no transaction in this context; give it the handler's, of a processor whose Checkpoint is a *postgres.Checkpoint",
-		func() { postgres.Tx(context.Background()) })
+	// A program's fault parks nothing.
+	func() {
+		defer func() {
+			err, _ := recover().(error)
+			require.ErrorIs(t, err, processor.ErrUnavailable)
+			require.ErrorContains(t, err, "give it the handler's, of a processor whose Checkpoint is a *postgres.Checkpoint")
+		}()
+		postgres.Tx(context.Background())
+	}()
 	_, err := postgres.New(postgres.Config{})
 	require.ErrorIs(t, err, processor.ErrBadConfig)
 	for _, table := range []string{"a b", "a;drop", "A", "a.b.c", strings.Repeat("x", 57), "1a", "."} {
 		_, err := postgres.New(postgres.Config{DB: s.pool, Table: table})
 		require.ErrorIs(t, err, postgres.ErrBadTable, table)
 	}
+	c, err := postgres.New(postgres.Config{DB: s.pool, Table: "forgotten"})
+	require.NoError(t, err)
+	_, err = c.Claim(testContext(t), "it", 1)
+	require.ErrorContains(t, err, "make the tables with CreateTables")
 	// A name that is a word of SQL's, and tables that come to be with a transaction of the caller's.
 	conn, err := pgx.Connect(etcdtest.Context(t), s.server.URL())
 	require.NoError(t, err)
@@ -343,7 +354,7 @@ func (s *scene) misused(t *testing.T) {
 	require.NoError(t, conn.QueryRow(etcdtest.Context(t), "select count(*) from pg_tables where tablename in ('order', 'user')").Scan(&n))
 	require.Zero(t, n)
 	// Many that create the tables at once do not get in each other's way.
-	c, err := postgres.New(postgres.Config{DB: s.pool})
+	c, err = postgres.New(postgres.Config{DB: s.pool})
 	require.NoError(t, err)
 	errs := make([]error, 8)
 	var wg sync.WaitGroup
