@@ -7,13 +7,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 // A node that is stopped while it takes its address over has nothing to complain of.
 func TestTakeoverThatIsCancelledIsNotLogged(t *testing.T) {
 	log := &logBuffer{}
-	c := start(t, startEtcd(t), func(cfg *Config) { cfg.Logger = log.logger() })
-	ctx, cancel := context.WithCancel(testContext(t))
+	c := start(t, etcdtest.Start(t), func(cfg *Config) { cfg.Logger = log.logger() })
+	ctx, cancel := context.WithCancel(etcdtest.Context(t))
 	cancel()
 	free, err := c.parts.member.removePredecessor(ctx, c.Session(), &state.Member{Address: c.address()})
 	require.False(t, free)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/goverse/goverse/cluster/internal/deadline"
+	"github.com/goverse/goverse/cluster/internal/oneline"
 )
 
 // run is the shell of one call of Run: it carries out what the standing decides, one request
@@ -172,7 +172,7 @@ func (r *run) trouble() []any {
 	if r.err == nil {
 		return nil
 	}
-	return []any{"error", strings.NewReplacer("\n\t", " ", "\n", "; ").Replace(strings.TrimSpace(r.err.Error()))}
+	return []any{"error", oneline.Of(r.err)}
 }
 
 // stop waits until the functions of the term have returned, and leaves the lease.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/goverse/goverse/cluster/internal/oneline"
 )
 
 // advance handles the events, or gives the only one up, and stores that.
@@ -89,11 +91,6 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// oneLine is an error as the log has it: joined errors, and those of a database, have several.
-func oneLine(err error) string {
-	return strings.NewReplacer("\n\t", " ", "\n", "; ").Replace(strings.TrimSpace(err.Error()))
-}
-
 func judge(err error) verdict {
 	switch {
 	case errors.Is(err, ErrPoison):
@@ -107,7 +104,7 @@ func judge(err error) verdict {
 // retry takes note of events that failed.
 func (t *term[E]) retry(now trouble, what string) {
 	if now.failures == 1 && !now.poison { // that it is parked is logged then
-		t.log.Warn(what, "token", t.at.Token, "after", t.at.Position, "position", now.at, "error", oneLine(now.err))
+		t.log.Warn(what, "token", t.at.Token, "after", t.at.Position, "position", now.at, "error", oneline.Of(now.err))
 	}
 	t.trouble = now
 	t.p.report.retries(now.err, now.attempts)
@@ -138,7 +135,7 @@ func (t *term[E]) count(events []Event[E], park bool) {
 	}
 	if park {
 		t.log.Error("an event was parked: it is not handled", "token", t.at.Token, "position", t.at.Position,
-			"attempts", t.trouble.attempts, "error", oneLine(t.trouble.err))
+			"attempts", t.trouble.attempts, "error", oneline.Of(t.trouble.err))
 	} else if t.trouble.at != "" && t.trouble.at == events[0].Position {
 		t.log.Info("the event that failed is handled", "token", t.at.Token, "position", t.trouble.at, "failures", t.trouble.failures)
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 
+	"github.com/goverse/goverse/cluster/internal/oneline"
 	"github.com/goverse/goverse/cluster/internal/wait"
 )
 
@@ -55,7 +56,7 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 		case t == nil && err != nil:
 			p.report.failed(err)
 			if failures == 0 {
-				p.cfg.Logger.Warn("could not get the leader lock, trying on", "processor", p.cfg.Name, "error", oneLine(err))
+				p.cfg.Logger.Warn("could not get the leader lock, trying on", "processor", p.cfg.Name, "error", oneline.Of(err))
 			}
 		}
 		failures++

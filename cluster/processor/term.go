@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/goverse/goverse/cluster/internal/oneline"
 	"github.com/goverse/goverse/cluster/internal/wait"
 )
 
@@ -28,7 +29,7 @@ type term[E any] struct {
 func (t *term[E]) run(ctx context.Context, token int64) error {
 	if err := t.claim(ctx, token); err != nil {
 		if t.fenced {
-			t.log.Warn("processing does not begin", "error", oneLine(err))
+			t.log.Warn("processing does not begin", "error", oneline.Of(err))
 		}
 		return err
 	}
@@ -135,7 +136,7 @@ func (t *term[E]) wait(ctx context.Context, what string, err error) bool {
 	}
 	t.outage++
 	if t.outage == 1 {
-		t.log.Warn(what, "position", t.at.Position, "error", oneLine(err))
+		t.log.Warn(what, "position", t.at.Position, "error", oneline.Of(err))
 	}
 	t.p.report.failed(err)
 	return t.p.pause(ctx, t.outage)

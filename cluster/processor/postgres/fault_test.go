@@ -331,7 +331,7 @@ func (s *scene) misused(t *testing.T) {
 	}
 	c, err := postgres.New(postgres.Config{DB: s.pool, Table: "forgotten"})
 	require.NoError(t, err)
-	_, err = c.Claim(testContext(t), "it", 1)
+	_, err = c.Claim(etcdtest.Context(t), "it", 1)
 	require.ErrorContains(t, err, "make the tables with CreateTables")
 	// A name that is a word of SQL's, and tables that come to be with a transaction of the caller's.
 	conn, err := pgx.Connect(etcdtest.Context(t), s.server.URL())
