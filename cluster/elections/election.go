@@ -191,7 +191,7 @@ func (e *Election) settled() {
 		e.place = nil
 		if !errors.Is(err, queues.ErrAgain) && !errors.Is(err, ErrClosed) {
 			if e.err == nil {
-				e.all.cfg.Logger.Warn("etcd refuses that this node stands in the election, trying on", "election", e.name, "error", err)
+				e.all.cfg.Logger.Warn("etcd refuses that this process stands in the election, trying on", "election", e.name, "error", err)
 			}
 			e.err, e.denied = err, true
 			time.AfterFunc(deniedRetry, e.again)
