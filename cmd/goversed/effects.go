@@ -13,7 +13,6 @@ import (
 
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/operator"
 )
 
@@ -141,15 +140,7 @@ runs, with a session that lives, is refused.`,
 
 // effectArguments wants exactly the arguments named.
 func effectArguments(names ...string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) < len(names):
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("%s is missing: goversed effects shows names and tokens", names[len(args)]))
-		case len(args) > len(names):
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: one effect at a time", args[len(names)]))
-		}
-		return nil
-	}
+	return exactly("goversed effects shows names and tokens", "one effect at a time", names...)
 }
 
 // effectName reads a name as it is, or quoted as the commands show it. what says which it is.

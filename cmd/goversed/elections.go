@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/operator"
 )
 
@@ -66,15 +65,7 @@ seconds later.`,
 
 // newElectionsAsk makes a command that moves a named election, with the arguments named.
 func newElectionsAsk(base *cobra.Command, ask func(context.Context, *operator.Operator, time.Duration, []string) (operator.Outcome, error), names ...string) *cobra.Command {
-	base.Args = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) < len(names):
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("%s is missing: goversed elections shows names and addresses", names[len(args)]))
-		case len(args) > len(names):
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: one election at a time", args[len(names)]))
-		}
-		return nil
-	}
+	base.Args = exactly("goversed elections shows names and addresses", "one election at a time", names...)
 	var cmd *cobra.Command
 	cmd = newOperator(base, 15*time.Second, func(f *operatorFlags) (verb, error) {
 		args := cmd.Flags().Args()

@@ -150,8 +150,8 @@ func (f *gatedFlags) config(cmd *cobra.Command, cfg *gated.Config) (etcd cluster
 	if f.etcd.address == "" {
 		return etcd, errors.New("--etcd is missing: give etcd's host:port, for example 127.0.0.1:2379")
 	}
-	if f.ttl < time.Second || f.ttl > 24*time.Hour || f.ttl%time.Second != 0 {
-		return etcd, fmt.Errorf("--ttl %v: give whole seconds from 1s to 24h; 10s is a good one", f.ttl)
+	if err := checkTTL(f.ttl); err != nil {
+		return etcd, err
 	}
 	if cmd.Flags().Changed("stop-timeout") && (f.stop <= 0 || f.stop > f.ttl/2) {
 		return etcd, fmt.Errorf("--stop-timeout %v: it must fit in before the deadline, so give more than 0 and at most half of --ttl, %v", f.stop, f.ttl/2)
@@ -159,9 +159,9 @@ func (f *gatedFlags) config(cmd *cobra.Command, cfg *gated.Config) (etcd cluster
 	if cmd.Flags().Changed("grace") && f.grace <= 0 {
 		return etcd, fmt.Errorf("--grace %v: give more than 0; leave it out to wait for COMMAND as long as it takes", f.grace)
 	}
-	level := hclog.LevelFromString(f.logLevel)
-	if level == hclog.NoLevel {
-		return etcd, fmt.Errorf("--log-level %q: give trace, debug, info, warn, error or off", f.logLevel)
+	level, err := readLevel(f.logLevel)
+	if err != nil {
+		return etcd, err
 	}
 	if err := f.etcd.applyNames(&etcd); err != nil {
 		return etcd, err
