@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -48,15 +47,9 @@ A name that could be mistaken is quoted; a NAME that begins with " is read as it
 				return nil, err
 			}
 		}
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			ctx, cancel := context.WithTimeout(ctx, f.timeout)
-			defer cancel()
-			all, err := o.Effects(ctx, query)
-			if err != nil {
-				return err
-			}
-			return operator.PrintEffects(out, all, json)
-		}, nil
+		return reading(f, func(ctx context.Context, o *operator.Operator) (operator.Effects, error) {
+			return o.Effects(ctx, query)
+		}, operator.PrintEffects), nil
 	})
 	fs := cmd.Flags()
 	fs.BoolVar(&q.Unknown, "unknown", false, "only those whose outcome is unknown")
@@ -77,15 +70,9 @@ func newEffectsShow() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			ctx, cancel := context.WithTimeout(ctx, f.timeout)
-			defer cancel()
-			e, err := o.Effect(ctx, name)
-			if err != nil {
-				return err
-			}
-			return operator.PrintEffect(out, e, json)
-		}, nil
+		return reading(f, func(ctx context.Context, o *operator.Operator) (operator.Effect, error) {
+			return o.Effect(ctx, name)
+		}, operator.PrintEffect), nil
 	})
 	return cmd
 }
@@ -123,13 +110,9 @@ runs, with a session that lives, is refused.`,
 		case len(result) > once.MaxValue:
 			return nil, fmt.Errorf("--result has %d bytes: give %d at most", len(result), once.MaxValue)
 		}
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			e, err := o.Resolve(ctx, f.timeout, name, token, done, []byte(result))
-			if err != nil {
-				return err
-			}
-			return operator.PrintResolved(out, e, json)
-		}, nil
+		return showing(func(ctx context.Context, o *operator.Operator) (operator.Effect, error) {
+			return o.Resolve(ctx, f.timeout, name, token, done, []byte(result))
+		}, operator.PrintResolved), nil
 	})
 	fs := cmd.Flags()
 	fs.BoolVar(&done, "done", false, "the effect took place")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,15 +22,9 @@ next. The cluster's own election is not among them: goversed status shows that o
   goversed elections -o json | jq '.[] | [.name, .leader_id]'
   goversed elections transfer outbox 127.0.0.1:47002`,
 	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			ctx, cancel := context.WithTimeout(ctx, f.timeout)
-			defer cancel()
-			all, err := o.Elections(ctx)
-			if err != nil {
-				return err
-			}
-			return operator.PrintElections(out, all, json)
-		}, nil
+		return reading(f, func(ctx context.Context, o *operator.Operator) ([]operator.NamedElection, error) {
+			return o.Elections(ctx)
+		}, operator.PrintElections), nil
 	})
 	cmd.AddCommand(newElectionsTransfer(), newElectionsResign())
 	return cmd
@@ -75,13 +68,9 @@ func newElectionsAsk(base *cobra.Command, ask func(context.Context, *operator.Op
 		if args[len(args)-1] == "" {
 			return nil, errors.New("TO is empty: give the address of a candidate; goversed elections shows them")
 		}
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			outcome, err := ask(ctx, o, f.timeout, args)
-			if err != nil {
-				return err
-			}
-			return operator.PrintOutcome(out, outcome, json)
-		}, nil
+		return showing(func(ctx context.Context, o *operator.Operator) (operator.Outcome, error) {
+			return ask(ctx, o, f.timeout, args)
+		}, operator.PrintOutcome), nil
 	})
 	return cmd
 }
