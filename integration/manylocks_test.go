@@ -11,12 +11,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/processtest"
 )
 
 // What is wanted at once goes in transactions inside of transactions: every etcd takes them.
@@ -25,21 +24,15 @@ func TestManyLocksAtOnce(t *testing.T) {
 		const many = 600
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		client, err := clientv3.New(clientv3.Config{Endpoints: []string{kit.StartEtcd(t, flavour).Endpoint}})
-		require.NoError(t, err)
-		defer func() { _ = client.Close() }()
-		keys, err := state.NewKeys("/goverse")
-		require.NoError(t, err)
-		keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: 30 * time.Second}})
-		require.NoError(t, err)
-		locks, err := lock.NewEtcd(lock.Config{Client: client, Keeper: keeper, Queues: keys.Locks()})
-		require.NoError(t, err)
-		var wg, both sync.WaitGroup
-		running, stop := context.WithCancel(ctx)
-		both.Go(func() { _ = keeper.Run(running) })
-		both.Go(func() { locks.Run(running) })
-		defer both.Wait()
-		defer stop()
+		var locks *lock.Etcd
+		processtest.Start(t, kit.StartEtcd(t, flavour).Endpoint, 30*time.Second, func(p *processtest.Process) (func(context.Context), error) {
+			keys, err := state.NewKeys("/goverse")
+			if err == nil {
+				locks, err = lock.NewEtcd(lock.Config{Client: p.Client, Keeper: p.Keeper, Queues: keys.Locks()})
+			}
+			return locks.Run, err
+		})
+		var wg sync.WaitGroup
 		errs := make([]error, many)
 		for i := range many {
 			wg.Go(func() {

@@ -92,7 +92,7 @@ func (e *Election) want(o options) {
 	}
 	if !o.observe {
 		e.observer = false
-		if errors.Is(e.gone, ErrWithdrawn) {
+		if !errors.Is(e.gone, ErrClosed) {
 			e.gone = nil
 		}
 	}
@@ -189,9 +189,13 @@ func (e *Election) settled() {
 	place := e.place
 	if err := place.Err(); err != nil {
 		e.place = nil
-		if !errors.Is(err, queues.ErrAgain) && !errors.Is(err, ErrClosed) {
+		switch {
+		case errors.Is(err, queues.ErrAgain), errors.Is(err, ErrClosed):
+		case e.all.cfg.Final(err):
+			e.err, e.gone = err, cmp.Or(e.gone, fmt.Errorf("election %q: %w", e.name, err))
+		default:
 			if e.err == nil {
-				e.all.cfg.Logger.Warn("etcd refuses that this node stands in the election, trying on", "election", e.name, "error", err)
+				e.all.cfg.Logger.Warn("etcd refuses that this process stands in the election, trying on", "election", e.name, "error", err)
 			}
 			e.err, e.denied = err, true
 			time.AfterFunc(deniedRetry, e.again)

@@ -34,6 +34,10 @@ type Config struct {
 	PreferAfter time.Duration
 	// RequestTimeout bounds each request to etcd. Default 2 s.
 	RequestTimeout time.Duration
+	// Final reports whether what etcd refuses a candidate is the end of its candidacy: Lead returns
+	// the error, and whoever asks for the election again stands anew. Default: none is, it is tried
+	// again after a second, and logged.
+	Final func(error) bool
 	// Logger gets one line per change of leadership of this node. Default: none.
 	Logger hclog.Logger
 }
@@ -47,6 +51,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RequestTimeout <= 0 {
 		c.RequestTimeout = 2 * time.Second
+	}
+	if c.Final == nil {
+		c.Final = func(error) bool { return false }
 	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
@@ -114,7 +121,7 @@ type options struct {
 func Observe() Option { return func(o *options) { o.observe = true } }
 
 // Election is the election of that name: this node stands in it from now on, also if it had
-// withdrawn; or with Observe it only follows it. The same name gives the same election. It is
+// withdrawn or was refused; or with Observe it only follows it. The same name gives the same election. It is
 // followed until it is closed, or the node stops. It does not block.
 // Errors are state.ErrBadName and ErrClosed.
 func (es *Elections) Election(name string, opts ...Option) (*Election, error) {

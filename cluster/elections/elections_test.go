@@ -29,6 +29,7 @@ type scene struct {
 	keys        state.Queues
 	client      *clientv3.Client
 	preferAfter time.Duration
+	final       func(error) bool
 	a, b, c     *process
 }
 
@@ -56,7 +57,7 @@ func (s *scene) start(address string) *process {
 	p.Process = s.Start(func(q *queuestest.Process) (func(context.Context), error) {
 		var err error
 		p.Elections, err = elections.New(elections.Config{Client: q.Client, Keeper: q.Keeper, Queues: s.keys, Address: address,
-			WorkTimeout: 500 * time.Millisecond, PreferAfter: s.preferAfter, RequestTimeout: queuestest.RequestTimeout})
+			WorkTimeout: 500 * time.Millisecond, PreferAfter: s.preferAfter, RequestTimeout: queuestest.RequestTimeout, Final: s.final})
 		return p.Run, err
 	})
 	return p
@@ -345,6 +346,26 @@ func TestDenied(t *testing.T) {
 	s.leads(e)
 	require.NoError(t, e.Err())
 	require.Greater(t, time.Since(began), time.Second, "not without a pause")
+}
+
+// What is final ends the candidacy and not the election: who asks for it again stands again.
+func TestDeniedForGood(t *testing.T) {
+	s := newScene(t)
+	s.final = func(err error) bool { return errors.Is(err, rpctypes.ErrPermissionDenied) }
+	p := s.start("d:1")
+	putting := clustertest.Putting(s.keys.Queue("job"))
+	p.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, putting)
+	p.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, putting)
+	e, err := p.Election("job")
+	require.NoError(t, err)
+	never := func(context.Context, *elections.Term) error { return errors.New("it leads") }
+	require.ErrorIs(t, e.Lead(s.ctx, never), rpctypes.ErrPermissionDenied)
+	require.ErrorIs(t, e.Err(), rpctypes.ErrPermissionDenied)
+	require.ErrorIs(t, e.Lead(s.ctx, never), rpctypes.ErrPermissionDenied, "it is over")
+	_, err = p.Election("job")
+	require.NoError(t, err)
+	s.leads(e)
+	require.NoError(t, e.Err())
 }
 
 func TestStandsAgain(t *testing.T) {

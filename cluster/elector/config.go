@@ -33,9 +33,9 @@ type ElectorConfig struct {
 	ReleaseOnCancel bool
 
 	// OnStartedLeading runs in each term, in a goroutine of its own. Its context has the term's
-	// token (TokenFrom) and ends when the term does, and it must return soon after: until it has, this candidate neither releases
-	// the lease nor leads again. The term goes on when it returns by itself. The context's
-	// cause is ErrExpired, ErrTaken, or the cause of Run's context.
+	// token (TokenFrom) and ends when the term does, and it must return soon after: until it has,
+	// this candidate neither releases the lease nor leads again. The term goes on when it returns
+	// by itself. The context's cause is ErrExpired, ErrTaken, or the cause of Run's context.
 	OnStartedLeading func(ctx context.Context)
 	// OnStoppedLeading runs once for each term, when the term is over and OnStartedLeading has
 	// returned, and before the lease is released. It should not end the process: nothing would

@@ -132,7 +132,7 @@ func (s standing) got(record Lease, found bool, now deadline.Instant) standing {
 	case s.leading && s.mine() && record.LeaderTransitions == s.token:
 		s.next = now.Mono // it was read because there was trouble: renew
 	case s.leading:
-		s.leading, s.working = false, true
+		s = s.ended()
 	default:
 		s.next = now.Mono + int64(s.period)
 	}

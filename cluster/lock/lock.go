@@ -25,7 +25,7 @@ var (
 type LostError struct {
 	Name  string
 	Token int64
-	Err   error // a session.LostError or ErrKeyGone
+	Err   error // a session.LostError, ErrKeyGone, or ErrClosed
 }
 
 // Error names the lock and the reason.

@@ -2,7 +2,7 @@ package session
 
 import "time"
 
-// remindEvery is how often a log tells that a node is without a session still.
+// remindEvery is how often a log tells that there is still no session.
 const remindEvery = 30 * time.Second
 
 // outage is a stretch of time without a session, for the log. The zero value is
@@ -33,6 +33,6 @@ func (o *outage) length(now time.Time) string {
 // remind says from time to time that there is still no session, and why.
 func (k *Keeper) remind(err error) {
 	if now := time.Now(); k.outage.due(now) {
-		k.log.Warn("this node is still cut off from the cluster, trying on", "away", k.outage.length(now), "error", err)
+		k.log.Warn("this process still has no session with etcd, trying on", "away", k.outage.length(now), "error", err)
 	}
 }

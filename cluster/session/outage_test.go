@@ -81,7 +81,7 @@ func TestAnOutageIsToldUntilItIsOver(t *testing.T) {
 		<-first.Done()
 		pass(75 * time.Second)
 		synctest.Wait()
-		require.Equal(t, 2, strings.Count(log.String(), "still cut off"), log.String())
+		require.Equal(t, 2, strings.Count(log.String(), "this process still has no session with etcd"), log.String())
 		lease.away.Store(false)
 		_, err = k.Wait(context.Background(), first)
 		require.NoError(t, err)

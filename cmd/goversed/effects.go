@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/operator"
 )
 
@@ -49,15 +47,9 @@ A name that could be mistaken is quoted; a NAME that begins with " is read as it
 				return nil, err
 			}
 		}
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			ctx, cancel := context.WithTimeout(ctx, f.timeout)
-			defer cancel()
-			all, err := o.Effects(ctx, query)
-			if err != nil {
-				return err
-			}
-			return operator.PrintEffects(out, all, json)
-		}, nil
+		return reading(f, func(ctx context.Context, o *operator.Operator) (operator.Effects, error) {
+			return o.Effects(ctx, query)
+		}, operator.PrintEffects), nil
 	})
 	fs := cmd.Flags()
 	fs.BoolVar(&q.Unknown, "unknown", false, "only those whose outcome is unknown")
@@ -78,15 +70,9 @@ func newEffectsShow() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			ctx, cancel := context.WithTimeout(ctx, f.timeout)
-			defer cancel()
-			e, err := o.Effect(ctx, name)
-			if err != nil {
-				return err
-			}
-			return operator.PrintEffect(out, e, json)
-		}, nil
+		return reading(f, func(ctx context.Context, o *operator.Operator) (operator.Effect, error) {
+			return o.Effect(ctx, name)
+		}, operator.PrintEffect), nil
 	})
 	return cmd
 }
@@ -124,13 +110,9 @@ runs, with a session that lives, is refused.`,
 		case len(result) > once.MaxValue:
 			return nil, fmt.Errorf("--result has %d bytes: give %d at most", len(result), once.MaxValue)
 		}
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			e, err := o.Resolve(ctx, f.timeout, name, token, done, []byte(result))
-			if err != nil {
-				return err
-			}
-			return operator.PrintResolved(out, e, json)
-		}, nil
+		return showing(func(ctx context.Context, o *operator.Operator) (operator.Effect, error) {
+			return o.Resolve(ctx, f.timeout, name, token, done, []byte(result))
+		}, operator.PrintResolved), nil
 	})
 	fs := cmd.Flags()
 	fs.BoolVar(&done, "done", false, "the effect took place")
@@ -141,15 +123,7 @@ runs, with a session that lives, is refused.`,
 
 // effectArguments wants exactly the arguments named.
 func effectArguments(names ...string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) < len(names):
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("%s is missing: goversed effects shows names and tokens", names[len(args)]))
-		case len(args) > len(names):
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: one effect at a time", args[len(names)]))
-		}
-		return nil
-	}
+	return exactly("goversed effects shows names and tokens", "one effect at a time", names...)
 }
 
 // effectName reads a name as it is, or quoted as the commands show it. what says which it is.

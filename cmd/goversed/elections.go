@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/operator"
 )
 
@@ -24,15 +22,9 @@ next. The cluster's own election is not among them: goversed status shows that o
   goversed elections -o json | jq '.[] | [.name, .leader_id]'
   goversed elections transfer outbox 127.0.0.1:47002`,
 	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			ctx, cancel := context.WithTimeout(ctx, f.timeout)
-			defer cancel()
-			all, err := o.Elections(ctx)
-			if err != nil {
-				return err
-			}
-			return operator.PrintElections(out, all, json)
-		}, nil
+		return reading(f, func(ctx context.Context, o *operator.Operator) ([]operator.NamedElection, error) {
+			return o.Elections(ctx)
+		}, operator.PrintElections), nil
 	})
 	cmd.AddCommand(newElectionsTransfer(), newElectionsResign())
 	return cmd
@@ -66,15 +58,7 @@ seconds later.`,
 
 // newElectionsAsk makes a command that moves a named election, with the arguments named.
 func newElectionsAsk(base *cobra.Command, ask func(context.Context, *operator.Operator, time.Duration, []string) (operator.Outcome, error), names ...string) *cobra.Command {
-	base.Args = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) < len(names):
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("%s is missing: goversed elections shows names and addresses", names[len(args)]))
-		case len(args) > len(names):
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: one election at a time", args[len(names)]))
-		}
-		return nil
-	}
+	base.Args = exactly("goversed elections shows names and addresses", "one election at a time", names...)
 	var cmd *cobra.Command
 	cmd = newOperator(base, 15*time.Second, func(f *operatorFlags) (verb, error) {
 		args := cmd.Flags().Args()
@@ -84,13 +68,9 @@ func newElectionsAsk(base *cobra.Command, ask func(context.Context, *operator.Op
 		if args[len(args)-1] == "" {
 			return nil, errors.New("TO is empty: give the address of a candidate; goversed elections shows them")
 		}
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			outcome, err := ask(ctx, o, f.timeout, args)
-			if err != nil {
-				return err
-			}
-			return operator.PrintOutcome(out, outcome, json)
-		}, nil
+		return showing(func(ctx context.Context, o *operator.Operator) (operator.Outcome, error) {
+			return ask(ctx, o, f.timeout, args)
+		}, operator.PrintOutcome), nil
 	})
 	return cmd
 }

@@ -40,6 +40,15 @@ func accessFlags() []string {
 
 // apply puts the flags into cfg. It reads the certificate files.
 func (e *etcdFlags) apply(cfg *cluster.Config) error {
+	err := e.applyNames(cfg)
+	if err == nil {
+		cfg.TLS, err = e.tls()
+	}
+	return err
+}
+
+// applyNames is apply without the certificate files: errors are of the command line.
+func (e *etcdFlags) applyNames(cfg *cluster.Config) error {
 	if e.prefix == "" {
 		return errors.New("--prefix is empty: use something like /goverse")
 	}
@@ -57,26 +66,22 @@ func (e *etcdFlags) apply(cfg *cluster.Config) error {
 	if e.user != "" && e.password == "" {
 		return errors.New("--etcd-user is given without a password: give it as GOVERSE_ETCD_PASSWORD")
 	}
-	config, err := e.tls()
-	if err != nil {
-		return err
+	if (e.cert == "") != (e.key == "") {
+		return errors.New("--etcd-cert and --etcd-key belong together: give both")
+	}
+	// The client would leave TLS out for such an address, without a word.
+	if (e.caCert != "" || e.cert != "") && strings.Contains(e.address, "http://") {
+		return fmt.Errorf("--etcd %s would not be encrypted although certificates are given: write https://", e.address)
 	}
 	cfg.EtcdAddress, cfg.EtcdPrefix = e.address, e.prefix
-	cfg.Username, cfg.Password, cfg.TLS = e.user, e.password, config
+	cfg.Username, cfg.Password = e.user, e.password
 	return nil
 }
 
-// tls is nil unless a certificate file was named.
+// tls is what the certificate files hold, nil unless one was named.
 func (e *etcdFlags) tls() (*tls.Config, error) {
-	if (e.cert == "") != (e.key == "") {
-		return nil, errors.New("--etcd-cert and --etcd-key belong together: give both")
-	}
 	if e.caCert == "" && e.cert == "" {
 		return nil, nil
-	}
-	// The client would leave TLS out for such an address, without a word.
-	if strings.Contains(e.address, "http://") {
-		return nil, fmt.Errorf("--etcd %s would not be encrypted although certificates are given: write https://", e.address)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if e.caCert != "" {

@@ -56,7 +56,8 @@ end of --grace; where COMMAND still runs after 2 seconds, the log says so. At a 
 COMMAND's own, except in a pipe, where goversed passes it on; Ctrl-Z does not stop it.
 
 While etcd cannot be reached goversed waits for it, and says so. What etcd refuses, a user, a
-password, a right or a certificate, ends it at once with 125.
+password, a right or a certificate, ends it at once with 125, and so does a certificate file that
+cannot be used.
 
 COMMAND has in its environment, beside that of goversed, GOVERSE_ELECTION or GOVERSE_LOCK,
 GOVERSE_ETCD, GOVERSE_PREFIX, GOVERSE_TOKEN, a number that is larger than that of all who held
@@ -142,6 +143,9 @@ func (f *gatedFlags) run(cmd *cobra.Command, cfg gated.Config) error {
 	if err != nil {
 		return cli.Usage(cmd.CommandPath(), err)
 	}
+	if etcd.TLS, err = f.etcd.tls(); err != nil {
+		return &cli.CodeError{Code: gated.ExitFailed, Err: err}
+	}
 	cfg.Connect = func() (*clientv3.Client, error) { return connect(etcd) }
 	cfg.Why = func(ctx context.Context, err error) error { return why(ctx, etcd, err) }
 	cfg.Final = lasts
@@ -153,12 +157,13 @@ func (f *gatedFlags) run(cmd *cobra.Command, cfg gated.Config) error {
 	return gated.Run(cfg, signals)
 }
 
+// config is what the flags say; the certificate files are not read.
 func (f *gatedFlags) config(cmd *cobra.Command, cfg *gated.Config) (etcd cluster.Config, err error) {
 	if f.etcd.address == "" {
 		return etcd, errors.New("--etcd is missing: give etcd's host:port, for example 127.0.0.1:2379")
 	}
-	if f.ttl < time.Second || f.ttl > 24*time.Hour || f.ttl%time.Second != 0 {
-		return etcd, fmt.Errorf("--ttl %v: give whole seconds from 1s to 24h; 10s is a good one", f.ttl)
+	if err := checkTTL(f.ttl); err != nil {
+		return etcd, err
 	}
 	if cmd.Flags().Changed("stop-timeout") && (f.stop <= 0 || f.stop > f.ttl/2) {
 		return etcd, fmt.Errorf("--stop-timeout %v: it must fit in before the deadline, so give more than 0 and at most half of --ttl, %v", f.stop, f.ttl/2)
@@ -166,11 +171,11 @@ func (f *gatedFlags) config(cmd *cobra.Command, cfg *gated.Config) (etcd cluster
 	if cmd.Flags().Changed("grace") && f.grace <= 0 {
 		return etcd, fmt.Errorf("--grace %v: give more than 0; leave it out to wait for COMMAND as long as it takes", f.grace)
 	}
-	level := hclog.LevelFromString(f.logLevel)
-	if level == hclog.NoLevel {
-		return etcd, fmt.Errorf("--log-level %q: give trace, debug, info, warn, error or off", f.logLevel)
+	level, err := readLevel(f.logLevel)
+	if err != nil {
+		return etcd, err
 	}
-	if err := f.etcd.apply(&etcd); err != nil {
+	if err := f.etcd.applyNames(&etcd); err != nil {
 		return etcd, err
 	}
 	if err := f.etcd.nameFlag(etcd.Validate()); err != nil {

@@ -6,6 +6,8 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +52,8 @@ func TestBadCommandLinesOfExecAndLock(t *testing.T) {
 		"lock a --etcd a:1 --log-level loud -- true":               `--log-level "loud"`,
 		"lock a --etcd a:1 --etcd-password p -- true":              "without --etcd-user",
 		"lock a --etcd a:1 --etcd-user u -- true":                  "--etcd-user is given without a password: give it as GOVERSE_ETCD_PASSWORD",
+		"lock a --etcd a:1 --etcd-cert c -- true":                  "--etcd-cert and --etcd-key belong together",
+		"lock a --etcd http://a:1 --etcd-cacert c -- true":         "would not be encrypted although certificates are given",
 		"lock --etcd a:1 " + strings.Repeat("x", 513) + " -- true": "NAME: bad name: it has 513 bytes; give it from 1 to 512",
 	} {
 		t.Run(line, func(t *testing.T) {
@@ -58,6 +62,24 @@ func TestBadCommandLinesOfExecAndLock(t *testing.T) {
 		})
 	}
 	requireOneLine(t, goversed(t, nil, "lock", "", "--etcd", "a:1", "--", "true"), cli.ExitUsage, "the NAME of the lock is empty")
+}
+
+// A file is not the command line: what is wrong with it is goversed's own failure, as in all that
+// keeps the command from running.
+func TestCertificateFilesOfExecAndLock(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(file, []byte("no certificate"), 0o600))
+	for _, verb := range []string{"exec --election a", "lock a", "lock a -n"} {
+		for flags, says := range map[string]string{
+			"--etcd-cacert /nonexistent":              "--etcd-cacert: name a file that this user may read",
+			"--etcd-cacert " + file:                   "holds no PEM certificate",
+			"--etcd-cert " + file + " --etcd-key /no": "--etcd-cert and --etcd-key: name PEM files",
+		} {
+			line := verb + " --etcd a:1 " + flags + " -- true"
+			requireOneLine(t, goversed(t, nil, strings.Fields(line)...), gated.ExitFailed, says)
+		}
+	}
 }
 
 func TestCommandThatIsNotThere(t *testing.T) {

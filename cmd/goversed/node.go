@@ -112,10 +112,11 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 		return daemon.Config{}, errors.New("--data-dir is empty: name the directory in which the embedded etcd keeps its data")
 	case embedded && f.etcdListen == "":
 		return daemon.Config{}, errors.New("--etcd-listen is empty: give the host:port of the embedded etcd, for example 127.0.0.1:2379")
-	case f.ttl < time.Second || f.ttl > 24*time.Hour || f.ttl%time.Second != 0:
-		return daemon.Config{}, fmt.Errorf("--ttl %v: give whole seconds from 1s to 24h; 10s is a good one", f.ttl)
 	case f.weight < 1:
 		return daemon.Config{}, fmt.Errorf("--weight %d: give a number from 1 up", f.weight)
+	}
+	if err := checkTTL(f.ttl); err != nil {
+		return daemon.Config{}, err
 	}
 	if err := f.checkCrash(); err != nil {
 		return daemon.Config{}, err
@@ -167,13 +168,30 @@ func (f *nodeFlags) checkCrash() error {
 }
 
 func (f *nodeFlags) logger(cmd *cobra.Command) (hclog.Logger, error) {
-	level := hclog.LevelFromString(f.logLevel)
-	if level == hclog.NoLevel {
-		return nil, fmt.Errorf("--log-level %q: give trace, debug, info, warn, error or off", f.logLevel)
+	level, err := readLevel(f.logLevel)
+	if err != nil {
+		return nil, err
 	}
 	log := hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level, Output: cmd.ErrOrStderr(), JSONFormat: f.logJSON})
 	if f.logJSON {
 		log = jsonLog{log}
 	}
 	return log, nil
+}
+
+// checkTTL checks a --ttl that etcd can grant.
+func checkTTL(ttl time.Duration) error {
+	if ttl < time.Second || ttl > 24*time.Hour || ttl%time.Second != 0 {
+		return fmt.Errorf("--ttl %v: give whole seconds from 1s to 24h; 10s is a good one", ttl)
+	}
+	return nil
+}
+
+// readLevel reads a --log-level.
+func readLevel(name string) (hclog.Level, error) {
+	level := hclog.LevelFromString(name)
+	if level == hclog.NoLevel {
+		return level, fmt.Errorf("--log-level %q: give trace, debug, info, warn, error or off", name)
+	}
+	return level, nil
 }

@@ -83,18 +83,30 @@ func (f *operatorFlags) config() (cluster.Config, error) {
 	return cfg, f.etcd.nameFlag(cfg.Validate())
 }
 
-// read is the verb of a command that shows what one read found.
-func read(show func(out io.Writer, d operator.Details, json bool) error) func(*operatorFlags) (verb, error) {
+// showing is the verb that shows what get brings.
+func showing[T any](get func(ctx context.Context, o *operator.Operator) (T, error), show func(out io.Writer, what T, json bool) error) verb {
+	return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+		what, err := get(ctx, o)
+		if err != nil {
+			return err
+		}
+		return show(out, what, json)
+	}
+}
+
+// reading is showing, with the --timeout for get.
+func reading[T any](f *operatorFlags, get func(ctx context.Context, o *operator.Operator) (T, error), show func(out io.Writer, what T, json bool) error) verb {
+	return showing(func(ctx context.Context, o *operator.Operator) (T, error) {
+		ctx, cancel := context.WithTimeout(ctx, f.timeout)
+		defer cancel()
+		return get(ctx, o)
+	}, show)
+}
+
+// details prepares a verb that shows all that one read of the cluster found.
+func details(show func(out io.Writer, d operator.Details, json bool) error) func(*operatorFlags) (verb, error) {
 	return func(f *operatorFlags) (verb, error) {
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			ctx, cancel := context.WithTimeout(ctx, f.timeout)
-			defer cancel()
-			d, err := o.Read(ctx)
-			if err != nil {
-				return err
-			}
-			return show(out, d, json)
-		}, nil
+		return reading(f, func(ctx context.Context, o *operator.Operator) (operator.Details, error) { return o.Read(ctx) }, show), nil
 	}
 }
 
@@ -103,7 +115,7 @@ func newStatus() *cobra.Command {
 		Use:     "status",
 		Short:   "Show leader, queue and nodes",
 		Example: "  goversed status\n  goversed status --etcd 127.0.0.1:2379 --prefix /goverse -o json",
-	}, 5*time.Second, read(operator.PrintStatus))
+	}, 5*time.Second, details(operator.PrintStatus))
 }
 
 func newLeader() *cobra.Command {
@@ -113,7 +125,7 @@ func newLeader() *cobra.Command {
 		Long:  "Print the leader's address and nothing else, or as JSON what is known of it. Exit code 1 when there is no leader.",
 		Example: `  goversed leader
   curl "http://$(goversed leader -o json | jq -r .http_address)/cluster/leader"`,
-	}, 5*time.Second, read(operator.PrintLeader))
+	}, 5*time.Second, details(operator.PrintLeader))
 }
 
 func newNodes() *cobra.Command {
@@ -121,7 +133,7 @@ func newNodes() *cobra.Command {
 		Use:     "nodes",
 		Short:   "List the registered nodes",
 		Example: "  goversed nodes\n  goversed nodes -o json",
-	}, 5*time.Second, read(operator.PrintNodes))
+	}, 5*time.Second, details(operator.PrintNodes))
 }
 
 func newWatch() *cobra.Command {
@@ -146,13 +158,9 @@ func newResign() *cobra.Command {
 queues again at the tail; one that is alone follows itself, with a new token.`,
 		Example: "  goversed resign\n  goversed resign --timeout 30s -o json",
 	}, 15*time.Second, func(f *operatorFlags) (verb, error) {
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			outcome, err := o.Resign(ctx, f.timeout)
-			if err != nil {
-				return err
-			}
-			return operator.PrintOutcome(out, outcome, json)
-		}, nil
+		return showing(func(ctx context.Context, o *operator.Operator) (operator.Outcome, error) {
+			return o.Resign(ctx, f.timeout)
+		}, operator.PrintOutcome), nil
 	})
 }
 
@@ -168,13 +176,9 @@ is the node's own, as goversed nodes shows it.`,
 		if to == "" {
 			return nil, errors.New("--to is missing: give the address of a node; goversed nodes shows them")
 		}
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			outcome, err := o.Transfer(ctx, f.timeout, to)
-			if err != nil {
-				return err
-			}
-			return operator.PrintOutcome(out, outcome, json)
-		}, nil
+		return showing(func(ctx context.Context, o *operator.Operator) (operator.Outcome, error) {
+			return o.Transfer(ctx, f.timeout, to)
+		}, operator.PrintOutcome), nil
 	})
 	cmd.Flags().StringVar(&to, "to", "", "`address` of the node that shall lead")
 	return cmd

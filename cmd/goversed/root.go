@@ -94,6 +94,20 @@ func verbsOf(cmd *cobra.Command) (names []string) {
 	return names
 }
 
+// exactly wants the arguments named: hint says where to find one that is missing, and limit why there
+// are too many.
+func exactly(hint, limit string, names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < len(names):
+			return cli.Usage(cmd.CommandPath(), fmt.Errorf("%s is missing: %s", names[len(args)], hint))
+		case len(args) > len(names):
+			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: %s", args[len(names)], limit))
+		}
+		return nil
+	}
+}
+
 func unknownCommand(root *cobra.Command, name string) error {
 	root.SuggestionsMinimumDistance = 2
 	err := fmt.Errorf("unknown command %q", name)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strconv"
@@ -28,15 +27,9 @@ of ranges are cut short; -o json has all of them.`,
   goversed shards -o json | jq '.owners[] | [.address, .count]'
   goversed shards plan --without 127.0.0.1:47002`,
 	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			ctx, cancel := context.WithTimeout(ctx, f.timeout)
-			defer cancel()
-			v, err := o.Shards(ctx)
-			if err != nil {
-				return err
-			}
-			return operator.PrintShards(out, v, json)
-		}, nil
+		return reading(f, func(ctx context.Context, o *operator.Operator) (shardview.View, error) {
+			return o.Shards(ctx)
+		}, operator.PrintShards), nil
 	})
 	cmd.AddCommand(newShardsPlan())
 	return cmd
@@ -74,15 +67,9 @@ same here.`,
 			return nil, err
 		}
 		settings := shardview.Settings{Window: planner.window, MinMembers: planner.minMembers, Exclude: planner.exclude}
-		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
-			ctx, cancel := context.WithTimeout(ctx, f.timeout)
-			defer cancel()
-			foresight, err := o.Foresee(ctx, settings, suppose)
-			if err != nil {
-				return err
-			}
-			return operator.PrintForesight(out, foresight, json)
-		}, nil
+		return reading(f, func(ctx context.Context, o *operator.Operator) (shardview.Foresight, error) {
+			return o.Foresee(ctx, settings, suppose)
+		}, operator.PrintForesight), nil
 	})
 	fs := cmd.Flags()
 	fs.StringSliceVar(&without, "without", nil, "`address` of a node that is supposed to leave; can be repeated")

@@ -65,7 +65,7 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 	var run func(context.Context)
 	if cfg.Election != "" {
 		c.all, err = elections.New(elections.Config{Client: client, Keeper: c.keeper, Queues: cfg.Keys.Elections(), Address: owner(),
-			WorkTimeout: forever, RequestTimeout: requestTimeout, Logger: discreet{cfg.Logger}})
+			WorkTimeout: forever, RequestTimeout: requestTimeout, Final: refused, Logger: discreet{cfg.Logger}})
 		if err == nil {
 			run = c.all.Run
 		}
@@ -187,16 +187,12 @@ func (c *claim) takeOnce(ctx context.Context) (*held, error) {
 }
 
 // lead waits for a term, which lasts until it is given up or lost: the election waits for the
-// function in it. What etcd refuses ends the wait.
+// function in it.
 func (c *claim) lead(ctx context.Context) (*held, error) {
 	e, err := c.all.Election(c.cfg.Election)
 	if err != nil {
 		return nil, err
 	}
-	sub := e.Subscribe()
-	defer sub.Close()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	terms, over, left := make(chan *elections.Term, 1), make(chan struct{}), make(chan error, 1)
 	go func() { // ends by ctx, or by idle
 		left <- e.Lead(ctx, func(_ context.Context, t *elections.Term) error {
@@ -205,24 +201,18 @@ func (c *claim) lead(ctx context.Context) (*held, error) {
 			return nil
 		})
 	}()
-	for {
-		select {
-		case t := <-terms:
-			h := &held{ctx: t.Context(), key: t.Key(), token: t.Token()}
-			h.idle = func() { close(over); <-left }
-			h.giveUp = func(ctx context.Context) error {
-				if err := e.Resign(ctx); !errors.Is(err, elections.ErrNotLeader) {
-					return err
-				}
-				return nil // it is lost already
+	select {
+	case t := <-terms:
+		h := &held{ctx: t.Context(), key: t.Key(), token: t.Token()}
+		h.idle = func() { close(over); <-left }
+		h.giveUp = func(ctx context.Context) error {
+			if err := e.Resign(ctx); !errors.Is(err, elections.ErrNotLeader) {
+				return err
 			}
-			return h, nil
-		case err := <-left:
-			return nil, err
-		case <-sub.C:
-			if err := e.Err(); refused(err) {
-				cancel(err) // unless it leads just now
-			}
+			return nil // it is lost already
 		}
+		return h, nil
+	case err := <-left:
+		return nil, err
 	}
 }

@@ -1,5 +1,7 @@
 package gated
 
+import "github.com/goverse/goverse/internal/cli"
+
 // The exit codes of goversed exec and lock that are not the command's own; as far as there
 // are usual ones, those that env(1), timeout(1) and shells have.
 const (
@@ -10,3 +12,6 @@ const (
 	ExitNotFound = 127 // there is no such command
 	exitSignal   = 128 // plus the number: a signal ended it
 )
+
+// failed is the end by an error of goversed's own.
+func failed(err error) error { return &cli.CodeError{Code: ExitFailed, Err: err} }

@@ -223,8 +223,8 @@ func notRunnable(name string, err error) (code int, why string) {
 	return ExitRefused, fmt.Sprintf("%s cannot be run: %v", name, err)
 }
 
-// Free returns what revokes a lease for Guard, by revoke, which it calls until it works or
-// etcd does not answer for a while.
+// Free returns what revokes a lease for Guard, by revoke, which is called once and may try for as
+// long as its context lasts.
 func Free(revoke func(ctx context.Context, lease int64) error) func(lease int64) error {
 	return func(lease int64) error {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*requestTimeout)

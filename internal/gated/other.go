@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Run returns ErrUnsupported.
-func Run(Config, <-chan os.Signal) error { return ErrUnsupported }
+// Run fails with ErrUnsupported.
+func Run(Config, <-chan os.Signal) error { return failed(ErrUnsupported) }
 
 // Guard returns ErrUnsupported.
 func Guard(func(lease int64) error) error { return ErrUnsupported }

@@ -27,7 +27,7 @@ import (
 // Run changes how this process gets orphaned descendants: one at a time.
 func Run(cfg Config, signals <-chan os.Signal) error {
 	if err := cfg.Validate(); err != nil {
-		return err
+		return failed(err)
 	}
 	r := &runner{cfg: cfg.withDefaults(), signals: signals}
 	return r.run()
@@ -154,8 +154,6 @@ func await[T any](ctx context.Context, r *runner, wait func(context.Context) (T,
 		}
 	}
 }
-
-func failed(err error) error { return &cli.CodeError{Code: ExitFailed, Err: err} }
 
 // endsWait: who waits is not there for other signals.
 func endsWait(sig syscall.Signal) bool {

@@ -15,23 +15,12 @@ import (
 // sayAfter is how long something is waited for before that is said.
 const sayAfter = time.Second / 5
 
-// discreet has a part of this package say for those who look for faults what the whole says for
+// discreet has elections and locks say for those who look for faults what this package says for
 // everybody, in words of its own.
 type discreet struct{ hclog.Logger }
 
 // Info is of hclog.Logger.
 func (d discreet) Info(msg string, about ...any) { d.Debug(msg, about...) }
-
-// Warn is of hclog.Logger. What is refused to a candidate ends the wait, and is said then.
-func (d discreet) Warn(msg string, about ...any) {
-	if n := len(about); n > 0 && about[0] == "election" {
-		if err, ok := about[n-1].(error); ok && refused(err) {
-			d.Debug(msg, about...)
-			return
-		}
-	}
-	d.Logger.Warn(msg, about...)
-}
 
 // sayWaiting says, once it takes long, that it is waited for, and for whom; it returns then, or
 // when ctx ends. While etcd does not answer it waits for that: the keeper says so.

@@ -5,13 +5,11 @@ package gated
 import (
 	"bytes"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/session"
@@ -27,20 +25,6 @@ func TestSecondSignal(t *testing.T) {
 	w = w.heard(at.Add(secondAfter))
 	require.Equal(t, wish{asked: at, again: true}, w)
 	require.Equal(t, w, w.heard(at))
-}
-
-// What ends exec is not said twice; what is of use to others is.
-func TestPartsAreDiscreet(t *testing.T) {
-	t.Parallel()
-	var log bytes.Buffer
-	d := discreet{hclog.New(&hclog.LoggerOptions{Output: &log, DisableTime: true})}
-	d.Info("led", "election", "e")
-	d.Warn("refused", "election", "e", "error", rpctypes.ErrPermissionDenied)
-	require.Empty(t, log.String())
-	d.Warn("full", "election", "e", "error", rpctypes.ErrNoSpace)
-	d.Warn("denied to look", "error", rpctypes.ErrPermissionDenied)
-	d.Warn("bare")
-	require.Equal(t, 3, strings.Count(log.String(), "[WARN]"), log.String())
 }
 
 func TestReasonForTheEnd(t *testing.T) {

@@ -21,9 +21,6 @@ var (
 	ErrNotConfirmed = errors.New("etcd did not confirm that it is resolved")
 )
 
-// operatorsName is who says that an effect is resolved.
-const operatorsName = "an operator"
-
 // Effect is an effect that runs at most once, as etcd has it.
 type Effect struct {
 	Name    string     `json:"name"`

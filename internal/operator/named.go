@@ -5,11 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -140,44 +136,4 @@ func (o *Operator) follow(ctx context.Context, name string, do func(context.Cont
 		}
 		return do(ctx, e)
 	})
-}
-
-// PrintElections writes a table of the named elections.
-func PrintElections(out io.Writer, all []NamedElection, asJSON bool) error {
-	switch {
-	case asJSON:
-		return printJSON(out, all)
-	case len(all) == 0:
-		_, err := fmt.Fprintln(out, "nobody stands in a named election")
-		return err
-	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	row := func(columns ...string) { _, _ = fmt.Fprintln(w, strings.Join(columns, "\t")) } // Flush tells
-	row("ELECTION", "LEADER", "TOKEN", "NEXT")
-	for _, e := range all {
-		var next []string
-		for _, c := range e.Candidates[1:] {
-			next = append(next, c.shown())
-		}
-		row(shown(e.Name), e.Candidates[0].shown(), fmt.Sprint(e.Token), orDash(strings.Join(next, ", ")))
-	}
-	return w.Flush()
-}
-
-func (c NamedCandidate) shown() string {
-	switch {
-	case !c.Member:
-		return shown(c.Address) + " (not a Goverse node)"
-	case c.Priority != 0:
-		return fmt.Sprintf("%s (priority %d)", shown(c.Address), c.Priority)
-	}
-	return shown(c.Address)
-}
-
-// shown is what users or other programs have written, quoted if it could be mistaken.
-func shown(s string) string {
-	if quoted := strconv.Quote(s); quoted != `"`+s+`"` || s == "" || strings.ContainsAny(s, " ,") {
-		return quoted
-	}
-	return s
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/goverse/goverse/cluster/leaderelection"
@@ -52,17 +51,12 @@ func PrintNodes(out io.Writer, d Details, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, d.Members)
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	row := func(columns ...string) { _, _ = fmt.Fprintln(w, strings.Join(columns, "\t")) } // Flush tells
-	row("ADDRESS", "STATE", "PLACE", "HOST", "HTTP", "VERSION", "NOTES")
+	w := &table{out: out}
+	w.row("ADDRESS", "STATE", "PLACE", "HOST", "HTTP", "VERSION", "NOTES")
 	for _, n := range d.Members {
-		place := "-"
-		if n.Place > 0 {
-			place = fmt.Sprint(n.Place)
-		}
-		row(n.Address, n.State, place, orDash(n.Hostname), orDash(n.HTTPAddress), orDash(n.Version), n.notes())
+		w.row(n.Address, n.State, numberOrDash(n.Place), orDash(n.Hostname), orDash(n.HTTPAddress), orDash(n.Version), n.notes())
 	}
-	return w.Flush()
+	return w.flush()
 }
 
 func (n Node) notes() string {
@@ -141,4 +135,11 @@ func orDash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+func numberOrDash(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
 }

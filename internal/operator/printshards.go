@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/goverse/goverse/cluster/shardview"
 )
@@ -99,35 +98,6 @@ func reasons(s shardview.Step) string {
 	return strings.Join(parts, ", ")
 }
 
-// table writes lines and, between them, rows whose columns stand below each other. The
-// first write that fails ends it.
-type table struct {
-	out  io.Writer
-	rows *tabwriter.Writer
-	err  error
-}
-
-func (t *table) row(columns ...string) {
-	if t.rows == nil {
-		t.rows = tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
-	}
-	_, _ = fmt.Fprintln(t.rows, strings.Join(columns, "\t")) // Flush tells
-}
-
-func (t *table) line(format string, args ...any) {
-	if t.flush() == nil {
-		_, t.err = fmt.Fprintf(t.out, format+"\n", args...)
-	}
-}
-
-func (t *table) flush() error {
-	if t.rows != nil && t.err == nil {
-		t.err = t.rows.Flush()
-	}
-	t.rows = nil
-	return t.err
-}
-
 // clip leaves out ranges that would make a row too wide, and says how many.
 func clip(ranges string) string {
 	if len(ranges) <= widest {
@@ -135,11 +105,4 @@ func clip(ranges string) string {
 	}
 	at := strings.LastIndexByte(ranges[:widest], ',')
 	return fmt.Sprintf("%s and %d more", ranges[:at], strings.Count(ranges[at:], ","))
-}
-
-func numberOrDash(n int) string {
-	if n == 0 {
-		return "-"
-	}
-	return fmt.Sprint(n)
 }

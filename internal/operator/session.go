@@ -11,6 +11,9 @@ import (
 // askingTTL is that of the session on which an operator asks for something.
 const askingTTL = 5 * time.Second
 
+// operatorsName is who asks, for those who read it at etcd.
+const operatorsName = "an operator"
+
 // newKeeper keeps a session of this operator's own, while onSession lasts.
 func (o *Operator) newKeeper() (*session.Keeper, error) {
 	return session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: o.client, TTL: askingTTL}})

@@ -7,5 +7,7 @@
 // Each server has a directory of its own, listens at a port of 127.0.0.1 and trusts whoever
 // comes from there, so it is for nothing else. It writes to the disk as it does by default.
 //
+// It is for unix alone, and so are the tests that use it: elsewhere this package is empty.
+//
 // Not promised: that a server ends with a process that is killed, on systems other than Linux.
 package pgserver

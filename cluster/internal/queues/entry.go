@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/session"
 )
 
@@ -116,24 +117,21 @@ func (x *Entry) Context() context.Context {
 }
 
 // use is a context in which somebody works because the entry is first.
-type use struct{ cancel context.CancelCauseFunc }
+type use struct{ end context.CancelCauseFunc }
 
 // Within is wait.Within of ctx and Context, for many entries: nothing of it stays with the entry
 // after stop.
 func (x *Entry) Within(ctx context.Context) (_ context.Context, stop func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, end := wait.WithinCause(ctx, x.stretch.Context())
 	if err := x.over(); err != nil {
-		cancel(err)
+		end(err)
 	}
-	stretch := x.stretch.Context()
-	release := context.AfterFunc(stretch, func() { cancel(context.Cause(stretch)) })
-	u := &use{cancel}
+	u := &use{end}
 	x.uses = append(x.uses, u)
 	return ctx, func() {
-		release()
-		cancel(nil)
+		end(nil)
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		if x.uses = slices.DeleteFunc(x.uses, func(other *use) bool { return other == u }); len(x.uses) == 0 {
@@ -148,7 +146,7 @@ func (x *Entry) stop(cause error) {
 		x.cancel(cause)
 	}
 	for _, u := range x.uses {
-		u.cancel(cause)
+		u.end(cause)
 	}
 }
 

@@ -261,7 +261,7 @@ func (r *run) compare() {
 	resp, err := r.e.cfg.Client.TimeToLive(ctx, r.s.ID(), clientv3.WithAttachedKeys())
 	if errors.Is(err, rpctypes.ErrPermissionDenied) && !r.denied {
 		r.denied = true
-		r.e.cfg.Logger.Warn("etcd denies to list the keys on this node's lease: that one of them was deleted by others is not noticed; grant READ on all of "+
+		r.e.cfg.Logger.Warn("etcd denies to list the keys on this process's lease: that one of them was deleted by others is not noticed; grant READ on all of "+
 			r.e.cfg.Keys.Root(), "error", err)
 	}
 	if err != nil || resp.TTL < 0 {
@@ -277,7 +277,7 @@ func (r *run) compare() {
 		// What etcd says of a lease can be older than what it says of a key.
 		found, err := r.e.cfg.Client.Get(ctx, key, clientv3.WithKeysOnly())
 		if err == nil && found.Count == 0 && x.stands() {
-			r.e.cfg.Logger.Warn("a key of this node's in a queue is gone, and this node did not delete it", "name", x.Name, "key", key)
+			r.e.cfg.Logger.Warn("a key of this process in a queue is gone, and others deleted it", "name", x.Name, "key", key)
 			x.vanished()
 		}
 	}
@@ -301,7 +301,7 @@ func (r *run) unknown(ctx context.Context, key string) {
 	if ours {
 		return
 	}
-	r.e.cfg.Logger.Warn("deleting a key on this node's lease that it did not ask for", "key", key)
+	r.e.cfg.Logger.Warn("deleting a key on this process's lease that it did not ask for", "key", key)
 	// Tried again the next time.
 	_, _ = r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", found.Kvs[0].CreateRevision)).
 		Then(clientv3.OpDelete(key)).Commit()

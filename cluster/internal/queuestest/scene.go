@@ -1,22 +1,18 @@
 // Package queuestest is what the tests of locks, elections and effects play in: an etcd, and
 // processes with a session each whose connection can fail. Each test has its own.
-//
-// Not promised: that a process stops as a node does, in order. Stop only ends it.
 package queuestest
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/processtest"
 )
 
 const (
@@ -51,9 +47,7 @@ func New(t *testing.T, ttl time.Duration) *Scene {
 	server := etcdtest.Start(t)
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
-	s := &Scene{T: t, Ctx: ctx, Keys: keys, ttl: ttl, endpoint: server.Endpoint()}
-	s.Client = s.connect()
-	return s
+	return &Scene{T: t, Ctx: ctx, Keys: keys, Client: etcdtest.Dial(t, server.Endpoint()), ttl: ttl, endpoint: server.Endpoint()}
 }
 
 // In is the same scene, for a part of the test: what starts in it ends with that.
@@ -63,45 +57,14 @@ func (s *Scene) In(t *testing.T) *Scene {
 	return &part
 }
 
-func (s *Scene) connect() *clientv3.Client {
-	s.Helper()
-	return etcdtest.Dial(s.T, s.endpoint)
-}
+// Process is one of the scene.
+type Process = processtest.Process
 
-// Process is what one process has.
-type Process struct {
-	Client *clientv3.Client
-	Keeper *session.Keeper
-	Faults *clustertest.Faults
-
-	stop func()
-}
-
-// Start starts a process with a connection and a session of its own. wire makes what it runs,
-// until ctx ends. It is stopped with the test.
+// Start starts a process with a connection and a session of its own; see processtest.Start.
 func (s *Scene) Start(wire func(p *Process) (run func(ctx context.Context), err error)) *Process {
 	s.Helper()
-	p := &Process{Client: s.connect()}
-	p.Faults = clustertest.Inject(p.Client)
-	var err error
-	p.Keeper, err = session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: p.Client, TTL: s.ttl}})
-	require.NoError(s, err)
-	run, err := wire(p)
-	require.NoError(s, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = p.Keeper.Run(ctx) })
-	wg.Go(func() { run(ctx) })
-	p.stop = func() {
-		cancel()
-		wg.Wait()
-	}
-	s.Cleanup(p.stop)
-	return p
+	return processtest.Start(s.T, s.endpoint, s.ttl, wire)
 }
-
-// Stop ends the process and its session. Stopping it again is harmless.
-func (p *Process) Stop() { p.stop() }
 
 // Under are the keys with that prefix, the first to be created first.
 func (s *Scene) Under(prefix string) []string {

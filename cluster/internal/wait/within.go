@@ -7,13 +7,19 @@ import "context"
 // other ends later, it does so a moment after. stop ends it and lets go of both; call it when the
 // context is not needed any more. With the standard library's contexts no goroutine waits meanwhile.
 func Within(ctx, other context.Context) (_ context.Context, stop context.CancelFunc) {
+	ctx, end := WithinCause(ctx, other)
+	return ctx, func() { end(nil) }
+}
+
+// WithinCause is Within with a cause for whoever ends the context: end lets go of both, as stop does.
+func WithinCause(ctx, other context.Context) (_ context.Context, end context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if other.Err() != nil {
 		cancel(context.Cause(other))
 	}
 	release := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
-	return ctx, func() {
+	return ctx, func(cause error) {
 		release()
-		cancel(nil)
+		cancel(cause)
 	}
 }

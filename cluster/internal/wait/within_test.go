@@ -54,6 +54,12 @@ func TestWithin(t *testing.T) {
 		require.Equal(t, context.Canceled, context.Cause(ctx), "let go of")
 		end(nil)
 
+		one, other := t.Context(), t.Context()
+		ctx, endIt := WithinCause(one, other)
+		endIt(ones)
+		endIt(others)
+		require.Equal(t, ones, context.Cause(ctx), "the cause that it was ended with first")
+
 		over, cancel := context.WithCancelCause(t.Context())
 		cancel(others)
 		ctx, stop = Within(t.Context(), over)

@@ -1,0 +1,37 @@
+package operator
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// table writes lines and, between them, rows whose columns stand below each other. The
+// first write that fails ends it.
+type table struct {
+	out  io.Writer
+	rows *tabwriter.Writer
+	err  error
+}
+
+func (t *table) row(columns ...string) {
+	if t.rows == nil {
+		t.rows = tabwriter.NewWriter(t.out, 0, 0, 2, ' ', 0)
+	}
+	_, _ = fmt.Fprintln(t.rows, strings.Join(columns, "\t")) // Flush tells
+}
+
+func (t *table) line(format string, args ...any) {
+	if t.flush() == nil {
+		_, t.err = fmt.Fprintf(t.out, format+"\n", args...)
+	}
+}
+
+func (t *table) flush() error {
+	if t.rows != nil && t.err == nil {
+		t.err = t.rows.Flush()
+	}
+	t.rows = nil
+	return t.err
+}
