@@ -74,15 +74,29 @@ func (c *Cluster) Election(name string, opts ...elections.Option) (*elections.El
 	return p.work.elections.Election(name, opts...)
 }
 
-// Locks are the locks of the cluster's nodes, by name, on this node's session. Nil before
-// Start has returned. Stop ends their contexts, and waits for those that are held as long as
-// Config.WorkTimeout.
-func (c *Cluster) Locks() lock.LockRegistry {
-	p, err := c.running()
+// Locks are the locks of the cluster's nodes, by name, on this node's session. They may be
+// handed out before Start: until that has returned, their error is ErrNotStarted. Stop ends the
+// contexts of those that are held, and waits for them as long as Config.WorkTimeout.
+func (c *Cluster) Locks() lock.LockRegistry { return locks{c} }
+
+type locks struct{ c *Cluster }
+
+// Acquire is of lock.LockRegistry.
+func (l locks) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
+	p, err := l.c.running()
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	return p.work.locks
+	return p.work.locks.Acquire(ctx, name, opts...)
+}
+
+// TryAcquire is of lock.LockRegistry.
+func (l locks) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
+	p, err := l.c.running()
+	if err != nil {
+		return nil, false, err
+	}
+	return p.work.locks.TryAcquire(ctx, name, opts...)
 }
 
 // Effects are what runs at most once in the whole cluster. Nil before Start has returned.

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/internal/etcdtest"
 )
 
@@ -33,4 +34,25 @@ func TestPreferAfterIsConfigured(t *testing.T) {
 		took = time.Since(began)
 		require.NoError(t, preferred.Withdraw(ctx))
 	}
+}
+
+// Locks can be given to what is made before Start.
+func TestLocksBeforeStart(t *testing.T) {
+	ctx := etcdtest.Context(t)
+	c := newCluster(t, etcdtest.Start(t), "127.0.0.1:0")
+	locks := c.Locks()
+	_, err := locks.Acquire(ctx, "it")
+	require.ErrorIs(t, err, ErrNotStarted)
+	_, _, err = locks.TryAcquire(ctx, "it")
+	require.ErrorIs(t, err, ErrNotStarted)
+	require.NoError(t, c.Start(ctx))
+	held, err := locks.Acquire(ctx, "it")
+	require.NoError(t, err)
+	_, ok, err := locks.TryAcquire(ctx, "it")
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.NoError(t, held.Release(ctx))
+	require.NoError(t, c.Stop(ctx))
+	_, err = locks.Acquire(ctx, "it")
+	require.ErrorIs(t, err, lock.ErrClosed)
 }

@@ -28,7 +28,7 @@ import (
 func SingleWriter[C, R any](locks LockRegistry, key func(C) string, next func(context.Context, C) (R, error)) func(context.Context, C) (R, error) {
 	return func(ctx context.Context, command C) (result R, err error) {
 		if locks == nil {
-			return result, errors.New("lock: SingleWriter's registry is nil; Cluster.Locks is, before Start")
+			return result, errors.New("lock: SingleWriter's registry is nil; give it the one of Cluster.Locks")
 		}
 		held, err := locks.Acquire(ctx, key(command))
 		if err != nil {

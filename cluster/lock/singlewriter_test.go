@@ -126,10 +126,10 @@ func TestSingleWriterLoses(t *testing.T) {
 	require.Error(t, lost.Err)
 }
 
-// A registry that is not there is said so by each command, as a cluster has none before Start.
+// A registry that is not there is said so by each command.
 func TestSingleWriterWithoutRegistry(t *testing.T) {
 	t.Parallel()
 	handle := lock.SingleWriter(nil, keyOf, func(context.Context, command) (int, error) { panic("it runs") })
 	_, err := handle(t.Context(), command{key: "it"})
-	require.EqualError(t, err, "lock: SingleWriter's registry is nil; Cluster.Locks is, before Start")
+	require.EqualError(t, err, "lock: SingleWriter's registry is nil; give it the one of Cluster.Locks")
 }

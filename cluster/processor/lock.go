@@ -104,7 +104,7 @@ const refusedLook = 200 * time.Millisecond
 func Lock(in lock.LockRegistry, name string) LeaderLock {
 	return LockFunc(func(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
 		if in == nil {
-			return fmt.Errorf("%w: lock %q: the registry is nil; Cluster.Locks is, before Start", ErrNoLock, name)
+			return fmt.Errorf("%w: lock %q: the registry is nil; give it the one of Cluster.Locks", ErrNoLock, name)
 		}
 		held, err := in.Acquire(ctx, name)
 		if errors.Is(err, lock.ErrClosed) || errors.Is(err, state.ErrBadName) {
