@@ -205,17 +205,25 @@ func (e *Effects) first(ctx context.Context, place *queues.Entry, name string, f
 	return r, false, err
 }
 
-// unmark takes back that an attempt runs which did not begin, if its mark stands. What cannot
-// be taken back counts as unknown.
+// unmark takes back that an attempt runs which did not begin: its mark may stand, or be on its way
+// still, and then finds another. What cannot be taken back counts as unknown.
 func (e *Effects) unmark(place *queues.Entry, name string, m marked) error {
 	ctx, cancel := context.WithTimeout(place.Session(), e.cfg.RequestTimeout)
 	defer cancel()
-	now, err := e.marks.read(ctx, name)
-	if err != nil || now.State != Running || now.Token != m.Token {
-		return err
+	var err error
+	for range 2 { // it may arrive between the two, once
+		var now marked
+		now, err = e.marks.read(ctx, name)
+		if err != nil || now.modified != m.modified && (now.State != Running || now.Token != m.Token) {
+			return err
+		}
+		back := m
+		back.modified, back.State, back.Error = now.modified, Failed, "it did not begin"
+		if err = e.marks.settle(ctx, place.Guard(), name, &back); !errors.Is(err, errOvertaken) {
+			return err
+		}
 	}
-	now.State, now.Error = Failed, "it did not begin"
-	return e.marks.settle(ctx, place.Guard(), name, &now)
+	return err
 }
 
 // ended writes down what came of an attempt. It is tried for as long as the session stands:

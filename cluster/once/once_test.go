@@ -199,6 +199,42 @@ func TestLateWriteIsRefused(t *testing.T) {
 	require.Equal(t, "done", string(r.Value))
 }
 
+// Who gives up while the first write of the mark is on its way takes it back, whenever it reaches
+// etcd: the effect did not begin, and all who ask later know that.
+func TestGivenUpBeforeItBegan(t *testing.T) {
+	s := newScene(t)
+	leaving := clustertest.Deleting(s.keys.Effects().Root())
+	for name, before := range map[string]clustertest.Match{
+		"before it is taken back": clustertest.Putting(s.keys.EffectMark("before it is taken back")),
+		"after that":              leaving,
+	} {
+		late := s.a.Faults.HoldNext(clustertest.OpTxn, clustertest.Putting(s.keys.EffectMark(name)))
+		var arrived error
+		arrive := sync.OnceFunc(func() { arrived = late.Release(s.ctx) })
+		s.a.Faults.FailNext(clustertest.OpTxn, errRefused, func(r clustertest.Request) bool {
+			if before(r) {
+				arrive()
+			}
+			return false
+		})
+		ctx, cancel := context.WithCancel(s.ctx)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.a.Once(ctx, name, never)
+			ended <- err
+		}()
+		<-late.Caught()
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled, name)
+		arrive()
+		require.NoError(t, arrived, name)
+		var n atomic.Int32
+		r, err := s.b.Once(s.ctx, name, counts(&n, "done"))
+		require.NoError(t, err, name)
+		require.True(t, r.Ran, name)
+	}
+}
+
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	s := newScene(t)
 	inside, goOn := make(chan struct{}), make(chan struct{})
