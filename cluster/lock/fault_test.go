@@ -112,6 +112,23 @@ func TestGivenUpBeforeTheAnswer(t *testing.T) {
 	require.Eventually(t, func() bool { return len(s.queue()) == 0 }, 10*time.Second, 5*time.Millisecond)
 }
 
+// Who tried in vain is in nobody's way when it is told so.
+func TestTriedInVain(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire(s.b)
+	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.leaving)
+	_, ok, err := s.a.TryAcquire(s.ctx, "it")
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.NoError(t, h.Release(s.ctx))
+	h, ok, err = s.b.TryAcquire(s.ctx, "it")
+	require.NoError(t, err)
+	require.True(t, ok, "it is free, and nobody waits")
+	<-late.Caught()
+	require.NoError(t, late.Release(s.ctx))
+	require.NoError(t, h.Release(s.ctx))
+}
+
 func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {
 	s := newScene(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
