@@ -261,29 +261,42 @@ func brief(err error) string {
 
 // Resolve says what is true of the attempt with that token, whose outcome is unknown: that the
 // effect took place, with that value; or not, and the next call of Once runs it again. It
-// blocks until etcd has it, or ctx ends. The error matches ErrNotUnknown if there is no such
-// attempt, or it was resolved otherwise meanwhile, and ErrValueTooLong if the value is.
+// blocks until etcd has it, or ctx ends; a session that is lost meanwhile only costs time. The
+// error matches ErrNotUnknown if there is no such attempt, or it was resolved otherwise
+// meanwhile, and ErrValueTooLong if the value is; else it is one of state.ErrBadName, ErrClosed,
+// ctx's cause and etcd's error.
 func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPlace bool, value []byte) error {
 	if len(value) > MaxValue {
 		return fmt.Errorf("effect %q, %d bytes: %w", name, len(value), ErrValueTooLong)
 	}
-	place, err := e.engine.Take(ctx, queues.Place{Name: name, Value: e.cfg.Owner})
-	if err != nil {
-		return err
+	for {
+		place, err := e.engine.Take(ctx, queues.Place{Name: name, Value: e.cfg.Owner})
+		if err != nil {
+			return err
+		}
+		if again, err := e.resolve(ctx, place, name, token, tookPlace, value); !again {
+			return err
+		}
 	}
+}
+
+// resolve is Resolve of who is first in the effect's queue, and leaves it. again says that it, or
+// the mark, was not as it had been, and nothing was written.
+func (e *Effects) resolve(ctx context.Context, place *queues.Entry, name string, token int64, tookPlace bool, value []byte) (again bool, err error) {
 	defer e.leave(ctx, place)
 	m, err := e.marks.read(ctx, name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if m.State != Running || m.Token != token {
-		return fmt.Errorf("effect %q, token %d: %w", name, token, ErrNotUnknown)
+		return false, fmt.Errorf("effect %q, token %d: %w", name, token, ErrNotUnknown)
 	}
 	m.State, m.Value, m.Resolved = Failed, nil, e.cfg.Owner
 	if tookPlace {
 		m.State, m.Value = Done, value
 	}
-	return e.marks.settle(ctx, place.Guard(), name, &m)
+	err = e.marks.settle(ctx, place.Guard(), name, &m)
+	return errors.Is(err, errOvertaken), err
 }
 
 // leave gives the place up. What is not confirmed in time is done later.

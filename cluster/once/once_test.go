@@ -149,6 +149,28 @@ func TestResolvedAsNotTakenPlace(t *testing.T) {
 	require.Equal(t, "done", string(r.Value))
 }
 
+// A session that is lost meanwhile only costs who resolves the place in the queue.
+func TestResolvedWhileTheSessionIsLost(t *testing.T) {
+	s := newScene(t)
+	require.PanicsWithValue(t, "oops", func() {
+		_, _ = s.a.Once(s.ctx, "e", func(context.Context, int64) ([]byte, error) { panic("oops") })
+	})
+	_, err := s.b.Once(s.ctx, "e", never)
+	unknown, ok := errors.AsType[*once.UnknownError](err)
+	require.True(t, ok, "%v", err)
+	held := s.b.Faults.HoldNext(clustertest.OpTxn, clustertest.Putting(s.keys.EffectMark("e")))
+	resolved := make(chan error, 1)
+	go func() { resolved <- s.b.Resolve(s.ctx, "e", unknown.Token, true, []byte("done")) }()
+	<-held.Caught()
+	_, err = s.client.Revoke(s.ctx, s.b.Keeper.Current().ID())
+	require.NoError(t, err)
+	require.NoError(t, <-resolved)
+	require.NoError(t, held.Release(s.ctx))
+	r, err := s.a.Once(s.ctx, "e", never)
+	require.NoError(t, err)
+	require.Equal(t, "done", string(r.Value))
+}
+
 func TestPanicIsUnknown(t *testing.T) {
 	s := newScene(t)
 	require.PanicsWithValue(t, "oops", func() {
