@@ -94,6 +94,25 @@ func TestAnswerToReleaseIsLost(t *testing.T) {
 	require.NoError(t, (<-next).Release(s.ctx))
 }
 
+// A release whose context has ended is made all the same, as soon as etcd answers; and asking for
+// it again waits for that.
+func TestReleaseIsNotTakenBack(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire(s.a)
+	next := s.wait(s.b)
+	held := s.a.Faults.HoldNext(clustertest.OpTxn, s.leaving)
+	ctx, cancel := context.WithCancel(s.ctx)
+	cancel()
+	require.ErrorIs(t, h.Release(ctx), context.Canceled)
+	require.False(t, h.Valid())
+	<-held.Caught()
+	require.Len(t, s.queue(), 2)
+	require.NoError(t, h.Release(s.ctx))
+	require.Len(t, s.queue(), 1)
+	require.NoError(t, (<-next).Release(s.ctx))
+	require.NoError(t, held.Release(s.ctx))
+}
+
 // Who gave up waiting before etcd had answered leaves nothing behind.
 func TestGivenUpBeforeTheAnswer(t *testing.T) {
 	s := newScene(t)
