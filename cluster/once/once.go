@@ -172,7 +172,7 @@ func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Con
 }
 
 // first is what who is first in the effect's queue does, and leaves it. again says that the
-// place was lost before anything began.
+// place was lost before anything began, or hands from outside have changed the mark.
 func (e *Effects) first(ctx context.Context, place *queues.Entry, name string, fn func(context.Context, int64) ([]byte, error)) (_ Result, again bool, err error) {
 	defer e.leave(ctx, place)
 	m, err := e.marks.read(ctx, name)
@@ -196,7 +196,7 @@ func (e *Effects) first(ctx context.Context, place *queues.Entry, name string, f
 		if work.Err() != nil {
 			err = errors.Join(err, context.Cause(work))
 		}
-		again := ctx.Err() == nil && !place.Valid()
+		again := ctx.Err() == nil && (!place.Valid() || errors.Is(err, errOvertaken))
 		// It did not run, and that is to be known: the mark may say that it does.
 		return Result{}, again, errors.Join(err, e.unmark(place, name, m))
 	}

@@ -257,6 +257,25 @@ func TestGivenUpBeforeItBegan(t *testing.T) {
 	}
 }
 
+// A place that is lost before the effect began is taken anew, be it that this process does not know
+// yet that its session is over.
+func TestSessionLostBeforeItBegan(t *testing.T) {
+	s := newScene(t)
+	revoke := sync.OnceFunc(func() { _, _ = s.client.Revoke(s.ctx, s.a.Keeper.Current().ID()) })
+	putting := clustertest.Putting(s.keys.EffectMark("e"))
+	s.a.Faults.FailNext(clustertest.OpTxn, errRefused, func(r clustertest.Request) bool {
+		if putting(r) {
+			revoke()
+		}
+		return false
+	})
+	var n atomic.Int32
+	r, err := s.a.Once(s.ctx, "e", counts(&n, "done"))
+	require.NoError(t, err)
+	require.True(t, r.Ran)
+	require.EqualValues(t, 1, n.Load())
+}
+
 func TestWaitingEndsWithTheContext(t *testing.T) {
 	s := newScene(t)
 	inside, goOn := make(chan struct{}), make(chan struct{})
