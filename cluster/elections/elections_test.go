@@ -341,6 +341,21 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// A watch that tells nothing does not leave who follows with a leader that is none any more.
+func TestWatchThatIsSilent(t *testing.T) {
+	s := newSceneWith(t, queuestest.Short, time.Hour)
+	a := s.join(s.a, "job")
+	s.leads(a)
+	b, o := s.join(s.b, "job"), s.join(s.c, "job", elections.Observe())
+	s.eventually(func() bool { return o.Leader().Address == "a:1" }, "it knows")
+	s.c.Faults.FreezeWatch()
+	require.NoError(t, a.Withdraw(s.ctx))
+	s.leads(b)
+	s.eventually(func() bool { return o.Leader().Address == "b:1" }, "it hears of it")
+	require.NoError(t, b.Withdraw(s.ctx))
+	s.eventually(func() bool { return o.Leader() == elections.Leader{} }, "and that nobody leads")
+}
+
 func TestClose(t *testing.T) {
 	s := newScene(t)
 	a := s.join(s.a, "job")
