@@ -49,7 +49,7 @@ var allowed = map[string][]string{
 	"cluster/elector":                  {"cluster/internal/deadline", "cluster/internal/oneline", "cluster/state"},
 	"cluster/elector/electortest":      {"cluster/elector"},
 	"cluster/elector/postgres":         {"cluster/elector"},
-	"cluster/once":                     {"cluster/internal/queues", "cluster/internal/wait", "cluster/session", "cluster/state"},
+	"cluster/once":                     {"cluster/internal/deadline", "cluster/internal/queues", "cluster/internal/wait", "cluster/session", "cluster/state"},
 	"cluster/internal/queueing":        {},
 	"cluster/internal/queues":          {"cluster/internal/queueing", "cluster/internal/wait", "cluster/session", "cluster/state"},
 	"cluster/internal/queuestest":      {"cluster/state", "internal/etcdtest", "internal/processtest"},

@@ -302,7 +302,8 @@ func (e *Election) Withdraw(ctx context.Context) error { return e.leave(ctx, Err
 
 // Close lets the election go, for everyone in this process who has it: a term ends as by
 // Withdraw, and this node does not follow it any more: Leader says nobody, Watch's channels
-// close, and what blocks fails with ErrLetGo. Who wants it again asks for it by its name. If
+// close, and what blocks fails with ErrLetGo, but Lead with ErrWithdrawn or ErrObserver, as
+// after Withdraw. Who wants it again asks for it by its name. If
 // anybody does that while Close waits, the election stays as that one wants it. It blocks as
 // Resign does; when ctx ends before, nothing is closed, and this node has withdrawn.
 func (e *Election) Close(ctx context.Context) error {

@@ -161,6 +161,38 @@ func TestManyElectionsOneSession(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrBadName)
 }
 
+// Who resigns with a context that has ended has resigned all the same, as soon as etcd answers.
+func TestResignIsNotTakenBack(t *testing.T) {
+	s := newScene(t)
+	a := s.join(s.a, "job")
+	s.leads(a)
+	b := s.join(s.b, "job")
+	held := s.a.Faults.HoldNext(clustertest.OpTxn, clustertest.Deleting(s.keys.Queue("job")))
+	ctx, cancel := context.WithCancel(s.ctx)
+	cancel()
+	require.ErrorIs(t, a.Resign(ctx), context.Canceled)
+	<-held.Caught()
+	require.False(t, b.IsLeader(), "etcd does not know")
+	require.ErrorIs(t, a.Resign(s.ctx), elections.ErrNotLeader)
+	s.leads(b)
+	s.eventually(func() bool { return fmt.Sprint(b.Queue()) == "[b:1 a:1]" }, "and queues again")
+	require.NoError(t, held.Release(s.ctx))
+	require.True(t, b.IsLeader())
+}
+
+// Elections whose names begin alike have nothing to do with each other.
+func TestNamesAreKeptApart(t *testing.T) {
+	s := newScene(t)
+	var led []*elections.Election
+	for _, name := range []string{"a", "a/b", "a/", "/a", "a%2Fb", "\x00"} {
+		led = append(led, s.join(s.a, name))
+	}
+	for _, e := range led {
+		s.leads(e)
+		require.Len(t, s.queue(e.Name()), 1, "%q", e.Name())
+	}
+}
+
 // Who gives way waits for its work, and the next one leads only then.
 func TestLeadIsAScope(t *testing.T) {
 	s := newScene(t)
@@ -308,6 +340,21 @@ func TestWatch(t *testing.T) {
 	cancel()
 	for range seen {
 	}
+}
+
+// A watch that tells nothing does not leave who follows with a leader that is none any more.
+func TestWatchThatIsSilent(t *testing.T) {
+	s := newSceneWith(t, queuestest.Short, time.Hour)
+	a := s.join(s.a, "job")
+	s.leads(a)
+	b, o := s.join(s.b, "job"), s.join(s.c, "job", elections.Observe())
+	s.eventually(func() bool { return o.Leader().Address == "a:1" }, "it knows")
+	s.c.Faults.FreezeWatch()
+	require.NoError(t, a.Withdraw(s.ctx))
+	s.leads(b)
+	s.eventually(func() bool { return o.Leader().Address == "b:1" }, "it hears of it")
+	require.NoError(t, b.Withdraw(s.ctx))
+	s.eventually(func() bool { return o.Leader() == elections.Leader{} }, "and that nobody leads")
 }
 
 func TestClose(t *testing.T) {

@@ -94,6 +94,25 @@ func TestAnswerToReleaseIsLost(t *testing.T) {
 	require.NoError(t, (<-next).Release(s.ctx))
 }
 
+// A release whose context has ended is made all the same, as soon as etcd answers; and asking for
+// it again waits for that.
+func TestReleaseIsNotTakenBack(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire(s.a)
+	next := s.wait(s.b)
+	held := s.a.Faults.HoldNext(clustertest.OpTxn, s.leaving)
+	ctx, cancel := context.WithCancel(s.ctx)
+	cancel()
+	require.ErrorIs(t, h.Release(ctx), context.Canceled)
+	require.False(t, h.Valid())
+	<-held.Caught()
+	require.Len(t, s.queue(), 2)
+	require.NoError(t, h.Release(s.ctx))
+	require.Len(t, s.queue(), 1)
+	require.NoError(t, (<-next).Release(s.ctx))
+	require.NoError(t, held.Release(s.ctx))
+}
+
 // Who gave up waiting before etcd had answered leaves nothing behind.
 func TestGivenUpBeforeTheAnswer(t *testing.T) {
 	s := newScene(t)
@@ -110,6 +129,23 @@ func TestGivenUpBeforeTheAnswer(t *testing.T) {
 	require.NoError(t, s.acquire(s.b).Release(s.ctx))
 	require.NoError(t, late.Release(s.ctx))
 	require.Eventually(t, func() bool { return len(s.queue()) == 0 }, 10*time.Second, 5*time.Millisecond)
+}
+
+// Who tried in vain is in nobody's way when it is told so.
+func TestTriedInVain(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire(s.b)
+	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.leaving)
+	_, ok, err := s.a.TryAcquire(s.ctx, "it")
+	require.NoError(t, err)
+	require.False(t, ok)
+	require.NoError(t, h.Release(s.ctx))
+	h, ok, err = s.b.TryAcquire(s.ctx, "it")
+	require.NoError(t, err)
+	require.True(t, ok, "it is free, and nobody waits")
+	<-late.Caught()
+	require.NoError(t, late.Release(s.ctx))
+	require.NoError(t, h.Release(s.ctx))
 }
 
 func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/deadline"
 	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -55,18 +56,27 @@ type marks struct {
 	retention time.Duration
 	timeout   time.Duration
 	lease     chan retained // holds the one that is used, and is empty while it is replaced
+	now       func() deadline.Instant
 }
 
 // retained is a lease, and until when marks may be put on it.
 type retained struct {
 	id    clientv3.LeaseID
-	until time.Time
+	until deadline.Instant
 }
 
 func newMarks(cfg Config) *marks {
-	k := &marks{client: cfg.Client, keys: cfg.Keys, retention: cfg.Retention, timeout: cfg.RequestTimeout, lease: make(chan retained, 1)}
+	k := &marks{client: cfg.Client, keys: cfg.Keys, retention: cfg.Retention, timeout: cfg.RequestTimeout, lease: make(chan retained, 1), now: now}
 	k.lease <- retained{}
 	return k
+}
+
+// epoch anchors the monotonic clock. It is never changed.
+var epoch = time.Now()
+
+func now() deadline.Instant {
+	t := time.Now()
+	return deadline.Instant{Mono: int64(t.Sub(epoch)), Wall: t.UnixNano()}
 }
 
 const settleRetry = 50 * time.Millisecond
@@ -160,9 +170,9 @@ func (k *marks) expiring(ctx context.Context) (clientv3.LeaseID, error) {
 		return 0, context.Cause(ctx)
 	}
 	defer func() { k.lease <- l }()
-	// By the wall clock, which goes on while the machine is suspended.
-	began := time.Now().Round(0)
-	if began.Before(l.until) {
+	// By both clocks: one stands still while the machine is suspended, the other can be set.
+	began := k.now()
+	if !began.Reached(l.until) {
 		return l.id, nil
 	}
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), k.timeout)

@@ -183,7 +183,7 @@ func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Con
 }
 
 // first is what who is first in the effect's queue does, and leaves it. again says that the
-// place was lost before anything began.
+// place was lost before anything began, or hands from outside have changed the mark.
 func (e *Effects) first(ctx context.Context, place *queues.Entry, name string, fn func(context.Context, int64) ([]byte, error)) (_ Result, again bool, err error) {
 	defer e.leave(ctx, place)
 	m, err := e.marks.read(ctx, name)
@@ -207,7 +207,7 @@ func (e *Effects) first(ctx context.Context, place *queues.Entry, name string, f
 		if work.Err() != nil {
 			err = errors.Join(err, context.Cause(work))
 		}
-		again := ctx.Err() == nil && !place.Valid()
+		again := ctx.Err() == nil && (!place.Valid() || errors.Is(err, errOvertaken))
 		// It did not run, and that is to be known: the mark may say that it does.
 		return Result{}, again, errors.Join(err, e.unmark(place, name, m))
 	}
@@ -216,17 +216,25 @@ func (e *Effects) first(ctx context.Context, place *queues.Entry, name string, f
 	return r, false, err
 }
 
-// unmark takes back that an attempt runs which did not begin, if its mark stands. What cannot
-// be taken back counts as unknown.
+// unmark takes back that an attempt runs which did not begin: its mark may stand, or be on its way
+// still, and then finds another. What cannot be taken back counts as unknown.
 func (e *Effects) unmark(place *queues.Entry, name string, m marked) error {
 	ctx, cancel := context.WithTimeout(place.Session(), e.cfg.RequestTimeout)
 	defer cancel()
-	now, err := e.marks.read(ctx, name)
-	if err != nil || now.State != Running || now.Token != m.Token {
-		return err
+	var err error
+	for range 2 { // it may arrive between the two, once
+		var now marked
+		now, err = e.marks.read(ctx, name)
+		if err != nil || now.modified != m.modified && (now.State != Running || now.Token != m.Token) {
+			return err
+		}
+		back := m
+		back.modified, back.State, back.Error = now.modified, Failed, "it did not begin"
+		if err = e.marks.settle(ctx, place.Guard(), name, &back); !errors.Is(err, errOvertaken) {
+			return err
+		}
 	}
-	now.State, now.Error = Failed, "it did not begin"
-	return e.marks.settle(ctx, place.Guard(), name, &now)
+	return err
 }
 
 // ended writes down what came of an attempt. It is tried for as long as the session stands:
@@ -264,29 +272,42 @@ func brief(err error) string {
 
 // Resolve says what is true of the attempt with that token, whose outcome is unknown: that the
 // effect took place, with that value; or not, and the next call of Once runs it again. It
-// blocks until etcd has it, or ctx ends. The error matches ErrNotUnknown if there is no such
-// attempt, or it was resolved otherwise meanwhile, and ErrValueTooLong if the value is.
+// blocks until etcd has it, or ctx ends; a session that is lost meanwhile only costs time. The
+// error matches ErrNotUnknown if there is no such attempt, or it was resolved otherwise
+// meanwhile, and ErrValueTooLong if the value is; else it is one of state.ErrBadName, ErrClosed,
+// ctx's cause and etcd's error.
 func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPlace bool, value []byte) error {
 	if len(value) > MaxValue {
 		return fmt.Errorf("effect %q, %d bytes: %w", name, len(value), ErrValueTooLong)
 	}
-	place, err := e.engine.Take(ctx, queues.Place{Name: name, Value: e.cfg.Owner})
-	if err != nil {
-		return err
+	for {
+		place, err := e.engine.Take(ctx, queues.Place{Name: name, Value: e.cfg.Owner})
+		if err != nil {
+			return err
+		}
+		if again, err := e.resolve(ctx, place, name, token, tookPlace, value); !again {
+			return err
+		}
 	}
+}
+
+// resolve is Resolve of who is first in the effect's queue, and leaves it. again says that it, or
+// the mark, was not as it had been, and nothing was written.
+func (e *Effects) resolve(ctx context.Context, place *queues.Entry, name string, token int64, tookPlace bool, value []byte) (again bool, err error) {
 	defer e.leave(ctx, place)
 	m, err := e.marks.read(ctx, name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if m.State != Running || m.Token != token {
-		return fmt.Errorf("effect %q, token %d: %w", name, token, ErrNotUnknown)
+		return false, fmt.Errorf("effect %q, token %d: %w", name, token, ErrNotUnknown)
 	}
 	m.State, m.Value, m.Resolved = Failed, nil, e.cfg.Owner
 	if tookPlace {
 		m.State, m.Value = Done, value
 	}
-	return e.marks.settle(ctx, place.Guard(), name, &m)
+	err = e.marks.settle(ctx, place.Guard(), name, &m)
+	return errors.Is(err, errOvertaken), err
 }
 
 // leave gives the place up. What is not confirmed in time is done later.

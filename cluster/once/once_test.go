@@ -163,6 +163,28 @@ func TestResolvedAsNotTakenPlace(t *testing.T) {
 	require.Equal(t, "done", string(r.Value))
 }
 
+// A session that is lost meanwhile only costs who resolves the place in the queue.
+func TestResolvedWhileTheSessionIsLost(t *testing.T) {
+	s := newScene(t)
+	require.PanicsWithValue(t, "oops", func() {
+		_, _ = s.a.Once(s.ctx, "e", func(context.Context, int64) ([]byte, error) { panic("oops") })
+	})
+	_, err := s.b.Once(s.ctx, "e", never)
+	unknown, ok := errors.AsType[*once.UnknownError](err)
+	require.True(t, ok, "%v", err)
+	held := s.b.Faults.HoldNext(clustertest.OpTxn, clustertest.Putting(s.keys.EffectMark("e")))
+	resolved := make(chan error, 1)
+	go func() { resolved <- s.b.Resolve(s.ctx, "e", unknown.Token, true, []byte("done")) }()
+	<-held.Caught()
+	_, err = s.client.Revoke(s.ctx, s.b.Keeper.Current().ID())
+	require.NoError(t, err)
+	require.NoError(t, <-resolved)
+	require.NoError(t, held.Release(s.ctx))
+	r, err := s.a.Once(s.ctx, "e", never)
+	require.NoError(t, err)
+	require.Equal(t, "done", string(r.Value))
+}
+
 func TestPanicIsUnknown(t *testing.T) {
 	s := newScene(t)
 	require.PanicsWithValue(t, "oops", func() {
@@ -211,6 +233,61 @@ func TestLateWriteIsRefused(t *testing.T) {
 	r, err = s.b.Once(s.ctx, "e", never)
 	require.NoError(t, err)
 	require.Equal(t, "done", string(r.Value))
+}
+
+// Who gives up while the first write of the mark is on its way takes it back, whenever it reaches
+// etcd: the effect did not begin, and all who ask later know that.
+func TestGivenUpBeforeItBegan(t *testing.T) {
+	s := newScene(t)
+	leaving := clustertest.Deleting(s.keys.Effects().Root())
+	for name, before := range map[string]clustertest.Match{
+		"before it is taken back": clustertest.Putting(s.keys.EffectMark("before it is taken back")),
+		"after that":              leaving,
+	} {
+		late := s.a.Faults.HoldNext(clustertest.OpTxn, clustertest.Putting(s.keys.EffectMark(name)))
+		var arrived error
+		arrive := sync.OnceFunc(func() { arrived = late.Release(s.ctx) })
+		s.a.Faults.FailNext(clustertest.OpTxn, errRefused, func(r clustertest.Request) bool {
+			if before(r) {
+				arrive()
+			}
+			return false
+		})
+		ctx, cancel := context.WithCancel(s.ctx)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.a.Once(ctx, name, never)
+			ended <- err
+		}()
+		<-late.Caught()
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled, name)
+		arrive()
+		require.NoError(t, arrived, name)
+		var n atomic.Int32
+		r, err := s.b.Once(s.ctx, name, counts(&n, "done"))
+		require.NoError(t, err, name)
+		require.True(t, r.Ran, name)
+	}
+}
+
+// A place that is lost before the effect began is taken anew, be it that this process does not know
+// yet that its session is over.
+func TestSessionLostBeforeItBegan(t *testing.T) {
+	s := newScene(t)
+	revoke := sync.OnceFunc(func() { _, _ = s.client.Revoke(s.ctx, s.a.Keeper.Current().ID()) })
+	putting := clustertest.Putting(s.keys.EffectMark("e"))
+	s.a.Faults.FailNext(clustertest.OpTxn, errRefused, func(r clustertest.Request) bool {
+		if putting(r) {
+			revoke()
+		}
+		return false
+	})
+	var n atomic.Int32
+	r, err := s.a.Once(s.ctx, "e", counts(&n, "done"))
+	require.NoError(t, err)
+	require.True(t, r.Ran)
+	require.EqualValues(t, 1, n.Load())
 }
 
 func TestWaitingEndsWithTheContext(t *testing.T) {

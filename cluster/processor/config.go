@@ -46,7 +46,8 @@ type Config[E any] struct {
 	// called again after a while. It may be called again for the same event where the handler
 	// may. Default: none; the event is logged, and kept beside the checkpoint, either way.
 	OnPark func(ctx context.Context, event Event[E], err error) error
-	// LagInterval is how often a source that is a Lagger is asked. Default 10 s.
+	// LagInterval is how often a source that is a Lagger is asked, beside when there is nothing more
+	// to read. Default 10 s.
 	LagInterval time.Duration
 	// CheckInterval is how often a processor that finds nothing to read looks whether its checkpoint
 	// was rewound, with one small write; one that has events notices with the next. Default 10 s.

@@ -13,8 +13,9 @@ import (
 // MaxPosition bytes.
 type Position string
 
-// MaxPosition is how many bytes a position may have.
-const MaxPosition = 4096
+// MaxPosition is how many bytes a position may have: with a processor's name beside it, it fits
+// into an index of PostgreSQL's, which takes 2704.
+const MaxPosition = 2048
 
 // Event is one event of a source.
 type Event[E any] struct {

@@ -33,6 +33,14 @@ func (n *numbers) Read(_ context.Context, after processor.Position, limit int) (
 	return events, nil
 }
 
+// behind is how many come after.
+func (n *numbers) behind(after processor.Position) int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	i, _ := strconv.Atoi(string(after))
+	return int64(n.last - i)
+}
+
 // grow adds events.
 func (n *numbers) grow(by int) {
 	n.mu.Lock()

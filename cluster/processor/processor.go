@@ -27,8 +27,7 @@ func New[E any](cfg Config[E]) (*Processor[E], error) {
 		return nil, err
 	}
 	p := &Processor[E]{cfg: cfg.withDefaults()}
-	_, lags := cfg.Source.(Lagger)
-	p.report.begin(cfg.Name, lags)
+	p.report.begin(cfg.Name)
 	return p, nil
 }
 

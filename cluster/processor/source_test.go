@@ -29,7 +29,7 @@ func (f *faulty) Lag(_ context.Context, after processor.Position) (int64, error)
 	if f.fail.Load() != nil {
 		return 0, errOops
 	}
-	return int64(f.last) - int64(len(after)), nil
+	return f.behind(after), nil
 }
 
 // What the source has wrong holds all up, is told, and mends itself.
@@ -76,7 +76,7 @@ func TestLagThatFails(t *testing.T) {
 	p, _ := run(t, processor.Config[int]{Name: "it", Source: source, Checkpoint: &processor.Memory{}, LagInterval: time.Millisecond,
 		Handler: func(context.Context, processor.Event[int]) error {
 			close(inside)
-			<-goOn // what follows would be drained
+			<-goOn
 			return nil
 		}})
 	defer close(goOn)
@@ -87,6 +87,45 @@ func TestLagThatFails(t *testing.T) {
 	require.Contains(t, p.Status().LastError, "oops")
 	source.broken.Store(false)
 	eventually(t, func() bool { return p.Status().Lag == 42 }, "it is known again")
+}
+
+// hiding is a source with events behind those that it shows yet.
+type hiding struct {
+	numbers
+	hidden       int64
+	reads, asked atomic.Int64
+}
+
+func (h *hiding) Read(ctx context.Context, after processor.Position, limit int) ([]processor.Event[int], error) {
+	h.reads.Add(1)
+	return h.numbers.Read(ctx, after, limit)
+}
+
+func (h *hiding) Lag(_ context.Context, after processor.Position) (int64, error) {
+	h.asked.Add(1)
+	return h.behind(after) + h.hidden, nil
+}
+
+// Where there is nothing to read, the lag is what the source says, and known at once; it is not
+// asked again and again.
+func TestLagWhereNothingIsRead(t *testing.T) {
+	t.Parallel()
+	for _, hidden := range []int64{0, 7} {
+		source, inside, goOn := &hiding{numbers: numbers{last: 3}, hidden: hidden}, make(chan struct{}, 3), make(chan struct{})
+		p, end := run(t, processor.Config[int]{Name: "it", Source: source, Checkpoint: &processor.Memory{}, LagInterval: time.Hour,
+			PollInterval: time.Millisecond, Handler: func(context.Context, processor.Event[int]) error {
+				inside <- struct{}{}
+				<-goOn
+				return nil
+			}})
+		<-inside
+		eventually(t, func() bool { return p.Status().Lag == 3+hidden }, "it is known")
+		close(goOn)
+		eventually(t, func() bool { return source.reads.Load() > 20 }, "nothing to read")
+		eventually(t, func() bool { return p.Status().Lag == hidden }, "it is known again")
+		end()
+		require.LessOrEqual(t, source.asked.Load(), int64(3))
+	}
 }
 
 // A source that tells when there is more is read at once.

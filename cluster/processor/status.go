@@ -32,15 +32,13 @@ type Status struct {
 
 // report is the status as it is kept.
 type report struct {
-	mu   sync.Mutex
-	s    Status
-	rate rate
-	lags bool
+	mu    sync.Mutex
+	s     Status
+	rate  rate
+	asked Position // where the lag was asked for
 }
 
-func (r *report) begin(name string, lags bool) {
-	r.s.Name, r.s.Lag, r.lags = name, -1, lags
-}
+func (r *report) begin(name string) { r.s.Name, r.s.Lag = name, -1 }
 
 // Status is what the processor does now. It does not block.
 func (p *Processor[E]) Status() Status {
@@ -76,14 +74,13 @@ func (r *report) position() (at Position) {
 	return at
 }
 
-// drained: there is nothing left to read.
-func (r *report) drained() {
-	if r.lags {
-		r.lag(0)
-	}
+// outdated reports whether there was a lag, or none was known, at another position than now.
+func (r *report) outdated() (yes bool) {
+	r.do(func(s *Status) { yes = s.Lag != 0 && s.Position != r.asked })
+	return yes
 }
 
-func (r *report) lag(n int64) { r.do(func(s *Status) { s.Lag = n }) }
+func (r *report) lag(at Position, n int64) { r.do(func(s *Status) { s.Lag, r.asked = n, at }) }
 
 func (r *report) passed(at Mark, n int, park bool, now time.Time) {
 	r.do(func(s *Status) {

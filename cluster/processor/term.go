@@ -10,7 +10,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/goverse/goverse/cluster/internal/oneline"
-	"github.com/goverse/goverse/cluster/internal/wait"
 )
 
 // term is one unbroken stretch in which this process processes.
@@ -20,9 +19,10 @@ type term[E any] struct {
 	log     hclog.Logger
 	at      Mark
 	trouble trouble
-	claimed time.Time // when last
-	outage  int       // how often in a row something failed that is no event's fault
-	fenced  bool      // it ended because another has claimed the checkpoint
+	claimed time.Time     // when last
+	outage  int           // how often in a row something failed that is no event's fault
+	fenced  bool          // it ended because another has claimed the checkpoint
+	ask     chan struct{} // has the lag measured now; nil: it cannot be
 }
 
 // run processes until ctx ends or the checkpoint is another's, and returns why.
@@ -57,7 +57,7 @@ func (t *term[E]) process(ctx context.Context, token int64) error {
 		}
 		if len(events) == 0 {
 			t.fine()
-			t.p.report.drained()
+			t.drained()
 			if err := t.idle(ctx, changed, token); err != nil {
 				return err
 			}
@@ -184,6 +184,17 @@ func (t *term[E]) idle(ctx context.Context, changed <-chan struct{}, token int64
 	return nil
 }
 
+// drained: nothing can be read. Whether nothing is left, the source says.
+func (t *term[E]) drained() {
+	if !t.p.report.outdated() {
+		return
+	}
+	select {
+	case t.ask <- struct{}{}:
+	default:
+	}
+}
+
 // measure asks the source for the lag now and then, until the term is over; what it returns
 // waits for that.
 func (t *term[E]) measure(ctx context.Context) (end func()) {
@@ -192,16 +203,23 @@ func (t *term[E]) measure(ctx context.Context) (end func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	t.ask = make(chan struct{}, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for again := true; again; again = wait.For(ctx, t.cfg.LagInterval) {
-			n, err := l.Lag(ctx, t.p.report.position())
+		for ctx.Err() == nil {
+			at := t.p.report.position()
+			n, err := l.Lag(ctx, at)
 			switch {
 			case err == nil:
-				t.p.report.lag(n)
+				t.p.report.lag(at, n)
 			case ctx.Err() == nil:
-				t.p.report.lag(-1)
+				t.p.report.lag(at, -1)
 				t.p.report.failed(fmt.Errorf("ask the source for the lag: %w", err))
+			}
+			select {
+			case <-time.After(t.cfg.LagInterval):
+			case <-t.ask:
+			case <-ctx.Done():
 			}
 		}
 	})

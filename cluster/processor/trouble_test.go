@@ -221,7 +221,7 @@ func TestPositions(t *testing.T) {
 	}
 	require.NoError(t, check(""))
 	require.NoError(t, check("", "1", "2", "ü/7"))
-	for _, bad := range [][]Position{{""}, {"0"}, {"1", "1"}, {"1", ""}, {"a\x00"}, {"\xff"}, {Position(fmt.Sprintf("%04097d", 1))}} {
+	for _, bad := range [][]Position{{""}, {"0"}, {"1", "1"}, {"1", ""}, {"a\x00"}, {"\xff"}, {Position(fmt.Sprintf("%0*d", MaxPosition+1, 1))}} {
 		require.ErrorIs(t, check("0", bad...), ErrBadPosition, bad)
 	}
 }

@@ -22,8 +22,11 @@ type Store struct {
 	get, create, update string
 }
 
+// maxName is what the other stores allow, too. PostgreSQL's index takes rows of up to 2704 bytes.
+const maxName = 512
+
 // New returns the store of that name in a table that [CreateTable] made; nil is goverse_leases.
-// The name is any UTF-8 without zero bytes. It asks the database nothing.
+// The name is any UTF-8 without zero bytes, of at most 512 bytes. It asks the database nothing.
 func New(db DB, table pgx.Identifier, name string) (*Store, error) {
 	t, err := quoted(table)
 	switch {
@@ -33,6 +36,8 @@ func New(db DB, table pgx.Identifier, name string) (*Store, error) {
 		return nil, errors.New("postgres: DB is nil; make one with pgxpool.New")
 	case name == "" || !utf8.ValidString(name) || strings.ContainsRune(name, 0):
 		return nil, fmt.Errorf("postgres: the lease's name is %q; give it one in UTF-8, like the task's", name)
+	case len(name) > maxName:
+		return nil, fmt.Errorf("postgres: the lease's name has %d bytes; give it at most %d", len(name), maxName)
 	}
 	return &Store{db: db, name: name,
 		get: `SELECT version, holder_identity, holder_instance, lease_duration_ns, acquire_time, renew_time, leader_transitions

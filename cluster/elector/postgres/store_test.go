@@ -4,6 +4,7 @@ package postgres_test
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -92,10 +93,18 @@ func (d database) tableIsMadeOnce(t *testing.T) {
 	require.Error(t, err)
 	_, err = postgres.New(nil, nil, "it")
 	require.Error(t, err)
-	for _, name := range []string{"", "\xff", "a\x00"} {
+	var long string
+	for len(long) < 513 {
+		long += rand.Text()
+	}
+	for _, name := range []string{"", "\xff", "a\x00", long[:513]} {
 		_, err = postgres.New(pool, nil, name)
 		require.Error(t, err)
 	}
+	store, err := postgres.New(pool, pgx.Identifier{"many at once 0"}, long[:512])
+	require.NoError(t, err)
+	_, err = store.CreateLease(d.ctx, elector.Lease{})
+	require.NoError(t, err)
 }
 
 func (d database) oneConnection(t *testing.T) {

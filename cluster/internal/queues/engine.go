@@ -211,9 +211,13 @@ func (e *Engine) Take(ctx context.Context, p Place) (*Entry, error) {
 			x.Abandon()
 			return nil, context.Cause(ctx)
 		}
-		if err := x.Err(); err == nil {
+		switch err := x.Err(); {
+		case err == nil:
 			return x, nil
-		} else if !errors.Is(err, ErrAgain) {
+		case errors.Is(err, ErrTaken):
+			_ = x.Gone(ctx) // until then it is in the way of others who try
+			return nil, err
+		case !errors.Is(err, ErrAgain):
 			return nil, err
 		}
 	}

@@ -5,7 +5,9 @@
 package checkpointtest
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"slices"
 	"strconv"
@@ -305,8 +307,9 @@ func unfenced(s *suite) {
 }
 
 func names(s *suite) {
-	for _, name := range []string{"a", "a/b", "a/", "é %2F", strings.Repeat("n", 512)} {
-		at := processor.Position(name + "/../é'\"\n")
+	longest := processor.Position(random(processor.MaxPosition))
+	for name, at := range map[string]processor.Position{"a": "", "a/b": "", "a/": "", "é %2F": "", random(512): longest} {
+		at = cmp.Or(at, processor.Position(name+"/../é'\"\n"))
 		m := s.claim(s.a, name, 1)
 		require.Empty(s, m.Position, name)
 		s.advance(s.a, name, m, at, processor.Parked{Position: at, Error: "'"})
@@ -316,4 +319,13 @@ func names(s *suite) {
 		require.Len(s, got, 1, name)
 		require.Equal(s, at, got[0].Position)
 	}
+}
+
+// random is text that cannot be compressed: an index takes more of what can.
+func random(bytes int) string {
+	var text strings.Builder
+	for text.Len() < bytes {
+		text.WriteString(rand.Text())
+	}
+	return text.String()[:bytes]
 }

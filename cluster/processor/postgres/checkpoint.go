@@ -199,5 +199,9 @@ func (c *Checkpoint) write(ctx context.Context, tx pgx.Tx, name string, at proce
 	}
 	results := tx.SendBatch(ctx, batch)
 	tag, err := results.Exec()
-	return tag.RowsAffected() == 1, errors.Join(err, results.Close())
+	err = errors.Join(err, results.Close())
+	if codeOf(err) == notSerializing { // it was changed meanwhile, and the isolation says so
+		return false, nil
+	}
+	return tag.RowsAffected() == 1, err
 }

@@ -39,6 +39,7 @@ func newScene(t *testing.T) *scene {
 func TestPostgres(t *testing.T) {
 	s := newScene(t)
 	t.Run("conforms", s.conforms)
+	t.Run("conforms at any isolation", s.isolated)
 	t.Run("each event takes effect once", s.onceEach)
 	t.Run("a paused leader", s.pausedLeader)
 	t.Run("what a commit refuses", s.refused)
@@ -82,6 +83,24 @@ func (s *scene) checkpoints(t *testing.T, change ...func(*postgres.Config)) *pos
 	require.NoError(t, err)
 	require.NoError(t, c.CreateTables(etcdtest.Context(t)))
 	return c
+}
+
+// Also where transactions are isolated more than PostgreSQL does by itself.
+func (s *scene) isolated(t *testing.T) {
+	for _, level := range []string{"repeatable read", "serializable"} {
+		t.Run(level, func(t *testing.T) {
+			cfg, err := pgxpool.ParseConfig(s.server.URL())
+			require.NoError(t, err)
+			cfg.ConnConfig.RuntimeParams["default_transaction_isolation"] = level
+			pool, err := pgxpool.NewWithConfig(etcdtest.Context(t), cfg)
+			require.NoError(t, err)
+			defer pool.Close()
+			checkpointtest.Run(t, true, func(t *testing.T) (a, b checkpointtest.Checkpoint) {
+				c := s.checkpoints(t, func(c *postgres.Config) { c.DB = pool })
+				return c, c
+			})
+		})
+	}
 }
 
 func (s *scene) conforms(t *testing.T) {
