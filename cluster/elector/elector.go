@@ -11,6 +11,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/goverse/goverse/cluster/internal/clock"
 	"github.com/goverse/goverse/cluster/internal/deadline"
 )
 
@@ -27,14 +28,6 @@ var (
 	// it runs out.
 	ErrNotReleased = errors.New("the store did not confirm that the lease is given back")
 )
-
-// epoch anchors the monotonic clock. It is never changed.
-var epoch = time.Now()
-
-func now() deadline.Instant {
-	t := time.Now()
-	return deadline.Instant{Mono: int64(t.Sub(epoch)), Wall: t.UnixNano()}
-}
 
 // Elector is one candidate. All methods are safe for concurrent use.
 type Elector struct {
@@ -55,7 +48,7 @@ func New(cfg ElectorConfig) (*Elector, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	e := &Elector{cfg: cfg, log: cfg.Logger.With("candidate", cfg.CandidateID), instance: rand.Text(), now: now,
+	e := &Elector{cfg: cfg, log: cfg.Logger.With("candidate", cfg.CandidateID), instance: rand.Text(), now: clock.Now,
 		period: cfg.RetryPeriod - mathrand.N(cfg.RetryPeriod/8)}
 	e.seen.Store(&standing{})
 	return e, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/internal/clock"
 	"github.com/goverse/goverse/cluster/internal/deadline"
 )
 
@@ -210,9 +211,9 @@ func TestClocksThatDisagree(t *testing.T) {
 			bubble(t, func(t *testing.T, store *Memory) {
 				e, err := New(ElectorConfig{LeaseStore: store, CandidateID: "a", LeaseDuration: 10 * time.Second})
 				require.NoError(t, err)
-				sent := now()
+				sent := clock.Now()
 				e.now = func() deadline.Instant {
-					at := now()
+					at := clock.Now()
 					if at.Mono > sent.Mono {
 						at = deadline.Instant{Mono: at.Mono + int64(c.mono), Wall: at.Wall + int64(c.wall)}
 					}

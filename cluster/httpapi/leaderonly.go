@@ -79,6 +79,3 @@ func apiURL(address string) string {
 	}
 	return "http://" + address
 }
-
-// oneLine flattens joined errors, which have a line each.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ": ") }

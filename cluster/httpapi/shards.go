@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/internal/oneline"
 	"github.com/goverse/goverse/cluster/shardview"
 )
 
@@ -46,5 +47,5 @@ func (a *api) shards(w http.ResponseWriter, _ *http.Request) {
 // unavailable is the answer for what will be there later.
 func unavailable(w http.ResponseWriter, err error) {
 	w.Header().Set("Retry-After", retryAfter)
-	writeError(w, http.StatusServiceUnavailable, oneLine(err))
+	writeError(w, http.StatusServiceUnavailable, oneline.Of(err))
 }

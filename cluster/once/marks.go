@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/clock"
 	"github.com/goverse/goverse/cluster/internal/deadline"
 	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/state"
@@ -66,17 +67,9 @@ type retained struct {
 }
 
 func newMarks(cfg Config) *marks {
-	k := &marks{client: cfg.Client, keys: cfg.Keys, retention: cfg.Retention, timeout: cfg.RequestTimeout, lease: make(chan retained, 1), now: now}
+	k := &marks{client: cfg.Client, keys: cfg.Keys, retention: cfg.Retention, timeout: cfg.RequestTimeout, lease: make(chan retained, 1), now: clock.Now}
 	k.lease <- retained{}
 	return k
-}
-
-// epoch anchors the monotonic clock. It is never changed.
-var epoch = time.Now()
-
-func now() deadline.Instant {
-	t := time.Now()
-	return deadline.Instant{Mono: int64(t.Sub(epoch)), Wall: t.UnixNano()}
 }
 
 const settleRetry = 50 * time.Millisecond

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/clock"
 	"github.com/goverse/goverse/cluster/internal/deadline"
 )
 
@@ -35,7 +36,7 @@ var (
 // a thirtieth.
 func (s *Session) renewLoop() {
 	// Counted from when the grant was sent: its answer may have taken long.
-	timer := time.NewTimer(s.ttl/3 - time.Duration(now().Mono-s.claim.Load().RenewedAt().Mono))
+	timer := time.NewTimer(s.ttl/3 - time.Duration(clock.Now().Mono-s.claim.Load().RenewedAt().Mono))
 	defer timer.Stop()
 	for {
 		select {
@@ -57,7 +58,7 @@ func (s *Session) renewLoop() {
 		s.lastErr = err
 		retry := s.ttl / 30
 		if claim := s.claim.Load(); claim.InDoubt() {
-			if retry = min(retry, suspendedRetry); claim.Valid(now()) {
+			if retry = min(retry, suspendedRetry); claim.Valid(clock.Now()) {
 				retry = min(retry, doubtRetry)
 			}
 		}
@@ -87,9 +88,9 @@ func (s *Session) renew() error {
 	bound := s.ttl / 5
 	if claim := s.claim.Load(); claim.InDoubt() {
 		bound = min(bound, suspendedTimeout)
-		if claim.Valid(now()) {
+		if claim.Valid(clock.Now()) {
 			// Nor may it use up what is left in a doubt.
-			bound = min(bound, max(now().Until(claim.Until())/2, doubtRetry))
+			bound = min(bound, max(clock.Now().Until(claim.Until())/2, doubtRetry))
 		}
 	}
 	ctx, cancel := context.WithTimeout(round, bound)
@@ -103,7 +104,7 @@ func (s *Session) renew() error {
 		known = max(known, s.cfg.KnownRevision())
 	}
 
-	sent := now()
+	sent := clock.Now()
 	answer, err := s.cfg.Client.KeepAliveOnce(ctx, s.id)
 	// A refusal is an end of the stream when it comes before the request was written.
 	if errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, io.EOF) {
@@ -148,7 +149,7 @@ func (s *Session) renew() error {
 func (s *Session) renewed(sent deadline.Instant) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answered := now()
+	answered := clock.Now()
 	s.lastRound = time.Duration(answered.Mono - sent.Mono)
 	if claim := s.claim.Load().Renewed(sent, answered); s.lost == nil && claim != *s.claim.Load() {
 		return s.count(claim)

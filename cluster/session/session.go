@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/clock"
 	"github.com/goverse/goverse/cluster/internal/deadline"
 )
 
@@ -98,7 +99,7 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	sent := now()
+	sent := clock.Now()
 	grant, err := cfg.Client.Grant(clientv3.WithRequireLeader(ctx), int64(cfg.TTL/time.Second))
 	if err != nil {
 		return nil, fmt.Errorf("grant a lease of %v: %w", cfg.TTL, err)
@@ -122,7 +123,7 @@ func (s *Session) TTL() time.Duration { return s.ttl }
 // atomics and the clock: no lock, no allocation, no network. It can turn true again
 // after a suspension; see [Stretch].
 func (s *Session) Valid() bool {
-	return !s.over.Load() && s.claim.Load().Valid(now())
+	return !s.over.Load() && s.claim.Load().Valid(clock.Now())
 }
 
 // Deadline is the instant at which Valid turns false unless a renewal comes.
@@ -135,7 +136,7 @@ func (s *Session) Left() time.Duration {
 	if s.over.Load() {
 		return 0
 	}
-	return now().Until(s.claim.Load().Until())
+	return clock.Now().Until(s.claim.Load().Until())
 }
 
 // Renewed is when the renewal that counts was sent.
@@ -205,7 +206,7 @@ func (s *Session) Check() {
 func (s *Session) Doubt(within time.Duration) {
 	s.mu.Lock()
 	before := s.claim.Load()
-	s.count(before.Doubted(now(), max(within, slowdown*s.lastRound)))
+	s.count(before.Doubted(clock.Now(), max(within, slowdown*s.lastRound)))
 	if s.endRound != nil && !before.InDoubt() {
 		// It may take long, and would prove nothing. One that was sent since an earlier
 		// doubt clears that.
@@ -251,7 +252,7 @@ func (s *Session) deadlineLoop() {
 func (s *Session) look() (left time.Duration, suspended *LostError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	claim, now := s.claim.Load(), now()
+	claim, now := s.claim.Load(), clock.Now()
 	if claim.Valid(now) {
 		return now.Until(claim.Until()), nil
 	}

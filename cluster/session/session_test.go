@@ -23,7 +23,7 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 func TestRenewalKeepsTheSessionAndCloseRevokes(t *testing.T) {
-	_, client := startEtcd(t)
+	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
 	s, err := Open(ctx, Config{Client: client, TTL: time.Second})
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func TestRenewalKeepsTheSessionAndCloseRevokes(t *testing.T) {
 // A renewal that succeeds is not enough: what the session stands on must be
 // there too.
 func TestRenewalLooksForTheProtectedKeys(t *testing.T) {
-	_, client := startEtcd(t)
+	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
 	open := func() (*Session, int64) {
 		s, err := Open(ctx, Config{Client: client, TTL: time.Second})
@@ -83,7 +83,7 @@ func TestRenewalLooksForTheProtectedKeys(t *testing.T) {
 }
 
 func TestRevokedFromOutside(t *testing.T) {
-	_, client := startEtcd(t)
+	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
 	s, err := Open(ctx, Config{Client: client, TTL: 2 * time.Second})
 	require.NoError(t, err)
@@ -95,7 +95,7 @@ func TestRevokedFromOutside(t *testing.T) {
 }
 
 func TestAnswerFromThePastIsAnotherHistory(t *testing.T) {
-	_, client := startEtcd(t)
+	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
 	s, err := Open(ctx, Config{Client: client, TTL: 2 * time.Second, KnownRevision: func() int64 { return 1 << 40 }})
 	require.NoError(t, err)
@@ -109,7 +109,8 @@ func TestAnswerFromThePastIsAnotherHistory(t *testing.T) {
 // The session goes quiet before etcd gives the lease to nobody else: the server
 // still has the key when Valid turns false.
 func TestGoesQuietBeforeTheLeaseEnds(t *testing.T) {
-	server, client := startEtcd(t)
+	server := etcdtest.Start(t)
+	client := etcdtest.Dial(t, server.Endpoint())
 	ctx := etcdtest.Context(t)
 	cut := &cutLease{Lease: client.Lease}
 	derived := clientv3.NewCtxClient(ctx)
@@ -138,7 +139,7 @@ func (l *cutLease) KeepAliveOnce(ctx context.Context, _ clientv3.LeaseID) (*clie
 }
 
 func TestUnderConcurrencySession(t *testing.T) {
-	_, client := startEtcd(t)
+	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
 	s, err := Open(ctx, Config{Client: client, TTL: 2 * time.Second})
 	require.NoError(t, err)
@@ -156,7 +157,7 @@ func TestUnderConcurrencySession(t *testing.T) {
 }
 
 func TestKeeperReplacesLostSessions(t *testing.T) {
-	_, client := startEtcd(t)
+	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
 	var seen []Reason
 	registered := 0
@@ -192,7 +193,7 @@ func TestKeeperReplacesLostSessions(t *testing.T) {
 }
 
 func TestKeeperFirstRegistrationIsFinal(t *testing.T) {
-	_, client := startEtcd(t)
+	client := etcdtest.Client(t)
 	refused := errors.New("taken")
 	k, err := NewKeeper(KeeperConfig{Config: Config{Client: client, TTL: time.Second},
 		Register: func(context.Context, *Session) error { return refused }})

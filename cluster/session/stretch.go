@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/goverse/goverse/cluster/internal/clock"
 	"github.com/goverse/goverse/cluster/internal/deadline"
 )
 
@@ -28,7 +29,7 @@ func (s *Session) Stretch() *Stretch { return s.stretch.Load() }
 // network.
 func (t *Stretch) Valid() bool {
 	claim := t.s.claim.Load()
-	return !t.s.over.Load() && claim.Stretch() == t.number && claim.Valid(now())
+	return !t.s.over.Load() && claim.Stretch() == t.number && claim.Valid(clock.Now())
 }
 
 // Context ends with the stretch, with a [LostError] as its cause.

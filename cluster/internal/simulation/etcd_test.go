@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -16,7 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster/internal/change"
 	"github.com/goverse/goverse/cluster/internal/commit"
 	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/etcdtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -25,12 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // and that do not, on leases that live and that were revoked, give the same answers, the
 // same keys and the same history.
 func TestTheSimulatedEtcdAgreesWithARealOne(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
-	defer cancel()
-	server, err := embedetcd.Start(ctx, embedetcd.TestTiming(embedetcd.Config{}))
-	require.NoError(t, err)
-	defer func() { require.NoError(t, server.Close()) }()
-	client := server.Client()
+	ctx, client := etcdtest.Context(t), etcdtest.Client(t)
 
 	w := &world{Rand: newRand(7), ttl: time.Minute, keys: keys}
 	w.etcd = &etcd{w: w, revision: 1}

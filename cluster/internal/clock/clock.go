@@ -1,4 +1,5 @@
-package session
+// Package clock reads both clocks that a deadline is about.
+package clock
 
 import (
 	"time"
@@ -9,7 +10,9 @@ import (
 // epoch anchors the monotonic clock. It is never changed.
 var epoch = time.Now()
 
-func now() deadline.Instant {
+// Now is this moment. Instants of one process compare with each other; those of two do so on the
+// wall clock alone.
+func Now() deadline.Instant {
 	t := time.Now()
 	return deadline.Instant{Mono: int64(t.Sub(epoch)), Wall: t.UnixNano()}
 }
