@@ -1,0 +1,99 @@
+package modeletcd
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+)
+
+// Client is etcd's client on the connection. It has no goroutines, and closing it is not needed.
+func (c *Conn) Client() *clientv3.Client {
+	client := clientv3.NewCtxClient(context.Background())
+	client.KV = clientv3.NewKVFromKVClient(keys{c: c}, nil)
+	client.Lease = clientv3.NewLeaseFromLeaseClient(leases{c: c}, nil, time.Second)
+	client.Watcher = watcher{c}
+	return client
+}
+
+// keys is etcd's service of that kind.
+type keys struct {
+	pb.KVClient // what is not modelled
+	c           *Conn
+}
+
+func (k keys) Range(ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallOption) (*pb.RangeResponse, error) {
+	return call(ctx, k.c, r, func() (*pb.RangeResponse, error) { return k.c.e.store.read(r) })
+}
+
+func (k keys) Put(ctx context.Context, r *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
+	resp, err := k.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: r}}}}, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Responses[0].GetResponsePut(), nil
+}
+
+func (k keys) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+	resp, err := k.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}}}, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Responses[0].GetResponseDeleteRange(), nil
+}
+
+func (k keys) Txn(ctx context.Context, r *pb.TxnRequest, _ ...grpc.CallOption) (*pb.TxnResponse, error) {
+	return call(ctx, k.c, r, func() (*pb.TxnResponse, error) {
+		if err := k.c.e.refusal(r); err != nil {
+			return nil, err
+		}
+		return k.c.e.store.txn(r)
+	})
+}
+
+// leases is etcd's service of that kind.
+type leases struct {
+	pb.LeaseClient // what is not modelled
+	c              *Conn
+}
+
+func (l leases) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest, _ ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+	return call(ctx, l.c, r, func() (*pb.LeaseGrantResponse, error) { return l.c.e.grant(r) })
+}
+
+func (l leases) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest, _ ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
+	return call(ctx, l.c, r, func() (*pb.LeaseRevokeResponse, error) { return l.c.e.revoke(r.ID) })
+}
+
+func (l leases) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest, _ ...grpc.CallOption) (*pb.LeaseTimeToLiveResponse, error) {
+	return call(ctx, l.c, r, func() (*pb.LeaseTimeToLiveResponse, error) { return l.c.e.timeToLive(r) })
+}
+
+func (l leases) LeaseKeepAlive(ctx context.Context, _ ...grpc.CallOption) (grpc.BidiStreamingClient[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse], error) {
+	return &renewal{ctx: ctx, c: l.c}, nil
+}
+
+// renewal is a stream that one request goes over, and its answer.
+type renewal struct {
+	grpc.ClientStream // what is not modelled
+	ctx               context.Context
+	c                 *Conn
+	sent              *pb.LeaseKeepAliveRequest
+}
+
+func (s *renewal) Send(r *pb.LeaseKeepAliveRequest) error {
+	if s.sent != nil {
+		return errors.New("modeletcd: one renewal to a stream; renew with KeepAliveOnce")
+	}
+	s.sent = r
+	return nil
+}
+
+func (s *renewal) Recv() (*pb.LeaseKeepAliveResponse, error) {
+	return call(s.ctx, s.c, s.sent, func() (*pb.LeaseKeepAliveResponse, error) { return s.c.e.keepAlive(s.sent) })
+}
+
+func (s *renewal) CloseSend() error { return nil }

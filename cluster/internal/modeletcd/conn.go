@@ -1,0 +1,123 @@
+package modeletcd
+
+import (
+	"context"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Fate is what becomes of one request. Whatever its sender is told meanwhile, a request arrives
+// once, after Out, unless it gets lost.
+type Fate struct {
+	// Out is how long it takes to arrive, Back how long its answer does.
+	Out, Back time.Duration
+	// Lost: it never arrives. Unanswered: its answer does not.
+	Lost, Unanswered bool
+	// Broken, if it is not 0, is when the connection breaks: the sender is told that etcd is
+	// unavailable.
+	Broken time.Duration
+	// Refused, if set, is etcd's answer, and the request is not carried out.
+	Refused error
+}
+
+// Conn is one client's way to etcd. All methods are safe for concurrent use.
+type Conn struct {
+	// Name is for whoever reads what went on.
+	Name string
+
+	e       *Etcd
+	fate    func(request any) Fate
+	held    bool
+	waiting []func() // with the lock held, when nothing is held up any more
+	watches []*watch
+	frozen  bool
+}
+
+// Connect makes a connection. fate is asked for every request, which is one of etcd's protocol
+// (*pb.TxnRequest and so on), when it is sent, and for every opening of a watch; it must not
+// block, nor call this package.
+func (e *Etcd) Connect(name string, fate func(request any) Fate) *Conn {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := &Conn{Name: name, e: e, fate: fate}
+	e.conns = append(e.conns, c)
+	return c
+}
+
+// Hold keeps everything that is on its way, either way, where it is until it is called with
+// false: as where the network is cut, or the process stands still.
+func (c *Conn) Hold(on bool) {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	c.held = on
+	if on {
+		return
+	}
+	waiting := c.waiting
+	c.waiting = nil
+	for _, pass := range waiting {
+		pass()
+	}
+	c.tell()
+}
+
+// pass has something go on when nothing is held up. The lock is held.
+func (c *Conn) pass(on func()) {
+	if c.held {
+		c.waiting = append(c.waiting, on)
+	} else {
+		on()
+	}
+}
+
+// after has something done after d, with the lock held, or when nothing is held up.
+func (c *Conn) after(d time.Duration, do func()) {
+	time.AfterFunc(d, func() {
+		c.e.mu.Lock()
+		defer c.e.mu.Unlock()
+		c.pass(do)
+	})
+}
+
+// errUnavailable is what etcd's client says of a connection that broke.
+var errUnavailable = status.Error(codes.Unavailable, "the connection broke")
+
+// call sends a request and waits for its answer, for as long as ctx lasts.
+func call[T any](ctx context.Context, c *Conn, request any, execute func() (T, error)) (T, error) {
+	type answer struct {
+		resp T
+		err  error
+	}
+	var none T
+	if ctx.Err() != nil {
+		return none, status.FromContextError(ctx.Err()).Err()
+	}
+	fate := c.fate(request)
+	answers := make(chan answer, 2)
+	if fate.Broken > 0 {
+		time.AfterFunc(fate.Broken, func() { answers <- answer{err: errUnavailable} })
+	}
+	if !fate.Lost {
+		c.after(fate.Out, func() {
+			a := answer{err: fate.Refused}
+			if a.err == nil {
+				a.resp, a.err = carryOut(c.e, c, execute)
+			}
+			if !fate.Unanswered {
+				c.after(fate.Back, func() { answers <- a })
+			}
+		})
+	}
+	select {
+	case a := <-answers:
+		return a.resp, a.err
+	case <-ctx.Done():
+		return none, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// Denied is etcd's refusal by access control, for Fate.
+var Denied = rpctypes.ErrGRPCPermissionDenied

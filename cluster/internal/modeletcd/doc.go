@@ -1,0 +1,18 @@
+// Package modeletcd is a model of one etcd and of the network before it, for tests in virtual time
+// (testing/synctest): what runs on etcd's client runs on it as it is, and everything can go wrong.
+//
+//	client ──► Conn (Fate, Hold) ──► Etcd: keys, leases, watches
+//	   ◄──────────────┘                        │
+//	   ◄───────────── watch (Break, Freeze) ◄──┘
+//
+// Requests are carried out one after the other, each at an instant, as etcd's own protocol has
+// them. What a client has sent and given up may be carried out later: no order holds between two
+// requests of one client, and none between an answer and a watch.
+//
+// What is not modelled is refused as unimplemented: reads of the past, options of ranges that no
+// package of this module uses, fragments and filters of watches. A test compares the model with
+// etcd itself.
+//
+// Not promised: anything about etcd's client. Requests go past its retries, and watches past its
+// streams; a watch that breaks is resumed as that client does it.
+package modeletcd

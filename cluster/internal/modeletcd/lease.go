@@ -1,0 +1,111 @@
+package modeletcd
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// lease runs out exactly when its TTL has passed: etcd is never sooner.
+type lease struct {
+	id, ttl int64
+	keys    map[string]bool
+	ends    time.Time
+	timer   *time.Timer
+}
+
+func (e *Etcd) grant(r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+	if r.ID != 0 {
+		return nil, errNotModelled
+	}
+	if e.noSpace {
+		return nil, rpctypes.ErrGRPCNoSpace
+	}
+	e.lastID++
+	l := &lease{id: e.lastID, ttl: r.TTL, keys: map[string]bool{}}
+	e.leases[l.id] = l
+	l.timer = time.AfterFunc(l.renew(), func() { e.expire(l) })
+	return &pb.LeaseGrantResponse{Header: e.header(), ID: l.id, TTL: l.ttl}, nil
+}
+
+func (e *Etcd) header() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: e.store.revision} }
+
+func (l *lease) renew() time.Duration {
+	ttl := time.Duration(l.ttl) * time.Second
+	l.ends = time.Now().Add(ttl)
+	return ttl
+}
+
+func (e *Etcd) expire(l *lease) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.leases[l.id] == l && !time.Now().Before(l.ends) {
+		_, _ = carryOut(e, nil, func() (any, error) { return e.revoke(l.id) })
+	}
+}
+
+func (e *Etcd) revoke(id int64) (*pb.LeaseRevokeResponse, error) {
+	l := e.leases[id]
+	if l == nil {
+		return nil, rpctypes.ErrGRPCLeaseNotFound
+	}
+	l.timer.Stop()
+	revision := e.store.revision + 1
+	for _, key := range slices.Sorted(maps.Keys(l.keys)) {
+		_, _ = e.store.remove(&pb.DeleteRangeRequest{Key: []byte(key)}, revision)
+	}
+	delete(e.leases, id)
+	return &pb.LeaseRevokeResponse{Header: e.header()}, nil
+}
+
+// keepAlive answers with a TTL of nothing where there is no such lease, as etcd does.
+func (e *Etcd) keepAlive(r *pb.LeaseKeepAliveRequest) (*pb.LeaseKeepAliveResponse, error) {
+	resp := &pb.LeaseKeepAliveResponse{Header: e.header(), ID: r.ID}
+	if l := e.leases[r.ID]; l != nil {
+		l.timer.Reset(l.renew())
+		resp.TTL = l.ttl
+	}
+	return resp, nil
+}
+
+func (e *Etcd) timeToLive(r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
+	l := e.leases[r.ID]
+	if l == nil {
+		return &pb.LeaseTimeToLiveResponse{Header: e.header(), ID: r.ID, TTL: -1}, nil
+	}
+	resp := &pb.LeaseTimeToLiveResponse{Header: e.header(), ID: r.ID, TTL: int64(time.Until(l.ends).Seconds()), GrantedTTL: l.ttl}
+	if r.Keys {
+		for _, key := range slices.Sorted(maps.Keys(l.keys)) {
+			resp.Keys = append(resp.Keys, []byte(key))
+		}
+	}
+	return resp, nil
+}
+
+// Revoke ends a lease, as hands from outside do.
+func (e *Etcd) Revoke(id int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, _ = carryOut(e, nil, func() (any, error) { return e.revoke(id) })
+}
+
+// Extend gives every lease its whole TTL again, as etcd does when it elects a leader.
+func (e *Etcd) Extend() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, l := range e.leases {
+		l.timer.Reset(l.renew())
+	}
+}
+
+// Close ends every lease's time: nothing runs out any more.
+func (e *Etcd) Close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, l := range e.leases {
+		l.timer.Stop()
+	}
+}

@@ -1,0 +1,346 @@
+package modeletcd
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+var errNotModelled = status.Error(codes.Unimplemented, "not modelled")
+
+// store is the keys and what happened to them since the compaction. It is no one's to lock.
+type store struct {
+	revision  int64
+	compacted int64
+	keys      []*mvccpb.KeyValue // by key; what was given out is never changed
+	history   []*mvccpb.Event
+
+	granted func(lease int64) bool
+	// changed is told each change when it is made, and the key as it was before, if it was there.
+	changed func(now *mvccpb.Event, before *mvccpb.KeyValue)
+}
+
+func (s *store) find(key []byte) (int, bool) {
+	return slices.BinarySearchFunc(s.keys, key, func(kv *mvccpb.KeyValue, key []byte) int { return bytes.Compare(kv.Key, key) })
+}
+
+// within is the keys from key up to end, of which an empty one means key alone and a zero byte
+// all that come behind.
+func (s *store) within(key, end []byte) []*mvccpb.KeyValue {
+	from, found := s.find(key)
+	switch {
+	case len(end) == 0 && !found:
+		return nil
+	case len(end) == 0:
+		return s.keys[from : from+1]
+	case len(end) == 1 && end[0] == 0:
+		return s.keys[from:]
+	}
+	to, _ := s.find(end)
+	return s.keys[from:max(from, to)]
+}
+
+func (s *store) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	if r.Revision != 0 || r.MinModRevision != 0 || r.MaxModRevision != 0 || r.MinCreateRevision != 0 || r.MaxCreateRevision != 0 {
+		return nil, errNotModelled
+	}
+	kvs := slices.Clone(s.within(r.Key, r.RangeEnd))
+	resp := &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: s.revision}, Count: int64(len(kvs))}
+	if r.CountOnly {
+		return resp, nil
+	}
+	var by func(a, b *mvccpb.KeyValue) int
+	switch {
+	case r.SortTarget == pb.RangeRequest_KEY:
+		by = func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) }
+	case r.SortTarget == pb.RangeRequest_CREATE && r.SortOrder != pb.RangeRequest_NONE:
+		by = func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) }
+	default:
+		return nil, errNotModelled
+	}
+	slices.SortStableFunc(kvs, func(a, b *mvccpb.KeyValue) int {
+		if r.SortOrder == pb.RangeRequest_DESCEND {
+			a, b = b, a
+		}
+		return by(a, b)
+	})
+	if n := int(r.Limit); n > 0 && n < len(kvs) {
+		kvs, resp.More = kvs[:n], true
+	}
+	if r.KeysOnly {
+		for i, kv := range kvs {
+			kvs[i] = &mvccpb.KeyValue{Key: kv.Key, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version} // no lease, since 3.7
+		}
+	}
+	resp.Kvs = kvs
+	return resp, nil
+}
+
+func (s *store) put(r *pb.PutRequest, revision int64) (*pb.PutResponse, error) {
+	if r.PrevKv || r.IgnoreValue || r.IgnoreLease {
+		return nil, errNotModelled
+	}
+	kv := &mvccpb.KeyValue{Key: r.Key, Value: r.Value, Lease: r.Lease, CreateRevision: revision, ModRevision: revision, Version: 1}
+	i, there := s.find(r.Key)
+	var before *mvccpb.KeyValue
+	if there {
+		before = s.keys[i]
+		kv.CreateRevision, kv.Version = before.CreateRevision, before.Version+1
+		s.keys[i] = kv
+	} else {
+		s.keys = slices.Insert(s.keys, i, kv)
+	}
+	s.happened(&mvccpb.Event{Type: mvccpb.Event_PUT, Kv: kv}, before)
+	return &pb.PutResponse{Header: &pb.ResponseHeader{Revision: s.revision}}, nil
+}
+
+func (s *store) remove(r *pb.DeleteRangeRequest, revision int64) (*pb.DeleteRangeResponse, error) {
+	if r.PrevKv {
+		return nil, errNotModelled
+	}
+	gone := slices.Clone(s.within(r.Key, r.RangeEnd))
+	for _, kv := range gone {
+		i, _ := s.find(kv.Key)
+		s.keys = slices.Delete(s.keys, i, i+1)
+		s.happened(&mvccpb.Event{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: kv.Key, ModRevision: revision}}, kv)
+	}
+	return &pb.DeleteRangeResponse{Header: &pb.ResponseHeader{Revision: s.revision}, Deleted: int64(len(gone))}, nil
+}
+
+func (s *store) happened(ev *mvccpb.Event, before *mvccpb.KeyValue) {
+	s.revision = ev.Kv.ModRevision
+	s.history = append(s.history, ev)
+	if s.changed != nil {
+		s.changed(ev, before)
+	}
+}
+
+// txn carries out a transaction, or nothing of it.
+func (s *store) txn(r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if err := checkKeys(r); err != nil {
+		return nil, err
+	}
+	path := s.path(r, nil)
+	if err := s.check(r, path, new(int)); err != nil {
+		return nil, err
+	}
+	resp, err := s.carryOut(r, path, new(int), s.revision+1)
+	if err != nil {
+		return nil, err
+	}
+	resp.Header = &pb.ResponseHeader{Revision: s.revision}
+	return resp, nil
+}
+
+// path is how the conditions turn out of the transaction and of those inside of the way it
+// takes, before anything is changed.
+func (s *store) path(r *pb.TxnRequest, path []bool) []bool {
+	held := !slices.ContainsFunc(r.Compare, func(c *pb.Compare) bool { return !s.holds(c) })
+	path = append(path, held)
+	for _, op := range way(r, held) {
+		if inner := op.GetRequestTxn(); inner != nil {
+			path = s.path(inner, path)
+		}
+	}
+	return path
+}
+
+func way(r *pb.TxnRequest, held bool) []*pb.RequestOp {
+	if held {
+		return r.Success
+	}
+	return r.Failure
+}
+
+// check is why the transaction cannot be carried out. at counts along the path.
+func (s *store) check(r *pb.TxnRequest, path []bool, at *int) error {
+	held := path[*at]
+	*at++
+	for _, op := range way(r, held) {
+		var err error
+		switch op := op.Request.(type) {
+		case *pb.RequestOp_RequestPut:
+			if lease := op.RequestPut.Lease; lease != 0 && !s.granted(lease) {
+				err = rpctypes.ErrGRPCLeaseNotFound
+			}
+		case *pb.RequestOp_RequestRange:
+			_, err = s.read(op.RequestRange)
+		case *pb.RequestOp_RequestTxn:
+			err = s.check(op.RequestTxn, path, at)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *store) carryOut(r *pb.TxnRequest, path []bool, at *int, revision int64) (*pb.TxnResponse, error) {
+	resp := &pb.TxnResponse{Succeeded: path[*at]}
+	*at++
+	for _, op := range way(r, resp.Succeeded) {
+		answer := &pb.ResponseOp{}
+		var err error
+		switch op := op.Request.(type) {
+		case *pb.RequestOp_RequestRange:
+			var a *pb.RangeResponse
+			a, err = s.read(op.RequestRange)
+			answer.Response = &pb.ResponseOp_ResponseRange{ResponseRange: a}
+		case *pb.RequestOp_RequestPut:
+			var a *pb.PutResponse
+			a, err = s.put(op.RequestPut, revision)
+			answer.Response = &pb.ResponseOp_ResponsePut{ResponsePut: a}
+		case *pb.RequestOp_RequestDeleteRange:
+			var a *pb.DeleteRangeResponse
+			a, err = s.remove(op.RequestDeleteRange, revision)
+			answer.Response = &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: a}
+		case *pb.RequestOp_RequestTxn:
+			var a *pb.TxnResponse
+			a, err = s.carryOut(op.RequestTxn, path, at, revision)
+			answer.Response = &pb.ResponseOp_ResponseTxn{ResponseTxn: a}
+		}
+		if err != nil {
+			return nil, err
+		}
+		resp.Responses = append(resp.Responses, answer)
+	}
+	return resp, nil
+}
+
+// holds reports whether all keys of the condition's range meet it; if there are none, whether one
+// that was never written would.
+func (s *store) holds(c *pb.Compare) bool {
+	kvs := s.within(c.Key, c.RangeEnd)
+	if len(kvs) == 0 {
+		kvs = []*mvccpb.KeyValue{{}}
+		if c.Target == pb.Compare_VALUE {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(kvs, func(kv *mvccpb.KeyValue) bool { return !meets(c, kv) })
+}
+
+func meets(c *pb.Compare, kv *mvccpb.KeyValue) bool {
+	var result int
+	switch c.Target {
+	case pb.Compare_VALUE:
+		result = bytes.Compare(kv.Value, c.GetValue())
+	case pb.Compare_CREATE:
+		result = cmp.Compare(kv.CreateRevision, c.GetCreateRevision())
+	case pb.Compare_MOD:
+		result = cmp.Compare(kv.ModRevision, c.GetModRevision())
+	case pb.Compare_VERSION:
+		result = cmp.Compare(kv.Version, c.GetVersion())
+	case pb.Compare_LEASE:
+		result = cmp.Compare(kv.Lease, c.GetLease())
+	}
+	switch c.Result {
+	case pb.Compare_EQUAL:
+		return result == 0
+	case pb.Compare_NOT_EQUAL:
+		return result != 0
+	case pb.Compare_GREATER:
+		return result > 0
+	}
+	return result < 0
+}
+
+// checkKeys refuses a transaction that might write a key twice, as etcd does.
+func checkKeys(r *pb.TxnRequest) error {
+	for _, ops := range [][]*pb.RequestOp{r.Success, r.Failure} {
+		if _, _, distinct := written(ops); !distinct {
+			return rpctypes.ErrGRPCDuplicateKey
+		}
+	}
+	return nil
+}
+
+// written is which keys the operations may put and which ranges they may delete; false if a key is
+// among them twice. As in etcd, what one inner transaction puts may be deleted by a later one.
+func written(ops []*pb.RequestOp) (puts map[string]bool, removals []*pb.DeleteRangeRequest, distinct bool) {
+	puts = map[string]bool{}
+	put := func(key string) bool {
+		if puts[key] || slices.ContainsFunc(removals, func(r *pb.DeleteRangeRequest) bool { return covers(r, key) }) {
+			return false
+		}
+		puts[key] = true
+		return true
+	}
+	for _, op := range ops {
+		if r := op.GetRequestDeleteRange(); r != nil {
+			removals = append(removals, r)
+		}
+	}
+	for _, op := range ops {
+		inner := op.GetRequestTxn()
+		if inner == nil {
+			continue
+		}
+		either, eitherGone, ok := written(inner.Success)
+		or, orGone, alsoOK := written(inner.Failure)
+		if !ok || !alsoOK {
+			return nil, nil, false
+		}
+		maps.Copy(either, or) // only one of them takes place
+		for key := range either {
+			if !put(key) {
+				return nil, nil, false
+			}
+		}
+		removals = slices.Concat(removals, eitherGone, orGone)
+	}
+	for _, op := range ops {
+		if r := op.GetRequestPut(); r != nil && !put(string(r.Key)) {
+			return nil, nil, false
+		}
+	}
+	return puts, removals, true
+}
+
+func covers(r *pb.DeleteRangeRequest, key string) bool {
+	if len(r.RangeEnd) == 0 {
+		return string(r.Key) == key
+	}
+	return string(r.Key) <= key && key < string(r.RangeEnd)
+}
+
+// compact forgets what happened up to the revision.
+func (s *store) compact(revision int64) error {
+	switch {
+	case revision <= s.compacted:
+		return rpctypes.ErrGRPCCompacted
+	case revision > s.revision:
+		return rpctypes.ErrGRPCFutureRev
+	}
+	s.compacted = revision
+	i := 0
+	for i < len(s.history) && s.history[i].Kv.ModRevision <= revision {
+		i++
+	}
+	s.history = slices.Clone(s.history[i:])
+	return nil
+}
+
+// since is what happened to keys with that prefix from one revision up to another, with that;
+// false if some of it is forgotten.
+func (s *store) since(prefix string, from, upTo int64) ([]*mvccpb.Event, bool) {
+	if from <= s.compacted {
+		return nil, false
+	}
+	var events []*mvccpb.Event
+	for i := len(s.history) - 1; i >= 0 && s.history[i].Kv.ModRevision >= from; i-- {
+		if ev := s.history[i]; ev.Kv.ModRevision <= upTo && strings.HasPrefix(string(ev.Kv.Key), prefix) {
+			events = append(events, ev)
+		}
+	}
+	slices.Reverse(events)
+	return events, true
+}

@@ -1,0 +1,203 @@
+package modeletcd
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// watch is one of a prefix. What etcd has sent arrives in order; a watch that breaks is opened
+// anew by the client from where it had come to, and nobody is told.
+type watch struct {
+	c      *Conn
+	prefix string
+
+	resume int64 // the revision to open it from; 0: from whatever comes next
+	stream int   // counts the streams that it was on
+	opened bool  // etcd has it, on this stream
+	next   int64 // the first revision that was not sent
+	onWay  []clientv3.WatchResponse
+	last   time.Time // when the newest of them arrives
+
+	over      bool // etcd has ended it
+	responses []clientv3.WatchResponse
+	wake      chan struct{}
+}
+
+// watcher is etcd's watches for clients. All of them tell when they are created.
+type watcher struct{ c *Conn }
+
+var errNoProgress = errors.New("modeletcd: no progress is told")
+
+func (w watcher) RequestProgress(context.Context) error { return errNoProgress }
+
+func (w watcher) Close() error { return nil }
+
+func (w watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	op := clientv3.OpWatch(key, opts...)
+	if string(op.RangeBytes()) != clientv3.GetPrefixRangeEnd(key) {
+		panic("modeletcd: only prefixes are watched")
+	}
+	c := w.c
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	x := &watch{c: c, prefix: key, resume: op.Rev(), wake: make(chan struct{}, 1)}
+	c.watches = append(c.watches, x)
+	x.open()
+	out := make(chan clientv3.WatchResponse, 1)
+	go x.run(ctx, out)
+	return out
+}
+
+// run gives on what arrives until ctx or the watch ends.
+func (w *watch) run(ctx context.Context, out chan<- clientv3.WatchResponse) {
+	defer close(out)
+	defer w.close()
+	for {
+		w.c.e.mu.Lock()
+		responses, over := w.responses, w.over
+		w.responses = nil
+		w.c.e.mu.Unlock()
+		for _, resp := range responses {
+			select {
+			case out <- resp:
+			case <-ctx.Done():
+				return
+			}
+		}
+		if over {
+			return
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *watch) close() {
+	w.c.e.mu.Lock()
+	defer w.c.e.mu.Unlock()
+	w.stream++
+	w.opened = false
+	w.c.watches = slices.DeleteFunc(w.c.watches, func(x *watch) bool { return x == w })
+}
+
+// open has etcd asked for it. The lock is held, as in all that follows.
+func (w *watch) open() {
+	w.stream++
+	w.opened, w.onWay = false, nil
+	stream, fate := w.stream, w.c.fate(&pb.WatchRequest{})
+	if fate.Lost {
+		return
+	}
+	w.c.after(fate.Out, func() {
+		if stream != w.stream {
+			return
+		}
+		revision := w.c.e.store.revision
+		w.opened, w.next = true, w.resume
+		if w.next == 0 {
+			w.next = revision + 1
+		}
+		w.send(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: revision}, Created: true})
+		w.tell()
+	})
+}
+
+// tell sends what has happened since the last time, unless that is held up; it is told later then.
+func (w *watch) tell() {
+	revision := w.c.e.store.revision
+	if !w.opened || w.c.held || w.c.frozen || w.next > revision {
+		return
+	}
+	events, known := w.c.e.store.since(w.prefix, w.next, revision)
+	if !known {
+		w.opened = false
+		w.send(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: revision}, Canceled: true, CompactRevision: w.c.e.store.compacted})
+		return
+	}
+	w.next = revision + 1
+	if len(events) == 0 {
+		return
+	}
+	resp := clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: revision}}
+	for _, ev := range events {
+		resp.Events = append(resp.Events, (*clientv3.Event)(ev))
+	}
+	w.send(resp)
+}
+
+// send puts a response on its way: none overtakes another.
+func (w *watch) send(resp clientv3.WatchResponse) {
+	now := time.Now()
+	if arrival := now.Add(w.c.fate(&pb.WatchResponse{}).Back); arrival.After(w.last) {
+		w.last = arrival
+	}
+	w.onWay = append(w.onWay, resp)
+	stream := w.stream
+	w.c.after(w.last.Sub(now), func() {
+		if stream == w.stream {
+			w.arrived()
+		}
+	})
+}
+
+// arrived: the oldest response that is on its way.
+func (w *watch) arrived() {
+	resp := w.onWay[0]
+	w.onWay = w.onWay[1:]
+	switch {
+	case resp.Canceled:
+		w.over = true
+	case !resp.Created:
+		w.resume = resp.Events[len(resp.Events)-1].Kv.ModRevision + 1
+	case w.resume == 0:
+		w.resume = resp.Header.Revision // as the client does
+	default:
+		return // opened anew, which is not told
+	}
+	w.responses = append(w.responses, resp)
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Conn) tell() {
+	for _, w := range c.watches {
+		w.tell()
+	}
+}
+
+// Freeze has the watches tell nothing of what happens until it is called with false.
+func (c *Conn) Freeze(on bool) {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	c.frozen = on
+	c.tell()
+}
+
+// Break breaks the streams that the watches are on; they are opened anew.
+func (c *Conn) Break() {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	for _, w := range c.watches {
+		w.open()
+	}
+}
+
+// Abort has etcd end all watches, with an error.
+func (c *Conn) Abort() {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	for _, w := range c.watches {
+		w.opened = false
+		w.send(clientv3.WatchResponse{Canceled: true, CancelReason: "etcdserver: no leader"})
+	}
+}
