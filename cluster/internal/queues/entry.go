@@ -235,8 +235,8 @@ func (x *Entry) Leave(ctx context.Context) error {
 	}
 }
 
-// Gone blocks until the key of an abandoned place is deleted or the session lost, or ctx ends,
-// with its cause for an error; it is then deleted as soon as etcd answers.
+// Gone blocks until the key of an abandoned place is deleted, or etcd refuses that, or the session is
+// lost, or ctx ends, with its cause for an error; it is then deleted as soon as etcd answers.
 func (x *Entry) Gone(ctx context.Context) error {
 	x.mu.Lock()
 	if x.gone == nil {
@@ -367,12 +367,18 @@ func (x *Entry) stands() bool {
 	return x.create != 0 && !x.leaving && x.err == nil
 }
 
-// deleted: as it was to be.
-func (x *Entry) deleted() {
+// deleted: as it was to be, or etcd refuses it. It reports whether that is news.
+func (x *Entry) deleted() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.gone == nil {
 		x.gone = make(chan struct{})
 	}
-	close(x.gone)
+	select {
+	case <-x.gone:
+		return false
+	default:
+		close(x.gone)
+		return true
+	}
 }

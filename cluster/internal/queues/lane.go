@@ -298,7 +298,7 @@ func (l *lane) found(batch []op) bool {
 	return true
 }
 
-// refuse ends an entry that etcd refuses to write, or gives up to delete it; its key is not
+// refuse ends an entry that etcd refuses to write, or puts off to delete it; its key is not
 // free, then.
 func (l *lane) refuse(o op, err error) {
 	if o.enter {
@@ -308,8 +308,10 @@ func (l *lane) refuse(o op, err error) {
 		return
 	}
 	l.finished = append(l.finished, o)
-	l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it ends with the session", "name", o.entry.Name, "error", err)
-	o.entry.deleted()
+	l.r.putOff(o.entry)
+	if o.entry.deleted() {
+		l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it is tried again until the session ends", "name", o.entry.Name, "error", err)
+	}
 }
 
 // ahead reports whether the entry is first, as its own transaction has seen it.

@@ -44,6 +44,7 @@ type run struct {
 	entries map[string]*Entry // by key
 	barred  map[string]bool   // keys that nobody gets at present
 	buckets map[string]*bucket
+	stuck   []*Entry // whose deletion etcd has refused since the last tick
 }
 
 func newRun(e *Engine, s *session.Session) *run {
@@ -60,6 +61,7 @@ func newRun(e *Engine, s *session.Session) *run {
 func (r *run) serve(ctx context.Context) {
 	defer context.AfterFunc(ctx, r.cancel)()
 	for wait.For(r.ctx, r.s.TTL()/3) {
+		r.leaveAgain()
 		r.compare()
 	}
 }
@@ -148,6 +150,25 @@ func (r *run) leave(x *Entry) {
 		b.remove(x)
 	}
 	r.outbox.add(op{entry: x})
+}
+
+// putOff has the entry's key deleted later: who may not do it now may when access control was mended,
+// and until then the place is in everybody's way.
+func (r *run) putOff(x *Entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stuck = append(r.stuck, x)
+}
+
+// leaveAgain tries once more what was put off.
+func (r *run) leaveAgain() {
+	r.mu.Lock()
+	stuck := r.stuck
+	r.stuck = nil
+	r.mu.Unlock()
+	for _, x := range stuck {
+		r.outbox.add(op{entry: x})
+	}
 }
 
 // forget: the entry has no key, and gets none.
