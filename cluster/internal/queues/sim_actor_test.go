@@ -1,0 +1,135 @@
+package queues
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+func leaseName(id int64) string { return strconv.FormatInt(id, 16) }
+
+func contextFor(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
+
+// actor is somebody on a host who wants places, one after the other.
+type actor struct {
+	h    *host
+	name string
+	rand *rand.Rand
+}
+
+func newActor(h *host, i int) *actor {
+	name := fmt.Sprint(h.name, "/", i)
+	return &actor{h: h, name: name, rand: newRand(h.w.seed, name)}
+}
+
+// run wants places until all is well again, and then each of them once more, for as long as it
+// takes.
+func (a *actor) run(ctx context.Context) {
+	for {
+		select {
+		case <-a.h.w.calm:
+			for _, name := range a.h.w.names {
+				a.want(ctx, Place{Name: name}, 0)
+			}
+			return
+		case <-time.After(between(a.rand, 1, 100*time.Millisecond)):
+		}
+		p := Place{Name: a.h.w.names[a.rand.IntN(len(a.h.w.names))], Value: a.name}
+		switch a.rand.IntN(5) {
+		case 0:
+			p.Shared = true
+		case 1:
+			p.Try = true
+		}
+		patience := time.Duration(0)
+		if a.rand.IntN(2) == 0 {
+			patience = between(a.rand, 1, []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second}[a.rand.IntN(3)])
+		}
+		a.want(ctx, p, patience)
+	}
+}
+
+// want takes a place, holds it for a while and gives it up. patience is how long it waits; 0: until
+// it has it.
+func (a *actor) want(ctx context.Context, p Place, patience time.Duration) {
+	if patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	c := a.h.w.checks
+	for ctx.Err() == nil {
+		e := a.h.present().engine
+		asked := c.next()
+		x, err := e.Enter(ctx, p)
+		if err != nil {
+			if errors.Is(err, ErrClosed) {
+				time.Sleep(between(a.rand, 1, 10*time.Millisecond)) // until there is another process
+				continue
+			}
+			return
+		}
+		c.asks(x, asked)
+		a.h.w.log.say("%s: wants %s (shared %v, try %v) by %s", a.name, p.Name, p.Shared, p.Try, x.Key())
+		select {
+		case <-x.Settled():
+		case <-x.Lost():
+			continue
+		case <-ctx.Done():
+			c.saw("given up before the answer")
+			a.abandon(x)
+			return
+		}
+		switch err := x.Err(); {
+		case err == nil:
+			a.hold(x)
+			return
+		case errors.Is(err, ErrTaken):
+			c.saw("tried in vain")
+			return
+		case errors.Is(err, rpctypes.ErrPermissionDenied):
+			c.saw("refused to enter")
+			return
+		case errors.Is(err, ErrClosed):
+			time.Sleep(between(a.rand, 1, 10*time.Millisecond))
+		case !errors.Is(err, ErrAgain) && !errors.Is(err, rpctypes.ErrTooManyOps) && !errors.Is(err, rpctypes.ErrRequestTooLarge):
+			c.fail("%s: %v", x.Key(), err)
+			return
+		}
+	}
+}
+
+func (a *actor) hold(x *Entry) {
+	c := a.h.w.checks
+	c.granted(x)
+	if a.rand.IntN(4) > 0 {
+		select {
+		case <-time.After(between(a.rand, 1, 100*time.Millisecond)):
+		case <-x.Context().Done():
+		}
+	}
+	c.released(x)
+	if a.rand.IntN(3) == 0 {
+		a.abandon(x)
+		return
+	}
+	c.gives(x)
+	ctx, cancel := contextFor(between(a.rand, 1, 2*simTTL))
+	defer cancel()
+	if err := x.Leave(ctx); err == nil {
+		c.left(x)
+	}
+}
+
+func (a *actor) abandon(x *Entry) {
+	a.h.w.log.say("%s: abandons %s", a.name, x.Key())
+	a.h.w.checks.gives(x)
+	x.Abandon()
+}

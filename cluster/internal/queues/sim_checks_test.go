@@ -1,0 +1,232 @@
+package queues
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/goverse/goverse/cluster/internal/modeletcd"
+)
+
+// checks are the promises, and what was seen. What hands from outside have touched is exempt: the
+// places of keys that they deleted, and all that stood on leases that they revoked.
+type checks struct {
+	w *world
+
+	mu        sync.Mutex
+	failure   string
+	seen      map[string]int
+	sequence  int
+	processes map[*modeletcd.Conn]*process
+	tainted   map[string]bool // keys, and leases by name
+	tokens    map[string]tokens
+	given     map[*Entry]int // who gave up, and when
+	asked     map[*Entry]int // who entered, and when
+	first     map[string][]*Entry
+}
+
+// tokens are the largest that were given in a queue.
+type tokens struct{ exclusive, any int64 }
+
+func (c *checks) saw(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen[what]++
+}
+
+// fail says what was broken; the first one counts.
+func (c *checks) fail(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken(format, args...)
+}
+
+func (c *checks) broken(format string, args ...any) {
+	if c.failure == "" {
+		c.failure = fmt.Sprintf(format, args...)
+		c.w.log.say("BROKEN: %s", c.failure)
+	}
+}
+
+func (c *checks) next() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sequence++
+	return c.sequence
+}
+
+func (c *checks) asks(x *Entry, at int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked[x] = at
+}
+
+func (c *checks) gives(x *Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sequence++
+	c.given[x] = c.sequence
+}
+
+func (c *checks) taint(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tainted[what] = true
+}
+
+// exempt reports whether hands from outside have touched the entry. The lock is held.
+func (c *checks) exempt(x *Entry) bool {
+	return c.tainted[x.key] || c.tainted[leaseName(int64(x.run.s.ID()))]
+}
+
+func (c *checks) began(p *process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.processes == nil {
+		c.processes = map[*modeletcd.Conn]*process{}
+	}
+	c.processes[p.conn] = p
+}
+
+// ended: the process is being stopped.
+func (c *checks) ended(p *process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.processes, p.conn)
+}
+
+// granted: somebody goes on because the entry is first.
+func (c *checks) granted(x *Entry) {
+	stands := c.w.e.Keys(x.queue)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen["first"]++
+	if x.Shared {
+		c.seen["shared"]++
+	}
+	token := x.Token()
+	c.w.log.say("%s is first, token %d, valid %v", x.key, token, x.Valid())
+	if c.exempt(x) {
+		return
+	}
+	t := c.tokens[x.queue]
+	if token <= t.exclusive || !x.Shared && token <= t.any {
+		c.broken("%s has token %d, after %+v", x.key, token, t)
+	}
+	t.any = max(t.any, token)
+	if !x.Shared {
+		t.exclusive = max(t.exclusive, token)
+	}
+	c.tokens[x.queue] = t
+	if !x.Valid() {
+		return
+	}
+	has := false
+	for _, kv := range stands {
+		switch {
+		case string(kv.Key) == x.key:
+			has = kv.CreateRevision == token
+		case kv.CreateRevision < token && !(x.Shared && strings.HasSuffix(string(kv.Key), "-shared")):
+			c.broken("%s is first with token %d, though %s was created at %d", x.key, token, kv.Key, kv.CreateRevision)
+		}
+	}
+	if !has {
+		c.broken("%s is first with token %d, and its key is not there", x.key, token)
+	}
+	for _, y := range c.first[x.queue] {
+		if !(x.Shared && y.Shared) && y.Valid() && !c.exempt(y) {
+			c.broken("%s is first with token %d beside %s with %d", x.key, token, y.key, y.Token())
+		}
+	}
+	c.first[x.queue] = append(c.first[x.queue], x)
+}
+
+// released: nobody acts on it any more.
+func (c *checks) released(x *Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.w.log.say("%s is given up", x.key)
+	for i, y := range c.first[x.queue] {
+		if x == y {
+			c.first[x.queue] = append(c.first[x.queue][:i:i], c.first[x.queue][i+1:]...)
+			return
+		}
+	}
+}
+
+// left: it was said that the key is gone.
+func (c *checks) left(x *Entry) {
+	for _, kv := range c.w.e.Keys(x.key) {
+		if string(kv.Key) == x.key && kv.CreateRevision == x.Token() && x.run.ctx.Err() == nil && c.seen["denied a queue"]+c.seen["refused"] == 0 {
+			c.fail("%s was left, and its key is there", x.key)
+		}
+	}
+}
+
+// changed looks at every change in etcd, at that instant.
+func (c *checks) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
+	kv := now
+	if now == nil {
+		kv = before
+	}
+	key := string(kv.Key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := "nobody"
+	if by != nil {
+		name = by.Name
+	}
+	switch {
+	case now == nil:
+		c.w.log.say("etcd: %s deletes %s, created at %d", name, key, before.CreateRevision)
+	default:
+		c.w.log.say("etcd: %s puts %s = %s at %d, version %d", name, key, now.Value, now.ModRevision, now.Version)
+	}
+	if _, queued := c.w.keys.QueueOf(key); !queued || strings.HasSuffix(key, "/stray") {
+		return
+	}
+	x, known := c.entry(kv.Lease, key)
+	switch {
+	case !known:
+	case now != nil && before != nil:
+		c.broken("%s was put twice", key)
+	case now != nil && x == nil:
+		c.broken("%s was put late: nobody wants it any more", key)
+	case now != nil:
+		c.created(x)
+	case x != nil && x.Token() == before.CreateRevision && !c.exempt(x) && (x.stands() || x.Valid()):
+		c.broken("%s was deleted while it stands", key)
+	}
+}
+
+// entry is the one with that key on that lease; known is false if the session is no process's any
+// more, or not its present one.
+func (c *checks) entry(lease int64, key string) (x *Entry, known bool) {
+	for _, p := range c.processes {
+		p.engine.mu.Lock()
+		r := p.engine.run
+		p.engine.mu.Unlock()
+		if r == nil || int64(r.s.ID()) != lease || r.ctx.Err() != nil {
+			continue
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.entries[key], true
+	}
+	return nil, false
+}
+
+// created: none of the same process that was given up before this one was asked for is there still.
+func (c *checks) created(x *Entry) {
+}
+
+// quiet looks at what is left when nobody wants anything.
+func (c *checks) quiet() {
+	for _, kv := range c.w.e.Keys(c.w.keys.Root()) {
+		if _, queued := c.w.keys.QueueOf(string(kv.Key)); queued {
+			c.fail("%s is left", kv.Key)
+		}
+	}
+}

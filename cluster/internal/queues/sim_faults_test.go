@@ -1,0 +1,262 @@
+package queues
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/goverse/goverse/cluster/internal/modeletcd"
+)
+
+// weather is how often what happens to a host's requests, in a thousand.
+type weather struct {
+	unanswered int // carried out, and the answer gets lost
+	late       int // carried out when its sender has long given up, and others have been since
+	lost       int
+	refused    int           // by one error or another
+	broken     int           // of those above whose sender is told at once that the connection broke
+	slow       time.Duration // what watches tell, at most
+	denied     string        // no access to the queue with that prefix
+}
+
+var calm = weather{slow: 5 * time.Millisecond}
+
+// storm draws one in which something goes wrong.
+func (w *world) storm() weather {
+	some := func(most int) int { return w.rand.IntN(2) * w.rand.IntN(most) }
+	x := weather{unanswered: some(300), late: some(300), lost: some(200), refused: some(200), broken: w.rand.IntN(1000), slow: calm.slow}
+	if w.rand.IntN(3) == 0 {
+		x.slow = between(w.rand, calm.slow, time.Second)
+	}
+	return x
+}
+
+// refusals are what etcd may answer instead of carrying a request out.
+var refusals = []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCTooManyOps,
+	rpctypes.ErrGRPCRequestTooLarge, rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCTimeout, rpctypes.ErrGRPCRequestTooManyRequests}
+
+// fate is what becomes of a request of the host's.
+func (h *host) fate(request any) modeletcd.Fate {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := modeletcd.Fate{Out: between(h.rand, time.Millisecond, 4*time.Millisecond), Back: between(h.rand, time.Millisecond, 4*time.Millisecond)}
+	roll := h.rand.IntN(1000)
+	hit := func(permille int) bool {
+		roll -= permille
+		return roll < 0 && roll >= -permille
+	}
+	x := h.weather
+	switch r := request.(type) {
+	case *pb.WatchResponse:
+		f.Back = between(h.rand, time.Millisecond, max(x.slow, calm.slow))
+		return f
+	case *pb.TxnRequest:
+		if x.denied != "" && touches(r, x.denied) {
+			h.w.checks.saw("denied a queue")
+			f.Refused = rpctypes.ErrGRPCPermissionDenied
+			return f
+		}
+	case *pb.RangeRequest:
+	default:
+		x.refused = 0 // the session, and not what stands on it, would have to do with that
+	}
+	breaks := h.rand.IntN(1000) < x.broken
+	switch {
+	case hit(x.unanswered):
+		h.w.checks.saw("answers lost")
+		f.Unanswered = true
+	case hit(x.late):
+		h.w.checks.saw("carried out late")
+		f.Out = between(h.rand, simTimeout, 8*simTimeout)
+	case hit(x.lost):
+		h.w.checks.saw("requests lost")
+		f.Lost = true
+	case hit(x.refused):
+		h.w.checks.saw("refused")
+		f.Refused = refusals[h.rand.IntN(len(refusals))]
+		return f
+	default:
+		return f
+	}
+	if breaks {
+		f.Broken = between(h.rand, time.Millisecond, 10*time.Millisecond)
+	}
+	return f
+}
+
+func touches(r *pb.TxnRequest, prefix string) bool {
+	return slices.ContainsFunc(slices.Concat(r.Success, r.Failure), func(op *pb.RequestOp) bool {
+		if inner := op.GetRequestTxn(); inner != nil {
+			return touches(inner, prefix)
+		}
+		for _, key := range [][]byte{op.GetRequestPut().GetKey(), op.GetRequestDeleteRange().GetKey(), op.GetRequestRange().GetKey()} {
+			if bytes.HasPrefix(key, []byte(prefix)) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (h *host) set(x weather) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.weather = x
+}
+
+// happenings are what a run must bring about.
+var happenings = []string{"answers lost", "carried out late", "requests lost", "refused", "denied a queue",
+	"first", "given up before the answer", "tried in vain", "shared", "refused to enter",
+	"no space", "cut off", "frozen watch", "broken watch", "ended watch", "compaction", "key deleted by hand", "lease revoked by hand",
+	"key written by hand", "doubt", "stopped", "killed", "closed", "leases extended"}
+
+// goWrong has things go wrong for as long as they may, and mends them.
+func (w *world) goWrong() {
+	if w.rand.IntN(4) == 0 {
+		w.e.MaxOps = 1 + w.rand.IntN(6)
+		w.e.MaxOps = max(w.e.MaxOps, 3) // what enters has three: the counter, the key, the look
+	}
+	for _, h := range w.hosts {
+		h.set(calm)
+		if w.rand.IntN(2) == 0 {
+			h.set(w.storm())
+		}
+	}
+	mend := map[string]func(){}
+	end := time.Now().Add(faulty)
+	for range w.rand.IntN(8) {
+		time.Sleep(between(w.rand, 1, faulty/4))
+		if time.Now().After(end) {
+			break
+		}
+		w.happen(w.hosts[w.rand.IntN(len(w.hosts))], mend)
+	}
+	if left := time.Until(end); left > 0 {
+		time.Sleep(left)
+	}
+	for _, m := range mend {
+		m()
+	}
+	w.e.SetNoSpace(false)
+	for _, h := range w.hosts {
+		h.set(calm)
+	}
+}
+
+// happen has one thing go wrong at a host, and it is mended after a while or at the end.
+func (w *world) happen(h *host, mend map[string]func()) {
+	p := h.present()
+	for_ := func(what string, again func()) {
+		w.checks.saw(what)
+		d := between(w.rand, 10*time.Millisecond, 2*simTTL)
+		w.log.say("%s: %s for %v", p.conn.Name, what, d)
+		key := p.conn.Name + what
+		mend[key] = again
+		time.AfterFunc(d, again)
+	}
+	once := func(what string) {
+		w.checks.saw(what)
+		w.log.say("%s: %s", p.conn.Name, what)
+	}
+	switch w.rand.IntN(17) {
+	case 0:
+		once("storm")
+		h.set(w.storm())
+	case 1:
+		x := w.storm()
+		x.denied = w.keys.Queue(w.names[w.rand.IntN(len(w.names))])
+		w.log.say("%s: denied %s", p.conn.Name, x.denied)
+		h.set(x)
+	case 2, 3:
+		for_("cut off", func() { p.conn.Hold(false) })
+		p.conn.Hold(true)
+	case 4:
+		for_("frozen watch", func() { p.conn.Freeze(false) })
+		p.conn.Freeze(true)
+	case 5:
+		once("broken watch")
+		p.conn.Break()
+	case 6:
+		once("ended watch")
+		p.conn.Abort()
+	case 7:
+		once("compaction")
+		w.e.Compact()
+	case 8, 9:
+		for_("no space", func() { w.e.SetNoSpace(false) })
+		w.e.SetNoSpace(true)
+	case 10, 11:
+		if key := w.someKey(p); key != "" {
+			once("key deleted by hand")
+			w.checks.taint(key)
+			w.e.Delete(key)
+		}
+	case 12:
+		if s := p.keeper.Current(); s != nil {
+			once("lease revoked by hand")
+			w.checks.taint(leaseName(int64(s.ID())))
+			w.e.Revoke(int64(s.ID()))
+		}
+	case 13:
+		if s := p.keeper.Current(); s != nil {
+			once("key written by hand")
+			key := w.keys.Queue(w.names[w.rand.IntN(len(w.names))]) + "stray"
+			_, _ = w.e.Do(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte(key), Lease: int64(s.ID())}}}}})
+		}
+	case 14:
+		if s := p.keeper.Current(); s != nil {
+			once("doubt")
+			s.Doubt(between(w.rand, 1, 100*time.Millisecond))
+		}
+	case 15:
+		once("leases extended")
+		w.e.Extend()
+	case 16:
+		w.replace(h, p, once)
+	}
+}
+
+// replace has a process end, well or badly, and another one come after it.
+func (w *world) replace(h *host, p *process, once func(string)) {
+	switch w.rand.IntN(3) {
+	case 0:
+		once("killed")
+		p.conn.Hold(true) // and what is on its way still arrives one day
+		p.cancel()
+		time.AfterFunc(between(w.rand, 1, 3*simTTL), func() { p.conn.Hold(false) })
+	case 1:
+		once("closed")
+		ctx, cancel := contextFor(between(w.rand, 1, simTTL))
+		_ = p.engine.Close(ctx)
+		cancel()
+		fallthrough
+	default:
+		once("stopped")
+	}
+	w.checks.ended(p)
+	p.cancel()
+	p.wg.Wait()
+	h.start()
+}
+
+// someKey is one that stands in a queue on the process's session; empty if there is none.
+func (w *world) someKey(p *process) string {
+	s := p.keeper.Current()
+	if s == nil {
+		return ""
+	}
+	var keys []string
+	for _, kv := range w.e.Keys(w.keys.Root()) {
+		if name, ok := w.keys.NameOf(string(kv.Key)); ok && slices.Contains(w.names, name) && strings.Contains(string(kv.Key), "/"+leaseName(int64(s.ID()))+"-") {
+			keys = append(keys, string(kv.Key))
+		}
+	}
+	if len(keys) == 0 {
+		return ""
+	}
+	return keys[w.rand.IntN(len(keys))]
+}
