@@ -36,9 +36,9 @@ type lane struct {
 	modified int64 // ModRevision of the counter; 0: it is not there
 	open     bool  // an attempt of that number may still be made
 
-	late     []op     // who leaves, taken beside a batch that cannot be made at present
-	finished []op     // of which the outbox is to be told
-	barred   []string // keys that such an attempt may still write or delete
+	late     []op // who leaves, taken beside a batch that cannot be made at present
+	finished []op // of which the outbox is to be told
+	barred   []op // whose keys such an attempt may still write or delete
 }
 
 func newLane(r *run, i int) *lane {
@@ -103,6 +103,12 @@ func (l *lane) make(batch []op) bool {
 		switch {
 		case denied && l.open && !errors.Is(unsettled, rpctypes.ErrPermissionDenied), tooMuch && l.open:
 			// First it must be known what came of the attempts before.
+		case denied && l.open:
+			// Not even that may be asked: all is denied to all.
+			for _, o := range batch {
+				l.refuse(o, err)
+			}
+			return true
 		case (denied || tooMuch) && len(batch) > 1:
 			// What was refused is refused to those alone whom it concerns.
 			half := len(batch) / 2
@@ -247,15 +253,20 @@ func (l *lane) left(o op) {
 	o.entry.deleted()
 }
 
-// forget: the operation is done with, and its entry has no key. If an attempt may still be made
-// that puts or deletes the key, nobody gets it until that is settled.
+// forget: the operation is done with, and its entry has no key.
 func (l *lane) forget(o op) {
+	l.finish(o)
+	l.r.forget(o.entry)
+}
+
+// finish: the operation is done with. If an attempt may still be made that puts or deletes the key,
+// nobody gets it until that is settled.
+func (l *lane) finish(o op) {
 	l.finished = append(l.finished, o)
 	if l.open {
-		l.barred = append(l.barred, o.entry.key)
+		l.barred = append(l.barred, o)
 		l.r.bar(o.entry.key)
 	}
-	l.r.forget(o.entry)
 }
 
 // tell tells the entries what came of a batch that was made.
@@ -307,7 +318,7 @@ func (l *lane) refuse(o op, err error) {
 		o.entry.deleted()
 		return
 	}
-	l.finished = append(l.finished, o)
+	l.finish(o)
 	l.r.putOff(o.entry)
 	if o.entry.deleted() {
 		l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it is tried again until the session ends", "name", o.entry.Name, "error", err)

@@ -2,6 +2,7 @@ package queues
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/goverse/goverse/cluster/internal/modeletcd"
 	"github.com/goverse/goverse/cluster/session"
@@ -91,6 +93,78 @@ func TestLeavesWhenItMay(t *testing.T) {
 			require.NoError(s, waiting.Err())
 		case <-time.After(time.Second):
 			s.Error("nobody gives it up")
+		}
+	})
+}
+
+// A request was made though nobody said so, and then neither it nor the question what became of it was
+// allowed any more: its key is given to nobody else while it may stand.
+func TestRefusedAfterSilence(t *testing.T) {
+	play(t, func(s *scene) {
+		var batches, allowed atomic.Int64
+		e := s.engine(func(request any) (f modeletcd.Fate) {
+			if _, ok := request.(*pb.TxnRequest); !ok || allowed.Load() > 0 {
+				return f
+			}
+			if batches.Add(1) == 1 {
+				return modeletcd.Fate{Unanswered: true, Broken: 5 * time.Millisecond}
+			}
+			return modeletcd.Fate{Refused: modeletcd.Denied}
+		})
+		x := s.enter(e, Place{Name: "it"})
+		<-x.Settled()
+		require.ErrorIs(s, x.Err(), rpctypes.ErrPermissionDenied)
+		require.Len(s, s.e.Keys(x.Key()), 1, "it stands all the same")
+		allowed.Store(1)
+		for i := range 2 * lanes { // each finds out what became of what it sent
+			<-s.enter(e, Place{Name: fmt.Sprint(i)}).Settled()
+		}
+		again := s.enter(e, Place{Name: "it"})
+		<-again.Settled()
+		require.NoError(s, again.Err())
+		stands := s.e.Keys(again.Key())
+		require.Len(s, stands, 1)
+		require.Equal(s, stands[0].CreateRevision, again.Token())
+		time.Sleep(2 * time.Second)
+		require.Empty(s, s.e.Keys(x.Key()))
+		last := s.enter(e, Place{Name: "it"})
+		require.Equal(s, x.Key(), last.Key(), "it is free again")
+	})
+}
+
+// The same of a batch of two, of which neither must be sent again alone, as if the whole had not been
+// made.
+func TestRefusedAfterSilenceOfMany(t *testing.T) {
+	play(t, func(s *scene) {
+		var batches atomic.Int64
+		e := s.engine(func(request any) (f modeletcd.Fate) {
+			if _, ok := request.(*pb.TxnRequest); !ok {
+				return f
+			}
+			switch n := batches.Add(1); {
+			case n <= lanes: // so long that the next two go together
+				f.Out = time.Duration(n) * 100 * time.Millisecond
+			case n == lanes+1:
+				f.Unanswered, f.Broken = true, 5*time.Millisecond
+			case n <= lanes+4: // the look what came of it, the next attempt, and the look at that
+				f.Refused = modeletcd.Denied
+			}
+			return f
+		})
+		for i := range lanes {
+			s.enter(e, Place{Name: fmt.Sprint(i)})
+			synctest.Wait() // a lane has taken it
+		}
+		for _, x := range []*Entry{s.enter(e, Place{Name: "one"}), s.enter(e, Place{Name: "two"})} {
+			<-x.Settled()
+			stands := s.e.Keys(x.Key())
+			require.Len(s, stands, 1)
+			require.EqualValues(s, 1, stands[0].Version, "put once")
+			if x.Err() == nil {
+				require.Equal(s, stands[0].CreateRevision, x.Token())
+			} else {
+				require.ErrorIs(s, x.Err(), rpctypes.ErrPermissionDenied)
+			}
 		}
 	})
 }

@@ -42,13 +42,15 @@ type run struct {
 	closing bool              // nobody enters any more
 	cleared chan struct{}     // closed when no entry is left, if anybody asked
 	entries map[string]*Entry // by key
-	barred  map[string]bool   // keys that nobody gets at present
+	barred  map[string]int    // keys that nobody gets at present, by how many that has to do with
 	buckets map[string]*bucket
 	stuck   []*Entry // whose deletion etcd has refused since the last tick
+	// doubtful are barred keys that stand or do not, and will not be put any more.
+	doubtful []string
 }
 
 func newRun(e *Engine, s *session.Session) *run {
-	r := &run{e: e, s: s, outbox: newOutbox(), entries: map[string]*Entry{}, barred: map[string]bool{}, buckets: map[string]*bucket{}}
+	r := &run{e: e, s: s, outbox: newOutbox(), entries: map[string]*Entry{}, barred: map[string]int{}, buckets: map[string]*bucket{}}
 	r.ctx, r.cancel = context.WithCancel(s.Context())
 	for i := range r.lanes {
 		r.lanes[i] = newLane(r, i)
@@ -62,6 +64,7 @@ func (r *run) serve(ctx context.Context) {
 	defer context.AfterFunc(ctx, r.cancel)()
 	for wait.For(r.ctx, r.s.TTL()/3) {
 		r.leaveAgain()
+		r.sweep()
 		r.compare()
 	}
 }
@@ -135,7 +138,7 @@ func (r *run) free(p Place) string {
 			number = sameName + r.number
 		}
 		key := r.e.keys(p.Wish).Entry(p.Name, int64(r.s.ID()), number, state.Traits{Shared: p.Shared, Priority: p.Priority})
-		if _, used := r.entries[key]; !used && !r.barred[key] {
+		if _, used := r.entries[key]; !used && r.barred[key] == 0 {
 			return key
 		}
 	}
@@ -201,17 +204,53 @@ func (r *run) share(entries []queueing.Entry) {
 func (r *run) bar(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.barred[key] = true
+	r.barred[key]++
 }
 
-func (r *run) unbar(keys []string) {
-	if len(keys) == 0 {
+// unbar: no request is under way any more that writes or deletes these keys. One that was to be
+// put may have been, unknown to us: it is free when it was seen that it was not.
+func (r *run) unbar(settled []op) {
+	if len(settled) == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, key := range keys {
+	for _, o := range settled {
+		if o.enter {
+			r.doubtful = append(r.doubtful, o.entry.key)
+		} else {
+			r.unbarOne(o.entry.key)
+		}
+	}
+}
+
+// unbarOne is unbar for one reason out of all. The lock is held.
+func (r *run) unbarOne(key string) {
+	if r.barred[key]--; r.barred[key] == 0 {
 		delete(r.barred, key)
+	}
+}
+
+// sweep looks for keys that may have been put unknown to us, and gives them free when they are gone.
+func (r *run) sweep() {
+	r.mu.Lock()
+	doubtful := r.doubtful
+	r.doubtful = nil
+	r.mu.Unlock()
+	if len(doubtful) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(r.ctx), r.e.cfg.RequestTimeout)
+	defer cancel()
+	for _, key := range doubtful {
+		gone := r.unknown(ctx, key)
+		r.mu.Lock()
+		if gone {
+			r.unbarOne(key)
+		} else {
+			r.doubtful = append(r.doubtful, key)
+		}
+		r.mu.Unlock()
 	}
 }
 
@@ -304,28 +343,30 @@ func (r *run) compare() {
 	}
 }
 
-// unknown deletes a key on this session's lease that lies among the queues and is nobody's.
-func (r *run) unknown(ctx context.Context, key string) {
+// unknown deletes a key on this session's lease that lies among the queues and is nobody's. It
+// reports whether etcd has said that it is not there.
+func (r *run) unknown(ctx context.Context, key string) (gone bool) {
 	r.mu.Lock()
 	_, ours := r.entries[key]
 	r.mu.Unlock()
 	if _, queued := r.e.cfg.Keys.QueueOf(key); ours || !queued {
-		return
+		return false
 	}
 	found, err := r.e.cfg.Client.Get(ctx, key, clientv3.WithKeysOnly())
 	if err != nil || len(found.Kvs) == 0 {
-		return // one of ours that was given up since
+		return err == nil // one of ours that was given up since
 	}
 	r.mu.Lock()
 	_, ours = r.entries[key]
 	r.mu.Unlock()
 	if ours {
-		return
+		return false
 	}
 	r.e.cfg.Logger.Warn("deleting a key on this process's lease that it did not ask for", "key", key)
-	// Tried again the next time.
-	_, _ = r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", found.Kvs[0].CreateRevision)).
+	// What fails is tried again the next time.
+	resp, err := r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", found.Kvs[0].CreateRevision)).
 		Then(clientv3.OpDelete(key)).Commit()
+	return err == nil && resp.Succeeded
 }
 
 // idleAfter is how long a watch is kept that nobody waits by.
