@@ -81,7 +81,38 @@ const (
 	LapsedKept Bug = "lapsed-kept"
 )
 
-// All are all of them.
+// The bugs of package queues, which has a simulation of its own.
+const (
+	// SilenceNotMade sends a batch again whose answer was lost, as if it had not been made.
+	SilenceNotMade Bug = "silence-not-made"
+	// BatchUnnumbered sends a batch without the condition that the one before it is the last.
+	BatchUnnumbered Bug = "batch-unnumbered"
+	// BarredKeyGiven gives out a key that a request under way may still delete.
+	BarredKeyGiven Bug = "barred-key-given"
+	// EnterBesideLeaving enters while another place's deletion is under way in another lane.
+	EnterBesideLeaving Bug = "enter-beside-leaving"
+	// ReleaseUnguarded deletes the keys of those who leave without a number and without their own
+	// condition.
+	ReleaseUnguarded Bug = "release-unguarded"
+	// FoundIsFirst takes a place for first whose answer was lost.
+	FoundIsFirst Bug = "found-is-first"
+	// GoneUnnoticed never looks whether a key of its own is gone.
+	GoneUnnoticed Bug = "gone-unnoticed"
+	// WatchTrusted reads a queue once, and believes its watch from then on.
+	WatchTrusted Bug = "watch-trusted"
+	// RefusedForgotten never tries again to give up a place that it was refused to.
+	RefusedForgotten Bug = "refused-forgotten"
+	// UnwantedStays leaves a place in the queue that was given up before etcd had answered.
+	UnwantedStays Bug = "unwanted-stays"
+)
+
+// Queues are those of package queues.
+func Queues() []Bug {
+	return []Bug{SilenceNotMade, BatchUnnumbered, BarredKeyGiven, EnterBesideLeaving, ReleaseUnguarded, FoundIsFirst, GoneUnnoticed, WatchTrusted,
+		RefusedForgotten, UnwantedStays}
+}
+
+// All are all of them but those of package queues.
 func All() []Bug {
 	return []Bug{DeadlineFromReceipt, LateAnswerCounts, DoubtIgnored, StretchGoesOn, KeysNotChecked, LeadWithoutSession,
 		LeadBesideActing, AdoptBarredKey, LateKeyStays, CampaignTrusted, FlagAfterDelete, FallbackWithoutFailure, ActingUnguarded,

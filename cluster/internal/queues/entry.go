@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/planted"
 )
 
 // Why an entry is not first, or not any more.
@@ -272,7 +273,7 @@ func (x *Entry) Abandon() {
 func (x *Entry) entered(create int64, ahead bool) {
 	x.mu.Lock()
 	x.create = create
-	unwanted := x.unwanted
+	unwanted := x.unwanted && !planted.Is(planted.UnwantedStays)
 	if x.phase == asked {
 		x.phase = waiting
 	}

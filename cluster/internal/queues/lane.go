@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/queueing"
 	"github.com/goverse/goverse/cluster/internal/wait"
+	"github.com/goverse/goverse/internal/planted"
 )
 
 const (
@@ -157,7 +158,11 @@ func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
 	defer l.composer.forget()
-	return l.r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
+	numbered := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)}
+	if planted.Is(planted.BatchUnnumbered) {
+		numbered = nil
+	}
+	return l.r.e.cfg.Client.Txn(ctx).If(numbered...).
 		Then(l.composer.compose(l.counter, l.number, batch)...).Else(clientv3.OpGet(l.counter)).Commit()
 }
 
@@ -203,6 +208,9 @@ func (l *lane) counted(resp *clientv3.TxnResponse) bool {
 		return false
 	}
 	l.settled(kvs[0].ModRevision)
+	if planted.Is(planted.SilenceNotMade) {
+		return false
+	}
 	return string(kvs[0].Value) == strconv.FormatInt(l.number, 10)
 }
 
@@ -227,7 +235,11 @@ func (l *lane) release(batch []op) []op {
 		if o.enter || len(leaving) == most {
 			rest = append(rest, o)
 		} else {
-			leaving, ops = append(leaving, o), append(ops, clientv3.OpTxn([]clientv3.Cmp{o.entry.Guard()}, []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
+			guard := []clientv3.Cmp{o.entry.Guard()}
+			if planted.Is(planted.ReleaseUnguarded) {
+				guard = nil
+			}
+			leaving, ops = append(leaving, o), append(ops, clientv3.OpTxn(guard, []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
 		}
 	}
 	if len(leaving) == 0 {
@@ -298,7 +310,7 @@ func (l *lane) found(batch []op) bool {
 			cancel()
 			if err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) { // its watch has to tell, then
 				l.finished = append(l.finished, o)
-				o.entry.entered(l.modified, err == nil && ahead(o.entry, resp.Get()))
+				o.entry.entered(l.modified, err == nil && (ahead(o.entry, resp.Get()) || planted.Is(planted.FoundIsFirst)))
 				break
 			}
 			if !wait.For(l.r.ctx, lastLaneRetry/10) {

@@ -16,6 +16,7 @@ import (
 	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/planted"
 )
 
 // lanes is how many batches may be under way at a time: few, for etcd's work and ours is less by
@@ -138,7 +139,7 @@ func (r *run) free(p Place) string {
 			number = sameName + r.number
 		}
 		key := r.e.keys(p.Wish).Entry(p.Name, int64(r.s.ID()), number, state.Traits{Shared: p.Shared, Priority: p.Priority})
-		if _, used := r.entries[key]; !used && r.barred[key] == 0 {
+		if _, used := r.entries[key]; !used && (r.barred[key] == 0 || planted.Is(planted.BarredKeyGiven)) {
 			return key
 		}
 	}
@@ -170,6 +171,9 @@ func (r *run) leaveAgain() {
 	r.stuck = nil
 	r.mu.Unlock()
 	for _, x := range stuck {
+		if planted.Is(planted.RefusedForgotten) {
+			return
+		}
 		r.outbox.add(op{entry: x})
 	}
 }
@@ -312,7 +316,7 @@ func (r *run) compare() {
 	r.mu.Lock()
 	known, used := maps.Clone(r.entries), r.used
 	r.mu.Unlock()
-	if !used {
+	if !used || planted.Is(planted.GoneUnnoticed) {
 		return
 	}
 	maps.DeleteFunc(known, func(_ string, x *Entry) bool { return !x.stands() })

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"testing/synctest"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -25,6 +26,7 @@ type checks struct {
 	given     map[*Entry]int // who gave up, and when
 	asked     map[*Entry]int // who entered, and when
 	first     map[string][]*Entry
+	standing  map[string]int64 // keys, and when they were created
 }
 
 // tokens are the largest that were given in a queue.
@@ -180,18 +182,22 @@ func (c *checks) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 	}
 	switch {
 	case now == nil:
+		delete(c.standing, key)
 		c.w.log.say("etcd: %s deletes %s, created at %d", name, key, before.CreateRevision)
 	default:
+		c.standing[key] = now.CreateRevision
 		c.w.log.say("etcd: %s puts %s = %s at %d, version %d", name, key, now.Value, now.ModRevision, now.Version)
 	}
 	if _, queued := c.w.keys.QueueOf(key); !queued || strings.HasSuffix(key, "/stray") {
 		return
 	}
-	x, known := c.entry(kv.Lease, key)
+	x, barred, known := c.entry(kv.Lease, key)
 	switch {
 	case !known:
 	case now != nil && before != nil:
 		c.broken("%s was put twice", key)
+	case now != nil && x == nil && barred:
+		c.seen["put late after a denial"]++ // and deleted again by the next tick
 	case now != nil && x == nil:
 		c.broken("%s was put late: nobody wants it any more", key)
 	case now != nil:
@@ -201,9 +207,9 @@ func (c *checks) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 	}
 }
 
-// entry is the one with that key on that lease; known is false if the session is no process's any
-// more, or not its present one.
-func (c *checks) entry(lease int64, key string) (x *Entry, known bool) {
+// entry is the one with that key on that lease, and whether nobody gets the key at present; known is
+// false if the session is no process's any more, or not its present one.
+func (c *checks) entry(lease int64, key string) (x *Entry, barred, known bool) {
 	for _, p := range c.processes {
 		p.engine.mu.Lock()
 		r := p.engine.run
@@ -213,13 +219,34 @@ func (c *checks) entry(lease int64, key string) (x *Entry, known bool) {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return r.entries[key], true
+		return r.entries[key], r.barred[key] > 0, true
 	}
-	return nil, false
+	return nil, false, false
 }
 
-// created: none of the same process that was given up before this one was asked for is there still.
+// created: none of the same process that was given up before this one was asked for is there still,
+// unless etcd does not let it be given up.
 func (c *checks) created(x *Entry) {
+	for _, y := range x.run.entries { // the lock is held
+		if y == x || y.queue != x.queue || c.asked[x] == 0 || c.given[y] == 0 || c.given[y] > c.asked[x] {
+			continue
+		}
+		if y.Token() != 0 && c.standing[y.key] == y.Token() && !c.exempt(y) && !y.told() {
+			c.broken("%s was put before %s was deleted, which was given up before", x.key, y.key)
+		}
+	}
+}
+
+// told reports whether somebody was told that the entry's key is gone.
+func (x *Entry) told() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	select {
+	case <-x.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // quiet looks at what is left when nobody wants anything.
@@ -228,5 +255,33 @@ func (c *checks) quiet() {
 		if _, queued := c.w.keys.QueueOf(string(kv.Key)); queued {
 			c.fail("%s is left", kv.Key)
 		}
+	}
+	for _, h := range c.w.hosts {
+		p := h.present()
+		for _, f := range p.heard {
+			if q := f.Queue(); !q.Known() || len(q.Entries()) > 0 {
+				c.fail("%s knows of %v in a queue that is empty", h.name, q.Entries())
+			}
+		}
+		p.engine.mu.Lock()
+		r := p.engine.run
+		p.engine.mu.Unlock()
+		if r == nil {
+			c.fail("%s has no session", h.name)
+			continue
+		}
+		synctest.Wait() // the lanes are idle
+		open := 0       // keys that a lane will know of with its next batch
+		for _, l := range r.lanes {
+			open += len(l.barred)
+		}
+		r.mu.Lock()
+		r.outbox.mu.Lock()
+		if len(r.entries)+max(0, len(r.barred)-open)+len(r.stuck)+r.outbox.underway+len(r.outbox.leaving)+len(r.outbox.ready)+len(r.outbox.lines) > 0 {
+			c.fail("%s still has %d entries, %d keys barred, %d to try again, %d operations under way, %d lines", h.name,
+				len(r.entries), len(r.barred), len(r.stuck), r.outbox.underway, len(r.outbox.lines))
+		}
+		r.outbox.mu.Unlock()
+		r.mu.Unlock()
 	}
 }

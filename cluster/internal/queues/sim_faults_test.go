@@ -111,7 +111,7 @@ func (h *host) set(x weather) {
 // happenings are what a run must bring about.
 var happenings = []string{"answers lost", "carried out late", "requests lost", "refused", "denied a queue",
 	"first", "given up before the answer", "tried in vain", "shared", "refused to enter",
-	"no space", "cut off", "frozen watch", "broken watch", "ended watch", "compaction", "key deleted by hand", "lease revoked by hand",
+	"no space", "no space while requests are late", "cut off", "frozen watch", "broken watch", "ended watch", "compaction", "key deleted by hand", "lease revoked by hand",
 	"key written by hand", "doubt", "stopped", "killed", "closed", "leases extended"}
 
 // goWrong has things go wrong for as long as they may, and mends them.
@@ -150,7 +150,7 @@ func (w *world) goWrong() {
 // happen has one thing go wrong at a host, and it is mended after a while or at the end.
 func (w *world) happen(h *host, mend map[string]func()) {
 	p := h.present()
-	for_ := func(what string, again func()) {
+	lasting := func(what string, again func()) {
 		w.checks.saw(what)
 		d := between(w.rand, 10*time.Millisecond, 2*simTTL)
 		w.log.say("%s: %s for %v", p.conn.Name, what, d)
@@ -162,20 +162,23 @@ func (w *world) happen(h *host, mend map[string]func()) {
 		w.checks.saw(what)
 		w.log.say("%s: %s", p.conn.Name, what)
 	}
-	switch w.rand.IntN(17) {
+	switch w.rand.IntN(18) {
 	case 0:
 		once("storm")
 		h.set(w.storm())
 	case 1:
 		x := w.storm()
 		x.denied = w.keys.Queue(w.names[w.rand.IntN(len(w.names))])
+		if w.rand.IntN(3) == 0 {
+			x.denied = w.keys.Root()
+		}
 		w.log.say("%s: denied %s", p.conn.Name, x.denied)
 		h.set(x)
 	case 2, 3:
-		for_("cut off", func() { p.conn.Hold(false) })
+		lasting("cut off", func() { p.conn.Hold(false) })
 		p.conn.Hold(true)
 	case 4:
-		for_("frozen watch", func() { p.conn.Freeze(false) })
+		lasting("frozen watch", func() { p.conn.Freeze(false) })
 		p.conn.Freeze(true)
 	case 5:
 		once("broken watch")
@@ -186,8 +189,16 @@ func (w *world) happen(h *host, mend map[string]func()) {
 	case 7:
 		once("compaction")
 		w.e.Compact()
+	case 17:
+		once("no space while requests are late")
+		h.set(weather{late: 700, broken: 1000, slow: calm.slow})
+		w.e.SetNoSpace(true)
+		time.AfterFunc(between(w.rand, 10*time.Millisecond, simTimeout), func() {
+			h.set(calm)
+			w.e.SetNoSpace(false)
+		})
 	case 8, 9:
-		for_("no space", func() { w.e.SetNoSpace(false) })
+		lasting("no space", func() { w.e.SetNoSpace(false) })
 		w.e.SetNoSpace(true)
 	case 10, 11:
 		if key := w.someKey(p); key != "" {

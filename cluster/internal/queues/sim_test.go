@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -16,13 +17,13 @@ import (
 
 var (
 	firstSeed = flag.Uint64("queues.seed", 1, "the first seed")
-	schedules = flag.Int("queues.schedules", 300, "how many schedules to run, each with the next seed")
+	schedules = flag.Int("queues.schedules", 200, "how many schedules to run, each with the next seed")
 	forAtMost = flag.Duration("queues.for", 0, "stop after this long; 0: when all were run")
 	verbose   = flag.Bool("queues.verbose", false, "print what happened in the first schedule")
 )
 
 // enough is how many schedules bring everything about.
-const enough = 300
+const enough = 200
 
 // result is what came of one schedule.
 type result struct {
@@ -56,6 +57,7 @@ func onOneCore(t *testing.T) {
 
 func TestSchedules(t *testing.T) {
 	onOneCore(t)
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	began := time.Now()
 	seen := map[string]int{}
 	n, broken := 0, 0

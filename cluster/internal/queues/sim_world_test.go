@@ -39,7 +39,8 @@ func newWorld(seed uint64) *world {
 		panic(err)
 	}
 	w := &world{seed: seed, rand: newRand(seed, "schedule"), e: modeletcd.New(), keys: keys.Locks(), log: &log{began: time.Now()}, calm: make(chan struct{})}
-	w.checks = &checks{w: w, seen: map[string]int{}, tokens: map[string]tokens{}, tainted: map[string]bool{}, given: map[*Entry]int{}, asked: map[*Entry]int{}, first: map[string][]*Entry{}}
+	w.checks = &checks{w: w, seen: map[string]int{}, tokens: map[string]tokens{}, tainted: map[string]bool{}, given: map[*Entry]int{}, asked: map[*Entry]int{}, first: map[string][]*Entry{},
+		standing: map[string]int64{}}
 	w.e.Changed = w.checks.changed
 	for i := range 1 + w.rand.IntN(3) {
 		w.names = append(w.names, string(rune('x'+i)))
