@@ -10,7 +10,7 @@ import (
 )
 
 // plantedBound is how many schedules a planted bug may take to be found.
-const plantedBound = 2000
+const plantedBound = 5000
 
 // Every bug that can be planted here breaks a promise. The schedules are those that the ordinary
 // build runs, where none is broken.
@@ -22,8 +22,8 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			defer planted.Set("")
 			began := time.Now()
 			for n := range uint64(plantedBound) {
-				if r := simulate(t, 1+n); r.failure != "" {
-					t.Logf("%s: found by seed %d, after %v: %s", bug, 1+n, time.Since(began).Round(time.Millisecond), r.failure)
+				if r := simulate(t, *firstSeed+n); r.failure != "" {
+					t.Logf("%s: found by seed %d, after %v: %s", bug, *firstSeed+n, time.Since(began).Round(time.Millisecond), r.failure)
 					return
 				}
 			}

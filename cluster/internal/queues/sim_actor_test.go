@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -41,6 +42,10 @@ func (a *actor) run(ctx context.Context) {
 			return
 		case <-time.After(between(a.rand, 1, 100*time.Millisecond)):
 		}
+		if a.rand.IntN(10) == 0 {
+			a.wantAll(ctx)
+			continue
+		}
 		p := Place{Name: a.h.w.names[a.rand.IntN(len(a.h.w.names))], Value: a.name}
 		switch a.rand.IntN(5) {
 		case 0:
@@ -54,6 +59,19 @@ func (a *actor) run(ctx context.Context) {
 		}
 		a.want(ctx, p, patience)
 	}
+}
+
+// wantAll wants a place in every queue at once, so that many go together.
+func (a *actor) wantAll(ctx context.Context) {
+	a.h.w.checks.saw("all at once")
+	var wg sync.WaitGroup
+	for i, name := range a.h.w.names {
+		one := &actor{a.h, fmt.Sprint(a.name, "+", i), newRand(a.rand.Uint64(), name)}
+		wg.Go(func() {
+			one.want(ctx, Place{Name: name, Value: one.name}, between(one.rand, time.Millisecond, time.Second))
+		})
+	}
+	wg.Wait()
 }
 
 // want takes a place, holds it for a while and gives it up. patience is how long it waits; 0: until

@@ -72,6 +72,9 @@ func (h *host) fate(request any) modeletcd.Fate {
 	case hit(x.late):
 		h.w.checks.saw("carried out late")
 		f.Out = between(h.rand, simTimeout, 8*simTimeout)
+		if breaks {
+			f.Out = between(h.rand, 20*time.Millisecond, simTimeout) // and the sender knows at once
+		}
 	case hit(x.lost):
 		h.w.checks.saw("requests lost")
 		f.Lost = true
@@ -110,7 +113,7 @@ func (h *host) set(x weather) {
 
 // happenings are what a run must bring about.
 var happenings = []string{"answers lost", "carried out late", "requests lost", "refused", "denied a queue",
-	"first", "given up before the answer", "tried in vain", "shared", "refused to enter",
+	"first", "all at once", "given up before the answer", "tried in vain", "shared", "refused to enter",
 	"no space", "no space while requests are late", "cut off", "frozen watch", "broken watch", "ended watch", "compaction", "key deleted by hand", "lease revoked by hand",
 	"key written by hand", "doubt", "stopped", "killed", "closed", "leases extended"}
 
@@ -128,15 +131,20 @@ func (w *world) goWrong() {
 	}
 	mend := map[string]func(){}
 	end := time.Now().Add(faulty)
-	for range w.rand.IntN(8) {
-		time.Sleep(between(w.rand, 1, faulty/4))
+	pause, what := faulty/4, func() int { return w.rand.IntN(kinds) }
+	if w.rand.IntN(3) == 0 { // one thing over and over again
+		again := what()
+		if w.rand.IntN(3) == 0 {
+			again = kinds - 1 // which has to meet with much else
+		}
+		pause, what = faulty/10, func() int { return again }
+	}
+	for {
+		time.Sleep(between(w.rand, 1, 2*pause))
 		if time.Now().After(end) {
 			break
 		}
-		w.happen(w.hosts[w.rand.IntN(len(w.hosts))], mend)
-	}
-	if left := time.Until(end); left > 0 {
-		time.Sleep(left)
+		w.happen(what(), w.hosts[w.rand.IntN(len(w.hosts))], mend)
 	}
 	for _, m := range mend {
 		m()
@@ -147,8 +155,11 @@ func (w *world) goWrong() {
 	}
 }
 
-// happen has one thing go wrong at a host, and it is mended after a while or at the end.
-func (w *world) happen(h *host, mend map[string]func()) {
+// kinds is how many kinds of things go wrong.
+const kinds = 20
+
+// happen has one of them go wrong at a host, and it is mended after a while or at the end.
+func (w *world) happen(kind int, h *host, mend map[string]func()) {
 	p := h.present()
 	lasting := func(what string, again func()) {
 		w.checks.saw(what)
@@ -162,7 +173,7 @@ func (w *world) happen(h *host, mend map[string]func()) {
 		w.checks.saw(what)
 		w.log.say("%s: %s", p.conn.Name, what)
 	}
-	switch w.rand.IntN(18) {
+	switch kind {
 	case 0:
 		once("storm")
 		h.set(w.storm())
@@ -189,11 +200,11 @@ func (w *world) happen(h *host, mend map[string]func()) {
 	case 7:
 		once("compaction")
 		w.e.Compact()
-	case 17:
+	case 17, 18, 19:
 		once("no space while requests are late")
-		h.set(weather{late: 700, broken: 1000, slow: calm.slow})
+		h.set(weather{late: 400, broken: 1000, slow: calm.slow})
 		w.e.SetNoSpace(true)
-		time.AfterFunc(between(w.rand, 10*time.Millisecond, simTimeout), func() {
+		time.AfterFunc(between(w.rand, 20*time.Millisecond, simTimeout), func() {
 			h.set(calm)
 			w.e.SetNoSpace(false)
 		})

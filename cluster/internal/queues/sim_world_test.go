@@ -42,8 +42,12 @@ func newWorld(seed uint64) *world {
 	w.checks = &checks{w: w, seen: map[string]int{}, tokens: map[string]tokens{}, tainted: map[string]bool{}, given: map[*Entry]int{}, asked: map[*Entry]int{}, first: map[string][]*Entry{},
 		standing: map[string]int64{}}
 	w.e.Changed = w.checks.changed
-	for i := range 1 + w.rand.IntN(3) {
-		w.names = append(w.names, string(rune('x'+i)))
+	names := 1 + w.rand.IntN(3)
+	if w.rand.IntN(5) == 0 {
+		names = 10
+	}
+	for i := range names {
+		w.names = append(w.names, string(rune('p'+i)))
 	}
 	for i := range 1 + w.rand.IntN(3) {
 		w.hosts = append(w.hosts, &host{w: w, name: string(rune('a' + i)), rand: newRand(seed, string(rune('a'+i)))})
