@@ -37,8 +37,8 @@ type Conn struct {
 }
 
 // Connect makes a connection. fate is asked for every request, which is one of etcd's protocol
-// (*pb.TxnRequest and so on), when it is sent, and for every opening of a watch; it must not
-// block, nor call this package.
+// (*pb.TxnRequest and so on), when it is sent; for every opening of a watch, and for what a watch
+// tells (*pb.WatchResponse), of which Back alone counts. It must not block, nor call this package.
 func (e *Etcd) Connect(name string, fate func(request any) Fate) *Conn {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -92,7 +93,7 @@ func (w *watch) close() {
 func (w *watch) open() {
 	w.stream++
 	w.opened, w.onWay = false, nil
-	stream, fate := w.stream, w.c.fate(&pb.WatchRequest{})
+	stream, fate := w.stream, w.c.fate(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte(w.prefix)}}})
 	if fate.Lost {
 		return
 	}
@@ -136,7 +137,11 @@ func (w *watch) tell() {
 // send puts a response on its way: none overtakes another.
 func (w *watch) send(resp clientv3.WatchResponse) {
 	now := time.Now()
-	if arrival := now.Add(w.c.fate(&pb.WatchResponse{}).Back); arrival.After(w.last) {
+	what := &pb.WatchResponse{Header: resp.Header, Created: resp.Created, Canceled: resp.Canceled}
+	for _, ev := range resp.Events {
+		what.Events = append(what.Events, (*mvccpb.Event)(ev))
+	}
+	if arrival := now.Add(w.c.fate(what).Back); arrival.After(w.last) {
 		w.last = arrival
 	}
 	w.onWay = append(w.onWay, resp)

@@ -2,6 +2,8 @@ package queues
 
 import (
 	"bytes"
+	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"time"
@@ -39,12 +41,16 @@ func (w *world) storm() weather {
 var refusals = []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCTooManyOps,
 	rpctypes.ErrGRPCRequestTooLarge, rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCTimeout, rpctypes.ErrGRPCRequestTooManyRequests}
 
-// fate is what becomes of a request of the host's.
+// fate is what becomes of a request of the host's. It depends on what is asked for, and for the how
+// manieth time, and not on the order in which a process happens to ask.
 func (h *host) fate(request any) modeletcd.Fate {
+	label := label(request)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	f := modeletcd.Fate{Out: between(h.rand, time.Millisecond, 4*time.Millisecond), Back: between(h.rand, time.Millisecond, 4*time.Millisecond)}
-	roll := h.rand.IntN(1000)
+	h.asked[label]++
+	rand := newRand(h.w.seed^label, fmt.Sprint(h.name, h.asked[label]))
+	f := modeletcd.Fate{Out: between(rand, time.Millisecond, 4*time.Millisecond), Back: between(rand, time.Millisecond, 4*time.Millisecond)}
+	roll := rand.IntN(1000)
 	hit := func(permille int) bool {
 		roll -= permille
 		return roll < 0 && roll >= -permille
@@ -52,7 +58,7 @@ func (h *host) fate(request any) modeletcd.Fate {
 	x := h.weather
 	switch r := request.(type) {
 	case *pb.WatchResponse:
-		f.Back = between(h.rand, time.Millisecond, max(x.slow, calm.slow))
+		f.Back = between(rand, time.Millisecond, max(x.slow, calm.slow))
 		return f
 	case *pb.TxnRequest:
 		if x.denied != "" && touches(r, x.denied) {
@@ -64,31 +70,70 @@ func (h *host) fate(request any) modeletcd.Fate {
 	default:
 		x.refused = 0 // the session, and not what stands on it, would have to do with that
 	}
-	breaks := h.rand.IntN(1000) < x.broken
+	breaks := rand.IntN(1000) < x.broken
 	switch {
 	case hit(x.unanswered):
 		h.w.checks.saw("answers lost")
 		f.Unanswered = true
 	case hit(x.late):
 		h.w.checks.saw("carried out late")
-		f.Out = between(h.rand, simTimeout, 8*simTimeout)
+		f.Out = between(rand, simTimeout, 8*simTimeout)
 		if breaks {
-			f.Out = between(h.rand, 20*time.Millisecond, simTimeout) // and the sender knows at once
+			f.Out = between(rand, 20*time.Millisecond, simTimeout) // and the sender knows at once
 		}
 	case hit(x.lost):
 		h.w.checks.saw("requests lost")
 		f.Lost = true
 	case hit(x.refused):
 		h.w.checks.saw("refused")
-		f.Refused = refusals[h.rand.IntN(len(refusals))]
+		f.Refused = refusals[rand.IntN(len(refusals))]
 		return f
 	default:
 		return f
 	}
 	if breaks {
-		f.Broken = between(h.rand, time.Millisecond, 10*time.Millisecond)
+		f.Broken = between(rand, time.Millisecond, 10*time.Millisecond)
 	}
 	return f
+}
+
+// label is what a request is about, whichever lane it is sent by and in whatever order it names the keys.
+func label(request any) (sum uint64) {
+	write := func(keys ...[]byte) {
+		for _, key := range keys {
+			if !bytes.Contains(key, []byte("/batches/")) {
+				about := fnv.New64a()
+				_, _ = about.Write(key)
+				sum += about.Sum64()
+			}
+		}
+	}
+	var txn func(r *pb.TxnRequest)
+	txn = func(r *pb.TxnRequest) {
+		for _, op := range slices.Concat(r.Success, r.Failure) {
+			if inner := op.GetRequestTxn(); inner != nil {
+				txn(inner)
+			}
+			write(op.GetRequestPut().GetKey(), op.GetRequestDeleteRange().GetKey(), op.GetRequestRange().GetKey())
+		}
+	}
+	switch r := request.(type) {
+	case *pb.TxnRequest:
+		write([]byte("txn"))
+		txn(r)
+	case *pb.RangeRequest:
+		write([]byte("range"), r.Key)
+	case *pb.WatchRequest:
+		write([]byte("watch"), r.GetCreateRequest().GetKey())
+	case *pb.WatchResponse:
+		write([]byte("told"))
+		for _, ev := range r.Events {
+			write(ev.Kv.Key)
+		}
+	default:
+		write(fmt.Appendf(nil, "%T", r))
+	}
+	return sum
 }
 
 func touches(r *pb.TxnRequest, prefix string) bool {

@@ -50,7 +50,7 @@ func newWorld(seed uint64) *world {
 		w.names = append(w.names, string(rune('p'+i)))
 	}
 	for i := range 1 + w.rand.IntN(3) {
-		w.hosts = append(w.hosts, &host{w: w, name: string(rune('a' + i)), rand: newRand(seed, string(rune('a'+i)))})
+		w.hosts = append(w.hosts, &host{w: w, name: string(rune('a' + i)), asked: map[uint64]int{}})
 	}
 	return w
 }
@@ -102,12 +102,12 @@ func (w *world) run() {
 type host struct {
 	w       *world
 	name    string
-	rand    *rand.Rand // of fates, in the order of requests
 	weather weather
 
-	mu sync.Mutex
-	p  *process
-	n  int
+	mu    sync.Mutex
+	p     *process
+	n     int
+	asked map[uint64]int // requests, by label
 }
 
 // process is an engine and what it stands on.
