@@ -176,20 +176,21 @@ func (w *world) goWrong() {
 	}
 	mend := map[string]func(){}
 	end := time.Now().Add(faulty)
-	pause, what := faulty/4, func() int { return w.rand.IntN(kinds) }
+	pause, what := faulty/4, func() (int, *host) { return w.rand.IntN(kinds), w.hosts[w.rand.IntN(len(w.hosts))] }
 	if w.rand.IntN(3) == 0 { // one thing over and over again
-		again := what()
+		again, at := what()
 		if w.rand.IntN(3) == 0 {
 			again = kinds - 1 // which has to meet with much else
 		}
-		pause, what = faulty/10, func() int { return again }
+		pause, what = faulty/10, func() (int, *host) { return again, at }
 	}
 	for {
 		time.Sleep(between(w.rand, 1, 2*pause))
 		if time.Now().After(end) {
 			break
 		}
-		w.happen(what(), w.hosts[w.rand.IntN(len(w.hosts))], mend)
+		kind, at := what()
+		w.happen(kind, at, mend)
 	}
 	for _, m := range mend {
 		m()
