@@ -36,8 +36,17 @@ func (a *actor) run(ctx context.Context) {
 	for {
 		select {
 		case <-a.h.w.calm:
+			for i := 0; i < 3 && a.h.w.idle; i++ {
+				time.Sleep(between(a.rand, idleAfter-time.Second, idleAfter+2*simTTL)) // or a little longer than watches are kept
+				a.want(ctx, Place{Name: a.h.w.names[0]}, 0)
+			}
 			for _, name := range a.h.w.names {
-				a.want(ctx, Place{Name: name}, 0)
+				x, err := a.h.present().engine.Take(ctx, Place{Name: name, Value: a.name})
+				if err != nil {
+					a.h.w.checks.fail("%s: %s is not to be had: %v", a.name, name, err)
+					return
+				}
+				a.hold(x)
 			}
 			return
 		case <-time.After(between(a.rand, 1, 100*time.Millisecond)):
@@ -47,11 +56,14 @@ func (a *actor) run(ctx context.Context) {
 			continue
 		}
 		p := Place{Name: a.h.w.names[a.rand.IntN(len(a.h.w.names))], Value: a.name}
-		switch a.rand.IntN(5) {
-		case 0:
+		switch a.rand.IntN(10) {
+		case 0, 1:
 			p.Shared = true
-		case 1:
+		case 2, 3:
 			p.Try = true
+		case 4:
+			p.Wish = true
+			a.h.w.checks.saw("wished")
 		}
 		patience := time.Duration(0)
 		if a.rand.IntN(2) == 0 {

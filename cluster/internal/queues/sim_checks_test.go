@@ -262,8 +262,8 @@ func (c *checks) quiet() {
 	for _, h := range c.w.hosts {
 		p := h.present()
 		for _, f := range p.heard {
-			if q := f.Queue(); !q.Known() || len(q.Entries()) > 0 {
-				c.fail("%s knows of %v in a queue that is empty", h.name, q.Entries())
+			if q := f.Queue(); !q.Known() || len(q.Entries())+len(f.Wishes()) > 0 {
+				c.fail("%s knows of %v and %v in queues that are empty", h.name, q.Entries(), f.Wishes())
 			}
 		}
 		p.engine.mu.Lock()

@@ -158,7 +158,7 @@ func (h *host) set(x weather) {
 
 // happenings are what a run must bring about.
 var happenings = []string{"answers lost", "carried out late", "requests lost", "refused", "denied a queue",
-	"first", "all at once", "given up before the answer", "tried in vain", "shared", "refused to enter",
+	"first", "all at once", "idle times", "wished", "given up before the answer", "tried in vain", "shared", "refused to enter",
 	"no space", "no space while requests are late", "cut off", "frozen watch", "broken watch", "ended watch", "compaction", "key deleted by hand", "lease revoked by hand",
 	"key written by hand", "doubt", "stopped", "killed", "closed", "leases extended"}
 
