@@ -58,7 +58,7 @@ func TestFates(t *testing.T) {
 		require.True(s, s.there("late"), "though it was given up")
 		s.next = Fate{Out: 2, Broken: 1}
 		require.True(s, unavailable(s.put("broken")))
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		require.True(s, s.there("broken"))
 		s.next = Fate{Refused: Denied}
 		require.ErrorIs(s, s.put("denied"), rpctypes.ErrPermissionDenied)
@@ -102,7 +102,7 @@ func TestLeases(t *testing.T) {
 		require.EqualValues(s, 2, kept.TTL)
 		time.Sleep(2*time.Second - 1)
 		require.True(s, s.there("a"))
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		require.False(s, s.there("a"))
 		require.ErrorIs(s, put("a"), rpctypes.ErrLeaseNotFound)
