@@ -54,11 +54,11 @@ func TestFates(t *testing.T) {
 		s.next = Fate{Out: 3 * time.Second}
 		require.ErrorIs(s, s.put("late"), context.DeadlineExceeded)
 		require.False(s, s.there("late"))
-		time.Sleep(2*time.Second + 1)
+		<-time.After(2*time.Second + 1)
 		require.True(s, s.there("late"), "though it was given up")
 		s.next = Fate{Out: 2, Broken: 1}
 		require.True(s, unavailable(s.put("broken")))
-		time.Sleep(2 * time.Nanosecond)
+		<-time.After(2 * time.Nanosecond)
 		require.True(s, s.there("broken"))
 		s.next = Fate{Refused: Denied}
 		require.ErrorIs(s, s.put("denied"), rpctypes.ErrPermissionDenied)
@@ -96,13 +96,13 @@ func TestLeases(t *testing.T) {
 			return err
 		}
 		require.NoError(s, put("a"))
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		kept, err := s.client.KeepAliveOnce(s.Context(), grant.ID)
 		require.NoError(s, err)
 		require.EqualValues(s, 2, kept.TTL)
-		time.Sleep(2*time.Second - 1)
+		<-time.After(2*time.Second - 1)
 		require.True(s, s.there("a"))
-		time.Sleep(time.Nanosecond)
+		<-time.After(time.Nanosecond)
 		synctest.Wait()
 		require.False(s, s.there("a"))
 		require.ErrorIs(s, put("a"), rpctypes.ErrLeaseNotFound)

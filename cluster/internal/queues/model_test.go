@@ -85,7 +85,7 @@ func TestLeavesWhenItMay(t *testing.T) {
 		waiting := s.enter(b, Place{Name: "it"})
 		denied.Store(true)
 		require.NoError(s, held.Leave(s.ctx))
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		require.Len(s, s.e.Keys(held.Key()), 1)
 		denied.Store(false)
 		select {
@@ -125,7 +125,7 @@ func TestRefusedAfterSilence(t *testing.T) {
 		stands := s.e.Keys(again.Key())
 		require.Len(s, stands, 1)
 		require.Equal(s, stands[0].CreateRevision, again.Token())
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		require.Empty(s, s.e.Keys(x.Key()))
 		last := s.enter(e, Place{Name: "it"})
 		require.Equal(s, x.Key(), last.Key(), "it is free again")

@@ -37,7 +37,7 @@ func (a *actor) run(ctx context.Context) {
 		select {
 		case <-a.h.w.calm:
 			for i := 0; i < 3 && a.h.w.idle; i++ {
-				time.Sleep(between(a.rand, idleAfter-time.Second, idleAfter+2*simTTL)) // or a little longer than watches are kept
+				<-time.After(between(a.rand, idleAfter-time.Second, idleAfter+2*simTTL)) // or a little longer than watches are kept
 				a.want(ctx, Place{Name: a.h.w.names[0]}, 0)
 			}
 			for _, name := range a.h.w.names {
@@ -101,7 +101,7 @@ func (a *actor) want(ctx context.Context, p Place, patience time.Duration) {
 		x, err := e.Enter(ctx, p)
 		if err != nil {
 			if errors.Is(err, ErrClosed) {
-				time.Sleep(between(a.rand, 1, 10*time.Millisecond)) // until there is another process
+				<-time.After(between(a.rand, 1, 10*time.Millisecond)) // until there is another process
 				continue
 			}
 			return
@@ -128,7 +128,7 @@ func (a *actor) want(ctx context.Context, p Place, patience time.Duration) {
 			c.saw("refused to enter")
 			return
 		case errors.Is(err, ErrClosed):
-			time.Sleep(between(a.rand, 1, 10*time.Millisecond))
+			<-time.After(between(a.rand, 1, 10*time.Millisecond))
 		case !errors.Is(err, ErrAgain) && !errors.Is(err, rpctypes.ErrTooManyOps) && !errors.Is(err, rpctypes.ErrRequestTooLarge):
 			c.fail("%s: %v", x.Key(), err)
 			return

@@ -185,7 +185,7 @@ func (w *world) goWrong() {
 		pause, what = faulty/10, func() (int, *host) { return again, at }
 	}
 	for {
-		time.Sleep(between(w.rand, 1, 2*pause))
+		<-time.After(between(w.rand, 1, 2*pause))
 		if time.Now().After(end) {
 			break
 		}

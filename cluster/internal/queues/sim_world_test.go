@@ -88,7 +88,7 @@ func (w *world) run() {
 	}()
 	select {
 	case <-ended:
-		time.Sleep(2 * simTTL)
+		<-time.After(2 * simTTL)
 		w.checks.quiet()
 	case <-time.After(patience):
 		w.checks.fail("somebody waits for ever")
