@@ -21,7 +21,7 @@ type checks struct {
 	seen      map[string]int
 	sequence  int
 	processes map[*modeletcd.Conn]*process
-	tainted   map[string]bool // keys, and leases by name
+	tainted   map[string]bool // places, and leases by name
 	tokens    map[string]tokens
 	given     map[*Entry]int // who gave up, and when
 	asked     map[*Entry]int // who entered, and when
@@ -80,7 +80,7 @@ func (c *checks) taint(what string) {
 
 // exempt reports whether hands from outside have touched the entry. The lock is held.
 func (c *checks) exempt(x *Entry) bool {
-	return c.tainted[x.key] || c.tainted[leaseName(int64(x.run.s.ID()))]
+	return c.tainted[place(x.key, x.Token())] || c.tainted[leaseName(int64(x.run.s.ID()))]
 }
 
 func (c *checks) began(p *process) {

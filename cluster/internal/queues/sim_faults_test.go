@@ -9,6 +9,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/goverse/goverse/cluster/internal/modeletcd"
@@ -165,8 +166,7 @@ var happenings = []string{"answers lost", "carried out late", "requests lost", "
 // goWrong has things go wrong for as long as they may, and mends them.
 func (w *world) goWrong() {
 	if w.rand.IntN(4) == 0 {
-		w.e.MaxOps = 1 + w.rand.IntN(6)
-		w.e.MaxOps = max(w.e.MaxOps, 3) // what enters has three: the counter, the key, the look
+		w.e.MaxOps = 3 + w.rand.IntN(4) // who enters has three: the counter, the key, the look
 	}
 	for _, h := range w.hosts {
 		h.set(calm)
@@ -180,7 +180,7 @@ func (w *world) goWrong() {
 	if w.rand.IntN(3) == 0 { // one thing over and over again
 		again, at := what()
 		if w.rand.IntN(3) == 0 {
-			again = kinds - 1 // which has to meet with much else
+			again = kinds - 1
 		}
 		pause, what = faulty/10, func() (int, *host) { return again, at }
 	}
@@ -201,7 +201,8 @@ func (w *world) goWrong() {
 	}
 }
 
-// kinds is how many kinds of things go wrong.
+// kinds is how many kinds of things go wrong; what has to meet with much else is among them more
+// than once.
 const kinds = 20
 
 // happen has one of them go wrong at a host, and it is mended after a while or at the end.
@@ -246,22 +247,14 @@ func (w *world) happen(kind int, h *host, mend map[string]func()) {
 	case 7:
 		once("compaction")
 		w.e.Compact()
-	case 17, 18, 19:
-		once("no space while requests are late")
-		h.set(weather{late: 400, broken: 1000, slow: calm.slow})
-		w.e.SetNoSpace(true)
-		time.AfterFunc(between(w.rand, 20*time.Millisecond, simTimeout), func() {
-			h.set(calm)
-			w.e.SetNoSpace(false)
-		})
 	case 8, 9:
 		lasting("no space", func() { w.e.SetNoSpace(false) })
 		w.e.SetNoSpace(true)
 	case 10, 11:
-		if key := w.someKey(p); key != "" {
+		if kv := w.someKey(p); kv != nil {
 			once("key deleted by hand")
-			w.checks.taint(key)
-			w.e.Delete(key)
+			w.checks.taint(place(string(kv.Key), kv.CreateRevision))
+			w.e.Delete(string(kv.Key))
 		}
 	case 12:
 		if s := p.keeper.Current(); s != nil {
@@ -285,6 +278,14 @@ func (w *world) happen(kind int, h *host, mend map[string]func()) {
 		w.e.Extend()
 	case 16:
 		w.replace(h, p, once)
+	case 17, 18, 19:
+		once("no space while requests are late")
+		h.set(weather{late: 400, broken: 1000, slow: calm.slow})
+		w.e.SetNoSpace(true)
+		time.AfterFunc(between(w.rand, 20*time.Millisecond, simTimeout), func() {
+			h.set(calm)
+			w.e.SetNoSpace(false)
+		})
 	}
 }
 
@@ -311,20 +312,23 @@ func (w *world) replace(h *host, p *process, once func(string)) {
 	h.start()
 }
 
-// someKey is one that stands in a queue on the process's session; empty if there is none.
-func (w *world) someKey(p *process) string {
+// place is one key's, as long as it stands.
+func place(key string, create int64) string { return fmt.Sprint(key, " of ", create) }
+
+// someKey is one that stands in a queue on the process's session; nil if there is none.
+func (w *world) someKey(p *process) *mvccpb.KeyValue {
 	s := p.keeper.Current()
 	if s == nil {
-		return ""
+		return nil
 	}
-	var keys []string
+	var keys []*mvccpb.KeyValue
 	for _, kv := range w.e.Keys(w.keys.Root()) {
 		if name, ok := w.keys.NameOf(string(kv.Key)); ok && slices.Contains(w.names, name) && strings.Contains(string(kv.Key), "/"+leaseName(int64(s.ID()))+"-") {
-			keys = append(keys, string(kv.Key))
+			keys = append(keys, kv)
 		}
 	}
 	if len(keys) == 0 {
-		return ""
+		return nil
 	}
 	return keys[w.rand.IntN(len(keys))]
 }
