@@ -42,40 +42,30 @@ func (a *attempts) of(e int) int {
 	return a.count[e]
 }
 
-// A sink that is away for long costs no event.
+// A sink that is away for long costs no event. A panic with an error counts as that error does: a
+// program that asks for what is not there loses no event by it.
 func TestWhatIsNotTheEventsFaultDoesNotCount(t *testing.T) {
 	t.Parallel()
-	tries := &attempts{fail: func(e, attempt int) error {
-		if e == 2 && attempt < 20 {
-			return errors.Join(errOops, processor.ErrUnavailable)
-		}
-		return nil
-	}}
-	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle, Checkpoint: &processor.Memory{},
-		MaxAttempts: 2, Backoff: processor.Backoff{Min: time.Microsecond, Max: time.Millisecond}})
-	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
-	end()
-	require.Equal(t, upTo(3), tries.all())
-	require.Zero(t, p.Status().Parked)
-	require.Equal(t, 20, tries.of(2))
-}
-
-// A panic with an error counts as that error does: a program that asks for what is not there
-// loses no event by it.
-func TestPanicThatIsNotTheEventsFault(t *testing.T) {
-	t.Parallel()
-	tries := &attempts{fail: func(e, attempt int) error {
-		if e == 2 && attempt < 20 {
-			panic(fmt.Errorf("%w: no transaction", processor.ErrUnavailable))
-		}
-		return nil
-	}}
-	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle, Checkpoint: &processor.Memory{},
-		MaxAttempts: 2, Backoff: processor.Backoff{Min: time.Microsecond, Max: time.Millisecond}})
-	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
-	end()
-	require.Equal(t, upTo(3), tries.all())
-	require.Zero(t, p.Status().Parked)
+	for what, trouble := range map[string]func() error{
+		"returned": func() error { return errors.Join(errOops, processor.ErrUnavailable) },
+		"panic":    func() error { panic(fmt.Errorf("%w: no transaction", processor.ErrUnavailable)) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			tries := &attempts{fail: func(e, attempt int) error {
+				if e == 2 && attempt < 20 {
+					return trouble()
+				}
+				return nil
+			}}
+			p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle, Checkpoint: &processor.Memory{},
+				MaxAttempts: 2, Backoff: processor.Backoff{Min: time.Microsecond, Max: time.Millisecond}})
+			eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
+			end()
+			require.Equal(t, upTo(3), tries.all())
+			require.Zero(t, p.Status().Parked)
+			require.Equal(t, 20, tries.of(2))
+		})
+	}
 }
 
 // An event is one line of the log, whatever its error says, and one that is parked at once is
