@@ -66,6 +66,7 @@ var allowed = map[string][]string{
 	"cluster/internal/wait":            {},
 	"cluster/internal/suspicion":       {"cluster/state", "internal/planted"},
 	"internal/planted":                 {},
+	"internal/planted/plantedtest":     {"internal/planted"},
 	"cluster/state":                    {"cluster/sharding", "internal/planted"},
 	"node":                             {"proto/goverse/node/v1"},
 	"proto/goverse/node/v1":            {},

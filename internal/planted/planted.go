@@ -112,8 +112,8 @@ func Queues() []Bug {
 		RefusedForgotten, UnwantedStays}
 }
 
-// All are all of them but those of package queues.
-func All() []Bug {
+// Pure are those of the pure packages, which package simulation runs.
+func Pure() []Bug {
 	return []Bug{DeadlineFromReceipt, LateAnswerCounts, DoubtIgnored, StretchGoesOn, KeysNotChecked, LeadWithoutSession,
 		LeadBesideActing, AdoptBarredKey, LateKeyStays, CampaignTrusted, FlagAfterDelete, FallbackWithoutFailure, ActingUnguarded,
 		RemoveWithoutGrace, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow, SilenceTrusted,

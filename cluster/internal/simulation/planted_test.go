@@ -16,7 +16,7 @@ const plantedBound = 20000
 // Every bug that can be planted in the pure code breaks a promise. The schedules are
 // those that the ordinary build runs, where none is broken.
 func TestPlantedBugsAreFound(t *testing.T) {
-	for _, bug := range planted.All() {
+	for _, bug := range planted.Pure() {
 		t.Run(string(bug), func(t *testing.T) {
 			planted.Set(bug)
 			defer planted.Set("")
