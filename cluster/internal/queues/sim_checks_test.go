@@ -2,6 +2,8 @@ package queues
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing/synctest"
@@ -230,7 +232,10 @@ func (c *checks) entry(lease int64, key string) (x *Entry, barred, known bool) {
 // created: none of the same process that was given up before this one was asked for is there still,
 // unless etcd does not let it be given up.
 func (c *checks) created(x *Entry) {
-	for _, y := range x.run.entries { // the lock is held
+	x.run.mu.Lock()
+	entries := slices.Collect(maps.Values(x.run.entries))
+	x.run.mu.Unlock()
+	for _, y := range entries {
 		if y == x || y.queue != x.queue || c.asked[x] == 0 || c.given[y] == 0 || c.given[y] > c.asked[x] {
 			continue
 		}
