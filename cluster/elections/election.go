@@ -282,7 +282,8 @@ func (e *Election) left(t *Term) {
 // Resign gives leadership up: the term ends, its functions are waited for, up to WorkTimeout,
 // and this node queues again at the tail. It blocks until the place is given up, or ctx ends;
 // it is then given up as soon as etcd answers. The error is ErrNotLeader if this node does not
-// lead, or ctx's cause.
+// lead, ctx's cause, or what etcd refused: nobody else leads then until etcd allows the place to be
+// given up, which it is asked for again every third of a TTL, or the session ends.
 func (e *Election) Resign(ctx context.Context) error {
 	e.mu.Lock()
 	t := e.Term()
@@ -305,7 +306,7 @@ func (e *Election) Withdraw(ctx context.Context) error { return e.leave(ctx, Err
 // close, and what blocks fails with ErrLetGo, but Lead with ErrWithdrawn or ErrObserver, as
 // after Withdraw. Who wants it again asks for it by its name. If
 // anybody does that while Close waits, the election stays as that one wants it. It blocks as
-// Resign does; when ctx ends before, nothing is closed, and this node has withdrawn.
+// Resign does; when that fails, nothing is closed, and this node has withdrawn.
 func (e *Election) Close(ctx context.Context) error {
 	e.mu.Lock()
 	e.wanted = false

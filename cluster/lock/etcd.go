@@ -3,6 +3,7 @@ package lock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -114,11 +115,14 @@ type held struct{ *queues.Entry }
 func (h held) Name() string { return h.Entry.Name }
 
 func (h held) Release(ctx context.Context) error {
-	err := h.Leave(ctx)
-	if err == nil || ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		return err
+	lost, err := h.Leave(ctx)
+	switch {
+	case lost != nil:
+		return &LostError{Name: h.Entry.Name, Token: h.Token(), Err: lost}
+	case err != nil && ctx.Err() == nil:
+		return fmt.Errorf("lock %q, token %d: etcd refuses its release, and is asked again until the session ends: %w", h.Entry.Name, h.Token(), err)
 	}
-	return &LostError{Name: h.Entry.Name, Token: h.Token(), Err: err}
+	return err
 }
 
 // Close hands out no lock any more, ends the context of every lock that is held, with

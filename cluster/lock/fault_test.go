@@ -287,6 +287,19 @@ func TestRefused(t *testing.T) {
 	require.NoError(t, s.acquire(s.a).Release(s.ctx))
 }
 
+// Whose release etcd refuses is told so. The lock is free as soon as etcd allows it.
+func TestReleaseRefused(t *testing.T) {
+	s := newScene(t)
+	h := s.acquire(s.a)
+	next := s.wait(s.b)
+	s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, s.leaving)
+	err := h.Release(s.ctx)
+	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+	require.NotErrorIs(t, err, lock.ErrLost, "nobody else can have had it")
+	require.NoError(t, (<-next).Release(s.ctx))
+	require.Eventually(t, func() bool { return h.Release(s.ctx) == nil }, 10*time.Second, time.Millisecond, "it is by now")
+}
+
 // etcd has no space left: what is held can be released.
 func TestNoSpaceLeft(t *testing.T) {
 	s := newScene(t)

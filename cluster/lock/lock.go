@@ -70,7 +70,9 @@ type Held interface {
 	// Release ends the lock's context, gives the lock up, and blocks until that is done or
 	// ctx ends; it is then done as soon as etcd answers. Releasing again is harmless. The error
 	// is ctx's, or a LostError if the lock was lost before: what was done under it may have been
-	// done beside another holder.
+	// done beside another holder; or what etcd refused, as rpctypes.ErrPermissionDenied: nobody
+	// else gets the lock then until etcd allows the release, which is asked for again every third
+	// of a TTL, or the session ends.
 	Release(ctx context.Context) error
 }
 

@@ -314,7 +314,7 @@ func (e *Effects) resolve(ctx context.Context, place *queues.Entry, name string,
 func (e *Effects) leave(ctx context.Context, place *queues.Entry) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.RequestTimeout)
 	defer cancel()
-	_ = place.Leave(ctx) // what was written was written under its guard
+	_, _ = place.Leave(ctx) // what was written was written under its guard
 }
 
 // Close runs no effect any more, ends the contexts of those that run, and has those who wait

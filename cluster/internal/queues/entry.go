@@ -53,10 +53,11 @@ type Entry struct {
 	stretch  *session.Stretch
 	err      error // of over; or why it is not first any more
 
-	ctx    context.Context // made when first asked for
-	cancel context.CancelCauseFunc
-	uses   []*use
-	gone   chan struct{} // closed when the key is deleted, made by Leave
+	ctx     context.Context // made when first asked for
+	cancel  context.CancelCauseFunc
+	uses    []*use
+	gone    chan struct{} // closed when the key is deleted, or etcd refuses that; made by Gone
+	refused error         // what etcd said last
 }
 
 // Settled is closed when the entry is first, or never will be: Err says which.
@@ -207,37 +208,37 @@ func (x *Entry) Guard() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(x.key), "=", x.Token())
 }
 
-// Leave gives up a place that is first, and blocks as Gone does. The error is Gone's; or if the
-// place was lost before it was given up, why.
-func (x *Entry) Leave(ctx context.Context) error {
+// Leave gives up a place that is first, and blocks as Gone does, with its error. If the place was
+// lost before it was given up, lost is why.
+func (x *Entry) Leave(ctx context.Context) (lost, err error) {
 	x.mu.Lock()
 	if x.err == nil && !x.leaving && !x.stretch.Valid() {
 		if x.err = context.Cause(x.stretch.Context()); x.err == nil {
 			x.err = &session.LostError{Reason: session.ReasonExpired} // and its own loop has not looked yet
 		}
 	}
-	lost := x.err
+	lost = x.err
 	x.mu.Unlock()
 	x.Abandon()
-	if err := x.Gone(ctx); err != nil {
-		return err
-	}
+	err = x.Gone(ctx)
 	if !errors.Is(lost, ErrClosed) {
-		return lost
+		return lost, err
 	}
 	// It was told to end, and has, if it was in time.
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	select {
 	case <-x.gone:
-		return nil
+		return nil, err
 	default:
-		return lost
+		return lost, err
 	}
 }
 
-// Gone blocks until the key of an abandoned place is deleted, or etcd refuses that, or the session is
-// lost, or ctx ends, with its cause for an error; it is then deleted as soon as etcd answers.
+// Gone blocks until the key of an abandoned place is deleted, or the session is lost, and with it the
+// key. It ends before with ctx's cause: the key is then deleted as soon as etcd answers; or with what
+// etcd refused: the place is then in everybody's way until etcd allows it, which is asked every third
+// of a TTL, or the session ends.
 func (x *Entry) Gone(ctx context.Context) error {
 	x.mu.Lock()
 	if x.gone == nil {
@@ -247,11 +248,14 @@ func (x *Entry) Gone(ctx context.Context) error {
 	x.mu.Unlock()
 	select {
 	case <-gone:
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.refused
 	case <-x.run.ctx.Done(): // the lease ends, or has
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return nil
 }
 
 // Abandon gives the place up, wherever it is, and does not block.
@@ -345,7 +349,7 @@ func (x *Entry) vanished() {
 	x.mu.Unlock()
 	if forget {
 		x.run.forget(x)
-		x.deleted()
+		x.deleted(nil)
 	}
 }
 
@@ -368,10 +372,12 @@ func (x *Entry) stands() bool {
 	return x.create != 0 && !x.leaving && x.err == nil
 }
 
-// deleted: as it was to be, or etcd refuses it. It reports whether that is news.
-func (x *Entry) deleted() bool {
+// deleted: as it was to be, or etcd refuses it. It reports whether anything is known of it for the
+// first time.
+func (x *Entry) deleted(refused error) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.refused = refused
 	if x.gone == nil {
 		x.gone = make(chan struct{})
 	}

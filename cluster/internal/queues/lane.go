@@ -262,7 +262,7 @@ func (l *lane) release(batch []op) []op {
 // left: the key was deleted.
 func (l *lane) left(o op) {
 	l.forget(o)
-	o.entry.deleted()
+	o.entry.deleted(nil)
 }
 
 // forget: the operation is done with, and its entry has no key.
@@ -327,12 +327,12 @@ func (l *lane) refuse(o op, err error) {
 	if o.enter {
 		l.forget(o)
 		o.entry.end(err)
-		o.entry.deleted()
+		o.entry.deleted(nil)
 		return
 	}
 	l.finish(o)
 	l.r.putOff(o.entry)
-	if o.entry.deleted() {
+	if o.entry.deleted(err) {
 		l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it is tried again until the session ends", "name", o.entry.Name, "error", err)
 	}
 }

@@ -84,7 +84,9 @@ func TestLeavesWhenItMay(t *testing.T) {
 		<-held.Settled()
 		waiting := s.enter(b, Place{Name: "it"})
 		denied.Store(true)
-		require.NoError(s, held.Leave(s.ctx))
+		lost, err := held.Leave(s.ctx)
+		require.NoError(s, lost)
+		require.ErrorIs(s, err, rpctypes.ErrPermissionDenied)
 		<-time.After(time.Minute)
 		require.Len(s, s.e.Keys(held.Key()), 1)
 		denied.Store(false)
@@ -94,6 +96,8 @@ func TestLeavesWhenItMay(t *testing.T) {
 		case <-time.After(time.Second):
 			s.Error("nobody gives it up")
 		}
+		<-time.After(time.Second)
+		require.NoError(s, held.Gone(s.ctx), "it is by now")
 	})
 }
 

@@ -153,7 +153,7 @@ func (a *actor) hold(x *Entry) {
 	c.gives(x)
 	ctx, cancel := contextFor(between(a.rand, 1, 2*simTTL))
 	defer cancel()
-	if err := x.Leave(ctx); err == nil {
+	if lost, err := x.Leave(ctx); lost == nil && err == nil {
 		c.left(x)
 	}
 }

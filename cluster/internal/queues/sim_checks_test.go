@@ -160,14 +160,13 @@ func (c *checks) released(x *Entry) {
 	}
 }
 
-// left: it was said that the key is gone, and it is, unless etcd may have refused it or hands
-// from outside have.
+// left: it was said that the key is gone, and it is.
 func (c *checks) left(x *Entry) {
 	stands := c.w.e.Keys(x.key)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(stands) > 0 && string(stands[0].Key) == x.key && stands[0].CreateRevision == x.Token() &&
-		x.run.ctx.Err() == nil && !c.exempt(x) && c.seen["denied a queue"]+c.seen["refused"] == 0 {
+		x.run.ctx.Err() == nil && !c.exempt(x) {
 		c.broken("%s was left, and its key is there", x.key)
 	}
 }
