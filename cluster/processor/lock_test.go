@@ -253,3 +253,22 @@ func TestTwoWithoutALock(t *testing.T) {
 	require.Contains(t, first.Status().LastError, processor.ErrFenced.Error())
 	require.True(t, second.Status().Leading)
 }
+
+// A node that has stopped does not send anybody to itself.
+func TestShardOfAStoppedNode(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+		cfg.Sharding = cluster.Sharding{Shards: 4, Window: time.Millisecond}
+	}))
+	n := c.Node(0)
+	shards := n.Cluster().Shards()
+	require.NoError(t, <-led(processor.Shard(shards, "it"), func(context.Context, int64) error { return nil }), "it is here")
+	n.Stop()
+	err := <-led(processor.Shard(shards, "it"), nil)
+	require.ErrorIs(t, err, processor.ErrNoLock)
+	require.ErrorIs(t, err, consensusmanager.ErrStopped)
+	var not *consensusmanager.NotOwnerError
+	require.ErrorAs(t, err, &not)
+	require.Empty(t, not.Owner)
+	require.ErrorContains(t, err, "was this node's, which hands it over")
+}
