@@ -82,6 +82,7 @@ type Shards struct {
 	patience context.Context // ends when nothing is waited for any longer
 	hurry    context.CancelFunc
 
+	turns     turns     // of HoldAlone
 	announced announced // read and written by who looks
 	phases    [releasing + 1]atomic.Int64
 	held      atomic.Int64 // shards that are not free

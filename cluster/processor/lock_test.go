@@ -2,6 +2,7 @@ package processor_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -82,7 +83,7 @@ func TestLead(t *testing.T) {
 // served is a shard that is here under an epoch, or never if that is 0.
 type served struct{ epoch atomic.Int64 }
 
-func (s *served) Hold(ctx context.Context, _ string, fn func(ctx context.Context, epoch int64) error) error {
+func (s *served) HoldAlone(ctx context.Context, _, _ string, fn func(ctx context.Context, epoch int64) error) error {
 	if e := s.epoch.Load(); e != 0 {
 		return fn(ctx, e)
 	}
@@ -96,9 +97,9 @@ type asked struct {
 	keys chan string
 }
 
-func (a *asked) Hold(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
+func (a *asked) HoldAlone(ctx context.Context, key, name string, fn func(ctx context.Context, epoch int64) error) error {
 	a.keys <- key
-	return a.served.Hold(ctx, key, fn)
+	return a.served.HoldAlone(ctx, key, name, fn)
 }
 
 // A partition that has another name has that name's shard; one that has a lock has no shard.
@@ -163,7 +164,7 @@ func TestShardMoves(t *testing.T) {
 // failingShards cannot say.
 type failingShards struct{}
 
-func (*failingShards) Hold(context.Context, string, func(context.Context, int64) error) error {
+func (*failingShards) HoldAlone(context.Context, string, string, func(context.Context, int64) error) error {
 	return errOops
 }
 
@@ -271,4 +272,33 @@ func TestShardOfAStoppedNode(t *testing.T) {
 	require.ErrorAs(t, err, &not)
 	require.Empty(t, not.Owner)
 	require.ErrorContains(t, err, "was this node's, which hands it over")
+}
+
+// Of two processors of one name on one shard the second waits until the first ends, as if another
+// node had the shard; one of another name does not.
+func TestTwoOnOneShard(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+		cfg.Sharding = cluster.Sharding{Shards: 4, Window: time.Millisecond}
+	}))
+	source, done, late := &numbers{last: 5}, &handled{}, &handled{}
+	cfg := processor.Config[int]{Name: "it", Source: source, Handler: done.handle, Checkpoint: &processor.Memory{}, BatchSize: 1,
+		LeaderLock: processor.Shard(c.Node(0).Cluster().Shards(), "it")}
+	first, endFirst := run(t, cfg)
+	eventually(t, func() bool { return first.Status().Position == "5" }, "the first has handled all")
+	cfg.Handler = late.handle
+	cfg.LeaderLock = processor.Shard(c.Node(0).Cluster().Shards(), "it")
+	second, _ := run(t, cfg)
+	cfg.Name, cfg.Handler = "other", (&handled{}).handle
+	other, _ := run(t, cfg)
+	eventually(t, func() bool { return other.Status().Leading }, "it has another name")
+	source.grow(2000)
+	eventually(t, func() bool { return slices.Contains(append(done.all(), late.all()...), 2005) }, "all is handled")
+	require.False(t, second.Status().Leading)
+	require.Zero(t, first.Status().Failures+second.Status().Failures, "they do not fight")
+	require.Equal(t, upTo(2005), done.all())
+	endFirst()
+	source.grow(1)
+	eventually(t, func() bool { return second.Status().Position == "2006" }, "the second goes on")
+	require.Equal(t, []int{2006}, late.all())
 }
