@@ -65,7 +65,7 @@ func Election(in Elections, name string) LeaderLock {
 			defer cancel()
 			_ = e.Withdraw(ctx) // done as soon as etcd answers
 		}()
-		defer telling(ctx, e.Err)()
+		defer telling(ctx, e)()
 		err = e.Lead(ctx, func(ctx context.Context, t *elections.Term) error { return fn(ctx, t.Token()) })
 		if errors.Is(err, elections.ErrClosed) && ctx.Err() == nil {
 			return fmt.Errorf("%w: election %q: %w", ErrNoLock, name, err)
@@ -87,8 +87,8 @@ func callerOf(ctx context.Context) caller {
 	return c
 }
 
-// telling tells the processor that waits what refused returns, each error once, until end.
-func telling(ctx context.Context, refused func() error) (end func()) {
+// telling tells the processor that waits what etcd refuses the election, each error once, until end.
+func telling(ctx context.Context, e *elections.Election) (end func()) {
 	tell := callerOf(ctx).tell
 	if tell == nil {
 		return func() {}
@@ -96,22 +96,22 @@ func telling(ctx context.Context, refused func() error) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
+		sub := e.Subscribe()
+		defer sub.Close()
 		var told error
-		for wait.For(ctx, refusedLook) {
-			if err := refused(); err != nil && !errors.Is(told, err) {
+		_ = wait.Until(ctx, sub.C, func() bool {
+			if err := e.Err(); err != nil && !errors.Is(told, err) {
 				told = err
 				tell(err)
 			}
-		}
+			return false
+		})
 	})
 	return func() {
 		cancel()
 		wg.Wait()
 	}
 }
-
-// refusedLook is how often it is looked, without a request, why this process does not lead.
-const refusedLook = 200 * time.Millisecond
 
 // Lock processes on the node that holds the lock. Each processor stands in the lock's queue for
 // itself: a second one waits for the first, in this process as elsewhere.
