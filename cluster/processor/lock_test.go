@@ -37,8 +37,8 @@ func ledWhile(ctx context.Context, lead processor.LeaderLock, fn func(ctx contex
 func TestLead(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
-	ea, _ := connect(t, server.Endpoint()).elections(t, "a:1")
-	eb, _ := connect(t, server.Endpoint()).elections(t, "b:1")
+	ea, _ := stand(t, server.Endpoint(), "a:1")
+	eb, _ := stand(t, server.Endpoint(), "b:1")
 	locks, shards := &lock.Memory{}, &served{}
 	for name, pair := range map[string][2]processor.LeaderLock{
 		"election": {processor.Election(ea, "it"), processor.Election(eb, "it")},
@@ -176,7 +176,7 @@ func TestShardThatFails(t *testing.T) {
 // What cannot be had ends the processor, and says so.
 func TestNoLock(t *testing.T) {
 	t.Parallel()
-	e, _ := connect(t, etcdtest.Start(t).Endpoint()).elections(t, "a:1")
+	e, _ := stand(t, etcdtest.Start(t).Endpoint(), "a:1")
 	in := processor.Election(e, "it")
 	inside := make(chan struct{})
 	ended := led(in, func(ctx context.Context, _ int64) error { close(inside); <-ctx.Done(); return context.Cause(ctx) })
@@ -226,10 +226,9 @@ func TestLockThatFails(t *testing.T) {
 // An election that etcd refuses is no secret while the processor waits.
 func TestRefusedElection(t *testing.T) {
 	t.Parallel()
-	a := connect(t, etcdtest.Start(t).Endpoint())
-	e, _ := a.elections(t, "a:1")
+	e, faults := stand(t, etcdtest.Start(t).Endpoint(), "a:1")
 	for range 2 {
-		a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting("/goverse/"))
+		faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting("/goverse/"))
 	}
 	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: (&handled{}).handle, Checkpoint: &processor.Memory{},
 		LeaderLock: processor.Election(e, "it")})
