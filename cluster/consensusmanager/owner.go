@@ -82,6 +82,11 @@ func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Conte
 func (h *Shards) refusal(shard int) error {
 	owner, _, _ := h.OwnerOf(shard)
 	err := &NotOwnerError{Shard: shard, Owner: owner.Address}
+	h.mu.Lock()
+	if h.leaving && owner.Address == h.cfg.Address {
+		err.Owner, err.leaving = "", true // what is known is of before
+	}
+	h.mu.Unlock()
 	if h.patience.Err() != nil {
 		return fmt.Errorf("%w: %w", ErrStopped, err)
 	}

@@ -28,14 +28,20 @@ var ErrStopped = errors.New("this node stops, or has stopped")
 // NotOwnerError says who owns a shard instead. It matches [ErrNotOwner].
 type NotOwnerError struct {
 	Shard int
-	// Owner is the address of who owns it as far as this node knows, "" when nobody does.
-	// It may be this node's own: while the shard is on its way here.
+	// Owner is the address of who owns it as far as this node knows, "" when nobody does, or
+	// when it was this node, which stops, and the next one is not known yet. It may be this
+	// node's own: while the shard is on its way here.
 	Owner string
+
+	leaving bool // this node owned it, and stops
 }
 
 // Error names the shard and who owns it.
 func (e *NotOwnerError) Error() string {
-	if e.Owner == "" {
+	switch {
+	case e.leaving:
+		return fmt.Sprintf("%v: shard %d was this node's, which hands it over", ErrNotOwner, e.Shard)
+	case e.Owner == "":
 		return fmt.Sprintf("%v: shard %d has no owner now", ErrNotOwner, e.Shard)
 	}
 	return fmt.Sprintf("%v: shard %d is %s's", ErrNotOwner, e.Shard, e.Owner)
@@ -76,6 +82,7 @@ type Shards struct {
 	patience context.Context // ends when nothing is waited for any longer
 	hurry    context.CancelFunc
 
+	turns     turns     // of HoldAlone
 	announced announced // read and written by who looks
 	phases    [releasing + 1]atomic.Int64
 	held      atomic.Int64 // shards that are not free

@@ -105,8 +105,8 @@ func TestStandbyGoesOn(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
 	a, b := connect(t, server.Endpoint()), connect(t, server.Endpoint())
-	ea, _ := a.elections(t, "a:1")
-	eb, _ := b.elections(t, "b:1")
+	ea, _ := stand(t, server.Endpoint(), "a:1")
+	eb, _ := stand(t, server.Endpoint(), "b:1")
 	source, done := &numbers{last: 25}, &handled{}
 	cfg := processor.Config[int]{Name: "views", Source: source, Handler: done.handle, BatchSize: 10}
 	cfg.Checkpoint, cfg.LeaderLock = a.etcd, processor.Election(ea, "views")

@@ -47,7 +47,10 @@ type Elections interface {
 }
 
 // Election processes on the node that leads the election. This node stands in it while the
-// processor runs, and withdraws when it ends: the election should be about nothing else.
+// processor runs, and withdraws when it ends: the election should be about nothing else. The lead
+// is the node's, not the processor's: run one processor for an election in a process. A second one
+// of the same name would handle events beside the first, and that is what the checkpoint is left to
+// stop; [Lock] and [Shard] have it wait.
 func Election(in Elections, name string) LeaderLock {
 	return LockFunc(func(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
 		if in == nil {
@@ -62,7 +65,7 @@ func Election(in Elections, name string) LeaderLock {
 			defer cancel()
 			_ = e.Withdraw(ctx) // done as soon as etcd answers
 		}()
-		defer telling(ctx, e.Err)()
+		defer telling(ctx, e)()
 		err = e.Lead(ctx, func(ctx context.Context, t *elections.Term) error { return fn(ctx, t.Token()) })
 		if errors.Is(err, elections.ErrClosed) && ctx.Err() == nil {
 			return fmt.Errorf("%w: election %q: %w", ErrNoLock, name, err)
@@ -71,25 +74,38 @@ func Election(in Elections, name string) LeaderLock {
 	})
 }
 
-// tellKey is of what a processor wants to be told while it waits for its leader lock.
-type tellKey struct{}
+// caller is who waits for a leader lock: a processor, or the zero caller.
+type caller struct {
+	name string
+	tell func(error) // why it waits; nil: nobody wants to know
+}
 
-// telling tells the processor that waits what refused returns, each error once, until end.
-func telling(ctx context.Context, refused func() error) (end func()) {
-	tell, ok := ctx.Value(tellKey{}).(func(error))
-	if !ok {
+type callerKey struct{}
+
+func callerOf(ctx context.Context) caller {
+	c, _ := ctx.Value(callerKey{}).(caller)
+	return c
+}
+
+// telling tells the processor that waits what etcd refuses the election, each error once, until end.
+func telling(ctx context.Context, e *elections.Election) (end func()) {
+	tell := callerOf(ctx).tell
+	if tell == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
+		sub := e.Subscribe()
+		defer sub.Close()
 		var told error
-		for wait.For(ctx, refusedLook) {
-			if err := refused(); err != nil && !errors.Is(told, err) {
+		_ = wait.Until(ctx, sub.C, func() bool {
+			if err := e.Err(); err != nil && !errors.Is(told, err) {
 				told = err
 				tell(err)
 			}
-		}
+			return false
+		})
 	})
 	return func() {
 		cancel()
@@ -97,10 +113,8 @@ func telling(ctx context.Context, refused func() error) (end func()) {
 	}
 }
 
-// refusedLook is how often it is looked, without a request, why this process does not lead.
-const refusedLook = 200 * time.Millisecond
-
-// Lock processes on the node that holds the lock.
+// Lock processes on the node that holds the lock. Each processor stands in the lock's queue for
+// itself: a second one waits for the first, in this process as elsewhere.
 func Lock(in lock.LockRegistry, name string) LeaderLock {
 	return LockFunc(func(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
 		if in == nil {

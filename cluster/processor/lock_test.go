@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/lock"
@@ -36,8 +35,8 @@ func ledWhile(ctx context.Context, lead processor.LeaderLock, fn func(ctx contex
 func TestLead(t *testing.T) {
 	t.Parallel()
 	server := etcdtest.Start(t)
-	ea, _ := connect(t, server.Endpoint()).elections(t, "a:1")
-	eb, _ := connect(t, server.Endpoint()).elections(t, "b:1")
+	ea, _ := stand(t, server.Endpoint(), "a:1")
+	eb, _ := stand(t, server.Endpoint(), "b:1")
 	locks, shards := &lock.Memory{}, &served{}
 	for name, pair := range map[string][2]processor.LeaderLock{
 		"election": {processor.Election(ea, "it"), processor.Election(eb, "it")},
@@ -82,7 +81,7 @@ func TestLead(t *testing.T) {
 // served is a shard that is here under an epoch, or never if that is 0.
 type served struct{ epoch atomic.Int64 }
 
-func (s *served) Hold(ctx context.Context, _ string, fn func(ctx context.Context, epoch int64) error) error {
+func (s *served) HoldAlone(ctx context.Context, _, _ string, fn func(ctx context.Context, epoch int64) error) error {
 	if e := s.epoch.Load(); e != 0 {
 		return fn(ctx, e)
 	}
@@ -96,9 +95,9 @@ type asked struct {
 	keys chan string
 }
 
-func (a *asked) Hold(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
+func (a *asked) HoldAlone(ctx context.Context, key, name string, fn func(ctx context.Context, epoch int64) error) error {
 	a.keys <- key
-	return a.served.Hold(ctx, key, fn)
+	return a.served.HoldAlone(ctx, key, name, fn)
 }
 
 // A partition that has another name has that name's shard; one that has a lock has no shard.
@@ -128,54 +127,10 @@ func TestPartitionsAsTheyWereSet(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// The handler's context ends when the shard is to move, not when the drain time-out has passed;
-// then the other begins, which has waited for the shard.
-func TestShardMoves(t *testing.T) {
-	t.Parallel()
-	c := clustertest.New(t, 2, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
-		cfg.Sharding = cluster.Sharding{Shards: 4, Window: time.Hour, DrainTimeout: time.Hour}
-	}))
-	type term struct {
-		node  int
-		token int64
-	}
-	begun := make(chan term)
-	ctx, cancel := context.WithCancel(etcdtest.Context(t))
-	defer cancel()
-	var ended []<-chan error
-	for i, n := range c.Nodes() {
-		ended = append(ended, ledWhile(ctx, processor.Shard(n.Cluster().Shards(), "it"), func(ctx context.Context, token int64) error {
-			begun <- term{i, token}
-			<-ctx.Done()
-			return context.Cause(ctx)
-		}))
-	}
-	first := <-begun
-	c.Node(first.node).Stop()
-	second := <-begun
-	require.NotEqual(t, first.node, second.node)
-	require.Greater(t, second.token, first.token)
-	require.ErrorIs(t, <-ended[first.node], consensusmanager.ErrNotOwner)
-	cancel()
-	require.ErrorIs(t, <-ended[second.node], context.Canceled)
-}
-
-// failingShards cannot say.
-type failingShards struct{}
-
-func (*failingShards) Hold(context.Context, string, func(context.Context, int64) error) error {
-	return errOops
-}
-
-func TestShardThatFails(t *testing.T) {
-	t.Parallel()
-	require.ErrorIs(t, <-led(processor.Shard(&failingShards{}, "it"), nil), errOops)
-}
-
 // What cannot be had ends the processor, and says so.
 func TestNoLock(t *testing.T) {
 	t.Parallel()
-	e, _ := connect(t, etcdtest.Start(t).Endpoint()).elections(t, "a:1")
+	e, _ := stand(t, etcdtest.Start(t).Endpoint(), "a:1")
 	in := processor.Election(e, "it")
 	inside := make(chan struct{})
 	ended := led(in, func(ctx context.Context, _ int64) error { close(inside); <-ctx.Done(); return context.Cause(ctx) })
@@ -225,10 +180,9 @@ func TestLockThatFails(t *testing.T) {
 // An election that etcd refuses is no secret while the processor waits.
 func TestRefusedElection(t *testing.T) {
 	t.Parallel()
-	a := connect(t, etcdtest.Start(t).Endpoint())
-	e, _ := a.elections(t, "a:1")
+	e, faults := stand(t, etcdtest.Start(t).Endpoint(), "a:1")
 	for range 2 {
-		a.faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting("/goverse/"))
+		faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting("/goverse/"))
 	}
 	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: (&handled{}).handle, Checkpoint: &processor.Memory{},
 		LeaderLock: processor.Election(e, "it")})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,10 +14,10 @@ import (
 	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/checkpointtest"
-	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/processtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -54,25 +53,17 @@ func (p *process) in(t *testing.T, prefix string) *processor.Etcd {
 	return e
 }
 
-// elections stands on a session of the process's own; it ends with the test.
-func (p *process) elections(t *testing.T, address string) (*elections.Elections, *session.Keeper) {
+// stand starts a process that stands in elections.
+func stand(t *testing.T, endpoint, address string) (e *elections.Elections, faults *clustertest.Faults) {
 	t.Helper()
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
-	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: p.client, TTL: 2 * time.Second}})
-	require.NoError(t, err)
-	e, err := elections.New(elections.Config{Client: p.client, Keeper: keeper, Queues: keys.Elections(), Address: address,
-		WorkTimeout: 500 * time.Millisecond, RequestTimeout: 300 * time.Millisecond})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = keeper.Run(ctx) })
-	wg.Go(func() { e.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		wg.Wait()
+	p := processtest.Start(t, endpoint, 2*time.Second, func(p *processtest.Process) (run func(context.Context), err error) {
+		e, err = elections.New(elections.Config{Client: p.Client, Keeper: p.Keeper, Queues: keys.Elections(), Address: address,
+			WorkTimeout: 500 * time.Millisecond, RequestTimeout: 300 * time.Millisecond})
+		return e.Run, err
 	})
-	return e, keeper
+	return e, p.Faults
 }
 
 func TestMemoryConforms(t *testing.T) {

@@ -40,7 +40,7 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 		return fmt.Errorf("processor %q: %w", p.cfg.Name, ErrRunning)
 	}
 	defer p.running.Unlock()
-	waiting := context.WithValue(ctx, tellKey{}, p.report.failed)
+	waiting := context.WithValue(ctx, callerKey{}, caller{p.cfg.Name, p.report.failed})
 	for failures := 0; ctx.Err() == nil; {
 		var t *term[E]
 		err := p.cfg.LeaderLock.Lead(waiting, func(ctx context.Context, token int64) error {

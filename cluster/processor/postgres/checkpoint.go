@@ -111,32 +111,66 @@ func Tx(ctx context.Context) pgx.Tx {
 	return tx
 }
 
-// Claim implements [processor.Checkpoint]. It waits for a transaction that is about to commit.
+// Claim implements [processor.Checkpoint]. It waits for a transaction that is about to commit. With
+// token 0 it replaces the token that it has read, or begins again: a request that is carried out late,
+// after another one was sent, changes nothing.
 func (c *Checkpoint) Claim(ctx context.Context, name string, token int64) (processor.Mark, error) {
+	if token != 0 {
+		m, err := c.claim(ctx, name, token, false)
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = c.overtaken(ctx, name, token)
+		}
+		return m, err
+	}
+	for {
+		last, err := c.token(ctx, name)
+		if err != nil {
+			return processor.Mark{}, err
+		}
+		m, err := c.claim(ctx, name, last+1, true)
+		if !errors.Is(err, pgx.ErrNoRows) { // else another was faster
+			return m, err
+		}
+	}
+}
+
+// claim stores the token unless a larger one stands there, or, if it is to be the next, another one
+// than that before it: the error is pgx.ErrNoRows then.
+func (c *Checkpoint) claim(ctx context.Context, name string, token int64, next bool) (m processor.Mark, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	var m processor.Mark
-	err := c.db.QueryRow(ctx, c.sql.claim, name, token).Scan(&m.Position, &m.Token, &m.Version)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return m, c.overtaken(ctx, name, token)
-	case codeOf(err) == noTable:
-		return m, fmt.Errorf("claim the checkpoint of processor %q: %w; make the tables with CreateTables", name, err)
-	case err != nil:
-		return m, fmt.Errorf("claim the checkpoint of processor %q: %w", name, err)
+	err = c.db.QueryRow(ctx, c.sql.claim, name, token, next).Scan(&m.Position, &m.Token, &m.Version)
+	if err != nil {
+		return processor.Mark{}, fmt.Errorf("claim the checkpoint of processor %q: %w", name, hinted(err))
 	}
 	return m, nil
 }
 
-// overtaken says why a checkpoint is not as it was.
-func (c *Checkpoint) overtaken(ctx context.Context, name string, token int64) error {
+// token is the one that stands there, 0 if none does.
+func (c *Checkpoint) token(ctx context.Context, name string) (token int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	var now int64
-	err := c.db.QueryRow(ctx, c.sql.token, name).Scan(&now)
+	err = c.db.QueryRow(ctx, c.sql.token, name).Scan(&token)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return 0, fmt.Errorf("read the checkpoint of processor %q: %w", name, hinted(err))
+	}
+	return token, nil
+}
+
+// hinted says what to do where there are no tables.
+func hinted(err error) error {
+	if codeOf(err) == noTable {
+		return fmt.Errorf("%w; make the tables with CreateTables", err)
+	}
+	return err
+}
+
+// overtaken says why a checkpoint is not as it was.
+func (c *Checkpoint) overtaken(ctx context.Context, name string, token int64) error {
+	now, err := c.token(ctx, name)
 	switch {
-	case err != nil && !errors.Is(err, pgx.ErrNoRows):
-		return fmt.Errorf("read the checkpoint of processor %q: %w", name, err)
+	case err != nil:
+		return err
 	case now > token:
 		return fmt.Errorf("processor %q, token %d, stored %d: %w", name, token, now, processor.ErrFenced)
 	}

@@ -49,6 +49,8 @@ func TestPostgres(t *testing.T) {
 	t.Run("trouble inside a handler", s.inHandler)
 	t.Run("a database that does not answer", s.silent)
 	t.Run("answers that are lost", s.lost)
+	t.Run("a claim that comes late", s.lateClaim)
+	t.Run("tokens found at once", s.foundAtOnce)
 	t.Run("fail-over", s.failover)
 	t.Run("partitions over shards", s.partitions)
 	t.Run("misuse", s.misused)

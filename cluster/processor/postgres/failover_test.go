@@ -17,37 +17,29 @@ import (
 	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/postgres"
-	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/processtest"
 )
 
-// process is one that has a session of its own, and stands in an election with it.
+// process is one that stands in an election.
 type process struct {
-	p      *processor.Processor[int]
-	in     *elections.Elections
-	faults *clustertest.Faults
+	*processtest.Process
+	p  *processor.Processor[int]
+	in *elections.Elections
 }
 
 func startProcess(t *testing.T, endpoint, address string, cfg processor.Config[int]) *process {
 	t.Helper()
-	client := etcdtest.Dial(t, endpoint)
-	q := &process{faults: clustertest.Inject(client)}
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
-	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: 2 * time.Second}})
-	require.NoError(t, err)
-	q.in, err = elections.New(elections.Config{Client: client, Keeper: keeper, Queues: keys.Elections(), Address: address,
-		WorkTimeout: 500 * time.Millisecond, RequestTimeout: 300 * time.Millisecond})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = keeper.Run(ctx) })
-	wg.Go(func() { q.in.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		wg.Wait()
+	q := &process{}
+	q.Process = processtest.Start(t, endpoint, 2*time.Second, func(p *processtest.Process) (func(context.Context), error) {
+		var err error
+		q.in, err = elections.New(elections.Config{Client: p.Client, Keeper: p.Keeper, Queues: keys.Elections(), Address: address,
+			WorkTimeout: 500 * time.Millisecond, RequestTimeout: 300 * time.Millisecond})
+		return q.in.Run, err
 	})
 	cfg.LeaderLock = processor.Election(q.in, "views")
 	q.p, _ = run(t, cfg)
@@ -89,11 +81,11 @@ func (s *scene) failover(t *testing.T) {
 	handled(10)
 
 	old := leader()
-	both[old].faults.CutOff()
+	both[old].Faults.CutOff()
 	source.grow(40)
 	require.Eventually(t, func() bool { return both[1-old].p.Status().Leading }, patience, time.Millisecond, "the other takes over")
 	handled(10)
-	both[old].faults.Reconnect()
+	both[old].Faults.Reconnect()
 	handled(10)
 	require.Equal(t, upTo(source.size()), all())
 }

@@ -5,12 +5,16 @@ package postgres_test
 import (
 	"context"
 	"io"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/processor"
@@ -101,4 +105,70 @@ func (s *scene) lost(t *testing.T) {
 	require.Equal(t, []int{1, 2, 3, 4, -5, 6, 7, 8}, s.lostAnswers(t, func(c processor.Checkpoint) processor.Checkpoint { return c }))
 	got := s.lostAnswers(t, func(c processor.Checkpoint) processor.Checkpoint { return &forgetful{Checkpoint: c} })
 	require.Greater(t, len(got), 8, "some twice")
+}
+
+// slow is a database that carries the first claim out when late is called, and says nothing of it.
+type slow struct {
+	*pgxpool.Pool
+	late func() error
+}
+
+func (d *slow) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if d.late != nil || !strings.HasPrefix(sql, "insert") {
+		return d.Pool.QueryRow(ctx, sql, args...)
+	}
+	d.late = func() error {
+		_, err := d.Exec(context.WithoutCancel(ctx), sql, args...)
+		return err
+	}
+	return silent{}
+}
+
+type silent struct{}
+
+func (silent) Scan(...any) error { return io.ErrUnexpectedEOF }
+
+// A claim that finds its token, and is carried out after it was sent again, fences nobody: neither
+// where it was the first, nor later.
+func (s *scene) lateClaim(t *testing.T) {
+	ctx := etcdtest.Context(t)
+	db := &slow{Pool: s.pool}
+	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.DB = db })
+	to := func(p processor.Position) func(context.Context) (processor.Progress, error) {
+		return func(context.Context) (processor.Progress, error) { return processor.Progress{Position: p}, nil }
+	}
+	for i, p := range []processor.Position{"1", "2"} {
+		db.late = nil
+		_, err := checkpoint.Claim(ctx, "it", 0)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		m, err := checkpoint.Claim(ctx, "it", 0)
+		require.NoError(t, err)
+		require.EqualValues(t, i+1, m.Token)
+		require.NoError(t, db.late())
+		_, err = checkpoint.Advance(ctx, "it", m, to(p))
+		require.NoError(t, err)
+	}
+}
+
+// Of many that find a token at once no two find the same.
+func (s *scene) foundAtOnce(t *testing.T) {
+	ctx := etcdtest.Context(t)
+	checkpoint := s.checkpoints(t)
+	tokens := make([]int64, 16)
+	begin := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range tokens {
+		wg.Go(func() {
+			<-begin
+			m, err := checkpoint.Claim(ctx, "it", 0)
+			assert.NoError(t, err)
+			tokens[i] = m.Token
+		})
+	}
+	close(begin)
+	wg.Wait()
+	slices.Sort(tokens)
+	for i, token := range tokens {
+		require.EqualValues(t, i+1, token)
+	}
 }

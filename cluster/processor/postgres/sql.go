@@ -39,9 +39,9 @@ create table if not exists {parked} (
 	number bigserial not null,
 	primary key (name, position)
 )`),
-		claim: of(`insert into {table} as t (name, position, token, version) values ($1, '', greatest($2::bigint, 1), 1)
-on conflict (name) do update set token = case $2::bigint when 0 then t.token + 1 else $2::bigint end, version = t.version + 1, changed = now()
-where $2::bigint = 0 or t.token <= $2::bigint
+		claim: of(`insert into {table} as t (name, position, token, version) values ($1, '', $2, 1)
+on conflict (name) do update set token = $2, version = t.version + 1, changed = now()
+where t.token = $2 - 1 or not $3::bool and t.token <= $2
 returning position, token, version`),
 		token: of(`select token from {table} where name = $1`),
 		advance: of(`update {table} set position = $4, version = version + 1, changed = now()
