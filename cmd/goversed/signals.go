@@ -7,11 +7,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
-)
 
-// again is how long after the first signal another one counts as the second. Sooner
-// it is the same wish: timeout(1) and others signal a process and its whole group.
-const again = 500 * time.Millisecond
+	"github.com/goverse/goverse/internal/cli"
+)
 
 // withSignals returns a context that the first SIGINT or SIGTERM ends, and one that
 // the second ends. A third kills the process, as without us. release undoes it.
@@ -49,7 +47,7 @@ func relay(signals <-chan os.Signal, released <-chan struct{}, now func() time.T
 		case asked.IsZero():
 			asked = at
 			first()
-		case at.Sub(asked) >= again:
+		case at.Sub(asked) >= cli.SecondAfter:
 			second()
 			return
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/cli"
 )
 
 func TestSignals(t *testing.T) {
@@ -58,9 +60,9 @@ func TestSecondSignal(t *testing.T) {
 	comes(0)
 	<-ctx.Done()
 	comes(time.Millisecond)
-	comes(499 * time.Millisecond)
+	comes(cli.SecondAfter - 1)
 	require.NoError(t, cut.Err(), "one wish, told twice")
-	comes(500 * time.Millisecond)
+	comes(cli.SecondAfter)
 	<-done
 	require.Error(t, cut.Err())
 }

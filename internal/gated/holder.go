@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/gated/ending"
 )
 
@@ -29,10 +30,7 @@ const (
 	doneTimeout = 3 * time.Second
 	// dismissTimeout bounds the wait for a guard that has nothing to do any more.
 	dismissTimeout = time.Second
-	// secondAfter the first signal that asks for the end another one counts as the second.
-	// Sooner it is the same wish: timeout(1) and others signal a process and its whole group.
-	secondAfter = 500 * time.Millisecond
-	// deafAfter the first one it is said that the command still runs, and what ends it.
+	// deafAfter the first signal that asks for the end it is said that the command still runs, and what ends it.
 	deafAfter = 2 * time.Second
 )
 
@@ -75,7 +73,7 @@ func (w wish) heard(at ending.Instant) wish {
 	if w.asked == (ending.Instant{}) {
 		return wish{asked: at}
 	}
-	w.again = w.again || time.Duration(at.Boot-w.asked.Boot) >= secondAfter
+	w.again = w.again || time.Duration(at.Boot-w.asked.Boot) >= cli.SecondAfter
 	return w
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/gated/ending"
 )
 
@@ -21,8 +22,8 @@ func TestSecondSignal(t *testing.T) {
 	at := now()
 	w := wish{}.heard(at)
 	require.Equal(t, wish{asked: at}, w)
-	require.Equal(t, w, w.heard(at.Add(secondAfter-1)), "the same wish")
-	w = w.heard(at.Add(secondAfter))
+	require.Equal(t, w, w.heard(at.Add(cli.SecondAfter-1)), "the same wish")
+	w = w.heard(at.Add(cli.SecondAfter))
 	require.Equal(t, wish{asked: at, again: true}, w)
 	require.Equal(t, w, w.heard(at))
 }
