@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"time"
@@ -21,9 +22,10 @@ const probeTimeout = 500 * time.Millisecond
 // WhyUnreachable looks for a better reason than err, which etcd's client gave. A
 // time-out is all that it says where nobody listens at the first of cfg's addresses,
 // the name is unknown, one side speaks TLS and the other does not, a certificate is
-// refused, or a web server answers. The last, and a gRPC server that is no etcd,
-// match ErrNotEtcd. If there is no better reason it returns err. After a time-out it
-// connects to that address once or twice and blocks for two seconds at most.
+// refused, nothing is said, or another server answers than one of gRPC. The last, and a gRPC
+// server that is no etcd, match ErrNotEtcd: that lasts, however slow an etcd may be. If there
+// is no better reason it returns err. After a time-out it connects to that address once or
+// twice and blocks for two seconds at most.
 func WhyUnreachable(ctx context.Context, cfg Config, err error) error {
 	cfg = cfg.withDefaults()
 	addresses := cfg.EtcdAddress
@@ -45,8 +47,7 @@ func WhyUnreachable(ctx context.Context, cfg Config, err error) error {
 		scheme, address = "", scheme
 	}
 	address = strings.TrimSuffix(address, "/")
-	dialer := net.Dialer{Timeout: probeTimeout}
-	conn, why := dialer.DialContext(context.WithoutCancel(ctx), "tcp", address)
+	conn, why := probe(ctx, address)
 	if why != nil {
 		return why
 	}
@@ -55,15 +56,42 @@ func WhyUnreachable(ctx context.Context, cfg Config, err error) error {
 	case cfg.Client != nil: // whose TLS settings are not to be seen
 	case cfg.TLS != nil || scheme == "https":
 		why = refusesTLS(conn, address, cfg.TLS)
-	case speaksTLS(conn):
-		why = errors.New("it speaks TLS, and this side does not: set the certificate authority, or write https://")
-	case speaksHTTP1(ctx, address):
-		why = &notEtcdError{address: address, cause: err}
+	default:
+		why = refusesPlain(ctx, conn, address, err)
 	}
 	if why != nil {
 		return why
 	}
 	return err
+}
+
+// probe connects to address to look who is there, also where ctx has ended.
+func probe(ctx context.Context, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: probeTimeout}
+	return dialer.DialContext(context.WithoutCancel(ctx), "tcp", address)
+}
+
+// refusesPlain is why a connection without TLS fails, nil if it does not. It closes conn.
+func refusesPlain(ctx context.Context, conn net.Conn, address string, err error) error {
+	said := greet(conn)
+	_ = conn.Close() // who serves one at a time is to serve the next one
+	if said == http2 {
+		return nil
+	}
+	// A server of TLS may tell in plain text what it thinks of that.
+	if again, failed := probe(ctx, address); failed == nil {
+		defer func() { _ = again.Close() }()
+		if speaksTLS(again) {
+			return errors.New("it speaks TLS, and this side does not: set the certificate authority, or write https://")
+		}
+	}
+	switch said {
+	case other:
+		return &notEtcdError{address: address, cause: err}
+	case nothing:
+		return errors.New("it takes connections and says nothing: it is no etcd, or one that stands still")
+	}
+	return nil
 }
 
 // notEtcdError: who answers at address is no etcd.
@@ -80,23 +108,36 @@ func (e *notEtcdError) Is(target error) bool { return target == ErrNotEtcd }
 
 func (e *notEtcdError) Unwrap() error { return e.cause }
 
-// speaksHTTP1 reports whether the server answers the greeting of HTTP/2, which gRPC
-// runs on, with HTTP/1: a web server does, etcd never.
-func speaksHTTP1(ctx context.Context, address string) bool {
-	dialer := net.Dialer{Timeout: probeTimeout}
-	conn, err := dialer.DialContext(context.WithoutCancel(ctx), "tcp", address)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = conn.Close() }()
+// answer is what a server says to the greeting of HTTP/2, which gRPC runs on.
+type answer int
+
+const (
+	unclear answer = iota // it closed the connection, as one does before which etcd is gone
+	http2
+	other // something else, which etcd never says
+	nothing
+)
+
+// greet greets a server without TLS.
+func greet(conn net.Conn) answer {
 	_ = conn.SetDeadline(time.Now().Add(probeTimeout))
 	emptySettings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+emptySettings); err != nil {
-		return false
+		return unclear
 	}
-	answer := make([]byte, len("HTTP/1"))
-	_, err = io.ReadFull(conn, answer)
-	return err == nil && string(answer) == "HTTP/1"
+	// The first thing a server of HTTP/2 says are its settings: the length of the frame in
+	// three bytes, the type, no flags, and stream 0.
+	header := make([]byte, len(emptySettings))
+	n, err := io.ReadFull(conn, header)
+	switch {
+	case err == nil && string(header[3:]) == emptySettings[3:]:
+		return http2
+	case err == nil:
+		return other
+	case n == 0 && errors.Is(err, os.ErrDeadlineExceeded):
+		return nothing
+	}
+	return unclear
 }
 
 // refusesTLS is why a connection over TLS fails, nil if it does not.
