@@ -26,6 +26,7 @@ var allowed = map[string][]string{
 	"internal/cli":                     {},
 	"internal/gated":                   {"cluster/elections", "cluster/lock", "cluster/session", "cluster/state", "internal/child", "internal/cli", "internal/gated/ending"},
 	"internal/gated/ending":            {},
+	"internal/reach":                   {"cluster"},
 	"internal/etcdtest":                {"embedetcd"},
 	"internal/needed":                  {},
 	"internal/pgserver":                {"clustertest/fault", "internal/needed", "internal/server"},

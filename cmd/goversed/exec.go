@@ -19,6 +19,7 @@ import (
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/gated"
+	"github.com/goverse/goverse/internal/reach"
 )
 
 // gatedFlags are the flags that exec and lock share.
@@ -146,9 +147,15 @@ func (f *gatedFlags) run(cmd *cobra.Command, cfg gated.Config) error {
 	if etcd.TLS, err = f.etcd.tls(); err != nil {
 		return &cli.CodeError{Code: gated.ExitFailed, Err: err}
 	}
-	cfg.Connect = func() (*clientv3.Client, error) { return connect(etcd) }
-	cfg.Why = func(ctx context.Context, err error) error { return why(ctx, etcd, err) }
-	cfg.Final = lasts
+	cfg.Connect = func() (*clientv3.Client, error) { return reach.Connect(etcd) }
+	cfg.Why = func(ctx context.Context, err error) error {
+		address, why := reach.Why(ctx, etcd, err)
+		if reach.Lasts(why) {
+			return why
+		}
+		return fmt.Errorf("at %s: %w", address, why)
+	}
+	cfg.Final = reach.Lasts
 	signals := make(chan os.Signal, 16)
 	if caught := gated.Signals(); len(caught) > 0 { // none would be all
 		signal.Notify(signals, caught...)

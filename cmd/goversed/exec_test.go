@@ -1,11 +1,6 @@
 package main
 
 import (
-	"context"
-	"io"
-	"log"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/gated"
 )
@@ -119,35 +113,5 @@ func TestSeconds(t *testing.T) {
 	}
 	for _, text := range []string{"", "soon", "3 days"} {
 		require.Error(t, new(seconds).Set(text))
-	}
-}
-
-// What lasts is told from what may pass, at every address.
-func TestWhyEtcdDoesNotAnswer(t *testing.T) {
-	t.Parallel()
-	web := httptest.NewServer(http.NotFoundHandler())
-	defer web.Close()
-	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that fail
-	secure.StartTLS()
-	defer secure.Close()
-	address := func(s *httptest.Server) string { return s.Listener.Addr().String() }
-	gone := httptest.NewServer(nil)
-	gone.Close()
-	for name, c := range map[string]struct {
-		etcd  string
-		lasts bool
-		says  string
-	}{
-		"a web server":             {address(web), true, "is no etcd"},
-		"nobody":                   {address(gone), false, "at " + address(gone) + ": dial tcp"},
-		"a web server and nobody":  {address(web) + "," + address(gone), false, "dial tcp"},
-		"a stranger":               {"https://" + address(secure), true, "they are --etcd-cacert, --etcd-cert and --etcd-key"},
-		"TLS on one side":          {address(secure), false, "it speaks TLS, and this side does not"},
-		"a stranger, a web server": {"https://" + address(secure) + "," + address(web), true, "is no etcd"},
-	} {
-		err := why(t.Context(), cluster.Config{EtcdAddress: c.etcd}, context.DeadlineExceeded)
-		require.ErrorContains(t, err, c.says, name)
-		require.Equal(t, c.lasts, lasts(err), name)
 	}
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +61,25 @@ func TestOperatorsWithoutEtcd(t *testing.T) {
 			t.Parallel()
 			args := append(strings.Fields(line), "--etcd", "127.0.0.1:1", "--timeout", "300ms")
 			requireOneLine(t, goversed(t, nil, args...), cli.ExitFailure, "etcd cannot be reached at 127.0.0.1:1", "check --etcd")
+		})
+	}
+}
+
+// A server that is no etcd becomes none by waiting.
+func TestOperatorsAtAnotherServer(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
+	address := web.Listener.Addr().String()
+	for _, line := range []string{"status", "leader", "nodes", "shards", "shards plan", "watch", "resign", "transfer --to 127.0.0.1:2", "drain 127.0.0.1:2", "drain --undo",
+		"effects", "effects show it", "effects resolve it 1 --done", "elections", "elections resign it", "elections transfer it 127.0.0.1:2",
+		"status --etcd-user u --etcd-password p"} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			r := goversed(t, nil, append(strings.Fields(line), "--etcd", address, "--timeout", "25s")...)
+			require.Less(t, time.Since(began), 15*time.Second)
+			requireOneLine(t, r, cli.ExitFailure, "what answers at "+address+" is no etcd: give etcd's client address with --etcd, usually port 2379")
 		})
 	}
 }

@@ -51,7 +51,12 @@ func (o *Operator) effect(s once.Standing) Effect {
 // Effects reads how effects stand, as once.List does, without what they returned. Errors are
 // those of Read.
 func (o *Operator) Effects(ctx context.Context, q once.Query) (Effects, error) {
-	found, more, err := once.List(ctx, o.client, o.keys, q)
+	var found []once.Standing
+	var more bool
+	err := o.inquire(ctx, func(ctx context.Context) (err error) {
+		found, more, err = once.List(ctx, o.client, o.keys, q)
+		return err
+	})
 	if err != nil {
 		return Effects{}, o.explainEffects(ctx, err)
 	}
@@ -71,7 +76,11 @@ func (o *Operator) Effect(ctx context.Context, name string) (Effect, error) {
 }
 
 func (o *Operator) look(ctx context.Context, name string) (once.Standing, error) {
-	s, err := once.Look(ctx, o.client, o.keys, name)
+	var s once.Standing
+	err := o.inquire(ctx, func(ctx context.Context) (err error) {
+		s, err = once.Look(ctx, o.client, o.keys, name)
+		return err
+	})
 	if errors.Is(err, once.ErrNoMark) {
 		return s, fmt.Errorf("effect %s: %w; check --prefix; goversed effects shows those that are known", shown(name), once.ErrNoMark)
 	}

@@ -38,7 +38,11 @@ func (o *Operator) Elections(ctx context.Context) ([]NamedElection, error) {
 
 // named are the elections whose entries lie under prefix.
 func (o *Operator) named(ctx context.Context, prefix string) ([]NamedElection, error) {
-	resp, err := o.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	var resp *clientv3.GetResponse
+	err := o.inquire(ctx, func(ctx context.Context) (err error) {
+		resp, err = o.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		return err
+	})
 	switch {
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return nil, fmt.Errorf("%w %q: give --etcd-user and --etcd-password of a user with READ on the prefix %s (%w)",

@@ -44,12 +44,11 @@ func Open(cfg cluster.Config, timeout time.Duration) (*Operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.DialTimeout = timeout
-	client, err := cluster.NewEtcdClient(cfg)
-	if err != nil {
+	o := &Operator{cfg: cfg, keys: keys}
+	if o.client, err = o.open(timeout); err != nil {
 		return nil, err
 	}
-	return &Operator{client: client, cfg: cfg, keys: keys}, nil
+	return o, nil
 }
 
 // Close ends the connection.
@@ -60,8 +59,8 @@ func (o *Operator) Close() error {
 	return nil
 }
 
-// Read reads the cluster once, until ctx ends. Errors match
-// cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or cluster.ErrNotEtcd where that is the
+// Read reads the cluster once, until ctx ends, or soon if what is there can never be etcd. Errors
+// match cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or cluster.ErrNotEtcd where that is the
 // reason.
 func (o *Operator) Read(ctx context.Context) (Details, error) {
 	snap, err := o.read(ctx)
@@ -72,7 +71,11 @@ func (o *Operator) Read(ctx context.Context) (Details, error) {
 }
 
 func (o *Operator) read(ctx context.Context) (*state.Snapshot, error) {
-	snap, err := mirror.Read(ctx, o.client, o.keys)
+	var snap *state.Snapshot
+	err := o.inquire(ctx, func(ctx context.Context) (err error) {
+		snap, err = mirror.Read(ctx, o.client, o.keys)
+		return err
+	})
 	if err != nil {
 		return nil, o.explain(ctx, err)
 	}
@@ -82,16 +85,12 @@ func (o *Operator) read(ctx context.Context) (*state.Snapshot, error) {
 // explain turns etcd's answer, or silence, into an error with a remedy.
 func (o *Operator) explain(ctx context.Context, err error) error {
 	switch {
+	case errors.Is(err, cluster.ErrEtcdUnreachable), errors.Is(err, cluster.ErrNotEtcd): // it is explained
 	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrInvalidAuthToken):
 		return fmt.Errorf("%w %q: give --etcd-user and --etcd-password of a user with READ on the range %s to %s (%w)",
 			cluster.ErrEtcdDenied, o.cfg.Username, o.keys.RangeStart(), o.keys.RangeEnd(), err)
-	case errors.Is(err, context.DeadlineExceeded), hasCode(err, codes.Unavailable, codes.DeadlineExceeded, codes.Unimplemented):
-		why := cluster.WhyUnreachable(ctx, o.cfg, err)
-		if errors.Is(why, cluster.ErrNotEtcd) {
-			return fmt.Errorf("what answers at %s is %w: give etcd's client address with --etcd, usually port 2379",
-				o.cfg.EtcdAddress, cluster.ErrNotEtcd)
-		}
-		return fmt.Errorf("%w at %s: check --etcd and that etcd runs there (%w)", cluster.ErrEtcdUnreachable, o.cfg.EtcdAddress, why)
+	case unanswered(err), hasCode(err, codes.Unimplemented):
+		err, _ = o.away(ctx, err)
 	}
 	return err
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/internal/etcdtest"
 )
 
@@ -141,12 +142,53 @@ func TestNotEtcd(t *testing.T) {
 	defer web.Close()
 
 	for _, address := range []string{rpc.Addr().String(), web.Listener.Addr().String(), old.Listener.Addr().String()} {
-		ctx, cancel := context.WithTimeout(patient(t), time.Second)
+		ctx := patient(t)
 		_, err := openAt(t, address).Read(ctx)
-		cancel()
+		require.NoError(t, ctx.Err(), "the time-out is not waited for")
 		require.ErrorIs(t, err, cluster.ErrNotEtcd)
 		require.EqualError(t, err, "what answers at "+address+" is no etcd: give etcd's client address with --etcd, usually port 2379")
 	}
+}
+
+// A slow etcd is waited for, and so is what says nothing.
+func TestSlow(t *testing.T) {
+	t.Parallel()
+	relay, err := fault.NewRelay(strings.TrimPrefix(etcdtest.Start(t).Endpoint(), "http://"))
+	require.NoError(t, err)
+	t.Cleanup(relay.Close)
+	relay.Delay(fault.Both, firstAsk) // a look at it sees nothing
+	_, err = openAt(t, relay.Address()).Read(patient(t))
+	require.NoError(t, err)
+
+	relay.Blackhole(fault.Both)
+	ctx, cancel := context.WithTimeout(patient(t), 2*time.Second)
+	defer cancel()
+	_, err = openAt(t, relay.Address()).Read(ctx)
+	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
+	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded, "not before")
+	require.EqualError(t, err, "etcd cannot be reached at "+relay.Address()+": check --etcd and that etcd runs there "+
+		"(it takes connections and says nothing: it is no etcd, or one that stands still)")
+}
+
+// Where a password is checked first, it is said as well, and once.
+func TestUnreachableWithAUser(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = silent.Close() })
+	cfg := cluster.Config{EtcdAddress: silent.Addr().String(), EtcdPrefix: "/goverse", Username: "u", Password: "p"}
+	_, err = Open(cfg, firstAsk/2)
+	require.EqualError(t, err, "etcd cannot be reached at "+cfg.EtcdAddress+": check --etcd and that etcd runs there "+
+		"(it takes connections and says nothing: it is no etcd, or one that stands still)")
+
+	relay, err := fault.NewRelay(strings.TrimPrefix(etcdtest.Start(t).Endpoint(), "http://"))
+	require.NoError(t, err)
+	t.Cleanup(relay.Close)
+	cfg.EtcdAddress = relay.Address()
+	relay.Delay(fault.FromTarget, firstAsk/2)
+	_, err = Open(cfg, firstAsk/2)
+	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
+	require.Equal(t, 1, strings.Count(err.Error(), "cannot be reached"), err)
 }
 
 func TestBadConfiguration(t *testing.T) {
