@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"sync"
 
@@ -34,6 +35,8 @@ type Cluster struct {
 	keys state.Keys
 	node *node.Node
 	log  hclog.Logger
+	// lookup finds the addresses of a host; tests have their own.
+	lookup func(ctx context.Context, host string) ([]string, error)
 
 	mu      sync.Mutex
 	phase   phase
@@ -89,7 +92,7 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 		return nil, err
 	}
 	cfg.Sharding.Exclude = maps.Clone(cfg.Sharding.Exclude)
-	return &Cluster{cfg: cfg, keys: keys, node: n, log: cfg.Logger, stopped: make(chan struct{})}, nil
+	return &Cluster{cfg: cfg, keys: keys, node: n, log: cfg.Logger, lookup: net.DefaultResolver.LookupHost, stopped: make(chan struct{})}, nil
 }
 
 // Node is the node that was given.

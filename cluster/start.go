@@ -92,6 +92,9 @@ func (c *Cluster) run(p *parts) {
 		comings := newComings(c.node.AdvertiseAddress(), c.log)
 		p.rest.Go(func() { comings.run(restCtx, p.mirror) })
 	}
+	if c.log.IsWarn() {
+		p.rest.Go(func() { checkName(restCtx, c.node.AdvertiseAddress(), c.lookup, c.log) })
+	}
 	p.rest.Go(func() { p.detector.Answer(restCtx) })
 	p.detector.Start()
 	go func() {

@@ -10,7 +10,8 @@ import (
 type Config struct {
 	// AdvertiseAddress is the host:port under which others reach this node, and
 	// its name in the cluster. The host must mean this machine to every other node,
-	// so neither an empty host nor 0.0.0.0 or :: will do. Port 0 is replaced by the
+	// so neither an empty host nor 0.0.0.0 or :: will do. That a name resolves is not
+	// checked here: a cluster warns while it does not. Port 0 is replaced by the
 	// port really bound. Empty: the same as ListenAddress.
 	AdvertiseAddress string
 

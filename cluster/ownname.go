@@ -1,0 +1,54 @@
+package cluster
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/cluster/internal/wait"
+)
+
+const (
+	// nameTimeout bounds one lookup of this node's own name.
+	nameTimeout = 5 * time.Second
+	// nameRetry and nameRetryMost are the first and the longest pause between two of them.
+	nameRetry, nameRetryMost = time.Second, 30 * time.Second
+)
+
+// checkName looks the host of this node's own address up, as other nodes do to reach it, until
+// it resolves or ctx ends. It warns once: a name may be published only when the node is ready,
+// and one that means something to the others alone is none to refuse.
+func checkName(ctx context.Context, address string, lookup func(ctx context.Context, host string) ([]string, error), log hclog.Logger) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return // node.Config.Validate knows better
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return
+	}
+	pause := nameRetry
+	for said := false; ; said = true {
+		attempt, cancel := context.WithTimeout(ctx, nameTimeout)
+		_, err := lookup(attempt, host)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil && said:
+			log.Info("the host of this node's address resolves now", "address", address)
+			return
+		case err == nil:
+			return
+		case !said:
+			log.Warn("the host of this node's address does not resolve here, and other nodes reach it by that alone: set AdvertiseAddress (--advertise) to a name that resolves, or to an IP address; "+
+				"in Kubernetes set publishNotReadyAddresses of the headless service", "address", address, "error", err)
+		}
+		if !wait.For(ctx, pause) {
+			return
+		}
+		pause = min(2*pause, nameRetryMost)
+	}
+}
