@@ -172,6 +172,12 @@ func newTransfer() *cobra.Command {
 		Long: `Ask for the leadership to go to the node at --to, and wait until it leads. The address
 is the node's own, as goversed nodes shows it.`,
 		Example: "  goversed transfer --to 127.0.0.1:47002",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if to == "" && len(args) == 1 { // as goversed elections transfer takes it
+				return unexpected(cmd, args[0], "write --to "+args[0])
+			}
+			return noArguments(cmd, args)
+		},
 	}, 15*time.Second, func(f *operatorFlags) (verb, error) {
 		if to == "" {
 			return nil, errors.New("--to is missing: give the address of a node; goversed nodes shows them")

@@ -80,18 +80,20 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	how := "everything is given as --flag value"
-	if verbs := verbsOf(cmd); len(verbs) > 0 {
-		how = "the verbs here are " + strings.Join(verbs, ", ")
-	}
-	return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: %s", args[0], how))
+	return unexpected(cmd, args[0], "everything is given as --flag value")
 }
 
-func verbsOf(cmd *cobra.Command) (names []string) {
+// unexpected is the error for a word of which cmd knows nothing: it names the verbs that cmd has, or
+// else says how.
+func unexpected(cmd *cobra.Command, word, how string) error {
+	var verbs []string
 	for _, sub := range cmd.Commands() {
-		names = append(names, sub.Name())
+		verbs = append(verbs, sub.Name())
 	}
-	return names
+	if len(verbs) > 0 {
+		how = "the verbs here are " + strings.Join(verbs, ", ")
+	}
+	return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: %s", word, how))
 }
 
 // exactly wants the arguments named: hint says where to find one that is missing, and limit why there
@@ -124,8 +126,11 @@ func newHelp(root *cobra.Command) *cobra.Command {
 		Short: "Help about any command",
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)
-			if err != nil || len(rest) > 0 {
+			switch {
+			case err != nil, len(rest) > 0 && cmd == root:
 				return unknownCommand(root, args[0])
+			case len(rest) > 0:
+				return unexpected(cmd, rest[0], cmd.CommandPath()+" has no verbs")
 			}
 			return cmd.Help()
 		},

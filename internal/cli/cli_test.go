@@ -20,6 +20,8 @@ func command(env map[string]string, args ...string) (cmd *cobra.Command, ttl *ti
 		}}
 	cmd.Flags().DurationVar(ttl, "some-ttl", 10*time.Second, "how long")
 	cmd.Flags().StringToStringVar(labels, "label", nil, "labels")
+	cmd.Flags().Int("count", 0, "how many")
+	cmd.Flags().Bool("really", false, "whether")
 	cmd.SetArgs(args)
 	return cmd, ttl, labels, cmd.Execute()
 }
@@ -65,6 +67,18 @@ func TestBadTimeSaysHowToWriteIt(t *testing.T) {
 	require.Equal(t, err, BadFlag(err))
 	_, _, _, err = command(nil, "--other")
 	require.Equal(t, err, BadFlag(err))
+}
+
+func TestBadNumbersAndSwitchesSayHowToWriteThem(t *testing.T) {
+	t.Parallel()
+	_, _, _, err := command(nil, "--count", "many")
+	require.EqualError(t, BadFlag(err), "--count many: write a whole number, like 3")
+	_, _, _, err = command(nil, "--count=")
+	require.EqualError(t, BadFlag(err), `--count "": write a whole number, like 3`)
+	_, _, _, err = command(nil, "--really=perhaps")
+	require.EqualError(t, BadFlag(err), "--really=perhaps: write true or false")
+	_, _, _, err = command(map[string]string{"GOVERSE_REALLY": "perhaps"})
+	require.EqualError(t, err, "environment variable GOVERSE_REALLY=perhaps: write true or false")
 }
 
 func TestHelpShowsVariables(t *testing.T) {

@@ -45,16 +45,28 @@ func Usage(command string, err error) error {
 // has a unit. given is the value as it was given, with its flag or variable.
 func BadValue(err error, given string) error {
 	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
-	if !ok || bad.GetFlag().Value.Type() != "duration" {
+	if !ok {
 		return err
 	}
-	return fmt.Errorf("%s: write it like 10s", given)
+	how := map[string]string{"duration": "it like 10s", "int": "a whole number, like 3", "bool": "true or false"}[bad.GetFlag().Value.Type()]
+	if how == "" { // others say so themselves
+		return err
+	}
+	return fmt.Errorf("%s: write %s", given, how)
 }
 
 // BadFlag is BadValue for a flag on the command line.
 func BadFlag(err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return BadValue(err, "--"+bad.GetFlag().Name+" "+bad.GetValue())
+		flag, value := bad.GetFlag(), bad.GetValue()
+		between := " "
+		switch {
+		case flag.Value.Type() == "bool": // what stands apart would not be its value
+			between = "="
+		case value == "":
+			value = `""`
+		}
+		return BadValue(err, "--"+flag.Name+between+value)
 	}
 	return err
 }
