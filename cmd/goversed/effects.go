@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -49,7 +50,9 @@ A name that could be mistaken is quoted; a NAME that begins with " is read as it
 		}
 		return reading(f, func(ctx context.Context, o *operator.Operator) (operator.Effects, error) {
 			return o.Effects(ctx, query)
-		}, operator.PrintEffects), nil
+		}, func(out io.Writer, all operator.Effects, json bool) error {
+			return operator.PrintEffects(out, f.etcd.prefix, all, json)
+		}), nil
 	})
 	fs := cmd.Flags()
 	fs.BoolVar(&q.Unknown, "unknown", false, "only those whose outcome is unknown")

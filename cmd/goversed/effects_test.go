@@ -38,7 +38,7 @@ func TestEffectsCommands(t *testing.T) {
 		t.Helper()
 		requireOneLine(t, goversed(t, env, append([]string{"effects"}, args...)...), code, says)
 	}
-	require.Equal(t, "no effects\n", ask(nil))
+	require.Equal(t, "no effects under /goverse\n", ask(nil))
 	require.Equal(t, "{\"effects\":[],\"more\":false}\n", ask(nil, "list", "-o", "json"))
 
 	_, err := node.Once(ctx, "mail/1", func(context.Context, int64) ([]byte, error) { return []byte("number 1"), nil })

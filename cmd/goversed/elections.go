@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,9 @@ next. The cluster's own election is not among them: goversed status shows that o
 	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
 		return reading(f, func(ctx context.Context, o *operator.Operator) ([]operator.NamedElection, error) {
 			return o.Elections(ctx)
-		}, operator.PrintElections), nil
+		}, func(out io.Writer, all []operator.NamedElection, json bool) error {
+			return operator.PrintElections(out, f.etcd.prefix, all, json)
+		}), nil
 	})
 	cmd.AddCommand(newElectionsTransfer(), newElectionsResign())
 	return cmd

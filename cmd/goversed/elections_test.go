@@ -22,7 +22,7 @@ func TestElectionsCommands(t *testing.T) {
 		require.Empty(t, r.stderr)
 		return r.stdout
 	}
-	require.Equal(t, "nobody stands in a named election\n", ask())
+	require.Equal(t, "nobody stands in a named election under /goverse\n", ask())
 	require.Equal(t, "[]\n", ask("-o", "json"))
 	for i := range 2 {
 		e, err := c.Node(i).Cluster().Election("outbox")

@@ -112,8 +112,11 @@ func details(show func(out io.Writer, d operator.Details, json bool) error) func
 
 func newStatus() *cobra.Command {
 	return newOperator(&cobra.Command{
-		Use:     "status",
-		Short:   "Show leader, queue and nodes",
+		Use:   "status",
+		Short: "Show leader, queue and nodes",
+		Long: `Show who leads and by which token, who waits in the queue, and the nodes with what they
+say of themselves, as etcd has it at one revision. Exit code 0 also when nobody leads: goversed
+leader tells.`,
 		Example: "  goversed status\n  goversed status --etcd 127.0.0.1:2379 --prefix /goverse -o json",
 	}, 5*time.Second, details(operator.PrintStatus))
 }
@@ -130,8 +133,10 @@ func newLeader() *cobra.Command {
 
 func newNodes() *cobra.Command {
 	return newOperator(&cobra.Command{
-		Use:     "nodes",
-		Short:   "List the registered nodes",
+		Use:   "nodes",
+		Short: "List the registered nodes",
+		Long: `List the registered nodes by address: whether they lead, stand for election or only follow,
+their place in the queue, and what they say of themselves.`,
 		Example: "  goversed nodes\n  goversed nodes -o json",
 	}, 5*time.Second, details(operator.PrintNodes))
 }

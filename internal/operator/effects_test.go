@@ -177,7 +177,7 @@ func TestPrintEffects(t *testing.T) {
 		{Name: "odd", State: once.Unreadable, Error: "not json"},
 	}}
 	var out strings.Builder
-	require.NoError(t, PrintEffects(&out, all, false))
+	require.NoError(t, PrintEffects(&out, "/p", all, false))
 	require.Equal(t, `EFFECT            STATE       ATTEMPT  TOKEN  BY   SINCE                 NOTES
 "a \x1b[31mbill"  unknown     1        7      a:1  2026-07-01T12:00:00Z  -
 mail              done        2        9      a:1  2026-07-01T12:00:00Z  resolved by an operator
@@ -187,8 +187,8 @@ odd               unreadable  0        0      ""   -                     not jso
 there are more: give the last of these with --after, or a larger --limit
 `, out.String())
 	out.Reset()
-	require.NoError(t, PrintEffects(&out, Effects{}, false))
-	require.Equal(t, "no effects\n", out.String())
+	require.NoError(t, PrintEffects(&out, "/p", Effects{}, false))
+	require.Equal(t, "no effects under /p\n", out.String())
 
 	show := func(e Effect) string {
 		out.Reset()

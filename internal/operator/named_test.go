@@ -81,15 +81,15 @@ func TestPrintElections(t *testing.T) {
 		{Name: "a name", LeaderID: "a:1", Token: 7, Candidates: []NamedCandidate{{"a:1", 0, true}}},
 		{Name: "b", LeaderID: "elsewhere", Token: 8, Candidates: []NamedCandidate{{"elsewhere", 0, false}, {"b:1", 2, true}, {"c:1", 0, true}}},
 	}
-	require.NoError(t, PrintElections(&out, all, false))
+	require.NoError(t, PrintElections(&out, "/p", all, false))
 	require.Equal(t, `ELECTION  LEADER                          TOKEN  NEXT
 "a name"  a:1                             7      -
 b         elsewhere (not a Goverse node)  8      b:1 (priority 2), c:1
 `, out.String())
 	out.Reset()
-	require.NoError(t, PrintElections(&out, nil, false))
-	require.Equal(t, "nobody stands in a named election\n", out.String())
+	require.NoError(t, PrintElections(&out, "/p", nil, false))
+	require.Equal(t, "nobody stands in a named election under /p\n", out.String())
 	out.Reset()
-	require.NoError(t, PrintElections(&out, all[:1], true))
+	require.NoError(t, PrintElections(&out, "/p", all[:1], true))
 	require.JSONEq(t, `[{"name": "a name", "leader_id": "a:1", "token": 7, "candidates": [{"address": "a:1", "priority": 0, "member": true}]}]`, out.String())
 }

@@ -22,7 +22,7 @@ func PrintStatus(out io.Writer, d Details, asJSON bool) error {
 		leader = fmt.Sprintf("%s (token %d, %s%s)", d.LeaderID, d.Token, d.Mode, outside(d.View))
 	}
 	if _, err := fmt.Fprintf(out, "leader    %s\nqueue     %s\nnodes     %d\nrevision  %d\n",
-		leader, orNone(strings.Join(d.Queue, ", ")), d.ClusterSize, d.Revision); err != nil || d.ClusterSize == 0 {
+		leader, orNone(strings.Join(d.Queue, ", ")), d.ClusterSize, d.Revision); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(out); err != nil {
@@ -46,10 +46,14 @@ func PrintLeader(out io.Writer, d Details, asJSON bool) error {
 	return err
 }
 
-// PrintNodes writes a table of the registered nodes.
+// PrintNodes writes a table of the registered nodes, or that there is none.
 func PrintNodes(out io.Writer, d Details, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, d.Members)
+	}
+	if len(d.Members) == 0 {
+		_, err := fmt.Fprintln(out, nobody(d.prefix))
+		return err
 	}
 	w := &table{out: out}
 	w.row("ADDRESS", "STATE", "PLACE", "HOST", "HTTP", "VERSION", "NOTES")

@@ -13,13 +13,13 @@ import (
 // mostShown is how many bytes of a result are shown to people.
 const mostShown = 256
 
-// PrintEffects writes a table of effects.
-func PrintEffects(out io.Writer, all Effects, asJSON bool) error {
+// PrintEffects writes a table of the effects that were found under prefix.
+func PrintEffects(out io.Writer, prefix string, all Effects, asJSON bool) error {
 	switch {
 	case asJSON:
 		return printJSON(out, all)
 	case len(all.Effects) == 0:
-		_, err := fmt.Fprintln(out, "no effects")
+		_, err := fmt.Fprintf(out, "no effects under %s\n", prefix)
 		return err
 	}
 	w := &table{out: out}

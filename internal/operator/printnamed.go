@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// PrintElections writes a table of the named elections.
-func PrintElections(out io.Writer, all []NamedElection, asJSON bool) error {
+// PrintElections writes a table of the named elections that were found under prefix.
+func PrintElections(out io.Writer, prefix string, all []NamedElection, asJSON bool) error {
 	switch {
 	case asJSON:
 		return printJSON(out, all)
 	case len(all) == 0:
-		_, err := fmt.Fprintln(out, "nobody stands in a named election")
+		_, err := fmt.Fprintf(out, "nobody stands in a named election under %s\n", prefix)
 		return err
 	}
 	w := &table{out: out}
