@@ -133,7 +133,7 @@ func dashFirst(cmd *cobra.Command, words int) *cobra.Command {
 		if args := cmd.Flags().Args(); len(args) > words && cmd.ArgsLenAtDash() < 0 {
 			return aCommand(words)(cmd, args)
 		}
-		return cli.Usage(cmd.CommandPath(), cli.BadFlag(err))
+		return cli.Usage(cmd.CommandPath(), cli.BadFlag(cmd, err))
 	})
 	return cmd
 }

@@ -61,24 +61,35 @@ func TestBadVariableIsNamed(t *testing.T) {
 
 func TestBadTimeSaysHowToWriteIt(t *testing.T) {
 	t.Parallel()
-	_, _, _, err := command(nil, "--some-ttl", "10")
-	require.EqualError(t, BadFlag(err), "--some-ttl 10: write it like 10s")
-	_, _, _, err = command(nil, "--label", "novalue")
-	require.Equal(t, err, BadFlag(err))
-	_, _, _, err = command(nil, "--other")
-	require.Equal(t, err, BadFlag(err))
+	cmd, _, _, err := command(nil, "--some-ttl", "10")
+	require.EqualError(t, BadFlag(cmd, err), "--some-ttl 10: write it like 10s")
+	cmd, _, _, err = command(nil, "--label", "novalue")
+	require.Equal(t, err, BadFlag(cmd, err))
+	cmd, _, _, err = command(nil, "--other")
+	require.Equal(t, err, BadFlag(cmd, err))
 }
 
 func TestBadNumbersAndSwitchesSayHowToWriteThem(t *testing.T) {
 	t.Parallel()
-	_, _, _, err := command(nil, "--count", "many")
-	require.EqualError(t, BadFlag(err), "--count many: write a whole number, like 3")
-	_, _, _, err = command(nil, "--count=")
-	require.EqualError(t, BadFlag(err), `--count "": write a whole number, like 3`)
-	_, _, _, err = command(nil, "--really=perhaps")
-	require.EqualError(t, BadFlag(err), "--really=perhaps: write true or false")
+	cmd, _, _, err := command(nil, "--count", "many")
+	require.EqualError(t, BadFlag(cmd, err), "--count many: write a whole number, like 3")
+	cmd, _, _, err = command(nil, "--count=")
+	require.EqualError(t, BadFlag(cmd, err), `--count "": write a whole number, like 3`)
+	cmd, _, _, err = command(nil, "--really=perhaps")
+	require.EqualError(t, BadFlag(cmd, err), "--really=perhaps: write true or false")
 	_, _, _, err = command(map[string]string{"GOVERSE_REALLY": "perhaps"})
 	require.EqualError(t, err, "environment variable GOVERSE_REALLY=perhaps: write true or false")
+}
+
+// Other programs have one dash before a flag of many letters.
+func TestOneDash(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"-some-ttl", "3s"}, {"-some-ttl=3s"}} {
+		cmd, _, _, err := command(nil, args...)
+		require.EqualError(t, BadFlag(cmd, err), "-some-ttl: write it with two dashes, as --some-ttl")
+	}
+	cmd, _, _, err := command(nil, "-s")
+	require.EqualError(t, BadFlag(cmd, err), "unknown shorthand flag: 's' in -s")
 }
 
 func TestHelpShowsVariables(t *testing.T) {

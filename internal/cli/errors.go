@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -55,8 +56,9 @@ func BadValue(err error, given string) error {
 	return fmt.Errorf("%s: write %s", given, how)
 }
 
-// BadFlag is BadValue for a flag on the command line.
-func BadFlag(err error) error {
+// BadFlag is BadValue for a flag on the command line of cmd, and says of a flag of cmd's that was
+// written with one dash that it has two.
+func BadFlag(cmd *cobra.Command, err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		flag, value := bad.GetFlag(), bad.GetValue()
 		between := " "
@@ -67,6 +69,12 @@ func BadFlag(err error) error {
 			value = `""`
 		}
 		return BadValue(err, "--"+flag.Name+between+value)
+	}
+	if none, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		name, _, _ := strings.Cut(none.GetSpecifiedShortnames(), "=")
+		if cmd.Flags().Lookup(name) != nil {
+			return fmt.Errorf("-%s: write it with two dashes, as --%[1]s", name)
+		}
 	}
 	return err
 }
