@@ -10,6 +10,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/reach"
 	"github.com/goverse/goverse/node"
 )
 
@@ -104,7 +105,7 @@ func joinError(cfg cluster.Config, err error) error {
 	case errors.Is(err, cluster.ErrEtcdUnreachable): // else it would still be trying
 		return fmt.Errorf("%w; --start-timeout 0 waits for ever", err)
 	case errors.Is(err, cluster.ErrNotEtcd):
-		return sayAnew(err, "what answers at %s is no etcd: give etcd's client address with --etcd, usually port 2379", cfg.EtcdAddress)
+		return reach.NotEtcd(cfg.EtcdAddress)
 	case errors.Is(err, cluster.ErrEtcdDenied) && cfg.Username == "":
 		keys, kerr := state.NewKeys(cfg.EtcdPrefix)
 		if kerr != nil {

@@ -40,12 +40,13 @@ func Connect(etcd cluster.Config) (*clientv3.Client, error) {
 	case errors.Is(err, cluster.ErrEtcdDenied):
 		err = fmt.Errorf("%w; they are --etcd-user (GOVERSE_ETCD_USER) and --etcd-password (GOVERSE_ETCD_PASSWORD)", err)
 	case errors.Is(err, cluster.ErrNotEtcd):
-		err = notEtcd(etcd.EtcdAddress)
+		err = NotEtcd(etcd.EtcdAddress)
 	}
 	return nil, lasting{err}
 }
 
-func notEtcd(address string) error {
+// NotEtcd is the error where another server answers at address; it matches cluster.ErrNotEtcd.
+func NotEtcd(address string) error {
 	return fmt.Errorf("what answers at %s is %w: give etcd's client address with --etcd, usually port 2379", address, cluster.ErrNotEtcd)
 }
 
@@ -60,7 +61,7 @@ func Why(ctx context.Context, etcd cluster.Config, err error) (address string, r
 		found := cluster.WhyUnreachable(ctx, one, err)
 		switch {
 		case errors.Is(found, cluster.ErrNotEtcd):
-			reason = lasting{notEtcd(address)}
+			reason = lasting{NotEtcd(address)}
 		case badCertificate(found):
 			reason = lasting{fmt.Errorf("etcd at %s: %w; they are --etcd-cacert, --etcd-cert and --etcd-key", address, found)}
 		default:
