@@ -40,7 +40,7 @@ type Sharding struct {
 	OnRelease func(ctx context.Context, shard int)
 	// DrainTimeout is how long a shard that is handed over waits for what runs in it,
 	// before its context is cancelled; the shard then still waits until it has ended. What
-	// Shards.Hold runs is cancelled at once. Default 10 s.
+	// Shards.Hold and HoldAlone run is cancelled at once. Default 10 s.
 	DrainTimeout time.Duration
 
 	// Window is for how long the members must have been the same before the leader levels
