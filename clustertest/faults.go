@@ -101,7 +101,7 @@ func (f *Faults) take(r Request) *rule {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i := slices.IndexFunc(f.rules, func(x *rule) bool {
-		return x.op == r.Op && !slices.ContainsFunc(x.where, func(m Match) bool { return !m(r) })
+		return x.op.covers(r.Op) && !slices.ContainsFunc(x.where, func(m Match) bool { return !m(r) })
 	})
 	if i < 0 {
 		return nil

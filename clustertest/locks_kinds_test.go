@@ -129,7 +129,7 @@ func watchFrozen(ctx context.Context, w *lockWorld, n *lockNode, rnd *rand.Rand)
 func answersLost(ctx context.Context, w *lockWorld, n *lockNode, rnd *rand.Rand) (bool, error) {
 	defer w.rec.Begin(n.name, "answers lost", "")()
 	for range 4 {
-		n.faults.LoseAnswer(OpTxn, w.some(rnd))
+		n.faults.LoseAnswer(OpWrite, w.some(rnd))
 	}
 	last(ctx, between(rnd, 500*time.Millisecond, lockTTL))
 	return true, n.heal()
@@ -141,7 +141,7 @@ func carriedOutLate(ctx context.Context, w *lockWorld, n *lockNode, rnd *rand.Ra
 	defer w.rec.Begin(n.name, "carried out late", "")()
 	var late []*Held
 	for range 4 {
-		late = append(late, n.faults.HoldNext(OpTxn, w.some(rnd)))
+		late = append(late, n.faults.HoldNext(OpWrite, w.some(rnd)))
 	}
 	last(ctx, between(rnd, 500*time.Millisecond, lockTTL))
 	err := n.heal()
@@ -163,7 +163,7 @@ func carriedOutLate(ctx context.Context, w *lockWorld, n *lockNode, rnd *rand.Ra
 func requestsRefused(ctx context.Context, w *lockWorld, n *lockNode, rnd *rand.Rand) (bool, error) {
 	defer w.rec.Begin(n.name, "refused", "")()
 	for range 6 {
-		n.faults.FailNext(OpTxn, []error{rpctypes.ErrTimeout, rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests}[rnd.IntN(3)], w.some(rnd))
+		n.faults.FailNext(OpWrite, []error{rpctypes.ErrTimeout, rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests}[rnd.IntN(3)], w.some(rnd))
 	}
 	last(ctx, between(rnd, 300*time.Millisecond, lockTTL/2))
 	return true, n.heal()

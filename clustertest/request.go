@@ -20,7 +20,15 @@ const (
 	OpKeepAlive Op = "keepalive"
 	OpRevoke    Op = "revoke"
 	opOther     Op = "other"
+
+	// OpWrite is any of OpPut, OpDelete and OpTxn, for rules.
+	OpWrite Op = "write"
 )
+
+// covers reports whether a rule about requests of kind o is about one of that kind.
+func (o Op) covers(kind Op) bool {
+	return o == kind || o == OpWrite && (kind == OpPut || kind == OpDelete || kind == OpTxn)
+}
 
 // Request is one request of a node to etcd, as far as rules look at it.
 type Request struct {

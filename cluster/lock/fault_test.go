@@ -89,7 +89,9 @@ func TestAnswerToReleaseIsLost(t *testing.T) {
 	s := newScene(t)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
-	s.a.Faults.LoseAnswer(clustertest.OpTxn, s.leaving)
+	for range 2 { // to the first attempt, and to the one after it
+		s.a.Faults.LoseAnswer(clustertest.OpWrite, s.leaving)
+	}
 	require.NoError(t, h.Release(s.ctx))
 	require.NoError(t, (<-next).Release(s.ctx))
 }
@@ -100,7 +102,7 @@ func TestReleaseIsNotTakenBack(t *testing.T) {
 	s := newScene(t)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
-	held := s.a.Faults.HoldNext(clustertest.OpTxn, s.leaving)
+	held := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving)
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
 	require.ErrorIs(t, h.Release(ctx), context.Canceled)
@@ -135,7 +137,7 @@ func TestGivenUpBeforeTheAnswer(t *testing.T) {
 func TestTriedInVain(t *testing.T) {
 	s := newScene(t)
 	h := s.acquire(s.b)
-	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.leaving)
+	late := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving)
 	_, ok, err := s.a.TryAcquire(s.ctx, "it")
 	require.NoError(t, err)
 	require.False(t, ok)
@@ -292,7 +294,7 @@ func TestReleaseRefused(t *testing.T) {
 	s := newScene(t)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
-	s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, s.leaving)
+	s.a.Faults.FailNext(clustertest.OpWrite, rpctypes.ErrPermissionDenied, s.leaving)
 	err := h.Release(s.ctx)
 	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
 	require.NotErrorIs(t, err, lock.ErrLost, "nobody else can have had it")
@@ -349,7 +351,7 @@ func TestLateReleaseFindsAnotherKey(t *testing.T) {
 	s := newScene(t)
 	h := s.acquire(s.a)
 	before := s.queue()
-	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.leaving)
+	late := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving)
 	for range 3 { // the look what came of it, the next attempt, and the look at that
 		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(s.locks.Root()))
 	}

@@ -247,7 +247,7 @@ func TestGivenUpBeforeItBegan(t *testing.T) {
 		late := s.a.Faults.HoldNext(clustertest.OpTxn, clustertest.Putting(s.keys.EffectMark(name)))
 		var arrived error
 		arrive := sync.OnceFunc(func() { arrived = late.Release(s.ctx) })
-		s.a.Faults.FailNext(clustertest.OpTxn, errRefused, func(r clustertest.Request) bool {
+		s.a.Faults.FailNext(clustertest.OpWrite, errRefused, func(r clustertest.Request) bool {
 			if before(r) {
 				arrive()
 			}

@@ -59,7 +59,7 @@ func (l *lane) run() {
 				return
 			}
 		}
-		if !l.make(batch) {
+		if !l.remove(batch) && !l.make(batch) {
 			return
 		}
 		// Who was told may want something at once: it goes with the next batch, if it may
@@ -68,6 +68,31 @@ func (l *lane) run() {
 		l.r.outbox.done(l.finished)
 		l.finished = l.finished[:0]
 	}
+}
+
+// remove sends a batch that is one deletion as nothing but that, which is less work for etcd: to be
+// made twice harms nobody. It reports whether that settled it; if not, the deletion may be made at
+// any time, and the key is not used again.
+func (l *lane) remove(batch []op) bool {
+	if len(batch) != 1 || batch[0].enter {
+		return false
+	}
+	o := batch[0]
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
+	defer cancel()
+	_, err := l.r.e.cfg.Client.Delete(ctx, o.entry.key)
+	switch {
+	case err == nil:
+		l.left(o)
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		l.refuse(o, err)
+	default:
+		if !refused(err) {
+			l.r.spoil(o.entry.key)
+		}
+		return false
+	}
+	return true
 }
 
 // make has the batch made, and tells its entries. It returns false when the session is lost.
