@@ -345,21 +345,22 @@ func TestNoSpaceLeftAndManyWantIn(t *testing.T) {
 	require.NoError(t, (<-next).Release(s.ctx))
 }
 
-// The request that gives a lock up reaches etcd late, when the lock was given up by another one
-// and taken again: it does not delete the new key.
+// The requests that give a lock up, the first alone and the next in a batch, reach etcd late, when
+// the lock was given up by another one and taken again: they do not delete the new key.
 func TestLateReleaseFindsAnotherKey(t *testing.T) {
 	s := newScene(t)
 	h := s.acquire(s.a)
 	before := s.queue()
-	late := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving)
+	alone, batch := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving), s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving)
 	for range 3 { // the look what came of it, the next attempt, and the look at that
 		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(s.locks.Root()))
 	}
 	require.NoError(t, h.Release(s.ctx))
 	require.Empty(t, s.queue())
 	again := s.acquire(s.a)
-	require.NoError(t, late.Release(s.ctx))
+	require.NoError(t, alone.Release(s.ctx))
+	require.NoError(t, batch.Release(s.ctx))
 	require.Len(t, s.queue(), 1)
-	require.NotEqual(t, before, s.queue(), "nobody gets a key that a late request may delete")
+	require.NotEqual(t, before, s.queue(), "nobody gets a key that a late batch may delete")
 	require.NoError(t, again.Release(s.ctx))
 }

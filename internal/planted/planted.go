@@ -89,8 +89,6 @@ const (
 	BatchUnnumbered Bug = "batch-unnumbered"
 	// BarredKeyGiven gives out a key that a request under way may still delete.
 	BarredKeyGiven Bug = "barred-key-given"
-	// SpoiltKeyGiven gives out a key that a deletion without a condition may still delete.
-	SpoiltKeyGiven Bug = "spoilt-key-given"
 	// EnterBesideLeaving enters while another place's deletion is under way in another lane.
 	EnterBesideLeaving Bug = "enter-beside-leaving"
 	// ReleaseUnguarded deletes the keys of those who leave without a number and without their own
@@ -110,7 +108,7 @@ const (
 
 // Queues are those of package queues.
 func Queues() []Bug {
-	return []Bug{SilenceNotMade, BatchUnnumbered, BarredKeyGiven, SpoiltKeyGiven, EnterBesideLeaving, ReleaseUnguarded, FoundIsFirst, GoneUnnoticed, WatchTrusted,
+	return []Bug{SilenceNotMade, BatchUnnumbered, BarredKeyGiven, EnterBesideLeaving, ReleaseUnguarded, FoundIsFirst, GoneUnnoticed, WatchTrusted,
 		RefusedForgotten, UnwantedStays}
 }
 

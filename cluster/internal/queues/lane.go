@@ -70,9 +70,8 @@ func (l *lane) run() {
 	}
 }
 
-// remove sends a batch that is one deletion as nothing but that, which is less work for etcd: to be
-// made twice harms nobody. It reports whether that settled it; if not, the deletion may be made at
-// any time, and the key is not used again.
+// remove sends a batch that is one deletion without a number, which is less work for etcd: under the
+// key's own condition it may be made late, or twice. It reports whether that settled it.
 func (l *lane) remove(batch []op) bool {
 	if len(batch) != 1 || batch[0].enter {
 		return false
@@ -80,19 +79,24 @@ func (l *lane) remove(batch []op) bool {
 	o := batch[0]
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
-	_, err := l.r.e.cfg.Client.Delete(ctx, o.entry.key)
+	_, err := l.r.e.cfg.Client.Txn(ctx).If(guard(o)...).Then(clientv3.OpDelete(o.entry.key)).Commit()
 	switch {
 	case err == nil:
 		l.left(o)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		l.refuse(o, err)
 	default:
-		if !refused(err) {
-			l.r.spoil(o.entry.key)
-		}
 		return false
 	}
 	return true
+}
+
+// guard is the condition of a deletion that may be made late.
+func guard(o op) []clientv3.Cmp {
+	if planted.Is(planted.ReleaseUnguarded) {
+		return nil
+	}
+	return []clientv3.Cmp{o.entry.Guard()}
 }
 
 // make has the batch made, and tells its entries. It returns false when the session is lost.
@@ -260,11 +264,7 @@ func (l *lane) release(batch []op) []op {
 		if o.enter || len(leaving) == most {
 			rest = append(rest, o)
 		} else {
-			guard := []clientv3.Cmp{o.entry.Guard()}
-			if planted.Is(planted.ReleaseUnguarded) {
-				guard = nil
-			}
-			leaving, ops = append(leaving, o), append(ops, clientv3.OpTxn(guard, []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
+			leaving, ops = append(leaving, o), append(ops, clientv3.OpTxn(guard(o), []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
 		}
 	}
 	if len(leaving) == 0 {

@@ -44,7 +44,6 @@ type run struct {
 	cleared chan struct{}     // closed when no entry is left, if anybody asked
 	entries map[string]*Entry // by key
 	barred  map[string]int    // keys that nobody gets at present, by how many that has to do with
-	spoilt  map[string]bool   // keys that a deletion without an answer may still delete
 	buckets map[string]*bucket
 	stuck   []*Entry // whose deletion etcd has refused since the last tick
 	// doubtful are barred keys that stand or do not, and will not be put any more.
@@ -52,7 +51,7 @@ type run struct {
 }
 
 func newRun(e *Engine, s *session.Session) *run {
-	r := &run{e: e, s: s, outbox: newOutbox(), entries: map[string]*Entry{}, barred: map[string]int{}, spoilt: map[string]bool{}, buckets: map[string]*bucket{}}
+	r := &run{e: e, s: s, outbox: newOutbox(), entries: map[string]*Entry{}, barred: map[string]int{}, buckets: map[string]*bucket{}}
 	r.ctx, r.cancel = context.WithCancel(s.Context())
 	for i := range r.lanes {
 		r.lanes[i] = newLane(r, i)
@@ -140,15 +139,10 @@ func (r *run) free(p Place) string {
 			number = sameName + r.number
 		}
 		key := r.e.keys(p.Wish).Entry(p.Name, int64(r.s.ID()), number, state.Traits{Shared: p.Shared, Priority: p.Priority})
-		if _, used := r.entries[key]; !used && !r.kept(key) {
+		if _, used := r.entries[key]; !used && (r.barred[key] == 0 || planted.Is(planted.BarredKeyGiven)) {
 			return key
 		}
 	}
-}
-
-// kept reports whether a request may still write or delete the key. The lock is held.
-func (r *run) kept(key string) bool {
-	return r.barred[key] > 0 && !planted.Is(planted.BarredKeyGiven) || r.spoilt[key] && !planted.Is(planted.SpoiltKeyGiven)
 }
 
 // leave deletes the entry's key.
@@ -208,13 +202,6 @@ func (r *run) share(entries []queueing.Entry) {
 			}
 		}
 	}
-}
-
-// spoil keeps a key from being given out for as long as the session lasts.
-func (r *run) spoil(key string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.spoilt[key] = true
 }
 
 // bar keeps a key from being given out, until unbar.
