@@ -20,11 +20,11 @@ lint: ## gofmt, vet (for other systems, too), staticcheck
 	GOOS=windows go vet ./...
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
-fuzz: ## what reads keys, maps and reports, a minute each
-	go test -run '^$$' -fuzz FuzzParse -fuzztime 1m ./cluster/state
-	go test -run '^$$' -fuzz FuzzQueueOf -fuzztime 1m ./cluster/state
-	go test -run '^$$' -fuzz 'FuzzDecode$$' -fuzztime 1m ./cluster/sharding
-	go test -run '^$$' -fuzz FuzzDecodeReport -fuzztime 1m ./cluster/sharding
+fuzz: ## what reads keys, maps and reports, about a minute each
+	go test -run '^$$' -fuzz FuzzParse -fuzztime 400000x -fuzzminimizetime 0x ./cluster/state
+	go test -run '^$$' -fuzz FuzzQueueOf -fuzztime 400000x -fuzzminimizetime 0x ./cluster/state
+	go test -run '^$$' -fuzz 'FuzzDecode$$' -fuzztime 400000x -fuzzminimizetime 0x ./cluster/sharding
+	go test -run '^$$' -fuzz FuzzDecodeReport -fuzztime 400000x -fuzzminimizetime 0x ./cluster/sharding
 
 chaos: ## random faults on whole clusters, the full run: twenty minutes
 	go test ./integration -count=1 -v -run 'TestChaos$$' -chaos.for 20m -timeout 60m
