@@ -119,7 +119,7 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 		instanceID: c.node.InstanceID(), remove: !c.cfg.CrashDetection.Off, grace: c.cfg.CrashDetection.Grace, dial: c.cfg.DialOptions,
 		timeout: c.cfg.RequestTimeout, log: c.log.Named("member"), wake: make(chan struct{}, 1), record: c.newRecord()}
 	keeper, err := session.NewKeeper(session.KeeperConfig{
-		Config: session.Config{Client: client, TTL: ttl, Logger: c.log.Named("session"),
+		Config: session.Config{Client: client, TTL: ttl, Logger: c.log.Named("session"), ReadKey: c.keys.Request(),
 			KnownRevision: p.mirror.Known, OnRead: p.mirror.Saw},
 		Register: p.member.register,
 		OnLost:   leaderelection.RebuildOnOtherHistory(p.mirror),

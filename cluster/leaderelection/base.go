@@ -14,7 +14,7 @@ import (
 func (le *LeaderElection) makeBase() error {
 	le.mirror = mirror.New(mirror.Config{Client: le.cfg.Client, Keys: le.keys, Logger: le.log})
 	keeper, err := session.NewKeeper(session.KeeperConfig{
-		Config: session.Config{Client: le.cfg.Client, TTL: le.cfg.TTL, Logger: le.log,
+		Config: session.Config{Client: le.cfg.Client, TTL: le.cfg.TTL, Logger: le.log, ReadKey: le.keys.Request(),
 			KnownRevision: le.mirror.Known, OnRead: le.mirror.Saw},
 		OnLost: RebuildOnOtherHistory(le.mirror),
 	})

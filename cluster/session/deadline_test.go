@@ -62,7 +62,7 @@ func (l *scriptedLease) Revoke(context.Context, clientv3.LeaseID) (*clientv3.Lea
 func openScripted(t *testing.T, lease *scriptedLease) *Session {
 	t.Helper()
 	client := clientv3.NewCtxClient(context.Background())
-	client.Lease = lease
+	client.Lease, client.KV = lease, turnsKV{e: &turns{endpoints: 1}}
 	s, err := Open(context.Background(), Config{Client: client, TTL: 10 * time.Second})
 	require.NoError(t, err)
 	return s

@@ -53,7 +53,7 @@ func (l *awayLease) gone(ctx context.Context) error {
 func runKeeper(t *testing.T, lease clientv3.Lease) (k *Keeper, log *bytes.Buffer, stop func()) {
 	t.Helper()
 	client := clientv3.NewCtxClient(context.Background())
-	client.Lease = lease
+	client.Lease, client.KV = lease, turnsKV{e: &turns{endpoints: 1}}
 	log = &bytes.Buffer{}
 	k, err := NewKeeper(KeeperConfig{Config: Config{Client: client, TTL: 10 * time.Second,
 		Logger: hclog.New(&hclog.LoggerOptions{Output: log, JSONFormat: true})}})

@@ -28,6 +28,9 @@ const slowdown = 5
 var (
 	// errDoubted ends a round that was sent before a doubt.
 	errDoubted = errors.New("sent before a doubt")
+	// errOtherTerm: etcd's leader changed between the renewal and the read, so that nobody can tell
+	// which of the two renewed.
+	errOtherTerm = errors.New("etcd's raft term changed")
 	// errUnread: the session's keys could not be read.
 	errUnread = errors.New("read the session's keys")
 )
@@ -79,8 +82,8 @@ func (s *Session) renewLoop() {
 	}
 }
 
-// renew makes one round: a renewal and a linearizable read, both after sent. A member of
-// etcd that is cut off from the others refuses them, rather than let them wait.
+// renew makes a round, and another one at once if etcd's leader changed meanwhile. A member of
+// etcd that is cut off from the others refuses what it is asked, rather than let it wait.
 func (s *Session) renew() error {
 	round, endRound := context.WithCancelCause(clientv3.WithRequireLeader(s.ctx))
 	defer endRound(nil)
@@ -93,8 +96,6 @@ func (s *Session) renew() error {
 			bound = min(bound, max(clock.Now().Until(claim.Until())/2, doubtRetry))
 		}
 	}
-	ctx, cancel := context.WithTimeout(round, bound)
-	defer cancel()
 	s.mu.Lock()
 	s.endRound = endRound
 	protected := s.protected
@@ -104,11 +105,24 @@ func (s *Session) renew() error {
 		known = max(known, s.cfg.KnownRevision())
 	}
 
+	err := s.round(round, bound, protected, known)
+	if errors.Is(err, errOtherTerm) {
+		// etcd's leader has changed: the next renewal is made by the present one.
+		err = s.round(round, bound, protected, known)
+	}
+	return err
+}
+
+// round makes a renewal and then the read, each bounded, and counts from when the renewal was sent if
+// the read confirms it.
+func (s *Session) round(round context.Context, bound time.Duration, protected []*Protection, known int64) error {
+	ctx, cancel := context.WithTimeout(round, bound)
+	defer cancel()
 	sent := clock.Now()
-	answer, err := s.cfg.Client.KeepAliveOnce(ctx, s.id)
+	answer, err := s.renewals.Renew(ctx, s.id)
 	// A refusal is an end of the stream when it comes before the request was written.
 	if errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, io.EOF) {
-		answer, err = s.cfg.Client.KeepAliveOnce(ctx, s.id) // by the next endpoint
+		answer, err = s.renewals.Renew(ctx, s.id) // by the next endpoint
 	}
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
@@ -126,13 +140,14 @@ func (s *Session) renew() error {
 		// Never seen from etcd, which renews to the granted TTL; safe all the same.
 		return fmt.Errorf("renewed to %d s only, %v was granted", answer.TTL, s.ttl)
 	}
-	err = s.read(ctx, protected, known)
+	renewed := answer.Header.GetRaftTerm()
+	err = s.read(ctx, renewed, protected, known)
 	if errors.Is(err, errUnread) {
 		// The client's endpoints get its requests in turn. With a bad one of two, a
 		// round begun anew would ask the bad one for the read again, for ever.
 		ctx, cancel := context.WithTimeout(round, bound)
 		defer cancel()
-		err = s.read(ctx, protected, known)
+		err = s.read(ctx, renewed, protected, known)
 	}
 	if err != nil {
 		return err
@@ -157,17 +172,21 @@ func (s *Session) renewed(sent deadline.Instant) (again bool) {
 	return false
 }
 
-// read looks for the protected keys and calls out those that are gone.
-func (s *Session) read(ctx context.Context, protected []*Protection, known int64) error {
-	if len(protected) == 0 {
-		return nil
+// read confirms a renewal that etcd answered in that raft term, by a linearizable read: it looks for the
+// protected keys, and calls out those that are gone.
+func (s *Session) read(ctx context.Context, term uint64, protected []*Protection, known int64) error {
+	gets := make([]clientv3.Op, 0, max(1, len(protected)))
+	for _, p := range protected {
+		gets = append(gets, clientv3.OpGet(p.key, clientv3.WithKeysOnly()))
 	}
-	gets := make([]clientv3.Op, len(protected))
-	for i, p := range protected {
-		gets[i] = clientv3.OpGet(p.key, clientv3.WithKeysOnly())
+	if len(gets) == 0 { // a transaction of nothing is answered without asking anybody
+		gets = append(gets, clientv3.OpGet(s.cfg.ReadKey, clientv3.WithKeysOnly()))
 	}
 	resp, err := s.cfg.Client.Txn(ctx).Then(gets...).Commit()
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
+		if len(protected) == 0 {
+			err = fmt.Errorf("read %s: grant that, or have the session read another key (%w)", s.cfg.ReadKey, err)
+		}
 		s.Lose(ReasonPermission, err)
 		return err
 	}
@@ -206,6 +225,9 @@ func (s *Session) read(ctx context.Context, protected []*Protection, known int64
 	}
 	if s.cfg.OnRead != nil {
 		s.cfg.OnRead(resp.Header, known)
+	}
+	if !deadline.Confirmed(term, resp.Header.GetRaftTerm()) {
+		return fmt.Errorf("%w: renewed in %d, read in %d", errOtherTerm, term, resp.Header.GetRaftTerm())
 	}
 	return nil
 }

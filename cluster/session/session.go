@@ -16,6 +16,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/internal/clock"
 	"github.com/goverse/goverse/cluster/internal/deadline"
+	"github.com/goverse/goverse/cluster/internal/renewal"
 )
 
 // ErrBadTTL is wrapped by [Config.Validate].
@@ -29,6 +30,9 @@ type Config struct {
 	// etcd may grant more (its floor is 2 s at its default timing); the granted
 	// value counts.
 	TTL time.Duration
+	// ReadKey is what a renewal's read asks for while no key is protected: any key that the user
+	// may read, whether it exists or not. Default "/goverse/leader".
+	ReadKey string
 	// KnownRevision, if set, is asked before each linearizable read for the
 	// newest etcd revision known to this process; an answer below it means that
 	// etcd's history is another one. It must not block.
@@ -58,6 +62,9 @@ func (c Config) withDefaults() Config {
 	if c.TTL == 0 {
 		c.TTL = 10 * time.Second
 	}
+	if c.ReadKey == "" {
+		c.ReadKey = "/goverse/leader"
+	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
@@ -71,9 +78,11 @@ type Session struct {
 	id  clientv3.LeaseID
 	ttl time.Duration // as granted
 
-	claim   atomic.Pointer[deadline.Claim] // changed with mu held
-	stretch atomic.Pointer[Stretch]        // the same
-	over    atomic.Bool
+	renewals    *renewal.Renewer
+	endRenewals func()                         // once
+	claim       atomic.Pointer[deadline.Claim] // changed with mu held
+	stretch     atomic.Pointer[Stretch]        // the same
+	over        atomic.Bool
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -106,6 +115,8 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	}
 	s := &Session{cfg: cfg, id: grant.ID, ttl: time.Duration(grant.TTL) * time.Second,
 		check: make(chan struct{}, 1), nearer: make(chan struct{}, 1), clusterID: grant.ClusterId}
+	renewals, release := renewal.Share(cfg.Client)
+	s.renewals, s.endRenewals = renewals, sync.OnceFunc(release)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.count(deadline.Granted(sent, s.ttl))
 	s.wg.Go(s.renewLoop)
@@ -178,6 +189,7 @@ func (s *Session) Lose(reason Reason, err error) {
 func (s *Session) Close(ctx context.Context) error {
 	s.Lose(ReasonClosed, nil)
 	s.wg.Wait()
+	s.endRenewals()
 	if _, err := s.cfg.Client.Revoke(clientv3.WithRequireLeader(ctx), s.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return fmt.Errorf("revoke lease %x: %w", int64(s.id), err)
 	}

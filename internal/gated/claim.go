@@ -53,9 +53,13 @@ type held struct {
 // newClaim begins to live on client, which is closed in the end.
 func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 	c := &claim{cfg: cfg, client: client}
+	readKey := cfg.Keys.Locks().Bucket(cfg.Lock)
+	if cfg.Election != "" {
+		readKey = cfg.Keys.Elections().Bucket(cfg.Election)
+	}
 	var err error
 	c.keeper, err = session.NewKeeper(session.KeeperConfig{
-		Config: session.Config{Client: client, TTL: cfg.TTL, Logger: cfg.Logger},
+		Config: session.Config{Client: client, TTL: cfg.TTL, Logger: cfg.Logger, ReadKey: readKey},
 		// What ran under the session is seen to be gone before anything is revoked.
 		OnLost: func(*session.Session, *session.LostError) { c.idle() },
 	})

@@ -139,7 +139,7 @@ func resolvable(s once.Standing, token int64) error {
 
 // resolve does it on a session of its own.
 func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool, result []byte) error {
-	keeper, err := o.newKeeper()
+	keeper, err := o.newKeeper(o.keys.EffectMark(s.Name))
 	if err != nil {
 		return err
 	}

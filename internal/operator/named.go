@@ -125,7 +125,7 @@ func (o *Operator) leads(ctx context.Context, name string) (NamedElection, error
 
 // follow has do done with an election that is followed, and ends the session.
 func (o *Operator) follow(ctx context.Context, name string, do func(context.Context, *elections.Election) error) error {
-	keeper, err := o.newKeeper()
+	keeper, err := o.newKeeper(o.keys.Elections().Bucket(name))
 	if err != nil {
 		return err
 	}

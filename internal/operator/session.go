@@ -14,9 +14,10 @@ const askingTTL = 5 * time.Second
 // operatorsName is who asks, for those who read it at etcd.
 const operatorsName = "an operator"
 
-// newKeeper keeps a session of this operator's own, while onSession lasts.
-func (o *Operator) newKeeper() (*session.Keeper, error) {
-	return session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: o.client, TTL: askingTTL}})
+// newKeeper keeps a session of this operator's own, while onSession lasts. readKey is one that its
+// user may read.
+func (o *Operator) newKeeper(readKey string) (*session.Keeper, error) {
+	return session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: o.client, TTL: askingTTL, ReadKey: readKey}})
 }
 
 // onSession does something on the keeper's session, while run runs; it ends both, and the session.

@@ -29,6 +29,8 @@ const (
 	// StretchGoesOn lets a session that was suspended count again as if it had counted all
 	// the time, and its term go on.
 	StretchGoesOn Bug = "stretch-goes-on"
+	// TermUnchecked counts a renewal whose read was answered in another term of etcd's leader.
+	TermUnchecked Bug = "term-unchecked"
 	// KeysNotChecked lets a renewal succeed whose read missed the own keys.
 	KeysNotChecked Bug = "keys-not-checked"
 	// LeadWithoutSession leads because the own key is first, also when the session

@@ -1,0 +1,93 @@
+package renewal
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// opening is a stream that is being opened: with a user and a password etcd's client logs in first.
+type opening struct {
+	began  time.Time
+	cancel context.CancelFunc
+	done   chan struct{}
+	s      *stream // when done
+	err    error   // the same
+}
+
+// stream is the standing stream, opened if there is none.
+//
+// It waits for that for as long as ctx lasts, and then leaves the opening to the next caller: a
+// log-in that is broken off has cost etcd as much as one that is waited for, and where many log in
+// at a time none would ever succeed. If there are several endpoints, an opening that took longer
+// than its caller waited may be with one that hangs: a second one is begun beside it.
+func (r *Renewer) stream(ctx context.Context) (*stream, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s, waitFor := r.standingOr(patience(ctx))
+	if s != nil {
+		return s, nil
+	}
+	select {
+	case <-waitFor.done:
+		return waitFor.s, waitFor.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func patience(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return time.Until(deadline)
+	}
+	return time.Second
+}
+
+// standingOr is the standing stream, or else the opening to wait for, begun if need be.
+func (r *Renewer) standingOr(patience time.Duration) (*stream, *opening) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.standing != nil {
+		return r.standing, nil
+	}
+	if n := len(r.openings); n > 0 {
+		newest := r.openings[n-1]
+		if !r.hedged || time.Since(newest.began) < patience {
+			return nil, newest
+		}
+		if n > 1 {
+			r.openings[0].cancel()
+		}
+	}
+	o := &opening{began: time.Now(), done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(r.ctx)
+	o.cancel = cancel
+	r.openings = append(r.openings, o)
+	r.wg.Go(func() { r.open(ctx, o) })
+	return nil, o
+}
+
+// open opens a stream, and receives its answers until it ends.
+func (r *Renewer) open(ctx context.Context, o *opening) {
+	defer o.cancel()
+	opened, err := r.streams.LeaseKeepAlive(ctx)
+	s := newStream(opened, o.cancel)
+	r.mu.Lock()
+	r.openings = slices.DeleteFunc(r.openings, func(x *opening) bool { return x == o })
+	switch {
+	case err != nil:
+		o.err = err
+	case r.standing == nil:
+		o.s, r.standing = s, s
+	default: // another opening was quicker
+		o.s = r.standing
+		o.cancel()
+	}
+	r.mu.Unlock()
+	close(o.done)
+	if err == nil {
+		s.receive()
+		r.discard(s)
+	}
+}

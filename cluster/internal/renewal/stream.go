@@ -1,0 +1,110 @@
+package renewal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// errEnded is for requests that were on a stream when another one ended it.
+var errEnded = errors.New("the stream of renewals ended")
+
+// stream is one stream of renewals. etcd answers its requests one after the other, in order.
+type stream struct {
+	grpc   pb.Lease_LeaseKeepAliveClient
+	cancel context.CancelFunc
+
+	send sync.Mutex // orders what is sent as waiting is
+
+	mu      sync.Mutex
+	waiting []*request
+	used    bool
+	ended   error
+}
+
+// request waits for its answer. One that was given up stays in the row until etcd has answered it.
+type request struct {
+	id     int64
+	answer chan answer // takes one
+}
+
+type answer struct {
+	resp *pb.LeaseKeepAliveResponse
+	err  error
+}
+
+func newStream(opened pb.Lease_LeaseKeepAliveClient, cancel context.CancelFunc) *stream {
+	return &stream{grpc: opened, cancel: cancel}
+}
+
+// renew sends one request and waits for its answer. First: it was the first one of this stream.
+func (s *stream) renew(ctx context.Context, id clientv3.LeaseID) (resp *pb.LeaseKeepAliveResponse, first bool, err error) {
+	r := &request{id: int64(id), answer: make(chan answer, 1)}
+	s.send.Lock()
+	s.mu.Lock()
+	first = !s.used
+	if ended := s.ended; ended != nil {
+		s.mu.Unlock()
+		s.send.Unlock()
+		return nil, first, ended
+	}
+	s.used = true
+	s.waiting = append(s.waiting, r)
+	s.mu.Unlock()
+	// An error of Send is one of receive as well, which knows why.
+	_ = s.grpc.Send(&pb.LeaseKeepAliveRequest{ID: r.id})
+	s.send.Unlock()
+	select {
+	case a := <-r.answer:
+		return a.resp, first, a.err
+	case <-ctx.Done():
+		return nil, first, ctx.Err()
+	}
+}
+
+// receive gives each answer to the request that it belongs to, until the stream ends.
+func (s *stream) receive() {
+	for {
+		resp, err := s.grpc.Recv()
+		if err != nil {
+			s.end(err)
+			return
+		}
+		if r := s.answered(resp.ID); r != nil {
+			r.answer <- answer{resp: resp}
+		}
+	}
+}
+
+// answered takes the oldest request for that lease out of the row.
+func (s *stream) answered(id int64) *request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.waiting, func(r *request) bool { return r.id == id })
+	if i < 0 {
+		return nil
+	}
+	r := s.waiting[i]
+	s.waiting = slices.Delete(s.waiting, i, i+1)
+	return r
+}
+
+// end fails all that wait. If it was a refusal, then of the first of them: etcd was at that one.
+func (s *stream) end(err error) {
+	s.cancel()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = err
+	for i, r := range s.waiting {
+		if i == 1 {
+			err = fmt.Errorf("%w: %w", errEnded, err)
+		}
+		r.answer <- answer{err: err}
+	}
+	s.waiting = nil
+}
