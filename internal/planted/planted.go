@@ -114,6 +114,9 @@ func Queues() []Bug {
 		RefusedForgotten, UnwantedStays}
 }
 
+// Sessions are those that package session finds over several members of etcd.
+func Sessions() []Bug { return []Bug{TermUnchecked, DeadlineFromReceipt} }
+
 // Pure are those of the pure packages, which package simulation runs.
 func Pure() []Bug {
 	return []Bug{DeadlineFromReceipt, LateAnswerCounts, DoubtIgnored, StretchGoesOn, KeysNotChecked, LeadWithoutSession,

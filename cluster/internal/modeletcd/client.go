@@ -2,19 +2,22 @@ package modeletcd
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 )
 
 // Client is etcd's client on the connection. It has no goroutines, and closing it is not needed.
 func (c *Conn) Client() *clientv3.Client {
 	client := clientv3.NewCtxClient(context.Background())
 	client.KV = clientv3.NewKVFromKVClient(keys{c: c}, nil)
-	client.Lease = clientv3.NewLeaseFromLeaseClient(leases{c: c}, nil, time.Second)
+	client.Lease = struct {
+		clientv3.Lease
+		leases // also for who opens streams of renewals itself
+	}{clientv3.NewLeaseFromLeaseClient(leases{c: c}, nil, time.Second), leases{c: c}}
 	client.Watcher = watcher{c}
 	return client
 }
@@ -73,27 +76,34 @@ func (l leases) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveReques
 }
 
 func (l leases) LeaseKeepAlive(ctx context.Context, _ ...grpc.CallOption) (grpc.BidiStreamingClient[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse], error) {
-	return &renewal{ctx: ctx, c: l.c}, nil
+	return &renewals{ctx: ctx, c: l.c, m: l.c.e.members[l.c.to()], sent: make(chan *pb.LeaseKeepAliveRequest, 100)}, nil
 }
 
-// renewal is a stream that one request goes over, and its answer.
-type renewal struct {
+// renewals is a stream of them to one member, which answers one after the other.
+type renewals struct {
 	grpc.ClientStream // what is not modelled
 	ctx               context.Context
 	c                 *Conn
-	sent              *pb.LeaseKeepAliveRequest
+	m                 *member
+	sent              chan *pb.LeaseKeepAliveRequest
 }
 
-func (s *renewal) Send(r *pb.LeaseKeepAliveRequest) error {
-	if s.sent != nil {
-		return errors.New("modeletcd: one renewal to a stream; renew with KeepAliveOnce")
+func (s *renewals) Send(r *pb.LeaseKeepAliveRequest) error {
+	select {
+	case s.sent <- r:
+		return nil
+	case <-s.ctx.Done():
+		return status.FromContextError(s.ctx.Err()).Err()
 	}
-	s.sent = r
-	return nil
 }
 
-func (s *renewal) Recv() (*pb.LeaseKeepAliveResponse, error) {
-	return call(s.ctx, s.c, s.sent, func() (*pb.LeaseKeepAliveResponse, error) { return s.c.e.keepAlive(s.sent) })
+func (s *renewals) Recv() (*pb.LeaseKeepAliveResponse, error) {
+	select {
+	case r := <-s.sent:
+		return ask(s.ctx, s.c, s.m, r, func(answer func(*pb.LeaseKeepAliveResponse, error)) { s.c.e.keepAlive(s.m, r, answer) })
+	case <-s.ctx.Done():
+		return nil, status.FromContextError(s.ctx.Err()).Err()
+	}
 }
 
-func (s *renewal) CloseSend() error { return nil }
+func (s *renewals) CloseSend() error { return nil }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -29,6 +30,7 @@ type Conn struct {
 	Name string
 
 	e       *Etcd
+	to      func() int // the member that the next request goes to
 	fate    func(request any) Fate
 	held    bool
 	waiting []func() // with the lock held, when nothing is held up any more
@@ -40,9 +42,15 @@ type Conn struct {
 // (*pb.TxnRequest and so on), when it is sent; for every opening of a watch, and for what a watch
 // tells (*pb.WatchResponse), of which Back alone counts. It must not block, nor call this package.
 func (e *Etcd) Connect(name string, fate func(request any) Fate) *Conn {
+	return e.ConnectTo(func() int { return 0 }, name, fate)
+}
+
+// ConnectTo is Connect for an etcd of several members: to says to which member the next request goes,
+// watch or stream of renewals is opened.
+func (e *Etcd) ConnectTo(to func() int, name string, fate func(request any) Fate) *Conn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c := &Conn{Name: name, e: e, fate: fate}
+	c := &Conn{Name: name, e: e, to: to, fate: fate}
 	e.conns = append(e.conns, c)
 	return c
 }
@@ -85,8 +93,23 @@ func (c *Conn) after(d time.Duration, do func()) {
 // errUnavailable is what etcd's client says of a connection that broke.
 var errUnavailable = status.Error(codes.Unavailable, "the connection broke")
 
-// call sends a request and waits for its answer, for as long as ctx lasts.
-func call[T any](ctx context.Context, c *Conn, request any, execute func() (T, error)) (T, error) {
+// call sends a request that a majority must agree to and waits for its answer, for as long as ctx lasts.
+func call[T interface{ GetHeader() *pb.ResponseHeader }](ctx context.Context, c *Conn, request any, execute func() (T, error)) (T, error) {
+	m := c.e.members[c.to()]
+	return ask(ctx, c, m, request, func(answer func(T, error)) {
+		c.e.consent(m, func() {
+			resp, err := carryOut(c.e, c, execute)
+			if err == nil {
+				resp.GetHeader().RaftTerm = m.term
+			}
+			answer(resp, err)
+		})
+	})
+}
+
+// ask sends a request to a member and waits for its answer, for as long as ctx lasts. The member carries it
+// out with the lock held, and answers then or later.
+func ask[T any](ctx context.Context, c *Conn, m *member, request any, carryOut func(answer func(T, error))) (T, error) {
 	type answer struct {
 		resp T
 		err  error
@@ -100,15 +123,20 @@ func call[T any](ctx context.Context, c *Conn, request any, execute func() (T, e
 	if fate.Broken > 0 {
 		time.AfterFunc(fate.Broken, func() { answers <- answer{err: errUnavailable} })
 	}
+	back := func(resp T, err error) {
+		if !fate.Unanswered {
+			c.after(fate.Back, func() { answers <- answer{resp, err} })
+		}
+	}
 	if !fate.Lost {
 		c.after(fate.Out, func() {
-			a := answer{err: fate.Refused}
-			if a.err == nil {
-				a.resp, a.err = carryOut(c.e, c, execute)
-			}
-			if !fate.Unanswered {
-				c.after(fate.Back, func() { answers <- a })
-			}
+			c.e.arrive(m, func() {
+				if fate.Refused != nil {
+					back(none, fate.Refused)
+				} else {
+					carryOut(back)
+				}
+			})
 		})
 	}
 	select {

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"slices"
 	"sync"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// Etcd is one etcd. All methods are safe for concurrent use.
+// Etcd is one etcd, of one member or several. All methods are safe for concurrent use.
 type Etcd struct {
 	// MaxOps is how many operations a transaction may have at one level, inner ones counting on
 	// from the outer; as etcd's --max-txn-ops.
@@ -27,11 +28,21 @@ type Etcd struct {
 	conns   []*Conn
 	by      *Conn // whose request is being carried out
 	noSpace bool
+
+	members  []*member
+	leader   *member // whom the others follow; nil: it gave up, and there is no other
+	term     uint64
+	election *time.Timer // while the members wait for a leader who is away
+	pending  []waits
+	between  func(least, most time.Duration) time.Duration
 }
 
 // New is an etcd with no keys at revision 1, that takes 128 operations in a transaction.
 func New() *Etcd {
-	e := &Etcd{MaxOps: 128, leases: map[int64]*lease{}}
+	e := &Etcd{MaxOps: 128, leases: map[int64]*lease{}, term: 2}
+	e.leader = &member{leads: true, term: e.term}
+	e.members = []*member{e.leader}
+	e.between = func(least, most time.Duration) time.Duration { return (least + most) / 2 }
 	e.store = store{revision: 1, granted: func(id int64) bool { return e.leases[id] != nil }, changed: e.changed}
 	return e
 }

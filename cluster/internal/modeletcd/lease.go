@@ -42,8 +42,22 @@ func (l *lease) renew() time.Duration {
 func (e *Etcd) expire(l *lease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.leases[l.id] == l && !time.Now().Before(l.ends) {
+	if e.leases[l.id] == l && e.leader != nil && e.leader.up() {
+		e.endLease(l)
+	}
+}
+
+// endLease ends a lease that has run out, if it has.
+func (e *Etcd) endLease(l *lease) {
+	if !time.Now().Before(l.ends) {
 		_, _ = carryOut(e, nil, func() (any, error) { return e.revoke(l.id) })
+	}
+}
+
+// endLeases ends those that ran out while the leader stood still.
+func (e *Etcd) endLeases() {
+	for _, id := range slices.Sorted(maps.Keys(e.leases)) {
+		e.endLease(e.leases[id])
 	}
 }
 
@@ -61,14 +75,42 @@ func (e *Etcd) revoke(id int64) (*pb.LeaseRevokeResponse, error) {
 	return &pb.LeaseRevokeResponse{Header: e.header()}, nil
 }
 
-// keepAlive answers with a TTL of nothing where there is no such lease, as etcd does.
-func (e *Etcd) keepAlive(r *pb.LeaseKeepAliveRequest) (*pb.LeaseKeepAliveResponse, error) {
+// keepAlive has a member renew a lease, or pass that on to the leader. It answers with a TTL of nothing where
+// there is no such lease, and in the header with what it knew before, as etcd does. A member that was
+// deposed and does not know it renews the lease for itself: nobody hears of that.
+func (e *Etcd) keepAlive(m *member, r *pb.LeaseKeepAliveRequest, answer func(*pb.LeaseKeepAliveResponse, error)) {
 	resp := &pb.LeaseKeepAliveResponse{Header: e.header(), ID: r.ID}
-	if l := e.leases[r.ID]; l != nil {
-		l.timer.Reset(l.renew())
-		resp.TTL = l.ttl
+	resp.Header.RaftTerm = m.term
+	renew := func(by *member) {
+		if l := e.leases[r.ID]; l != nil {
+			if by == e.leader {
+				l.timer.Reset(l.renew())
+			}
+			resp.TTL = l.ttl
+		}
+		answer(resp, nil)
 	}
-	return resp, nil
+	if m.leads {
+		renew(m)
+		return
+	}
+	e.passOn(m, renew)
+}
+
+// passOn has the leader do something that a follower was asked, which may wait until there is one.
+func (e *Etcd) passOn(m *member, do func(by *member)) {
+	leader := e.leader
+	if m.cut || leader == nil || leader.cut {
+		e.pending = append(e.pending, waits{m, func() { e.passOn(m, do) }})
+		return
+	}
+	e.arrive(leader, func() {
+		if !leader.leads {
+			e.passOn(m, do)
+			return
+		}
+		do(leader)
+	})
 }
 
 func (e *Etcd) timeToLive(r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {

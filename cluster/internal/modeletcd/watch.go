@@ -15,6 +15,7 @@ import (
 // anew by the client from where it had come to, and nobody is told.
 type watch struct {
 	c      *Conn
+	m      *member // that it was opened at
 	prefix string
 
 	resume int64 // the revision to open it from; 0: from whatever comes next
@@ -92,29 +93,38 @@ func (w *watch) close() {
 // open has etcd asked for it. The lock is held, as in all that follows.
 func (w *watch) open() {
 	w.stream++
-	w.opened, w.onWay = false, nil
+	w.opened, w.onWay, w.m = false, nil, w.c.e.members[w.c.to()]
 	stream, fate := w.stream, w.c.fate(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte(w.prefix)}}})
 	if fate.Lost {
 		return
 	}
+	m := w.m
 	w.c.after(fate.Out, func() {
-		if stream != w.stream {
-			return
-		}
-		revision := w.c.e.store.revision
-		w.opened, w.next = true, w.resume
-		if w.next == 0 {
-			w.next = revision + 1
-		}
-		w.send(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: revision}, Created: true})
-		w.tell()
+		w.c.e.arrive(m, func() {
+			w.c.e.consent(m, func() {
+				if stream == w.stream {
+					w.begin()
+				}
+			})
+		})
 	})
+}
+
+// begin: etcd has it from now on.
+func (w *watch) begin() {
+	revision := w.c.e.store.revision
+	w.opened, w.next = true, w.resume
+	if w.next == 0 {
+		w.next = revision + 1
+	}
+	w.send(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: revision}, Created: true})
+	w.tell()
 }
 
 // tell sends what has happened since the last time, unless that is held up; it is told later then.
 func (w *watch) tell() {
 	revision := w.c.e.store.revision
-	if !w.opened || w.c.held || w.c.frozen || w.next > revision {
+	if !w.opened || w.c.held || w.c.frozen || !w.m.up() || w.next > revision {
 		return
 	}
 	events, known := w.c.e.store.since(w.prefix, w.next, revision)

@@ -1,0 +1,249 @@
+package renewal
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func within(t *testing.T, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func TestOneStreamForAllOfAClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answer: yes}
+		r := s.renewer(t)
+		var wg sync.WaitGroup
+		for id := range 50 {
+			wg.Go(func() {
+				for range 3 {
+					resp, err := r.Renew(within(t, time.Second), clientv3.LeaseID(id+1))
+					require.NoError(t, err)
+					require.EqualValues(t, id+1, resp.ID)
+				}
+			})
+		}
+		wg.Wait()
+		require.Equal(t, 1, s.opened())
+	})
+}
+
+func TestSessionsOfAClientShareItsRenewer(t *testing.T) {
+	client := clientv3.NewCtxClient(context.Background())
+	client.Lease = &scripted{answer: yes}
+	a, endA := Share(client)
+	b, endB := Share(client)
+	require.Same(t, a, b)
+	endA()
+	require.NoError(t, b.ctx.Err(), "one still uses it")
+	endB()
+	require.Error(t, b.ctx.Err())
+	c, endC := Share(client)
+	defer endC()
+	require.NotSame(t, a, c)
+}
+
+// etcd answers the requests of a stream in order: what it refuses is the first that waits. The
+// others are sent again.
+func TestRefusalIsOfTheFirstThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		s := &scripted{answer: func(stream, request int, id int64) (*pb.LeaseKeepAliveResponse, error) {
+			<-hold
+			if id == 2 {
+				return nil, rpctypes.ErrGRPCPermissionDenied
+			}
+			return yes(stream, request, id)
+		}}
+		r := s.renewer(t)
+		var wg sync.WaitGroup
+		errs := make([]error, 5)
+		for id := 1; id < 5; id++ {
+			wg.Go(func() { _, errs[id] = r.Renew(within(t, time.Minute), clientv3.LeaseID(id)) })
+			synctest.Wait()
+		}
+		close(hold)
+		wg.Wait()
+		require.NoError(t, errs[1])
+		require.ErrorIs(t, errs[2], rpctypes.ErrPermissionDenied)
+		require.NoError(t, errs[3])
+		require.NoError(t, errs[4])
+	})
+}
+
+// A stream that stood for a while may have ended since: with its member, or with its token.
+func TestStandingStreamThatEndedIsReplacedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answer: func(stream, request int, id int64) (*pb.LeaseKeepAliveResponse, error) {
+			if request == 3 {
+				return nil, rpctypes.ErrGRPCInvalidAuthToken
+			}
+			return yes(stream, request, id)
+		}}
+		r := s.renewer(t)
+		for range 9 {
+			_, err := r.Renew(within(t, time.Second), 1)
+			require.NoError(t, err)
+		}
+		require.Equal(t, 5, s.opened())
+
+		refused := &scripted{answer: func(int, int, int64) (*pb.LeaseKeepAliveResponse, error) {
+			return nil, rpctypes.ErrGRPCNoLeader
+		}}
+		_, err := refused.renewer(t).Renew(within(t, time.Second), 1)
+		require.ErrorIs(t, err, rpctypes.ErrNoLeader)
+		require.Equal(t, 1, refused.opened(), "a fresh stream that is refused is not tried again")
+	})
+}
+
+func TestUnknownLeaseIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answer: func(_, _ int, id int64) (*pb.LeaseKeepAliveResponse, error) {
+			return &pb.LeaseKeepAliveResponse{ID: id}, nil
+		}}
+		_, err := s.renewer(t).Renew(within(t, time.Second), 1)
+		require.ErrorIs(t, err, rpctypes.ErrLeaseNotFound)
+	})
+}
+
+func TestStreamThatStallsIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answer: func(stream, request int, id int64) (*pb.LeaseKeepAliveResponse, error) {
+			if stream == 1 && request == 2 {
+				return nil, nil
+			}
+			return yes(stream, request, id)
+		}}
+		r := s.renewer(t)
+		_, err := r.Renew(within(t, time.Second), 1)
+		require.NoError(t, err)
+		_, err = r.Renew(within(t, time.Second), 1)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		for range 3 {
+			_, err = r.Renew(within(t, time.Second), 1)
+			require.NoError(t, err)
+		}
+		require.Equal(t, 2, s.opened())
+	})
+}
+
+// A caller that was called off says nothing about the stream, and its late answer is nobody's.
+func TestStreamOutlivesACallerThatIsCalledOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answer: func(stream, request int, id int64) (*pb.LeaseKeepAliveResponse, error) {
+			<-time.After(time.Second)
+			resp, err := yes(stream, request, id)
+			resp.TTL = int64(request)
+			return resp, err
+		}}
+		r := s.renewer(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(time.Second/2, cancel)
+		_, err := r.Renew(ctx, 1)
+		require.ErrorIs(t, err, context.Canceled)
+		resp, err := r.Renew(within(t, time.Minute), 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, resp.TTL, "the answer to the second request")
+		require.Equal(t, 1, s.opened())
+	})
+}
+
+// As behind etcd grpc-proxy, which answers a fresh stream soon and a standing one in its own time.
+func TestWhereStandingStreamsStallEachRenewalGetsItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answer: func(stream, request int, id int64) (*pb.LeaseKeepAliveResponse, error) {
+			if request > 1 {
+				return nil, nil
+			}
+			return yes(stream, request, id)
+		}}
+		r := s.renewer(t)
+		failed := 0
+		for range 2*maxStalls + singles {
+			if _, err := r.Renew(within(t, time.Second), 1); err != nil {
+				failed++
+			}
+		}
+		require.Equal(t, maxStalls, failed)
+	})
+}
+
+// A log-in that takes long is waited for by one caller after the other, not begun anew.
+func TestSlowOpeningIsInherited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answer: yes, open: func(ctx context.Context, _ int) error {
+			select {
+			case <-time.After(5 * time.Second):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}
+		r := s.renewer(t)
+		began := time.Now()
+		for {
+			_, err := r.Renew(within(t, 2*time.Second), 1)
+			if err == nil {
+				break
+			}
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		require.Equal(t, 5*time.Second, time.Since(began))
+		require.Equal(t, 1, s.opened())
+	})
+}
+
+// With several endpoints one that hangs must not be waited for alone.
+func TestOpeningThatHangsIsJoinedByAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answer: yes, open: func(ctx context.Context, n int) error {
+			if n%3 != 0 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return nil
+		}}
+		r := s.renewer(t)
+		r.hedged = true
+		began := time.Now()
+		for {
+			_, err := r.Renew(within(t, 2*time.Second), 1)
+			if err == nil {
+				break
+			}
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		require.Equal(t, 4*time.Second, time.Since(began))
+		require.Equal(t, 3, s.opened())
+	})
+}
+
+func TestReleaseEndsWhatIsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answer: func(int, int, int64) (*pb.LeaseKeepAliveResponse, error) { return nil, nil }}
+		client := clientv3.NewCtxClient(context.Background())
+		client.Lease = s
+		r, release := Share(client)
+		failed := make(chan error)
+		go func() {
+			_, err := r.Renew(context.Background(), 1)
+			failed <- err
+		}()
+		synctest.Wait()
+		release()
+		require.True(t, errors.Is(<-failed, context.Canceled))
+		_, err := r.Renew(context.Background(), 1)
+		require.Error(t, err)
+	})
+}

@@ -1,0 +1,86 @@
+package renewal
+
+import (
+	"context"
+	"io"
+	"sync"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+)
+
+// scripted is a server of streams that does what a test says.
+type scripted struct {
+	clientv3.Lease
+	open   func(ctx context.Context, n int) error // of the n-th stream; nil: at once
+	answer func(stream, request int, id int64) (*pb.LeaseKeepAliveResponse, error)
+
+	mu      sync.Mutex
+	streams int
+}
+
+func (s *scripted) opened() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.streams
+}
+
+func (s *scripted) LeaseKeepAlive(ctx context.Context, _ ...grpc.CallOption) (pb.Lease_LeaseKeepAliveClient, error) {
+	s.mu.Lock()
+	s.streams++
+	n := s.streams
+	s.mu.Unlock()
+	if s.open != nil {
+		if err := s.open(ctx, n); err != nil {
+			return nil, err
+		}
+	}
+	return &scriptedStream{s: s, ctx: ctx, n: n, requests: make(chan int64, 100)}, nil
+}
+
+type scriptedStream struct {
+	grpc.ClientStream
+	s        *scripted
+	ctx      context.Context
+	n, taken int
+	requests chan int64
+}
+
+func (x *scriptedStream) Send(r *pb.LeaseKeepAliveRequest) error {
+	x.requests <- r.ID
+	return nil
+}
+
+// Recv answers the requests one after the other, as etcd does. No answer and no error: it stalls.
+func (x *scriptedStream) Recv() (*pb.LeaseKeepAliveResponse, error) {
+	select {
+	case id := <-x.requests:
+		x.taken++
+		resp, err := x.s.answer(x.n, x.taken, id)
+		if resp == nil && err == nil {
+			<-x.ctx.Done()
+			return nil, x.ctx.Err()
+		}
+		return resp, err
+	case <-x.ctx.Done():
+		return nil, x.ctx.Err()
+	}
+}
+
+func (x *scriptedStream) CloseSend() error { return io.EOF }
+
+// renewer is one over the script, ended with the test.
+func (s *scripted) renewer(t *testing.T) *Renewer {
+	client := clientv3.NewCtxClient(context.Background())
+	client.Lease = s
+	r, release := Share(client)
+	t.Cleanup(release)
+	return r
+}
+
+// yes renews any lease.
+func yes(_, _ int, id int64) (*pb.LeaseKeepAliveResponse, error) {
+	return &pb.LeaseKeepAliveResponse{ID: id, TTL: 10}, nil
+}
