@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/goverse/goverse/cluster/internal/login"
 	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/internal/zaplog"
 )
@@ -43,7 +44,7 @@ func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 	if cfg.Logger.IsError() && !cfg.Logger.IsDebug() {
 		quiet = append(quiet, zap.IncreaseLevel(zap.DPanicLevel))
 	}
-	client, err := clientv3.New(clientv3.Config{
+	etcd := clientv3.Config{
 		Endpoints:   eps,
 		TLS:         cfg.TLS,
 		Username:    cfg.Username,
@@ -59,9 +60,11 @@ func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 				MaxDelay: time.Second},
 			MinConnectTimeout: cfg.DialTimeout,
 		})},
-	})
+	}
+	client, err := clientv3.New(etcd)
 	switch {
 	case err == nil:
+		login.Attach(client, etcd)
 		return client, nil
 	case errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrPermissionDenied):
 		return nil, fmt.Errorf("%w %q: check the user and password (%w)", ErrEtcdDenied, cfg.Username, err)

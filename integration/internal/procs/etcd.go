@@ -3,6 +3,7 @@
 package procs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,7 +53,14 @@ type Etcd struct {
 
 	kit       *Kit
 	flavour   Flavour
+	passwords Passwords
 	dir, peer string
+}
+
+// Passwords is how a server checks its users. The zero value is as cheap as can be.
+type Passwords struct {
+	BcryptCost int // 0: the least
+	TokenTTL   int // seconds that a token lasts without use; 0: etcd's default, 300
 }
 
 // StartEtcd starts a server with etcd's default timing and returns once it answers.
@@ -60,11 +68,17 @@ type Etcd struct {
 // names the flavour.
 func (k *Kit) StartEtcd(t testing.TB, flavour Flavour) *Etcd {
 	t.Helper()
+	return k.StartEtcdWith(t, flavour, Passwords{})
+}
+
+// StartEtcdWith is StartEtcd with another way to check passwords.
+func (k *Kit) StartEtcdWith(t testing.TB, flavour Flavour, passwords Passwords) *Etcd {
+	t.Helper()
 	if flavour == Etcd34 {
 		need34(t, etcdPath, "etcd Version: 3.4.", "etcd-server", "--version")
 	}
 	addresses := k.Addresses(t, 2)
-	e := &Etcd{Endpoint: addresses[0], peer: addresses[1], kit: k, flavour: flavour, dir: t.TempDir()}
+	e := &Etcd{Endpoint: addresses[0], peer: addresses[1], kit: k, flavour: flavour, passwords: passwords, dir: t.TempDir()}
 	e.Restart(t)
 	return e
 }
@@ -89,7 +103,7 @@ func (e *Etcd) Restart(t testing.TB) time.Time {
 	case Etcd37:
 		self, err := os.Executable()
 		require.NoError(t, err)
-		config, err := json.Marshal(serveConfig{DataDir: e.dir, Client: e.Endpoint, Peer: e.peer})
+		config, err := json.Marshal(serveConfig{DataDir: e.dir, Client: e.Endpoint, Peer: e.peer, Passwords: e.passwords})
 		require.NoError(t, err)
 		e.Process = e.kit.Start(t, "etcd 3.7", self, nil, []string{serveEnv + "=" + string(config)})
 	case Etcd34:
@@ -97,7 +111,8 @@ func (e *Etcd) Restart(t testing.TB) time.Time {
 			"--listen-client-urls=http://" + e.Endpoint, "--advertise-client-urls=http://" + e.Endpoint,
 			"--listen-peer-urls=http://" + e.peer, "--initial-advertise-peer-urls=http://" + e.peer,
 			"--initial-cluster=it=http://" + e.peer, "--initial-cluster-token=" + e.peer,
-			fmt.Sprintf("--bcrypt-cost=%d", leastBcryptCost)}, nil)
+			fmt.Sprintf("--bcrypt-cost=%d", cmp.Or(e.passwords.BcryptCost, leastBcryptCost)),
+			fmt.Sprintf("--auth-token-ttl=%d", cmp.Or(e.passwords.TokenTTL, 300))}, nil)
 	}
 	// Not by a client of etcd's: its back-off would see the return late.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}

@@ -3,6 +3,7 @@
 package procs
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -25,6 +26,7 @@ const leastBcryptCost = 4
 type serveConfig struct {
 	DataDir, Client, Peer string
 	Peers                 []string
+	Passwords             Passwords
 }
 
 // MemberCommand is the command of one member of an etcd cluster, in a copy of the test
@@ -66,7 +68,8 @@ func serve(encoded string) int {
 		cfg.InitialCluster = strings.Join(all, ",")
 		cfg.InitialClusterToken = strings.Join(config.Peers, ",")
 	}
-	cfg.BcryptCost = leastBcryptCost
+	cfg.BcryptCost = uint(cmp.Or(config.Passwords.BcryptCost, leastBcryptCost))
+	cfg.AuthTokenTTL = uint(cmp.Or(config.Passwords.TokenTTL, 300))
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return complain(err)

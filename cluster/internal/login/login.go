@@ -1,0 +1,86 @@
+// Package login is how a client of etcd's with a user and a password gets its tokens.
+//
+// etcd's client logs in when it is made, before it opens a stream, and when etcd does not know its token
+// any more. It sends the old token along, which etcd before 3.5 refuses before it looks at the password:
+// a client whose token was forgotten, because etcd restarted or the token was not used for a while, then
+// never gets another one. And each of its callers logs in by itself, while checking one password takes etcd
+// a good part of a tenth of a second. Here one log-in serves all who want one at that time, over a
+// connection of its own that has no token.
+package login
+
+import (
+	"context"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Attach has client log in this way. cfg is what the client was made with. It must be called before anybody
+// uses the client.
+func Attach(client *clientv3.Client, cfg clientv3.Config) {
+	if cfg.Username == "" {
+		return
+	}
+	cfg.Username, cfg.Password = "", ""
+	client.Auth = &auth{Auth: client.Auth, nobody: cfg}
+}
+
+// auth is etcd's service of that name, with another way to log in.
+type auth struct {
+	clientv3.Auth
+	nobody clientv3.Config // the same etcd, without a user
+
+	mu      sync.Mutex
+	current *attempt
+}
+
+// attempt is a log-in that is under way.
+type attempt struct {
+	done chan struct{}
+	resp *clientv3.AuthenticateResponse // when done
+	err  error
+}
+
+// Authenticate logs in, or waits for a log-in that is under way. If that is called off with the context of
+// the caller who makes it, the next one makes it.
+func (a *auth) Authenticate(ctx context.Context, name, password string) (*clientv3.AuthenticateResponse, error) {
+	for {
+		mine, own := a.join()
+		if own {
+			mine.resp, mine.err = a.logIn(ctx, name, password)
+			a.mu.Lock()
+			a.current = nil
+			a.mu.Unlock()
+			close(mine.done)
+			return mine.resp, mine.err
+		}
+		select {
+		case <-mine.done:
+			if mine.err == nil {
+				return mine.resp, nil
+			}
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// join is the attempt under way, or a new one of the caller's own.
+func (a *auth) join() (at *attempt, own bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.current != nil {
+		return a.current, false
+	}
+	a.current = &attempt{done: make(chan struct{})}
+	return a.current, true
+}
+
+func (a *auth) logIn(ctx context.Context, name, password string) (*clientv3.AuthenticateResponse, error) {
+	client, err := clientv3.New(a.nobody)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = client.Close() }() // nothing is sent any more
+	return client.Authenticate(ctx, name, password)
+}

@@ -1,0 +1,155 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+var (
+	passwordSessions = flag.Int("passwords.sessions", 60, "how many sessions TestSessionsOfAUser opens")
+	passwordClients  = flag.Int("passwords.clients", 6, "how many clients they share")
+	passwordFor      = flag.Duration("passwords.for", 10*time.Second, "how long each of its parts lasts")
+)
+
+// defaultBcryptCost is etcd's: checking one password takes a good part of a tenth of a second.
+const defaultBcryptCost = 10
+
+const passwordTTL = 10 * time.Second
+
+// users are sessions of one user of etcd's, and what they cost it.
+type users struct {
+	sessions []*session.Session
+}
+
+func (u *users) open(t *testing.T, endpoint string) {
+	t.Helper()
+	clients := make([]*clientv3.Client, *passwordClients)
+	for i := range clients {
+		client, err := cluster.NewEtcdClient(cluster.Config{EtcdAddress: endpoint, Username: nodeUser, Password: nodeUser, DialTimeout: time.Minute})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = client.Close() })
+		clients[i] = client
+	}
+	for i := range *passwordSessions {
+		s, err := session.Open(soon(t), session.Config{Client: clients[i%len(clients)], TTL: passwordTTL})
+		require.NoError(t, err)
+		u.sessions = append(u.sessions, s)
+	}
+}
+
+// close ends the sessions side by side.
+func (u *users) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), passwordTTL)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, s := range u.sessions {
+		wg.Go(func() { _ = s.Close(ctx) })
+	}
+	wg.Wait()
+}
+
+// watch looks at the sessions for a while and fails if one is lost. It says what etcd's processor was
+// used for meanwhile.
+func (u *users) watch(t *testing.T, part string, etcd *procs.Etcd) {
+	t.Helper()
+	began, used, logins := time.Now(), processorTime(t, etcd.Pid()), logIns(t, etcd)
+	lost, silent := 0, 0
+	for time.Since(began) < *passwordFor {
+		lost = 0
+		for _, s := range u.sessions {
+			if s.Err() != nil {
+				lost++
+			} else if !s.Valid() {
+				silent++
+			}
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	took := time.Since(began)
+	cores := (processorTime(t, etcd.Pid()) - used).Seconds() / took.Seconds()
+	t.Logf("%s: %d sessions, %d clients, %v: %d lost, %d times silent, %d log-ins, etcd used %.2f cores", part, len(u.sessions), *passwordClients,
+		took.Round(time.Second), lost, silent, logIns(t, etcd)-logins, cores)
+	for _, s := range u.sessions {
+		require.NoError(t, s.Err(), part)
+	}
+}
+
+// logIns is how many passwords a server was asked to check since it started.
+func logIns(t *testing.T, etcd *procs.Etcd) int {
+	t.Helper()
+	resp, err := http.Get("http://" + etcd.Endpoint + "/metrics")
+	require.NoError(t, err)
+	defer resp.Body.Close() // nothing was written
+	metrics, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(metrics)) {
+		if strings.HasPrefix(line, "grpc_server_started_total{") && strings.Contains(line, `grpc_method="Authenticate"`) {
+			n, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(strings.TrimSpace(line), ' '):]), 64)
+			require.NoError(t, err)
+			return int(n)
+		}
+	}
+	t.Fatal("etcd's metrics do not count log-ins")
+	return 0
+}
+
+// processorTime is how long a process has run on processors.
+func processorTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if os.IsNotExist(err) {
+		t.Skip("this reads /proc/PID/stat, which only Linux has")
+	}
+	require.NoError(t, err)
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')'):]))
+	var ticks int64
+	for _, field := range fields[12:14] { // utime and stime, in hundredths of a second
+		n, err := strconv.ParseInt(field, 10, 64)
+		require.NoError(t, err)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
+// Sessions of a user whose password etcd takes long to check stay, whatever becomes of the tokens.
+func TestSessionsOfAUser(t *testing.T) {
+	t.Parallel()
+	for _, flavour := range procs.Flavours() {
+		t.Run(string(flavour), func(t *testing.T) {
+			t.Parallel()
+			etcd := kit.StartEtcdWith(t, flavour, procs.Passwords{BcryptCost: defaultBcryptCost, TokenTTL: 5})
+			guarded(t, etcd)
+			u := &users{}
+			u.open(t, etcd.Endpoint)
+			defer u.close()
+			u.watch(t, "nothing happens", etcd)
+
+			admin := etcd.Client(t, administrator, administrator) // another one's token has run out
+			_, err := admin.UserChangePassword(soon(t), nodeUser, nodeUser)
+			require.NoError(t, err)
+			u.watch(t, "etcd forgets the user's tokens", etcd)
+
+			etcd.Kill(t)
+			etcd.Restart(t)
+			u.watch(t, "etcd is killed and restarted", etcd)
+		})
+	}
+}
