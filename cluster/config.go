@@ -60,6 +60,11 @@ type Config struct {
 	TLS *tls.Config
 	// Username and Password are for etcd's access control.
 	Username, Password string
+	// Credentials, if set, is asked at each log-in at etcd for the user and password, in place of
+	// Username and Password: for passwords that change while the node runs. etcd forgets a user's
+	// tokens when the password changes, so the new one must be there well before a TTL has passed.
+	// It must not block.
+	Credentials func() (username, password string, err error)
 	// DialTimeout bounds one attempt to connect to etcd. Default 2 s.
 	DialTimeout time.Duration
 	// RequestTimeout bounds one request to etcd. Default 2 s.

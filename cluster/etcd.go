@@ -38,6 +38,11 @@ func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Credentials != nil {
+		if cfg.Username, cfg.Password, err = cfg.Credentials(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrEtcdDenied, err)
+		}
+	}
 	// etcd's client warns of every request that fails, also where failing is an answer, and with a
 	// user calls it an error where one was given up; what matters of it is said here.
 	var quiet []zap.Option
@@ -64,7 +69,7 @@ func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 	client, err := clientv3.New(etcd)
 	switch {
 	case err == nil:
-		login.Attach(client, etcd)
+		login.Attach(client, etcd, cfg.Credentials)
 		return client, nil
 	case errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrPermissionDenied):
 		return nil, fmt.Errorf("%w %q: check the user and password (%w)", ErrEtcdDenied, cfg.Username, err)

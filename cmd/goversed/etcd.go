@@ -18,6 +18,7 @@ import (
 type etcdFlags struct {
 	address, prefix   string
 	user, password    string
+	passwordFile      string
 	caCert, cert, key string
 }
 
@@ -28,6 +29,7 @@ func (e *etcdFlags) register(fs *pflag.FlagSet, address, usage string) {
 	fs.StringVar(&e.prefix, "prefix", "/goverse", "where the cluster lies in etcd; the same for all its nodes")
 	fs.StringVar(&e.user, "etcd-user", "", "user for etcd's access control")
 	fs.StringVar(&e.password, "etcd-password", "", "password of that user; better given as the variable, which process lists do not show")
+	fs.StringVar(&e.passwordFile, "etcd-password-file", "", "`file` with that password, read again at each log-in: it can change while this runs")
 	fs.StringVar(&e.caCert, "etcd-cacert", "", "PEM `file` with the authorities that may have signed etcd's certificate")
 	fs.StringVar(&e.cert, "etcd-cert", "", "PEM `file` with the certificate to show to etcd")
 	fs.StringVar(&e.key, "etcd-key", "", "PEM `file` with the key of that certificate")
@@ -35,7 +37,7 @@ func (e *etcdFlags) register(fs *pflag.FlagSet, address, usage string) {
 
 // accessFlags are the names of the flags that only matter for an etcd elsewhere.
 func accessFlags() []string {
-	return []string{"etcd-user", "etcd-password", "etcd-cacert", "etcd-cert", "etcd-key"}
+	return []string{"etcd-user", "etcd-password", "etcd-password-file", "etcd-cacert", "etcd-cert", "etcd-key"}
 }
 
 // apply puts the flags into cfg. It reads the certificate files.
@@ -59,12 +61,8 @@ func (e *etcdFlags) applyNames(cfg *cluster.Config) error {
 		}
 		return fmt.Errorf("--prefix %s must not end with a slash: use %s", e.prefix, use)
 	}
-	if e.password != "" && e.user == "" {
-		return errors.New("--etcd-password is given without --etcd-user: give both")
-	}
-	// etcd's client would go on as nobody.
-	if e.user != "" && e.password == "" {
-		return errors.New("--etcd-user is given without a password: give it as GOVERSE_ETCD_PASSWORD")
+	if err := e.checkUser(); err != nil {
+		return err
 	}
 	if (e.cert == "") != (e.key == "") {
 		return errors.New("--etcd-cert and --etcd-key belong together: give both")
@@ -75,7 +73,44 @@ func (e *etcdFlags) applyNames(cfg *cluster.Config) error {
 	}
 	cfg.EtcdAddress, cfg.EtcdPrefix = e.address, e.prefix
 	cfg.Username, cfg.Password = e.user, e.password
+	if e.passwordFile != "" {
+		cfg.Credentials = func() (string, string, error) {
+			password, err := readPassword(e.passwordFile)
+			return e.user, password, err
+		}
+	}
 	return nil
+}
+
+// checkUser reports what is wrong with the user and password.
+func (e *etcdFlags) checkUser() error {
+	switch {
+	case e.password != "" && e.passwordFile != "":
+		return errors.New("--etcd-password and --etcd-password-file are both given: give one of them")
+	case e.password != "" && e.user == "":
+		return errors.New("--etcd-password is given without --etcd-user: give both")
+	case e.passwordFile != "" && e.user == "":
+		return errors.New("--etcd-password-file is given without --etcd-user: give both")
+	case e.passwordFile != "":
+		_, err := readPassword(e.passwordFile)
+		return err
+	case e.user != "" && e.password == "": // etcd's client would go on as nobody
+		return errors.New("--etcd-user is given without a password: give it as GOVERSE_ETCD_PASSWORD, or --etcd-password-file")
+	}
+	return nil
+}
+
+// readPassword is the first line of a file.
+func readPassword(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("--etcd-password-file: name a file that this user may read (%w)", err)
+	}
+	password, _, _ := strings.Cut(string(text), "\n")
+	if password = strings.TrimSuffix(password, "\r"); password == "" {
+		return "", fmt.Errorf("--etcd-password-file: %s begins with an empty line: put the password there", path)
+	}
+	return password, nil
 }
 
 // tls is what the certificate files hold, nil unless one was named.

@@ -214,7 +214,7 @@ func (f *gatedFlags) environment() []string {
 // guard is the command line and environment of the guard: it can reach etcd, too.
 func (f *gatedFlags) guard() (args, env []string) {
 	args = []string{guardName, "--etcd=" + f.etcd.address, "--prefix=" + f.etcd.prefix}
-	for flag, value := range map[string]string{"etcd-user": f.etcd.user, "etcd-cacert": f.etcd.caCert, "etcd-cert": f.etcd.cert, "etcd-key": f.etcd.key} {
+	for flag, value := range map[string]string{"etcd-user": f.etcd.user, "etcd-password-file": f.etcd.passwordFile, "etcd-cacert": f.etcd.caCert, "etcd-cert": f.etcd.cert, "etcd-key": f.etcd.key} {
 		if value != "" {
 			args = append(args, "--"+flag+"="+value)
 		}

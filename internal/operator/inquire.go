@@ -61,7 +61,7 @@ func (o *Operator) open(timeout time.Duration) (*clientv3.Client, error) {
 	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
 	nobody := o.cfg
-	nobody.Username, nobody.Password = "", ""
+	nobody.Username, nobody.Password, nobody.Credentials = "", "", nil
 	client, err := reach.Connect(nobody)
 	if err != nil {
 		return nil, err

@@ -15,20 +15,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Attach has client log in this way. cfg is what the client was made with. It must be called before anybody
-// uses the client.
-func Attach(client *clientv3.Client, cfg clientv3.Config) {
+// Attach has client log in this way. cfg is what the client was made with; credentials, unless it is nil, is
+// asked at each log-in for the user and password. It must be called before anybody uses the client.
+func Attach(client *clientv3.Client, cfg clientv3.Config, credentials func() (username, password string, err error)) {
 	if cfg.Username == "" {
 		return
 	}
 	cfg.Username, cfg.Password = "", ""
-	client.Auth = &auth{Auth: client.Auth, nobody: cfg}
+	client.Auth = &auth{Auth: client.Auth, nobody: cfg, credentials: credentials}
 }
 
 // auth is etcd's service of that name, with another way to log in.
 type auth struct {
 	clientv3.Auth
-	nobody clientv3.Config // the same etcd, without a user
+	nobody      clientv3.Config // the same etcd, without a user
+	credentials func() (username, password string, err error)
 
 	mu      sync.Mutex
 	current *attempt
@@ -77,6 +78,12 @@ func (a *auth) join() (at *attempt, own bool) {
 }
 
 func (a *auth) logIn(ctx context.Context, name, password string) (*clientv3.AuthenticateResponse, error) {
+	if a.credentials != nil {
+		var err error
+		if name, password, err = a.credentials(); err != nil {
+			return nil, err
+		}
+	}
 	client, err := clientv3.New(a.nobody)
 	if err != nil {
 		return nil, err

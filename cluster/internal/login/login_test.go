@@ -2,6 +2,7 @@ package login
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 
@@ -32,7 +33,7 @@ func user(t *testing.T) *clientv3.Client {
 	client, err := clientv3.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	Attach(client, cfg)
+	Attach(client, cfg, nil)
 	return client
 }
 
@@ -78,8 +79,31 @@ func TestTokenThatEtcdForgotIsReplaced(t *testing.T) {
 	require.ErrorIs(t, err, rpctypes.ErrAuthFailed)
 }
 
+func TestPasswordThatChangesIsAskedForAtEachLogIn(t *testing.T) {
+	client := user(t)
+	ctx := etcdtest.Context(t)
+	password := "secret"
+	a := client.Auth.(*auth)
+	a.credentials = func() (string, string, error) {
+		if password == "" {
+			return "", "", errors.New("unreadable")
+		}
+		return "root", password, nil
+	}
+	_, err := client.Put(ctx, "k", "v")
+	require.NoError(t, err)
+	_, err = client.UserChangePassword(ctx, "root", "changed")
+	require.NoError(t, err)
+	password = ""
+	_, err = client.Put(ctx, "k", "v")
+	require.ErrorContains(t, err, "unreadable")
+	password = "changed"
+	_, err = client.Put(ctx, "k", "v")
+	require.NoError(t, err)
+}
+
 func TestClientWithoutAUserIsLeftAlone(t *testing.T) {
 	client := clientv3.NewCtxClient(context.Background())
-	Attach(client, clientv3.Config{})
+	Attach(client, clientv3.Config{}, nil)
 	require.Nil(t, client.Auth)
 }
