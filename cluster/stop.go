@@ -25,7 +25,12 @@ const markTimeout = time.Second
 // are cut off and the session revoked. The error is a [CutShortError] then, and
 // also if work went on, or a lock was held, for Config.WorkTimeout after its context had
 // ended, or if etcd did not answer, so that the node's keys stay for a TTL.
-// Stopping a cluster that was never started closes its node.
+// Stopping a cluster that was never started closes its node. A Stop beside another one waits
+// for that, or until its own context ends; one after it returns what that returned.
+//
+// When Stop has returned, what is still on its way out is gRPC's and the etcd client's own
+// and waits for nothing any more but its turn to run; connections that others hold open to
+// the node are closed.
 func (c *Cluster) Stop(ctx context.Context) error {
 	c.mu.Lock()
 	switch c.phase {
@@ -53,6 +58,11 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	case <-c.stopped:
 		return c.stopErr
 	case <-ctx.Done():
+	}
+	select {
+	case <-c.stopped: // also where ctx had ended before
+		return c.stopErr
+	default:
 		return context.Cause(ctx)
 	}
 }

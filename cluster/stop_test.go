@@ -34,6 +34,9 @@ func TestStopCutShort(t *testing.T) {
 	require.Equal(t, 1, strings.Count(err.Error(), "context canceled"), "%v", err)
 	require.NoError(t, cut.Left)
 	require.Empty(t, keysLeft(t, etcd), "revoked at once")
+	for range 20 {
+		require.Equal(t, err, c.Stop(ended), "it is down, whatever time there is")
+	}
 }
 
 func TestStopWhileEtcdIsAway(t *testing.T) {

@@ -4,24 +4,26 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // conns is a listener that remembers its open connections. grpc waits, in its
-// graceful and its hard stop alike, for connections that have not said anything
-// yet: without this, one silent TCP connection delays a stop by two minutes.
+// graceful and its hard stop alike, for connections whose handshake is under way
+// (TLS, then HTTP/2's preface and settings): without this, one that stays silent, or
+// stops in the middle of it, delays a stop by two minutes.
 type conns struct {
 	net.Listener
 	mu   sync.Mutex
 	open map[*conn]struct{}
-	shut bool            // no silent connection is taken any more
+	shut bool            // no further connection is taken
 	left map[string]bool // remote addresses of watchers who were told goodbye
 }
 
 // conn is one accepted connection.
 type conn struct {
 	net.Conn
-	owner *conns
-	spoke atomic.Bool
+	owner   *conns
+	greeted atomic.Bool // its handshake is done
 }
 
 func newConns(l net.Listener) *conns {
@@ -67,13 +69,14 @@ func (l *conns) closeLeft() {
 	}
 }
 
-// closeConns closes the connections that never spoke, or all of them.
+// closeConns closes the connections whose handshake is not done, on which no call can run
+// yet, or all of them.
 func (l *conns) closeConns(all bool) {
 	l.mu.Lock()
 	l.shut = true
 	var victims []*conn
 	for c := range l.open {
-		if all || !c.spoke.Load() {
+		if all || !c.greeted.Load() {
 			victims = append(victims, c)
 		}
 	}
@@ -83,13 +86,13 @@ func (l *conns) closeConns(all bool) {
 	}
 }
 
-// Read remembers that the other side has spoken.
-func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 {
-		c.spoke.Store(true)
+// SetDeadline is called by grpc with a deadline before the handshake, and with none as soon
+// as that is done.
+func (c *conn) SetDeadline(t time.Time) error {
+	if t.IsZero() {
+		c.greeted.Store(true)
 	}
-	return n, err
+	return c.Conn.SetDeadline(t)
 }
 
 // Close closes the connection and forgets it.

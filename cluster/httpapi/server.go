@@ -21,12 +21,19 @@ const (
 	headerBytes   = 16 << 10
 )
 
+// handlerGrace is how long a stop waits for handlers to notice that their contexts have
+// ended.
+const handlerGrace = time.Second
+
 // Server is an HTTP server that runs. Its methods are safe for concurrent use.
 type Server struct {
 	server  *http.Server
 	address string
+	log     hclog.Logger
+	conns   *conns
 	done    chan struct{}
-	err     error // read after done
+	err     error         // read after done
+	ended   chan struct{} // closed after done, when no connection is left
 }
 
 // Serve serves h on l, with time limits, in a goroutine that Stop joins. It takes
@@ -46,9 +53,15 @@ func Serve(l net.Listener, h http.Handler, log hclog.Logger) *Server {
 			ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 		},
 		address: l.Addr().String(),
+		log:     log,
+		conns:   newConns(),
 		done:    make(chan struct{}),
+		ended:   make(chan struct{}),
 	}
+	s.server.ConnState = s.conns.changed
 	go func() {
+		defer close(s.ended)
+		defer s.conns.open.Wait()
 		defer close(s.done)
 		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			s.err = fmt.Errorf("http: stopped serving at %s: %w", s.address, err)
@@ -74,15 +87,25 @@ func (s *Server) Err() error {
 	}
 }
 
-// Stop frees the port and lets running requests finish; when ctx ends it cuts them
-// off and says so. It returns when the server's goroutine has ended, and may be
-// called again.
+// Stop frees the port and lets running requests finish; connections on which no request
+// came yet are closed. When ctx ends it cuts the requests off and says so. It returns when
+// the server's goroutines have ended, those of its connections included; only a handler
+// that ignores for a second that its request's context has ended is left behind. It may be
+// called again, and concurrently.
 func (s *Server) Stop(ctx context.Context) error {
+	s.conns.shutSilent()
 	err := s.server.Shutdown(ctx)
+	<-s.done
 	if err != nil {
 		_ = s.server.Close() // its error is the listener's, which is closed already
 		err = fmt.Errorf("http: requests at %s were cut off: %w", s.address, err)
 	}
-	<-s.done
+	patience := time.NewTimer(handlerGrace)
+	defer patience.Stop()
+	select {
+	case <-s.ended:
+	case <-patience.C:
+		s.log.Error("a request ignores its cancelled context and was left behind", "address", s.address)
+	}
 	return err
 }

@@ -48,6 +48,7 @@ func TestStopCutsRunningRequests(t *testing.T) {
 	s := Serve(listen(t), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		close(entered)
 		<-r.Context().Done()
+		<-time.After(100 * time.Millisecond) // it has to clean up
 		close(left)
 	}), nil)
 	answered := make(chan error, 1)
@@ -62,8 +63,53 @@ func TestStopCutsRunningRequests(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	require.ErrorIs(t, s.Stop(ctx), context.Canceled)
-	<-left
+	select {
+	case <-left:
+	default:
+		t.Error("Stop returned before the handler did")
+		<-left
+	}
 	require.Error(t, <-answered)
+}
+
+// Connections that say nothing, or half a request, or wait for the next one do not delay a
+// stop.
+func TestConnectionsWithoutARequestDoNotDelayStop(t *testing.T) {
+	for name, says := range map[string]string{"silent": "", "half a request": "GET /livez HTTP/1.1\r\n",
+		"idle": "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			l := &accepting{Listener: listen(t), accepted: make(chan struct{}, 20)}
+			s := Serve(l, New(leader(), Options{}), nil)
+			for range 20 {
+				c, err := net.Dial("tcp", s.Address())
+				require.NoError(t, err)
+				defer func() { _ = c.Close() }()
+				_, err = io.WriteString(c, says)
+				require.NoError(t, err)
+				if <-l.accepted; name == "idle" {
+					_, err = c.Read(make([]byte, 1))
+					require.NoError(t, err)
+				}
+			}
+			began := time.Now()
+			require.NoError(t, s.Stop(context.Background()))
+			require.Less(t, time.Since(began), 3*time.Second)
+		})
+	}
+}
+
+// accepting says when it has accepted.
+type accepting struct {
+	net.Listener
+	accepted chan struct{}
+}
+
+func (l *accepting) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.accepted <- struct{}{}
+	}
+	return c, err
 }
 
 func TestServerTellsWhyItEnded(t *testing.T) {
