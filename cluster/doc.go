@@ -24,6 +24,8 @@
 //   - A node that lives but is removed on evidence (it could not be connected to
 //     nor reach etcd for the grace). Tokens cover it.
 //   - Work that goes on after its context was cancelled; a virtual machine paused
-//     with both clocks; etcd servers older than 3.4.31 / 3.5.13, which can revoke
-//     leases that were renewed.
+//     with both clocks.
+//   - etcd that revokes leases that were renewed, when a leader of it that stood still
+//     goes on (etcd's issue 15247): servers before 3.4.31 and 3.5.13, and more rarely
+//     later ones, of several members. Tokens cover it.
 package cluster

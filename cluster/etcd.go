@@ -162,9 +162,10 @@ func sayUnreachable(ctx context.Context, cfg Config, err error, said *bool) {
 	cfg.Logger.Warn("etcd does not answer, trying on", append(about, "error", err)...)
 }
 
-// warnOldServers names servers that can revoke a lease although it was renewed
-// (fixed in 3.4.31 and 3.5.13): P1 does not hold on them.
+// warnOldServers says which servers can revoke a lease although it was renewed (etcd's issue 15247): those
+// before 3.4.31 and 3.5.13 easily, and of several members later ones, too. P1 does not hold then.
 func warnOldServers(ctx context.Context, cfg Config, client *clientv3.Client) {
+	newest := ""
 	for _, endpoint := range client.Endpoints() {
 		attempt, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
 		status, err := client.Status(attempt, endpoint)
@@ -172,10 +173,18 @@ func warnOldServers(ctx context.Context, cfg Config, client *clientv3.Client) {
 		if err != nil {
 			continue // another one answered, or nothing would have come so far
 		}
+		newest = max(newest, status.Version)
 		if tooOld(status.Version) {
 			cfg.Logger.Warn("this etcd can revoke leases that were renewed, so that two nodes may lead for a moment: upgrade to 3.4.31, 3.5.13 or later",
 				"endpoint", endpoint, "version", status.Version)
+			return
 		}
+	}
+	attempt, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
+	defer cancel()
+	if members, err := client.MemberList(attempt); err == nil && len(members.Members) > 1 {
+		cfg.Logger.Info("a leader of this etcd that stood still for most of a TTL can revoke leases that were renewed: guard writes with tokens",
+			"version", newest, "members", len(members.Members))
 	}
 }
 

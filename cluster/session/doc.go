@@ -5,8 +5,10 @@
 // the granted TTL, less a margin for clocks that run at different rates. etcd
 // counts from a later instant, so it cannot give the lease up before the
 // deadline; whoever acts only while Valid acts alone. The deadline moves only
-// if the renewal succeeded and a linearizable read in the same round showed
-// every key that the session stands on ([Session.Protect]).
+// if the renewal succeeded and a linearizable read sent after its answer showed
+// every key that the session stands on ([Session.Protect]), in the same raft term:
+// a leader of etcd that was deposed and does not know it yet renews leases of which
+// its successor knows nothing.
 //
 // Both clocks are kept: the monotonic one, which no step of the wall clock can
 // deceive, and the wall clock, because the monotonic one stands still while a
