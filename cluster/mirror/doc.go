@@ -2,8 +2,9 @@
 // it as an immutable [state.Snapshot].
 //
 //	read at R ──► publish ──► watch from R+1 ──► fold ──► publish ──► …
-//	   ▲                                                     │
-//	   └── mark stale ◄── watch error, compaction, lag ◄─────┘
+//	   ▲                           ▲                         │ lag
+//	   │                           └── nothing missing ◄── compare
+//	   └── pause ◄── mark stale ◄── watch error, compaction, change missing
 //
 // One read and one watch carry everything: leadership, members, requests,
 // accusations, shards. Readers load an atomic pointer; subscribers get one
@@ -11,8 +12,10 @@
 //
 // The watch alone cannot be trusted: a stream that was cut, or a server that
 // lost its quorum, can stay silent for ever. Whoever reads etcd anyway (a
-// session's renewal) tells [Mirror.Saw] what it saw; a mirror that
-// has not reached it after LagTimeout reads anew.
+// session's renewal) reports to [Mirror.Saw] what it saw; a mirror that has not
+// reached it after LagTimeout compares its snapshot with etcd, by a small read, and
+// reads anew if it lacks a change. Behind `etcd grpc-proxy`, whose watches report no
+// progress, that is how it keeps up while others write.
 //
 // # What is not promised
 //

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/internal/following"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -24,8 +25,9 @@ type Config struct {
 	// ReadTimeout bounds one read of the range. Default 5 s.
 	ReadTimeout time.Duration
 	// LagTimeout is how long the watch may take to reach a revision that is
-	// known to exist (see Saw) before the mirror reads anew. Default 3 s; a
-	// third of the session's TTL is a good value.
+	// known to exist (see Saw) before the mirror compares its snapshot with etcd, and
+	// the longest pause before it reads anew. Default 3 s; a third of the session's
+	// TTL is a good value.
 	LagTimeout time.Duration
 	// Logger gets one line when the watch is lost and one when it is back.
 	// Default: none.
@@ -44,6 +46,8 @@ type Mirror struct {
 	rebuild  chan string
 	rebuilds atomic.Int64
 	trouble  atomic.Pointer[error]
+	way      following.Way // Run's alone
+	proxied  bool          // that was said; Run's alone
 
 	mu      sync.Mutex
 	subs    []*Subscription
@@ -97,8 +101,8 @@ func (m *Mirror) Known() int64 { return m.known.Load() }
 
 // Saw tells the header of a linearizable answer of etcd, and what Known was
 // before its request was sent. If neither an event nor a progress report reaches
-// its revision within LagTimeout, or if it belongs to another history, the mirror
-// reads anew. It does not block.
+// its revision within LagTimeout and a change is missing, or if it belongs to another
+// history, the mirror reads anew. It does not block.
 func (m *Mirror) Saw(header *etcdserverpb.ResponseHeader, known int64) {
 	s := m.Snapshot()
 	if s != nil && (header.ClusterId != s.ClusterID || header.Revision < known) {

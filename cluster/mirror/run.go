@@ -2,13 +2,12 @@ package mirror
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/goverse/goverse/cluster/internal/following"
 	"github.com/goverse/goverse/cluster/state"
@@ -17,20 +16,25 @@ import (
 const (
 	firstRetry = 25 * time.Millisecond
 	lastRetry  = time.Second
-
-	progressTimeout = 100 * time.Millisecond
 )
-
-var errNotOpened = errors.New("etcd did not open the watch")
 
 // Run reads, watches and rebuilds until ctx ends, and returns then, with ctx's
 // error, when all it started has ended.
 func (m *Mirror) Run(ctx context.Context) error {
 	retry := firstRetry
+	var pauses following.Pauses
 	quiet := false // the trouble was said already
 	for ctx.Err() == nil {
-		started := time.Now()
-		err := m.readAndWatch(ctx, &quiet)
+		s, err := m.read(ctx, &quiet)
+		pause := retry
+		if err == nil {
+			var stood time.Duration
+			stood, err = m.follow(ctx, s)
+			pauses, pause = pauses.Next(stood, m.cfg.LagTimeout)
+			retry = firstRetry
+		} else {
+			retry = min(2*retry, lastRetry)
+		}
 		if ctx.Err() != nil {
 			break
 		}
@@ -38,26 +42,22 @@ func (m *Mirror) Run(ctx context.Context) error {
 			m.publish(old.AsStale())
 		}
 		if !quiet {
-			m.log.Warn("lost the view of the cluster, reading it anew", "reason", err)
+			m.log.Warn("lost the view of the cluster, reading it anew", "reason", err, "in", pause.String())
 			quiet = true
 		}
-		// A watch that lasted, or a wished-for rebuild, is followed at once.
-		if time.Since(started) > lastRetry || errors.Is(err, errRebuild) {
-			retry = firstRetry
-			if errors.Is(err, errRebuild) {
-				continue
-			}
+		if pause == 0 {
+			continue
 		}
 		select {
-		case <-time.After(retry):
+		case <-time.After(pause/2 + rand.N(pause/2+1)): // not all nodes at once
 		case <-ctx.Done():
 		}
-		retry = min(2*retry, lastRetry)
 	}
 	return ctx.Err()
 }
 
-func (m *Mirror) readAndWatch(ctx context.Context, quiet *bool) error {
+// read reads the range and publishes it.
+func (m *Mirror) read(ctx context.Context, quiet *bool) (*state.Snapshot, error) {
 	// What is asked for before this read is answered by it.
 	select {
 	case <-m.rebuild:
@@ -69,7 +69,7 @@ func (m *Mirror) readAndWatch(ctx context.Context, quiet *bool) error {
 	cancel()
 	if err != nil {
 		m.trouble.Store(&err)
-		return err
+		return nil, err
 	}
 	m.trouble.Store(nil)
 	if old := m.Snapshot(); old != nil {
@@ -89,84 +89,7 @@ func (m *Mirror) readAndWatch(ctx context.Context, quiet *bool) error {
 		m.log.Info("the view of the cluster is current again", "revision", next.Revision)
 		*quiet = false
 	}
-	err = m.watch(ctx, next)
-	if errors.Is(err, errNotOpened) && ctx.Err() == nil {
-		// The client's endpoints get its requests in turn. With a bad one of two, a watch
-		// after another read would be the bad one's again, for ever.
-		err = m.watch(ctx, next)
-	}
-	return err
-}
-
-// watch folds events into snapshots until the watch fails or lags.
-func (m *Mirror) watch(ctx context.Context, s *state.Snapshot) error {
-	// The stream is this mirror's own, so that its progress requests are not
-	// answered to every other mirror on the same client.
-	ctx = metadata.AppendToOutgoingContext(ctx, "goverse-mirror", m.stream)
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	// Watch itself blocks until etcd has opened the stream.
-	opening := time.AfterFunc(m.cfg.LagTimeout, cancel)
-	w := following.Since(s.Revision)
-	events := m.cfg.Client.Watch(ctx, m.cfg.Keys.RangeStart(), clientv3.WithRange(m.cfg.Keys.RangeEnd()),
-		clientv3.WithRev(w.From()), clientv3.WithCreatedNotify())
-	if !opening.Stop() {
-		return errNotOpened
-	}
-
-	lag := time.NewTimer(m.cfg.LagTimeout)
-	defer lag.Stop()
-	set := func(timer following.Timer) {
-		switch timer {
-		case following.Stop:
-			lag.Stop()
-		case following.Start:
-			lag.Reset(m.cfg.LagTimeout)
-			// Short, because events wait meanwhile; no answer is what the timer is for.
-			pctx, cancel := context.WithTimeout(ctx, progressTimeout)
-			_ = m.cfg.Client.RequestProgress(pctx)
-			cancel()
-		}
-	}
-	var timer following.Timer
-	for {
-		select {
-		case resp, ok := <-events:
-			if !ok {
-				return errors.New("the watch ended")
-			}
-			if err := resp.Err(); err != nil {
-				if !w.Opened() {
-					return fmt.Errorf("%w: %w", errNotOpened, err)
-				}
-				return fmt.Errorf("watch: %w", err)
-			}
-			if !w.Opened() {
-				m.watching()
-			}
-			if resp.Header.ClusterId != s.ClusterID {
-				return fmt.Errorf("%w: the watch is answered by another etcd", errRebuild)
-			}
-			if len(resp.Events) > 0 {
-				s = m.fold(s, resp.Events)
-			}
-			w, timer = w.Answered(resp.Header.Revision, resp.Created, m.Known())
-			m.learn(w.Reached())
-			set(timer)
-		case <-m.poke:
-			w, timer = w.Told(m.Known())
-			set(timer)
-		case reason := <-m.rebuild:
-			return fmt.Errorf("%w: %s", errRebuild, reason)
-		case <-lag.C:
-			if !w.Opened() {
-				return errNotOpened
-			}
-			return fmt.Errorf("%w: the watch is at revision %d and should be at %d", errRebuild, w.Reached(), w.Awaited())
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return next, nil
 }
 
 func (m *Mirror) fold(s *state.Snapshot, events []*clientv3.Event) *state.Snapshot {

@@ -22,7 +22,7 @@ type Event struct {
 
 // Build makes the snapshot of a whole range read at revision.
 func Build(keys Keys, clusterID uint64, revision int64, kvs []KV) *Snapshot {
-	s := &Snapshot{Keys: keys, ClusterID: clusterID, Revision: revision}
+	s := &Snapshot{Keys: keys, ClusterID: clusterID, Revision: revision, Total: len(kvs)}
 	for _, kv := range kvs {
 		s.put(keys.Parse(kv.Key), kv)
 	}
@@ -42,8 +42,12 @@ func (s *Snapshot) Apply(revision int64, events []Event) *Snapshot {
 			continue
 		}
 		if p := s.Keys.Parse(ev.Key); ev.Deleted {
+			next.Total--
 			next.remove(p, ev.Key)
 		} else {
+			if ev.CreateRevision == ev.ModRevision {
+				next.Total++
+			}
 			next.put(p, ev.KV)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"sync/atomic"
+
+	"github.com/goverse/goverse/internal/planted"
 )
 
 // Candidate is one entry of the election queue.
@@ -55,6 +57,8 @@ type Snapshot struct {
 	ClusterID uint64
 	// Revision is the etcd revision up to which this is known to be exact.
 	Revision int64
+	// Total is how many keys the range has, also those that mean nothing here.
+	Total int
 	// Stale is true while the mirror rebuilds: the state was exact at Revision,
 	// and may have moved since without being seen.
 	Stale bool
@@ -77,6 +81,14 @@ type Snapshot struct {
 	// History counts how often the mirror found itself on another history than
 	// before: etcd was restored from a backup, or replaced.
 	History int
+}
+
+// Lacks reports whether s misses a change, up to a revision that s has not reached yet and at
+// which the range had total keys, the last written of them at newest. A put that s misses and
+// that still counts is newer than s; if there is none, all keys are as s has them, and one that was
+// deleted is missing in the total.
+func (s *Snapshot) Lacks(newest int64, total int) bool {
+	return (newest > s.Revision || total != s.Total) && !planted.Is(planted.LackIgnored)
 }
 
 // Mode says by which rule the present leader leads.

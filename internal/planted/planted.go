@@ -69,6 +69,9 @@ const (
 	WatchFromNow Bug = "watch-from-now"
 	// SilenceTrusted takes a watch that delivers nothing for one with nothing to tell.
 	SilenceTrusted Bug = "silence-trusted"
+	// LackIgnored takes a watch that brings nothing for one that lacks nothing, though a comparison
+	// with etcd shows what it lacks.
+	LackIgnored Bug = "lack-ignored"
 	// TakeoverUnreleased serves a shard without waiting for the one before to let go of it.
 	TakeoverUnreleased Bug = "takeover-unreleased"
 	// OwnerByAddress takes an owner at the own address for itself, whatever its incarnation.
@@ -121,6 +124,6 @@ func Sessions() []Bug { return []Bug{TermUnchecked, DeadlineFromReceipt} }
 func Pure() []Bug {
 	return []Bug{DeadlineFromReceipt, LateAnswerCounts, DoubtIgnored, StretchGoesOn, KeysNotChecked, LeadWithoutSession,
 		LeadBesideActing, AdoptBarredKey, LateKeyStays, CampaignTrusted, FlagAfterDelete, FallbackWithoutFailure, ActingUnguarded,
-		RemoveWithoutGrace, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow, SilenceTrusted,
+		RemoveWithoutGrace, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow, SilenceTrusted, LackIgnored,
 		TakeoverUnreleased, OwnerByAddress, StaleReportAccepted, EpochIgnored, MapUnfenced, LapsedKept}
 }

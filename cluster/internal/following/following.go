@@ -2,18 +2,24 @@
 // it keeps up: no clock, no goroutine, no I/O. Package mirror keeps the present one and
 // runs the timer; the simulation runs the same code.
 //
-//	read at R ──► Since(R) ──(opened)──► calm ◄──(reached)── awaiting ──(timer)──► read anew
-//	                                       └──(a newer revision is known)──►┘
+//	read at R ──► Since(R) ──(opened)──► calm ◄──(reached)── awaiting ──(timer)──► compare with etcd
+//	                                       ▲ └──(a newer revision is known)──►┘           │
+//	                                       └────(nothing is missing: Checked)◄────────────┤
+//	                                         (something is): read again, after a Pause ◄──┘
+//
+// A watch reaches a revision by an event, by a progress report, or because a comparison with etcd
+// has shown that there is nothing to deliver up to it. Behind `etcd grpc-proxy`, which answers no
+// request for progress, that is the only way while others write.
 //
 // Not promised: that a watch which is calm has missed nothing. Only who reads etcd
-// knows of a newer revision, and tells.
+// knows of a newer revision, and reports it.
 package following
 
 import "github.com/goverse/goverse/internal/planted"
 
 // Watch is how far one watch has come. It is immutable.
 type Watch struct {
-	reached int64 // by the read before it, by events, or by progress reports
+	reached int64 // by the read before it, by events, progress reports or comparisons
 	awaited int64 // the revision that the timer runs for; 0: none
 	opened  bool
 }
@@ -66,6 +72,13 @@ func (w Watch) Answered(revision int64, opening bool, known int64) (Watch, Timer
 		return w, timer
 	}
 	return w, Stop
+}
+
+// Checked is the watch after a comparison with etcd has shown that nothing is missing up to
+// the awaited revision.
+func (w Watch) Checked(known int64) (Watch, Timer) {
+	w.reached, w.awaited = max(w.reached, w.awaited), 0
+	return w.Told(known)
 }
 
 // Told is the watch after somebody learned that the revision known exists.

@@ -36,3 +36,18 @@ func TestAKnownRevisionIsAwaited(t *testing.T) {
 	require.Equal(t, Stop, timer)
 	require.Zero(t, w.Awaited())
 }
+
+// Behind a proxy no report comes, and a comparison with etcd is as good.
+func TestAComparisonIsAsGoodAsAReport(t *testing.T) {
+	w, timer := Since(10).Answered(10, true, 12)
+	require.Equal(t, Start, timer)
+	w, timer = w.Checked(12)
+	require.Equal(t, Leave, timer, "nothing newer is known")
+	require.EqualValues(t, 12, w.Reached())
+	require.EqualValues(t, 13, w.From(), "where another watch would go on")
+	w, timer = w.Told(20)
+	require.Equal(t, Start, timer)
+	w, timer = w.Checked(25)
+	require.Equal(t, Start, timer)
+	require.EqualValues(t, 25, w.Awaited())
+}

@@ -26,6 +26,7 @@ type etcd struct {
 	keys     []state.KV // by key
 	// history is every change since the compaction; an event carries its revision.
 	history   []state.Event
+	all       []state.Event // also what was compacted
 	compacted int64
 	leases    []*lease
 	granted   int64
@@ -142,6 +143,30 @@ func (e *etcd) read() answer {
 	return answer{revision: e.revision, found: slices.Clone(e.keys[from:to])}
 }
 
+// readAt is what the cluster's range was like at a revision: keys and revisions alone.
+func (e *etcd) readAt(revision int64) (answer, error) {
+	if revision < e.compacted {
+		return answer{}, errCompacted
+	}
+	a := answer{revision: e.revision}
+	for _, ev := range e.all {
+		if ev.ModRevision > revision {
+			break
+		}
+		if ev.Key < e.w.keys.RangeStart() || ev.Key >= e.w.keys.RangeEnd() {
+			continue
+		}
+		i, exists := slices.BinarySearchFunc(a.found, ev.Key, func(kv state.KV, key string) int { return strings.Compare(kv.Key, key) })
+		if exists {
+			a.found = slices.Delete(a.found, i, i+1)
+		}
+		if !ev.Deleted {
+			a.found = slices.Insert(a.found, i, state.KV{Key: ev.Key, ModRevision: ev.ModRevision})
+		}
+	}
+	return a, nil
+}
+
 func (e *etcd) put(op change.Op, revision int64) {
 	kv := state.KV{Key: op.Key, Value: []byte(op.Value), CreateRevision: revision, ModRevision: revision, Lease: op.Lease}
 	i, exists := e.find(op.Key)
@@ -152,7 +177,7 @@ func (e *etcd) put(op change.Op, revision int64) {
 		e.keys = slices.Insert(e.keys, i, kv)
 	}
 	e.revision = revision
-	e.history = append(e.history, state.Event{KV: kv})
+	e.note(state.Event{KV: kv})
 	e.w.checks.put(e.w, kv)
 	if log := e.w.log; log != nil {
 		log.say("etcd: %d put %s = %s on lease %x", revision, kv.Key, kv.Value, kv.Lease)
@@ -167,11 +192,15 @@ func (e *etcd) remove(key string, revision int64) {
 	gone := e.keys[i]
 	e.keys = slices.Delete(e.keys, i, i+1)
 	e.revision = revision
-	e.history = append(e.history, state.Event{KV: state.KV{Key: key, ModRevision: revision}, Deleted: true})
+	e.note(state.Event{KV: state.KV{Key: key, ModRevision: revision}, Deleted: true})
 	if log := e.w.log; log != nil {
 		log.say("etcd: %d delete %s (created at %d)", revision, key, gone.CreateRevision)
 	}
 	e.w.checks.deleted(e.w, gone, e.author)
+}
+
+func (e *etcd) note(ev state.Event) {
+	e.history, e.all = append(e.history, ev), append(e.all, ev)
 }
 
 // compact forgets what happened before the revision.

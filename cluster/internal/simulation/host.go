@@ -39,6 +39,7 @@ type roles struct {
 	drains   bool // when it stops it goes on serving for long
 	shards   int  // it works with so many; 0: with none
 	excluded bool // by its label: it gets no shards
+	proxied  bool // its way to etcd goes through a proxy, whose watches report no progress
 	asked    bool // its user does something when a shard comes
 }
 

@@ -15,10 +15,12 @@ type mirror struct {
 	snapshot  *state.Snapshot
 	known     int64
 	rebuild   bool          // asked for, and not done yet
-	started   time.Duration // the present round
-	retry     time.Duration
+	opened    time.Duration // when the present watch was
+	retry     time.Duration // after a read that failed
+	pauses    following.Pauses
 	watch     *watch // nil while reading or pausing
-	mayReopen bool   // one that was not opened is tried once more, by the next endpoint
+	way       following.Way
+	mayReopen bool // one that was not opened is tried once more, by the next endpoint
 	far       following.Watch
 	waiters   []*waiter
 	timer     int // counts, so that a timer that was stopped or set anew says nothing
@@ -27,6 +29,8 @@ type mirror struct {
 const (
 	firstRetry = 25 * time.Millisecond
 	lastRetry  = time.Second
+	// readTimeout bounds a read of the cluster and a comparison with it.
+	readTimeout = requestTimeout
 )
 
 var (
@@ -36,16 +40,14 @@ var (
 	errBroke     = errors.New("the watch broke")
 )
 
-// read is the beginning of readAndWatch. It may be followed by another one only
-// through lost.
+// read is Mirror.read. It may be followed by another one only through lost.
 func (m *mirror) read() {
 	p := m.p
-	m.started = p.w.now
 	m.rebuild = false // what is asked for before this read is answered by it
 	known := m.known
-	p.call(toRead, requestTimeout, func(e *etcd) (answer, error) { return e.read(), nil }, func(a answer, err error) {
+	p.call(toRead, readTimeout, func(e *etcd) (answer, error) { return e.read(), nil }, func(a answer, err error) {
 		if err != nil {
-			m.lost(err)
+			m.failed(err)
 			return
 		}
 		if a.revision < known {
@@ -54,17 +56,17 @@ func (m *mirror) read() {
 		m.learn(a.revision)
 		first := m.snapshot == nil
 		m.publish(state.Build(p.w.keys, clusterID, a.revision, a.found))
-		m.open()
-		m.mayReopen = true
+		m.retry, m.way, m.mayReopen = firstRetry, m.way.Read(), true
+		m.open(a.revision)
 		if first {
 			p.keeper.open() // Cluster.run: the keeper waits for the mirror
 		}
 	})
 }
 
-// open begins to watch after what was read.
-func (m *mirror) open() {
-	m.far = following.Since(m.snapshot.Revision)
+// open begins to watch after a revision up to which nothing is missing.
+func (m *mirror) open(upTo int64) {
+	m.far = following.Since(upTo)
 	m.watch = m.p.w.etcd.open(m.p, m.far.From())
 	m.await()
 }
@@ -79,8 +81,37 @@ func (m *mirror) await() {
 		case !m.far.Opened():
 			m.lost(errNotOpened)
 		default:
-			m.lost(errLag)
+			m.compare()
 		}
+	})
+}
+
+// compare is Mirror.compare and what follows from its answer.
+func (m *mirror) compare() {
+	p, watch, upTo := m.p, m.watch, m.far.Awaited()
+	p.call(toRead, readTimeout, func(e *etcd) (answer, error) { return e.readAt(upTo) }, func(a answer, err error) {
+		var newest int64
+		for _, kv := range a.found {
+			newest = max(newest, kv.ModRevision)
+		}
+		switch {
+		case m.watch != watch || m.far.Awaited() != upTo:
+			return // an event or a report was faster
+		case err != nil || m.snapshot.Lacks(newest, len(a.found)):
+			m.lost(errLag)
+			return
+		}
+		var again bool
+		if m.way, again = m.way.Unreported(); again {
+			p.w.checks.count(WatchReopened)
+			m.unwatch()
+			m.open(upTo)
+			return
+		}
+		p.w.checks.count(WatchCompared)
+		var timer following.Timer
+		m.far, timer = m.far.Checked(m.known)
+		m.set(timer)
 	})
 }
 
@@ -95,6 +126,12 @@ func (m *mirror) receive(w *watch, msg message) {
 	}
 	if len(msg.events) > 0 {
 		m.publish(m.snapshot.Apply(msg.events[len(msg.events)-1].ModRevision, msg.events))
+	}
+	if !m.far.Opened() {
+		m.opened = m.p.w.now
+	}
+	if msg.progress {
+		m.way = m.way.Reported()
 	}
 	var timer following.Timer
 	m.far, timer = m.far.Answered(msg.revision, msg.opening, m.known)
@@ -114,14 +151,16 @@ func (m *mirror) set(timer following.Timer) {
 		m.timer++
 	case following.Start:
 		m.await()
-		m.progress()
+		if m.way.Reports() {
+			m.progress()
+		}
 	}
 }
 
 // progress asks for a progress report.
 func (m *mirror) progress() {
 	w, watch := m.p.w, m.watch
-	if m.p.host.link.noRequests {
+	if m.p.host.link.noRequests || m.p.host.roles.proxied {
 		return
 	}
 	w.after(m.p.host.delay(), func() {
@@ -161,16 +200,41 @@ func (m *mirror) wishRebuild() {
 	}
 }
 
+// failed: a read did.
+func (m *mirror) failed(err error) {
+	m.stale(err)
+	m.retry = max(m.retry, firstRetry)
+	m.p.after(m.retry, m.read)
+	m.retry = min(2*m.retry, lastRetry)
+}
+
 // lost is the rest of Run: mark stale, wait a little, start over.
 func (m *mirror) lost(err error) {
 	p := m.p
-	unopened := m.watch != nil && !m.far.Opened()
+	stood, opened := p.w.now-m.opened, m.watch != nil && m.far.Opened()
+	unopened := m.watch != nil && !opened
 	m.unwatch()
 	if unopened && m.mayReopen {
 		m.mayReopen = false
-		m.open()
+		m.open(m.far.Reached())
 		return
 	}
+	m.stale(err)
+	if !opened {
+		stood = 0
+	}
+	var pause time.Duration
+	m.pauses, pause = m.pauses.Next(stood, p.w.ttl/3)
+	if pause == 0 {
+		p.soon(m.read)
+		return
+	}
+	p.after(pause, m.read)
+}
+
+// stale: the view is, until the cluster is read anew.
+func (m *mirror) stale(err error) {
+	p := m.p
 	switch err {
 	case errBroke:
 		p.w.checks.count(WatchBroke)
@@ -187,17 +251,6 @@ func (m *mirror) lost(err error) {
 	if m.snapshot != nil && !m.snapshot.Stale {
 		m.publish(m.snapshot.AsStale())
 	}
-	wished := errors.Is(err, errRebuild) || errors.Is(err, errLag)
-	if p.w.now-m.started > lastRetry || wished {
-		m.retry = firstRetry
-		if wished {
-			p.soon(m.read)
-			return
-		}
-	}
-	m.retry = max(m.retry, firstRetry)
-	p.after(m.retry, m.read)
-	m.retry = min(2*m.retry, lastRetry)
 }
 
 func (m *mirror) unwatch() {

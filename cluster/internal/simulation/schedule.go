@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/goverse/goverse/cluster/state"
@@ -18,6 +19,8 @@ func newWorld(seed uint64, log bool) *world {
 	w.etcd = &etcd{w: w, revision: 1}
 	w.queue.heap = make([]event, 0, 128)
 
+	// Drawn apart, so that other draws are what they would be without it.
+	aside := rand.New(rand.NewPCG(seed, 0x960c))
 	detect := !w.chance(4)
 	fallback := !w.chance(4)
 	w.shards, w.window = pick(w, []int{5, 7}), pick(w, []time.Duration{50 * time.Millisecond, time.Second})
@@ -26,6 +29,7 @@ func newWorld(seed uint64, log bool) *world {
 		h := newHost(w, fmt.Sprintf("%c:1", 'a'+i))
 		h.roles = roles{observer: w.chance(10), fallback: fallback, detect: detect, drains: w.chance(10),
 			shards: w.shards, excluded: w.chance(10), asked: w.chance(2)}
+		h.roles.proxied = aside.IntN(4) == 0
 		if w.chance(12) {
 			h.roles.shards = 0
 		}
@@ -46,6 +50,9 @@ func newWorld(seed uint64, log bool) *world {
 				w.at(0, func() { w.denyFor(h, w.between(0, 2*w.ttl)) })
 			}
 		}
+	}
+	if aside.IntN(3) == 0 {
+		w.writeElsewhere(aside)
 	}
 	end := w.ttl + w.between(0, 2*w.ttl)
 	for range 1 + w.IntN(6) {
@@ -154,4 +161,12 @@ func (w *world) heal() {
 	}
 	healed := w.now
 	w.after(w.ttl/4+time.Millisecond, func() { w.awaitEnd(healed) })
+}
+
+// writeElsewhere has somebody write keys that are none of the cluster's, again and again.
+func (w *world) writeElsewhere(aside *rand.Rand) {
+	w.after(time.Duration(1+aside.Int64N(int64(w.ttl/10))), func() {
+		w.etcd.revision++
+		w.writeElsewhere(aside)
+	})
 }

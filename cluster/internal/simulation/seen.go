@@ -33,6 +33,8 @@ const (
 	WatchBroke
 	WatchCompacted
 	WatchLagged
+	WatchReopened
+	WatchCompared
 	RebuildAsked
 	KeyMissed
 	KeyRewritten
@@ -70,7 +72,8 @@ func (h Happening) String() string {
 		"terms ended: key lost", "terms ended: session lost", "terms ended: superseded", "work awaited", "work given up",
 		"guarded writes accepted", "guarded writes refused", "requests carried out after their sender gave up", "answers lost",
 		"sessions lost: expired", "sessions lost: revoked", "sessions lost: permission", "sessions lost: key lost",
-		"watches broken", "watches compacted", "watches that lagged", "views read anew because a key was missed",
+		"watches broken", "watches compacted", "watches that lagged",
+		"watches opened again that had not reported progress", "watches that a comparison showed to lack nothing", "views read anew because a key was missed",
 		"keys missed by a renewal", "keys put right", "campaigns failed", "accusations", "refutations",
 		"members removed: dead", "members removed: alive", "doubts", "sessions suspended", "sessions resumed",
 		"shard maps accepted", "shard maps accepted of an acting leader", "shard maps accepted beside an outside candidate",

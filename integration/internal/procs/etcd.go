@@ -114,13 +114,20 @@ func (e *Etcd) Restart(t testing.TB) time.Time {
 			fmt.Sprintf("--bcrypt-cost=%d", cmp.Or(e.passwords.BcryptCost, leastBcryptCost)),
 			fmt.Sprintf("--auth-token-ttl=%d", cmp.Or(e.passwords.TokenTTL, 300))}, nil)
 	}
+	awaitHealth(t, "etcd", e.Process, e.Endpoint)
+	return time.Now()
+}
+
+// awaitHealth waits until the server says at its client address that it is healthy.
+func awaitHealth(t testing.TB, who string, p *Process, endpoint string) {
+	t.Helper()
 	// Not by a client of etcd's: its back-off would see the return late.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}
-	Await(t, etcdStart, "etcd answers", func() error {
-		if !e.Running() {
-			t.Fatalf("etcd ended: %s", e.State())
+	Await(t, etcdStart, who+" answers", func() error {
+		if !p.Running() {
+			t.Fatalf("%s ended: %s", who, p.State())
 		}
-		resp, err := client.Get("http://" + e.Endpoint + "/health")
+		resp, err := client.Get("http://" + endpoint + "/health")
 		if err != nil {
 			return err
 		}
@@ -130,7 +137,6 @@ func (e *Etcd) Restart(t testing.TB) time.Time {
 		}
 		return nil
 	})
-	return time.Now()
 }
 
 // Client is an ordinary client of etcd's, over TCP, closed with the test. User and

@@ -26,10 +26,13 @@ type Kit struct {
 }
 
 // Main is a TestMain: it makes the kit and runs the tests. It does not return. In a
-// copy of the test binary that was started to be an etcd server, it is that server.
+// copy of the test binary that was started to be an etcd server or its proxy, it is that.
 func Main(m *testing.M, kit **Kit) {
 	if config, asked := os.LookupEnv(serveEnv); asked {
 		os.Exit(serve(config))
+	}
+	if args, asked := os.LookupEnv(proxyEnv); asked {
+		os.Exit(proxy(args))
 	}
 	flag.Parse()
 	if err := sideBySide(); err != nil {
