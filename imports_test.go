@@ -83,6 +83,7 @@ var allowed = map[string][]string{
 	"examples/views":                   {"cluster", "cluster/httpapi", "cluster/processor", "cluster/processor/postgres", "node"},
 	"integration":                      {"*"},
 	"integration/internal/chaos":       {"*"},
+	"integration/internal/leases":      {"clustertest/history"},
 	"integration/internal/procs":       {"*"},
 	"cluster/processor":                {"cluster/consensusmanager", "cluster/elections", "cluster/internal/oneline", "cluster/internal/wait", "cluster/lock", "cluster/state"},
 	"cluster/processor/checkpointtest": {"cluster/processor"},

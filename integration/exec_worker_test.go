@@ -154,6 +154,8 @@ type bench struct {
 	etcd string
 	dir  string
 	name string
+
+	running *procs.Process // where a test keeps one
 }
 
 func newBench(t *testing.T, etcd *procs.Etcd) *bench {

@@ -73,7 +73,10 @@ const (
 	KeyDeleted   = "key deleted"   // of a leader, by hands from outside
 	LockDeleted  = "lock deleted"  // the key of one who holds a lock, by hands from outside
 	RemovedAlive = "removed alive" // on evidence, though it lived
-	OutsideLeads = "outside leads" // a candidate from outside, while this node acts in fallback
+	// RevokedByEtcd: etcd itself revoked a lease that was renewed: a leader of etcd that was
+	// deposed while it stood still takes the leases for run out by its own clock (etcd #15247).
+	RevokedByEtcd = "revoked by etcd"
+	OutsideLeads  = "outside leads" // a candidate from outside, while this node acts in fallback
 )
 
 // Mark is a fault or an intervention, done to a node or to all. An intervention took

@@ -7,6 +7,11 @@
 //	node ──► relay ──► etcd member     (each node has its own relays: own connections)
 //	node ──► relay ──► node
 //
+// In a world that is about etcd's members each node reaches one member alone, and most faults are
+// done to members: they stop, stutter, are killed, and do not hear each other. The run's own
+// client avoids the member to which something is done. What comes of it, two leaders for a
+// moment, is no exempt case.
+//
 // The nodes share a few shards. Whoever serves one writes in it under its epoch, to a
 // register whose store keeps the greatest epoch that it has seen; the work goes on under
 // an old epoch until that is refused.

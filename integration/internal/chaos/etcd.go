@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/goverse/goverse/clustertest/fault"
 )
@@ -22,15 +25,22 @@ const (
 
 // member is one etcd process that keeps its data when it is killed.
 type member struct {
-	endpoint string
-	command  func() (*exec.Cmd, error)
+	endpoint, peer string
+	command        func() (*exec.Cmd, error)
+	ours           *fault.Relay  // before it, for the run's own client
+	id             atomic.Uint64 // etcd's, once it has joined
 
 	mu      sync.Mutex
 	process *fault.Process
+	in      io.WriteCloser
 }
 
 func (m *member) start() error {
 	cmd, err := m.command()
+	if err != nil {
+		return err
+	}
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		return err
 	}
@@ -39,7 +49,7 @@ func (m *member) start() error {
 		return err
 	}
 	m.mu.Lock()
-	m.process = p
+	m.process, m.in = p, in
 	m.mu.Unlock()
 	return nil
 }
@@ -50,7 +60,31 @@ func (m *member) proc() *fault.Process {
 	return m.process
 }
 
+// tell tells the process something about another member.
+func (m *member) tell(what string, other *member) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, err := fmt.Fprintln(m.in, what+other.peer)
+	return err
+}
+
+// moveLead has the member, which leads etcd, hand that over.
+func (m *member) moveLead(ctx context.Context, to *member) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	own, err := clientv3.New(clientv3.Config{Endpoints: []string{m.endpoint}, Logger: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = own.Close() }() // its error is that its context was cancelled
+	_, err = own.MoveLeader(ctx, to.id.Load())
+	return err
+}
+
 func (m *member) close() error {
+	if m.ours != nil {
+		m.ours.Close()
+	}
 	if p := m.proc(); p != nil {
 		return p.Close()
 	}
@@ -88,6 +122,7 @@ func (w *world) joined(ctx context.Context) error {
 			st, err := w.client.Status(attempt, m.endpoint)
 			cancel()
 			if err == nil && st.Leader != 0 && len(st.Errors) == 0 {
+				m.id.Store(st.Header.MemberId)
 				break
 			}
 			select {

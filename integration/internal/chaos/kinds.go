@@ -16,17 +16,19 @@ type kind struct {
 	atEtcd bool
 	// etcdWell: what is expected of it only holds while etcd answers.
 	etcdWell bool
-	do       func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error
+	// members: it is also done in worlds that are about etcd's members, so many times a deck.
+	members int
+	do      func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error
 }
 
 // kinds are all kinds of faults.
 func kinds() []kind {
 	return []kind{
-		{name: "process killed", do: killed},
+		{name: "process killed", members: 1, do: killed},
 		{name: "process stopped", do: stopped},
 		{name: "process frozen past the TTL", do: frozen},
-		{name: "process paused", do: paused},
-		{name: "packets to and from etcd dropped", do: cutOff},
+		{name: "process paused", members: 1, do: paused},
+		{name: "packets to and from etcd dropped", members: 1, do: cutOff},
 		{name: "requests to etcd dropped", do: mute},
 		{name: "answers of etcd dropped", do: deaf},
 		{name: "etcd's packets delayed", do: delayed},
@@ -39,8 +41,25 @@ func kinds() []kind {
 		{name: "key deleted from outside", etcdWell: true, do: keyDeleted},
 		{name: "lock's key deleted from outside", etcdWell: true, do: lockDeleted},
 		{name: "watch frozen", etcdWell: true, do: watchFrozen},
-		{name: "etcd member killed", atEtcd: true, do: memberKilled},
+		{name: "etcd member killed", atEtcd: true, members: 1, do: memberKilled},
+		{name: "etcd member stopped", atEtcd: true, members: 2, do: memberStopped},
+		{name: "etcd member stutters", atEtcd: true, members: 2, do: memberStutters},
+		{name: "etcd members cut off from each other", atEtcd: true, members: 2, do: membersCutOff},
 		{name: "etcd killed and restarted", atEtcd: true, do: etcdRestarted},
 		{name: "compaction under load", atEtcd: true, do: compacted},
 	}
+}
+
+// deck are the faults of one deck, in order.
+func deck(cfg Config) (out []kind) {
+	for _, k := range kinds() {
+		times := 1
+		if cfg.Members {
+			times = k.members
+		}
+		for range times {
+			out = append(out, k)
+		}
+	}
+	return out
 }

@@ -127,6 +127,9 @@ func (n *chaosNode) awaitView(ctx context.Context) error {
 func refusing(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin(n.address(), "refusing", "")
 	defer end()
+	if err := n.awaitView(ctx); err != nil { // its watch may have been at a member that was away
+		return err
+	}
 	before := n.incarnation()
 	n.entrance.Refuse()
 	_, accused := w.await(ctx, effectPatience, fmt.Sprintf("node %d is accused", n.index),

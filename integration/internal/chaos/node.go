@@ -28,7 +28,8 @@ type chaosNode struct {
 	index    int
 	listen   string
 	entrance *fault.Relay   // in front of the node: its advertise address
-	links    []*fault.Relay // to each member of etcd
+	members  []*member      // of etcd, those that it reaches
+	links    []*fault.Relay // to each of them
 
 	busy sync.Mutex // held by the fault that is done to it
 

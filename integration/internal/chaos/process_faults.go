@@ -16,9 +16,9 @@ import (
 // errNoEffect: the fault was done and nothing came of it.
 var errNoEffect = errors.New("no effect was seen")
 
-// effectPatience bounds the wait for an effect. It covers a lease that etcd grants
-// anew because its own leader changed meanwhile.
-const effectPatience = 20 * time.Second
+// effectPatience bounds the wait for an effect. It covers leases of the longest TTL that etcd
+// grants anew because its own leader changed meanwhile, twice where that stutters.
+const effectPatience = 40 * time.Second
 
 // hold lets a fault last.
 func hold(ctx context.Context, d time.Duration) {

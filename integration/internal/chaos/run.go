@@ -98,7 +98,12 @@ func (w *world) judge() (history.Verdict, error) {
 	if err != nil {
 		return history.Verdict{}, err
 	}
-	return history.Check(h, limits(time.Duration(w.cfg.TTL)*time.Second)), nil
+	ttl := time.Duration(w.cfg.TTL) * time.Second
+	l := limits(ttl)
+	if w.cfg.RevokedApart {
+		l.Exempt[history.RevokedByEtcd] = ttl
+	}
+	return history.Check(h, l), nil
 }
 
 type runner struct {
@@ -116,7 +121,7 @@ type runner struct {
 // run deals the decks out, a few faults at a time, and waits for calm after each.
 func (r *runner) run(ctx context.Context) error {
 	for range r.w.cfg.Decks {
-		deck := kinds()
+		deck := deck(r.w.cfg)
 		r.rnd.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 		slots := make(chan struct{}, atOnce)
 		var wg sync.WaitGroup
@@ -157,10 +162,10 @@ func (r *runner) choose(ctx context.Context, k kind) (n *chaosNode, owns bool, d
 		w.etcdBusy.RLock()
 		release = w.etcdBusy.RUnlock
 	}
-	// Two of three hit the leader, so that with etcd's own faults it is more than half;
+	// Three of four hit the leader, so that with etcd's own faults it is more than half;
 	// between two leaders there is a moment without one, which is waited out.
 	r.mu.Lock()
-	wantLeader := 3*r.atLeader <= 2*r.atNodes
+	wantLeader := 4*r.atLeader <= 3*r.atNodes
 	r.mu.Unlock()
 	patience := time.Now().Add(leaderPatience)
 	for {

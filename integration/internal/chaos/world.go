@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,6 +22,7 @@ import (
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/integration/internal/leases"
 )
 
 const (
@@ -36,6 +38,13 @@ type Config struct {
 	TTL int
 	// Decks is how often each kind of fault comes.
 	Decks int
+	// Bound binds each node to one member of etcd; otherwise each reaches all of them.
+	Bound bool
+	// Members leaves most kinds of faults out, and has those at etcd's members come more often.
+	Members bool
+	// RevokedApart tells overlaps apart that come of leases which etcd itself has revoked though
+	// they were renewed; otherwise they are findings.
+	RevokedApart bool
 	// DetectionOff turns crash detection off on every node.
 	DetectionOff bool
 	// Addresses draws n addresses that nothing listens at.
@@ -55,7 +64,7 @@ type world struct {
 	dir     string
 	members []*member
 	nodes   []*chaosNode
-	client  *clientv3.Client // which no fault touches
+	client  *clientv3.Client // which avoids the members to which something is done
 	mirror  *mirror.Mirror   // by that client
 	keys    state.Keys
 	rec     *history.Recorder
@@ -63,6 +72,9 @@ type world struct {
 	file    *os.File
 	cancel  context.CancelFunc
 	wg      sync.WaitGroup
+
+	aside  atomic.Pointer[member] // to which something is done
+	leases *leases.Watcher
 
 	etcdBusy sync.RWMutex // held by a fault at etcd; shared by what needs etcd well
 }
@@ -113,6 +125,7 @@ func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 	if err := w.startNodes(ctx); err != nil {
 		return w, err
 	}
+	w.leases = w.watchLeases()
 	return w, w.calm(ctx)
 }
 
@@ -121,17 +134,23 @@ func (w *world) startEtcd(ctx context.Context) error {
 	clients, peers := addresses[:members], addresses[members:]
 	for i := range members {
 		dir := filepath.Join(w.dir, fmt.Sprintf("etcd%d", i))
-		w.members = append(w.members, &member{endpoint: clients[i], command: func() (*exec.Cmd, error) {
+		w.members = append(w.members, &member{endpoint: clients[i], peer: peers[i], command: func() (*exec.Cmd, error) {
 			return w.cfg.Etcd(dir, clients[i], peers[i], peers)
 		}})
 	}
+	var ours []string
 	for _, m := range w.members {
 		if err := m.start(); err != nil {
 			return err
 		}
+		var err error
+		if m.ours, err = fault.NewRelay(m.endpoint); err != nil {
+			return err
+		}
+		ours = append(ours, m.ours.Address())
 	}
 	var err error
-	w.client, err = clientv3.New(clientv3.Config{Endpoints: clients, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+	w.client, err = clientv3.New(clientv3.Config{Endpoints: ours, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
 	if err != nil {
 		return err
 	}
@@ -141,13 +160,16 @@ func (w *world) startEtcd(ctx context.Context) error {
 func (w *world) startNodes(ctx context.Context) error {
 	listens := w.cfg.Addresses(nodes)
 	for i := range nodes {
-		n := &chaosNode{w: w, index: i, listen: listens[i]}
+		n := &chaosNode{w: w, index: i, listen: listens[i], members: w.members}
+		if w.cfg.Bound {
+			n.members = w.members[i%members : i%members+1]
+		}
 		var err error
 		if n.entrance, err = fault.NewRelay(n.listen); err != nil {
 			return err
 		}
 		w.nodes = append(w.nodes, n)
-		for _, m := range w.members {
+		for _, m := range n.members {
 			l, err := fault.NewRelay(m.endpoint)
 			if err != nil {
 				return err
@@ -290,6 +312,9 @@ func (w *world) close() error {
 		if n.entrance != nil {
 			errs = append(errs, n.close())
 		}
+	}
+	if w.leases != nil {
+		w.leases.End()
 	}
 	if w.cancel != nil {
 		w.cancel()

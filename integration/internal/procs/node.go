@@ -57,11 +57,22 @@ func (k *Kit) StartNode(t testing.TB, cfg NodeConfig) *Node {
 		args = append(args, "--etcd-user", cfg.User)
 		env = append(env, "GOVERSE_ETCD_PASSWORD="+cfg.Password)
 	}
-	transport := &http.Transport{}
-	n.client = &http.Client{Transport: transport}
 	n.Process = k.goversedProcess(t, "node "+cfg.Listen, append(args, cfg.Flags...), env)
-	t.Cleanup(transport.CloseIdleConnections)
+	n.client = newClient(t)
 	return n
+}
+
+// newClient is one that leaves nothing open when the test ends.
+func newClient(t testing.TB) *http.Client {
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+// Serving is a node in a process of the test's own that serves the status API at http.
+func (k *Kit) Serving(t testing.TB, p *Process, address, http string) *Node {
+	t.Helper()
+	return &Node{Process: p, Address: address, http: http, client: newClient(t)}
 }
 
 // Goversed starts goversed with any command line.

@@ -3,15 +3,17 @@
 package procs
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
-	"os/exec"
 	"strings"
 
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver"
 )
 
 // serveEnv makes a copy of the test binary an etcd server; it holds serveConfig.
@@ -22,28 +24,13 @@ const serveEnv = "GOVERSE_INTEGRATION_SERVE_ETCD"
 const leastBcryptCost = 4
 
 // serveConfig is all that differs from etcd's own defaults. Peers are all members'
-// addresses for each other; none: the only member.
+// addresses for each other; none: the only member. Election is the election time-out in
+// milliseconds, 0 for etcd's default; heartbeats come ten times as often.
 type serveConfig struct {
 	DataDir, Client, Peer string
 	Peers                 []string
 	Passwords             Passwords
-}
-
-// MemberCommand is the command of one member of an etcd cluster, in a copy of the test
-// binary: its data directory, its addresses for clients and peers, and those for peers
-// of all members.
-func MemberCommand(dir, client, peer string, peers []string) (*exec.Cmd, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	config, err := json.Marshal(serveConfig{DataDir: dir, Client: client, Peer: peer, Peers: peers})
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(environment(), serveEnv+"="+string(config))
-	return cmd, nil
+	Election              int
 }
 
 // serve is an etcd server as a process of its own: it runs until it is killed.
@@ -70,9 +57,35 @@ func serve(encoded string) int {
 	}
 	cfg.BcryptCost = uint(cmp.Or(config.Passwords.BcryptCost, leastBcryptCost))
 	cfg.AuthTokenTTL = uint(cmp.Or(config.Passwords.TokenTTL, 300))
+	if config.Election > 0 {
+		cfg.ElectionMs, cfg.TickMs = uint(config.Election), uint(config.Election/heartbeats)
+	}
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return complain(err)
 	}
+	go obey(os.Stdin, server.Server) // ends with the process, for it waits for input
 	return complain(fmt.Errorf("etcd ended: %w", <-server.Err()))
+}
+
+// What a member of etcd 3.7 is told on its standard input, a line each: to drop what raft says
+// to another member and hears from it, or to do so no longer. The peer's address follows.
+const (
+	CutPeer  = "cut "
+	MendPeer = "mend "
+)
+
+// obey does what in says. What members ask each other over HTTP is not dropped; see
+// embedetcd.Cluster.IsolateMember.
+func obey(in io.Reader, server *etcdserver.EtcdServer) {
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		for _, m := range server.Cluster().Members() {
+			switch lines.Text() {
+			case CutPeer + m.Name:
+				server.CutPeer(m.ID)
+			case MendPeer + m.Name:
+				server.MendPeer(m.ID)
+			}
+		}
+	}
 }

@@ -1,0 +1,199 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/integration/internal/leases"
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+// electing is etcd's election time-out.
+const electing = time.Second
+
+// nextLeads is by when another node leads where a member of etcd is gone and with it the node
+// that led: see "A member of etcd cut off from the others" in docs/protocols.md. That is a TTL, a
+// second, three election time-outs and two more for a split vote; and what the fault costs that
+// is done to another node meanwhile, another TTL and a second.
+func (w *world) nextLeads() time.Duration {
+	ttl := time.Duration(w.cfg.TTL) * time.Second
+	return 2*(ttl+time.Second) + 5*electing
+}
+
+// hit chooses a member: three times of four the one that leads etcd. Where nodes are bound to one
+// member each, etcd's leadership is moved for that to the one that the leading node reaches.
+func (w *world) hit(ctx context.Context, rnd *rand.Rand) (m *member, led bool) {
+	l := w.leading(ctx)
+	if l != nil && rnd.IntN(4) > 0 {
+		if n := w.leader(); n != nil && len(n.members) == 1 && n.members[0] != l && l.moveLead(ctx, n.members[0]) == nil {
+			l = n.members[0]
+		}
+		return l, true
+	}
+	m = w.members[rnd.IntN(members)]
+	return m, m == l
+}
+
+// avoid has the run's own client use the other members until back is called.
+func (w *world) avoid(m *member) (back func() error) {
+	w.aside.Store(m)
+	m.ours.Refuse()
+	return func() error {
+		w.aside.Store(nil)
+		return m.ours.Heal()
+	}
+}
+
+// watchLeases records which leases etcd revokes, while something is done to a member, though they
+// were renewed. Hands revoke none then.
+func (w *world) watchLeases() *leases.Watcher {
+	return leases.Watch(leases.Config{Client: w.client, Prefix: prefix, Found: w.rec.Mark, Leader: w.believed,
+		Counts: func() bool { return w.aside.Load() != nil },
+		Owner: func(key, value string) string {
+			for _, n := range w.nodes {
+				if value == n.address() || strings.HasSuffix(key, n.address()) {
+					return n.address()
+				}
+			}
+			return ""
+		}})
+}
+
+// believed is etcd's leader by what a member says to which nothing is done, unless it is the one
+// to which something is.
+func (w *world) believed(ctx context.Context) (leader, term uint64, ok bool) {
+	aside := w.aside.Load()
+	for _, m := range w.members {
+		if m == aside {
+			continue
+		}
+		st, err := w.client.Status(ctx, m.endpoint)
+		if err != nil || st.Leader == 0 || aside != nil && st.Leader == aside.id.Load() {
+			return 0, 0, false
+		}
+		return st.Leader, st.RaftTerm, true
+	}
+	return 0, 0, false
+}
+
+// awaitOthers waits until the others have a leader of etcd, and a node leads that reaches one
+// of them, each within the time that it may take. m leads etcd no longer for anybody but itself.
+func (w *world) awaitOthers(ctx context.Context, m *member, within time.Duration) error {
+	if err := w.answers(ctx); err != nil { // by the others
+		return err
+	}
+	_, err := w.await(ctx, within, fmt.Sprintf("a node leads that reaches a member other than %s", m.endpoint), func(s *state.Snapshot) bool {
+		n := w.at(s.Leader().Address)
+		return n != nil && (len(n.members) > 1 || n.members[0] != m)
+	})
+	return err
+}
+
+// memberStopped: one member stands still for a while.
+func memberStopped(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
+	m, _ := w.hit(ctx, rnd)
+	end := w.rec.Begin("", "etcd member stopped", m.endpoint)
+	defer end()
+	back := w.avoid(m)
+	if _, err := m.proc().Freeze(); err != nil {
+		return errors.Join(err, back())
+	}
+	others := w.awaitOthers(ctx, m, w.nextLeads())
+	hold(ctx, between(rnd, 0, 2*time.Second))
+	_, err := m.proc().Thaw()
+	return errors.Join(others, err, w.whole(ctx), back())
+}
+
+// memberStutters: one member stands still for most of a TTL, goes on for a moment, and stands
+// still again until everything that it said has run out.
+func memberStutters(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
+	m, _ := w.hit(ctx, rnd)
+	end := w.rec.Begin("", "etcd member stutters", m.endpoint)
+	defer end()
+	back := w.avoid(m)
+	ttl := time.Duration(w.cfg.TTL) * time.Second
+	var errs []error
+	stop := func() {
+		_, err := m.proc().Freeze()
+		errs = append(errs, err)
+	}
+	goOn := func() {
+		_, err := m.proc().Thaw()
+		errs = append(errs, err)
+	}
+	stop()
+	hold(ctx, between(rnd, ttl/2, ttl))
+	goOn()
+	hold(ctx, between(rnd, 50*time.Millisecond, ttl/3))
+	stop()
+	hold(ctx, between(rnd, ttl*3/4, ttl*3/2))
+	// The leases were granted anew for each leader of etcd that the moment in between brought.
+	errs = append(errs, w.awaitOthers(ctx, m, w.nextLeads()))
+	goOn()
+	return errors.Join(append(errs, w.whole(ctx), back())...)
+}
+
+// membersCutOff: one member and the others, or one other, do not hear each other. Their clients
+// reach all of them.
+func membersCutOff(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
+	m, led := w.hit(ctx, rnd)
+	var from []*member
+	for _, other := range w.members {
+		if other != m {
+			from = append(from, other)
+		}
+	}
+	wholly := rnd.IntN(3) > 0
+	if !wholly {
+		from = from[:1]
+	}
+	end := w.rec.Begin("", "etcd members cut off", fmt.Sprintf("%s from %d", m.endpoint, len(from)))
+	defer end()
+	back := w.avoid(m)
+	tell := func(what string) (errs []error) {
+		for _, other := range from {
+			errs = append(errs, m.tell(what, other), other.tell(what, m))
+		}
+		return errs
+	}
+	errs := tell(procs.CutPeer)
+	if wholly {
+		errs = append(errs, w.awaitDeposed(ctx, m, led), w.awaitOthers(ctx, m, w.nextLeads()))
+	} else {
+		errs = append(errs, w.answers(ctx))
+	}
+	hold(ctx, between(rnd, 0, time.Duration(w.cfg.TTL)*time.Second))
+	errs = append(errs, tell(procs.MendPeer)...)
+	return errors.Join(append(errs, w.whole(ctx), back())...)
+}
+
+// awaitDeposed waits until a member that led etcd knows that it does not any more.
+func (w *world) awaitDeposed(ctx context.Context, m *member, led bool) error {
+	for until := time.Now().Add(effectPatience); led && time.Now().Before(until) && ctx.Err() == nil; hold(ctx, glance) {
+		attempt, cancel := context.WithTimeout(ctx, time.Second)
+		var st *clientv3.StatusResponse
+		st, err := w.client.Status(attempt, m.endpoint)
+		cancel()
+		if err == nil && st.Leader != st.Header.MemberId {
+			return nil
+		}
+	}
+	if led {
+		return fmt.Errorf("member %s is cut off from the others and still leads etcd", m.endpoint)
+	}
+	return nil
+}
+
+// whole waits until etcd answers and all its members have joined.
+func (w *world) whole(ctx context.Context) error {
+	return errors.Join(w.answers(ctx), w.joined(ctx))
+}

@@ -1,0 +1,106 @@
+//go:build linux
+
+package integration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/integration/internal/leases"
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+const (
+	// askEvery is the time between two questions to a node over HTTP; more often would keep
+	// the machine busy with nothing else. The workers are sampled each millisecond.
+	askEvery = 5 * time.Millisecond
+)
+
+// asked is what nodes said of their leadership over HTTP.
+type asked struct {
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu   sync.Mutex
+	runs []history.Run
+}
+
+// ask asks nodes, by their names in the history, until end or the test's end.
+func ask(t testing.TB, nodes map[string]*procs.Node) *asked {
+	ctx, cancel := context.WithCancel(context.Background())
+	a := &asked{cancel: cancel}
+	for name, n := range nodes {
+		a.wg.Go(func() { a.one(ctx, name, n) })
+	}
+	t.Cleanup(func() { a.end() })
+	return a
+}
+
+func (a *asked) one(ctx context.Context, name string, n *procs.Node) {
+	again := time.NewTicker(askEvery)
+	defer again.Stop()
+	last := -1
+	for ctx.Err() == nil {
+		r := history.Run{Who: history.Who{Process: fmt.Sprint(n.Pid()), Node: name}, Count: 1}
+		r.First.Before = history.Now()
+		st, err := n.Status(ctx)
+		r.First.After = history.Now()
+		r.Last = r.First
+		if r.Leads = st.IsLeader; r.Leads {
+			r.Token = st.Token
+		}
+		a.mu.Lock()
+		switch {
+		case err != nil:
+		case last >= 0 && a.runs[last].Leads == r.Leads && a.runs[last].Token == r.Token:
+			a.runs[last].Last, a.runs[last].Count = r.Last, a.runs[last].Count+1
+		default:
+			last = len(a.runs)
+			a.runs = append(a.runs, r)
+		}
+		a.mu.Unlock()
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// end ends the asking and returns what was said.
+func (a *asked) end() history.History {
+	a.cancel()
+	a.wg.Wait()
+	return history.History{Runs: a.runs}
+}
+
+// watchLeases looks for leases that etcd revokes though they were renewed. It believes what a
+// leader of etcd counts only while that is one of the members that do not stutter.
+func watchLeases(w *stutterWorld) *leases.Watcher {
+	l := leases.Watch(leases.Config{
+		Client: w.members.Client(stuttering + 1),
+		Prefix: procs.Prefix, // workPrefix begins with it
+		Leader: func(ctx context.Context) (leader, term uint64, ok bool) {
+			st, err := w.members.Status(ctx, stuttering+1)
+			if err != nil || st.Leader == 0 || st.Leader == w.stutteringID {
+				return 0, 0, false
+			}
+			return st.Leader, st.RaftTerm, true
+		},
+		Owner: func(key, value string) string {
+			for _, s := range []*side{w.a, w.b} {
+				for of, n := range map[string]*procs.Node{ofNodes: s.node, ofWorkers: s.worker} {
+					if value == n.Address || strings.HasSuffix(key, n.Address) {
+						return of + s.name
+					}
+				}
+			}
+			return ""
+		}})
+	w.Cleanup(func() { l.End() })
+	return l
+}

@@ -1,0 +1,328 @@
+//go:build linux
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/integration/internal/leases"
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+const (
+	// stuttering is the member that leads etcd when a round begins.
+	stuttering = 0
+	// commandsLock is the lock of goversed lock.
+	commandsLock = "commands"
+	// stopTimeout is so short that the commands are not ended before etcd's leader goes on; by
+	// default they are.
+	stopTimeout = "100ms"
+	// lostSession is what the log says of one.
+	lostSession = "the session is lost"
+	// healing bounds what is to be well again after a round.
+	healing = 45 * time.Second
+)
+
+// A side is what reaches etcd the same way: side a through the member that stutters, alone, side
+// b through the other two. Its processes' names in histories begin with what they are.
+type side struct {
+	name   string
+	etcd   string
+	node   *procs.Node // goversed, with default settings
+	worker *procs.Node // of the workers' own cluster; it wants the lock
+	beats  *bench      // where the commands under goversed lock write
+}
+
+// stutterWorld is three members of etcd, and two sides.
+type stutterWorld struct {
+	*testing.T
+	stutter
+	members *procs.Members
+	a, b    *side
+	work    state.Keys // of the workers' cluster
+	nodes   state.Keys // of the goversed nodes' cluster
+	dir     string     // of the workers' recordings
+	asked   *asked     // the goversed nodes
+	leases  *leases.Watcher
+	rounds  []history.Instant // when each began
+
+	stutteringID uint64 // etcd's, of the member that stutters
+}
+
+func newStutterWorld(t *testing.T, flavour procs.Flavour, s stutter) *stutterWorld {
+	w := &stutterWorld{T: t, stutter: s, members: kit.StartMembers(t, flavour, 3, s.election), dir: t.TempDir()}
+	var err error
+	w.nodes, err = state.NewKeys(procs.Prefix)
+	require.NoError(t, err)
+	w.work, err = state.NewKeys(workPrefix)
+	require.NoError(t, err)
+	others := strings.Join(w.members.Endpoints[stuttering+1:], ",")
+	w.a, w.b = w.side("a", w.members.Endpoints[stuttering]), w.side("b", others)
+	w.members.Lead(t, stuttering)
+	st, err := w.members.Status(t.Context(), stuttering)
+	require.NoError(t, err)
+	w.stutteringID = st.Header.MemberId
+	for _, s := range []*side{w.a, w.b} {
+		s.node = kit.StartNode(t, procs.NodeConfig{Etcd: s.etcd, TTL: w.ttl})
+		s.node.AwaitStatus(t, healing, "is ready", ready)
+		s.worker = w.startWorker(s)
+		s.worker.AwaitStatus(t, healing, "is ready", ready)
+	}
+	w.asked = ask(t, map[string]*procs.Node{ofNodes + w.a.name: w.a.node, ofNodes + w.b.name: w.b.node})
+	w.leases = watchLeases(w)
+	return w
+}
+
+func (w *stutterWorld) side(name, etcd string) *side {
+	return &side{name: name, etcd: etcd, beats: &bench{T: w.T, etcd: etcd, dir: w.TempDir(), name: commandsLock}}
+}
+
+// startWorker starts the worker of a side.
+func (w *stutterWorld) startWorker(s *side) *procs.Node {
+	addresses := kit.Addresses(w, 2)
+	self, err := os.Executable()
+	require.NoError(w, err)
+	cfg := stutterWorkerConfig{Name: ofWorkers + s.name, Advertise: addresses[0], HTTP: addresses[1], Etcd: s.etcd, TTL: int(w.ttl / time.Second),
+		Record: filepath.Join(w.dir, s.name+".jsonl")}
+	p := kit.Start(w, "worker "+s.name, self, nil, []string{stutterWorkerEnv + "=" + cfg.encode(w)})
+	return kit.Serving(w, p, addresses[0], addresses[1])
+}
+
+func ready(st procs.Status) error { return equal("cluster_ready", st.ClusterReady, true) }
+
+// round makes etcd's leader stutter once. All is well before.
+func (w *stutterWorld) round() {
+	w.well()
+	// The renewals of a come at any moment before it.
+	procs.Until(time.Now().Add(time.Duration(rand.Int64N(int64(w.ttl / 3)))))
+	w.rounds = append(w.rounds, history.Now())
+	m := w.members.Processes[stuttering]
+	w.Cleanup(func() { _, _ = m.Process.Thaw() }) // it may have ended
+	for _, step := range []struct{ frozen, awake time.Duration }{{w.first, w.awake}, {w.second, 0}} {
+		began := m.Freeze(w)
+		procs.Until(began.Add(step.frozen))
+		procs.Until(m.Thaw(w).Add(step.awake))
+	}
+	// What the last step brings is seen while all becomes well again.
+	w.endCommands()
+	w.members.AwaitWell(w)
+	w.bothThere()
+}
+
+// well brings about what a round begins with: the first member leads etcd, a leads both
+// clusters, owns shards and holds both locks, and b waits for all of it.
+func (w *stutterWorld) well() {
+	w.members.Lead(w, stuttering)
+	w.bothThere()
+	for _, of := range []struct {
+		prefix string
+		a      *procs.Node
+	}{{procs.Prefix, w.a.node}, {workPrefix, w.a.worker}} {
+		if st, err := of.a.Status(soon(w.T)); err != nil || !st.IsLeader {
+			kit.Goversed(w, "resign", "--etcd", w.b.etcd, "--prefix", of.prefix).Exit(w, healing)
+		}
+		of.a.AwaitStatus(w, healing, "leads", leads)
+	}
+	if w.holder(w.work) != w.a.worker.Address {
+		w.b.worker.Signal(w, syscall.SIGUSR1) // it gives the lock up
+	}
+	procs.Await(w, healing, "a's worker holds the lock, b's waits", func() error {
+		return errors.Join(equal("holder", w.holder(w.work), w.a.worker.Address), equal("queued", len(w.queue(w.work)), 2))
+	})
+	procs.Await(w, healing, "a's worker serves shards", func() error {
+		n, err := w.a.worker.Metric(soon(w.T), "goverse_shards_serving")
+		if err == nil && n == 0 {
+			err = errNotYet
+		}
+		return err
+	})
+	w.startCommands()
+}
+
+// bothThere waits until the nodes and the workers are all members and queue.
+func (w *stutterWorld) bothThere() {
+	for _, n := range []*procs.Node{w.a.node, w.b.node, w.a.worker, w.b.worker} {
+		n.AwaitStatus(w, healing, "both are there", func(st procs.Status) error {
+			return errors.Join(ready(st), equal("queued", len(st.Queue), 2), equal("registered", len(st.Nodes), 2))
+		})
+	}
+}
+
+// startCommands starts a command under the lock for each side; a's runs, b's waits. Where the
+// machine is so busy that a session is lost meanwhile, they are started again.
+func (w *stutterWorld) startCommands() {
+	for began := time.Now(); ; {
+		if w.tryCommands() {
+			break
+		}
+		w.endCommands()
+		if time.Since(began) > healing {
+			w.Fatalf("not within %v: a command runs under the lock, another waits", healing)
+		}
+	}
+	for i, kv := range w.queue(w.nodes) {
+		w.leases.Belongs(clientv3.LeaseID(kv.Lease), ofCommands+[]*side{w.a, w.b}[i].name)
+	}
+}
+
+// tryCommands starts them, and reports whether both are there.
+func (w *stutterWorld) tryCommands() bool {
+	before := newest(stints(w.T, w.a.beats.dir))
+	for i, s := range []*side{w.a, w.b} {
+		args := []string{"lock", commandsLock, "--etcd", s.etcd, "--prefix", procs.Prefix, "--ttl", w.ttl.String(), "--stop-timeout", stopTimeout, "--"}
+		s.beats.running = kit.Goversed(w, append(args, s.beats.command()...)...)
+		procs.Await(w, healing, "a command runs, another waits", func() error {
+			runs := newest(stints(w.T, w.a.beats.dir)) > before
+			if len(w.queue(w.nodes)) != i+1 || !runs {
+				if w.a.beats.running.Running() && s.beats.running.Running() {
+					return errNotYet
+				}
+			}
+			return nil
+		})
+	}
+	return w.a.beats.running.Running() && w.b.beats.running.Running()
+}
+
+// endCommands ends what startCommands started. That of b is at work by now, that of a has
+// lost the lock.
+func (w *stutterWorld) endCommands() {
+	for _, s := range []*side{w.a, w.b} {
+		if p := s.beats.running; p != nil && p.Running() {
+			p.Kill(w) // its guard ends the command
+		}
+	}
+	procs.Await(w, healing, "nothing is left of the commands", func() error { return equal("queued", len(w.queue(w.nodes)), 0) })
+}
+
+// queue are those who want the lock of a cluster, in order.
+func (w *stutterWorld) queue(keys state.Keys) (out []queued) {
+	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+	defer cancel()
+	resp, err := w.members.Client(stuttering+1).Get(ctx, keys.Locks().Root(), clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	if err != nil {
+		return nil
+	}
+	for _, kv := range resp.Kvs {
+		if _, ok := keys.Locks().QueueOf(string(kv.Key)); ok {
+			out = append(out, queued{string(kv.Value), kv.Lease})
+		}
+	}
+	return out
+}
+
+// queued is one who wants a lock.
+type queued struct {
+	Owner string
+	Lease int64
+}
+
+// holder is who is first in the queue.
+func (w *stutterWorld) holder(keys state.Keys) string {
+	if all := w.queue(keys); len(all) > 0 {
+		return all[0].Owner
+	}
+	return ""
+}
+
+// newest is the largest token of some.
+func newest(of []stint) (token int64) {
+	for _, s := range of {
+		token = max(token, s.token)
+	}
+	return token
+}
+
+// judge ends the workers and says what everything that was seen proves.
+func (w *stutterWorld) judge() tally {
+	for _, s := range []*side{w.a, w.b} {
+		s.worker.Signal(w, syscall.SIGTERM)
+		require.Zero(w, s.worker.Exit(w, healing), "a worker failed")
+	}
+	marks := w.leases.End()
+	workers, err := history.ReadFiles(filepath.Join(w.dir, w.a.name+".jsonl"), filepath.Join(w.dir, w.b.name+".jsonl"))
+	require.NoError(w, err)
+	nodes, commands := w.asked.end(), history.History{}
+	for _, s := range []*side{w.a, w.b} {
+		for _, st := range stints(w.T, s.beats.dir) {
+			commands.Runs = append(commands.Runs, st.run(ofCommands+s.name))
+		}
+	}
+	limits := history.Limits{Silent: healing, Unserved: healing, Exempt: map[string]time.Duration{history.RevokedByEtcd: w.ttl}}
+	out := newTally()
+	out.rounds = len(w.rounds)
+	for _, n := range []*procs.Node{w.a.node, w.b.node, w.a.worker, w.b.worker} {
+		for line := range strings.Lines(n.Output()) {
+			if strings.Contains(line, lostSession) && (strings.Contains(line, string(session.ReasonRevoked)) || strings.Contains(line, string(session.ReasonKeyLost))) {
+				out.revoked++
+				w.Log(strings.TrimSpace(line))
+			}
+		}
+	}
+	for _, h := range []struct {
+		of string
+		history.History
+	}{{ofNodes, nodes}, {ofWorkers, workers}, {ofCommands, commands}} {
+		h.Marks = append(h.Marks, marks...)
+		for i, from := range w.rounds { // what is silent or unserved in a round is not to be judged
+			to := history.Instant(0)
+			if i+1 < len(w.rounds) {
+				to = w.rounds[i+1]
+			}
+			h.Marks = append(h.Marks, history.Mark{Process: "stutter", ID: int64(i), Name: "stutter", From: from, To: to})
+		}
+		v := history.Check(h.History, limits)
+		for _, f := range append(v.Of(history.Overlap), v.Exempt...) {
+			w.Logf("%vfor %v, excused %t: %s", w.when(f.From), f.Length(), f.Mark != nil, f.Text)
+		}
+		out.take(w.Name()+" ", h.of, v, w.rounds)
+	}
+	for _, m := range marks {
+		w.Logf("%v%s: %s", w.when(m.To), m.Node, m.Text)
+	}
+	return out
+}
+
+// when says in which round an instant lies, and how long after its beginning.
+func (w *stutterWorld) when(at history.Instant) string {
+	round, _ := slices.BinarySearch(w.rounds, at)
+	if round == 0 {
+		return "before the first round: "
+	}
+	return fmt.Sprintf("round %d, after %v: ", round, at.Sub(w.rounds[round-1]).Round(time.Millisecond))
+}
+
+// Whose claims are told apart.
+const (
+	ofNodes    = "goversed "
+	ofWorkers  = "worker "
+	ofCommands = "goversed lock "
+)
+
+// subjects is what two can claim at once.
+var subjects = []string{ofNodes + claimed(history.Leadership), ofWorkers + claimed(history.Leadership), ofWorkers + claimed(history.Shard(0)),
+	ofWorkers + claimed(history.Lock("")), ofCommands + claimed(history.Lock(""))}
+
+// run is the time in which a command was at work as a claim to the lock.
+func (s stint) run(node string) history.Run {
+	from, to := history.Instant(s.from), history.Instant(s.to)
+	return history.Run{Who: history.Who{Process: fmt.Sprint(s.pid), Node: node}, Subject: history.Lock(commandsLock), Leads: true, Token: s.token,
+		First: history.Window{Before: from, After: from}, Last: history.Window{Before: to, After: to}, Count: 2}
+}
