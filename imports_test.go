@@ -74,7 +74,7 @@ var allowed = map[string][]string{
 	"node":                             {"proto/goverse/node/v1"},
 	"proto/goverse/node/v1":            {},
 	"embedetcd":                        {"internal/port", "internal/zaplog"},
-	"clustertest":                      {"cluster", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "embedetcd", "node"},
+	"clustertest":                      {"cluster", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "clustertest/fault", "embedetcd", "node"},
 	"clustertest/fault":                {"internal/child"},
 	"clustertest/history":              {"cluster", "cluster/leaderelection", "cluster/lock", "cluster/once"},
 	"examples/cron":                    {"cluster", "cluster/elections", "cluster/once", "node"},
