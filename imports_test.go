@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"internal/server":                  {"clustertest/fault", "internal/port"},
 	"internal/port":                    {},
 	"internal/zaplog":                  {},
-	"cluster":                          {"cluster/consensusmanager", "cluster/crashdetector", "cluster/elections", "cluster/lock", "cluster/once", "cluster/processor", "cluster/internal/change", "cluster/internal/commit", "cluster/internal/login", "cluster/internal/planning", "cluster/internal/wait", "cluster/sharding", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "node", "internal/zaplog"},
+	"cluster":                          {"cluster/consensusmanager", "cluster/crashdetector", "cluster/elections", "cluster/lock", "cluster/once", "cluster/processor", "cluster/internal/change", "cluster/internal/commit", "cluster/internal/login", "cluster/internal/planning", "cluster/internal/suspicion", "cluster/internal/wait", "cluster/sharding", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/state", "node", "internal/zaplog"},
 	"cluster/httpapi":                  {"cluster", "cluster/internal/oneline", "cluster/processor", "cluster/shardview", "cluster/state", "cluster/leaderelection"},
 	"cluster/consensusmanager":         {"cluster/internal/change", "cluster/internal/commit", "cluster/internal/holding", "cluster/internal/planning", "cluster/internal/wait", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/sharding", "cluster/state"},
 	"cluster/leaderelection":           {"cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/commit", "cluster/internal/wait", "cluster/mirror", "cluster/session", "cluster/state"},
