@@ -117,7 +117,7 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 		ReadTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("mirror")})
 	p.member = &membership{client: client, keys: c.keys, mirror: p.mirror, address: c.node.AdvertiseAddress(),
 		instanceID: c.node.InstanceID(), remove: !c.cfg.CrashDetection.Off, grace: c.cfg.CrashDetection.Grace, dial: c.cfg.DialOptions,
-		timeout: c.cfg.RequestTimeout, log: c.log.Named("member"), wake: make(chan struct{}, 1), record: c.newRecord()}
+		timeout: c.cfg.RequestTimeout, measureEvery: ttl / 3, log: c.log.Named("member"), wake: make(chan struct{}, 1), record: c.newRecord()}
 	keeper, err := session.NewKeeper(session.KeeperConfig{
 		Config: session.Config{Client: client, TTL: ttl, Logger: c.log.Named("session"), ReadKey: c.keys.Request(),
 			KnownRevision: p.mirror.Known, OnRead: p.mirror.Saw},

@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/cluster/crashdetector"
 	"github.com/goverse/goverse/cluster/internal/change"
 	"github.com/goverse/goverse/cluster/internal/commit"
+	"github.com/goverse/goverse/cluster/internal/suspicion"
 	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/session"
@@ -27,6 +28,9 @@ var ErrAddressTaken = errors.New("the address is taken by another node that live
 // errDetectionOff: this node removes nobody.
 var errDetectionOff = errors.New("crash detection is off")
 
+// errFar: the one that had the address is left to its lease.
+var errFar = errors.New("it was too far from etcd for crash detection")
+
 const (
 	identifyTimeout = time.Second
 	registerRetry   = 100 * time.Millisecond
@@ -35,23 +39,25 @@ const (
 // membership is this node's record: it registers with each new session, keeps
 // the record as it should be, which an operator has a say in, and notices when it is gone.
 type membership struct {
-	client     *clientv3.Client
-	keys       state.Keys
-	mirror     *mirror.Mirror
-	address    string
-	instanceID string
-	remove     bool              // a predecessor at this address, on evidence
-	grace      time.Duration     // that it has
-	dial       []grpc.DialOption // to reach the own address as others do
-	timeout    time.Duration
-	log        hclog.Logger
-	wake       chan struct{}
+	client       *clientv3.Client
+	keys         state.Keys
+	mirror       *mirror.Mirror
+	address      string
+	instanceID   string
+	remove       bool              // a predecessor at this address, on evidence
+	grace        time.Duration     // that it has
+	dial         []grpc.DialOption // to reach the own address as others do
+	timeout      time.Duration
+	measureEvery time.Duration // how often the rounds of the session are looked at
+	log          hclog.Logger
+	wake         chan struct{}
 
 	mu          sync.Mutex
 	record      state.Record // as it should be; Lease and TTL of the present session
 	session     *session.Session
 	incarnation int64 // 0 while not registered
 	trouble     error // of the last try to register, nil if it was answered
+	distance    distance
 }
 
 // note remembers why registering did not work, for Start to say.
@@ -75,13 +81,21 @@ func (m *membership) register(ctx context.Context, s *session.Session) error {
 	m.record.Lease, m.record.TTL = int64(s.ID()), int64(s.TTL()/time.Second)
 	m.mu.Unlock()
 	key := m.keys.Node(m.address)
-	said := false
+	said, placed := false, false
 	for {
-		// The record is read anew: it may change while this waits.
-		record := m.wanted()
 		known := m.mirror.Known()
 		attempt, cancel := context.WithTimeout(ctx, m.timeout)
-		resp, err := commit.Change(attempt, m.client, change.Register(m.keys, m.address, record))
+		var err error
+		if !placed {
+			// Before others know of it: they may accuse it at once.
+			err = m.place(attempt, key)
+			placed = err == nil
+		}
+		var resp *clientv3.TxnResponse
+		if placed {
+			// The record is read anew: it may change while this waits.
+			resp, err = commit.Change(attempt, m.client, change.Register(m.keys, m.address, m.wanted()))
+		}
 		cancel()
 		if err == nil {
 			m.mirror.Saw(resp.Header, known)
@@ -134,10 +148,14 @@ func (m *membership) settle(ctx context.Context, s *session.Session, there *stat
 	cancel()
 	switch {
 	case err == nil && who.InstanceID == m.instanceID:
-		if m.remove {
+		switch {
+		case !m.remove:
+			err = errDetectionOff
+		case suspicion.LeftToLease(there):
+			err = errFar
+		default:
 			return m.removePredecessor(ctx, s, there)
 		}
-		err = errDetectionOff
 	case err == nil:
 		return false, fmt.Errorf("%s: %w (instance %s at host %q)", m.address, ErrAddressTaken, who.InstanceID, there.Hostname)
 	}
@@ -187,6 +205,7 @@ func (m *membership) registered(s *session.Session, key string, incarnation int6
 	s.Protect(key, incarnation, nil)
 	m.mu.Lock()
 	m.incarnation = incarnation
+	m.distance.renewed = s.Renewed()
 	m.mu.Unlock()
 	m.poke()
 }
@@ -221,11 +240,16 @@ func (m *membership) run(ctx context.Context) {
 	defer sub.Close()
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
+	measure := time.NewTicker(m.measureEvery)
+	defer measure.Stop()
 	for {
 		select {
 		case <-sub.C:
 		case <-m.wake:
 		case <-retry.C:
+		case <-measure.C:
+			m.remeasure()
+			continue
 		case <-ctx.Done():
 			return
 		}

@@ -12,6 +12,9 @@
 // Everything is stopped with the test. The test fails if a goroutine of a node,
 // or a key of the cluster, is left behind then.
 //
+// [WithDistance] puts a node far from etcd, in both directions; with [WithEntrances] the
+// address of a node that lives can refuse connections.
+//
 // Nodes talk to etcd through a client of their own each, in which the faults
 // are; [Cluster.Client] is outside of them. Waits look at what nodes and etcd
 // say, end as soon as it is so, and fail the test with every node's status if it

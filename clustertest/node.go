@@ -9,18 +9,21 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/node"
 )
 
 // Node is one node of a cluster under test. All methods are safe for concurrent
 // use.
 type Node struct {
-	c       *Cluster
-	index   int
-	node    *node.Node
-	cluster *cluster.Cluster
-	client  *clientv3.Client
-	faults  *Faults
+	c        *Cluster
+	index    int
+	node     *node.Node
+	cluster  *cluster.Cluster
+	client   *clientv3.Client
+	faults   *Faults
+	relay    *fault.Relay // before etcd; nil without WithDistance
+	entrance *fault.Relay // before the node; nil without WithEntrances
 
 	mu      sync.Mutex
 	started bool
@@ -54,19 +57,25 @@ func (c *Cluster) makeNode(index int) (n *Node, err error) {
 	}
 	cfg.EtcdAddress, cfg.EtcdPrefix = c.etcd.Endpoint(), c.opts.prefix
 	n = &Node{c: c, index: index, ended: make(chan struct{})}
+	if err := n.place(&cfg); err != nil {
+		return nil, err
+	}
 	c.label(func() {
 		n.client, err = cluster.NewEtcdClient(cfg)
 	})
 	if err != nil {
+		if n.relay != nil {
+			n.relay.Close()
+		}
 		return nil, err
 	}
 	n.faults = Inject(n.client)
 	cfg.Client = n.client
-	if n.node, err = node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0", Logger: log}); err == nil {
+	if err = n.enter(node.Config{Logger: log}); err == nil {
 		n.cluster, err = cluster.NewClusterWithNode(cfg, n.node)
 	}
 	if err != nil {
-		_ = n.client.Close() // its error is that its context was cancelled
+		n.closeWays()
 		if n.node != nil {
 			_ = n.node.Close() // always nil
 		}
@@ -129,7 +138,7 @@ func (n *Node) Stop() {
 	if err := n.cluster.Stop(ctx); err != nil {
 		n.c.t.Errorf("clustertest: stop node %d: %v", n.index, err)
 	}
-	_ = n.client.Close() // its error is that its context was cancelled
+	n.closeWays()
 }
 
 // Kill makes the node vanish as a crash would: its port refuses, etcd hears
@@ -144,6 +153,9 @@ func (n *Node) Kill() {
 	n.lease = n.Lease()
 	n.mu.Unlock()
 	n.faults.die()
+	if n.entrance != nil {
+		n.entrance.Refuse()
+	}
 	_ = n.node.Close() // always nil
 	n.c.wg.Go(func() {
 		defer close(n.ended)
@@ -152,7 +164,7 @@ func (n *Node) Kill() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = n.cluster.Stop(ctx) // says what was cut short
-		_ = n.client.Close()
+		n.closeWays()
 	})
 }
 

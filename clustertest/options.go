@@ -12,11 +12,13 @@ import (
 type Option func(*options)
 
 type options struct {
-	ttl      int
-	prefix   string
-	patience time.Duration
-	logger   hclog.Logger
-	alter    []func(i int, cfg *cluster.Config)
+	ttl       int
+	prefix    string
+	patience  time.Duration
+	logger    hclog.Logger
+	alter     []func(i int, cfg *cluster.Config)
+	distance  func(i int) time.Duration
+	entrances bool
 }
 
 func defaults() options {

@@ -19,16 +19,11 @@ const (
 	refutationsAtOnce = 8
 	// withdrawRetry is the pause after a withdrawal that failed. Nobody waits for it.
 	withdrawRetry = time.Second
-	// doubtGraces is how many graces etcd has to confirm the session of a member that
-	// lost a watcher. One would keep an overlap shorter where it is cut off; but every
-	// crash is a lost watcher to some, and where etcd is slow for a moment just then,
-	// healthy members would lose their sessions.
-	doubtGraces = 3
 )
 
 // Answer answers for this member until ctx ends: it refutes accusations by deleting
-// them; when a watcher was lost it has the session confirmed by etcd at once, or ended
-// after three graces; and it takes back accusations of its own that are void.
+// them; when a watcher was lost it has the session confirmed by etcd at once, or suspended
+// (see suspicion.Doubt); and it takes back accusations of its own that are void.
 func (d *Detector) Answer(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { d.doubtLost(ctx) })
@@ -48,7 +43,7 @@ func (d *Detector) doubtLost(ctx context.Context) {
 		d.doubts.Add(1)
 		if s := d.cfg.Keeper.Current(); s != nil {
 			d.log.Debug("a watcher of this node was lost, asking etcd for a confirmation")
-			s.Doubt(doubtGraces * d.cfg.Settings.Grace)
+			s.Doubt(suspicion.Doubt(d.cfg.Settings.Grace, d.cfg.Mirror.Snapshot().Member(d.cfg.Address)))
 		}
 	}
 }

@@ -6,26 +6,39 @@
 // without a goodbye, the watcher dials again. Connections that are refused, several
 // times in a row, and another instance that answers, are evidence; silence is none.
 //
-//	stream broke ──► evidence ──► accusation ──(grace)──► removal
+//	stream broke ──► evidence ──► accusation ──(grace period)──► removal
 //	                                  │
 //	                                  └──(deleted by the accused: it lives)──► refuted
 //
 // With evidence the watcher writes an accusation into the range that every member
-// watches, and waits a grace from etcd's acknowledgement. A living member deletes it.
-// If it still stands after the grace, one transaction removes the member's keys,
-// guarded by that very accusation and the incarnation; then the lease is revoked. A
+// watches, and waits a grace period from etcd's acknowledgement. A living member deletes
+// it. If it still stands after the grace period, one transaction removes the member's
+// keys, guarded by that very accusation and the incarnation; then the lease is revoked. A
 // process that starts at the address of one that is gone does the same ([Accuser]).
 // What follows from which sign is decided in cluster/internal/suspicion.
 //
+// The grace period is the longest of Settings.Grace (100 ms), five times as long as the
+// accusation took, and five of the accused's own requests to etcd, as its record says: it
+// needs one round trip, for the accusation's event and for its refutation. A member at d
+// from etcd, one way, has max(100 ms, 12.5 d) at most if its watchers are near, and if it
+// was killed it is removed that long after its connections broke, and the few
+// milliseconds that a near watcher needs. One whose grace period would be more than a third
+// of its TTL is never accused: its lease decides.
+//
 // A member whose watcher's stream broke may be the next to be accused and not hear of
-// it: it has its keys confirmed by etcd at once, and without an answer for three graces
-// its session is suspended until there is one ([session.Session.Doubt]).
+// it: it has its keys confirmed by etcd at once, and without an answer until 200 ms (twice
+// Settings.Grace) after its grace period its session is suspended until there is one
+// ([session.Session.Doubt], which gives a slow round more time).
 //
 // # What is not promised
 //
 // A member that lives, refuses connections, and is at the same moment cut off from
-// etcd, or paused, for the grace, is removed although it lives. It then leads on for
-// three graces at most; or, if its connections broke a moment before it was cut off, so
-// that etcd could clear the doubt, or did not break at all, until its deadline. Tokens
-// cover that; Settings.Off, everywhere, excludes it.
+// etcd, or paused, for its grace period, is removed although it lives. So is one that has
+// gone farther from etcd than its record says: for two renewal rounds, two thirds of a
+// TTL, after its distance grew more than five times, and while others run a version
+// that does not look at the record. It then leads on until its session is suspended: for
+// twice Settings.Grace (0.2 s), or ten requests to etcd from when its watcher was lost; or,
+// if its connections broke a moment before it was cut off, so that etcd could clear the
+// doubt, or did not break at all, until its deadline. Tokens cover that; Settings.Off,
+// everywhere, excludes it.
 package crashdetector

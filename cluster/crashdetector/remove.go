@@ -34,8 +34,8 @@ type Accuser struct {
 	// Snapshot is the state of the cluster as it was last seen: whether the accused is
 	// queued. Without it that is left to the revocation of its lease.
 	Snapshot func() *state.Snapshot
-	// Grace is how long to wait after etcd acknowledged the accusation, at least: where
-	// etcd is slow it is five times as long as that took. Default DefaultGrace.
+	// Grace is how long to wait after etcd acknowledged the accusation, at least: see
+	// Settings.Grace. Default DefaultGrace.
 	Grace time.Duration
 }
 
@@ -53,7 +53,7 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 	if grace <= 0 {
 		grace = DefaultGrace
 	}
-	timer := time.NewTimer(suspicion.GraceAfter(grace, time.Since(began)))
+	timer := time.NewTimer(suspicion.Grace(grace, time.Since(began), m))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

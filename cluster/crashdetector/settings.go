@@ -27,9 +27,11 @@ type Settings struct {
 	// Watchers is how many others each member watches, and so how many watch it.
 	// Default 2.
 	Watchers int
-	// Grace is how long an accused member has to refute, or five times as long as etcd
-	// took for the accusation if that is longer. One whose watcher was lost goes on for
-	// three graces without an answer from etcd. Default 100 ms.
+	// Grace is how long an accused member has to refute, at least: five times as long as
+	// etcd took for the accusation, or as the accused's own requests to etcd take by its
+	// record, if that is longer. Records say it from 20 ms on, so a smaller Grace than the
+	// default is for members that are all nearer. One whose watcher was lost goes on for
+	// its grace period and two of these without an answer from etcd. Default 100 ms.
 	Grace time.Duration
 	// Confirmations is how many refused connections in a row, 5 ms apart, are
 	// evidence. Default 3.

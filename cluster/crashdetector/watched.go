@@ -196,6 +196,9 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 	if s == nil || !s.Valid() {
 		return suspicion.NotAccused // who is cut off itself is no judge
 	}
+	if suspicion.LeftToLease(w.member) {
+		return suspicion.NotAccused
+	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.Context(), cancel)()
@@ -215,14 +218,14 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 	w.written = written
 	w.d.accusations.Add(1)
 	w.d.log.Info("accused a member: it is removed unless it answers", "address", w.address,
-		"evidence", evidence, "grace", suspicion.GraceAfter(w.d.cfg.Settings.Grace, w.took).String())
+		"evidence", evidence, "grace", suspicion.Grace(w.d.cfg.Settings.Grace, w.took, w.member).String())
 	return suspicion.Accused
 }
 
 // await gives the accused its grace, and ends it as soon as the accusation is seen
 // answered.
 func (w *watched) await(ctx context.Context, grace time.Duration) suspicion.Event {
-	ctx, cancel := context.WithTimeout(ctx, suspicion.GraceAfter(grace, w.took))
+	ctx, cancel := context.WithTimeout(ctx, suspicion.Grace(grace, w.took, w.member))
 	defer cancel()
 	s, err := w.d.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool {
 		return s.Revision >= w.written && !s.Accused(w.address, w.accuser.ID, w.written)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // ErrBadRecord is wrapped by the errors of the record decoders: a key of the
@@ -40,6 +41,16 @@ type Record struct {
 	// such members take part in fallback.
 	ElectionFailed bool   `json:"election_failed,omitempty"`
 	Reason         string `json:"reason,omitempty"`
+	// RoundTripMS is how long one request of this member's to etcd takes, in milliseconds,
+	// rounded up to one of a few values: an accused member has the longer to refute. 0 is a
+	// member near etcd, or of a version that does not say.
+	RoundTripMS int64 `json:"round_trip_ms,omitempty"`
+}
+
+// RoundTrip is RoundTripMS as a duration. What no member writes, less than nothing or more
+// than an hour, is nothing or an hour.
+func (r Record) RoundTrip() time.Duration {
+	return time.Duration(min(max(r.RoundTripMS, 0), time.Hour.Milliseconds())) * time.Millisecond
 }
 
 // Encode is the record as it is stored.

@@ -44,6 +44,8 @@ type Node struct {
 	Stopping       bool              `json:"stopping"` // is on its way out
 	ElectionFailed bool              `json:"election_failed"`
 	Reason         string            `json:"reason,omitempty"` // why its election failed
+	// RoundTripMS is how long its requests to etcd take, in milliseconds, if it is far.
+	RoundTripMS int64 `json:"round_trip_ms,omitempty"`
 }
 
 // Leader is the leader's own entry in the View and what its record adds.
@@ -77,7 +79,8 @@ func newDetails(s *state.Snapshot) Details {
 	for _, m := range s.Members {
 		n := Node{Address: m.Address, State: "follower", Incarnation: m.Incarnation, InstanceID: m.InstanceID,
 			Hostname: m.Hostname, HTTPAddress: m.HTTPAddress, Version: m.Version, TTL: m.TTL, Weight: max(m.Weight, 1),
-			Labels: m.Labels, Observer: m.Observer, Draining: m.Draining, Stopping: m.Stopping, ElectionFailed: m.ElectionFailed, Reason: m.Reason}
+			Labels: m.Labels, Observer: m.Observer, Draining: m.Draining, Stopping: m.Stopping, ElectionFailed: m.ElectionFailed, Reason: m.Reason,
+			RoundTripMS: m.RoundTripMS}
 		if c, place := s.Candidate(m.Lease); c != nil {
 			n.State, n.Place = "candidate", place+1
 		}

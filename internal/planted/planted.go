@@ -57,6 +57,8 @@ const (
 	ActingUnguarded Bug = "acting-unguarded"
 	// RemoveWithoutGrace removes an accused member at once.
 	RemoveWithoutGrace Bug = "remove-without-grace"
+	// DistanceIgnored gives an accused member no more time where it is far from etcd.
+	DistanceIgnored Bug = "distance-ignored"
 	// RemoveUnguarded removes an accused member also after it refuted.
 	RemoveUnguarded Bug = "remove-unguarded"
 	// RefuteNothing leaves accusations against the own living member alone.
@@ -124,6 +126,7 @@ func Sessions() []Bug { return []Bug{TermUnchecked, DeadlineFromReceipt} }
 func Pure() []Bug {
 	return []Bug{DeadlineFromReceipt, LateAnswerCounts, DoubtIgnored, StretchGoesOn, KeysNotChecked, LeadWithoutSession,
 		LeadBesideActing, AdoptBarredKey, LateKeyStays, CampaignTrusted, FlagAfterDelete, FallbackWithoutFailure, ActingUnguarded,
-		RemoveWithoutGrace, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow, SilenceTrusted, LackIgnored,
+		RemoveWithoutGrace, DistanceIgnored, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow, SilenceTrusted,
+		LackIgnored,
 		TakeoverUnreleased, OwnerByAddress, StaleReportAccepted, EpochIgnored, MapUnfenced, LapsedKept}
 }

@@ -20,7 +20,6 @@ const (
 	refuteAgain       = 20 * time.Millisecond
 	refutationsAtOnce = 8
 	withdrawRetry     = time.Second
-	doubtGraces       = 3
 )
 
 // poke makes both loops look.
@@ -98,7 +97,7 @@ func (d *detector) doubt() {
 		if log := d.p.w.log; log != nil {
 			log.of(d.p, "has lost a watcher, and asks etcd for a confirmation")
 		}
-		d.p.keeper.session.doubt(doubtGraces * grace)
+		d.p.keeper.session.doubt(suspicion.Doubt(grace, d.p.mirror.snapshot.Member(d.p.host.address)))
 	}
 }
 

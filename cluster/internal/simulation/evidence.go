@@ -17,6 +17,9 @@ type accusation struct {
 func (c *checks) accused(w *world, m *state.Member, revision int64) {
 	c.count(Accused)
 	c.accusations = append(c.accusations, accusation{revision: revision, at: w.now})
+	if m.RoundTripMS > 0 {
+		c.count(FarAccused)
+	}
 	h := w.host(m.Address)
 	if p := h.process; p != nil && p.id == m.InstanceID && h.refused < 0 {
 		c.fail("P4", "%s was accused, though it lives and its address refused nobody", p.id)

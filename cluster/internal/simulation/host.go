@@ -22,13 +22,14 @@ type host struct {
 	stepped   bool          // it was
 	setBack   bool          // backwards
 
-	link    link
-	refuses bool // nobody can connect, the answer is a refusal
-	silent  bool // nobody can connect, there is no answer; nor can it connect to others
-	denied  bool // etcd's access control refuses its candidate's key
-	slow    time.Duration
-	lagged  time.Duration // the last instant at which it was hindered; see hinder
-	refused time.Duration // the last instant at which it refused a connection
+	distance time.Duration // from etcd, one way
+	link     link
+	refuses  bool // nobody can connect, the answer is a refusal
+	silent   bool // nobody can connect, there is no answer; nor can it connect to others
+	denied   bool // etcd's access control refuses its candidate's key
+	slow     time.Duration
+	lagged   time.Duration // the last instant at which it was hindered; see hinder
+	refused  time.Duration // the last instant at which it refused a connection
 }
 
 // roles are what the processes of a host are like.

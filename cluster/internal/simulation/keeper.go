@@ -345,6 +345,7 @@ func (s *session) confirm(sent deadline.Instant, started time.Duration, protecte
 	p.mirror.saw(a.revision, known)
 	answered := p.host.clock()
 	s.lastRound = time.Duration(answered.Mono - sent.Mono)
+	p.member.measured(s.lastRound)
 	before := s.claim
 	s.claim = s.claim.Renewed(sent, answered)
 	p.w.checks.confirmed(s, started, protected)

@@ -15,6 +15,7 @@ type member struct {
 	record      state.Record // as it should be
 	session     *session
 	incarnation int64 // 0 while not registered
+	distance    suspicion.Distance
 	awaiting    func(s *state.Snapshot) bool
 	poked       bool
 }
@@ -24,6 +25,7 @@ const (
 	awaitTimeout    = time.Second
 	grace           = 100 * time.Millisecond
 	identifyTimeout = time.Second
+	probes          = 6
 )
 
 func newRecord(p *process) state.Record {
@@ -39,7 +41,51 @@ func newRecord(p *process) state.Record {
 func (m *member) register(s *session) {
 	m.incarnation, m.session = 0, s
 	m.record.Lease, m.record.TTL = s.lease, int64(m.p.w.ttl/time.Second)
-	m.tryRegister(s)
+	m.place(s)
+}
+
+// place is membership.place.
+func (m *member) place(s *session) {
+	p := m.p
+	if s.lost != "" {
+		return
+	}
+	began, left := p.host.mono(), probes
+	var trips []time.Duration
+	for range probes {
+		p.call(toMeasure, requestTimeout, func(e *etcd) (answer, error) { return answer{revision: e.revision}, nil }, func(_ answer, err error) {
+			if err == nil {
+				trips = append(trips, durationOf(p.host.mono()-began))
+			}
+			if left--; left > 0 || s.lost != "" {
+				return
+			}
+			if len(trips) == 0 {
+				p.after(registerRetry, func() { m.place(s) })
+				return
+			}
+			m.moved(suspicion.At(p.host.time(), trips...))
+			m.tryRegister(s)
+		})
+	}
+}
+
+// measured is membership.remeasure: a renewal round, of two requests, took so long.
+func (m *member) measured(round time.Duration) {
+	if m.incarnation == 0 {
+		return
+	}
+	before := m.record.RoundTripMS
+	m.moved(m.distance.Measured(m.p.host.time(), round/2))
+	if m.record.RoundTripMS != before {
+		m.p.w.checks.count(Moved)
+		m.poke()
+	}
+}
+
+func (m *member) moved(d suspicion.Distance) {
+	m.distance = d
+	m.record.RoundTripMS = d.RoundTrip().Milliseconds()
 }
 
 func (m *member) tryRegister(s *session) {
@@ -87,7 +133,7 @@ func (m *member) settle(s *session, there *state.Member) {
 	switch {
 	case there.InstanceID == m.p.id:
 		m.awaitGone(s, there) // an earlier session of this process
-	case !m.p.host.refuses && !m.p.host.silent && m.p.host.roles.detect:
+	case !m.p.host.refuses && !m.p.host.silent && m.p.host.roles.detect && !suspicion.LeftToLease(there):
 		m.removePredecessor(s, there)
 	default:
 		m.p.after(identifyTimeout, func() { m.awaitGone(s, there) })
@@ -143,7 +189,7 @@ func (m *member) removePredecessor(s *session, there *state.Member) {
 		case changed:
 			m.tryRegister(s)
 		default:
-			p.after(suspicion.GraceAfter(grace, durationOf(p.host.mono()-began)), func() {
+			p.after(suspicion.Grace(grace, durationOf(p.host.mono()-began), there), func() {
 				p.strike(there, written, func(struck) { m.later(s) })
 			})
 		}

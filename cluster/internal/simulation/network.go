@@ -32,13 +32,14 @@ const (
 	toAsk
 	toPlan   // the shard map
 	toReport // what was let go of
+	toMeasure
 	kinds
 )
 
 func (k kind) String() string {
 	return [...]string{"read", "grant", "renewal", "read of own keys", "revocation", "registration", "record",
 		"campaign", "look ahead", "leave", "change of own keys", "guarded write", "accusation", "removal", "refutation",
-		"wish", "shard map", "report"}[k]
+		"wish", "shard map", "report", "measurement"}[k]
 }
 
 // link is one host's way to etcd.
@@ -62,8 +63,11 @@ const (
 	late            // it is carried out long after its sender gave up
 )
 
-// delay is how long one way takes.
-func (h *host) delay() time.Duration {
+// delay is how long one way to etcd or back takes.
+func (h *host) delay() time.Duration { return h.distance + h.hop() }
+
+// hop is how long one way takes where nobody is far.
+func (h *host) hop() time.Duration {
 	d := h.w.between(100*time.Microsecond, 1500*time.Microsecond)
 	if h.link.slow > 0 {
 		d += h.w.between(0, h.link.slow)
@@ -102,7 +106,7 @@ func (p *process) call(k kind, timeout time.Duration, do func(e *etcd) (answer, 
 		}
 		e.author = cause{p: p}
 		a, err := do(e)
-		if w.log != nil && (err != nil || k != toRenew && k != toCheck) {
+		if w.log != nil && (err != nil || k != toRenew && k != toCheck && k != toMeasure) {
 			w.log.of(p, "etcd got its %s: %s", k, outcome(k, a, err))
 		}
 		w.faults.carriedOut(p, k)

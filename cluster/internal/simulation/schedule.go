@@ -25,6 +25,7 @@ func newWorld(seed uint64, log bool) *world {
 	fallback := !w.chance(4)
 	w.shards, w.window = pick(w, []int{5, 7}), pick(w, []time.Duration{50 * time.Millisecond, time.Second})
 	w.checks.owners = newOwners(w.shards)
+	far := w.chance(3)
 	for i := range 3 + w.IntN(3) {
 		h := newHost(w, fmt.Sprintf("%c:1", 'a'+i))
 		h.roles = roles{observer: w.chance(10), fallback: fallback, detect: detect, drains: w.chance(10),
@@ -32,6 +33,9 @@ func newWorld(seed uint64, log bool) *world {
 		h.roles.proxied = aside.IntN(4) == 0
 		if w.chance(12) {
 			h.roles.shards = 0
+		}
+		if far {
+			h.distance = w.drawDistance()
 		}
 		w.hosts = append(w.hosts, h)
 		begin := w.between(0, 50*time.Millisecond)
@@ -64,6 +68,16 @@ func newWorld(seed uint64, log bool) *world {
 			seed, len(w.hosts), w.ttl, detect, fallback, end)
 	}
 	return w
+}
+
+// drawDistance draws how far a host is from etcd, one way: not so far that no renewal round
+// could succeed.
+func (w *world) drawDistance() time.Duration {
+	d := pick(w, []time.Duration{0, 0, 20 * time.Millisecond, 80 * time.Millisecond, 200 * time.Millisecond})
+	if 4*d >= w.ttl/6 {
+		return 0
+	}
+	return d
 }
 
 // keys are the cluster's.

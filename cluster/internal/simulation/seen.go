@@ -43,6 +43,9 @@ const (
 	Refuted
 	DeadRemoved
 	LivingRemoved
+	FarAccused
+	FarLeftToLease
+	Moved
 	Doubted
 	Suspended
 	Resumed
@@ -75,7 +78,8 @@ func (h Happening) String() string {
 		"watches broken", "watches compacted", "watches that lagged",
 		"watches opened again that had not reported progress", "watches that a comparison showed to lack nothing", "views read anew because a key was missed",
 		"keys missed by a renewal", "keys put right", "campaigns failed", "accusations", "refutations",
-		"members removed: dead", "members removed: alive", "doubts", "sessions suspended", "sessions resumed",
+		"members removed: dead", "members removed: alive",
+		"accusations of members far from etcd", "evidence against members that are left to their lease", "distances recorded anew", "doubts", "sessions suspended", "sessions resumed",
 		"shard maps accepted", "shard maps accepted of an acting leader", "shard maps accepted beside an outside candidate",
 		"shard maps refused: planning was another's by then", "shard maps refused: the map was another by then",
 		"shard maps of a second planner: a hand made the first look like no member", "shards given that had no owner", "shards emptied off a member", "shards levelled",

@@ -43,7 +43,7 @@ func (s *stream) end(e suspicion.Event, byWatcher, silently bool) {
 func (w *watched) dial(then func(s *stream, refused bool)) {
 	p := w.d.p
 	there := p.w.host(w.address)
-	p.w.after(p.host.delay(), func() {
+	p.w.after(p.host.hop(), func() {
 		target := there.process
 		deaf := p.host.silent || there.silent || there.suspended >= 0 || target != nil && target.paused
 		switch {

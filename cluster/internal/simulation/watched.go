@@ -157,6 +157,11 @@ func (w *watched) accuse(evidence string) {
 		w.on(suspicion.NotAccused)
 		return
 	}
+	if suspicion.LeftToLease(w.member) {
+		p.w.checks.count(FarLeftToLease)
+		w.on(suspicion.NotAccused)
+		return
+	}
 	w.session = p.keeper.session
 	began := p.host.mono()
 	p.accuse(w.member, w.session.lease, evidence, func(written int64, changed bool, err error) {
@@ -178,7 +183,7 @@ func (w *watched) accuse(evidence string) {
 func (w *watched) await(a suspicion.Action) {
 	w.waiting++
 	mine := w.waiting
-	w.d.p.after(suspicion.GraceAfter(a.After, durationOf(w.took)), func() {
+	w.d.p.after(suspicion.Grace(a.After, durationOf(w.took), w.member), func() {
 		if w.waiting == mine {
 			w.waiting++
 			w.on(suspicion.GraceOver)

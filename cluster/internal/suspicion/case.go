@@ -11,8 +11,13 @@
 //	 ▼  │ broke, or goodbye: look again later
 //	watching
 //
-// After the grace the member's address is tried once more: it is removed only if that
-// fails as it did before.
+// After the grace period the member's address is tried once more: it is removed only if
+// that fails as it did before.
+//
+// The grace period is what a living member needs to refute, five times over (see Grace): it
+// follows how far the member is from etcd, by what its record says (Distance). For one at d,
+// one way, it is from 10 d to 12.5 d, and 100 ms at least. One that is too far for its TTL is
+// left to its lease (LeftToLease).
 //
 // Silence, time-outs and unreachable hosts are no evidence: the lease decides.
 //
@@ -31,20 +36,11 @@ import (
 type Settings struct {
 	// Confirmations is how many refusals in a row are evidence.
 	Confirmations int
-	// Grace is how long the accused has to refute, at least: see GraceAfter.
+	// Grace is how long the accused has to refute, at least: see func Grace.
 	Grace time.Duration
 	// Rest is how long one that refuted is let alone; each time in a row doubles it,
 	// up to 60 times as long.
 	Rest time.Duration
-}
-
-// slowdown is how many times as long as the accusation took its grace is at least.
-const slowdown = 5
-
-// GraceAfter is the grace that follows an accusation which etcd took that long to
-// acknowledge: where etcd is slow, the answer of the accused takes as long.
-func GraceAfter(grace, took time.Duration) time.Duration {
-	return max(grace, slowdown*took)
 }
 
 const (

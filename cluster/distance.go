@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/internal/suspicion"
+	"github.com/goverse/goverse/cluster/state"
+)
+
+// probes is how many requests measure a node's distance from etcd before it registers. They
+// are sent at once, so that they take no longer than one; etcd's client spreads them over
+// its endpoints.
+const probes = 6
+
+// distance is how far this node is from etcd, as its record says it.
+type distance struct {
+	suspicion.Distance
+	renewed time.Time // the renewal round that was measured last
+	far     bool      // it is left to its lease, and the log says so
+}
+
+// place measures how far this node is from etcd and puts it into the record, before the
+// node is registered under key. It fails if etcd answers no request.
+func (m *membership) place(ctx context.Context, key string) error {
+	var trips [probes]time.Duration
+	var errs [probes]error
+	var wg sync.WaitGroup
+	for i := range probes {
+		wg.Go(func() {
+			began := time.Now()
+			_, errs[i] = m.client.Get(clientv3.WithRequireLeader(ctx), key, clientv3.WithKeysOnly())
+			trips[i] = time.Since(began)
+		})
+	}
+	wg.Wait()
+	var answered []time.Duration
+	for i, err := range errs {
+		if err == nil {
+			answered = append(answered, trips[i])
+		}
+	}
+	if len(answered) == 0 {
+		return errs[0]
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.moved(suspicion.At(time.Now(), answered...))
+	return nil
+}
+
+// remeasure looks at the session's last renewal round, if that is a new one.
+func (m *membership) remeasure() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.incarnation == 0 {
+		return
+	}
+	// Not both at one instant; then one round is measured as another, or next time.
+	renewed, trip := m.session.Renewed(), m.session.RoundTrip()
+	if renewed.Equal(m.distance.renewed) || trip == 0 {
+		return
+	}
+	m.distance.renewed = renewed
+	before := m.record.RoundTrip()
+	m.moved(m.distance.Measured(time.Now(), trip))
+	if now := m.record.RoundTrip(); now != before {
+		m.log.Info("this node's distance from etcd has changed, and with it how long it has to refute an accusation",
+			"round_trip", now.String(), "before", before.String())
+		m.poke()
+	}
+}
+
+// moved makes d what the record says, and warns when it is too far. The lock is held.
+func (m *membership) moved(d suspicion.Distance) {
+	m.distance.Distance = d
+	m.record.RoundTripMS = d.RoundTrip().Milliseconds()
+	far := suspicion.LeftToLease(&state.Member{Record: m.record})
+	if far && !m.distance.far && m.remove {
+		m.log.Warn("this node is so far from etcd that crash detection leaves it to its lease: if its process dies, the others wait until that has run out; run it nearer to etcd, or raise the TTL",
+			"round_trip", d.RoundTrip().String(), "ttl", (time.Duration(m.record.TTL) * time.Second).String(),
+			"ttl_needed", suspicion.TTLFor(d.RoundTrip()).String())
+	}
+	m.distance.far = far
+}

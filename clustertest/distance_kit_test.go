@@ -1,0 +1,64 @@
+package clustertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/crashdetector"
+)
+
+// first puts node 0 at distance d, and leaves the others where etcd is.
+func first(d time.Duration) Option {
+	return WithDistance(func(i int) time.Duration {
+		if i == 0 {
+			return d
+		}
+		return 0
+	})
+}
+
+// Requests take there and back; an event takes one way.
+func TestNodeAtADistance(t *testing.T) {
+	t.Parallel()
+	const d = 100 * time.Millisecond
+	c := New(t, 1, first(d))
+	far := c.Node(0).client
+	began := time.Now()
+	_, err := far.Get(patient(t), "x")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(began), 2*d)
+	events := far.Watch(patient(t), "x", clientv3.WithCreatedNotify())
+	<-events
+	began = time.Now()
+	_, err = c.Client().Put(patient(t), "x", "")
+	require.NoError(t, err)
+	<-events
+	require.GreaterOrEqual(t, time.Since(began), d)
+
+	c.Node(0).SetDistance(0)
+	c.Eventually(func() bool {
+		began := time.Now()
+		_, err := far.Get(patient(t), "x")
+		return err == nil && time.Since(began) < d
+	}, "it is near")
+	_, err = c.Client().Delete(patient(t), "x")
+	require.NoError(t, err)
+}
+
+// Who refuses loses its connections, lives on, and is found again.
+func TestNodeThatRefuses(t *testing.T) {
+	t.Parallel()
+	c := New(t, 2, WithEntrances(), detection(crashdetector.Settings{Grace: 500 * time.Millisecond}))
+	watched(t, c, 2, 1)
+	lease := c.Node(0).Lease()
+	c.Node(0).Refuse()
+	c.Eventually(func() bool { return c.Node(1).cluster.Status().Crashes.Refuted > 0 }, "it is accused, and refutes")
+	c.Node(0).Accept()
+	watched(t, c, 2, 1)
+	require.Equal(t, lease, c.Node(0).Lease())
+	c.Node(0).Kill()
+	c.Eventually(func() bool { return c.Node(1).cluster.Status().Crashes.Removals == 1 }, "a node that is killed refuses as well")
+}

@@ -1,0 +1,78 @@
+package clustertest
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/node"
+)
+
+// WithEntrances puts a relay at each node's advertised address, so that it can refuse
+// connections while the node lives: see Node.Refuse. It needs 127.0.0.2, as Linux has it.
+func WithEntrances() Option { return func(o *options) { o.entrances = true } }
+
+// Refuse closes all connections that others have with the node, and refuses new ones, as a
+// host does whose process is gone. The node lives, reaches etcd and connects to others. It
+// needs WithEntrances, and lasts until Accept.
+func (n *Node) Refuse() {
+	n.c.t.Helper()
+	n.mustHaveEntrance()
+	n.entrance.Refuse()
+}
+
+// Accept ends Refuse.
+func (n *Node) Accept() {
+	n.c.t.Helper()
+	n.mustHaveEntrance()
+	if err := n.entrance.Heal(); err != nil {
+		n.c.t.Fatalf("clustertest: node %d accepts connections again: %v", n.index, err)
+	}
+}
+
+func (n *Node) mustHaveEntrance() {
+	n.c.t.Helper()
+	if n.entrance == nil {
+		n.c.t.Fatalf("clustertest: node %d has no relay at its address: make the cluster with WithEntrances", n.index)
+	}
+}
+
+// entrances is how many ports are tried for one that is free at both addresses.
+const entrances = 20
+
+// enter gives the node a port and, with WithEntrances, a relay before it.
+func (n *Node) enter(cfg node.Config) (err error) {
+	if !n.c.opts.entrances {
+		cfg.AdvertiseAddress = "127.0.0.1:0"
+		n.node, err = node.NewNode(cfg)
+		return err
+	}
+	for range entrances {
+		cfg.ListenAddress = "127.0.0.2:0"
+		free, err := net.Listen("tcp", cfg.ListenAddress)
+		if err != nil {
+			return fmt.Errorf("WithEntrances: %w", err)
+		}
+		// The same port at both addresses: next to nobody asks for that one.
+		cfg.ListenAddress = free.Addr().String()
+		_, port, _ := net.SplitHostPort(cfg.ListenAddress) // it is an address
+		relay, err := fault.NewRelayAt(net.JoinHostPort("127.0.0.1", port), cfg.ListenAddress)
+		_ = free.Close()
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		cfg.AdvertiseAddress = relay.Address()
+		if n.node, err = node.NewNode(cfg); err != nil {
+			relay.Close()
+			return err
+		}
+		n.entrance = relay
+		return nil
+	}
+	return errors.New("WithEntrances: no port is free at 127.0.0.1 and 127.0.0.2")
+}
