@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	count    = flag.Int("marks", 3000, "how many marks of effects end in TestMarksEnd; 1000000 with -marks.retention 3m is the full run")
+	count    = flag.Int("marks", 3000, "how many marks of effects end in TestMarksEnd; 1000000 with -marks.retention 10m is the full run")
 	kept     = flag.Duration("marks.retention", 8*time.Second, "for how long they are kept: they are to be written within that time")
 	size     = flag.Int("marks.members", 1, "how many members etcd has")
 	perLease = flag.Int("marks.perlease", 0, "how many share a lease, all of one TTL; 0 is as effects have it")
@@ -48,7 +48,7 @@ func TestMarksEnd(t *testing.T) {
 	began := time.Now()
 	leases := writeMarks(ctx, t, etcd.clients[0], keys, like)
 	t.Logf("%d marks of %d bytes written in %v, on %d leases", *count, len(like), time.Since(began).Round(time.Millisecond), len(leases))
-	require.Less(t, time.Since(began), *kept, "all are to be written before the first ends: -marks.retention")
+	require.Less(t, time.Since(began), *kept+grantTimeout(), "all are to be written before the first ends: -marks.retention")
 	if *perLease == 0 {
 		for id, n := range leases {
 			require.LessOrEqual(t, n, once.MarksPerLease, "on lease %x", id)
@@ -62,13 +62,13 @@ func TestMarksEnd(t *testing.T) {
 		idle = startProbes(ctx, t, startMembers(t, 1).clients)
 	}
 	report := func(when string) map[string][]time.Duration {
-		took, err := probes.next()
-		require.NoError(t, err)
-		t.Log(when, summary(took))
-		atIdle, err := idle.next()
-		require.NoError(t, err)
+		took, errs := probes.next()
+		t.Log(when, summary(took, errs))
 		if *control {
-			t.Log("the other etcd, in which nothing ends, at that time: ", summary(atIdle))
+			t.Log("the other etcd, in which nothing ends, at that time: ", summary(idle.next()))
+		}
+		if *slowest > 0 {
+			require.Empty(t, errs)
 		}
 		return took
 	}
@@ -78,22 +78,23 @@ func TestMarksEnd(t *testing.T) {
 		return start.keys < before.keys+*count, err
 	})
 	first := time.Now()
-	require.Greater(t, first.Sub(changed), *kept)
+	require.Greater(t, first.Sub(changed), *kept+grantTimeout())
 	report("before they end: ")
 	held := keeper.Current().ID()
 
 	few := before.keys + 100 // of the probes, too
 	await(t, patience, "all marks end", func() (done bool, err error) {
-		end, err = etcd.figures()
-		return end.keys <= few, err
+		if end, err = etcd.figures(); err != nil || end.keys > few {
+			return false, err // to count the marks would cost etcd more
+		}
+		resp, err := etcd.clients[0].Get(ctx, keys.EffectMarks(), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		return err == nil && resp.Count == 1, err // the one of a longer retention
 	})
 	over := time.Since(first)
 	t.Logf("they ended within %v, %d leases; etcd used %.1f s of processors, %.2f at a time; its database has %d MiB",
 		over.Round(time.Millisecond), end.expired-start.expired, end.cpu-start.cpu, (end.cpu-start.cpu)/over.Seconds(), end.size>>20)
+	probes.stop()
 	took := report("meanwhile: ")
-	resp, err := etcd.clients[0].Get(ctx, keys.EffectMarks(), clientv3.WithPrefix(), clientv3.WithCountOnly())
-	require.NoError(t, err)
-	require.EqualValues(t, 1, resp.Count, "only the one of a longer retention is left")
 	require.Equal(t, held, keeper.Current().ID(), "no session was lost")
 	for what, all := range took {
 		if *slowest > 0 && what != lostLease {
@@ -120,6 +121,9 @@ func aMark(ctx context.Context, t *testing.T, etcd *members, keys state.Keys) (s
 	return string(resp.Kvs[0].Value), process.Keeper
 }
 
+// grantTimeout is longer than etcd takes while much is written to it. Leases last for so much longer.
+func grantTimeout() time.Duration { return max(2*time.Second, *kept/15) }
+
 // writeMarks writes marks on leases as effects do, many to a transaction, and returns how many are
 // on which.
 func writeMarks(ctx context.Context, t *testing.T, client *clientv3.Client, keys state.Keys, like string) map[clientv3.LeaseID]int {
@@ -127,7 +131,7 @@ func writeMarks(ctx context.Context, t *testing.T, client *clientv3.Client, keys
 	const writers, ops = 8, 100
 	var mu sync.Mutex
 	on := map[clientv3.LeaseID]int{}
-	take := once.TakeLeases(client, *kept, 2*time.Second)
+	take := once.TakeLeases(client, *kept, grantTimeout())
 	if *perLease > 0 {
 		take = plainLeases(client)
 	}
@@ -171,7 +175,7 @@ func plainLeases(client *clientv3.Client) func(context.Context) (clientv3.LeaseI
 		mu.Lock()
 		defer mu.Unlock()
 		if room == 0 {
-			resp, err := client.Grant(ctx, int64(*kept/time.Second))
+			resp, err := client.Grant(ctx, int64((*kept+grantTimeout())/time.Second))
 			if err != nil {
 				return 0, err
 			}

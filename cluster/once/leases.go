@@ -13,10 +13,10 @@ import (
 )
 
 // marksPerLease is how many marks share a lease at most. etcd deletes all keys of a lease in one
-// step, and carries nothing else out meanwhile: 8 ms for a thousand keys, and some milliseconds
-// more for the lease itself, whose deletion (from 3.6 on) is put on the disk at once. So many that
-// share a lease are a long step, and few that do are many.
-const marksPerLease = 500
+// step, and carries nothing else out meanwhile: some 8 ms for a thousand keys, and about as long for
+// the lease itself, whose deletion 3.7 commits to the disk within the step. So many that share a
+// lease are a long step, and few that do are many steps.
+const marksPerLease = 1000
 
 // lease is one that keys which are kept for a while share.
 type lease struct {
@@ -36,11 +36,11 @@ func (l lease) take(now deadline.Instant) (_ lease, ok bool) {
 }
 
 // spare is how much longer than the retention a lease lasts, which is for how long keys are put on
-// it: from 1/16 to 5/16 of the retention, by a number from [0, 1) that is drawn for each lease. A
-// change of etcd's leader can have all leases begin anew at that moment; they still end within a
-// quarter of the retention, and not together.
+// it: from 1/16 to 9/16 of the retention, by a number from [0, 1) that is drawn for each lease. A
+// change of etcd's leader can have all leases begin anew at that moment; they still end within
+// half of the retention, and not together.
 func spare(retention time.Duration, drawn float64) time.Duration {
-	return retention/16 + time.Duration(drawn*float64(retention/4))
+	return retention/16 + time.Duration(drawn*float64(retention/2))
 }
 
 // seconds is a TTL that is not shorter.

@@ -41,7 +41,7 @@ type probes struct {
 
 func startProbes(ctx context.Context, t *testing.T, clients []*clientv3.Client) *probes {
 	t.Helper()
-	ctx, cancel := context.WithCancel(ctx)
+	ticking, cancel := context.WithCancel(ctx)
 	p := &probes{cancel: cancel, took: map[string][]time.Duration{}}
 	t.Cleanup(p.stop)
 	for i, client := range clients {
@@ -62,11 +62,11 @@ func startProbes(ctx context.Context, t *testing.T, clients []*clientv3.Client) 
 				return err
 			},
 		} {
-			p.wg.Go(func() { p.every(ctx, probeInterval, func(due time.Time) { p.request(ctx, what, due, request) }) })
+			p.wg.Go(func() { p.every(ticking, probeInterval, func(due time.Time) { p.request(ctx, what, due, request) }) })
 		}
 	}
 	if len(clients) > 0 {
-		p.wg.Go(func() { p.every(ctx, lostInterval, func(time.Time) { p.lost(ctx, clients[0]) }) })
+		p.wg.Go(func() { p.every(ticking, lostInterval, func(time.Time) { p.lost(ctx, clients[0]) }) })
 	}
 	return p
 }
@@ -128,25 +128,27 @@ func (p *probes) add(ctx context.Context, what string, took time.Duration, err e
 	}
 }
 
+// stop sends no other request, and waits for the answers to those that were sent.
 func (p *probes) stop() {
 	p.cancel()
 	p.wg.Wait()
 }
 
-// next returns how long requests took since it was called last, slowest last, by their kind.
-func (p *probes) next() (took map[string][]time.Duration, err error) {
+// next returns how long requests took that were answered since it was called last, slowest last, by
+// their kind, and the errors of those that failed.
+func (p *probes) next() (took map[string][]time.Duration, errs []error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	took, err = p.took, errors.Join(p.errs...)
+	took, errs = p.took, p.errs
 	p.took, p.errs = map[string][]time.Duration{}, nil
 	for _, all := range took {
 		slices.Sort(all)
 	}
-	return took, err
+	return took, errs
 }
 
 // summary is for people.
-func summary(took map[string][]time.Duration) string {
+func summary(took map[string][]time.Duration, errs []error) string {
 	var out []string
 	for _, what := range slices.Sorted(maps.Keys(took)) {
 		all := took[what]
@@ -154,6 +156,9 @@ func summary(took map[string][]time.Duration) string {
 			return all[int(share*float64(len(all)-1))].Round(100 * time.Microsecond)
 		}
 		out = append(out, fmt.Sprintf("%s %d times: p50 %v, p99 %v, slowest %v", what, len(all), at(0.5), at(0.99), at(1)))
+	}
+	if len(errs) > 0 {
+		out = append(out, fmt.Sprintf("%d failed, the first: %v", len(errs), errs[0]))
 	}
 	return strings.Join(out, "; ")
 }
