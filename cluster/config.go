@@ -77,7 +77,7 @@ type Config struct {
 	// by its own. Default 5 s.
 	PreferAfter time.Duration
 	// OnceRetention is for how long it is remembered what became of an effect (see Once),
-	// at the least. Default 24 h; a minute or more.
+	// at the least; see once.Config.Retention for what that takes. Default 24 h; a minute or more.
 	OnceRetention time.Duration
 	// CrashDetection says how the death of another node's process is noticed before
 	// its lease has run out. On by default.

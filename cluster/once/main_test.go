@@ -5,14 +5,11 @@ import (
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/cluster/internal/queuestest"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/state"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // scene is two processes and a client that no fault touches.
 type scene struct {

@@ -10,8 +10,6 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/internal/clock"
-	"github.com/goverse/goverse/cluster/internal/deadline"
 	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/state"
 )
@@ -49,27 +47,17 @@ func (m marked) unknown(name string, err error) error {
 }
 
 // marks reads and writes marks. One that runs stays until it is known what came of it; all
-// others expire. Those written at about the same time share a lease, which ends when the last
-// of them may go.
+// others expire, by leases that some of them share.
 type marks struct {
-	client    *clientv3.Client
-	keys      state.Keys
-	retention time.Duration
-	timeout   time.Duration
-	lease     chan retained // holds the one that is used, and is empty while it is replaced
-	now       func() deadline.Instant
-}
-
-// retained is a lease, and until when marks may be put on it.
-type retained struct {
-	id    clientv3.LeaseID
-	until deadline.Instant
+	client  *clientv3.Client
+	keys    state.Keys
+	timeout time.Duration
+	leases  *leases
 }
 
 func newMarks(cfg Config) *marks {
-	k := &marks{client: cfg.Client, keys: cfg.Keys, retention: cfg.Retention, timeout: cfg.RequestTimeout, lease: make(chan retained, 1), now: clock.Now}
-	k.lease <- retained{}
-	return k
+	return &marks{client: cfg.Client, keys: cfg.Keys, timeout: cfg.RequestTimeout,
+		leases: newLeases(cfg.Client, cfg.Retention, cfg.RequestTimeout)}
 }
 
 const settleRetry = 50 * time.Millisecond
@@ -102,13 +90,12 @@ func decode(raw []byte) (m mark, err error) {
 // write writes the mark over the one that was read, while guard holds. An answer that was lost
 // is looked for once.
 func (k *marks) write(ctx context.Context, guard clientv3.Cmp, name string, m *marked) error {
-	var opts []clientv3.OpOption
+	lease := clientv3.NoLease
 	if m.State != Running {
-		lease, err := k.expiring(ctx)
-		if err != nil {
-			return err
+		var err error
+		if lease, err = k.leases.take(ctx); err != nil {
+			return fmt.Errorf("write the mark of effect %q: %w", name, err)
 		}
-		opts = append(opts, clientv3.WithLease(lease))
 	}
 	value, err := json.Marshal(m.mark)
 	if err != nil {
@@ -118,7 +105,7 @@ func (k *marks) write(ctx context.Context, guard clientv3.Cmp, name string, m *m
 	attempt, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), k.timeout)
 	defer cancel()
 	resp, err := k.client.Txn(attempt).If(guard, clientv3.Compare(clientv3.ModRevision(key), "=", m.modified)).
-		Then(clientv3.OpPut(key, string(value), opts...)).Commit()
+		Then(clientv3.OpPut(key, string(value), clientv3.WithLease(lease))).Commit()
 	if err == nil && resp.Succeeded {
 		m.modified = resp.Header.Revision
 		return nil
@@ -131,8 +118,7 @@ func (k *marks) write(ctx context.Context, guard clientv3.Cmp, name string, m *m
 	case err == nil:
 		err = errOvertaken
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
-		<-k.lease // this process stood still for very long
-		k.lease <- retained{}
+		k.leases.lost(lease) // this process stood still for very long, or somebody revoked it
 	}
 	return fmt.Errorf("write the mark of effect %q: %w", name, err)
 }
@@ -152,29 +138,4 @@ func (k *marks) settle(ctx context.Context, guard clientv3.Cmp, name string, m *
 // final reports whether another attempt would not do better.
 func final(err error) bool {
 	return errors.Is(err, errOvertaken) || errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrRequestTooLarge)
-}
-
-// expiring is a lease that lasts for the retention at least.
-func (k *marks) expiring(ctx context.Context) (clientv3.LeaseID, error) {
-	var l retained
-	select {
-	case l = <-k.lease:
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
-	defer func() { k.lease <- l }()
-	// By both clocks: one stands still while the machine is suspended, the other can be set.
-	began := k.now()
-	if !began.Reached(l.until) {
-		return l.id, nil
-	}
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), k.timeout)
-	defer cancel()
-	spare := k.retention / 8
-	resp, err := k.client.Grant(ctx, int64((k.retention+spare+time.Second-1)/time.Second))
-	if err != nil {
-		return 0, fmt.Errorf("grant a lease for the marks of effects: %w", err)
-	}
-	l = retained{resp.ID, began.Add(spare)}
-	return l.id, nil
 }

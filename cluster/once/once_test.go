@@ -338,15 +338,51 @@ func TestMarksExpire(t *testing.T) {
 	}
 	leases := map[int64]bool{}
 	for i := range 3 {
-		resp, err := s.client.Get(s.ctx, s.keys.EffectMark(fmt.Sprint(i)))
-		require.NoError(t, err)
-		leases[resp.Kvs[0].Lease] = true
+		leases[s.lease(fmt.Sprint(i))] = true
 	}
 	require.Len(t, leases, 1, "one lease for many")
 	for id := range leases {
 		ttl, err := s.client.TimeToLive(s.ctx, clientv3.LeaseID(id))
 		require.NoError(t, err)
 		require.Greater(t, ttl.TTL, int64(24*3600), "no less than the retention")
+		_, err = s.client.Revoke(s.ctx, clientv3.LeaseID(id))
+		require.NoError(t, err)
+	}
+	_, err := s.a.Once(s.ctx, "later", counts(&n, "done"))
+	require.NoError(t, err, "a lease that is gone costs a write that fails")
+	require.Equal(t, once.Done, s.look("later").State)
+}
+
+// lease is the one that an effect's mark is on.
+func (s *scene) lease(name string) int64 {
+	s.Helper()
+	resp, err := s.client.Get(s.ctx, s.keys.EffectMark(name))
+	require.NoError(s, err)
+	require.Len(s, resp.Kvs, 1)
+	return resp.Kvs[0].Lease
+}
+
+// When a lease ends, etcd deletes its marks in one step: they are few.
+func TestFewMarksShareALease(t *testing.T) {
+	s := newScene(t)
+	const many, workers = once.MarksPerLease + 20, 20
+	var wg sync.WaitGroup
+	var n atomic.Int32
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < many; i += workers {
+				_, err := s.a.Once(s.ctx, fmt.Sprint(i), counts(&n, ""))
+				assert.NoError(t, err)
+			}
+		})
+	}
+	wg.Wait()
+	leases := map[int64]int{}
+	for i := range many {
+		leases[s.lease(fmt.Sprint(i))]++
+	}
+	for id, marks := range leases {
+		require.LessOrEqual(t, marks, once.MarksPerLease, "on lease %x", id)
 	}
 }
 
