@@ -15,7 +15,7 @@ func (le *LeaderElection) makeBase() error {
 	le.mirror = mirror.New(mirror.Config{Client: le.cfg.Client, Keys: le.keys, Logger: le.log})
 	keeper, err := session.NewKeeper(session.KeeperConfig{
 		Config: session.Config{Client: le.cfg.Client, TTL: le.cfg.TTL, Logger: le.log, ReadKey: le.keys.Request(),
-			KnownRevision: le.mirror.Known, OnRead: le.mirror.Saw},
+			KnownRevision: le.mirror.Known, OnRead: le.mirror.Saw, Proxied: le.mirror.Proxied},
 		OnLost: RebuildOnOtherHistory(le.mirror),
 	})
 	le.keeper = keeper

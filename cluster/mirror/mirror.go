@@ -47,7 +47,7 @@ type Mirror struct {
 	rebuilds atomic.Int64
 	trouble  atomic.Pointer[error]
 	way      following.Way // Run's alone
-	proxied  bool          // that was said; Run's alone
+	proxied  atomic.Bool   // that was said
 
 	mu      sync.Mutex
 	subs    []*Subscription

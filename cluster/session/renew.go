@@ -118,11 +118,10 @@ func (s *Session) renew() error {
 func (s *Session) round(round context.Context, bound time.Duration, protected []*Protection, known int64) error {
 	ctx, cancel := context.WithTimeout(round, bound)
 	defer cancel()
-	sent := clock.Now()
-	answer, err := s.renewals.Renew(ctx, s.id)
+	answer, err := s.extend(ctx)
 	// A refusal is an end of the stream when it comes before the request was written.
 	if errors.Is(err, rpctypes.ErrNoLeader) || errors.Is(err, io.EOF) {
-		answer, err = s.renewals.Renew(ctx, s.id) // by the next endpoint
+		answer, err = s.extend(ctx) // by the next endpoint
 	}
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):
@@ -136,11 +135,7 @@ func (s *Session) round(round context.Context, bound time.Duration, protected []
 	case err != nil:
 		return fmt.Errorf("renew: %w", err)
 	}
-	if answer.TTL < int64(s.ttl/time.Second) {
-		// Never seen from etcd, which renews to the granted TTL; safe all the same.
-		return fmt.Errorf("renewed to %d s only, %v was granted", answer.TTL, s.ttl)
-	}
-	renewed := answer.Header.GetRaftTerm()
+	renewed := answer.term
 	err = s.read(ctx, renewed, protected, known)
 	if errors.Is(err, errUnread) {
 		// The client's endpoints get its requests in turn. With a bad one of two, a
@@ -153,20 +148,19 @@ func (s *Session) round(round context.Context, bound time.Duration, protected []
 		return err
 	}
 
-	if s.renewed(sent) {
+	if s.renewed(answer) {
 		s.cfg.Logger.Info("etcd has confirmed the session; it counts again", "lease", leaseName(s.id))
 	}
 	return nil
 }
 
-// renewed counts a round that was sent at that instant and answered by now. It reports
-// whether the session counts again.
-func (s *Session) renewed(sent deadline.Instant) (again bool) {
+// renewed counts a round that is answered by now. It reports whether the session counts again.
+func (s *Session) renewed(by extension) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answered := clock.Now()
-	s.lastRound = time.Duration(answered.Mono - sent.Mono)
-	if claim := s.claim.Load().Renewed(sent, answered); s.lost == nil && claim != *s.claim.Load() {
+	s.lastRound = time.Duration(answered.Mono - by.sent.Mono)
+	if claim := s.claim.Load().Remaining(by.sent, by.left, answered); s.lost == nil && claim != *s.claim.Load() {
 		return s.count(claim)
 	}
 	return false

@@ -96,9 +96,23 @@ func (c Claim) Stretch() int { return c.stretch }
 // etcd renewed the lease and showed every key that it must hold. A round answered
 // after the end comes too late: the claim was void for a moment and stays so. One that
 // was sent before a doubt says nothing about what came after.
-func (c Claim) Renewed(sent, answered Instant) Claim {
+func (c Claim) Renewed(sent, answered Instant) Claim { return c.after(sent, sent, answered) }
+
+// Remaining is the claim after a round in which etcd said, asked at that instant, that the lease lasts
+// for so long, and showed every key that it must hold; else it is as [Claim.Renewed]. It never moves
+// the end closer: what was known before is still true.
+func (c Claim) Remaining(asked Instant, left time.Duration, answered Instant) Claim {
+	counts := asked.Add(left - c.ttl)
+	if counts.Mono < c.renewed.Mono {
+		counts = c.renewed
+	}
+	return c.after(asked, counts, answered)
+}
+
+// after is the claim after a round whose renewal counts from an instant.
+func (c Claim) after(sent, counts, answered Instant) Claim {
 	if planted.Is(planted.DeadlineFromReceipt) {
-		sent = answered
+		counts = answered
 	}
 	switch {
 	case c.Ended(answered) && !planted.Is(planted.LateAnswerCounts):
@@ -107,7 +121,7 @@ func (c Claim) Renewed(sent, answered Instant) Claim {
 		return c
 	}
 	suspended := !c.Valid(answered) && !c.Ended(answered)
-	c.until, c.renewed = sent.Add(c.ttl-margin(c.ttl)), sent
+	c.until, c.renewed = counts.Add(c.ttl-margin(c.ttl)), counts
 	if c.inDoubt && sent.Mono < c.last.Mono {
 		// It clears the doubts before it, and leaves the last one.
 		c.first, c.suspends = c.last, c.last.Add(c.within)

@@ -20,7 +20,7 @@ type Streams interface {
 
 // Renewer renews leases over one standing stream. All methods are safe for concurrent use.
 type Renewer struct {
-	once    clientv3.Lease // asked where streams is nil
+	once    clientv3.Lease // asked for a renewal on a stream of its own, and where streams is nil
 	streams Streams
 	hedged  bool // there are several endpoints, of which one may hang
 	ctx     context.Context
@@ -81,6 +81,14 @@ func (r *Renewer) Renew(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeep
 		return nil, rpctypes.ErrLeaseNotFound
 	}
 	return resp, nil
+}
+
+// Alone renews a lease over a stream of its own, as is best where a proxy answers in between: one like etcd
+// grpc-proxy answers a fresh stream soon, and a standing one in its own time. The answer may belong to a renewal
+// of the proxy's own that was sent before.
+func (r *Renewer) Alone(ctx context.Context, id clientv3.LeaseID) error {
+	_, err := r.once.KeepAliveOnce(ctx, id)
+	return err
 }
 
 // attempt sends one request. Again: it failed with a stream that had stood for a while, and may not on a

@@ -1,0 +1,63 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/goverse/goverse/cluster/internal/clock"
+	"github.com/goverse/goverse/cluster/internal/deadline"
+)
+
+// errAlmostOver: the lease lasts for less than a second, though it was just renewed.
+var errAlmostOver = errors.New("the lease was not renewed")
+
+// extension is what etcd answered about how long the lease lasts.
+type extension struct {
+	sent deadline.Instant // the request
+	left time.Duration    // from then on, at least
+	term uint64           // in the answer's header
+}
+
+// extend renews the lease. With a proxy in between it asks etcd afterwards how long the lease lasts: that
+// passes through.
+func (s *Session) extend(ctx context.Context) (extension, error) {
+	if s.cfg.Proxied != nil && s.cfg.Proxied() {
+		if err := s.renewals.Alone(ctx, s.id); err != nil {
+			return extension{}, err
+		}
+		return s.remaining(ctx)
+	}
+	e := extension{sent: clock.Now(), left: s.ttl}
+	answer, err := s.renewals.Renew(ctx, s.id)
+	if err != nil {
+		return extension{}, err
+	}
+	if answer.TTL < int64(s.ttl/time.Second) {
+		// Never seen from etcd, which renews to the granted TTL; safe all the same.
+		return extension{}, fmt.Errorf("renewed to %d s only, %v was granted", answer.TTL, s.ttl)
+	}
+	e.term = answer.Header.GetRaftTerm()
+	return e, nil
+}
+
+// remaining is how long etcd's leader says that the lease lasts.
+func (s *Session) remaining(ctx context.Context) (extension, error) {
+	e := extension{sent: clock.Now()}
+	resp, err := s.cfg.Client.TimeToLive(ctx, s.id)
+	if err != nil {
+		return extension{}, err
+	}
+	switch {
+	case resp.TTL < 0:
+		return extension{}, rpctypes.ErrLeaseNotFound
+	case resp.TTL == 0:
+		return extension{}, errAlmostOver
+	}
+	e.left = min(s.ttl, time.Duration(resp.TTL)*time.Second) // etcd leaves fractions of seconds out
+	e.term = resp.GetRaftTerm()
+	return e, nil
+}
