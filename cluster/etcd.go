@@ -180,6 +180,9 @@ func warnOldServers(ctx context.Context, cfg Config, client *clientv3.Client) {
 			return
 		}
 	}
+	if client.Cluster == nil {
+		return // a client that was put together of parts
+	}
 	attempt, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
 	defer cancel()
 	if members, err := client.MemberList(attempt); err == nil && len(members.Members) > 1 {

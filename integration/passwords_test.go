@@ -26,7 +26,7 @@ import (
 var (
 	passwordSessions = flag.Int("passwords.sessions", 60, "how many sessions TestSessionsOfAUser opens")
 	passwordClients  = flag.Int("passwords.clients", 6, "how many clients they share")
-	passwordFor      = flag.Duration("passwords.for", 10*time.Second, "how long each of its parts lasts")
+	passwordFor      = flag.Duration("passwords.for", 6*time.Second, "how long each of its parts lasts")
 )
 
 // defaultBcryptCost is etcd's: checking one password takes a good part of a tenth of a second.

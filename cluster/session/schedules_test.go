@@ -6,7 +6,7 @@ import (
 )
 
 var (
-	schedules = flag.Int("session.schedules", 300, "how many random schedules of sessions over three members of etcd")
+	schedules = flag.Int("session.schedules", 150, "how many random schedules of sessions over three members of etcd")
 	firstSeed = flag.Uint64("session.seed", 1, "the first one's seed")
 )
 
