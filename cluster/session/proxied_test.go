@@ -19,13 +19,21 @@ type proxiedLease struct {
 }
 
 func (l *proxiedLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+	l.mu.Lock()
 	l.renewed = time.Now().Add(-l.older)
+	l.mu.Unlock()
 	return l.scriptedLease.KeepAliveOnce(ctx, id)
 }
 
 func (l *proxiedLease) TimeToLive(context.Context, clientv3.LeaseID, ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
-	left := time.Until(l.renewed.Add(10 * time.Second))
+	left := time.Until(l.at().Add(10 * time.Second))
 	return &clientv3.LeaseTimeToLiveResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: 7, TTL: int64(left / time.Second), GrantedTTL: 10}, nil
+}
+
+func (l *proxiedLease) at() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.renewed
 }
 
 // An answer of a proxy may be to a renewal that it sent before: what counts is how long etcd says that the lease lasts.
@@ -38,11 +46,13 @@ func TestBehindAProxyEtcdIsAskedHowLongTheLeaseLasts(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { require.NoError(t, s.Close(context.Background())) }()
 		for _, older := range []time.Duration{0, 100 * time.Millisecond, 1500 * time.Millisecond, 0} {
+			lease.mu.Lock()
 			lease.older = older
+			lease.mu.Unlock()
 			pass(4 * time.Second) // a round at least
 			require.True(t, s.Valid())
-			require.LessOrEqual(t, s.Deadline(), lease.renewed.Add(9900*time.Millisecond), "never later than etcd's end of the lease")
-			require.Greater(t, s.Deadline(), lease.renewed.Add(8*time.Second), "and not much sooner")
+			require.LessOrEqual(t, s.Deadline(), lease.at().Add(9900*time.Millisecond), "never later than etcd's end of the lease")
+			require.Greater(t, s.Deadline(), lease.at().Add(8*time.Second), "and not much sooner")
 		}
 	})
 }
