@@ -1,0 +1,100 @@
+//go:build linux
+
+package integration
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+var leaderMoves = flag.Int("moveleader.moves", 6, "how often etcd's leader changes in TestEtcdsLeaderMoves")
+
+const movedSessions = 50
+
+// In ordinary operation a change of etcd's leader costs nobody a session, and no node the leadership, though
+// renewals that it falls between count for nothing.
+func TestEtcdsLeaderMoves(t *testing.T) {
+	t.Parallel()
+	members := kit.StartMembers(t, procs.Etcd37, 3, 0)
+	all := strings.Join(members.Endpoints, ",")
+	nodes, _ := startNodes(t, procs.NodeConfig{Etcd: all}, 2)
+	before := agree(t, patience, nodes, nodes[0].Address, "election", nil)
+
+	var sessions []*session.Session
+	for i := range movedSessions {
+		s, err := session.Open(soon(t), session.Config{Client: members.Client(i % 3), TTL: 10 * time.Second})
+		require.NoError(t, err)
+		defer func() { _ = s.Close(context.Background()) }()
+		sessions = append(sessions, s)
+	}
+	stop := load(t, members)
+	asked := func(method, metric string) (n int) {
+		for _, endpoint := range members.Endpoints {
+			n += metricOf(t, endpoint, metric, `grpc_method="`+method+`"`)
+		}
+		return n
+	}
+	began, renewals, reads := time.Now(), asked("LeaseKeepAlive", "grpc_server_msg_received_total"), asked("Txn", "grpc_server_started_total")
+	for move := range *leaderMoves {
+		members.Lead(t, move%3)
+		moved := time.Now()
+		for i, s := range sessions {
+			if i%10 == 0 { // some of them are renewed between two moves
+				s.Check()
+				procs.Await(t, patience, "a renewal after the move", func() error {
+					if !s.Renewed().After(moved) {
+						return fmt.Errorf("session %d: last renewed %v", i, s.Renewed())
+					}
+					return nil
+				})
+			}
+			require.NoError(t, s.Err())
+		}
+	}
+	took, puts := time.Since(began), stop()
+	renewals, reads = asked("LeaseKeepAlive", "grpc_server_msg_received_total")-renewals, asked("Txn", "grpc_server_started_total")-reads
+	t.Logf("etcd's leader moved %d times in %v, beside %d puts: no session of %d lost; %d renewals, %d reads and other transactions",
+		*leaderMoves, took.Round(time.Second), puts, len(sessions)+len(nodes), renewals, reads)
+	after := agree(t, patience, nodes, nodes[0].Address, "election", nil)
+	require.Equal(t, before.Token, after.Token, "the same term")
+	for _, n := range nodes {
+		require.NotContains(t, n.Output(), lostSession)
+	}
+}
+
+// load writes through every member until stop is called, which returns how many writes succeeded.
+func load(t *testing.T, members *procs.Members) (stop func() int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	done := make([]int, len(members.Endpoints))
+	for i := range members.Endpoints {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := members.Client(i).Put(clientv3.WithRequireLeader(ctx), fmt.Sprint("load/", i), "x"); err == nil {
+					done[i]++
+				}
+			}
+		})
+	}
+	stop = sync.OnceValue(func() (puts int) {
+		cancel()
+		wg.Wait()
+		for _, n := range done {
+			puts += n
+		}
+		return puts
+	})
+	t.Cleanup(func() { stop() })
+	return stop
+}
