@@ -170,9 +170,9 @@ func (h *holder) work(ctx context.Context, held lock.Held) {
 			cancel()
 			h.mu.Lock()
 			switch {
-			case err != nil && name == "sql":
-				fmt.Fprintln(os.Stderr, err) // its connection is of no use any more
-				delete(stores, name)
+			case err != nil && name == "sql": // the pause was in the middle of it
+				fmt.Fprintln(os.Stderr, err)
+				h.reconnect(ctx)
 			case err != nil: // etcd's client tries again
 			case accepted:
 				h.status.Accepted[name]++
@@ -187,6 +187,14 @@ func (h *holder) work(ctx context.Context, held lock.Held) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// reconnect replaces a connection that a request was broken off on: it is of no use any more.
+func (h *holder) reconnect(ctx context.Context) {
+	_ = h.conn.Close(ctx)
+	if conn, err := pgx.Connect(ctx, h.cfg.SQL); err == nil {
+		h.conn = conn
 	}
 }
 
