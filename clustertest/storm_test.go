@@ -180,11 +180,15 @@ func stacks() string {
 	}
 }
 
+// etcdServes is in the stacks of the goroutines with which the storm's etcd serves: they may begin to run
+// after the storm does, and last as long as that etcd.
+const etcdServes = "embed.(*serveCtx).startHandler"
+
 // joined are the stacks of those that are new.
 func joined(before, now map[string]string) string {
 	var out []string
 	for id, stack := range now {
-		if _, ok := before[id]; !ok {
+		if _, ok := before[id]; !ok && !strings.Contains(stack, etcdServes) {
 			out = append(out, stack)
 		}
 	}
