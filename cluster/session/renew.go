@@ -38,6 +38,7 @@ var (
 // renewLoop renews every third of the TTL and, while renewals fail, again after
 // a thirtieth.
 func (s *Session) renewLoop() {
+	defer s.endRenewals() // also of a session that is lost and never closed
 	// Counted from when the grant was sent: its answer may have taken long.
 	timer := time.NewTimer(s.ttl/3 - time.Duration(clock.Now().Mono-s.claim.Load().RenewedAt().Mono))
 	defer timer.Stop()
@@ -87,15 +88,6 @@ func (s *Session) renewLoop() {
 func (s *Session) renew() error {
 	round, endRound := context.WithCancelCause(clientv3.WithRequireLeader(s.ctx))
 	defer endRound(nil)
-	// One endpoint that swallows requests must not use up the whole TTL.
-	bound := s.ttl / 5
-	if claim := s.claim.Load(); claim.InDoubt() {
-		bound = min(bound, suspendedTimeout)
-		if claim.Valid(clock.Now()) {
-			// Nor may it use up what is left in a doubt.
-			bound = min(bound, max(clock.Now().Until(claim.Until())/2, doubtRetry))
-		}
-	}
 	s.mu.Lock()
 	s.endRound = endRound
 	protected := s.protected
@@ -105,17 +97,18 @@ func (s *Session) renew() error {
 		known = max(known, s.cfg.KnownRevision())
 	}
 
-	err := s.round(round, bound, protected, known)
+	err := s.round(round, protected, known)
 	if errors.Is(err, errOtherTerm) {
 		// etcd's leader has changed: the next renewal is made by the present one.
-		err = s.round(round, bound, protected, known)
+		err = s.round(round, protected, known)
 	}
 	return err
 }
 
 // round makes a renewal and then the read, each bounded, and counts from when the renewal was sent if
 // the read confirms it.
-func (s *Session) round(round context.Context, bound time.Duration, protected []*Protection, known int64) error {
+func (s *Session) round(round context.Context, protected []*Protection, known int64) error {
+	bound, began := s.bound(), clock.Now()
 	ctx, cancel := context.WithTimeout(round, bound)
 	defer cancel()
 	answer, err := s.extend(ctx)
@@ -148,18 +141,32 @@ func (s *Session) round(round context.Context, bound time.Duration, protected []
 		return err
 	}
 
-	if s.renewed(answer) {
+	if s.renewed(began, answer) {
 		s.cfg.Logger.Info("etcd has confirmed the session; it counts again", "lease", leaseName(s.id))
 	}
 	return nil
 }
 
-// renewed counts a round that is answered by now. It reports whether the session counts again.
-func (s *Session) renewed(by extension) (again bool) {
+// bound is how long a request of a round may take: one endpoint that swallows requests must not use up the
+// whole TTL, nor what is left in a doubt.
+func (s *Session) bound() time.Duration {
+	bound, claim := s.ttl/5, s.claim.Load()
+	if !claim.InDoubt() {
+		return bound
+	}
+	bound = min(bound, suspendedTimeout)
+	if claim.Valid(clock.Now()) {
+		bound = min(bound, max(clock.Now().Until(claim.Until())/2, doubtRetry))
+	}
+	return bound
+}
+
+// renewed counts a round that began then and is answered by now. It reports whether the session counts again.
+func (s *Session) renewed(began deadline.Instant, by extension) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answered := clock.Now()
-	s.lastRound = time.Duration(answered.Mono - by.sent.Mono)
+	s.lastRound = time.Duration(answered.Mono - began.Mono)
 	if claim := s.claim.Load().Remaining(by.sent, by.left, answered); s.lost == nil && claim != *s.claim.Load() {
 		return s.count(claim)
 	}

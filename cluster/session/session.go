@@ -31,7 +31,7 @@ type Config struct {
 	// value counts.
 	TTL time.Duration
 	// ReadKey is what a renewal's read asks for while no key is protected: any key that the user
-	// may read, whether it exists or not. Default "/goverse/leader".
+	// may read, whether it exists or not. Default "/goverse/leader-request".
 	ReadKey string
 	// KnownRevision, if set, is asked before each linearizable read for the
 	// newest etcd revision known to this process; an answer below it means that
@@ -67,7 +67,7 @@ func (c Config) withDefaults() Config {
 		c.TTL = 10 * time.Second
 	}
 	if c.ReadKey == "" {
-		c.ReadKey = "/goverse/leader"
+		c.ReadKey = "/goverse/leader-request"
 	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()

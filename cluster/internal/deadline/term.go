@@ -30,7 +30,9 @@ import "github.com/goverse/goverse/internal/planted"
 // fills the header of the read after it applied what it waited for, and counts an entry as applied no sooner
 // than it knows its term. (etcd sets the two one right after the other. A member that was sent a whole
 // snapshot because it was thousands of entries behind keeps the former term until the next entry: for
-// so long it could confirm a renewal of its own from before.) A leader that has leases revoked when it
+// so long it could confirm a renewal of its own from before.) Where etcd checkpoints leases, which it does not
+// by default, a new leader gives one that was not renewed for five minutes only what was left of it then:
+// TTLs of a quarter of an hour and more are not for that. A leader that has leases revoked when it
 // is none any more breaks step 4, see etcd's issue 15247.
 func Confirmed(renewed, read uint64) bool {
 	return renewed == read || planted.Is(planted.TermUnchecked)

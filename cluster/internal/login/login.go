@@ -38,32 +38,43 @@ type auth struct {
 // attempt is a log-in that is under way.
 type attempt struct {
 	done chan struct{}
-	resp *clientv3.AuthenticateResponse // when done
-	err  error
+	// When done:
+	resp      *clientv3.AuthenticateResponse
+	err       error
+	calledOff bool // by who made it
 }
 
 // Authenticate logs in, or waits for a log-in that is under way. If that is called off with the context of
 // the caller who makes it, the next one makes it.
 func (a *auth) Authenticate(ctx context.Context, name, password string) (*clientv3.AuthenticateResponse, error) {
 	for {
-		mine, own := a.join()
+		at, own := a.join()
 		if own {
-			mine.resp, mine.err = a.logIn(ctx, name, password)
-			a.mu.Lock()
-			a.current = nil
-			a.mu.Unlock()
-			close(mine.done)
-			return mine.resp, mine.err
+			a.make(ctx, at, name, password)
+			return at.resp, at.err
 		}
 		select {
-		case <-mine.done:
-			if mine.err == nil {
-				return mine.resp, nil
+		case <-at.done:
+			if !at.calledOff {
+				return at.resp, at.err
 			}
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// make makes an attempt for all who wait for it.
+func (a *auth) make(ctx context.Context, at *attempt, name, password string) {
+	at.calledOff = true // unless it ends
+	defer func() {
+		a.mu.Lock()
+		a.current = nil
+		a.mu.Unlock()
+		close(at.done)
+	}()
+	at.resp, at.err = a.logIn(ctx, name, password)
+	at.calledOff = ctx.Err() != nil
 }
 
 // join is the attempt under way, or a new one of the caller's own.

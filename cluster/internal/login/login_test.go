@@ -57,7 +57,7 @@ func TestOneLogInServesAllWhoWantOne(t *testing.T) {
 	_, err := client.Authenticate(called, "root", "secret")
 	require.ErrorIs(t, err, context.Canceled, "who is called off does not wait")
 
-	under.err = context.Canceled // who makes it is called off: another one makes it
+	under.err, under.calledOff = context.Canceled, true // another one makes it
 	a.mu.Lock()
 	a.current = nil
 	a.mu.Unlock()

@@ -37,11 +37,12 @@ func (r *Renewer) stream(ctx context.Context) (*stream, error) {
 	}
 }
 
+// leastPatience is how long an opening takes at least before it may be with an endpoint that hangs.
+const leastPatience = time.Second
+
 func patience(ctx context.Context) time.Duration {
-	if deadline, ok := ctx.Deadline(); ok {
-		return time.Until(deadline)
-	}
-	return time.Second
+	deadline, _ := ctx.Deadline()
+	return max(time.Until(deadline), leastPatience)
 }
 
 // standingOr is the standing stream, or else the opening to wait for, begun if need be.

@@ -63,16 +63,12 @@ func streamsOf(client *clientv3.Client) Streams {
 // ErrLeaseNotFound if there is no such lease. It blocks until etcd answers or ctx ends. A stream
 // that does not answer before the deadline of ctx is given up.
 func (r *Renewer) Renew(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
-	if r.streams == nil {
-		resp, err := r.once.KeepAliveOnce(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		return &pb.LeaseKeepAliveResponse{Header: resp.ResponseHeader, ID: int64(resp.ID), TTL: resp.TTL}, nil
+	if r.streams == nil || r.single() {
+		return r.Alone(ctx, id)
 	}
 	resp, again, err := r.attempt(ctx, id)
-	if again && ctx.Err() == nil {
-		resp, _, err = r.attempt(ctx, id)
+	for n := 1; again && n < attempts && ctx.Err() == nil; n++ {
+		resp, again, err = r.attempt(ctx, id)
 	}
 	switch {
 	case err != nil:
@@ -86,13 +82,30 @@ func (r *Renewer) Renew(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeep
 // Alone renews a lease over a stream of its own, as is best where a proxy answers in between: one like etcd
 // grpc-proxy answers a fresh stream soon, and a standing one in its own time. The answer may belong to a renewal
 // of the proxy's own that was sent before.
-func (r *Renewer) Alone(ctx context.Context, id clientv3.LeaseID) error {
-	_, err := r.once.KeepAliveOnce(ctx, id)
-	return err
+func (r *Renewer) Alone(ctx context.Context, id clientv3.LeaseID) (*pb.LeaseKeepAliveResponse, error) {
+	resp, err := r.once.KeepAliveOnce(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.LeaseKeepAliveResponse{Header: resp.ResponseHeader, ID: int64(resp.ID), TTL: resp.TTL}, nil
 }
 
-// attempt sends one request. Again: it failed with a stream that had stood for a while, and may not on a
-// fresh one, which is at the next endpoint, and after another log-in.
+// single reports whether the next renewal gets a stream of its own.
+func (r *Renewer) single() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.singles == 0 {
+		return false
+	}
+	r.singles--
+	return true
+}
+
+// attempts is how often a request is sent at most that fails with its stream.
+const attempts = 3
+
+// attempt sends one request. Again: it failed with a stream that had stood for a while, or by what etcd refused
+// another one, and may not on a fresh one, which is at the next endpoint, and after another log-in.
 func (r *Renewer) attempt(ctx context.Context, id clientv3.LeaseID) (resp *pb.LeaseKeepAliveResponse, again bool, err error) {
 	s, err := r.stream(ctx)
 	if err != nil {
@@ -101,35 +114,33 @@ func (r *Renewer) attempt(ctx context.Context, id clientv3.LeaseID) (resp *pb.Le
 	resp, first, err := s.renew(ctx, id)
 	switch {
 	case err == nil:
-		r.answered(s, first)
+		r.answered(first)
 	case errors.Is(err, context.DeadlineExceeded):
 		r.stalled(s, first)
 	case ctx.Err() == nil:
 		r.discard(s)
-		again = !first
+		again = !first && !errors.Is(rpctypes.Error(err), rpctypes.ErrPermissionDenied)
 	}
 	return resp, again, err
 }
 
-// answered notes that s answered, to its first request or a later one.
-func (r *Renewer) answered(s *stream, first bool) {
+// answered notes that a stream answered, to its first request or a later one.
+func (r *Renewer) answered(first bool) {
+	if first {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !first {
-		r.stalls = 0
-	}
-	if r.singles > 0 {
-		r.singles--
-		r.forget(s)
-	}
+	r.stalls = 0
 }
 
-// stalled gives up s, which did not answer in time.
+// stalled gives up s, which did not answer in time. Of all that waited for it the first one counts.
 func (r *Renewer) stalled(s *stream, first bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	counts := r.standing == s && !first
 	r.forget(s)
-	if first {
+	if !counts {
 		return
 	}
 	if r.stalls++; r.stalls == maxStalls {

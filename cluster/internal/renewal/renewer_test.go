@@ -179,6 +179,32 @@ func TestWhereStandingStreamsStallEachRenewalGetsItsOwn(t *testing.T) {
 	})
 }
 
+// Sessions in step wait for one stream: that it stalls is one stall.
+func TestOneStreamThatStallsCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &scripted{answer: func(stream, request int, id int64) (*pb.LeaseKeepAliveResponse, error) {
+			if stream == 1 && request > 1 {
+				return nil, nil
+			}
+			return yes(stream, request, id)
+		}}
+		r := s.renewer(t)
+		_, err := r.Renew(within(t, time.Second), 1)
+		require.NoError(t, err)
+		ctx := within(t, time.Second)
+		var wg sync.WaitGroup
+		for id := range 10 {
+			wg.Go(func() { _, _ = r.Renew(ctx, clientv3.LeaseID(id+1)) })
+		}
+		wg.Wait()
+		for range 20 {
+			_, err := r.Renew(within(t, time.Second), 1)
+			require.NoError(t, err)
+		}
+		require.Less(t, s.opened(), 5, "one stands again")
+	})
+}
+
 // A log-in that takes long is waited for by one caller after the other, not begun anew.
 func TestSlowOpeningIsInherited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

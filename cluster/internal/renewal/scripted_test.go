@@ -40,6 +40,20 @@ func (s *scripted) LeaseKeepAlive(ctx context.Context, _ ...grpc.CallOption) (pb
 	return &scriptedStream{s: s, ctx: ctx, n: n, requests: make(chan int64, 100)}, nil
 }
 
+// KeepAliveOnce is a renewal on a stream of its own.
+func (s *scripted) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+	stream, err := s.LeaseKeepAlive(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_ = stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)})
+	resp, err := stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	return &clientv3.LeaseKeepAliveResponse{ResponseHeader: resp.Header, ID: clientv3.LeaseID(resp.ID), TTL: resp.TTL}, nil
+}
+
 type scriptedStream struct {
 	grpc.ClientStream
 	s        *scripted
