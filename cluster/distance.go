@@ -48,11 +48,11 @@ func (m *membership) place(ctx context.Context, key string) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.moved(suspicion.At(time.Now(), answered...))
+	m.moved(suspicion.At(m.session.TTL(), answered...))
 	return nil
 }
 
-// remeasure looks at the session's last renewal round, if that is a new one.
+// remeasure looks at the session's last read, if there was a renewal round since.
 func (m *membership) remeasure() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -183,6 +183,7 @@ func (s *Session) read(ctx context.Context, term uint64, protected []*Protection
 	if len(gets) == 0 { // a transaction of nothing is answered without asking anybody
 		gets = append(gets, clientv3.OpGet(s.cfg.ReadKey, clientv3.WithKeysOnly()))
 	}
+	asked := clock.Now()
 	resp, err := s.cfg.Client.Txn(ctx).Then(gets...).Commit()
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
 		if len(protected) == 0 {
@@ -205,6 +206,7 @@ func (s *Session) read(ctx context.Context, term uint64, protected []*Protection
 	}
 	s.mu.Lock()
 	s.revision = resp.Header.Revision
+	s.lastRead = time.Duration(clock.Now().Mono - asked.Mono)
 	s.mu.Unlock()
 	for i, p := range protected {
 		kvs := resp.Responses[i].GetResponseRange().Kvs

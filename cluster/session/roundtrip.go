@@ -2,10 +2,10 @@ package session
 
 import "time"
 
-// RoundTrip is how long one request to etcd took in the last renewal round that succeeded, 0
-// before the first: a round is two requests, one after the other.
+// RoundTrip is how long the last read took that etcd answered in a renewal round, 0 before the
+// first. It is one linearizable request: the way to etcd's leader and back.
 func (s *Session) RoundTrip() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.lastRound / 2
+	return s.lastRead
 }

@@ -97,6 +97,7 @@ type Session struct {
 	mu        sync.Mutex
 	lost      *LostError
 	lastRound time.Duration           // that succeeded
+	lastRead  time.Duration           // that was answered
 	endRound  context.CancelCauseFunc // of the latest renewal, nil before the first
 	protected []*Protection
 	clusterID uint64

@@ -284,19 +284,21 @@ func (s *session) renew() {
 			end(err)
 			return
 		}
+		asked := p.host.mono()
 		read := func(e *etcd) (answer, error) { return e.shown(protected), nil }
 		answered := func(a answer, err error) {
 			if s.round != mine || s.lost != "" {
 				return
 			}
 			if err == nil {
-				err = s.confirm(sent, started, protected, a, known)
+				err = s.confirm(sent, asked, started, protected, a, known)
 			}
 			end(err)
 		}
 		left := timeout - time.Duration(p.host.mono()-sent.Mono)
 		p.call(toCheck, max(left, 0), read, func(a answer, err error) {
 			if err != nil && s.round == mine && s.lost == "" {
+				asked = p.host.mono()
 				p.call(toCheck, timeout, read, answered) // by the next endpoint
 				return
 			}
@@ -320,7 +322,7 @@ func (e *etcd) shown(keys []protection) answer {
 var errKeyLost = errors.New("a key is gone")
 
 // confirm is the rest of a round that etcd answered in full.
-func (s *session) confirm(sent deadline.Instant, started time.Duration, protected []protection, a answer, known int64) error {
+func (s *session) confirm(sent deadline.Instant, asked int64, started time.Duration, protected []protection, a answer, known int64) error {
 	p := s.p
 	if a.revision < known {
 		p.w.checks.fail("other-history", "%s takes etcd's history for another one: read %d, knew %d", p.id, a.revision, known)
@@ -345,7 +347,7 @@ func (s *session) confirm(sent deadline.Instant, started time.Duration, protecte
 	p.mirror.saw(a.revision, known)
 	answered := p.host.clock()
 	s.lastRound = time.Duration(answered.Mono - sent.Mono)
-	p.member.measured(s.lastRound)
+	p.member.measured(time.Duration(answered.Mono - asked))
 	before := s.claim
 	s.claim = s.claim.Renewed(sent, answered)
 	p.w.checks.confirmed(s, started, protected)

@@ -64,19 +64,19 @@ func (m *member) place(s *session) {
 				p.after(registerRetry, func() { m.place(s) })
 				return
 			}
-			m.moved(suspicion.At(p.host.time(), trips...))
+			m.moved(suspicion.At(p.w.ttl, trips...))
 			m.tryRegister(s)
 		})
 	}
 }
 
-// measured is membership.remeasure: a renewal round, of two requests, took so long.
-func (m *member) measured(round time.Duration) {
+// measured is membership.remeasure: the read of a renewal round took so long.
+func (m *member) measured(read time.Duration) {
 	if m.incarnation == 0 {
 		return
 	}
 	before := m.record.RoundTripMS
-	m.moved(m.distance.Measured(m.p.host.time(), round/2))
+	m.moved(m.distance.Measured(m.p.host.time(), read))
 	if m.record.RoundTripMS != before {
 		m.p.w.checks.count(Moved)
 		m.poke()

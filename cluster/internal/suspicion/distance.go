@@ -14,52 +14,48 @@ const (
 	// none, but two of six are a distance, for etcd's client asks its endpoints in turn, and
 	// one of three may be far.
 	samples = 6
-	// shrinkAfter is how long all of these must have been much smaller than what is recorded
-	// until that is taken back.
-	shrinkAfter = time.Minute
+	// shrinkEvery is how often at most a smaller distance is recorded.
+	shrinkEvery = time.Minute
 )
 
 // Distance is how far a member is from etcd: the round trip of one request, as measured, and
 // what of it stands in the member's record. It is a value; begin with At.
 //
 // What is recorded is the second greatest of the last six, rounded up to one of four steps in
-// each doubling. It grows as soon as that does, and shrinks when for a minute that was no
-// more than two thirds of it. So a member at a constant distance never writes its
-// record anew; one whose distance changes does at most once a minute to say less, and in
-// between once for each step up.
+// each doubling; but no more than allows the member to be removed on evidence, unless most of
+// the six took longer than that: an etcd that stands still for a moment makes nobody far. It grows
+// as soon as that does, and shrinks when that is no more than two thirds of it, once a minute
+// at most, and at once for a member that was left to its lease and need not be. So a member at a constant distance never writes its record anew; one whose distance
+// changes does at most once a minute to say less, and in between once for each step up.
 type Distance struct {
+	ttl      time.Duration
 	last     [samples]time.Duration
 	n        int // that were measured
 	recorded time.Duration
-	most     time.Duration // the greatest second since then
-	since    time.Time
+	shrunk   time.Time // when it did last
 }
 
-// At is the distance of a member that begins: by some round trips, measured at now. One is
-// enough, six are better.
-func At(now time.Time, roundTrips ...time.Duration) Distance {
-	d := Distance{since: now}
+// At is the distance of a member that begins, with sessions of that TTL: by some round trips. One
+// is enough, six are better.
+func At(ttl time.Duration, roundTrips ...time.Duration) Distance {
+	d := Distance{ttl: ttl}
 	for _, r := range roundTrips {
 		d = d.add(r)
 	}
-	d.most = d.second()
-	d.recorded = stepUp(d.most)
+	d.recorded = d.said()
 	return d
 }
 
 // Measured is the distance after one more request took that long, at now.
 func (d Distance) Measured(now time.Time, roundTrip time.Duration) Distance {
 	d = d.add(roundTrip)
-	second := d.second()
-	d.most = max(d.most, second)
-	if step := stepUp(second); step > d.recorded {
-		d.recorded, d.most, d.since = step, second, now
-	}
-	if now.Sub(d.since) >= shrinkAfter {
-		if step := stepUp(d.most); 3*step <= 2*d.recorded {
-			d.recorded = step
-		}
-		d.most, d.since = second, now
+	said, limit := d.said(), farthest(d.ttl)
+	switch back := d.recorded > limit && said <= limit; {
+	case said == d.recorded:
+	case said > d.recorded:
+		d.recorded = said
+	case back, 3*said <= 2*d.recorded && now.Sub(d.shrunk) >= shrinkEvery:
+		d.recorded, d.shrunk = said, now
 	}
 	return d
 }
@@ -73,18 +69,27 @@ func (d Distance) add(roundTrip time.Duration) Distance {
 	return d
 }
 
-// second is the second greatest of the last ones, or the greatest of two.
-func (d Distance) second() time.Duration {
-	known := d.last[:min(d.n, samples)]
-	if len(known) == 0 {
+// said is what the last ones say.
+func (d Distance) said() time.Duration {
+	known := slices.Sorted(slices.Values(d.last[:min(d.n, samples)]))
+	n := len(known)
+	if n == 0 {
 		return 0
 	}
-	known = slices.Sorted(slices.Values(known))
-	if len(known) < 3 {
-		return known[len(known)-1]
+	second := n - 1
+	if n > 2 {
+		second = n - 2
 	}
-	return known[len(known)-2]
+	limit := farthest(d.ttl)
+	if half := (n - 1) / 2; known[half] <= limit {
+		return min(stepUp(known[second]), limit)
+	}
+	return stepUp(known[second])
 }
+
+// farthest is the greatest step with which a member is not left to its lease. The grace period
+// that comes of it is longer than any request that a session's round waits for, a fifth of the TTL.
+func farthest(ttl time.Duration) time.Duration { return stepDown(ttl / (confirmable * slowdown)) }
 
 // stepUp is the smallest step that is no less than the round trip: 0 if that is near, else
 // near times 5/4, 6/4, 7/4 or 8/4 of a power of two.
@@ -95,4 +100,14 @@ func stepUp(roundTrip time.Duration) time.Duration {
 	octave := near << (bits.Len64(uint64((roundTrip-1)/near)) - 1)
 	quarter := octave / 4
 	return octave + (roundTrip-octave+quarter-1)/quarter*quarter
+}
+
+// stepDown is the greatest step that is no more than the round trip: 0 if there is none.
+func stepDown(roundTrip time.Duration) time.Duration {
+	if roundTrip < near*5/4 {
+		return 0
+	}
+	octave := near << (bits.Len64(uint64(roundTrip/near)) - 1)
+	quarter := octave / 4
+	return octave + (roundTrip-octave)/quarter*quarter
 }
