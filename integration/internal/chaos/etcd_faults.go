@@ -63,8 +63,9 @@ func keyDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error
 	return err
 }
 
-// watchFrozen: the watch delivers nothing any more while requests work, and etcd's
-// revision moves on. The node must notice by itself that it lags, and read anew.
+// watchFrozen: the watch delivers nothing any more while requests work, and the cluster's
+// state moves on, if only by a key that means nothing. The node must notice by itself that it
+// lags, and read anew.
 func watchFrozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin(n.address(), "watch frozen", "")
 	defer end()
@@ -77,7 +78,7 @@ func watchFrozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 	}
 	ttl := time.Duration(w.cfg.TTL) * time.Second
 	for until := time.Now().Add(between(rnd, ttl, ttl*3/2)); time.Now().Before(until); {
-		if _, err := w.client.Put(ctx, "/chaos/tick", ""); err != nil {
+		if _, err := w.client.Put(ctx, tick, ""); err != nil {
 			return err
 		}
 		hold(ctx, 100*time.Millisecond)

@@ -31,6 +31,7 @@ const (
 	// register is the key that leaders write under their fence.
 	register = "/chaos/register"
 	prefix   = "/chaos/cluster"
+	tick     = prefix + "/nothing" // in the range that every node watches
 	// writeEvery is the pace of guarded writes and reads of each node.
 	writeEvery = 25 * time.Millisecond
 
