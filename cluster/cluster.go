@@ -109,11 +109,17 @@ func (c *Cluster) newRecord() state.Record {
 	return record.AsStored()
 }
 
+// lost is told of every session that was lost.
+func (p *parts) lost(s *session.Session, lost *session.LostError) {
+	p.member.lost(s, lost)
+	leaderelection.RebuildOnOtherHistory(p.mirror)(s, lost)
+}
+
 // assemble makes the parts; nothing runs yet.
 func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 	p := &parts{client: client, keeperDone: make(chan struct{})}
 	ttl := ttlOf(c.cfg)
-	p.mirror = mirror.New(mirror.Config{Client: client, Keys: c.keys, LagTimeout: ttl / 3,
+	p.mirror = mirror.New(mirror.Config{Client: client, Keys: c.keys, Member: c.node.AdvertiseAddress(), LagTimeout: ttl / 3,
 		ReadTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("mirror")})
 	p.member = &membership{client: client, keys: c.keys, mirror: p.mirror, address: c.node.AdvertiseAddress(),
 		instanceID: c.node.InstanceID(), remove: !c.cfg.CrashDetection.Off, grace: c.cfg.CrashDetection.Grace, dial: c.cfg.DialOptions,
@@ -122,7 +128,7 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 		Config: session.Config{Client: client, TTL: ttl, Logger: c.log.Named("session"), ReadKey: c.keys.Request(),
 			KnownRevision: p.mirror.Known, OnRead: p.mirror.Saw, Proxied: p.mirror.Proxied},
 		Register: p.member.register,
-		OnLost:   leaderelection.RebuildOnOtherHistory(p.mirror),
+		OnLost:   p.lost,
 	})
 	if err != nil {
 		return nil, err

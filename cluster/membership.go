@@ -73,12 +73,20 @@ func (m *membership) lastTrouble() error {
 	return m.trouble
 }
 
+// lost notes how a session ended, for the record of the next one.
+func (m *membership) lost(s *session.Session, lost *session.LostError) {
+	early := lost.Reason == session.ReasonRevoked && time.Now().Before(s.Deadline())
+	m.mu.Lock()
+	m.record.RevokedEarly = early
+	m.mu.Unlock()
+}
+
 // register writes the node key of a new session. A node key is only ever created
 // where none exists; see settle for what to do if one does.
 func (m *membership) register(ctx context.Context, s *session.Session) error {
 	m.mu.Lock()
 	m.incarnation, m.session = 0, s
-	m.record.Lease, m.record.TTL = int64(s.ID()), int64(s.TTL()/time.Second)
+	m.record.Lease, m.record.TTL, m.record.Term = int64(s.ID()), int64(s.TTL()/time.Second), s.Term()
 	m.mu.Unlock()
 	key := m.keys.Node(m.address)
 	said, placed := false, false

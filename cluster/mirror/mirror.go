@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/internal/following"
+	"github.com/goverse/goverse/cluster/internal/lingering"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -29,6 +30,10 @@ type Config struct {
 	// the longest pause before it reads anew. Default 3 s; a third of the session's
 	// TTL is a good value.
 	LagTimeout time.Duration
+	// Member is the address of the member whose view this is: with it, other members whose leases
+	// etcd may have ended too early are kept in view for a while; see package lingering. Default: what
+	// is gone from etcd is gone from the view.
+	Member string
 	// Logger gets one line when the watch is lost and one when it is back.
 	// Default: none.
 	Logger hclog.Logger
@@ -46,8 +51,10 @@ type Mirror struct {
 	rebuild  chan string
 	rebuilds atomic.Int64
 	trouble  atomic.Pointer[error]
-	way      following.Way // Run's alone
-	proxied  atomic.Bool   // that was said
+	way      following.Way  // Run's alone
+	lingers  lingering.Part // the same
+	term     atomic.Uint64  // of raft at etcd, the newest that is known
+	proxied  atomic.Bool    // that was said
 
 	mu      sync.Mutex
 	subs    []*Subscription
@@ -71,6 +78,7 @@ func New(cfg Config) *Mirror {
 		ready:   make(chan struct{}),
 		poke:    make(chan struct{}, 1),
 		rebuild: make(chan string, 1),
+		lingers: lingering.New(cfg.Member),
 	}
 	m.stream = fmt.Sprintf("%p", m)
 	return m
@@ -109,11 +117,18 @@ func (m *Mirror) Saw(header *etcdserverpb.ResponseHeader, known int64) {
 		m.Rebuild("etcd's history is another one")
 		return
 	}
+	m.inTerm(header.RaftTerm)
 	if m.learn(header.Revision) {
 		select {
 		case m.poke <- struct{}{}:
 		default:
 		}
+	}
+}
+
+// inTerm takes note of etcd's raft term.
+func (m *Mirror) inTerm(term uint64) {
+	for old := m.term.Load(); term > old && !m.term.CompareAndSwap(old, term); old = m.term.Load() {
 	}
 }
 
@@ -142,15 +157,21 @@ func (m *Mirror) Rebuild(reason string) {
 // Read reads the whole range once. A member of etcd that is cut off from the others
 // refuses that, and the client asks another one.
 func Read(ctx context.Context, client *clientv3.Client, keys state.Keys) (*state.Snapshot, error) {
+	s, _, err := read(ctx, client, keys)
+	return s, err
+}
+
+// read is Read, and etcd's raft term at that time.
+func read(ctx context.Context, client *clientv3.Client, keys state.Keys) (_ *state.Snapshot, term uint64, _ error) {
 	resp, err := client.Get(clientv3.WithRequireLeader(ctx), keys.RangeStart(), clientv3.WithRange(keys.RangeEnd()))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", keys.Prefix(), err)
+		return nil, 0, fmt.Errorf("read %s: %w", keys.Prefix(), err)
 	}
 	kvs := make([]state.KV, len(resp.Kvs))
 	for i, kv := range resp.Kvs {
 		kvs[i] = toKV(kv)
 	}
-	return state.Build(keys, resp.Header.ClusterId, resp.Header.Revision, kvs), nil
+	return state.Build(keys, resp.Header.ClusterId, resp.Header.Revision, kvs), resp.Header.GetRaftTerm(), nil
 }
 
 var errRebuild = errors.New("rebuild")

@@ -65,13 +65,14 @@ func (m *Mirror) read(ctx context.Context, quiet *bool) (*state.Snapshot, error)
 	}
 	known := m.Known()
 	rctx, cancel := context.WithTimeout(ctx, m.cfg.ReadTimeout)
-	next, err := Read(rctx, m.cfg.Client, m.cfg.Keys)
+	next, term, err := read(rctx, m.cfg.Client, m.cfg.Keys)
 	cancel()
 	if err != nil {
 		m.trouble.Store(&err)
 		return nil, err
 	}
 	m.trouble.Store(nil)
+	m.inTerm(term)
 	if old := m.Snapshot(); old != nil {
 		m.rebuilds.Add(1)
 		next.History = old.History
@@ -84,6 +85,7 @@ func (m *Mirror) read(ctx context.Context, quiet *bool) (*state.Snapshot, error)
 		}
 	}
 	m.learn(next.Revision)
+	m.lingers, next = m.lingers.Term(m.term.Load()).Read(m.Snapshot(), next, time.Now())
 	m.publish(next)
 	if *quiet {
 		m.log.Info("the view of the cluster is current again", "revision", next.Revision)
@@ -97,7 +99,8 @@ func (m *Mirror) fold(s *state.Snapshot, events []*clientv3.Event) *state.Snapsh
 	for i, ev := range events {
 		folded[i] = state.Event{KV: toKV(ev.Kv), Deleted: ev.Type == mvccpb.Event_DELETE}
 	}
-	s = s.Apply(events[len(events)-1].Kv.ModRevision, folded)
+	now := time.Now()
+	m.lingers, s = m.lingers.Term(m.term.Load()).Apply(s, events[len(events)-1].Kv.ModRevision, folded, now)
 	m.publish(s)
 	return s
 }

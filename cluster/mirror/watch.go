@@ -94,6 +94,8 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 	}
 	compared := make(chan comparison)
 	var timer following.Timer
+	lingering := time.NewTimer(0)
+	defer lingering.Stop()
 	for {
 		select {
 		case resp, ok := <-events:
@@ -121,8 +123,12 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 			default:
 				return 0, fmt.Errorf("%w: the watch is answered by another etcd", errRebuild)
 			}
+			m.inTerm(resp.Header.RaftTerm)
 			if len(resp.Events) > 0 {
 				s = m.fold(s, resp.Events)
+				if len(s.Lingering) > 0 {
+					lingering.Reset(0)
+				}
 			}
 			if resp.IsProgressNotify() {
 				m.way = m.way.Reported()
@@ -133,6 +139,11 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 		case <-m.poke:
 			w, timer = w.Told(m.Known())
 			set(timer)
+		case <-lingering.C:
+			var again time.Duration
+			if s, again = m.look(s); again > 0 {
+				lingering.Reset(again)
+			}
 		case reason := <-m.rebuild:
 			return 0, fmt.Errorf("%w: %s", errRebuild, reason)
 		case <-lag.C:
@@ -164,4 +175,14 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 			return 0, ctx.Err()
 		}
 	}
+}
+
+// look lets those members go out of view who need not linger any longer, and returns after which
+// time to look again; 0 is never.
+func (m *Mirror) look(s *state.Snapshot) (_ *state.Snapshot, again time.Duration) {
+	before := s
+	if m.lingers, s, again = m.lingers.Look(s, time.Now()); s != before {
+		m.publish(s)
+	}
+	return s, again
 }

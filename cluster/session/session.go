@@ -78,9 +78,10 @@ func (c Config) withDefaults() Config {
 // Session is one lease, renewed by goroutines of its own until it is lost or
 // closed. All methods are safe for concurrent use.
 type Session struct {
-	cfg Config
-	id  clientv3.LeaseID
-	ttl time.Duration // as granted
+	cfg  Config
+	id   clientv3.LeaseID
+	ttl  time.Duration // as granted
+	term uint64        // of raft, in which that was
 
 	renewals    *renewal.Renewer
 	endRenewals func()                         // once
@@ -118,7 +119,7 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("grant a lease of %v: %w", cfg.TTL, err)
 	}
-	s := &Session{cfg: cfg, id: grant.ID, ttl: time.Duration(grant.TTL) * time.Second,
+	s := &Session{cfg: cfg, id: grant.ID, ttl: time.Duration(grant.TTL) * time.Second, term: grant.GetRaftTerm(),
 		check: make(chan struct{}, 1), nearer: make(chan struct{}, 1), clusterID: grant.ClusterId}
 	renewals, release := renewal.Share(cfg.Client)
 	s.renewals, s.endRenewals = renewals, sync.OnceFunc(release)
@@ -134,6 +135,9 @@ func (s *Session) ID() clientv3.LeaseID { return s.id }
 
 // TTL is the time-to-live that etcd granted.
 func (s *Session) TTL() time.Duration { return s.ttl }
+
+// Term is etcd's raft term in which the lease was granted.
+func (s *Session) Term() uint64 { return s.term }
 
 // Valid reports whether the session may be acted on at this instant. It reads
 // atomics and the clock: no lock, no allocation, no network. It can turn true again

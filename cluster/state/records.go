@@ -20,6 +20,8 @@ type Record struct {
 	Lease int64 `json:"lease"`
 	// TTL is the granted time-to-live of that lease in seconds.
 	TTL int64 `json:"ttl"`
+	// Term is etcd's raft term in which that lease was granted; 0: an older version did not say.
+	Term uint64 `json:"raft_term,omitempty"`
 	// Hostname, HTTPAddress and Version are for people and for /cluster/leader.
 	Hostname    string `json:"hostname,omitempty"`
 	HTTPAddress string `json:"http_address,omitempty"`
@@ -45,6 +47,9 @@ type Record struct {
 	// rounded up to one of a few values: an accused member has the longer to refute. 0 is a
 	// member near etcd, or of a version that does not say.
 	RoundTripMS int64 `json:"round_trip_ms,omitempty"`
+	// RevokedEarly says that this member's session before this one was revoked while it had been
+	// renewed in time. Where that was etcd itself, others have the same happen to them.
+	RevokedEarly bool `json:"revoked_early,omitempty"`
 }
 
 // RoundTrip is RoundTripMS as a duration. What no member writes, less than nothing or more

@@ -57,13 +57,17 @@ type Snapshot struct {
 	ClusterID uint64
 	// Revision is the etcd revision up to which this is known to be exact.
 	Revision int64
-	// Total is how many keys the range has, also those that mean nothing here.
+	// Total is how many keys the range has, also those that mean nothing here. What Lingering have
+	// is not among them.
 	Total int
 	// Stale is true while the mirror rebuilds: the state was exact at Revision,
 	// and may have moved since without being seen.
 	Stale bool
 	// Members are sorted by address.
 	Members []*Member
+	// Lingering are those of the members whose keys are gone from etcd, and who may not know it
+	// yet: they, and their places in the queue or in fallback, are kept in view for a while.
+	Lingering []Kept
 	// Queue is sorted by CreateRevision: first come, first served.
 	Queue []*Candidate
 	// Acting is the acting leader's key, nil when there is none.

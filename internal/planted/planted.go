@@ -71,6 +71,9 @@ const (
 	WatchFromNow Bug = "watch-from-now"
 	// SilenceTrusted takes a watch that delivers nothing for one with nothing to tell.
 	SilenceTrusted Bug = "silence-trusted"
+	// NobodyLingers lets others take over at once from a member whose lease was revoked, though it may
+	// have been renewed in time.
+	NobodyLingers Bug = "nobody-lingers"
 	// LackIgnored takes a watch that brings nothing for one that lacks nothing, though a comparison
 	// with etcd shows what it lacks.
 	LackIgnored Bug = "lack-ignored"
@@ -127,6 +130,6 @@ func Pure() []Bug {
 	return []Bug{DeadlineFromReceipt, LateAnswerCounts, DoubtIgnored, StretchGoesOn, KeysNotChecked, LeadWithoutSession,
 		LeadBesideActing, AdoptBarredKey, LateKeyStays, CampaignTrusted, FlagAfterDelete, FallbackWithoutFailure, ActingUnguarded,
 		RemoveWithoutGrace, DistanceIgnored, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow, SilenceTrusted,
-		LackIgnored,
+		NobodyLingers, LackIgnored,
 		TakeoverUnreleased, OwnerByAddress, StaleReportAccepted, EpochIgnored, MapUnfenced, LapsedKept}
 }

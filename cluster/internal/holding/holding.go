@@ -32,6 +32,9 @@ type Seen struct {
 	// Done reports whether a move is done: whom the shard moves from has let go of it, or
 	// is gone.
 	Done func(sharding.Move) bool
+	// Withheld reports whether a member whose keys are gone may serve a shard and not know that;
+	// see package lingering.
+	Withheld func(shard int) bool
 	// Held is the epoch under which this member holds a shard, from the order to acquire
 	// it until it has let go; 0: it does not; Lapsed: the session was not valid meanwhile.
 	Held func(shard int) int64
@@ -100,6 +103,9 @@ func entitled(in Seen, shard int) (epoch int64, ok bool) {
 	// A move from this very member waits for nobody else: the shard is held under the old
 	// epoch until it was let go, and acquired after.
 	if move, open := in.Map.Move(shard); open && move.From != in.Own && !in.Done(move) && !planted.Is(planted.TakeoverUnreleased) {
+		return 0, false
+	}
+	if in.Withheld(shard) {
 		return 0, false
 	}
 	return in.Map.Epoch(shard), true

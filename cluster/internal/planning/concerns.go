@@ -9,9 +9,11 @@ func Concerns(before, now *state.Snapshot) bool {
 	return ShardsChanged(before, now) || before.Planner() != now.Planner()
 }
 
-// ShardsChanged reports whether the members, the map, or what was let go of changed.
+// ShardsChanged reports whether the members, who of them lingers, the map, or what was let go of
+// changed.
 func ShardsChanged(before, now *state.Snapshot) bool {
-	return before.ShardMap != now.ShardMap || !same(before.Members, now.Members) || !same(before.Released, now.Released)
+	return before.ShardMap != now.ShardMap || !same(before.Members, now.Members) || !same(before.Lingering, now.Lingering) ||
+		!same(before.Released, now.Released)
 }
 
 // same reports whether two lists of a snapshot, which are never written to, are one.

@@ -150,13 +150,13 @@ func (p Planner) afford(n int) time.Duration {
 
 // Members are those among whom the shards are dealt out, in order of addresses. All
 // registered ones are, for what one of them holds is not free; those that are leaving,
-// are excluded by a label, or do not work with as many shards, get none.
+// linger, are excluded by a label, or do not work with as many shards, get none.
 func Members(s *state.Snapshot, cfg Settings) []sharding.Member {
 	shards := count(s, cfg)
 	members := make([]sharding.Member, len(s.Members))
 	for i, m := range s.Members {
 		members[i] = sharding.Member{Owner: sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}, Weight: m.Weight,
-			Excluded: m.Draining || m.Shards == 0 || m.Shards != shards || excluded(m.Labels, cfg.Exclude)}
+			Excluded: s.Lingers(m) || m.Draining || m.Shards == 0 || m.Shards != shards || excluded(m.Labels, cfg.Exclude)}
 	}
 	return members
 }

@@ -90,14 +90,29 @@ func (c *checks) excuse(s *session, token int64) *taken {
 	return nil
 }
 
+// excuses reports whether what was taken from p excuses that other claims the same. What etcd itself
+// took does only if a process has begun to look since, which cannot know who was there before, and may
+// lead and deal out shards; if other's watch or process stood still just then; or if a hand made p
+// look like no member.
+func (c *checks) excuses(x *taken, p, other *process) bool {
+	if x.by != early {
+		return true
+	}
+	fresh := slices.ContainsFunc(p.w.hosts, func(h *host) bool {
+		return h.process != nil && (h.process.looks > x.at || h.process.mirror.snapshot == nil)
+	})
+	return fresh || other.host.hindered(x.at) || slices.Contains(c.taints, p.member.incarnation) ||
+		slices.ContainsFunc(c.taken, func(y taken) bool { return y.by == hand && y.token == p.member.incarnation })
+}
+
 // overlap checks that no two lead at once.
 func (c *checks) overlap(w *world, leaders [2]*process) {
 	if leaders[1] == nil {
 		c.beside = 0
 		return
 	}
-	for _, p := range leaders {
-		if x := c.excuse(p.election.term.s, p.election.term.Token); x != nil {
+	for i, p := range leaders {
+		if x := c.excuse(p.election.term.s, p.election.term.Token); x != nil && c.excuses(x, p, leaders[1-i]) {
 			e := &c.seen.Exempt[x.by]
 			if c.beside == 0 {
 				c.beside = w.now

@@ -23,6 +23,7 @@ const clusterID = 1
 type etcd struct {
 	w        *world
 	revision int64
+	term     uint64     // of raft
 	keys     []state.KV // by key
 	// history is every change since the compaction; an event carries its revision.
 	history   []state.Event
@@ -50,6 +51,7 @@ const (
 	hand // of somebody outside
 	removal
 	outsideCandidate
+	early // etcd itself, of a lease that was renewed
 	exempts
 )
 
@@ -59,6 +61,7 @@ type answer struct {
 	held     bool       // the guards of the change held
 	found    []state.KV // what was read
 	lease    int64      // granted
+	term     uint64     // of raft, in which it was, or in which the range was read
 }
 
 // execute makes a change, or says why not. h is where it comes from.
@@ -140,7 +143,7 @@ func (e *etcd) get(key string) *state.KV {
 func (e *etcd) read() answer {
 	from, _ := e.find(e.w.keys.RangeStart())
 	to, _ := e.find(e.w.keys.RangeEnd())
-	return answer{revision: e.revision, found: slices.Clone(e.keys[from:to])}
+	return answer{revision: e.revision, term: e.term, found: slices.Clone(e.keys[from:to])}
 }
 
 // readAt is what the cluster's range was like at a revision: keys and revisions alone.

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/goverse/goverse/cluster/internal/change"
@@ -36,6 +37,50 @@ func (w *world) away(d time.Duration) {
 		}
 		w.etcd.free()
 	})
+}
+
+// revokeEarly: a leader of etcd that stood still, and was deposed meanwhile, goes on and has leases
+// revoked that its successor has renewed. Some processes are cut off just then.
+func revokeEarly(w *world, h *host) {
+	if w.etcd.away {
+		return
+	}
+	w.note(nil, "etcd elects another leader, the old one stands still")
+	known := w.etcd.term
+	w.etcd.elect()
+	if w.chance(2) {
+		w.cutFor(h, w.duration(h), true, w.chance(2))
+	}
+	w.after(w.between(0, w.ttl), func() {
+		e := w.etcd
+		if e.away || w.faults.over {
+			return
+		}
+		w.note(nil, "the old leader of etcd goes on")
+		by := early
+		if w.chance(3) {
+			by = hand // it steps down in the middle of it: not all of them are revoked
+		}
+		for _, l := range slices.Clone(e.leases) {
+			if l.term > known || l.ends > w.now+w.ttl {
+				continue // granted since; or an outside candidate's
+			}
+			if by == hand && w.chance(2) {
+				break
+			}
+			w.after(w.between(0, 5*time.Millisecond), func() { e.dropEarly(l, by) })
+		}
+	})
+}
+
+func (e *etcd) dropEarly(l *lease, by by) {
+	if !slices.Contains(e.leases, l) {
+		return
+	}
+	e.w.note(nil, "etcd revokes lease %x early", l.id)
+	e.w.checks.taken = append(e.w.checks.taken, taken{lease: l.id, at: e.w.now, by: by})
+	e.author = cause{by: by}
+	e.drop(l)
 }
 
 // handFrom is somebody who writes to etcd past everybody.

@@ -77,6 +77,7 @@ var allFaults = []fault{
 	}},
 	{3, "etcd elects another leader", electEtcd},
 	{3, "etcd is away", etcdAway},
+	{4, "etcd revokes leases that were renewed", revokeEarly},
 	{5, "hand", handFrom},
 	{4, "hand, and the watch frozen", func(w *world, h *host) {
 		w.freezeFor(h, w.between(0, w.ttl))

@@ -23,6 +23,7 @@ type keeper struct {
 type session struct {
 	p         *process
 	lease     int64
+	term      uint64 // of raft, in which that was granted
 	key       string // of the candidate on it
 	claim     deadline.Claim
 	lost      string // why; "": it stands
@@ -77,7 +78,7 @@ func (k *keeper) open() {
 			k.again()
 			return
 		}
-		s := &session{p: p, lease: a.lease, key: p.w.keys.Candidate(a.lease), claim: deadline.Granted(sent, p.w.ttl)}
+		s := &session{p: p, lease: a.lease, term: a.term, key: p.w.keys.Candidate(a.lease), claim: deadline.Granted(sent, p.w.ttl)}
 		k.session = s
 		if p.w.log != nil {
 			p.w.log.of(p, "has a session on lease %x", s.lease)
@@ -159,6 +160,7 @@ func (s *session) lose(why string) {
 	if s.lost != "" {
 		return
 	}
+	s.p.member.record.RevokedEarly = why == "revoked" && s.claim.Valid(s.p.host.clock())
 	s.lost = why
 	for h, reason := range losses {
 		if reason == why {

@@ -10,6 +10,7 @@ import (
 type lease struct {
 	id   int64
 	ttl  time.Duration
+	term uint64        // of raft, in which it was granted
 	ends time.Duration // at which instant, if it is not renewed
 }
 
@@ -29,10 +30,10 @@ func (e *etcd) lease(id int64) *lease {
 // grant makes a lease.
 func (e *etcd) grant() answer {
 	e.granted++
-	l := &lease{id: 0x70 + e.granted, ttl: e.w.ttl, ends: e.w.now + e.w.ttl}
+	l := &lease{id: 0x70 + e.granted, ttl: e.w.ttl, term: e.term, ends: e.w.now + e.w.ttl}
 	e.leases = append(e.leases, l)
 	e.watchOver(l)
-	return answer{revision: e.revision, lease: l.id}
+	return answer{revision: e.revision, lease: l.id, term: e.term}
 }
 
 // watchOver revokes l when it has ended.
@@ -107,6 +108,7 @@ func (e *etcd) drop(l *lease) {
 
 // elect changes etcd's own leader, which gives every lease another TTL.
 func (e *etcd) elect() {
+	e.term++
 	for _, l := range e.leases {
 		l.ends = e.w.now + l.ttl
 	}

@@ -40,7 +40,7 @@ func newRecord(p *process) state.Record {
 // exists.
 func (m *member) register(s *session) {
 	m.incarnation, m.session = 0, s
-	m.record.Lease, m.record.TTL = s.lease, int64(m.p.w.ttl/time.Second)
+	m.record.Lease, m.record.TTL, m.record.Term = s.lease, int64(m.p.w.ttl/time.Second), s.term
 	m.place(s)
 }
 

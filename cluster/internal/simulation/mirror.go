@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/internal/following"
+	"github.com/goverse/goverse/cluster/internal/lingering"
 	"github.com/goverse/goverse/cluster/state"
 )
 
@@ -22,6 +23,8 @@ type mirror struct {
 	way       following.Way
 	mayReopen bool // one that was not opened is tried once more, by the next endpoint
 	far       following.Watch
+	lingers   lingering.Part
+	looks     int // timers for those who linger that were set
 	waiters   []*waiter
 	timer     int // counts, so that a timer that was stopped or set anew says nothing
 }
@@ -55,10 +58,13 @@ func (m *mirror) read() {
 		}
 		m.learn(a.revision)
 		first := m.snapshot == nil
-		m.publish(state.Build(p.w.keys, clusterID, a.revision, a.found))
+		var s *state.Snapshot
+		m.lingers, s = m.lingers.Term(a.term).Read(m.snapshot, state.Build(p.w.keys, clusterID, a.revision, a.found), p.host.time())
+		m.publish(s)
 		m.retry, m.way, m.mayReopen = firstRetry, m.way.Read(), true
 		m.open(a.revision)
 		if first {
+			p.looks = p.w.now
 			p.keeper.open() // Cluster.run: the keeper waits for the mirror
 		}
 	})
@@ -69,6 +75,7 @@ func (m *mirror) open(upTo int64) {
 	m.far = following.Since(upTo)
 	m.watch = m.p.w.etcd.open(m.p, m.far.From())
 	m.await()
+	m.p.soon(m.look)
 }
 
 // await starts the timer of a watch that is opened, or lags.
@@ -124,8 +131,9 @@ func (m *mirror) receive(w *watch, msg message) {
 		m.lost(msg.err)
 		return
 	}
+	m.lingers = m.lingers.Term(msg.term)
 	if len(msg.events) > 0 {
-		m.publish(m.snapshot.Apply(msg.events[len(msg.events)-1].ModRevision, msg.events))
+		m.fold(msg.events)
 	}
 	if !m.far.Opened() {
 		m.opened = m.p.w.now
@@ -142,6 +150,37 @@ func (m *mirror) receive(w *watch, msg message) {
 	}
 	if m.rebuild && m.watch != nil {
 		m.lost(errRebuild)
+	}
+}
+
+func (m *mirror) fold(events []state.Event) {
+	var s *state.Snapshot
+	m.lingers, s = m.lingers.Apply(m.snapshot, events[len(events)-1].ModRevision, events, m.p.host.time())
+	m.publish(s)
+	if len(s.Lingering) > 0 {
+		m.look()
+	}
+}
+
+// look is Mirror.look.
+func (m *mirror) look() {
+	if m.watch == nil {
+		return // when there is one again
+	}
+	var s *state.Snapshot
+	var again time.Duration
+	m.lingers, s, again = m.lingers.Look(m.snapshot, m.p.host.time())
+	if s != m.snapshot {
+		m.publish(s)
+	}
+	m.looks++
+	mine := m.looks
+	if again > 0 {
+		m.p.after(again, func() {
+			if m.looks == mine {
+				m.look()
+			}
+		})
 	}
 }
 

@@ -76,11 +76,11 @@ func (c *checks) heldTwice(w *world, shard int, a, b *process) {
 // hand took the map, and with it whom the newer one had to wait for; or said in the older
 // one's name that it has let go.
 func (c *checks) excusedBoth(a, b *process, older, newer int64) (besideBy, bool) {
-	for _, p := range [2]*process{a, b} {
+	for i, p := range [2]*process{a, b} {
 		if p.dead || p.keeper.session == nil {
 			continue
 		}
-		if x := c.excuse(p.keeper.session, p.member.incarnation); x != nil {
+		if x := c.excuse(p.keeper.session, p.member.incarnation); x != nil && c.excuses(x, p, [2]*process{b, a}[i]) {
 			if x.by == removal {
 				return afterRemoval, true
 			}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/internal/candidacy"
+	"github.com/goverse/goverse/cluster/internal/lingering"
 	"github.com/goverse/goverse/cluster/internal/planning"
 )
 
@@ -13,6 +14,8 @@ type process struct {
 	w    *world
 	host *host
 	id   string // the instance
+
+	looks time.Duration // since when it has a view
 
 	dead    bool
 	paused  bool
@@ -54,6 +57,7 @@ func (h *host) start() *process {
 	p.member.record = newRecord(p)
 	p.election.part = candidacy.New(candidacy.Settings{Address: h.address, Fallback: h.roles.fallback,
 		WorkTimeout: workTimeout}, !h.roles.observer)
+	p.mirror.lingers = lingering.New(h.address)
 	p.mirror.read()
 	return p
 }

@@ -16,7 +16,7 @@ func newWorld(seed uint64, log bool) *world {
 		w.log = &transcript{w: w}
 	}
 	w.ttl = pick(w, []time.Duration{2 * time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second})
-	w.etcd = &etcd{w: w, revision: 1}
+	w.etcd = &etcd{w: w, revision: 1, term: 1}
 	w.queue.heap = make([]event, 0, 128)
 
 	// Drawn apart, so that other draws are what they would be without it.

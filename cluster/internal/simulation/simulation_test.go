@@ -56,7 +56,7 @@ func TestSchedules(t *testing.T) {
 	for i, count := range seen.Count {
 		require.NotZero(t, count, "%s: a run in which that does not happen shows nothing about it", Happening(i))
 	}
-	for i := hand; i < exempts; i++ {
+	for i := hand; i <= outsideCandidate; i++ {
 		require.NotZero(t, seen.Exempt[i].Overlaps, "exempt case %d", i)
 	}
 	for i := range besides {

@@ -18,7 +18,8 @@ type watch struct {
 
 // message is what a watch delivers.
 type message struct {
-	revision int64 // of etcd when it was sent
+	term     uint64 // of raft
+	revision int64  // of etcd when it was sent
 	opening  bool
 	progress bool
 	events   []state.Event
@@ -61,6 +62,7 @@ func (e *etcd) send(w *watch, m message) {
 	if w.closed {
 		return
 	}
+	m.term = e.term
 	w.last = max(w.last, e.w.now+w.p.host.delay())
 	e.w.queue.push(event{at: w.last, p: w.p, do: func() { e.arrive(w, m) }})
 }
