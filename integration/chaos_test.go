@@ -37,7 +37,9 @@ func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	runChaos(t, chaosConfig(t))
+	cfg := chaosConfig(t)
+	cfg.RevokedApart = *chaosApart || *chaosFor == 0
+	runChaos(t, cfg)
 }
 
 // membersTTL is that of sessions in the worlds that are about etcd's members, membersElection

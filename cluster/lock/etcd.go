@@ -60,7 +60,9 @@ type Guarded interface {
 	// the grant stands. Programs that cannot have Guard compare that.
 	Key() string
 	// Guard holds in a transaction of etcd's exactly while this grant stands: what is written
-	// to etcd under the lock is written under this condition.
+	// to etcd under the lock is written under this condition. A write without an answer may still be
+	// carried out as long as the grant stands, even after a later one: who cannot tell the two apart
+	// releases the lock before it goes on.
 	Guard() clientv3.Cmp
 }
 

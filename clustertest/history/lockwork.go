@@ -50,8 +50,8 @@ func (r *Recorder) NewLockWork(node string, client *clientv3.Client, prefix stri
 // Work takes one lock after the other until ctx ends, at random: some to be shared, a quarter
 // only tried. Who has one to itself increments its counter, others read it. Who
 // loses one goes on until the guard refuses it, as a worker would that does not look at its
-// context, and tries at times to write when it has released. It blocks until all it took is
-// released or lost.
+// context, and tries at times to write when it has released. Who does not know what became of a
+// write gives the lock up. It blocks until all it took is released or lost.
 func (l *Locks) Work(ctx context.Context, w LockWork, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		wanted := Wanted{Name: w.Locks[rnd.IntN(len(w.Locks))], Shared: rnd.IntN(10) < w.Shared, Try: rnd.IntN(4) == 0}
@@ -79,7 +79,12 @@ func (w LockWork) under(ctx context.Context, h *Hold, shared bool, hold time.Dur
 	for until := time.Now().Add(hold); ctx.Err() == nil && time.Now().Before(until); pause(ctx, w.Every) {
 		if shared {
 			counter.bounded(ctx, counter.Read)
-		} else if increment().Outcome == OutcomeRefused {
+		} else if op := increment(); op.Outcome == OutcomeRefused {
+			break
+		} else if op.Outcome == OutcomeUnknown && op.Value != "" {
+			// It was sent, and etcd may carry it out as long as the lock's key stands, also after
+			// what would be written next: a member of etcd that stood still had it.
+			goesOn = false
 			break
 		}
 		if !lost && !shared && !h.Valid() {
