@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 	"cluster/consensusmanager":         {"cluster/internal/change", "cluster/internal/commit", "cluster/internal/holding", "cluster/internal/planning", "cluster/internal/wait", "cluster/leaderelection", "cluster/mirror", "cluster/session", "cluster/sharding", "cluster/state"},
 	"cluster/leaderelection":           {"cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/commit", "cluster/internal/wait", "cluster/mirror", "cluster/session", "cluster/state"},
 	"cluster/crashdetector":            {"cluster/internal/change", "cluster/internal/commit", "cluster/internal/suspicion", "cluster/mirror", "cluster/session", "cluster/state"},
-	"cluster/mirror":                   {"cluster/internal/following", "cluster/state"},
+	"cluster/mirror":                   {"cluster/internal/following", "cluster/internal/lingering", "cluster/state"},
 	"cluster/session":                  {"cluster/internal/clock", "cluster/internal/deadline", "cluster/internal/renewal", "cluster/internal/wait"},
 	"cluster/internal/renewal":         {},
 	"cluster/internal/login":           {},
@@ -49,6 +49,7 @@ var allowed = map[string][]string{
 	"cluster/internal/clock":           {"cluster/internal/deadline"},
 	"cluster/internal/deadline":        {"internal/planted"},
 	"cluster/internal/following":       {"internal/planted"},
+	"cluster/internal/lingering":       {"cluster/state", "internal/planted"},
 	"cluster/elections":                {"cluster/internal/commit", "cluster/internal/queueing", "cluster/internal/queues", "cluster/internal/wait", "cluster/session", "cluster/state"},
 	"cluster/elector":                  {"cluster/internal/clock", "cluster/internal/deadline", "cluster/internal/oneline", "cluster/state"},
 	"cluster/elector/electortest":      {"cluster/elector"},
@@ -63,7 +64,7 @@ var allowed = map[string][]string{
 	"cluster/internal/planning":        {"cluster/sharding", "cluster/state"},
 	"cluster/sharding":                 {},
 	"cluster/shardview":                {"cluster/internal/planning", "cluster/sharding", "cluster/state"},
-	"cluster/internal/simulation":      {"cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/deadline", "cluster/internal/following", "cluster/internal/holding", "cluster/internal/planning", "cluster/internal/suspicion", "cluster/sharding", "cluster/state"},
+	"cluster/internal/simulation":      {"cluster/internal/candidacy", "cluster/internal/change", "cluster/internal/deadline", "cluster/internal/following", "cluster/internal/holding", "cluster/internal/lingering", "cluster/internal/planning", "cluster/internal/suspicion", "cluster/sharding", "cluster/state"},
 	"cluster/internal/oneline":         {},
 	"cluster/internal/modeletcd":       {},
 	"cluster/internal/wait":            {},
@@ -161,7 +162,7 @@ func TestClusterStaysLean(t *testing.T) {
 func TestWhatDecidesIsPure(t *testing.T) {
 	all := packages(t)
 	for _, name := range []string{"cluster/state", "cluster/sharding", "cluster/shardview", "cluster/internal/candidacy", "cluster/internal/change",
-		"cluster/internal/deadline", "cluster/internal/following", "cluster/internal/holding", "cluster/internal/planning", "cluster/internal/queueing", "cluster/internal/suspicion",
+		"cluster/internal/deadline", "cluster/internal/following", "cluster/internal/holding", "cluster/internal/lingering", "cluster/internal/planning", "cluster/internal/queueing", "cluster/internal/suspicion",
 		"cluster/internal/simulation"} {
 		require.NotEmpty(t, all[name].ImportPath, name)
 		for _, path := range all[name].Imports {
