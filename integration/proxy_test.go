@@ -243,7 +243,9 @@ func TestEtcdRestartedBehindGRPCProxy(t *testing.T) {
 		nodes[0].AwaitStatus(t, patience, "leads", leads)
 		took := time.Since(signalled)
 		t.Logf("%v after SIGTERM to the leader the next one leads", took.Round(time.Millisecond))
-		require.Less(t, took, 2*proxyTTL, "a TTL until the silence is noticed, and what requests take")
+		// Nobody has seen that it stopped, etcd's term has changed, and behind this proxy the others' old
+		// sessions are lost, so that no lease as old as its own stands: it lingers for a TTL.
+		require.Less(t, took, 3*proxyTTL, "a TTL until the silence is noticed, one for which it lingers, and what requests take")
 		gone.Exit(t, patience)
 		again := cfg
 		again.Listen = gone.Address

@@ -45,15 +45,33 @@ func (m *Mirror) Run(ctx context.Context) error {
 			m.log.Warn("lost the view of the cluster, reading it anew", "reason", err, "in", pause.String())
 			quiet = true
 		}
-		if pause == 0 {
-			continue
-		}
-		select {
-		case <-time.After(pause/2 + rand.N(pause/2+1)): // not all nodes at once
-		case <-ctx.Done():
+		if pause > 0 {
+			m.rest(ctx, pause/2+rand.N(pause/2+1)) // not all nodes at once
 		}
 	}
 	return ctx.Err()
+}
+
+// rest waits for so long before the range is read anew, or until ctx ends. Who lingers goes meanwhile.
+func (m *Mirror) rest(ctx context.Context, pause time.Duration) {
+	over := time.NewTimer(pause)
+	defer over.Stop()
+	lingering := time.NewTimer(0)
+	defer lingering.Stop()
+	for {
+		select {
+		case <-over.C:
+			return
+		case <-lingering.C:
+			if s := m.Snapshot(); s != nil {
+				if _, again := m.look(s); again > 0 {
+					lingering.Reset(again)
+				}
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // read reads the range and publishes it.
@@ -85,7 +103,9 @@ func (m *Mirror) read(ctx context.Context, quiet *bool) (*state.Snapshot, error)
 		}
 	}
 	m.learn(next.Revision)
-	m.lingers, next = m.lingers.Term(m.term.Load()).Read(m.Snapshot(), next, time.Now())
+	now := time.Now()
+	m.lingers, next = m.lingers.Term(m.term.Load()).Read(m.Snapshot(), next, now)
+	m.lingers, next, _ = m.lingers.Look(next, now)
 	m.publish(next)
 	if *quiet {
 		m.log.Info("the view of the cluster is current again", "revision", next.Revision)

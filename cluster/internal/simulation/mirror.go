@@ -60,6 +60,7 @@ func (m *mirror) read() {
 		first := m.snapshot == nil
 		var s *state.Snapshot
 		m.lingers, s = m.lingers.Term(a.term).Read(m.snapshot, state.Build(p.w.keys, clusterID, a.revision, a.found), p.host.time())
+		m.lingers, s, _ = m.lingers.Look(s, p.host.time())
 		m.publish(s)
 		m.retry, m.way, m.mayReopen = firstRetry, m.way.Read(), true
 		m.open(a.revision)
@@ -164,8 +165,8 @@ func (m *mirror) fold(events []state.Event) {
 
 // look is Mirror.look.
 func (m *mirror) look() {
-	if m.watch == nil {
-		return // when there is one again
+	if m.watch == nil && m.snapshot == nil {
+		return
 	}
 	var s *state.Snapshot
 	var again time.Duration
