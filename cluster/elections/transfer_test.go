@@ -30,7 +30,10 @@ func TestTransfer(t *testing.T) {
 	require.NoError(t, d.Transfer(s.ctx, "c:1"), "who only follows may ask")
 	second := s.leads(c)
 	require.ErrorIs(t, context.Cause(first.Context()), elections.ErrGaveWay)
-	s.eventually(func() bool { return fmt.Sprint(b.Queue()) == "[c:1 b:1 a:1]" }, "the leader went last")
+	s.eventually(func() bool {
+		q := fmt.Sprint(b.Queue()) // the moves may come in another order
+		return q == "[c:1 b:1 a:1]" || q == "[c:1 a:1 b:1]"
+	}, "those who let it pass queue again")
 	require.Empty(t, s.wishes("job"))
 
 	require.NoError(t, d.Transfer(s.ctx, "c:1"), "it leads already")
