@@ -49,7 +49,7 @@ var allowed = map[string][]string{
 	"cluster/internal/clock":           {"cluster/internal/deadline"},
 	"cluster/internal/deadline":        {"internal/planted"},
 	"cluster/internal/following":       {"internal/planted"},
-	"cluster/internal/lingering":       {"cluster/state", "internal/planted"},
+	"cluster/internal/lingering":       {"cluster/internal/suspicion", "cluster/state", "internal/planted"},
 	"cluster/elections":                {"cluster/internal/commit", "cluster/internal/queueing", "cluster/internal/queues", "cluster/internal/wait", "cluster/session", "cluster/state"},
 	"cluster/elector":                  {"cluster/internal/clock", "cluster/internal/deadline", "cluster/internal/oneline", "cluster/state"},
 	"cluster/elector/electortest":      {"cluster/elector"},

@@ -119,8 +119,8 @@ func (p *parts) lost(s *session.Session, lost *session.LostError) {
 func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 	p := &parts{client: client, keeperDone: make(chan struct{})}
 	ttl := ttlOf(c.cfg)
-	p.mirror = mirror.New(mirror.Config{Client: client, Keys: c.keys, Member: c.node.AdvertiseAddress(), LagTimeout: ttl / 3,
-		ReadTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("mirror")})
+	p.mirror = mirror.New(mirror.Config{Client: client, Keys: c.keys, Member: c.node.AdvertiseAddress(),
+		LagTimeout: ttl / 3, ReadTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("mirror")})
 	p.member = &membership{client: client, keys: c.keys, mirror: p.mirror, address: c.node.AdvertiseAddress(),
 		instanceID: c.node.InstanceID(), remove: !c.cfg.CrashDetection.Off, grace: c.cfg.CrashDetection.Grace, dial: c.cfg.DialOptions,
 		timeout: c.cfg.RequestTimeout, measureEvery: ttl / 3, log: c.log.Named("member"), wake: make(chan struct{}, 1), record: c.newRecord()}

@@ -58,6 +58,8 @@ type membership struct {
 	incarnation int64 // 0 while not registered
 	trouble     error // of the last try to register, nil if it was answered
 	distance    distance
+
+	revokedEarly bool // the last session was lost so
 }
 
 // note remembers why registering did not work, for Start to say.
@@ -77,7 +79,7 @@ func (m *membership) lastTrouble() error {
 func (m *membership) lost(s *session.Session, lost *session.LostError) {
 	early := lost.Reason == session.ReasonRevoked && time.Now().Before(s.Deadline())
 	m.mu.Lock()
-	m.record.RevokedEarly = early
+	m.revokedEarly = early
 	m.mu.Unlock()
 }
 
@@ -87,6 +89,7 @@ func (m *membership) register(ctx context.Context, s *session.Session) error {
 	m.mu.Lock()
 	m.incarnation, m.session = 0, s
 	m.record.Lease, m.record.TTL, m.record.Term = int64(s.ID()), int64(s.TTL()/time.Second), s.Term()
+	m.record.RevokedEarly = m.revokedEarly
 	m.mu.Unlock()
 	key := m.keys.Node(m.address)
 	said, placed := false, false

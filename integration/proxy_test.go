@@ -245,7 +245,8 @@ func TestEtcdRestartedBehindGRPCProxy(t *testing.T) {
 		t.Logf("%v after SIGTERM to the leader the next one leads", took.Round(time.Millisecond))
 		// Nobody has seen that it stopped, etcd's term has changed, and behind this proxy the others' old
 		// sessions are lost, so that no lease as old as its own stands: it lingers for a TTL.
-		require.Less(t, took, 3*proxyTTL, "a TTL until the silence is noticed, one for which it lingers, and what requests take")
+		require.Less(t, took, 3*proxyTTL,
+			"a TTL until the silence is noticed, one for which it lingers, and what requests take")
 		gone.Exit(t, patience)
 		again := cfg
 		again.Listen = gone.Address

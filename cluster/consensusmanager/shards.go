@@ -183,7 +183,8 @@ func (h *Shards) look(s *session.Session) {
 	leaving := h.leaving
 	h.mu.Unlock()
 	var stretch *session.Stretch
-	in := holding.Seen{Shards: h.cfg.Shards, Done: snap.MoveDone, Withheld: snap.Withheld, Held: func(shard int) int64 { return h.slots[shard].held(stretch) }}
+	in := holding.Seen{Shards: h.cfg.Shards, Done: snap.MoveDone, Withheld: snap.Withheld,
+		Held: func(shard int) int64 { return h.slots[shard].held(stretch) }}
 	if snap.ShardMap != nil {
 		in.Map = snap.ShardMap.Map
 	}

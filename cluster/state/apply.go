@@ -18,8 +18,6 @@ type KV struct {
 type Event struct {
 	KV
 	Deleted bool
-	// Kept says that what was deleted is to be kept in view for a while; see [Snapshot.Keep].
-	Kept bool
 }
 
 // Build makes the snapshot of a whole range read at revision.
@@ -45,9 +43,7 @@ func (s *Snapshot) Apply(revision int64, events []Event) *Snapshot {
 		}
 		if p := s.Keys.Parse(ev.Key); ev.Deleted {
 			next.Total--
-			if !ev.Kept {
-				next.remove(p, ev.Key)
-			}
+			next.remove(p, ev.Key)
 		} else {
 			if ev.CreateRevision == ev.ModRevision {
 				next.Total++

@@ -29,14 +29,18 @@ func (s *Snapshot) Withheld(shard int) bool {
 	})
 }
 
-// KeptOf is what there is to keep of a member.
-func (s *Snapshot) KeptOf(m *Member) Kept {
+// Lost is what s has of a member and a later snapshot has not: its key is gone there.
+func (s *Snapshot) Lost(m *Member, later *Snapshot) Kept {
 	k := Kept{Member: m, Shards: s.shardsOf(m)}
 	if m.KeyLease == 0 {
 		return k
 	}
-	k.Candidate, _ = s.Candidate(m.KeyLease)
-	k.Acting = ownedActing(s, m.KeyLease)
+	if c, _ := later.Candidate(m.KeyLease); c == nil {
+		k.Candidate, _ = s.Candidate(m.KeyLease)
+	}
+	if later.ActingOn(m.KeyLease) == nil {
+		k.Acting = s.ActingOn(m.KeyLease)
+	}
 	return k
 }
 
@@ -56,13 +60,6 @@ func (s *Snapshot) shardsOf(m *Member) []int {
 		}
 	}
 	return out
-}
-
-func ownedActing(s *Snapshot, lease int64) *Acting {
-	if a := s.Acting; a != nil && a.Lease == lease {
-		return a
-	}
-	return nil
 }
 
 // Keep is s with what it lacks of k, the member among those that linger. s stays as it is, and so

@@ -178,6 +178,14 @@ func (s *Snapshot) Candidate(lease int64) (*Candidate, int) {
 	return nil, -1
 }
 
+// ActingOn is the acting leader's key if it is on the given lease, nil if not.
+func (s *Snapshot) ActingOn(lease int64) *Acting {
+	if a := s.Acting; a != nil && a.Lease == lease {
+		return a
+	}
+	return nil
+}
+
 // Accused reports whether the accusation of the member at address by accuser stands
 // as it was written at revision.
 func (s *Snapshot) Accused(address, accuser string, revision int64) bool {

@@ -50,7 +50,8 @@ func main() {
 	flags.StringVar(&o.only, "only", "", "measure these only, with commas between: "+strings.Join(names(), ","))
 	flags.BoolVar(&o.quick, "quick", false, "few samples: shows that it works, judges nothing")
 	flags.StringVar(&o.out, "out", "", `directory for samples and plots (default "results", with -quick a temporary one)`)
-	flags.StringVar(&o.doc, "doc", "", `document to write the tables into (default "../docs/benchmarks.md", with -quick none)`)
+	flags.StringVar(&o.doc, "doc", "",
+		`document to write the tables into (default "../docs/benchmarks.md", with -quick none)`)
 	flags.BoolVar(&o.render, "render", false, "measure nothing, write the tables from the results that are there")
 	flags.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of this process to this file")
 	_ = flags.Parse(os.Args[1:]) // ends the process on an error

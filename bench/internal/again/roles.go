@@ -17,7 +17,8 @@ func campaign(ctx context.Context, endpoint, prefix, ttl string) error {
 	if err != nil {
 		return fmt.Errorf("the TTL: %w", err)
 	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 2 * time.Second, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 2 * time.Second,
+		Logger: zap.NewNop()})
 	if err != nil {
 		return err
 	}

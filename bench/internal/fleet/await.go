@@ -27,7 +27,8 @@ func (f *Fleet) Leader() *Node {
 func (f *Fleet) AwaitAgreement(ctx context.Context) error {
 	return f.await(ctx, func(n *Node, s *state.Snapshot) bool {
 		leader := n.GetLeaderNode()
-		return leader != "" && leader == f.Nodes[0].GetLeaderNode() && len(s.Members) == len(f.Nodes) && len(s.Queue) == len(f.Nodes)
+		return leader != "" && leader == f.Nodes[0].GetLeaderNode() &&
+			len(s.Members) == len(f.Nodes) && len(s.Queue) == len(f.Nodes)
 	})
 }
 

@@ -26,7 +26,8 @@ func (f *Fleet) Crash() error {
 // is a new one afterwards for who takes its place.
 func (f *Fleet) Kill(ctx context.Context, n *Node) (join func() error, err error) {
 	if n.place >= OwnConns {
-		return nil, fmt.Errorf("%s shares its connection to etcd with others: of a fleet the first %d can be killed", n.Address, OwnConns)
+		return nil, fmt.Errorf("%s shares its connection to etcd with others: of a fleet the first %d can be killed",
+			n.Address, OwnConns)
 	}
 	next, err := Connect(ctx, f.endpoint, 1)
 	if err != nil {

@@ -77,7 +77,8 @@ func New(ctx context.Context, endpoint string, n int, ttl time.Duration, shardin
 // config is every node's, its client apart: what a cluster is by default, crash
 // detection included, but for the shards.
 func (f *Fleet) config() cluster.Config {
-	return cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), RequestTimeout: requestTimeout, Sharding: f.sharding}
+	return cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), RequestTimeout: requestTimeout,
+		Sharding: f.sharding}
 }
 
 // drawn is a new node, bound to a free port, for a place.

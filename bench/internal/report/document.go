@@ -15,7 +15,8 @@ const (
 )
 
 // ErrMarkers: the document lacks the place to write to.
-var ErrMarkers = errors.New("the document has no place for the tables: give it a line " + begin + " and after it a line " + end)
+var ErrMarkers = errors.New("the document has no place for the tables: give it a line " + begin +
+	" and after it a line " + end)
 
 // Markdown writes the tables; pictures are linked below pictureDir.
 func Markdown(results []*Result, pictureDir string) string {

@@ -98,6 +98,6 @@ func (c Candidacy) Clear(s *state.Snapshot) bool {
 		return false
 	}
 	own, _ := s.Candidate(c.lease)
-	acting := ownActing(s, c.lease)
+	acting := s.ActingOn(c.lease)
 	return (own == nil || own.CreateRevision <= c.gone) && (acting == nil || acting.CreateRevision <= c.gone)
 }

@@ -31,7 +31,7 @@ type decision struct {
 func decide(v view) decision {
 	s := v.snapshot
 	own, place := s.Candidate(v.lease)
-	acting := ownActing(s, v.lease)
+	acting := s.ActingOn(v.lease)
 	d := decision{mode: state.ModeElection}
 
 	keep := own != nil && v.standing && v.usable(own.CreateRevision) && !yields(s, place)
@@ -85,14 +85,6 @@ func decide(v view) decision {
 // usable reports whether a key created at revision is not done with.
 func (v view) usable(revision int64) bool {
 	return revision > v.barred || planted.Is(planted.AdoptBarredKey)
-}
-
-// ownActing is the acting key if it is on the given lease.
-func ownActing(s *state.Snapshot, lease int64) *state.Acting {
-	if a := s.Acting; a != nil && a.Lease == lease {
-		return a
-	}
-	return nil
 }
 
 // entitledToAct reports whether fallback's rule names this member: the queue is

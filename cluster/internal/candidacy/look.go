@@ -61,7 +61,7 @@ func (c Candidacy) Look(in Seen) (Candidacy, Orders) {
 // note takes note of what the snapshot shows of the own keys.
 func (c Candidacy) note(s *state.Snapshot) (_ Candidacy, recovered bool) {
 	c.acts = 0
-	if a := ownActing(s, c.lease); a != nil && a.CreateRevision > c.barred {
+	if a := s.ActingOn(c.lease); a != nil && a.CreateRevision > c.barred {
 		c.acts = a.CreateRevision
 	}
 	own, _ := s.Candidate(c.lease)

@@ -40,7 +40,8 @@ type holder map[int]int64
 func (h holder) held(shard int) int64 { return h[shard] }
 
 func (h holder) seen(own sharding.Owner, m *sharding.Map, done func(sharding.Move) bool) Seen {
-	return Seen{Shards: shards, Map: m, Own: own, Valid: true, Done: done, Withheld: func(int) bool { return false }, Held: h.held}
+	return Seen{Shards: shards, Map: m, Own: own, Valid: true, Done: done, Held: h.held,
+		Withheld: func(int) bool { return false }}
 }
 
 func TestFirstMapIsServedAtOnce(t *testing.T) {

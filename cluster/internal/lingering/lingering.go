@@ -29,13 +29,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverse/goverse/cluster/internal/suspicion"
 	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/internal/planted"
 )
 
-// grace is how long a member lingers at least, slowdown how many times as long as one of its
-// requests takes: it needs half of one to hear of the deletion.
-const grace, slowdown = 200 * time.Millisecond, 5
+// grace is how long a member lingers at least; one far from etcd as long as it would have to refute an
+// accusation.
+const grace = 200 * time.Millisecond
 
 // Part is what one process keeps in view. It is immutable.
 type Part struct {
@@ -61,7 +62,8 @@ func (p Part) Term(term uint64) Part {
 }
 
 // Apply folds events, as [state.Snapshot.Apply] does, and keeps those in view who linger from now on.
-func (p Part) Apply(s *state.Snapshot, revision int64, events []state.Event, now time.Time) (Part, *state.Snapshot) {
+func (p Part) Apply(s *state.Snapshot, revision int64, events []state.Event,
+	now time.Time) (Part, *state.Snapshot) {
 	if p.own == "" {
 		return p, s.Apply(revision, events)
 	}
@@ -110,49 +112,31 @@ func (p Part) listen(s *state.Snapshot, events []state.Event, now time.Time) Par
 
 // step folds the events of one revision.
 func (p Part) step(s *state.Snapshot, events []state.Event, now time.Time) (Part, *state.Snapshot) {
-	var begin []state.Kept
-	events = slices.Clone(events)
-	for i, ev := range events {
+	var gone []*state.Member
+	for _, ev := range events {
 		k := s.Keys.Parse(ev.Key)
 		if k.Kind != state.KindNode {
 			continue
 		}
-		m := s.Member(k.Address)
-		switch {
-		case !ev.Deleted:
-			p, s = p.registers(s, k.Address)
-		case m == nil || !p.mayLinger(s, m) || removed(s, events, m):
-		default:
-			keep := s.KeptOf(m)
-			if !deletes(events, s.Keys.Candidate(m.KeyLease)) {
-				keep.Candidate = nil
-			}
-			if !deletes(events, s.Keys.Acting()) {
-				keep.Acting = nil
-			}
-			events[i].Kept = true
-			begin = append(begin, keep)
-		}
-	}
-	for i, ev := range events {
-		if !ev.Deleted {
-			continue
-		}
-		for _, keep := range begin {
-			events[i].Kept = ev.Kept || keep.Candidate != nil && ev.Key == keep.Candidate.Key || keep.Acting != nil && ev.Key == s.Keys.Acting()
-			ev = events[i]
+		if !ev.Deleted { // who lingered there has heard of it
+			p, s = p.forget(s, func(x kept) bool { return x.Member.Address == k.Address })
+		} else if m := s.Member(k.Address); m != nil && p.mayLinger(s, m) && !removed(s, events, m) {
+			gone = append(gone, m)
 		}
 	}
 	next := s.Apply(events[0].ModRevision, events)
-	for _, keep := range begin {
-		next = next.Keep(keep)
-		p.kept = append(slices.Clone(p.kept), kept{keep, now})
-	}
+	p, next = p.keep(s, next, gone, now)
 	return p.listen(next, events, now), next
 }
 
-func deletes(events []state.Event, key string) bool {
-	return slices.ContainsFunc(events, func(ev state.Event) bool { return ev.Deleted && ev.Key == key })
+// keep keeps what is gone from s of these members in view of the next snapshot.
+func (p Part) keep(s, next *state.Snapshot, gone []*state.Member, now time.Time) (Part, *state.Snapshot) {
+	p.kept = slices.Clone(p.kept)
+	for _, m := range gone {
+		k := kept{s.Lost(m, next), now}
+		next, p.kept = next.Keep(k.Kept), append(p.kept, k)
+	}
+	return p, next
 }
 
 // mayLinger reports whether a member whose key is gone may not know it.
@@ -167,11 +151,6 @@ func removed(s *state.Snapshot, events []state.Event, m *state.Member) bool {
 		k := s.Keys.Parse(ev.Key)
 		return ev.Deleted && k.Kind == state.KindAccusation && k.Address == m.Address
 	})
-}
-
-// registers ends the wait for who has the address anew.
-func (p Part) registers(s *state.Snapshot, address string) (Part, *state.Snapshot) {
-	return p.forget(s, func(k kept) bool { return k.Member.Address == address })
 }
 
 // told takes note of what a member says that has registered.
@@ -193,23 +172,21 @@ func (p Part) Read(before, s *state.Snapshot, now time.Time) (Part, *state.Snaps
 			p = p.told(m, now)
 		}
 	}
+	var gone []*state.Member
+	for _, m := range before.Members {
+		if s.Member(m.Address) == nil && p.mayLinger(before, m) {
+			gone = append(gone, m)
+		}
+	}
 	old := p.kept
 	p.kept = nil
+	next := s
 	for _, k := range old {
 		if s.Member(k.Member.Address) == nil {
-			s = s.Keep(k.Kept)
-			p.kept = append(p.kept, k)
+			next, p.kept = next.Keep(k.Kept), append(p.kept, k)
 		}
 	}
-	for _, m := range before.Members {
-		if s.Member(m.Address) != nil || !p.mayLinger(before, m) {
-			continue
-		}
-		keep := before.KeptOf(m)
-		s = s.Keep(keep)
-		p.kept = append(p.kept, kept{keep, now})
-	}
-	return p, s
+	return p.keep(before, next, gone, now)
 }
 
 // Look lets those go who need not linger any longer, and says after which time to look again; 0 is
@@ -229,11 +206,13 @@ func (p Part) Look(s *state.Snapshot, now time.Time) (_ Part, _ *state.Snapshot,
 func (p Part) until(s *state.Snapshot, k kept) time.Time {
 	ttl := time.Duration(k.Member.TTL) * time.Second
 	told := !p.early.IsZero() && k.since.Sub(p.early) <= ttl
-	stands := slices.ContainsFunc(s.Members, func(m *state.Member) bool { return m.Term <= k.Member.Term && !s.Lingers(m) })
+	stands := slices.ContainsFunc(s.Members, func(m *state.Member) bool {
+		return m.Term <= k.Member.Term && !s.Lingers(m)
+	})
 	if told || !stands {
 		return k.since.Add(ttl)
 	}
-	return k.since.Add(min(ttl, max(grace, slowdown*k.Member.RoundTrip())))
+	return k.since.Add(min(ttl, suspicion.Grace(grace, 0, k.Member)))
 }
 
 func (p Part) forget(s *state.Snapshot, over func(kept) bool) (Part, *state.Snapshot) {

@@ -36,7 +36,8 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) put(key, value string, lease int64) state.Event {
 	w.revision++
-	return state.Event{KV: state.KV{Key: key, Value: []byte(value), CreateRevision: w.revision, ModRevision: w.revision, Lease: lease}}
+	return state.Event{KV: state.KV{Key: key, Value: []byte(value), CreateRevision: w.revision,
+		ModRevision: w.revision, Lease: lease}}
 }
 
 func (w *world) register(address string, lease int64, term uint64, early bool) {
@@ -69,7 +70,12 @@ func (w *world) leads(address string) {
 	require.Equal(w.t, address, w.s.Leader().Address)
 }
 
-func (w *world) newTerm() { w.part = w.part.Term(2) }
+// inLaterTerm is the world after etcd has elected another leader.
+func inLaterTerm(t *testing.T) *world {
+	w := newWorld(t)
+	w.part = w.part.Term(2)
+	return w
+}
 
 func TestNobodyLingersInTheTermOfItsLease(t *testing.T) {
 	w := newWorld(t)
@@ -81,8 +87,7 @@ func TestNobodyLingersInTheTermOfItsLease(t *testing.T) {
 
 // The lease has ended by itself, for all that is known: b:1's stands, and is as old.
 func TestGraceWhileAnotherOldLeaseStands(t *testing.T) {
-	w := newWorld(t)
-	w.newTerm()
+	w := inLaterTerm(t)
 	w.revoke("a:1", 1)
 	require.Equal(t, 4, w.s.Total, "etcd has its keys no more")
 	require.Equal(t, grace, w.after(0))
@@ -96,8 +101,7 @@ func TestGraceWhileAnotherOldLeaseStands(t *testing.T) {
 }
 
 func TestDistanceLengthensTheGrace(t *testing.T) {
-	w := newWorld(t)
-	w.newTerm()
+	w := inLaterTerm(t)
 	w.revoke("a:1", 1)
 	w.s.Member("a:1").RoundTripMS = 160
 	require.Equal(t, 800*time.Millisecond, w.after(0))
@@ -107,8 +111,7 @@ func TestDistanceLengthensTheGrace(t *testing.T) {
 
 // No old lease stands: a deposed leader of etcd may have had all of them revoked.
 func TestWholeTTLWhenAllOldLeasesAreGone(t *testing.T) {
-	w := newWorld(t)
-	w.newTerm()
+	w := inLaterTerm(t)
 	w.revoke("a:1", 1)
 	w.revoke("b:1", 2)
 	w.revoke("c:1", 3) // its own: it knows
@@ -132,8 +135,7 @@ func TestWholeTTLWhenAllOldLeasesAreGone(t *testing.T) {
 
 // The deposed leader steps down in the middle of it: b:1's lease stands, but c:1 tells.
 func TestWholeTTLWhenOneTells(t *testing.T) {
-	w := newWorld(t)
-	w.newTerm()
+	w := inLaterTerm(t)
 	w.revoke("c:1", 3)
 	w.register("c:1", 4, 2, true)
 	w.after(ttl / 2)
@@ -146,8 +148,7 @@ func TestWholeTTLWhenOneTells(t *testing.T) {
 }
 
 func TestRemovedOnEvidence(t *testing.T) {
-	w := newWorld(t)
-	w.newTerm()
+	w := inLaterTerm(t)
 	accusation := w.keys.Accusation("a:1", "b")
 	w.apply(w.put(accusation, state.AccusationRecord{Incarnation: 1}.Encode(), 2))
 	w.revoke("a:1", 1, accusation)
@@ -157,8 +158,7 @@ func TestRemovedOnEvidence(t *testing.T) {
 
 // Who only gave its candidacy up does not linger as a leader.
 func TestResignedBefore(t *testing.T) {
-	w := newWorld(t)
-	w.newTerm()
+	w := inLaterTerm(t)
 	w.revision++
 	w.apply(state.Event{KV: state.KV{Key: w.keys.Candidate(1), ModRevision: w.revision}, Deleted: true})
 	w.leads("b:1")
@@ -169,12 +169,12 @@ func TestResignedBefore(t *testing.T) {
 
 // The view is read anew in between.
 func TestReadAnew(t *testing.T) {
-	w := newWorld(t)
-	w.newTerm()
+	w := inLaterTerm(t)
 	w.revoke("a:1", 1)
 	var left []state.KV
 	for _, m := range w.s.Members[1:] {
-		left = append(left, state.KV{Key: w.keys.Node(m.Address), Value: []byte(m.Record.Encode()), CreateRevision: m.Incarnation, ModRevision: m.ModRevision, Lease: m.KeyLease})
+		left = append(left, state.KV{Key: w.keys.Node(m.Address), Value: []byte(m.Record.Encode()),
+			CreateRevision: m.Incarnation, ModRevision: m.ModRevision, Lease: m.KeyLease})
 	}
 	without := func(kvs []state.KV) *state.Snapshot { return state.Build(w.keys, 1, w.revision, kvs) }
 	part, s := w.part.Read(w.s, without(left), w.now.Add(time.Millisecond))
@@ -200,4 +200,15 @@ func TestTheZeroPartKeepsNobody(t *testing.T) {
 	w.revoke("a:1", 1)
 	require.Empty(t, w.s.Lingering)
 	w.leads("b:1")
+}
+
+// Only the node key was deleted, by a hand: the place in the queue is there, and stays.
+func TestCandidacyThatStandsIsNotForgotten(t *testing.T) {
+	w := inLaterTerm(t)
+	w.revision++
+	w.apply(state.Event{KV: state.KV{Key: w.keys.Node("a:1"), ModRevision: w.revision}, Deleted: true})
+	require.Len(t, w.s.Lingering, 1)
+	w.after(ttl)
+	require.Empty(t, w.s.Lingering)
+	w.leads("a:1")
 }

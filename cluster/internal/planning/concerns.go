@@ -12,8 +12,8 @@ func Concerns(before, now *state.Snapshot) bool {
 // ShardsChanged reports whether the members, who of them lingers, the map, or what was let go of
 // changed.
 func ShardsChanged(before, now *state.Snapshot) bool {
-	return before.ShardMap != now.ShardMap || !same(before.Members, now.Members) || !same(before.Lingering, now.Lingering) ||
-		!same(before.Released, now.Released)
+	return before.ShardMap != now.ShardMap || !same(before.Members, now.Members) ||
+		!same(before.Lingering, now.Lingering) || !same(before.Released, now.Released)
 }
 
 // same reports whether two lists of a snapshot, which are never written to, are one.

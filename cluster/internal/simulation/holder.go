@@ -62,7 +62,8 @@ func (h *holder) look(s *session) {
 		return
 	}
 	stretch := 0
-	in := holding.Seen{Shards: len(h.slots), Done: snap.MoveDone, Withheld: snap.Withheld, Held: func(shard int) int64 { return h.slots[shard].held(s, stretch) }}
+	in := holding.Seen{Shards: len(h.slots), Done: snap.MoveDone, Withheld: snap.Withheld,
+		Held: func(shard int) int64 { return h.slots[shard].held(s, stretch) }}
 	if snap.ShardMap != nil {
 		in.Map = snap.ShardMap.Map
 	}

@@ -78,7 +78,8 @@ func (k *keeper) open() {
 			k.again()
 			return
 		}
-		s := &session{p: p, lease: a.lease, term: a.term, key: p.w.keys.Candidate(a.lease), claim: deadline.Granted(sent, p.w.ttl)}
+		s := &session{p: p, lease: a.lease, term: a.term, key: p.w.keys.Candidate(a.lease),
+			claim: deadline.Granted(sent, p.w.ttl)}
 		k.session = s
 		if p.w.log != nil {
 			p.w.log.of(p, "has a session on lease %x", s.lease)
@@ -160,7 +161,7 @@ func (s *session) lose(why string) {
 	if s.lost != "" {
 		return
 	}
-	s.p.member.record.RevokedEarly = why == "revoked" && s.claim.Valid(s.p.host.clock())
+	s.p.member.revokedEarly = why == "revoked" && s.claim.Valid(s.p.host.clock())
 	s.lost = why
 	for h, reason := range losses {
 		if reason == why {
@@ -324,7 +325,8 @@ func (e *etcd) shown(keys []protection) answer {
 var errKeyLost = errors.New("a key is gone")
 
 // confirm is the rest of a round that etcd answered in full.
-func (s *session) confirm(sent deadline.Instant, asked int64, started time.Duration, protected []protection, a answer, known int64) error {
+func (s *session) confirm(sent deadline.Instant, asked int64, started time.Duration, protected []protection,
+	a answer, known int64) error {
 	p := s.p
 	if a.revision < known {
 		p.w.checks.fail("other-history", "%s takes etcd's history for another one: read %d, knew %d", p.id, a.revision, known)

@@ -18,6 +18,8 @@ type member struct {
 	distance    suspicion.Distance
 	awaiting    func(s *state.Snapshot) bool
 	poked       bool
+
+	revokedEarly bool // the last session was lost so
 }
 
 const (
@@ -41,6 +43,7 @@ func newRecord(p *process) state.Record {
 func (m *member) register(s *session) {
 	m.incarnation, m.session = 0, s
 	m.record.Lease, m.record.TTL, m.record.Term = s.lease, int64(m.p.w.ttl/time.Second), s.term
+	m.record.RevokedEarly = m.revokedEarly
 	m.place(s)
 }
 

@@ -24,7 +24,7 @@ type mirror struct {
 	mayReopen bool // one that was not opened is tried once more, by the next endpoint
 	far       following.Watch
 	lingers   lingering.Part
-	looks     int // timers for those who linger that were set
+	looks     int // at those who linger
 	waiters   []*waiter
 	timer     int // counts, so that a timer that was stopped or set anew says nothing
 }
@@ -58,9 +58,9 @@ func (m *mirror) read() {
 		}
 		m.learn(a.revision)
 		first := m.snapshot == nil
-		var s *state.Snapshot
-		m.lingers, s = m.lingers.Term(a.term).Read(m.snapshot, state.Build(p.w.keys, clusterID, a.revision, a.found), p.host.time())
-		m.lingers, s, _ = m.lingers.Look(s, p.host.time())
+		s, now := state.Build(p.w.keys, clusterID, a.revision, a.found), p.host.time()
+		m.lingers, s = m.lingers.Term(a.term).Read(m.snapshot, s, now)
+		m.lingers, s, _ = m.lingers.Look(s, now)
 		m.publish(s)
 		m.retry, m.way, m.mayReopen = firstRetry, m.way.Read(), true
 		m.open(a.revision)
@@ -165,9 +165,6 @@ func (m *mirror) fold(events []state.Event) {
 
 // look is Mirror.look.
 func (m *mirror) look() {
-	if m.watch == nil && m.snapshot == nil {
-		return
-	}
 	var s *state.Snapshot
 	var again time.Duration
 	m.lingers, s, again = m.lingers.Look(m.snapshot, m.p.host.time())

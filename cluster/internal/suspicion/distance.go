@@ -25,8 +25,9 @@ const (
 // each doubling; but no more than allows the member to be removed on evidence, unless most of
 // the six took longer than that: an etcd that stands still for a moment makes nobody far. It grows
 // as soon as that does, and shrinks when that is no more than two thirds of it, once a minute
-// at most, and at once for a member that was left to its lease and need not be. So a member at a constant distance never writes its record anew; one whose distance
-// changes does at most once a minute to say less, and in between once for each step up.
+// at most, and at once for a member that was left to its lease and need not be. So a member at a
+// constant distance never writes its record anew; one whose distance changes does at most once a
+// minute to say less, and in between once for each step up.
 type Distance struct {
 	ttl      time.Duration
 	last     [samples]time.Duration

@@ -92,7 +92,8 @@ func TestWhoIsLeftToItsLease(t *testing.T) {
 	const ttl = 10 * time.Second
 	limit := farthest(ttl)
 	left := func(d Distance) bool {
-		return LeftToLease(&state.Member{Record: state.Record{TTL: int64(ttl / time.Second), RoundTripMS: d.RoundTrip().Milliseconds()}})
+		r := state.Record{TTL: int64(ttl / time.Second), RoundTripMS: d.RoundTrip().Milliseconds()}
+		return LeftToLease(&state.Member{Record: r})
 	}
 	d, now := At(ttl, ms, ms, ms, ms, ms, ms), noon
 	for range 3 {
