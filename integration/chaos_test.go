@@ -228,6 +228,7 @@ func keep(t *testing.T, res *chaos.Result) string {
 		dir, err = os.MkdirTemp("", "goverse-chaos-")
 		require.NoError(t, err)
 	}
+	require.NoError(t, os.MkdirAll(dir, 0o755))
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}

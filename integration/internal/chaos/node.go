@@ -38,12 +38,17 @@ type chaosNode struct {
 	in      io.WriteCloser
 	answers chan string
 	said    []string // of processes that ended
+
+	processes int // that were started
 }
 
 func (n *chaosNode) address() string { return n.entrance.Address() }
 
+// recordPath is where the next process is to record: each one in a file of its own, for one that is
+// killed may leave half a line.
 func (n *chaosNode) recordPath() string {
-	return filepath.Join(n.w.dir, fmt.Sprintf("node%d.jsonl", n.index))
+	n.processes++
+	return filepath.Join(n.w.dir, fmt.Sprintf("node%d-%d.jsonl", n.index, n.processes))
 }
 
 // start starts the process and waits until it is part of the cluster.

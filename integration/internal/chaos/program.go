@@ -73,7 +73,7 @@ func program(encoded string) (err error) {
 		return err
 	}
 	log := hclog.New(&hclog.LoggerOptions{Name: cfg.Advertise, Level: hclog.Debug, Output: os.Stderr})
-	file, err := os.OpenFile(cfg.Record, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	file, err := os.Create(cfg.Record)
 	if err != nil {
 		return err
 	}
