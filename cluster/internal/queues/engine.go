@@ -165,7 +165,7 @@ type Place struct {
 	Wish bool
 	// Try: not to wait.
 	Try bool
-	// Notify, if set, is called when the entry settles, and when one that is first is revoked
+	// Notify, if set, is called when the entry has its token, when it settles, and when one that is first is revoked
 	// or its key gone; not when the session ends what stands on it: see [Engine.Changed]. It
 	// must not block, nor ask the entry.
 	Notify func()

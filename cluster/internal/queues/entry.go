@@ -280,6 +280,7 @@ func (x *Entry) entered(create int64, ahead bool) {
 	unwanted := x.unwanted && !planted.Is(planted.UnwantedStays)
 	if x.phase == asked {
 		x.phase = waiting
+		x.notify() // the watch may have told of the key before its token was known here
 	}
 	x.mu.Unlock()
 	switch {
