@@ -138,7 +138,7 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 		Address: c.node.AdvertiseAddress(), InstanceID: c.node.InstanceID(), WatcherLost: c.node.WatcherLost(),
 		Dialer:   dialer{instanceID: c.node.InstanceID(), opts: c.cfg.DialOptions},
 		Settings: c.cfg.CrashDetection, Logger: c.log.Named("crashdetector")})
-	if p.work, err = c.newWork(client, keeper); err != nil {
+	if p.work, err = c.newWork(client, p.mirror, keeper); err != nil {
 		return nil, err
 	}
 	config := consensusmanager.Config{Election: leaderelection.Config{

@@ -27,7 +27,7 @@
 //     with both clocks.
 //   - etcd that revokes leases that were renewed, when a leader of it that stood still
 //     goes on (etcd's issue 15247): servers before 3.4.31 and 3.5.13, and more rarely
-//     later ones, of several members. Leadership and shards wait until who had them
-//     knows, except where it is cut off and its lease alone was revoked; locks, named
-//     elections and effects do not. Tokens cover it.
+//     later ones, of several members. Whatever this node takes over waits until who had it
+//     knows, except where that one is cut off and its lease alone was revoked. Tokens
+//     cover it.
 package cluster

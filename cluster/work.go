@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/session"
@@ -22,19 +23,19 @@ type work struct {
 	elections *elections.Elections
 }
 
-func (c *Cluster) newWork(client *clientv3.Client, keeper *session.Keeper) (work, error) {
+func (c *Cluster) newWork(client *clientv3.Client, view *mirror.Mirror, keeper *session.Keeper) (work, error) {
 	locks, err := lock.NewEtcd(lock.Config{Client: client, Keeper: keeper, Queues: c.keys.Locks(), Owner: c.node.AdvertiseAddress(),
-		RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("locks")})
+		View: view, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("locks")})
 	if err != nil {
 		return work{}, err
 	}
 	effects, err := once.New(once.Config{Client: client, Keeper: keeper, Keys: c.keys, Owner: c.node.AdvertiseAddress(),
-		Retention: c.cfg.OnceRetention, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("once")})
+		View: view, Retention: c.cfg.OnceRetention, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("once")})
 	if err != nil {
 		return work{}, err
 	}
 	named, err := elections.New(elections.Config{Client: client, Keeper: keeper, Queues: c.keys.Elections(), Address: c.node.AdvertiseAddress(),
-		WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("elections")})
+		View: view, WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("elections")})
 	return work{locks, effects, named}, err
 }
 

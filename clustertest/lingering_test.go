@@ -1,6 +1,10 @@
 package clustertest
 
 import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -8,6 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/node"
 )
@@ -18,9 +24,9 @@ const (
 )
 
 // All leases are revoked at once, as by a leader of etcd that stood still, while the leader hears
-// nothing of it. Where etcd's leader has changed since they were granted, nobody leads or serves a
-// shard of the old one's beside it; where it has not, it can have been a hand's doing alone, and the
-// next one does: so the test sees it.
+// nothing of it. Where etcd's leader has changed since they were granted, nobody leads, serves a
+// shard of the old one's, has its lock, or leads its named election beside it; where it has not, it can
+// have been a hand's doing alone, and the next one does: so the test sees it.
 func TestAllLeasesRevokedEarly(t *testing.T) {
 	for name, moved := range map[string]bool{"etcd's leader has changed": true, "it has not": false} {
 		t.Run(name, func(t *testing.T) {
@@ -43,6 +49,7 @@ func TestAllLeasesRevokedEarly(t *testing.T) {
 				st := old.Status()
 				return old.IsLeader() && len(st.Queue) == 3 && serves(old) > 0 && serves(all...) == revokedShards
 			}, "the first one leads, and all serve shards")
+			claims := claimsOf(t, old, others)
 			if moved {
 				moveLead(t, etcd)
 			}
@@ -55,18 +62,17 @@ func TestAllLeasesRevokedEarly(t *testing.T) {
 				require.NoError(t, err)
 			}
 			revoked := time.Now()
-			leads, shards := beside(old, others)
+			twice := beside(old, claims)
 			eventually(func() bool { return others[0].IsLeader() || others[1].IsLeader() }, "another one leads")
 			took := time.Since(revoked)
-			t.Logf("two led at %d looks, a shard was served twice at %d; another one led after %v", leads, shards,
-				took.Round(time.Millisecond))
+			t.Logf("looks at which two claimed the same: %v; another one led after %v", twice, took.Round(time.Millisecond))
 			require.Less(t, took, (revokedTTL+1)*time.Second)
-			if moved {
-				require.Zero(t, leads)
-				require.Zero(t, shards)
-			} else {
-				require.Positive(t, leads)
-				require.Positive(t, shards)
+			for _, what := range []string{leading, serving, locking, naming} {
+				if moved {
+					require.Zero(t, twice[what], what)
+				} else {
+					require.Positive(t, twice[what], what)
+				}
 			}
 
 			faults.ThawWatch()
@@ -123,35 +129,88 @@ func moveLead(t *testing.T, etcd *embedetcd.Cluster) {
 
 // serves counts shards that are served.
 func serves(all ...*cluster.Cluster) (n int) {
+	for shard := range revokedShards {
+		n += serve(shard, all...)
+	}
+	return n
+}
+
+// serve counts who serves a shard.
+func serve(shard int, all ...*cluster.Cluster) (n int) {
 	for _, c := range all {
-		for shard := range revokedShards {
-			if _, ok := c.Shards().Serves(shard); ok {
-				n++
-			}
+		if _, ok := c.Shards().Serves(shard); ok {
+			n++
 		}
 	}
 	return n
 }
 
-// beside looks as long as old leads, and counts the looks at which another one surely led too, and at
-// which one surely served a shard that old serves.
-func beside(old *cluster.Cluster, others []*cluster.Cluster) (leads, shards int) {
+// claim is what one may do at a time, and who says that it may at this instant.
+type claim struct {
+	what        string
+	old, others func() bool
+}
+
+const leading, serving, locking, naming = "leading", "serving a shard", "holding a lock", "leading a named election"
+
+// claimsOf has old hold a lock and lead a named election, and the others want these without end.
+func claimsOf(t *testing.T, old *cluster.Cluster, others []*cluster.Cluster) []claim {
+	t.Helper()
+	claims := []claim{{leading, old.IsLeader, func() bool { return others[0].IsLeader() || others[1].IsLeader() }}}
+	for shard := range revokedShards {
+		claims = append(claims, claim{serving, func() bool { return serve(shard, old) > 0 },
+			func() bool { return serve(shard, others...) > 0 }})
+	}
+	held, err := old.Locks().Acquire(patient(t), "l")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	next := make([]atomic.Pointer[lock.Held], len(others))
+	t.Cleanup(func() {
+		cancel()
+		for i := range next {
+			if l := next[i].Load(); l != nil {
+				_ = (*l).Release(patient(t)) // it may have gone with its session
+			}
+		}
+		wg.Wait()
+	})
+	for i, c := range others {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if l, taken, err := c.Locks().TryAcquire(ctx, "l"); err == nil && taken {
+					next[i].Store(&l)
+					<-l.Context().Done()
+				}
+			}
+		})
+	}
+	named := make([]*elections.Election, len(others))
+	first, err := old.Election("e")
+	require.NoError(t, err)
+	require.Eventually(t, first.IsLeader, 20*time.Second, 5*time.Millisecond)
+	for i, c := range others {
+		named[i], err = c.Election("e")
+		require.NoError(t, err)
+	}
+	return append(claims, claim{locking, held.Valid, func() bool {
+		return slices.ContainsFunc([]int{0, 1}, func(i int) bool { l := next[i].Load(); return l != nil && (*l).Valid() })
+	}}, claim{naming, first.IsLeader, func() bool { return named[0].IsLeader() || named[1].IsLeader() }})
+}
+
+// beside looks as long as old leads, and counts at how many looks another one surely claimed what old
+// claimed too.
+func beside(old *cluster.Cluster, claims []claim) map[string]int {
+	twice := map[string]int{}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for old.IsLeader() {
-		for _, c := range others {
-			if c.IsLeader() && old.IsLeader() { // it did before, and goes on by the same term
-				leads++
-			}
-			for shard := range revokedShards {
-				_, first := old.Shards().Serves(shard)
-				_, theirs := c.Shards().Serves(shard)
-				if _, still := old.Shards().Serves(shard); first && theirs && still {
-					shards++
-				}
+		for _, c := range claims {
+			if c.old() && c.others() && c.old() { // it did before, and goes on by the same term
+				twice[c.what]++
 			}
 		}
 		<-tick.C
 	}
-	return leads, shards
+	return twice
 }

@@ -32,6 +32,10 @@ type Config struct {
 	// PreferAfter is how long a candidate of a higher priority stands before the leadership is
 	// given to it: one that comes and goes all the time moves it no oftener. Default 5 s.
 	PreferAfter time.Duration
+	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
+	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
+	// early. Default: what is gone from etcd was given up.
+	View queues.View
 	// RequestTimeout bounds each request to etcd. Default 2 s.
 	RequestTimeout time.Duration
 	// Final reports whether what etcd refuses a candidate is the end of its candidacy: Lead returns
@@ -103,7 +107,7 @@ func New(cfg Config) (*Elections, error) {
 	cfg = cfg.withDefaults()
 	es := &Elections{cfg: cfg, byName: map[string]*Election{}, dirty: map[*Election]struct{}{}, wake: make(chan struct{}, 1),
 		engine: queues.New(queues.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Queues,
-			RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}
+			View: cfg.View, RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}
 	es.life, es.end = context.WithCancelCause(context.Background())
 	return es, nil
 }

@@ -24,6 +24,10 @@ type Config struct {
 	Queues state.Queues
 	// Owner is written down beside each lock, for people.
 	Owner string
+	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
+	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
+	// early. Default: what is gone from etcd was given up.
+	View queues.View
 	// RequestTimeout bounds each request to etcd. Default 2 s.
 	RequestTimeout time.Duration
 	// Logger gets one line per event an operator cares about. Default: none.
@@ -79,7 +83,7 @@ func NewEtcd(cfg Config) (*Etcd, error) {
 	}
 	cfg = cfg.withDefaults()
 	return &Etcd{owner: cfg.Owner, engine: queues.New(queues.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Queues,
-		RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
+		View: cfg.View, RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
 }
 
 // Run serves on one session after the other until ctx ends, and returns when all it started

@@ -51,7 +51,8 @@ type LockRegistry interface {
 	// did; if not, Held is nil. Who tries in vain counts as one who waits until told so: of
 	// two who try at the moment of a release, neither may get it. It does not wait for the
 	// lock, but for etcd, and where there is no session for the next one, until ctx ends.
-	// While the session may not be acted on, no lock is free. Errors are those of Acquire.
+	// While the session may not be acted on, no lock is free; nor while a node may still count on
+	// its locks whose keys etcd has deleted too early. Errors are those of Acquire.
 	TryAcquire(ctx context.Context, name string, opts ...Option) (Held, bool, error)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/state"
@@ -12,6 +13,7 @@ import (
 // comparison is what etcd has in the range at a revision, as far as it takes to find out whether
 // a snapshot lacks anything.
 type comparison struct {
+	header    *etcdserverpb.ResponseHeader
 	revision  int64
 	clusterID uint64
 	total     int
@@ -19,8 +21,8 @@ type comparison struct {
 	err       error
 }
 
-// compare asks etcd, with a small answer, what the range looked like at a revision. That is some time
-// ago, so that what was on its way has arrived.
+// compare asks etcd, with a small answer, what the range looked like at a revision, that is some time
+// ago, so that what was on its way has arrived; or what it looks like now, at revision 0.
 func (m *Mirror) compare(ctx context.Context, revision int64) comparison {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.ReadTimeout)
 	defer cancel()
@@ -31,7 +33,10 @@ func (m *Mirror) compare(ctx context.Context, revision int64) comparison {
 		c.err = fmt.Errorf("compare with etcd at revision %d: %w", revision, err)
 		return c
 	}
-	c.clusterID, c.total = resp.Header.ClusterId, int(resp.Count)
+	c.header, c.clusterID, c.total = resp.Header, resp.Header.ClusterId, int(resp.Count)
+	if revision == 0 {
+		c.revision = resp.Header.Revision
+	}
 	for _, kv := range resp.Kvs {
 		c.newest = kv.ModRevision
 	}

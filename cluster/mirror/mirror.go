@@ -54,7 +54,8 @@ type Mirror struct {
 	way      following.Way  // Run's alone
 	lingers  lingering.Part // the same
 	term     atomic.Uint64  // of raft at etcd, the newest that is known
-	proxied  atomic.Bool    // that was said
+	fresh    atomic.Pointer[freshness]
+	proxied  atomic.Bool // that was said
 
 	mu      sync.Mutex
 	subs    []*Subscription

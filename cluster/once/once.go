@@ -73,6 +73,10 @@ type Config struct {
 	// database, beside what the effect returned: its default quota of 2 GiB holds some six million,
 	// those of 50 effects a second for a day. Default 24 h.
 	Retention time.Duration
+	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
+	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
+	// early. Default: what is gone from etcd was given up.
+	View queues.View
 	// RequestTimeout bounds each request to etcd. Default 2 s.
 	RequestTimeout time.Duration
 	// Logger gets one line per event an operator cares about. Default: none.
@@ -123,7 +127,7 @@ func New(cfg Config) (*Effects, error) {
 	cfg = cfg.withDefaults()
 	return &Effects{cfg: cfg, marks: newMarks(cfg),
 		engine: queues.New(queues.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Keys.Effects(),
-			RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
+			View: cfg.View, RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
 }
 
 // Run serves on one session after the other until ctx ends, and returns when all it started

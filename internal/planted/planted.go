@@ -112,6 +112,8 @@ const (
 	WatchTrusted Bug = "watch-trusted"
 	// RefusedForgotten never tries again to give up a place that it was refused to.
 	RefusedForgotten Bug = "refused-forgotten"
+	// GoneIsGivenUp takes every place that is gone from etcd for one that was given up.
+	GoneIsGivenUp Bug = "gone-is-given-up"
 	// UnwantedStays leaves a place in the queue that was given up before etcd had answered.
 	UnwantedStays Bug = "unwanted-stays"
 )
@@ -119,7 +121,7 @@ const (
 // Queues are those of package queues.
 func Queues() []Bug {
 	return []Bug{SilenceNotMade, BatchUnnumbered, BarredKeyGiven, EnterBesideLeaving, ReleaseUnguarded, FoundIsFirst, GoneUnnoticed, WatchTrusted,
-		RefusedForgotten, UnwantedStays}
+		RefusedForgotten, GoneIsGivenUp, UnwantedStays}
 }
 
 // Sessions are those that package session finds over several members of etcd.

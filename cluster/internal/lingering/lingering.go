@@ -144,6 +144,15 @@ func (p Part) mayLinger(s *state.Snapshot, m *state.Member) bool {
 	return m.Term < p.term && m.Address != p.own && !s.Lingers(m) && !planted.Is(planted.NobodyLingers)
 }
 
+// Fresh reports whether in that raft term of etcd's nobody lingers in the view of the member at own, and
+// nobody can begin to. Where own is "" nobody ever does.
+func Fresh(s *state.Snapshot, own string, term uint64) bool {
+	return own == "" || planted.Is(planted.NobodyLingers) ||
+		len(s.Lingering) == 0 && !slices.ContainsFunc(s.Members, func(m *state.Member) bool {
+			return m.Term < term && m.Address != own
+		})
+}
+
 // removed reports whether the events that deleted a member's key removed it on evidence: they deleted
 // an accusation too.
 func removed(s *state.Snapshot, events []state.Event, m *state.Member) bool {

@@ -193,6 +193,7 @@ func (b *bucket) watch(ctx context.Context) error {
 			if err := resp.Err(); err != nil {
 				return err
 			}
+			b.r.e.saw(resp.Header)
 			b.fold(resp.Events)
 			b.told = max(b.told, resp.Header.Revision)
 		case <-b.wake:
@@ -307,6 +308,7 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 	if err != nil {
 		return fmt.Errorf("read the queues: %w", err)
 	}
+	b.r.e.saw(resp.Header)
 	found := make([][]queueing.Entry, len(prefixes))
 	for i := range found {
 		found[i] = entriesOf((*clientv3.GetResponse)(resp.Responses[i].GetResponseRange()))

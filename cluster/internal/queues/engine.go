@@ -6,9 +6,11 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/session"
@@ -18,7 +20,7 @@ import (
 // ErrClosed: the engine's Run has ended, or Close was called.
 var ErrClosed = errors.New("the node has stopped, or is stopping")
 
-// Config is what an engine needs. All but Logger is required.
+// Config is what an engine needs. All but View and Logger is required.
 type Config struct {
 	// Client reaches etcd. It is never closed.
 	Client *clientv3.Client
@@ -26,6 +28,9 @@ type Config struct {
 	Keeper *session.Keeper
 	// Keys is where the queues lie.
 	Keys state.Queues
+	// View, if set, is asked before a place becomes the first: etcd may have deleted the one before it
+	// too early (see package lingering). nil: what is gone from etcd was given up.
+	View View
 	// RequestTimeout bounds each request to etcd.
 	RequestTimeout time.Duration
 	// Logger gets one line per event an operator cares about.
@@ -35,7 +40,8 @@ type Config struct {
 // Engine is all places of this process in the queues under one root. All methods are safe for
 // concurrent use.
 type Engine struct {
-	cfg Config
+	cfg  Config
+	term atomic.Uint64 // of raft at etcd, the newest that an answer was of
 
 	mu      sync.Mutex
 	run     *run          // on the present session, nil between two
@@ -81,6 +87,13 @@ func (e *Engine) Run(ctx context.Context) {
 	e.set(nil, true)
 }
 
+// saw takes note of the raft term of an answer of etcd's.
+func (e *Engine) saw(header *etcdserverpb.ResponseHeader) {
+	term := header.GetRaftTerm()
+	for old := e.term.Load(); term > old && !e.term.CompareAndSwap(old, term); old = e.term.Load() {
+	}
+}
+
 func (e *Engine) set(r *run, closed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -121,7 +134,7 @@ func (e *Engine) Close(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	return r.clear(ctx)
+	return r.expelAll(ctx)
 }
 
 // present waits for a session.

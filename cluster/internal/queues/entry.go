@@ -47,6 +47,8 @@ type Entry struct {
 	mu       sync.Mutex
 	settled  chan struct{} // closed when phase is first or over; made when somebody waits for that
 	phase    phase
+	clearing bool  // it is first, and it is being looked whether anybody counts on being so still
+	cleared  bool  // nobody does
 	unwanted bool  // it is to be deleted, if it ever comes to be
 	leaving  bool  // its deletion is under way
 	create   int64 // CreateRevision of its key
@@ -286,22 +288,71 @@ func (x *Entry) entered(create int64, ahead bool) {
 	switch {
 	case unwanted:
 		x.Abandon()
-	case ahead && x.grant():
-	case x.Try:
-		x.end(ErrTaken)
-		x.Abandon()
+	case ahead:
+		x.begin()
 	default:
-		x.run.wait(x)
+		x.behind()
 	}
 }
 
-// grant makes the entry first, if the session may be acted on.
+// begin makes an entry first that is, or has it wait until it may be. It reports whether it may.
+func (x *Entry) begin() (granted bool) {
+	if x.grant() {
+		return true
+	}
+	if !x.held() {
+		x.behind()
+	}
+	return false
+}
+
+// behind has an entry wait, unless it does not want to.
+func (x *Entry) behind() {
+	if x.Try {
+		x.end(ErrTaken)
+		x.Abandon()
+		return
+	}
+	x.run.wait(x)
+}
+
+// held reports whether it is being looked whether the entry may be first.
+func (x *Entry) held() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.clearing
+}
+
+// looked: it was, and nobody counts on being first still; or somebody may, and the entry does not wait.
+func (x *Entry) looked(clear bool) {
+	x.mu.Lock()
+	x.clearing, x.cleared = false, clear
+	wanted := x.phase == waiting && !x.unwanted
+	x.mu.Unlock()
+	switch {
+	case !wanted:
+	case !clear:
+		x.behind()
+	case x.begin():
+		x.run.unwait(x)
+	}
+}
+
+// grant makes the entry first, if the session may be acted on, and nobody can count on being first
+// whose key is gone.
 func (x *Entry) grant() bool {
 	s := x.run.s
 	stretch := s.Stretch()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.phase != waiting || x.unwanted || !stretch.Valid() || s.InDoubt() {
+		return false
+	}
+	if !x.cleared && !x.run.fresh() {
+		if !x.clearing {
+			x.clearing = true
+			x.run.clear(x)
+		}
 		return false
 	}
 	x.phase, x.stretch = first, stretch

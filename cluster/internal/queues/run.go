@@ -34,6 +34,8 @@ type run struct {
 	wg     sync.WaitGroup
 	outbox *outbox
 	lanes  [lanes]*lane
+	// Who waits, and who only tries.
+	patient, hasty *clearing
 
 	mu      sync.Mutex
 	number  int64 // the last that was drawn, where the least were not free
@@ -56,6 +58,7 @@ func newRun(e *Engine, s *session.Session) *run {
 	for i := range r.lanes {
 		r.lanes[i] = newLane(r, i)
 	}
+	r.patient, r.hasty = newClearing(r, true), newClearing(r, false)
 	r.deaf = s.OnChange(r.poke)
 	return r
 }
@@ -117,6 +120,10 @@ func (r *run) enter(p Place) *Entry {
 		for _, l := range r.lanes {
 			r.wg.Go(l.run)
 		}
+		if r.e.cfg.View != nil {
+			r.wg.Go(r.patient.run)
+			r.wg.Go(r.hasty.run)
+		}
 	}
 	x.key = r.free(p)
 	x.queue = x.key[:strings.LastIndexByte(x.key, '/')+1]
@@ -147,13 +154,18 @@ func (r *run) free(p Place) string {
 
 // leave deletes the entry's key.
 func (r *run) leave(x *Entry) {
+	r.unwait(x)
+	r.outbox.add(op{entry: x})
+}
+
+// unwait: the entry need not be granted any more.
+func (r *run) unwait(x *Entry) {
 	r.mu.Lock()
 	b := r.buckets[r.e.cfg.Keys.BucketOf(x.key)]
 	r.mu.Unlock()
 	if b != nil {
 		b.remove(x)
 	}
-	r.outbox.add(op{entry: x})
 }
 
 // putOff has the entry's key deleted later: who may not do it now may when access control was mended,
@@ -258,8 +270,22 @@ func (r *run) sweep() {
 	}
 }
 
-// clear has all entries leave; see [Engine.Close].
-func (r *run) clear(ctx context.Context) error {
+// fresh reports whether nobody can count on a place that is gone.
+func (r *run) fresh() bool {
+	return r.e.cfg.View == nil || planted.Is(planted.GoneIsGivenUp) || r.e.cfg.View.Fresh(r.e.term.Load())
+}
+
+// clear holds an entry that is first until nobody counts on being so still.
+func (r *run) clear(x *Entry) {
+	if x.Try {
+		r.hasty.add(x)
+	} else {
+		r.patient.add(x)
+	}
+}
+
+// expelAll has all entries leave; see [Engine.Close].
+func (r *run) expelAll(ctx context.Context) error {
 	r.mu.Lock()
 	r.closing = true
 	entries := slices.Collect(maps.Values(r.entries))

@@ -97,7 +97,7 @@ func (a *actor) want(ctx context.Context, p Place, patience time.Duration) {
 	c := a.h.w.checks
 	for ctx.Err() == nil {
 		e := a.h.present().engine
-		asked := c.next()
+		asked, at := c.next(), time.Now()
 		x, err := e.Enter(ctx, p)
 		if err != nil {
 			if errors.Is(err, ErrClosed) {
@@ -119,6 +119,9 @@ func (a *actor) want(ctx context.Context, p Place, patience time.Duration) {
 		}
 		switch err := x.Err(); {
 		case err == nil:
+			if a.h.w.view != nil {
+				a.h.w.view.granted(x, at)
+			}
 			a.hold(x)
 			return
 		case errors.Is(err, ErrTaken):

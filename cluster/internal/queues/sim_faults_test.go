@@ -161,7 +161,8 @@ func (h *host) set(x weather) {
 var happenings = []string{"answers lost", "carried out late", "requests lost", "refused", "denied a queue",
 	"first", "all at once", "idle times", "wished", "given up before the answer", "tried in vain", "shared", "refused to enter",
 	"no space", "no space while requests are late", "cut off", "frozen watch", "broken watch", "ended watch", "compaction", "key deleted by hand", "lease revoked by hand",
-	"key written by hand", "doubt", "stopped", "killed", "closed", "leases extended"}
+	"key written by hand", "doubt", "stopped", "killed", "closed", "leases extended",
+	"places not given up", "tried while a place was not given up"}
 
 // goWrong has things go wrong for as long as they may, and mends them.
 func (w *world) goWrong() {

@@ -29,6 +29,7 @@ type world struct {
 	names  []string
 	hosts  []*host
 	checks *checks
+	view   *view // nil: what is gone was given up
 	log    *log
 	calm   chan struct{} // closed when nothing goes wrong any more
 	idle   bool          // nobody follows a queue, and there are times in which nobody wants anything
@@ -43,6 +44,7 @@ func newWorld(seed uint64) *world {
 	w.checks = &checks{w: w, seen: map[string]int{}, tokens: map[string]tokens{}, tainted: map[string]bool{}, given: map[*Entry]int{}, asked: map[*Entry]int{}, first: map[string][]*Entry{},
 		standing: map[string]int64{}}
 	w.e.Changed = w.checks.changed
+	w.view = newView(w)
 	names := 1 + w.rand.IntN(3)
 	if w.rand.IntN(5) == 0 {
 		names = 10
@@ -77,6 +79,9 @@ func (w *world) run() {
 			a := newActor(h, i)
 			actors.Go(func() { a.run(ctx) })
 		}
+	}
+	if w.view != nil {
+		actors.Go(w.view.run)
 	}
 	w.goWrong()
 	close(w.calm)
@@ -137,7 +142,11 @@ func (h *host) start() {
 	if p.keeper, err = session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: simTTL}}); err != nil {
 		panic(err)
 	}
-	p.engine = New(Config{Client: client, Keeper: p.keeper, Keys: h.w.keys, RequestTimeout: simTimeout})
+	cfg := Config{Client: client, Keeper: p.keeper, Keys: h.w.keys, RequestTimeout: simTimeout}
+	if h.w.view != nil {
+		cfg.View = h.w.view
+	}
+	p.engine = New(cfg)
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(context.Background())
 	p.wg.Go(func() { _ = p.keeper.Run(ctx) })
