@@ -99,6 +99,14 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	c.closeWork(ctx, p.work, step)
 	p.detector.Stop(ctx) // says goodbye to those watched, as node.Stop to the watchers
 	step("stop serving", c.node.Stop(ctx))
+	if s := p.keeper.Current(); len(cut.Steps) == 0 && s != nil && s.Valid() && s.Term() < p.mirror.Term() {
+		// Else others wait for this node, which they could not tell from one that does not know that
+		// its lease is gone.
+		p.member.change(func(r *state.Record) { r.Left = true })
+		brief, cancel := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, markTimeout))
+		_ = p.member.recorded(brief) // they wait, then
+		cancel()
+	}
 	p.stopKeeper() // revokes
 	<-p.keeperDone
 	step("stop the election", ignoreOver(p.manager.Stop(ctx)))

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -88,6 +89,32 @@ func TestAllLeasesRevokedEarly(t *testing.T) {
 			}, "all are well again")
 		})
 	}
+}
+
+// A node that stops is waited for by nobody, also where its lease is older than etcd's raft term.
+func TestStoppedNodeDoesNotLinger(t *testing.T) {
+	t.Parallel()
+	etcd, err := embedetcd.StartCluster(patient(t), 3, embedetcd.TestTiming(embedetcd.Config{}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, etcd.Close()) })
+	a, _ := startOn(t, etcd)
+	b, _ := startOn(t, etcd)
+	moveLead(t, etcd)
+	held, err := b.Locks().Acquire(patient(t), "l")
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		<-held.Context().Done()
+		assert.NoError(t, held.Release(patient(t)))
+	})
+	wg.Go(func() { assert.NoError(t, b.Stop(patient(t))) })
+	for s := a.Snapshot(); s.Member(b.Node().AdvertiseAddress()) != nil; s = a.Snapshot() {
+		require.Empty(t, s.Lingering)
+	}
+	l, err := a.Locks().Acquire(patient(t), "l")
+	require.NoError(t, err)
+	require.NoError(t, l.Release(patient(t)))
 }
 
 // startOn starts a node on all members of an etcd.

@@ -14,7 +14,8 @@ type Leader struct {
 }
 
 // Leader is who leads as far as this node knows: nobody between two leaders, and while this
-// node is cut off from etcd and cannot say. It does not block.
+// node is cut off from etcd and cannot say. One that has just come first may still wait for a former
+// leader that may not know its lease is gone, before it leads. It does not block.
 func (e *Election) Leader() Leader {
 	entries := e.follower.Queue().Entries()
 	if len(entries) == 0 {

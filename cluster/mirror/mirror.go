@@ -127,6 +127,9 @@ func (m *Mirror) Saw(header *etcdserverpb.ResponseHeader, known int64) {
 	}
 }
 
+// Term is etcd's raft term, the newest that this process knows.
+func (m *Mirror) Term() uint64 { return m.term.Load() }
+
 // inTerm takes note of etcd's raft term.
 func (m *Mirror) inTerm(term uint64) {
 	for old := m.term.Load(); term > old && !m.term.CompareAndSwap(old, term); old = m.term.Load() {

@@ -97,6 +97,7 @@ func (m *Mirror) read(ctx context.Context, quiet *bool) (*state.Snapshot, error)
 		if next.ClusterID != old.ClusterID || next.Revision < known {
 			next.History++
 			m.known.Store(next.Revision) // of the other history nothing is known
+			m.term.Store(term)
 			m.log.Error("etcd's history is not the one seen before: it was restored or replaced; starting over",
 				"cluster_id_before", fmt.Sprintf("%x", old.ClusterID), "cluster_id", fmt.Sprintf("%x", next.ClusterID),
 				"revision_before", known, "revision", next.Revision)

@@ -17,7 +17,7 @@
 // If another old lease stands, and nobody tells that, the lease has ended by itself, as far as anybody
 // knows, and the member lingers for a grace period: in that time it hears of it, if it is connected.
 // Else it lingers for a whole TTL, after which nothing that it claims is valid, or until it has heard
-// of it and registers anew. Nobody lingers who was removed on evidence; who resigned or gave a shard
+// of it and registers anew. Nobody lingers who was removed on evidence, or had left, as its record says; who resigned or gave a shard
 // up before its lease ended has nothing more that others would wait for.
 //
 // Not promised: anything about a member that is cut off for longer than the grace period, while a
@@ -141,7 +141,7 @@ func (p Part) keep(s, next *state.Snapshot, gone []*state.Member, now time.Time)
 
 // mayLinger reports whether a member whose key is gone may not know it.
 func (p Part) mayLinger(s *state.Snapshot, m *state.Member) bool {
-	return m.Term < p.term && m.Address != p.own && !s.Lingers(m) && !planted.Is(planted.NobodyLingers)
+	return m.Term < p.term && m.Address != p.own && !m.Left && !s.Lingers(m) && !planted.Is(planted.NobodyLingers)
 }
 
 // Fresh reports whether in that raft term of etcd's nobody lingers in the view of the member at own, and
@@ -149,7 +149,7 @@ func (p Part) mayLinger(s *state.Snapshot, m *state.Member) bool {
 func Fresh(s *state.Snapshot, own string, term uint64) bool {
 	return own == "" || planted.Is(planted.NobodyLingers) ||
 		len(s.Lingering) == 0 && !slices.ContainsFunc(s.Members, func(m *state.Member) bool {
-			return m.Term < term && m.Address != own
+			return m.Term < term && m.Address != own && !m.Left
 		})
 }
 
@@ -173,8 +173,7 @@ func (p Part) told(m *state.Member, now time.Time) Part {
 // Read is what a snapshot that was read anew shows after the one before, with those who linger.
 func (p Part) Read(before, s *state.Snapshot, now time.Time) (Part, *state.Snapshot) {
 	if p.own == "" || before == nil || before.History != s.History {
-		p.kept = nil
-		return p, s
+		return New(p.own), s
 	}
 	for _, m := range s.Members {
 		if was := before.Member(m.Address); was == nil || was.Incarnation != m.Incarnation {

@@ -75,6 +75,10 @@ func (b *bucket) poke() {
 func (b *bucket) add(x *Entry) {
 	b.mu.Lock()
 	f := b.at(x.queue)
+	if next := f.waiting[x.key]; next != nil && next.create > x.create {
+		b.mu.Unlock()
+		return // x has left, and its key is another one's
+	}
 	if f.waiting == nil {
 		f.waiting = map[string]*Entry{}
 	}
@@ -108,7 +112,7 @@ func (b *bucket) again() {
 func (b *bucket) remove(x *Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if f := b.queues[x.queue]; f != nil {
+	if f := b.queues[x.queue]; f != nil && f.waiting[x.key] == x {
 		delete(f.waiting, x.key)
 	}
 }
@@ -193,7 +197,7 @@ func (b *bucket) watch(ctx context.Context) error {
 			if err := resp.Err(); err != nil {
 				return err
 			}
-			b.r.e.saw(resp.Header)
+			b.r.saw(resp.Header)
 			b.fold(resp.Events)
 			b.told = max(b.told, resp.Header.Revision)
 		case <-b.wake:
@@ -308,7 +312,7 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 	if err != nil {
 		return fmt.Errorf("read the queues: %w", err)
 	}
-	b.r.e.saw(resp.Header)
+	b.r.saw(resp.Header)
 	found := make([][]queueing.Entry, len(prefixes))
 	for i := range found {
 		found[i] = entriesOf((*clientv3.GetResponse)(resp.Responses[i].GetResponseRange()))
@@ -351,8 +355,10 @@ func (b *bucket) grant() {
 		}
 		f.doubtful = nil
 		for _, e := range f.queue.Holders() {
-			if x := f.waiting[e.Key]; x != nil && x.create == e.Create && x.grant() {
-				delete(f.waiting, e.Key)
+			if x := f.waiting[e.Key]; x != nil && x.create == e.Create {
+				if granted, _ := x.grant(); granted {
+					delete(f.waiting, e.Key)
+				}
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package queues
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/goverse/goverse/cluster/internal/wait"
 )
@@ -60,6 +59,9 @@ func (c *clearing) run() {
 			return
 		}
 		held := c.take()
+		if len(held) == 0 {
+			continue // they went with those before
+		}
 		clear, ok := c.confirm()
 		if !ok {
 			return
@@ -72,10 +74,13 @@ func (c *clearing) run() {
 
 // confirm asks until there is an answer. It returns ok = false when the session is lost.
 func (c *clearing) confirm() (clear, ok bool) {
-	for retry := 20 * time.Millisecond; ; retry = min(2*retry, lastWatchRetry) {
+	for retry := watchRetry; ; retry = min(2*retry, lastWatchRetry) {
 		clear, err := c.r.e.cfg.View.Confirm(c.r.ctx, c.wait)
 		if err == nil {
 			return clear, true
+		}
+		if retry == watchRetry && c.r.ctx.Err() == nil {
+			c.r.e.cfg.Logger.Warn("could not read who else is there, trying on: until then nobody here gets a place", "error", err)
 		}
 		if !wait.For(c.r.ctx, retry) {
 			return false, false

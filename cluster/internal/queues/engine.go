@@ -6,11 +6,9 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/session"
@@ -40,8 +38,7 @@ type Config struct {
 // Engine is all places of this process in the queues under one root. All methods are safe for
 // concurrent use.
 type Engine struct {
-	cfg  Config
-	term atomic.Uint64 // of raft at etcd, the newest that an answer was of
+	cfg Config
 
 	mu      sync.Mutex
 	run     *run          // on the present session, nil between two
@@ -85,13 +82,6 @@ func (e *Engine) Run(ctx context.Context) {
 		old = s
 	}
 	e.set(nil, true)
-}
-
-// saw takes note of the raft term of an answer of etcd's.
-func (e *Engine) saw(header *etcdserverpb.ResponseHeader) {
-	term := header.GetRaftTerm()
-	for old := e.term.Load(); term > old && !e.term.CompareAndSwap(old, term); old = e.term.Load() {
-	}
 }
 
 func (e *Engine) set(r *run, closed bool) {

@@ -297,13 +297,11 @@ func (x *Entry) entered(create int64, ahead bool) {
 
 // begin makes an entry first that is, or has it wait until it may be. It reports whether it may.
 func (x *Entry) begin() (granted bool) {
-	if x.grant() {
-		return true
-	}
-	if !x.held() {
+	granted, others := x.grant()
+	if !granted && !others {
 		x.behind()
 	}
-	return false
+	return granted
 }
 
 // behind has an entry wait, unless it does not want to.
@@ -314,13 +312,6 @@ func (x *Entry) behind() {
 		return
 	}
 	x.run.wait(x)
-}
-
-// held reports whether it is being looked whether the entry may be first.
-func (x *Entry) held() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.clearing
 }
 
 // looked: it was, and nobody counts on being first still; or somebody may, and the entry does not wait.
@@ -339,25 +330,26 @@ func (x *Entry) looked(clear bool) {
 }
 
 // grant makes the entry first, if the session may be acted on, and nobody can count on being first
-// whose key is gone.
-func (x *Entry) grant() bool {
+// whose key is gone. If it does not, others see to the entry when it is settled or unwanted, or while it
+// is being looked whether anybody can; else it waits.
+func (x *Entry) grant() (granted, others bool) {
 	s := x.run.s
 	stretch := s.Stretch()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.phase != waiting || x.unwanted || !stretch.Valid() || s.InDoubt() {
-		return false
-	}
-	if !x.cleared && !x.run.fresh() {
-		if !x.clearing {
-			x.clearing = true
-			x.run.clear(x)
-		}
-		return false
+	switch {
+	case x.phase != waiting || x.unwanted || x.clearing:
+		return false, true
+	case !stretch.Valid() || s.InDoubt():
+		return false, false
+	case !x.cleared && !x.run.fresh():
+		x.clearing = true
+		x.run.clear(x)
+		return false, true
 	}
 	x.phase, x.stretch = first, stretch
 	x.settle()
-	return true
+	return true, false
 }
 
 // end settles an entry that is not first.

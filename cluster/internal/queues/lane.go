@@ -308,7 +308,7 @@ func (l *lane) finish(o op) {
 
 // tell tells the entries what came of a batch that was made.
 func (l *lane) tell(batch []op, resp *clientv3.TxnResponse) {
-	l.r.e.saw(resp.Header)
+	l.r.saw(resp.Header)
 	all := answers(resp)
 	for _, o := range batch {
 		if o.enter {
@@ -337,7 +337,7 @@ func (l *lane) found(batch []op) bool {
 			if err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) { // its watch has to tell, then
 				l.finished = append(l.finished, o)
 				if err == nil {
-					l.r.e.saw(resp.Get().Header)
+					l.r.saw(resp.Get().Header)
 				}
 				o.entry.entered(l.modified, err == nil && (ahead(o.entry, resp.Get()) || planted.Is(planted.FoundIsFirst)))
 				break

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -33,6 +35,7 @@ type run struct {
 	deaf   func() // no word from the session any more
 	wg     sync.WaitGroup
 	outbox *outbox
+	term   atomic.Uint64 // of raft at etcd, the newest that an answer was of
 	lanes  [lanes]*lane
 	// Who waits, and who only tries.
 	patient, hasty *clearing
@@ -270,9 +273,16 @@ func (r *run) sweep() {
 	}
 }
 
+// saw takes note of the raft term of an answer of etcd's.
+func (r *run) saw(header *etcdserverpb.ResponseHeader) {
+	term := header.GetRaftTerm()
+	for old := r.term.Load(); term > old && !r.term.CompareAndSwap(old, term); old = r.term.Load() {
+	}
+}
+
 // fresh reports whether nobody can count on a place that is gone.
 func (r *run) fresh() bool {
-	return r.e.cfg.View == nil || planted.Is(planted.GoneIsGivenUp) || r.e.cfg.View.Fresh(r.e.term.Load())
+	return r.e.cfg.View == nil || planted.Is(planted.GoneIsGivenUp) || r.e.cfg.View.Fresh(r.term.Load())
 }
 
 // clear holds an entry that is first until nobody counts on being so still.
