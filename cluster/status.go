@@ -34,7 +34,13 @@ type Status struct {
 	LeaderID string // "" when there is none, or this node is cut off
 	Token    int64  // the leader's term; 0 when there is none
 	Mode     state.Mode
-	Ready    bool // a leader is known and the snapshot is fresh
+	// Ready: this node can be given work. It is a member, its session is valid and its view of
+	// the cluster fresh, and it does not stop. Whether anybody leads is of no account.
+	Ready bool
+	// Stopping: Stop was called, and has not returned.
+	Stopping bool
+	// ClusterReady: Ready, and a leader is known.
+	ClusterReady bool
 	Queue    []string
 	Nodes    []string
 	Revision int64
@@ -102,7 +108,9 @@ func (c *Cluster) Status() Status {
 	if st.IsLeader {
 		st.State = StateLeader
 	}
-	st.Ready = leader.Address != "" && st.SessionValid && !snap.Stale
+	st.Stopping = at == stopping
+	st.Ready = !st.Stopping && st.SessionValid && !snap.Stale
+	st.ClusterReady = st.Ready && leader.Address != ""
 	st.Terms, st.LastEnd = election.Terms(), election.LastEnd()
 	st.SessionsLost, st.Rebuilds = p.keeper.Lost(), p.mirror.Rebuilds()
 	st.Watchers, st.Crashes = c.node.Watchers(), p.detector.Stats()

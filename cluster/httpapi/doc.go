@@ -3,7 +3,7 @@
 // middleware that lets only the leader answer.
 //
 //	GET /livez            the process runs: always 200
-//	GET /readyz           200 once a leader is known and the view is fresh, else 503
+//	GET /readyz           200 while this node can be given work, whoever leads or not; else 503
 //	GET /metrics          Prometheus
 //	GET /cluster/status   this node's view: state, leader, queue, nodes
 //	GET /cluster/leader   who leads, since when and until when; 503 without a leader

@@ -46,7 +46,7 @@ func follower() *fake {
 	seen := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return &fake{
 		status: cluster.Status{
-			NodeID: followerAt, State: cluster.StateCandidate, LeaderID: leaderAt, Token: 7, Mode: state.ModeElection, Ready: true,
+			NodeID: followerAt, State: cluster.StateCandidate, LeaderID: leaderAt, Token: 7, Mode: state.ModeElection, Ready: true, ClusterReady: true,
 			Queue: []string{leaderAt, followerAt}, Nodes: []string{leaderAt, followerAt}, Revision: 9,
 			Watchers:     3,
 			Crashes:      crashdetector.Stats{Watching: 2, Accusations: 11, Removals: 12, Refuted: 13, Refutations: 14, Doubts: 15},

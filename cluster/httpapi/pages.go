@@ -20,7 +20,8 @@ type Status struct {
 	Token        int64    `json:"token"`        // fencing token of the leader's term, 0 when there is none
 	Mode         string   `json:"mode"`         // election or fallback
 	ClusterSize  int      `json:"cluster_size"` // registered nodes
-	ClusterReady bool     `json:"cluster_ready"`
+	Ready        bool     `json:"ready"`         // this node can be given work
+	ClusterReady bool     `json:"cluster_ready"` // and a leader is known
 	Queue        []string `json:"queue"` // addresses, first come first
 	Nodes        []string `json:"nodes"` // addresses in order
 	Revision     int64    `json:"revision"`
@@ -92,8 +93,8 @@ func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
 		writeError(w, http.StatusServiceUnavailable, "not ready: this node is starting or has stopped")
 	case !st.SessionValid:
 		writeError(w, http.StatusServiceUnavailable, "not ready: this node has no session with etcd")
-	case st.LeaderID == "":
-		writeError(w, http.StatusServiceUnavailable, "not ready: no leader is known")
+	case st.Stopping:
+		writeError(w, http.StatusServiceUnavailable, "not ready: this node is stopping")
 	default:
 		writeError(w, http.StatusServiceUnavailable, "not ready: the view of the cluster is being read anew")
 	}
@@ -107,7 +108,7 @@ func newStatus(st cluster.Status) Status {
 	return Status{
 		NodeID: st.NodeID, State: string(st.State), IsLeader: st.IsLeader,
 		LeaderID: st.LeaderID, Term: st.Token, Token: st.Token, Mode: string(st.Mode),
-		ClusterSize: len(st.Nodes), ClusterReady: st.Ready,
+		ClusterSize: len(st.Nodes), Ready: st.Ready, ClusterReady: st.ClusterReady,
 		Queue: append([]string{}, st.Queue...), Nodes: append([]string{}, st.Nodes...),
 		Revision: st.Revision,
 		Crashes: Crashes{Watches: st.Crashes.Watching, Watchers: st.Watchers, Accusations: st.Crashes.Accusations, Removals: st.Crashes.Removals,
@@ -148,9 +149,9 @@ func (a *api) health(w http.ResponseWriter, _ *http.Request) {
 	body := Health{
 		Status: HealthDegraded, Clustering: st.State != cluster.StateStopped, NodeID: st.NodeID,
 		State: string(st.State), IsLeader: st.IsLeader, LeaderID: st.LeaderID, ClusterSize: len(st.Nodes),
-		ClusterReady: st.Ready, Timestamp: time.Now().UTC(), Version: a.opts.Version,
+		ClusterReady: st.ClusterReady, Timestamp: time.Now().UTC(), Version: a.opts.Version,
 	}
-	if st.Ready && st.Mode == state.ModeElection && st.ElectionFailed == "" {
+	if st.ClusterReady && st.Mode == state.ModeElection && st.ElectionFailed == "" {
 		body.Status = HealthHealthy
 	}
 	writeJSON(w, http.StatusOK, body)

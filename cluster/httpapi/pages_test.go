@@ -19,7 +19,7 @@ func TestStatusOfAFollower(t *testing.T) {
 	require.Equal(t, http.StatusOK, code)
 	require.Equal(t, map[string]any{
 		"node_id": followerAt, "state": "candidate", "is_leader": false, "leader_id": leaderAt, "term": 7.0, "token": 7.0,
-		"mode": "election", "cluster_size": 2.0, "cluster_ready": true,
+		"mode": "election", "cluster_size": 2.0, "ready": true, "cluster_ready": true,
 		"queue": []any{leaderAt, followerAt}, "nodes": []any{leaderAt, followerAt}, "revision": 9.0,
 		"crashes": map[string]any{"watches": 2.0, "watchers": 3.0, "accusations": 11.0, "removals": 12.0, "refuted": 13.0, "refutations": 14.0, "doubts": 15.0},
 	}, body)
@@ -89,7 +89,7 @@ func TestHealth(t *testing.T) {
 func TestHealthIsDegraded(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*cluster.Status){
-		"not ready":       func(st *cluster.Status) { st.Ready = false },
+		"not ready":       func(st *cluster.Status) { st.ClusterReady = false },
 		"fallback":        func(st *cluster.Status) { st.Mode = state.ModeFallback },
 		"election failed": func(st *cluster.Status) { st.ElectionFailed = "denied" },
 	} {
@@ -110,10 +110,15 @@ func TestProbes(t *testing.T) {
 	code, _ = get(t, follower(), "/readyz")
 	require.Equal(t, http.StatusOK, code)
 
-	noSession, noLeader, stale := follower(), follower(), follower()
+	noLeader := follower()
+	noLeader.status.LeaderID, noLeader.status.ClusterReady = "", false
+	code, _ = get(t, noLeader, "/readyz")
+	require.Equal(t, http.StatusOK, code, "a node can serve while nobody leads")
+
+	noSession, stopping, stale := follower(), follower(), follower()
 	noSession.status.SessionValid = false
-	noLeader.status.LeaderID = ""
-	for reason, f := range map[string]*fake{"starting": starting(), "session": noSession, "no leader": noLeader, "read anew": stale} {
+	stopping.status.Stopping = true
+	for reason, f := range map[string]*fake{"starting": starting(), "session": noSession, "stopping": stopping, "read anew": stale} {
 		f.status.Ready = false
 		code, body := get(t, f, "/readyz")
 		require.Equal(t, http.StatusServiceUnavailable, code)
