@@ -18,15 +18,15 @@ import (
 
 func newDrain() *cobra.Command {
 	var listen, advertise string // of the node on this host
-	var undo bool
+	var undo, self bool
 	var cmd *cobra.Command
 	cmd = newOperator(&cobra.Command{
-		Use:   "drain [ADDRESS]",
+		Use:   "drain ADDRESS | drain --self",
 		Short: "Empty a node of its shards before maintenance",
 		Long: `Ask the node at ADDRESS to give its shards up, and wait until others have all of them
 and it has let go of the last one. It then gets none until goversed drain --undo, or until
 it starts again: also if this command is interrupted or runs out of time. ADDRESS is the
-node's own, as goversed nodes shows it. Without it the node on this host is meant: the one
+node's own, as goversed nodes shows it. With --self it is the node on this host: the one
 that goversed node would be with the same --advertise and --listen, or their variables.
 
 The node goes on running and stays a member. If it leads it leads on: goversed resign
@@ -35,6 +35,7 @@ never end: where no other node can take the shards, or nobody leads.`,
 		Example: `  goversed drain 127.0.0.1:47002
   goversed drain --undo 127.0.0.1:47002
   goversed drain 127.0.0.1:47002 --timeout 10m && ssh host2 reboot
+  goversed drain --self && reboot
   goversed shards plan --without 127.0.0.1:47002`,
 		Args: atMostOneAddress,
 	}, time.Minute, func(f *operatorFlags) (verb, error) {
@@ -42,14 +43,18 @@ never end: where no other node can take the shards, or nobody leads.`,
 		switch {
 		case given && address == "":
 			return nil, errors.New("ADDRESS is empty: give that of a node; goversed nodes shows them")
-		case !given:
+		case given && self:
+			return nil, fmt.Errorf("--self is the node on this host, and %s another one, or the same: give one of the two", address)
+		case self:
 			address = cmp.Or(advertise, listen)
+		case !given:
+			return nil, errors.New("which node? Give its ADDRESS, which goversed nodes shows, or --self for the one on this host")
 		}
 		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
 			drained, err := drain(ctx, o, out, f.timeout, address, undo, json)
 			switch {
-			case !given && errors.Is(err, shardview.ErrUnknownNode):
-				return fmt.Errorf("give the ADDRESS of the node: without one it would be this host's: %w", err)
+			case self && errors.Is(err, shardview.ErrUnknownNode):
+				return fmt.Errorf("--self is the node with this host's --advertise or --listen; give its ADDRESS instead: %w", err)
 			case err != nil:
 				return err
 			}
@@ -58,8 +63,9 @@ never end: where no other node can take the shards, or nobody leads.`,
 	})
 	fs := cmd.Flags()
 	fs.BoolVar(&undo, "undo", false, "end the drain: the node may have shards again")
-	fs.StringVar(&listen, "listen", "127.0.0.1:47001", "without ADDRESS: the `host:port` that goversed node has here")
-	fs.StringVar(&advertise, "advertise", "", "without ADDRESS: the `host:port` that it advertises (default: --listen)")
+	fs.BoolVar(&self, "self", false, "drain the node on this host")
+	fs.StringVar(&listen, "listen", "127.0.0.1:47001", "with --self: the `host:port` that goversed node has here")
+	fs.StringVar(&advertise, "advertise", "", "with --self: the `host:port` that it advertises (default: --listen)")
 	return cmd
 }
 

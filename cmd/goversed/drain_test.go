@@ -47,18 +47,20 @@ func TestDrainCommand(t *testing.T) {
 	require.Equal(t, second+" may have shards again: it gets its share when the load is levelled\n", ask("drain", "--undo", second))
 	require.Equal(t, second+" was not draining\n", ask("drain", second, "--undo"))
 
-	// Without an address it is this host's node, which is told by the variables of goversed node.
+	// With --self it is this host's node, which the variables of goversed node name; nothing is drained by default.
 	c.Eventually(func() bool { return c.Node(0).Cluster().Shards().Held() == 4 }, "each has its share again")
 	env["GOVERSE_LISTEN"] = second
 	env["GOVERSE_ADVERTISE"] = first
 	var d operator.Drained
-	require.NoError(t, json.Unmarshal([]byte(ask("drain", "-o", "json")), &d), "the result and nothing else")
+	require.NoError(t, json.Unmarshal([]byte(ask("drain", "--self", "-o", "json")), &d), "the result and nothing else")
 	require.Equal(t, operator.Drained{Address: first, Incarnation: d.Incarnation, Draining: true, Changed: true, GivenUp: 4, Seconds: d.Seconds, Leader: true}, d)
-	require.Contains(t, ask("drain"), "it leads on: goversed resign hands that over")
+	requireOneLine(t, goversed(t, env, "drain"), cli.ExitUsage, "which node?", "ADDRESS", "--self")
+	requireOneLine(t, goversed(t, env, "drain", "--self", second), cli.ExitUsage, "one of the two")
+	require.Contains(t, ask("drain", "--self"), "it leads on: goversed resign hands that over")
 	delete(env, "GOVERSE_ADVERTISE")
-	require.Contains(t, ask("drain", "--undo"), second+" was not draining")
+	require.Contains(t, ask("drain", "--self", "--undo"), second+" was not draining")
 	env["GOVERSE_LISTEN"] = ":47001"
-	requireOneLine(t, goversed(t, env, "drain"), cli.ExitFailure, "give the ADDRESS of the node", "no such node: :47001; there are ", first, second)
+	requireOneLine(t, goversed(t, env, "drain", "--self"), cli.ExitFailure, "give its ADDRESS instead", "no such node: :47001; there are ", first, second)
 	requireOneLine(t, goversed(t, env, "drain", "127.0.0.1:1"), cli.ExitFailure, "no such node: 127.0.0.1:1; there are ")
 	requireOneLine(t, goversed(t, env, "drain", first, second), cli.ExitUsage, "one node at a time")
 	requireOneLine(t, goversed(t, env, "drain", ""), cli.ExitUsage, "ADDRESS is empty")
@@ -116,7 +118,7 @@ func requireFailed(t *testing.T, r result, says string) {
 	require.Equal(t, 1, strings.Count(r.stderr, "\n"), r.stderr)
 }
 
-// Without an address, goversed drain and goversed node mean the same one.
+// With --self, goversed drain means the node that goversed node would be.
 func TestDrainMeansTheNodeHere(t *testing.T) {
 	t.Parallel()
 	root := newRoot(lookup(nil))

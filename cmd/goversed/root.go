@@ -55,8 +55,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 			return cli.Usage(cmd.CommandPath(), cli.ApplyEnv(cmd, env))
 		},
 	}
-	root.SetVersionTemplate(versionLine())         // nothing in it is a template's
-	root.CompletionOptions.HiddenDefaultCmd = true // it is for shells, and for packagers who know it
+	root.SetVersionTemplate(versionLine()) // nothing in it is a template's
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cmd.CommandPath(), cli.BadFlag(cmd, err)) })
 	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newDrain(), newElections(), newEffects(), newExec(), newLock(), newGuard(),
 		newWatch(), newResign(), newTransfer(), newVersion())

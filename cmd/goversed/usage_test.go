@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -128,7 +130,7 @@ func TestHelpTeaches(t *testing.T) {
 		for _, says := range []string{"Examples:", "goversed node --etcd", "environment variable", "transfer"} {
 			require.Contains(t, r.stdout, says)
 		}
-		require.NotContains(t, r.stdout, "completion")
+		require.Contains(t, r.stdout, "completion")
 	}
 	require.Contains(t, goversed(t, nil, "completion", "bash").stdout, "goversed", "it works")
 	for _, args := range [][]string{{"node", "--help"}, {"help", "node"}} {
@@ -163,4 +165,8 @@ func TestVersion(t *testing.T) {
 		require.Regexp(t, `^goversed \S+ go\S.* \S+/\S+\n$`, r.stdout)
 	}
 	require.Equal(t, goversed(t, nil, "version"), goversed(t, nil, "--version"))
+	var v versionInfo
+	require.NoError(t, json.Unmarshal([]byte(goversed(t, nil, "version", "-o", "json").stdout), &v))
+	require.Equal(t, versionInfo{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH}, v)
+	requireOneLine(t, goversed(t, nil, "version", "-o", "xml"), cli.ExitUsage, "give text or json")
 }

@@ -1,22 +1,43 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/goverse/goverse/internal/cli"
 )
 
+// versionInfo is what goversed version -o json prints.
+type versionInfo struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
 func newVersion() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
+	var output string
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  goversed version\n  goversed version -o json | jq -r .version",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine())
-			return err
+			switch output {
+			case "json":
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(versionInfo{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH})
+			case "text":
+				_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine())
+				return err
+			}
+			return cli.Usage(cmd.CommandPath(), fmt.Errorf("--output %q: give text or json", output))
 		},
 	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	return cmd
 }
 
 // versionLine is what version and --version print.
