@@ -151,7 +151,7 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 	if !sharding.Off {
 		config.Shards = &consensusmanager.ShardsConfig{Client: client, Keys: c.keys, Mirror: p.mirror, Keeper: keeper,
 			Address: c.node.AdvertiseAddress(), Shards: sharding.Shards, DrainTimeout: sharding.DrainTimeout, Timeout: c.cfg.RequestTimeout,
-			OnAcquire: sharding.OnAcquire, OnRelease: sharding.OnRelease, Logger: log}
+			OnAcquire: sharding.OnAcquire, MaxAcquiring: sharding.MaxAcquiring, OnRelease: sharding.OnRelease, Logger: log}
 	}
 	p.manager, err = consensusmanager.New(config)
 	return p, err

@@ -17,6 +17,10 @@ import (
 // life of a cluster: with another one nearly every key belongs elsewhere.
 var ErrShardCount = errors.New("the cluster has another number of shards; give this node the same, or turn Sharding.Off on")
 
+// defaultMaxAcquiring keeps a node that gets thousands of shards from asking for thousands of things at
+// once, and is more than most stores answer at a time.
+const defaultMaxAcquiring = 256
+
 // Sharding says how this node takes part in the shards. The zero value works. All nodes
 // of a cluster need the same Shards, and should have the same Window, MinMembers, Exclude
 // and MovesPerMinute: whoever leads goes by its own.
@@ -30,9 +34,12 @@ type Sharding struct {
 	// is the owner's: it ends when the shard is handed over, and at the session's deadline
 	// at the latest. epoch is a fencing token: it grows with every owner of the shard. The
 	// shard is served when OnAcquire has returned; if it cannot do its work, it tries on
-	// until ctx ends. Calls for different shards run at the same time, as many as
-	// shards come at once: what must not be asked by thousands needs a limit of its own.
+	// until ctx ends. Calls for different shards run at the same time, up to MaxAcquiring; one whose
+	// shard is lost before its turn is not made, nor is OnRelease then.
 	OnAcquire func(ctx context.Context, shard int, epoch int64)
+	// MaxAcquiring is how many calls of OnAcquire run at a time: where so many do not return, no other
+	// shard is served. Default 256.
+	MaxAcquiring int
 	// OnRelease is called when the shard is handed over or lost: what ran in it has ended,
 	// and the ctx of OnAcquire with it. The next owner begins when it has returned, if the
 	// session still stands. So a goroutine that OnAcquire began is waited for here. ctx ends
@@ -44,7 +51,8 @@ type Sharding struct {
 	DrainTimeout time.Duration
 
 	// Window is for how long the members must have been the same before the leader levels
-	// the load. Shards of a node that is gone, or leaves, move at once. Default 1 s.
+	// the load, and, up to a second, before it deals the shards out the first time. Shards of a node
+	// that is gone, or leaves, move at once. Default 1 s.
 	Window time.Duration
 	// MinMembers is how many must be there before shards are dealt out at all. Default 1.
 	MinMembers int
@@ -59,6 +67,9 @@ type Sharding struct {
 func (s Sharding) withDefaults() Sharding {
 	if s.Shards == 0 {
 		s.Shards = sharding.DefaultShards
+	}
+	if s.MaxAcquiring == 0 {
+		s.MaxAcquiring = defaultMaxAcquiring
 	}
 	if s.DrainTimeout == 0 {
 		s.DrainTimeout = 10 * time.Second
@@ -79,6 +90,8 @@ func (s Sharding) validate() error {
 	switch {
 	case s.Shards < 0 || s.Shards > sharding.MaxShards:
 		return fmt.Errorf("%w: Sharding.Shards is %d: give a number from 1 to %d; 8192 is a good one", ErrBadConfig, s.Shards, sharding.MaxShards)
+	case s.MaxAcquiring < 0:
+		return fmt.Errorf("%w: Sharding.MaxAcquiring is negative (%d); leave it 0 for the default", ErrBadConfig, s.MaxAcquiring)
 	case s.DrainTimeout < 0:
 		return fmt.Errorf("%w: Sharding.DrainTimeout is negative (%v); leave it 0 for the default", ErrBadConfig, s.DrainTimeout)
 	case s.Window < 0:

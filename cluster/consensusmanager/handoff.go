@@ -37,16 +37,37 @@ func (h *Shards) acquire(g holding.Grant, stretch *session.Stretch) {
 	ctx := slot.context()
 	slot.mu.Unlock()
 	h.work.Go(func() {
-		h.cfg.OnAcquire(ctx, g.Shard, g.Epoch)
+		asked := h.ask(ctx, g)
 		h.phases[acquiring].Add(-1)
-		if slot.acquired() {
+		switch {
+		case !asked:
+			h.phases[releasing].Add(1)
+			h.clear(slot)
+		case slot.acquired():
 			h.phases[releasing].Add(1)
 			h.letGo(slot, g.Shard, nil)
-		} else {
+		default:
 			h.arrived(slot, g.Epoch)
 			h.phases[serving].Add(1)
 		}
 	})
+}
+
+// ask calls OnAcquire when it is the shard's turn. It reports false if ctx ended before.
+func (h *Shards) ask(ctx context.Context, g holding.Grant) bool {
+	if h.turn != nil {
+		select {
+		case h.turn <- struct{}{}:
+			defer func() { <-h.turn }()
+		case <-ctx.Done():
+			return false
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+	h.cfg.OnAcquire(ctx, g.Shard, g.Epoch)
+	return true
 }
 
 func (h *Shards) release(shard int) {

@@ -65,6 +65,7 @@ type ShardsConfig struct {
 	DrainTimeout time.Duration
 	Timeout      time.Duration // of one request to etcd
 	OnAcquire    func(ctx context.Context, shard int, epoch int64)
+	MaxAcquiring int // calls of OnAcquire at a time; 0: any number
 	OnRelease    func(ctx context.Context, shard int)
 	Logger       hclog.Logger
 }
@@ -78,6 +79,7 @@ type Shards struct {
 	wanted   atomic.Pointer[sharding.Report] // to be written
 	reported chan struct{}                   // a report is wanted
 	work     sync.WaitGroup                  // shards on their way
+	turn     chan struct{}                   // held while OnAcquire runs; nil: any number may
 
 	patience context.Context // ends when nothing is waited for any longer
 	hurry    context.CancelFunc
@@ -101,6 +103,9 @@ func newShards(cfg ShardsConfig) *Shards {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	h := &Shards{cfg: cfg, slots: make([]slot, cfg.Shards), wake: make(chan struct{}, 1), reported: make(chan struct{}, 1), none: make(chan struct{})}
+	if cfg.MaxAcquiring > 0 {
+		h.turn = make(chan struct{}, cfg.MaxAcquiring)
+	}
 	h.patience, h.hurry = context.WithCancel(context.Background())
 	return h
 }

@@ -7,7 +7,8 @@
 //   - What may move, to level the load, waits until the members have been the same for a
 //     window, so that many who join together are dealt with once; and it is paid for from
 //     a budget, so that a member that comes and goes cannot keep the others busy.
-//   - The first map waits until there are enough members.
+//   - The first map waits until there are enough members, and nobody has come for a moment: nodes
+//     that are started together would else leave the first one with all shards, to give most away.
 //
 // Not promised: that two planners agree on when. They agree on what, and etcd lets only
 // one of them write over the map that both have seen.
@@ -35,8 +36,13 @@ type Settings struct {
 	Budget int
 }
 
-// windows is how many windows levelling waits at most where members keep changing.
-const windows = 5
+const (
+	// windows is how many windows levelling waits at most where members keep changing.
+	windows = 5
+	// firstWindow is for how long nobody must have come before the shards are dealt out the first
+	// time, unless Window is less.
+	firstWindow = time.Second
+)
 
 // Planner is one member's part as the planner. It is immutable; New makes the one that
 // has seen nothing.
@@ -83,15 +89,17 @@ func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 		}
 	}
 	in := sharding.Input{Generation: s.Revision, Shards: count(s, p.cfg), Members: members, Done: s.MoveDone, Mode: sharding.Repair}
-	if s.ShardMap == nil {
+	if s.ShardMap == nil || !owned(s) { // or all were gone: the cluster starts again
 		if takers(members) < max(p.cfg.MinMembers, 1) {
 			return p, Orders{}
 		}
+		if due := p.due(min(p.cfg.Window, firstWindow)); now.Before(due) {
+			return p, Orders{Again: due.Sub(now)}
+		}
+	}
+	if s.ShardMap == nil {
 		first, err := sharding.Plan(in)
 		return p, Orders{Plan: first, Err: err}
-	}
-	if takers(members) < p.cfg.MinMembers && !owned(s) {
-		return p, Orders{} // all were gone: the cluster starts again
 	}
 	in.Current, in.Shards = s.ShardMap.Map, s.ShardMap.Shards()
 	in.Generation = max(in.Generation, in.Current.Generation()+1)
@@ -101,11 +109,7 @@ func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 	if p.waiting.IsZero() && !p.pinned {
 		return p, Orders{}
 	}
-	due := p.changed.Add(p.cfg.Window)
-	if last := p.waiting.Add(windows * p.cfg.Window); !p.waiting.IsZero() && last.Before(due) {
-		due = last
-	}
-	if now.Before(due) {
+	if due := p.due(p.cfg.Window); now.Before(due) {
 		return p, Orders{Again: due.Sub(now)}
 	}
 	in.Mode = sharding.Level
@@ -122,6 +126,15 @@ func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 		return p, Orders{Again: wait}
 	}
 	return p, Orders{Plan: level, Over: s.ShardMap.ModRevision}
+}
+
+// due is when the members have been the same for the window, or were waited for long enough.
+func (p Planner) due(window time.Duration) time.Time {
+	due := p.changed.Add(window)
+	if last := p.waiting.Add(windows * window); !p.waiting.IsZero() && last.Before(due) {
+		return last
+	}
+	return due
 }
 
 // Wrote is the planner after etcd has accepted a plan.

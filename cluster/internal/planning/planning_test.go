@@ -91,12 +91,54 @@ func (w *world) look() string {
 
 func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
 
+// first is look after the moment for which the first plan waits.
+func (w *world) first() string {
+	w.t.Helper()
+	require.Equal(w.t, "again in 1s", w.look())
+	w.pass(time.Second)
+	return w.look()
+}
+
+// The first map waits for others who start at the same time, but not for ever, nor for a whole long
+// window; and so it does where all were gone.
+func TestFirstPlanWaitsForOthers(t *testing.T) {
+	long := cfg
+	long.Window = time.Hour
+	for _, cfg := range []Settings{cfg, long} {
+		w := newWorld(t, cfg)
+		w.join("a:1")
+		require.Equal(t, "again in 1s", w.look())
+		w.pass(600 * time.Millisecond)
+		w.join("b:1")
+		require.Equal(t, "again in 1s", w.look())
+		w.pass(time.Second)
+		require.Equal(t, "given 12, emptied 0, levelled 0", w.look())
+		require.Len(t, w.snapshot().ShardMap.Loads(), 2)
+		w.leave("a:1")
+		w.leave("b:1")
+		w.look()
+		w.join("a:1")
+		require.Equal(t, "given 12, emptied 0, levelled 0", w.first(), "all start again")
+	}
+	w := newWorld(t, cfg)
+	for i := range 6 {
+		w.join(fmt.Sprintf("n%d:1", i))
+		if i < 5 {
+			require.Equal(t, "again in 1s", w.look())
+			w.pass(900 * time.Millisecond)
+		}
+	}
+	require.Equal(t, "again in 500ms", w.look(), "five windows after the first one")
+	w.pass(500 * time.Millisecond)
+	require.Equal(t, "given 12, emptied 0, levelled 0", w.look())
+}
+
 func TestCrashesAtOnceJoinsAfterAWindow(t *testing.T) {
 	w := newWorld(t, cfg)
 	require.Equal(t, "nothing", w.look(), "nobody is there")
 	w.join("a:1")
-	require.Equal(t, "given 12, emptied 0, levelled 0", w.look())
-	require.Equal(t, "again in 1s", w.look())
+	require.Equal(t, "given 12, emptied 0, levelled 0", w.first())
+	require.Equal(t, "nothing", w.look())
 	w.pass(400 * time.Millisecond)
 	w.join("b:1")
 	require.Equal(t, "again in 1s", w.look(), "the window begins anew")
@@ -120,7 +162,7 @@ func TestCrashesAtOnceJoinsAfterAWindow(t *testing.T) {
 func TestWhatWasPinnedIsLevelledWhenItIsLetGoOf(t *testing.T) {
 	w := newWorld(t, cfg)
 	w.join("a:1")
-	w.look()
+	w.first()
 	w.join("b:1")
 	w.look()
 	w.pass(time.Second)
@@ -146,7 +188,7 @@ func TestWhatWasPinnedIsLevelledWhenItIsLetGoOf(t *testing.T) {
 func TestLevellingIsNotPutOffForEver(t *testing.T) {
 	w := newWorld(t, cfg)
 	w.join("a:1")
-	w.look()
+	w.first()
 	w.pass(2 * time.Second)
 	require.Equal(t, "nothing", w.look())
 	for i := range 6 {
@@ -165,7 +207,7 @@ func TestLevellingIsNotPutOffForEver(t *testing.T) {
 func TestBudget(t *testing.T) {
 	w := newWorld(t, cfg)
 	w.join("a:1")
-	w.look()
+	w.first()
 	levelled := 0
 	for range 20 {
 		w.join("b:1")
@@ -195,7 +237,7 @@ func TestMinMembers(t *testing.T) {
 	w.join("a:1")
 	require.Equal(t, "nothing", w.look())
 	w.join("b:1")
-	require.Equal(t, "given 12, emptied 0, levelled 0", w.look(), "both at once")
+	require.Equal(t, "given 12, emptied 0, levelled 0", w.first(), "both at once")
 	w.pass(time.Second)
 	require.Equal(t, "nothing", w.look())
 	w.leave("b:1")
@@ -205,7 +247,7 @@ func TestMinMembers(t *testing.T) {
 	w.join("a:1")
 	require.Equal(t, "nothing", w.look(), "all were gone: it begins anew")
 	w.join("b:1")
-	require.Equal(t, "given 12, emptied 0, levelled 0", w.look())
+	require.Equal(t, "given 12, emptied 0, levelled 0", w.first())
 }
 
 func TestWhoGetsNone(t *testing.T) {
@@ -218,7 +260,7 @@ func TestWhoGetsNone(t *testing.T) {
 	w.join("d:1", func(r *state.Record) { r.Draining = true })
 	require.Equal(t, "nothing", w.look())
 	w.join("e:1", func(r *state.Record) { r.Labels = map[string]string{"role": "worker"} })
-	require.Equal(t, "given 12, emptied 0, levelled 0", w.look())
+	require.Equal(t, "given 12, emptied 0, levelled 0", w.first())
 	require.Equal(t, "e:1", w.snapshot().ShardMap.Loads()[0].Owner.Address)
 	w.put(w.keys.Node("e:1"), "unreadable")
 	require.Equal(t, "again in 1s", w.look(), "nobody is left to take them, and it may still serve")
@@ -232,7 +274,7 @@ func TestPlannerThatTakesNoPart(t *testing.T) {
 	require.Equal(t, "nothing", w.look())
 	w.join("b:1")
 	w.join("c:1", func(r *state.Record) { r.Shards = 99 })
-	require.Equal(t, "given 12, emptied 0, levelled 0", w.look(), "as many as the first who takes part works with")
+	require.Equal(t, "given 12, emptied 0, levelled 0", w.first(), "as many as the first who takes part works with")
 }
 
 func TestMapThatCannotBeRead(t *testing.T) {
@@ -243,6 +285,6 @@ func TestMapThatCannotBeRead(t *testing.T) {
 	require.ErrorIs(t, o.Err, sharding.ErrBadMap)
 	require.Zero(t, o.Plan.Moved())
 	w.remove(w.keys.ShardMap())
-	require.Equal(t, "given 12, emptied 0, levelled 0", w.look())
+	require.Equal(t, "given 12, emptied 0, levelled 0", w.first())
 	require.Greater(t, w.snapshot().ShardMap.Generation(), int64(3), "epochs go on to grow")
 }
