@@ -45,6 +45,12 @@ func (o *Operator) Foresee(ctx context.Context, cfg shardview.Settings, suppose 
 	case errors.Is(err, shardview.ErrKnownNode):
 		return f, fmt.Errorf("--with: %w: give the address of one that is not there", err)
 	}
+	if err == nil && snap.Planner() == nil && len(suppose.Join) == 0 {
+		f.Steps, f.Remark = []shardview.Step{}, "nobody leads: no shard moves until a node does"
+		for i, n := range f.Nodes {
+			f.Nodes[i].Then = n.Now
+		}
+	}
 	return f, err
 }
 

@@ -96,3 +96,18 @@ func TestShardsThatAreNotThere(t *testing.T) {
 	_, err = o.Foresee(patient(t), shardview.Settings{MinMembers: 1}, shardview.Change{})
 	require.ErrorIs(t, err, sharding.ErrBadMap)
 }
+
+// Where nobody leads, nobody moves a shard.
+func TestNothingMovesWhereNobodyLeads(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Observer = true }))
+	o := open(t, c)
+	f, err := o.Foresee(patient(t), shardview.Settings{MinMembers: 1}, shardview.Change{})
+	require.NoError(t, err)
+	require.Empty(t, f.Steps)
+	require.Equal(t, []shardview.Load{{Address: c.Node(0).Address()}}, f.Nodes)
+	require.Equal(t, "nobody leads: no shard moves until a node does", f.Remark)
+	f, err = o.Foresee(patient(t), shardview.Settings{MinMembers: 1}, shardview.Change{Join: []shardview.Joiner{{Address: "a:1"}}})
+	require.NoError(t, err)
+	require.NotEmpty(t, f.Steps, "that one would lead")
+}
