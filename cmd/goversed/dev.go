@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
@@ -78,9 +80,13 @@ func runDev(cmd *cobra.Command, cfg dev.Config) error {
 	return dev.Run(ctx, cfg)
 }
 
-// programName is how a person calls this program again from another shell.
+// cached is the directory of a program in Go's build cache, wherever that is: `go run` keeps it there.
+var cached = regexp.MustCompile(`^[0-9a-f]{64}-d$`)
+
+// programName is how a person calls this program again from another shell. `go run` runs a file that goes
+// away, or one of Go's cache.
 func programName(executable, called string) string {
-	if strings.Contains(executable, "go-build") { // a file that goes away with `go run`
+	if strings.Contains(executable, "go-build") || cached.MatchString(filepath.Base(filepath.Dir(executable))) {
 		return "go run ./cmd/goversed"
 	}
 	return called

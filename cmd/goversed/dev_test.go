@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,8 @@ func TestDevRefusesBadFlags(t *testing.T) {
 
 func TestProgramName(t *testing.T) {
 	require.Equal(t, "go run ./cmd/goversed", programName("/tmp/go-build123/b001/exe/goversed", "/tmp/go-build123/b001/exe/goversed"))
+	inCache := "/var/gocache/1b/" + strings.Repeat("1b", 32) + "-d/goversed"
+	require.Equal(t, "go run ./cmd/goversed", programName(inCache, inCache))
 	require.Equal(t, "./goversed", programName("/home/me/goversed", "./goversed"))
 }
 

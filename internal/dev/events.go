@@ -2,6 +2,7 @@ package dev
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goverse/goverse/cluster/state"
@@ -151,7 +152,7 @@ func whyEnded(before, after *state.Snapshot, was state.Leader) (why string, volu
 
 // whyGone tells how the keys of a member that did not say goodbye came to go.
 func whyGone(before, after *state.Snapshot, m *state.Member) string {
-	a := accused(before, m)
+	a := remover(before, after, m)
 	if a == nil {
 		return fmt.Sprintf("the lease of %s ended", m.Address)
 	}
@@ -175,4 +176,18 @@ func accused(s *state.Snapshot, m *state.Member) *state.Accusation {
 		}
 	}
 	return nil
+}
+
+// remover is the accusation by which m was removed, of several the one that went with m; nil if nobody
+// accused it.
+func remover(before, after *state.Snapshot, m *state.Member) *state.Accusation {
+	for _, a := range before.Accusations {
+		still := slices.ContainsFunc(after.Accusations, func(b *state.Accusation) bool {
+			return b.Address == a.Address && b.Accuser == a.Accuser && b.ModRevision == a.ModRevision
+		})
+		if a.Address == m.Address && a.Incarnation == m.Incarnation && !still {
+			return a
+		}
+	}
+	return accused(before, m)
 }

@@ -51,6 +51,10 @@ func TestDifferences(t *testing.T) {
 		"removed by another member": {
 			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "id-b", 1)}},
 			bLeads, []string{"b leads (term 12): a was removed by b"}},
+		"removed by one of two who accused it": {
+			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "new", 1), accusation("a", "id-b", 1)}},
+			&state.Snapshot{Members: bLeads.Members, Queue: bLeads.Queue, Accusations: []*state.Accusation{accusation("a", "new", 1)}},
+			[]string{"b leads (term 12): a was removed by b"}},
 		"an accusation of an older incarnation": {
 			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "id-b", 99)}},
 			bLeads, []string{"b leads (term 12): the lease of a ended"}},

@@ -109,11 +109,14 @@ func increments(ctx context.Context, store elector.LeaseStore) error {
 	return errors.Join(append(failures, err)...)
 }
 
+// errNoWatch: there is nothing to check.
+var errNoWatch = errors.New("the store is no elector.LeaseWatcher")
+
 // watched is for stores that can tell.
 func watched(ctx context.Context, store elector.LeaseStore) error {
 	watcher, ok := store.(elector.LeaseWatcher)
 	if !ok {
-		return nil
+		return errNoWatch
 	}
 	first, err := store.CreateLease(ctx, sample())
 	if err != nil {

@@ -149,3 +149,12 @@ func (blindWatch) WatchLease(context.Context, string) error { return nil }
 func TestTheSuiteFindsAWatchThatLies(t *testing.T) {
 	require.Equal(t, []string{"a watch tells"}, failing(t, func() elector.LeaseStore { return blindWatch{elector.NewMemory()} }))
 }
+
+// A store that cannot watch has not passed the check of that: it is skipped.
+func TestAStoreThatCannotWatch(t *testing.T) {
+	store := struct{ elector.LeaseStore }{elector.NewMemory()}
+	require.ErrorIs(t, watched(t.Context(), store), errNoWatch)
+	require.True(t, t.Run("the suite", func(t *testing.T) {
+		Run(t, func(*testing.T) elector.LeaseStore { return struct{ elector.LeaseStore }{elector.NewMemory()} })
+	}))
+}
