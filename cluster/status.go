@@ -41,9 +41,9 @@ type Status struct {
 	Stopping bool
 	// ClusterReady: Ready, and a leader is known.
 	ClusterReady bool
-	Queue    []string
-	Nodes    []string
-	Revision int64
+	Queue        []string
+	Nodes        []string
+	Revision     int64
 
 	SessionValid bool
 	SessionTTL   time.Duration // as granted

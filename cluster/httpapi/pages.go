@@ -12,18 +12,18 @@ import (
 
 // Status is the body of /cluster/status.
 type Status struct {
-	NodeID       string   `json:"node_id"`      // advertise address
-	State        string   `json:"state"`        // follower, candidate, leader or stopped
-	IsLeader     bool     `json:"is_leader"`    // of this node, at this instant
-	LeaderID     string   `json:"leader_id"`    // "" when there is none
-	Term         int64    `json:"term"`         // the same number as Token
-	Token        int64    `json:"token"`        // fencing token of the leader's term, 0 when there is none
-	Mode         string   `json:"mode"`         // election or fallback
-	ClusterSize  int      `json:"cluster_size"` // registered nodes
+	NodeID       string   `json:"node_id"`       // advertise address
+	State        string   `json:"state"`         // follower, candidate, leader or stopped
+	IsLeader     bool     `json:"is_leader"`     // of this node, at this instant
+	LeaderID     string   `json:"leader_id"`     // "" when there is none
+	Term         int64    `json:"term"`          // the same number as Token
+	Token        int64    `json:"token"`         // fencing token of the leader's term, 0 when there is none
+	Mode         string   `json:"mode"`          // election or fallback
+	ClusterSize  int      `json:"cluster_size"`  // registered nodes
 	Ready        bool     `json:"ready"`         // this node can be given work
 	ClusterReady bool     `json:"cluster_ready"` // and a leader is known
-	Queue        []string `json:"queue"` // addresses, first come first
-	Nodes        []string `json:"nodes"` // addresses in order
+	Queue        []string `json:"queue"`         // addresses, first come first
+	Nodes        []string `json:"nodes"`         // addresses in order
 	Revision     int64    `json:"revision"`
 	Crashes      Crashes  `json:"crashes"`
 }
