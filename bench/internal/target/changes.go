@@ -191,7 +191,8 @@ func (c *changes) rounds(ctx context.Context, t *town, n int) error {
 }
 
 // replace makes one node go, which is one change, and another one join, which is the next.
-func (c *changes) replace(ctx context.Context, t *town, out *change, old *fleet.Node, end func(*fleet.Node) (func() error, error)) error {
+func (c *changes) replace(ctx context.Context, t *town, out *change, old *fleet.Node,
+	end func(*fleet.Node) (func() error, error)) error {
 	var join func() error
 	if err := t.make(ctx, out, func() (err error) {
 		join, err = end(old)

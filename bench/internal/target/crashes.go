@@ -34,8 +34,9 @@ type killings struct {
 }
 
 func newKillings(name string) *killings {
-	return &killings{name: name, next: sample.Millis(name + ", killed"), socket: sample.Millis(name + ": a connection ended"),
-		accused: sample.Millis(name + ": accused"), removed: sample.Millis(name + ": removed"), unknown: sample.Millis(name + ": may have led before")}
+	return &killings{name: name, next: sample.Millis(name + ", killed"),
+		socket: sample.Millis(name + ": a connection ended"), accused: sample.Millis(name + ": accused"),
+		removed: sample.Millis(name + ": removed"), unknown: sample.Millis(name + ": may have led before")}
 }
 
 // harmed reports whether anything came to a process that was not killed.
@@ -67,7 +68,8 @@ func (c *crashes) with(ctx context.Context, g *goversed, p *etcdproc.Process, f 
 	}
 	defer closeAll()
 	c.client = clients[0]
-	if c.witness, err = newWitness(ctx, c.client, "/goverse", func(format string, args ...any) { c.env.Log(c.name+": "+format, args...) }); err != nil {
+	log := func(format string, args ...any) { c.env.Log(c.name+": "+format, args...) }
+	if c.witness, err = newWitness(ctx, c.client, "/goverse", log); err != nil {
 		return err
 	}
 	c.trio, err = startTrio(ctx, g, p.Endpoint)
@@ -120,7 +122,8 @@ func (c *crashes) plant(ctx context.Context) (injuries, error) {
 		}
 		rest(ctx, pause)
 		if ctx.Err() != nil {
-			return seen, fmt.Errorf("a leader's node key was deleted, and the witness shows %+v: %w", seen, errors.Join(err, ctx.Err()))
+			return seen, fmt.Errorf("a leader's node key was deleted, and the witness shows %+v: %w", seen,
+				errors.Join(err, ctx.Err()))
 		}
 	}
 }

@@ -22,9 +22,11 @@ func owners(n int) []sharding.Owner {
 	return out
 }
 
-func planFor(t *testing.T, generation int64, shards int, before *sharding.Map, mode sharding.Mode, takers ...sharding.Owner) *sharding.Map {
+func planFor(t *testing.T, generation int64, shards int, before *sharding.Map, mode sharding.Mode,
+	takers ...sharding.Owner) *sharding.Map {
 	t.Helper()
-	in := sharding.Input{Generation: generation, Shards: shards, Current: before, Mode: mode, Done: func(sharding.Move) bool { return true }}
+	in := sharding.Input{Generation: generation, Shards: shards, Current: before, Mode: mode,
+		Done: func(sharding.Move) bool { return true }}
 	for _, o := range takers {
 		in.Members = append(in.Members, sharding.Member{Owner: o})
 	}
@@ -82,10 +84,12 @@ func TestDealingsAreReadFromAWatch(t *testing.T) {
 	first := planFor(t, 1, 8192, nil, sharding.Repair, m[:2]...)
 	joined := planFor(t, 5, 8192, first, sharding.Level, m...)
 	put := func(key string, value []byte) fleet.Sighting {
-		return fleet.Sighting{Event: &clientv3.Event{Type: clientv3.EventTypePut, Kv: &mvccpb.KeyValue{Key: []byte(key), Value: value}}}
+		return fleet.Sighting{Event: &clientv3.Event{Type: clientv3.EventTypePut,
+			Kv: &mvccpb.KeyValue{Key: []byte(key), Value: value}}}
 	}
 	report := func(o sharding.Owner, generation int64, busy ...int) fleet.Sighting {
-		return put(keys.Released(o.Address), sharding.Report{Incarnation: o.Incarnation, Generation: generation, Busy: busy}.Encode())
+		return put(keys.Released(o.Address),
+			sharding.Report{Incarnation: o.Incarnation, Generation: generation, Busy: busy}.Encode())
 	}
 	events := []fleet.Sighting{put(keys.ShardMap(), first.Encode())}
 	d, err := readDealings(keys, nil, events)
@@ -94,7 +98,8 @@ func TestDealingsAreReadFromAWatch(t *testing.T) {
 	require.Equal(t, 0, spread(d.last))
 
 	events = append(events, put(keys.ShardMap(), joined.Encode()), report(m[0], 5), report(m[1], 5, 7), report(m[1], 5),
-		fleet.Sighting{Event: &clientv3.Event{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: []byte(keys.Released(m[0].Address))}}})
+		fleet.Sighting{Event: &clientv3.Event{Type: clientv3.EventTypeDelete,
+			Kv: &mvccpb.KeyValue{Key: []byte(keys.Released(m[0].Address))}}})
 	d, err = readDealings(keys, nil, events)
 	require.NoError(t, err)
 	require.Equal(t, dealings{maps: 2, moved: 8192 + 2730, reports: 2, further: 1, losing: 2, last: d.last}, d)

@@ -115,13 +115,16 @@ func startDev(ctx context.Context, env Env, r *report.Result) error {
 		{fmt.Sprintf("… %d shards served", sharding.DefaultShards), served},
 		{"… served by three, an even share each", even},
 	} {
-		r.Row(row.what, fmt.Sprintf("≤ %v", devGoal), fmt.Sprintf("p50 %s, max %s of %d", seconds(row.s.Median()), seconds(row.s.Max()), n),
+		r.Row(row.what, fmt.Sprintf("≤ %v", devGoal),
+			fmt.Sprintf("p50 %s, max %s of %d", seconds(row.s.Median()), seconds(row.s.Max()), n),
 			report.Judge(row.s.Max() <= float64(devGoal.Milliseconds())))
 		r.Keep(row.s)
 	}
-	r.Row("… writes until then: of the map, and reports", fmt.Sprintf("≤ %d", writeGoal), fmt.Sprintf("max %d", writes), report.Judge(writes <= writeGoal))
-	r.Note("`goversed dev` is timed from the start of its process to its first line that names a leader, and to the first and the last that says that all %d shards are "+
-		"served: the first map gives them to whom is there, and a second one levels them after the window of 1 s. Writes are read from etcd, as the versions "+
+	r.Row("… writes until then: of the map, and reports", fmt.Sprintf("≤ %d", writeGoal), fmt.Sprintf("max %d", writes),
+		report.Judge(writes <= writeGoal))
+	r.Note("`goversed dev` is timed from the start of its process to its first line that names a leader, and to the "+
+		"first and the last that says that all %d shards are served: the first map waits for a window of 1 s in which "+
+		"nobody joins, and who joins later gets its share from a second one. Writes are read from etcd, as the versions "+
 		"of the map's key and of the reports', %v after the start.", sharding.DefaultShards, devGoal)
 	return nil
 }

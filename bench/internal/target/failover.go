@@ -95,7 +95,8 @@ func (a *arena) revoke(ctx context.Context) (failover, error) {
 
 // measure makes the leader go. What does that also says by which event all of it is
 // over.
-func (a *arena) measure(ctx context.Context, do func(old *fleet.Node) (over func(*clientv3.Event) bool, err error)) (f failover, old *fleet.Node, err error) {
+func (a *arena) measure(ctx context.Context, do func(old *fleet.Node) (over func(*clientv3.Event) bool, err error)) (
+	f failover, old *fleet.Node, err error) {
 	old = a.fleet.Leader()
 	if old == nil || len(old.Snapshot().Queue) < 2 {
 		return f, nil, errors.New("none of the nodes leads, or none is next")
