@@ -21,10 +21,10 @@ lint: ## gofmt, vet (for other systems, too), staticcheck
 	go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 
 fuzz: ## what reads keys, maps and reports, about a minute each
-	go test -run '^$$' -fuzz FuzzParse -fuzztime 400000x -fuzzminimizetime 0x ./cluster/state
-	go test -run '^$$' -fuzz FuzzQueueOf -fuzztime 400000x -fuzzminimizetime 0x ./cluster/state
-	go test -run '^$$' -fuzz 'FuzzDecode$$' -fuzztime 400000x -fuzzminimizetime 0x ./cluster/sharding
-	go test -run '^$$' -fuzz FuzzDecodeReport -fuzztime 400000x -fuzzminimizetime 0x ./cluster/sharding
+	go test -run '^$$' -fuzz FuzzParse -fuzztime 400000x -fuzzminimizetime 0x ./internal/state
+	go test -run '^$$' -fuzz FuzzQueueOf -fuzztime 400000x -fuzzminimizetime 0x ./internal/state
+	go test -run '^$$' -fuzz 'FuzzDecode$$' -fuzztime 400000x -fuzzminimizetime 0x ./internal/sharding
+	go test -run '^$$' -fuzz FuzzDecodeReport -fuzztime 400000x -fuzzminimizetime 0x ./internal/sharding
 
 chaos: ## random faults on whole clusters, the full run: twenty minutes
 	go test ./integration -count=1 -v -run 'TestChaos$$' -chaos.for 20m -timeout 60m

@@ -12,12 +12,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/consensusmanager"
-	"github.com/goverse/goverse/cluster/crashdetector"
-	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/cluster/mirror"
-	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/consensus"
+	"github.com/goverse/goverse/internal/crashdetector"
+	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/node"
 )
 
@@ -61,7 +61,7 @@ type parts struct {
 	mirror   *mirror.Mirror
 	keeper   *session.Keeper
 	member   *membership
-	manager  *consensusmanager.ConsensusManager
+	manager  *consensus.ConsensusManager
 	detector *crashdetector.Detector
 	work     work
 
@@ -141,19 +141,19 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 	if p.work, err = c.newWork(client, p.mirror, keeper); err != nil {
 		return nil, err
 	}
-	config := consensusmanager.Config{Election: leaderelection.Config{
+	config := consensus.Config{Election: leaderelection.Config{
 		Client: client, Prefix: c.cfg.EtcdPrefix, Address: c.node.AdvertiseAddress(), Observer: c.cfg.Observer,
 		Fallback: c.cfg.Fallback == FallbackByName, RequestTimeout: c.cfg.RequestTimeout,
 		WorkTimeout: c.cfg.WorkTimeout, Mirror: p.mirror, Keeper: keeper, Logger: c.log.Named("election")}}
 	sharding, log := c.cfg.Sharding, c.log.Named("shards")
-	config.Planner = consensusmanager.PlannerConfig{Client: client, Keys: c.keys, Mirror: p.mirror, Settings: sharding.planning(),
+	config.Planner = consensus.PlannerConfig{Client: client, Keys: c.keys, Mirror: p.mirror, Settings: sharding.planning(),
 		Timeout: c.cfg.RequestTimeout, Logger: log}
 	if !sharding.Off {
-		config.Shards = &consensusmanager.ShardsConfig{Client: client, Keys: c.keys, Mirror: p.mirror, Keeper: keeper,
+		config.Shards = &consensus.ShardsConfig{Client: client, Keys: c.keys, Mirror: p.mirror, Keeper: keeper,
 			Address: c.node.AdvertiseAddress(), Shards: sharding.Shards, DrainTimeout: sharding.DrainTimeout, Timeout: c.cfg.RequestTimeout,
 			OnAcquire: sharding.OnAcquire, MaxAcquiring: sharding.MaxAcquiring, OnRelease: sharding.OnRelease, Logger: log}
 	}
-	p.manager, err = consensusmanager.New(config)
+	p.manager, err = consensus.New(config)
 	return p, err
 }
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/cluster/mirror"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // comings writes a line for every other member that joins, leaves or is lost. One

@@ -13,8 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/goverse/goverse/cluster/crashdetector"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/crashdetector"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // The errors of Config.Validate, to test for with errors.Is. A bad prefix is

@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/goverse/goverse/cluster/crashdetector"
+	"github.com/goverse/goverse/internal/crashdetector"
 	"github.com/goverse/goverse/node"
 )
 

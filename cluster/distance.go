@@ -7,8 +7,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/internal/suspicion"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/suspicion"
 )
 
 // probes is how many requests measure a node's distance from etcd before it registers. They

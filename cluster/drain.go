@@ -8,10 +8,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/internal/change"
-	"github.com/goverse/goverse/cluster/internal/commit"
-	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/txn"
 )
 
 // ErrMemberGone: the member that was asked left, or registered anew, before the wish was
@@ -33,7 +32,7 @@ const withdrawTimeout = time.Second
 // must be called, and once m has answered: a wish that stood for a moment may not be seen. There is one wish for a member: the last one counts. Errors are
 // ErrMemberGone and etcd's.
 func AskDrain(ctx context.Context, client *clientv3.Client, keys state.Keys, lease clientv3.LeaseID, m *state.Member, undo bool) (withdraw func(), err error) {
-	resp, err := commit.Change(ctx, client, change.AskDrain(keys, m, int64(lease), undo))
+	resp, err := txn.Commit(ctx, client, txn.AskDrain(keys, m, int64(lease), undo))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("ask %s: %w", m.Address, err)
@@ -44,7 +43,7 @@ func AskDrain(ctx context.Context, client *clientv3.Client, keys state.Keys, lea
 		// Also if the asker's context has ended. If it fails the lease takes the wish along.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 		defer cancel()
-		_, _ = commit.Change(ctx, client, change.UnaskDrain(keys, m.Address, resp.Header.Revision))
+		_, _ = txn.Commit(ctx, client, txn.UnaskDrain(keys, m.Address, resp.Header.Revision))
 	}, nil
 }
 

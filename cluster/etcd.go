@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/goverse/goverse/cluster/internal/login"
-	"github.com/goverse/goverse/cluster/internal/wait"
+	"github.com/goverse/goverse/internal/login"
+	"github.com/goverse/goverse/internal/wait"
 	"github.com/goverse/goverse/internal/zaplog"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/consensus"
 	"github.com/goverse/goverse/node"
 )
 
@@ -59,7 +59,7 @@ func ExampleCluster_Shards() {
 		fmt.Println("served:", epoch > 0)
 		return nil
 	})
-	var other *consensusmanager.NotOwnerError
+	var other *consensus.NotOwnerError
 	if errors.As(err, &other) {
 		fmt.Println("send it to", other.Owner)
 	}

@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/node"
 )
 

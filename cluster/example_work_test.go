@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/node"
 )
 

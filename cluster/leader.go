@@ -3,14 +3,14 @@ package cluster
 import (
 	"context"
 
-	"github.com/goverse/goverse/cluster/consensusmanager"
-	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/consensus"
+	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // GetConsensusManager is what is agreed, and who leads. It is nil before Start
 // has returned; GetLeaderNode and IsLeader may be called on it all the same.
-func (c *Cluster) GetConsensusManager() *consensusmanager.ConsensusManager {
+func (c *Cluster) GetConsensusManager() *consensus.ConsensusManager {
 	p, err := c.running()
 	if err != nil {
 		return nil

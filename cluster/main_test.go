@@ -6,10 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 	"github.com/goverse/goverse/node"
 )
 

@@ -11,14 +11,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/goverse/goverse/cluster/crashdetector"
-	"github.com/goverse/goverse/cluster/internal/change"
-	"github.com/goverse/goverse/cluster/internal/commit"
-	"github.com/goverse/goverse/cluster/internal/suspicion"
-	"github.com/goverse/goverse/cluster/internal/wait"
-	"github.com/goverse/goverse/cluster/mirror"
-	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/crashdetector"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/suspicion"
+	"github.com/goverse/goverse/internal/txn"
+	"github.com/goverse/goverse/internal/wait"
 	"github.com/goverse/goverse/node"
 )
 
@@ -105,7 +104,7 @@ func (m *membership) register(ctx context.Context, s *session.Session) error {
 		var resp *clientv3.TxnResponse
 		if placed {
 			// The record is read anew: it may change while this waits.
-			resp, err = commit.Change(attempt, m.client, change.Register(m.keys, m.address, m.wanted()))
+			resp, err = txn.Commit(attempt, m.client, txn.Register(m.keys, m.address, m.wanted()))
 		}
 		cancel()
 		if err == nil {
@@ -289,7 +288,7 @@ func (m *membership) reconcile(ctx context.Context) bool {
 	}
 	attempt, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
-	_, err := commit.Change(attempt, m.client, change.UpdateRecord(m.keys, m.address, want, own.ModRevision))
+	_, err := txn.Commit(attempt, m.client, txn.UpdateRecord(m.keys, m.address, want, own.ModRevision))
 	if err != nil && ctx.Err() == nil {
 		m.log.Warn("could not update this node's record, trying again", "error", err)
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/state"
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 // A node that is stopped while it takes its address over has nothing to complain of.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/cluster/internal/wait"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 	"github.com/goverse/goverse/node"
 )
 

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goverse/goverse/cluster/consensusmanager"
-	"github.com/goverse/goverse/cluster/internal/planning"
-	"github.com/goverse/goverse/cluster/sharding"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/consensus"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/shardplan"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // ErrShardCount: the cluster works with another number of shards. It is fixed for the
@@ -112,13 +112,13 @@ func (s Sharding) count() int {
 	return s.Shards
 }
 
-func (s Sharding) planning() planning.Settings {
-	return planning.Settings{Shards: s.count(), Window: s.Window, MinMembers: s.MinMembers, Exclude: s.Exclude, Budget: s.MovesPerMinute}
+func (s Sharding) planning() shardplan.Settings {
+	return shardplan.Settings{Shards: s.count(), Window: s.Window, MinMembers: s.MinMembers, Exclude: s.Exclude, Budget: s.MovesPerMinute}
 }
 
 // Shards is this node's part in the shards: who owns a key, and what runs only on its
 // owner. Nil before Start, and with Sharding.Off.
-func (c *Cluster) Shards() *consensusmanager.Shards {
+func (c *Cluster) Shards() *consensus.Shards {
 	p, err := c.running()
 	if err != nil {
 		return nil
@@ -193,7 +193,7 @@ func (c *Cluster) owns(s *state.Snapshot) bool {
 // relieved reports whether others are there to plan and to take what this node owns.
 func (c *Cluster) relieved(s *state.Snapshot) bool {
 	taker := false
-	for _, m := range planning.Members(s, c.cfg.Sharding.planning()) {
+	for _, m := range shardplan.Members(s, c.cfg.Sharding.planning()) {
 		taker = taker || !m.Excluded && m.Address != c.node.AdvertiseAddress()
 	}
 	planner := slices.ContainsFunc(s.Members, func(m *state.Member) bool {

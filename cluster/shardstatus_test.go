@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 // What the figures say of two nodes of whom the second joins and leaves again.

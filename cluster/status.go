@@ -8,11 +8,11 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/consensusmanager"
-	"github.com/goverse/goverse/cluster/crashdetector"
-	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/consensus"
+	"github.com/goverse/goverse/internal/crashdetector"
+	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // NodeState is what a node is in its cluster.
@@ -67,7 +67,7 @@ type Status struct {
 // ShardStatus is this node's part in the shards at one instant. All of it is zero before
 // Start and with Sharding.Off.
 type ShardStatus struct {
-	consensusmanager.ShardStats
+	consensus.ShardStats
 	// Snapshot is the node's view of the cluster, with the shard map: what package
 	// shardview makes tables of.
 	Snapshot *state.Snapshot

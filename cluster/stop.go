@@ -9,8 +9,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // markTimeout bounds the wait for the mark that this node stops, which takes a millisecond

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 	"github.com/goverse/goverse/node"
 )
 

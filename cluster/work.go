@@ -8,12 +8,12 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/cluster/mirror"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/session"
 )
 
 // work is what only one may do at a time, or once: all on the node's one session.

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 // A named election hands over to a preferred node after Config.PreferAfter. With the default no

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 var errUnavailable = status.Error(codes.Unavailable, "etcd has no time")

@@ -10,8 +10,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // Cluster is a cluster under test. Its methods may be called concurrently; those

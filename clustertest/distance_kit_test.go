@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/crashdetector"
+	"github.com/goverse/goverse/internal/crashdetector"
 )
 
 // first puts node 0 at distance d, and leaves the others where etcd is.

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/crashdetector"
+	"github.com/goverse/goverse/internal/crashdetector"
 )
 
 func TestReadyQuicklyInTheOrderOfNumbers(t *testing.T) {

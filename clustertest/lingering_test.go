@@ -13,9 +13,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/node"
 )
 

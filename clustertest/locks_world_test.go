@@ -16,11 +16,11 @@ import (
 
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/clustertest/history"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
 )
 
 const (

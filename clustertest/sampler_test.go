@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // sampler asks all nodes again and again who leads, and notes overlaps: two

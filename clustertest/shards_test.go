@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/consensusmanager"
-	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/internal/consensus"
+	"github.com/goverse/goverse/internal/sharding"
 )
 
 var straggles = flag.Duration("shards.straggler", 0, "for how long, at the least, a call in one shard goes on while the others are handed over; 30s is past the drain time-out")
@@ -202,8 +202,8 @@ func TestStragglerHoldsUpNoOtherShard(t *testing.T) {
 	_, ok := next.Serves(straggler)
 	require.False(t, ok, "the call is not over")
 	err := old.Serve(t.Context(), keys[straggler], func(context.Context, int64) error { return nil })
-	require.ErrorIs(t, err, consensusmanager.ErrNotOwner, "and no other comes in")
-	not, ok := errors.AsType[*consensusmanager.NotOwnerError](err)
+	require.ErrorIs(t, err, consensus.ErrNotOwner, "and no other comes in")
+	not, ok := errors.AsType[*consensus.NotOwnerError](err)
 	require.True(t, ok)
 	require.Equal(t, c.Node(1).Address(), not.Owner)
 	close(ends[straggler])

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/elections"
-	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/leaderelection"
 )
 
 const stormProcessor = "storm"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/internal/leaderelection"
 )
 
 // glance is how often a wait looks again although no node reported a change: the

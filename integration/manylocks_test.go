@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/processtest"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/processtest"
 )
 
 // What is wanted at once goes in transactions inside of transactions: every etcd takes them.

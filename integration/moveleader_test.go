@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/session"
 )
 
 var leaderMoves = flag.Int("moveleader.moves", 6, "how often etcd's leader changes in TestEtcdsLeaderMoves")

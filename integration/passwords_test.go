@@ -19,8 +19,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/session"
 )
 
 var (

@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 var processorCycles = flag.Int("processor.cycles", 50, "how often the lead changes in TestProcessors/RapidCycles; 200 in the full run")

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/sharding"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // rollingPause is what the longest handoff is judged by. The promise is 50 ms; a machine

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/cluster/internal/clock"
-	"github.com/goverse/goverse/cluster/internal/deadline"
+	"github.com/goverse/goverse/internal/clock"
+	"github.com/goverse/goverse/internal/deadline"
 )
 
 // The errors of an [Elector], to test for with errors.Is. The first two are causes of the

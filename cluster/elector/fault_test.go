@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/internal/clock"
-	"github.com/goverse/goverse/cluster/internal/deadline"
+	"github.com/goverse/goverse/internal/clock"
+	"github.com/goverse/goverse/internal/deadline"
 )
 
 // A write whose answer is lost wins nothing: it is looked for, and a term begins with the next

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/cluster/internal/deadline"
-	"github.com/goverse/goverse/cluster/internal/oneline"
+	"github.com/goverse/goverse/internal/deadline"
+	"github.com/goverse/goverse/internal/oneline"
 )
 
 // run is the shell of one call of Run: it carries out what the standing decides, one request

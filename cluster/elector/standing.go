@@ -3,7 +3,7 @@ package elector
 import (
 	"time"
 
-	"github.com/goverse/goverse/cluster/internal/deadline"
+	"github.com/goverse/goverse/internal/deadline"
 )
 
 // standing is what one elector knows and holds: a value without clock or I/O, whose methods

@@ -12,10 +12,10 @@ import (
 
 	"github.com/goverse/goverse/cluster/elector"
 	"github.com/goverse/goverse/cluster/elector/electortest"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 func TestMemoryConforms(t *testing.T) {

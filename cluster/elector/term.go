@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goverse/goverse/cluster/internal/deadline"
+	"github.com/goverse/goverse/internal/deadline"
 )
 
 // term is one unbroken stretch of this candidate's leadership.

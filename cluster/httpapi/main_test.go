@@ -12,10 +12,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/crashdetector"
-	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/cluster/sharding"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/crashdetector"
+	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/state"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // metric is one figure taken from a Status.

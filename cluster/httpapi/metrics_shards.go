@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/shardview"
+	"github.com/goverse/goverse/internal/shardview"
 )
 
 // shardFigures are what the metrics about shards are taken from. The view is empty while

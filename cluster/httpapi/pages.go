@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // Status is the body of /cluster/status.

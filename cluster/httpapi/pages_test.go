@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/state"
 )
 
 func TestStatusOfAFollower(t *testing.T) {

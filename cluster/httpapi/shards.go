@@ -5,8 +5,8 @@ import (
 	"net/http"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/internal/oneline"
-	"github.com/goverse/goverse/cluster/shardview"
+	"github.com/goverse/goverse/internal/oneline"
+	"github.com/goverse/goverse/internal/shardview"
 )
 
 // Shards is the body of /cluster/shards: the shard map, and this node's part in it.

@@ -9,9 +9,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/internal/queues"
-	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // Config is what locks in etcd need. Client, Keeper and Queues are required.
@@ -27,7 +27,7 @@ type Config struct {
 	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
 	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
 	// early. Default: what is gone from etcd was given up.
-	View queues.View
+	View leasequeue.View
 	// RequestTimeout bounds each request to etcd. Default 2 s.
 	RequestTimeout time.Duration
 	// Logger gets one line per event an operator cares about. Default: none.
@@ -72,7 +72,7 @@ type Guarded interface {
 
 // Etcd is a registry whose locks lie in etcd, on the sessions of a keeper.
 type Etcd struct {
-	engine *queues.Engine
+	engine *leasequeue.Engine
 	owner  string
 }
 
@@ -82,7 +82,7 @@ func NewEtcd(cfg Config) (*Etcd, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	return &Etcd{owner: cfg.Owner, engine: queues.New(queues.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Queues,
+	return &Etcd{owner: cfg.Owner, engine: leasequeue.New(leasequeue.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Queues,
 		View: cfg.View, RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
 }
 
@@ -103,7 +103,7 @@ func (e *Etcd) Acquire(ctx context.Context, name string, opts ...Option) (Held, 
 func (e *Etcd) TryAcquire(ctx context.Context, name string, opts ...Option) (Held, bool, error) {
 	x, err := e.take(ctx, name, true, gather(opts))
 	switch {
-	case errors.Is(err, queues.ErrTaken):
+	case errors.Is(err, leasequeue.ErrTaken):
 		return nil, false, nil
 	case err != nil:
 		return nil, false, err
@@ -111,12 +111,12 @@ func (e *Etcd) TryAcquire(ctx context.Context, name string, opts ...Option) (Hel
 	return held{x}, true, nil
 }
 
-func (e *Etcd) take(ctx context.Context, name string, try bool, o options) (*queues.Entry, error) {
-	return e.engine.Take(ctx, queues.Place{Name: name, Value: e.owner, Shared: o.shared, Try: try})
+func (e *Etcd) take(ctx context.Context, name string, try bool, o options) (*leasequeue.Entry, error) {
+	return e.engine.Take(ctx, leasequeue.Place{Name: name, Value: e.owner, Shared: o.shared, Try: try})
 }
 
 // held is the first place in a lock's queue.
-type held struct{ *queues.Entry }
+type held struct{ *leasequeue.Entry }
 
 func (h held) Name() string { return h.Entry.Name }
 

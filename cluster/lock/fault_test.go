@@ -11,16 +11,16 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/internal/queuestest"
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/testbed"
 )
 
 // scene is two processes and a client that no fault touches.
 type scene struct {
-	*queuestest.Scene
+	*testbed.Scene
 	ctx               context.Context
 	a, b              *process
 	client            *clientv3.Client
@@ -30,7 +30,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Parallel()
-	s := &scene{Scene: queuestest.New(t, queuestest.Short)}
+	s := &scene{Scene: testbed.New(t, testbed.Short)}
 	s.ctx, s.client, s.locks = s.Ctx, s.Client, s.Keys.Locks()
 	s.a, s.b = start(s.Scene), start(s.Scene)
 	s.entering, s.leaving = clustertest.Putting(s.locks.Queue("it")), clustertest.Deleting(s.locks.Queue("it"))

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goverse/goverse/cluster/internal/queues"
+	"github.com/goverse/goverse/internal/leasequeue"
 )
 
 // The errors to test for with errors.Is.
@@ -13,12 +13,12 @@ var (
 	// ErrLost: the lock was lost before it was released; see [LostError].
 	ErrLost = errors.New("the lock was lost")
 	// ErrReleased is the cause of a lock's context after Release.
-	ErrReleased = queues.ErrLeft
+	ErrReleased = leasequeue.ErrLeft
 	// ErrKeyGone is the cause of a lock's context when hands from outside have deleted its key.
-	ErrKeyGone = queues.ErrKeyGone
+	ErrKeyGone = leasequeue.ErrKeyGone
 	// ErrClosed: the node stops, or has stopped. It is the cause of the contexts of locks that
 	// are held then.
-	ErrClosed = queues.ErrClosed
+	ErrClosed = leasequeue.ErrClosed
 )
 
 // LostError says why a lock was lost. It matches [ErrLost].

@@ -14,16 +14,16 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/internal/queuestest"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/testkit/testbed"
 )
 
 // Many in one process want the same lock: each gets it once, one at a time, in the order of
 // the tokens.
 func TestManyWaitHere(t *testing.T) {
 	const many = 200
-	s := queuestest.New(t, queuestest.Long)
+	s := testbed.New(t, testbed.Long)
 	p := start(s)
 	held, err := p.Acquire(s.Ctx, "it")
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestManyWaitHere(t *testing.T) {
 // smaller ones where etcd takes fewer operations, or less, in one.
 func TestManyNamesAtOnce(t *testing.T) {
 	const many = 600
-	s := queuestest.New(t, queuestest.Long)
+	s := testbed.New(t, testbed.Long)
 	for _, tooMuch := range []error{nil, rpctypes.ErrTooManyOps, rpctypes.ErrRequestTooLarge} {
 		t.Run(fmt.Sprint(tooMuch), func(t *testing.T) {
 			p := start(s.In(t))
@@ -121,11 +121,11 @@ func TestManyNamesAtOnce(t *testing.T) {
 // client, would send.
 func TestManyLongOwnersAtOnce(t *testing.T) {
 	const many = 600
-	s := queuestest.New(t, queuestest.Long)
+	s := testbed.New(t, testbed.Long)
 	var p *lock.Etcd
-	s.Start(func(q *queuestest.Process) (func(context.Context), error) {
+	s.Start(func(q *testbed.Process) (func(context.Context), error) {
 		var err error
-		p, err = lock.NewEtcd(lock.Config{Client: q.Client, Keeper: q.Keeper, Queues: s.Keys.Locks(), Owner: strings.Repeat("x", 12<<10), RequestTimeout: queuestest.RequestTimeout})
+		p, err = lock.NewEtcd(lock.Config{Client: q.Client, Keeper: q.Keeper, Queues: s.Keys.Locks(), Owner: strings.Repeat("x", 12<<10), RequestTimeout: testbed.RequestTimeout})
 		return p.Run, err
 	})
 	var wg sync.WaitGroup

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/goverse/goverse/cluster/internal/queueing"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/leasequeue/order"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // Memory is a registry within this process. The zero value works.
@@ -17,7 +17,7 @@ type Memory struct {
 }
 
 type memoryQueue struct {
-	queue   queueing.Queue
+	queue   order.Queue
 	waiting map[string]chan struct{} // closed when the entry holds
 }
 
@@ -74,7 +74,7 @@ func (m *Memory) enter(name string, o options) (*memoryHeld, <-chan struct{}) {
 	}
 	holds := make(chan struct{})
 	q.waiting[h.key] = holds
-	q.queue = q.queue.Put(m.last, queueing.Entry{Key: h.key, Create: m.last, Shared: o.shared}).Reached(m.last)
+	q.queue = q.queue.Put(m.last, order.Entry{Key: h.key, Create: m.last, Shared: o.shared}).Reached(m.last)
 	q.grant()
 	return h, holds
 }

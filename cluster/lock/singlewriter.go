@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/goverse/goverse/cluster/internal/wait"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // SingleWriter is middleware: what it returns hands commands on to next, of each key one at a

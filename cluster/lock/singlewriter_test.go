@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/internal/queuestest"
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/testbed"
 )
 
 type command struct {
@@ -26,7 +26,7 @@ func keyOf(c command) string { return c.key }
 // them reads, gives others the processor, and writes.
 func TestSingleWriter(t *testing.T) {
 	t.Parallel()
-	s := queuestest.New(t, queuestest.Long)
+	s := testbed.New(t, testbed.Long)
 	ctx, client := s.Ctx, s.Client
 	count := func(ctx context.Context, c command) (int, error) {
 		got, err := client.Get(ctx, "/count/"+c.key)

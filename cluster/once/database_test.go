@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/internal/pgserver"
+	"github.com/goverse/goverse/internal/testkit/pgserver"
 )
 
 // The pattern of the package comment: an attempt whose process lost its session in the middle

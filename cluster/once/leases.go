@@ -8,8 +8,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/internal/clock"
-	"github.com/goverse/goverse/cluster/internal/deadline"
+	"github.com/goverse/goverse/internal/clock"
+	"github.com/goverse/goverse/internal/deadline"
 )
 
 // marksPerLease is how many marks share a lease at most. etcd deletes all keys of a lease in one

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/internal/clock"
-	"github.com/goverse/goverse/cluster/internal/deadline"
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/clock"
+	"github.com/goverse/goverse/internal/deadline"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 const day, patience = 24 * time.Hour, 10 * time.Second

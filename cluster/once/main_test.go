@@ -6,14 +6,14 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/internal/queuestest"
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/testbed"
 )
 
 // scene is two processes and a client that no fault touches.
 type scene struct {
-	*queuestest.Scene
+	*testbed.Scene
 	ctx    context.Context
 	keys   state.Keys
 	client *clientv3.Client
@@ -22,13 +22,13 @@ type scene struct {
 
 // process is what one process has.
 type process struct {
-	*queuestest.Process
+	*testbed.Process
 	*once.Effects
 }
 
 func newScene(t *testing.T) *scene {
 	t.Parallel()
-	s := &scene{Scene: queuestest.New(t, queuestest.Short)}
+	s := &scene{Scene: testbed.New(t, testbed.Short)}
 	s.ctx, s.keys, s.client = s.Ctx, s.Keys, s.Client
 	s.a, s.b = s.start("a:1"), s.start("b:1")
 	return s
@@ -37,9 +37,9 @@ func newScene(t *testing.T) *scene {
 func (s *scene) start(owner string) *process {
 	s.Helper()
 	p := &process{}
-	p.Process = s.Start(func(q *queuestest.Process) (func(context.Context), error) {
+	p.Process = s.Start(func(q *testbed.Process) (func(context.Context), error) {
 		var err error
-		p.Effects, err = once.New(once.Config{Client: q.Client, Keeper: q.Keeper, Keys: s.keys, Owner: owner, RequestTimeout: queuestest.RequestTimeout})
+		p.Effects, err = once.New(once.Config{Client: q.Client, Keeper: q.Keeper, Keys: s.keys, Owner: owner, RequestTimeout: testbed.RequestTimeout})
 		return p.Run, err
 	})
 	return p

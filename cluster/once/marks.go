@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/internal/wait"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // errOvertaken: the place, or the mark, is not as it was.

@@ -24,8 +24,8 @@ import (
 
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/etcdtest"
-	"github.com/goverse/goverse/internal/server"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/server"
 )
 
 // memberEnv makes a copy of the test binary an etcd server; it holds an embedetcd.Config.

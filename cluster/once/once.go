@@ -12,9 +12,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/internal/queues"
-	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // MaxValue is how many bytes of what an effect returned are kept.
@@ -27,7 +27,7 @@ var (
 	// ErrValueTooLong: the effect took place, and what it returned is not kept.
 	ErrValueTooLong = fmt.Errorf("it is longer than the %d bytes that are kept; keep it elsewhere, under the effect's name", MaxValue)
 	// ErrClosed: the node stops, or has stopped.
-	ErrClosed = queues.ErrClosed
+	ErrClosed = leasequeue.ErrClosed
 	// ErrNotUnknown: there is nothing to resolve.
 	ErrNotUnknown = errors.New("the outcome of that attempt is not unknown")
 )
@@ -76,7 +76,7 @@ type Config struct {
 	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
 	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
 	// early. Default: what is gone from etcd was given up.
-	View queues.View
+	View leasequeue.View
 	// RequestTimeout bounds each request to etcd. Default 2 s.
 	RequestTimeout time.Duration
 	// Logger gets one line per event an operator cares about. Default: none.
@@ -114,7 +114,7 @@ func (c Config) Validate() error {
 // Effects runs effects. All methods are safe for concurrent use.
 type Effects struct {
 	cfg    Config
-	engine *queues.Engine
+	engine *leasequeue.Engine
 	marks  *marks
 	closed atomic.Bool // a client may be closed by now, and would not say so for a while
 }
@@ -126,7 +126,7 @@ func New(cfg Config) (*Effects, error) {
 	}
 	cfg = cfg.withDefaults()
 	return &Effects{cfg: cfg, marks: newMarks(cfg),
-		engine: queues.New(queues.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Keys.Effects(),
+		engine: leasequeue.New(leasequeue.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Keys.Effects(),
 			View: cfg.View, RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
 }
 
@@ -178,7 +178,7 @@ func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Con
 		return m.result(), nil
 	}
 	for {
-		place, err := e.engine.Take(ctx, queues.Place{Name: name, Value: e.cfg.Owner})
+		place, err := e.engine.Take(ctx, leasequeue.Place{Name: name, Value: e.cfg.Owner})
 		if err != nil {
 			return Result{}, err
 		}
@@ -190,7 +190,7 @@ func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Con
 
 // first is what who is first in the effect's queue does, and leaves it. again says that the
 // place was lost before anything began, or hands from outside have changed the mark.
-func (e *Effects) first(ctx context.Context, place *queues.Entry, name string, fn func(context.Context, int64) ([]byte, error)) (_ Result, again bool, err error) {
+func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name string, fn func(context.Context, int64) ([]byte, error)) (_ Result, again bool, err error) {
 	defer e.leave(ctx, place)
 	m, err := e.marks.read(ctx, name)
 	switch {
@@ -224,7 +224,7 @@ func (e *Effects) first(ctx context.Context, place *queues.Entry, name string, f
 
 // unmark takes back that an attempt runs which did not begin: its mark may stand, or be on its way
 // still, and then finds another. What cannot be taken back counts as unknown.
-func (e *Effects) unmark(place *queues.Entry, name string, m marked) error {
+func (e *Effects) unmark(place *leasequeue.Entry, name string, m marked) error {
 	ctx, cancel := context.WithTimeout(place.Session(), e.cfg.RequestTimeout)
 	defer cancel()
 	var err error
@@ -245,7 +245,7 @@ func (e *Effects) unmark(place *queues.Entry, name string, m marked) error {
 
 // ended writes down what came of an attempt. It is tried for as long as the session stands:
 // the guard tells if the place does not.
-func (e *Effects) ended(place *queues.Entry, name string, m marked, value []byte, failure error) (Result, error) {
+func (e *Effects) ended(place *leasequeue.Entry, name string, m marked, value []byte, failure error) (Result, error) {
 	var tooLong error
 	switch {
 	case failure != nil:
@@ -287,7 +287,7 @@ func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPla
 		return fmt.Errorf("effect %q, %d bytes: %w", name, len(value), ErrValueTooLong)
 	}
 	for {
-		place, err := e.engine.Take(ctx, queues.Place{Name: name, Value: e.cfg.Owner})
+		place, err := e.engine.Take(ctx, leasequeue.Place{Name: name, Value: e.cfg.Owner})
 		if err != nil {
 			return err
 		}
@@ -299,7 +299,7 @@ func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPla
 
 // resolve is Resolve of who is first in the effect's queue, and leaves it. again says that it, or
 // the mark, was not as it had been, and nothing was written.
-func (e *Effects) resolve(ctx context.Context, place *queues.Entry, name string, token int64, tookPlace bool, value []byte) (again bool, err error) {
+func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, name string, token int64, tookPlace bool, value []byte) (again bool, err error) {
 	defer e.leave(ctx, place)
 	m, err := e.marks.read(ctx, name)
 	if err != nil {
@@ -317,7 +317,7 @@ func (e *Effects) resolve(ctx context.Context, place *queues.Entry, name string,
 }
 
 // leave gives the place up. What is not confirmed in time is done later.
-func (e *Effects) leave(ctx context.Context, place *queues.Entry) {
+func (e *Effects) leave(ctx context.Context, place *leasequeue.Entry) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.RequestTimeout)
 	defer cancel()
 	_, _ = place.Leave(ctx) // what was written was written under its guard

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goverse/goverse/cluster/internal/oneline"
+	"github.com/goverse/goverse/internal/oneline"
 )
 
 // advance handles the events, or gives the only one up, and stores that.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // Config is what a processor needs. Name, Source, Handler and Checkpoint are required.

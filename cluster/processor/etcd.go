@@ -9,8 +9,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/internal/wait"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // EtcdConfig is what checkpoints in etcd need. Client and Keys are required.

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverse/goverse/cluster/elections"
-	"github.com/goverse/goverse/cluster/internal/wait"
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // LeaderLock says when this process may process. See Election, Lock, Shard and LockFunc.

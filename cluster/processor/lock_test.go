@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/goverse/goverse/cluster/consensusmanager"
-	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/consensus"
+	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 // led has lead run one function, and says what came of it.
@@ -141,7 +141,7 @@ func TestNoLock(t *testing.T) {
 		"stop":                 in,
 		"registry is nil":      processor.Lock(nil, "it"),
 		"shards; Cluster":      processor.Shard(nil, "it"),
-		"Sharding.Off":         processor.Shard((*consensusmanager.Shards)(nil), "it"),
+		"Sharding.Off":         processor.Shard((*consensus.Shards)(nil), "it"),
 		"513 bytes":            processor.Lock(&lock.Memory{}, strings.Repeat("n", 513)),
 		"0 bytes":              processor.Election(e, ""),
 		"the *cluster.Cluster": processor.Election(nil, "it"),

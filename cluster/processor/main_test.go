@@ -11,13 +11,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
-	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/checkpointtest"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/etcdtest"
-	"github.com/goverse/goverse/internal/processtest"
+	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/processtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

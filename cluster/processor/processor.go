@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/goverse/goverse/cluster/internal/oneline"
-	"github.com/goverse/goverse/cluster/internal/wait"
+	"github.com/goverse/goverse/internal/oneline"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // ErrRunning: a processor runs once at a time.

@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/consensusmanager"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/consensus"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 // The handler's context ends when the shard is to move, not when the drain time-out has passed;
@@ -42,7 +42,7 @@ func TestShardMoves(t *testing.T) {
 	second := <-begun
 	require.NotEqual(t, first.node, second.node)
 	require.Greater(t, second.token, first.token)
-	require.ErrorIs(t, <-ended[first.node], consensusmanager.ErrNotOwner)
+	require.ErrorIs(t, <-ended[first.node], consensus.ErrNotOwner)
 	cancel()
 	require.ErrorIs(t, <-ended[second.node], context.Canceled)
 }
@@ -71,8 +71,8 @@ func TestShardOfAStoppedNode(t *testing.T) {
 	n.Stop()
 	err := <-led(processor.Shard(shards, "it"), nil)
 	require.ErrorIs(t, err, processor.ErrNoLock)
-	require.ErrorIs(t, err, consensusmanager.ErrStopped)
-	var not *consensusmanager.NotOwnerError
+	require.ErrorIs(t, err, consensus.ErrStopped)
+	var not *consensus.NotOwnerError
 	require.ErrorAs(t, err, &not)
 	require.Empty(t, not.Owner)
 	require.ErrorContains(t, err, "was this node's, which hands it over")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/cluster/internal/oneline"
+	"github.com/goverse/goverse/internal/oneline"
 )
 
 // term is one unbroken stretch in which this process processes.

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/leaderelection"
 )
 
 // denying answers transactions with an error.

@@ -2,7 +2,7 @@ package history
 
 import (
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/internal/leaderelection"
 )
 
 // Node is how a recorder asks a node. Name and Leads are required, and Serves if there

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/internal/leaderelection"
 )
 
 // paper is what a recorder writes to, in view of the test.

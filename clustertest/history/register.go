@@ -10,7 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/internal/leaderelection"
 )
 
 // attemptTimeout bounds one operation of Work.

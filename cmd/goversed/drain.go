@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/goverse/goverse/cluster/shardview"
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/operator"
+	"github.com/goverse/goverse/internal/shardview"
 )
 
 func newDrain() *cobra.Command {

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/internal/operator"
+	"github.com/goverse/goverse/internal/state"
 )
 
 func newEffects() *cobra.Command {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/internal/operator"
+	"github.com/goverse/goverse/internal/state"
 )
 
 func newElections() *cobra.Command {

@@ -16,10 +16,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/gated"
 	"github.com/goverse/goverse/internal/reach"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/supervise"
 )
 
 // gatedFlags are the flags that exec and lock share.
@@ -102,7 +102,7 @@ goversed failed or was refused, 126 COMMAND cannot be run, 127 it is not there, 
 			if election == "" {
 				return cli.Usage(cmd.CommandPath(), errors.New("--election is missing: give the name of the election, for example outbox"))
 			}
-			return f.run(cmd, gated.Config{Election: election, Command: args})
+			return f.run(cmd, supervise.Config{Election: election, Command: args})
 		},
 	}
 	cmd.Flags().StringVar(&election, "election", "", "`name` of the election, yours to choose")
@@ -139,13 +139,13 @@ func dashFirst(cmd *cobra.Command, words int) *cobra.Command {
 }
 
 // run carries the command line out; cfg has what is particular to the verb.
-func (f *gatedFlags) run(cmd *cobra.Command, cfg gated.Config) error {
+func (f *gatedFlags) run(cmd *cobra.Command, cfg supervise.Config) error {
 	etcd, err := f.config(cmd, &cfg)
 	if err != nil {
 		return cli.Usage(cmd.CommandPath(), err)
 	}
 	if etcd.TLS, err = f.etcd.tls(); err != nil {
-		return &cli.CodeError{Code: gated.ExitFailed, Err: err}
+		return &cli.CodeError{Code: supervise.ExitFailed, Err: err}
 	}
 	cfg.Connect = func() (*clientv3.Client, error) { return reach.Connect(etcd) }
 	cfg.Why = func(ctx context.Context, err error) error {
@@ -157,15 +157,15 @@ func (f *gatedFlags) run(cmd *cobra.Command, cfg gated.Config) error {
 	}
 	cfg.Final = reach.Lasts
 	signals := make(chan os.Signal, 16)
-	if caught := gated.Signals(); len(caught) > 0 { // none would be all
+	if caught := supervise.Signals(); len(caught) > 0 { // none would be all
 		signal.Notify(signals, caught...)
 		defer signal.Stop(signals)
 	}
-	return gated.Run(cfg, signals)
+	return supervise.Run(cfg, signals)
 }
 
 // config is what the flags say; the certificate files are not read.
-func (f *gatedFlags) config(cmd *cobra.Command, cfg *gated.Config) (etcd cluster.Config, err error) {
+func (f *gatedFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd cluster.Config, err error) {
 	if f.etcd.address == "" {
 		return etcd, errors.New("--etcd is missing: give etcd's host:port, for example 127.0.0.1:2379")
 	}
@@ -236,7 +236,7 @@ func newGuard() *cobra.Command {
 		Short:  "What exec and lock run beside a command",
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return gated.Guard(gated.Free(func(ctx context.Context, lease int64) error {
+			return supervise.Guard(supervise.Free(func(ctx context.Context, lease int64) error {
 				var cfg cluster.Config
 				if err := etcd.apply(&cfg); err != nil {
 					return err

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/gated"
+	"github.com/goverse/goverse/internal/supervise"
 )
 
 func TestBadCommandLinesOfExecAndLock(t *testing.T) {
@@ -71,14 +71,14 @@ func TestCertificateFilesOfExecAndLock(t *testing.T) {
 			"--etcd-cert " + file + " --etcd-key /no": "--etcd-cert and --etcd-key: name PEM files",
 		} {
 			line := verb + " --etcd a:1 " + flags + " -- true"
-			requireOneLine(t, goversed(t, nil, strings.Fields(line)...), gated.ExitFailed, says)
+			requireOneLine(t, goversed(t, nil, strings.Fields(line)...), supervise.ExitFailed, says)
 		}
 	}
 }
 
 func TestCommandThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	requireOneLine(t, goversed(t, nil, "lock", "a", "--etcd", "127.0.0.1:1", "--", "no-such-command"), gated.ExitNotFound,
+	requireOneLine(t, goversed(t, nil, "lock", "a", "--etcd", "127.0.0.1:1", "--", "no-such-command"), supervise.ExitNotFound,
 		"no-such-command: there is no such command")
 }
 

@@ -8,14 +8,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/gated"
+	"github.com/goverse/goverse/internal/supervise"
 )
 
 func newLock() *cobra.Command {
 	f := &gatedFlags{}
 	var timeout seconds
 	var nonblock, shared bool
-	busy := gated.ExitBusy
+	busy := supervise.ExitBusy
 	cmd := &cobra.Command{
 		Use:   "lock NAME --etcd ADDRESS [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command while holding a lock",
@@ -46,7 +46,7 @@ is wrong.`,
 			case args[0] == "":
 				return cli.Usage(cmd.CommandPath(), errors.New("the NAME of the lock is empty: give one, for example nightly"))
 			}
-			return f.run(cmd, gated.Config{Lock: args[0], Shared: shared, Try: nonblock, Timeout: time.Duration(timeout), BusyCode: busy, Command: args[1:]})
+			return f.run(cmd, supervise.Config{Lock: args[0], Shared: shared, Try: nonblock, Timeout: time.Duration(timeout), BusyCode: busy, Command: args[1:]})
 		},
 	}
 	fs := cmd.Flags()

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/crashdetector"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/crashdetector"
 	"github.com/goverse/goverse/internal/daemon"
 )
 

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/elections"
-	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/internal/operator"
 )
 

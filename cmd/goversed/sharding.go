@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/internal/sharding"
 )
 
 // shardFlags are the flags of goversed node about shards as they were given.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/goverse/goverse/cluster/shardview"
 	"github.com/goverse/goverse/internal/operator"
+	"github.com/goverse/goverse/internal/shardview"
 )
 
 func newShards() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/elections"
+	"github.com/goverse/goverse/internal/elections"
 )
 
 // The last time that a leader began is kept in etcd: a run that outlasts its leader is found

@@ -10,8 +10,8 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/internal/elections"
 )
 
 type job struct {

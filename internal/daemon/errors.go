@@ -8,9 +8,9 @@ import (
 	"syscall"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/reach"
+	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/node"
 )
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // leaderlessFor is how long nobody must lead to be worth a line. Between two leaders

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // source is what http shows: the cluster, and before there is one a node that is

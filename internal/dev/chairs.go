@@ -6,7 +6,7 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // what happened, as far as two snapshots tell.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // member and candidate number their leases as their incarnations.

@@ -7,10 +7,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goverse/goverse/cluster/shardview"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/child"
+	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/internal/state"
 )
 
 const (

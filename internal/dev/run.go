@@ -11,9 +11,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/cluster/mirror"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/state"
 )
 
 const startTimeout = 30 * time.Second // of etcd and the first snapshot

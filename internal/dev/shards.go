@@ -3,9 +3,9 @@ package dev
 import (
 	"strings"
 
-	"github.com/goverse/goverse/cluster/sharding"
-	"github.com/goverse/goverse/cluster/shardview"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // shardChanges tells what happened to the shards between two snapshots.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/sharding"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // shardMap is the map of ten shards that follows current and levels the load of owners,

@@ -8,8 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/goverse/goverse/cluster/shardview"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // seat is one of our node processes as the table needs it.

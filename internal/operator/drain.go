@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // The errors of a drain that began.

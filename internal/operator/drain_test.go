@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/shardview"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/shardview"
 )
 
 // sharded is a cluster of which each node has its share.

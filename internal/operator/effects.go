@@ -10,7 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // The errors of Resolve, beside once.ErrNotUnknown.

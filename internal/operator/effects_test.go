@@ -12,8 +12,8 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // leaveOpen has an attempt of the effect end without saying what came of it.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // Outcome is who leads after a request, and who led before.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/leaderelection"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/leaderelection"
 )
 
 func TestTransfer(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/elections"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // NamedElection is an election other than the cluster's own, as etcd has it.

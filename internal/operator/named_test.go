@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/elections"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/state"
 )
 
 func TestNamedElections(t *testing.T) {

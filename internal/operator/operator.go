@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/mirror"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // connectTimeout bounds the first question to etcd in what may then take longer.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goverse/goverse/cluster/leaderelection"
+	"github.com/goverse/goverse/internal/leaderelection"
 )
 
 // The printers write text for people, or one JSON value and a line break.

@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/goverse/goverse/cluster/shardview"
+	"github.com/goverse/goverse/internal/shardview"
 )
 
 // widest is how much of a list of ranges a table shows. JSON has all of it.

@@ -16,11 +16,11 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 func TestRead(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/mirror"
+	"github.com/goverse/goverse/internal/mirror"
 )
 
 // begin gets what a request to the cluster needs: the lease that it stands on for at most

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/session"
 )
 
 // askingTTL is that of the session on which an operator asks for something.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/goverse/goverse/cluster/shardview"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // Shards reads the shard map once, and how far its moves have come. Errors are those of

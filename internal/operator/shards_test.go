@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/sharding"
-	"github.com/goverse/goverse/cluster/shardview"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/shardview"
 )
 
 func TestPrintShards(t *testing.T) {

@@ -1,7 +1,7 @@
 package operator
 
 import (
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // View is the cluster as etcd has it. Lists are never nil.

@@ -8,8 +8,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/mirror"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/state"
 )
 
 const (

@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // watching runs Watch and delivers what it shows.

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/sharding"
-	"github.com/goverse/goverse/cluster/shardview"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // ErrRefused: the drain could not be done.

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/sharding"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // owners is a map whose shards belong to these members, one each in turn, by way of plans.

@@ -23,8 +23,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goverse/goverse/bench/internal/again"
 	"github.com/goverse/goverse/bench/internal/etcdproc"
+	"github.com/goverse/goverse/bench/internal/reexec"
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/target"
 )
@@ -42,7 +42,7 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == etcdproc.ServeArg {
 		exit(etcdproc.Serve())
 	}
-	if asked, err := again.Serve(os.Args[1:]); asked {
+	if asked, err := reexec.Serve(os.Args[1:]); asked {
 		exit(err)
 	}
 	var o options

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // looking is how often it is looked whether all agree. Where a failover is measured,

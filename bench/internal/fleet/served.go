@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/cluster/sharding"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // AwaitServed returns when the nodes of the fleet, and nobody else, own the shards, no two

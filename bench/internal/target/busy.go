@@ -9,12 +9,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goverse/goverse/bench/internal/again"
+	"github.com/goverse/goverse/bench/internal/reexec"
 )
 
 // spinners are processes of one busy thread each that keep the machine's cores busy.
 type spinners struct {
-	processes []*again.Process
+	processes []*reexec.Process
 	before    cpuTimes
 }
 
@@ -23,7 +23,7 @@ const spinnersPerCore = 2
 func startSpinners() (s *spinners, err error) {
 	s = &spinners{}
 	for range spinnersPerCore * runtime.NumCPU() {
-		p, err := again.Start(again.SpinArg)
+		p, err := reexec.Start(reexec.SpinArg)
 		if err != nil {
 			return nil, errors.Join(err, s.stop())
 		}

@@ -10,10 +10,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/leaderelection"
-	"github.com/goverse/goverse/cluster/mirror"
-	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // queueTTL is long, so that the renewals of a thousand candidates, which a

@@ -7,8 +7,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/bench/internal/fleet"
-	"github.com/goverse/goverse/cluster/sharding"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // dealings are the writes to the shards' keys in some time, read from a bare watch and not

@@ -13,8 +13,8 @@ import (
 
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/sample"
-	"github.com/goverse/goverse/cluster/sharding"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/state"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/fleet"
 	"github.com/goverse/goverse/bench/internal/sample"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 const (

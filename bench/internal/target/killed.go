@@ -12,8 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/goverse/goverse/bench/internal/again"
 	"github.com/goverse/goverse/bench/internal/etcdproc"
+	"github.com/goverse/goverse/bench/internal/reexec"
 	"github.com/goverse/goverse/bench/internal/sample"
 )
 
@@ -38,7 +38,7 @@ func killPeers(ctx context.Context, p *etcdproc.Process, n int, ttl time.Duratio
 
 func killPeer(ctx context.Context, endpoint, prefix string, ttl time.Duration) (took time.Duration, err error) {
 	seconds := int(ttl / time.Second)
-	old, err := again.Start(again.CampaignArg, endpoint, prefix, strconv.Itoa(seconds))
+	old, err := reexec.Start(reexec.CampaignArg, endpoint, prefix, strconv.Itoa(seconds))
 	if err != nil {
 		return 0, err
 	}

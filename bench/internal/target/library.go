@@ -10,11 +10,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/goverse/goverse/bench/internal/redisproc"
 	"github.com/goverse/goverse/bench/internal/report"
+	"github.com/goverse/goverse/bench/internal/testkit/redisproc"
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/internal/needed"
-	"github.com/goverse/goverse/internal/pgserver"
+	"github.com/goverse/goverse/internal/testkit/needed"
+	"github.com/goverse/goverse/internal/testkit/pgserver"
 )
 
 // library is a way to take locks: ours, or a peer's.

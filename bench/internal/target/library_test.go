@@ -10,9 +10,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/bench/internal/etcdproc"
-	"github.com/goverse/goverse/bench/internal/redisproc"
 	"github.com/goverse/goverse/bench/internal/report"
-	"github.com/goverse/goverse/internal/needed"
+	"github.com/goverse/goverse/bench/internal/testkit/redisproc"
+	"github.com/goverse/goverse/internal/testkit/needed"
 )
 
 // TestMain makes this very binary the etcd that a test starts, and checks that no goroutine is

@@ -8,10 +8,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // lockTTL is that of the sessions that locks stand on, ours and the peer's.

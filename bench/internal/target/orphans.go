@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/fleet"
 	"github.com/goverse/goverse/bench/internal/sample"
 	"github.com/goverse/goverse/cluster/httpapi"
-	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/internal/sharding"
 )
 
 // bereft is what kills of one kind of owners showed. The phases follow each other.

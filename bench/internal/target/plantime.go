@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/bench/internal/sample"
-	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/internal/sharding"
 )
 
 const (

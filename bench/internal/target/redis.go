@@ -8,7 +8,7 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/goverse/goverse/bench/internal/redisproc"
+	"github.com/goverse/goverse/bench/internal/testkit/redisproc"
 )
 
 const (

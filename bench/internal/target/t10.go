@@ -9,7 +9,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/fleet"
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/sample"
-	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/internal/sharding"
 )
 
 // dealing measures what it takes to deal the shards out: to compute it, and to tell it.

@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/sample"
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/internal/sharding"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/sample"
-	"github.com/goverse/goverse/cluster/sharding"
+	"github.com/goverse/goverse/internal/sharding"
 )
 
 const orphanedGoal = 300.0 // ms

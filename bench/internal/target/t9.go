@@ -10,8 +10,8 @@ import (
 
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/report"
-	"github.com/goverse/goverse/cluster/elections"
 	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/internal/elections"
 )
 
 // heldGoal is how much of the heap one of them may take.

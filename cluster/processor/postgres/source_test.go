@@ -23,7 +23,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/processor/postgres"
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 // table is a new table of events, as Source's comment tells to make it.

@@ -16,7 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 // programEnv makes the test's binary the example itself.

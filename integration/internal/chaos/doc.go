@@ -28,12 +28,12 @@
 // be well again, every shard served by exactly the owner that an even map names, every lock to
 // be had by every node, and every effect have taken place.
 //
-// To see it find something, build it with the tag planted, and let the environment
-// variable GOVERSE_PLANTED name one of the bugs of package internal/planted.
+// To see it find something, build it with the tag mutants, and let the environment
+// variable GOVERSE_MUTANT name one of those of package internal/mutant.
 //
 // # What is not promised
 //
 // That a seed repeats a run: it repeats which faults come in which order, and not what
-// the machine makes of them. Nor that a planted bug is found in one world: a run only
+// the machine makes of them. Nor that a mutant is found in one world: a run only
 // looks at what comes of its faults.
 package chaos

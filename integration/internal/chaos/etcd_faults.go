@@ -12,9 +12,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // leaseRevoked: somebody revokes the session's lease.

@@ -9,9 +9,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/node"
 )
 

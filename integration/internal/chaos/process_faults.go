@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goverse/goverse/cluster/state"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // errNoEffect: the fault was done and nothing came of it.

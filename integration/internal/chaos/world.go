@@ -18,11 +18,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/goverse/goverse/cluster/mirror"
-	"github.com/goverse/goverse/cluster/state"
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/clustertest/history"
 	"github.com/goverse/goverse/integration/internal/leases"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/state"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/clustertest/history"
-	"github.com/goverse/goverse/internal/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/needed"
+	"github.com/goverse/goverse/internal/testkit/needed"
 )
 
 // Flavour is which etcd a test runs against.

@@ -1,0 +1,47 @@
+package reexec
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
+)
+
+// campaign leads until ctx ends, and resigns only if it lives to do so.
+func campaign(ctx context.Context, endpoint, prefix, ttl string) error {
+	seconds, err := strconv.Atoi(ttl)
+	if err != nil {
+		return fmt.Errorf("the TTL: %w", err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 2 * time.Second,
+		Logger: zap.NewNop()})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	session, err := concurrency.NewSession(client, concurrency.WithTTL(seconds))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = session.Close() }()
+	if err := concurrency.NewElection(session, prefix).Campaign(ctx, "old"); err != nil {
+		return err
+	}
+	say()
+	<-ctx.Done()
+	return nil
+}
+
+// spin never sleeps.
+func spin(ctx context.Context) error {
+	say()
+	for ctx.Err() == nil {
+		for range 1 << 20 {
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package candidacy
+
+import (
+	"time"
+
+	"github.com/goverse/goverse/internal/mutant"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// requeueDelay lets the next leader take over before one that gave way to it
+// queues again: that write would be told to every node just then.
+const requeueDelay = 50 * time.Millisecond
+
+// Reason says why a term ended.
+type Reason string
+
+// The reasons.
+const (
+	Resigned    Reason = "resigned"
+	Requested   Reason = "asked to give way"
+	Stopped     Reason = "stopped"
+	KeyLost     Reason = "candidate key lost"
+	SessionLost Reason = "session lost"
+	Superseded  Reason = "fallback superseded"
+)
+
+// Ending is the end of a term. The zero value is none.
+type Ending struct {
+	Token  int64
+	Reason Reason
+	Wish   *state.Request // which asked for it, if the reason is Requested
+}
+
+// end ends the term, if there is one, and bars its key.
+func (c Candidacy) end(reason Reason, now time.Time, s *state.Snapshot) (Candidacy, Ending) {
+	if c.term.Token == 0 {
+		return c, Ending{}
+	}
+	e := Ending{Token: c.term.Token, Reason: reason}
+	c.barred = max(c.barred, c.term.Token)
+	c.term = Term{}
+	c.giveUpAt = now.Add(c.cfg.WorkTimeout)
+	if reason == Requested {
+		e.Wish = s.Request
+	}
+	if (reason == Resigned || reason == Requested) && s != nil && len(s.Queue) > 1 {
+		c.failures.nextTry = now.Add(requeueDelay)
+	}
+	return c, e
+}
+
+// whyOver names the reason for which decide let go of the term.
+func whyOver(v view) Reason {
+	own, place := v.snapshot.Candidate(v.lease)
+	switch {
+	case !v.valid:
+		return SessionLost
+	case !v.standing:
+		return Stopped
+	case v.term.Mode == state.ModeFallback:
+		if a := v.snapshot.Acting; a == nil || a.CreateRevision != v.term.Token {
+			return KeyLost
+		}
+		return Superseded
+	case own != nil && own.CreateRevision == v.term.Token && yields(v.snapshot, place):
+		return Requested
+	}
+	return KeyLost
+}
+
+// Resign gives leadership up; this member queues again at the tail.
+func (c Candidacy) Resign(now time.Time, s *state.Snapshot) (Candidacy, Ending) {
+	if mutant.Is(mutant.FlagAfterDelete) {
+		c.barred = max(c.barred, c.term.Token)
+		return c, Ending{}
+	}
+	return c.end(Resigned, now, s)
+}
+
+// Withdraw gives leadership up and leaves the queue for good.
+func (c Candidacy) Withdraw(now time.Time) (Candidacy, Ending) {
+	c.standing = false
+	if mutant.Is(mutant.FlagAfterDelete) {
+		return c, Ending{}
+	}
+	return c.end(Stopped, now, nil)
+}
+
+// Missed notes that a renewal's read lacked the protected key that was created at
+// revision: the candidacy or term under it is over, whatever the snapshot shows.
+func (c Candidacy) Missed(revision int64, now time.Time) (Candidacy, Ending) {
+	return c.keyEnds(revision, KeyLost, now)
+}
+
+// Leaving notes that a campaign, because it is cancelled, is about to delete the key
+// it queued with: from then on it may be gone at any time. The session stands or is
+// lost.
+func (c Candidacy) Leaving(joined int64, stands bool, now time.Time) (Candidacy, Ending) {
+	if stands {
+		return c.keyEnds(joined, KeyLost, now)
+	}
+	return c.keyEnds(joined, SessionLost, now)
+}
+
+func (c Candidacy) keyEnds(revision int64, reason Reason, now time.Time) (Candidacy, Ending) {
+	var e Ending
+	if c.term.Token == revision {
+		c, e = c.end(reason, now, nil)
+	}
+	c.barred = max(c.barred, revision)
+	return c, e
+}
+
+// Close ends the part on this session: with the session gone there is nothing left
+// to delete.
+func (c Candidacy) Close(reason Reason, now time.Time) (Candidacy, Ending) {
+	c, e := c.end(reason, now, nil)
+	return c.On(0, 0), e
+}

@@ -1,0 +1,60 @@
+package candidacy
+
+import (
+	"errors"
+
+	"github.com/goverse/goverse/internal/state"
+)
+
+// Why leadership cannot be transferred to a node.
+var (
+	ErrNotMember      = errors.New("no such member; the members are shown by: goversed nodes")
+	ErrNotCandidate   = errors.New("that member does not stand for election")
+	ErrOutsideBetween = errors.New("a candidate that is no Goverse node leads or waits before the target and cannot be asked to give way")
+)
+
+// yields reports whether the standing request asks the candidate at place to
+// give its place up: the leader on resign; on transfer everybody ahead of the
+// target, the leader last.
+func yields(s *state.Snapshot, place int) bool {
+	r := s.Request
+	if r == nil || len(s.Queue) == 0 || s.Queue[0].CreateRevision != r.Token {
+		return false
+	}
+	switch r.Kind {
+	case state.RequestResign:
+		return place == 0
+	case state.RequestTransfer:
+		target, err := TransferTarget(s, r.Target, r.Incarnation)
+		switch {
+		case err != nil || target == 0:
+			return false
+		case place == 0:
+			return target == 1
+		}
+		return place < target
+	}
+	return false
+}
+
+// TransferTarget is the place in the queue of the member that leadership is to
+// go to, or why it cannot. Incarnation 0 takes whichever is there.
+func TransferTarget(s *state.Snapshot, address string, incarnation int64) (int, error) {
+	m := s.Member(address)
+	if m == nil || (incarnation != 0 && m.Incarnation != incarnation) {
+		return 0, ErrNotMember
+	}
+	target := -1
+	for i, c := range s.Queue {
+		switch owner := s.MemberOf(c); {
+		case owner == m:
+			target = i
+		case owner == nil && target < 0:
+			return 0, ErrOutsideBetween
+		}
+	}
+	if target < 0 {
+		return 0, ErrNotCandidate
+	}
+	return target, nil
+}

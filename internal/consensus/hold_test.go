@@ -1,0 +1,183 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/ownership"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
+)
+
+const patience = 20 * time.Second
+
+// part is a node's part in the shards on a real session; the test acquires and lets go.
+func part(t testing.TB, cfg ShardsConfig) (*Shards, *session.Session) {
+	t.Helper()
+	ctx := etcdtest.Context(t)
+	client := etcdtest.Client(t)
+	s, err := session.Open(ctx, session.Config{Client: client, TTL: time.Hour})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close(etcdtest.Context(t))) })
+	cfg.Client, cfg.Shards, cfg.Mirror = client, 4, mirror.New(mirror.Config{Client: client}) // it has no snapshot
+	return newShards(cfg), s
+}
+
+// inside is a call that stays in a shard until its context has ended.
+type inside struct {
+	epoch  chan int64 // when it runs, under which
+	ending chan error // when its context has ended, why
+	leave  chan struct{}
+	result chan error // of Hold or Serve
+}
+
+// stays begins a call by way of Hold or Serve.
+func stays(t *testing.T, enter func(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error) *inside {
+	t.Helper()
+	in := &inside{make(chan int64, 1), make(chan error, 1), make(chan struct{}), make(chan error, 1)}
+	bound := etcdtest.Context(t)
+	go func() {
+		in.result <- enter(bound, "it", func(ctx context.Context, epoch int64) error {
+			in.epoch <- epoch
+			<-ctx.Done()
+			in.ending <- context.Cause(ctx)
+			select {
+			case <-in.leave:
+			case <-bound.Done():
+			}
+			return errLeft
+		})
+	}()
+	return in
+}
+
+var errLeft = errors.New("it has left")
+
+// waitsFor blocks until somebody waits for the shard.
+func waitsFor(t *testing.T, slot *slot) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		slot.mu.Lock()
+		defer slot.mu.Unlock()
+		return slot.awaited != nil
+	}, patience, time.Millisecond)
+}
+
+// Who holds a shard is told at once when it is to be handed over, who serves it may go on; the
+// shard stays until both have left, and who asks meanwhile waits for the next time.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	acquiring, acquired := make(chan struct{}), make(chan struct{})
+	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, OnAcquire: func(context.Context, int, int64) {
+		acquiring <- struct{}{}
+		<-acquired
+	}})
+	shard := h.Shard("it")
+	slot := &h.slots[shard]
+	defer h.work.Wait()
+
+	first, second := stays(t, h.Hold), stays(t, h.Hold)
+	waitsFor(t, slot)
+	h.acquire(ownership.Grant{Shard: shard, Epoch: 5}, s.Stretch())
+	<-acquiring
+	require.Empty(t, first.epoch, "it is not served yet")
+	acquired <- struct{}{}
+	require.EqualValues(t, 5, <-first.epoch)
+	require.EqualValues(t, 5, <-second.epoch)
+	serves := stays(t, h.Serve)
+	require.EqualValues(t, 5, <-serves.epoch)
+
+	h.release(shard)
+	require.ErrorIs(t, <-first.ending, ErrNotOwner)
+	require.ErrorIs(t, <-second.ending, ErrNotOwner)
+	require.Empty(t, serves.ending, "it has the drain time-out")
+	third := stays(t, h.Hold)
+	waitsFor(t, slot)
+	close(first.leave)
+	close(second.leave)
+	require.ErrorIs(t, <-first.result, errLeft)
+	require.ErrorIs(t, <-second.result, errLeft)
+	require.Equal(t, 1, h.Held())
+	h.hurry()
+	require.ErrorIs(t, <-serves.ending, ErrNotOwner)
+	require.ErrorIs(t, <-third.result, ErrStopped)
+	close(serves.leave)
+	require.ErrorIs(t, <-serves.result, errLeft)
+	require.NoError(t, h.idle(context.Background()))
+}
+
+// A shard that comes back, in another session, is held anew; one that goes before it has come is
+// not held, and who does not want to wait any longer need not.
+func TestHoldAgain(t *testing.T) {
+	t.Parallel()
+	var keep atomic.Bool
+	var h *Shards
+	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, OnAcquire: func(ctx context.Context, shard int, _ int64) {
+		if !keep.Load() {
+			h.release(shard)
+		}
+	}})
+	shard := h.Shard("it")
+	slot := &h.slots[shard]
+	free := func() { require.NoError(t, h.idle(etcdtest.Context(t))) }
+
+	first := stays(t, h.Hold)
+	waitsFor(t, slot)
+	h.acquire(ownership.Grant{Shard: shard, Epoch: 5}, s.Stretch())
+	free()
+	require.Empty(t, first.epoch)
+	keep.Store(true)
+	h.acquire(ownership.Grant{Shard: shard, Epoch: 6}, s.Stretch())
+	require.EqualValues(t, 6, <-first.epoch)
+	s.Lose(session.ReasonExpired, nil)
+	var lost *session.LostError
+	require.ErrorAs(t, <-first.ending, &lost)
+	second := stays(t, h.Hold)
+	waitsFor(t, slot)
+	require.Empty(t, second.epoch, "nobody has let go of it yet, and it is served no more")
+	h.release(shard)
+	close(first.leave)
+	free()
+
+	other, err := session.Open(etcdtest.Context(t), session.Config{Client: h.cfg.Client, TTL: time.Hour})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, other.Close(etcdtest.Context(t))) }()
+	h.acquire(ownership.Grant{Shard: shard, Epoch: 7}, other.Stretch())
+	require.EqualValues(t, 7, <-second.epoch)
+	h.release(shard)
+	require.ErrorIs(t, <-second.ending, ErrNotOwner)
+	close(second.leave)
+	free()
+
+	ctx, cancel := context.WithCancelCause(context.Background())
+	result := make(chan error)
+	go func() { result <- h.Hold(ctx, "it", nil) }()
+	waitsFor(t, slot)
+	cancel(errLeft)
+	require.ErrorIs(t, <-result, errLeft)
+	h.work.Wait()
+}
+
+// What runs for each call.
+func BenchmarkServing(b *testing.B) {
+	h, s := part(b, ShardsConfig{})
+	h.acquire(ownership.Grant{Shard: h.Shard("it"), Epoch: 5}, s.Stretch())
+	b.Run("Serve", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_ = h.Serve(context.Background(), "it", func(context.Context, int64) error { return nil })
+		}
+	})
+	b.Run("Serves", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_, _ = h.Serves(h.Shard("it"))
+		}
+	})
+}

@@ -1,0 +1,126 @@
+// Package consensusmanager holds what the cluster agrees on: who leads, who is a
+// member, who waits in which order, who owns which shard. It starts the election with
+// the cluster and stops it with it; it deals the shards out while that is this node's
+// duty ([PlannerConfig]), and acquires and lets go of this node's own ([Shards]).
+//
+// Everything it answers comes from the node's own snapshot and session, without
+// a request to etcd.
+//
+// # What is not promised
+//
+// Answers about others (leader, members, queue) are as old as the snapshot they
+// come from; only IsLeader, which is about this node, is exact.
+package consensus
+
+import (
+	"context"
+	"sync"
+
+	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// ConsensusManager is one node's view of what is agreed. All methods are safe
+// for concurrent use. On a nil manager (a cluster that is not started) GetLeaderNode
+// is "" and IsLeader false.
+type ConsensusManager struct {
+	election *leaderelection.LeaderElection
+	mirror   *mirror.Mirror
+	fallback bool
+	planner  *planner
+	shards   *Shards // nil with sharding off
+}
+
+// Config is what a manager needs. Without Shards this node owns none.
+type Config struct {
+	Election leaderelection.Config
+	Planner  PlannerConfig
+	Shards   *ShardsConfig
+}
+
+// New makes a manager over a running mirror; cfg.Election.Mirror must be set.
+func New(cfg Config) (*ConsensusManager, error) {
+	election, err := leaderelection.New(cfg.Election)
+	if err != nil {
+		return nil, err
+	}
+	m := &ConsensusManager{election: election, mirror: cfg.Election.Mirror, fallback: cfg.Election.Fallback}
+	m.planner = newPlanner(cfg.Planner, election)
+	if cfg.Shards != nil {
+		m.shards = newShards(*cfg.Shards)
+	}
+	return m, nil
+}
+
+// Run plans while that is this node's duty, and acquires and lets go of shards, until ctx
+// ends.
+func (m *ConsensusManager) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { m.planner.run(ctx) })
+	if m.shards != nil {
+		wg.Go(func() { m.shards.run(ctx) })
+	}
+	wg.Wait()
+}
+
+// Shards is this node's part in the shards, nil with sharding off, and on a nil manager.
+func (m *ConsensusManager) Shards() *Shards {
+	if m == nil {
+		return nil
+	}
+	return m.shards
+}
+
+// Relinquish lets go of all shards and acquires none any more. It blocks until that is
+// done, or ctx ends: the contexts of what runs in them have ended then, and nothing is
+// waited for any longer.
+func (m *ConsensusManager) Relinquish(ctx context.Context) error {
+	if m.shards == nil {
+		return nil
+	}
+	defer context.AfterFunc(ctx, m.shards.hurry)()
+	m.shards.leave()
+	return m.shards.idle(ctx)
+}
+
+// Start joins the election; see [leaderelection.LeaderElection.Start].
+func (m *ConsensusManager) Start(ctx context.Context) error { return m.election.Start(ctx) }
+
+// Withdraw gives leadership up and leaves the queue for good, and goes on
+// observing; see [leaderelection.LeaderElection.Withdraw].
+func (m *ConsensusManager) Withdraw(ctx context.Context) error { return m.election.Withdraw(ctx) }
+
+// Stop withdraws and joins every goroutine.
+func (m *ConsensusManager) Stop(ctx context.Context) error { return m.election.Stop(ctx) }
+
+// Election is the election itself: terms, Lead, Watch, Resign, Transfer.
+func (m *ConsensusManager) Election() *leaderelection.LeaderElection { return m.election }
+
+// GetLeaderNode is the leader's advertise address, "" when there is none or this
+// node is cut off and cannot say. It does not block.
+func (m *ConsensusManager) GetLeaderNode() string {
+	if m == nil {
+		return ""
+	}
+	return m.election.GetLeaderNode()
+}
+
+// IsLeader reports whether this node leads at this instant: no lock, no
+// allocation, no network.
+func (m *ConsensusManager) IsLeader() bool { return m != nil && m.election.IsLeader() }
+
+// Snapshot is the newest state of the cluster, nil before the first read.
+func (m *ConsensusManager) Snapshot() *state.Snapshot { return m.mirror.Snapshot() }
+
+// Mode says by which rule leadership goes at present: fallback if an acting
+// leader leads, or if nobody does, this node's election failed and it takes part
+// in fallback.
+func (m *ConsensusManager) Mode() state.Mode {
+	if s := m.mirror.Snapshot(); s != nil && len(s.Queue) == 0 {
+		if s.Acting != nil || m.fallback && m.election.Failed() != nil {
+			return state.ModeFallback
+		}
+	}
+	return state.ModeElection
+}

@@ -1,0 +1,226 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/ownership"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/shardplan"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// ErrNotOwner is matched by every [NotOwnerError].
+var ErrNotOwner = errors.New("this node does not serve the shard")
+
+// ErrStopped is matched by what Serve and Hold return, beside ErrNotOwner, when this node will never serve again.
+var ErrStopped = errors.New("this node stops, or has stopped")
+
+// NotOwnerError says who owns a shard instead. It matches [ErrNotOwner].
+type NotOwnerError struct {
+	Shard int
+	// Owner is the address of who owns it as far as this node knows, "" when nobody does, or
+	// when it was this node, which stops, and the next one is not known yet. It may be this
+	// node's own: while the shard is on its way here.
+	Owner string
+
+	leaving bool // this node owned it, and stops
+}
+
+// Error names the shard and who owns it.
+func (e *NotOwnerError) Error() string {
+	switch {
+	case e.leaving:
+		return fmt.Sprintf("%v: shard %d was this node's, which hands it over", ErrNotOwner, e.Shard)
+	case e.Owner == "":
+		return fmt.Sprintf("%v: shard %d has no owner now", ErrNotOwner, e.Shard)
+	}
+	return fmt.Sprintf("%v: shard %d is %s's", ErrNotOwner, e.Shard, e.Owner)
+}
+
+// Is makes a NotOwnerError match ErrNotOwner.
+func (e *NotOwnerError) Is(target error) bool { return target == ErrNotOwner }
+
+// leftBehind is how long what runs in shards has to end when all else has.
+const leftBehind = time.Second
+
+// ShardsConfig is what a node's part in the shards needs. OnAcquire, OnRelease and Logger
+// may be nil.
+type ShardsConfig struct {
+	Client       *clientv3.Client
+	Keys         state.Keys
+	Mirror       *mirror.Mirror
+	Keeper       *session.Keeper
+	Address      string
+	Shards       int
+	DrainTimeout time.Duration
+	Timeout      time.Duration // of one request to etcd
+	OnAcquire    func(ctx context.Context, shard int, epoch int64)
+	MaxAcquiring int // calls of OnAcquire at a time; 0: any number
+	OnRelease    func(ctx context.Context, shard int)
+	Logger       hclog.Logger
+}
+
+// Shards is this node's part in the shards. All methods are safe for concurrent use.
+type Shards struct {
+	cfg   ShardsConfig
+	slots []slot
+
+	wake     chan struct{}
+	wanted   atomic.Pointer[sharding.Report] // to be written
+	reported chan struct{}                   // a report is wanted
+	work     sync.WaitGroup                  // shards on their way
+	turn     chan struct{}                   // held while OnAcquire runs; nil: any number may
+
+	patience context.Context // ends when nothing is waited for any longer
+	hurry    context.CancelFunc
+
+	turns     turns     // of HoldAlone
+	announced announced // read and written by who looks
+	phases    [releasing + 1]atomic.Int64
+	held      atomic.Int64 // shards that are not free
+	pauses    pauses
+
+	mu      sync.Mutex
+	leaving bool          // nothing is acquired any more
+	late    []int         // shards whose calls take too long, to be said
+	waiting int           // shards that are this node's and still somebody else's to let go of
+	none    chan struct{} // closed when no shard is held the next time
+}
+
+// newShards makes the part; run makes it live.
+func newShards(cfg ShardsConfig) *Shards {
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	h := &Shards{cfg: cfg, slots: make([]slot, cfg.Shards), wake: make(chan struct{}, 1), reported: make(chan struct{}, 1), none: make(chan struct{})}
+	if cfg.MaxAcquiring > 0 {
+		h.turn = make(chan struct{}, cfg.MaxAcquiring)
+	}
+	h.patience, h.hurry = context.WithCancel(context.Background())
+	return h
+}
+
+// run acquires and lets go of shards as the map says, on one session after the other,
+// until ctx ends; it then lets go of all that is left and returns when that is done. What
+// goes on for long after its context ended is left behind.
+func (h *Shards) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { h.report(ctx) })
+	defer wg.Wait()
+	var old *session.Session
+	for {
+		s, err := h.cfg.Keeper.Wait(ctx, old)
+		if err != nil {
+			break
+		}
+		h.serve(ctx, s)
+		old = s
+	}
+	h.leave()
+	h.look(nil)
+	h.hurry()
+	ended := make(chan struct{})
+	go func() {
+		h.work.Wait()
+		close(ended)
+	}()
+	last := time.NewTimer(leftBehind)
+	defer last.Stop()
+	select {
+	case <-ended:
+	case <-last.C:
+		h.cfg.Logger.Warn("what runs in shards goes on after its context ended; not waiting for it any longer", "shards", h.Held())
+	}
+}
+
+// serve looks at every change that matters while a session lasts.
+func (h *Shards) serve(ctx context.Context, s *session.Session) {
+	sub := h.cfg.Mirror.Subscribe(shardplan.ShardsChanged)
+	defer sub.Close()
+	defer s.OnChange(h.poke)()
+	for {
+		h.look(s)
+		select {
+		case <-sub.C:
+		case <-h.wake:
+		case <-s.Done():
+			h.look(nil)
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// leave makes the node let go of all that it holds; nothing is acquired after it returned.
+// It does not block: see idle.
+func (h *Shards) leave() {
+	h.mu.Lock()
+	h.leaving = true
+	h.mu.Unlock()
+	h.poke()
+}
+
+func (h *Shards) poke() {
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// look compares what is held with what should be; without a session that is nothing.
+func (h *Shards) look(s *session.Session) {
+	snap := h.cfg.Mirror.Snapshot()
+	if snap == nil {
+		return // and nothing is held
+	}
+	h.mu.Lock()
+	leaving := h.leaving
+	h.mu.Unlock()
+	var stretch *session.Stretch
+	in := ownership.Seen{Shards: h.cfg.Shards, Done: snap.MoveDone, Withheld: snap.Withheld,
+		Held: func(shard int) int64 { return h.slots[shard].held(stretch) }}
+	if snap.ShardMap != nil {
+		in.Map = snap.ShardMap.Map
+	}
+	var lease int64
+	if s != nil {
+		stretch, lease = s.Stretch(), int64(s.ID())
+		in.Valid, in.Doubted = stretch.Valid() && !leaving, s.InDoubt()
+		if m := snap.Member(h.cfg.Address); m != nil && m.KeyLease == lease {
+			in.Own = sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
+		}
+	}
+	if r := snap.ReleasedBy(h.cfg.Address); r != nil {
+		in.Reported = r.Report
+	}
+	h.announce(in.Map, in.Own)
+	orders := ownership.Look(in)
+	for _, shard := range orders.Release {
+		h.release(shard)
+	}
+	for _, g := range orders.Acquire {
+		h.acquire(g, stretch)
+	}
+	h.mu.Lock()
+	h.waiting = orders.Waiting
+	h.mu.Unlock()
+	report := ownership.Report(in)
+	h.wanted.Store(report)
+	if report != nil {
+		select {
+		case h.reported <- struct{}{}:
+		default:
+		}
+	}
+}

@@ -1,0 +1,191 @@
+package consensus
+
+import (
+	"context"
+	"sync"
+
+	"github.com/goverse/goverse/internal/ownership"
+	"github.com/goverse/goverse/internal/session"
+)
+
+// phase is how far this node has come with a shard.
+type phase int8
+
+const (
+	idle      phase = iota
+	acquiring       // OnAcquire runs
+	serving
+	releasing // what runs in it is waited for, then OnRelease
+)
+
+// slot is one shard on this node.
+type slot struct {
+	mu      sync.Mutex
+	phase   phase
+	dropped bool // while acquiring: it is to be released right after
+	epoch   int64
+	running int              // calls of Serve in it
+	stretch *session.Stretch // of the session it was acquired on
+	drained chan struct{}    // closed when running is 0 while releasing; nil if nobody waits
+	awaited chan struct{}    // closed when it is served the next time; nil if nobody waits
+	arrival arrival
+
+	ctx    context.Context // the owner's; made when first asked for, as the next one is
+	cancel context.CancelCauseFunc
+
+	stay    context.Context // ends as soon as the shard is not served any more
+	endStay context.CancelCauseFunc
+}
+
+// held is the epoch under which the shard is held, 0 when it is free, and
+// holding.Lapsed if it was acquired in another stretch.
+func (s *slot) held(stretch *session.Stretch) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.epoch != 0 && s.stretch != stretch {
+		return ownership.Lapsed
+	}
+	return s.epoch
+}
+
+// context is the owner's: it ends when the shard is let go of, and at the session's
+// deadline. The lock is held.
+func (s *slot) context() context.Context {
+	if s.ctx == nil {
+		s.ctx, s.cancel = context.WithCancelCause(s.stretch.Context())
+	}
+	return s.ctx
+}
+
+// end ends the owner's context. The lock is held.
+func (s *slot) end() {
+	if s.cancel != nil {
+		s.cancel(ErrNotOwner)
+	}
+}
+
+// close ends the owner's context.
+func (s *slot) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end()
+}
+
+// enter counts a call in, if the shard is served at this instant.
+func (s *slot) enter() (ctx context.Context, epoch int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != serving || !s.stretch.Valid() {
+		return nil, 0, false
+	}
+	s.running++
+	return s.context(), s.epoch, true
+}
+
+// join is enter for who stays until the shard is to be let go of: the context ends then. If
+// the shard is not served, it returns what is closed when it is.
+func (s *slot) join() (ctx context.Context, epoch int64, awaited <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != serving || !s.stretch.Valid() {
+		if s.awaited == nil {
+			s.awaited = make(chan struct{})
+		}
+		return nil, 0, s.awaited
+	}
+	s.running++
+	if s.stay == nil {
+		s.stay, s.endStay = context.WithCancelCause(s.context())
+	}
+	return s.stay, s.epoch, nil
+}
+
+func (s *slot) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running--
+	if s.running == 0 && s.drained != nil {
+		close(s.drained)
+		s.drained = nil
+	}
+}
+
+// serves reports whether the shard is served at this instant.
+func (s *slot) serves() (epoch int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != serving || !s.stretch.Valid() {
+		return 0, false
+	}
+	return s.epoch, true
+}
+
+// begin takes a free shard. It reports whether the shard is served at once: nobody has
+// to be asked.
+func (s *slot) begin(epoch int64, stretch *session.Stretch, ask bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.epoch, s.stretch, s.dropped = epoch, stretch, false
+	if ask {
+		s.phase = acquiring
+		s.context()
+		return
+	}
+	s.serve()
+}
+
+// serve lets calls in. The lock is held.
+func (s *slot) serve() {
+	s.phase = serving
+	if s.awaited != nil {
+		close(s.awaited)
+		s.awaited = nil
+	}
+}
+
+// acquired ends acquiring, and reports whether the shard is to be let go of at once.
+func (s *slot) acquired() (drop bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dropped {
+		s.phase = releasing
+		return true
+	}
+	s.serve()
+	return false
+}
+
+// drop stops calls from coming in, and tells those that stay. It reports whether the caller is the one to let go of
+// the shard, and what it has to wait for: nil is nothing.
+func (s *slot) drop() (mine bool, drained <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.phase {
+	case acquiring:
+		if !s.dropped {
+			s.dropped = true
+			s.end()
+		}
+		return false, nil // who acquires lets go
+	case serving:
+		s.phase = releasing
+		if s.endStay != nil {
+			s.endStay(ErrNotOwner)
+		}
+		if s.running > 0 {
+			s.drained = make(chan struct{})
+			drained = s.drained
+		}
+		return true, drained
+	}
+	return false, nil
+}
+
+// clear makes the shard free.
+func (s *slot) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end()
+	s.phase, s.epoch, s.stretch = idle, 0, nil
+	s.ctx, s.cancel, s.stay, s.endStay = nil, nil, nil, nil
+}

@@ -1,0 +1,151 @@
+package crashdetector
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/suspicion"
+	"github.com/goverse/goverse/internal/txn"
+)
+
+const (
+	// refuteAgain is when a refutation is sent again, beside the one that etcd has not
+	// answered yet: that one may be lost, and each accusation has but a grace.
+	refuteAgain = 20 * time.Millisecond
+	// refutationsAtOnce bounds how many are under way.
+	refutationsAtOnce = 8
+	// withdrawRetry is the pause after a withdrawal that failed. Nobody waits for it.
+	withdrawRetry = time.Second
+)
+
+// Answer answers for this member until ctx ends: it refutes accusations by deleting
+// them; when a watcher was lost it has the session confirmed by etcd at once, or suspended
+// (see suspicion.Doubt); and it takes back accusations of its own that are void.
+func (d *Detector) Answer(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { d.doubtLost(ctx) })
+	wg.Go(func() { d.onAccusations(ctx, d.withdrawVoid) })
+	d.onAccusations(ctx, newRefuter(d, &wg).refute)
+	wg.Wait()
+}
+
+// doubtLost: whoever lost a watcher may be accused by it, and not hear of it.
+func (d *Detector) doubtLost(ctx context.Context) {
+	for {
+		select {
+		case <-d.cfg.WatcherLost:
+		case <-ctx.Done():
+			return
+		}
+		d.doubts.Add(1)
+		if s := d.cfg.Keeper.Current(); s != nil {
+			d.log.Debug("a watcher of this node was lost, asking etcd for a confirmation")
+			s.Doubt(suspicion.Doubt(d.cfg.Settings.Grace, d.cfg.Mirror.Snapshot().Member(d.cfg.Address)))
+		}
+	}
+}
+
+// onAccusations calls do with each snapshot that shows accusations, and again after the
+// time that it returns, unless that is 0.
+func (d *Detector) onAccusations(ctx context.Context, do func(context.Context, *state.Snapshot) time.Duration) {
+	sub := d.cfg.Mirror.Subscribe(func(before, now *state.Snapshot) bool {
+		return len(before.Accusations) > 0 || len(now.Accusations) > 0
+	})
+	defer sub.Close()
+	again := time.NewTimer(time.Hour)
+	defer again.Stop()
+	for {
+		select {
+		case <-sub.C:
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+		if s := d.cfg.Mirror.Snapshot(); s != nil {
+			if after := do(ctx, s); after > 0 {
+				again.Reset(after)
+			}
+		}
+	}
+}
+
+// withdrawVoid takes back what this member wrote and has no use for any more.
+func (d *Detector) withdrawVoid(ctx context.Context, s *state.Snapshot) time.Duration {
+	for _, a := range suspicion.Void(s, d.cfg.InstanceID) {
+		attempt, cancel := context.WithTimeout(ctx, requestTimeout)
+		_, err := txn.Commit(attempt, d.cfg.Client, txn.Withdraw(s.Keys, a))
+		cancel()
+		if err != nil {
+			return withdrawRetry
+		}
+	}
+	return 0
+}
+
+// refuter denies the accusations against this member.
+type refuter struct {
+	d     *Detector
+	wg    *sync.WaitGroup // of the requests under way
+	slots chan struct{}
+
+	mu     sync.Mutex
+	denied int64 // the newest accusation that was said in the log, by its revision
+	failed int64 // the same of those whose refutation failed
+}
+
+func newRefuter(d *Detector, wg *sync.WaitGroup) *refuter {
+	return &refuter{d: d, wg: wg, slots: make(chan struct{}, refutationsAtOnce)}
+}
+
+// refute sends one request that takes back all accusations, and does not wait for it.
+func (r *refuter) refute(ctx context.Context, s *state.Snapshot) time.Duration {
+	against := suspicion.Against(s, r.d.self())
+	if len(against) == 0 {
+		return 0
+	}
+	select {
+	case r.slots <- struct{}{}:
+	default:
+		return refuteAgain
+	}
+	r.wg.Go(func() {
+		defer func() { <-r.slots }()
+		r.send(ctx, s, against)
+	})
+	return refuteAgain
+}
+
+func (r *refuter) send(ctx context.Context, s *state.Snapshot, against []*state.Accusation) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	resp, err := txn.Commit(ctx, r.d.cfg.Client, txn.Refute(s.Keys, s.Member(r.d.cfg.Address), against))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	newest := against[0]
+	for _, a := range against {
+		if a.ModRevision > newest.ModRevision {
+			newest = a
+		}
+	}
+	switch {
+	case err != nil:
+		if newest.ModRevision > r.failed && newest.ModRevision > r.denied {
+			r.failed = newest.ModRevision
+			r.d.log.Warn("could not refute an accusation, trying on", "accuser", newest.Accuser, "error", err)
+		}
+		return
+	case !resp.Succeeded:
+		return // it is registered no longer, or anew
+	}
+	for i, a := range against {
+		if resp.Responses[i].GetResponseDeleteRange().Deleted == 0 || a.ModRevision <= r.denied {
+			continue // taken back before
+		}
+		r.d.refutations.Add(1)
+		r.d.log.Log(refutedLevel(s, a.Address), "refuted an accusation against this node: it lives, but another one cannot reach it; check the network and the advertise address",
+			"accuser", a.Accuser, "evidence", a.Evidence)
+	}
+	r.denied = max(r.denied, newest.ModRevision)
+}

@@ -1,0 +1,104 @@
+package crashdetector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/suspicion"
+	"github.com/goverse/goverse/internal/txn"
+)
+
+// The outcomes of Remove other than removal, to test for with errors.Is.
+var (
+	// ErrRefuted: the accused denied the accusation: it lives.
+	ErrRefuted = errors.New("the accusation was refuted")
+	// ErrChanged: the accused incarnation is registered no longer; there is
+	// nothing to remove.
+	ErrChanged = errors.New("the accused is not registered any more")
+)
+
+// Accuser is who accuses: it writes under its own session's lease.
+type Accuser struct {
+	Client *clientv3.Client
+	Keys   state.Keys
+	// ID tells accusers of one address apart; an instance id.
+	ID string
+	// Lease is the accuser's session.
+	Lease clientv3.LeaseID
+	// Snapshot is the state of the cluster as it was last seen: whether the accused is
+	// queued. Without it that is left to the revocation of its lease.
+	Snapshot func() *state.Snapshot
+	// Grace is how long to wait after etcd acknowledged the accusation, at least: see
+	// Settings.Grace. Default DefaultGrace.
+	Grace time.Duration
+}
+
+// Remove accuses m, waits the grace, and removes m's keys if nobody refuted. It
+// blocks for the grace and two transactions. An error means that it was not
+// removed here: ErrRefuted because it lives, ErrChanged because it is gone by
+// itself.
+func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) error {
+	began := time.Now()
+	written, err := a.accuse(ctx, m, evidence)
+	if err != nil {
+		return err
+	}
+	grace := a.Grace
+	if grace <= 0 {
+		grace = DefaultGrace
+	}
+	timer := time.NewTimer(suspicion.Grace(grace, time.Since(began), m))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return a.strike(ctx, m, written)
+}
+
+// accuse writes the accusation and returns its revision; ErrChanged if m is
+// registered no longer.
+func (a Accuser) accuse(ctx context.Context, m *state.Member, evidence string) (int64, error) {
+	resp, err := txn.Commit(ctx, a.Client, txn.Accuse(a.Keys, m, a.ID, int64(a.Lease), evidence))
+	if err != nil {
+		return 0, fmt.Errorf("accuse %s: %w", m.Address, err)
+	}
+	if !resp.Succeeded {
+		return 0, fmt.Errorf("accuse %s: %w", m.Address, ErrChanged)
+	}
+	return resp.Header.Revision, nil
+}
+
+// strike removes m's keys if the accusation stands as it was written, and the lease
+// with whatever else is on it: the one that the node key is attached to, whatever the
+// record says.
+func (a Accuser) strike(ctx context.Context, m *state.Member, written int64) error {
+	queued := false
+	if a.Snapshot != nil && m.KeyLease != 0 {
+		c, _ := a.Snapshot().Candidate(m.KeyLease)
+		queued = c != nil
+	}
+	resp, err := txn.Commit(ctx, a.Client, txn.Remove(a.Keys, m, queued, a.ID, written))
+	if err != nil {
+		return fmt.Errorf("remove %s: %w", m.Address, err)
+	}
+	if !resp.Succeeded {
+		kvs := resp.Responses[0].GetResponseRange().Kvs
+		if len(kvs) == 0 || kvs[0].CreateRevision != m.Incarnation {
+			return fmt.Errorf("remove %s: %w", m.Address, ErrChanged)
+		}
+		return fmt.Errorf("remove %s: %w", m.Address, ErrRefuted)
+	}
+	if m.KeyLease != 0 {
+		// The lease may hold more (an acting key, locks). If this fails it runs
+		// out by itself.
+		_, _ = a.Client.Revoke(ctx, clientv3.LeaseID(m.KeyLease))
+	}
+	return nil
+}

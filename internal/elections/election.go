@@ -1,0 +1,379 @@
+package elections
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/leasequeue/order"
+)
+
+// deniedRetry is the pause before this node queues again when etcd has refused it.
+const deniedRetry = time.Second
+
+// Election is this node's part in one election. All methods are safe for concurrent use.
+type Election struct {
+	all      *Elections
+	name     string
+	follower *leasequeue.Follower
+	notice   func()               // touch
+	term     atomic.Pointer[Term] // nil unless this node leads
+
+	mu       sync.Mutex
+	observer bool
+	wanted   bool // asked for since Close was called
+	priority int
+	yielding order.Yielding
+	later    *time.Timer       // looks again; made when first needed
+	place    *leasequeue.Entry // in the queue; nil: none
+	over     *Term             // ended, and its functions have not all returned
+	late     *time.Timer       // until when they are waited for
+	expired  bool              // that has passed
+	denied   bool              // etcd has refused this node a moment ago
+	giveUp   error             // the place is to be given up, and why
+	gone     error             // why this node stands no more; nil: it does
+	err      error             // why it cannot stand
+	subs     []*Subscription
+	letGo    bool                    // Close has let it go
+	life     context.Context         // ends when it is closed; made when first needed
+	end      context.CancelCauseFunc // of life
+}
+
+// Name is the election's.
+func (e *Election) Name() string { return e.name }
+
+// IsLeader reports whether this node leads at this instant, without the network.
+func (e *Election) IsLeader() bool { return e.Term() != nil }
+
+// Term is the term that this node leads by at this instant, or nil.
+func (e *Election) Term() *Term {
+	if t := e.term.Load(); t != nil && t.Valid() {
+		return t
+	}
+	return nil
+}
+
+// Err is what etcd refused the last time this node was to stand; nil if it has led since.
+func (e *Election) Err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}
+
+func (e *Election) touch() { e.all.touch(e) }
+
+// look brings this node's part in line with what is known and wished.
+func (e *Election) look() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	defer e.notify()
+	e.lose()
+	e.yield()
+	if !e.ended() {
+		return
+	}
+	e.settled()
+	if e.place == nil && !e.observer && e.gone == nil && !e.denied {
+		e.place = e.all.engine.TryEnter(leasequeue.Place{Name: e.name, Value: e.all.cfg.Address, Priority: e.priority, Notify: e.notice})
+	}
+}
+
+// want has this node take part as somebody asks for; to stand is more than to follow.
+func (e *Election) want(o options) {
+	e.mu.Lock()
+	e.wanted = true
+	if o.priority != nil {
+		e.priority = *o.priority
+	}
+	if !o.observe {
+		e.observer = false
+		if !errors.Is(e.gone, ErrClosed) {
+			e.gone = nil
+		}
+	}
+	e.mu.Unlock()
+	e.touch()
+}
+
+// close: this node stands in nothing any more.
+func (e *Election) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.gone == nil {
+		e.gone, e.giveUp = fmt.Errorf("election %q: %w", e.name, ErrClosed), ErrClosed
+	}
+}
+
+// lose has the place given up whose key is gone: the watch may know it long before the
+// session does. The lock is held.
+func (e *Election) lose() {
+	if e.place == nil || e.giveUp != nil {
+		return
+	}
+	q, token := e.follower.Queue(), e.place.Token()
+	if token != 0 && q.After(token) && !q.Has(e.place.Key(), token) {
+		e.giveUp = ErrKeyGone
+	}
+}
+
+// ended ends a term that is over or to be given up, and then the place in the queue, when its
+// functions have returned or were waited for long enough. It reports whether nothing is left
+// of it.
+func (e *Election) ended() bool {
+	if t := e.term.Load(); t != nil && (e.giveUp != nil || t.place.Over() != nil) {
+		reason := cmp.Or(t.place.Over(), e.giveUp)
+		e.term.Store(nil) // the flag first
+		t.place.Revoke(&TermOverError{Election: e.name, Token: t.token, Err: reason})
+		e.over, e.expired = t, false
+		e.late = time.AfterFunc(e.all.cfg.WorkTimeout, func() { e.expire(t) })
+		e.all.cfg.Logger.Info("no longer leads the election", "election", e.name, "token", t.token, "reason", reason)
+	}
+	if t := e.over; t != nil {
+		if t.work > 0 && !e.expired {
+			return false
+		}
+		if t.work > 0 {
+			e.all.cfg.Logger.Warn("functions in a term that is over go on; not waiting for them any longer", "election", e.name, "token", t.token)
+		}
+		e.late.Stop()
+		e.over = nil
+		e.abandon()
+	}
+	if e.giveUp != nil {
+		e.abandon()
+		e.giveUp = nil
+	}
+	return true
+}
+
+func (e *Election) expire(t *Term) {
+	e.mu.Lock()
+	e.expired = e.expired || e.over == t
+	e.mu.Unlock()
+	e.touch()
+}
+
+// again: etcd is asked once more.
+func (e *Election) again() {
+	e.mu.Lock()
+	e.denied = false
+	e.mu.Unlock()
+	e.touch()
+}
+
+func (e *Election) abandon() {
+	if e.place != nil {
+		e.place.Abandon()
+		e.place = nil
+	}
+}
+
+// settled begins a term if the place has come first, and drops it if it is lost.
+func (e *Election) settled() {
+	if e.place == nil || e.term.Load() != nil {
+		return
+	}
+	select {
+	case <-e.place.Settled():
+	case <-e.place.Lost():
+		e.place = nil
+		return
+	default:
+		return
+	}
+	place := e.place
+	if err := place.Err(); err != nil {
+		e.place = nil
+		switch {
+		case errors.Is(err, leasequeue.ErrAgain), errors.Is(err, ErrClosed):
+		case e.all.cfg.Final(err):
+			e.err, e.gone = err, cmp.Or(e.gone, fmt.Errorf("election %q: %w", e.name, err))
+		default:
+			if e.err == nil {
+				e.all.cfg.Logger.Warn("etcd refuses that this process stands in the election, trying on", "election", e.name, "error", err)
+			}
+			e.err, e.denied = err, true
+			time.AfterFunc(deniedRetry, e.again)
+		}
+		return
+	}
+	if !place.Valid() {
+		e.abandon() // over before it began
+		return
+	}
+	e.err = nil
+	t := &Term{e: e, place: place, token: place.Token()}
+	e.term.Store(t)
+	e.all.cfg.Logger.Info("leads the election", "election", e.name, "token", t.token)
+}
+
+// Lead waits until this node leads and runs fn. fn's context ends with the term, or with ctx;
+// fn must return soon after, for a leader that gives way waits for it (up to WorkTimeout)
+// before the next one can lead. Lead returns what fn returned; if that is the context's error
+// because the term ended, an error that matches ErrTermOver. It does not give leadership up
+// when fn returns (Resign does), and runs fn once: call it in a loop to serve every term. Where
+// fn did not run, and no later call would, the error is ErrObserver, ErrWithdrawn or ErrClosed;
+// else ctx's cause.
+func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t *Term) error) error {
+	t, err := e.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer e.left(t)
+	work, stop := t.place.Within(ctx)
+	defer stop()
+	err = fn(work, t)
+	cause := t.place.Over()
+	if ctx.Err() != nil || cause == nil || err == nil {
+		return err
+	}
+	// The context's cause may be the reason alone, and what is known now say more.
+	if errors.Is(err, ErrTermOver) || !errors.Is(err, context.Canceled) && !errors.Is(err, cause) && !errors.Is(cause, err) {
+		return err
+	}
+	if errors.Is(cause, ErrTermOver) {
+		return cause
+	}
+	return &TermOverError{Election: e.name, Token: t.token, Err: cause}
+}
+
+// enter waits for a term of this node and counts the caller as its work.
+func (e *Election) enter(ctx context.Context) (*Term, error) {
+	sub := e.Subscribe()
+	defer sub.Close()
+	for {
+		e.mu.Lock()
+		t, gone, observer := e.Term(), e.gone, e.observer
+		if t != nil {
+			t.work++
+		}
+		e.mu.Unlock()
+		switch {
+		case t != nil:
+			return t, nil
+		case observer:
+			return nil, ErrObserver
+		case gone != nil:
+			return nil, gone
+		}
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (e *Election) left(t *Term) {
+	e.mu.Lock()
+	t.work--
+	idle := t.work == 0
+	e.mu.Unlock()
+	if idle {
+		e.touch()
+	}
+}
+
+// Resign gives leadership up: the term ends, its functions are waited for, up to WorkTimeout,
+// and this node queues again at the tail. It blocks until the place is given up, or ctx ends;
+// it is then given up as soon as etcd answers. The error is ErrNotLeader if this node does not
+// lead, ctx's cause, or what etcd refused: nobody else leads then until etcd allows the place to be
+// given up, which it is asked for again every third of a TTL, or the session ends.
+func (e *Election) Resign(ctx context.Context) error {
+	e.mu.Lock()
+	t := e.Term()
+	if t == nil {
+		e.mu.Unlock()
+		return fmt.Errorf("election %q: %w", e.name, ErrNotLeader)
+	}
+	e.giveUp = ErrResigned
+	e.mu.Unlock()
+	e.touch()
+	return e.given(ctx, t.place)
+}
+
+// Withdraw leaves the election: a term ends as by Resign, and this node stands in it no more;
+// it goes on following it. It blocks as Resign does.
+func (e *Election) Withdraw(ctx context.Context) error { return e.leave(ctx, ErrWithdrawn) }
+
+// Close lets the election go, for everyone in this process who has it: a term ends as by
+// Withdraw, and this node does not follow it any more: Leader says nobody, Watch's channels
+// close, and what blocks fails with ErrLetGo, but Lead with ErrWithdrawn or ErrObserver, as
+// after Withdraw. Who wants it again asks for it by its name. If
+// anybody does that while Close waits, the election stays as that one wants it. It blocks as
+// Resign does; when that fails, nothing is closed, and this node has withdrawn.
+func (e *Election) Close(ctx context.Context) error {
+	e.mu.Lock()
+	e.wanted = false
+	e.mu.Unlock()
+	if err := e.Withdraw(ctx); err != nil {
+		return err
+	}
+	if e.all.forget(e) {
+		e.mu.Lock()
+		e.letGo = true
+		if e.end != nil {
+			e.end(e.closed())
+		}
+		e.notify()
+		e.mu.Unlock()
+		e.follower.Stop()
+	}
+	return nil
+}
+
+func (e *Election) closed() error { return fmt.Errorf("election %q: %w", e.name, ErrLetGo) }
+
+// lasts is a context that ends when the election is closed.
+func (e *Election) lasts() context.Context {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.life == nil {
+		e.life, e.end = context.WithCancelCause(e.all.life)
+		if e.letGo {
+			e.end(e.closed())
+		}
+	}
+	return e.life
+}
+
+func (e *Election) leave(ctx context.Context, why error) error {
+	e.mu.Lock()
+	if e.gone == nil {
+		e.gone, e.giveUp = fmt.Errorf("election %q: %w", e.name, why), why
+	}
+	place := e.place
+	e.mu.Unlock()
+	e.touch()
+	if place == nil {
+		return nil
+	}
+	return e.given(ctx, place)
+}
+
+// given waits until a place is no more.
+func (e *Election) given(ctx context.Context, place *leasequeue.Entry) error {
+	sub := e.Subscribe()
+	defer sub.Close()
+	for {
+		e.mu.Lock()
+		still := e.place == place
+		e.mu.Unlock()
+		if !still {
+			break
+		}
+		select {
+		case <-sub.C:
+		case <-place.Lost():
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return place.Gone(ctx)
+}

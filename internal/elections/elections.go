@@ -1,0 +1,258 @@
+package elections
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// Config is what elections need. Client, Keeper, Queues and Address are required.
+type Config struct {
+	// Client reaches etcd. It is never closed.
+	Client *clientv3.Client
+	// Keeper has the session that all candidacies stand on. One Elections to a keeper and Queues.
+	Keeper *session.Keeper
+	// Queues is where the elections lie: state.Keys.Elections.
+	Queues state.Queues
+	// Address is what others are told when this node leads.
+	Address string
+	// WorkTimeout bounds how long a leader that gives way waits for the functions in Lead to
+	// return after their context ended. Default 5 s.
+	WorkTimeout time.Duration
+	// PreferAfter is how long a candidate of a higher priority stands before the leadership is
+	// given to it: one that comes and goes all the time moves it no oftener. Default 5 s.
+	PreferAfter time.Duration
+	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
+	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
+	// early. Default: what is gone from etcd was given up.
+	View leasequeue.View
+	// RequestTimeout bounds each request to etcd. Default 2 s.
+	RequestTimeout time.Duration
+	// Final reports whether what etcd refuses a candidate is the end of its candidacy: Lead returns
+	// the error, and whoever asks for the election again stands anew. Default: none is, it is tried
+	// again after a second, and logged.
+	Final func(error) bool
+	// Logger gets one line per change of leadership of this node. Default: none.
+	Logger hclog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.WorkTimeout <= 0 {
+		c.WorkTimeout = 5 * time.Second
+	}
+	if c.PreferAfter <= 0 {
+		c.PreferAfter = 5 * time.Second
+	}
+	if c.RequestTimeout <= 0 {
+		c.RequestTimeout = 2 * time.Second
+	}
+	if c.Final == nil {
+		c.Final = func(error) bool { return false }
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+// Validate reports what is wrong with the configuration.
+func (c Config) Validate() error {
+	switch {
+	case c.Client == nil:
+		return errors.New("elections: Config.Client is nil; give it an etcd client")
+	case c.Keeper == nil:
+		return errors.New("elections: Config.Keeper is nil; give it a session keeper that runs")
+	case c.Queues == state.Queues{}:
+		return errors.New("elections: Config.Queues is empty; give it state.Keys.Elections")
+	case c.Address == "":
+		return errors.New("elections: Config.Address is empty; set the address that others should reach this node at")
+	}
+	return nil
+}
+
+// Elections are the named elections that this process takes part in. All methods are safe for
+// concurrent use.
+type Elections struct {
+	cfg    Config
+	engine *leasequeue.Engine
+
+	life context.Context // ends when closed is set
+	end  context.CancelCauseFunc
+	wg   sync.WaitGroup // channels that are fed; nothing is added once closed is set
+
+	mu     sync.Mutex
+	closed bool
+	byName map[string]*Election
+
+	touching sync.Mutex // the last one to be taken
+	dirty    map[*Election]struct{}
+	wake     chan struct{}
+}
+
+// New checks the configuration; [Elections.Run] makes it live.
+func New(cfg Config) (*Elections, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	es := &Elections{cfg: cfg, byName: map[string]*Election{}, dirty: map[*Election]struct{}{}, wake: make(chan struct{}, 1),
+		engine: leasequeue.New(leasequeue.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Queues,
+			View: cfg.View, RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}
+	es.life, es.end = context.WithCancelCause(context.Background())
+	return es, nil
+}
+
+// Option is how this node takes part in an election.
+type Option func(*options)
+
+type options struct {
+	observe  bool
+	priority *int
+}
+
+// Observe only follows the election. Where this node stands in it already, it goes on to:
+// Withdraw ends that.
+func Observe() Option { return func(o *options) { o.observe = true } }
+
+// Election is the election of that name: this node stands in it from now on, also if it had
+// withdrawn or was refused; or with Observe it only follows it. The same name gives the same election. It is
+// followed until it is closed, or the node stops. It does not block.
+// Errors are state.ErrBadName and ErrClosed.
+func (es *Elections) Election(name string, opts ...Option) (*Election, error) {
+	if err := state.CheckName(name); err != nil {
+		return nil, err
+	}
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	if es.closed {
+		return nil, ErrClosed
+	}
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if e := es.byName[name]; e != nil {
+		e.want(o)
+		return e, nil
+	}
+	e := &Election{all: es, name: name, observer: true}
+	e.notice = e.touch
+	e.follower = es.engine.Follow(name, e.notice)
+	e.want(o)
+	es.byName[name] = e
+	e.touch()
+	return e, nil
+}
+
+// forget drops an election unless somebody has asked for it again.
+func (es *Elections) forget(e *Election) bool {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.wanted || es.byName[e.name] != e {
+		return false
+	}
+	delete(es.byName, e.name)
+	return true
+}
+
+// start runs f until it returns, which Close and Run wait for. It does not when all is closed.
+func (es *Elections) start(f func()) bool {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	if es.closed {
+		return false
+	}
+	es.wg.Go(f)
+	return true
+}
+
+// touch has the election looked at soon.
+func (es *Elections) touch(e *Election) {
+	es.touching.Lock()
+	es.dirty[e] = struct{}{}
+	es.touching.Unlock()
+	select {
+	case es.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run serves on one session after the other until ctx ends, and returns when all it started
+// has ended.
+func (es *Elections) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { es.engine.Run(ctx) })
+	changed := es.engine.Changed()
+	for ctx.Err() == nil {
+		for e := range es.touched() {
+			e.look()
+		}
+		select {
+		case <-es.wake:
+		case <-changed:
+			changed = es.engine.Changed() // only now, so that none is missed
+			es.touchAll()
+		case <-ctx.Done():
+		}
+	}
+	wg.Wait()
+	for _, e := range es.shut() {
+		e.close()
+		e.look()
+	}
+	es.wg.Wait()
+}
+
+// touchAll: there is another session, or none.
+func (es *Elections) touchAll() {
+	es.mu.Lock()
+	all := slices.Collect(maps.Values(es.byName))
+	es.mu.Unlock()
+	for _, e := range all {
+		es.touch(e)
+	}
+}
+
+func (es *Elections) touched() map[*Election]struct{} {
+	es.touching.Lock()
+	defer es.touching.Unlock()
+	touched := es.dirty
+	es.dirty = map[*Election]struct{}{}
+	return touched
+}
+
+// shut lets nothing begin any more, and returns all elections.
+func (es *Elections) shut() []*Election {
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	es.closed = true
+	es.end(ErrClosed)
+	return slices.Collect(maps.Values(es.byName))
+}
+
+// Close has this node withdraw from every election, each after the functions in its term have
+// returned, and stand in none any more. It blocks until that is done, or ctx ends, with its
+// cause for an error.
+func (es *Elections) Close(ctx context.Context) error {
+	var wg sync.WaitGroup
+	all := es.shut()
+	errs := make([]error, len(all))
+	for i, e := range all {
+		wg.Go(func() { errs[i] = e.leave(ctx, ErrClosed) })
+	}
+	wg.Wait()
+	es.wg.Wait() // its context has ended
+	return errors.Join(append(errs, es.engine.Close(ctx))...)
+}

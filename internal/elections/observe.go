@@ -1,0 +1,122 @@
+package elections
+
+import (
+	"context"
+	"slices"
+
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// Leader is who leads an election. The zero Leader is nobody.
+type Leader struct {
+	Address string
+	Token   int64
+}
+
+// Leader is who leads as far as this node knows: nobody between two leaders, and while this
+// node is cut off from etcd and cannot say. One that has just come first may still wait for a former
+// leader that may not know its lease is gone, before it leads. It does not block.
+func (e *Election) Leader() Leader {
+	entries := e.follower.Queue().Entries()
+	if len(entries) == 0 {
+		return Leader{}
+	}
+	return Leader{Address: entries[0].Value, Token: entries[0].Create}
+}
+
+// Queue are the addresses of those who stand, who leads first, as far as this node knows.
+func (e *Election) Queue() []string {
+	entries := e.follower.Queue().Entries()
+	out := make([]string, len(entries))
+	for i, x := range entries {
+		out[i] = x.Value
+	}
+	return out
+}
+
+// Subscription is a coalescing signal that an election's answers changed.
+type Subscription struct {
+	// C receives after a change of who leads, of the queue, or of this node's term; several
+	// changes may make one signal. It has its first one already: receive, then ask.
+	C <-chan struct{}
+
+	e *Election
+	c chan struct{}
+}
+
+// Subscribe returns a new subscription. It does not block.
+func (e *Election) Subscribe() *Subscription {
+	c := make(chan struct{}, 1)
+	c <- struct{}{}
+	s := &Subscription{C: c, c: c, e: e}
+	e.mu.Lock()
+	e.subs = append(e.subs, s)
+	e.mu.Unlock()
+	return s
+}
+
+// Close ends the subscription. C is not closed.
+func (s *Subscription) Close() {
+	s.e.mu.Lock()
+	defer s.e.mu.Unlock()
+	s.e.subs = slices.DeleteFunc(s.e.subs, func(x *Subscription) bool { return x == s })
+	if len(s.e.subs) == 0 {
+		s.e.subs = nil
+	}
+}
+
+// notify tells all who subscribed. The lock is held.
+func (e *Election) notify() {
+	for _, s := range e.subs {
+		select {
+		case s.c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// WaitForLeader blocks until there is a leader, or ctx ends. Errors are ctx's cause, ErrClosed
+// and ErrLetGo.
+func (e *Election) WaitForLeader(ctx context.Context) (Leader, error) {
+	var l Leader
+	err := e.until(ctx, func() bool { l = e.Leader(); return l != Leader{} })
+	return l, err
+}
+
+// until blocks until done returns true, the election is closed, or ctx ends.
+func (e *Election) until(ctx context.Context, done func() bool) error {
+	ctx, stop := wait.Within(ctx, e.all.life)
+	defer stop()
+	sub := e.Subscribe()
+	defer sub.Close()
+	letGo := false
+	err := wait.Until(ctx, sub.C, func() bool {
+		e.mu.Lock()
+		letGo = e.letGo
+		e.mu.Unlock()
+		return letGo || done()
+	})
+	if letGo {
+		return e.closed()
+	}
+	return err
+}
+
+// Watch delivers who leads now, and then every change of it; the zero Leader says that nobody
+// does. A slow receiver misses what was overtaken and always gets the newest. The channel
+// closes when ctx ends, or the election or the node is closed, never else.
+func (e *Election) Watch(ctx context.Context) <-chan Leader {
+	out := make(chan Leader)
+	forward := func() {
+		defer close(out)
+		ctx, stop := wait.Within(ctx, e.lasts())
+		defer stop()
+		sub := e.Subscribe()
+		defer sub.Close()
+		wait.Forward(ctx, out, sub.C, e.Leader)
+	}
+	if !e.all.start(forward) {
+		close(out)
+	}
+	return out
+}

@@ -1,0 +1,97 @@
+package elections_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/testbed"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// scene is three processes and a client that no fault touches.
+type scene struct {
+	*testbed.Scene
+	ctx         context.Context
+	keys        state.Queues
+	client      *clientv3.Client
+	preferAfter time.Duration
+	final       func(error) bool
+	a, b, c     *process
+}
+
+type process struct {
+	*testbed.Process
+	*elections.Elections
+}
+
+// newScene is one in which no session is to be lost.
+func newScene(t *testing.T) *scene {
+	return newSceneWith(t, testbed.Long, 100*time.Millisecond)
+}
+
+func newSceneWith(t *testing.T, ttl, preferAfter time.Duration) *scene {
+	t.Parallel()
+	s := &scene{Scene: testbed.New(t, ttl), preferAfter: preferAfter}
+	s.ctx, s.keys, s.client = s.Ctx, s.Keys.Elections(), s.Client
+	s.a, s.b, s.c = s.start("a:1"), s.start("b:1"), s.start("c:1")
+	return s
+}
+
+func (s *scene) start(address string) *process {
+	s.Helper()
+	p := &process{}
+	p.Process = s.Start(func(q *testbed.Process) (func(context.Context), error) {
+		var err error
+		p.Elections, err = elections.New(elections.Config{Client: q.Client, Keeper: q.Keeper, Queues: s.keys, Address: address,
+			WorkTimeout: 500 * time.Millisecond, PreferAfter: s.preferAfter, RequestTimeout: testbed.RequestTimeout, Final: s.final})
+		return p.Run, err
+	})
+	return p
+}
+
+// join has a process stand, and returns when it is in the queue as all see it.
+func (s *scene) join(p *process, name string, opts ...elections.Option) *elections.Election {
+	s.Helper()
+	before := len(s.queue(name))
+	e, err := p.Election(name, opts...)
+	require.NoError(s, err)
+	if len(opts) == 0 {
+		s.queued(name, e, before+1)
+	}
+	return e
+}
+
+// prefer has a process stand with a priority, and returns when it is in the queue.
+func (s *scene) prefer(p *process, name string, priority int) *elections.Election {
+	s.Helper()
+	before := len(s.queue(name))
+	e := s.join(p, name, elections.Priority(priority))
+	s.queued(name, e, before+1)
+	return e
+}
+
+func (s *scene) queued(name string, e *elections.Election, n int) {
+	s.Helper()
+	s.eventually(func() bool { return len(s.queue(name)) >= n && len(e.Queue()) >= n }, "it is queued")
+}
+
+func (s *scene) queue(name string) []string { s.Helper(); return s.Under(s.keys.Queue(name)) }
+
+func (s *scene) eventually(cond func() bool, what string) { s.Helper(); s.Eventually(cond, what) }
+
+// leads waits until an election is led here, and returns the term.
+func (s *scene) leads(e *elections.Election) *elections.Term {
+	s.Helper()
+	var t *elections.Term
+	s.eventually(func() bool { t = e.Term(); return t != nil }, "it leads")
+	require.True(s, e.IsLeader())
+	return t
+}

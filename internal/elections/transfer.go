@@ -1,0 +1,164 @@
+package elections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/leasequeue/order"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// Transfer hands the leadership over to the candidate at that address: those who wait before
+// it go to the tail, the leader gives way when it is next, after its work, as by Resign. Any
+// node may ask, also one that only follows. It blocks until that candidate leads as far as
+// this node knows (then it returns nil, also if it did before), or it turns out to be
+// impossible, or ctx ends: the wish is then taken back, and who acted on it already has. A
+// function in Lead must not wait for the end of its own term by it: the leader gives way when
+// that function has returned, or was waited for long enough.
+//
+// Errors are ErrNoLeader, ErrNotCandidate, ErrOutsider and ErrPreferred, by what is known here
+// and now; ErrNotMoved when another one leads, or ctx or this node's session ended; ErrClosed,
+// ErrLetGo, and what etcd refused.
+func (e *Election) Transfer(ctx context.Context, address string) error {
+	if err := e.transfer(ctx, address); err != nil {
+		return fmt.Errorf("election %q: transfer to %s: %w", e.name, address, err)
+	}
+	return nil
+}
+
+func (e *Election) transfer(ctx context.Context, address string) error {
+	q, err := e.known(ctx)
+	if err != nil {
+		return err
+	}
+	entries := q.Entries()
+	target := -1
+	for i, x := range entries {
+		if x.Value == address {
+			target = i // the last one, if an earlier process of that address has left its own behind
+		}
+	}
+	switch {
+	case len(entries) == 0:
+		return ErrNoLeader
+	case target < 0:
+		return ErrNotCandidate
+	case target == 0:
+		return nil
+	}
+	return e.ask(ctx, q, address, order.Wish{Token: entries[0].Create, Key: entries[target].Key, Create: entries[target].Create})
+}
+
+// AskResign asks whoever leads to give way to the next, as by Resign; one that is alone leads
+// again, with a new token. It blocks, and fails, as Transfer does.
+func (e *Election) AskResign(ctx context.Context) error {
+	q, err := e.known(ctx)
+	if err == nil && len(q.Entries()) == 0 {
+		err = ErrNoLeader
+	}
+	if err == nil {
+		err = e.ask(ctx, q, "", order.Wish{Token: q.Entries()[0].Create})
+	}
+	if err != nil {
+		return fmt.Errorf("election %q: ask the leader to resign: %w", e.name, err)
+	}
+	return nil
+}
+
+// ask puts the wish down and waits for the outcome. It is a place in a queue of wishes: it ends
+// with the session, and is never written late.
+func (e *Election) ask(ctx context.Context, q order.Queue, address string, wish order.Wish) error {
+	if err := q.Check(wish); err != nil {
+		return err
+	}
+	ctx, stop := wait.Within(ctx, e.lasts())
+	defer stop()
+	sub := e.Subscribe()
+	defer sub.Close()
+	place, err := e.all.engine.Enter(ctx, leasequeue.Place{Name: e.name, Value: wish.Value(), Wish: true})
+	if err != nil {
+		return e.notMoved(err)
+	}
+	defer e.takeBack(ctx, place)
+	settled, gone := place.Settled(), (<-chan struct{})(nil)
+	for {
+		if done, err := e.outcome(address, wish); done {
+			return err
+		}
+		select {
+		case <-sub.C:
+		case <-settled:
+			if err := place.Err(); errors.Is(err, leasequeue.ErrAgain) {
+				return e.notMoved(err)
+			} else if err != nil {
+				return err
+			}
+			settled, gone = nil, place.Context().Done()
+		case <-gone:
+			return e.notMoved(context.Cause(place.Context()))
+		case <-place.Lost():
+			return e.notMoved(leasequeue.ErrAgain)
+		case <-ctx.Done():
+			return e.notMoved(context.Cause(ctx))
+		}
+	}
+}
+
+func (e *Election) notMoved(err error) error {
+	if errors.Is(err, ErrClosed) || errors.Is(err, ErrLetGo) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrNotMoved, err)
+}
+
+// outcome is what came of a wish, if that is known.
+func (e *Election) outcome(address string, wish order.Wish) (done bool, err error) {
+	q := e.follower.Queue()
+	if !q.Known() {
+		return false, nil
+	}
+	entries, err := q.Entries(), q.Check(wish)
+	switch {
+	case err == nil:
+		return false, nil
+	case wish.Key == "" && errors.Is(err, order.ErrPassed):
+		return len(entries) > 0, nil // it queues again in a moment
+	case len(entries) > 0 && entries[0].Create == wish.Create:
+		return true, nil
+	case !slices.ContainsFunc(entries, func(x order.Entry) bool { return x.Value == address }):
+		return true, ErrNotCandidate
+	case errors.Is(err, ErrNotCandidate):
+		return true, fmt.Errorf("%w: it has queued anew meanwhile; ask again", ErrNotMoved)
+	case errors.Is(err, order.ErrPassed):
+		return true, fmt.Errorf("%w: %s leads instead", ErrNotMoved, entries[0].Value)
+	}
+	return true, err
+}
+
+// takeBack also when ctx has ended. If etcd does not answer in time it is done when it does, or
+// with the session.
+func (e *Election) takeBack(ctx context.Context, place *leasequeue.Entry) {
+	place.Abandon()
+	select {
+	case <-place.Settled():
+		if place.Err() != nil {
+			return // there is none
+		}
+	default:
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.all.cfg.RequestTimeout)
+	defer cancel()
+	_ = place.Gone(ctx)
+}
+
+// known waits until this node knows the queue.
+func (e *Election) known(ctx context.Context) (order.Queue, error) {
+	var q order.Queue
+	if err := e.until(ctx, func() bool { q = e.follower.Queue(); return q.Known() }); err != nil {
+		return q, e.notMoved(err)
+	}
+	return q, context.Cause(e.lasts())
+}

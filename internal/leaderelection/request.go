@@ -1,0 +1,158 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/candidacy"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/txn"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// Transfer hands leadership over to the member at address: those ahead of it in
+// the queue let it pass, the leader last. Any member may ask. It blocks until
+// that member leads (then it returns nil, also if it did before), or it turns
+// out to be impossible, or ctx ends (ErrNotMoved) or the election is stopped
+// (ErrStopped); give ctx a deadline. A member that is about to queue, as one that
+// has just given way is, is waited for.
+func (le *LeaderElection) Transfer(ctx context.Context, address string) error {
+	s := le.keeper.Current()
+	if s == nil || !s.Valid() {
+		return ErrNoLeader
+	}
+	ctx, stop := wait.Within(ctx, le.ctx)
+	defer stop()
+	_, err := Ask(ctx, le.cfg.Client, le.mirror, s.ID(), state.RequestTransfer, address)
+	return err
+}
+
+// Ask puts down a wish about leadership, on the given lease of the asker, and
+// waits for the outcome: who leads then. The wish names the present term, so it
+// can never move a later one; it is withdrawn when Ask returns. With
+// RequestResign, address is not used, and a leader that is alone in the queue
+// follows itself with a new token.
+func Ask(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease clientv3.LeaseID,
+	kind state.RequestKind, address string) (state.Leader, error) {
+	snap := m.Snapshot()
+	if snap == nil {
+		return state.Leader{}, ErrNoLeader
+	}
+	leader := snap.Leader()
+	if err := movable(leader); err != nil {
+		return leader, err
+	}
+	wish := state.RequestRecord{Kind: kind, Target: address}
+	if kind == state.RequestTransfer {
+		place, now, err := awaitTarget(ctx, m, address)
+		if err != nil {
+			return leader, fmt.Errorf("transfer to %s: %w", address, err)
+		}
+		snap, leader = now, now.Leader()
+		if err := movable(leader); err != nil {
+			return leader, err
+		}
+		if place == 0 {
+			return leader, nil
+		}
+		wish.Incarnation = snap.Member(address).Incarnation
+	}
+	wish.Token = leader.Token
+
+	keys := snap.Keys
+	resp, err := txn.Commit(ctx, client, txn.Ask(keys, int64(lease), snap.Queue[0].Key, wish))
+	if err != nil {
+		return leader, fmt.Errorf("ask the leader: %w", err)
+	}
+	if !resp.Succeeded {
+		return leader, fmt.Errorf("the leader changed meanwhile: %w", ErrNoLeader)
+	}
+	defer withdraw(ctx, client, keys, resp.Header.Revision)
+	return awaitOutcome(ctx, m, leader, wish)
+}
+
+// movable is why l cannot be asked to give way, nil if it can.
+func movable(l state.Leader) error {
+	switch {
+	case l.Address == "":
+		return ErrNoLeader
+	case l.Mode == state.ModeFallback:
+		return ErrFallback
+	case !l.Member:
+		return ErrOutsideBetween
+	}
+	return nil
+}
+
+// awaitTarget is the place in the queue of the member at address, and the snapshot
+// that says so. After a member gave way it stands in no queue for a moment: so one
+// that does not stand and may is waited for.
+func awaitTarget(ctx context.Context, m *mirror.Mirror, address string) (int, *state.Snapshot, error) {
+	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
+		_, err := candidacy.TransferTarget(s, address, 0)
+		return !errors.Is(err, ErrNotCandidate) || whyNotStanding(s.Member(address)) != nil ||
+			s.Leader().Mode == state.ModeFallback
+	})
+	if err != nil {
+		return 0, nil, fmt.Errorf("%w: that member is not in the queue yet: %w", ErrNotMoved, err)
+	}
+	place, err := candidacy.TransferTarget(snap, address, 0)
+	if errors.Is(err, ErrNotCandidate) {
+		if why := whyNotStanding(snap.Member(address)); why != nil {
+			err = why
+		}
+	}
+	return place, snap, err
+}
+
+// whyNotStanding is why m, which is not in the queue, will not be; nil if it may.
+func whyNotStanding(m *state.Member) error {
+	why := ""
+	switch {
+	case m.Observer:
+		why = "an observer"
+	case m.Stopping:
+		why = "it is stopping"
+	case m.ElectionFailed:
+		why = "its election failed"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w (%s): choose a candidate; goversed nodes shows them", ErrNotCandidate, why)
+}
+
+func awaitOutcome(ctx context.Context, m *mirror.Mirror, before state.Leader, wish state.RequestRecord) (state.Leader, error) {
+	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
+		if wish.Kind == state.RequestTransfer {
+			if t := s.Member(wish.Target); t == nil || t.Incarnation != wish.Incarnation {
+				return true
+			}
+		}
+		l := s.Leader()
+		return l.Address != "" && l.Token != before.Token
+	})
+	if err != nil {
+		return before, fmt.Errorf("%w: %w", ErrNotMoved, err)
+	}
+	l := snap.Leader()
+	switch {
+	case wish.Kind == state.RequestResign || l.Address == wish.Target:
+		return l, nil
+	case snap.Member(wish.Target) == nil:
+		return l, fmt.Errorf("%s is gone: %w", wish.Target, ErrNotMember)
+	}
+	return l, fmt.Errorf("%s leads instead: %w", l.Address, ErrNotMoved)
+}
+
+// withdraw takes the wish back, even if the asker's context has ended. If it
+// fails, the asker's lease takes the wish along; void it is already.
+func withdraw(ctx context.Context, client *clientv3.Client, keys state.Keys, modRevision int64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_, _ = txn.Commit(ctx, client, txn.Unask(keys, modRevision))
+}

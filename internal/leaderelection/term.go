@@ -1,0 +1,134 @@
+package leaderelection
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/candidacy"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/txn"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// Term is one unbroken stretch of this node's leadership. All methods are safe
+// for concurrent use.
+type Term struct {
+	token    int64
+	mode     state.Mode
+	acquired time.Time
+	stretch  *session.Stretch
+	lease    int64
+	le       *LeaderElection
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	work     int // functions in it; guarded by le.mu
+}
+
+// Token is the fencing token: the CreateRevision of the key that leads. It only
+// grows from term to term of the cluster. Give it to whatever you write to
+// outside etcd, and let that refuse a smaller one than it has seen.
+func (t *Term) Token() int64 { return t.token }
+
+// Mode says by which rule this term leads.
+func (t *Term) Mode() state.Mode { return t.mode }
+
+// AcquiredAt is when this node learned that it leads.
+func (t *Term) AcquiredAt() time.Time { return t.acquired }
+
+// Context ends with the term, at the session's deadline at the latest, or when the
+// session is suspended; its cause is a [TermOverError] or a session.LostError.
+func (t *Term) Context() context.Context { return t.ctx }
+
+// Valid reports whether the term may be acted on at this instant, without a
+// lock, an allocation or the network.
+func (t *Term) Valid() bool {
+	return t.le.term.Load() == t && candidacy.Counts(t.stretch.Valid())
+}
+
+// Txn is a transaction that etcd commits only while this term stands. Its Commit
+// returns an error that matches ErrTermOver, and writes nothing, if the term is
+// over; otherwise it answers as an ordinary transaction does: Succeeded tells of
+// the caller's own comparisons. One caller at a time.
+func (t *Term) Txn(ctx context.Context) clientv3.Txn {
+	return txn.Fenced(ctx, t.le.cfg.Client, txn.Fence{
+		Guards: t.fence(),
+		Over: func() error {
+			if !t.Valid() {
+				return fmt.Errorf("token %d: %w", t.token, ErrTermOver)
+			}
+			return nil
+		},
+		Refused: func() error { return fmt.Errorf("etcd refused token %d: %w", t.token, ErrTermOver) },
+	})
+}
+
+// fence holds exactly while this term's key stands.
+func (t *Term) fence() []clientv3.Cmp {
+	return txn.Cmps(txn.TermGuards(t.le.keys, t.mode, t.lease, t.token))
+}
+
+// Lead waits until this node leads and runs fn. fn's context ends with the term,
+// or with ctx; fn must return soon after, for a leader that gives way waits for
+// it (up to WorkTimeout) before the next one can lead. Lead returns what fn
+// returned; if that is the context's error because the term ended, an error that
+// matches ErrTermOver. It does not give leadership up when fn returns (Resign
+// does), and runs fn once: call it in a loop to serve every term, until ctx ends
+// or the error is ErrStopped. Where fn did not run the error is one of these two.
+func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context, t *Term) error) error {
+	t, err := le.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.leave()
+	work, stop := wait.Within(ctx, t.ctx)
+	defer stop()
+	err = fn(work, t)
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil && t.ctx.Err() != nil {
+		return fmt.Errorf("token %d: %w", t.token, overError(t))
+	}
+	return err
+}
+
+// overError is why t ended, as an error that matches ErrTermOver.
+func overError(t *Term) error {
+	cause := context.Cause(t.ctx)
+	if errors.Is(cause, ErrTermOver) {
+		return cause
+	}
+	return &TermOverError{Token: t.token, Reason: ReasonSessionLost, Err: cause}
+}
+
+// enter waits for a term of this node and counts the caller as its work.
+func (le *LeaderElection) enter(ctx context.Context) (*Term, error) {
+	var t *Term
+	err := le.await(ctx, func() bool {
+		if le.stopped {
+			return true
+		}
+		if t = le.term.Load(); t == nil || !t.stretch.Valid() {
+			t = nil
+			return false
+		}
+		t.work++
+		return true
+	})
+	if err == nil && t == nil {
+		err = ErrStopped
+	}
+	return t, err
+}
+
+func (t *Term) leave() {
+	t.le.mu.Lock()
+	t.work--
+	idle := t.work == 0
+	t.le.mu.Unlock()
+	if idle {
+		t.le.poke()
+	}
+}

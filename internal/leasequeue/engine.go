@@ -1,0 +1,228 @@
+package leasequeue
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// ErrClosed: the engine's Run has ended, or Close was called.
+var ErrClosed = errors.New("the node has stopped, or is stopping")
+
+// Config is what an engine needs. All but View and Logger is required.
+type Config struct {
+	// Client reaches etcd. It is never closed.
+	Client *clientv3.Client
+	// Keeper has the sessions that the places stand on. One engine to a keeper and Keys.
+	Keeper *session.Keeper
+	// Keys is where the queues lie.
+	Keys state.Queues
+	// View, if set, is asked before a place becomes the first: etcd may have deleted the one before it
+	// too early (see package lingering). nil: what is gone from etcd was given up.
+	View View
+	// RequestTimeout bounds each request to etcd.
+	RequestTimeout time.Duration
+	// Logger gets one line per event an operator cares about.
+	Logger hclog.Logger
+}
+
+// Engine is all places of this process in the queues under one root. All methods are safe for
+// concurrent use.
+type Engine struct {
+	cfg Config
+
+	mu      sync.Mutex
+	run     *run          // on the present session, nil between two
+	changed chan struct{} // closed when run or closed changes
+	closed  bool
+
+	followers map[*Follower]struct{}
+}
+
+// New makes an engine; [Engine.Run] makes it live.
+func New(cfg Config) *Engine {
+	if cfg.Logger == nil {
+		cfg.Logger = hclog.NewNullLogger()
+	}
+	return &Engine{cfg: cfg, changed: make(chan struct{})}
+}
+
+// keys are those of the queues, or of the wishes about them.
+func (e *Engine) keys(wishes bool) state.Queues {
+	if wishes {
+		return e.cfg.Keys.Wishes()
+	}
+	return e.cfg.Keys
+}
+
+// Run serves on one session after the other until ctx ends, and returns when all it started
+// has ended. It does not leave the queues: the session's end does.
+func (e *Engine) Run(ctx context.Context) {
+	var old *session.Session
+	for {
+		s, err := e.cfg.Keeper.Wait(ctx, old)
+		if err != nil {
+			break
+		}
+		r := newRun(e, s)
+		e.set(r, false)
+		r.serve(ctx)
+		e.set(nil, false)
+		r.end()
+		e.forget()
+		old = s
+	}
+	e.set(nil, true)
+}
+
+func (e *Engine) set(r *run, closed bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r != nil && r != e.run {
+		for f := range e.followers {
+			r.follow(f)
+		}
+	}
+	e.run, e.closed = r, e.closed || closed
+	e.change()
+}
+
+// change tells all who wait for one. The lock is held.
+func (e *Engine) change() {
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// forget: without a session nothing is known.
+func (e *Engine) forget() {
+	e.mu.Lock()
+	followers := slices.Collect(maps.Keys(e.followers))
+	e.mu.Unlock()
+	for _, f := range followers {
+		f.forget()
+	}
+}
+
+// Close lets nobody enter any more, ends the contexts of all who are first, with ErrClosed,
+// and has those who wait leave. It blocks until all have left, or ctx ends; the error is then
+// ctx's cause.
+func (e *Engine) Close(ctx context.Context) error {
+	e.mu.Lock()
+	r := e.run
+	e.closed = true
+	e.change()
+	e.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	return r.expelAll(ctx)
+}
+
+// present waits for a session.
+func (e *Engine) present(ctx context.Context) (*run, error) {
+	for {
+		e.mu.Lock()
+		r, changed, closed := e.run, e.changed, e.closed
+		e.mu.Unlock()
+		switch {
+		case closed:
+			return nil, ErrClosed
+		case r != nil && r.ctx.Err() == nil:
+			return r, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Changed is closed at the next change of the session that places stand on, or of whether it may
+// be acted on.
+func (e *Engine) Changed() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.changed
+}
+
+// Place is what somebody wants in a queue.
+type Place struct {
+	Name string
+	// Value is what the key says, for others.
+	Value string
+	// Priority is told to others, who may let the place pass: see queueing.Queue.Target.
+	Priority int
+	// Shared: to be first among those who do not share is enough.
+	Shared bool
+	// Wish: it is a place in the queue of the wishes about that name.
+	Wish bool
+	// Try: not to wait.
+	Try bool
+	// Notify, if set, is called when the entry has its token, when it settles, and when one that is first is revoked
+	// or its key gone; not when the session ends what stands on it: see [Engine.Changed]. It
+	// must not block, nor ask the entry.
+	Notify func()
+}
+
+// Enter queues on the present session, for which it waits until ctx ends; the entry settles
+// later. Errors are ctx's cause and ErrClosed.
+func (e *Engine) Enter(ctx context.Context, p Place) (*Entry, error) {
+	r, err := e.present(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.enter(p), nil
+}
+
+// TryEnter is Enter without waiting for a session: it returns nil where there is none.
+func (e *Engine) TryEnter(p Place) *Entry {
+	e.mu.Lock()
+	r, closed := e.run, e.closed
+	e.mu.Unlock()
+	if r == nil || closed || r.ctx.Err() != nil {
+		return nil
+	}
+	return r.enter(p)
+}
+
+// Take queues, on one session after the other, until the place is first, or ctx ends. Errors
+// are ctx's cause, state.ErrBadName, ErrClosed, ErrTaken, and what etcd refused.
+func (e *Engine) Take(ctx context.Context, p Place) (*Entry, error) {
+	if err := state.CheckName(p.Name); err != nil {
+		return nil, err
+	}
+	for ctx.Err() == nil {
+		x, err := e.Enter(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-x.Settled():
+		case <-x.Lost():
+			continue // the session, and with it the place
+		case <-ctx.Done():
+			x.Abandon()
+			return nil, context.Cause(ctx)
+		}
+		switch err := x.Err(); {
+		case err == nil:
+			return x, nil
+		case errors.Is(err, ErrTaken):
+			_ = x.Gone(ctx) // until then it is in the way of others who try
+			return nil, err
+		case !errors.Is(err, ErrAgain):
+			return nil, err
+		}
+	}
+	return nil, context.Cause(ctx)
+}

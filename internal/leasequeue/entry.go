@@ -1,0 +1,435 @@
+package leasequeue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/mutant"
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// Why an entry is not first, or not any more.
+var (
+	// ErrAgain: the place is lost, with the session or by hands from outside; whoever still
+	// wants it queues anew.
+	ErrAgain = errors.New("the place in the queue is lost")
+	// ErrTaken: who only tries does not wait.
+	ErrTaken = errors.New("another one is first")
+	// ErrKeyGone: by hands from outside.
+	ErrKeyGone = errors.New("its key in etcd is gone, and this process did not delete it")
+	// ErrLeft is the cause of an entry's context after Leave.
+	ErrLeft = errors.New("it was given up")
+)
+
+// phase is how far an entry has come.
+type phase int8
+
+const (
+	asked   phase = iota // on its way to etcd
+	waiting              // in the queue
+	first                // it is first, or was
+	over                 // without ever being first
+)
+
+// Entry is one place in a queue, from the wish to the end. All methods are safe for concurrent
+// use.
+type Entry struct {
+	Place
+	run   *run
+	key   string
+	queue string
+
+	mu       sync.Mutex
+	settled  chan struct{} // closed when phase is first or over; made when somebody waits for that
+	phase    phase
+	clearing bool  // it is first, and it is being looked whether anybody counts on being so still
+	cleared  bool  // nobody does
+	unwanted bool  // it is to be deleted, if it ever comes to be
+	leaving  bool  // its deletion is under way
+	create   int64 // CreateRevision of its key
+	stretch  *session.Stretch
+	err      error // of over; or why it is not first any more
+
+	ctx     context.Context // made when first asked for
+	cancel  context.CancelCauseFunc
+	uses    []*use
+	gone    chan struct{} // closed when the key is deleted, or etcd refuses that; made by Gone
+	refused error         // what etcd said last
+}
+
+// Settled is closed when the entry is first, or never will be: Err says which.
+func (x *Entry) Settled() <-chan struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.phase == first || x.phase == over:
+		return closed
+	case x.settled == nil:
+		x.settled = make(chan struct{})
+	}
+	return x.settled
+}
+
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// Lost is closed when the session is lost, and with it every place on it.
+func (x *Entry) Lost() <-chan struct{} { return x.run.ctx.Done() }
+
+// Session is a context that ends when Lost is closed. The key can stand for so long.
+func (x *Entry) Session() context.Context { return x.run.ctx }
+
+// Err is why a settled entry is not first, and was never: ErrAgain, ErrTaken, or what etcd
+// refused; nil if it is or was.
+func (x *Entry) Err() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.phase == first {
+		return nil
+	}
+	return x.err
+}
+
+// Token is the CreateRevision of the key of an entry that is first, and larger than that of
+// all who were before.
+func (x *Entry) Token() int64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.create
+}
+
+// Context is that of an entry which is first: it ends when it is not any more, at the
+// session's deadline at the latest, with ErrLeft, ErrKeyGone or a session.LostError.
+func (x *Entry) Context() context.Context {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ctx == nil {
+		x.ctx, x.cancel = context.WithCancelCause(x.stretch.Context())
+		if err := x.over(); err != nil {
+			x.cancel(err)
+		}
+	}
+	return x.ctx
+}
+
+// use is a context in which somebody works because the entry is first.
+type use struct{ end context.CancelCauseFunc }
+
+// Within is wait.Within of ctx and Context, for many entries: nothing of it stays with the entry
+// after stop.
+func (x *Entry) Within(ctx context.Context) (_ context.Context, stop func()) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	ctx, end := wait.WithinCause(ctx, x.stretch.Context())
+	if err := x.over(); err != nil {
+		end(err)
+	}
+	u := &use{end}
+	x.uses = append(x.uses, u)
+	return ctx, func() {
+		end(nil)
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if x.uses = slices.DeleteFunc(x.uses, func(other *use) bool { return other == u }); len(x.uses) == 0 {
+			x.uses = nil
+		}
+	}
+}
+
+// stop ends all contexts. The lock is held.
+func (x *Entry) stop(cause error) {
+	if x.cancel != nil {
+		x.cancel(cause)
+	}
+	for _, u := range x.uses {
+		u.end(cause)
+	}
+}
+
+// Over is why an entry that came first may not be acted on any more; nil while it may. Where the
+// session was lost before the entry was revoked, it is what it was revoked with, and the cause of
+// its contexts the session's.
+func (x *Entry) Over() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.over()
+}
+
+func (x *Entry) over() error {
+	switch {
+	case x.err != nil:
+		return x.err
+	case x.leaving:
+		return ErrLeft
+	}
+	return context.Cause(x.stretch.Context())
+}
+
+// Revoke ends what is done in a place that is first, with that cause. The key stands until the
+// place is abandoned.
+func (x *Entry) Revoke(cause error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.revoke(cause)
+}
+
+// revoke is Revoke under the lock, of a place that is first or was.
+func (x *Entry) revoke(cause error) {
+	if x.phase != first || x.err != nil || x.leaving {
+		return
+	}
+	x.err = cause
+	x.stop(cause)
+	x.notify()
+}
+
+// Valid reports whether an entry that came first may be acted on at this instant.
+func (x *Entry) Valid() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.valid()
+}
+
+func (x *Entry) valid() bool {
+	return x.phase == first && x.err == nil && !x.leaving && x.stretch.Valid()
+}
+
+// Key is the entry's in etcd; while the entry is first, its CreateRevision is the token.
+func (x *Entry) Key() string { return x.key }
+
+// Guard holds in a transaction exactly while the entry's key stands.
+func (x *Entry) Guard() clientv3.Cmp {
+	return clientv3.Compare(clientv3.CreateRevision(x.key), "=", x.Token())
+}
+
+// Leave gives up a place that is first, and blocks as Gone does, with its error. If the place was
+// lost before it was given up, lost is why.
+func (x *Entry) Leave(ctx context.Context) (lost, err error) {
+	x.mu.Lock()
+	if x.err == nil && !x.leaving && !x.stretch.Valid() {
+		if x.err = context.Cause(x.stretch.Context()); x.err == nil {
+			x.err = &session.LostError{Reason: session.ReasonExpired} // and its own loop has not looked yet
+		}
+	}
+	lost = x.err
+	x.mu.Unlock()
+	x.Abandon()
+	err = x.Gone(ctx)
+	if !errors.Is(lost, ErrClosed) {
+		return lost, err
+	}
+	// It was told to end, and has, if it was in time.
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	select {
+	case <-x.gone:
+		return nil, err
+	default:
+		return lost, err
+	}
+}
+
+// Gone blocks until the key of an abandoned place is deleted, or the session is lost, and with it the
+// key. It ends before with ctx's cause: the key is then deleted as soon as etcd answers; or with what
+// etcd refused: the place is then in everybody's way until etcd allows it, which is asked every third
+// of a TTL, or the session ends.
+func (x *Entry) Gone(ctx context.Context) error {
+	x.mu.Lock()
+	if x.gone == nil {
+		x.gone = make(chan struct{})
+	}
+	gone := x.gone
+	x.mu.Unlock()
+	select {
+	case <-gone:
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.refused
+	case <-x.run.ctx.Done(): // the lease ends, or has
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Abandon gives the place up, wherever it is, and does not block.
+func (x *Entry) Abandon() {
+	x.mu.Lock()
+	x.unwanted = true
+	now := x.create != 0 && !x.leaving
+	if now {
+		x.leaving = true
+		x.stop(ErrLeft)
+	}
+	x.mu.Unlock()
+	if now {
+		x.run.leave(x)
+	}
+}
+
+// entered: the key was created; it came first, or behind others.
+func (x *Entry) entered(create int64, ahead bool) {
+	x.mu.Lock()
+	x.create = create
+	unwanted := x.unwanted && !mutant.Is(mutant.UnwantedStays)
+	if x.phase == asked {
+		x.phase = waiting
+		x.notify() // the watch may have told of the key before its token was known here
+	}
+	x.mu.Unlock()
+	switch {
+	case unwanted:
+		x.Abandon()
+	case ahead:
+		x.begin()
+	default:
+		x.behind()
+	}
+}
+
+// begin makes an entry first that is, or has it wait until it may be. It reports whether it may.
+func (x *Entry) begin() (granted bool) {
+	granted, others := x.grant()
+	if !granted && !others {
+		x.behind()
+	}
+	return granted
+}
+
+// behind has an entry wait, unless it does not want to.
+func (x *Entry) behind() {
+	if x.Try {
+		x.end(ErrTaken)
+		x.Abandon()
+		return
+	}
+	x.run.wait(x)
+}
+
+// looked: it was, and nobody counts on being first still; or somebody may, and the entry does not wait.
+func (x *Entry) looked(clear bool) {
+	x.mu.Lock()
+	x.clearing, x.cleared = false, clear
+	wanted := x.phase == waiting && !x.unwanted
+	x.mu.Unlock()
+	switch {
+	case !wanted:
+	case !clear:
+		x.behind()
+	case x.begin():
+		x.run.unwait(x)
+	}
+}
+
+// grant makes the entry first, if the session may be acted on, and nobody can count on being first
+// whose key is gone. If it does not, others see to the entry when it is settled or unwanted, or while it
+// is being looked whether anybody can; else it waits.
+func (x *Entry) grant() (granted, others bool) {
+	s := x.run.s
+	stretch := s.Stretch()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.phase != waiting || x.unwanted || x.clearing:
+		return false, true
+	case !stretch.Valid() || s.InDoubt():
+		return false, false
+	case !x.cleared && !x.run.fresh():
+		x.clearing = true
+		x.run.clear(x)
+		return false, true
+	}
+	x.phase, x.stretch = first, stretch
+	x.settle()
+	return true, false
+}
+
+// end settles an entry that is not first.
+func (x *Entry) end(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.phase == first || x.phase == over {
+		return
+	}
+	x.phase, x.err = over, err
+	x.settle()
+}
+
+func (x *Entry) settle() {
+	if x.settled != nil {
+		close(x.settled)
+		x.settled = nil
+	}
+	x.notify()
+}
+
+func (x *Entry) notify() {
+	if x.Notify != nil {
+		x.Notify()
+	}
+}
+
+// vanished: the key is gone, and nobody here deleted it. One who was first leaves by himself,
+// and the key stays his until then.
+func (x *Entry) vanished() {
+	x.end(ErrAgain)
+	x.mu.Lock()
+	forget := false
+	switch {
+	case x.leaving:
+	case x.phase == over:
+		x.leaving, forget = true, true
+	default:
+		x.revoke(ErrKeyGone)
+	}
+	x.mu.Unlock()
+	if forget {
+		x.run.forget(x)
+		x.deleted(nil)
+	}
+}
+
+// expel ends what is done in a place that is first, and leaves all others: nobody may go on.
+func (x *Entry) expel() {
+	x.end(ErrClosed)
+	x.mu.Lock()
+	held := x.phase == first
+	x.revoke(ErrClosed)
+	x.mu.Unlock()
+	if !held {
+		x.Abandon()
+	}
+}
+
+// stands reports whether the key should be there.
+func (x *Entry) stands() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.create != 0 && !x.leaving && x.err == nil
+}
+
+// deleted: as it was to be, or etcd refuses it. It reports whether anything is known of it for the
+// first time.
+func (x *Entry) deleted(refused error) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.refused = refused
+	if x.gone == nil {
+		x.gone = make(chan struct{})
+	}
+	select {
+	case <-x.gone:
+		return false
+	default:
+		close(x.gone)
+		return true
+	}
+}

@@ -1,0 +1,383 @@
+package leasequeue
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/internal/leasequeue/order"
+	"github.com/goverse/goverse/internal/mutant"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+const (
+	// laneRetry is the first pause after a batch that etcd did not answer; each failure in a
+	// row doubles it, up to lastLaneRetry.
+	laneRetry, lastLaneRetry = 10 * time.Millisecond, time.Second
+)
+
+// lane sends batches of operations one after the other. Each batch is made under the condition
+// that the one before it is the last that was made, and puts down its own number. So a batch
+// without an answer is settled for good by another one: either its number is there, or it can
+// never be any more.
+type lane struct {
+	r        *run
+	counter  string // the key that has the number of the last batch
+	composer *composer
+	most     int // operations in a batch
+
+	number   int64 // of the last batch that was made, or tried
+	modified int64 // ModRevision of the counter; 0: it is not there
+	open     bool  // an attempt of that number may still be made
+
+	late     []op // who leaves, taken beside a batch that cannot be made at present
+	finished []op // of which the outbox is to be told
+	barred   []op // whose keys such an attempt may still write or delete
+}
+
+func newLane(r *run, i int) *lane {
+	return &lane{r: r, counter: r.e.cfg.Keys.Batches(int64(r.s.ID()), i), composer: newComposer(r.s.ID()), most: mostOps}
+}
+
+// run sends what there is, until the session is lost.
+func (l *lane) run() {
+	for {
+		batch := l.r.outbox.take(l.most, l.late...)
+		l.late = nil
+		if len(batch) == 0 {
+			select {
+			case <-l.r.outbox.wake:
+				continue
+			case <-l.r.ctx.Done():
+				return
+			}
+		}
+		if !l.remove(batch) && !l.make(batch) {
+			return
+		}
+		// Who was told may want something at once: it goes with the next batch, if it may
+		// run before that is taken.
+		runtime.Gosched()
+		l.r.outbox.done(l.finished)
+		l.finished = l.finished[:0]
+	}
+}
+
+// remove sends a batch that is one deletion without a number, which is less work for etcd: under the
+// key's own condition it may be made late, or twice. It reports whether that settled it.
+func (l *lane) remove(batch []op) bool {
+	if len(batch) != 1 || batch[0].enter {
+		return false
+	}
+	o := batch[0]
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
+	defer cancel()
+	_, err := l.r.e.cfg.Client.Txn(ctx).If(guard(o)...).Then(clientv3.OpDelete(o.entry.key)).Commit()
+	switch {
+	case err == nil:
+		l.left(o)
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		l.refuse(o, err)
+	default:
+		return false
+	}
+	return true
+}
+
+// guard is the condition of a deletion that may be made late.
+func guard(o op) []clientv3.Cmp {
+	if mutant.Is(mutant.ReleaseUnguarded) {
+		return nil
+	}
+	return []clientv3.Cmp{o.entry.Guard()}
+}
+
+// make has the batch made, and tells its entries. It returns false when the session is lost.
+func (l *lane) make(batch []op) bool {
+	retry := laneRetry
+	l.number++
+	for {
+		resp, err := l.send(batch)
+		switch {
+		case err == nil && resp.Succeeded:
+			l.settled(resp.Header.Revision)
+			l.tell(batch, resp)
+			return true
+		case err == nil:
+			// The counter is not as it was left. An earlier attempt was made, though nobody
+			// said so; or hands from outside have changed it.
+			if l.counted(resp) {
+				return l.found(batch)
+			}
+			continue
+		case l.r.ctx.Err() != nil:
+			return false
+		}
+		l.open = l.open || !refused(err)
+		var unsettled error
+		if l.open {
+			var made bool
+			if made, unsettled = l.settle(); unsettled == nil && made {
+				return l.found(batch)
+			}
+		}
+		denied := errors.Is(err, rpctypes.ErrPermissionDenied)
+		tooMuch := errors.Is(err, rpctypes.ErrTooManyOps) || tooLarge(err)
+		switch {
+		case denied && l.open && !errors.Is(unsettled, rpctypes.ErrPermissionDenied), tooMuch && l.open:
+			// First it must be known what came of the attempts before.
+		case denied && l.open:
+			// Not even that may be asked: all is denied to all.
+			for _, o := range batch {
+				l.refuse(o, err)
+			}
+			return true
+		case (denied || tooMuch) && len(batch) > 1:
+			// What was refused is refused to those alone whom it concerns.
+			half := len(batch) / 2
+			if tooMuch {
+				l.most = max(2, l.most/2)
+			}
+			return l.make(batch[:half]) && l.make(batch[half:])
+		case denied, tooMuch:
+			l.refuse(batch[0], err)
+			return true
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			l.r.s.Check() // it is told why
+		case errors.Is(err, rpctypes.ErrNoSpace):
+			if batch = l.relieve(batch); len(batch) == 0 {
+				return true
+			}
+		}
+		if !wait.For(l.r.ctx, retry) {
+			return false
+		}
+		retry = min(2*retry, lastLaneRetry)
+	}
+}
+
+// refused reports whether the error says that the attempt was not made, and never will be.
+func refused(err error) bool {
+	for _, refusal := range []error{rpctypes.ErrPermissionDenied, rpctypes.ErrTooManyOps, rpctypes.ErrLeaseNotFound, rpctypes.ErrNoSpace} {
+		if errors.Is(err, refusal) {
+			return true
+		}
+	}
+	return tooLarge(err)
+}
+
+// tooLarge reports whether etcd takes no request so long, or whether its client does not send it
+// or its server not read it.
+func tooLarge(err error) bool {
+	if errors.As(err, new(rpctypes.EtcdError)) {
+		return errors.Is(err, rpctypes.ErrRequestTooLarge)
+	}
+	return status.Code(err) == codes.ResourceExhausted
+}
+
+// send makes one attempt.
+func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
+	defer cancel()
+	defer l.composer.forget()
+	numbered := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)}
+	if mutant.Is(mutant.BatchUnnumbered) {
+		numbered = nil
+	}
+	return l.r.e.cfg.Client.Txn(ctx).If(numbered...).
+		Then(l.composer.compose(l.counter, l.number, batch)...).Else(clientv3.OpGet(l.counter)).Commit()
+}
+
+// look reads who is first; for who would share, all.
+func look(x *Entry) clientv3.Op {
+	opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)}
+	if !x.Shared {
+		opts = append(opts, clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	}
+	return clientv3.OpGet(x.queue, opts...)
+}
+
+// settle finds out whether the last batch was made; if it was not, it never will be.
+func (l *lane) settle() (made bool, err error) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
+	defer cancel()
+	resp, err := l.r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
+		Then(clientv3.OpPut(l.counter, "", clientv3.WithLease(l.r.s.ID()))).Else(clientv3.OpGet(l.counter)).Commit()
+	switch {
+	case err != nil:
+		return false, err
+	case resp.Succeeded:
+		l.settled(resp.Header.Revision)
+		return false, nil
+	}
+	return l.counted(resp), nil
+}
+
+// settled: the counter was written at that revision, so that no attempt of before is made any
+// more.
+func (l *lane) settled(modified int64) {
+	l.modified, l.open = modified, false
+	l.r.unbar(l.barred)
+	l.barred = nil
+}
+
+// counted takes over what the counter is, as a transaction found it that was not made, and
+// reports whether it says that the last batch was.
+func (l *lane) counted(resp *clientv3.TxnResponse) bool {
+	kvs := resp.Responses[0].GetResponseRange().Kvs
+	if len(kvs) == 0 {
+		l.settled(0)
+		return false
+	}
+	l.settled(kvs[0].ModRevision)
+	if mutant.Is(mutant.SilenceNotMade) {
+		return false
+	}
+	return string(kvs[0].Value) == strconv.FormatInt(l.number, 10)
+}
+
+// apart is how many conditions of their own etcd takes in a transaction, with room to spare.
+const apart = levelOps / 2
+
+// relieve releases who leaves, in the batch and behind it, while nobody can enter. It returns
+// the rest of the batch.
+func (l *lane) relieve(batch []op) []op {
+	l.late = append(l.late, l.r.outbox.takeLeaving(apart-len(l.late))...)
+	l.late = l.release(l.late)
+	return l.release(batch)
+}
+
+// release deletes the keys of those who leave, without a number, so each under its own
+// condition: it may be made late. It returns the rest of the batch.
+func (l *lane) release(batch []op) []op {
+	var ops []clientv3.Op
+	var leaving, rest []op
+	most := min(apart, max(1, l.most/2))
+	for _, o := range batch {
+		if o.enter || len(leaving) == most {
+			rest = append(rest, o)
+		} else {
+			leaving, ops = append(leaving, o), append(ops, clientv3.OpTxn(guard(o), []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
+		}
+	}
+	if len(leaving) == 0 {
+		return batch
+	}
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
+	defer cancel()
+	if _, err := l.r.e.cfg.Client.Txn(ctx).Then(ops...).Commit(); err != nil {
+		if errors.Is(err, rpctypes.ErrTooManyOps) {
+			l.most = max(2, l.most/2)
+		}
+		return batch
+	}
+	for _, o := range leaving {
+		l.left(o)
+	}
+	return rest
+}
+
+// left: the key was deleted.
+func (l *lane) left(o op) {
+	l.forget(o)
+	o.entry.deleted(nil)
+}
+
+// forget: the operation is done with, and its entry has no key.
+func (l *lane) forget(o op) {
+	l.finish(o)
+	l.r.forget(o.entry)
+}
+
+// finish: the operation is done with. If an attempt may still be made that puts or deletes the key,
+// nobody gets it until that is settled.
+func (l *lane) finish(o op) {
+	l.finished = append(l.finished, o)
+	if l.open {
+		l.barred = append(l.barred, o)
+		l.r.bar(o.entry.key)
+	}
+}
+
+// tell tells the entries what came of a batch that was made.
+func (l *lane) tell(batch []op, resp *clientv3.TxnResponse) {
+	l.r.saw(resp.Header)
+	all := answers(resp)
+	for _, o := range batch {
+		if o.enter {
+			found := (*clientv3.GetResponse)(all[1].GetResponseRange())
+			l.finished = append(l.finished, o)
+			o.entry.entered(resp.Header.Revision, found.Count == 1 || o.entry.Shared && ahead(o.entry, found))
+		} else {
+			l.left(o)
+		}
+		all = all[o.cost():]
+	}
+}
+
+// found tells the entries of a batch that was made and whose answer was lost. It returns
+// false when the session is lost.
+func (l *lane) found(batch []op) bool {
+	for _, o := range batch {
+		if !o.enter {
+			l.left(o)
+			continue
+		}
+		for {
+			ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
+			resp, err := l.r.e.cfg.Client.Do(ctx, look(o.entry))
+			cancel()
+			if err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) { // its watch has to tell, then
+				l.finished = append(l.finished, o)
+				if err == nil {
+					l.r.saw(resp.Get().Header)
+				}
+				o.entry.entered(l.modified, err == nil && (ahead(o.entry, resp.Get()) || mutant.Is(mutant.FoundIsFirst)))
+				break
+			}
+			if !wait.For(l.r.ctx, lastLaneRetry/10) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// refuse ends an entry that etcd refuses to write, or puts off to delete it; its key is not
+// free, then.
+func (l *lane) refuse(o op, err error) {
+	if o.enter {
+		l.forget(o)
+		o.entry.end(err)
+		o.entry.deleted(nil)
+		return
+	}
+	l.finish(o)
+	l.r.putOff(o.entry)
+	if o.entry.deleted(err) {
+		l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it is tried again until the session ends", "name", o.entry.Name, "error", err)
+	}
+}
+
+// ahead reports whether the entry is first, as its own transaction has seen it.
+func ahead(x *Entry, found *clientv3.GetResponse) bool {
+	if !x.Shared {
+		return len(found.Kvs) > 0 && string(found.Kvs[0].Key) == x.key
+	}
+	return order.Queue{}.Read(1, entriesOf(found)).Holds(x.key)
+}
+
+func entriesOf(found *clientv3.GetResponse) []order.Entry {
+	entries := make([]order.Entry, len(found.Kvs))
+	for i, kv := range found.Kvs {
+		entries[i] = entryOf(kv)
+	}
+	return entries
+}

@@ -1,0 +1,174 @@
+package leasequeue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/modeletcd"
+)
+
+// scene is a model of etcd, in virtual time.
+type scene struct {
+	*testing.T
+	e    *modeletcd.Etcd
+	keys state.Queues
+	wg   sync.WaitGroup
+	ctx  context.Context
+}
+
+func play(t *testing.T, do func(s *scene)) {
+	synctest.Test(t, func(t *testing.T) {
+		keys, err := state.NewKeys("/model")
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &scene{T: t, e: modeletcd.New(), keys: keys.Locks(), ctx: ctx}
+		defer s.e.Close()
+		defer s.wg.Wait()
+		defer cancel()
+		do(s)
+	})
+}
+
+// engine is a process's, whose requests take 2 ms if nothing else is their fate.
+func (s *scene) engine(fate func(request any) modeletcd.Fate) *Engine {
+	conn := s.e.Connect("", func(request any) modeletcd.Fate {
+		f := fate(request)
+		f.Out, f.Back = max(f.Out, time.Millisecond), max(f.Back, time.Millisecond)
+		return f
+	})
+	client := conn.Client()
+	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: 2 * time.Second}})
+	require.NoError(s, err)
+	e := New(Config{Client: client, Keeper: keeper, Keys: s.keys, RequestTimeout: time.Second})
+	s.wg.Go(func() { _ = keeper.Run(s.ctx) })
+	s.wg.Go(func() { e.Run(s.ctx) })
+	return e
+}
+
+func (s *scene) enter(e *Engine, p Place) *Entry {
+	s.Helper()
+	x, err := e.Enter(s.ctx, p)
+	require.NoError(s, err)
+	return x
+}
+
+func well(any) modeletcd.Fate { return modeletcd.Fate{} }
+
+// A place that a process may not give up is in everybody's way until it may.
+func TestLeavesWhenItMay(t *testing.T) {
+	play(t, func(s *scene) {
+		var denied atomic.Bool
+		a := s.engine(func(request any) (f modeletcd.Fate) {
+			if r, ok := request.(*pb.TxnRequest); ok && denied.Load() {
+				for _, op := range r.Success {
+					if op.GetRequestDeleteRange() != nil {
+						f.Refused = modeletcd.Denied
+					}
+				}
+			}
+			return f
+		})
+		b := s.engine(well)
+		held := s.enter(a, Place{Name: "it"})
+		<-held.Settled()
+		waiting := s.enter(b, Place{Name: "it"})
+		denied.Store(true)
+		lost, err := held.Leave(s.ctx)
+		require.NoError(s, lost)
+		require.ErrorIs(s, err, rpctypes.ErrPermissionDenied)
+		<-time.After(time.Minute)
+		require.Len(s, s.e.Keys(held.Key()), 1)
+		denied.Store(false)
+		select {
+		case <-waiting.Settled():
+			require.NoError(s, waiting.Err())
+		case <-time.After(time.Second):
+			s.Error("nobody gives it up")
+		}
+		<-time.After(time.Second)
+		require.NoError(s, held.Gone(s.ctx), "it is by now")
+	})
+}
+
+// A request was made though nobody said so, and then neither it nor the question what became of it was
+// allowed any more: its key is given to nobody else while it may stand.
+func TestRefusedAfterSilence(t *testing.T) {
+	play(t, func(s *scene) {
+		var batches, allowed atomic.Int64
+		e := s.engine(func(request any) (f modeletcd.Fate) {
+			if _, ok := request.(*pb.TxnRequest); !ok || allowed.Load() > 0 {
+				return f
+			}
+			if batches.Add(1) == 1 {
+				return modeletcd.Fate{Unanswered: true, Broken: 5 * time.Millisecond}
+			}
+			return modeletcd.Fate{Refused: modeletcd.Denied}
+		})
+		x := s.enter(e, Place{Name: "it"})
+		<-x.Settled()
+		require.ErrorIs(s, x.Err(), rpctypes.ErrPermissionDenied)
+		require.Len(s, s.e.Keys(x.Key()), 1, "it stands all the same")
+		allowed.Store(1)
+		for i := range 2 * lanes { // each finds out what became of what it sent
+			<-s.enter(e, Place{Name: fmt.Sprint(i)}).Settled()
+		}
+		again := s.enter(e, Place{Name: "it"})
+		<-again.Settled()
+		require.NoError(s, again.Err())
+		stands := s.e.Keys(again.Key())
+		require.Len(s, stands, 1)
+		require.Equal(s, stands[0].CreateRevision, again.Token())
+		<-time.After(2 * time.Second)
+		require.Empty(s, s.e.Keys(x.Key()))
+		last := s.enter(e, Place{Name: "it"})
+		require.Equal(s, x.Key(), last.Key(), "it is free again")
+	})
+}
+
+// The same of a batch of two, of which neither must be sent again alone, as if the whole had not been
+// made.
+func TestRefusedAfterSilenceOfMany(t *testing.T) {
+	play(t, func(s *scene) {
+		var batches atomic.Int64
+		e := s.engine(func(request any) (f modeletcd.Fate) {
+			if _, ok := request.(*pb.TxnRequest); !ok {
+				return f
+			}
+			switch n := batches.Add(1); {
+			case n <= lanes: // so long that the next two go together
+				f.Out = time.Duration(n) * 100 * time.Millisecond
+			case n == lanes+1:
+				f.Unanswered, f.Broken = true, 5*time.Millisecond
+			case n <= lanes+4: // the look what came of it, the next attempt, and the look at that
+				f.Refused = modeletcd.Denied
+			}
+			return f
+		})
+		for i := range lanes {
+			s.enter(e, Place{Name: fmt.Sprint(i)})
+			synctest.Wait() // a lane has taken it
+		}
+		for _, x := range []*Entry{s.enter(e, Place{Name: "one"}), s.enter(e, Place{Name: "two"})} {
+			<-x.Settled()
+			stands := s.e.Keys(x.Key())
+			require.Len(s, stands, 1)
+			require.EqualValues(s, 1, stands[0].Version, "put once")
+			if x.Err() == nil {
+				require.Equal(s, stands[0].CreateRevision, x.Token())
+			} else {
+				require.ErrorIs(s, x.Err(), rpctypes.ErrPermissionDenied)
+			}
+		}
+	})
+}

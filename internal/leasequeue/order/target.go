@@ -1,0 +1,146 @@
+package order
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"time"
+)
+
+// Why a wish is void. Elections give them on.
+var (
+	// ErrPassed: who was first when the wish was made is not any more.
+	ErrPassed = errors.New("another one leads than when it was asked for")
+	// ErrNotCandidate: the entry that is to be first does not stand in the queue.
+	ErrNotCandidate = errors.New("it does not stand in the election")
+	// ErrOutsider: an entry that is to let others pass was not written by a process of ours.
+	ErrOutsider = errors.New("a program that is no Goverse node stands before it, and lets nobody pass")
+	// ErrPreferred: another entry has a higher priority.
+	ErrPreferred = errors.New("another candidate has a higher priority and would take it back; alter the priorities")
+)
+
+// Wish is somebody's wish about who is first in a queue. It is void when who was first then is
+// not any more, or who shall be first is gone.
+type Wish struct {
+	Token  int64  `json:"token"`            // CreateRevision of who is first
+	Key    string `json:"key,omitempty"`    // of who shall be; empty: whoever is next
+	Create int64  `json:"create,omitempty"` // CreateRevision of Key
+}
+
+// Value is the wish as it is written down.
+func (w Wish) Value() string {
+	value, _ := json.Marshal(w) // numbers and a string
+	return string(value)
+}
+
+// ParseWish is the inverse of Value. What others have written wrong is void.
+func ParseWish(value string) Wish {
+	var w Wish
+	if json.Unmarshal([]byte(value), &w) != nil {
+		return Wish{}
+	}
+	return w
+}
+
+// Check is why the wish is void by what is known; nil if it stands.
+func (q Queue) Check(w Wish) error {
+	if len(q.entries) == 0 || q.entries[0].Create != w.Token {
+		return ErrPassed
+	}
+	target := 1 // whoever is next
+	if w.Key != "" {
+		target = q.index(w.Key)
+		switch {
+		case target <= 0 || q.entries[target].Create != w.Create:
+			return ErrNotCandidate
+		case slices.ContainsFunc(q.entries, func(e Entry) bool { return e.Priority > q.entries[target].Priority }):
+			return ErrPreferred
+		}
+	}
+	if slices.ContainsFunc(q.entries[:min(target, len(q.entries))], func(e Entry) bool { return e.Foreign }) {
+		return ErrOutsider
+	}
+	return nil
+}
+
+// Target is the entry that those before it let pass: they go to the tail, and the first one
+// last, when it is next.
+type Target struct {
+	At     int // its place; 0: there is none
+	Create int64
+	Wished bool // somebody asked for it
+	First  bool // the first one lets it pass too, not only those who wait
+	Now    bool // somebody asked the first one to give way to whoever is next
+}
+
+// Target is the one that the first wish which stands is about; else the first of the highest
+// priority of those who wait. To that one the first gives way if it has a lower priority.
+func (q Queue) Target(wishes []Wish) Target {
+	var t Target
+	for _, w := range wishes {
+		switch {
+		case q.Check(w) != nil:
+		case w.Key == "":
+			t.Now = true
+		default:
+			return Target{At: q.index(w.Key), Create: w.Create, Wished: true, First: true}
+		}
+	}
+	for i, e := range q.entries {
+		if i == 1 || i > 1 && e.Priority > q.entries[t.At].Priority {
+			t.At = i
+		}
+	}
+	if t.At > 0 {
+		t.Create, t.First = q.entries[t.At].Create, q.entries[t.At].Priority > q.entries[0].Priority
+	}
+	return t
+}
+
+// Yielding is since when each one has stood that those before it may let pass, as far as this
+// process has seen. The zero value has seen none.
+type Yielding struct {
+	since map[int64]time.Time // by CreateRevision; never changed
+}
+
+// see adds who is new, and drops who is gone.
+func (y Yielding) see(q Queue, now time.Time) Yielding {
+	var seen map[int64]time.Time // in most queues nobody is preferred
+	lowest := math.MaxInt
+	for _, e := range q.entries {
+		if lowest = min(lowest, e.Priority); e.Priority > lowest {
+			since, known := y.since[e.Create]
+			if !known {
+				since = now
+			}
+			if seen == nil {
+				seen = map[int64]time.Time{}
+			}
+			seen[e.Create] = since
+		}
+	}
+	return Yielding{seen}
+}
+
+// Look reports whether the entry with that key is to go to the tail, or if it is the first, to
+// give way. A target that nobody asked for must have stood for as long as after, so that one
+// which comes and goes moves nobody, and keeps nobody else from being let pass either; again is
+// when to look then, 0 for when anything changes.
+func (y Yielding) Look(q Queue, key string, create int64, wishes []Wish, after time.Duration, now time.Time) (_ Yielding, giveWay bool, again time.Duration) {
+	y = y.see(q, now)
+	t := q.Target(wishes)
+	own := q.index(key)
+	switch {
+	case own < 0 || q.entries[own].Create != create:
+		return y, false, 0
+	case own == 0 && t.Now:
+		return y, true, 0
+	case own >= t.At, own == 0 && (!t.First || t.At > 1):
+		return y, false, 0
+	case t.Wished:
+		return y, true, 0
+	}
+	left := after - now.Sub(y.since[t.Create])
+	return y, left <= 0, max(left, 0)
+}

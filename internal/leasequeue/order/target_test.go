@@ -1,0 +1,357 @@
+package order
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// world is a queue as it is in truth, with all it ever was, and who stands in it.
+type world struct {
+	history []Queue // the index is the revision
+	wishes  []Wish  // the first made first
+	yields  map[string]Yielding
+	after   time.Duration
+	now     time.Time
+	handed  int // how often the first gave way
+	moved   int // how often anybody went to the tail
+}
+
+func newWorld(after time.Duration) *world {
+	return &world{history: []Queue{Queue{}.Read(1, nil), Queue{}.Read(1, nil)}, yields: map[string]Yielding{}, after: after, now: time.Unix(1000, 0)}
+}
+
+func (w *world) truth() Queue { return w.history[len(w.history)-1] }
+
+func (w *world) next() int64 { return int64(len(w.history)) }
+
+func (w *world) enter(key string, priority int, foreign bool) {
+	r := w.next()
+	w.history = append(w.history, w.truth().Put(r, Entry{Key: key, Create: r, Priority: priority, Foreign: foreign}))
+}
+
+func (w *world) leave(key string) {
+	w.history = append(w.history, w.truth().Delete(w.next(), key).Reached(w.next()))
+}
+
+func (w *world) entry(key string) (Entry, bool) {
+	i := w.truth().index(key)
+	if i < 0 {
+		return Entry{}, false
+	}
+	return w.truth().Entries()[i], true
+}
+
+// look has the process of an entry that stands look at a view, and do what it is told.
+func (w *world) look(key string, view Queue) (moved bool, again time.Duration) {
+	own, ok := w.entry(key)
+	if !ok || own.Foreign {
+		return false, 0
+	}
+	y, giveWay, again := w.yields[key].Look(view, key, own.Create, w.wishes, w.after, w.now)
+	w.yields[key] = y
+	if !giveWay {
+		return false, again
+	}
+	w.moved++
+	if w.truth().Entries()[0].Key == key {
+		w.handed++
+	}
+	r := w.next() // both in one transaction
+	w.history = append(w.history, w.truth().Delete(r, key).Put(r, Entry{Key: key, Create: r, Priority: own.Priority}))
+	return true, 0
+}
+
+// settle has all look at the truth until nobody moves, in a certain order.
+func (w *world) settle(t require.TestingT) {
+	for range 100 {
+		moved := false
+		for _, e := range slices.Clone(w.truth().Entries()) {
+			m, again := w.look(e.Key, w.truth())
+			if again > 0 {
+				w.now = w.now.Add(again)
+				m, _ = w.look(e.Key, w.truth())
+			}
+			moved = moved || m
+		}
+		if !moved {
+			return
+		}
+	}
+	require.Fail(t, "they move for ever", "%v", w.truth().Entries())
+}
+
+func first(q Queue) Entry {
+	if len(q.Entries()) == 0 {
+		return Entry{}
+	}
+	return q.Entries()[0]
+}
+
+// Every queue of up to five with priorities and programs of others among them, and every wish
+// about it: it settles with the wished for or the preferred one first, after one hand-over.
+func TestEveryQueueSettles(t *testing.T) {
+	const kinds = 4 // priorities 0, 1, 2; not ours
+	for n, all := 1, kinds; n <= 5; n, all = n+1, all*kinds {
+		for code := range all {
+			for target := -2; target < n; target++ { // no wish, whoever is next, an entry
+				w, highest, lowest, foreign := newWorld(time.Second), 0, 2, false
+				for i, c := 0, code; i < n; i, c = i+1, c/kinds {
+					w.enter(fmt.Sprint(i), c%kinds%3, c%kinds == 3)
+					highest, lowest, foreign = max(highest, c%kinds%3), min(lowest, c%kinds%3), foreign || c%kinds == 3
+				}
+				before := w.truth().Entries()
+				wish := Wish{Token: before[0].Create}
+				if target >= 0 {
+					wish.Key, wish.Create = before[target].Key, before[target].Create
+				}
+				if target >= -1 {
+					w.wishes = []Wish{wish}
+				}
+				void := target >= -1 && w.truth().Check(wish) != nil
+				what := fmt.Sprintf("%v wish %+v", before, w.wishes)
+				w.settle(t)
+				now := first(w.truth())
+				require.Len(t, w.truth().Entries(), n, what)
+				require.LessOrEqual(t, w.moved, 4*n, what)
+				switch {
+				case target >= 0 && !void:
+					require.Equal(t, before[target].Key, now.Key, what)
+					require.Equal(t, 1, w.handed, what)
+				case target == -1 && !void:
+					require.NotEqual(t, before[0].Create, now.Create, what)
+					require.LessOrEqual(t, w.handed, 2, "and back, if it was the only preferred one: %s", what)
+				case highest == lowest && !foreign:
+					require.Zero(t, w.moved, what)
+				default:
+					require.LessOrEqual(t, w.handed, 1, what)
+				}
+				if !foreign {
+					require.Equal(t, highest, now.Priority, what)
+				}
+			}
+		}
+	}
+}
+
+// Whatever each process knows and however late, whoever comes, dies, asks and takes it back,
+// and be some of them of a version that lets nobody pass: once that ends it settles.
+func TestItSettlesWhateverWasKnown(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(time.Second)
+		priorities, old, seen := map[string]int{}, map[string]bool{}, map[string]int{}
+		keys := []string{"a", "b", "c", "d", "e"}
+		same := rapid.Bool().Draw(t, "all alike")
+		for _, k := range keys {
+			if !same {
+				priorities[k] = rapid.IntRange(-1, 1).Draw(t, "priority")
+			}
+			old[k] = rapid.IntRange(0, 9).Draw(t, "old") == 0
+		}
+		asked := false
+		for range rapid.IntRange(5, 60).Draw(t, "steps") {
+			k := rapid.SampledFrom(keys).Draw(t, "who")
+			_, stands := w.entry(k)
+			switch do := rapid.IntRange(0, 9).Draw(t, "do"); {
+			case do == 0 && stands:
+				w.leave(k)
+			case do < 3 && !stands:
+				w.enter(k, priorities[k], false)
+				seen[k] = 0
+			case do == 3 && len(w.truth().Entries()) > 0:
+				view := w.history[rapid.IntRange(1, len(w.history)-1).Draw(t, "asked at")]
+				wish := Wish{Token: first(view).Create}
+				if es := view.Entries(); len(es) > 0 && rapid.Bool().Draw(t, "for one") {
+					e := rapid.SampledFrom(es).Draw(t, "target")
+					wish.Key, wish.Create = e.Key, e.Create
+				}
+				w.wishes, asked = append(w.wishes, wish), true
+			case do == 4 && len(w.wishes) > 0:
+				w.wishes = slices.Delete(slices.Clone(w.wishes), 0, 1)
+			case do == 5:
+				w.now = w.now.Add(w.after / 2)
+			case !old[k]:
+				seen[k] = rapid.IntRange(seen[k], len(w.history)-1).Draw(t, "knows")
+				w.look(k, w.history[seen[k]])
+			}
+		}
+		if same && !asked {
+			require.Zero(t, w.moved, "equals never move each other")
+		}
+		w.handed, w.moved = 0, 0
+		passes, highest := true, -1
+		for _, k := range keys {
+			e, stands := w.entry(k)
+			passes = passes && !(stands && old[k])
+			if stands {
+				highest = max(highest, e.Priority)
+			}
+		}
+		if !passes { // they look at nothing
+			for i, q := range w.history {
+				entries := slices.Clone(q.Entries())
+				for j := range entries {
+					entries[j].Foreign = entries[j].Foreign || old[entries[j].Key]
+				}
+				w.history[i] = Queue{revision: q.revision, entries: entries}
+			}
+		}
+		w.settle(t)
+		require.LessOrEqual(t, w.moved, 5*len(keys))
+		require.LessOrEqual(t, w.handed, 3, "of a wish, and once more by preference")
+		if passes && len(w.truth().Entries()) > 0 {
+			require.Equal(t, highest, first(w.truth()).Priority)
+		}
+	})
+}
+
+// A target that vanishes leaves the others as they are; one that comes and goes moves nobody.
+func TestTargetsThatComeAndGo(t *testing.T) {
+	w := newWorld(10 * time.Second)
+	w.enter("a", 1, false)
+	w.enter("b", 1, false)
+	for range 20 {
+		w.enter("c", 2, false)
+		for range 9 {
+			moved, _ := w.look("a", w.truth())
+			require.False(t, moved)
+			moved, again := w.look("b", w.truth())
+			require.False(t, moved)
+			require.Positive(t, again)
+			w.now = w.now.Add(time.Second)
+		}
+		w.leave("c")
+		w.look("a", w.truth())
+	}
+	require.Zero(t, w.moved)
+	w.enter("c", 2, false)
+	w.look("a", w.truth())
+	w.look("b", w.truth())
+	w.now = w.now.Add(10 * time.Second)
+	moved, _ := w.look("a", w.truth())
+	require.False(t, moved, "it is not next")
+	moved, _ = w.look("b", w.truth())
+	require.True(t, moved)
+	stale := w.truth()
+	w.leave("c")
+	moved, _ = w.look("a", stale)
+	require.True(t, moved)
+	require.Equal(t, "b", first(w.truth()).Key)
+	w.settle(t)
+	require.Equal(t, "b", first(w.truth()).Key)
+}
+
+// calm has all look at the truth until nobody moves at this instant.
+func (w *world) calm(t require.TestingT) {
+	for range 100 {
+		moved := false
+		for _, e := range slices.Clone(w.truth().Entries()) {
+			m, _ := w.look(e.Key, w.truth())
+			moved = moved || m
+		}
+		if !moved {
+			return
+		}
+	}
+	require.Fail(t, "they move for ever", "%v", w.truth().Entries())
+}
+
+// One that comes and goes, and is preferred to all, does not keep a steady one from the
+// leadership: in a moment without it, that one has stood for long enough.
+func TestSteadyTargetIsNotStarved(t *testing.T) {
+	w := newWorld(10 * time.Second)
+	w.enter("a", 0, false)
+	w.enter("b", 0, false)
+	w.enter("steady", 1, false)
+	for range 3 {
+		w.calm(t)
+		w.enter("unsteady", 2, false)
+		w.calm(t)
+		w.now = w.now.Add(4 * time.Second)
+		w.calm(t)
+		require.Zero(t, w.moved, "the one has stood for too short, and the other is not the best")
+		w.leave("unsteady")
+	}
+	w.calm(t)
+	require.Equal(t, "steady", first(w.truth()).Key)
+	require.Equal(t, 1, w.handed)
+	require.Equal(t, 2, w.moved, "b, and the leader")
+}
+
+// Whoever comes and goes beside it: where nobody better stands, one that has stood for long
+// enough leads, or one as good as it.
+func TestNothingStarvesASteadyTarget(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(10 * time.Second)
+		w.enter("leader", 0, false)
+		w.enter("steady", 1, false)
+		stands, since := int64(0), w.now
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			switch k := rapid.SampledFrom([]string{"", "x", "y", "z"}).Draw(t, "who comes or goes"); {
+			case k == "":
+				w.now = w.now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "seconds")) * time.Second)
+			case w.truth().index(k) >= 0:
+				w.leave(k)
+			default:
+				w.enter(k, rapid.IntRange(0, 2).Draw(t, "priority"), false)
+			}
+			w.calm(t)
+			steady, _ := w.entry("steady")
+			if steady.Create != stands {
+				stands, since = steady.Create, w.now
+			}
+			better := slices.ContainsFunc(w.truth().Entries(), func(e Entry) bool { return e.Priority > steady.Priority })
+			if !better && w.now.Sub(since) >= w.after {
+				require.Equal(t, steady.Priority, first(w.truth()).Priority)
+			}
+		}
+	})
+}
+
+func TestWishesAreVoid(t *testing.T) {
+	q := Queue{}.Read(20, []Entry{{Key: "a", Create: 1}, {Key: "x", Create: 2, Foreign: true}, {Key: "b", Create: 3, Priority: 1}})
+	for want, wish := range map[error]Wish{
+		ErrPassed:       {Token: 2},
+		ErrNotCandidate: {Token: 1, Key: "b", Create: 2},
+		ErrPreferred:    {Token: 1, Key: "x", Create: 2},
+		ErrOutsider:     {Token: 1, Key: "b", Create: 3},
+	} {
+		require.ErrorIs(t, q.Check(wish), want)
+		require.Equal(t, wish, ParseWish(wish.Value()))
+	}
+	require.NoError(t, q.Check(Wish{Token: 1}))
+	require.ErrorIs(t, q.Check(Wish{Token: 1, Key: "a", Create: 1}), ErrNotCandidate, "who leads")
+	require.ErrorIs(t, Queue{}.Check(Wish{}), ErrPassed)
+	require.Equal(t, Wish{}, ParseWish("x"))
+	require.ErrorIs(t, q.Check(ParseWish("x")), ErrPassed)
+}
+
+func FuzzParseWish(f *testing.F) {
+	f.Add(Wish{Token: 1, Key: "/k", Create: 2}.Value())
+	f.Fuzz(func(t *testing.T, value string) {
+		w := ParseWish(value)
+		require.Equal(t, w, ParseWish(w.Value()))
+	})
+}
+
+// What was asked for is done at once; and who knows only an earlier place of its own by the
+// same key does nothing.
+func TestLook(t *testing.T) {
+	q := Queue{}.Read(20, []Entry{{Key: "a", Create: 1}, {Key: "b", Create: 2}, {Key: "c", Create: 3, Priority: 1}})
+	wish, now := []Wish{{Token: 1, Key: "c", Create: 3}}, time.Unix(1, 0)
+	_, giveWay, again := Yielding{}.Look(q, "b", 2, wish, time.Second, now)
+	require.True(t, giveWay)
+	require.Zero(t, again)
+	_, giveWay, again = Yielding{}.Look(q, "b", 9, wish, time.Second, now)
+	require.False(t, giveWay)
+	require.Zero(t, again)
+	y, giveWay, again := Yielding{}.Look(q, "b", 2, nil, time.Second, now)
+	require.False(t, giveWay)
+	require.Equal(t, time.Second, again)
+	_, giveWay, _ = y.Look(q, "b", 2, nil, time.Second, now.Add(time.Second))
+	require.True(t, giveWay)
+}

@@ -1,0 +1,138 @@
+package leasequeue
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// outboxCheck has lanes take from an outbox in any order, and knows what was asked for.
+type outboxCheck struct {
+	t        *rapid.T
+	b        *outbox
+	most     int
+	asked    []op         // not taken yet, in order
+	underWay [3][]op      // by lane
+	idle     map[int]bool // lanes that found nothing and wait to be woken
+}
+
+func (c *outboxCheck) add() {
+	x := &Entry{queue: fmt.Sprint(rapid.IntRange(0, 3).Draw(c.t, "queue"))}
+	o := op{entry: x, enter: rapid.Bool().Draw(c.t, "enter")}
+	c.asked = append(c.asked, o)
+	c.b.add(o)
+}
+
+// lane takes, as lane.run does: after done, or when it is woken.
+func (c *outboxCheck) lane(i int) {
+	switch {
+	case c.underWay[i] != nil:
+		c.b.done(c.underWay[i])
+		c.underWay[i] = nil
+	case c.idle[i]:
+		select {
+		case <-c.b.wake:
+		default:
+			return
+		}
+	}
+	batch := c.b.take(c.most)
+	underway := 0
+	for _, o := range slices.Concat(append(c.underWay[:], batch)...) {
+		underway += o.cost()
+	}
+	require.Equal(c.t, underway, c.b.underway)
+	c.idle[i] = len(batch) == 0
+	if c.idle[i] {
+		return
+	}
+	cost, entering := 0, map[string]bool{}
+	for _, o := range batch {
+		cost += o.cost()
+		at := slices.Index(c.asked, o)
+		require.GreaterOrEqual(c.t, at, 0, "asked for once, taken once")
+		if o.enter {
+			queue := o.entry.queue
+			require.False(c.t, entering[queue], "two enter one queue at once")
+			entering[queue] = true
+			for _, other := range slices.Concat(c.underWay[:]...) {
+				require.NotEqual(c.t, queue, other.entry.queue, "one enters while another one of the queue is under way")
+			}
+			for _, before := range c.asked[:at] {
+				require.NotEqual(c.t, queue, before.entry.queue, "one enters before what was asked before")
+			}
+		}
+		c.asked = slices.Delete(c.asked, at, at+1)
+	}
+	require.LessOrEqual(c.t, cost, c.most)
+	c.underWay[i] = batch
+}
+
+func TestOutboxKeepsTheOrderWithinAQueue(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := &outboxCheck{t: t, b: newOutbox(), most: rapid.IntRange(2, 9).Draw(t, "most"), idle: map[int]bool{}}
+		t.Repeat(map[string]func(*rapid.T){
+			"add":  func(t *rapid.T) { c.t = t; c.add() },
+			"lane": func(t *rapid.T) { c.t = t; c.lane(rapid.IntRange(0, 2).Draw(t, "lane")) },
+		})
+		// Nobody asks for more: whatever the order of the answers, all is taken.
+		for steps := 4 * (len(c.asked) + 3); steps > 0; steps-- {
+			for i := range c.underWay {
+				c.lane(i)
+			}
+		}
+		require.Empty(t, c.asked, "something is left though all lanes have answers")
+		require.Empty(t, c.b.lines)
+	})
+}
+
+func TestWhatOneLaneLeavesWakesAnother(t *testing.T) {
+	b := newOutbox()
+	for range 2 {
+		b.add(op{entry: &Entry{queue: "a"}})
+	}
+	<-b.wake
+	require.Len(t, b.take(1), 1)
+	require.Len(t, b.wake, 1)
+	<-b.wake
+	require.Len(t, b.take(1), 1)
+	require.Empty(t, b.wake)
+}
+
+// Who leaves makes room for who enters in the same transaction, also when it was taken before
+// and not made.
+func TestLeavingAndEnteringGoTogether(t *testing.T) {
+	b := newOutbox()
+	out, in, behind := op{entry: &Entry{queue: "a"}}, op{entry: &Entry{queue: "a"}, enter: true}, op{entry: &Entry{queue: "a"}, enter: true}
+	b.add(in)
+	b.add(out)
+	require.Equal(t, []op{out}, b.takeLeaving(5))
+	require.Empty(t, b.take(1))
+	require.Empty(t, b.take(5), "another lane has it, and may be overtaken")
+	b.add(behind)
+	require.Equal(t, []op{out, in}, b.take(5, out))
+	b.done([]op{out, in})
+	require.Equal(t, []op{behind}, b.take(5))
+	b.done([]op{behind})
+	require.Empty(t, b.lines)
+}
+
+// Of few operations a batch takes all, of many its share: the other lanes have something to send too.
+func TestShareOfMany(t *testing.T) {
+	b := newOutbox()
+	add := func(n int) {
+		for range n {
+			b.add(op{entry: &Entry{queue: "left"}})
+		}
+	}
+	add(100)
+	require.Equal(t, 100, len(b.take(mostOps)))
+	add(lanes*levelOps - 100)
+	for range lanes - 1 {
+		require.Equal(t, levelOps, len(b.take(mostOps)))
+	}
+	require.Equal(t, levelOps-100, len(b.take(mostOps)), "what is left")
+}

@@ -1,0 +1,168 @@
+package leasequeue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+func leaseName(id int64) string { return strconv.FormatInt(id, 16) }
+
+func contextFor(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), d)
+}
+
+// actor is somebody on a host who wants places, one after the other.
+type actor struct {
+	h    *host
+	name string
+	rand *rand.Rand
+}
+
+func newActor(h *host, i int) *actor {
+	name := fmt.Sprint(h.name, "/", i)
+	return &actor{h: h, name: name, rand: newRand(h.w.seed, name)}
+}
+
+// run wants places until all is well again, and then each of them once more, for as long as it
+// takes.
+func (a *actor) run(ctx context.Context) {
+	for {
+		select {
+		case <-a.h.w.calm:
+			for i := 0; i < 3 && a.h.w.idle; i++ {
+				<-time.After(between(a.rand, idleAfter-time.Second, idleAfter+2*simTTL)) // or a little longer than watches are kept
+				a.want(ctx, Place{Name: a.h.w.names[0]}, 0)
+			}
+			for _, name := range a.h.w.names {
+				x, err := a.h.present().engine.Take(ctx, Place{Name: name, Value: a.name})
+				if err != nil {
+					a.h.w.checks.fail("%s: %s is not to be had: %v", a.name, name, err)
+					return
+				}
+				a.hold(x)
+			}
+			return
+		case <-time.After(between(a.rand, 1, 100*time.Millisecond)):
+		}
+		if a.rand.IntN(10) == 0 {
+			a.wantAll(ctx)
+			continue
+		}
+		p := Place{Name: a.h.w.names[a.rand.IntN(len(a.h.w.names))], Value: a.name}
+		switch a.rand.IntN(10) {
+		case 0, 1:
+			p.Shared = true
+		case 2, 3:
+			p.Try = true
+		case 4:
+			p.Wish = true
+			a.h.w.checks.saw("wished")
+		}
+		patience := time.Duration(0)
+		if a.rand.IntN(2) == 0 {
+			patience = between(a.rand, 1, []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second}[a.rand.IntN(3)])
+		}
+		a.want(ctx, p, patience)
+	}
+}
+
+// wantAll wants a place in every queue at once, so that many go together.
+func (a *actor) wantAll(ctx context.Context) {
+	a.h.w.checks.saw("all at once")
+	var wg sync.WaitGroup
+	for i, name := range a.h.w.names {
+		one := &actor{a.h, fmt.Sprint(a.name, "+", i), newRand(a.rand.Uint64(), name)}
+		wg.Go(func() {
+			one.want(ctx, Place{Name: name, Value: one.name}, between(one.rand, time.Millisecond, time.Second))
+		})
+	}
+	wg.Wait()
+}
+
+// want takes a place, holds it for a while and gives it up. patience is how long it waits; 0: until
+// it has it.
+func (a *actor) want(ctx context.Context, p Place, patience time.Duration) {
+	if patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	c := a.h.w.checks
+	for ctx.Err() == nil {
+		e := a.h.present().engine
+		asked, at := c.next(), time.Now()
+		x, err := e.Enter(ctx, p)
+		if err != nil {
+			if errors.Is(err, ErrClosed) {
+				<-time.After(between(a.rand, 1, 10*time.Millisecond)) // until there is another process
+				continue
+			}
+			return
+		}
+		c.asks(x, asked)
+		a.h.w.log.say("%s: wants %s (shared %v, try %v) by %s", a.name, p.Name, p.Shared, p.Try, x.Key())
+		select {
+		case <-x.Settled():
+		case <-x.Lost():
+			continue
+		case <-ctx.Done():
+			c.saw("given up before the answer")
+			a.abandon(x)
+			return
+		}
+		switch err := x.Err(); {
+		case err == nil:
+			if a.h.w.view != nil {
+				a.h.w.view.granted(x, at)
+			}
+			a.hold(x)
+			return
+		case errors.Is(err, ErrTaken):
+			c.saw("tried in vain")
+			return
+		case errors.Is(err, rpctypes.ErrPermissionDenied):
+			c.saw("refused to enter")
+			return
+		case errors.Is(err, ErrClosed):
+			<-time.After(between(a.rand, 1, 10*time.Millisecond))
+		case !errors.Is(err, ErrAgain) && !errors.Is(err, rpctypes.ErrTooManyOps) && !errors.Is(err, rpctypes.ErrRequestTooLarge):
+			c.fail("%s: %v", x.Key(), err)
+			return
+		}
+	}
+}
+
+func (a *actor) hold(x *Entry) {
+	c := a.h.w.checks
+	c.granted(x)
+	if a.rand.IntN(4) > 0 {
+		select {
+		case <-time.After(between(a.rand, 1, 100*time.Millisecond)):
+		case <-x.Context().Done():
+		}
+	}
+	c.released(x)
+	if a.rand.IntN(3) == 0 {
+		a.abandon(x)
+		return
+	}
+	c.gives(x)
+	ctx, cancel := contextFor(between(a.rand, 1, 2*simTTL))
+	defer cancel()
+	if lost, err := x.Leave(ctx); lost == nil && err == nil {
+		c.left(x)
+	}
+}
+
+func (a *actor) abandon(x *Entry) {
+	a.h.w.log.say("%s: abandons %s", a.name, x.Key())
+	a.h.w.checks.gives(x)
+	x.Abandon()
+}

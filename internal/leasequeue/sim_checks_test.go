@@ -1,0 +1,294 @@
+package leasequeue
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing/synctest"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/goverse/goverse/internal/testkit/modeletcd"
+)
+
+// checks are the promises, and what was seen. What hands from outside have touched is exempt: the
+// places of keys that they deleted, and all that stood on leases that they revoked.
+type checks struct {
+	w *world
+
+	mu        sync.Mutex
+	failure   string
+	seen      map[string]int
+	sequence  int
+	processes map[*modeletcd.Conn]*process
+	tainted   map[string]bool // places, and leases by name
+	tokens    map[string]tokens
+	given     map[*Entry]int // who gave up, and when
+	asked     map[*Entry]int // who entered, and when
+	first     map[string][]*Entry
+	standing  map[string]int64 // keys, and when they were created
+}
+
+// tokens are the largest that were given in a queue.
+type tokens struct{ exclusive, any int64 }
+
+func (c *checks) saw(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen[what]++
+}
+
+// fail says what was broken; the first one counts.
+func (c *checks) fail(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken(format, args...)
+}
+
+func (c *checks) broken(format string, args ...any) {
+	if c.failure == "" {
+		c.failure = fmt.Sprintf(format, args...)
+		c.w.log.say("BROKEN: %s", c.failure)
+	}
+}
+
+func (c *checks) next() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sequence++
+	return c.sequence
+}
+
+func (c *checks) asks(x *Entry, at int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked[x] = at
+}
+
+func (c *checks) gives(x *Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sequence++
+	c.given[x] = c.sequence
+}
+
+func (c *checks) taint(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tainted[what] = true
+}
+
+// exempt reports whether hands from outside have touched the entry. The lock is held.
+func (c *checks) exempt(x *Entry) bool {
+	return c.tainted[place(x.key, x.Token())] || c.tainted[leaseName(int64(x.run.s.ID()))]
+}
+
+func (c *checks) began(p *process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.processes == nil {
+		c.processes = map[*modeletcd.Conn]*process{}
+	}
+	c.processes[p.conn] = p
+}
+
+// ended: the process is being stopped.
+func (c *checks) ended(p *process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.processes, p.conn)
+}
+
+// granted: somebody goes on because the entry is first.
+func (c *checks) granted(x *Entry) {
+	stands := c.w.e.Keys(x.queue)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen["first"]++
+	if x.Shared {
+		c.seen["shared"]++
+	}
+	token := x.Token()
+	c.w.log.say("%s is first, token %d, valid %v", x.key, token, x.Valid())
+	if c.exempt(x) {
+		return
+	}
+	t := c.tokens[x.queue]
+	if token <= t.exclusive || !x.Shared && token <= t.any {
+		c.broken("%s has token %d, after %+v", x.key, token, t)
+	}
+	t.any = max(t.any, token)
+	if !x.Shared {
+		t.exclusive = max(t.exclusive, token)
+	}
+	c.tokens[x.queue] = t
+	if !x.Valid() {
+		return
+	}
+	has := false
+	for _, kv := range stands {
+		switch {
+		case string(kv.Key) == x.key:
+			has = kv.CreateRevision == token
+		case kv.CreateRevision < token && !(x.Shared && strings.HasSuffix(string(kv.Key), "-shared")):
+			c.broken("%s is first with token %d, though %s was created at %d", x.key, token, kv.Key, kv.CreateRevision)
+		}
+	}
+	if !has {
+		c.broken("%s is first with token %d, and its key is not there", x.key, token)
+	}
+	for _, y := range c.first[x.queue] {
+		if !(x.Shared && y.Shared) && y.Valid() && !c.exempt(y) {
+			c.broken("%s is first with token %d beside %s with %d", x.key, token, y.key, y.Token())
+		}
+	}
+	c.first[x.queue] = append(c.first[x.queue], x)
+}
+
+// released: nobody acts on it any more.
+func (c *checks) released(x *Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.w.log.say("%s is given up", x.key)
+	for i, y := range c.first[x.queue] {
+		if x == y {
+			c.first[x.queue] = append(c.first[x.queue][:i:i], c.first[x.queue][i+1:]...)
+			return
+		}
+	}
+}
+
+// left: it was said that the key is gone, and it is.
+func (c *checks) left(x *Entry) {
+	stands := c.w.e.Keys(x.key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(stands) > 0 && string(stands[0].Key) == x.key && stands[0].CreateRevision == x.Token() &&
+		x.run.ctx.Err() == nil && !c.exempt(x) {
+		c.broken("%s was left, and its key is there", x.key)
+	}
+}
+
+// changed looks at every change in etcd, at that instant.
+func (c *checks) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
+	kv := now
+	if now == nil {
+		kv = before
+	}
+	key := string(kv.Key)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	name := "nobody"
+	if by != nil {
+		name = by.Name
+	}
+	switch {
+	case now == nil:
+		delete(c.standing, key)
+		c.w.log.say("etcd: %s deletes %s, created at %d", name, key, before.CreateRevision)
+	default:
+		c.standing[key] = now.CreateRevision
+		c.w.log.say("etcd: %s puts %s = %s at %d, version %d", name, key, now.Value, now.ModRevision, now.Version)
+	}
+	if _, queued := c.w.keys.QueueOf(key); !queued || strings.HasSuffix(key, "/stray") {
+		return
+	}
+	x, barred, known := c.entry(kv.Lease, key)
+	switch {
+	case !known:
+	case now != nil && before != nil:
+		c.broken("%s was put twice", key)
+	case now != nil && x == nil && barred:
+		c.seen["put late after a denial"]++ // and deleted again by the next tick
+	case now != nil && x == nil:
+		c.broken("%s was put late: nobody wants it any more", key)
+	case now != nil:
+		c.created(x)
+	case x != nil && x.Token() == before.CreateRevision && !c.exempt(x) && (x.stands() || x.Valid()):
+		c.broken("%s was deleted while it stands", key)
+	}
+}
+
+// entry is the one with that key on that lease, and whether nobody gets the key at present; known is
+// false if the session is no process's any more, or not its present one.
+func (c *checks) entry(lease int64, key string) (x *Entry, barred, known bool) {
+	for _, p := range c.processes {
+		p.engine.mu.Lock()
+		r := p.engine.run
+		p.engine.mu.Unlock()
+		if r == nil || int64(r.s.ID()) != lease || r.ctx.Err() != nil {
+			continue
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.entries[key], r.barred[key] > 0, true
+	}
+	return nil, false, false
+}
+
+// created: none of the same process that was given up before this one was asked for is there still,
+// unless etcd does not let it be given up.
+func (c *checks) created(x *Entry) {
+	x.run.mu.Lock()
+	entries := slices.Collect(maps.Values(x.run.entries))
+	x.run.mu.Unlock()
+	for _, y := range entries {
+		if y == x || y.queue != x.queue || c.asked[x] == 0 || c.given[y] == 0 || c.given[y] > c.asked[x] {
+			continue
+		}
+		if y.Token() != 0 && c.standing[y.key] == y.Token() && !c.exempt(y) && !y.told() {
+			c.broken("%s was put before %s was deleted, which was given up before", x.key, y.key)
+		}
+	}
+}
+
+// told reports whether somebody was told that the entry's key is gone.
+func (x *Entry) told() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	select {
+	case <-x.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// quiet looks at what is left when nobody wants anything.
+func (c *checks) quiet() {
+	for _, kv := range c.w.e.Keys(c.w.keys.Root()) {
+		if _, queued := c.w.keys.QueueOf(string(kv.Key)); queued {
+			c.fail("%s is left", kv.Key)
+		}
+	}
+	for _, h := range c.w.hosts {
+		p := h.present()
+		for _, f := range p.heard {
+			if q := f.Queue(); !q.Known() || len(q.Entries())+len(f.Wishes()) > 0 {
+				c.fail("%s knows of %v and %v in queues that are empty", h.name, q.Entries(), f.Wishes())
+			}
+		}
+		p.engine.mu.Lock()
+		r := p.engine.run
+		p.engine.mu.Unlock()
+		if r == nil {
+			c.fail("%s has no session", h.name)
+			continue
+		}
+		synctest.Wait() // the lanes are idle
+		open := 0       // keys that a lane will know of with its next batch
+		for _, l := range r.lanes {
+			open += len(l.barred)
+		}
+		r.mu.Lock()
+		r.outbox.mu.Lock()
+		if len(r.entries)+max(0, len(r.barred)-open)+len(r.stuck)+r.outbox.underway+len(r.outbox.leaving)+len(r.outbox.ready)+len(r.outbox.lines) > 0 {
+			c.fail("%s still has %d entries, %d keys barred, %d to try again, %d operations under way, %d lines", h.name,
+				len(r.entries), len(r.barred), len(r.stuck), r.outbox.underway, len(r.outbox.lines))
+		}
+		r.outbox.mu.Unlock()
+		r.mu.Unlock()
+	}
+}

@@ -1,0 +1,335 @@
+package leasequeue
+
+import (
+	"bytes"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/goverse/goverse/internal/testkit/modeletcd"
+)
+
+// weather is how often what happens to a host's requests, in a thousand.
+type weather struct {
+	unanswered int // carried out, and the answer gets lost
+	late       int // carried out when its sender has long given up, and others have been since
+	lost       int
+	refused    int           // by one error or another
+	broken     int           // of those above whose sender is told at once that the connection broke
+	slow       time.Duration // what watches tell, at most
+	denied     string        // no access to the queue with that prefix
+}
+
+var calm = weather{slow: 5 * time.Millisecond}
+
+// storm draws one in which something goes wrong.
+func (w *world) storm() weather {
+	some := func(most int) int { return w.rand.IntN(2) * w.rand.IntN(most) }
+	x := weather{unanswered: some(300), late: some(300), lost: some(200), refused: some(200), broken: w.rand.IntN(1000), slow: calm.slow}
+	if w.rand.IntN(3) == 0 {
+		x.slow = between(w.rand, calm.slow, time.Second)
+	}
+	return x
+}
+
+// refusals are what etcd may answer instead of carrying a request out.
+var refusals = []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCTooManyOps,
+	rpctypes.ErrGRPCRequestTooLarge, rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCTimeout, rpctypes.ErrGRPCRequestTooManyRequests}
+
+// fate is what becomes of a request of the host's. It depends on what is asked for, and for the how
+// manieth time, and not on the order in which a process happens to ask.
+func (h *host) fate(request any) modeletcd.Fate {
+	label := label(request)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked[label]++
+	rand := newRand(h.w.seed^label, fmt.Sprint(h.name, h.asked[label]))
+	f := modeletcd.Fate{Out: between(rand, time.Millisecond, 4*time.Millisecond), Back: between(rand, time.Millisecond, 4*time.Millisecond)}
+	roll := rand.IntN(1000)
+	hit := func(permille int) bool {
+		roll -= permille
+		return roll < 0 && roll >= -permille
+	}
+	x := h.weather
+	switch r := request.(type) {
+	case *pb.WatchResponse:
+		f.Back = between(rand, time.Millisecond, max(x.slow, calm.slow))
+		return f
+	case *pb.TxnRequest:
+		if x.denied != "" && touches(r, x.denied) {
+			h.w.checks.saw("denied a queue")
+			f.Refused = rpctypes.ErrGRPCPermissionDenied
+			return f
+		}
+	case *pb.RangeRequest:
+	default:
+		x.refused = 0 // the session, and not what stands on it, would have to do with that
+	}
+	breaks := rand.IntN(1000) < x.broken
+	switch {
+	case hit(x.unanswered):
+		h.w.checks.saw("answers lost")
+		f.Unanswered = true
+	case hit(x.late):
+		h.w.checks.saw("carried out late")
+		f.Out = between(rand, simTimeout, 8*simTimeout)
+		if breaks {
+			f.Out = between(rand, 20*time.Millisecond, simTimeout) // and the sender knows at once
+		}
+	case hit(x.lost):
+		h.w.checks.saw("requests lost")
+		f.Lost = true
+	case hit(x.refused):
+		h.w.checks.saw("refused")
+		f.Refused = refusals[rand.IntN(len(refusals))]
+		return f
+	default:
+		return f
+	}
+	if breaks {
+		f.Broken = between(rand, time.Millisecond, 10*time.Millisecond)
+	}
+	return f
+}
+
+// label is what a request is about, whichever lane it is sent by and in whatever order it names the keys.
+func label(request any) (sum uint64) {
+	write := func(keys ...[]byte) {
+		for _, key := range keys {
+			if !bytes.Contains(key, []byte("/batches/")) {
+				about := fnv.New64a()
+				_, _ = about.Write(key)
+				sum += about.Sum64()
+			}
+		}
+	}
+	var txn func(r *pb.TxnRequest)
+	txn = func(r *pb.TxnRequest) {
+		for _, op := range slices.Concat(r.Success, r.Failure) {
+			if inner := op.GetRequestTxn(); inner != nil {
+				txn(inner)
+			}
+			write(op.GetRequestPut().GetKey(), op.GetRequestDeleteRange().GetKey(), op.GetRequestRange().GetKey())
+		}
+	}
+	switch r := request.(type) {
+	case *pb.TxnRequest:
+		write([]byte("txn"))
+		txn(r)
+	case *pb.RangeRequest:
+		write([]byte("range"), r.Key)
+	case *pb.WatchRequest:
+		write([]byte("watch"), r.GetCreateRequest().GetKey())
+	case *pb.WatchResponse:
+		write([]byte("told"))
+		for _, ev := range r.Events {
+			write(ev.Kv.Key)
+		}
+	default:
+		write(fmt.Appendf(nil, "%T", r))
+	}
+	return sum
+}
+
+func touches(r *pb.TxnRequest, prefix string) bool {
+	return slices.ContainsFunc(slices.Concat(r.Success, r.Failure), func(op *pb.RequestOp) bool {
+		if inner := op.GetRequestTxn(); inner != nil {
+			return touches(inner, prefix)
+		}
+		for _, key := range [][]byte{op.GetRequestPut().GetKey(), op.GetRequestDeleteRange().GetKey(), op.GetRequestRange().GetKey()} {
+			if bytes.HasPrefix(key, []byte(prefix)) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func (h *host) set(x weather) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.weather = x
+}
+
+// happenings are what a run must bring about.
+var happenings = []string{"answers lost", "carried out late", "requests lost", "refused", "denied a queue",
+	"first", "all at once", "idle times", "wished", "given up before the answer", "tried in vain", "shared", "refused to enter",
+	"no space", "no space while requests are late", "cut off", "frozen watch", "broken watch", "ended watch", "compaction", "key deleted by hand", "lease revoked by hand",
+	"key written by hand", "doubt", "stopped", "killed", "closed", "leases extended",
+	"places not given up", "tried while a place was not given up"}
+
+// goWrong has things go wrong for as long as they may, and mends them.
+func (w *world) goWrong() {
+	if w.rand.IntN(4) == 0 {
+		w.e.MaxOps = 3 + w.rand.IntN(4) // who enters has three: the counter, the key, the look
+	}
+	for _, h := range w.hosts {
+		h.set(calm)
+		if w.rand.IntN(2) == 0 {
+			h.set(w.storm())
+		}
+	}
+	mend := map[string]func(){}
+	end := time.Now().Add(faulty)
+	pause, what := faulty/4, func() (int, *host) { return w.rand.IntN(kinds), w.hosts[w.rand.IntN(len(w.hosts))] }
+	if w.rand.IntN(3) == 0 { // one thing over and over again
+		again, at := what()
+		if w.rand.IntN(3) == 0 {
+			again = kinds - 1
+		}
+		pause, what = faulty/10, func() (int, *host) { return again, at }
+	}
+	for {
+		<-time.After(between(w.rand, 1, 2*pause))
+		if time.Now().After(end) {
+			break
+		}
+		kind, at := what()
+		w.happen(kind, at, mend)
+	}
+	for _, m := range mend {
+		m()
+	}
+	w.e.SetNoSpace(false)
+	for _, h := range w.hosts {
+		h.set(calm)
+	}
+}
+
+// kinds is how many kinds of things go wrong; what has to meet with much else is among them more
+// than once.
+const kinds = 20
+
+// happen has one of them go wrong at a host, and it is mended after a while or at the end.
+func (w *world) happen(kind int, h *host, mend map[string]func()) {
+	p := h.present()
+	lasting := func(what string, again func()) {
+		w.checks.saw(what)
+		d := between(w.rand, 10*time.Millisecond, 2*simTTL)
+		w.log.say("%s: %s for %v", p.conn.Name, what, d)
+		key := p.conn.Name + what
+		mend[key] = again
+		time.AfterFunc(d, again)
+	}
+	once := func(what string) {
+		w.checks.saw(what)
+		w.log.say("%s: %s", p.conn.Name, what)
+	}
+	switch kind {
+	case 0:
+		once("storm")
+		h.set(w.storm())
+	case 1:
+		x := w.storm()
+		x.denied = w.keys.Queue(w.names[w.rand.IntN(len(w.names))])
+		if w.rand.IntN(3) == 0 {
+			x.denied = w.keys.Root()
+		}
+		w.log.say("%s: denied %s", p.conn.Name, x.denied)
+		h.set(x)
+	case 2, 3:
+		lasting("cut off", func() { p.conn.Hold(false) })
+		p.conn.Hold(true)
+	case 4:
+		lasting("frozen watch", func() { p.conn.Freeze(false) })
+		p.conn.Freeze(true)
+	case 5:
+		once("broken watch")
+		p.conn.Break()
+	case 6:
+		once("ended watch")
+		p.conn.Abort()
+	case 7:
+		once("compaction")
+		w.e.Compact()
+	case 8, 9:
+		lasting("no space", func() { w.e.SetNoSpace(false) })
+		w.e.SetNoSpace(true)
+	case 10, 11:
+		if kv := w.someKey(p); kv != nil {
+			once("key deleted by hand")
+			w.checks.taint(place(string(kv.Key), kv.CreateRevision))
+			w.e.Delete(string(kv.Key))
+		}
+	case 12:
+		if s := p.keeper.Current(); s != nil {
+			once("lease revoked by hand")
+			w.checks.taint(leaseName(int64(s.ID())))
+			w.e.Revoke(int64(s.ID()))
+		}
+	case 13:
+		if s := p.keeper.Current(); s != nil {
+			once("key written by hand")
+			key := w.keys.Queue(w.names[w.rand.IntN(len(w.names))]) + "stray"
+			_, _ = w.e.Do(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte(key), Lease: int64(s.ID())}}}}})
+		}
+	case 14:
+		if s := p.keeper.Current(); s != nil {
+			once("doubt")
+			s.Doubt(between(w.rand, 1, 100*time.Millisecond))
+		}
+	case 15:
+		once("leases extended")
+		w.e.Extend()
+	case 16:
+		w.replace(h, p, once)
+	case 17, 18, 19:
+		once("no space while requests are late")
+		h.set(weather{late: 400, broken: 1000, slow: calm.slow})
+		w.e.SetNoSpace(true)
+		time.AfterFunc(between(w.rand, 20*time.Millisecond, simTimeout), func() {
+			h.set(calm)
+			w.e.SetNoSpace(false)
+		})
+	}
+}
+
+// replace has a process end, well or badly, and another one come after it.
+func (w *world) replace(h *host, p *process, once func(string)) {
+	switch w.rand.IntN(3) {
+	case 0:
+		once("killed")
+		p.conn.Hold(true) // and what is on its way still arrives one day
+		p.cancel()
+		time.AfterFunc(between(w.rand, 1, 3*simTTL), func() { p.conn.Hold(false) })
+	case 1:
+		once("closed")
+		ctx, cancel := contextFor(between(w.rand, 1, simTTL))
+		_ = p.engine.Close(ctx)
+		cancel()
+		fallthrough
+	default:
+		once("stopped")
+	}
+	w.checks.ended(p)
+	p.cancel()
+	p.wg.Wait()
+	h.start()
+}
+
+// place is one key's, as long as it stands.
+func place(key string, create int64) string { return fmt.Sprint(key, " of ", create) }
+
+// someKey is one that stands in a queue on the process's session; nil if there is none.
+func (w *world) someKey(p *process) *mvccpb.KeyValue {
+	s := p.keeper.Current()
+	if s == nil {
+		return nil
+	}
+	var keys []*mvccpb.KeyValue
+	for _, kv := range w.e.Keys(w.keys.Root()) {
+		if name, ok := w.keys.NameOf(string(kv.Key)); ok && slices.Contains(w.names, name) && strings.Contains(string(kv.Key), "/"+leaseName(int64(s.ID()))+"-") {
+			keys = append(keys, kv)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return keys[w.rand.IntN(len(keys))]
+}

@@ -1,0 +1,111 @@
+package leasequeue
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// view is what all processes of a world know of those whose places are gone: at times one of them may
+// count on its place still. In most worlds nobody ever does.
+type view struct {
+	w *world
+
+	mu      sync.Mutex
+	rand    *rand.Rand
+	since   time.Time     // when the first one began to; zero: nobody does
+	changed chan struct{} // closed when nobody does any more
+}
+
+func newView(w *world) *view {
+	v := &view{w: w, rand: newRand(w.seed, "view")}
+	if v.rand.IntN(3) > 0 {
+		return nil
+	}
+	return v
+}
+
+// draw is a random time, and whether one of five things happens.
+func (v *view) draw(from, to time.Duration) (d time.Duration, happens bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return between(v.rand, from, to), v.rand.IntN(5) == 0
+}
+
+// run has somebody count on a place that is gone, now and then, until all is well.
+func (v *view) run() {
+	for {
+		pause, _ := v.draw(1, faulty/4)
+		select {
+		case <-v.w.calm:
+			return
+		case <-time.After(pause):
+		}
+		v.w.checks.saw("places not given up")
+		v.set(true)
+		lasts, _ := v.draw(10*time.Millisecond, simTTL)
+		<-time.After(lasts)
+		v.set(false)
+	}
+}
+
+func (v *view) set(lingers bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.w.log.say("somebody counts on a place that is gone: %v", lingers)
+	if lingers {
+		v.since, v.changed = time.Now(), make(chan struct{})
+		return
+	}
+	v.since = time.Time{}
+	close(v.changed)
+}
+
+// lingers says since when somebody counts on a place, and what is closed when nobody does; nil if nobody
+// does now.
+func (v *view) lingers() (since time.Time, over <-chan struct{}) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.since.IsZero() {
+		return time.Time{}, nil
+	}
+	return v.since, v.changed
+}
+
+// Fresh is of View: somebody could begin to at any time.
+func (v *view) Fresh(uint64) bool { return false }
+
+// Confirm is of View.
+func (v *view) Confirm(ctx context.Context, wait bool) (clear bool, err error) {
+	delay, fails := v.draw(1, 10*time.Millisecond)
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	_, over := v.lingers()
+	switch {
+	case fails:
+		return false, errors.New("etcd does not answer")
+	case over == nil:
+		return true, nil
+	case !wait:
+		v.w.checks.saw("tried while a place was not given up")
+		return false, nil
+	}
+	select {
+	case <-over:
+		return true, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+}
+
+// granted: somebody is first who asked for it then.
+func (v *view) granted(x *Entry, asked time.Time) {
+	if since, over := v.lingers(); over != nil && since.Before(asked) {
+		v.w.checks.fail("%s was first while another one counted on its place that was gone", x.Key())
+	}
+}

@@ -1,0 +1,203 @@
+package leasequeue
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/modeletcd"
+)
+
+const (
+	simTTL     = time.Second
+	simTimeout = 250 * time.Millisecond
+	// faulty is how long things go wrong; patience how long nobody may wait after that.
+	faulty, patience = 3 * time.Second, 90 * time.Second
+)
+
+// world is all of one schedule.
+type world struct {
+	seed   uint64
+	rand   *rand.Rand // the schedule's
+	e      *modeletcd.Etcd
+	keys   state.Queues
+	names  []string
+	hosts  []*host
+	checks *checks
+	view   *view // nil: what is gone was given up
+	log    *log
+	calm   chan struct{} // closed when nothing goes wrong any more
+	idle   bool          // nobody follows a queue, and there are times in which nobody wants anything
+}
+
+func newWorld(seed uint64) *world {
+	keys, err := state.NewKeys("/sim")
+	if err != nil {
+		panic(err)
+	}
+	w := &world{seed: seed, rand: newRand(seed, "schedule"), e: modeletcd.New(), keys: keys.Locks(), log: &log{began: time.Now()}, calm: make(chan struct{})}
+	w.checks = &checks{w: w, seen: map[string]int{}, tokens: map[string]tokens{}, tainted: map[string]bool{}, given: map[*Entry]int{}, asked: map[*Entry]int{}, first: map[string][]*Entry{},
+		standing: map[string]int64{}}
+	w.e.Changed = w.checks.changed
+	w.view = newView(w)
+	names := 1 + w.rand.IntN(3)
+	if w.rand.IntN(5) == 0 {
+		names = 10
+	}
+	for i := range names {
+		w.names = append(w.names, string(rune('p'+i)))
+	}
+	if w.rand.IntN(10) == 0 {
+		w.checks.saw("idle times")
+		w.idle = true
+	}
+	for i := range 1 + w.rand.IntN(3) {
+		w.hosts = append(w.hosts, &host{w: w, name: string(rune('a' + i)), asked: map[uint64]int{}})
+	}
+	return w
+}
+
+// between is a random time, to the nanosecond: so that hardly two things happen at once.
+func between(r *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(r.Int64N(int64(to-from)))
+}
+
+func (w *world) run() {
+	defer w.e.Close()
+	for _, h := range w.hosts {
+		h.start()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var actors sync.WaitGroup
+	for _, h := range w.hosts {
+		for i := range 1 + w.rand.IntN(3) {
+			a := newActor(h, i)
+			actors.Go(func() { a.run(ctx) })
+		}
+	}
+	if w.view != nil {
+		actors.Go(w.view.run)
+	}
+	w.goWrong()
+	close(w.calm)
+	w.log.say("all is well from now on")
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		actors.Wait()
+	}()
+	select {
+	case <-ended:
+		<-time.After(2 * simTTL)
+		w.checks.quiet()
+	case <-time.After(patience):
+		w.checks.fail("somebody waits for ever")
+	}
+	cancel()
+	<-ended
+	for _, h := range w.hosts {
+		h.stop()
+	}
+	if left := w.e.Keys(""); len(left) > 0 {
+		w.checks.fail("%s is left of processes that have stopped", left[0].Key)
+	}
+}
+
+// host is where one process after the other runs.
+type host struct {
+	w       *world
+	name    string
+	weather weather
+
+	mu    sync.Mutex
+	p     *process
+	n     int
+	asked map[uint64]int // requests, by label
+}
+
+// process is an engine and what it stands on.
+type process struct {
+	h      *host
+	conn   *modeletcd.Conn
+	keeper *session.Keeper
+	engine *Engine
+	heard  []*Follower
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+func (h *host) start() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.n++
+	p := &process{h: h}
+	p.conn = h.w.e.Connect(fmt.Sprint(h.name, h.n), h.fate)
+	client := p.conn.Client()
+	var err error
+	if p.keeper, err = session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: simTTL}}); err != nil {
+		panic(err)
+	}
+	cfg := Config{Client: client, Keeper: p.keeper, Keys: h.w.keys, RequestTimeout: simTimeout}
+	if h.w.view != nil {
+		cfg.View = h.w.view
+	}
+	p.engine = New(cfg)
+	var ctx context.Context
+	ctx, p.cancel = context.WithCancel(context.Background())
+	p.wg.Go(func() { _ = p.keeper.Run(ctx) })
+	p.wg.Go(func() { p.engine.Run(ctx) })
+	if !h.w.idle {
+		for _, name := range h.w.names {
+			p.heard = append(p.heard, p.engine.Follow(name, func() {}))
+		}
+	}
+	h.p = p
+	h.w.checks.began(p)
+}
+
+// present is the process that runs.
+func (h *host) present() *process {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.p
+}
+
+// stop ends the process, and returns when that is done.
+func (h *host) stop() {
+	p := h.present()
+	p.cancel()
+	p.wg.Wait()
+}
+
+// log is what happened. It is put into words only if somebody wants to read it.
+type log struct {
+	began time.Time
+	mu    sync.Mutex
+	lines []said
+}
+
+type said struct {
+	at     time.Duration
+	format string
+	args   []any
+}
+
+func (l *log) say(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, said{time.Since(l.began), format, args})
+}
+
+func (l *log) String() string {
+	var b strings.Builder
+	for _, line := range l.lines {
+		fmt.Fprintf(&b, "%11.6fs ", line.at.Seconds())
+		fmt.Fprintf(&b, line.format+"\n", line.args...)
+	}
+	return b.String()
+}

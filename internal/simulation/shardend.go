@@ -1,0 +1,81 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/shardplan"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// wrongShards is what is not yet right with the shards in the end, "" if all is: each is
+// served by its owner and by nobody else, the load is even, nobody is waited for.
+func (w *world) wrongShards(s *state.Snapshot) string {
+	cfg := shardplan.Settings{Shards: w.shards, Exclude: excluded}
+	var takers []sharding.Owner
+	for _, m := range shardplan.Members(s, cfg) {
+		if !m.Excluded {
+			takers = append(takers, m.Owner)
+		}
+	}
+	switch {
+	case s.Planner() == nil:
+		return "" // all are observers
+	case len(takers) == 0:
+		return "" // nobody can take a shard
+	case s.ShardMap == nil || s.ShardMap.Map == nil:
+		return "there is no shard map"
+	}
+	m := s.ShardMap.Map
+	for shard := range w.shards {
+		owner, ok := m.Owner(shard)
+		if !ok || !slices.Contains(takers, owner) {
+			return fmt.Sprintf("shard %d is %v's", shard, owner)
+		}
+		if why := w.wrongOwner(shard, owner, m.Epoch(shard)); why != "" {
+			return why
+		}
+		if move, open := m.Move(shard); open && !s.MoveDone(move) {
+			return fmt.Sprintf("shard %d waits for %v", shard, move.From)
+		}
+	}
+	for _, owner := range takers {
+		if n := owned(m, owner); n < w.shards/len(takers) || n > (w.shards+len(takers)-1)/len(takers) {
+			return fmt.Sprintf("%d members share %d shards, and %s has %d", len(takers), w.shards, owner.Address, n)
+		}
+	}
+	return w.overstated(s)
+}
+
+// overstated is a report that stands and says more than its author would, "" if none does.
+func (w *world) overstated(s *state.Snapshot) string {
+	for _, r := range s.Released {
+		if m := s.Member(r.Address); m != nil && m.Incarnation == r.Incarnation && r.Generation > s.ShardMap.Generation() {
+			return fmt.Sprintf("a report of %s is about generation %d, and the map has %d", r.Address, r.Generation, s.ShardMap.Generation())
+		}
+	}
+	return ""
+}
+
+// wrongOwner is what is wrong with who serves a shard.
+func (w *world) wrongOwner(shard int, owner sharding.Owner, epoch int64) string {
+	for _, h := range w.hosts {
+		p := h.process
+		if p == nil || len(p.holder.slots) == 0 {
+			continue
+		}
+		x := &p.holder.slots[shard]
+		serves := x.phase == serving && x.counts()
+		mine := owner == sharding.Owner{Address: h.address, Incarnation: p.member.incarnation}
+		switch {
+		case mine && !serves:
+			return fmt.Sprintf("%s owns shard %d and does not serve it", p.id, shard)
+		case mine && x.epoch != epoch:
+			return fmt.Sprintf("%s serves shard %d under epoch %d and not %d", p.id, shard, x.epoch, epoch)
+		case !mine && x.phase != idle:
+			return fmt.Sprintf("%s holds shard %d, which is %v's", p.id, shard, owner)
+		}
+	}
+	return ""
+}

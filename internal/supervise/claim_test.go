@@ -1,0 +1,59 @@
+//go:build linux || darwin || freebsd || openbsd || dragonfly
+
+package supervise
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/session"
+)
+
+// A lost session's lease may still stand at etcd. It is revoked when nothing is left of the
+// command that ran under it, not before: the next one would begin beside it.
+func TestNothingIsRevokedBesideACommand(t *testing.T) {
+	ctx, server, keys := startEtcd(t)
+	for _, cfg := range []Config{{Lock: "it"}, {Election: "it"}} {
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
+		require.NoError(t, err)
+		cfg.Keys, cfg.TTL = keys, 20*time.Second
+		c, err := newClaim(cfg.withDefaults(), client)
+		require.NoError(t, err)
+		h, err := c.take(ctx)
+		require.NoError(t, err)
+		stands := func() bool {
+			resp, err := server.Client().Get(ctx, h.key)
+			require.NoError(t, err)
+			require.True(t, resp.Count == 0 || resp.Kvs[0].CreateRevision == h.token)
+			return resp.Count == 1
+		}
+
+		ended := c.begin()
+		h.session.Lose(session.ReasonUnreachable, errors.New("planted"))
+		<-h.ctx.Done()
+		require.ErrorIs(t, context.Cause(h.ctx), session.ErrLost)
+		_, ok := deadline(h)
+		require.False(t, ok)
+		require.Eventually(t, func() bool { return c.keeper.Lost() == 1 }, 10*time.Second, time.Millisecond)
+		for range 100 { // time enough for a revocation
+			require.True(t, stands(), "it was revoked too early")
+		}
+		ended()
+		h.idle()
+		require.Eventually(t, func() bool { return !stands() }, 10*time.Second, time.Millisecond)
+
+		again, err := c.take(ctx) // on the next session
+		require.NoError(t, err)
+		require.Greater(t, again.token, h.token)
+		again.idle()
+		c.close()
+		resp, err := server.Client().Get(ctx, again.key)
+		require.NoError(t, err)
+		require.Zero(t, resp.Count, "the end of the session gives it up")
+	}
+}

@@ -1,0 +1,64 @@
+package suspicion
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/state"
+)
+
+func at(roundTrip time.Duration, ttl int64) *state.Member {
+	return &state.Member{Record: state.Record{RoundTripMS: roundTrip.Milliseconds(), TTL: ttl}}
+}
+
+func TestGrace(t *testing.T) {
+	const least = 100 * ms
+	require.Equal(t, least, Grace(least, ms, at(0, 10)), "near, or of a version that does not say")
+	require.Equal(t, 300*ms, Grace(least, 60*ms, at(0, 10)), "etcd is slow, or the accuser far")
+	require.Equal(t, time.Second, Grace(least, ms, at(200*ms, 10)), "the accused is far")
+	require.Equal(t, 2*time.Second, Grace(least, 400*ms, at(200*ms, 10)), "so is the accuser")
+	require.Equal(t, 3*time.Second, Grace(3*time.Second, ms, at(200*ms, 10)), "configured")
+}
+
+// The grace period of a member at d one way is at least what a refutation needs five times
+// over, and no more than the bound that the documentation states.
+func TestGraceAtADistance(t *testing.T) {
+	const least = 100 * ms
+	for d := time.Duration(0); d < time.Second; d += 100 * time.Microsecond {
+		trip := 2 * d
+		m := at(At(ttl, trip, trip, trip).RoundTrip(), 60)
+		grace := Grace(least, 0, m)
+		require.GreaterOrEqual(t, grace, 5*trip, "%v", d)
+		require.LessOrEqual(t, grace, max(least, 25*d/2), "%v", d)
+	}
+}
+
+func TestLeftToLease(t *testing.T) {
+	require.False(t, LeftToLease(at(0, 10)))
+	require.False(t, LeftToLease(at(640*ms, 10)))
+	require.True(t, LeftToLease(at(800*ms, 10)))
+	require.True(t, LeftToLease(at(160*ms, 2)))
+	require.True(t, LeftToLease(at(25*ms, 0)), "a record without a TTL")
+	require.True(t, LeftToLease(at(time.Duration(math.MaxInt64), 10)), "a record that somebody altered")
+	require.False(t, LeftToLease(&state.Member{Record: state.Record{RoundTripMS: -1}}))
+	for trip := near; trip < 2*time.Second; trip += 7 * ms {
+		ttl := TTLFor(trip)
+		require.False(t, LeftToLease(at(trip, int64(ttl/time.Second))))
+		require.True(t, LeftToLease(at(trip, int64(ttl/time.Second)-1)))
+	}
+}
+
+// A member that is removed alive goes on for two of the least grace periods at most, whatever
+// its distance, as far as that is this package's to say.
+func TestDoubtEndsSoonAfterTheGrace(t *testing.T) {
+	const least = 100 * ms
+	require.Equal(t, 3*least, Doubt(least, nil))
+	for _, trip := range []time.Duration{0, 25 * ms, 200 * ms, 480 * ms} {
+		m := at(trip, 10)
+		require.Equal(t, 2*least, Doubt(least, m)-Grace(least, 0, m))
+		require.GreaterOrEqual(t, Doubt(least, m), 2*2*trip, "two rounds of two requests fit in")
+	}
+}
