@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -18,24 +19,26 @@ const module = "github.com/goverse/goverse"
 // apart. What is not listed may import nothing of ours. See docs/design.md.
 var allowed = map[string][]string{
 	"":                                 {},
-	"cluster":                          {"cluster/lock", "cluster/once", "cluster/processor", "internal/consensus", "internal/crashdetector", "internal/elections", "internal/leaderelection", "internal/login", "internal/mirror", "internal/session", "internal/sharding", "internal/shardplan", "internal/state", "internal/suspicion", "internal/txn", "internal/wait", "internal/zaplog", "node"},
-	"cluster/election":                 {"internal/lifecycle"},
+	"cluster":                          {"cluster/election", "cluster/lock", "cluster/once", "cluster/processor", "cluster/session", "cluster/shard", "internal/consensus", "internal/crashdetector", "internal/effects", "internal/elections", "internal/etcdlock", "internal/etcdsession", "internal/inspect", "internal/leaderelection", "internal/lifecycle", "internal/login", "internal/mirror", "internal/sharding", "internal/shardplan", "internal/shardview", "internal/state", "internal/suspicion", "internal/txn", "internal/wait", "internal/zaplog", "node"},
+	"cluster/election":                 {"cluster/session", "internal/lifecycle"},
 	"cluster/elector":                  {"internal/clock", "internal/deadline", "internal/oneline", "internal/state"},
 	"cluster/elector/electortest":      {"cluster/elector"},
 	"cluster/elector/postgres":         {"cluster/elector"},
-	"cluster/httpapi":                  {"cluster", "cluster/processor", "internal/leaderelection", "internal/oneline", "internal/shardview", "internal/state"},
-	"cluster/lock":                     {"internal/leasequeue", "internal/leasequeue/order", "internal/session", "internal/state", "internal/wait"},
-	"cluster/lock/locktest":            {"cluster/lock", "internal/state"},
-	"cluster/once":                     {"internal/clock", "internal/deadline", "internal/leasequeue", "internal/session", "internal/state", "internal/wait"},
-	"cluster/processor":                {"cluster/lock", "internal/consensus", "internal/elections", "internal/oneline", "internal/state", "internal/wait"},
+	"cluster/httpapi":                  {"cluster", "cluster/election", "cluster/processor", "cluster/shard", "internal/oneline"},
+	"cluster/lock":                     {"cluster/election", "internal/leasequeue", "internal/leasequeue/order", "internal/lifecycle", "internal/state", "internal/wait"},
+	"cluster/lock/locktest":            {"cluster/lock", "internal/lifecycle"},
+	"cluster/once":                     {"internal/lifecycle"},
+	"cluster/processor":                {"cluster/election", "cluster/lock", "internal/lifecycle", "internal/oneline", "internal/state", "internal/wait"},
 	"cluster/processor/checkpointtest": {"cluster/processor"},
 	"cluster/processor/postgres":       {"cluster/processor"},
-	"clustertest":                      {"cluster", "clustertest/fault", "embedetcd", "internal/leaderelection", "internal/mirror", "internal/session", "internal/state", "node"},
+	"cluster/session":                  {},
+	"cluster/shard":                    {},
+	"clustertest":                      {"cluster", "cluster/election", "clustertest/fault", "embedetcd", "internal/state", "node"},
 	"clustertest/fault":                {"internal/child"},
-	"clustertest/history":              {"cluster", "cluster/lock", "cluster/once", "internal/leaderelection"},
+	"clustertest/history":              {"cluster", "cluster/election", "cluster/lock", "cluster/once"},
 	"cmd/goversed":                     {"*"},
 	"embedetcd":                        {"internal/port", "internal/zaplog"},
-	"examples/cron":                    {"cluster", "cluster/once", "internal/elections", "node"},
+	"examples/cron":                    {"cluster", "cluster/election", "cluster/once", "node"},
 	"examples/internal/trial":          {"clustertest/fault", "internal/testkit/etcdtest"},
 	"examples/outbox":                  {"cluster", "cluster/processor", "cluster/processor/postgres", "node"},
 	"examples/views":                   {"cluster", "cluster/httpapi", "cluster/processor", "cluster/processor/postgres", "node"},
@@ -43,19 +46,23 @@ var allowed = map[string][]string{
 	"integration/internal/chaos":       {"*"},
 	"integration/internal/leases":      {"clustertest/history"},
 	"integration/internal/procs":       {"*"},
-	"internal/candidacy":               {"internal/mutant", "internal/state", "internal/txn"},
+	"internal/candidacy":               {"cluster/election", "internal/mutant", "internal/state", "internal/txn"},
 	"internal/child":                   {},
 	"internal/cli":                     {},
 	"internal/clock":                   {"internal/deadline"},
-	"internal/consensus":               {"internal/leaderelection", "internal/mirror", "internal/ownership", "internal/session", "internal/sharding", "internal/shardplan", "internal/state", "internal/txn", "internal/wait"},
-	"internal/crashdetector":           {"internal/mirror", "internal/session", "internal/state", "internal/suspicion", "internal/txn"},
+	"internal/consensus":               {"cluster/election", "cluster/shard", "internal/etcdsession", "internal/leaderelection", "internal/lifecycle", "internal/mirror", "internal/ownership", "internal/sharding", "internal/shardplan", "internal/state", "internal/txn", "internal/wait"},
+	"internal/crashdetector":           {"internal/etcdsession", "internal/mirror", "internal/state", "internal/suspicion", "internal/txn"},
 	"internal/daemon":                  {"*"},
 	"internal/deadline":                {"internal/mutant"},
 	"internal/dev":                     {"*"},
-	"internal/elections":               {"internal/leasequeue", "internal/leasequeue/order", "internal/session", "internal/state", "internal/txn", "internal/wait"},
-	"internal/leaderelection":          {"internal/candidacy", "internal/mirror", "internal/session", "internal/state", "internal/txn", "internal/wait"},
-	"internal/leasequeue":              {"internal/leasequeue/order", "internal/mutant", "internal/session", "internal/state", "internal/wait"},
-	"internal/leasequeue/order":        {},
+	"internal/effects":                 {"cluster/once", "internal/clock", "internal/deadline", "internal/etcdsession", "internal/leasequeue", "internal/state", "internal/wait"},
+	"internal/elections":               {"cluster/election", "cluster/session", "internal/etcdsession", "internal/leasequeue", "internal/leasequeue/order", "internal/lifecycle", "internal/state", "internal/txn", "internal/wait"},
+	"internal/etcdlock":                {"cluster/lock", "internal/etcdsession", "internal/leasequeue", "internal/state"},
+	"internal/etcdsession":             {"cluster/session", "internal/clock", "internal/deadline", "internal/renewal", "internal/wait"},
+	"internal/inspect":                 {"internal/etcdsession", "internal/leaderelection", "internal/state"},
+	"internal/leaderelection":          {"cluster/election", "cluster/session", "internal/candidacy", "internal/etcdsession", "internal/mirror", "internal/state", "internal/txn", "internal/wait"},
+	"internal/leasequeue":              {"cluster/election", "cluster/session", "internal/etcdsession", "internal/leasequeue/order", "internal/lifecycle", "internal/mutant", "internal/state", "internal/wait"},
+	"internal/leasequeue/order":        {"cluster/election"},
 	"internal/lifecycle":               {},
 	"internal/linger":                  {"internal/mutant", "internal/state", "internal/suspicion"},
 	"internal/login":                   {},
@@ -68,23 +75,23 @@ var allowed = map[string][]string{
 	"internal/port":                    {},
 	"internal/reach":                   {"cluster"},
 	"internal/renewal":                 {},
-	"internal/session":                 {"internal/clock", "internal/deadline", "internal/renewal", "internal/wait"},
-	"internal/sharding":                {},
+	"internal/request":                 {"internal/state", "internal/txn"},
+	"internal/sharding":                {"cluster/shard"},
 	"internal/shardplan":               {"internal/sharding", "internal/state"},
-	"internal/shardview":               {"internal/sharding", "internal/shardplan", "internal/state"},
-	"internal/simulation":              {"internal/candidacy", "internal/deadline", "internal/linger", "internal/ownership", "internal/sharding", "internal/shardplan", "internal/state", "internal/suspicion", "internal/txn", "internal/watchprogress"},
-	"internal/state":                   {"internal/mutant", "internal/sharding"},
-	"internal/supervise":               {"cluster/lock", "internal/child", "internal/cli", "internal/elections", "internal/session", "internal/state", "internal/supervise/ending"},
+	"internal/shardview":               {"cluster/shard", "internal/sharding", "internal/shardplan", "internal/state"},
+	"internal/simulation":              {"cluster/election", "internal/candidacy", "internal/deadline", "internal/linger", "internal/ownership", "internal/sharding", "internal/shardplan", "internal/state", "internal/suspicion", "internal/txn", "internal/watchprogress"},
+	"internal/state":                   {"cluster/election", "cluster/shard", "internal/lifecycle", "internal/mutant", "internal/sharding"},
+	"internal/supervise":               {"cluster/election", "cluster/lock", "cluster/session", "internal/child", "internal/cli", "internal/elections", "internal/etcdlock", "internal/etcdsession", "internal/state", "internal/supervise/ending"},
 	"internal/supervise/ending":        {},
 	"internal/suspicion":               {"internal/mutant", "internal/state"},
 	"internal/testkit/etcdtest":        {"embedetcd"},
 	"internal/testkit/modeletcd":       {},
 	"internal/testkit/needed":          {},
 	"internal/testkit/pgserver":        {"clustertest/fault", "internal/testkit/needed", "internal/testkit/server"},
-	"internal/testkit/processtest":     {"clustertest", "internal/session", "internal/testkit/etcdtest"},
+	"internal/testkit/processtest":     {"clustertest", "internal/etcdsession", "internal/testkit/etcdtest"},
 	"internal/testkit/server":          {"clustertest/fault", "internal/port"},
-	"internal/testkit/testbed":         {"internal/state", "internal/testkit/etcdtest", "internal/testkit/processtest"},
-	"internal/txn":                     {"internal/mutant", "internal/sharding", "internal/state"},
+	"internal/testkit/testbed":         {"internal/etcdlock", "internal/state", "internal/testkit/etcdtest", "internal/testkit/processtest"},
+	"internal/txn":                     {"cluster/election", "internal/mutant", "internal/sharding", "internal/state"},
 	"internal/wait":                    {},
 	"internal/watchprogress":           {"internal/mutant"},
 	"internal/zaplog":                  {},
@@ -126,7 +133,8 @@ func ourName(path string) (string, bool) {
 }
 
 func TestImportTable(t *testing.T) {
-	for name, p := range packages(t) {
+	all := packages(t)
+	for name, p := range all {
 		may, listed := allowed[name]
 		if !listed {
 			t.Errorf("package %s is not in the import table: add it there and in docs/design.md", p.ImportPath)
@@ -140,6 +148,47 @@ func TestImportTable(t *testing.T) {
 				t.Errorf("package %s must not import %s", p.ImportPath, path)
 			}
 		}
+		for _, other := range may {
+			if !slices.Contains(p.Imports, module+"/"+other) {
+				t.Errorf("package %s may import %s in the import table, and does not: take it out", p.ImportPath, other)
+			}
+		}
+	}
+	for name := range allowed {
+		if _, there := all[name]; !there {
+			t.Errorf("the import table has a package %q, and the tree has not: take it out", name)
+		}
+	}
+}
+
+// docs/design.md names every package, and none that is not there. A row may name several.
+func TestDesignNamesThePackages(t *testing.T) {
+	design, err := os.ReadFile("docs/design.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(design), "| package | its one subject |\n|---|---|\n")
+	require.True(t, found)
+	named := map[string]bool{}
+	for row := range strings.Lines(table) {
+		if !strings.HasPrefix(row, "| `") {
+			break
+		}
+		for i, part := range strings.Split(strings.Split(row, " | ")[0], "`") {
+			if i%2 == 1 {
+				named[part] = true
+			}
+		}
+	}
+	all := packages(t)
+	for name := range all {
+		if name != "" && !named[name] {
+			t.Errorf("docs/design.md does not say what package %s is for", name)
+		}
+		delete(named, name)
+	}
+	for name := range named {
+		if !strings.HasPrefix(name, "bench") {
+			t.Errorf("docs/design.md has a package %s, and the tree has not", name)
+		}
 	}
 }
 
@@ -147,7 +196,7 @@ func TestImportTable(t *testing.T) {
 // and the tests need.
 func TestClusterStaysLean(t *testing.T) {
 	all := packages(t)
-	for _, name := range []string{"cluster", "internal/leaderelection", "cluster/processor", "node"} {
+	for _, name := range []string{"cluster", "cluster/processor", "node"} {
 		for _, dep := range all[name].Deps {
 			for _, heavy := range []string{"go.etcd.io/etcd/server", "go.etcd.io/bbolt", "go.etcd.io/raft", "github.com/spf13/cobra",
 				"github.com/prometheus", "github.com/jackc", "database/sql", "github.com/stretchr"} {
@@ -162,7 +211,7 @@ func TestClusterStaysLean(t *testing.T) {
 // What decides has no goroutine, no lock and no I/O, so that a simulation can run it.
 func TestWhatDecidesIsPure(t *testing.T) {
 	all := packages(t)
-	for _, name := range []string{"internal/state", "internal/sharding", "internal/shardview", "internal/candidacy",
+	for _, name := range []string{"cluster/shard", "internal/state", "internal/sharding", "internal/shardview", "internal/candidacy",
 		"internal/deadline", "internal/watchprogress", "internal/ownership", "internal/linger", "internal/shardplan", "internal/leasequeue/order", "internal/suspicion",
 		"internal/simulation"} {
 		require.NotEmpty(t, all[name].ImportPath, name)

@@ -8,28 +8,37 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/consensus"
 	"github.com/goverse/goverse/internal/crashdetector"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/mirror"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/node"
 )
 
-// The errors of Start, to test for with errors.Is.
+// The errors of a cluster that does not run, to test for with errors.Is.
 var (
 	// ErrStarted: a cluster starts once.
 	ErrStarted = errors.New("the cluster was started already; make a new one with NewClusterWithNode")
-	// ErrNotStarted: the method needs a started cluster.
-	ErrNotStarted = errors.New("the cluster is not started")
+	// ErrNotStarted: the method needs a started cluster, and Start has not returned yet.
+	ErrNotStarted = lifecycle.ErrNotStarted
+	// ErrStopped: the node stops or has stopped, or its Start has failed.
+	ErrStopped = lifecycle.ErrStopped
 )
 
-// Cluster is one node's membership. All methods are safe for concurrent use.
+// Cluster is one node's membership, and the way to all that is built on it. All methods are safe for
+// concurrent use, at any time: what needs a running node answers with [ErrNotStarted] until Start has
+// returned, and with [ErrStopped] once Stop has; methods without an error answer with nobody and nothing.
+// Its handles ([Cluster.Shards], [Cluster.Locks], ...) are never nil, and can be kept from
+// NewClusterWithNode on.
 type Cluster struct {
 	cfg  Config
 	keys state.Keys
@@ -38,9 +47,18 @@ type Cluster struct {
 	// lookup finds the addresses of a host; tests have their own.
 	lookup func(ctx context.Context, host string) ([]string, error)
 
+	parts atomic.Pointer[parts] // nil before Start has returned, and after Stop
+	over  atomic.Bool           // Stop has returned, or Start has failed
+
+	consensus   ConsensusManager
+	shards      Shards
+	elections   Elections
+	locks       locks
+	effects     Effects
+	checkpoints Checkpoints
+
 	mu      sync.Mutex
 	phase   phase
-	parts   *parts        // nil unless started
 	stopped chan struct{} // closed when Stop is done
 	stopErr error
 }
@@ -59,7 +77,7 @@ const (
 type parts struct {
 	client   *clientv3.Client
 	mirror   *mirror.Mirror
-	keeper   *session.Keeper
+	keeper   *etcdsession.Keeper
 	member   *membership
 	manager  *consensus.ConsensusManager
 	detector *crashdetector.Detector
@@ -74,7 +92,30 @@ type parts struct {
 	stopRest context.CancelFunc // mirror, membership, what answers for this node
 	rest     sync.WaitGroup
 
+	mu     sync.Mutex
+	closed bool // nothing is added to rest any more
+
 	leaders leaderTimes
+}
+
+// goRest runs f, which ends with its context, among the rest; it does not when that is being stopped.
+func (p *parts) goRest(f func(ctx context.Context)) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.rest.Go(func() { f(p.restCtx) })
+	return true
+}
+
+// closeRest ends all the rest and waits for it.
+func (p *parts) closeRest() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.stopRest()
+	p.rest.Wait()
 }
 
 // NewClusterWithNode checks the configuration and binds it to a node that is not
@@ -92,7 +133,10 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 		return nil, err
 	}
 	cfg.Sharding.Exclude = maps.Clone(cfg.Sharding.Exclude)
-	return &Cluster{cfg: cfg, keys: keys, node: n, log: cfg.Logger, lookup: net.DefaultResolver.LookupHost, stopped: make(chan struct{})}, nil
+	c := &Cluster{cfg: cfg, keys: keys, node: n, log: cfg.Logger, lookup: net.DefaultResolver.LookupHost, stopped: make(chan struct{})}
+	c.consensus, c.shards, c.elections = ConsensusManager{c}, Shards{c}, Elections{c}
+	c.locks, c.effects, c.checkpoints = locks{c}, Effects{c}, Checkpoints{c}
+	return c, nil
 }
 
 // Node is the node that was given.
@@ -110,7 +154,7 @@ func (c *Cluster) newRecord() state.Record {
 }
 
 // lost is told of every session that was lost.
-func (p *parts) lost(s *session.Session, lost *session.LostError) {
+func (p *parts) lost(s *etcdsession.Session, lost *session.LostError) {
 	p.member.lost(s, lost)
 	leaderelection.RebuildOnOtherHistory(p.mirror)(s, lost)
 }
@@ -122,10 +166,10 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 	p.mirror = mirror.New(mirror.Config{Client: client, Keys: c.keys, Member: c.node.AdvertiseAddress(),
 		LagTimeout: ttl / 3, ReadTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("mirror")})
 	p.member = &membership{client: client, keys: c.keys, mirror: p.mirror, address: c.node.AdvertiseAddress(),
-		instanceID: c.node.InstanceID(), remove: !c.cfg.CrashDetection.Off, grace: c.cfg.CrashDetection.Grace, dial: c.cfg.DialOptions,
+		instanceID: c.node.InstanceID(), remove: !c.cfg.CrashDetection.Off, grace: c.cfg.CrashDetection.GracePeriod, dial: c.cfg.DialOptions,
 		timeout: c.cfg.RequestTimeout, measureEvery: ttl / 3, log: c.log.Named("member"), wake: make(chan struct{}, 1), record: c.newRecord()}
-	keeper, err := session.NewKeeper(session.KeeperConfig{
-		Config: session.Config{Client: client, TTL: ttl, Logger: c.log.Named("session"), ReadKey: c.keys.Request(),
+	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{
+		Config: etcdsession.Config{Client: client, TTL: ttl, Logger: c.log.Named("session"), ReadKey: c.keys.Request(),
 			KnownRevision: p.mirror.Known, OnRead: p.mirror.Saw, Proxied: p.mirror.Proxied},
 		Register: p.member.register,
 		OnLost:   p.lost,
@@ -137,7 +181,7 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 	p.detector = crashdetector.New(crashdetector.Config{Client: client, Mirror: p.mirror, Keeper: keeper,
 		Address: c.node.AdvertiseAddress(), InstanceID: c.node.InstanceID(), WatcherLost: c.node.WatcherLost(),
 		Dialer:   dialer{instanceID: c.node.InstanceID(), opts: c.cfg.DialOptions},
-		Settings: c.cfg.CrashDetection, Logger: c.log.Named("crashdetector")})
+		Settings: c.cfg.CrashDetection.settings(), Logger: c.log.Named("crashdetector")})
 	if p.work, err = c.newWork(client, p.mirror, keeper); err != nil {
 		return nil, err
 	}
@@ -157,12 +201,13 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 	return p, err
 }
 
-// running parts, or ErrNotStarted.
+// running are the parts of a node that runs; the error is ErrNotStarted or ErrStopped.
 func (c *Cluster) running() (*parts, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.parts == nil {
-		return nil, ErrNotStarted
+	switch p := c.parts.Load(); {
+	case p != nil:
+		return p, nil
+	case c.over.Load():
+		return nil, ErrStopped
 	}
-	return c.parts, nil
+	return nil, ErrNotStarted
 }

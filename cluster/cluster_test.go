@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,9 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/leaderelection"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 	"github.com/goverse/goverse/node"
@@ -33,10 +35,10 @@ func TestThreeNodesAgreeAndHandOver(t *testing.T) {
 		st := x.Status()
 		require.Equal(t, []string{a.address(), b.address(), c.address()}, st.Queue)
 		require.True(t, st.Ready)
-		require.Equal(t, state.ModeElection, st.Mode)
+		require.Equal(t, election.ModeElection, st.Mode)
 		require.Equal(t, x == a, st.State == StateLeader)
 	}
-	m := b.Snapshot().Member(a.address())
+	m := inside{b}.Snapshot().Member(a.address())
 	require.Equal(t, "x", m.Labels["zone"])
 	require.Equal(t, 3, m.Weight)
 	require.Equal(t, a.Node().InstanceID(), m.InstanceID)
@@ -158,7 +160,7 @@ func TestRestartAtTheAddressOfADeadNodeTakesOverAtOnce(t *testing.T) {
 	ghost(t, etcd.Client(), c.address(), "gone", 600)
 	require.NoError(t, c.Start(etcdtest.Context(t)), "long before the lease of 600 s runs out")
 	awaitLeader(t, c, c.address())
-	require.Len(t, c.Snapshot().Queue, 1)
+	require.Len(t, inside{c}.Snapshot().Queue, 1)
 	leases, err := etcd.Client().Leases(etcdtest.Context(t))
 	require.NoError(t, err)
 	require.Len(t, leases.Leases, 1)
@@ -218,27 +220,27 @@ func TestTransferAndResign(t *testing.T) {
 	awaitState(t, b, func(s *state.Snapshot) bool { return len(s.Queue) == 4 })
 	require.NoError(t, b.Transfer(ctx, c.address()), "any member may ask")
 	awaitLeader(t, c, c.address())
-	require.Equal(t, leaderelection.ReasonRequested, election(a).LastEnd().Reason)
+	require.Equal(t, election.ReasonRequested, electionOf(a).LastEnd().Reason)
 	log.await(t, `reason="transfer to `+c.address()+` requested"`)
 	require.NoError(t, b.Transfer(ctx, c.address()), "it leads already")
-	require.ErrorIs(t, b.Transfer(ctx, "127.0.0.1:1"), leaderelection.ErrNotMember)
+	require.ErrorIs(t, b.Transfer(ctx, "127.0.0.1:1"), election.ErrNotMember)
 	awaitState(t, a, func(s *state.Snapshot) bool { return len(s.Queue) == 4 && s.Request == nil })
 
 	o := start(t, etcd, func(c *Config) { c.Observer = true })
 	err := o.Transfer(ctx, o.address())
-	require.ErrorIs(t, err, leaderelection.ErrNotCandidate)
+	require.ErrorIs(t, err, election.ErrNotCandidate)
 	require.ErrorContains(t, err, "(an observer): choose a candidate; goversed nodes shows them")
 	require.Equal(t, StateFollower, o.Status().State)
 
 	before := c.Term().Token()
-	leader, err := leaderelection.Ask(ctx, o.parts.client, o.parts.mirror, o.Session().ID(), state.RequestResign, "")
+	leader, err := leaderelection.Ask(ctx, o.parts.Load().client, o.parts.Load().mirror, o.Session().ID(), state.RequestResign, "")
 	require.NoError(t, err)
 	require.Equal(t, d.address(), leader.Address, "b let c pass, and waits at the tail since")
 	require.Greater(t, leader.Token, before)
 	log.await(t, `reason="resign requested"`)
 	awaitLeader(t, d, d.address())
 	require.NoError(t, d.Resign(ctx))
-	require.ErrorIs(t, d.Resign(ctx), leaderelection.ErrNotLeader)
+	require.ErrorIs(t, d.Resign(ctx), election.ErrNotLeader)
 }
 
 // A member that has just given way stands in no queue for a moment; whoever names
@@ -261,15 +263,15 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	// Bounded: one that cannot queue now is waited for until the context ends.
 	late := start(t, etcd)
 	awaitState(t, b, func(s *state.Snapshot) bool { return s.Member(late.address()) != nil && len(s.Queue) == 3 })
-	require.NoError(t, election(late).Withdraw(ctx))
+	require.NoError(t, electionOf(late).Withdraw(ctx))
 	awaitState(t, b, func(s *state.Snapshot) bool { return len(s.Queue) == 2 })
 	brief, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	err := b.Transfer(brief, late.address())
-	require.ErrorIs(t, err, leaderelection.ErrNotMoved)
+	require.ErrorIs(t, err, election.ErrNotMoved)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	moved := make(chan error, 1)
-	go func() { moved <- election(b).Transfer(context.Background(), late.address()) }()
+	go func() { moved <- electionOf(b).Transfer(context.Background(), late.address()) }()
 	require.NoError(t, b.Stop(ctx))
 	select {
 	case err := <-moved:
@@ -277,8 +279,8 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("a transfer outlives its election")
 	}
-	late.parts.member.change(func(r *state.Record) { r.Stopping = true })
-	require.ErrorIs(t, a.Transfer(ctx, late.address()), leaderelection.ErrNotCandidate, "it is stopping")
+	late.parts.Load().member.change(func(r *state.Record) { r.Stopping = true })
+	require.ErrorIs(t, a.Transfer(ctx, late.address()), election.ErrNotCandidate, "it is stopping")
 }
 
 func TestLostSessionIsReplacedWithoutARestart(t *testing.T) {
@@ -303,14 +305,14 @@ func TestRecordIsKept(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	a := start(t, etcd)
 	key := a.keys.Node(a.address())
-	first := a.Snapshot().Member(a.address()).Incarnation
+	first := inside{a}.Snapshot().Member(a.address()).Incarnation
 	_, err := etcd.Client().Put(ctx, key, "{}")
 	require.NoError(t, err)
 	awaitState(t, a, func(s *state.Snapshot) bool {
 		m := s.Member(a.address())
 		return m != nil && m.InstanceID == a.node.InstanceID() && m.KeyLease == m.Lease && m.ModRevision > m.Incarnation+1
 	})
-	require.Equal(t, first, a.Snapshot().Member(a.address()).Incarnation)
+	require.Equal(t, first, inside{a}.Snapshot().Member(a.address()).Incarnation)
 	_, err = etcd.Client().Delete(ctx, key)
 	require.NoError(t, err)
 	awaitState(t, a, func(s *state.Snapshot) bool {
@@ -345,11 +347,12 @@ func TestStopBetweenTwoSessions(t *testing.T) {
 	client.KV, client.Watcher, client.Lease, client.Maintenance = etcd.Client().KV, etcd.Client().Watcher, blocked, etcd.Client().Maintenance
 	c := start(t, etcd, func(c *Config) { c.Client = client })
 	blocked.on.Store(true)
-	c.Session().Lose(session.ReasonPaused, nil)
-	require.Eventually(t, func() bool { return c.Session() == nil }, 5*time.Second, time.Millisecond)
+	inside{c}.Session().Lose(session.ReasonPaused, nil)
+	require.Eventually(t, func() bool { return errors.Is(c.Session().Err(), ErrNoSession) }, 5*time.Second, time.Millisecond)
+	p := c.parts.Load()
 	require.NoError(t, c.Stop(etcdtest.Context(t)))
-	require.True(t, c.parts.member.wanted().Stopping)
-	require.Error(t, election(c).Start(etcdtest.Context(t)))
+	require.True(t, p.member.wanted().Stopping)
+	require.Error(t, p.manager.Election().Start(etcdtest.Context(t)))
 }
 
 // blockedLease grants nothing while on.

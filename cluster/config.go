@@ -13,15 +13,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/goverse/goverse/internal/crashdetector"
 	"github.com/goverse/goverse/internal/state"
 )
 
-// The errors of Config.Validate, to test for with errors.Is. A bad prefix is
-// state.ErrBadPrefix, bad crash detection settings crashdetector.ErrBadSettings.
+// The errors of Config.Validate, to test for with errors.Is.
 var (
 	ErrBadTTL         = errors.New("bad LeaderElectionTTL")
 	ErrBadEtcdAddress = errors.New("bad EtcdAddress")
+	ErrBadPrefix      = state.ErrBadPrefix
 	ErrBadConfig      = errors.New("bad configuration")
 )
 
@@ -77,11 +76,11 @@ type Config struct {
 	// by its own. Default 5 s.
 	PreferAfter time.Duration
 	// OnceRetention is for how long it is remembered what became of an effect (see Once),
-	// at the least; see once.Config.Retention for what that takes. Default 24 h; a minute or more.
+	// at the least; see effects.Config.Retention for what that takes. Default 24 h; a minute or more.
 	OnceRetention time.Duration
 	// CrashDetection says how the death of another node's process is noticed before
 	// its lease has run out. On by default.
-	CrashDetection crashdetector.Settings
+	CrashDetection CrashDetection
 	// DialOptions are for the connections to other nodes: where their servers use
 	// TLS (node.Config.ServerOptions), the matching transport credentials.
 	DialOptions []grpc.DialOption
@@ -129,7 +128,7 @@ func (c Config) withDefaults() Config {
 	if c.PreferAfter == 0 {
 		c.PreferAfter = 5 * time.Second
 	}
-	c.CrashDetection = c.CrashDetection.WithDefaults()
+	c.CrashDetection = CrashDetection(c.CrashDetection.settings())
 	c.Sharding = c.Sharding.withDefaults()
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
@@ -159,12 +158,8 @@ func (c Config) Validate() error {
 	if c.OnceRetention != 0 && c.OnceRetention < time.Minute {
 		return fmt.Errorf("%w: OnceRetention is %v; give it a minute or more, or leave it 0 for 24h", ErrBadConfig, c.OnceRetention)
 	}
-	if err := c.CrashDetection.Validate(); err != nil {
+	if err := c.CrashDetection.validate(ttlOf(c)); err != nil {
 		return err
-	}
-	if grace := c.CrashDetection.Grace; 3*grace > ttlOf(c) {
-		return fmt.Errorf("%w: CrashDetection.Grace is %v: give at most a third of LeaderElectionTTL (%v), or a lease runs out sooner",
-			ErrBadConfig, grace, ttlOf(c))
 	}
 	if err := c.Sharding.validate(); err != nil {
 		return err

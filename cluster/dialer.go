@@ -26,10 +26,10 @@ func (d dialer) Watch(ctx context.Context, address string) (crashdetector.Watch,
 	case err != nil:
 		return nil, err
 	}
-	return watch{w}, nil
+	return nodeWatch{w}, nil
 }
 
-type watch struct{ *node.Watch }
+type nodeWatch struct{ *node.Watch }
 
 // Instance implements crashdetector.Watch.
-func (w watch) Instance() string { return w.InstanceID }
+func (w nodeWatch) Instance() string { return w.InstanceID }

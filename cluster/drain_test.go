@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/internal/request"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
@@ -32,8 +33,8 @@ func TestDrains(t *testing.T) {
 	}
 }
 
-// A wish about a member that is not registered any more is not put down.
-func TestAskDrainOfOneThatIsGone(t *testing.T) {
+// A request about a member that is not registered any more is not written.
+func TestDrainRequestForAMemberThatIsGone(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	c := start(t, etcd)
 	own := awaitState(t, c, func(s *state.Snapshot) bool { return s.Member(c.address()) != nil }).Member(c.address())
@@ -41,14 +42,14 @@ func TestAskDrainOfOneThatIsGone(t *testing.T) {
 	require.NoError(t, err)
 	former := *own
 	former.Incarnation--
-	_, err = AskDrain(etcdtest.Context(t), etcd.Client(), c.keys, lease.ID, &former, false)
-	require.ErrorIs(t, err, ErrMemberGone)
-	withdraw, err := AskDrain(etcdtest.Context(t), etcd.Client(), c.keys, lease.ID, own, false)
+	_, err = request.Drain(etcdtest.Context(t), etcd.Client(), c.keys, lease.ID, &former, false)
+	require.ErrorIs(t, err, request.ErrMemberGone)
+	withdraw, err := request.Drain(etcdtest.Context(t), etcd.Client(), c.keys, lease.ID, own, false)
 	require.NoError(t, err)
 	awaitState(t, c, func(s *state.Snapshot) bool { return s.Member(c.address()).Draining })
 	withdraw()
 	awaitState(t, c, func(s *state.Snapshot) bool { return s.Drain(c.address()) == nil })
-	require.True(t, c.parts.member.wanted().Draining, "who was asked keeps to it")
+	require.True(t, c.parts.Load().member.wanted().Draining, "who was asked keeps to it")
 }
 
 // A drained member takes nothing over, and plans for others as before.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/consensus"
 	"github.com/goverse/goverse/node"
 )
 
@@ -59,13 +59,13 @@ func ExampleCluster_Shards() {
 		fmt.Println("served:", epoch > 0)
 		return nil
 	})
-	var other *consensus.NotOwnerError
+	var other *shard.NotOwnerError
 	if errors.As(err, &other) {
 		fmt.Println("send it to", other.Owner)
 	}
 	fmt.Println("done:", err)
 
-	owner, _, ok := shards.Owner("customer/42")
+	owner, ok := shards.Owner("customer/42")
 	fmt.Println("it is me:", ok, owner.Address == n.AdvertiseAddress())
 
 	fmt.Println("stopped:", c.Stop(ctx))

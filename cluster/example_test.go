@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/node"
 )
 
@@ -46,7 +46,7 @@ func Example() {
 
 	// Work that only the leader may do. ctx ends with the term; the write is
 	// refused by etcd if the term is over.
-	err = c.Lead(ctx, func(ctx context.Context, term *leaderelection.Term) error {
+	err = c.Lead(ctx, func(ctx context.Context, term election.Term) error {
 		_, err := term.Txn(ctx).Then(clientv3.OpPut("/example-data/last-run", "now")).Commit()
 		return err
 	})

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/node"
 )
 
 // Work that only one may do: the leader of a named election, the holder of a lock, and an
 // effect that takes place once.
-func ExampleCluster_Election() {
+func ExampleElections() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	etcd, err := embedetcd.Start(ctx, embedetcd.Config{}) // yours runs elsewhere, see Example
@@ -34,11 +34,11 @@ func ExampleCluster_Election() {
 		log.Fatal(err)
 	}
 
-	outbox, err := c.Election("outbox")
+	outbox, err := c.Elections().Stand("outbox")
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = outbox.Lead(ctx, func(ctx context.Context, term *elections.Term) error {
+	err = outbox.Lead(ctx, func(ctx context.Context, term election.Term) error {
 		fmt.Println("leads:", outbox.IsLeader(), term.Token() > 0)
 		return nil
 	})

@@ -11,9 +11,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/crashdetector"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/mirror"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/suspicion"
 	"github.com/goverse/goverse/internal/txn"
@@ -53,7 +54,7 @@ type membership struct {
 
 	mu          sync.Mutex
 	record      state.Record // as it should be; Lease and TTL of the present session
-	session     *session.Session
+	session     *etcdsession.Session
 	incarnation int64 // 0 while not registered
 	trouble     error // of the last try to register, nil if it was answered
 	distance    distance
@@ -75,7 +76,7 @@ func (m *membership) lastTrouble() error {
 }
 
 // lost notes how a session ended, for the record of the next one.
-func (m *membership) lost(s *session.Session, lost *session.LostError) {
+func (m *membership) lost(s *etcdsession.Session, lost *session.LostError) {
 	early := lost.Reason == session.ReasonRevoked && time.Now().Before(s.Deadline())
 	m.mu.Lock()
 	m.revokedEarly = early
@@ -84,7 +85,7 @@ func (m *membership) lost(s *session.Session, lost *session.LostError) {
 
 // register writes the node key of a new session. A node key is only ever created
 // where none exists; see settle for what to do if one does.
-func (m *membership) register(ctx context.Context, s *session.Session) error {
+func (m *membership) register(ctx context.Context, s *etcdsession.Session) error {
 	m.mu.Lock()
 	m.incarnation, m.session = 0, s
 	m.record.Lease, m.record.TTL, m.record.Term = int64(s.ID()), int64(s.TTL()/time.Second), s.Term()
@@ -147,7 +148,7 @@ func (m *membership) register(ctx context.Context, s *session.Session) error {
 
 // settle looks into who holds this node's address, and reports whether it is
 // free now. Without an error it is worth trying again, at once or after a while.
-func (m *membership) settle(ctx context.Context, s *session.Session, there *state.Member, said *bool) (free bool, err error) {
+func (m *membership) settle(ctx context.Context, s *etcdsession.Session, there *state.Member, said *bool) (free bool, err error) {
 	if there.InstanceID == m.instanceID {
 		// An earlier session of this very process; its lease is being revoked, or
 		// must run out where that is denied.
@@ -179,7 +180,7 @@ func (m *membership) settle(ctx context.Context, s *session.Session, there *stat
 
 // removePredecessor: this address answers as this process, so the one that had it
 // is probably gone. Probably: on another host the same name can mean that host.
-func (m *membership) removePredecessor(ctx context.Context, s *session.Session, there *state.Member) (free bool, err error) {
+func (m *membership) removePredecessor(ctx context.Context, s *etcdsession.Session, there *state.Member) (free bool, err error) {
 	accuser := crashdetector.Accuser{Client: m.client, Keys: m.keys, ID: m.instanceID, Lease: s.ID(), Snapshot: m.mirror.Snapshot, Grace: m.grace}
 	err = accuser.Remove(ctx, there, "its address answers as another instance")
 	switch {
@@ -211,7 +212,7 @@ func (m *membership) awaitGone(ctx context.Context, there *state.Member) bool {
 	return err == nil
 }
 
-func (m *membership) registered(s *session.Session, key string, incarnation int64) {
+func (m *membership) registered(s *etcdsession.Session, key string, incarnation int64) {
 	s.Protect(key, incarnation, nil)
 	m.mu.Lock()
 	m.incarnation = incarnation

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goverse/goverse/internal/consensus"
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/shardplan"
 	"github.com/goverse/goverse/internal/state"
@@ -66,7 +66,7 @@ type Sharding struct {
 
 func (s Sharding) withDefaults() Sharding {
 	if s.Shards == 0 {
-		s.Shards = sharding.DefaultShards
+		s.Shards = shard.DefaultCount
 	}
 	if s.MaxAcquiring == 0 {
 		s.MaxAcquiring = defaultMaxAcquiring
@@ -88,8 +88,8 @@ func (s Sharding) withDefaults() Sharding {
 
 func (s Sharding) validate() error {
 	switch {
-	case s.Shards < 0 || s.Shards > sharding.MaxShards:
-		return fmt.Errorf("%w: Sharding.Shards is %d: give a number from 1 to %d; 8192 is a good one", ErrBadConfig, s.Shards, sharding.MaxShards)
+	case s.Shards < 0 || s.Shards > shard.MaxCount:
+		return fmt.Errorf("%w: Sharding.Shards is %d: give a number from 1 to %d; 8192 is a good one", ErrBadConfig, s.Shards, shard.MaxCount)
 	case s.MaxAcquiring < 0:
 		return fmt.Errorf("%w: Sharding.MaxAcquiring is negative (%d); leave it 0 for the default", ErrBadConfig, s.MaxAcquiring)
 	case s.DrainTimeout < 0:
@@ -114,16 +114,6 @@ func (s Sharding) count() int {
 
 func (s Sharding) planning() shardplan.Settings {
 	return shardplan.Settings{Shards: s.count(), Window: s.Window, MinMembers: s.MinMembers, Exclude: s.Exclude, Budget: s.MovesPerMinute}
-}
-
-// Shards is this node's part in the shards: who owns a key, and what runs only on its
-// owner. Nil before Start, and with Sharding.Off.
-func (c *Cluster) Shards() *consensus.Shards {
-	p, err := c.running()
-	if err != nil {
-		return nil
-	}
-	return p.manager.Shards()
 }
 
 // agreed reports whether this node works with as many shards as the cluster: as its map,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
@@ -24,20 +25,22 @@ func TestShardFigures(t *testing.T) {
 	require.Eventually(t, serves(a, 100), 20*time.Second, time.Millisecond)
 	st := a.Status().Shards
 	require.Equal(t, 100, st.Shards)
-	require.NotNil(t, st.Snapshot.ShardMap)
+	table, err := a.ShardTable()
+	require.NoError(t, err)
+	require.Equal(t, 100, table.Count)
 	require.Zero(t, st.Pauses.Count, "nothing moved")
 	// The map reaches its readers by the watch, which may be before the planner has
 	// etcd's answer and counts it.
-	counts := func(what func(ShardStatus) bool) {
+	counts := func(what func(shard.Stats) bool) {
 		t.Helper()
 		require.Eventually(t, func() bool { return what(a.Status().Shards) }, 20*time.Second, time.Millisecond)
 	}
-	counts(func(st ShardStatus) bool { return st.Plans == 1 && st.Given == 100 && st.PlanTime > 0 })
+	counts(func(st shard.Stats) bool { return st.Plans == 1 && st.Given == 100 && st.PlanTime > 0 })
 
 	b := start(t, etcd, few, func(c *Config) { c.Sharding.OnAcquire = func(context.Context, int, int64) {} })
 	require.Eventually(t, serves(a, 50), 20*time.Second, time.Millisecond)
 	require.Eventually(t, serves(b, 50), 20*time.Second, time.Millisecond)
-	counts(func(st ShardStatus) bool { return st.Plans == 2 && st.Levelled == 50 })
+	counts(func(st shard.Stats) bool { return st.Plans == 2 && st.Levelled == 50 })
 	pauses := b.Status().Shards.Pauses
 	require.EqualValues(t, 50, pauses.Count)
 	require.Positive(t, pauses.Sum)
@@ -46,7 +49,7 @@ func TestShardFigures(t *testing.T) {
 
 	require.NoError(t, b.Stop(etcdtest.Context(t)))
 	require.Eventually(t, serves(a, 100), 20*time.Second, time.Millisecond)
-	counts(func(st ShardStatus) bool { return st.Emptied == 50 })
+	counts(func(st shard.Stats) bool { return st.Emptied == 50 })
 	require.EqualValues(t, 50, a.Status().Shards.Pauses.Count)
 	require.Zero(t, b.Status().Shards)
 	require.Zero(t, start(t, etcd, func(c *Config) { c.Sharding.Off = true }).Status().Shards)

@@ -34,12 +34,10 @@ func (c *Cluster) Start(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
-		c.phase = ended
-		c.stopErr = nil
-		close(c.stopped)
+		c.ended(nil)
 		return err
 	}
-	c.parts = p
+	c.parts.Store(p)
 	c.phase = running
 	// From here on OnAcquire can be called, and what it may ask for is there.
 	p.rest.Go(func() { p.manager.Run(p.restCtx) })

@@ -8,11 +8,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/consensus"
-	"github.com/goverse/goverse/internal/crashdetector"
-	"github.com/goverse/goverse/internal/leaderelection"
-	"github.com/goverse/goverse/internal/session"
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/shard"
 )
 
 // NodeState is what a node is in its cluster.
@@ -33,7 +30,7 @@ type Status struct {
 	IsLeader bool
 	LeaderID string // "" when there is none, or this node is cut off
 	Token    int64  // the leader's term; 0 when there is none
-	Mode     state.Mode
+	Mode     election.Mode
 	// Ready: this node can be given work. It is a member, its session is valid and its view of
 	// the cluster fresh, and it does not stop. Whether anybody leads is of no account.
 	Ready bool
@@ -55,42 +52,34 @@ type Status struct {
 	// Watchers is how many other nodes would notice the death of this process.
 	Watchers int
 	// Crashes is what crash detection saw and did here.
-	Crashes crashdetector.Stats
-	// Shards is this node's part in the shards.
-	Shards ShardStatus
+	Crashes CrashStats
+	// Shards is this node's part in the shards. All of it is zero with Sharding.Off.
+	Shards shard.Stats
 	// LastEnd is why this node's last term ended; nil if none did.
-	LastEnd *leaderelection.TermOverError
+	LastEnd *election.TermOverError
 	// ElectionFailed is why this node cannot campaign, "" if it can.
 	ElectionFailed string
-}
-
-// ShardStatus is this node's part in the shards at one instant. All of it is zero before
-// Start and with Sharding.Off.
-type ShardStatus struct {
-	consensus.ShardStats
-	// Snapshot is the node's view of the cluster, with the shard map: what package
-	// shardview makes tables of.
-	Snapshot *state.Snapshot
 }
 
 // Status never blocks and asks nobody. Lists are in order: the queue first come
 // first, the nodes by address.
 func (c *Cluster) Status() Status {
-	st := Status{NodeID: c.node.AdvertiseAddress(), State: StateStopped, Mode: state.ModeElection,
+	st := Status{NodeID: c.node.AdvertiseAddress(), State: StateStopped, Mode: election.ModeElection,
 		Queue: []string{}, Nodes: []string{}}
-	c.mu.Lock()
-	p, at := c.parts, c.phase
-	c.mu.Unlock()
-	if p == nil || at == ended {
+	p := c.parts.Load()
+	if p == nil {
 		return st
 	}
-	election := p.manager.Election()
+	c.mu.Lock()
+	at := c.phase
+	c.mu.Unlock()
+	e := p.manager.Election()
 	snap := p.mirror.Snapshot()
-	leader := election.Leader()
+	leader := e.Leader()
 	s := p.keeper.Current()
 	st.Mode = p.manager.Mode()
 	st.LeaderID, st.Token = leader.Address, leader.Token
-	st.IsLeader = leader.Address != "" && s != nil && leader.Lease == int64(s.ID()) && election.IsLeader()
+	st.IsLeader = leader.Address != "" && s != nil && leader.Lease == int64(s.ID()) && e.IsLeader()
 	st.Revision = snap.Revision
 	st.State = StateFollower
 	for _, q := range snap.Queue {
@@ -111,13 +100,11 @@ func (c *Cluster) Status() Status {
 	st.Stopping = at == stopping
 	st.Ready = !st.Stopping && st.SessionValid && !snap.Stale
 	st.ClusterReady = st.Ready && leader.Address != ""
-	st.Terms, st.LastEnd = election.Terms(), election.LastEnd()
+	st.Terms, st.LastEnd = e.Terms(), e.LastEnd()
 	st.SessionsLost, st.Rebuilds = p.keeper.Lost(), p.mirror.Rebuilds()
-	st.Watchers, st.Crashes = c.node.Watchers(), p.detector.Stats()
-	if st.Shards.ShardStats = p.manager.ShardStats(); st.Shards.Shards > 0 {
-		st.Shards.Snapshot = snap
-	}
-	if err := election.Failed(); err != nil {
+	st.Watchers, st.Crashes = c.node.Watchers(), CrashStats(p.detector.Stats())
+	st.Shards = p.manager.ShardStats()
+	if err := e.Failed(); err != nil {
 		st.ElectionFailed = err.Error()
 	}
 	return st
@@ -125,7 +112,7 @@ func (c *Cluster) Status() Status {
 
 // LeaderInfo says more about the present leader.
 type LeaderInfo struct {
-	state.Leader
+	election.Leader
 	Hostname    string
 	HTTPAddress string
 	AcquiredAt  time.Time // elsewhere than on the leader: when this node first saw it lead
@@ -137,22 +124,22 @@ type LeaderInfo struct {
 }
 
 // LeaderInfo is exact on the leader; elsewhere it asks etcd for the leader's
-// lease, at most once a second. It returns leaderelection.ErrNoLeader when there
+// lease, at most once a second. It returns election.ErrNoLeader when there
 // is none.
 func (c *Cluster) LeaderInfo(ctx context.Context) (LeaderInfo, error) {
 	p, err := c.running()
 	if err != nil {
 		return LeaderInfo{}, err
 	}
-	election := p.manager.Election()
-	info := LeaderInfo{Leader: election.Leader()}
+	e := p.manager.Election()
+	info := LeaderInfo{Leader: e.Leader()}
 	if info.Address == "" {
-		return LeaderInfo{}, leaderelection.ErrNoLeader
+		return LeaderInfo{}, election.ErrNoLeader
 	}
 	if m := p.mirror.Snapshot().Member(info.Address); m != nil {
 		info.Hostname, info.HTTPAddress = m.Hostname, m.HTTPAddress
 	}
-	if t := election.Term(); t != nil && t.Token() == info.Token {
+	if t := e.Term(); t != nil && t.Token() == info.Token {
 		s := p.keeper.Current()
 		if s != nil {
 			info.AcquiredAt, info.RenewedAt, info.ExpiresAt = t.AcquiredAt(), s.Renewed(), s.Deadline()
@@ -185,7 +172,7 @@ type leaderTimes struct {
 	expires time.Time
 }
 
-func (l *leaderTimes) saw(leader state.Leader, now time.Time) {
+func (l *leaderTimes) saw(leader election.Leader, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if leader.Token != 0 && leader.Token != l.token {
@@ -221,14 +208,4 @@ func (l *leaderTimes) lease(ctx context.Context, client *clientv3.Client, id cli
 	l.expires = now.Add(time.Duration(resp.TTL) * time.Second)
 	l.renewed = l.expires.Add(-time.Duration(resp.GrantedTTL) * time.Second)
 	return l.renewed, l.expires, nil
-}
-
-// Session is this node's session as of now, for what is built on it: nil between
-// two of them and while the cluster is not started.
-func (c *Cluster) Session() *session.Session {
-	p, err := c.running()
-	if err != nil {
-		return nil
-	}
-	return p.keeper.Current()
 }

@@ -9,7 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -35,8 +35,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	c.mu.Lock()
 	switch c.phase {
 	case fresh:
-		c.phase = ended
-		close(c.stopped)
+		c.ended(nil)
 		c.mu.Unlock()
 		return c.node.Close()
 	case starting:
@@ -44,13 +43,12 @@ func (c *Cluster) Stop(ctx context.Context) error {
 		return fmt.Errorf("stop: %w: end the context of Start instead", ErrNotStarted)
 	case running:
 		c.phase = stopping
-		p := c.parts
+		p := c.parts.Load()
 		c.mu.Unlock()
 		err := c.end(ctx, p)
 		c.mu.Lock()
-		c.phase, c.stopErr = ended, err
+		c.ended(err)
 		c.mu.Unlock()
-		close(c.stopped)
 		return err
 	}
 	c.mu.Unlock()
@@ -65,6 +63,14 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	default:
 		return context.Cause(ctx)
 	}
+}
+
+// ended: the node runs no more, or never will. The lock is held.
+func (c *Cluster) ended(err error) {
+	c.phase, c.stopErr = ended, err
+	c.over.Store(true)
+	c.parts.Store(nil)
+	close(c.stopped)
 }
 
 // end is the order of stopping.
@@ -110,8 +116,7 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	p.stopKeeper() // revokes
 	<-p.keeperDone
 	step("stop the election", ignoreOver(p.manager.Stop(ctx)))
-	p.stopRest()
-	p.rest.Wait()
+	p.closeRest()
 	c.closeClient(p.client)
 	c.log.Info("stopped", "address", c.node.AdvertiseAddress())
 	cut.Cause, cut.Left = context.Cause(ctx), p.keeper.Left()
@@ -123,7 +128,7 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 
 // ignoreOver: without a session there is nothing to withdraw from.
 func ignoreOver(err error) error {
-	if errors.Is(err, leaderelection.ErrStopped) {
+	if errors.Is(err, election.ErrStopped) {
 		return nil
 	}
 	return err

@@ -8,35 +8,40 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/internal/effects"
 	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/etcdlock"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/mirror"
-	"github.com/goverse/goverse/internal/session"
 )
 
 // work is what only one may do at a time, or once: all on the node's one session.
 type work struct {
-	locks     *lock.Etcd
-	effects   *once.Effects
-	elections *elections.Elections
+	locks       *etcdlock.Etcd
+	effects     *effects.Effects
+	elections   *elections.Elections
+	checkpoints *processor.Etcd
 }
 
-func (c *Cluster) newWork(client *clientv3.Client, view *mirror.Mirror, keeper *session.Keeper) (work, error) {
-	locks, err := lock.NewEtcd(lock.Config{Client: client, Keeper: keeper, Queues: c.keys.Locks(), Owner: c.node.AdvertiseAddress(),
+func (c *Cluster) newWork(client *clientv3.Client, view *mirror.Mirror, keeper *etcdsession.Keeper) (work, error) {
+	locks, err := etcdlock.NewEtcd(etcdlock.Config{Client: client, Keeper: keeper, Queues: c.keys.Locks(), Owner: c.node.AdvertiseAddress(),
 		View: view, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("locks")})
 	if err != nil {
 		return work{}, err
 	}
-	effects, err := once.New(once.Config{Client: client, Keeper: keeper, Keys: c.keys, Owner: c.node.AdvertiseAddress(),
+	once, err := effects.New(effects.Config{Client: client, Keeper: keeper, Keys: c.keys, Owner: c.node.AdvertiseAddress(),
 		View: view, Retention: c.cfg.OnceRetention, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("once")})
 	if err != nil {
 		return work{}, err
 	}
 	named, err := elections.New(elections.Config{Client: client, Keeper: keeper, Queues: c.keys.Elections(), Address: c.node.AdvertiseAddress(),
 		View: view, WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("elections")})
-	return work{locks, effects, named}, err
+	if err != nil {
+		return work{}, err
+	}
+	checkpoints, err := processor.NewEtcd(processor.EtcdConfig{Client: client, Prefix: c.cfg.EtcdPrefix, RequestTimeout: c.cfg.RequestTimeout})
+	return work{locks, once, named, checkpoints}, err
 }
 
 // closeWork gives every leadership up, hands out no more locks, and waits for what is done under
@@ -62,69 +67,4 @@ func (c *Cluster) closeWork(ctx context.Context, w work, step func(what string, 
 	step("end the work of named elections", elections)
 	step("have the locks released", locks)
 	step("end the effects that run", effects)
-}
-
-// Election is the named election of that name: this node stands in it from now on, or with
-// elections.Observe only follows it. Any number of them stands on the node's one session. It
-// does not block. Errors are ErrNotStarted, state.ErrBadName and elections.ErrClosed.
-func (c *Cluster) Election(name string, opts ...elections.Option) (*elections.Election, error) {
-	p, err := c.running()
-	if err != nil {
-		return nil, err
-	}
-	return p.work.elections.Election(name, opts...)
-}
-
-// Locks are the locks of the cluster's nodes, by name, on this node's session. They may be
-// handed out before Start: until that has returned, their error is ErrNotStarted. Stop ends the
-// contexts of those that are held, and waits for them as long as Config.WorkTimeout.
-func (c *Cluster) Locks() lock.LockRegistry { return locks{c} }
-
-type locks struct{ c *Cluster }
-
-// Acquire is of lock.LockRegistry.
-func (l locks) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
-	p, err := l.c.running()
-	if err != nil {
-		return nil, err
-	}
-	return p.work.locks.Acquire(ctx, name, opts...)
-}
-
-// TryAcquire is of lock.LockRegistry.
-func (l locks) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
-	p, err := l.c.running()
-	if err != nil {
-		return nil, false, err
-	}
-	return p.work.locks.TryAcquire(ctx, name, opts...)
-}
-
-// Effects are what runs at most once in the whole cluster. Nil before Start has returned.
-func (c *Cluster) Effects() *once.Effects {
-	p, err := c.running()
-	if err != nil {
-		return nil
-	}
-	return p.work.effects
-}
-
-// Once runs fn unless the effect of that name took place before, on whichever node; see
-// [once.Effects.Once].
-func (c *Cluster) Once(ctx context.Context, name string, fn func(ctx context.Context, token int64) ([]byte, error)) (once.Result, error) {
-	p, err := c.running()
-	if err != nil {
-		return once.Result{}, err
-	}
-	return p.work.effects.Once(ctx, name, fn)
-}
-
-// Checkpoints keep in etcd how far the cluster's processors have come. The error is
-// ErrNotStarted.
-func (c *Cluster) Checkpoints() (*processor.Etcd, error) {
-	p, err := c.running()
-	if err != nil {
-		return nil, err
-	}
-	return processor.NewEtcd(processor.EtcdConfig{Client: p.client, Keys: c.keys, RequestTimeout: c.cfg.RequestTimeout})
 }

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
@@ -17,13 +17,13 @@ func TestPreferAfterIsConfigured(t *testing.T) {
 	etcd, ctx := etcdtest.Start(t), etcdtest.Context(t)
 	soon := func(c *Config) { c.PreferAfter = time.Millisecond }
 	a, b := start(t, etcd, soon), start(t, etcd, soon)
-	first, err := a.Election("job")
+	first, err := a.Elections().Stand("job")
 	require.NoError(t, err)
 	for took := time.Hour; took >= (Config{}).withDefaults().PreferAfter; { // a machine may be busy
 		_, err = first.WaitForLeader(ctx)
 		require.NoError(t, err)
 		began := time.Now()
-		preferred, err := b.Election("job", elections.Priority(1))
+		preferred, err := b.Elections().Stand("job", election.Priority(1))
 		require.NoError(t, err)
 		for seen := range preferred.Watch(ctx) {
 			if seen.Address == b.address() {
@@ -54,5 +54,5 @@ func TestLocksBeforeStart(t *testing.T) {
 	require.NoError(t, held.Release(ctx))
 	require.NoError(t, c.Stop(ctx))
 	_, err = locks.Acquire(ctx, "it")
-	require.ErrorIs(t, err, lock.ErrClosed)
+	require.ErrorIs(t, err, lock.ErrStopped)
 }

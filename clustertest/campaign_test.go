@@ -11,7 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/inspect"
 )
 
 var errUnavailable = status.Error(codes.Unavailable, "etcd has no time")
@@ -151,8 +152,8 @@ func TestStrayKeyIsAnOutsideCandidate(t *testing.T) {
 	c.WaitQueue("outside:1", c.Node(0).Address(), c.Node(1).Address())
 	for _, n := range c.Nodes() {
 		require.False(t, n.IsLeader())
-		require.Equal(t, state.ModeElection, n.Cluster().Status().Mode)
-		require.False(t, n.Cluster().Snapshot().Leader().Member)
+		require.Equal(t, election.ModeElection, n.Cluster().Status().Mode)
+		require.False(t, inspect.Snapshot(n.Cluster()).Leader().Member)
 	}
 	remove()
 	c.WaitLeaderIs(c.Node(0).Address())
@@ -170,19 +171,19 @@ func TestObservationSaysNoLeaderAndStaysOpen(t *testing.T) {
 	defer cancel()
 	seen, err := observer.Cluster().WatchLeader(ctx)
 	require.NoError(t, err)
-	next := func() state.Leader {
+	next := func() election.Leader {
 		select {
 		case l, ok := <-seen:
 			require.True(t, ok, "the observation closed")
 			return l
 		case <-time.After(5 * time.Second):
 			t.Fatal("the observation says nothing")
-			return state.Leader{}
+			return election.Leader{}
 		}
 	}
 	require.Equal(t, first.Address(), next().Address)
 	first.Stop()
-	require.Equal(t, state.Leader{}, next(), "no leader is said explicitly")
+	require.Equal(t, election.Leader{}, next(), "no leader is said explicitly")
 	second := c.AddNode()
 	require.Equal(t, second.Address(), next().Address)
 	// Losing the session does not end it either. Without one this node cannot say,

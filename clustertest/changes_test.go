@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/cluster/election"
 )
 
 // Guards: fallback asks for an election that failed, not for a leader that is
@@ -18,7 +18,7 @@ func TestLeaderChangesAreNeverFallback(t *testing.T) {
 	s := sample(c)
 	var last int64
 	for range *changes {
-		var term *leaderelection.Term
+		var term election.Term
 		leader := c.Node(0)
 		c.Eventually(func() bool {
 			leader = c.WaitLeader()

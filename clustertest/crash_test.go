@@ -7,15 +7,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/crashdetector"
-	"github.com/goverse/goverse/internal/leaderelection"
-	"github.com/goverse/goverse/internal/session"
 )
 
 // longTTL makes a lease that runs out no explanation for anything.
 const longTTL = 60
 
-func detection(s crashdetector.Settings) Option {
+func detection(s cluster.CrashDetection) Option {
 	return WithConfig(func(_ int, cfg *cluster.Config) { cfg.CrashDetection = s })
 }
 
@@ -29,7 +29,7 @@ func crashes(c *Cluster) crashdetector.Stats {
 		sum.Removals += st.Removals
 		sum.Refuted += st.Refuted
 		sum.Refutations += st.Refutations
-		sum.Doubts += st.Doubts
+		sum.WatchersLost += st.WatchersLost
 	}
 	return sum
 }
@@ -42,7 +42,7 @@ func watched(t *testing.T, c *Cluster, n, k int) {
 
 func TestKilledNodesAreRemovedLongBeforeTheirLeasesEnd(t *testing.T) {
 	t.Parallel()
-	c := New(t, 4, WithTTL(longTTL), detection(crashdetector.Settings{Grace: 300 * time.Millisecond}))
+	c := New(t, 4, WithTTL(longTTL), detection(cluster.CrashDetection{GracePeriod: 300 * time.Millisecond}))
 	watched(t, c, 4, 2)
 	for i := range 3 {
 		c.WaitLeaderIs(c.Node(i).Address())
@@ -71,7 +71,7 @@ func TestManyKilledAtOnce(t *testing.T) {
 
 func TestDetectionOff(t *testing.T) {
 	t.Parallel()
-	c := New(t, 3, WithTTL(2), detection(crashdetector.Settings{Off: true}))
+	c := New(t, 3, WithTTL(2), detection(cluster.CrashDetection{Off: true}))
 	c.WaitLeaderIs(c.Node(0).Address())
 	deadline := c.Node(0).cluster.Session().Deadline()
 	c.Node(0).Kill()
@@ -89,7 +89,7 @@ func TestStoppedNodesAreNotAccused(t *testing.T) {
 		c.WaitLeaderIs(c.Node(i + 1).Address())
 		// Of all that still run: each of them had a part in it.
 		st := crashes(c)
-		require.Zero(t, st.Accusations+st.Removals+st.Refuted+st.Refutations+st.Doubts, "%+v", st)
+		require.Zero(t, st.Accusations+st.Removals+st.Refuted+st.Refutations+st.WatchersLost, "%+v", st)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestRefusingNodeRefutesEveryAccusation(t *testing.T) {
 	t.Parallel()
 	const accusations = 100
 	c := New(t, 3, WithTTL(longTTL), WithPatience(time.Minute),
-		detection(crashdetector.Settings{Grace: 5 * time.Second, Rest: time.Millisecond}))
+		detection(cluster.CrashDetection{GracePeriod: 5 * time.Second, Rest: time.Millisecond}))
 	watched(t, c, 3, 2)
 	accused := c.Node(0)
 	c.WaitLeaderIs(accused.Address())
@@ -121,7 +121,7 @@ func TestRefusingNodeRefutesEveryAccusation(t *testing.T) {
 // A lost watcher is a doubt: etcd clears it, or the session is suspended until it does.
 func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	t.Parallel()
-	c := New(t, 3, WithTTL(longTTL), detection(crashdetector.Settings{Grace: 500 * time.Millisecond}))
+	c := New(t, 3, WithTTL(longTTL), detection(cluster.CrashDetection{GracePeriod: 500 * time.Millisecond}))
 	watched(t, c, 3, 2)
 	c.WaitLeaderIs(c.Node(0).Address())
 	lease, deadline := c.Node(0).Lease(), c.Node(0).cluster.Session().Deadline()
@@ -131,7 +131,7 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 		s := c.Node(0).cluster.Session()
 		return s != nil && s.Deadline().After(deadline)
 	}, "the loss is noticed, and etcd has cleared the doubt")
-	require.Positive(t, c.Node(0).cluster.Status().Crashes.Doubts)
+	require.Positive(t, c.Node(0).cluster.Status().Crashes.WatchersLost)
 	require.Equal(t, lease, c.Node(0).Lease())
 	require.True(t, c.Node(0).IsLeader())
 
@@ -144,7 +144,7 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	c.Eventually(func() bool { return alone.Status().LastEnd != nil }, "its term ends")
 	require.False(t, alone.Session().Valid())
 	require.Equal(t, cluster.StateFollower, alone.Status().State)
-	require.Equal(t, leaderelection.ReasonSessionLost, alone.Status().LastEnd.Reason)
+	require.Equal(t, election.ReasonSessionLost, alone.Status().LastEnd.Reason)
 	require.Equal(t, session.ReasonUnconfirmed, session.ReasonOf(alone.Status().LastEnd))
 
 	c.Node(0).Faults().Reconnect()
@@ -158,7 +158,7 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 // is sent again while the first one hangs.
 func TestLostRefutationsAreSentAgain(t *testing.T) {
 	t.Parallel()
-	c := New(t, 3, WithTTL(longTTL), detection(crashdetector.Settings{Grace: 700 * time.Millisecond, Rest: time.Minute}))
+	c := New(t, 3, WithTTL(longTTL), detection(cluster.CrashDetection{GracePeriod: 700 * time.Millisecond, Rest: time.Minute}))
 	watched(t, c, 3, 2)
 	accused := c.Node(0)
 	c.WaitLeaderIs(accused.Address())

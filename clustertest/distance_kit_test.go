@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/crashdetector"
+	"github.com/goverse/goverse/cluster"
 )
 
 // first puts node 0 at distance d, and leaves the others where etcd is.
@@ -51,7 +51,7 @@ func TestNodeAtADistance(t *testing.T) {
 // Who refuses loses its connections, lives on, and is found again.
 func TestNodeThatRefuses(t *testing.T) {
 	t.Parallel()
-	c := New(t, 2, WithEntrances(), detection(crashdetector.Settings{Grace: 500 * time.Millisecond}))
+	c := New(t, 2, WithEntrances(), detection(cluster.CrashDetection{GracePeriod: 500 * time.Millisecond}))
 	watched(t, c, 2, 1)
 	lease := c.Node(0).Lease()
 	c.Node(0).Refuse()

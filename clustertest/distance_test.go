@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/internal/crashdetector"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -46,7 +47,7 @@ func TestLivingNodeFarFromEtcdStays(t *testing.T) {
 			t.Parallel()
 			// With a TTL for which it is not too far when the machine is busy.
 			c := New(t, 3, WithTTL(30), WithPatience(time.Minute), first(d), WithEntrances(),
-				detection(crashdetector.Settings{Rest: 50*time.Millisecond + 4*d}))
+				detection(cluster.CrashDetection{Rest: 50*time.Millisecond + 4*d}))
 			watched(t, c, 3, 2)
 			accused := c.Node(0)
 			c.WaitLeaderIs(accused.Address())
@@ -93,7 +94,7 @@ func TestNodeKilledFarFromEtcdIsRemovedInTime(t *testing.T) {
 			for range *farKills {
 				far := c.AddNode()
 				watched(t, c, 3, 2)
-				grace := max(crashdetector.DefaultGrace, 5*recorded(t, c, far))
+				grace := max(crashdetector.DefaultGracePeriod, 5*recorded(t, c, far))
 				began := time.Now()
 				far.Kill()
 				c.Within(grace+nearDetection, func() bool { return recorded(t, c, far) < 0 }, "a node %v from etcd is removed", d)
@@ -107,7 +108,7 @@ func TestNodeKilledFarFromEtcdIsRemovedInTime(t *testing.T) {
 // One that has gone away from etcd since it was registered says so.
 func TestDistanceThatGrowsIsRecorded(t *testing.T) {
 	t.Parallel()
-	c := New(t, 3, WithTTL(5), WithPatience(time.Minute), first(0), detection(crashdetector.Settings{Rest: time.Millisecond}))
+	c := New(t, 3, WithTTL(5), WithPatience(time.Minute), first(0), detection(cluster.CrashDetection{Rest: time.Millisecond}))
 	watched(t, c, 3, 2)
 	accused := c.Node(0)
 	c.WaitLeaderIs(accused.Address())

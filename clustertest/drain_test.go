@@ -8,6 +8,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/inspect"
+	"github.com/goverse/goverse/internal/request"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -24,14 +26,14 @@ func askDrain(t *testing.T, c *Cluster, lease clientv3.LeaseID, n *Node, undo bo
 	t.Helper()
 	own := member(c, n)
 	require.NotNil(t, own)
-	withdraw, err := cluster.AskDrain(patient(t), c.Client(), c.Keys(), lease, own, undo)
+	withdraw, err := request.Drain(patient(t), c.Client(), c.Keys(), lease, own, undo)
 	require.NoError(t, err)
 	return withdraw
 }
 
 // member is n as the others see it.
 func member(c *Cluster, n *Node) *state.Member {
-	return c.live()[0].cluster.Snapshot().Member(n.Address())
+	return inspect.Snapshot(c.live()[0].cluster).Member(n.Address())
 }
 
 // emptied reports whether n is drained, holds nothing, and the others serve all.
@@ -54,7 +56,7 @@ func TestDrain(t *testing.T) {
 	withdraw := askDrain(t, c, lease, leader, false)
 	c.Eventually(emptied(c, leader), "the leader has none, the others all")
 	withdraw()
-	c.Eventually(func() bool { return leader.cluster.Snapshot().Drain(leader.Address()) == nil }, "the wish is gone")
+	c.Eventually(func() bool { return inspect.Snapshot(leader.cluster).Drain(leader.Address()) == nil }, "the wish is gone")
 	require.True(t, term.Valid(), "it leads on")
 
 	// It plans for those who come and go, and gets nothing.
@@ -90,13 +92,13 @@ func TestDrainOutlivesItsWishAndTheSession(t *testing.T) {
 	c.Eventually(emptied(c, n), "it has none")
 	_, err := c.Client().Revoke(patient(t), lease)
 	require.NoError(t, err)
-	c.Eventually(func() bool { return n.cluster.Snapshot().Drain(n.Address()) == nil }, "the wish is gone")
+	c.Eventually(func() bool { return inspect.Snapshot(n.cluster).Drain(n.Address()) == nil }, "the wish is gone")
 
 	former := member(c, n).Incarnation
 	c.RevokeLease(n)
 	c.Eventually(func() bool { m := member(c, n); return m != nil && m.Incarnation != former }, "it registers anew")
 	require.True(t, member(c, n).Draining)
-	c.Eventually(func() bool { return len(other.cluster.Snapshot().Queue) == 2 }, "it queues again")
+	c.Eventually(func() bool { return len(inspect.Snapshot(other.cluster).Queue) == 2 }, "it queues again")
 	third := c.AddNode()
 	c.Eventually(func() bool { return third.cluster.Shards().Held() == 32 && emptied(c, n)() }, "the load is levelled, and none is its")
 }
@@ -113,8 +115,8 @@ func TestDrainOfAFormerIncarnation(t *testing.T) {
 	// Both are in one watch: who saw the second has seen the first.
 	askDrain(t, c, lease, c.Node(2), false)
 	c.Eventually(emptied(c, c.Node(2)), "the other one is drained")
-	c.Eventually(func() bool { return n.cluster.Snapshot().Drain(c.Node(2).Address()) != nil }, "it sees both wishes")
-	require.NotNil(t, n.cluster.Snapshot().Drain(n.Address()))
+	c.Eventually(func() bool { return inspect.Snapshot(n.cluster).Drain(c.Node(2).Address()) != nil }, "it sees both wishes")
+	require.NotNil(t, inspect.Snapshot(n.cluster).Drain(n.Address()))
 	c.Eventually(func() bool { return n.cluster.Shards().Held() == 32 }, "it has its share of two")
 	require.False(t, member(c, n).Draining)
 	_, err = c.Client().Revoke(patient(t), lease)

@@ -11,8 +11,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/session"
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/inspect"
 )
 
 const nodeRole = "node"
@@ -56,7 +57,7 @@ func denyQueue(t *testing.T, c *Cluster) *clientv3.Client {
 func inFallback(c *Cluster, leader *Node) bool {
 	for _, n := range c.live() {
 		st := n.Cluster().Status()
-		if st.Mode != state.ModeFallback || st.LeaderID != leader.Address() || st.IsLeader != (n == leader) {
+		if st.Mode != election.ModeFallback || st.LeaderID != leader.Address() || st.IsLeader != (n == leader) {
 			return false
 		}
 	}
@@ -90,7 +91,7 @@ func TestFallbackAndBack(t *testing.T) {
 	inElection := func() bool {
 		for _, n := range c.live() {
 			st := n.Cluster().Status()
-			if st.Mode != state.ModeElection || len(st.Queue) != 2 || st.LeaderID != st.Queue[0] {
+			if st.Mode != election.ModeElection || len(st.Queue) != 2 || st.LeaderID != st.Queue[0] {
 				return false
 			}
 		}
@@ -100,7 +101,6 @@ func TestFallbackAndBack(t *testing.T) {
 	elected := c.WaitLeader()
 	term := elected.Cluster().Term()
 	require.Greater(t, term.Token(), acting)
-	require.Equal(t, state.ModeElection, term.Mode())
 
 	_, err = root.RoleRevokePermission(patient(t), nodeRole, queue, end)
 	require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestFallbackNone(t *testing.T) {
 	// Each has said so in its record: by the rule the smaller one would act now.
 	c.Eventually(func() bool {
 		for _, n := range c.Nodes() {
-			for _, m := range n.Cluster().Snapshot().Members {
+			for _, m := range inspect.Snapshot(n.Cluster()).Members {
 				if !m.ElectionFailed {
 					return false
 				}
@@ -137,19 +137,19 @@ func TestFallbackNone(t *testing.T) {
 	_, err := root.Put(patient(t), c.Keys().Prefix()+"/nodes/mark", "{}")
 	require.NoError(t, err)
 	for _, n := range c.Nodes() {
-		c.Eventually(func() bool { return n.Cluster().Snapshot().Member("mark") != nil }, "the mark is seen")
+		c.Eventually(func() bool { return inspect.Snapshot(n.Cluster()).Member("mark") != nil }, "the mark is seen")
 		st := n.Cluster().Status()
 		require.Empty(t, st.LeaderID)
-		require.Equal(t, state.ModeElection, st.Mode)
+		require.Equal(t, election.ModeElection, st.Mode)
 		require.NotEmpty(t, st.ElectionFailed)
-		require.Nil(t, n.Cluster().Snapshot().Acting)
+		require.Nil(t, inspect.Snapshot(n.Cluster()).Acting)
 	}
 	_, err = root.Delete(patient(t), c.Keys().Prefix()+"/nodes/mark")
 	require.NoError(t, err)
 	_, err = root.RoleGrantPermission(patient(t), nodeRole, c.Keys().Queue(), c.Keys().QueueEnd(),
 		clientv3.PermissionType(clientv3.PermReadWrite))
 	require.NoError(t, err)
-	require.Equal(t, state.ModeElection, c.WaitLeader().Cluster().Term().Mode())
+	require.Equal(t, election.ModeElection, c.WaitLeader().Cluster().Leader().Mode)
 	s.end(t)
 }
 
@@ -158,7 +158,7 @@ func TestKilledActingLeaderIsReplacedLongBeforeItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	c := New(t, 0, WithTTL(longTTL), WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Username, cfg.Password = nodeRole, "secret"
-		cfg.CrashDetection.Grace = 300 * time.Millisecond
+		cfg.CrashDetection.GracePeriod = 300 * time.Millisecond
 	}))
 	denyQueue(t, c)
 	for range 3 {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/crashdetector"
+	"github.com/goverse/goverse/cluster"
 )
 
 func TestReadyQuicklyInTheOrderOfNumbers(t *testing.T) {
@@ -35,7 +35,7 @@ func TestStopHandsOverAndANewNodeQueuesAtTheTail(t *testing.T) {
 }
 
 func TestKillLeavesTheLease(t *testing.T) {
-	c := New(t, 2, WithTTL(1), detection(crashdetector.Settings{Off: true}))
+	c := New(t, 2, WithTTL(1), detection(cluster.CrashDetection{Off: true}))
 	c.WaitLeaderIs(c.Node(0).Address())
 	key := c.Keys().Candidate(int64(c.Node(0).Lease()))
 	c.Node(0).Kill()

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/inspect"
 	"github.com/goverse/goverse/node"
 )
 
@@ -109,7 +109,7 @@ func TestStoppedNodeDoesNotLinger(t *testing.T) {
 		assert.NoError(t, held.Release(patient(t)))
 	})
 	wg.Go(func() { assert.NoError(t, b.Stop(patient(t))) })
-	for s := a.Snapshot(); s.Member(b.Node().AdvertiseAddress()) != nil; s = a.Snapshot() {
+	for s := inspect.Snapshot(a); s.Member(b.Node().AdvertiseAddress()) != nil; s = inspect.Snapshot(a) {
 		require.Empty(t, s.Lingering)
 	}
 	l, err := a.Locks().Acquire(patient(t), "l")
@@ -212,12 +212,12 @@ func claimsOf(t *testing.T, old *cluster.Cluster, others []*cluster.Cluster) []c
 			}
 		})
 	}
-	named := make([]*elections.Election, len(others))
-	first, err := old.Election("e")
+	named := make([]*cluster.Candidate, len(others))
+	first, err := old.Elections().Stand("e")
 	require.NoError(t, err)
 	require.Eventually(t, first.IsLeader, 20*time.Second, 5*time.Millisecond)
 	for i, c := range others {
-		named[i], err = c.Election("e")
+		named[i], err = c.Elections().Stand("e")
 		require.NoError(t, err)
 	}
 	return append(claims, claim{locking, held.Valid, func() bool {

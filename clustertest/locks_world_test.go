@@ -15,11 +15,12 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/clustertest/history"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/effects"
+	"github.com/goverse/goverse/internal/etcdlock"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -45,9 +46,9 @@ type lockNode struct {
 	relay   *fault.Relay
 	client  *clientv3.Client
 	faults  *Faults
-	keeper  *session.Keeper
-	locks   *lock.Etcd
-	effects *once.Effects
+	keeper  *etcdsession.Keeper
+	locks   *etcdlock.Etcd
+	effects *effects.Effects
 
 	recorded *history.Locks
 	work     history.LockWork
@@ -149,13 +150,13 @@ func (w *lockWorld) addNode(name string) (err error) {
 		}
 	}
 	const timeout = time.Second // a machine that is busy for less is no fault
-	if n.keeper, err = session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: n.client, TTL: lockTTL}}); err != nil {
+	if n.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: n.client, TTL: lockTTL}}); err != nil {
 		return err
 	}
-	if n.locks, err = lock.NewEtcd(lock.Config{Client: n.client, Keeper: n.keeper, Queues: keys.Locks(), Owner: name, RequestTimeout: timeout}); err != nil {
+	if n.locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: n.client, Keeper: n.keeper, Queues: keys.Locks(), Owner: name, RequestTimeout: timeout}); err != nil {
 		return err
 	}
-	if n.effects, err = once.New(once.Config{Client: n.client, Keeper: n.keeper, Keys: keys, Owner: name, RequestTimeout: timeout}); err != nil {
+	if n.effects, err = effects.New(effects.Config{Client: n.client, Keeper: n.keeper, Keys: keys, Owner: name, RequestTimeout: timeout}); err != nil {
 		return err
 	}
 	w.wg.Go(func() { _ = n.keeper.Run(w.life) })
@@ -180,7 +181,7 @@ func (u unguarded) Acquire(ctx context.Context, name string, opts ...lock.Option
 	if err != nil {
 		return nil, err
 	}
-	return struct{ lock.Held }{h}, nil
+	return bare{h}, nil
 }
 
 func (u unguarded) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
@@ -188,8 +189,13 @@ func (u unguarded) TryAcquire(ctx context.Context, name string, opts ...lock.Opt
 	if !ok {
 		return nil, false, err
 	}
-	return struct{ lock.Held }{h}, true, nil
+	return bare{h}, true, nil
 }
+
+// bare is a lock without its guard.
+type bare struct{ lock.Held }
+
+func (bare) Guard() []clientv3.Cmp { return nil }
 
 // work has every node work until ctx ends, and returns when all have ended.
 func (w *lockWorld) work(ctx context.Context, rnd *rand.Rand) {

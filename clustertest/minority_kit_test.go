@@ -15,6 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/clustertest/history"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/inspect"
 	"github.com/goverse/goverse/node"
 )
 
@@ -140,7 +141,9 @@ func (m *members) await(cond func() bool, what string) {
 func (n *seated) address() string { return n.Node().AdvertiseAddress() }
 
 // sees reports whether the node's snapshot shows another one.
-func (n *seated) sees(other *seated) bool { return n.Snapshot().Member(other.address()) != nil }
+func (n *seated) sees(other *seated) bool {
+	return inspect.Snapshot(n.Cluster).Member(other.address()) != nil
+}
 
 // told is what a node logged.
 type told struct {

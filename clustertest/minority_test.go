@@ -10,9 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/clustertest/history"
-	"github.com/goverse/goverse/internal/leaderelection"
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/inspect"
 )
 
 const (
@@ -51,10 +53,10 @@ func minoritySide(t *testing.T, m *members, etcds time.Duration) {
 	for _, n := range []*seated{alone, three, two, rest} {
 		m.work(n)
 	}
-	old := map[*seated]*session.Session{}
+	old := map[*seated]*etcdsession.Session{}
 	for _, n := range []*seated{alone, three, two, rest} {
 		m.await(func() bool { return alone.IsLeader() && len(n.Status().Queue) == 4 }, "all queue, the first one leads")
-		old[n] = n.Session()
+		old[n] = inspect.Session(n.Cluster)
 	}
 
 	end := m.rec.Begin(alone.name, "its member of etcd isolated", "")
@@ -76,7 +78,7 @@ func minoritySide(t *testing.T, m *members, etcds time.Duration) {
 	}
 	m.await(func() bool { return alone.Status().LastEnd != nil }, "its term is over")
 	st := alone.Status()
-	require.Equal(t, leaderelection.ReasonSessionLost, st.LastEnd.Reason)
+	require.Equal(t, election.ReasonSessionLost, st.LastEnd.Reason)
 	require.Empty(t, st.LeaderID, "who is cut off cannot say")
 	require.False(t, st.Ready)
 	require.False(t, st.SessionValid)
@@ -101,7 +103,7 @@ func minoritySide(t *testing.T, m *members, etcds time.Duration) {
 		m.await(func() bool { st := n.Status(); return st.Ready && slices.Equal(st.Queue, queue) }, n.name+" sees all queued")
 	}
 	for _, n := range []*seated{three, two, rest} {
-		require.Same(t, old[n], n.Session(), "%s keeps its session", n.name)
+		require.Same(t, old[n], inspect.Session(n.Cluster), "%s keeps its session", n.name)
 		require.NoError(t, old[n].Err())
 		require.Zero(t, n.Status().SessionsLost)
 	}
@@ -114,7 +116,7 @@ func minoritySide(t *testing.T, m *members, etcds time.Duration) {
 
 // leadsUntilDeadline returns nil once the session's deadline has passed, if the node led
 // for as long as that was ahead, and no instant longer.
-func leadsUntilDeadline(n *seated, s *session.Session) error {
+func leadsUntilDeadline(n *seated, s *etcdsession.Session) error {
 	for began := time.Now(); ; <-time.After(time.Millisecond) {
 		before := time.Now()
 		leads := n.IsLeader()

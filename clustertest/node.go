@@ -112,12 +112,7 @@ func (n *Node) Faults() *Faults { return n.faults }
 func (n *Node) IsLeader() bool { return n.running() && n.cluster.IsLeader() }
 
 // Lease is the lease of the node's present session, 0 between two of them.
-func (n *Node) Lease() clientv3.LeaseID {
-	if s := n.cluster.Session(); s != nil {
-		return s.ID()
-	}
-	return 0
-}
+func (n *Node) Lease() clientv3.LeaseID { return n.cluster.Session().ID() }
 
 func (n *Node) running() bool {
 	n.mu.Lock()

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/inspect"
 )
 
 // places are whom a fault strikes in a queue of five.
@@ -36,13 +38,13 @@ func noPhantom(t *testing.T, c *Cluster) {
 	t.Helper()
 	since := time.Now()
 	for _, n := range c.Nodes() {
-		if s := n.Cluster().Session(); s != nil {
+		if s := inspect.Session(n.Cluster()); s != nil {
 			s.Check()
 		}
 	}
 	c.Eventually(func() bool {
 		for _, n := range c.Nodes() {
-			if s := n.Cluster().Session(); s == nil || !s.Renewed().After(since) {
+			if !n.Cluster().Session().Renewed().After(since) {
 				return false
 			}
 		}
@@ -129,7 +131,7 @@ func TestLateKeyOfANodeThatWithdrewIsCleared(t *testing.T) {
 	c := New(t, 3)
 	c.WaitLeaderIs(c.Node(0).Address())
 	for _, n := range []*Node{c.Node(2), c.Node(0)} {
-		require.NoError(t, n.Cluster().GetConsensusManager().Withdraw(patient(t)))
+		require.NoError(t, inspect.Election(n.Cluster()).Withdraw(patient(t)))
 		for range *rounds {
 			c.PutLateCandidateKey(n)
 			c.Within(time.Second, func() bool { return len(queueKeys(t, c)) == 2-boolInt(n == c.Node(0)) },

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/cluster/election"
 )
 
 // sampler asks all nodes again and again who leads, and notes overlaps: two
@@ -53,7 +53,7 @@ func token(n *Node) int64 {
 func (s *sampler) pass(nodes []*Node) {
 	s.samples++
 	for i, a := range nodes {
-		if a.cluster.Status().Mode == state.ModeFallback {
+		if a.cluster.Status().Mode == election.ModeFallback {
 			s.fallback++
 		}
 		first := token(a)

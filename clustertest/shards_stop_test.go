@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/inspect"
 )
 
 // An outside candidate leads, so the first member in the queue plans; when that one
@@ -26,7 +27,7 @@ func TestPlanningPassesOnBesideAnOutsideLeader(t *testing.T) {
 	defer cancel()
 	won := make(chan error, 1)
 	go func() { won <- outside.Campaign(ctx, "outside") }()
-	c.Eventually(func() bool { return len(c.Node(0).cluster.Snapshot().Queue) == 2 }, "it queues")
+	c.Eventually(func() bool { return len(inspect.Snapshot(c.Node(0).cluster).Queue) == 2 }, "it queues")
 	c.AddNode()
 	c.AddNode()
 	c.Node(0).Stop()

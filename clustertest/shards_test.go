@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/consensus"
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/inspect"
 	"github.com/goverse/goverse/internal/sharding"
 )
 
@@ -173,17 +174,18 @@ func TestStragglerHoldsUpNoOtherShard(t *testing.T) {
 		})
 		<-inside
 	}
-	next := c.AddNode().cluster.Shards()
-	c.Eventually(func() bool { return next.Waiting() == shards/2 }, "half of them are to move, and none has")
+	nextUp := c.AddNode().cluster
+	next := nextUp.Shards()
+	c.Eventually(func() bool { return nextUp.Status().Shards.Waiting == shards/2 }, "half of them are to move, and none has")
 	straggler := -1
 	for shard := range shards {
-		if owner, _, _ := next.OwnerOf(shard); owner.Address == c.Node(1).Address() && straggler < 0 {
+		if owner, _ := next.OwnerOf(shard); owner.Address == c.Node(1).Address() && straggler < 0 {
 			straggler = shard
 			continue
 		}
 		close(ends[shard])
 	}
-	c.Eventually(func() bool { return next.Held() == shards/2-1 && next.Waiting() == 1 }, "all but one are handed over")
+	c.Eventually(func() bool { return next.Held() == shards/2-1 && nextUp.Status().Shards.Waiting == 1 }, "all but one are handed over")
 	// It goes on, a third node comes and goes, and what moves then is not held up either.
 	w := watchServing(c.Node(0), c.Node(1))
 	held := time.After(*straggles)
@@ -202,8 +204,8 @@ func TestStragglerHoldsUpNoOtherShard(t *testing.T) {
 	_, ok := next.Serves(straggler)
 	require.False(t, ok, "the call is not over")
 	err := old.Serve(t.Context(), keys[straggler], func(context.Context, int64) error { return nil })
-	require.ErrorIs(t, err, consensus.ErrNotOwner, "and no other comes in")
-	not, ok := errors.AsType[*consensus.NotOwnerError](err)
+	require.ErrorIs(t, err, shard.ErrNotOwner, "and no other comes in")
+	not, ok := errors.AsType[*shard.NotOwnerError](err)
 	require.True(t, ok)
 	require.Equal(t, c.Node(1).Address(), not.Owner)
 	close(ends[straggler])
@@ -215,17 +217,17 @@ func TestTwoThreeTwo(t *testing.T) {
 	c := New(t, 2, sharded(cluster.Sharding{Window: 100 * time.Millisecond}))
 	c.Eventually(balanced(c, 2), "two share")
 	third := c.NewNode()
-	before := c.Node(0).cluster.Snapshot().ShardMap.Map
+	before := inspect.Snapshot(c.Node(0).cluster).ShardMap.Map
 	w := watchServing(c.Node(0), c.Node(1), third)
 	require.NoError(t, third.Start(t.Context()))
 	c.Eventually(balanced(c, 3), "three share")
-	after := c.Node(0).cluster.Snapshot().ShardMap.Map
+	after := inspect.Snapshot(c.Node(0).cluster).ShardMap.Map
 	require.Contains(t, []int{2730, 2731}, moved(before, after))
 	third.Stop()
 	c.Eventually(balanced(c, 2), "two share again")
 	longest := w.end()
 	require.Empty(t, w.twice)
-	require.Contains(t, []int{2730, 2731}, moved(after, c.Node(0).cluster.Snapshot().ShardMap.Map))
+	require.Contains(t, []int{2730, 2731}, moved(after, inspect.Snapshot(c.Node(0).cluster).ShardMap.Map))
 	t.Logf("no shard was without an owner for longer than %v, looked at %d times", longest, w.rounds)
 }
 
@@ -298,9 +300,10 @@ func TestSuspendedNodeServesNothing(t *testing.T) {
 	c := New(t, 1, WithTTL(longTTL), sharded(cluster.Sharding{Shards: 64}))
 	c.Eventually(balanced(c, 1), "it has all")
 	n := c.Node(0)
-	_, epoch, _ := n.cluster.Shards().OwnerOf(0)
+	owner, _ := n.cluster.Shards().OwnerOf(0)
+	epoch := owner.Epoch
 	n.Faults().CutOff()
-	n.cluster.Session().Doubt(50 * time.Millisecond)
+	inspect.Session(n.cluster).Doubt(50 * time.Millisecond)
 	c.Eventually(func() bool {
 		_, ok := n.cluster.Shards().Serves(0)
 		return !ok && n.cluster.Shards().Held() == 0

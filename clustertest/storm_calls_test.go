@@ -6,11 +6,11 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/internal/elections"
-	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/inspect"
+	"github.com/goverse/goverse/internal/request"
 )
 
 const stormProcessor = "storm"
@@ -23,11 +23,9 @@ const callBound = 200 * time.Millisecond
 var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 	"looks": func(_ context.Context, n *stormNode) {
 		c := n.cluster
-		_, _, _, _, _, _ = c.IsLeader(), c.GetLeaderNode(), c.Status(), c.Members(), c.Session(), c.Snapshot()
+		_, _, _, _, _, _ = c.IsLeader(), c.GetLeaderNode(), c.Status(), c.Members(), c.Session().Valid(), c.Leader()
 		_, _ = c.Term(), c.Node().Watchers()
-		if m := c.GetConsensusManager(); m != nil {
-			_ = m.Election().IsLeader()
-		}
+		_, _ = c.GetConsensusManager().IsLeader(), c.GetConsensusManager().Mode()
 	},
 	"leader": func(ctx context.Context, n *stormNode) {
 		_, _ = n.cluster.WaitForLeader(ctx)
@@ -40,7 +38,7 @@ var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 		}
 	},
 	"lead": func(ctx context.Context, n *stormNode) {
-		_ = n.cluster.Lead(ctx, func(ctx context.Context, _ *leaderelection.Term) error {
+		_ = n.cluster.Lead(ctx, func(ctx context.Context, _ election.Term) error {
 			<-ctx.Done()
 			return nil
 		})
@@ -52,12 +50,12 @@ var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 	},
 	"drain": func(ctx context.Context, n *stormNode) {
 		defer func() { <-ctx.Done() }()
-		for _, m := range n.cluster.Members() {
-			s := n.cluster.Session()
-			if s == nil {
-				return
-			}
-			if withdraw, err := cluster.AskDrain(ctx, n.w.c.Client(), n.w.c.keys, s.ID(), m, false); err == nil {
+		s := inspect.Snapshot(n.cluster)
+		if s == nil {
+			return
+		}
+		for _, m := range s.Members {
+			if withdraw, err := request.Drain(ctx, n.w.c.Client(), n.w.c.keys, n.cluster.Session().ID(), m, false); err == nil {
 				withdraw()
 			}
 		}
@@ -74,26 +72,24 @@ var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 		}
 	},
 	"election": func(ctx context.Context, n *stormNode) {
-		e, err := n.cluster.Election("named", elections.Priority(len(n.label)%3))
+		e, err := n.cluster.Elections().Stand("named", election.Priority(len(n.label)%3))
 		if err != nil {
 			return
 		}
-		_ = e.Lead(ctx, func(ctx context.Context, _ *elections.Term) error {
+		_ = e.Lead(ctx, func(ctx context.Context, _ election.Term) error {
 			<-ctx.Done()
 			return nil
 		})
 		_ = e.Resign(ctx)
 	},
 	"elections followed": func(ctx context.Context, n *stormNode) {
-		e, err := n.cluster.Election("followed", elections.Observe())
+		e, err := n.cluster.Elections().Observe("followed")
 		if err != nil {
 			return
 		}
-		sub := e.Subscribe()
-		defer sub.Close()
 		for range e.Watch(ctx) {
 		}
-		_ = e.Close(ctx)
+		e.Close()
 	},
 	"once": func(ctx context.Context, n *stormNode) {
 		name := fmt.Sprintf("effect-%d", time.Now().UnixNano()/int64(50*time.Millisecond))
@@ -101,9 +97,6 @@ var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 	},
 	"shards": func(ctx context.Context, n *stormNode) {
 		shards := n.cluster.Shards()
-		if shards == nil {
-			return
-		}
 		work := func(ctx context.Context, _ int64) error {
 			<-ctx.Done()
 			return nil
@@ -113,12 +106,8 @@ var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 		_ = shards.HoldAlone(ctx, n.label, "alone", work)
 	},
 	"processor": func(ctx context.Context, n *stormNode) {
-		checkpoint, err := n.cluster.Checkpoints()
-		if err != nil {
-			return
-		}
-		p, err := processor.New(processor.Config[int]{Name: stormProcessor, Source: numbers{}, Checkpoint: checkpoint,
-			LeaderLock: processor.Election(n.cluster, "processor"), Handler: func(context.Context, processor.Event[int]) error { return nil }})
+		p, err := processor.New(processor.Config[int]{Name: stormProcessor, Source: numbers{}, Checkpoint: n.cluster.Checkpoints(),
+			LeaderLock: processor.Election(n.cluster.Elections(), "processor"), Handler: func(context.Context, processor.Event[int]) error { return nil }})
 		if err == nil {
 			_ = p.Run(ctx)
 		}

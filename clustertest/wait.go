@@ -1,13 +1,15 @@
 package clustertest
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/cluster/election"
 )
 
 // glance is how often a wait looks again although no node reported a change: the
@@ -37,30 +39,29 @@ func (c *Cluster) await(d time.Duration, cond func() bool) bool {
 	defer bound.Stop()
 	tick := time.NewTicker(glance)
 	defer tick.Stop()
-	subs := map[*leaderelection.LeaderElection]*leaderelection.Subscription{}
-	defer func() {
-		for _, sub := range subs {
-			sub.Close()
-		}
-	}()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	changes := map[*Node]<-chan election.Leader{}
 	for !cond() {
 		cases := []reflect.SelectCase{
 			{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(bound.C)},
 			{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(tick.C)}}
 		for _, n := range c.Nodes() { // anew: nodes come, and start again
-			m := n.cluster.GetConsensusManager()
-			if m == nil {
-				continue
+			if changes[n] == nil {
+				changed, err := n.cluster.WatchLeader(ctx)
+				if err != nil {
+					continue // it is not started, or has stopped
+				}
+				changes[n] = changed
 			}
-			sub := subs[m.Election()]
-			if sub == nil {
-				sub = m.Election().Subscribe()
-				subs[m.Election()] = sub
-			}
-			cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(sub.C)})
+			cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(changes[n])})
 		}
-		if chosen, _, _ := reflect.Select(cases); chosen == 0 {
+		chosen, _, open := reflect.Select(cases)
+		if chosen == 0 {
 			return cond()
+		}
+		if !open {
+			maps.DeleteFunc(changes, func(_ *Node, c <-chan election.Leader) bool { return reflect.ValueOf(c) == cases[chosen].Chan })
 		}
 	}
 	return true

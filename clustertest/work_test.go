@@ -55,13 +55,13 @@ func TestLockIsHandedOver(t *testing.T) {
 	}()
 	began := time.Now()
 	c.Node(0).Stop()
-	require.ErrorIs(t, context.Cause(first.Context()), lock.ErrClosed)
+	require.ErrorIs(t, context.Cause(first.Context()), lock.ErrStopped)
 	h := <-second
 	require.NotNil(t, h)
 	require.Greater(t, h.Token(), first.Token())
 	t.Logf("handed over %v after the stop began", time.Since(began))
 	_, err := c.Node(0).cluster.Locks().Acquire(t.Context(), "it")
-	require.ErrorIs(t, err, lock.ErrClosed)
+	require.ErrorIs(t, err, lock.ErrStopped)
 
 	began = time.Now()
 	c.Node(1).Kill()

@@ -202,7 +202,7 @@ func (h *holder) reconnect(ctx context.Context) {
 func (h *holder) toEtcd(ctx context.Context, held lock.Held) (bool, error) {
 	txn := h.client.Txn(ctx)
 	if !h.cfg.Unfenced {
-		txn = txn.If(held.(lock.Guarded).Guard())
+		txn = txn.If(held.Guard()...)
 	}
 	resp, err := txn.Then(clientv3.OpPut(written, fmt.Sprint(held.Token()))).Commit()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/etcdlock"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/processtest"
 )
@@ -24,11 +24,11 @@ func TestManyLocksAtOnce(t *testing.T) {
 		const many = 600
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		var locks *lock.Etcd
+		var locks *etcdlock.Etcd
 		processtest.Start(t, kit.StartEtcd(t, flavour).Endpoint, 30*time.Second, func(p *processtest.Process) (func(context.Context), error) {
 			keys, err := state.NewKeys("/goverse")
 			if err == nil {
-				locks, err = lock.NewEtcd(lock.Config{Client: p.Client, Keeper: p.Keeper, Queues: keys.Locks()})
+				locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: p.Client, Keeper: p.Keeper, Queues: keys.Locks()})
 			}
 			return locks.Run, err
 		})

@@ -15,7 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/etcdsession"
 )
 
 var leaderMoves = flag.Int("moveleader.moves", 6, "how often etcd's leader changes in TestEtcdsLeaderMoves")
@@ -31,9 +31,9 @@ func TestEtcdsLeaderMoves(t *testing.T) {
 	nodes, _ := startNodes(t, procs.NodeConfig{Etcd: all}, 2)
 	before := agree(t, patience, nodes, nodes[0].Address, "election", nil)
 
-	var sessions []*session.Session
+	var sessions []*etcdsession.Session
 	for i := range movedSessions {
-		s, err := session.Open(soon(t), session.Config{Client: members.Client(i % 3), TTL: 10 * time.Second})
+		s, err := etcdsession.Open(soon(t), etcdsession.Config{Client: members.Client(i % 3), TTL: 10 * time.Second})
 		require.NoError(t, err)
 		defer func() { _ = s.Close(context.Background()) }()
 		sessions = append(sessions, s)

@@ -20,7 +20,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/integration/internal/procs"
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/etcdsession"
 )
 
 var (
@@ -36,7 +36,7 @@ const passwordTTL = 10 * time.Second
 
 // users are sessions of one user of etcd's, and what they cost it.
 type users struct {
-	sessions []*session.Session
+	sessions []*etcdsession.Session
 }
 
 func (u *users) open(t *testing.T, endpoint string) {
@@ -49,7 +49,7 @@ func (u *users) open(t *testing.T, endpoint string) {
 		clients[i] = client
 	}
 	for i := range *passwordSessions {
-		s, err := session.Open(soon(t), session.Config{Client: clients[i%len(clients)], TTL: passwordTTL})
+		s, err := etcdsession.Open(soon(t), etcdsession.Config{Client: clients[i%len(clients)], TTL: passwordTTL})
 		require.NoError(t, err)
 		u.sessions = append(u.sessions, s)
 	}

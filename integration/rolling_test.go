@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/integration/internal/procs"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
@@ -96,8 +97,8 @@ func spread(t *testing.T, nodes []*procs.Node) error {
 		if err != nil {
 			return err
 		}
-		if fair := sharding.DefaultShards / len(nodes); int(serving) != fair && int(serving) != fair+1 {
-			return fmt.Errorf("%s serves %v of %d shards: %w", n.Address, serving, sharding.DefaultShards, errNotYet)
+		if fair := shard.DefaultCount / len(nodes); int(serving) != fair && int(serving) != fair+1 {
+			return fmt.Errorf("%s serves %v of %d shards: %w", n.Address, serving, shard.DefaultCount, errNotYet)
 		}
 	}
 	return nil
@@ -137,7 +138,7 @@ func TestRollingRestart(t *testing.T) {
 		t.Logf("node %d: stopped in %v, all even again after %v; %d maps, %d moves, %d of one shard at most",
 			i, stopped.Round(time.Millisecond), time.Since(signalled).Round(time.Millisecond), maps.count()-first, moves, most)
 		require.LessOrEqual(t, most, 2, "away and back")
-		require.InDelta(t, 2*sharding.DefaultShards/rollingNodes, moves, rollingNodes, "no shard moves but those of the node")
+		require.InDelta(t, 2*shard.DefaultCount/rollingNodes, moves, rollingNodes, "no shard moves but those of the node")
 	}
 	for _, n := range nodes {
 		add(n)

@@ -107,7 +107,7 @@ func runWorker(encoded string) error {
 		case what := <-asked:
 			switch what {
 			case resignSignal:
-				if e, err := c.Election(workerName); err == nil {
+				if e, err := c.Elections().Stand(workerName); err == nil {
 					_ = e.Resign(ctx) // not the leader: nothing to do
 				}
 			case cancelSignal:
@@ -134,16 +134,14 @@ func newOrders(c *cluster.Cluster, cfg workerConfig, pool *pgxpool.Pool) (*proce
 		return nil, err
 	}
 	pc := processor.Config[int64]{Name: workerName, Source: eventsTable{pool}, Checkpoint: inDatabase, BatchSize: 20,
-		PollInterval: time.Millisecond, LeaderLock: processor.Election(c, workerName),
+		PollInterval: time.Millisecond, LeaderLock: processor.Election(c.Elections(), workerName),
 		Logger: hclog.New(&hclog.LoggerOptions{Output: os.Stderr, Level: hclog.Info})}
 	pc.Handler = func(ctx context.Context, e processor.Event[int64]) error {
 		_, err := postgres.Tx(ctx).Exec(ctx, "insert into effects (seq, token, pid) values ($1, $2, $3)", e.Value, processor.TokenFrom(ctx), os.Getpid())
 		return err
 	}
 	if cfg.InEtcd {
-		if pc.Checkpoint, err = c.Checkpoints(); err != nil {
-			return nil, err
-		}
+		pc.Checkpoint = c.Checkpoints()
 		pc.Handler = func(ctx context.Context, e processor.Event[int64]) error {
 			_, err := pool.Exec(ctx, "insert into effects (seq, token, pid) values ($1, 0, $2)", e.Value, os.Getpid())
 			return err

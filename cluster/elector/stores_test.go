@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/cluster/elector/electortest"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
@@ -78,7 +79,7 @@ func TestEtcdKeepsNamesApart(t *testing.T) {
 
 	for _, name := range []string{"", string(make([]byte, 1000))} {
 		_, err = elector.NewEtcd(client, s.keys, name)
-		require.ErrorIs(t, err, state.ErrBadName)
+		require.ErrorIs(t, err, lifecycle.ErrBadName)
 	}
 	_, err = elector.NewEtcd(nil, s.keys, "a")
 	require.Error(t, err)

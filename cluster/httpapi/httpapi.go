@@ -9,9 +9,10 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/cluster/shard"
 )
 
-// Source is what the handler shows; *cluster.Cluster is one. Both methods are
+// Source is what the handler shows; *cluster.Cluster is one. All methods are
 // called from many goroutines at once.
 type Source interface {
 	// Status is the node's view. It must not block.
@@ -19,6 +20,9 @@ type Source interface {
 	// LeaderInfo says more about the leader, and fails when there is none. It may
 	// ask etcd.
 	LeaderInfo(ctx context.Context) (cluster.LeaderInfo, error)
+	// ShardTable is the node's view of the shards, and fails when there is no map. It must
+	// not block.
+	ShardTable() (shard.Table, error)
 }
 
 // Options are what the handler cannot get from its source. The zero value works.

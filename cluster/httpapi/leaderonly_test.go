@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/cluster/election"
 )
 
 var teapot = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
@@ -50,7 +50,7 @@ func TestLeaderOnlyWithoutAKnownURL(t *testing.T) {
 	t.Parallel()
 	unknown, none, odd := follower(), follower(), follower()
 	unknown.info.HTTPAddress = ""
-	none.err = leaderelection.ErrNoLeader
+	none.err = election.ErrNoLeader
 	odd.info.HTTPAddress = "http://[::1"
 	for _, f := range []*fake{unknown, none, odd} {
 		w := call(LeaderOnly(f, teapot, LeaderOnlyOptions{Redirect: true}), http.MethodGet, "/work")

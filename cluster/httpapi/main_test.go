@@ -12,9 +12,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/crashdetector"
-	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/shardview"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -31,7 +32,10 @@ type fake struct {
 	status cluster.Status
 	info   cluster.LeaderInfo
 	err    error
+	shards *state.Snapshot // what the table is of
 }
+
+func (f *fake) ShardTable() (shard.Table, error) { return shardview.New(f.shards) }
 
 func (f *fake) Status() cluster.Status { return f.status }
 func (f *fake) IsLeader() bool         { return f.status.IsLeader }
@@ -46,15 +50,16 @@ func follower() *fake {
 	seen := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return &fake{
 		status: cluster.Status{
-			NodeID: followerAt, State: cluster.StateCandidate, LeaderID: leaderAt, Token: 7, Mode: state.ModeElection, Ready: true, ClusterReady: true,
+			NodeID: followerAt, State: cluster.StateCandidate, LeaderID: leaderAt, Token: 7, Mode: election.ModeElection, Ready: true, ClusterReady: true,
 			Queue: []string{leaderAt, followerAt}, Nodes: []string{leaderAt, followerAt}, Revision: 9,
 			Watchers:     3,
-			Crashes:      crashdetector.Stats{Watching: 2, Accusations: 11, Removals: 12, Refuted: 13, Refutations: 14, Doubts: 15},
+			Crashes:      cluster.CrashStats{Watching: 2, Accusations: 11, Removals: 12, Refuted: 13, Refutations: 14, WatchersLost: 15},
 			SessionValid: true, SessionTTL: 10 * time.Second, Deadline: time.Now().Add(8 * time.Second),
 			Terms: 2, SessionsLost: 3, Rebuilds: 4, Shards: shardStatus(),
 		},
+		shards: shardSnapshot(shardMap),
 		info: cluster.LeaderInfo{
-			Leader:   state.Leader{Address: leaderAt, Token: 7, Mode: state.ModeElection, Member: true, Lease: 1},
+			Leader:   election.Leader{Address: leaderAt, Token: 7, Mode: election.ModeElection, Member: true, Lease: 1},
 			Hostname: "host", HTTPAddress: "127.0.0.1:48001",
 			AcquiredAt: seen, RenewedAt: seen.Add(time.Second), ExpiresAt: seen.Add(11 * time.Second), Estimated: true,
 		},
@@ -62,11 +67,8 @@ func follower() *fake {
 }
 
 // shardStatus is that of followerAt: of its four shards one is still leaderAt's to let go of.
-func shardStatus() cluster.ShardStatus {
-	const value = `{"version":1,"shards":8,"generation":5,
-		"grants":[{"address":"127.0.0.1:47001","incarnation":2,"epoch":3,"shards":"0-3"},{"address":"127.0.0.1:47002","incarnation":4,"epoch":5,"shards":"4-7"}],
-		"moves":[{"address":"127.0.0.1:47001","incarnation":2,"since":5,"shards":"4-7"}]}`
-	st := cluster.ShardStatus{Snapshot: shardSnapshot(value)}
+func shardStatus() shard.Stats {
+	var st shard.Stats
 	st.Shards, st.Acquiring, st.Serving, st.Releasing, st.Waiting = 8, 1, 2, 3, 1
 	st.Plans, st.Given, st.Emptied, st.Levelled, st.PlanTime = 6, 21, 22, 23, 1500*time.Microsecond
 	st.Pauses.Count, st.Pauses.Sum = 3, 2*time.Second
@@ -75,6 +77,10 @@ func shardStatus() cluster.ShardStatus {
 	}
 	return st
 }
+
+const shardMap = `{"version":1,"shards":8,"generation":5,
+		"grants":[{"address":"127.0.0.1:47001","incarnation":2,"epoch":3,"shards":"0-3"},{"address":"127.0.0.1:47002","incarnation":4,"epoch":5,"shards":"4-7"}],
+		"moves":[{"address":"127.0.0.1:47001","incarnation":2,"since":5,"shards":"4-7"}]}`
 
 // shardSnapshot is a view of the cluster with this shard map; "" is none.
 func shardSnapshot(value string) *state.Snapshot {
@@ -101,8 +107,8 @@ func leader() *fake {
 // starting is a node that is not part of a cluster yet, and says so as a zero
 // value does.
 func starting() *fake {
-	return &fake{status: cluster.Status{NodeID: followerAt, State: cluster.StateStopped, Mode: state.ModeElection},
-		err: leaderelection.ErrNoLeader}
+	return &fake{status: cluster.Status{NodeID: followerAt, State: cluster.StateStopped, Mode: election.ModeElection},
+		err: election.ErrNoLeader}
 }
 
 func call(h http.Handler, method, path string) *httptest.ResponseRecorder {

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/internal/state"
 )
 
 // metric is one figure taken from a Status.
@@ -52,7 +52,7 @@ func metrics() []metric {
 		gauge("queue_length", "Candidates in the election queue, the leader included.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(len(st.Queue)) }),
 		gauge("mode_fallback", "1 while the leader is chosen by name because the election fails.",
-			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.Mode == state.ModeFallback) }),
+			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.Mode == election.ModeFallback) }),
 		gauge("election_failed", "1 while this node cannot campaign.",
 			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.ElectionFailed != "") }),
 		gauge("session_valid", "1 while this node's session with etcd is valid.",
@@ -85,13 +85,14 @@ func metrics() []metric {
 		counter("crash_refutations_total", "Accusations against this node that it refuted.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Refutations) }),
 		counter("crash_doubts_total", "Times that a watcher of this node was lost, so that it asked etcd for a confirmation.",
-			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Doubts) }),
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.WatchersLost) }),
 	}
 }
 
 // statusCollector takes all figures of a scrape from one Status, so they agree.
 type statusCollector struct {
 	source  Source
+	build   *prometheus.Desc
 	metrics []metric
 	shards  []shardMetric
 
@@ -101,6 +102,7 @@ type statusCollector struct {
 
 // Describe implements prometheus.Collector.
 func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.build
 	for _, m := range c.metrics {
 		ch <- m.desc
 	}
@@ -116,22 +118,31 @@ func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 	st, now := c.source.Status(), time.Now()
+	ch <- prometheus.MustNewConstMetric(c.build, prometheus.GaugeValue, 1)
 	for _, m := range c.metrics {
 		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(st, now))
 	}
-	collectShards(st, c.shards, ch)
+	collectShards(c.source, st, c.shards, ch)
 	collectProcessors(c.processors(), c.perEach, ch)
+}
+
+// NewCollector collects the metrics of a node, for a registry of the program's own, where /metrics of
+// [New] has one of its own beside those of Go and of the process. A registry takes one of them: wrap the
+// others with prometheus.WrapRegistererWith where several nodes run in one process. It starts no
+// goroutine, and a scrape does not block.
+func NewCollector(source Source, opts Options) prometheus.Collector {
+	opts = opts.withDefaults()
+	build := prometheus.NewDesc("goverse_build_info", "Always 1; the label tells the program's version.", nil,
+		prometheus.Labels{"version": opts.Version})
+	return &statusCollector{source: source, build: build, metrics: metrics(), shards: shardMetrics(), processors: opts.Processors,
+		perEach: processorMetrics()}
 }
 
 // metricsHandler serves a registry of its own: two nodes in one process do not
 // collide, and the program's own registry stays as it is.
 func metricsHandler(source Source, opts Options) http.Handler {
 	registry := prometheus.NewRegistry()
-	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "goverse_build_info",
-		Help: "Always 1; the label tells the program's version.", ConstLabels: prometheus.Labels{"version": opts.Version}})
-	build.Set(1)
-	registry.MustRegister(&statusCollector{source: source, metrics: metrics(), shards: shardMetrics(),
-		processors: opts.Processors, perEach: processorMetrics()}, build,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(NewCollector(source, opts), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }

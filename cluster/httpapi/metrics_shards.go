@@ -4,15 +4,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/cluster/shard"
 )
 
-// shardFigures are what the metrics about shards are taken from. The view is empty while
+// shardFigures are what the metrics about shards are taken from. The table is empty while
 // there is no map that can be read.
 type shardFigures struct {
-	cluster.ShardStatus
-	view shardview.View
-	own  shardview.Owner
+	shard.Stats
+	table shard.Table
+	own   shard.OwnerRow
 }
 
 type shardMetric struct {
@@ -33,13 +33,13 @@ func shardMoves(kind string, value func(shardFigures) float64) shardMetric {
 func shardMetrics() []shardMetric {
 	return []shardMetric{
 		shardGauge("count", "Shards of the cluster.", func(f shardFigures) float64 { return float64(f.Shards) }),
-		shardGauge("generation", "Generation of the shard map, 0 when there is none.", func(f shardFigures) float64 { return float64(f.view.Generation) }),
+		shardGauge("generation", "Generation of the shard map, 0 when there is none.", func(f shardFigures) float64 { return float64(f.table.Generation) }),
 		shardGauge("owned", "Shards that the map gives to this node.", func(f shardFigures) float64 { return float64(f.own.Count) }),
 		shardGauge("acquiring", "Shards that this node prepares to serve.", func(f shardFigures) float64 { return float64(f.Acquiring) }),
 		shardGauge("serving", "Shards that this node serves, 0 while its session is not valid.", func(f shardFigures) float64 { return float64(f.Serving) }),
 		shardGauge("releasing", "Shards that this node lets go of: calls in them are waited for.", func(f shardFigures) float64 { return float64(f.Releasing) }),
 		shardGauge("waiting", "Shards of this node that their former owner has not let go of.", func(f shardFigures) float64 { return float64(f.Waiting) }),
-		shardGauge("moves_open", "Shards in the whole cluster that their former owner has not let go of.", func(f shardFigures) float64 { return float64(f.view.OpenMoves) }),
+		shardGauge("moves_open", "Shards in the whole cluster that their former owner has not let go of.", func(f shardFigures) float64 { return float64(f.table.OpenMoves) }),
 		shardGauge("plan_seconds", "How long the last shard map that this node wrote took to compute, 0 before the first.",
 			func(f shardFigures) float64 { return f.PlanTime.Seconds() }),
 		{prometheus.NewDesc("goverse_shards_plans_total", "Shard maps that this node wrote.", nil, nil), prometheus.CounterValue,
@@ -54,15 +54,17 @@ var pauseDesc = prometheus.NewDesc("goverse_shards_handoff_pause_seconds",
 	"For each shard that a move brought to this node, the time from when the node saw the move until it served the shard.", nil, nil)
 
 // collectShards adds nothing for a node without sharding.
-func collectShards(st cluster.Status, metrics []shardMetric, ch chan<- prometheus.Metric) {
+func collectShards(source Source, st cluster.Status, metrics []shardMetric, ch chan<- prometheus.Metric) {
 	if st.Shards.Shards == 0 {
 		return
 	}
-	f := shardFigures{ShardStatus: st.Shards}
-	if view, err := shardview.New(st.Shards.Snapshot); err == nil { // the page says what is wrong with it
-		f.view = view
-		if m := st.Shards.Snapshot.Member(st.NodeID); m != nil {
-			f.own = view.Owner(m.Address, m.Incarnation)
+	f := shardFigures{Stats: st.Shards}
+	if table, err := source.ShardTable(); err == nil { // the page says what is wrong with it
+		f.table = table
+		for _, o := range table.Owners {
+			if o.Address == st.NodeID && o.State != shard.Gone {
+				f.own = o
+			}
 		}
 	}
 	for _, m := range metrics {

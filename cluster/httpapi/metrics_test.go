@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/cluster/election"
 )
 
 func scrape(t *testing.T, h http.Handler) string {
@@ -41,7 +41,7 @@ func TestMetricsFollowTheSource(t *testing.T) {
 	f := leader()
 	h := New(f, Options{})
 	require.Contains(t, scrape(t, h), "goverse_is_leader 1\n")
-	f.status.IsLeader, f.status.LeaderID, f.status.Mode = false, "", state.ModeFallback
+	f.status.IsLeader, f.status.LeaderID, f.status.Mode = false, "", election.ModeFallback
 	f.status.Deadline, f.status.ElectionFailed = time.Now().Add(-time.Second), "denied"
 	text := scrape(t, h)
 	for _, line := range []string{"goverse_is_leader 0", "goverse_has_leader 0", "goverse_mode_fallback 1",

@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/leaderelection"
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/cluster/election"
 )
 
 // Status is the body of /cluster/status.
@@ -112,7 +111,7 @@ func newStatus(st cluster.Status) Status {
 		Queue: append([]string{}, st.Queue...), Nodes: append([]string{}, st.Nodes...),
 		Revision: st.Revision,
 		Crashes: Crashes{Watches: st.Crashes.Watching, Watchers: st.Watchers, Accusations: st.Crashes.Accusations, Removals: st.Crashes.Removals,
-			Refuted: st.Crashes.Refuted, Refutations: st.Crashes.Refutations, Doubts: st.Crashes.Doubts},
+			Refuted: st.Crashes.Refuted, Refutations: st.Crashes.Refutations, Doubts: st.Crashes.WatchersLost},
 	}
 }
 
@@ -121,7 +120,7 @@ func (a *api) leader(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	info, err := a.source.LeaderInfo(ctx)
 	if err == nil && info.Address == "" {
-		err = leaderelection.ErrNoLeader
+		err = election.ErrNoLeader
 	}
 	if err != nil {
 		unavailable(w, err)
@@ -151,7 +150,7 @@ func (a *api) health(w http.ResponseWriter, _ *http.Request) {
 		State: string(st.State), IsLeader: st.IsLeader, LeaderID: st.LeaderID, ClusterSize: len(st.Nodes),
 		ClusterReady: st.ClusterReady, Timestamp: time.Now().UTC(), Version: a.opts.Version,
 	}
-	if st.ClusterReady && st.Mode == state.ModeElection && st.ElectionFailed == "" {
+	if st.ClusterReady && st.Mode == election.ModeElection && st.ElectionFailed == "" {
 		body.Status = HealthHealthy
 	}
 	writeJSON(w, http.StatusOK, body)

@@ -9,8 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/leaderelection"
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/cluster/election"
 )
 
 func TestStatusOfAFollower(t *testing.T) {
@@ -63,7 +62,7 @@ func TestNoLeaderIs503InOneLine(t *testing.T) {
 	t.Parallel()
 	f := follower()
 	f.info = cluster.LeaderInfo{}
-	for _, err := range []error{nil, leaderelection.ErrNoLeader, errors.Join(leaderelection.ErrNoLeader, errors.New("and more"))} {
+	for _, err := range []error{nil, election.ErrNoLeader, errors.Join(election.ErrNoLeader, errors.New("and more"))} {
 		f.err = err
 		code, body := get(t, f, "/cluster/leader")
 		require.Equal(t, http.StatusServiceUnavailable, code)
@@ -90,7 +89,7 @@ func TestHealthIsDegraded(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*cluster.Status){
 		"not ready":       func(st *cluster.Status) { st.ClusterReady = false },
-		"fallback":        func(st *cluster.Status) { st.Mode = state.ModeFallback },
+		"fallback":        func(st *cluster.Status) { st.Mode = election.ModeFallback },
 		"election failed": func(st *cluster.Status) { st.ElectionFailed = "denied" },
 	} {
 		f := follower()

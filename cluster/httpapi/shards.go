@@ -5,8 +5,8 @@ import (
 	"net/http"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/oneline"
-	"github.com/goverse/goverse/internal/shardview"
 )
 
 // Shards is the body of /cluster/shards: the shard map, and this node's part in it.
@@ -15,7 +15,7 @@ type Shards struct {
 	Held   Held   `json:"held"`    // by this node
 	// Waiting is how many shards are this node's, and still somebody else's to let go of.
 	Waiting int `json:"waiting"`
-	shardview.View
+	shard.Table
 }
 
 // Held is how many shards a node holds, by how far it has come with them.
@@ -35,12 +35,12 @@ func (a *api) shards(w http.ResponseWriter, _ *http.Request) {
 		writeError(w, http.StatusNotFound, "sharding is off on this node: ask another one")
 		return
 	}
-	view, err := shardview.New(st.Shards.Snapshot)
+	table, err := a.source.ShardTable()
 	if err != nil {
 		unavailable(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, Shards{NodeID: st.NodeID, Waiting: st.Shards.Waiting, View: view,
+	writeJSON(w, http.StatusOK, Shards{NodeID: st.NodeID, Waiting: st.Shards.Waiting, Table: table,
 		Held: Held{Acquiring: st.Shards.Acquiring, Serving: st.Shards.Serving, Releasing: st.Shards.Releasing}})
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/shard"
 )
 
 func TestShards(t *testing.T) {
@@ -36,9 +36,9 @@ func TestShards(t *testing.T) {
 func TestNoShards(t *testing.T) {
 	t.Parallel()
 	off, none, bad := follower(), follower(), follower()
-	off.status.Shards = cluster.ShardStatus{}
-	none.status.Shards.Snapshot = shardSnapshot("")
-	bad.status.Shards.Snapshot = shardSnapshot("{")
+	off.status.Shards = shard.Stats{}
+	none.shards = shardSnapshot("")
+	bad.shards = shardSnapshot("{")
 	for says, tc := range map[string]struct {
 		f    *fake
 		code int
@@ -73,7 +73,7 @@ func TestShardMetrics(t *testing.T) {
 		require.Contains(t, text, line+"\n")
 	}
 
-	f.status.Shards.Snapshot = shardSnapshot("")
+	f.shards = shardSnapshot("")
 	text = scrape(t, New(f, Options{}))
 	require.Contains(t, text, "goverse_shards_owned 0\n", "without a map")
 	require.Contains(t, text, "goverse_shards_count 8\n")

@@ -5,7 +5,11 @@ import (
 	"errors"
 	"fmt"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 // The errors to test for with errors.Is.
@@ -14,18 +18,22 @@ var (
 	ErrLost = errors.New("the lock was lost")
 	// ErrReleased is the cause of a lock's context after Release.
 	ErrReleased = leasequeue.ErrLeft
-	// ErrKeyGone is the cause of a lock's context when hands from outside have deleted its key.
-	ErrKeyGone = leasequeue.ErrKeyGone
-	// ErrClosed: the node stops, or has stopped. It is the cause of the contexts of locks that
+	// ErrKeyLost is the cause of a lock's context when somebody deleted its key out of band.
+	ErrKeyLost = election.ErrKeyLost
+	// ErrNotStarted: the cluster that the registry is of has not started yet.
+	ErrNotStarted = lifecycle.ErrNotStarted
+	// ErrStopped: the node stops, or has stopped. It is the cause of the contexts of locks that
 	// are held then.
-	ErrClosed = leasequeue.ErrClosed
+	ErrStopped = lifecycle.ErrStopped
+	// ErrBadName: a name of a lock is from 1 to 512 bytes long.
+	ErrBadName = lifecycle.ErrBadName
 )
 
 // LostError says why a lock was lost. It matches [ErrLost].
 type LostError struct {
 	Name  string
 	Token int64
-	Err   error // a session.LostError, ErrKeyGone, or ErrClosed
+	Err   error // a session.LostError, ErrKeyLost, or ErrStopped
 }
 
 // Error names the lock and the reason.
@@ -45,7 +53,7 @@ type LockRegistry interface {
 	// cause, and the caller is out of the queue, as soon as etcd answers. Who came first
 	// gets the lock first. Two callers in one process exclude each other as any others do.
 	// A session that is lost meanwhile only costs the place in the queue. Other errors:
-	// state.ErrBadName, ErrClosed, and what etcd refused for good.
+	// ErrBadName, ErrNotStarted, ErrStopped, and what etcd refused for good.
 	Acquire(ctx context.Context, name string, opts ...Option) (Held, error)
 	// TryAcquire takes the lock if it is free and nobody waits for it, and reports whether it
 	// did; if not, Held is nil. Who tries in vain counts as one who waits until told so: of
@@ -64,10 +72,16 @@ type Held interface {
 	// of the same name, or for a shared lock, of every exclusive one.
 	Token() int64
 	// Context ends when the lock is released or lost, at the session's deadline at the latest;
-	// its cause is ErrReleased, ErrClosed, ErrKeyGone or a session.LostError.
+	// its cause is ErrReleased, ErrStopped, ErrKeyLost or a session.LostError.
 	Context() context.Context
 	// Valid reports whether the lock may be acted on at this instant, without the network.
 	Valid() bool
+	// Guard are comparisons that hold in an etcd transaction exactly while this grant stands:
+	// what is written to etcd under the lock is written under this condition, as in
+	// client.Txn(ctx).If(held.Guard()...). A write without an answer may still be carried out
+	// as long as the grant stands, even after a later one: a caller that cannot tell the two
+	// apart releases the lock before it goes on. A lock of [Memory] has none.
+	Guard() []clientv3.Cmp
 	// Release ends the lock's context, gives the lock up, and blocks until that is done or
 	// ctx ends; it is then done as soon as etcd answers. Releasing again is harmless. The error
 	// is ctx's, or a LostError if the lock was lost before: what was done under it may have been
@@ -78,19 +92,21 @@ type Held interface {
 }
 
 // Option changes how a lock is taken.
-type Option func(*options)
+type Option func(*Options)
 
-type options struct {
-	shared bool
+// Options are what the options of one call say; a LockRegistry asks [NewOptions] for them.
+type Options struct {
+	Shared bool // see the option
 }
 
 // Shared takes the lock together with all others who share it, and excludes those who want it
-// for themselves. Who came first is first here too: nobody shares past one who waits for an
-// exclusive lock.
-func Shared() Option { return func(o *options) { o.shared = true } }
+// for themselves. First come, first served holds here too: nobody shares past a caller that
+// waits for an exclusive lock.
+func Shared() Option { return func(o *Options) { o.Shared = true } }
 
-func gather(opts []Option) options {
-	var o options
+// NewOptions are the options that opts set.
+func NewOptions(opts ...Option) Options {
+	var o Options
 	for _, opt := range opts {
 		opt(&o)
 	}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"sync"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -29,7 +31,7 @@ func (m *Memory) Acquire(ctx context.Context, name string, opts ...Option) (Held
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	h, holds := m.enter(name, gather(opts))
+	h, holds := m.enter(name, NewOptions(opts...))
 	select {
 	case <-holds:
 		return h, nil
@@ -47,7 +49,7 @@ func (m *Memory) TryAcquire(ctx context.Context, name string, opts ...Option) (H
 	if ctx.Err() != nil {
 		return nil, false, context.Cause(ctx)
 	}
-	h, holds := m.enter(name, gather(opts))
+	h, holds := m.enter(name, NewOptions(opts...))
 	select {
 	case <-holds:
 		return h, true, nil
@@ -58,7 +60,7 @@ func (m *Memory) TryAcquire(ctx context.Context, name string, opts ...Option) (H
 }
 
 // enter queues, and returns what is closed when the entry holds the lock.
-func (m *Memory) enter(name string, o options) (*memoryHeld, <-chan struct{}) {
+func (m *Memory) enter(name string, o Options) (*memoryHeld, <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.last++
@@ -74,7 +76,7 @@ func (m *Memory) enter(name string, o options) (*memoryHeld, <-chan struct{}) {
 	}
 	holds := make(chan struct{})
 	q.waiting[h.key] = holds
-	q.queue = q.queue.Put(m.last, order.Entry{Key: h.key, Create: m.last, Shared: o.shared}).Reached(m.last)
+	q.queue = q.queue.Put(m.last, order.Entry{Key: h.key, Create: m.last, Shared: o.Shared}).Reached(m.last)
 	q.grant()
 	return h, holds
 }
@@ -118,6 +120,7 @@ func (h *memoryHeld) Name() string             { return h.name }
 func (h *memoryHeld) Token() int64             { return h.token }
 func (h *memoryHeld) Context() context.Context { return h.ctx }
 func (h *memoryHeld) Valid() bool              { return h.ctx.Err() == nil }
+func (h *memoryHeld) Guard() []clientv3.Cmp    { return nil }
 
 func (h *memoryHeld) Release(context.Context) error {
 	h.cancel(ErrReleased)

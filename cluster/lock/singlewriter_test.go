@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/testkit/testbed"
 )
 
@@ -42,7 +42,7 @@ func TestSingleWriter(t *testing.T) {
 		_, err = client.Put(ctx, "/count/"+c.key, fmt.Sprint(n+1))
 		return n + 1, err
 	}
-	a, b := start(s), start(s)
+	a, b := testbed.StartLocks(s), testbed.StartLocks(s)
 	run := func(handlers ...func(context.Context, command) (int, error)) (last int) {
 		_, err := client.Delete(ctx, "/count/", clientv3.WithPrefix())
 		require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestSingleWriterReleases(t *testing.T) {
 	require.IsIncreasing(t, tokens)
 
 	_, err = how(ctx, command{"", 3})
-	require.ErrorIs(t, err, state.ErrBadName)
+	require.ErrorIs(t, err, lifecycle.ErrBadName)
 	require.Len(t, tokens, 3)
 	ended, end := context.WithCancelCause(ctx)
 	end(failure)
@@ -110,14 +110,15 @@ func TestSingleWriterReleases(t *testing.T) {
 // A command during which the lock is lost is told so, and so is its caller, who gets the
 // result all the same.
 func TestSingleWriterLoses(t *testing.T) {
-	s := newScene(t)
-	how := lock.SingleWriter(s.a, keyOf, func(ctx context.Context, c command) (int, error) {
-		_, err := s.client.Revoke(s.ctx, s.a.Keeper.Current().ID())
+	s := testbed.New(t, testbed.Short)
+	a := testbed.StartLocks(s)
+	how := lock.SingleWriter(a, keyOf, func(ctx context.Context, c command) (int, error) {
+		_, err := s.Client.Revoke(s.Ctx, a.Keeper.Current().ID())
 		require.NoError(t, err)
 		<-ctx.Done()
 		return c.number, nil
 	})
-	got, err := how(s.ctx, command{"it", 7})
+	got, err := how(s.Ctx, command{"it", 7})
 	require.Equal(t, 7, got)
 	require.ErrorIs(t, err, lock.ErrLost)
 	var lost *lock.LostError

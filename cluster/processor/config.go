@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -92,7 +93,7 @@ func (c Config[E]) withDefaults() Config[E] {
 }
 
 // ErrBadConfig is matched by the errors of Config.Validate, except for a bad name:
-// state.ErrBadName.
+// lifecycle.ErrBadName.
 var ErrBadConfig = errors.New("bad processor configuration")
 
 // Validate reports what is wrong with the configuration.
@@ -101,7 +102,7 @@ func (c Config[E]) Validate() error {
 		return fmt.Errorf("processor's name: %w", err)
 	}
 	if !utf8.ValidString(c.Name) || strings.ContainsRune(c.Name, 0) { // not every checkpoint can keep it
-		return fmt.Errorf("processor's name: %w: %q is no UTF-8 text without NUL; write it in hex, for example", state.ErrBadName, c.Name)
+		return fmt.Errorf("processor's name: %w: %q is no UTF-8 text without NUL; write it in hex, for example", lifecycle.ErrBadName, c.Name)
 	}
 	bad := func(what string) error { return fmt.Errorf("%w: processor %q: %s", ErrBadConfig, c.Name, what) }
 	switch {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/processor"
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 func TestValidate(t *testing.T) {
@@ -36,12 +36,12 @@ func TestValidate(t *testing.T) {
 	for _, name := range []string{"", strings.Repeat("n", 513), "a\x00b", "\xff"} {
 		good.Name = name
 		_, err = processor.New(good)
-		require.ErrorIs(t, err, state.ErrBadName, name)
+		require.ErrorIs(t, err, lifecycle.ErrBadName, name)
 	}
 
 	_, err = processor.NewEtcd(processor.EtcdConfig{})
 	require.ErrorIs(t, err, processor.ErrBadConfig)
-	_, err = processor.NewEtcd(processor.EtcdConfig{Client: connect(t, "127.0.0.1:1").client})
+	_, err = processor.NewEtcd(processor.EtcdConfig{Client: connect(t, "127.0.0.1:1").client, Prefix: "bad"})
 	require.ErrorIs(t, err, processor.ErrBadConfig)
 }
 

@@ -13,12 +13,12 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// EtcdConfig is what checkpoints in etcd need. Client and Keys are required.
+// EtcdConfig is what checkpoints in etcd need. Client is required.
 type EtcdConfig struct {
 	// Client reaches etcd. It is never closed.
 	Client *clientv3.Client
-	// Keys is where the checkpoints lie.
-	Keys state.Keys
+	// Prefix is the cluster's, below which the checkpoints lie. Default /goverse.
+	Prefix string
 	// RequestTimeout bounds each request to etcd, beside the caller's context. Default 2 s.
 	RequestTimeout time.Duration
 }
@@ -38,12 +38,14 @@ func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
 	switch {
 	case cfg.Client == nil:
 		return nil, fmt.Errorf("%w: EtcdConfig.Client is nil; give it an etcd client", ErrBadConfig)
-	case cfg.Keys == state.Keys{}:
-		return nil, fmt.Errorf("%w: EtcdConfig.Keys is empty; give it state.NewKeys of the cluster's prefix", ErrBadConfig)
 	case cfg.RequestTimeout <= 0:
 		cfg.RequestTimeout = 2 * time.Second
 	}
-	return &Etcd{client: cfg.Client, keys: cfg.Keys, timeout: cfg.RequestTimeout}, nil
+	keys, err := state.NewKeys(cmp.Or(cfg.Prefix, "/goverse"))
+	if err != nil {
+		return nil, fmt.Errorf("%w: EtcdConfig.Prefix: %w", ErrBadConfig, err)
+	}
+	return &Etcd{client: cfg.Client, keys: keys, timeout: cfg.RequestTimeout}, nil
 }
 
 // etcdRetry is the pause before a request whose answer was lost is looked for again.

@@ -61,18 +61,14 @@ func Example() {
 	if err := c.Start(ctx); err != nil {
 		log.Fatal(err)
 	}
-	checkpoints, err := c.Checkpoints()
-	if err != nil {
-		log.Fatal(err)
-	}
 
 	source := &orders{}
 	handled := make(chan struct{})
 	views, err := processor.New(processor.Config[string]{
 		Name:        "views",
 		Source:      source,
-		Checkpoint:  checkpoints,
-		LeaderLock:  processor.Election(c, "views"),
+		Checkpoint:  c.Checkpoints(),
+		LeaderLock:  processor.Election(c.Elections(), "views"),
 		MaxAttempts: 2,
 		Handler: func(_ context.Context, e processor.Event[string]) error {
 			if e.Value == "" {
@@ -98,7 +94,7 @@ func Example() {
 	<-handled
 	stop() // the next in the election's queue goes on after the pears
 	fmt.Println("ended:", <-ended)
-	parked, err := checkpoints.Parked(ctx, "views")
+	parked, err := c.Checkpoints().Parked(ctx, "views")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -7,9 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/internal/elections"
-	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -41,9 +40,20 @@ func alone(ctx context.Context, fn func(ctx context.Context, token int64) error)
 // givingUp bounds how long it is waited that a place is given up; it is, as soon as etcd answers.
 const givingUp = 5 * time.Second
 
-// Elections has elections by name: a *cluster.Cluster or *elections.Elections.
-type Elections interface {
-	Election(name string, opts ...elections.Option) (*elections.Election, error)
+// Candidate is a candidacy in an election that a process stands in, as a *cluster.Candidate is.
+type Candidate interface {
+	// Lead waits until this process leads and runs fn within the term.
+	Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error
+	// Withdraw ends the candidacy.
+	Withdraw(ctx context.Context) error
+	// WatchErr delivers why this process cannot stand, nil if it can.
+	WatchErr(ctx context.Context) <-chan error
+}
+
+// Elections has elections by name, as Cluster.Elections does.
+type Elections[C Candidate] interface {
+	// Stand makes this process a candidate.
+	Stand(name string, opts ...election.StandOption) (C, error)
 }
 
 // Election processes on the node that leads the election. This node stands in it while the
@@ -51,12 +61,12 @@ type Elections interface {
 // is the node's, not the processor's: run one processor for an election in a process. A second one
 // of the same name would handle events beside the first, and that is what the checkpoint is left to
 // stop; [Lock] and [Shard] have it wait.
-func Election(in Elections, name string) LeaderLock {
+func Election[C Candidate](in Elections[C], name string) LeaderLock {
 	return LockFunc(func(ctx context.Context, fn func(ctx context.Context, token int64) error) error {
 		if in == nil {
-			return fmt.Errorf("%w: election %q: who has the elections is nil; give it the *cluster.Cluster", ErrNoLock, name)
+			return fmt.Errorf("%w: election %q: who has the elections is nil; give it Cluster.Elections", ErrNoLock, name)
 		}
-		e, err := in.Election(name)
+		e, err := in.Stand(name)
 		if err != nil {
 			return fmt.Errorf("%w: election %q: %w", ErrNoLock, name, err)
 		}
@@ -65,9 +75,9 @@ func Election(in Elections, name string) LeaderLock {
 			defer cancel()
 			_ = e.Withdraw(ctx) // done as soon as etcd answers
 		}()
-		defer telling(ctx, e)()
-		err = e.Lead(ctx, func(ctx context.Context, t *elections.Term) error { return fn(ctx, t.Token()) })
-		if errors.Is(err, elections.ErrClosed) && ctx.Err() == nil {
+		defer reporting(ctx, e)()
+		err = e.Lead(ctx, func(ctx context.Context, t election.Term) error { return fn(ctx, t.Token()) })
+		if errors.Is(err, election.ErrStopped) && ctx.Err() == nil {
 			return fmt.Errorf("%w: election %q: %w", ErrNoLock, name, err)
 		}
 		return err
@@ -87,25 +97,21 @@ func callerOf(ctx context.Context) caller {
 	return c
 }
 
-// telling tells the processor that waits what etcd refuses the election, each error once, until end.
-func telling(ctx context.Context, e *elections.Election) (end func()) {
-	tell := callerOf(ctx).tell
-	if tell == nil {
+// reporting reports to the processor that waits what etcd refuses the election, each error once, until
+// end.
+func reporting(ctx context.Context, c Candidate) (end func()) {
+	report := callerOf(ctx).tell
+	if report == nil {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		sub := e.Subscribe()
-		defer sub.Close()
-		var told error
-		_ = wait.Until(ctx, sub.C, func() bool {
-			if err := e.Err(); err != nil && !errors.Is(told, err) {
-				told = err
-				tell(err)
+		for err := range c.WatchErr(ctx) {
+			if err != nil {
+				report(err)
 			}
-			return false
-		})
+		}
 	})
 	return func() {
 		cancel()
@@ -121,7 +127,7 @@ func Lock(in lock.LockRegistry, name string) LeaderLock {
 			return fmt.Errorf("%w: lock %q: the registry is nil; give it the one of Cluster.Locks", ErrNoLock, name)
 		}
 		held, err := in.Acquire(ctx, name)
-		if errors.Is(err, lock.ErrClosed) || errors.Is(err, state.ErrBadName) {
+		if errors.Is(err, lock.ErrStopped) || errors.Is(err, lock.ErrNotStarted) || errors.Is(err, lock.ErrBadName) {
 			return fmt.Errorf("%w: lock %q: %w", ErrNoLock, name, err)
 		}
 		if err != nil {

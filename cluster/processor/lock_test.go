@@ -11,12 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/consensus"
-	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/node"
 )
 
 // led has lead run one function, and says what came of it.
@@ -136,15 +137,17 @@ func TestNoLock(t *testing.T) {
 	ended := led(in, func(ctx context.Context, _ int64) error { close(inside); <-ctx.Done(); return context.Cause(ctx) })
 	<-inside
 	require.NoError(t, e.Close(etcdtest.Context(t)))
-	require.ErrorIs(t, <-ended, elections.ErrTermOver)
+	require.ErrorIs(t, <-ended, election.ErrTermOver)
+	off, fresh := notStarted(t, true), notStarted(t, false)
 	for says, l := range map[string]processor.LeaderLock{
-		"stop":                 in,
-		"registry is nil":      processor.Lock(nil, "it"),
-		"shards; Cluster":      processor.Shard(nil, "it"),
-		"Sharding.Off":         processor.Shard((*consensus.Shards)(nil), "it"),
-		"513 bytes":            processor.Lock(&lock.Memory{}, strings.Repeat("n", 513)),
-		"0 bytes":              processor.Election(e, ""),
-		"the *cluster.Cluster": processor.Election(nil, "it"),
+		"stop":              in,
+		"registry is nil":   processor.Lock(nil, "it"),
+		"Cluster.Shards":    processor.Shard(nil, "it"),
+		"Sharding.Off":      processor.Shard(off.Shards(), "it"),
+		"is not started":    processor.Shard(fresh.Shards(), "it"),
+		"513 bytes":         processor.Lock(&lock.Memory{}, strings.Repeat("n", 513)),
+		"0 bytes":           processor.Election(e, ""),
+		"Cluster.Elections": processor.Election[*cluster.Candidate](nil, "it"),
 	} {
 		p, err := processor.New(processor.Config[int]{Name: "views", Source: &numbers{}, Handler: (&handled{}).handle,
 			Checkpoint: &processor.Memory{}, LeaderLock: l})
@@ -206,4 +209,15 @@ func TestTwoWithoutALock(t *testing.T) {
 	eventually(t, func() bool { return !first.Status().Leading }, "the first has noticed")
 	require.Contains(t, first.Status().LastError, processor.ErrFenced.Error())
 	require.True(t, second.Status().Leading)
+}
+
+// notStarted is a cluster that is never started.
+func notStarted(t *testing.T, shardingOff bool) *cluster.Cluster {
+	t.Helper()
+	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
+	require.NoError(t, err)
+	c, err := cluster.NewClusterWithNode(cluster.Config{Sharding: cluster.Sharding{Off: shardingOff}}, n)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Stop(context.Background())) })
+	return c
 }

@@ -48,7 +48,7 @@ func (p *process) in(t *testing.T, prefix string) *processor.Etcd {
 	t.Helper()
 	keys, err := state.NewKeys(prefix)
 	require.NoError(t, err)
-	e, err := processor.NewEtcd(processor.EtcdConfig{Client: p.client, Keys: keys, RequestTimeout: p.timeout})
+	e, err := processor.NewEtcd(processor.EtcdConfig{Client: p.client, Prefix: keys.Prefix(), RequestTimeout: p.timeout})
 	require.NoError(t, err)
 	return e
 }

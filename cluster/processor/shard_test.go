@@ -10,8 +10,9 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/consensus"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
@@ -42,7 +43,7 @@ func TestShardMoves(t *testing.T) {
 	second := <-begun
 	require.NotEqual(t, first.node, second.node)
 	require.Greater(t, second.token, first.token)
-	require.ErrorIs(t, <-ended[first.node], consensus.ErrNotOwner)
+	require.ErrorIs(t, <-ended[first.node], shard.ErrNotOwner)
 	cancel()
 	require.ErrorIs(t, <-ended[second.node], context.Canceled)
 }
@@ -71,11 +72,7 @@ func TestShardOfAStoppedNode(t *testing.T) {
 	n.Stop()
 	err := <-led(processor.Shard(shards, "it"), nil)
 	require.ErrorIs(t, err, processor.ErrNoLock)
-	require.ErrorIs(t, err, consensus.ErrStopped)
-	var not *consensus.NotOwnerError
-	require.ErrorAs(t, err, &not)
-	require.Empty(t, not.Owner)
-	require.ErrorContains(t, err, "was this node's, which hands it over")
+	require.ErrorIs(t, err, lifecycle.ErrStopped)
 }
 
 // Of two processors of one name on one shard the second waits until the first ends, as if another

@@ -23,7 +23,7 @@ func (r *Recorder) Counter(node string, client *clientv3.Client, key, lock strin
 // made on the condition guard alone; the token is that of the lock. It records both, and blocks until
 // etcd answered or ctx ends. The outcome is refused only if the guard did not hold; that of an
 // increment whose read failed is unknown, and it is not recorded, for nothing was sent.
-func (g *Register) Increment(ctx context.Context, token int64, guard clientv3.Cmp) Op {
+func (g *Register) Increment(ctx context.Context, token int64, guard []clientv3.Cmp) Op {
 	base := g.Read(ctx)
 	op := g.op()
 	op.Write, op.Counts, op.Token = true, true, token
@@ -34,7 +34,7 @@ func (g *Register) Increment(ctx context.Context, token int64, guard clientv3.Cm
 	op.Base = base.Value
 	op.Value = fmt.Sprintf("%s#%d=%d", op.Process, op.ID, counted(base.Value)+1)
 	g.rec.write(line{Op: &op})
-	resp, err := g.client.Txn(ctx).If(guard).Then(clientv3.OpPut(g.key, encode(op.Token, op.Value))).Commit()
+	resp, err := g.client.Txn(ctx).If(guard...).Then(clientv3.OpPut(g.key, encode(op.Token, op.Value))).Commit()
 	op.Return = Now()
 	switch {
 	case err != nil:

@@ -9,6 +9,12 @@ import (
 	"github.com/goverse/goverse/cluster/once"
 )
 
+// EffectRunner runs effects at most once, as a *cluster.Effects does.
+type EffectRunner interface {
+	Once(ctx context.Context, name string, fn func(ctx context.Context, token int64) ([]byte, error)) (once.Result, error)
+	Resolve(ctx context.Context, name string, token int64, tookPlace bool, value []byte) error
+}
+
 // Answer is what a call of Once said.
 type Answer string
 
@@ -67,12 +73,12 @@ const settleEvery = 50 * time.Millisecond
 type Effects struct {
 	rec     *Recorder
 	node    string
-	effects *once.Effects
+	effects EffectRunner
 	ledger  *Ledger
 }
 
 // Effects records what a node does with effects.
-func (r *Recorder) Effects(node string, effects *once.Effects, ledger *Ledger) *Effects {
+func (r *Recorder) Effects(node string, effects EffectRunner, ledger *Ledger) *Effects {
 	return &Effects{rec: r, node: node, effects: effects, ledger: ledger}
 }
 
@@ -80,7 +86,7 @@ var errOnPurpose = errors.New("it fails before anything took place, on purpose")
 
 // Once runs the effect of that name unless it took place: its function takes that long,
 // without looking at its context, and then enters the effect into the ledger; or it fails
-// before that. Once records the attempt, and blocks as [once.Effects.Once] does.
+// before that. Once records the attempt, and blocks as the runner's does.
 func (e *Effects) Once(ctx context.Context, name string, takes time.Duration, fails bool) Attempt {
 	a := Attempt{Process: e.rec.process, ID: e.rec.ids.Add(1), Node: e.node, Name: name, Call: Now()}
 	value := fmt.Sprintf("%s#%d", a.Process, a.ID)

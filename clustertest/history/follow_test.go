@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/leaderelection"
 )
 
 // denying answers transactions with an error.
@@ -36,7 +36,7 @@ func TestOperationsAreRecordedWithTheirOutcome(t *testing.T) {
 	require.Zero(t, empty.Revision)
 	accepted := g.Write(ctx, unfenced{3, c.Client()})
 	require.Equal(t, OutcomeAccepted, accepted.Outcome)
-	refused := g.Write(ctx, denying{&leaderelection.TermOverError{Token: 9}})
+	refused := g.Write(ctx, denying{&election.TermOverError{Token: 9}})
 	require.Equal(t, OutcomeRefused, refused.Outcome)
 	unknown := g.Write(ctx, denying{errors.New("lost")})
 	require.Equal(t, OutcomeUnknown, unknown.Outcome)
@@ -62,7 +62,7 @@ func TestAttemptIsRecordedBeforeItIsSent(t *testing.T) {
 	rec := NewRecorder(p, "test")
 	var left History
 	g := rec.Register("a", nil, key)
-	g.Write(t.Context(), looking{denying{leaderelection.ErrTermOver}, func() { left = p.read(t) }})
+	g.Write(t.Context(), looking{denying{election.ErrTermOver}, func() { left = p.read(t) }})
 	require.Len(t, left.Ops, 1)
 	require.Equal(t, OutcomeUnknown, left.Ops[0].Outcome)
 	require.Equal(t, OutcomeRefused, p.read(t).Ops[0].Outcome)

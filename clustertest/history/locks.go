@@ -5,8 +5,6 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/goverse/goverse/cluster/lock"
 )
 
@@ -162,12 +160,4 @@ func (h *Hold) Release(ctx context.Context) error {
 		h.add(Window{call, Now()}, false)
 	}
 	return err
-}
-
-// Guard is the lock's, or for a registry outside of etcd a condition that always holds.
-func (h *Hold) Guard() clientv3.Cmp {
-	if g, ok := h.Held.(lock.Guarded); ok {
-		return g.Guard()
-	}
-	return clientv3.Compare(clientv3.Version("/"), ">", -1)
 }

@@ -1,8 +1,11 @@
 package history
 
 import (
+	"context"
+	"sync"
+
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/cluster/election"
 )
 
 // Node is how a recorder asks a node. Name and Leads are required, and Serves if there
@@ -43,12 +46,26 @@ func Of(name string, c *cluster.Cluster) Node {
 		Leads: func() (bool, int64) { return leads(c.IsLeader, c.Term) },
 		State: func() State { return stateOf(c) },
 		Subscribe: func() (<-chan struct{}, func()) {
-			m := c.GetConsensusManager()
-			if m == nil {
+			ctx, cancel := context.WithCancel(context.Background())
+			leaders, err := c.WatchLeader(ctx)
+			if err != nil {
+				cancel()
 				return nil, nil
 			}
-			sub := m.Election().Subscribe()
-			return sub.C, sub.Close
+			changed := make(chan struct{}, 1)
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for range leaders {
+					select {
+					case changed <- struct{}{}:
+					default:
+					}
+				}
+			})
+			return changed, func() {
+				cancel()
+				wg.Wait()
+			}
 		},
 	}
 }
@@ -57,23 +74,13 @@ func Of(name string, c *cluster.Cluster) Node {
 // few of them, by Sharding.Shards.
 func (n Node) WithShards(c *cluster.Cluster) Node {
 	n.Shards = func() int {
-		if s := c.Shards(); s != nil {
-			return s.Count()
+		if c.Status().State == cluster.StateStopped {
+			return 0
 		}
-		return 0
+		return c.Shards().Count()
 	}
-	n.Serves = func(shard int) (int64, bool) {
-		if s := c.Shards(); s != nil {
-			return s.Serves(shard)
-		}
-		return 0, false
-	}
-	n.Session = func() int64 {
-		if s := c.Session(); s != nil {
-			return int64(s.ID())
-		}
-		return 0
-	}
+	n.Serves = c.Shards().Serves
+	n.Session = func() int64 { return int64(c.Session().ID()) }
 	return n
 }
 
@@ -81,7 +88,7 @@ func (n Node) WithShards(c *cluster.Cluster) Node {
 // same before and after is the one that was answered for. If one begins or ends
 // meanwhile it asks again; but if there is none again and again, the answer is wrong,
 // and that must not be hidden.
-func leads(isLeader func() bool, term func() *leaderelection.Term) (bool, int64) {
+func leads(isLeader func() bool, term func() election.Term) (bool, int64) {
 	for range 10 {
 		before, yes, after := term(), isLeader(), term()
 		switch {
@@ -122,8 +129,8 @@ func TermOf(c *cluster.Cluster) func() Fenced {
 		if t := c.Term(); t != nil {
 			return t
 		}
-		return nil // not a nil *Term in an interface
+		return nil // not a nil Term in another interface
 	}
 }
 
-var _ Fenced = (*leaderelection.Term)(nil)
+var _ Fenced = election.Term(nil)

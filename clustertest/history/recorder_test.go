@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/leaderelection"
 )
 
@@ -222,23 +223,23 @@ func TestReading(t *testing.T) {
 func TestLeadsIsAboutOneInstant(t *testing.T) {
 	one, two := &leaderelection.Term{}, &leaderelection.Term{}
 	for name, test := range map[string]struct {
-		terms []*leaderelection.Term // answers to Term, the last one again and again
-		yes   []bool                 // to IsLeader
+		terms []election.Term // answers to Term, the last one again and again
+		yes   []bool          // to IsLeader
 		want  bool
 		asked int // IsLeader
 	}{
-		"leads":                  {[]*leaderelection.Term{one}, []bool{true}, true, 1},
-		"does not":               {[]*leaderelection.Term{nil}, []bool{false}, false, 1},
-		"begins meanwhile":       {[]*leaderelection.Term{nil, one}, []bool{true}, true, 2},
-		"ends meanwhile":         {[]*leaderelection.Term{one, nil}, []bool{true, false}, false, 2},
-		"another term meanwhile": {[]*leaderelection.Term{one, two}, []bool{true}, true, 2},
-		"yes without a term":     {[]*leaderelection.Term{nil}, []bool{true}, true, 10},
+		"leads":                  {[]election.Term{one}, []bool{true}, true, 1},
+		"does not":               {[]election.Term{nil}, []bool{false}, false, 1},
+		"begins meanwhile":       {[]election.Term{nil, one}, []bool{true}, true, 2},
+		"ends meanwhile":         {[]election.Term{one, nil}, []bool{true, false}, false, 2},
+		"another term meanwhile": {[]election.Term{one, two}, []bool{true}, true, 2},
+		"yes without a term":     {[]election.Term{nil}, []bool{true}, true, 10},
 	} {
 		next, asked := 0, 0
 		yes, _ := leads(func() bool {
 			asked++
 			return test.yes[min(asked, len(test.yes))-1]
-		}, func() *leaderelection.Term {
+		}, func() election.Term {
 			next++
 			return test.terms[min(next, len(test.terms))-1]
 		})

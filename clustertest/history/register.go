@@ -10,7 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/cluster/election"
 )
 
 // attemptTimeout bounds one operation of Work.
@@ -52,7 +52,7 @@ func (r *Recorder) ShardRegister(node string, client *clientv3.Client, key strin
 
 // Write makes one guarded write and records it, before it is sent and when it is
 // answered. It blocks until etcd answered or ctx ends. The outcome is refused only if
-// the error matches leaderelection.ErrTermOver; any other error leaves it open.
+// the error matches election.ErrTermOver; any other error leaves it open.
 func (g *Register) Write(ctx context.Context, term Fenced) Op {
 	op := g.op()
 	op.Write, op.Token = true, term.Token()
@@ -63,7 +63,7 @@ func (g *Register) Write(ctx context.Context, term Fenced) Op {
 	switch {
 	case err == nil:
 		op.Outcome, op.Revision = OutcomeAccepted, resp.Header.Revision
-	case errors.Is(err, leaderelection.ErrTermOver):
+	case errors.Is(err, election.ErrTermOver):
 		op.Outcome, op.Error = OutcomeRefused, err.Error()
 	default:
 		op.Error = err.Error()

@@ -75,7 +75,7 @@ func TestInterruptedDrain(t *testing.T) {
 	shards := n.Cluster().Shards()
 	key := "a"
 	for {
-		if owner, _, ok := shards.Owner(key); ok && owner.Address == n.Address() {
+		if owner, ok := shards.Owner(key); ok && owner.Address == n.Address() {
 			break
 		}
 		key += "a"

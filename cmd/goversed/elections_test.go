@@ -25,7 +25,7 @@ func TestElectionsCommands(t *testing.T) {
 	require.Equal(t, "nobody stands in a named election under /goverse\n", ask())
 	require.Equal(t, "[]\n", ask("-o", "json"))
 	for i := range 2 {
-		e, err := c.Node(i).Cluster().Election("outbox")
+		e, err := c.Node(i).Cluster().Elections().Stand("outbox")
 		require.NoError(t, err)
 		c.Eventually(func() bool { return len(e.Queue()) == i+1 }, "it stands")
 	}
@@ -36,7 +36,7 @@ func TestElectionsCommands(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(ask("resign", "outbox", "-o", "json")), &outcome))
 	require.Equal(t, first, outcome["leader_id"])
 	requireOneLine(t, goversed(t, env, "elections", "transfer", "outbox", "127.0.0.1:1"), cli.ExitFailure, "does not stand in the election")
-	requireOneLine(t, goversed(t, env, "elections", "resign", "inbox"), cli.ExitFailure, "nobody leads that election; goversed elections shows")
+	requireOneLine(t, goversed(t, env, "elections", "resign", "inbox"), cli.ExitFailure, "there is no leader at the moment; goversed elections shows")
 	requireOneLine(t, goversed(t, env, "elections", "resign"), cli.ExitUsage, "NAME is missing")
 	requireOneLine(t, goversed(t, env, "elections", "transfer", "outbox"), cli.ExitUsage, "TO is missing")
 	requireOneLine(t, goversed(t, env, "elections", "transfer", "outbox", ""), cli.ExitUsage, "TO is empty")

@@ -26,7 +26,7 @@ type nodeFlags struct {
 	observer                  bool
 	fallback                  string
 	crashDetection            string
-	crash                     crashdetector.Settings
+	crash                     cluster.CrashDetection
 	shards                    shardFlags
 	labels                    map[string]string
 	weight                    int
@@ -64,7 +64,7 @@ a second one stops at once.`,
 	fs.StringVar(&f.fallback, "fallback", "name", "who leads when the election itself fails: name (the smallest address) or none")
 	fs.StringVar(&f.crashDetection, "crash-detection", "on", "on: remove nodes whose process is gone before their lease runs out; off: this node removes nobody")
 	fs.IntVar(&f.crash.Watchers, "crash-watchers", crashdetector.DefaultWatchers, "how many other nodes each node watches")
-	fs.DurationVar(&f.crash.Grace, "crash-grace", crashdetector.DefaultGrace, "how long a node that is taken for dead has to answer")
+	fs.DurationVar(&f.crash.GracePeriod, "crash-grace-period", crashdetector.DefaultGracePeriod, "how long a node that is taken for dead has to answer")
 	fs.IntVar(&f.crash.Confirmations, "crash-confirmations", crashdetector.DefaultConfirmations, "how many refused connections in a row are taken for a death")
 	f.shards.register(fs)
 	fs.StringToStringVar(&f.labels, "label", nil, "`key=value` told to the other nodes; can be repeated")
@@ -158,8 +158,8 @@ func (f *nodeFlags) checkCrash() error {
 		return fmt.Errorf("--crash-detection %q: give on or off", f.crashDetection)
 	case f.crash.Watchers < 1:
 		return fmt.Errorf("--crash-watchers %d: give a number from 1 up, or --crash-detection off", f.crash.Watchers)
-	case f.crash.Grace <= 0:
-		return fmt.Errorf("--crash-grace %v: give more than 0; 100ms is a good one", f.crash.Grace)
+	case f.crash.GracePeriod <= 0:
+		return fmt.Errorf("--crash-grace-period %v: give more than 0; 100ms is a good one", f.crash.GracePeriod)
 	case f.crash.Confirmations < 1:
 		return fmt.Errorf("--crash-confirmations %d: give a number from 1 up", f.crash.Confirmations)
 	}

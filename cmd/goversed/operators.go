@@ -10,9 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/elections"
-	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/internal/operator"
 )
 
@@ -59,7 +58,7 @@ func interrupted(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() == nil:
 		return err
-	case errors.Is(err, leaderelection.ErrNotMoved), errors.Is(err, elections.ErrNotMoved):
+	case errors.Is(err, election.ErrNotMoved), errors.Is(err, election.ErrNotMoved):
 		return errors.New("interrupted; no request is left behind")
 	case errors.Is(err, operator.ErrNotEmpty), errors.Is(err, operator.ErrNotConfirmed):
 		return fmt.Errorf("interrupted: %w", err)

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/cluster/shard"
 )
 
 // shardFlags are the flags of goversed node about shards as they were given.
@@ -28,7 +28,7 @@ type plannerFlags struct {
 
 func (f *shardFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.sharding, "sharding", "on", "on: this node owns a share of the shards; off: it owns none")
-	fs.IntVar(&f.shards, "shards", sharding.DefaultShards, "how many shards the cluster has; the same for all its nodes, for ever")
+	fs.IntVar(&f.shards, "shards", shard.DefaultCount, "how many shards the cluster has; the same for all its nodes, for ever")
 	fs.DurationVar(&f.drainTimeout, "shard-drain-timeout", 10*time.Second, "how long calls in a shard that is handed over may go on")
 	fs.IntVar(&f.moves, "shard-moves-per-minute", 0, "how many shards may move a minute only to level the load (default twice --shards)")
 	f.planner.register(fs)
@@ -46,8 +46,8 @@ func (f *shardFlags) config() (cluster.Sharding, error) {
 	switch {
 	case f.sharding != "on" && f.sharding != "off":
 		return cluster.Sharding{}, fmt.Errorf("--sharding %q: give on or off", f.sharding)
-	case f.shards < 1 || f.shards > sharding.MaxShards:
-		return cluster.Sharding{}, fmt.Errorf("--shards %d: give a number from 1 to %d, or --sharding off", f.shards, sharding.MaxShards)
+	case f.shards < 1 || f.shards > shard.MaxCount:
+		return cluster.Sharding{}, fmt.Errorf("--shards %d: give a number from 1 to %d, or --sharding off", f.shards, shard.MaxCount)
 	case f.drainTimeout <= 0:
 		return cluster.Sharding{}, fmt.Errorf("--shard-drain-timeout %v: give more than 0; 10s is a good one", f.drainTimeout)
 	case f.moves < 0:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/operator"
 	"github.com/goverse/goverse/internal/shardview"
 )
@@ -27,7 +28,7 @@ of ranges are cut short; -o json has all of them.`,
   goversed shards -o json | jq '.owners[] | [.address, .count]'
   goversed shards plan --without 127.0.0.1:47002`,
 	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
-		return reading(f, func(ctx context.Context, o *operator.Operator) (shardview.View, error) {
+		return reading(f, func(ctx context.Context, o *operator.Operator) (shard.Table, error) {
 			return o.Shards(ctx)
 		}, operator.PrintShards), nil
 	})

@@ -8,8 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/inspect"
 	"github.com/goverse/goverse/internal/shardview"
 )
 
@@ -33,9 +35,9 @@ func TestShardsCommands(t *testing.T) {
 		}
 		return r.stdout
 	}
-	var v shardview.View
+	var v shard.Table
 	require.Eventually(t, func() bool {
-		v = shardview.View{}
+		v = shard.Table{}
 		r := goversed(t, env, "shards", "-o", "json") // fails while there is no map
 		return r.code == cli.ExitOK && json.Unmarshal([]byte(r.stdout), &v) == nil && len(v.Owners) == 2 && v.Balance.Least == 4096 && v.OpenMoves == 0
 	}, 20*time.Second, 10*time.Millisecond)
@@ -51,7 +53,7 @@ func TestShardsCommands(t *testing.T) {
 	var f shardview.Foresight
 	ask(&f, "shards", "plan", "--without", second)
 	require.Len(t, f.Steps, 1)
-	require.Equal(t, shardview.Transfer{Why: shardview.Emptied, From: second, To: first, Count: 4096, Shards: v.Owner(second, c.Node(1).Cluster().Snapshot().Member(second).Incarnation).Shards},
+	require.Equal(t, shardview.Transfer{Why: shardview.Emptied, From: second, To: first, Count: 4096, Shards: v.Owner(second, inspect.Snapshot(c.Node(1).Cluster()).Member(second).Incarnation).Shards},
 		f.Steps[0].Transfers[0])
 	text = ask(nil, "shards", "plan", "--with", "127.0.0.1:9,127.0.0.1:10=2")
 	require.Contains(t, text, "after 3s: 4914 levelled (for an even load)\n", "the variable counts")

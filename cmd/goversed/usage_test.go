@@ -57,7 +57,7 @@ func TestBadCommandLines(t *testing.T) {
 		"node --etcd-listen nowhere":                       "--etcd-listen nowhere: write host:port, like 127.0.0.1:2379;",
 		"node --crash-detection maybe":                     `--crash-detection "maybe": give on or off`,
 		"node --crash-watchers 0":                          "--crash-watchers 0: give a number from 1 up",
-		"node --crash-grace 0":                             "--crash-grace 0s: give more than 0",
+		"node --crash-grace-period 0":                      "--crash-grace-period 0s: give more than 0",
 		"node --crash-confirmations 0":                     "--crash-confirmations 0: give a number from 1 up",
 		"node --sharding maybe":                            `--sharding "maybe": give on or off`,
 		"node --shards 0":                                  "--shards 0: give a number from 1 to 65536",

@@ -8,7 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/cluster/election"
 )
 
 // The last time that a leader began is kept in etcd: a run that outlasts its leader is found
@@ -21,7 +21,7 @@ const etcdTimeout = 2 * time.Second
 func begunKey(prefix, job string) string { return prefix + "/cron-begun/" + url.PathEscape(job) }
 
 // begin writes down that due is begun, before it is.
-func (j job) begin(ctx context.Context, term *elections.Term, due time.Time) error {
+func (j job) begin(ctx context.Context, term election.Term, due time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()
 	_, err := term.Txn(ctx).Then(clientv3.OpPut(j.begun, due.UTC().Format(time.RFC3339Nano))).Commit()
@@ -29,7 +29,7 @@ func (j job) begin(ctx context.Context, term *elections.Term, due time.Time) err
 }
 
 // lastBegun is the last time that was begun. The job's very first leader begins now.
-func (j job) lastBegun(ctx context.Context, term *elections.Term, now time.Time) (time.Time, error) {
+func (j job) lastBegun(ctx context.Context, term election.Term, now time.Time) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()
 	now = now.UTC()

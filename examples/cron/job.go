@@ -10,8 +10,8 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/internal/elections"
 )
 
 type job struct {
@@ -47,16 +47,16 @@ func (j job) after(due, now time.Time) (next time.Time, skipped bool) {
 
 // serve leads the job's election, one term after the other, until ctx ends.
 func serve(ctx context.Context, c *cluster.Cluster, j job, log hclog.Logger) error {
-	election, err := c.Election(j.name)
+	candidate, err := c.Elections().Stand(j.name)
 	if err != nil {
 		return err
 	}
 	for {
-		err := election.Lead(ctx, func(ctx context.Context, term *elections.Term) error { return j.lead(ctx, c, term, log) })
+		err := candidate.Lead(ctx, func(ctx context.Context, term election.Term) error { return j.lead(ctx, c, term, log) })
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case !errors.Is(err, elections.ErrTermOver):
+		case !errors.Is(err, election.ErrTermOver):
 			return err
 		}
 	}
@@ -64,7 +64,7 @@ func serve(ctx context.Context, c *cluster.Cluster, j job, log hclog.Logger) err
 
 // lead serves what is due until ctx ends, from the last time that a leader began: it was cut
 // off there, or is known to be done, and that costs a read.
-func (j job) lead(ctx context.Context, c *cluster.Cluster, term *elections.Term, log hclog.Logger) error {
+func (j job) lead(ctx context.Context, c *cluster.Cluster, term election.Term, log hclog.Logger) error {
 	var from time.Time
 	for {
 		var err error
@@ -92,7 +92,7 @@ func (j job) lead(ctx context.Context, c *cluster.Cluster, term *elections.Term,
 }
 
 // serveTime serves one time, and says in the log what came of it. The error is that ctx has ended.
-func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term *elections.Term, due time.Time, log hclog.Logger) error {
+func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term election.Term, due time.Time, log hclog.Logger) error {
 	name := fmt.Sprintf("cron/%s/%s", j.name, due.Format(time.RFC3339))
 	log = log.With("effect", name, "due", due)
 	for {

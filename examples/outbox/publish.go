@@ -52,10 +52,6 @@ func publish(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger
 
 // process publishes whenever this copy leads.
 func process(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool, log hclog.Logger) error {
-	checkpoints, err := c.Checkpoints()
-	if err != nil {
-		return err
-	}
 	source, err := newOutbox(db, log)
 	if err != nil {
 		return err
@@ -66,8 +62,8 @@ func process(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Po
 		Name:         "outbox",
 		Source:       source,
 		Handler:      to.put,
-		Checkpoint:   checkpoints,
-		LeaderLock:   processor.Election(c, "outbox"),
+		Checkpoint:   c.Checkpoints(),
+		LeaderLock:   processor.Election(c.Elections(), "outbox"),
 		PollInterval: cfg.poll,
 		Backoff:      processor.Backoff{Max: 5 * time.Second}, // a sink that is back need not wait for long
 		OnPark:       source.park,

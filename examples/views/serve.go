@@ -75,7 +75,7 @@ func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool,
 			Checkpoint: checkpoints,
 			// One election each. All stand on the process's one session, and one process may
 			// lead them all, or each another.
-			LeaderLock:    processor.Election(c, v.processor()),
+			LeaderLock:    processor.Election(c.Elections(), v.processor()),
 			PollInterval:  cfg.poll,
 			CheckInterval: time.Second, // a view that is made again begins to grow as soon
 			Logger:        log,

@@ -3,6 +3,7 @@ package candidacy
 import (
 	"time"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -17,7 +18,7 @@ type Settings struct {
 // Term is one unbroken stretch of leadership. The zero value is none.
 type Term struct {
 	Token int64 // CreateRevision of the key that leads
-	Mode  state.Mode
+	Mode  election.Mode
 }
 
 // Candidacy is a member's part in the election, on one session after the other. It

@@ -1,6 +1,7 @@
 package candidacy
 
 import (
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -20,7 +21,7 @@ type view struct {
 // what to do about the own keys.
 type decision struct {
 	lead int64
-	mode state.Mode
+	mode election.Mode
 	do   Kind
 	rev  int64 // CreateRevision of the key to act on; ModRevision for Rewrite
 }
@@ -32,7 +33,7 @@ func decide(v view) decision {
 	s := v.snapshot
 	own, place := s.Candidate(v.lease)
 	acting := s.ActingOn(v.lease)
-	d := decision{mode: state.ModeElection}
+	d := decision{mode: election.ModeElection}
 
 	keep := own != nil && v.standing && v.usable(own.CreateRevision) && !yields(s, place)
 	keepActing := acting != nil && entitledToAct(v) && v.usable(acting.CreateRevision)
@@ -49,7 +50,7 @@ func decide(v view) decision {
 	case keep && place == 0 && (s.Acting == nil || mutant.Is(mutant.LeadBesideActing)) && may(own.CreateRevision):
 		d.lead = own.CreateRevision
 	case keepActing && may(acting.CreateRevision):
-		d.lead, d.mode = acting.CreateRevision, state.ModeFallback
+		d.lead, d.mode = acting.CreateRevision, election.ModeFallback
 	case mutant.Is(mutant.FlagAfterDelete) && own != nil && own.CreateRevision == v.term.Token && own.CreateRevision > v.gone:
 		d.lead = own.CreateRevision
 	}

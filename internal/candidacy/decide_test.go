@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -69,8 +70,8 @@ func TestDecide(t *testing.T) {
 	altered.Value, altered.ModRevision = []byte("x"), 50
 	unleased := own
 	unleased.Lease, unleased.ModRevision = 0, 51
-	election := func(lead int64) decision { return decision{lead: lead, mode: state.ModeElection} }
-	does := func(do Kind, rev int64) decision { return decision{mode: state.ModeElection, do: do, rev: rev} }
+	leads := func(lead int64) decision { return decision{lead: lead, mode: election.ModeElection} }
+	does := func(do Kind, rev int64) decision { return decision{mode: election.ModeElection, do: do, rev: rev} }
 
 	for _, tc := range []struct {
 		name  string
@@ -79,33 +80,33 @@ func TestDecide(t *testing.T) {
 		want  decision
 	}{
 		// Leading.
-		{"first in the queue", scene{kvs: []state.KV{own, queued(otherLease, 21)}}, nil, election(20)},
-		{"first, and perhaps removed", scene{kvs: []state.KV{own}}, func(v *view) { v.doubted = true }, election(0)},
-		{"leading, and perhaps removed", scene{kvs: []state.KV{own}}, func(v *view) { v.doubted, v.term.Token = true, 20 }, election(20)},
-		{"second in the queue", scene{kvs: []state.KV{own, queued(otherLease, 19)}}, nil, election(0)},
-		{"behind an outside candidate", scene{kvs: []state.KV{own, queued(outsideLease, 19)}}, nil, election(0)},
-		{"first, session not valid", scene{kvs: []state.KV{own}}, func(v *view) { v.valid = false }, election(0)},
-		{"first, an acting leader's key still stands", scene{kvs: []state.KV{own, acts(otherLease, 15)}}, nil, election(0)},
-		{"leads on while a write is under way", scene{kvs: []state.KV{own}}, func(v *view) { v.term.Token, v.busy = 20, true }, election(20)},
-		{"a new term waits for the old term's work", scene{kvs: []state.KV{own}}, func(v *view) { v.working = true }, election(0)},
-		{"a term goes on whatever the work of an older one", scene{kvs: []state.KV{own}}, func(v *view) { v.term.Token, v.working = 20, true }, election(20)},
+		{"first in the queue", scene{kvs: []state.KV{own, queued(otherLease, 21)}}, nil, leads(20)},
+		{"first, and perhaps removed", scene{kvs: []state.KV{own}}, func(v *view) { v.doubted = true }, leads(0)},
+		{"leading, and perhaps removed", scene{kvs: []state.KV{own}}, func(v *view) { v.doubted, v.term.Token = true, 20 }, leads(20)},
+		{"second in the queue", scene{kvs: []state.KV{own, queued(otherLease, 19)}}, nil, leads(0)},
+		{"behind an outside candidate", scene{kvs: []state.KV{own, queued(outsideLease, 19)}}, nil, leads(0)},
+		{"first, session not valid", scene{kvs: []state.KV{own}}, func(v *view) { v.valid = false }, leads(0)},
+		{"first, an acting leader's key still stands", scene{kvs: []state.KV{own, acts(otherLease, 15)}}, nil, leads(0)},
+		{"leads on while a write is under way", scene{kvs: []state.KV{own}}, func(v *view) { v.term.Token, v.busy = 20, true }, leads(20)},
+		{"a new term waits for the old term's work", scene{kvs: []state.KV{own}}, func(v *view) { v.working = true }, leads(0)},
+		{"a term goes on whatever the work of an older one", scene{kvs: []state.KV{own}}, func(v *view) { v.term.Token, v.working = 20, true }, leads(20)},
 
 		// What is done with never comes back.
 		{"barred key: delete, do not lead", scene{kvs: []state.KV{own}}, func(v *view) { v.barred = 20 }, does(Leave, 20)},
-		{"barred key: only when the work is done", scene{kvs: []state.KV{own}}, func(v *view) { v.barred, v.working = 20, true }, election(0)},
-		{"barred key, its deletion confirmed: wait for the snapshot", scene{kvs: []state.KV{own}}, func(v *view) { v.barred, v.gone = 20, 20 }, election(0)},
-		{"a newer key than the barred one is adopted", scene{kvs: []state.KV{own}}, func(v *view) { v.barred, v.gone = 19, 19 }, election(20)},
+		{"barred key: only when the work is done", scene{kvs: []state.KV{own}}, func(v *view) { v.barred, v.working = 20, true }, leads(0)},
+		{"barred key, its deletion confirmed: wait for the snapshot", scene{kvs: []state.KV{own}}, func(v *view) { v.barred, v.gone = 20, 20 }, leads(0)},
+		{"a newer key than the barred one is adopted", scene{kvs: []state.KV{own}}, func(v *view) { v.barred, v.gone = 19, 19 }, leads(20)},
 		{"a reappeared key nobody wants is deleted", scene{kvs: []state.KV{own}}, func(v *view) { v.standing = false }, does(Leave, 20)},
 
 		// Joining.
 		{"no key: campaign", scene{}, nil, does(Join, 0)},
-		{"observer", scene{}, func(v *view) { v.standing = false }, election(0)},
-		{"no key, session not valid", scene{}, func(v *view) { v.valid = false }, election(0)},
-		{"no key, the wait after a failure is not over", scene{}, func(v *view) { v.due = false }, election(0)},
-		{"the snapshot is older than the barred key: absence proves nothing", scene{}, func(v *view) { v.barred = 101 }, election(0)},
-		{"campaign under way, no key yet", scene{}, func(v *view) { v.campaign.running = true }, election(0)},
-		{"campaign has a key that the snapshot cannot show yet", scene{}, func(v *view) { v.campaign = campaign{true, 101} }, election(0)},
-		{"campaign returned before the snapshot shows its key", scene{}, func(v *view) { v.campaign = campaign{false, 101} }, election(0)},
+		{"observer", scene{}, func(v *view) { v.standing = false }, leads(0)},
+		{"no key, session not valid", scene{}, func(v *view) { v.valid = false }, leads(0)},
+		{"no key, the wait after a failure is not over", scene{}, func(v *view) { v.due = false }, leads(0)},
+		{"the snapshot is older than the barred key: absence proves nothing", scene{}, func(v *view) { v.barred = 101 }, leads(0)},
+		{"campaign under way, no key yet", scene{}, func(v *view) { v.campaign.running = true }, leads(0)},
+		{"campaign has a key that the snapshot cannot show yet", scene{}, func(v *view) { v.campaign = campaign{true, 101} }, leads(0)},
+		{"campaign returned before the snapshot shows its key", scene{}, func(v *view) { v.campaign = campaign{false, 101} }, leads(0)},
 		{"campaign whose key vanished: join anew", scene{}, func(v *view) { v.campaign = campaign{true, 90} }, does(Join, 0)},
 		{"stopping with a campaign under way", scene{}, func(v *view) { v.campaign.running, v.standing = true, false }, does(Abandon, 0)},
 
@@ -115,31 +116,31 @@ func TestDecide(t *testing.T) {
 
 		// Requests.
 		{"asked to resign", scene{kvs: []state.KV{own, queued(otherLease, 21), wish(state.RequestResign, 20, "", 0)}}, nil, does(Leave, 20)},
-		{"the request names another term", scene{kvs: []state.KV{own, wish(state.RequestResign, 18, "", 0)}}, nil, election(20)},
-		{"a waiting candidate is not asked to resign", scene{kvs: []state.KV{queued(otherLease, 19), own, wish(state.RequestResign, 19, "", 0)}}, nil, election(0)},
+		{"the request names another term", scene{kvs: []state.KV{own, wish(state.RequestResign, 18, "", 0)}}, nil, leads(20)},
+		{"a waiting candidate is not asked to resign", scene{kvs: []state.KV{queued(otherLease, 19), own, wish(state.RequestResign, 19, "", 0)}}, nil, leads(0)},
 		{"transfer to the next", scene{kvs: []state.KV{own, queued(otherLease, 21), wish(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, does(Leave, 20)},
-		{"transfer past another: the leader waits", scene{kvs: []state.KV{own, queued(thirdLease, 21), queued(otherLease, 22), wish(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, election(20)},
+		{"transfer past another: the leader waits", scene{kvs: []state.KV{own, queued(thirdLease, 21), queued(otherLease, 22), wish(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, leads(20)},
 		{"transfer past this one: it lets the target pass", scene{kvs: []state.KV{queued(thirdLease, 19), own, queued(otherLease, 22), wish(state.RequestTransfer, 19, "b:1", otherLease)}}, nil, does(Leave, 20)},
-		{"behind the target nobody moves", scene{kvs: []state.KV{queued(thirdLease, 18), queued(otherLease, 19), own, wish(state.RequestTransfer, 18, "b:1", otherLease)}}, nil, election(0)},
-		{"the target is another incarnation", scene{kvs: []state.KV{own, queued(otherLease, 21), wish(state.RequestTransfer, 20, "b:1", 77)}}, nil, election(20)},
-		{"an outside candidate stands between", scene{kvs: []state.KV{own, queued(outsideLease, 21), queued(otherLease, 22), wish(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, election(20)},
-		{"the target does not stand", scene{kvs: []state.KV{own, wish(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, election(20)},
+		{"behind the target nobody moves", scene{kvs: []state.KV{queued(thirdLease, 18), queued(otherLease, 19), own, wish(state.RequestTransfer, 18, "b:1", otherLease)}}, nil, leads(0)},
+		{"the target is another incarnation", scene{kvs: []state.KV{own, queued(otherLease, 21), wish(state.RequestTransfer, 20, "b:1", 77)}}, nil, leads(20)},
+		{"an outside candidate stands between", scene{kvs: []state.KV{own, queued(outsideLease, 21), queued(otherLease, 22), wish(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, leads(20)},
+		{"the target does not stand", scene{kvs: []state.KV{own, wish(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, leads(20)},
 
 		// Fallback.
-		{"no leader is not a failed election", scene{}, func(v *view) { v.due = false }, election(0)},
+		{"no leader is not a failed election", scene{}, func(v *view) { v.due = false }, leads(0)},
 		{"failed, smallest: act", scene{failed: "a:1 b:1"}, failedNow, does(CreateActing, 0)},
-		{"failed, smallest, but it is only the own word", scene{failed: "b:1"}, failedNow, election(0)},
+		{"failed, smallest, but it is only the own word", scene{failed: "b:1"}, failedNow, leads(0)},
 		{"failed, the smaller one's election works", scene{failed: "a:1"}, failedNow, does(CreateActing, 0)},
-		{"failed, fallback switched off", scene{failed: "a:1"}, func(v *view) { failedNow(v); v.cfg.Fallback = false }, election(0)},
-		{"failed, stopping", scene{failed: "a:1 b:1", stopping: "a:1"}, failedNow, election(0)},
+		{"failed, fallback switched off", scene{failed: "a:1"}, func(v *view) { failedNow(v); v.cfg.Fallback = false }, leads(0)},
+		{"failed, stopping", scene{failed: "a:1 b:1", stopping: "a:1"}, failedNow, leads(0)},
 		{"failed, draining: shards are another matter", scene{failed: "a:1 b:1", draining: "a:1"}, failedNow, does(CreateActing, 0)},
-		{"failed, somebody queues", scene{failed: "a:1", kvs: []state.KV{queued(otherLease, 30)}}, failedNow, election(0)},
-		{"failed, another acts", scene{failed: "a:1", kvs: []state.KV{acts(otherLease, 30)}}, failedNow, election(0)},
-		{"acts", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}, failedNow, decision{lead: 30, mode: state.ModeFallback}},
+		{"failed, somebody queues", scene{failed: "a:1", kvs: []state.KV{queued(otherLease, 30)}}, failedNow, leads(0)},
+		{"failed, another acts", scene{failed: "a:1", kvs: []state.KV{acts(otherLease, 30)}}, failedNow, leads(0)},
+		{"acts", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}, failedNow, decision{lead: 30, mode: election.ModeFallback}},
 		{"acts, somebody queues: lower the flag, delete the key", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30), queued(otherLease, 31)}}, failedNow, does(DeleteActing, 30)},
 		{"acts, the election works again", scene{kvs: []state.KV{acts(ownLease, 30)}}, nil, does(DeleteActing, 30)},
 		{"acted and queues, stopping: the acting key first", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30), queued(ownLease, 31)}}, func(v *view) { failedNow(v); v.standing = false }, does(DeleteActing, 30)},
-		{"the acting key's deletion is confirmed: wait for the snapshot", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30), queued(ownLease, 31)}}, func(v *view) { failedNow(v); v.standing, v.gone = false, 30 }, election(0)},
+		{"the acting key's deletion is confirmed: wait for the snapshot", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30), queued(ownLease, 31)}}, func(v *view) { failedNow(v); v.standing, v.gone = false, 30 }, leads(0)},
 		{"acts under a barred key", scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}, func(v *view) { failedNow(v); v.barred = 30 }, does(DeleteActing, 30)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

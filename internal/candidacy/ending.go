@@ -3,6 +3,7 @@ package candidacy
 import (
 	"time"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -11,28 +12,15 @@ import (
 // queues again: that write would be told to every node just then.
 const requeueDelay = 50 * time.Millisecond
 
-// Reason says why a term ended.
-type Reason string
-
-// The reasons.
-const (
-	Resigned    Reason = "resigned"
-	Requested   Reason = "asked to give way"
-	Stopped     Reason = "stopped"
-	KeyLost     Reason = "candidate key lost"
-	SessionLost Reason = "session lost"
-	Superseded  Reason = "fallback superseded"
-)
-
 // Ending is the end of a term. The zero value is none.
 type Ending struct {
 	Token  int64
-	Reason Reason
+	Reason election.Reason
 	Wish   *state.Request // which asked for it, if the reason is Requested
 }
 
 // end ends the term, if there is one, and bars its key.
-func (c Candidacy) end(reason Reason, now time.Time, s *state.Snapshot) (Candidacy, Ending) {
+func (c Candidacy) end(reason election.Reason, now time.Time, s *state.Snapshot) (Candidacy, Ending) {
 	if c.term.Token == 0 {
 		return c, Ending{}
 	}
@@ -40,32 +28,32 @@ func (c Candidacy) end(reason Reason, now time.Time, s *state.Snapshot) (Candida
 	c.barred = max(c.barred, c.term.Token)
 	c.term = Term{}
 	c.giveUpAt = now.Add(c.cfg.WorkTimeout)
-	if reason == Requested {
+	if reason == election.ReasonRequested {
 		e.Wish = s.Request
 	}
-	if (reason == Resigned || reason == Requested) && s != nil && len(s.Queue) > 1 {
+	if (reason == election.ReasonResigned || reason == election.ReasonRequested) && s != nil && len(s.Queue) > 1 {
 		c.failures.nextTry = now.Add(requeueDelay)
 	}
 	return c, e
 }
 
 // whyOver names the reason for which decide let go of the term.
-func whyOver(v view) Reason {
+func whyOver(v view) election.Reason {
 	own, place := v.snapshot.Candidate(v.lease)
 	switch {
 	case !v.valid:
-		return SessionLost
+		return election.ReasonSessionLost
 	case !v.standing:
-		return Stopped
-	case v.term.Mode == state.ModeFallback:
+		return election.ReasonStopped
+	case v.term.Mode == election.ModeFallback:
 		if a := v.snapshot.Acting; a == nil || a.CreateRevision != v.term.Token {
-			return KeyLost
+			return election.ReasonKeyLost
 		}
-		return Superseded
+		return election.ReasonSuperseded
 	case own != nil && own.CreateRevision == v.term.Token && yields(v.snapshot, place):
-		return Requested
+		return election.ReasonRequested
 	}
-	return KeyLost
+	return election.ReasonKeyLost
 }
 
 // Resign gives leadership up; this member queues again at the tail.
@@ -74,7 +62,7 @@ func (c Candidacy) Resign(now time.Time, s *state.Snapshot) (Candidacy, Ending) 
 		c.barred = max(c.barred, c.term.Token)
 		return c, Ending{}
 	}
-	return c.end(Resigned, now, s)
+	return c.end(election.ReasonResigned, now, s)
 }
 
 // Withdraw gives leadership up and leaves the queue for good.
@@ -83,13 +71,13 @@ func (c Candidacy) Withdraw(now time.Time) (Candidacy, Ending) {
 	if mutant.Is(mutant.FlagAfterDelete) {
 		return c, Ending{}
 	}
-	return c.end(Stopped, now, nil)
+	return c.end(election.ReasonStopped, now, nil)
 }
 
 // Missed notes that a renewal's read lacked the protected key that was created at
 // revision: the candidacy or term under it is over, whatever the snapshot shows.
 func (c Candidacy) Missed(revision int64, now time.Time) (Candidacy, Ending) {
-	return c.keyEnds(revision, KeyLost, now)
+	return c.keyEnds(revision, election.ReasonKeyLost, now)
 }
 
 // Leaving notes that a campaign, because it is cancelled, is about to delete the key
@@ -97,12 +85,12 @@ func (c Candidacy) Missed(revision int64, now time.Time) (Candidacy, Ending) {
 // lost.
 func (c Candidacy) Leaving(joined int64, stands bool, now time.Time) (Candidacy, Ending) {
 	if stands {
-		return c.keyEnds(joined, KeyLost, now)
+		return c.keyEnds(joined, election.ReasonKeyLost, now)
 	}
-	return c.keyEnds(joined, SessionLost, now)
+	return c.keyEnds(joined, election.ReasonSessionLost, now)
 }
 
-func (c Candidacy) keyEnds(revision int64, reason Reason, now time.Time) (Candidacy, Ending) {
+func (c Candidacy) keyEnds(revision int64, reason election.Reason, now time.Time) (Candidacy, Ending) {
 	var e Ending
 	if c.term.Token == revision {
 		c, e = c.end(reason, now, nil)
@@ -113,7 +101,7 @@ func (c Candidacy) keyEnds(revision int64, reason Reason, now time.Time) (Candid
 
 // Close ends the part on this session: with the session gone there is nothing left
 // to delete.
-func (c Candidacy) Close(reason Reason, now time.Time) (Candidacy, Ending) {
+func (c Candidacy) Close(reason election.Reason, now time.Time) (Candidacy, Ending) {
 	c, e := c.end(reason, now, nil)
 	return c.On(0, 0), e
 }

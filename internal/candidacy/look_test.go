@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/txn"
 )
@@ -38,7 +39,7 @@ func TestJoinAndLead(t *testing.T) {
 	require.Equal(t, Orders{}, o, "second in the queue")
 	require.EqualValues(t, 20, c.Queued(), "renewals look for the key")
 	c, o = c.Look(at(0, queue(queued(ownLease, 20))))
-	require.Equal(t, Orders{Began: Term{20, state.ModeElection}}, o)
+	require.Equal(t, Orders{Began: Term{20, election.ModeElection}}, o)
 	require.Equal(t, o.Began, c.Term())
 }
 
@@ -53,7 +54,7 @@ func leads(t *testing.T) Candidacy {
 func TestResign(t *testing.T) {
 	both := queue(queued(ownLease, 20), queued(otherLease, 21))
 	c, ended := leads(t).Resign(began, both)
-	require.Equal(t, Ending{Token: 20, Reason: Resigned}, ended)
+	require.Equal(t, Ending{Token: 20, Reason: election.ReasonResigned}, ended)
 	require.Zero(t, c.Term())
 	require.False(t, c.Over(20, both))
 
@@ -83,7 +84,7 @@ func TestResign(t *testing.T) {
 func TestAskedToGiveWay(t *testing.T) {
 	s := queue(queued(ownLease, 20), queued(otherLease, 21), wish(state.RequestResign, 20, "", 0))
 	c, o := leads(t).Look(at(0, s))
-	require.Equal(t, Ending{Token: 20, Reason: Requested, Wish: s.Request}, o.Ended)
+	require.Equal(t, Ending{Token: 20, Reason: election.ReasonRequested, Wish: s.Request}, o.Ended)
 	require.Equal(t, Request{Kind: Leave, Revision: 20}, o.Do)
 	require.Zero(t, c.Term())
 
@@ -118,11 +119,11 @@ func TestKeysThatEnd(t *testing.T) {
 		event func(Candidacy) (Candidacy, Ending)
 		want  Ending
 	}{
-		"a renewal missed it":                   {func(c Candidacy) (Candidacy, Ending) { return c.Missed(20, began) }, Ending{Token: 20, Reason: KeyLost}},
+		"a renewal missed it":                   {func(c Candidacy) (Candidacy, Ending) { return c.Missed(20, began) }, Ending{Token: 20, Reason: election.ReasonKeyLost}},
 		"a renewal missed an older one":         {func(c Candidacy) (Candidacy, Ending) { return c.Missed(19, began) }, Ending{}},
-		"its campaign is cancelled":             {func(c Candidacy) (Candidacy, Ending) { return c.Leaving(20, true, began) }, Ending{Token: 20, Reason: KeyLost}},
-		"its campaign ends with the session":    {func(c Candidacy) (Candidacy, Ending) { return c.Leaving(20, false, began) }, Ending{Token: 20, Reason: SessionLost}},
-		"the session is lost":                   {func(c Candidacy) (Candidacy, Ending) { return c.Close(SessionLost, began) }, Ending{Token: 20, Reason: SessionLost}},
+		"its campaign is cancelled":             {func(c Candidacy) (Candidacy, Ending) { return c.Leaving(20, true, began) }, Ending{Token: 20, Reason: election.ReasonKeyLost}},
+		"its campaign ends with the session":    {func(c Candidacy) (Candidacy, Ending) { return c.Leaving(20, false, began) }, Ending{Token: 20, Reason: election.ReasonSessionLost}},
+		"the session is lost":                   {func(c Candidacy) (Candidacy, Ending) { return c.Close(election.ReasonSessionLost, began) }, Ending{Token: 20, Reason: election.ReasonSessionLost}},
 		"a campaign without a key is cancelled": {func(c Candidacy) (Candidacy, Ending) { return c.Leaving(0, true, began) }, Ending{}},
 	} {
 		c, ended := tc.event(leads(t))
@@ -144,7 +145,7 @@ func TestKeysThatEnd(t *testing.T) {
 }
 
 func TestWhatASessionLeavesToTheNext(t *testing.T) {
-	c, _ := leads(t).Close(SessionLost, began)
+	c, _ := leads(t).Close(election.ReasonSessionLost, began)
 	c = c.On(otherLease, ttl)
 	mine := queued(otherLease, 30)
 	mine.Value = []byte("a:1")
@@ -187,19 +188,19 @@ func TestActing(t *testing.T) {
 	require.Equal(t, Orders{Again: 1}, o, "not in a loop")
 	acting := scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}
 	c, o = c.Look(at(time.Second, acting.build()))
-	require.Equal(t, Term{30, state.ModeFallback}, o.Began)
+	require.Equal(t, Term{30, election.ModeFallback}, o.Began)
 	require.EqualValues(t, 30, c.Acts())
 
 	acting.kvs = append(acting.kvs, queued(otherLease, 31))
 	c, o = c.Look(at(time.Second, acting.build()))
-	require.Equal(t, Ending{Token: 30, Reason: Superseded}, o.Ended)
+	require.Equal(t, Ending{Token: 30, Reason: election.ReasonSuperseded}, o.Ended)
 	require.Equal(t, Request{Kind: DeleteActing, Revision: 30, Change: txn.DeleteActing(keysForTest(), 30)}, o.Do)
 	require.Zero(t, c.Acts())
 }
 
 func TestRequestsThatFail(t *testing.T) {
 	c, o := leads(t).Withdraw(began)
-	require.Equal(t, Ending{Token: 20, Reason: Stopped}, o)
+	require.Equal(t, Ending{Token: 20, Reason: election.ReasonStopped}, o)
 	s := queue(queued(ownLease, 20))
 	for i, wait := range []time.Duration{50, 100, 200, 400, 800, 1600, 3200, 3200} {
 		c, _ = c.On(ownLease, ttl).Look(at(0, s)) // as if no time had to pass

@@ -1,16 +1,8 @@
 package candidacy
 
 import (
-	"errors"
-
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/state"
-)
-
-// Why leadership cannot be transferred to a node.
-var (
-	ErrNotMember      = errors.New("no such member; the members are shown by: goversed nodes")
-	ErrNotCandidate   = errors.New("that member does not stand for election")
-	ErrOutsideBetween = errors.New("a candidate that is no Goverse node leads or waits before the target and cannot be asked to give way")
 )
 
 // yields reports whether the standing request asks the candidate at place to
@@ -42,7 +34,7 @@ func yields(s *state.Snapshot, place int) bool {
 func TransferTarget(s *state.Snapshot, address string, incarnation int64) (int, error) {
 	m := s.Member(address)
 	if m == nil || (incarnation != 0 && m.Incarnation != incarnation) {
-		return 0, ErrNotMember
+		return 0, election.ErrNotMember
 	}
 	target := -1
 	for i, c := range s.Queue {
@@ -50,11 +42,11 @@ func TransferTarget(s *state.Snapshot, address string, incarnation int64) (int, 
 		case owner == m:
 			target = i
 		case owner == nil && target < 0:
-			return 0, ErrOutsideBetween
+			return 0, election.ErrOutsider
 		}
 	}
 	if target < 0 {
-		return 0, ErrNotCandidate
+		return 0, election.ErrNotCandidate
 	}
 	return target, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/ownership"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
@@ -80,7 +81,7 @@ func TestHoldAlone(t *testing.T) {
 	h.leave()
 	h.release(shard)
 	h.hurry()
-	require.ErrorIs(t, <-last.result, ErrStopped, "it does not wait for who goes on")
+	require.ErrorIs(t, <-last.result, lifecycle.ErrStopped, "it does not wait for who goes on")
 	end(third)
 	require.NoError(t, h.idle(ctx))
 	require.Empty(t, h.turns.taken, "nothing is left of them")

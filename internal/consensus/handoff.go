@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/ownership"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -15,7 +15,7 @@ import (
 // the log.
 const gatherLate = 20 * time.Millisecond
 
-func (h *Shards) acquire(g ownership.Grant, stretch *session.Stretch) {
+func (h *Shards) acquire(g ownership.Grant, stretch *etcdsession.Stretch) {
 	slot := &h.slots[g.Shard]
 	h.mu.Lock()
 	if !h.leaving {

@@ -9,27 +9,30 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/ownership"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 const patience = 20 * time.Second
 
 // part is a node's part in the shards on a real session; the test acquires and lets go.
-func part(t testing.TB, cfg ShardsConfig) (*Shards, *session.Session) {
+func part(t testing.TB, cfg ShardsConfig) (*Shards, *etcdsession.Session) {
 	t.Helper()
 	ctx := etcdtest.Context(t)
 	client := etcdtest.Client(t)
-	s, err := session.Open(ctx, session.Config{Client: client, TTL: time.Hour})
+	s, err := etcdsession.Open(ctx, etcdsession.Config{Client: client, TTL: time.Hour})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(etcdtest.Context(t))) })
 	cfg.Client, cfg.Shards, cfg.Mirror = client, 4, mirror.New(mirror.Config{Client: client}) // it has no snapshot
 	return newShards(cfg), s
 }
 
-// inside is a call that stays in a shard until its context has ended.
+// inside is a call that stays in a number until its context has ended.
 type inside struct {
 	epoch  chan int64 // when it runs, under which
 	ending chan error // when its context has ended, why
@@ -59,7 +62,7 @@ func stays(t *testing.T, enter func(ctx context.Context, key string, fn func(ctx
 
 var errLeft = errors.New("it has left")
 
-// waitsFor blocks until somebody waits for the shard.
+// waitsFor blocks until somebody waits for the number.
 func waitsFor(t *testing.T, slot *slot) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -70,7 +73,7 @@ func waitsFor(t *testing.T, slot *slot) {
 }
 
 // Who holds a shard is told at once when it is to be handed over, who serves it may go on; the
-// shard stays until both have left, and who asks meanwhile waits for the next time.
+// number stays until both have left, and who asks meanwhile waits for the next time.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	acquiring, acquired := make(chan struct{}), make(chan struct{})
@@ -78,13 +81,13 @@ func TestHold(t *testing.T) {
 		acquiring <- struct{}{}
 		<-acquired
 	}})
-	shard := h.Shard("it")
-	slot := &h.slots[shard]
+	number := h.Shard("it")
+	slot := &h.slots[number]
 	defer h.work.Wait()
 
 	first, second := stays(t, h.Hold), stays(t, h.Hold)
 	waitsFor(t, slot)
-	h.acquire(ownership.Grant{Shard: shard, Epoch: 5}, s.Stretch())
+	h.acquire(ownership.Grant{Shard: number, Epoch: 5}, s.Stretch())
 	<-acquiring
 	require.Empty(t, first.epoch, "it is not served yet")
 	acquired <- struct{}{}
@@ -93,9 +96,9 @@ func TestHold(t *testing.T) {
 	serves := stays(t, h.Serve)
 	require.EqualValues(t, 5, <-serves.epoch)
 
-	h.release(shard)
-	require.ErrorIs(t, <-first.ending, ErrNotOwner)
-	require.ErrorIs(t, <-second.ending, ErrNotOwner)
+	h.release(number)
+	require.ErrorIs(t, <-first.ending, shard.ErrNotOwner)
+	require.ErrorIs(t, <-second.ending, shard.ErrNotOwner)
 	require.Empty(t, serves.ending, "it has the drain time-out")
 	third := stays(t, h.Hold)
 	waitsFor(t, slot)
@@ -105,35 +108,35 @@ func TestHold(t *testing.T) {
 	require.ErrorIs(t, <-second.result, errLeft)
 	require.Equal(t, 1, h.Held())
 	h.hurry()
-	require.ErrorIs(t, <-serves.ending, ErrNotOwner)
-	require.ErrorIs(t, <-third.result, ErrStopped)
+	require.ErrorIs(t, <-serves.ending, shard.ErrNotOwner)
+	require.ErrorIs(t, <-third.result, lifecycle.ErrStopped)
 	close(serves.leave)
 	require.ErrorIs(t, <-serves.result, errLeft)
 	require.NoError(t, h.idle(context.Background()))
 }
 
-// A shard that comes back, in another session, is held anew; one that goes before it has come is
+// A number that comes back, in another session, is held anew; one that goes before it has come is
 // not held, and who does not want to wait any longer need not.
 func TestHoldAgain(t *testing.T) {
 	t.Parallel()
 	var keep atomic.Bool
 	var h *Shards
-	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, OnAcquire: func(ctx context.Context, shard int, _ int64) {
+	h, s := part(t, ShardsConfig{DrainTimeout: time.Hour, OnAcquire: func(ctx context.Context, number int, _ int64) {
 		if !keep.Load() {
-			h.release(shard)
+			h.release(number)
 		}
 	}})
-	shard := h.Shard("it")
-	slot := &h.slots[shard]
+	number := h.Shard("it")
+	slot := &h.slots[number]
 	free := func() { require.NoError(t, h.idle(etcdtest.Context(t))) }
 
 	first := stays(t, h.Hold)
 	waitsFor(t, slot)
-	h.acquire(ownership.Grant{Shard: shard, Epoch: 5}, s.Stretch())
+	h.acquire(ownership.Grant{Shard: number, Epoch: 5}, s.Stretch())
 	free()
 	require.Empty(t, first.epoch)
 	keep.Store(true)
-	h.acquire(ownership.Grant{Shard: shard, Epoch: 6}, s.Stretch())
+	h.acquire(ownership.Grant{Shard: number, Epoch: 6}, s.Stretch())
 	require.EqualValues(t, 6, <-first.epoch)
 	s.Lose(session.ReasonExpired, nil)
 	var lost *session.LostError
@@ -141,17 +144,17 @@ func TestHoldAgain(t *testing.T) {
 	second := stays(t, h.Hold)
 	waitsFor(t, slot)
 	require.Empty(t, second.epoch, "nobody has let go of it yet, and it is served no more")
-	h.release(shard)
+	h.release(number)
 	close(first.leave)
 	free()
 
-	other, err := session.Open(etcdtest.Context(t), session.Config{Client: h.cfg.Client, TTL: time.Hour})
+	other, err := etcdsession.Open(etcdtest.Context(t), etcdsession.Config{Client: h.cfg.Client, TTL: time.Hour})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, other.Close(etcdtest.Context(t))) }()
-	h.acquire(ownership.Grant{Shard: shard, Epoch: 7}, other.Stretch())
+	h.acquire(ownership.Grant{Shard: number, Epoch: 7}, other.Stretch())
 	require.EqualValues(t, 7, <-second.epoch)
-	h.release(shard)
-	require.ErrorIs(t, <-second.ending, ErrNotOwner)
+	h.release(number)
+	require.ErrorIs(t, <-second.ending, shard.ErrNotOwner)
 	close(second.leave)
 	free()
 

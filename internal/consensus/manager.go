@@ -1,4 +1,4 @@
-// Package consensusmanager holds what the cluster agrees on: who leads, who is a
+// Package consensus holds what the cluster agrees on: who leads, who is a
 // member, who waits in which order, who owns which shard. It starts the election with
 // the cluster and stops it with it; it deals the shards out while that is this node's
 // duty ([PlannerConfig]), and acquires and lets go of this node's own ([Shards]).
@@ -16,14 +16,14 @@ import (
 	"context"
 	"sync"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/state"
 )
 
 // ConsensusManager is one node's view of what is agreed. All methods are safe
-// for concurrent use. On a nil manager (a cluster that is not started) GetLeaderNode
-// is "" and IsLeader false.
+// for concurrent use.
 type ConsensusManager struct {
 	election *leaderelection.LeaderElection
 	mirror   *mirror.Mirror
@@ -64,11 +64,8 @@ func (m *ConsensusManager) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// Shards is this node's part in the shards, nil with sharding off, and on a nil manager.
+// Shards is this node's part in the shards, nil with sharding off.
 func (m *ConsensusManager) Shards() *Shards {
-	if m == nil {
-		return nil
-	}
 	return m.shards
 }
 
@@ -100,15 +97,12 @@ func (m *ConsensusManager) Election() *leaderelection.LeaderElection { return m.
 // GetLeaderNode is the leader's advertise address, "" when there is none or this
 // node is cut off and cannot say. It does not block.
 func (m *ConsensusManager) GetLeaderNode() string {
-	if m == nil {
-		return ""
-	}
 	return m.election.GetLeaderNode()
 }
 
 // IsLeader reports whether this node leads at this instant: no lock, no
 // allocation, no network.
-func (m *ConsensusManager) IsLeader() bool { return m != nil && m.election.IsLeader() }
+func (m *ConsensusManager) IsLeader() bool { return m.election.IsLeader() }
 
 // Snapshot is the newest state of the cluster, nil before the first read.
 func (m *ConsensusManager) Snapshot() *state.Snapshot { return m.mirror.Snapshot() }
@@ -116,11 +110,11 @@ func (m *ConsensusManager) Snapshot() *state.Snapshot { return m.mirror.Snapshot
 // Mode says by which rule leadership goes at present: fallback if an acting
 // leader leads, or if nobody does, this node's election failed and it takes part
 // in fallback.
-func (m *ConsensusManager) Mode() state.Mode {
+func (m *ConsensusManager) Mode() election.Mode {
 	if s := m.mirror.Snapshot(); s != nil && len(s.Queue) == 0 {
 		if s.Acting != nil || m.fallback && m.election.Failed() != nil {
-			return state.ModeFallback
+			return election.ModeFallback
 		}
 	}
-	return state.ModeElection
+	return election.ModeElection
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/wait"
 )
 
 // Shard is the shard of a key.
-func (h *Shards) Shard(key string) int { return sharding.Of(key, h.cfg.Shards) }
+func (h *Shards) Shard(key string) int { return shard.Of(key, h.cfg.Shards) }
 
 // Count is how many shards there are.
 func (h *Shards) Count() int { return h.cfg.Shards }
@@ -79,16 +81,16 @@ func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Conte
 }
 
 // refusal says why nothing runs in a shard here.
-func (h *Shards) refusal(shard int) error {
-	owner, _, _ := h.OwnerOf(shard)
-	err := &NotOwnerError{Shard: shard, Owner: owner.Address}
+func (h *Shards) refusal(n int) error {
+	owner, _, _ := h.OwnerOf(n)
+	err := &shard.NotOwnerError{Shard: n, Owner: owner.Address}
 	h.mu.Lock()
 	if h.leaving && owner.Address == h.cfg.Address {
-		err.Owner, err.leaving = "", true // what is known is of before
+		err.Owner, err.Stopping = "", true // what is known is of before
 	}
 	h.mu.Unlock()
 	if h.patience.Err() != nil {
-		return fmt.Errorf("%w: %w", ErrStopped, err)
+		return fmt.Errorf("%w: %w", lifecycle.ErrStopped, err)
 	}
 	return err
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/mirror"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
@@ -23,7 +23,7 @@ func TestAReportThatStandsIsNotWrittenAgain(t *testing.T) {
 	require.NoError(t, err)
 
 	m := mirror.New(mirror.Config{Client: client, Keys: keys, LagTimeout: 5 * time.Second})
-	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: 10 * time.Second}})
+	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client, TTL: 10 * time.Second}})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	running, stop := context.WithCancel(ctx)

@@ -2,8 +2,6 @@ package consensus
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,44 +9,13 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/ownership"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/shardplan"
 	"github.com/goverse/goverse/internal/state"
 )
-
-// ErrNotOwner is matched by every [NotOwnerError].
-var ErrNotOwner = errors.New("this node does not serve the shard")
-
-// ErrStopped is matched by what Serve and Hold return, beside ErrNotOwner, when this node will never serve again.
-var ErrStopped = errors.New("this node stops, or has stopped")
-
-// NotOwnerError says who owns a shard instead. It matches [ErrNotOwner].
-type NotOwnerError struct {
-	Shard int
-	// Owner is the address of who owns it as far as this node knows, "" when nobody does, or
-	// when it was this node, which stops, and the next one is not known yet. It may be this
-	// node's own: while the shard is on its way here.
-	Owner string
-
-	leaving bool // this node owned it, and stops
-}
-
-// Error names the shard and who owns it.
-func (e *NotOwnerError) Error() string {
-	switch {
-	case e.leaving:
-		return fmt.Sprintf("%v: shard %d was this node's, which hands it over", ErrNotOwner, e.Shard)
-	case e.Owner == "":
-		return fmt.Sprintf("%v: shard %d has no owner now", ErrNotOwner, e.Shard)
-	}
-	return fmt.Sprintf("%v: shard %d is %s's", ErrNotOwner, e.Shard, e.Owner)
-}
-
-// Is makes a NotOwnerError match ErrNotOwner.
-func (e *NotOwnerError) Is(target error) bool { return target == ErrNotOwner }
 
 // leftBehind is how long what runs in shards has to end when all else has.
 const leftBehind = time.Second
@@ -59,7 +26,7 @@ type ShardsConfig struct {
 	Client       *clientv3.Client
 	Keys         state.Keys
 	Mirror       *mirror.Mirror
-	Keeper       *session.Keeper
+	Keeper       *etcdsession.Keeper
 	Address      string
 	Shards       int
 	DrainTimeout time.Duration
@@ -117,7 +84,7 @@ func (h *Shards) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { h.report(ctx) })
 	defer wg.Wait()
-	var old *session.Session
+	var old *etcdsession.Session
 	for {
 		s, err := h.cfg.Keeper.Wait(ctx, old)
 		if err != nil {
@@ -144,7 +111,7 @@ func (h *Shards) run(ctx context.Context) {
 }
 
 // serve looks at every change that matters while a session lasts.
-func (h *Shards) serve(ctx context.Context, s *session.Session) {
+func (h *Shards) serve(ctx context.Context, s *etcdsession.Session) {
 	sub := h.cfg.Mirror.Subscribe(shardplan.ShardsChanged)
 	defer sub.Close()
 	defer s.OnChange(h.poke)()
@@ -179,7 +146,7 @@ func (h *Shards) poke() {
 }
 
 // look compares what is held with what should be; without a session that is nothing.
-func (h *Shards) look(s *session.Session) {
+func (h *Shards) look(s *etcdsession.Session) {
 	snap := h.cfg.Mirror.Snapshot()
 	if snap == nil {
 		return // and nothing is held
@@ -187,7 +154,7 @@ func (h *Shards) look(s *session.Session) {
 	h.mu.Lock()
 	leaving := h.leaving
 	h.mu.Unlock()
-	var stretch *session.Stretch
+	var stretch *etcdsession.Stretch
 	in := ownership.Seen{Shards: h.cfg.Shards, Done: snap.MoveDone, Withheld: snap.Withheld,
 		Held: func(shard int) int64 { return h.slots[shard].held(stretch) }}
 	if snap.ShardMap != nil {

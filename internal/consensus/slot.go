@@ -4,8 +4,9 @@ import (
 	"context"
 	"sync"
 
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/ownership"
-	"github.com/goverse/goverse/internal/session"
 )
 
 // phase is how far this node has come with a shard.
@@ -24,10 +25,10 @@ type slot struct {
 	phase   phase
 	dropped bool // while acquiring: it is to be released right after
 	epoch   int64
-	running int              // calls of Serve in it
-	stretch *session.Stretch // of the session it was acquired on
-	drained chan struct{}    // closed when running is 0 while releasing; nil if nobody waits
-	awaited chan struct{}    // closed when it is served the next time; nil if nobody waits
+	running int                  // calls of Serve in it
+	stretch *etcdsession.Stretch // of the session it was acquired on
+	drained chan struct{}        // closed when running is 0 while releasing; nil if nobody waits
+	awaited chan struct{}        // closed when it is served the next time; nil if nobody waits
 	arrival arrival
 
 	ctx    context.Context // the owner's; made when first asked for, as the next one is
@@ -39,7 +40,7 @@ type slot struct {
 
 // held is the epoch under which the shard is held, 0 when it is free, and
 // holding.Lapsed if it was acquired in another stretch.
-func (s *slot) held(stretch *session.Stretch) int64 {
+func (s *slot) held(stretch *etcdsession.Stretch) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.epoch != 0 && s.stretch != stretch {
@@ -60,7 +61,7 @@ func (s *slot) context() context.Context {
 // end ends the owner's context. The lock is held.
 func (s *slot) end() {
 	if s.cancel != nil {
-		s.cancel(ErrNotOwner)
+		s.cancel(shard.ErrNotOwner)
 	}
 }
 
@@ -120,9 +121,17 @@ func (s *slot) serves() (epoch int64, ok bool) {
 	return s.epoch, true
 }
 
+// holds reports whether the shard is this node's under that epoch, also while it is acquired or
+// released.
+func (s *slot) holds(epoch int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase != idle && s.epoch == epoch && s.stretch.Valid()
+}
+
 // begin takes a free shard. It reports whether the shard is served at once: nobody has
 // to be asked.
-func (s *slot) begin(epoch int64, stretch *session.Stretch, ask bool) {
+func (s *slot) begin(epoch int64, stretch *etcdsession.Stretch, ask bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.epoch, s.stretch, s.dropped = epoch, stretch, false
@@ -170,7 +179,7 @@ func (s *slot) drop() (mine bool, drained <-chan struct{}) {
 	case serving:
 		s.phase = releasing
 		if s.endStay != nil {
-			s.endStay(ErrNotOwner)
+			s.endStay(shard.ErrNotOwner)
 		}
 		if s.running > 0 {
 			s.drained = make(chan struct{})

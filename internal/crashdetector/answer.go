@@ -42,7 +42,7 @@ func (d *Detector) doubtLost(ctx context.Context) {
 		d.doubts.Add(1)
 		if s := d.cfg.Keeper.Current(); s != nil {
 			d.log.Debug("a watcher of this node was lost, asking etcd for a confirmation")
-			s.Doubt(suspicion.Doubt(d.cfg.Settings.Grace, d.cfg.Mirror.Snapshot().Member(d.cfg.Address)))
+			s.Doubt(suspicion.Doubt(d.cfg.Settings.GracePeriod, d.cfg.Mirror.Snapshot().Member(d.cfg.Address)))
 		}
 	}
 }

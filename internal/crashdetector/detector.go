@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/mirror"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/suspicion"
 )
@@ -42,7 +42,7 @@ type Watch interface {
 type Config struct {
 	Client *clientv3.Client
 	Mirror *mirror.Mirror
-	Keeper *session.Keeper
+	Keeper *etcdsession.Keeper
 	// Address and InstanceID are the member's own.
 	Address, InstanceID string
 	Dialer              Dialer
@@ -59,9 +59,9 @@ type Stats struct {
 	// Accusations that this node wrote; Removals that followed; Refuted by the
 	// accused.
 	Accusations, Removals, Refuted int64
-	// Refutations by this node of accusations against itself, and Doubts: watchers
+	// Refutations by this node of accusations against itself, and WatchersLost: watchers
 	// that it lost.
-	Refutations, Doubts int64
+	Refutations, WatchersLost int64
 }
 
 // Detector watches other members, accuses those against whom there is evidence, and
@@ -101,7 +101,7 @@ func New(cfg Config) *Detector {
 // Stats are the counts of now.
 func (d *Detector) Stats() Stats {
 	return Stats{Watching: d.watching.Load(), Accusations: d.accusations.Load(), Removals: d.removals.Load(),
-		Refuted: d.refuted.Load(), Refutations: d.refutations.Load(), Doubts: d.doubts.Load()}
+		Refuted: d.refuted.Load(), Refutations: d.refutations.Load(), WatchersLost: d.doubts.Load()}
 }
 
 // Start begins to watch others, unless detection is off. It does not block.

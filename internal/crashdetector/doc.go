@@ -17,7 +17,7 @@
 // process that starts at the address of one that is gone does the same ([Accuser]).
 // What follows from which sign is decided in cluster/internal/suspicion.
 //
-// The grace period is the longest of Settings.Grace (100 ms), five times as long as the
+// The grace period is the longest of Settings.GracePeriod (100 ms), five times as long as the
 // accusation took, and five of the accused's own requests to etcd, as its record says: it
 // needs one round trip, for the accusation's event and for its refutation. A member at d
 // from etcd, one way, has max(100 ms, 12.5 d) at most if its watchers are near, and if it
@@ -27,7 +27,7 @@
 //
 // A member whose watcher's stream broke may be the next to be accused and not hear of
 // it: it has its keys confirmed by etcd at once, and without an answer until 200 ms (twice
-// Settings.Grace) after its grace period its session is suspended until there is one
+// Settings.GracePeriod) after its grace period its session is suspended until there is one
 // ([session.Session.Doubt], which gives a slow round more time).
 //
 // # What is not promised
@@ -37,7 +37,7 @@
 // gone farther from etcd than its record says: for two renewal rounds, two thirds of a
 // TTL, after its distance grew more than five times, and while others run a version
 // that does not look at the record. It then leads on until its session is suspended: for
-// twice Settings.Grace (0.2 s), or ten requests to etcd from when its watcher was lost; or,
+// twice Settings.GracePeriod (0.2 s), or ten requests to etcd from when its watcher was lost; or,
 // if its connections broke a moment before it was cut off, so that etcd could clear the
 // doubt, or did not break at all, until its deadline. Tokens cover that; Settings.Off,
 // everywhere, excludes it.

@@ -34,7 +34,7 @@ type Accuser struct {
 	// queued. Without it that is left to the revocation of its lease.
 	Snapshot func() *state.Snapshot
 	// Grace is how long to wait after etcd acknowledged the accusation, at least: see
-	// Settings.Grace. Default DefaultGrace.
+	// Settings.GracePeriod. Default DefaultGracePeriod.
 	Grace time.Duration
 }
 
@@ -50,7 +50,7 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 	}
 	grace := a.Grace
 	if grace <= 0 {
-		grace = DefaultGrace
+		grace = DefaultGracePeriod
 	}
 	timer := time.NewTimer(suspicion.Grace(grace, time.Since(began), m))
 	defer timer.Stop()

@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/mirror"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
@@ -25,7 +25,7 @@ type scene struct {
 	keys    state.Keys
 	accused *state.Member
 	accuser Accuser
-	keeper  *session.Keeper // that does not run
+	keeper  *etcdsession.Keeper // that does not run
 }
 
 func newScene(t *testing.T) *scene {
@@ -45,7 +45,7 @@ func newScene(t *testing.T) *scene {
 	require.NoError(t, err)
 	mine, err := client.Grant(ctx, 60)
 	require.NoError(t, err)
-	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client}})
+	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client}})
 	require.NoError(t, err)
 	return &scene{ctx: ctx, keeper: keeper, client: client, keys: keys,
 		accused: &state.Member{Address: "a:1", Incarnation: put.Header.Revision, KeyLease: int64(lease.ID), Record: record},
@@ -67,7 +67,7 @@ func TestNobodyRefutes(t *testing.T) {
 	s := newScene(t)
 	began := time.Now()
 	require.NoError(t, s.accuser.Remove(s.ctx, s.accused, "refused"))
-	require.GreaterOrEqual(t, time.Since(began), DefaultGrace, "the grace is given")
+	require.GreaterOrEqual(t, time.Since(began), DefaultGracePeriod, "the grace is given")
 	require.Empty(t, s.left(t))
 	leases, err := s.client.Leases(s.ctx)
 	require.NoError(t, err)

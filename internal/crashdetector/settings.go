@@ -1,7 +1,6 @@
 package crashdetector
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -9,7 +8,7 @@ import (
 // The defaults of Settings.
 const (
 	DefaultWatchers      = 2
-	DefaultGrace         = 100 * time.Millisecond
+	DefaultGracePeriod   = 100 * time.Millisecond
 	DefaultConfirmations = 3
 	DefaultRest          = time.Second
 )
@@ -27,12 +26,12 @@ type Settings struct {
 	// Watchers is how many others each member watches, and so how many watch it.
 	// Default 2.
 	Watchers int
-	// Grace is how long an accused member has to refute, at least: five times as long as
+	// GracePeriod is how long an accused member has to refute, at least: five times as long as
 	// etcd took for the accusation, or as the accused's own requests to etcd take by its
-	// record, if that is longer. Records say it from 20 ms on, so a smaller Grace than the
+	// record, if that is longer. Records say it from 20 ms on, so a smaller GracePeriod than the
 	// default is for members that are all nearer. One whose watcher was lost goes on for
 	// its grace period and two of these without an answer from etcd. Default 100 ms.
-	Grace time.Duration
+	GracePeriod time.Duration
 	// Confirmations is how many refused connections in a row, 5 ms apart, are
 	// evidence. Default 3.
 	Confirmations int
@@ -41,20 +40,17 @@ type Settings struct {
 	Rest time.Duration
 }
 
-// ErrBadSettings is wrapped by every error of Settings.Validate.
-var ErrBadSettings = errors.New("bad crash detection settings")
-
 // Validate reports what is wrong with the settings, in one line.
 func (s Settings) Validate() error {
 	switch {
 	case s.Watchers < 0:
-		return fmt.Errorf("%w: Watchers is %d: give the number of members that each one watches, 0 for the default; Off turns detection off", ErrBadSettings, s.Watchers)
+		return fmt.Errorf("Watchers is %d: give the number of members that each one watches, 0 for the default; Off turns detection off", s.Watchers)
 	case s.Confirmations < 0:
-		return fmt.Errorf("%w: Confirmations is %d: give a number from 1, or 0 for the default", ErrBadSettings, s.Confirmations)
-	case s.Grace != 0 && s.Grace < leastGrace:
-		return fmt.Errorf("%w: Grace is %v: give at least %v, or 0 for the default", ErrBadSettings, s.Grace, leastGrace)
+		return fmt.Errorf("Confirmations is %d: give a number from 1, or 0 for the default", s.Confirmations)
+	case s.GracePeriod != 0 && s.GracePeriod < leastGrace:
+		return fmt.Errorf("GracePeriod is %v: give at least %v, or 0 for the default", s.GracePeriod, leastGrace)
 	case s.Rest < 0:
-		return fmt.Errorf("%w: Rest is negative (%v): leave it 0 for the default", ErrBadSettings, s.Rest)
+		return fmt.Errorf("Rest is negative (%v): leave it 0 for the default", s.Rest)
 	}
 	return nil
 }
@@ -64,8 +60,8 @@ func (s Settings) WithDefaults() Settings {
 	if s.Watchers == 0 {
 		s.Watchers = DefaultWatchers
 	}
-	if s.Grace == 0 {
-		s.Grace = DefaultGrace
+	if s.GracePeriod == 0 {
+		s.GracePeriod = DefaultGracePeriod
 	}
 	if s.Confirmations == 0 {
 		s.Confirmations = DefaultConfirmations

@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/suspicion"
 )
@@ -53,7 +53,7 @@ type watched struct {
 	watch    Watch
 	opened   time.Time
 	broke    time.Time // when the first sign of the present suspicion was seen
-	session  *session.Session
+	session  *etcdsession.Session
 	accuser  Accuser
 	written  int64         // revision of the accusation
 	took     time.Duration // to write it
@@ -72,7 +72,7 @@ func newWatched(d *Detector, m *state.Member, removed int) *watched {
 func (w *watched) run() {
 	defer w.drop()
 	defer w.closeWatch()
-	settings := suspicion.Settings{Confirmations: w.d.cfg.Settings.Confirmations, Grace: w.d.cfg.Settings.Grace,
+	settings := suspicion.Settings{Confirmations: w.d.cfg.Settings.Confirmations, Grace: w.d.cfg.Settings.GracePeriod,
 		Rest: w.d.cfg.Settings.Rest}
 	c, a := suspicion.Again(w.removed, settings)
 	for a.Do != suspicion.Nothing {
@@ -218,7 +218,7 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 	w.written = written
 	w.d.accusations.Add(1)
 	w.d.log.Info("accused a member: it is removed unless it answers", "address", w.address,
-		"evidence", evidence, "grace", suspicion.Grace(w.d.cfg.Settings.Grace, w.took, w.member).String())
+		"evidence", evidence, "grace", suspicion.Grace(w.d.cfg.Settings.GracePeriod, w.took, w.member).String())
 	return suspicion.Accused
 }
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/cluster/election"
 )
 
 // leaderlessFor is how long nobody must lead to be worth a line. Between two leaders
@@ -14,7 +14,7 @@ const leaderlessFor = time.Second
 
 // followLeader logs who leads, until leaders is closed. What this node itself does is
 // logged where it happens.
-func followLeader(leaders <-chan state.Leader, self string, log hclog.Logger) {
+func followLeader(leaders <-chan election.Leader, self string, log hclog.Logger) {
 	lasting := time.NewTimer(leaderlessFor)
 	defer lasting.Stop()
 	lasting.Stop()

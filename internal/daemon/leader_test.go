@@ -10,21 +10,21 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/cluster/election"
 )
 
 func TestOnlyALastingLackOfALeaderIsLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		leaders := make(chan state.Leader)
+		leaders := make(chan election.Leader)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			followLeader(leaders, "me:1", hclog.New(&hclog.LoggerOptions{Output: &out, DisableTime: true}))
 		}()
 		leads := func(address string, during time.Duration) {
-			leaders <- state.Leader{Address: address}
+			leaders <- election.Leader{Address: address}
 			<-time.After(during) // of the bubble: no time passes
 			synctest.Wait()
 		}

@@ -5,7 +5,8 @@ import (
 	"sync/atomic"
 
 	"github.com/goverse/goverse/cluster"
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/shard"
 )
 
 // source is what http shows: the cluster, and before there is one a node that is
@@ -16,7 +17,7 @@ type source struct {
 }
 
 func newSource(address string) *source {
-	return &source{before: cluster.Status{NodeID: address, State: cluster.StateStopped, Mode: state.ModeElection}}
+	return &source{before: cluster.Status{NodeID: address, State: cluster.StateStopped, Mode: election.ModeElection}}
 }
 
 func (s *source) set(c *cluster.Cluster) { s.cluster.Store(c) }
@@ -35,4 +36,12 @@ func (s *source) LeaderInfo(ctx context.Context) (cluster.LeaderInfo, error) {
 		return c.LeaderInfo(ctx)
 	}
 	return cluster.LeaderInfo{}, cluster.ErrNotStarted
+}
+
+// ShardTable implements httpapi.Source.
+func (s *source) ShardTable() (shard.Table, error) {
+	if c := s.cluster.Load(); c != nil {
+		return c.ShardTable()
+	}
+	return shard.Table{}, cluster.ErrNotStarted
 }

@@ -20,6 +20,7 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 		defer expire()
 	}
 
+	others := d.others() // asked while the cluster runs
 	var errs []error
 	if d.cluster != nil {
 		errs = append(errs, d.cluster.Stop(stopping))
@@ -30,8 +31,8 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 		errs = append(errs, d.server.Stop(stopping))
 	}
 	if d.etcd != nil {
-		if n := d.others(); n > 0 {
-			d.log.Warn("stopping the embedded etcd: nodes that joined it have none now", "nodes", n)
+		if others > 0 {
+			d.log.Warn("stopping the embedded etcd: nodes that joined it have none now", "nodes", others)
 		}
 		errs = append(errs, d.etcd.Close())
 	}

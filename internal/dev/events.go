@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -29,7 +30,7 @@ type happening struct {
 	what    what
 	address string // whom it is about
 	token   int64  // leads, handedOver
-	mode    state.Mode
+	mode    election.Mode
 	outside bool   // the leader is no member: another program on the same election
 	shards  int    // served: how many there are
 	when    string // leads, served: as the loop measured it, "" if it did not
@@ -43,7 +44,7 @@ func (h happening) line() string {
 		name += " (another program)"
 	}
 	verb := "leads"
-	if h.mode == state.ModeFallback {
+	if h.mode == election.ModeFallback {
 		verb = "leads in fallback"
 	}
 	switch h.what {
@@ -132,7 +133,7 @@ func leaderChange(before, after *state.Snapshot) (happening, bool) {
 }
 
 // whyEnded tells why a term ended, and whether its leader gave way and lives.
-func whyEnded(before, after *state.Snapshot, was state.Leader) (why string, voluntary bool) {
+func whyEnded(before, after *state.Snapshot, was election.Leader) (why string, voluntary bool) {
 	m := before.Member(was.Address)
 	if m == nil || m.Lease != was.Lease {
 		return was.Address + "'s key is gone", false

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/shardview"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -84,7 +85,7 @@ func beside(node, http string) string {
 }
 
 // describe fills in what the snapshot says of a member.
-func describe(r *row, s *state.Snapshot, m *state.Member, shards shardview.View) {
+func describe(r *row, s *state.Snapshot, m *state.Member, shards shard.Table) {
 	if own := shards.Owner(m.Address, m.Incarnation); own.Address != "" {
 		r.shards = strconv.Itoa(own.MayServe)
 	}

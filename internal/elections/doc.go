@@ -2,7 +2,7 @@
 // process. A program can stand in some and only follow others.
 //
 //	outbox, err := c.Election("outbox")
-//	err = outbox.Lead(ctx, func(ctx context.Context, t *elections.Term) error {
+//	err = outbox.Lead(ctx, func(ctx context.Context, t election.Term) error {
 //		return publish(ctx, t.Token()) // until ctx ends: the term is over
 //	})
 //

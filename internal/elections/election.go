@@ -9,8 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/order"
+	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 // deniedRetry is the pause before this node queues again when etcd has refused it.
@@ -24,24 +26,25 @@ type Election struct {
 	notice   func()               // touch
 	term     atomic.Pointer[Term] // nil unless this node leads
 
-	mu       sync.Mutex
-	observer bool
-	wanted   bool // asked for since Close was called
-	priority int
-	yielding order.Yielding
-	later    *time.Timer       // looks again; made when first needed
-	place    *leasequeue.Entry // in the queue; nil: none
-	over     *Term             // ended, and its functions have not all returned
-	late     *time.Timer       // until when they are waited for
-	expired  bool              // that has passed
-	denied   bool              // etcd has refused this node a moment ago
-	giveUp   error             // the place is to be given up, and why
-	gone     error             // why this node stands no more; nil: it does
-	err      error             // why it cannot stand
-	subs     []*Subscription
-	letGo    bool                    // Close has let it go
-	life     context.Context         // ends when it is closed; made when first needed
-	end      context.CancelCauseFunc // of life
+	mu        sync.Mutex
+	observer  bool
+	wanted    bool // asked for since Close was called
+	observers int  // calls of Observe that were not taken back
+	priority  int
+	yielding  order.Yielding
+	later     *time.Timer       // looks again; made when first needed
+	place     *leasequeue.Entry // in the queue; nil: none
+	over      *Term             // ended, and its functions have not all returned
+	late      *time.Timer       // until when they are waited for
+	expired   bool              // that has passed
+	denied    bool              // etcd has refused this node a moment ago
+	giveUp    error             // the place is to be given up, and why
+	gone      error             // why this node stands no more; nil: it does
+	err       error             // why it cannot stand
+	subs      []*Subscription
+	letGo     bool                    // Close has let it go
+	life      context.Context         // ends when it is closed; made when first needed
+	end       context.CancelCauseFunc // of life
 }
 
 // Name is the election's.
@@ -83,21 +86,26 @@ func (e *Election) look() {
 	}
 }
 
-// want has this node take part as somebody asks for; to stand is more than to follow.
-func (e *Election) want(o options) {
+// stand has this node be a candidate.
+func (e *Election) stand(o election.StandOptions) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.wanted = true
+	if o.Priority != nil {
+		e.priority = *o.Priority
+	}
+	e.observer = false
+	if !errors.Is(e.gone, lifecycle.ErrStopped) {
+		e.gone = nil
+	}
+}
+
+// observe has the election followed.
+func (e *Election) observe() {
 	e.mu.Lock()
 	e.wanted = true
-	if o.priority != nil {
-		e.priority = *o.priority
-	}
-	if !o.observe {
-		e.observer = false
-		if !errors.Is(e.gone, ErrClosed) {
-			e.gone = nil
-		}
-	}
+	e.observers++
 	e.mu.Unlock()
-	e.touch()
 }
 
 // close: this node stands in nothing any more.
@@ -105,7 +113,7 @@ func (e *Election) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.gone == nil {
-		e.gone, e.giveUp = fmt.Errorf("election %q: %w", e.name, ErrClosed), ErrClosed
+		e.gone, e.giveUp = fmt.Errorf("election %q: %w", e.name, lifecycle.ErrStopped), lifecycle.ErrStopped
 	}
 }
 
@@ -117,7 +125,7 @@ func (e *Election) lose() {
 	}
 	q, token := e.follower.Queue(), e.place.Token()
 	if token != 0 && q.After(token) && !q.Has(e.place.Key(), token) {
-		e.giveUp = ErrKeyGone
+		e.giveUp = election.ErrKeyLost
 	}
 }
 
@@ -128,7 +136,7 @@ func (e *Election) ended() bool {
 	if t := e.term.Load(); t != nil && (e.giveUp != nil || t.place.Over() != nil) {
 		reason := cmp.Or(t.place.Over(), e.giveUp)
 		e.term.Store(nil) // the flag first
-		t.place.Revoke(&TermOverError{Election: e.name, Token: t.token, Err: reason})
+		t.place.Revoke(e.termOver(t.token, reason))
 		e.over, e.expired = t, false
 		e.late = time.AfterFunc(e.all.cfg.WorkTimeout, func() { e.expire(t) })
 		e.all.cfg.Logger.Info("no longer leads the election", "election", e.name, "token", t.token, "reason", reason)
@@ -190,7 +198,7 @@ func (e *Election) settled() {
 	if err := place.Err(); err != nil {
 		e.place = nil
 		switch {
-		case errors.Is(err, leasequeue.ErrAgain), errors.Is(err, ErrClosed):
+		case errors.Is(err, leasequeue.ErrAgain), errors.Is(err, lifecycle.ErrStopped):
 		case e.all.cfg.Final(err):
 			e.err, e.gone = err, cmp.Or(e.gone, fmt.Errorf("election %q: %w", e.name, err))
 		default:
@@ -207,7 +215,7 @@ func (e *Election) settled() {
 		return
 	}
 	e.err = nil
-	t := &Term{e: e, place: place, token: place.Token()}
+	t := &Term{e: e, place: place, token: place.Token(), acquired: time.Now()}
 	e.term.Store(t)
 	e.all.cfg.Logger.Info("leads the election", "election", e.name, "token", t.token)
 }
@@ -217,9 +225,9 @@ func (e *Election) settled() {
 // before the next one can lead. Lead returns what fn returned; if that is the context's error
 // because the term ended, an error that matches ErrTermOver. It does not give leadership up
 // when fn returns (Resign does), and runs fn once: call it in a loop to serve every term. Where
-// fn did not run, and no later call would, the error is ErrObserver, ErrWithdrawn or ErrClosed;
+// fn did not run, and no later call would, the error is ErrObserver, ErrWithdrawn or lifecycle.ErrStopped;
 // else ctx's cause.
-func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t *Term) error) error {
+func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
 	t, err := e.enter(ctx)
 	if err != nil {
 		return err
@@ -233,13 +241,13 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t *Ter
 		return err
 	}
 	// The context's cause may be the reason alone, and what is known now say more.
-	if errors.Is(err, ErrTermOver) || !errors.Is(err, context.Canceled) && !errors.Is(err, cause) && !errors.Is(cause, err) {
+	if errors.Is(err, election.ErrTermOver) || !errors.Is(err, context.Canceled) && !errors.Is(err, cause) && !errors.Is(cause, err) {
 		return err
 	}
-	if errors.Is(cause, ErrTermOver) {
+	if errors.Is(cause, election.ErrTermOver) {
 		return cause
 	}
-	return &TermOverError{Election: e.name, Token: t.token, Err: cause}
+	return e.termOver(t.token, cause)
 }
 
 // enter waits for a term of this node and counts the caller as its work.
@@ -289,7 +297,7 @@ func (e *Election) Resign(ctx context.Context) error {
 	t := e.Term()
 	if t == nil {
 		e.mu.Unlock()
-		return fmt.Errorf("election %q: %w", e.name, ErrNotLeader)
+		return fmt.Errorf("election %q: %w", e.name, election.ErrNotLeader)
 	}
 	e.giveUp = ErrResigned
 	e.mu.Unlock()
@@ -299,35 +307,51 @@ func (e *Election) Resign(ctx context.Context) error {
 
 // Withdraw leaves the election: a term ends as by Resign, and this node stands in it no more;
 // it goes on following it. It blocks as Resign does.
-func (e *Election) Withdraw(ctx context.Context) error { return e.leave(ctx, ErrWithdrawn) }
+func (e *Election) Withdraw(ctx context.Context) error { return e.leave(ctx, election.ErrWithdrawn) }
 
 // Close lets the election go, for everyone in this process who has it: a term ends as by
 // Withdraw, and this node does not follow it any more: Leader says nobody, Watch's channels
-// close, and what blocks fails with ErrLetGo, but Lead with ErrWithdrawn or ErrObserver, as
+// close, and what blocks fails with election.ErrClosed, but Lead with ErrWithdrawn or ErrObserver, as
 // after Withdraw. Who wants it again asks for it by its name. If
 // anybody does that while Close waits, the election stays as that one wants it. It blocks as
 // Resign does; when that fails, nothing is closed, and this node has withdrawn.
 func (e *Election) Close(ctx context.Context) error {
 	e.mu.Lock()
-	e.wanted = false
+	e.wanted, e.observers = false, 0
 	e.mu.Unlock()
 	if err := e.Withdraw(ctx); err != nil {
 		return err
 	}
 	if e.all.forget(e) {
-		e.mu.Lock()
-		e.letGo = true
-		if e.end != nil {
-			e.end(e.closed())
-		}
-		e.notify()
-		e.mu.Unlock()
-		e.follower.Stop()
+		e.unfollow()
 	}
 	return nil
 }
 
-func (e *Election) closed() error { return fmt.Errorf("election %q: %w", e.name, ErrLetGo) }
+// Unfollow takes one Observe back. After the last one the election is closed, unless this node
+// stands in it. It does not block.
+func (e *Election) Unfollow() {
+	e.mu.Lock()
+	e.observers--
+	e.wanted = e.observers > 0 || !e.observer
+	e.mu.Unlock()
+	if e.all.forget(e) {
+		e.unfollow()
+	}
+}
+
+func (e *Election) unfollow() {
+	e.mu.Lock()
+	e.letGo = true
+	if e.end != nil {
+		e.end(e.closed())
+	}
+	e.notify()
+	e.mu.Unlock()
+	e.follower.Stop()
+}
+
+func (e *Election) closed() error { return fmt.Errorf("election %q: %w", e.name, election.ErrClosed) }
 
 // lasts is a context that ends when the election is closed.
 func (e *Election) lasts() context.Context {

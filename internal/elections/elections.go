@@ -11,8 +11,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue"
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -21,7 +23,7 @@ type Config struct {
 	// Client reaches etcd. It is never closed.
 	Client *clientv3.Client
 	// Keeper has the session that all candidacies stand on. One Elections to a keeper and Queues.
-	Keeper *session.Keeper
+	Keeper *etcdsession.Keeper
 	// Queues is where the elections lie: state.Keys.Elections.
 	Queues state.Queues
 	// Address is what others are told when this node leads.
@@ -112,44 +114,40 @@ func New(cfg Config) (*Elections, error) {
 	return es, nil
 }
 
-// Option is how this node takes part in an election.
-type Option func(*options)
-
-type options struct {
-	observe  bool
-	priority *int
+// Stand makes this node a candidate in the election of that name from now on, also if it had
+// withdrawn or was refused. The same name gives the same election. It is followed until it is
+// closed, or the node stops. It does not block. Errors are election.ErrBadName and ErrStopped.
+func (es *Elections) Stand(name string, opts ...election.StandOption) (*Election, error) {
+	var o election.StandOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	return es.follow(name, func(e *Election) { e.stand(o) })
 }
 
-// Observe only follows the election. Where this node stands in it already, it goes on to:
-// Withdraw ends that.
-func Observe() Option { return func(o *options) { o.observe = true } }
+// Observe is Stand of a node that only follows the election. Where this node stands in it
+// already, it goes on to.
+func (es *Elections) Observe(name string) (*Election, error) {
+	return es.follow(name, (*Election).observe)
+}
 
-// Election is the election of that name: this node stands in it from now on, also if it had
-// withdrawn or was refused; or with Observe it only follows it. The same name gives the same election. It is
-// followed until it is closed, or the node stops. It does not block.
-// Errors are state.ErrBadName and ErrClosed.
-func (es *Elections) Election(name string, opts ...Option) (*Election, error) {
+func (es *Elections) follow(name string, want func(*Election)) (*Election, error) {
 	if err := state.CheckName(name); err != nil {
 		return nil, err
 	}
 	es.mu.Lock()
 	defer es.mu.Unlock()
 	if es.closed {
-		return nil, ErrClosed
+		return nil, lifecycle.ErrStopped
 	}
-	var o options
-	for _, opt := range opts {
-		opt(&o)
+	e := es.byName[name]
+	if e == nil {
+		e = &Election{all: es, name: name, observer: true}
+		e.notice = e.touch
+		e.follower = es.engine.Follow(name, e.notice)
+		es.byName[name] = e
 	}
-	if e := es.byName[name]; e != nil {
-		e.want(o)
-		return e, nil
-	}
-	e := &Election{all: es, name: name, observer: true}
-	e.notice = e.touch
-	e.follower = es.engine.Follow(name, e.notice)
-	e.want(o)
-	es.byName[name] = e
+	want(e)
 	e.touch()
 	return e, nil
 }
@@ -238,7 +236,7 @@ func (es *Elections) shut() []*Election {
 	es.mu.Lock()
 	defer es.mu.Unlock()
 	es.closed = true
-	es.end(ErrClosed)
+	es.end(lifecycle.ErrStopped)
 	return slices.Collect(maps.Values(es.byName))
 }
 
@@ -250,7 +248,7 @@ func (es *Elections) Close(ctx context.Context) error {
 	all := es.shut()
 	errs := make([]error, len(all))
 	for i, e := range all {
-		wg.Go(func() { errs[i] = e.leave(ctx, ErrClosed) })
+		wg.Go(func() { errs[i] = e.leave(ctx, lifecycle.ErrStopped) })
 	}
 	wg.Wait()
 	es.wg.Wait() // its context has ended

@@ -9,9 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/elections"
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 func TestFirstComeFirstServed(t *testing.T) {
@@ -22,23 +23,23 @@ func TestFirstComeFirstServed(t *testing.T) {
 	require.True(t, a.IsLeader())
 	l, err := c.WaitForLeader(s.ctx)
 	require.NoError(t, err)
-	require.Equal(t, elections.Leader{Address: "a:1", Token: first.Token()}, l)
+	requireLeader(t, "a:1", first.Token(), l)
 	require.Equal(t, []string{"a:1", "b:1", "c:1"}, c.Queue())
 
 	require.NoError(t, a.Resign(s.ctx))
-	require.ErrorIs(t, context.Cause(first.Context()), elections.ErrTermOver)
+	require.ErrorIs(t, context.Cause(first.Context()), election.ErrTermOver)
 	require.ErrorIs(t, context.Cause(first.Context()), elections.ErrResigned)
 	require.False(t, first.Valid())
 	second := s.leads(b)
 	require.Greater(t, second.Token(), first.Token())
 	s.eventually(func() bool { return fmt.Sprint(c.Queue()) == "[b:1 c:1 a:1]" }, "a is the last now")
-	require.ErrorIs(t, a.Resign(s.ctx), elections.ErrNotLeader)
+	require.ErrorIs(t, a.Resign(s.ctx), election.ErrNotLeader)
 
 	require.NoError(t, b.Withdraw(s.ctx))
 	require.False(t, b.IsLeader())
 	s.leads(c)
 	s.eventually(func() bool { return b.Leader().Address == "c:1" }, "it follows on")
-	require.ErrorIs(t, b.Lead(s.ctx, nil), elections.ErrWithdrawn)
+	require.ErrorIs(t, b.Lead(s.ctx, nil), election.ErrWithdrawn)
 	require.Len(t, s.queue("outbox"), 2)
 }
 
@@ -46,9 +47,9 @@ func TestManyElectionsOneSession(t *testing.T) {
 	s := newScene(t)
 	var led []*elections.Election
 	for i := range 50 {
-		e, err := s.a.Election(fmt.Sprint(i))
+		e, err := s.a.Stand(fmt.Sprint(i))
 		require.NoError(t, err)
-		same, err := s.a.Election(fmt.Sprint(i))
+		same, err := s.a.Stand(fmt.Sprint(i))
 		require.NoError(t, err)
 		require.Same(t, e, same)
 		led = append(led, e)
@@ -56,7 +57,7 @@ func TestManyElectionsOneSession(t *testing.T) {
 	for _, e := range led {
 		s.leads(e)
 	}
-	observer := s.join(s.b, "7", elections.Observe())
+	observer := s.observe(s.b, "7")
 	l, err := observer.WaitForLeader(s.ctx)
 	require.NoError(t, err)
 	require.Equal(t, "a:1", l.Address)
@@ -69,8 +70,8 @@ func TestManyElectionsOneSession(t *testing.T) {
 		leases[kv.Lease] = true
 	}
 	require.Len(t, leases, 1)
-	_, err = s.a.Election("")
-	require.ErrorIs(t, err, state.ErrBadName)
+	_, err = s.a.Stand("")
+	require.ErrorIs(t, err, lifecycle.ErrBadName)
 }
 
 // Who resigns with a context that has ended has resigned all the same, as soon as etcd answers.
@@ -85,7 +86,7 @@ func TestResignIsNotTakenBack(t *testing.T) {
 	require.ErrorIs(t, a.Resign(ctx), context.Canceled)
 	<-held.Caught()
 	require.False(t, b.IsLeader(), "etcd does not know")
-	require.ErrorIs(t, a.Resign(s.ctx), elections.ErrNotLeader)
+	require.ErrorIs(t, a.Resign(s.ctx), election.ErrNotLeader)
 	s.leads(b)
 	s.eventually(func() bool { return fmt.Sprint(b.Queue()) == "[b:1 a:1]" }, "and queues again")
 	require.NoError(t, held.Release(s.ctx))
@@ -113,7 +114,7 @@ func TestLeadIsAScope(t *testing.T) {
 	b := s.join(s.b, "job")
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- a.Lead(s.ctx, func(ctx context.Context, term *elections.Term) error {
+		ended <- a.Lead(s.ctx, func(ctx context.Context, term election.Term) error {
 			close(inside)
 			<-ctx.Done()
 			<-goOn
@@ -127,15 +128,15 @@ func TestLeadIsAScope(t *testing.T) {
 	require.False(t, b.IsLeader(), "its work goes on")
 	close(goOn)
 	err := <-ended
-	require.ErrorIs(t, err, elections.ErrTermOver)
-	over, ok := errors.AsType[*elections.TermOverError](err)
+	require.ErrorIs(t, err, election.ErrTermOver)
+	over, ok := errors.AsType[*election.TermOverError](err)
 	require.True(t, ok)
 	require.Equal(t, "job", over.Election)
 	require.NoError(t, <-resigned)
 	s.leads(b)
 
 	own := errors.New("its own")
-	require.Equal(t, own, b.Lead(s.ctx, func(context.Context, *elections.Term) error { return own }))
+	require.Equal(t, own, b.Lead(s.ctx, func(context.Context, election.Term) error { return own }))
 	require.True(t, b.IsLeader(), "that it returns gives nothing up")
 }
 
@@ -147,7 +148,7 @@ func TestWorkThatGoesOnIsWaitedForBounded(t *testing.T) {
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = a.Lead(s.ctx, func(context.Context, *elections.Term) error {
+		_ = a.Lead(s.ctx, func(context.Context, election.Term) error {
 			close(inside)
 			<-goOn
 			return nil
@@ -173,20 +174,20 @@ func TestTxnIsFenced(t *testing.T) {
 	_, err = s.client.Delete(s.ctx, s.queue("job")[0])
 	require.NoError(t, err)
 	_, err = term.Txn(s.ctx).Then(clientv3.OpPut("/x", "2")).Commit()
-	require.ErrorIs(t, err, elections.ErrTermOver, "by etcd, if this node has not noticed")
+	require.ErrorIs(t, err, election.ErrTermOver, "by etcd, if this node has not noticed")
 }
 
 func TestWatch(t *testing.T) {
 	s := newScene(t)
-	o := s.join(s.c, "job", elections.Observe())
+	o := s.observe(s.c, "job")
 	ctx, cancel := context.WithCancel(s.ctx)
 	seen := o.Watch(ctx)
-	require.Equal(t, elections.Leader{}, <-seen)
+	require.Equal(t, election.Leader{}, <-seen)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
-	require.Equal(t, elections.Leader{Address: "a:1", Token: term.Token()}, <-seen)
+	requireLeader(t, "a:1", term.Token(), <-seen)
 	require.NoError(t, a.Withdraw(s.ctx))
-	require.Equal(t, elections.Leader{}, <-seen)
+	require.Equal(t, election.Leader{}, <-seen)
 	cancel()
 	for range seen {
 	}
@@ -203,11 +204,11 @@ func TestClose(t *testing.T) {
 	}
 	_, open := <-a.Watch(s.ctx)
 	require.False(t, open)
-	require.ErrorIs(t, context.Cause(term.Context()), elections.ErrClosed)
+	require.ErrorIs(t, context.Cause(term.Context()), election.ErrStopped)
 	s.leads(b)
-	_, err := s.a.Election("another")
-	require.ErrorIs(t, err, elections.ErrClosed)
-	require.ErrorIs(t, a.Lead(s.ctx, nil), elections.ErrClosed)
+	_, err := s.a.Stand("another")
+	require.ErrorIs(t, err, election.ErrStopped)
+	require.ErrorIs(t, a.Lead(s.ctx, nil), election.ErrStopped)
 	require.Len(t, s.queue("job"), 1)
 	s.b.Stop()
 	for range ended {
@@ -216,13 +217,13 @@ func TestClose(t *testing.T) {
 
 func TestStandsAgain(t *testing.T) {
 	s := newScene(t)
-	a := s.join(s.a, "job", elections.Observe())
+	a := s.observe(s.a, "job")
 	require.Empty(t, s.queue("job"))
 	s.join(s.a, "job")
 	s.leads(a)
 	require.NoError(t, a.Withdraw(s.ctx))
 	require.Empty(t, s.queue("job"))
-	s.join(s.a, "job", elections.Observe())
+	s.observe(s.a, "job")
 	require.False(t, a.IsLeader())
 	s.join(s.a, "job")
 	s.leads(a)

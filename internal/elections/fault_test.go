@@ -12,9 +12,11 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/elections"
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/testkit/testbed"
 )
 
@@ -58,21 +60,21 @@ func TestKeyOfTheLeaderIsDeleted(t *testing.T) {
 	b := s.join(s.b, "job")
 	inside, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- a.Lead(s.ctx, func(ctx context.Context, _ *elections.Term) error {
+		ended <- a.Lead(s.ctx, func(ctx context.Context, _ election.Term) error {
 			close(inside)
 			<-ctx.Done()
 			return ctx.Err()
 		})
 	}()
 	<-inside
-	gone, err := s.client.Delete(s.ctx, first.Key())
+	gone, err := s.client.Delete(s.ctx, first.(*elections.Term).Key())
 	require.NoError(t, err)
 	require.EqualValues(t, 1, gone.Deleted)
 	s.eventually(func() bool { return first.Context().Err() != nil }, "the term ends")
 	require.False(t, first.Valid())
 	for _, over := range []error{context.Cause(first.Context()), <-ended} {
-		require.ErrorIs(t, over, elections.ErrTermOver)
-		require.ErrorIs(t, over, elections.ErrKeyGone)
+		require.ErrorIs(t, over, election.ErrTermOver)
+		require.ErrorIs(t, over, election.ErrKeyLost)
 	}
 	second := s.leads(b)
 	require.Greater(t, second.Token(), first.Token())
@@ -85,14 +87,14 @@ func TestWatchThatIsSilent(t *testing.T) {
 	s := newSceneWith(t, testbed.Short, time.Hour)
 	a := s.join(s.a, "job")
 	s.leads(a)
-	b, o := s.join(s.b, "job"), s.join(s.c, "job", elections.Observe())
+	b, o := s.join(s.b, "job"), s.observe(s.c, "job")
 	s.eventually(func() bool { return o.Leader().Address == "a:1" }, "it knows")
 	s.c.Faults.FreezeWatch()
 	require.NoError(t, a.Withdraw(s.ctx))
 	s.leads(b)
 	s.eventually(func() bool { return o.Leader().Address == "b:1" }, "it hears of it")
 	require.NoError(t, b.Withdraw(s.ctx))
-	s.eventually(func() bool { return o.Leader() == elections.Leader{} }, "and that nobody leads")
+	s.eventually(func() bool { return o.Leader() == election.Leader{} }, "and that nobody leads")
 }
 
 // etcd refuses this node: it says why, and tries on, at its leisure.
@@ -102,7 +104,7 @@ func TestDenied(t *testing.T) {
 		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting(s.keys.Queue("job")))
 	}
 	began := time.Now()
-	e, err := s.a.Election("job")
+	e, err := s.a.Stand("job")
 	require.NoError(t, err)
 	s.eventually(func() bool { return e.Err() != nil }, "it says so")
 	require.ErrorIs(t, e.Err(), rpctypes.ErrPermissionDenied)
@@ -119,13 +121,13 @@ func TestDeniedForGood(t *testing.T) {
 	putting := clustertest.Putting(s.keys.Queue("job"))
 	p.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, putting)
 	p.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, putting)
-	e, err := p.Election("job")
+	e, err := p.Stand("job")
 	require.NoError(t, err)
-	never := func(context.Context, *elections.Term) error { return errors.New("it leads") }
+	never := func(context.Context, election.Term) error { return errors.New("it leads") }
 	require.ErrorIs(t, e.Lead(s.ctx, never), rpctypes.ErrPermissionDenied)
 	require.ErrorIs(t, e.Err(), rpctypes.ErrPermissionDenied)
 	require.ErrorIs(t, e.Lead(s.ctx, never), rpctypes.ErrPermissionDenied, "it is over")
-	_, err = p.Election("job")
+	_, err = p.Stand("job")
 	require.NoError(t, err)
 	s.leads(e)
 	require.NoError(t, e.Err())
@@ -135,12 +137,12 @@ func TestDeniedForGood(t *testing.T) {
 // the place is given up, and this node leads again by another one. However the function in Lead
 // says that its context ended, Lead says that the term is over.
 func TestSessionThatEndsTheTerm(t *testing.T) {
-	suspend := func(s *scene, now *session.Session) {
+	suspend := func(s *scene, now *etcdsession.Session) {
 		s.a.Faults.CutOff()
 		now.Doubt(20 * time.Millisecond)
 	}
-	lose := func(_ *scene, now *session.Session) { now.Lose(session.ReasonRevoked, nil) }
-	for what, end := range map[string]func(*scene, *session.Session){"suspended": suspend, "lost": lose} {
+	lose := func(_ *scene, now *etcdsession.Session) { now.Lose(session.ReasonRevoked, nil) }
+	for what, end := range map[string]func(*scene, *etcdsession.Session){"suspended": suspend, "lost": lose} {
 		for why, say := range map[string]func(context.Context) error{"error": context.Context.Err, "cause": context.Cause} {
 			t.Run(what+", "+why, func(t *testing.T) {
 				s := newScene(t)
@@ -148,7 +150,7 @@ func TestSessionThatEndsTheTerm(t *testing.T) {
 				first := s.leads(a)
 				inside, ended := make(chan struct{}), make(chan error, 1)
 				go func() {
-					ended <- a.Lead(s.ctx, func(ctx context.Context, _ *elections.Term) error {
+					ended <- a.Lead(s.ctx, func(ctx context.Context, _ election.Term) error {
 						close(inside)
 						<-ctx.Done()
 						<-first.Context().Done()
@@ -160,7 +162,7 @@ func TestSessionThatEndsTheTerm(t *testing.T) {
 				now := s.a.Keeper.Current()
 				end(s, now)
 				err := <-ended
-				require.ErrorIs(t, err, elections.ErrTermOver)
+				require.ErrorIs(t, err, election.ErrTermOver)
 				require.ErrorAs(t, err, new(*session.LostError))
 				require.False(t, first.Valid())
 				s.a.Faults.Reconnect()
@@ -190,7 +192,7 @@ func TestSuspendedWhileOthersAreBusy(t *testing.T) {
 		o := s.join(s.a, fmt.Sprint("other ", i))
 		wg.Go(func() {
 			for busy.Err() == nil {
-				_ = o.Lead(busy, func(ctx context.Context, _ *elections.Term) error {
+				_ = o.Lead(busy, func(ctx context.Context, _ election.Term) error {
 					<-ctx.Done()
 					return ctx.Err()
 				})
@@ -199,7 +201,7 @@ func TestSuspendedWhileOthersAreBusy(t *testing.T) {
 	}
 	wg.Go(func() {
 		for busy.Err() == nil {
-			_, _ = s.a.Election("other 0") // has it looked at
+			_, _ = s.a.Stand("other 0") // has it looked at
 		}
 	})
 	now := s.a.Keeper.Current()

@@ -4,24 +4,20 @@ import (
 	"context"
 	"slices"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/wait"
 )
-
-// Leader is who leads an election. The zero Leader is nobody.
-type Leader struct {
-	Address string
-	Token   int64
-}
 
 // Leader is who leads as far as this node knows: nobody between two leaders, and while this
 // node is cut off from etcd and cannot say. One that has just come first may still wait for a former
 // leader that may not know its lease is gone, before it leads. It does not block.
-func (e *Election) Leader() Leader {
+func (e *Election) Leader() election.Leader {
 	entries := e.follower.Queue().Entries()
 	if len(entries) == 0 {
-		return Leader{}
+		return election.Leader{}
 	}
-	return Leader{Address: entries[0].Value, Token: entries[0].Create}
+	first := entries[0]
+	return election.Leader{Address: first.Value, Token: first.Create, Mode: election.ModeElection, Member: !first.Foreign, Lease: first.Lease}
 }
 
 // Queue are the addresses of those who stand, who leads first, as far as this node knows.
@@ -75,11 +71,11 @@ func (e *Election) notify() {
 	}
 }
 
-// WaitForLeader blocks until there is a leader, or ctx ends. Errors are ctx's cause, ErrClosed
-// and ErrLetGo.
-func (e *Election) WaitForLeader(ctx context.Context) (Leader, error) {
-	var l Leader
-	err := e.until(ctx, func() bool { l = e.Leader(); return l != Leader{} })
+// WaitForLeader blocks until there is a leader, or ctx ends. Errors are ctx's cause, lifecycle.ErrStopped
+// and election.ErrClosed.
+func (e *Election) WaitForLeader(ctx context.Context) (election.Leader, error) {
+	var l election.Leader
+	err := e.until(ctx, func() bool { l = e.Leader(); return l != election.Leader{} })
 	return l, err
 }
 
@@ -105,8 +101,8 @@ func (e *Election) until(ctx context.Context, done func() bool) error {
 // Watch delivers who leads now, and then every change of it; the zero Leader says that nobody
 // does. A slow receiver misses what was overtaken and always gets the newest. The channel
 // closes when ctx ends, or the election or the node is closed, never else.
-func (e *Election) Watch(ctx context.Context) <-chan Leader {
-	out := make(chan Leader)
+func (e *Election) Watch(ctx context.Context) <-chan election.Leader {
+	out := make(chan election.Leader)
 	forward := func() {
 		defer close(out)
 		ctx, stop := wait.Within(ctx, e.lasts())
@@ -114,6 +110,23 @@ func (e *Election) Watch(ctx context.Context) <-chan Leader {
 		sub := e.Subscribe()
 		defer sub.Close()
 		wait.Forward(ctx, out, sub.C, e.Leader)
+	}
+	if !e.all.start(forward) {
+		close(out)
+	}
+	return out
+}
+
+// WatchErr delivers what Err returns, and then every change of it, as Watch does of the leader.
+func (e *Election) WatchErr(ctx context.Context) <-chan error {
+	out := make(chan error)
+	forward := func() {
+		defer close(out)
+		ctx, stop := wait.Within(ctx, e.lasts())
+		defer stop()
+		sub := e.Subscribe()
+		defer sub.Close()
+		wait.ForwardFunc(ctx, out, sub.C, e.Err, func(a, b error) bool { return a == b || a != nil && b != nil && a.Error() == b.Error() })
 	}
 	if !e.all.start(forward) {
 		close(out)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/testkit/testbed"
@@ -29,20 +30,20 @@ func TestPreferredLeads(t *testing.T) {
 		q := fmt.Sprint(c.Queue()) // the moves may come in another order
 		return q == "[c:1 b:1 a:1]" || q == "[c:1 a:1 b:1]"
 	}, "those who let it pass queue again")
-	require.Equal(t, elections.Leader{Address: "c:1", Token: term.Token()}, c.Leader(), "the value is the address alone")
+	requireLeader(t, "c:1", term.Token(), c.Leader())
 
 	// It comes back by its name alone; another priority is another place.
-	_, err := s.c.Election("job")
+	_, err := s.c.Stand("job")
 	require.NoError(t, err)
-	_, err = s.c.Election("job", elections.Priority(2))
+	_, err = s.c.Stand("job", election.Priority(2))
 	require.NoError(t, err)
 	require.True(t, term.Valid())
-	_, err = s.b.Election("job", elections.Priority(2))
+	_, err = s.b.Stand("job", election.Priority(2))
 	require.NoError(t, err)
 	s.eventually(func() bool { return fmt.Sprint(a.Queue()) == "[c:1 b:1 a:1]" && !a.IsLeader() }, "before the one that is not preferred")
 	require.True(t, term.Valid(), "equals take nothing from each other")
 
-	_, err = s.c.Election("job", elections.Priority(1))
+	_, err = s.c.Stand("job", election.Priority(1))
 	require.NoError(t, err)
 	s.leads(b)
 	require.ErrorIs(t, context.Cause(term.Context()), elections.ErrGaveWay)
@@ -55,7 +56,7 @@ func TestPreferredPassesOneThatLearnsItsPlaceLate(t *testing.T) {
 	s := newScene(t)
 	s.leads(s.join(s.a, "job"))
 	s.b.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(s.keys.Queue("job")))
-	b, err := s.b.Election("job")
+	b, err := s.b.Stand("job")
 	require.NoError(t, err)
 	s.queued("job", b, 2)
 	s.leads(s.prefer(s.c, "job", 1))
@@ -68,7 +69,7 @@ func TestPreferredWaitsForTheWork(t *testing.T) {
 	s.leads(a)
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- a.Lead(s.ctx, func(ctx context.Context, _ *elections.Term) error {
+		ended <- a.Lead(s.ctx, func(ctx context.Context, _ election.Term) error {
 			close(inside)
 			<-ctx.Done()
 			<-goOn
@@ -168,7 +169,7 @@ func TestPreferredThatComesAndGoes(t *testing.T) {
 	term := s.leads(a)
 	for range 5 {
 		p := s.start("d:1")
-		_, err := p.Election("job", elections.Priority(1))
+		_, err := p.Stand("job", election.Priority(1))
 		require.NoError(t, err)
 		s.eventually(func() bool { return len(s.queue("job")) == 2 }, "it stands")
 		p.Stop()
@@ -190,7 +191,7 @@ func TestOutsiderIsNotPassed(t *testing.T) {
 	b := s.join(s.b, "job")
 	c := s.prefer(s.c, "job", 1)
 	s.eventually(func() bool { return fmt.Sprint(b.Queue()) == "[a:1 elsewhere c:1 b:1]" }, "b lets c pass")
-	require.ErrorIs(t, b.Transfer(s.ctx, "c:1"), elections.ErrOutsider)
+	require.ErrorIs(t, b.Transfer(s.ctx, "c:1"), election.ErrOutsider)
 	require.True(t, term.Valid())
 	_, err = s.client.Delete(s.ctx, outsider)
 	require.NoError(t, err)

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/testbed"
@@ -58,10 +59,10 @@ func (s *scene) start(address string) *process {
 }
 
 // join has a process stand, and returns when it is in the queue as all see it.
-func (s *scene) join(p *process, name string, opts ...elections.Option) *elections.Election {
+func (s *scene) join(p *process, name string, opts ...election.StandOption) *elections.Election {
 	s.Helper()
 	before := len(s.queue(name))
-	e, err := p.Election(name, opts...)
+	e, err := p.Stand(name, opts...)
 	require.NoError(s, err)
 	if len(opts) == 0 {
 		s.queued(name, e, before+1)
@@ -69,11 +70,19 @@ func (s *scene) join(p *process, name string, opts ...elections.Option) *electio
 	return e
 }
 
+// observe has a process follow an election.
+func (s *scene) observe(p *process, name string) *elections.Election {
+	s.Helper()
+	e, err := p.Observe(name)
+	require.NoError(s, err)
+	return e
+}
+
 // prefer has a process stand with a priority, and returns when it is in the queue.
 func (s *scene) prefer(p *process, name string, priority int) *elections.Election {
 	s.Helper()
 	before := len(s.queue(name))
-	e := s.join(p, name, elections.Priority(priority))
+	e := s.join(p, name, election.Priority(priority))
 	s.queued(name, e, before+1)
 	return e
 }
@@ -88,10 +97,16 @@ func (s *scene) queue(name string) []string { s.Helper(); return s.Under(s.keys.
 func (s *scene) eventually(cond func() bool, what string) { s.Helper(); s.Eventually(cond, what) }
 
 // leads waits until an election is led here, and returns the term.
-func (s *scene) leads(e *elections.Election) *elections.Term {
+func (s *scene) leads(e *elections.Election) election.Term {
 	s.Helper()
 	var t *elections.Term
 	s.eventually(func() bool { t = e.Term(); return t != nil }, "it leads")
 	require.True(s, e.IsLeader())
 	return t
+}
+
+func requireLeader(t *testing.T, address string, token int64, l election.Leader) {
+	t.Helper()
+	require.Equal(t, address, l.Address)
+	require.Equal(t, token, l.Token)
 }

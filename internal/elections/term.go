@@ -3,9 +3,11 @@ package elections
 import (
 	"context"
 	"fmt"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/txn"
 )
@@ -13,10 +15,11 @@ import (
 // Term is one unbroken stretch of this node's leadership in one election. All methods are safe
 // for concurrent use.
 type Term struct {
-	e     *Election
-	place *leasequeue.Entry
-	token int64
-	work  int // functions in it; guarded by e.mu
+	e        *Election
+	place    *leasequeue.Entry
+	token    int64
+	acquired time.Time
+	work     int // functions in it; guarded by e.mu
 }
 
 // Token is the fencing token: it only grows from term to term of the election. Give it to
@@ -24,7 +27,7 @@ type Term struct {
 func (t *Term) Token() int64 { return t.token }
 
 // Context ends with the term, at the session's deadline at the latest; its cause is a
-// [TermOverError], or just its reason where that is a session.LostError or [ErrKeyGone].
+// [TermOverError], or just its reason where that is a session.LostError or [election.ErrKeyLost].
 func (t *Term) Context() context.Context { return t.place.Context() }
 
 // Valid reports whether the term may be acted on at this instant, without the network.
@@ -34,23 +37,26 @@ func (t *Term) Valid() bool { return t.e.term.Load() == t && t.place.Valid() }
 // term stands there. Programs that cannot have Guard compare that.
 func (t *Term) Key() string { return t.place.Key() }
 
+// AcquiredAt is when this node learned that it leads.
+func (t *Term) AcquiredAt() time.Time { return t.acquired }
+
 // Guard holds in a transaction of etcd's exactly while the term stands there.
-func (t *Term) Guard() clientv3.Cmp { return t.place.Guard() }
+func (t *Term) Guard() []clientv3.Cmp { return []clientv3.Cmp{t.place.Guard()} }
 
 // Txn is a transaction that etcd commits only while this term stands. Its Commit returns an
 // error that matches ErrTermOver, and writes nothing, if the term is over; otherwise it
 // answers as an ordinary transaction does. One caller at a time.
 func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 	return txn.Fenced(ctx, t.e.all.cfg.Client, txn.Fence{
-		Guards: []clientv3.Cmp{t.Guard()},
+		Guards: t.Guard(),
 		Over: func() error {
 			if !t.Valid() {
-				return fmt.Errorf("election %q, token %d: %w", t.e.name, t.token, ErrTermOver)
+				return fmt.Errorf("election %q, token %d: %w", t.e.name, t.token, election.ErrTermOver)
 			}
 			return nil
 		},
 		Refused: func() error {
-			return fmt.Errorf("etcd refused election %q, token %d: %w", t.e.name, t.token, ErrTermOver)
+			return fmt.Errorf("etcd refused election %q, token %d: %w", t.e.name, t.token, election.ErrTermOver)
 		},
 	})
 }

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/order"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -20,8 +22,8 @@ import (
 // that function has returned, or was waited for long enough.
 //
 // Errors are ErrNoLeader, ErrNotCandidate, ErrOutsider and ErrPreferred, by what is known here
-// and now; ErrNotMoved when another one leads, or ctx or this node's session ended; ErrClosed,
-// ErrLetGo, and what etcd refused.
+// and now; ErrNotMoved when another one leads, or ctx or this node's session ended; lifecycle.ErrStopped,
+// election.ErrClosed, and what etcd refused.
 func (e *Election) Transfer(ctx context.Context, address string) error {
 	if err := e.transfer(ctx, address); err != nil {
 		return fmt.Errorf("election %q: transfer to %s: %w", e.name, address, err)
@@ -43,9 +45,9 @@ func (e *Election) transfer(ctx context.Context, address string) error {
 	}
 	switch {
 	case len(entries) == 0:
-		return ErrNoLeader
+		return election.ErrNoLeader
 	case target < 0:
-		return ErrNotCandidate
+		return election.ErrNotCandidate
 	case target == 0:
 		return nil
 	}
@@ -57,7 +59,7 @@ func (e *Election) transfer(ctx context.Context, address string) error {
 func (e *Election) AskResign(ctx context.Context) error {
 	q, err := e.known(ctx)
 	if err == nil && len(q.Entries()) == 0 {
-		err = ErrNoLeader
+		err = election.ErrNoLeader
 	}
 	if err == nil {
 		err = e.ask(ctx, q, "", order.Wish{Token: q.Entries()[0].Create})
@@ -108,10 +110,10 @@ func (e *Election) ask(ctx context.Context, q order.Queue, address string, wish 
 }
 
 func (e *Election) notMoved(err error) error {
-	if errors.Is(err, ErrClosed) || errors.Is(err, ErrLetGo) {
+	if errors.Is(err, lifecycle.ErrStopped) || errors.Is(err, election.ErrClosed) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", ErrNotMoved, err)
+	return fmt.Errorf("%w: %w", election.ErrNotMoved, err)
 }
 
 // outcome is what came of a wish, if that is known.
@@ -129,11 +131,11 @@ func (e *Election) outcome(address string, wish order.Wish) (done bool, err erro
 	case len(entries) > 0 && entries[0].Create == wish.Create:
 		return true, nil
 	case !slices.ContainsFunc(entries, func(x order.Entry) bool { return x.Value == address }):
-		return true, ErrNotCandidate
-	case errors.Is(err, ErrNotCandidate):
-		return true, fmt.Errorf("%w: it has queued anew meanwhile; ask again", ErrNotMoved)
+		return true, election.ErrNotCandidate
+	case errors.Is(err, election.ErrNotCandidate):
+		return true, fmt.Errorf("%w: it has queued anew meanwhile; ask again", election.ErrNotMoved)
 	case errors.Is(err, order.ErrPassed):
-		return true, fmt.Errorf("%w: %s leads instead", ErrNotMoved, entries[0].Value)
+		return true, fmt.Errorf("%w: %s leads instead", election.ErrNotMoved, entries[0].Value)
 	}
 	return true, err
 }

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/testkit/testbed"
@@ -24,7 +25,7 @@ func TestTransfer(t *testing.T) {
 	a := s.join(s.a, "job")
 	first := s.leads(a)
 	b, c := s.join(s.b, "job"), s.join(s.c, "job")
-	d := s.join(s.start("d:1"), "job", elections.Observe())
+	d := s.observe(s.start("d:1"), "job")
 	s.eventually(func() bool { return len(d.Queue()) == 3 && len(a.Queue()) == 3 }, "all know")
 
 	require.NoError(t, d.Transfer(s.ctx, "c:1"), "who only follows may ask")
@@ -41,16 +42,16 @@ func TestTransfer(t *testing.T) {
 	s.eventually(func() bool { return len(c.Queue()) == 3 }, "it knows")
 	require.NoError(t, c.Transfer(s.ctx, "a:1"), "the leader itself")
 	s.leads(a)
-	require.ErrorIs(t, d.Transfer(s.ctx, "e:1"), elections.ErrNotCandidate)
-	require.ErrorIs(t, d.Transfer(s.ctx, "d:1"), elections.ErrNotCandidate)
+	require.ErrorIs(t, d.Transfer(s.ctx, "e:1"), election.ErrNotCandidate)
+	require.ErrorIs(t, d.Transfer(s.ctx, "d:1"), election.ErrNotCandidate)
 	require.Empty(t, s.wishes("job"))
 
 	s.eventually(func() bool { return d.Leader().Address == "a:1" }, "it knows")
 	require.NoError(t, d.AskResign(s.ctx))
 	s.eventually(func() bool { return d.Leader().Address != "a:1" }, "another one leads")
-	empty := s.join(s.a, "another", elections.Observe())
-	require.ErrorIs(t, empty.Transfer(s.ctx, "a:1"), elections.ErrNoLeader)
-	require.ErrorIs(t, empty.AskResign(s.ctx), elections.ErrNoLeader)
+	empty := s.observe(s.a, "another")
+	require.ErrorIs(t, empty.Transfer(s.ctx, "a:1"), election.ErrNoLeader)
+	require.ErrorIs(t, empty.AskResign(s.ctx), election.ErrNoLeader)
 	alone := s.join(s.b, "alone")
 	before := s.leads(alone)
 	s.eventually(func() bool { return len(alone.Queue()) == 1 }, "it knows")
@@ -63,7 +64,7 @@ func TestTransferToOneThatIsNotPreferred(t *testing.T) {
 	a := s.prefer(s.a, "job", 1)
 	term := s.leads(a)
 	b := s.join(s.b, "job")
-	require.ErrorIs(t, b.Transfer(s.ctx, "b:1"), elections.ErrPreferred)
+	require.ErrorIs(t, b.Transfer(s.ctx, "b:1"), election.ErrPreferred)
 	require.True(t, term.Valid())
 }
 
@@ -86,7 +87,7 @@ func TestWishIsTakenBack(t *testing.T) {
 	require.Len(t, s.wishes("job"), 1)
 	cancel(own)
 	err = <-failed
-	require.ErrorIs(t, err, elections.ErrNotMoved)
+	require.ErrorIs(t, err, election.ErrNotMoved)
 	require.ErrorIs(t, err, own)
 	require.Empty(t, s.wishes("job"))
 
@@ -99,7 +100,7 @@ func TestWishIsTakenBack(t *testing.T) {
 	_, err = s.client.Revoke(s.ctx, lease.ID)
 	require.NoError(t, err)
 	require.NoError(t, <-failed)
-	require.ErrorIs(t, <-second, elections.ErrNotMoved)
+	require.ErrorIs(t, <-second, election.ErrNotMoved)
 	s.leads(a)
 	require.Empty(t, s.wishes("job"))
 }
@@ -112,7 +113,7 @@ func TestTargetQueuesAnew(t *testing.T) {
 	term := s.leads(a)
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- a.Lead(s.ctx, func(context.Context, *elections.Term) error {
+		ended <- a.Lead(s.ctx, func(context.Context, election.Term) error {
 			close(inside)
 			<-goOn
 			return nil
@@ -124,10 +125,10 @@ func TestTargetQueuesAnew(t *testing.T) {
 	failed := make(chan error, 1)
 	go func() { failed <- b.Transfer(s.ctx, "b:1") }()
 	<-term.Context().Done()
-	_, err := s.b.Election("job", elections.Priority(-1))
+	_, err := s.b.Stand("job", election.Priority(-1))
 	require.NoError(t, err)
-	if err := <-failed; !errors.Is(err, elections.ErrNotCandidate) {
-		require.ErrorIs(t, err, elections.ErrNotMoved)
+	if err := <-failed; !errors.Is(err, election.ErrNotCandidate) {
+		require.ErrorIs(t, err, election.ErrNotMoved)
 	}
 	close(goOn)
 	require.NoError(t, <-ended)
@@ -139,7 +140,7 @@ func TestTargetIsGone(t *testing.T) {
 	term := s.leads(a)
 	inside, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- a.Lead(s.ctx, func(ctx context.Context, _ *elections.Term) error {
+		ended <- a.Lead(s.ctx, func(ctx context.Context, _ election.Term) error {
 			close(inside)
 			<-ctx.Done()
 			<-time.After(200 * time.Millisecond) // its work takes its time
@@ -153,9 +154,9 @@ func TestTargetIsGone(t *testing.T) {
 	go func() { failed <- a.Transfer(s.ctx, "c:1") }()
 	<-term.Context().Done()
 	require.NoError(t, c.Withdraw(s.ctx))
-	require.ErrorIs(t, <-failed, elections.ErrNotCandidate)
+	require.ErrorIs(t, <-failed, election.ErrNotCandidate)
 	s.leads(b)
-	require.ErrorIs(t, <-ended, elections.ErrTermOver)
+	require.ErrorIs(t, <-ended, election.ErrTermOver)
 	require.Empty(t, s.wishes("job"))
 }
 
@@ -165,7 +166,7 @@ func TestFaultsOfTheAsker(t *testing.T) {
 	a := s.join(s.a, "job")
 	s.leads(a)
 	b := s.join(s.b, "job")
-	c := s.join(s.c, "job", elections.Observe())
+	c := s.observe(s.c, "job")
 	s.eventually(func() bool { return len(c.Queue()) == 2 && len(a.Queue()) == 2 }, "all know")
 	s.c.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(s.keys.Wishes().Queue("job")))
 	require.NoError(t, c.Transfer(s.ctx, "b:1"))
@@ -180,7 +181,7 @@ func TestFaultsOfTheAsker(t *testing.T) {
 	s.c.Faults.CutOff()
 	ctx, cancel := context.WithTimeout(s.ctx, 100*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, c.Transfer(ctx, "a:1"), elections.ErrNotMoved)
+	require.ErrorIs(t, c.Transfer(ctx, "a:1"), election.ErrNotMoved)
 	s.c.Faults.Reconnect()
 	require.True(t, b.IsLeader())
 	s.eventually(func() bool { return len(s.wishes("job")) == 0 }, "as soon as etcd answers, whatever it has done")
@@ -190,10 +191,10 @@ func TestSessionOfTheAskerIsLost(t *testing.T) {
 	s := newSceneWith(t, testbed.Short, time.Hour)
 	s.join(s.a, "job")
 	s.join(s.b, "job")
-	c := s.join(s.c, "job", elections.Observe())
+	c := s.observe(s.c, "job")
 	s.eventually(func() bool { return len(c.Queue()) == 2 }, "it knows")
 	s.c.Faults.CutOff()
-	require.ErrorIs(t, c.Transfer(s.ctx, c.Queue()[1]), elections.ErrNotMoved)
+	require.ErrorIs(t, c.Transfer(s.ctx, c.Queue()[1]), election.ErrNotMoved)
 	s.c.Faults.Reconnect()
 }
 
@@ -203,15 +204,15 @@ func TestTransferWhenClosed(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.client.Put(s.ctx, s.keys.Queue("job")+fmt.Sprintf("%x-1", int64(lease.ID)), "old:1", clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
-	a, b := s.join(s.a, "job"), s.join(s.b, "job", elections.Observe())
+	a, b := s.join(s.a, "job"), s.observe(s.b, "job")
 	s.eventually(func() bool { return len(a.Queue()) == 2 && len(b.Queue()) == 2 }, "both know")
 	failed := make(chan error, 1)
 	go func() { failed <- b.Transfer(s.ctx, "a:1") }()
 	s.eventually(func() bool { return len(s.wishes("job")) == 1 }, "it asked")
 	require.NoError(t, s.b.Close(s.ctx))
-	require.ErrorIs(t, <-failed, elections.ErrClosed)
+	require.ErrorIs(t, <-failed, election.ErrStopped)
 	require.Empty(t, s.wishes("job"))
-	require.ErrorIs(t, b.Transfer(s.ctx, "a:1"), elections.ErrClosed)
+	require.ErrorIs(t, b.Transfer(s.ctx, "a:1"), election.ErrStopped)
 }
 
 // An election is let go: nothing of it is left here, until somebody asks for it again.
@@ -223,15 +224,15 @@ func TestLetGo(t *testing.T) {
 	<-seen
 	b := s.join(s.b, "job")
 	require.NoError(t, a.Close(s.ctx))
-	require.ErrorIs(t, context.Cause(term.Context()), elections.ErrWithdrawn)
+	require.ErrorIs(t, context.Cause(term.Context()), election.ErrWithdrawn)
 	s.leads(b)
 	for range seen {
 	}
 	require.Zero(t, a.Leader())
 	_, err := a.WaitForLeader(s.ctx)
-	require.ErrorIs(t, err, elections.ErrLetGo)
-	require.ErrorIs(t, a.Transfer(s.ctx, "b:1"), elections.ErrLetGo)
-	require.ErrorIs(t, a.Lead(s.ctx, nil), elections.ErrWithdrawn)
+	require.ErrorIs(t, err, election.ErrClosed)
+	require.ErrorIs(t, a.Transfer(s.ctx, "b:1"), election.ErrClosed)
+	require.ErrorIs(t, a.Lead(s.ctx, nil), election.ErrWithdrawn)
 	require.NoError(t, a.Close(s.ctx), "again")
 	again := s.join(s.a, "job")
 	require.NotSame(t, a, again)
@@ -246,7 +247,7 @@ func TestLetGoAndWantedAgain(t *testing.T) {
 	term := s.leads(a)
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- a.Lead(s.ctx, func(context.Context, *elections.Term) error {
+		ended <- a.Lead(s.ctx, func(context.Context, election.Term) error {
 			close(inside)
 			<-goOn
 			return nil
@@ -256,7 +257,7 @@ func TestLetGoAndWantedAgain(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- a.Close(s.ctx) }()
 	<-term.Context().Done()
-	same, err := s.a.Election("job")
+	same, err := s.a.Stand("job")
 	require.NoError(t, err)
 	require.Same(t, a, same)
 	close(goOn)

@@ -5,16 +5,18 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/mirror"
-	"github.com/goverse/goverse/internal/session"
 )
 
 // makeBase makes a mirror and a session keeper of the election's own, for a
 // user who brought neither.
 func (le *LeaderElection) makeBase() error {
 	le.mirror = mirror.New(mirror.Config{Client: le.cfg.Client, Keys: le.keys, Logger: le.log})
-	keeper, err := session.NewKeeper(session.KeeperConfig{
-		Config: session.Config{Client: le.cfg.Client, TTL: le.cfg.TTL, Logger: le.log, ReadKey: le.keys.Request(),
+	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{
+		Config: etcdsession.Config{Client: le.cfg.Client, TTL: le.cfg.TTL, Logger: le.log, ReadKey: le.keys.Request(),
 			KnownRevision: le.mirror.Known, OnRead: le.mirror.Saw, Proxied: le.mirror.Proxied},
 		OnLost: RebuildOnOtherHistory(le.mirror),
 	})
@@ -25,8 +27,8 @@ func (le *LeaderElection) makeBase() error {
 
 // RebuildOnOtherHistory is a keeper's OnLost that makes the mirror read anew
 // when etcd turned out to be another one: its watch would stay silent.
-func RebuildOnOtherHistory(m *mirror.Mirror) func(*session.Session, *session.LostError) {
-	return func(_ *session.Session, lost *session.LostError) {
+func RebuildOnOtherHistory(m *mirror.Mirror) func(*etcdsession.Session, *session.LostError) {
+	return func(_ *etcdsession.Session, lost *session.LostError) {
 		if lost.Reason == session.ReasonOtherHistory {
 			m.Rebuild("etcd's history is another one")
 		}
@@ -36,7 +38,7 @@ func RebuildOnOtherHistory(m *mirror.Mirror) func(*session.Session, *session.Los
 // base is the own mirror and keeper.
 type base struct {
 	mirror                *mirror.Mirror
-	keeper                *session.Keeper
+	keeper                *etcdsession.Keeper
 	keeperCtx, mirrorCtx  context.Context
 	stopKeeper, endMirror context.CancelFunc
 	wg                    sync.WaitGroup
@@ -44,7 +46,7 @@ type base struct {
 	failure               error         // read after done
 }
 
-func newBase(m *mirror.Mirror, k *session.Keeper) *base {
+func newBase(m *mirror.Mirror, k *etcdsession.Keeper) *base {
 	b := &base{mirror: m, keeper: k, done: make(chan struct{})}
 	b.keeperCtx, b.stopKeeper = context.WithCancel(context.Background())
 	b.mirrorCtx, b.endMirror = context.WithCancel(context.Background())
@@ -73,9 +75,9 @@ func (b *base) stop() {
 
 func (b *base) err() error {
 	if b.failure == nil {
-		return ErrStopped
+		return election.ErrStopped
 	}
-	return fmt.Errorf("%w: %w", ErrStopped, b.failure)
+	return fmt.Errorf("%w: %w", election.ErrStopped, b.failure)
 }
 
 func (le *LeaderElection) baseDone() <-chan struct{} {

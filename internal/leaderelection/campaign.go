@@ -9,8 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/candidacy"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/txn"
 )
 

@@ -11,9 +11,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/candidacy"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/mirror"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -45,7 +46,7 @@ type Config struct {
 	// during Stop can still commit, and its key goes with the session only.
 	// Without them the election runs its own.
 	Mirror *mirror.Mirror
-	Keeper *session.Keeper
+	Keeper *etcdsession.Keeper
 	// Logger gets one line per change of leadership of this node. Default: none.
 	Logger hclog.Logger
 }
@@ -87,7 +88,7 @@ type LeaderElection struct {
 	keys   state.Keys
 	log    hclog.Logger
 	mirror *mirror.Mirror
-	keeper *session.Keeper
+	keeper *etcdsession.Keeper
 
 	term   atomic.Pointer[Term]
 	wake   chan struct{}
@@ -107,7 +108,7 @@ type LeaderElection struct {
 	failed  error  // why the election cannot work for this member
 	ended   *Term  // the last term that ended, while its work may be running
 	terms   int64
-	lastEnd *TermOverError
+	lastEnd *election.TermOverError
 }
 
 // New checks the configuration. [LeaderElection.Start] makes it live.
@@ -170,7 +171,7 @@ func (le *LeaderElection) awaitQueued(ctx context.Context) error {
 		return own != nil || le.failed != nil || !le.part.Standing()
 	})
 	if err == nil && stopped {
-		return ErrStopped
+		return election.ErrStopped
 	}
 	return err
 }
@@ -213,7 +214,7 @@ func (le *LeaderElection) Stop(ctx context.Context) error {
 	if started {
 		err = le.Withdraw(ctx)
 	}
-	le.cancel(ErrStopped)
+	le.cancel(election.ErrStopped)
 	le.notify()
 	le.wg.Wait()
 	if started && le.base != nil {
@@ -252,7 +253,7 @@ func (le *LeaderElection) Terms() int64 {
 }
 
 // LastEnd says which term of this node ended last, and why; nil if none did.
-func (le *LeaderElection) LastEnd() *TermOverError {
+func (le *LeaderElection) LastEnd() *election.TermOverError {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	return le.lastEnd
@@ -268,7 +269,7 @@ func (le *LeaderElection) Resign(ctx context.Context) error {
 	t := le.term.Load()
 	if t == nil || !t.stretch.Valid() {
 		le.mu.Unlock()
-		return ErrNotLeader
+		return election.ErrNotLeader
 	}
 	r := le.round
 	part, ended := le.part.Resign(time.Now(), le.mirror.Snapshot())

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
@@ -37,9 +38,9 @@ func TestFirstComeFirstServed(t *testing.T) {
 	require.False(t, a.IsLeader())
 	second := awaitLeads(t, b)
 	require.Greater(t, second.Token(), first.Token())
-	require.ErrorIs(t, context.Cause(first.Context()), ErrTermOver)
-	require.Equal(t, ReasonResigned, a.LastEnd().Reason)
-	require.ErrorIs(t, a.Resign(etcdtest.Context(t)), ErrNotLeader)
+	require.ErrorIs(t, context.Cause(first.Context()), election.ErrTermOver)
+	require.Equal(t, election.ReasonResigned, a.LastEnd().Reason)
+	require.ErrorIs(t, a.Resign(etcdtest.Context(t)), election.ErrNotLeader)
 
 	// a queues again at the tail: c is next.
 	awaitTail(t, a, "a:1")
@@ -53,7 +54,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 func TestObserverOnlyLooks(t *testing.T) {
 	client := etcdtest.Client(t)
 	o := start(t, client, "o:1", func(c *Config) { c.Observer = true })
-	require.Equal(t, state.Leader{}, o.Leader())
+	require.Equal(t, election.Leader{}, o.Leader())
 	a := start(t, client, "a:1")
 	awaitLeads(t, a)
 	l, err := o.WaitForLeader(etcdtest.Context(t))
@@ -126,9 +127,9 @@ func TestTxnIsFenced(t *testing.T) {
 	require.NoError(t, a.Resign(ctx))
 	require.True(t, late.Valid())
 	_, err = late.Txn(ctx).Then(clientv3.OpPut("/x", "stale")).Commit()
-	require.ErrorIs(t, err, ErrTermOver, "etcd refuses the token")
+	require.ErrorIs(t, err, election.ErrTermOver, "etcd refuses the token")
 	_, err = term.Txn(ctx).Then(clientv3.OpPut("/x", "stale")).Commit()
-	require.ErrorIs(t, err, ErrTermOver, "refused here already")
+	require.ErrorIs(t, err, election.ErrTermOver, "refused here already")
 	get, err := client.Get(ctx, "/x")
 	require.NoError(t, err)
 	require.Equal(t, "1", string(get.Kvs[0].Value))
@@ -145,10 +146,10 @@ func TestLeadIsAScope(t *testing.T) {
 	inside, finish := make(chan struct{}), make(chan struct{})
 	result := make(chan error, 1)
 	go func() {
-		result <- a.Lead(ctx, func(ctx context.Context, term *Term) error {
+		result <- a.Lead(ctx, func(ctx context.Context, term election.Term) error {
 			close(inside)
 			<-ctx.Done()
-			if !errors.Is(context.Cause(ctx), ErrTermOver) {
+			if !errors.Is(context.Cause(ctx), election.ErrTermOver) {
 				return errors.New("the cause is missing")
 			}
 			<-finish
@@ -169,7 +170,7 @@ func TestLeadIsAScope(t *testing.T) {
 	require.False(t, b.IsLeader())
 	close(finish)
 	require.NoError(t, <-resigned)
-	require.ErrorIs(t, <-result, ErrTermOver)
+	require.ErrorIs(t, <-result, election.ErrTermOver)
 	awaitLeads(t, b)
 }
 
@@ -182,7 +183,7 @@ func TestWorkThatDoesNotEnd(t *testing.T) {
 	inside, finish, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = a.Lead(context.Background(), func(context.Context, *Term) error {
+		_ = a.Lead(context.Background(), func(context.Context, election.Term) error {
 			close(inside)
 			<-finish
 			return nil
@@ -200,7 +201,7 @@ func TestWatchSaysNoLeader(t *testing.T) {
 	ctx, cancel := context.WithCancel(etcdtest.Context(t))
 	o := start(t, client, "o:1", func(c *Config) { c.Observer = true })
 	seen := o.Watch(ctx)
-	require.Equal(t, state.Leader{}, <-seen, "no leader is said, not left out")
+	require.Equal(t, election.Leader{}, <-seen, "no leader is said, not left out")
 	a := start(t, client, "a:1")
 	l := <-seen
 	require.Equal(t, "a:1", l.Address)
@@ -218,7 +219,7 @@ func TestTransfer(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	a := start(t, client, "a:1")
 	awaitLeads(t, a)
-	require.ErrorIs(t, a.Transfer(ctx, "b:1"), ErrOutsideBetween, "without member records everybody is an outsider")
+	require.ErrorIs(t, a.Transfer(ctx, "b:1"), election.ErrOutsider, "without member records everybody is an outsider")
 }
 
 func TestStartGivesUpWithItsContext(t *testing.T) {

@@ -3,6 +3,7 @@ package leaderelection
 import (
 	"context"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/txn"
@@ -13,24 +14,24 @@ import (
 // while its own session is not valid, for then it is cut off and the cluster may
 // have moved on. It names this node if and only if IsLeader is true. It does not
 // block.
-func (le *LeaderElection) Leader() state.Leader {
+func (le *LeaderElection) Leader() election.Leader {
 	return le.leaderOf(le.mirror.Snapshot())
 }
 
-func (le *LeaderElection) leaderOf(snap *state.Snapshot) state.Leader {
+func (le *LeaderElection) leaderOf(snap *state.Snapshot) election.Leader {
 	s := le.keeper.Current()
 	if snap == nil || s == nil || !s.Valid() {
-		return state.Leader{}
+		return election.Leader{}
 	}
 	l := snap.Leader()
 	t := le.Term()
 	switch {
 	case l.Address == "":
-		return state.Leader{}
+		return election.Leader{}
 	case t != nil:
-		return state.Leader{Address: le.cfg.Address, Token: t.token, Mode: t.mode, Member: l.Member, Lease: int64(s.ID())}
+		return election.Leader{Address: le.cfg.Address, Token: t.token, Mode: t.mode, Member: l.Member, Lease: int64(s.ID())}
 	case l.Lease == int64(s.ID()):
-		return state.Leader{} // the own key stands for a moment after the term, or before it
+		return election.Leader{} // the own key stands for a moment after the term, or before it
 	}
 	return l
 }
@@ -54,7 +55,7 @@ func (le *LeaderElection) Duty() ([]txn.Guard, bool) {
 	if first := snap.Planner(); own == nil || first == nil || first.Lease != lease {
 		return nil, false
 	}
-	return txn.TermGuards(le.keys, state.ModeElection, lease, own.CreateRevision), true
+	return txn.TermGuards(le.keys, election.ModeElection, lease, own.CreateRevision), true
 }
 
 // GetLeaderNode is the leader's advertise address, "" when there is none. See
@@ -92,7 +93,7 @@ func (s *Subscription) Close() {
 
 // WaitForLeader blocks until there is a leader, or ctx ends, or the election is
 // stopped.
-func (le *LeaderElection) WaitForLeader(ctx context.Context) (state.Leader, error) {
+func (le *LeaderElection) WaitForLeader(ctx context.Context) (election.Leader, error) {
 	sub := le.Subscribe()
 	defer sub.Close()
 	for {
@@ -102,11 +103,11 @@ func (le *LeaderElection) WaitForLeader(ctx context.Context) (state.Leader, erro
 		select {
 		case <-sub.C:
 		case <-ctx.Done():
-			return state.Leader{}, context.Cause(ctx)
+			return election.Leader{}, context.Cause(ctx)
 		case <-le.ctx.Done():
-			return state.Leader{}, ErrStopped
+			return election.Leader{}, election.ErrStopped
 		case <-le.baseDone():
-			return state.Leader{}, le.base.err()
+			return election.Leader{}, le.base.err()
 		}
 	}
 }
@@ -115,8 +116,8 @@ func (le *LeaderElection) WaitForLeader(ctx context.Context) (state.Leader, erro
 // that there is none. A slow receiver misses what was overtaken and always gets
 // the newest. The channel closes when ctx ends or the election is stopped, never
 // else.
-func (le *LeaderElection) Watch(ctx context.Context) <-chan state.Leader {
-	out := make(chan state.Leader)
+func (le *LeaderElection) Watch(ctx context.Context) <-chan election.Leader {
+	out := make(chan election.Leader)
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	if le.stopped {
@@ -131,7 +132,7 @@ func (le *LeaderElection) Watch(ctx context.Context) <-chan state.Leader {
 }
 
 // forward sends each new leader.
-func (le *LeaderElection) forward(ctx context.Context, out chan<- state.Leader) {
+func (le *LeaderElection) forward(ctx context.Context, out chan<- election.Leader) {
 	ctx, stop := wait.Within(ctx, le.ctx)
 	defer stop()
 	sub := le.Subscribe()

@@ -8,6 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/candidacy"
 	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/state"
@@ -24,7 +25,7 @@ import (
 func (le *LeaderElection) Transfer(ctx context.Context, address string) error {
 	s := le.keeper.Current()
 	if s == nil || !s.Valid() {
-		return ErrNoLeader
+		return election.ErrNoLeader
 	}
 	ctx, stop := wait.Within(ctx, le.ctx)
 	defer stop()
@@ -38,10 +39,10 @@ func (le *LeaderElection) Transfer(ctx context.Context, address string) error {
 // RequestResign, address is not used, and a leader that is alone in the queue
 // follows itself with a new token.
 func Ask(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease clientv3.LeaseID,
-	kind state.RequestKind, address string) (state.Leader, error) {
+	kind state.RequestKind, address string) (election.Leader, error) {
 	snap := m.Snapshot()
 	if snap == nil {
-		return state.Leader{}, ErrNoLeader
+		return election.Leader{}, election.ErrNoLeader
 	}
 	leader := snap.Leader()
 	if err := movable(leader); err != nil {
@@ -70,21 +71,21 @@ func Ask(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease c
 		return leader, fmt.Errorf("ask the leader: %w", err)
 	}
 	if !resp.Succeeded {
-		return leader, fmt.Errorf("the leader changed meanwhile: %w", ErrNoLeader)
+		return leader, fmt.Errorf("the leader changed meanwhile: %w", election.ErrNoLeader)
 	}
 	defer withdraw(ctx, client, keys, resp.Header.Revision)
 	return awaitOutcome(ctx, m, leader, wish)
 }
 
 // movable is why l cannot be asked to give way, nil if it can.
-func movable(l state.Leader) error {
+func movable(l election.Leader) error {
 	switch {
 	case l.Address == "":
-		return ErrNoLeader
-	case l.Mode == state.ModeFallback:
-		return ErrFallback
+		return election.ErrNoLeader
+	case l.Mode == election.ModeFallback:
+		return election.ErrFallback
 	case !l.Member:
-		return ErrOutsideBetween
+		return election.ErrOutsider
 	}
 	return nil
 }
@@ -95,14 +96,14 @@ func movable(l state.Leader) error {
 func awaitTarget(ctx context.Context, m *mirror.Mirror, address string) (int, *state.Snapshot, error) {
 	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
 		_, err := candidacy.TransferTarget(s, address, 0)
-		return !errors.Is(err, ErrNotCandidate) || whyNotStanding(s.Member(address)) != nil ||
-			s.Leader().Mode == state.ModeFallback
+		return !errors.Is(err, election.ErrNotCandidate) || whyNotStanding(s.Member(address)) != nil ||
+			s.Leader().Mode == election.ModeFallback
 	})
 	if err != nil {
-		return 0, nil, fmt.Errorf("%w: that member is not in the queue yet: %w", ErrNotMoved, err)
+		return 0, nil, fmt.Errorf("%w: that member is not in the queue yet: %w", election.ErrNotMoved, err)
 	}
 	place, err := candidacy.TransferTarget(snap, address, 0)
-	if errors.Is(err, ErrNotCandidate) {
+	if errors.Is(err, election.ErrNotCandidate) {
 		if why := whyNotStanding(snap.Member(address)); why != nil {
 			err = why
 		}
@@ -123,10 +124,10 @@ func whyNotStanding(m *state.Member) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w (%s): choose a candidate; goversed nodes shows them", ErrNotCandidate, why)
+	return fmt.Errorf("%w (%s): choose a candidate; goversed nodes shows them", election.ErrNotCandidate, why)
 }
 
-func awaitOutcome(ctx context.Context, m *mirror.Mirror, before state.Leader, wish state.RequestRecord) (state.Leader, error) {
+func awaitOutcome(ctx context.Context, m *mirror.Mirror, before election.Leader, wish state.RequestRecord) (election.Leader, error) {
 	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
 		if wish.Kind == state.RequestTransfer {
 			if t := s.Member(wish.Target); t == nil || t.Incarnation != wish.Incarnation {
@@ -137,16 +138,16 @@ func awaitOutcome(ctx context.Context, m *mirror.Mirror, before state.Leader, wi
 		return l.Address != "" && l.Token != before.Token
 	})
 	if err != nil {
-		return before, fmt.Errorf("%w: %w", ErrNotMoved, err)
+		return before, fmt.Errorf("%w: %w", election.ErrNotMoved, err)
 	}
 	l := snap.Leader()
 	switch {
 	case wish.Kind == state.RequestResign || l.Address == wish.Target:
 		return l, nil
 	case snap.Member(wish.Target) == nil:
-		return l, fmt.Errorf("%s is gone: %w", wish.Target, ErrNotMember)
+		return l, fmt.Errorf("%s is gone: %w", wish.Target, election.ErrNotMember)
 	}
-	return l, fmt.Errorf("%s leads instead: %w", l.Address, ErrNotMoved)
+	return l, fmt.Errorf("%s leads instead: %w", l.Address, election.ErrNotMoved)
 }
 
 // withdraw takes the wish back, even if the asker's context has ended. If it

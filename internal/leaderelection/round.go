@@ -8,8 +8,10 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/candidacy"
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -18,7 +20,7 @@ import (
 // any more.
 type round struct {
 	le      *LeaderElection
-	s       *session.Session
+	s       *etcdsession.Session
 	history int
 	active  *campaign // the call under way, nil when none
 
@@ -30,7 +32,7 @@ type round struct {
 
 // run serves one session after the other until the election is stopped.
 func (le *LeaderElection) run() {
-	var old *session.Session
+	var old *etcdsession.Session
 	for {
 		s, err := le.keeper.Wait(le.ctx, old)
 		if err != nil {
@@ -46,7 +48,7 @@ func (le *LeaderElection) run() {
 
 // serve looks at every new snapshot, and whenever it is poked or a wait is over,
 // until the session or the election ends.
-func (le *LeaderElection) serve(s *session.Session) {
+func (le *LeaderElection) serve(s *etcdsession.Session) {
 	r := &round{le: le, s: s}
 	if snap := le.mirror.Snapshot(); snap != nil {
 		r.history = snap.History
@@ -66,10 +68,10 @@ func (le *LeaderElection) serve(s *session.Session) {
 		case <-le.wake:
 		case <-timer.C:
 		case <-s.Done():
-			r.close(candidacy.SessionLost, s.Err())
+			r.close(election.ReasonSessionLost, s.Err())
 			return
 		case <-le.ctx.Done():
-			r.close(candidacy.Stopped, nil)
+			r.close(election.ReasonStopped, nil)
 			return
 		}
 		if wait := r.step(); wait > 0 {
@@ -131,7 +133,7 @@ func (r *round) concerns(before, now *state.Snapshot) bool {
 }
 
 // beginTerm starts to lead, if there is a term to lead by.
-func (r *round) beginTerm(began candidacy.Term, stretch *session.Stretch, now time.Time) {
+func (r *round) beginTerm(began candidacy.Term, stretch *etcdsession.Stretch, now time.Time) {
 	if began.Token == 0 {
 		return
 	}
@@ -151,15 +153,15 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 		return
 	}
 	t := le.term.Swap(nil)
-	over := &TermOverError{Token: t.token, Reason: Reason(ended.Reason), Err: err}
+	over := &election.TermOverError{Token: t.token, Reason: election.Reason(ended.Reason), Err: err}
 	le.lastEnd = over
 	le.ended = t
 	t.cancel(over)
 	level, why := hclog.Info, string(ended.Reason)
 	switch ended.Reason {
-	case candidacy.KeyLost:
+	case election.ReasonKeyLost:
 		level = hclog.Warn // by somebody's hand
-	case candidacy.Requested:
+	case election.ReasonRequested:
 		why = err.Error()
 	}
 	le.log.Log(level, "this node no longer leads", "token", t.token, "reason", why)
@@ -167,8 +169,8 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 }
 
 // behind is the error behind the end of a term in stretch, nil if there is none.
-func behind(e candidacy.Ending, stretch *session.Stretch) error {
-	if e.Reason == candidacy.SessionLost {
+func behind(e candidacy.Ending, stretch *etcdsession.Stretch) error {
+	if e.Reason == election.ReasonSessionLost {
 		return context.Cause(stretch.Context())
 	}
 	return requested(e.Wish)
@@ -187,7 +189,7 @@ func requested(r *state.Request) error {
 
 // guard makes the session's renewals look for a key.
 type guard struct {
-	protection *session.Protection
+	protection *etcdsession.Protection
 	revision   int64 // the key's CreateRevision; 0 when there is no protection
 }
 
@@ -233,7 +235,7 @@ func (g *guard) release() {
 }
 
 // close ends the round.
-func (r *round) close(reason candidacy.Reason, err error) {
+func (r *round) close(reason election.Reason, err error) {
 	le := r.le
 	le.mu.Lock()
 	part, ended := le.part.Close(reason, time.Now())

@@ -8,9 +8,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/candidacy"
-	"github.com/goverse/goverse/internal/session"
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/txn"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -19,9 +19,9 @@ import (
 // for concurrent use.
 type Term struct {
 	token    int64
-	mode     state.Mode
+	mode     election.Mode
 	acquired time.Time
-	stretch  *session.Stretch
+	stretch  *etcdsession.Stretch
 	lease    int64
 	le       *LeaderElection
 	ctx      context.Context
@@ -35,7 +35,7 @@ type Term struct {
 func (t *Term) Token() int64 { return t.token }
 
 // Mode says by which rule this term leads.
-func (t *Term) Mode() state.Mode { return t.mode }
+func (t *Term) Mode() election.Mode { return t.mode }
 
 // AcquiredAt is when this node learned that it leads.
 func (t *Term) AcquiredAt() time.Time { return t.acquired }
@@ -56,19 +56,19 @@ func (t *Term) Valid() bool {
 // the caller's own comparisons. One caller at a time.
 func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 	return txn.Fenced(ctx, t.le.cfg.Client, txn.Fence{
-		Guards: t.fence(),
+		Guards: t.Guard(),
 		Over: func() error {
 			if !t.Valid() {
-				return fmt.Errorf("token %d: %w", t.token, ErrTermOver)
+				return fmt.Errorf("token %d: %w", t.token, election.ErrTermOver)
 			}
 			return nil
 		},
-		Refused: func() error { return fmt.Errorf("etcd refused token %d: %w", t.token, ErrTermOver) },
+		Refused: func() error { return fmt.Errorf("etcd refused token %d: %w", t.token, election.ErrTermOver) },
 	})
 }
 
-// fence holds exactly while this term's key stands.
-func (t *Term) fence() []clientv3.Cmp {
+// Guard holds in a transaction of etcd's exactly while this term's key stands.
+func (t *Term) Guard() []clientv3.Cmp {
 	return txn.Cmps(txn.TermGuards(t.le.keys, t.mode, t.lease, t.token))
 }
 
@@ -79,7 +79,7 @@ func (t *Term) fence() []clientv3.Cmp {
 // matches ErrTermOver. It does not give leadership up when fn returns (Resign
 // does), and runs fn once: call it in a loop to serve every term, until ctx ends
 // or the error is ErrStopped. Where fn did not run the error is one of these two.
-func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context, t *Term) error) error {
+func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
 	t, err := le.enter(ctx)
 	if err != nil {
 		return err
@@ -97,10 +97,10 @@ func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context,
 // overError is why t ended, as an error that matches ErrTermOver.
 func overError(t *Term) error {
 	cause := context.Cause(t.ctx)
-	if errors.Is(cause, ErrTermOver) {
+	if errors.Is(cause, election.ErrTermOver) {
 		return cause
 	}
-	return &TermOverError{Token: t.token, Reason: ReasonSessionLost, Err: cause}
+	return &election.TermOverError{Token: t.token, Reason: election.ReasonSessionLost, Err: cause}
 }
 
 // enter waits for a term of this node and counts the caller as its work.
@@ -118,7 +118,7 @@ func (le *LeaderElection) enter(ctx context.Context) (*Term, error) {
 		return true
 	})
 	if err == nil && t == nil {
-		err = ErrStopped
+		err = election.ErrStopped
 	}
 	return t, err
 }

@@ -274,7 +274,7 @@ func (b *bucket) fold(events []*clientv3.Event) {
 func entryOf(kv *mvccpb.KeyValue) order.Entry {
 	traits := state.TraitsOf(string(kv.Key))
 	return order.Entry{Key: string(kv.Key), Create: kv.CreateRevision, Shared: traits.Shared, Priority: traits.Priority,
-		Foreign: !traits.Own, Value: string(kv.Value)}
+		Foreign: !traits.Own, Value: string(kv.Value), Lease: kv.Lease}
 }
 
 // read reads the queues that are not known yet; again: those too in which somebody waits.

@@ -11,19 +11,17 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 )
-
-// ErrClosed: the engine's Run has ended, or Close was called.
-var ErrClosed = errors.New("the node has stopped, or is stopping")
 
 // Config is what an engine needs. All but View and Logger is required.
 type Config struct {
 	// Client reaches etcd. It is never closed.
 	Client *clientv3.Client
 	// Keeper has the sessions that the places stand on. One engine to a keeper and Keys.
-	Keeper *session.Keeper
+	Keeper *etcdsession.Keeper
 	// Keys is where the queues lie.
 	Keys state.Queues
 	// View, if set, is asked before a place becomes the first: etcd may have deleted the one before it
@@ -67,7 +65,7 @@ func (e *Engine) keys(wishes bool) state.Queues {
 // Run serves on one session after the other until ctx ends, and returns when all it started
 // has ended. It does not leave the queues: the session's end does.
 func (e *Engine) Run(ctx context.Context) {
-	var old *session.Session
+	var old *etcdsession.Session
 	for {
 		s, err := e.cfg.Keeper.Wait(ctx, old)
 		if err != nil {
@@ -112,7 +110,7 @@ func (e *Engine) forget() {
 	}
 }
 
-// Close lets nobody enter any more, ends the contexts of all who are first, with ErrClosed,
+// Close lets nobody enter any more, ends the contexts of all who are first, with lifecycle.ErrStopped,
 // and has those who wait leave. It blocks until all have left, or ctx ends; the error is then
 // ctx's cause.
 func (e *Engine) Close(ctx context.Context) error {
@@ -135,7 +133,7 @@ func (e *Engine) present(ctx context.Context) (*run, error) {
 		e.mu.Unlock()
 		switch {
 		case closed:
-			return nil, ErrClosed
+			return nil, lifecycle.ErrStopped
 		case r != nil && r.ctx.Err() == nil:
 			return r, nil
 		}
@@ -175,7 +173,7 @@ type Place struct {
 }
 
 // Enter queues on the present session, for which it waits until ctx ends; the entry settles
-// later. Errors are ctx's cause and ErrClosed.
+// later. Errors are ctx's cause and lifecycle.ErrStopped.
 func (e *Engine) Enter(ctx context.Context, p Place) (*Entry, error) {
 	r, err := e.present(ctx)
 	if err != nil {
@@ -196,7 +194,7 @@ func (e *Engine) TryEnter(p Place) *Entry {
 }
 
 // Take queues, on one session after the other, until the place is first, or ctx ends. Errors
-// are ctx's cause, state.ErrBadName, ErrClosed, ErrTaken, and what etcd refused.
+// are ctx's cause, lifecycle.ErrBadName, lifecycle.ErrStopped, ErrTaken, and what etcd refused.
 func (e *Engine) Take(ctx context.Context, p Place) (*Entry, error) {
 	if err := state.CheckName(p.Name); err != nil {
 		return nil, err

@@ -8,8 +8,11 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/mutant"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -20,8 +23,8 @@ var (
 	ErrAgain = errors.New("the place in the queue is lost")
 	// ErrTaken: who only tries does not wait.
 	ErrTaken = errors.New("another one is first")
-	// ErrKeyGone: by hands from outside.
-	ErrKeyGone = errors.New("its key in etcd is gone, and this process did not delete it")
+	// ErrKeyGone: the key was deleted out of band.
+	ErrKeyGone = election.ErrKeyLost
 	// ErrLeft is the cause of an entry's context after Leave.
 	ErrLeft = errors.New("it was given up")
 )
@@ -52,7 +55,7 @@ type Entry struct {
 	unwanted bool  // it is to be deleted, if it ever comes to be
 	leaving  bool  // its deletion is under way
 	create   int64 // CreateRevision of its key
-	stretch  *session.Stretch
+	stretch  *etcdsession.Stretch
 	err      error // of over; or why it is not first any more
 
 	ctx     context.Context // made when first asked for
@@ -223,7 +226,7 @@ func (x *Entry) Leave(ctx context.Context) (lost, err error) {
 	x.mu.Unlock()
 	x.Abandon()
 	err = x.Gone(ctx)
-	if !errors.Is(lost, ErrClosed) {
+	if !errors.Is(lost, lifecycle.ErrStopped) {
 		return lost, err
 	}
 	// It was told to end, and has, if it was in time.
@@ -399,10 +402,10 @@ func (x *Entry) vanished() {
 
 // expel ends what is done in a place that is first, and leaves all others: nobody may go on.
 func (x *Entry) expel() {
-	x.end(ErrClosed)
+	x.end(lifecycle.ErrStopped)
 	x.mu.Lock()
 	held := x.phase == first
-	x.revoke(ErrClosed)
+	x.revoke(lifecycle.ErrStopped)
 	x.mu.Unlock()
 	if !held {
 		x.Abandon()

@@ -13,7 +13,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/modeletcd"
 )
@@ -48,7 +48,7 @@ func (s *scene) engine(fate func(request any) modeletcd.Fate) *Engine {
 		return f
 	})
 	client := conn.Client()
-	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: 2 * time.Second}})
+	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client, TTL: 2 * time.Second}})
 	require.NoError(s, err)
 	e := New(Config{Client: client, Keeper: keeper, Keys: s.keys, RequestTimeout: time.Second})
 	s.wg.Go(func() { _ = keeper.Run(s.ctx) })

@@ -14,9 +14,10 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue/order"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/mutant"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -29,7 +30,7 @@ const lanes = 3
 // run is all that stands on one session.
 type run struct {
 	e      *Engine
-	s      *session.Session
+	s      *etcdsession.Session
 	ctx    context.Context
 	cancel context.CancelFunc
 	deaf   func() // no word from the session any more
@@ -55,7 +56,7 @@ type run struct {
 	doubtful []string
 }
 
-func newRun(e *Engine, s *session.Session) *run {
+func newRun(e *Engine, s *etcdsession.Session) *run {
 	r := &run{e: e, s: s, outbox: newOutbox(), entries: map[string]*Entry{}, barred: map[string]int{}, buckets: map[string]*bucket{}}
 	r.ctx, r.cancel = context.WithCancel(s.Context())
 	for i := range r.lanes {
@@ -111,7 +112,7 @@ func (r *run) enter(p Place) *Entry {
 	switch {
 	case r.closing:
 		r.mu.Unlock()
-		x.end(ErrClosed)
+		x.end(lifecycle.ErrStopped)
 		return x
 	case r.ended:
 		r.mu.Unlock()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 func leaseName(id int64) string { return strconv.FormatInt(id, 16) }
@@ -100,7 +102,7 @@ func (a *actor) want(ctx context.Context, p Place, patience time.Duration) {
 		asked, at := c.next(), time.Now()
 		x, err := e.Enter(ctx, p)
 		if err != nil {
-			if errors.Is(err, ErrClosed) {
+			if errors.Is(err, lifecycle.ErrStopped) {
 				<-time.After(between(a.rand, 1, 10*time.Millisecond)) // until there is another process
 				continue
 			}
@@ -130,7 +132,7 @@ func (a *actor) want(ctx context.Context, p Place, patience time.Duration) {
 		case errors.Is(err, rpctypes.ErrPermissionDenied):
 			c.saw("refused to enter")
 			return
-		case errors.Is(err, ErrClosed):
+		case errors.Is(err, lifecycle.ErrStopped):
 			<-time.After(between(a.rand, 1, 10*time.Millisecond))
 		case !errors.Is(err, ErrAgain) && !errors.Is(err, rpctypes.ErrTooManyOps) && !errors.Is(err, rpctypes.ErrRequestTooLarge):
 			c.fail("%s: %v", x.Key(), err)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/modeletcd"
 )
@@ -124,7 +124,7 @@ type host struct {
 type process struct {
 	h      *host
 	conn   *modeletcd.Conn
-	keeper *session.Keeper
+	keeper *etcdsession.Keeper
 	engine *Engine
 	heard  []*Follower
 	cancel context.CancelFunc
@@ -139,7 +139,7 @@ func (h *host) start() {
 	p.conn = h.w.e.Connect(fmt.Sprint(h.name, h.n), h.fate)
 	client := p.conn.Client()
 	var err error
-	if p.keeper, err = session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: simTTL}}); err != nil {
+	if p.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client, TTL: simTTL}}); err != nil {
 		panic(err)
 	}
 	cfg := Config{Client: client, Keeper: p.keeper, Keys: h.w.keys, RequestTimeout: simTimeout}

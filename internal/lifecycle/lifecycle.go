@@ -1,6 +1,6 @@
-// Package lifecycle holds the errors of what is asked of a node that does not run: one value
-// for each, whichever package returns it. Packages cluster, election, lock and once show them
-// under their own names.
+// Package lifecycle holds errors that several public packages have in common, above all those
+// of a node that does not run: one value for each, whichever package returns it. Packages
+// cluster, election, lock and once show them under their own names.
 //
 // Not promised: anything else. It has no state.
 package lifecycle
@@ -12,4 +12,8 @@ var (
 	ErrNotStarted = errors.New("the cluster is not started")
 	// ErrStopped: Stop was called.
 	ErrStopped = errors.New("the node has stopped, or is stopping")
+	// ErrShardingOff: the node takes no part in the shards.
+	ErrShardingOff = errors.New("this node takes no part in the shards, because Sharding.Off is set")
+	// ErrBadName: a name that keys in etcd cannot be made of.
+	ErrBadName = errors.New("bad name")
 )

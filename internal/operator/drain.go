@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/request"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -38,7 +38,7 @@ type Drained struct {
 //
 // Refused, with ErrRefused, what would never end. When timeout has passed, or ctx ends, the
 // error is ErrNotEmpty if the node goes on draining, or ErrNoAnswer. Others are
-// shardview.ErrUnknownNode, shardview.ErrNoMap, cluster.ErrMemberGone, ErrUndone, and those
+// shardview.ErrUnknownNode, shardview.ErrNoMap, request.ErrMemberGone, ErrUndone, and those
 // of Read.
 //
 // Not promised: that a plan which was on its way already gives the node nothing. The next
@@ -67,7 +67,7 @@ func (o *Operator) drain(ctx context.Context, timeout time.Duration, address str
 		return Drained{}, err
 	}
 	began := time.Now()
-	withdraw, err := cluster.AskDrain(ctx, o.client, o.keys, lease, w.asked, undo)
+	withdraw, err := request.Drain(ctx, o.client, o.keys, lease, w.asked, undo)
 	if err != nil {
 		return Drained{}, o.explain(ctx, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/inspect"
 	"github.com/goverse/goverse/internal/shardview"
 )
 
@@ -47,7 +48,7 @@ func TestDrain(t *testing.T) {
 	var seen drawn
 	d, err := o.Drain(patient(t), patience, first.Address(), seen.show)
 	require.NoError(t, err)
-	incarnation := first.Cluster().Snapshot().Member(first.Address()).Incarnation
+	incarnation := inspect.Snapshot(first.Cluster()).Member(first.Address()).Incarnation
 	require.Equal(t, Drained{Address: first.Address(), Incarnation: incarnation, Draining: true, Changed: true, GivenUp: 32, Seconds: d.Seconds, Leader: true}, d)
 	require.Equal(t, 32, seen.left[0])
 	require.Zero(t, seen.left[len(seen.left)-1])
@@ -91,7 +92,7 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 	shards := n.Cluster().Shards()
 	key := "a"
 	for {
-		if owner, _, ok := shards.Owner(key); ok && owner.Address == n.Address() {
+		if owner, ok := shards.Owner(key); ok && owner.Address == n.Address() {
 			break
 		}
 		key += "a"

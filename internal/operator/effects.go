@@ -10,7 +10,8 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/effects"
+	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 // The errors of Resolve, beside once.ErrNotUnknown.
@@ -48,13 +49,13 @@ func (o *Operator) effect(s once.Standing) Effect {
 		At: s.At, Error: s.Error, Resolved: s.Resolved, Size: len(s.Value), Result: s.Value}
 }
 
-// Effects reads how effects stand, as once.List does, without what they returned. Errors are
+// Effects reads how effects stand, as effects.List does, without what they returned. Errors are
 // those of Read.
 func (o *Operator) Effects(ctx context.Context, q once.Query) (Effects, error) {
 	var found []once.Standing
 	var more bool
 	err := o.inquire(ctx, func(ctx context.Context) (err error) {
-		found, more, err = once.List(ctx, o.client, o.keys, q)
+		found, more, err = effects.List(ctx, o.client, o.keys, q)
 		return err
 	})
 	if err != nil {
@@ -69,7 +70,7 @@ func (o *Operator) Effects(ctx context.Context, q once.Query) (Effects, error) {
 	return all, nil
 }
 
-// Effect reads how one effect stands. Errors are those of Read and once.Look.
+// Effect reads how one effect stands. Errors are those of Read and effects.Look.
 func (o *Operator) Effect(ctx context.Context, name string) (Effect, error) {
 	s, err := o.look(ctx, name)
 	return o.effect(s), err
@@ -78,7 +79,7 @@ func (o *Operator) Effect(ctx context.Context, name string) (Effect, error) {
 func (o *Operator) look(ctx context.Context, name string) (once.Standing, error) {
 	var s once.Standing
 	err := o.inquire(ctx, func(ctx context.Context) (err error) {
-		s, err = once.Look(ctx, o.client, o.keys, name)
+		s, err = effects.Look(ctx, o.client, o.keys, name)
 		return err
 	})
 	if errors.Is(err, once.ErrNoMark) {
@@ -88,7 +89,7 @@ func (o *Operator) look(ctx context.Context, name string) (once.Standing, error)
 }
 
 // Resolve says what is true of the attempt with that token, whose outcome is unknown, as
-// once.Effects.Resolve does, and returns how the effect stands then. It is remembered for as
+// effects.Effects.Resolve does, and returns how the effect stands then. It is remembered for as
 // long as those who tried it would. An attempt that etcd takes for alive is refused with ErrRuns,
 // and another one than that with the token with once.ErrNotUnknown. Other errors are those of
 // Effect, once.ErrValueTooLong, and ErrNotConfirmed when timeout has passed.
@@ -143,11 +144,11 @@ func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool,
 	if err != nil {
 		return err
 	}
-	cfg := once.Config{Client: o.client, Keeper: keeper, Keys: o.keys, Owner: operatorsName}
+	cfg := effects.Config{Client: o.client, Keeper: keeper, Keys: o.keys, Owner: operatorsName}
 	if s.Retention >= time.Minute { // or it was written by a version that does not say
 		cfg.Retention = s.Retention
 	}
-	all, err := once.New(cfg)
+	all, err := effects.New(cfg)
 	if err != nil {
 		return err
 	}
@@ -157,7 +158,7 @@ func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool,
 // explainEffects is explain for what lies outside the range that every node watches.
 func (o *Operator) explainEffects(ctx context.Context, err error) error {
 	switch {
-	case err == nil, errors.Is(err, state.ErrBadName):
+	case err == nil, errors.Is(err, lifecycle.ErrBadName):
 		return err
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return fmt.Errorf("%w %q: give --etcd-user and --etcd-password of a user with READ on the prefixes %s and %s, and WRITE to resolve (%w)",

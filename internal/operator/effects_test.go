@@ -13,6 +13,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -63,7 +64,7 @@ func TestEffects(t *testing.T) {
 	_, err = o.Resolve(patient(t), patience, "nothing", 1, false, nil)
 	require.ErrorIs(t, err, once.ErrNoMark)
 	_, err = o.Resolve(patient(t), patience, "", 1, false, nil)
-	require.ErrorIs(t, err, state.ErrBadName)
+	require.ErrorIs(t, err, lifecycle.ErrBadName)
 
 	resolved, err := o.Resolve(patient(t), patience, "a bill", bill.Token, true, []byte("paid"))
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -23,7 +24,7 @@ type Outcome struct {
 // Resign asks the leader to give way to the next in the queue, and waits until
 // somebody leads under a new token: the same node again if it is alone. Errors are
 // ErrNobody and those of Read and leaderelection.Ask; the wait ends after timeout with
-// leaderelection.ErrNotMoved, and the request is withdrawn.
+// election.ErrNotMoved, and the request is withdrawn.
 func (o *Operator) Resign(ctx context.Context, timeout time.Duration) (Outcome, error) {
 	return o.ask(ctx, timeout, state.RequestResign, "")
 }
@@ -49,7 +50,7 @@ func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.Re
 	before := s.Leader()
 	after, err := leaderelection.Ask(ctx, o.client, m, lease, kind, address)
 	switch {
-	case errors.Is(err, leaderelection.ErrNotMoved) && ctx.Err() != nil:
+	case errors.Is(err, election.ErrNotMoved) && ctx.Err() != nil:
 		return Outcome{}, fmt.Errorf("%w; no request is left behind, look at goversed status or give more --timeout than %v", err, timeout)
 	case err != nil:
 		return Outcome{}, o.explain(ctx, err)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/leaderelection"
 )
 
 func TestTransfer(t *testing.T) {
@@ -70,7 +70,7 @@ func TestMovesThatAreImpossible(t *testing.T) {
 	require.ErrorIs(t, err, ErrNobody)
 	c.WaitLeaderIs(c.AddNode().Address())
 	_, err = o.Transfer(patient(t), patience, "127.0.0.1:1")
-	require.ErrorIs(t, err, leaderelection.ErrNotMember)
+	require.ErrorIs(t, err, election.ErrNotMember)
 	requireNothingLeft(t, c)
 }
 
@@ -83,7 +83,7 @@ func TestMoveThatTakesTooLong(t *testing.T) {
 	c.Node(0).Faults().FreezeWatch()
 	began := time.Now()
 	_, err := open(t, c).Resign(patient(t), 2*time.Second)
-	require.ErrorIs(t, err, leaderelection.ErrNotMoved)
+	require.ErrorIs(t, err, election.ErrNotMoved)
 	require.ErrorContains(t, err, "--timeout")
 	require.Less(t, time.Since(began), 10*time.Second)
 	requireNothingLeft(t, c)

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -74,7 +75,7 @@ func (o *Operator) named(ctx context.Context, prefix string) ([]NamedElection, e
 
 // TransferElection asks for a named election to be led by the candidate at address, and waits
 // until it is; that it led already is no error. Errors are those of Read and
-// elections.Election.Transfer; the wait ends after timeout with elections.ErrNotMoved, and the
+// elections.Election.Transfer; the wait ends after timeout with election.ErrNotMoved, and the
 // wish is withdrawn.
 func (o *Operator) TransferElection(ctx context.Context, timeout time.Duration, name, address string) (Outcome, error) {
 	return o.askNamed(ctx, timeout, name, func(ctx context.Context, e *elections.Election) error { return e.Transfer(ctx, address) })
@@ -118,7 +119,7 @@ func (o *Operator) leads(ctx context.Context, name string) (NamedElection, error
 		return NamedElection{}, err
 	}
 	if len(found) == 0 {
-		return NamedElection{}, fmt.Errorf("election %s: %w; goversed elections shows those that somebody leads", shown(name), elections.ErrNoLeader)
+		return NamedElection{}, fmt.Errorf("election %s: %w; goversed elections shows those that somebody leads", shown(name), election.ErrNoLeader)
 	}
 	return found[0], nil
 }
@@ -134,7 +135,7 @@ func (o *Operator) follow(ctx context.Context, name string, do func(context.Cont
 		return err
 	}
 	return onSession(ctx, keeper, all.Run, func() error {
-		e, err := all.Election(name, elections.Observe())
+		e, err := all.Observe(name)
 		if err != nil {
 			return err
 		}

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -20,8 +21,8 @@ func TestNamedElections(t *testing.T) {
 	all, err := o.Elections(patient(t))
 	require.NoError(t, err)
 	require.Empty(t, all)
-	stand := func(i int, name string, opts ...elections.Option) *elections.Election {
-		e, err := c.Node(i).Cluster().Election(name, opts...)
+	stand := func(i int, name string, opts ...election.StandOption) *cluster.Candidate {
+		e, err := c.Node(i).Cluster().Elections().Stand(name, opts...)
 		require.NoError(t, err)
 		c.Eventually(func() bool { return strings.Contains(strings.Join(e.Queue(), " "), c.Node(i).Address()) }, "it stands")
 		return e
@@ -29,7 +30,7 @@ func TestNamedElections(t *testing.T) {
 	a, b, third := c.Node(0).Address(), c.Node(1).Address(), c.Node(2).Address()
 	first := stand(0, "outbox")
 	second := stand(1, "outbox")
-	stand(2, "outbox", elections.Priority(-1))
+	stand(2, "outbox", election.Priority(-1))
 	stand(1, "a name/with, all")
 	c.Eventually(first.IsLeader, "it leads")
 
@@ -48,11 +49,11 @@ func TestNamedElections(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, out.Moved)
 	_, err = o.TransferElection(patient(t), patience, "outbox", third)
-	require.ErrorIs(t, err, elections.ErrPreferred)
+	require.ErrorIs(t, err, election.ErrPreferred)
 	_, err = o.TransferElection(patient(t), patience, "outbox", "127.0.0.1:1")
-	require.ErrorIs(t, err, elections.ErrNotCandidate)
+	require.ErrorIs(t, err, election.ErrNotCandidate)
 	_, err = o.TransferElection(patient(t), patience, "nothing", b)
-	require.ErrorIs(t, err, elections.ErrNoLeader)
+	require.ErrorIs(t, err, election.ErrNoLeader)
 	require.ErrorContains(t, err, "goversed elections shows")
 
 	out, err = o.ResignElection(patient(t), patience, "a name/with, all")
@@ -65,7 +66,7 @@ func TestNamedElections(t *testing.T) {
 	require.NoError(t, err)
 	stand(0, "old")
 	_, err = o.TransferElection(patient(t), time.Second, "old", a)
-	require.ErrorIs(t, err, elections.ErrNotMoved)
+	require.ErrorIs(t, err, election.ErrNotMoved)
 	wishes, err := c.Client().Get(patient(t), c.Keys().Elections().Wishes().Root(), clientv3.WithPrefix())
 	require.NoError(t, err)
 	for _, kv := range wishes.Kvs {

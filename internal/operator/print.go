@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/cluster/election"
 )
 
 // The printers write text for people, or one JSON value and a line break.
@@ -31,13 +31,13 @@ func PrintStatus(out io.Writer, d Details, asJSON bool) error {
 	return PrintNodes(out, d, false)
 }
 
-// PrintLeader writes the leader's address, or fails with ErrNobody or leaderelection.ErrNoLeader.
+// PrintLeader writes the leader's address, or fails with ErrNobody or election.ErrNoLeader.
 func PrintLeader(out io.Writer, d Details, asJSON bool) error {
 	switch {
 	case d.LeaderID == "" && d.ClusterSize == 0:
 		return nobody(d.prefix)
 	case d.LeaderID == "":
-		return leaderelection.ErrNoLeader
+		return election.ErrNoLeader
 	}
 	if asJSON {
 		return printJSON(out, d.Leader())

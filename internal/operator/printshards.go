@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/shardview"
 )
 
@@ -12,7 +13,7 @@ import (
 const widest = 40
 
 // PrintShards writes who owns which shards, and the moves.
-func PrintShards(out io.Writer, v shardview.View, asJSON bool) error {
+func PrintShards(out io.Writer, v shard.Table, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, v)
 	}

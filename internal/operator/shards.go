@@ -5,16 +5,17 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/shardview"
 	"github.com/goverse/goverse/internal/state"
 )
 
 // Shards reads the shard map once, and how far its moves have come. Errors are those of
 // Read, ErrNobody, and those of shardview.New.
-func (o *Operator) Shards(ctx context.Context) (shardview.View, error) {
+func (o *Operator) Shards(ctx context.Context) (shard.Table, error) {
 	snap, err := o.read(ctx)
 	if err != nil {
-		return shardview.View{}, err
+		return shard.Table{}, err
 	}
 	v, err := shardview.New(snap)
 	if errors.Is(err, shardview.ErrNoMap) {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/shardview"
@@ -16,13 +17,13 @@ import (
 func TestPrintShards(t *testing.T) {
 	t.Parallel()
 	many := "0,2,4,6,8,10,12,14,16,18,20,22,24,26,28,30"
-	v := shardview.View{Count: 100, Generation: 7, Balance: shardview.Balance{Least: 16, Most: 60}, Unowned: "90-99", OpenMoves: 1,
-		Owners: []shardview.Owner{
-			{Address: "a:1", State: shardview.Alive, Weight: 2, Count: 16, MayServe: 15, Shards: many},
-			{Address: "b:1", State: shardview.Gone, Count: 60, Shards: "30-89"},
-			{Address: "c:1", State: shardview.Alive, Weight: 1},
+	v := shard.Table{Count: 100, Generation: 7, Balance: shard.Balance{Least: 16, Most: 60}, Unowned: "90-99", OpenMoves: 1,
+		Owners: []shard.OwnerRow{
+			{Address: "a:1", State: shard.Alive, Weight: 2, Count: 16, MayServe: 15, Shards: many},
+			{Address: "b:1", State: shard.Gone, Count: 60, Shards: "30-89"},
+			{Address: "c:1", State: shard.Alive, Weight: 1},
 		},
-		Moves: []shardview.Move{{From: "b:1", To: "a:1", Since: 7, Done: true, Count: 1, Shards: "4"}, {From: "b:1", To: "a:1", Since: 7, WaitsFor: "b:1", Count: 1, Shards: "6"}},
+		Moves: []shard.MoveRow{{From: "b:1", To: "a:1", Since: 7, Done: true, Count: 1, Shards: "4"}, {From: "b:1", To: "a:1", Since: 7, WaitsFor: "b:1", Count: 1, Shards: "6"}},
 	}
 	var out strings.Builder
 	require.NoError(t, PrintShards(&out, v, false))

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/request"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/shardview"
 	"github.com/goverse/goverse/internal/state"
@@ -67,7 +67,7 @@ func (w *wish) look(s *state.Snapshot) (done bool, err error) {
 	m := s.Member(w.asked.Address)
 	switch {
 	case m == nil || m.Incarnation != w.asked.Incarnation:
-		return false, fmt.Errorf("%s: %w; goversed nodes shows whether it is there and drains", w.asked.Address, cluster.ErrMemberGone)
+		return false, fmt.Errorf("%s: %w; goversed nodes shows whether it is there and drains", w.asked.Address, request.ErrMemberGone)
 	case w.undo && m.Stopping:
 		return false, fmt.Errorf("%w: %s is stopping", ErrRefused, m.Address)
 	case w.undo:

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/request"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -78,9 +78,9 @@ func TestWish(t *testing.T) {
 	_, err = w.look(s)
 	require.ErrorIs(t, err, ErrUndone)
 	_, err = w.look(&state.Snapshot{Members: []*state.Member{b}})
-	require.ErrorIs(t, err, cluster.ErrMemberGone)
+	require.ErrorIs(t, err, request.ErrMemberGone)
 	_, err = w.look(&state.Snapshot{Members: []*state.Member{sharder("a:1", 9, drains), b}})
-	require.ErrorIs(t, err, cluster.ErrMemberGone)
+	require.ErrorIs(t, err, request.ErrMemberGone)
 
 	undo, err := newWish(said, "a:1", true)
 	require.NoError(t, err)

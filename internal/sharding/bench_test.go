@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/shard"
 )
 
 // scattered is a map in which no two neighbours have the same owner, so that
@@ -22,11 +24,11 @@ func scattered(t testing.TB, shards, owners int) *Map {
 }
 
 func BenchmarkPlan(b *testing.B) {
-	settled := firstMap(b, DefaultShards, 100)
-	worn := scattered(b, DefaultShards, 100)
+	settled := firstMap(b, shard.DefaultCount, 100)
+	worn := scattered(b, shard.DefaultCount, 100)
 	draining := members(100)
 	draining[50].Excluded = true
-	moving := plan(b, Input{Generation: 8, Shards: DefaultShards, Current: worn, Members: members(150), Mode: Level}).Map
+	moving := plan(b, Input{Generation: 8, Shards: shard.DefaultCount, Current: worn, Members: members(150), Mode: Level}).Map
 	uneven := members(100)
 	for i := range uneven {
 		uneven[i].Weight = 1 + i%9
@@ -44,7 +46,7 @@ func BenchmarkPlan(b *testing.B) {
 		"above quotas": {Current: moving, Members: append(uneven, members(150)[100:102]...), Mode: Level},
 		"moves done":   {Current: moving, Members: members(151), Mode: Level, Done: func(m Move) bool { return m.Shard%2 == 0 }},
 	} {
-		in.Generation, in.Shards = 9, DefaultShards
+		in.Generation, in.Shards = 9, shard.DefaultCount
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -56,13 +58,13 @@ func BenchmarkPlan(b *testing.B) {
 }
 
 func BenchmarkCodec(b *testing.B) {
-	worn := scattered(b, DefaultShards, 100)
+	worn := scattered(b, shard.DefaultCount, 100)
 	for name, m := range map[string]*Map{
-		"settled":         firstMap(b, DefaultShards, 100),
+		"settled":         firstMap(b, shard.DefaultCount, 100),
 		"worn":            worn,
-		"worn and moving": plan(b, Input{Generation: 8, Shards: DefaultShards, Current: worn, Members: members(150), Mode: Level}).Map,
-		"65536 shards":    firstMap(b, MaxShards, 100),
-		"65536 worn":      scattered(b, MaxShards, 100),
+		"worn and moving": plan(b, Input{Generation: 8, Shards: shard.DefaultCount, Current: worn, Members: members(150), Mode: Level}).Map,
+		"65536 shards":    firstMap(b, shard.MaxCount, 100),
+		"65536 worn":      scattered(b, shard.MaxCount, 100),
 	} {
 		value := m.Encode()
 		b.Run("decode "+name, func(b *testing.B) {
@@ -82,14 +84,29 @@ func BenchmarkCodec(b *testing.B) {
 	}
 }
 
+// What calls ask on their way.
+func TestLookupsDoNotAllocate(t *testing.T) {
+	m := firstMap(t, 100, 3)
+	served := 0
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		n := shard.Of("user/4711", m.Shards())
+		_, owned := m.Owner(n)
+		_, moving := m.Move(n)
+		if owned && !moving && m.Epoch(n) == m.Generation() {
+			served++
+		}
+	}))
+	require.Positive(t, served)
+}
+
 func BenchmarkLookup(b *testing.B) {
-	m := scattered(b, DefaultShards, 100)
+	m := scattered(b, shard.DefaultCount, 100)
 	b.ReportAllocs()
-	shard := 0
+	n := 0
 	for b.Loop() {
-		shard = (shard + 4099) % DefaultShards
-		m.Owner(shard)
-		m.Move(shard)
-		m.Epoch(shard)
+		n = (n + 4099) % shard.DefaultCount
+		m.Owner(n)
+		m.Move(n)
+		m.Epoch(n)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/goverse/goverse/cluster/shard"
 )
 
 // ErrBadInput is wrapped by the errors of [Plan]: what it was given does not
@@ -114,8 +116,8 @@ func Plan(in Input) (Result, error) {
 // check returns the members in order.
 func (in Input) check() ([]Member, error) {
 	switch {
-	case in.Shards < 1 || in.Shards > MaxShards:
-		return nil, fmt.Errorf("%d shards are not between 1 and %d", in.Shards, MaxShards)
+	case in.Shards < 1 || in.Shards > shard.MaxCount:
+		return nil, fmt.Errorf("%d shards are not between 1 and %d", in.Shards, shard.MaxCount)
 	case in.Generation < 1:
 		return nil, fmt.Errorf("generation %d is not positive", in.Generation)
 	case in.Mode != Repair && in.Mode != Level:

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/shard"
 )
 
 // member i of many, in the order of addresses.
@@ -205,7 +207,7 @@ func TestPinsAboveAQuota(t *testing.T) {
 // together, because the others lose what they got last.
 func TestTheMapStaysShort(t *testing.T) {
 	of := members(100)
-	in := Input{Generation: 1_000_000, Shards: DefaultShards, Members: of, Done: allDone, Mode: Level}
+	in := Input{Generation: 1_000_000, Shards: shard.DefaultCount, Members: of, Done: allDone, Mode: Level}
 	in.Current = plan(t, in).Map
 	require.Less(t, len(in.Current.Encode()), 9_000)
 	for i := range 60 {
@@ -227,7 +229,7 @@ func TestPlanRefuses(t *testing.T) {
 	a := member(0)
 	for message, in := range map[string]Input{
 		"cannot plan the shards: 0 shards are not between 1 and 65536":                                     {Generation: 2},
-		"cannot plan the shards: 65537 shards are not between 1 and 65536":                                 {Generation: 2, Shards: MaxShards + 1},
+		"cannot plan the shards: 65537 shards are not between 1 and 65536":                                 {Generation: 2, Shards: shard.MaxCount + 1},
 		"cannot plan the shards: generation 0 is not positive":                                             {Shards: 8},
 		"cannot plan the shards: generation 1 is not after the map's 1":                                    {Generation: 1, Shards: 8, Current: m},
 		"cannot plan the shards: there is no mode 2":                                                       {Generation: 2, Shards: 8, Mode: 2},

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/goverse/goverse/cluster/shard"
 )
 
 // ErrBadReport is wrapped by the errors of [DecodeReport].
@@ -70,7 +72,7 @@ func DecodeReport(value []byte) (Report, error) {
 		return Report{}, fmt.Errorf("%w: incarnation %d or generation %d is not positive", ErrBadReport, w.Incarnation, w.Generation)
 	}
 	r := Report{Incarnation: w.Incarnation, Generation: w.Generation}
-	if err := parseRanges(w.Busy, MaxShards, func(shard int) error {
+	if err := parseRanges(w.Busy, shard.MaxCount, func(shard int) error {
 		r.Busy = append(r.Busy, shard)
 		return nil
 	}); err != nil {

@@ -65,7 +65,7 @@ func lower(level ratio, claims []claim, quotas []int64) ratio {
 	return next
 }
 
-// ratio is shards per weight. With at most MaxShards and MaxWeight for each of
+// ratio is shards per weight. With at most shard.MaxCount and MaxWeight for each of
 // less than two million members its products do not overflow.
 type ratio struct{ shards, weight int64 }
 

@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/goverse/goverse/cluster/shard"
 )
 
 // bounds is the slow and plain version of what quotas may be: it lowers the
@@ -83,7 +85,7 @@ func TestShareAgreesWithTrying(t *testing.T) {
 // Without pins the promise is as plain as this.
 func TestShareIsTheShareByWeight(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		room, claims, weights := rapid.Int64Range(0, MaxShards).Draw(t, "room"), []claim{}, int64(0)
+		room, claims, weights := rapid.Int64Range(0, shard.MaxCount).Draw(t, "room"), []claim{}, int64(0)
 		equal := rapid.Bool().Draw(t, "equal")
 		for range rapid.IntRange(1, 50).Draw(t, "claims") {
 			c := claim{weight: 7, load: rapid.Int64Range(0, 2*room/50).Draw(t, "load")}

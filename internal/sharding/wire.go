@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/goverse/goverse/cluster/shard"
 )
 
 // ErrBadMap is wrapped by the errors of [Decode]: the value is no shard map, or
@@ -109,8 +111,8 @@ func (w wireMap) read() (*Map, error) {
 	switch {
 	case w.Version != wireVersion:
 		return nil, fmt.Errorf("there is no version %d", w.Version)
-	case w.Shards < 1 || w.Shards > MaxShards:
-		return nil, fmt.Errorf("%d shards are not between 1 and %d", w.Shards, MaxShards)
+	case w.Shards < 1 || w.Shards > shard.MaxCount:
+		return nil, fmt.Errorf("%d shards are not between 1 and %d", w.Shards, shard.MaxCount)
 	case w.Generation < 1:
 		return nil, fmt.Errorf("generation %d is not positive", w.Generation)
 	}

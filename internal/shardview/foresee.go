@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/shardplan"
 	"github.com/goverse/goverse/internal/state"
@@ -69,7 +70,7 @@ func remark(s *state.Snapshot, cfg shardplan.Settings) string {
 		}
 	}
 	if v, err := New(s); err == nil {
-		owned = slices.ContainsFunc(v.Owners, func(o Owner) bool { return o.State != Gone && o.Count > 0 })
+		owned = slices.ContainsFunc(v.Owners, func(o shard.OwnerRow) bool { return o.State != shard.Gone && o.Count > 0 })
 	}
 	switch {
 	case takers == 0:

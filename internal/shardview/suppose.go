@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -40,7 +41,7 @@ func count(s *state.Snapshot) int {
 	if s.ShardMap != nil && s.ShardMap.Map != nil {
 		return s.ShardMap.Map.Shards()
 	}
-	shards, first := sharding.DefaultShards, int64(0)
+	shards, first := shard.DefaultCount, int64(0)
 	for _, m := range s.Members {
 		if m.Shards > 0 && (first == 0 || m.Incarnation < first) {
 			shards, first = m.Shards, m.Incarnation

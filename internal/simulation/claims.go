@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -60,7 +61,7 @@ func (c *checks) claim(w *world, p *process) {
 // stands is why a term's key does not entitle to lead, "" if it does.
 func (w *world) stands(t *term) string {
 	e := w.etcd
-	if t.Mode == state.ModeFallback {
+	if t.Mode == election.ModeFallback {
 		if kv := e.get(actingKey); kv == nil || kv.CreateRevision != t.Token {
 			return "the acting key is gone"
 		}
@@ -129,7 +130,7 @@ func (c *checks) overlap(w *world, leaders [2]*process) {
 // besideOutside counts how long an acting leader goes on when an outside candidate
 // came, who leads at once.
 func (c *checks) besideOutside(w *world, leader *process) {
-	if leader == nil || leader.election.term.Mode != state.ModeFallback {
+	if leader == nil || leader.election.term.Mode != election.ModeFallback {
 		c.outside = 0
 		return
 	}

@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/sharding"
-	"github.com/goverse/goverse/internal/state"
 )
 
 // dealt is told of every map that etcd accepted from a process: planning was its duty at
 // that revision.
 func (c *checks) dealt(w *world, p *process, d duty, plan sharding.Result) {
 	c.count(PlanAccepted)
-	if d.mode == state.ModeFallback {
+	if d.mode == election.ModeFallback {
 		c.count(PlanActing)
 	} else if d.beside {
 		c.count(PlanOutside)
@@ -50,7 +50,7 @@ func (c *checks) refused(w *world, d duty) {
 // leader's, or beside an outside candidate who leads the first member's in the queue.
 func (w *world) notPlanner(d duty) string {
 	e := w.etcd
-	if d.mode == state.ModeFallback {
+	if d.mode == election.ModeFallback {
 		switch kv := e.get(w.keys.Acting()); {
 		case kv == nil || kv.CreateRevision != d.token:
 			return "the acting key is gone"

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/candidacy"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/txn"
@@ -11,7 +12,7 @@ import (
 
 // election stands for the shell of leaderelection: it keeps the candidacy, tells it
 // what happens, and carries its orders out.
-type election struct {
+type leaderElection struct {
 	p     *process
 	part  candidacy.Candidacy
 	round *round // on the present session, nil between two
@@ -22,7 +23,7 @@ type election struct {
 
 // round stands for leaderelection's.
 type round struct {
-	e       *election
+	e       *leaderElection
 	s       *session
 	active  *campaign
 	settled *state.Candidate
@@ -49,9 +50,9 @@ type term struct {
 func (t *term) valid() bool { return t.s.validSince(t.stretch) }
 
 // serve begins a round on a session that was registered.
-func (e *election) serve(s *session) {
+func (e *leaderElection) serve(s *session) {
 	if e.round != nil {
-		e.close(e.round.s, candidacy.SessionLost)
+		e.close(e.round.s, election.ReasonSessionLost)
 	}
 	e.round = &round{e: e, s: s}
 	e.part = e.part.On(s.lease, e.p.w.ttl)
@@ -59,7 +60,7 @@ func (e *election) serve(s *session) {
 }
 
 // close ends the round on a session.
-func (e *election) close(s *session, why candidacy.Reason) {
+func (e *leaderElection) close(s *session, why election.Reason) {
 	r := e.round
 	if r == nil || r.s != s {
 		return
@@ -74,7 +75,7 @@ func (e *election) close(s *session, why candidacy.Reason) {
 }
 
 // poke makes the loop look, soon.
-func (e *election) poke() {
+func (e *leaderElection) poke() {
 	if !e.poked {
 		e.poked = true
 		e.p.soon(e.step)
@@ -82,13 +83,13 @@ func (e *election) poke() {
 }
 
 // concerned is the subscription's filter.
-func (e *election) concerned(before, now *state.Snapshot) bool {
+func (e *leaderElection) concerned(before, now *state.Snapshot) bool {
 	r := e.round
 	return r != nil && candidacy.Concerns(r.settled, &r.place, before, now)
 }
 
 // step is round.step.
-func (e *election) step() {
+func (e *leaderElection) step() {
 	e.poked = false
 	r, p := e.round, e.p
 	if r == nil || r.s.lost != "" {
@@ -132,7 +133,7 @@ func (e *election) step() {
 }
 
 // begin is round.beginTerm.
-func (e *election) begin(began candidacy.Term, stretch int) {
+func (e *leaderElection) begin(began candidacy.Term, stretch int) {
 	if began.Token == 0 {
 		return
 	}
@@ -146,7 +147,7 @@ func (e *election) begin(began candidacy.Term, stretch int) {
 }
 
 // over is LeaderElection.endTerm.
-func (e *election) over(ended candidacy.Ending) {
+func (e *leaderElection) over(ended candidacy.Ending) {
 	if ended.Token == 0 {
 		return
 	}
@@ -162,7 +163,7 @@ func (e *election) over(ended candidacy.Ending) {
 }
 
 // followed is Cluster.followElection: the record says whether the election failed.
-func (e *election) followed() {
+func (e *leaderElection) followed() {
 	failed := e.part.Failed()
 	if log := e.p.w.log; log != nil {
 		log.of(e.p, "the election has failed for it: %t", failed)
@@ -267,14 +268,14 @@ func (r *round) resign(revision int64, done func(error)) {
 }
 
 // published tells a campaign that waits for the one before it.
-func (e *election) published(s *state.Snapshot) {
+func (e *leaderElection) published(s *state.Snapshot) {
 	if r := e.round; r != nil && r.active != nil {
 		r.active.published(s)
 	}
 }
 
 // resignNow is LeaderElection.Resign; it does not wait.
-func (e *election) resignNow() {
+func (e *leaderElection) resignNow() {
 	if !e.p.leads() {
 		return
 	}
@@ -289,7 +290,7 @@ func (e *election) resignNow() {
 }
 
 // withdraw is LeaderElection.Withdraw: then is when it returns.
-func (e *election) withdraw(then func()) {
+func (e *leaderElection) withdraw(then func()) {
 	part, ended := e.part.Withdraw(e.p.host.time())
 	e.part = part
 	e.over(ended)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goverse/goverse/internal/candidacy"
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/deadline"
 )
 
@@ -171,7 +171,7 @@ func (s *session) lose(why string) {
 	if s.p.w.log != nil {
 		s.p.w.log.of(s.p, "has lost its session: %s", why)
 	}
-	s.p.soon(func() { s.p.election.close(s, candidacy.SessionLost) })
+	s.p.soon(func() { s.p.election.close(s, election.ReasonSessionLost) })
 	s.p.soon(func() { s.p.holder.lost(s) })
 	s.p.soon(func() { s.p.keeper.over(s) })
 }

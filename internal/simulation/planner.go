@@ -3,6 +3,7 @@ package simulation
 import (
 	"time"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/candidacy"
 	"github.com/goverse/goverse/internal/shardplan"
 	"github.com/goverse/goverse/internal/state"
@@ -43,7 +44,7 @@ func (l *planner) published(before, now *state.Snapshot) {
 // duty is LeaderElection.Duty, and what the checks want to know about it.
 type duty struct {
 	fence []txn.Guard
-	mode  state.Mode
+	mode  election.Mode
 	lease int64
 	token int64
 
@@ -66,12 +67,12 @@ func (p *process) duty() (duty, bool) {
 	if first := snap.Planner(); own == nil || first == nil || first.Lease != lease {
 		return duty{}, false
 	}
-	d := newDuty(p, state.ModeElection, lease, own.CreateRevision)
+	d := newDuty(p, election.ModeElection, lease, own.CreateRevision)
 	d.beside = true
 	return d, true
 }
 
-func newDuty(p *process, mode state.Mode, lease, token int64) duty {
+func newDuty(p *process, mode election.Mode, lease, token int64) duty {
 	return duty{fence: txn.TermGuards(p.w.keys, mode, lease, token), mode: mode, lease: lease, token: token}
 }
 

@@ -24,7 +24,7 @@ type process struct {
 	mirror   mirror
 	keeper   keeper
 	member   member
-	election election
+	election leaderElection
 	detector detector
 	planner  planner
 	holder   holder

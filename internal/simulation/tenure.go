@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/candidacy"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -15,7 +16,7 @@ func (c *checks) began(p *process, t candidacy.Term) {
 		c.fail("P2", "%s leads with token %d, after a term with token %d", p.id, t.Token, c.begun)
 	}
 	c.begun = max(c.begun, t.Token)
-	if t.Mode == state.ModeFallback {
+	if t.Mode == election.ModeFallback {
 		c.seen.Count[ActingTerm]++
 		if !p.denied && p.failures < 5 {
 			c.fail("P3", "%s acts as leader, though its election has not failed", p.id)
@@ -32,13 +33,13 @@ func (c *checks) ended(p *process, e candidacy.Ending) {
 			c.seen.Count[h]++
 		}
 	}
-	if e.Reason == candidacy.SessionLost {
+	if e.Reason == election.ReasonSessionLost {
 		c.asked(e.Token) // if the session was only suspended, the member queues anew
 	}
-	if e.Reason == candidacy.KeyLost {
+	if e.Reason == election.ReasonKeyLost {
 		t := p.election.ended
 		key := p.w.keys.Candidate(t.s.lease)
-		if t.Mode == state.ModeFallback {
+		if t.Mode == election.ModeFallback {
 			key = p.w.keys.Acting()
 		}
 		if kv := p.w.etcd.get(key); kv != nil && kv.CreateRevision == t.Token {
@@ -47,15 +48,15 @@ func (c *checks) ended(p *process, e candidacy.Ending) {
 	}
 }
 
-var endings = [happenings]candidacy.Reason{Resigned: candidacy.Resigned, GaveWay: candidacy.Requested, KeyLost: candidacy.KeyLost,
-	SessionLost: candidacy.SessionLost, Superseded: candidacy.Superseded}
+var endings = [happenings]election.Reason{Resigned: election.ReasonResigned, GaveWay: election.ReasonRequested, KeyLost: election.ReasonKeyLost,
+	SessionLost: election.ReasonSessionLost, Superseded: election.ReasonSuperseded}
 
 // wrote is told of every guarded write that etcd accepted.
 func (c *checks) wrote(w *world, p *process, t *term) {
 	c.seen.Count[WriteAccepted]++
 	why := ""
 	switch kv := w.etcd.get(w.keys.Candidate(t.s.lease)); {
-	case t.Mode == state.ModeFallback:
+	case t.Mode == election.ModeFallback:
 		why = w.stands(t)
 		if why == "" && w.head() != nil {
 			why = "somebody queues"

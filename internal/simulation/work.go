@@ -3,6 +3,7 @@ package simulation
 import (
 	"time"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/candidacy"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/suspicion"
@@ -17,7 +18,7 @@ const registerKey = "/register"
 
 // work enters LeaderElection.Lead with the new term, or does not, and writes under it
 // now and then.
-func (e *election) work() {
+func (e *leaderElection) work() {
 	p, t := e.p, e.term
 	if p.w.chance(2) {
 		t.work++
@@ -26,7 +27,7 @@ func (e *election) work() {
 	p.w.faults.moment(p, termBegan)
 }
 
-func (e *election) writeOn(t *term) {
+func (e *leaderElection) writeOn(t *term) {
 	p := e.p
 	p.after(p.w.between(0, p.w.ttl), func() {
 		if e.term == t {
@@ -37,7 +38,7 @@ func (e *election) writeOn(t *term) {
 }
 
 // write is a transaction of Term.Txn.
-func (e *election) write(t *term) {
+func (e *leaderElection) write(t *term) {
 	p := e.p
 	if !candidacy.Counts(t.valid()) {
 		return // Commit refuses
@@ -56,7 +57,7 @@ func (e *election) write(t *term) {
 }
 
 // endWork: the term's context ended, and the functions return, sooner or later.
-func (e *election) endWork() {
+func (e *leaderElection) endWork() {
 	p, t := e.p, e.ended
 	if t.work == 0 {
 		return
@@ -79,7 +80,7 @@ func (p *process) ask(kind state.RequestKind, target string) {
 		return
 	}
 	leader := s.Leader()
-	if leader.Address == "" || leader.Mode == state.ModeFallback || !leader.Member {
+	if leader.Address == "" || leader.Mode == election.ModeFallback || !leader.Member {
 		return
 	}
 	wish := state.RequestRecord{Kind: kind, Token: leader.Token}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/goverse/goverse/cluster/election"
 )
 
 // store is the dumb version: a map of keys that a snapshot is built from anew.
@@ -119,16 +121,16 @@ func TestLeader(t *testing.T) {
 	a, b := member("a:1", 1), member("b:1", 2)
 	for name, tc := range map[string]struct {
 		kvs     []KV
-		want    Leader
+		want    election.Leader
 		planner string
 	}{
-		"nobody":           {[]KV{a, b}, Leader{Mode: ModeElection}, ""},
-		"first come":       {[]KV{a, b, candidate("a:1", 1, 21), candidate("b:1", 2, 20)}, Leader{"b:1", 20, ModeElection, true, 2}, "b:1"},
-		"acting":           {[]KV{a, b, acting}, Leader{"a:1", 30, ModeFallback, true, 1}, "a:1"},
-		"elected waits":    {[]KV{a, b, acting, candidate("b:1", 2, 31)}, Leader{Mode: ModeElection}, "b:1"},
-		"outside leads":    {[]KV{a, b, outside, candidate("b:1", 2, 20)}, Leader{"who", 5, ModeElection, false, 0}, "b:1"},
-		"lease not member": {[]KV{a, candidate("b:1", 2, 20)}, Leader{"b:1", 20, ModeElection, false, 2}, ""},
-		"value is a lie":   {[]KV{a, b, candidate("a:1", 2, 20)}, Leader{"a:1", 20, ModeElection, true, 2}, "b:1"},
+		"nobody":           {[]KV{a, b}, election.Leader{Mode: election.ModeElection}, ""},
+		"first come":       {[]KV{a, b, candidate("a:1", 1, 21), candidate("b:1", 2, 20)}, election.Leader{Address: "b:1", Token: 20, Mode: election.ModeElection, Member: true, Lease: 2}, "b:1"},
+		"acting":           {[]KV{a, b, acting}, election.Leader{Address: "a:1", Token: 30, Mode: election.ModeFallback, Member: true, Lease: 1}, "a:1"},
+		"elected waits":    {[]KV{a, b, acting, candidate("b:1", 2, 31)}, election.Leader{Mode: election.ModeElection}, "b:1"},
+		"outside leads":    {[]KV{a, b, outside, candidate("b:1", 2, 20)}, election.Leader{Address: "who", Token: 5, Mode: election.ModeElection, Member: false, Lease: 0}, "b:1"},
+		"lease not member": {[]KV{a, candidate("b:1", 2, 20)}, election.Leader{Address: "b:1", Token: 20, Mode: election.ModeElection, Member: false, Lease: 2}, ""},
+		"value is a lie":   {[]KV{a, b, candidate("a:1", 2, 20)}, election.Leader{Address: "a:1", Token: 20, Mode: election.ModeElection, Member: true, Lease: 2}, "b:1"},
 	} {
 		s := Build(keys, 1, 100, tc.kvs)
 		require.Equal(t, tc.want, s.Leader(), name)

@@ -1,17 +1,14 @@
 package state
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"strconv"
 	"strings"
 
-	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/lifecycle"
 )
-
-// ErrBadName is wrapped by the errors of [CheckName].
-var ErrBadName = errors.New("bad name")
 
 // maxName is far below what etcd takes, and long enough for a path.
 const maxName = 512
@@ -20,7 +17,7 @@ const maxName = 512
 // or an effect: it is to be from 1 to 512 bytes long; any bytes will do.
 func CheckName(name string) error {
 	if name == "" || len(name) > maxName {
-		return fmt.Errorf("%w: it has %d bytes; give it from 1 to %d", ErrBadName, len(name), maxName)
+		return fmt.Errorf("%w: it has %d bytes; give it from 1 to %d", lifecycle.ErrBadName, len(name), maxName)
 	}
 	return nil
 }
@@ -62,7 +59,7 @@ func (q Queues) Bucket(name string) string { return string(q.appendBucket(nil, n
 
 func (q Queues) appendBucket(to []byte, name string) []byte {
 	const hex = "0123456789abcdef"
-	n := sharding.Of(name, buckets)
+	n := shard.Of(name, buckets)
 	return append(append(to, q.root...), hex[n>>4], hex[n&15], '/')
 }
 
@@ -157,7 +154,7 @@ func (q Queues) parse(key string) (queue, name string, wish, ok bool) {
 	}
 	escaped, wish = strings.CutPrefix(escaped, wishMark)
 	name, ok = unescape(escaped)
-	if n, err := strconv.ParseUint(bucket, 16, 8); !ok || err != nil || int(n) != sharding.Of(name, buckets) || len(bucket) != 2 {
+	if n, err := strconv.ParseUint(bucket, 16, 8); !ok || err != nil || int(n) != shard.Of(name, buckets) || len(bucket) != 2 {
 		return "", "", false, false
 	}
 	return key[:len(key)-len(id)], name, wish, true

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 func TestQueuesLieOutsideTheWatchedRange(t *testing.T) {
@@ -88,7 +90,7 @@ func TestCheckName(t *testing.T) {
 	require.NoError(t, CheckName("a"))
 	require.NoError(t, CheckName(strings.Repeat("a", maxName)))
 	for _, name := range []string{"", strings.Repeat("a", maxName+1)} {
-		require.ErrorIs(t, CheckName(name), ErrBadName)
+		require.ErrorIs(t, CheckName(name), lifecycle.ErrBadName)
 	}
 }
 

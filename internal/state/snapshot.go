@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/mutant"
 )
 
@@ -95,51 +96,25 @@ func (s *Snapshot) Lacks(newest int64, total int) bool {
 	return (newest > s.Revision || total != s.Total) && !mutant.Is(mutant.LackIgnored)
 }
 
-// Mode says by which rule the present leader leads.
-type Mode string
-
-// The modes. See section "Fallback" of docs/protocols.md.
-const (
-	ModeElection Mode = "election"
-	ModeFallback Mode = "fallback"
-)
-
-// Leader is who leads according to a snapshot. The zero value means that there
-// is no leader.
-type Leader struct {
-	// Address is the leader's advertise address, "" when there is no leader.
-	Address string
-	// Token is the fencing token of its term: an etcd create revision, which
-	// only grows from term to term.
-	Token int64
-	// Mode is ModeElection unless an acting leader leads.
-	Mode Mode
-	// Member is false for a candidate from outside (a program that uses
-	// concurrency.Election on the same prefix, or etcdctl elect).
-	Member bool
-	// Lease is the id of the lease that the leadership stands on.
-	Lease int64
-}
-
 // Leader tells who leads at this revision: the head of the queue unless an
 // acting leader's key still stands, for an elected leader waits until that is
 // gone; in fallback the acting leader, while the queue is empty.
-func (s *Snapshot) Leader() Leader {
+func (s *Snapshot) Leader() election.Leader {
 	switch {
 	case len(s.Queue) == 0 && s.Acting != nil:
 		m := s.Member(s.Acting.Address)
-		return Leader{Address: s.Acting.Address, Token: s.Acting.CreateRevision, Mode: ModeFallback,
+		return election.Leader{Address: s.Acting.Address, Token: s.Acting.CreateRevision, Mode: election.ModeFallback,
 			Member: m != nil && m.Lease == s.Acting.Lease, Lease: s.Acting.Lease}
 	case len(s.Queue) > 0:
 		head := s.Queue[0]
 		m := s.MemberOf(head)
 		if m != nil && s.Acting != nil {
-			return Leader{Mode: ModeElection}
+			return election.Leader{Mode: election.ModeElection}
 		}
-		return Leader{Address: head.Address, Token: head.CreateRevision, Mode: ModeElection,
+		return election.Leader{Address: head.Address, Token: head.CreateRevision, Mode: election.ModeElection,
 			Member: m != nil, Lease: head.Lease}
 	}
-	return Leader{Mode: ModeElection}
+	return election.Leader{Mode: election.ModeElection}
 }
 
 // Member is the member at address, nil when there is none.
@@ -229,7 +204,7 @@ func (s *Snapshot) Head() *Candidate {
 // otherwise (an outside candidate leads) the first member in the queue. Nil when
 // there is none.
 func (s *Snapshot) Planner() *Member {
-	if l := s.Leader(); l.Mode == ModeFallback && l.Member {
+	if l := s.Leader(); l.Mode == election.ModeFallback && l.Member {
 		return s.Member(l.Address)
 	}
 	for _, c := range s.Queue {

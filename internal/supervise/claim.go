@@ -10,9 +10,12 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/elections"
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/etcdlock"
+	"github.com/goverse/goverse/internal/etcdsession"
 )
 
 // errBusy: the lock is not free.
@@ -28,8 +31,8 @@ const forever = 100 * 365 * 24 * time.Hour
 type claim struct {
 	cfg    Config
 	client *clientv3.Client
-	keeper *session.Keeper
-	locks  *lock.Etcd           // nil for an election
+	keeper *etcdsession.Keeper
+	locks  *etcdlock.Etcd       // nil for an election
 	all    *elections.Elections // nil for a lock
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -42,7 +45,7 @@ type claim struct {
 // held is a term or lock that is held.
 type held struct {
 	ctx     context.Context // ends when it is lost
-	session *session.Session
+	session *etcdsession.Session
 	key     string
 	token   int64
 	// idle says that nothing is done under it any more; then giveUp can release it.
@@ -58,10 +61,10 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 		readKey = cfg.Keys.Elections().Bucket(cfg.Election)
 	}
 	var err error
-	c.keeper, err = session.NewKeeper(session.KeeperConfig{
-		Config: session.Config{Client: client, TTL: cfg.TTL, Logger: cfg.Logger, ReadKey: readKey},
+	c.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{
+		Config: etcdsession.Config{Client: client, TTL: cfg.TTL, Logger: cfg.Logger, ReadKey: readKey},
 		// What ran under the session is seen to be gone before anything is revoked.
-		OnLost: func(*session.Session, *session.LostError) { c.idle() },
+		OnLost: func(*etcdsession.Session, *session.LostError) { c.idle() },
 	})
 	if err != nil {
 		return nil, err
@@ -74,7 +77,7 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 			run = c.all.Run
 		}
 	} else {
-		c.locks, err = lock.NewEtcd(lock.Config{Client: client, Keeper: c.keeper, Queues: cfg.Keys.Locks(), Owner: owner(),
+		c.locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: client, Keeper: c.keeper, Queues: cfg.Keys.Locks(), Owner: owner(),
 			RequestTimeout: requestTimeout, Logger: discreet{cfg.Logger}})
 		if err == nil {
 			run = c.locks.Run
@@ -187,20 +190,20 @@ func (c *claim) takeOnce(ctx context.Context) (*held, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &held{ctx: h.Context(), key: h.(lock.Guarded).Key(), token: h.Token(), idle: func() {}, giveUp: h.Release}, nil
+	return &held{ctx: h.Context(), key: h.(etcdlock.Held).Key(), token: h.Token(), idle: func() {}, giveUp: h.Release}, nil
 }
 
 // lead waits for a term, which lasts until it is given up or lost: the election waits for the
 // function in it.
 func (c *claim) lead(ctx context.Context) (*held, error) {
-	e, err := c.all.Election(c.cfg.Election)
+	e, err := c.all.Stand(c.cfg.Election)
 	if err != nil {
 		return nil, err
 	}
 	terms, over, left := make(chan *elections.Term, 1), make(chan struct{}), make(chan error, 1)
 	go func() { // ends by ctx, or by idle
-		left <- e.Lead(ctx, func(_ context.Context, t *elections.Term) error {
-			terms <- t
+		left <- e.Lead(ctx, func(_ context.Context, t election.Term) error {
+			terms <- t.(*elections.Term) // which has a key to show the guard
 			<-over
 			return nil
 		})
@@ -210,7 +213,7 @@ func (c *claim) lead(ctx context.Context) (*held, error) {
 		h := &held{ctx: t.Context(), key: t.Key(), token: t.Token()}
 		h.idle = func() { close(over); <-left }
 		h.giveUp = func(ctx context.Context) error {
-			if err := e.Resign(ctx); !errors.Is(err, elections.ErrNotLeader) {
+			if err := e.Resign(ctx); !errors.Is(err, election.ErrNotLeader) {
 				return err
 			}
 			return nil // it is lost already

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/cluster/session"
 )
 
 // A lost session's lease may still stand at etcd. It is revoked when nothing is left of the

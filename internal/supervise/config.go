@@ -95,7 +95,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports what is wrong with the configuration; errors match state.ErrBadName and
+// Validate reports what is wrong with the configuration; errors match lifecycle.ErrBadName and
 // ErrBadStop.
 func (c Config) Validate() error {
 	_, name := c.kind()

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 // What runs processes is shown in package integration.
@@ -40,7 +40,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{func(c *Config) { c.Stop = 6 * time.Second }, ErrBadStop},
 		{func(c *Config) { c.Stop = -1 }, ErrBadStop},
 		{func(c *Config) { c.TTL, c.Stop = 2*time.Second, 1100*time.Millisecond }, ErrBadStop},
-		{func(c *Config) { c.Lock = string(make([]byte, 1000)) }, state.ErrBadName},
+		{func(c *Config) { c.Lock = string(make([]byte, 1000)) }, lifecycle.ErrBadName},
 	} {
 		cfg := valid()
 		c.change(&cfg)

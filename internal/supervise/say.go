@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/elections"
 )
 
@@ -97,7 +98,7 @@ func (r *runner) sayEnd(h *held, j *job, again bool) {
 // reasonFor is why what was held might not be held any more: what ended it, or if nothing has
 // yet, why the command was ended before that. stood is the longest that this process stood still.
 func reasonFor(cause error, stood, ttl time.Duration, guardStood bool) error {
-	if over, ok := errors.AsType[*elections.TermOverError](cause); ok {
+	if over, ok := errors.AsType[*election.TermOverError](cause); ok {
 		return over.Err // what is over is said beside it
 	}
 	switch {

@@ -11,9 +11,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/elections"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/supervise/ending"
 )
 
@@ -32,7 +33,7 @@ func TestReasonForTheEnd(t *testing.T) {
 	t.Parallel()
 	const ttl = 8 * time.Second
 	lost := &session.LostError{Reason: session.ReasonRevoked}
-	require.Equal(t, elections.ErrGaveWay, reasonFor(&elections.TermOverError{Election: "e", Token: 3, Err: elections.ErrGaveWay}, 0, ttl, false))
+	require.Equal(t, elections.ErrGaveWay, reasonFor(&election.TermOverError{Election: "e", Token: 3, Err: elections.ErrGaveWay}, 0, ttl, false))
 	require.Equal(t, lost, reasonFor(lost, time.Hour, ttl, true))
 	require.Equal(t, errUnconfirmed, reasonFor(nil, ttl/8-1, ttl, false))
 	require.Equal(t, errStood, reasonFor(nil, ttl/8, ttl, false))

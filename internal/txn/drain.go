@@ -2,17 +2,17 @@ package txn
 
 import "github.com/goverse/goverse/internal/state"
 
-// AskDrain puts down, on the asker's lease, the wish that m gives its shards up, or with
+// RequestDrain writes, on the asker's lease, the request that m gives its shards up, or with
 // undo that it may have some again, while that incarnation is registered.
-func AskDrain(keys state.Keys, m *state.Member, lease int64, undo bool) Txn {
+func RequestDrain(keys state.Keys, m *state.Member, lease int64, undo bool) Txn {
 	wish := state.DrainRecord{Incarnation: m.Incarnation, Undo: undo}
 	return Txn{If: []Guard{created(keys.Node(m.Address), m.Incarnation)},
 		Then: []Op{{Kind: Put, Key: keys.Drain(m.Address), Value: wish.Encode(), Lease: lease}}}
 }
 
-// UnaskDrain takes the wish about the member at address back that was written at
+// WithdrawDrain takes the request about the member at address back that was written at
 // modRevision.
-func UnaskDrain(keys state.Keys, address string, modRevision int64) Txn {
+func WithdrawDrain(keys state.Keys, address string, modRevision int64) Txn {
 	key := keys.Drain(address)
 	return Txn{If: []Guard{unmodified(key, modRevision)}, Then: []Op{{Kind: Delete, Key: key}}}
 }

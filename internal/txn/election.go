@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -31,11 +32,11 @@ func Rewrite(keys state.Keys, lease int64, address string, modRevision int64) Tx
 
 // TermGuards hold exactly while the key stands by which a term leads: the candidate's
 // on the given lease, or in fallback the acting key while nobody queues.
-func TermGuards(keys state.Keys, mode state.Mode, lease, token int64) []Guard {
+func TermGuards(keys state.Keys, mode election.Mode, lease, token int64) []Guard {
 	switch {
 	case mutant.Is(mutant.WriteUnfenced):
 		return nil
-	case mode == state.ModeFallback:
+	case mode == election.ModeFallback:
 		return []Guard{created(keys.Acting(), token), queueEmpty(keys)}
 	}
 	return []Guard{created(keys.Candidate(lease), token)}

@@ -6,17 +6,26 @@ import "context"
 // ctx ends. changed signals that it may be. A slow receiver misses what was overtaken, and
 // always gets the newest.
 func Forward[T comparable](ctx context.Context, out chan<- T, changed <-chan struct{}, now func() T) {
-	var told T
+	ForwardFunc(ctx, out, changed, now, func(a, b T) bool { return a == b })
+}
+
+// ForwardFunc is Forward for values that equal tells apart.
+func ForwardFunc[T any](ctx context.Context, out chan<- T, changed <-chan struct{}, now func() T, equal func(a, b T) bool) {
+	var sent, value T
+	stale := true // value has to be asked for
 	for first := true; ; {
-		value := now()
+		if stale {
+			value, stale = now(), false
+		}
 		send := out
-		if !first && value == told {
+		if !first && equal(value, sent) {
 			send = nil
 		}
 		select {
 		case send <- value:
-			told, first = value, false
+			sent, first = value, false
 		case <-changed:
+			stale = true
 		case <-ctx.Done():
 			return
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/goverse/goverse/internal/inspect"
 )
 
 // Agreement follows whom each node of a fleet names as the leader, and takes the
@@ -51,7 +53,7 @@ func (a *Agreement) Join(n *Node) {
 	a.followers[n] = f
 	a.mu.Unlock()
 	manager := n.GetConsensusManager()
-	sub := manager.Election().Subscribe()
+	sub := inspect.Election(n.Cluster).Subscribe()
 	a.wg.Go(func() {
 		defer close(f.done)
 		defer sub.Close()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverse/goverse/internal/inspect"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -43,7 +44,8 @@ func (f *Fleet) await(ctx context.Context, cond func(*Node, *state.Snapshot) boo
 	defer tick.Stop()
 	for seen := 0; seen < len(f.Nodes); {
 		// From where the last look ended; who agreed is looked at again at the end.
-		if n := f.Nodes[seen]; n.Snapshot() != nil && cond(n, n.Snapshot()) {
+		n := f.Nodes[seen]
+		if s := inspect.Snapshot(n.Cluster); s != nil && cond(n, s) {
 			seen++
 			continue
 		}

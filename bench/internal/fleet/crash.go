@@ -77,9 +77,7 @@ func (f *Fleet) Orphans(ctx context.Context, client *clientv3.Client) (n int, er
 	}
 	living := map[clientv3.LeaseID]bool{}
 	for _, n := range f.Nodes {
-		if s := n.Session(); s != nil {
-			living[s.ID()] = true
-		}
+		living[n.Session().ID()] = true
 	}
 	for _, l := range resp.Leases {
 		if living[l.ID] {

@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/inspect"
 )
 
 func TestAFleetLeavesNothing(t *testing.T) {
@@ -25,7 +26,7 @@ func TestAFleetLeavesNothing(t *testing.T) {
 	old := f.Leader()
 	require.NotNil(t, old)
 	agreement.Leave(old)
-	agreement.Expect(old.Snapshot().Queue[1].Address)
+	agreement.Expect(inspect.Snapshot(old.Cluster).Queue[1].Address)
 	require.NoError(t, old.Stop(ctx))
 	_, err = agreement.Await(ctx)
 	require.NoError(t, err)
@@ -38,7 +39,7 @@ func TestAFleetLeavesNothing(t *testing.T) {
 
 	mute := f.Leader()
 	agreement.Leave(mute)
-	agreement.Expect(mute.Snapshot().Queue[1].Address)
+	agreement.Expect(inspect.Snapshot(mute.Cluster).Queue[1].Address)
 	asked := mute.Ranges()
 	lease := mute.Session().ID()
 	mute.Mute()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverse/goverse/internal/inspect"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -33,7 +34,7 @@ func (f *Fleet) served() (*sharding.Map, error) {
 	var written int64
 	var m *sharding.Map
 	for i, n := range f.Nodes {
-		s := n.Snapshot()
+		s := inspect.Snapshot(n.Cluster)
 		if s == nil || s.ShardMap == nil || s.ShardMap.Map == nil {
 			return nil, fmt.Errorf("%s shows no map", n.Address)
 		}
@@ -50,7 +51,7 @@ func (f *Fleet) served() (*sharding.Map, error) {
 		if own == nil {
 			return nil, fmt.Errorf("%s is not registered", n.Address)
 		}
-		stats := n.GetConsensusManager().ShardStats()
+		stats := n.Status().Shards
 		if owns := load(m, own); stats.Serving != int64(owns) || stats.Waiting+int(stats.Acquiring+stats.Releasing) > 0 {
 			return nil, fmt.Errorf("%s owns %d shards and serves %d", n.Address, owns, stats.Serving)
 		}

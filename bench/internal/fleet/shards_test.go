@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/inspect"
 )
 
 // One node of a fleet is killed: the others find out by themselves, and take its shards.
@@ -27,7 +28,7 @@ func TestOneOfAFleetIsKilled(t *testing.T) {
 	lookout, err := Watch(ctx, client, "/goverse/")
 	require.NoError(t, err)
 	dead := f.Nodes[1]
-	key := dead.Snapshot().Keys.Node(dead.Address)
+	key := inspect.Snapshot(dead.Cluster).Keys.Node(dead.Address)
 	join, err := f.Kill(ctx, dead)
 	require.NoError(t, err)
 	f.Remove(dead)

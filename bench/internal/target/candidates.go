@@ -10,9 +10,10 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/internal/mirror"
-	"github.com/goverse/goverse/internal/session"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -40,7 +41,7 @@ func newCandidate(ctx context.Context, client *clientv3.Client, prefix, address 
 	}
 	c := &candidate{address: address, kept: make(chan struct{})}
 	c.mirror = mirror.New(mirror.Config{Client: client, Keys: keys, LagTimeout: queueTTL / 3})
-	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: queueTTL}})
+	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client, TTL: queueTTL}})
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ type armed struct {
 func (c *candidate) arm(ctx context.Context) armed {
 	a := armed{at: make(chan time.Time, 1), failed: make(chan error, 1)}
 	go func() { // ends with ctx at the latest
-		err := c.election.Lead(ctx, func(context.Context, *leaderelection.Term) error {
+		err := c.election.Lead(ctx, func(context.Context, election.Term) error {
 			led := c.election.IsLeader()
 			a.at <- time.Now()
 			if !led {

@@ -13,6 +13,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/fleet"
 	"github.com/goverse/goverse/bench/internal/sample"
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/inspect"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -254,7 +255,7 @@ func (t *town) make(ctx context.Context, c *change, do func() error) error {
 		return fmt.Errorf("%s: %w", c.name, err)
 	}
 	var takers []sharding.Owner
-	for _, m := range t.fleet.Nodes[0].Snapshot().Members {
+	for _, m := range inspect.Snapshot(t.fleet.Nodes[0].Cluster).Members {
 		takers = append(takers, sharding.Owner{Address: m.Address, Incarnation: m.Incarnation})
 	}
 	c.seen = append(c.seen, d)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/sample"
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -60,7 +61,7 @@ func (d *devRun) says(line string) {
 	case d.led.IsZero() && leaderLine.MatchString(line):
 		d.led = now
 	case servedLine.MatchString(line):
-		if n, _ := strconv.Atoi(servedLine.FindStringSubmatch(line)[1]); n != sharding.DefaultShards {
+		if n, _ := strconv.Atoi(servedLine.FindStringSubmatch(line)[1]); n != shard.DefaultCount {
 			return
 		}
 		if d.even = now; d.served.IsZero() {
@@ -112,7 +113,7 @@ func startDev(ctx context.Context, env Env, r *report.Result) error {
 		s    *sample.Series
 	}{
 		{"`goversed dev`, three nodes: first leader", first},
-		{fmt.Sprintf("… %d shards served", sharding.DefaultShards), served},
+		{fmt.Sprintf("… %d shards served", shard.DefaultCount), served},
 		{"… served by three, an even share each", even},
 	} {
 		r.Row(row.what, fmt.Sprintf("≤ %v", devGoal),
@@ -125,7 +126,7 @@ func startDev(ctx context.Context, env Env, r *report.Result) error {
 	r.Note("`goversed dev` is timed from the start of its process to its first line that names a leader, and to the "+
 		"first and the last that says that all %d shards are served: the first map waits for a window of 1 s in which "+
 		"nobody joins, and who joins later gets its share from a second one. Writes are read from etcd, as the versions "+
-		"of the map's key and of the reports', %v after the start.", sharding.DefaultShards, devGoal)
+		"of the map's key and of the reports', %v after the start.", shard.DefaultCount, devGoal)
 	return nil
 }
 

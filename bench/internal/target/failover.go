@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/fleet"
+	"github.com/goverse/goverse/internal/inspect"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -98,10 +99,10 @@ func (a *arena) revoke(ctx context.Context) (failover, error) {
 func (a *arena) measure(ctx context.Context, do func(old *fleet.Node) (over func(*clientv3.Event) bool, err error)) (
 	f failover, old *fleet.Node, err error) {
 	old = a.fleet.Leader()
-	if old == nil || len(old.Snapshot().Queue) < 2 {
+	if old == nil || len(inspect.Snapshot(old.Cluster).Queue) < 2 {
 		return f, nil, errors.New("none of the nodes leads, or none is next")
 	}
-	address := old.Snapshot().Queue[1].Address
+	address := inspect.Snapshot(old.Cluster).Queue[1].Address
 	next := a.fleet.Nodes[slices.IndexFunc(a.fleet.Nodes, func(n *fleet.Node) bool { return n.Address == address })]
 	key := a.keys.Candidate(int64(old.Session().ID()))
 	a.agreement.Leave(old)

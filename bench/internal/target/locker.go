@@ -8,9 +8,9 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/internal/elections"
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/etcdlock"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -19,7 +19,7 @@ const lockTTL = 10 * time.Second
 
 // locker is one process's locks and named elections, on a session of its own.
 type locker struct {
-	locks     *lock.Etcd
+	locks     *etcdlock.Etcd
 	elections *elections.Elections
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
@@ -31,12 +31,12 @@ func newLocker(ctx context.Context, client *clientv3.Client, address string) (*l
 	if err != nil {
 		return nil, err
 	}
-	keeper, err := session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: lockTTL}})
+	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client, TTL: lockTTL}})
 	if err != nil {
 		return nil, err
 	}
 	l := &locker{}
-	if l.locks, err = lock.NewEtcd(lock.Config{Client: client, Keeper: keeper, Queues: keys.Locks(), Owner: address}); err != nil {
+	if l.locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: client, Keeper: keeper, Queues: keys.Locks(), Owner: address}); err != nil {
 		return nil, err
 	}
 	if l.elections, err = elections.New(elections.Config{Client: client, Keeper: keeper, Queues: keys.Elections(), Address: address}); err != nil {

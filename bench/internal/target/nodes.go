@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/inspect"
 	"github.com/goverse/goverse/node"
 )
 
@@ -36,7 +37,7 @@ func stopNode(ctx context.Context, c *cluster.Cluster) error {
 
 // awaitLead waits until c itself leads.
 func awaitLead(ctx context.Context, c *cluster.Cluster) error {
-	sub := c.GetConsensusManager().Election().Subscribe()
+	sub := inspect.Election(c).Subscribe()
 	defer sub.Close()
 	for !c.IsLeader() {
 		select {

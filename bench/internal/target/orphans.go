@@ -13,6 +13,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/fleet"
 	"github.com/goverse/goverse/bench/internal/sample"
 	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/sharding"
 )
 
@@ -116,12 +117,12 @@ func (o *orphans) uneven(ctx context.Context) error {
 		if err := m.ask(ctx, "/cluster/shards", &p); err != nil {
 			return err
 		}
-		if p.OpenMoves > 0 || p.Held.Serving < sharding.DefaultShards/trioSize || p.Held.Serving > sharding.DefaultShards/trioSize+1 {
+		if p.OpenMoves > 0 || p.Held.Serving < shard.DefaultCount/trioSize || p.Held.Serving > shard.DefaultCount/trioSize+1 {
 			return fmt.Errorf("%s shows %+v", m.address, p)
 		}
 		all += int(p.Held.Serving)
 	}
-	if all != sharding.DefaultShards {
+	if all != shard.DefaultCount {
 		return fmt.Errorf("%d shards are served", all)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/bench/internal/sample"
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/sharding"
 )
 
@@ -99,7 +100,7 @@ func (w *walk) dies() {
 // nothing, and the mode is Level, what may. Both are timed together.
 func (w *walk) plan(kind *planTimes, mode sharding.Mode) error {
 	w.generation++
-	in := sharding.Input{Generation: w.generation, Shards: sharding.DefaultShards, Current: w.current, Members: w.members,
+	in := sharding.Input{Generation: w.generation, Shards: shard.DefaultCount, Current: w.current, Members: w.members,
 		Done: func(sharding.Move) bool { return true }}
 	started := time.Now()
 	result, err := sharding.Plan(in)
@@ -117,7 +118,7 @@ func (w *walk) plan(kind *planTimes, mode sharding.Mode) error {
 			takers = append(takers, m.Owner)
 		}
 	}
-	n, least := moved(w.current, result.Map), fewest(w.current, sharding.DefaultShards, takers)
+	n, least := moved(w.current, result.Map), fewest(w.current, shard.DefaultCount, takers)
 	kind.moved += n
 	kind.fewest += least
 	kind.excess = max(kind.excess, n-least)

@@ -40,10 +40,7 @@ func processors(ctx context.Context, env Env, r *report.Result) error {
 			return err
 		}
 		defer func() { err = errors.Join(err, stopNode(ctx, c)) }()
-		inEtcd, err := c.Checkpoints()
-		if err != nil {
-			return err
-		}
+		inEtcd := c.Checkpoints()
 		pairs, rounds := env.pick(15, 1), env.pick(10, 1)
 		for _, arm := range []struct {
 			name        string
@@ -175,7 +172,7 @@ func lockOrNot(ctx context.Context, c *cluster.Cluster, r *report.Result, name s
 		prefix string
 		lockOf func(name string) processor.LeaderLock
 	}{
-		{"locked", func(name string) processor.LeaderLock { return processor.Election(c, name) }},
+		{"locked", func(name string) processor.LeaderLock { return processor.Election(c.Elections(), name) }},
 		{"free", nil},
 	} {
 		if crews[i], err = startCrew(ctx, arm.prefix, n, turns{mine: &turn[i]}, checkpoints, arm.lockOf, nil); err != nil {
@@ -230,12 +227,9 @@ func together(ctx context.Context, p *etcdproc.Process, r *report.Result) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, stopNode(ctx, c)) }()
-	checkpoints, err := c.Checkpoints()
-	if err != nil {
-		return err
-	}
+	checkpoints := c.Checkpoints()
 	var ran sync.Map
-	crew, err := startCrew(ctx, "led", projections+automations, numbers{}, checkpoints, func(name string) processor.LeaderLock { return processor.Election(c, name) },
+	crew, err := startCrew(ctx, "led", projections+automations, numbers{}, checkpoints, func(name string) processor.LeaderLock { return processor.Election(c.Elections(), name) },
 		func(ctx context.Context, i int, e processor.Event[int64]) error {
 			if i < projections || e.Value%50 != 0 {
 				return nil

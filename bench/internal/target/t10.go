@@ -9,7 +9,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/fleet"
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/sample"
-	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/cluster/shard"
 )
 
 // dealing measures what it takes to deal the shards out: to compute it, and to tell it.
@@ -44,11 +44,11 @@ func dealing(ctx context.Context, env Env, r *report.Result) error {
 	r.Note("*Plans*: the members and the map are values, without a cluster; %d shards, %d members. They come and go at random and are replaced, %d rounds, so "+
 		"that the map is as uneven as one that has served for long, and *moves* are counted by comparing maps. *Fewest*: what has to move at least so that the "+
 		"members that stay own everything and differ by at most one, from the loads before alone. A join is what a leader computes on it: that nothing must move, and what may.",
-		sharding.DefaultShards, planMembers, rounds)
+		shard.DefaultCount, planMembers, rounds)
 	r.Note("*Nodes*: whole ones, all in this process, with crash detection, TTL %v and %d shards. *Killed*: its connections to etcd and to the others end without a "+
 		"goodbye, and what it has at etcd stays. Maps and reports are those that a bare watch of their keys showed until all shards were served by those who "+
 		"own them, evenly, and %v more. A report is due from each member from which a map takes shards, unless it is gone before, as one that stops may be; "+
-		"further ones would be of stragglers, of which there are none here.", scaleTTL, sharding.DefaultShards, straggling)
+		"further ones would be of stragglers, of which there are none here.", scaleTTL, shard.DefaultCount, straggling)
 	r.Note("*Requests* are the messages that etcd received, by its own counters, on average of each change's; the same nodes make the same changes with sharding " +
 		"off too. A map or a report is one transaction. Who has written asks his watch how far it has come, unless it has shown the write by then: that reads nothing.")
 	r.Note("The budget for moves, by default twice the shards a minute, is raised: here nodes come and go without end. All but the *default settings* wait with " +
@@ -68,7 +68,7 @@ func (w *walk) tell(r *report.Result) {
 		r.Row(s.Name, "", p50p99(s.Median(), s.P(0.99)), report.Context)
 	}
 	r.Keep(w.encode, w.decode)
-	r.Plots = append(r.Plots, report.Plot{Name: "T10", Title: fmt.Sprintf("Plans of %d shards on %d members", sharding.DefaultShards, planMembers),
+	r.Plots = append(r.Plots, report.Plot{Name: "T10", Title: fmt.Sprintf("Plans of %d shards on %d members", shard.DefaultCount, planMembers),
 		Series: []*sample.Series{w.bootstrap.took, w.join.took, w.leave.took, w.crash.took}})
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/sample"
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/inspect"
 	"github.com/goverse/goverse/internal/sharding"
 )
 
@@ -55,7 +57,7 @@ type couple struct {
 
 // moving lets a third node come to two, and one of them go, again and again.
 func moving(ctx context.Context, env Env, r *report.Result) error {
-	c := &couple{sampler: newSampler(sharding.DefaultShards), join: newHandoffs("a third node joins two"), stop: newHandoffs("a follower of three stops"),
+	c := &couple{sampler: newSampler(shard.DefaultCount), join: newHandoffs("a third node joins two"), stop: newHandoffs("a follower of three stops"),
 		stopLead: newHandoffs("the leader of three stops"), floor: sample.Millis("a put as long as the map told to three bare watchers")}
 	cycles := env.pick(40, 4)
 	if err := withEtcd(func(p *etcdproc.Process) error { return c.run(ctx, env, p, cycles) }); err != nil {
@@ -158,7 +160,7 @@ func (c *couple) goes(ctx context.Context, out *handoffs, at int) error {
 	return nil
 }
 
-func (c *couple) shards() *sharding.Map { return c.nodes[0].Snapshot().ShardMap.Map }
+func (c *couple) shards() *sharding.Map { return inspect.Snapshot(c.nodes[0]).ShardMap.Map }
 
 // settle waits until every shard is served by who owns it, the nodes own an even share
 // each, and all of them see that; it returns the pauses until then.
@@ -174,7 +176,7 @@ func (c *couple) even() (owners []server, ok bool) {
 	var written int64
 	of := map[sharding.Owner]server{}
 	for _, n := range c.nodes {
-		snap, address := n.Snapshot(), n.Status().NodeID
+		snap, address := inspect.Snapshot(n), n.Status().NodeID
 		own := snap.Member(address)
 		if own == nil || snap.ShardMap == nil || len(snap.Members) != len(c.nodes) || written != 0 && snap.ShardMap.ModRevision != written {
 			return nil, false
@@ -219,7 +221,7 @@ func (c *couple) tell(r *report.Result) {
 	r.Plots = append(r.Plots, report.Plot{Name: "T11p", Title: "Pause of a shard that moves", Series: []*sample.Series{c.join.pauses, c.stop.pauses, c.stopLead.pauses, c.floor}})
 	s := c.sampler
 	r.Note("Two nodes in this process over one etcd, and a third one that joins; then one of the three stops, the leader every other time. %d shards, default settings but "+
-		"for the budget of moves, which is raised: nodes come and go without end here. Nothing runs in the shards, and nothing is done when one is acquired.", sharding.DefaultShards)
+		"for the budget of moves, which is raised: nodes come and go without end here. Nothing runs in the shards, and nothing is done when one is acquired.", shard.DefaultCount)
 	r.Note("All nodes are asked about all shards, with `Serves`, every %v: that is the load under which they move. A pause is from just before the last yes of the one "+
 		"until after the first yes of the other, so it is told too long, by two looks at most. Looks began %s apart (p99 %s, max %s) and took %s (p99 %s).", looking,
 		ms(s.apart.Median()), ms(s.apart.P(0.99)), ms(s.apart.Max()), ms(s.took.Median()), ms(s.took.P(0.99)))

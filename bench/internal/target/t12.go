@@ -7,7 +7,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/report"
 	"github.com/goverse/goverse/bench/internal/sample"
-	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/cluster/shard"
 )
 
 const orphanedGoal = 300.0 // ms
@@ -58,7 +58,7 @@ func (o *orphans) tell(r *report.Result) {
 		Series: []*sample.Series{o.leader.served, o.follower.served, o.follower.removed, o.floor}})
 	r.Note("Three `goversed node` processes with default flags (TTL 10 s, %d shards) beside one etcd. One gets SIGKILL, the leader and one that follows in turns; "+
 		"then it is started again at the same address, and the next round begins when all three are queued, agree, watch each other and serve an even share, after 50 "+
-		"to 150 ms more. The time is from just before the signal until both survivors have said that they serve all that the next map gives them.", sharding.DefaultShards)
+		"to 150 ms more. The time is from just before the signal until both survivors have said that they serve all that the next map gives them.", shard.DefaultCount)
 	r.Note("A bare watch shows the next map; from then on both survivors are asked for `/cluster/shards` over kept connections, again as soon as they have answered. "+
 		"Answering takes a survivor a moment of its processor, and it may have served that much sooner than it said: p50 %s, max %s after a leader was killed, p50 %s, "+
 		"max %s after a follower. That is not subtracted.", ms(late[0].Median()), ms(late[0].Max()), ms(late[1].Median()), ms(late[1].Max()))

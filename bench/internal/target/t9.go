@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/report"
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/internal/elections"
 )
@@ -125,14 +126,14 @@ func holdLocks(ctx context.Context, l *locker, n int) ([]lock.Held, error) {
 func holdElections(ctx context.Context, l *locker, n int) ([]*elections.Election, error) {
 	out := make([]*elections.Election, n)
 	for i := range n {
-		e, err := l.elections.Election(fmt.Sprintf("election %d", i))
+		e, err := l.elections.Stand(fmt.Sprintf("election %d", i))
 		if err != nil {
 			return nil, err
 		}
 		out[i] = e
 	}
 	for _, e := range out {
-		if err := e.Lead(ctx, func(context.Context, *elections.Term) error { return nil }); err != nil {
+		if err := e.Lead(ctx, func(context.Context, election.Term) error { return nil }); err != nil {
 			return nil, err
 		}
 	}

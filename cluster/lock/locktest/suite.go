@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 const patience = 20 * time.Second
@@ -249,9 +249,9 @@ func names(s *suite) {
 	}
 	for _, name := range []string{"", string(make([]byte, 1000))} {
 		_, err := s.a.Acquire(s.ctx, name)
-		require.ErrorIs(s, err, state.ErrBadName)
+		require.ErrorIs(s, err, lifecycle.ErrBadName)
 		_, _, err = s.a.TryAcquire(s.ctx, name)
-		require.ErrorIs(s, err, state.ErrBadName)
+		require.ErrorIs(s, err, lifecycle.ErrBadName)
 	}
 }
 

@@ -73,7 +73,7 @@ func (s *scene) failover(t *testing.T) {
 		now := both[leader()]
 		terms[now.p.Status().Token] = true
 		source.grow(40) // and while some of that is under way
-		e, err := now.in.Election("views")
+		e, err := now.in.Stand("views")
 		require.NoError(t, err)
 		_ = e.Resign(etcdtest.Context(t)) // the lead may have changed meanwhile
 	}

@@ -8,7 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/cluster/election"
 )
 
 // fence guards writes in a shard as any store could that keeps the greatest epoch it has
@@ -39,7 +39,7 @@ func openFences(ctx context.Context, client *clientv3.Client) error {
 // Token is the epoch.
 func (f fence) Token() int64 { return f.epoch }
 
-// Txn is a transaction that fails with an error matching leaderelection.ErrTermOver if a
+// Txn is a transaction that fails with an error matching election.ErrTermOver if a
 // greater epoch has passed.
 func (f fence) Txn(ctx context.Context) clientv3.Txn {
 	return &fencedTxn{fence: f, txn: f.client.Txn(ctx)}
@@ -70,7 +70,7 @@ func (t *fencedTxn) Commit() (*clientv3.TxnResponse, error) {
 	resp, err := t.txn.If(clientv3.Compare(clientv3.Value(key), "<", ordered(t.epoch+1))).
 		Then(append(t.then, clientv3.OpPut(key, ordered(t.epoch)))...).Commit()
 	if err == nil && !resp.Succeeded {
-		return nil, &leaderelection.TermOverError{Token: t.epoch, Reason: "a greater epoch was seen"}
+		return nil, &election.TermOverError{Token: t.epoch, Reason: "a greater epoch was seen"}
 	}
 	return resp, err
 }

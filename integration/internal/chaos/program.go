@@ -144,7 +144,7 @@ func answer(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest
 		case askStatus:
 			st := c.Status()
 			said, err := json.Marshal(status{State: string(st.State), LeaderID: st.LeaderID, Nodes: st.Nodes,
-				Queue: st.Queue, Ready: st.Ready, Rebuilds: st.Rebuilds, Revision: st.Revision, Lease: lease(c), Serves: serving(c.Shards())})
+				Queue: st.Queue, Ready: st.Ready, Rebuilds: st.Rebuilds, Revision: st.Revision, Lease: int64(c.Session().ID()), Serves: serving(c.Shards())})
 			if err != nil {
 				said = []byte(err.Error())
 			}
@@ -162,11 +162,4 @@ type status struct {
 	Revision        int64         // of the newest change that it has seen
 	Lease           int64         // of its session, 0 without one
 	Serves          map[int]int64 // shards, and under which epochs
-}
-
-func lease(c *cluster.Cluster) int64 {
-	if s := c.Session(); s != nil {
-		return int64(s.ID())
-	}
-	return 0
 }

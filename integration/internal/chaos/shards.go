@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/clustertest/history"
-	"github.com/goverse/goverse/internal/consensus"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -28,9 +28,9 @@ const (
 func shardRegister(shard int) string { return fmt.Sprintf("/chaos/shard/%d", shard) }
 
 // keyIn is a key that belongs to a shard.
-func keyIn(shard int) string {
+func keyIn(n int) string {
 	for i := 0; ; i++ {
-		if key := fmt.Sprint(i); sharding.Of(key, shards) == shard {
+		if key := fmt.Sprint(i); shard.Of(key, shards) == n {
 			return key
 		}
 	}
@@ -78,7 +78,7 @@ func (g *guarded) acquire(ctx context.Context, shard int, epoch int64) {
 // work looks at one shard after the other until ctx ends: it writes in those that the node
 // serves, and where it lost one it tries on under the old epoch until that is refused,
 // as a worker would that does not hear of it.
-func (g *guarded) work(ctx context.Context, owned *consensus.Shards) {
+func (g *guarded) work(ctx context.Context, owned *cluster.Shards) {
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
 	var last [shards]int64 // epochs not refused yet
@@ -119,11 +119,8 @@ func (g *guarded) bounded(ctx context.Context, attempt func(context.Context) his
 }
 
 // serving are the shards that a node serves now, with their epochs.
-func serving(owned *consensus.Shards) map[int]int64 {
+func serving(owned *cluster.Shards) map[int]int64 {
 	out := map[int]int64{}
-	if owned == nil {
-		return out // it has stopped
-	}
 	for shard := range owned.Count() {
 		if epoch, ok := owned.Serves(shard); ok {
 			out[shard] = epoch

@@ -25,6 +25,7 @@ type Entry struct {
 	Priority int  // see Queue.Target
 	Foreign  bool // not written by a process of ours
 	Value    string
+	Lease    int64 // that its key is on
 }
 
 // Queue is what is known of a queue at a revision. It is immutable; the zero value knows

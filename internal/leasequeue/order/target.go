@@ -6,19 +6,13 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/goverse/goverse/cluster/election"
 )
 
-// Why a wish is void. Elections give them on.
-var (
-	// ErrPassed: who was first when the wish was made is not any more.
-	ErrPassed = errors.New("another one leads than when it was asked for")
-	// ErrNotCandidate: the entry that is to be first does not stand in the queue.
-	ErrNotCandidate = errors.New("it does not stand in the election")
-	// ErrOutsider: an entry that is to let others pass was not written by a process of ours.
-	ErrOutsider = errors.New("a program that is no Goverse node stands before it, and lets nobody pass")
-	// ErrPreferred: another entry has a higher priority.
-	ErrPreferred = errors.New("another candidate has a higher priority and would take it back; alter the priorities")
-)
+// ErrPassed: a request is void, because another one is first than when it was made. The other
+// reasons are errors of package election.
+var ErrPassed = errors.New("another one leads than when it was asked for")
 
 // Wish is somebody's wish about who is first in a queue. It is void when who was first then is
 // not any more, or who shall be first is gone.
@@ -53,13 +47,13 @@ func (q Queue) Check(w Wish) error {
 		target = q.index(w.Key)
 		switch {
 		case target <= 0 || q.entries[target].Create != w.Create:
-			return ErrNotCandidate
+			return election.ErrNotCandidate
 		case slices.ContainsFunc(q.entries, func(e Entry) bool { return e.Priority > q.entries[target].Priority }):
-			return ErrPreferred
+			return election.ErrPreferred
 		}
 	}
 	if slices.ContainsFunc(q.entries[:min(target, len(q.entries))], func(e Entry) bool { return e.Foreign }) {
-		return ErrOutsider
+		return election.ErrOutsider
 	}
 	return nil
 }

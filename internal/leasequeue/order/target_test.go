@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/goverse/goverse/cluster/election"
 )
 
 // world is a queue as it is in truth, with all it ever was, and who stands in it.
@@ -315,16 +317,16 @@ func TestNothingStarvesASteadyTarget(t *testing.T) {
 func TestWishesAreVoid(t *testing.T) {
 	q := Queue{}.Read(20, []Entry{{Key: "a", Create: 1}, {Key: "x", Create: 2, Foreign: true}, {Key: "b", Create: 3, Priority: 1}})
 	for want, wish := range map[error]Wish{
-		ErrPassed:       {Token: 2},
-		ErrNotCandidate: {Token: 1, Key: "b", Create: 2},
-		ErrPreferred:    {Token: 1, Key: "x", Create: 2},
-		ErrOutsider:     {Token: 1, Key: "b", Create: 3},
+		ErrPassed:                {Token: 2},
+		election.ErrNotCandidate: {Token: 1, Key: "b", Create: 2},
+		election.ErrPreferred:    {Token: 1, Key: "x", Create: 2},
+		election.ErrOutsider:     {Token: 1, Key: "b", Create: 3},
 	} {
 		require.ErrorIs(t, q.Check(wish), want)
 		require.Equal(t, wish, ParseWish(wish.Value()))
 	}
 	require.NoError(t, q.Check(Wish{Token: 1}))
-	require.ErrorIs(t, q.Check(Wish{Token: 1, Key: "a", Create: 1}), ErrNotCandidate, "who leads")
+	require.ErrorIs(t, q.Check(Wish{Token: 1, Key: "a", Create: 1}), election.ErrNotCandidate, "who leads")
 	require.ErrorIs(t, Queue{}.Check(Wish{}), ErrPassed)
 	require.Equal(t, Wish{}, ParseWish("x"))
 	require.ErrorIs(t, q.Check(ParseWish("x")), ErrPassed)

@@ -14,14 +14,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/clustertest"
-	"github.com/goverse/goverse/internal/session"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 // Process is what one process has.
 type Process struct {
 	Client *clientv3.Client
-	Keeper *session.Keeper
+	Keeper *etcdsession.Keeper
 	Faults *clustertest.Faults // of Client
 
 	stop func()
@@ -34,7 +34,7 @@ func Start(t testing.TB, endpoint string, ttl time.Duration, wire func(p *Proces
 	client := etcdtest.Dial(t, endpoint)
 	p := &Process{Client: client, Faults: clustertest.Inject(client)}
 	var err error
-	p.Keeper, err = session.NewKeeper(session.KeeperConfig{Config: session.Config{Client: client, TTL: ttl}})
+	p.Keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client, TTL: ttl}})
 	require.NoError(t, err)
 	run, err := wire(p)
 	require.NoError(t, err)

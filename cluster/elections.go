@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"context"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/elections"
+)
+
+// Elections are named elections: any number of them, all on the node's one session. A node can stand in
+// some and only observe others.
+//
+//	outbox, err := c.Elections().Stand("outbox")
+//	err = outbox.Lead(ctx, func(ctx context.Context, t election.Term) error {
+//		return publish(ctx, t.Token()) // until ctx ends: the term is over
+//	})
+//
+// Each election is a queue: first come, first served; who leads goes on until it resigns, stops, or its
+// session ends. Two things move candidates out of that order, each by its own will: the election.Priority
+// that some stand with, and a Transfer that somebody asks for. The cluster's own election is another one:
+// its leader plans the shards, and it has a fallback. These have none: where etcd denies them, nobody
+// leads, and [Candidate.Err] says why.
+type Elections struct{ c *Cluster }
+
+// Elections are the named elections. It is never nil.
+func (c *Cluster) Elections() *Elections { return &c.elections }
+
+// Stand makes this node a candidate in the election of that name, from now on, also if it had withdrawn.
+// A node that stands can lead at any time, also while nothing runs in Lead: the others then wait for it.
+// It does not block. Errors are ErrNotStarted, ErrStopped and election.ErrBadName.
+func (es *Elections) Stand(name string, opts ...election.StandOption) (*Candidate, error) {
+	p, err := es.c.running()
+	if err != nil {
+		return nil, err
+	}
+	e, err := p.work.elections.Stand(name, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &Candidate{Election{e}}, nil
+}
+
+// Observe follows the election of that name, and does not make this node a candidate. It does not block.
+// Errors are ErrNotStarted, ErrStopped and election.ErrBadName.
+func (es *Elections) Observe(name string) (*Election, error) {
+	p, err := es.c.running()
+	if err != nil {
+		return nil, err
+	}
+	e, err := p.work.elections.Observe(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Election{e}, nil
+}
+
+// Election is what this node knows of one named election. All methods are safe for concurrent use.
+type Election struct{ e *elections.Election }
+
+// Name is the election's.
+func (e *Election) Name() string { return e.e.Name() }
+
+// Leader is the leader as far as this node knows: nobody between two leaders, and while this node is cut
+// off from etcd and cannot say. One that has just come first may still wait for a former leader that may
+// not know its lease is gone, before it leads. It does not block.
+func (e *Election) Leader() election.Leader { return e.e.Leader() }
+
+// Queue are the addresses of the candidates, the leader's first, as far as this node knows.
+func (e *Election) Queue() []string { return e.e.Queue() }
+
+// Watch delivers the present leader, and then every change of it; the zero Leader says that there is
+// none. A slow receiver misses what was overtaken and always gets the newest. The channel closes when ctx
+// ends, or the election is closed or the node stops, never else.
+func (e *Election) Watch(ctx context.Context) <-chan election.Leader { return e.e.Watch(ctx) }
+
+// WaitForLeader blocks until there is a leader. Errors are ctx's cause, ErrStopped and
+// election.ErrClosed.
+func (e *Election) WaitForLeader(ctx context.Context) (election.Leader, error) {
+	return e.e.WaitForLeader(ctx)
+}
+
+// Transfer hands leadership over to the candidate at that address: those that wait before it queue again
+// at the tail, and the leader gives way when it is next, after its work, as by Resign. Any node may ask
+// for it. It blocks until that candidate leads as far as this node knows (then it returns nil, also if it
+// did before), it turns out to be impossible, or ctx ends: the request is then taken back. A function in
+// Lead must not wait for the end of its own term by it.
+//
+// Errors match election.ErrNoLeader, ErrNotCandidate, ErrOutsider or ErrPreferred, by what is known here
+// and now; ErrNotMoved when another one leads, or ctx or this node's session ended; ErrStopped,
+// election.ErrClosed, and what etcd refused.
+func (e *Election) Transfer(ctx context.Context, address string) error {
+	return e.e.Transfer(ctx, address)
+}
+
+// RequestResign asks the leader to give way to the next, as by Resign; one that is alone leads again, with
+// a new token. It blocks, and fails, as Transfer does.
+func (e *Election) RequestResign(ctx context.Context) error { return e.e.AskResign(ctx) }
+
+// Close stops following the election on this node, unless it stands in it. Watch's channels close, and
+// what blocks fails with election.ErrClosed.
+func (e *Election) Close() { e.e.Unfollow() }
+
+// Candidate is this node's candidacy in one named election, and what it knows of that. There is one for
+// each name in a process, whoever asked for it. All methods are safe for concurrent use.
+type Candidate struct{ Election }
+
+// IsLeader reports whether this node leads at this instant: no lock, no allocation, no network.
+func (c *Candidate) IsLeader() bool { return c.e.IsLeader() }
+
+// Term is the term that this node leads by at this instant, or nil.
+func (c *Candidate) Term() election.Term {
+	if t := c.e.Term(); t != nil {
+		return t
+	}
+	return nil
+}
+
+// Lead waits until this node leads and runs fn. fn's context ends with the term, or with ctx; fn must
+// return soon after, for a leader that gives way waits for it (up to Config.WorkTimeout) before the next
+// one can lead. Lead returns what fn returned; if that is the context's error because the term ended, an
+// error that matches election.ErrTermOver. It does not give leadership up when fn returns (Resign does),
+// and runs fn once: call it in a loop to serve every term. Where fn did not run, and no later call would,
+// the error is election.ErrWithdrawn or ErrStopped; else ctx's cause.
+func (c *Candidate) Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+	return c.e.Lead(ctx, fn)
+}
+
+// Resign gives leadership up: the term ends, its functions are waited for, up to Config.WorkTimeout, and
+// this node queues again at the tail. It blocks until the place is given up, or ctx ends; it is then given
+// up as soon as etcd answers. The error is election.ErrNotLeader if this node does not lead, ctx's cause,
+// or what etcd refused: nobody else leads then until etcd allows the place to be given up, which it is
+// asked for again every third of a TTL, or the session ends.
+func (c *Candidate) Resign(ctx context.Context) error { return c.e.Resign(ctx) }
+
+// Withdraw ends the candidacy: a term ends as by Resign, and this node stands no more, until somebody asks
+// for it with Stand; it goes on following the election. It blocks as Resign does.
+func (c *Candidate) Withdraw(ctx context.Context) error { return c.e.Withdraw(ctx) }
+
+// Close withdraws, and stops following the election on this node, for everyone in this process who has it.
+// If Stand is called again while Close waits, the election stays as that call wants it. It blocks as
+// Resign does; when that fails, nothing is closed, and this node has withdrawn.
+func (c *Candidate) Close(ctx context.Context) error { return c.e.Close(ctx) }
+
+// Err is what etcd refused the last time this node was to stand; nil if it has led since.
+func (c *Candidate) Err() error { return c.e.Err() }
+
+// WatchErr delivers what Err returns, and then every change of it, as Watch does of the leader.
+func (c *Candidate) WatchErr(ctx context.Context) <-chan error { return c.e.WatchErr(ctx) }

@@ -1,0 +1,238 @@
+package cluster_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
+)
+
+// few has shards move at once, and waits for nobody.
+func few(shards int) clustertest.Option {
+	return clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+		cfg.Sharding = cluster.Sharding{Shards: shards, Window: time.Millisecond, DrainTimeout: time.Second, MovesPerMinute: 1 << 20}
+	})
+}
+
+// A transaction of a shard's owner is committed while the shard is its own, also after a map was
+// written that left the shard alone, and while the shard is handed over; and never after.
+func TestShardTransactions(t *testing.T) {
+	t.Parallel()
+	ctx := etcdtest.Context(t)
+	c := clustertest.New(t, 1, few(8))
+	first := c.Node(0).Cluster()
+	put := clientv3.OpPut("/guarded", "x")
+	var stale []clientv3.Cmp
+	var epoch int64
+	number := -1
+	moved := make(chan struct{})
+	key := "a"
+	// Which shard the second node will get is not known, so one that stays is looked for as well.
+	require.NoError(t, first.Shards().Hold(ctx, key, func(context.Context, int64) error { return nil }))
+	number = first.Shards().Shard(key)
+	inside, leave, left := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		left <- first.Shards().Serve(ctx, key, func(_ context.Context, e int64) error {
+			epoch = e
+			close(inside)
+			<-leave
+			return nil
+		})
+	}()
+	<-inside
+	commit := func() error {
+		txn, err := first.Shards().Txn(ctx, number, epoch)
+		require.NoError(t, err)
+		resp, err := txn.Then(put).Commit()
+		if err == nil {
+			require.True(t, resp.Succeeded)
+		}
+		return err
+	}
+	require.NoError(t, commit())
+	stale, err := first.Shards().Guard(number, epoch)
+	require.NoError(t, err)
+	resp, err := c.Client().Txn(ctx).If(stale...).Then(put).Commit()
+	require.NoError(t, err)
+	require.True(t, resp.Succeeded)
+	// The caller's own comparisons are apart.
+	txn, err := first.Shards().Txn(ctx, number, epoch)
+	require.NoError(t, err)
+	resp, err = txn.If(clientv3.Compare(clientv3.Version("/guarded"), "=", 0)).Then(put).Else(clientv3.OpGet("/guarded")).Commit()
+	require.NoError(t, err)
+	require.False(t, resp.Succeeded)
+	require.Len(t, resp.Responses[0].GetResponseRange().Kvs, 1)
+	// Another epoch is not this owner's.
+	_, err = first.Shards().Guard(number, epoch-1)
+	require.ErrorIs(t, err, shard.ErrNotOwner)
+
+	// Others come until the shard is to move. It is not, while Serve runs.
+	owners, err := first.Shards().WatchOwner(ctx, key)
+	require.NoError(t, err)
+	go func() {
+		defer close(moved)
+		for o := range owners {
+			if o.Address != c.Node(0).Address() {
+				return
+			}
+		}
+	}()
+	for i := 0; ; i++ {
+		c.AddNode()
+		require.NoError(t, commit(), "the shard is still this node's, whatever the map is")
+		c.Eventually(func() bool { s, err := first.ShardTable(); return err == nil && s.Generation > int64(i+1) }, "a map is written")
+		select {
+		case <-moved:
+		case <-time.After(200 * time.Millisecond):
+			if i < 7 {
+				continue
+			}
+		}
+		break
+	}
+	<-moved
+	require.NoError(t, commit(), "it is handed over when Serve has returned")
+	resp, err = c.Client().Txn(ctx).If(stale...).Then(put).Commit()
+	require.NoError(t, err)
+	require.False(t, resp.Succeeded, "the map is another one")
+	guard, err := first.Shards().Guard(number, epoch)
+	require.NoError(t, err)
+	close(leave)
+	require.NoError(t, <-left)
+	c.Eventually(func() bool {
+		for _, n := range c.Nodes()[1:] {
+			if _, serves := n.Cluster().Shards().Serves(number); serves {
+				return true
+			}
+		}
+		return false
+	}, "another node serves it")
+	require.ErrorIs(t, commit(), shard.ErrNotOwner)
+	resp, err = c.Client().Txn(ctx).If(guard...).Then(put).Commit()
+	require.NoError(t, err)
+	require.False(t, resp.Succeeded, "a guard of before the release holds no more when the next owner serves")
+}
+
+// Who holds a lock, or leads a named election, can guard transactions of its own.
+func TestGuards(t *testing.T) {
+	t.Parallel()
+	ctx := etcdtest.Context(t)
+	c := clustertest.New(t, 1)
+	n := c.Node(0).Cluster()
+	writes := func(guard []clientv3.Cmp) bool {
+		resp, err := c.Client().Txn(ctx).If(guard...).Then(clientv3.OpPut("/guarded", "x")).Commit()
+		require.NoError(t, err)
+		return resp.Succeeded
+	}
+	held, err := n.Locks().Acquire(ctx, "l")
+	require.NoError(t, err)
+	require.True(t, writes(held.Guard()))
+	require.NoError(t, held.Release(ctx))
+	require.False(t, writes(held.Guard()))
+
+	e, err := n.Elections().Stand("e")
+	require.NoError(t, err)
+	require.NoError(t, e.Lead(ctx, func(_ context.Context, t2 election.Term) error {
+		require.True(t, writes(t2.Guard()))
+		return nil
+	}))
+	term := e.Term()
+	require.WithinDuration(t, time.Now(), term.AcquiredAt(), 10*time.Second)
+	require.NoError(t, e.Withdraw(ctx))
+	require.False(t, writes(term.Guard()))
+	require.Equal(t, election.ReasonWithdrawn, election.ReasonOf(context.Cause(term.Context())))
+
+	require.NoError(t, n.Lead(ctx, func(context.Context, election.Term) error { return nil }))
+	own := n.Term()
+	require.True(t, writes(own.Guard()))
+	require.NoError(t, n.Resign(ctx))
+	require.False(t, writes(own.Guard()))
+	require.Equal(t, election.ReasonResigned, election.ReasonOf(context.Cause(own.Context())))
+}
+
+// Members, and the owner of a key, are delivered as they are and after each change; a receiver that
+// does not come misses what was overtaken, and never the newest.
+func TestWatches(t *testing.T) {
+	t.Parallel()
+	ctx := etcdtest.Context(t)
+	c := clustertest.New(t, 1, few(8))
+	n := c.Node(0).Cluster()
+	watching, cancel := context.WithCancel(ctx)
+	members, err := n.WatchMembers(watching)
+	require.NoError(t, err)
+	await := func(addresses ...string) {
+		t.Helper()
+		for now := range members {
+			var got []string
+			for _, m := range now {
+				got = append(got, m.Address)
+			}
+			if len(got) == len(addresses) {
+				require.ElementsMatch(t, addresses, got)
+				return
+			}
+		}
+		t.Fatal("the channel was closed")
+	}
+	await(c.Node(0).Address())
+	second := c.AddNode()
+	await(c.Node(0).Address(), second.Address())
+	third := c.AddNode()
+	third.Stop()
+	c.Eventually(func() bool { return len(n.Members()) == 2 }, "it has left")
+	second.Stop() // nobody has received meanwhile
+	c.Eventually(func() bool { return len(n.Members()) == 1 }, "it has left")
+	await(c.Node(0).Address())
+
+	cancel()
+	for range members { // closes
+	}
+	owner, err := n.Shards().WatchOwner(ctx, "a")
+	require.NoError(t, err)
+	for o := range owner {
+		if o.Address == c.Node(0).Address() {
+			require.Positive(t, o.Epoch)
+			break
+		}
+	}
+	leaders, err := n.WatchLeader(ctx)
+	require.NoError(t, err)
+	again, err := n.WatchMembers(ctx)
+	require.NoError(t, err)
+	c.Node(0).Stop()
+	for range owner { // the node stops: all of them close
+	}
+	for range leaders {
+	}
+	for range again {
+	}
+	_, err = n.WatchMembers(ctx)
+	require.ErrorIs(t, err, cluster.ErrStopped)
+}
+
+// The session is there as soon as it is valid; another one comes after it is lost.
+func TestWaitForSession(t *testing.T) {
+	t.Parallel()
+	ctx := etcdtest.Context(t)
+	c := clustertest.New(t, 1)
+	n := c.Node(0).Cluster()
+	s, err := n.WaitForSession(ctx)
+	require.NoError(t, err)
+	require.True(t, s.Valid())
+	_, err = c.Client().Revoke(ctx, s.ID())
+	require.NoError(t, err)
+	<-s.Context().Done()
+	require.False(t, s.Valid())
+	require.Error(t, s.Err())
+	next, err := n.WaitForSession(ctx)
+	require.NoError(t, err)
+	require.NotEqual(t, s.ID(), next.ID())
+}

@@ -1,0 +1,37 @@
+package shard
+
+import "time"
+
+// Stats is a node's part in the shards, as figures. With sharding off all of them are zero.
+type Stats struct {
+	// Shards is how many there are.
+	Shards int
+	// What this node holds at present: shards that it acquires (OnAcquire runs), serves,
+	// and lets go of. Serving is 0 while the session is not valid.
+	Acquiring, Serving, Releasing int64
+	// Waiting is how many are this node's, and still somebody else's to let go of.
+	Waiting int
+
+	// Counters since the start. Plans are the maps that this node wrote. Given are the
+	// shards in them that had no owner alive, Emptied those that left a member on its way
+	// out, Levelled those that moved for an even load.
+	Plans, Given, Emptied, Levelled int64
+	// PlanTime is how long the last of these maps took to compute, 0 before the first.
+	PlanTime time.Duration
+	// Pauses are those of the shards that came to this node by a move: from when it first
+	// saw the move until it served the shard.
+	Pauses Pauses
+}
+
+// Pauses is a histogram of pauses.
+type Pauses struct {
+	Count   int64
+	Sum     time.Duration
+	Buckets [15]PauseBucket
+}
+
+// PauseBucket is how many pauses took AtMost so long; shorter ones are counted in too.
+type PauseBucket struct {
+	AtMost time.Duration
+	Count  int64
+}

@@ -1,0 +1,282 @@
+// Package effects runs the effects of package once, and keeps their marks in etcd.
+//
+// Not promised: more than package once does.
+package effects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// Config is what effects need. Client, Keeper and Keys are required.
+type Config struct {
+	// Client reaches etcd. It is never closed.
+	Client *clientv3.Client
+	// Keeper has the session that running effects stand on. One Effects to a keeper and Keys.
+	Keeper *etcdsession.Keeper
+	// Keys is where marks and queues lie.
+	Keys state.Keys
+	// Owner is written into the marks, for people: who made an attempt.
+	Owner string
+	// Retention is for how long a mark is kept after its last change, at the least. It is kept up to
+	// 9/16 longer, or anew from when etcd's leader changes. Marks take some 350 bytes each in etcd's
+	// database, beside what the effect returned: its default quota of 2 GiB holds some six million,
+	// those of 50 effects a second for a day. Default 24 h.
+	Retention time.Duration
+	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
+	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
+	// early. Default: what is gone from etcd was given up.
+	View leasequeue.View
+	// RequestTimeout bounds each request to etcd. Default 2 s.
+	RequestTimeout time.Duration
+	// Logger gets one line per event an operator cares about. Default: none.
+	Logger hclog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Retention == 0 {
+		c.Retention = 24 * time.Hour
+	}
+	if c.RequestTimeout <= 0 {
+		c.RequestTimeout = 2 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+// Validate reports what is wrong with the configuration.
+func (c Config) Validate() error {
+	switch {
+	case c.Client == nil:
+		return errors.New("effects: Config.Client is nil; give it an etcd client")
+	case c.Keeper == nil:
+		return errors.New("effects: Config.Keeper is nil; give it a session keeper that runs")
+	case c.Keys == state.Keys{}:
+		return errors.New("effects: Config.Keys is empty; make it with state.NewKeys")
+	case c.Retention != 0 && c.Retention < time.Minute:
+		return fmt.Errorf("effects: Config.Retention is %v; give it a minute or more, or leave it 0 for 24h", c.Retention)
+	}
+	return nil
+}
+
+// Effects runs effects. All methods are safe for concurrent use.
+type Effects struct {
+	cfg    Config
+	engine *leasequeue.Engine
+	marks  *marks
+	closed atomic.Bool // a client may be closed by now, and would not say so for a while
+}
+
+// New checks the configuration; [Effects.Run] makes it live.
+func New(cfg Config) (*Effects, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	return &Effects{cfg: cfg, marks: newMarks(cfg),
+		engine: leasequeue.New(leasequeue.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Keys.Effects(),
+			View: cfg.View, RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
+}
+
+// Run serves on one session after the other until ctx ends, and returns when all it started
+// has ended.
+func (e *Effects) Run(ctx context.Context) {
+	defer e.closed.Store(true)
+	e.engine.Run(ctx)
+}
+
+// Once runs fn, unless the effect took place before: then it returns what fn returned at that
+// time. While another process runs it, Once waits. An error of fn is returned as it is, and
+// remembered: the next call runs fn again.
+//
+// fn gets a fencing token, larger than that of every attempt before, to give to whoever
+// receives the effect. Its context ends with ctx, and at the session's deadline. What it
+// returns is kept in etcd, if it is not longer than MaxValue. fn must not call Once with the
+// same name: that would wait for itself.
+//
+// Errors beside fn's, and that it is nil: an [UnknownError] if an attempt, this one or one before, left open whether
+// the effect took place; ErrValueTooLong if it did; lifecycle.ErrBadName; once.ErrStopped; ctx's cause,
+// or etcd's error, if fn did not run. When fn has returned, Once goes on until etcd has what
+// came of it or the session is lost, also if ctx has ended. A panic of fn leaves the outcome
+// unknown.
+func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Context, token int64) ([]byte, error)) (once.Result, error) {
+	switch err := state.CheckName(name); {
+	case err != nil:
+		return once.Result{}, err
+	case fn == nil: // or the outcome would be unknown
+		return once.Result{}, fmt.Errorf("effect %q: the function is nil; give it the one that has the effect", name)
+	case e.closed.Load():
+		return once.Result{}, once.ErrStopped
+	}
+	// What took place long ago costs one read.
+	if m, err := e.marks.read(ctx, name); err != nil {
+		return once.Result{}, err
+	} else if m.State == once.Done {
+		return m.result(), nil
+	}
+	for {
+		place, err := e.engine.Take(ctx, leasequeue.Place{Name: name, Value: e.cfg.Owner})
+		if err != nil {
+			return once.Result{}, err
+		}
+		if r, again, err := e.first(ctx, place, name, fn); !again {
+			return r, err
+		}
+	}
+}
+
+// first is what who is first in the effect's queue does, and leaves it. again says that the
+// place was lost before anything began, or hands from outside have changed the mark.
+func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name string, fn func(context.Context, int64) ([]byte, error)) (_ once.Result, again bool, err error) {
+	defer e.leave(ctx, place)
+	m, err := e.marks.read(ctx, name)
+	switch {
+	case err != nil:
+		return once.Result{}, ctx.Err() == nil && !place.Valid(), err
+	case m.State == once.Done:
+		return m.result(), false, nil
+	case m.State == once.Running:
+		return once.Result{}, false, m.unknown(name, nil) // whoever ran it is not first any more
+	}
+	work, stop := place.Within(ctx)
+	defer stop()
+	m.mark = mark{State: once.Running, Attempt: m.Attempt + 1, Token: place.Token(), By: e.cfg.Owner,
+		Retention: int64(e.cfg.Retention / time.Second)}
+	err = e.marks.settle(work, place.Guard(), name, &m)
+	if err == nil && !place.Valid() {
+		err = fmt.Errorf("effect %q: %w", name, errOvertaken) // whatever the timers say
+	}
+	if err != nil {
+		if work.Err() != nil {
+			err = errors.Join(err, context.Cause(work))
+		}
+		again := ctx.Err() == nil && (!place.Valid() || errors.Is(err, errOvertaken))
+		// It did not run, and that is to be known: the mark may say that it does.
+		return once.Result{}, again, errors.Join(err, e.unmark(place, name, m))
+	}
+	value, failure := fn(work, m.Token)
+	r, err := e.ended(place, name, m, value, failure)
+	return r, false, err
+}
+
+// unmark takes back that an attempt runs which did not begin: its mark may stand, or be on its way
+// still, and then finds another. What cannot be taken back counts as unknown.
+func (e *Effects) unmark(place *leasequeue.Entry, name string, m marked) error {
+	ctx, cancel := context.WithTimeout(place.Session(), e.cfg.RequestTimeout)
+	defer cancel()
+	var err error
+	for range 2 { // it may arrive between the two, once
+		var now marked
+		now, err = e.marks.read(ctx, name)
+		if err != nil || now.modified != m.modified && (now.State != once.Running || now.Token != m.Token) {
+			return err
+		}
+		back := m
+		back.modified, back.State, back.Error = now.modified, once.Failed, "it did not begin"
+		if err = e.marks.settle(ctx, place.Guard(), name, &back); !errors.Is(err, errOvertaken) {
+			return err
+		}
+	}
+	return err
+}
+
+// ended writes down what came of an attempt. It is tried for as long as the session stands:
+// the guard tells if the place does not.
+func (e *Effects) ended(place *leasequeue.Entry, name string, m marked, value []byte, failure error) (once.Result, error) {
+	var tooLong error
+	switch {
+	case failure != nil:
+		m.State, m.Error = once.Failed, brief(failure)
+	case len(value) > once.MaxValue:
+		m.State, tooLong = once.Done, fmt.Errorf("effect %q took place and returned %d bytes: %w", name, len(value), once.ErrValueTooLong)
+	default:
+		m.State, m.Value = once.Done, value
+	}
+	if err := e.marks.settle(place.Session(), place.Guard(), name, &m); err != nil {
+		return once.Result{}, m.unknown(name, errors.Join(failure, err, context.Cause(place.Context())))
+	}
+	if failure != nil {
+		return once.Result{}, failure
+	}
+	r := m.result()
+	r.Value, r.Ran = value, true
+	return r, tooLong
+}
+
+// brief is an error's text as far as it is kept, for people.
+func brief(err error) string {
+	const most = 1024
+	text := strings.ToValidUTF8(err.Error(), "?")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "..."
+	}
+	return text
+}
+
+// Resolve says what is true of the attempt with that token, whose outcome is unknown: that the
+// effect took place, with that value; or not, and the next call of Once runs it again. It
+// blocks until etcd has it, or ctx ends; a session that is lost meanwhile only costs time. The
+// error matches ErrNotUnknown if there is no such attempt, or it was resolved otherwise
+// meanwhile, and ErrValueTooLong if the value is; else it is one of lifecycle.ErrBadName, once.ErrStopped,
+// ctx's cause and etcd's error.
+func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPlace bool, value []byte) error {
+	if len(value) > once.MaxValue {
+		return fmt.Errorf("effect %q, %d bytes: %w", name, len(value), once.ErrValueTooLong)
+	}
+	for {
+		place, err := e.engine.Take(ctx, leasequeue.Place{Name: name, Value: e.cfg.Owner})
+		if err != nil {
+			return err
+		}
+		if again, err := e.resolve(ctx, place, name, token, tookPlace, value); !again {
+			return err
+		}
+	}
+}
+
+// resolve is Resolve of who is first in the effect's queue, and leaves it. again says that it, or
+// the mark, was not as it had been, and nothing was written.
+func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, name string, token int64, tookPlace bool, value []byte) (again bool, err error) {
+	defer e.leave(ctx, place)
+	m, err := e.marks.read(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	if m.State != once.Running || m.Token != token {
+		return false, fmt.Errorf("effect %q, token %d: %w", name, token, once.ErrNotUnknown)
+	}
+	m.State, m.Value, m.Resolved = once.Failed, nil, e.cfg.Owner
+	if tookPlace {
+		m.State, m.Value = once.Done, value
+	}
+	err = e.marks.settle(ctx, place.Guard(), name, &m)
+	return errors.Is(err, errOvertaken), err
+}
+
+// leave gives the place up. What is not confirmed in time is done later.
+func (e *Effects) leave(ctx context.Context, place *leasequeue.Entry) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.RequestTimeout)
+	defer cancel()
+	_, _ = place.Leave(ctx) // what was written was written under its guard
+}
+
+// Close runs no effect any more, ends the contexts of those that run, and has those who wait
+// leave. It blocks until what runs has ended, or ctx ends, with its cause for an error.
+func (e *Effects) Close(ctx context.Context) error {
+	e.closed.Store(true)
+	return e.engine.Close(ctx)
+}

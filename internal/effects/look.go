@@ -1,0 +1,139 @@
+package effects
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// Look reads how an effect stands, at one revision, and changes nothing. Errors are ErrNoMark,
+// lifecycle.ErrBadName, and etcd's.
+func Look(ctx context.Context, client *clientv3.Client, keys state.Keys, name string) (once.Standing, error) {
+	if err := state.CheckName(name); err != nil {
+		return once.Standing{}, err
+	}
+	found, err := look(ctx, client, keys, []string{name})
+	if err != nil {
+		return once.Standing{}, err
+	}
+	if len(found) == 0 {
+		return once.Standing{}, fmt.Errorf("effect %q: %w", name, once.ErrNoMark)
+	}
+	return found[0], nil
+}
+
+const (
+	// marksAtOnce and keysAtOnce are how many a request reads: with values of MaxValue, and without.
+	marksAtOnce, keysAtOnce = 50, 1000
+	// looksAtOnce are two reads each; etcd takes 128 in a transaction.
+	looksAtOnce = 50
+)
+
+// List reads how effects stand, in the order of their keys in etcd, and changes nothing; more
+// says that there are others behind the last. Each is read at one revision, and not all at the
+// same: what changes meanwhile may be missed or be shown as it was. Those that are unknown are
+// found without reading the others, so it is quick where nearly all are done. Errors are etcd's.
+func List(ctx context.Context, client *clientv3.Client, keys state.Keys, q once.Query) (found []once.Standing, more bool, err error) {
+	root := keys.EffectMarks()
+	from, page := root, min(q.Limit+1, marksAtOnce)
+	opts := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(root))}
+	if q.Unknown {
+		page = keysAtOnce
+		opts = append(opts, clientv3.WithKeysOnly())
+	}
+	if q.After != "" {
+		from = keys.EffectMark(q.After) + "\x00"
+	}
+	opts = append(opts, clientv3.WithLimit(int64(page)))
+	for {
+		resp, err := client.Get(clientv3.WithRequireLeader(ctx), from, opts...)
+		if err != nil {
+			return nil, false, fmt.Errorf("read the marks of effects: %w", err)
+		}
+		var open []string // those of which the mark alone does not tell
+		at := map[string]int{}
+		for _, kv := range resp.Kvs {
+			name, ok := keys.EffectOf(string(kv.Key))
+			switch {
+			case !ok || q.Unknown && kv.Lease != 0: // settled: only marks of attempts that run have no lease
+			case q.Unknown:
+				open = append(open, name)
+			default:
+				s := standing(name, kv.Value)
+				if s.State == once.Running {
+					open = append(open, name)
+					at[name] = len(found)
+				}
+				found = append(found, s)
+			}
+		}
+		looked, err := look(ctx, client, keys, open)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, s := range looked {
+			if !q.Unknown {
+				found[at[s.Name]] = s
+			} else if s.State == once.Unknown {
+				found = append(found, s)
+			}
+		}
+		if len(found) > q.Limit {
+			return found[:q.Limit], true, nil
+		}
+		if !resp.More || len(resp.Kvs) == 0 {
+			return found, false, nil
+		}
+		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// look reads marks, each together with who is first in the effect's queue. Names without a mark
+// are left out.
+func look(ctx context.Context, client *clientv3.Client, keys state.Keys, names []string) ([]once.Standing, error) {
+	var found []once.Standing
+	for len(names) > 0 {
+		some := names[:min(len(names), looksAtOnce)]
+		names = names[len(some):]
+		var reads []clientv3.Op
+		for _, name := range some {
+			reads = append(reads, clientv3.OpGet(keys.EffectMark(name)), clientv3.OpGet(keys.Effects().Queue(name), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+				clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1)))
+		}
+		resp, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(reads...).Commit()
+		if err != nil {
+			return nil, fmt.Errorf("read the marks of effects: %w", err)
+		}
+		for i, name := range some {
+			mark, first := resp.Responses[2*i].GetResponseRange().Kvs, resp.Responses[2*i+1].GetResponseRange().Kvs
+			if len(mark) == 0 {
+				continue
+			}
+			s := standing(name, mark[0].Value)
+			// The token is the CreateRevision of the attempt's place, which nobody gets a second time.
+			if s.State == once.Running && (len(first) == 0 || first[0].CreateRevision != s.Token) {
+				s.State = once.Unknown
+			}
+			found = append(found, s)
+		}
+	}
+	return found, nil
+}
+
+// standing is what a mark says, which is not enough where an attempt runs.
+func standing(name string, raw []byte) once.Standing {
+	m, err := decode(raw)
+	switch {
+	case err != nil:
+		return once.Standing{Name: name, State: once.Unreadable, Error: err.Error()}
+	case m.State != once.Running && m.State != once.Done && m.State != once.Failed:
+		return once.Standing{Name: name, State: once.Unreadable, Error: fmt.Sprintf("there is no state %q", m.State)}
+	}
+	return once.Standing{Name: name, State: m.State, Attempt: m.Attempt, Token: m.Token, By: m.By, At: m.At, Value: m.Value,
+		Error: m.Error, Resolved: m.Resolved, Retention: time.Duration(m.Retention) * time.Second}
+}

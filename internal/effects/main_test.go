@@ -1,0 +1,46 @@
+package effects_test
+
+import (
+	"context"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/effects"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/testbed"
+)
+
+// scene is two processes and a client that no fault touches.
+type scene struct {
+	*testbed.Scene
+	ctx    context.Context
+	keys   state.Keys
+	client *clientv3.Client
+	a, b   *process
+}
+
+// process is what one process has.
+type process struct {
+	*testbed.Process
+	*effects.Effects
+}
+
+func newScene(t *testing.T) *scene {
+	t.Parallel()
+	s := &scene{Scene: testbed.New(t, testbed.Short)}
+	s.ctx, s.keys, s.client = s.Ctx, s.Keys, s.Client
+	s.a, s.b = s.start("a:1"), s.start("b:1")
+	return s
+}
+
+func (s *scene) start(owner string) *process {
+	s.Helper()
+	p := &process{}
+	p.Process = s.Start(func(q *testbed.Process) (func(context.Context), error) {
+		var err error
+		p.Effects, err = effects.New(effects.Config{Client: q.Client, Keeper: q.Keeper, Keys: s.keys, Owner: owner, RequestTimeout: testbed.RequestTimeout})
+		return p.Run, err
+	})
+	return p
+}

@@ -1,0 +1,139 @@
+// Package etcdlock keeps the locks of package lock in etcd, on the sessions of one process.
+//
+// Not promised: that what is held is released when Run ends; that is done by whoever closes the
+// session.
+package etcdlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// Config is what locks in etcd need. Client, Keeper and Queues are required.
+type Config struct {
+	// Client reaches etcd. It is never closed.
+	Client *clientv3.Client
+	// Keeper has the session that all locks stand on. One registry to a keeper and Queues.
+	Keeper *etcdsession.Keeper
+	// Queues is where the locks lie: state.Keys.Locks.
+	Queues state.Queues
+	// Owner is written down beside each lock, for people.
+	Owner string
+	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
+	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
+	// early. Default: what is gone from etcd was given up.
+	View leasequeue.View
+	// RequestTimeout bounds each request to etcd. Default 2 s.
+	RequestTimeout time.Duration
+	// Logger gets one line per event an operator cares about. Default: none.
+	Logger hclog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.RequestTimeout <= 0 {
+		c.RequestTimeout = 2 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
+
+// Validate reports what is wrong with the configuration.
+func (c Config) Validate() error {
+	switch {
+	case c.Client == nil:
+		return errors.New("etcdlock: Config.Client is nil; give it an etcd client")
+	case c.Keeper == nil:
+		return errors.New("etcdlock: Config.Keeper is nil; give it a session keeper that runs")
+	case c.Queues == state.Queues{}:
+		return errors.New("etcdlock: Config.Queues is empty; give it state.Keys.Locks")
+	}
+	return nil
+}
+
+// Held is what every lock.Held of an [Etcd] is.
+type Held interface {
+	lock.Held
+	// Key is the key in etcd that this grant stands on: its CreateRevision is the token while
+	// the grant stands. Programs that cannot have Guard compare that.
+	Key() string
+}
+
+// Etcd is a registry whose locks lie in etcd, on the sessions of a keeper.
+type Etcd struct {
+	engine *leasequeue.Engine
+	owner  string
+}
+
+// NewEtcd checks the configuration; [Etcd.Run] makes the registry live.
+func NewEtcd(cfg Config) (*Etcd, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	return &Etcd{owner: cfg.Owner, engine: leasequeue.New(leasequeue.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Queues,
+		View: cfg.View, RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
+}
+
+// Run serves on one session after the other until ctx ends, and returns when all it started
+// has ended. It does not release what is held: that is done by whoever closes the session.
+func (e *Etcd) Run(ctx context.Context) { e.engine.Run(ctx) }
+
+// Acquire implements lock.LockRegistry.
+func (e *Etcd) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
+	x, err := e.take(ctx, name, false, lock.NewOptions(opts...))
+	if err != nil {
+		return nil, err
+	}
+	return held{x}, nil
+}
+
+// TryAcquire implements lock.LockRegistry.
+func (e *Etcd) TryAcquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, bool, error) {
+	x, err := e.take(ctx, name, true, lock.NewOptions(opts...))
+	switch {
+	case errors.Is(err, leasequeue.ErrTaken):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, err
+	}
+	return held{x}, true, nil
+}
+
+func (e *Etcd) take(ctx context.Context, name string, try bool, o lock.Options) (*leasequeue.Entry, error) {
+	return e.engine.Take(ctx, leasequeue.Place{Name: name, Value: e.owner, Shared: o.Shared, Try: try})
+}
+
+// held is the first place in a lock's queue.
+type held struct{ *leasequeue.Entry }
+
+func (h held) Name() string { return h.Entry.Name }
+
+func (h held) Guard() []clientv3.Cmp { return []clientv3.Cmp{h.Entry.Guard()} }
+
+func (h held) Release(ctx context.Context) error {
+	lost, err := h.Leave(ctx)
+	switch {
+	case lost != nil:
+		return &lock.LostError{Name: h.Entry.Name, Token: h.Token(), Err: lost}
+	case err != nil && ctx.Err() == nil:
+		return fmt.Errorf("lock %q, token %d: etcd refuses its release, and is asked again until the session ends: %w", h.Entry.Name, h.Token(), err)
+	}
+	return err
+}
+
+// Close hands out no lock any more, ends the context of every lock that is held, with
+// lock.ErrStopped, and has those who wait leave with it. It blocks until all locks are
+// released, or ctx ends, with its cause for an error.
+func (e *Etcd) Close(ctx context.Context) error { return e.engine.Close(ctx) }

@@ -1,0 +1,197 @@
+package etcdsession
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/session"
+)
+
+// pass lets fake time pass.
+func pass(d time.Duration) { <-time.After(d) }
+
+// scriptedLease is a lease server in fake time: renewals answer after delay, or
+// fail with err.
+type scriptedLease struct {
+	clientv3.Lease
+	mu    sync.Mutex
+	delay time.Duration
+	err   error
+	calls atomic.Int32
+}
+
+func (l *scriptedLease) answer(delay time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay, l.err = delay, err
+}
+
+func (l *scriptedLease) Grant(context.Context, int64) (*clientv3.LeaseGrantResponse, error) {
+	pass(l.delay)
+	return &clientv3.LeaseGrantResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: 7, TTL: 10}, nil
+}
+
+func (l *scriptedLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+	l.calls.Add(1)
+	l.mu.Lock()
+	delay, err := l.delay, l.err
+	l.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &clientv3.LeaseKeepAliveResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: id, TTL: 10}, nil
+}
+
+func (l *scriptedLease) Revoke(context.Context, clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+	return &clientv3.LeaseRevokeResponse{}, nil
+}
+
+func openScripted(t *testing.T, lease *scriptedLease) *Session {
+	t.Helper()
+	client := clientv3.NewCtxClient(context.Background())
+	client.Lease, client.KV = lease, turnsKV{e: &turns{endpoints: 1}}
+	s, err := Open(context.Background(), Config{Client: client, TTL: 10 * time.Second})
+	require.NoError(t, err)
+	return s
+}
+
+// etcd's own client counts from the instant the answer came.
+func TestDeadlineCountsFromTheInstantOfSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &scriptedLease{delay: time.Second}
+		granted := time.Now()
+		s := openScripted(t, lease)
+		require.Equal(t, 8900*time.Millisecond, time.Until(s.Deadline()), "sent a second ago, TTL 10 s less 1 %%")
+		require.Equal(t, 8900*time.Millisecond, s.Left())
+		pass(5 * time.Second) // one renewal, sent TTL/3 after the grant was
+		require.EqualValues(t, 1, lease.calls.Load())
+		sent := granted.Add(10 * time.Second / 3)
+		require.Equal(t, sent.Add(9900*time.Millisecond).UnixNano(), s.Deadline().UnixNano())
+		require.NoError(t, s.Close(context.Background()))
+		require.False(t, s.Valid())
+	})
+}
+
+func TestDeadlineDoesNotMoveWhileRenewalsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &scriptedLease{}
+		s := openScripted(t, lease)
+		lease.answer(0, errors.New("away"))
+		deadline := s.Deadline()
+		pass(9899 * time.Millisecond)
+		require.True(t, s.Valid())
+		require.NoError(t, s.Err())
+		pass(time.Millisecond)
+		require.False(t, s.Valid())
+		require.Equal(t, deadline, s.Deadline())
+		synctest.Wait()
+		require.ErrorIs(t, s.Err(), session.ErrLost)
+		require.Equal(t, session.ReasonUnreachable, session.ReasonOf(s.Err()))
+		require.Greater(t, lease.calls.Load(), int32(10), "a failed renewal is tried again soon")
+		require.NoError(t, s.Close(context.Background()))
+	})
+}
+
+// An answer after the deadline does not bring the session back.
+func TestLateAnswerComesTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &scriptedLease{}
+		s := openScripted(t, lease)
+		deadline := s.Deadline()
+		pass(3 * time.Second)
+		lease.answer(0, errors.New("away"))
+		pass(6 * time.Second)
+		lease.answer(1500*time.Millisecond, nil) // sent before the deadline, answered after
+		pass(2 * time.Second)
+		require.False(t, s.Valid())
+		require.Equal(t, deadline, s.Deadline())
+		require.Error(t, s.Err())
+		require.NoError(t, s.Close(context.Background()))
+	})
+}
+
+// A doubt is cleared by what is sent after it and by nothing else.
+func TestDoubtSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &scriptedLease{}
+		s := openScripted(t, lease)
+		lease.answer(20*time.Millisecond, nil)
+		s.Doubt(100 * time.Millisecond)
+		require.Equal(t, 100*time.Millisecond, time.Until(s.Deadline()))
+		pass(50 * time.Millisecond)
+		require.Equal(t, 9850*time.Millisecond, time.Until(s.Deadline()), "asked at once, and confirmed")
+		pass(time.Second)
+		require.NoError(t, s.Err())
+
+		lease.answer(time.Second, nil) // sent before the doubt, it would be answered too late
+		s.Check()
+		synctest.Wait()
+		lease.answer(20*time.Millisecond, nil)
+		s.Doubt(100 * time.Millisecond)
+		pass(50 * time.Millisecond)
+		require.Equal(t, 9850*time.Millisecond, time.Until(s.Deadline()), "the round under way is not waited for")
+
+		lease.answer(0, errors.New("away"))
+		calls := lease.calls.Load()
+		s.Doubt(100 * time.Millisecond)
+		pass(99 * time.Millisecond)
+		require.True(t, s.Valid())
+		require.Greater(t, lease.calls.Load(), calls+5, "it asks again and again")
+		first := s.Stretch()
+		var told atomic.Int32
+		defer s.OnChange(func() { told.Add(1) })()
+		require.True(t, first.Valid())
+		pass(time.Millisecond)
+		require.False(t, s.Valid())
+		synctest.Wait()
+		require.Equal(t, session.ReasonUnconfirmed, session.ReasonOf(context.Cause(first.Context())))
+		require.NoError(t, s.Err(), "the lease is not given up")
+		require.EqualValues(t, 1, told.Load())
+
+		lease.answer(time.Second, nil) // slower than any doubt allows
+		pass(1500 * time.Millisecond)
+		require.True(t, s.Valid())
+		require.False(t, first.Valid(), "what was begun before is over")
+		require.True(t, s.Stretch().Valid())
+		require.NoError(t, s.Stretch().Context().Err())
+		require.EqualValues(t, 2, told.Load())
+
+		lease.answer(0, errors.New("away"))
+		s.Doubt(100 * time.Millisecond)
+		pass(9900 * time.Millisecond)
+		require.Equal(t, session.ReasonUnreachable, session.ReasonOf(s.Err()), "etcd gives the lease up")
+		require.Equal(t, session.ReasonUnreachable, session.ReasonOf(context.Cause(s.Context())))
+		require.NoError(t, s.Close(context.Background()))
+	})
+}
+
+func TestRenewalOfAnUnknownLeaseLosesTheSessionAtOnce(t *testing.T) {
+	for err, want := range map[error]session.Reason{rpctypes.ErrLeaseNotFound: session.ReasonRevoked, rpctypes.ErrPermissionDenied: session.ReasonPermission} {
+		synctest.Test(t, func(t *testing.T) {
+			lease := &scriptedLease{}
+			s := openScripted(t, lease)
+			lease.answer(0, err)
+			s.Check()
+			synctest.Wait()
+			require.False(t, s.Valid())
+			require.Equal(t, want, session.ReasonOf(s.Err()))
+			require.Equal(t, want, session.ReasonOf(context.Cause(s.Context())))
+			require.NoError(t, s.Close(context.Background()))
+		})
+	}
+}

@@ -1,0 +1,123 @@
+package etcdsession
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/session"
+)
+
+// awayLease is an etcd that can be away: every request then waits in vain.
+type awayLease struct {
+	scriptedLease
+	away atomic.Bool
+}
+
+func (l *awayLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	if err := l.gone(ctx); err != nil {
+		return nil, err
+	}
+	return l.scriptedLease.Grant(ctx, ttl)
+}
+
+func (l *awayLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+	if err := l.gone(ctx); err != nil {
+		return nil, err
+	}
+	return l.scriptedLease.KeepAliveOnce(ctx, id)
+}
+
+func (l *awayLease) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+	if err := l.gone(ctx); err != nil {
+		return nil, err
+	}
+	return l.scriptedLease.Revoke(ctx, id)
+}
+
+func (l *awayLease) gone(ctx context.Context) error {
+	if !l.away.Load() {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// runKeeper runs a keeper in fake time; stop ends it and waits.
+func runKeeper(t *testing.T, lease clientv3.Lease) (k *Keeper, log *bytes.Buffer, stop func()) {
+	t.Helper()
+	client := clientv3.NewCtxClient(context.Background())
+	client.Lease, client.KV = lease, turnsKV{e: &turns{endpoints: 1}}
+	log = &bytes.Buffer{}
+	k, err := NewKeeper(KeeperConfig{Config: Config{Client: client, TTL: 10 * time.Second,
+		Logger: hclog.New(&hclog.LoggerOptions{Output: log, JSONFormat: true})}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx) }()
+	return k, log, func() {
+		cancel()
+		require.NoError(t, <-done)
+	}
+}
+
+// While etcd is away the log says so every half minute, and when it is over.
+func TestAnOutageIsToldUntilItIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &awayLease{}
+		k, log, stop := runKeeper(t, lease)
+		defer stop()
+		first, err := k.Wait(context.Background(), nil)
+		require.NoError(t, err)
+		require.NotContains(t, log.String(), "again")
+
+		lease.away.Store(true)
+		<-first.Done()
+		pass(75 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 2, strings.Count(log.String(), "this process still has no session with etcd"), log.String())
+		lease.away.Store(false)
+		_, err = k.Wait(context.Background(), first)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, 1, strings.Count(log.String(), "the session stands again"), log.String())
+		require.Regexp(t, `"away":"1m1[5-9]`, log.String(), "a duration is written for people, in JSON too")
+	})
+}
+
+func TestALossWithoutAnErrorHasNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, log, stop := runKeeper(t, &awayLease{})
+		defer stop()
+		first, err := k.Wait(context.Background(), nil)
+		require.NoError(t, err)
+		first.Lose(session.ReasonPaused, nil)
+		_, err = k.Wait(context.Background(), first)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Contains(t, log.String(), "the session is lost")
+		require.NotContains(t, log.String(), `"error":`)
+	})
+}
+
+func TestLeftTellsOfALeaseThatStays(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			lease := &awayLease{}
+			k, _, stop := runKeeper(t, lease)
+			_, err := k.Wait(context.Background(), nil)
+			require.NoError(t, err)
+			lease.away.Store(away)
+			stop()
+			require.Equal(t, away, k.Left() != nil)
+		})
+	}
+}

@@ -1,0 +1,11 @@
+package etcdsession
+
+import "time"
+
+// RoundTrip is how long the last read took that etcd answered in a renewal round, 0 before the
+// first. It is one linearizable request: the way to etcd's leader and back.
+func (s *Session) RoundTrip() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lastRead
+}

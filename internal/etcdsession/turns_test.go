@@ -1,0 +1,172 @@
+package etcdsession
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/goverse/goverse/cluster/session"
+)
+
+// turns is an etcd in fake time, of several endpoints, which get a client's requests
+// in turn. One of them can be cut off from the others.
+type turns struct {
+	endpoints int
+
+	mu    sync.Mutex
+	cut   bool // endpoint 0
+	knows bool // the endpoint that is cut off knows it
+	sent  int  // requests
+	early int  // refusals that came before or after a renewal was written, in turn
+}
+
+// from says whose turn is next, and whether endpoint 0 is cut off, and knows it.
+func (e *turns) from(turn int, cut, knows bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sent, e.cut, e.knows = turn, cut, knows
+}
+
+func (e *turns) requests() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sent
+}
+
+// send makes a request, unless it is endpoint 0's turn: that one lets it wait, or if it
+// knows better and was asked to, refuses.
+func (e *turns) send(ctx context.Context) error {
+	e.mu.Lock()
+	reached := !e.cut || e.sent%e.endpoints != 0
+	knows := e.knows
+	e.sent++
+	e.mu.Unlock()
+	md, _ := metadata.FromOutgoingContext(ctx)
+	switch {
+	case reached:
+		return nil
+	case knows && len(md[rpctypes.MetadataRequireLeaderKey]) == 1:
+		return rpctypes.ErrNoLeader
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (e *turns) client() *clientv3.Client {
+	client := clientv3.NewCtxClient(context.Background())
+	client.Lease, client.KV = turnsLease{e: e}, turnsKV{e: e}
+	return client
+}
+
+type turnsLease struct {
+	clientv3.Lease
+	e *turns
+}
+
+func (l turnsLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
+	return &clientv3.LeaseGrantResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: 7, TTL: ttl}, l.e.send(ctx)
+}
+
+func (l turnsLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+	err := l.e.send(ctx)
+	if errors.Is(err, rpctypes.ErrNoLeader) {
+		l.e.mu.Lock()
+		defer l.e.mu.Unlock()
+		if l.e.early++; l.e.early%2 == 1 {
+			err = io.EOF
+		}
+	}
+	return &clientv3.LeaseKeepAliveResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: id, TTL: 10}, err
+}
+
+func (l turnsLease) Revoke(ctx context.Context, _ clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+	return &clientv3.LeaseRevokeResponse{}, l.e.send(ctx)
+}
+
+type turnsKV struct {
+	clientv3.KV
+	e *turns
+}
+
+func (kv turnsKV) Txn(ctx context.Context) clientv3.Txn { return turnsTxn{ctx: ctx, e: kv.e} }
+
+type turnsTxn struct {
+	clientv3.Txn
+	ctx context.Context
+	e   *turns
+}
+
+func (t turnsTxn) Then(...clientv3.Op) clientv3.Txn { return t }
+
+func (t turnsTxn) Commit() (*clientv3.TxnResponse, error) {
+	found := &etcdserverpb.RangeResponse{Kvs: []*mvccpb.KeyValue{{CreateRevision: 1}}}
+	return &clientv3.TxnResponse{Header: &etcdserverpb.ResponseHeader{}, Responses: []*etcdserverpb.ResponseOp{
+		{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: found}}}}, t.e.send(t.ctx)
+}
+
+// With one bad endpoint among good ones the session stands, however the turns fall.
+func TestSessionOutlivesABadEndpoint(t *testing.T) {
+	for _, knows := range []bool{false, true} {
+		for endpoints := 2; endpoints <= 3; endpoints++ {
+			for first := range endpoints {
+				t.Run(fmt.Sprintf("%d endpoints, turn %d, refuses %t", endpoints, first, knows), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						e := &turns{endpoints: endpoints}
+						s, err := Open(context.Background(), Config{Client: e.client(), TTL: 10 * time.Second})
+						require.NoError(t, err)
+						s.Protect("key", 1, nil)
+						e.from(first, true, knows)
+						defer func() {
+							e.from(0, false, false)
+							require.NoError(t, s.Close(context.Background()))
+						}()
+						for range 100 {
+							pass(time.Second)
+							require.NoError(t, s.Err())
+							require.Greater(t, time.Until(s.Deadline()), time.Second, "time for another round")
+							if knows {
+								require.Greater(t, time.Until(s.Deadline()), 6*time.Second, "refused at once, it waits for nothing")
+							}
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// Where there is no good one, the session ends by its deadline, says why, and asks
+// often, but not all the time.
+func TestSessionEndsWithTheOnlyEndpointCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &turns{endpoints: 1}
+		s, err := Open(context.Background(), Config{Client: e.client(), TTL: 10 * time.Second})
+		require.NoError(t, err)
+		s.Protect("key", 1, nil)
+		e.from(0, true, true)
+		deadline := s.Deadline()
+		<-s.Done()
+		require.Equal(t, deadline, time.Now())
+		require.Equal(t, session.ReasonUnreachable, session.ReasonOf(s.Err()))
+		require.ErrorIs(t, s.Err(), rpctypes.ErrNoLeader)
+		require.Greater(t, e.requests(), 20)
+		require.Less(t, e.requests(), 60)
+		require.ErrorIs(t, s.Close(context.Background()), rpctypes.ErrNoLeader)
+		_, err = Open(context.Background(), Config{Client: e.client(), TTL: 10 * time.Second})
+		require.ErrorIs(t, err, rpctypes.ErrNoLeader)
+		e.from(0, false, false)
+		require.NoError(t, s.Close(context.Background()))
+	})
+}

@@ -1,0 +1,27 @@
+package testbed
+
+import (
+	"context"
+
+	"github.com/goverse/goverse/internal/etcdlock"
+)
+
+// Locks is a process that has locks.
+type Locks struct {
+	*Process
+	*etcdlock.Etcd
+}
+
+// StartLocks starts one, with a session and a connection of its own; it is stopped with the
+// test.
+func StartLocks(s *Scene) *Locks {
+	s.Helper()
+	p := &Locks{}
+	p.Process = s.Start(func(q *Process) (func(context.Context), error) {
+		var err error
+		p.Etcd, err = etcdlock.NewEtcd(etcdlock.Config{Client: q.Client, Keeper: q.Keeper, Queues: s.Keys.Locks(), Owner: s.Name(),
+			RequestTimeout: RequestTimeout})
+		return p.Run, err
+	})
+	return p
+}
