@@ -20,14 +20,15 @@ type Etcd struct {
 	key    string
 }
 
-// NewEtcd returns the store of that name under a prefix of etcd's keys (state.NewKeys), where
-// the key is state.Keys.LeaseRecord. The client is never closed. It asks etcd nothing.
-func NewEtcd(client *clientv3.Client, keys state.Keys, name string) (*Etcd, error) {
-	switch {
-	case client == nil:
+// NewEtcd returns the store of that name under a prefix of etcd's keys, as /goverse. The client is
+// never closed. It asks etcd nothing.
+func NewEtcd(client *clientv3.Client, prefix, name string) (*Etcd, error) {
+	if client == nil {
 		return nil, errors.New("elector: the etcd client is nil; make one with clientv3.New")
-	case keys == state.Keys{}:
-		return nil, errors.New("elector: the keys are empty; make them with state.NewKeys")
+	}
+	keys, err := state.NewKeys(prefix)
+	if err != nil {
+		return nil, fmt.Errorf("elector: %w", err)
 	}
 	if err := state.CheckName(name); err != nil {
 		return nil, fmt.Errorf("elector: %w", err)

@@ -46,7 +46,7 @@ func (s *scene) client() *clientv3.Client {
 
 func (s *scene) store(client *clientv3.Client, name string) *elector.Etcd {
 	s.Helper()
-	store, err := elector.NewEtcd(client, s.keys, name)
+	store, err := elector.NewEtcd(client, s.keys.Prefix(), name)
 	require.NoError(s, err)
 	return store
 }
@@ -78,12 +78,12 @@ func TestEtcdKeepsNamesApart(t *testing.T) {
 	require.NotErrorIs(t, err, elector.ErrNotFound)
 
 	for _, name := range []string{"", string(make([]byte, 1000))} {
-		_, err = elector.NewEtcd(client, s.keys, name)
+		_, err = elector.NewEtcd(client, s.keys.Prefix(), name)
 		require.ErrorIs(t, err, lifecycle.ErrBadName)
 	}
-	_, err = elector.NewEtcd(nil, s.keys, "a")
+	_, err = elector.NewEtcd(nil, s.keys.Prefix(), "a")
 	require.Error(t, err)
-	_, err = elector.NewEtcd(client, state.Keys{}, "a")
+	_, err = elector.NewEtcd(client, "bad", "a")
 	require.Error(t, err)
 }
 
