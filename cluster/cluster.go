@@ -170,7 +170,7 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 		timeout: c.cfg.RequestTimeout, measureEvery: ttl / 3, log: c.log.Named("member"), wake: make(chan struct{}, 1), record: c.newRecord()}
 	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{
 		Config: etcdsession.Config{Client: client, TTL: ttl, Logger: c.log.Named("session"), ReadKey: c.keys.Request(),
-			KnownRevision: p.mirror.Known, OnRead: p.mirror.Saw, Proxied: p.mirror.Proxied},
+			KnownRevision: p.mirror.Known, OnRead: p.mirror.Saw, KnownTerm: p.mirror.Term, Proxied: p.mirror.Proxied},
 		Register: p.member.register,
 		OnLost:   p.lost,
 	})

@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"flag"
 	"testing"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 
 // exemptTTL is so long that the deadline is no explanation for what ends an overlap.
 const exemptTTL = 5
+
+var pausedRounds = flag.Int("paused.rounds", 3, "how often a leader is paused and its lease revoked")
 
 // The case that crash detection does not exclude: a leader that lives is removed. The
 // overlaps, of leadership and of its shards, are found, short, and no stale write is
@@ -51,4 +54,22 @@ func TestLeaderThatIsRemovedAlive(t *testing.T) {
 			require.Equal(t, 1, leaders, "%v", v)
 		})
 	}
+}
+
+// A leader whose lease etcd revokes early while its process stands still, for longer than the others wait for
+// it: it claims nothing when it goes on, until etcd has confirmed that it may, which etcd does not.
+func TestLeaderWhoseLeaseIsRevokedWhileItIsPaused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute")
+	}
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cfg := chaosConfig(t)
+	cfg.TTL = exemptTTL
+	v, err := chaos.RevokePaused(ctx, cfg, *pausedRounds)
+	require.NoError(t, err)
+	t.Logf("%v", v.Seen)
+	require.Empty(t, v.Findings, "%v", v)
+	require.Empty(t, v.Exempt, "%v", v)
 }

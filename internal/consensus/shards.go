@@ -163,7 +163,7 @@ func (h *Shards) look(s *etcdsession.Session) {
 	var lease int64
 	if s != nil {
 		stretch, lease = s.Stretch(), int64(s.ID())
-		in.Valid, in.Doubted = stretch.Valid() && !leaving, s.InDoubt()
+		in.Valid, in.Doubted = stretch.Stands() && !leaving, s.InDoubt()
 		if m := snap.Member(h.cfg.Address); m != nil && m.KeyLease == lease {
 			in.Own = sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
 		}

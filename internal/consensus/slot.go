@@ -88,7 +88,7 @@ func (s *slot) enter() (ctx context.Context, epoch int64, ok bool) {
 func (s *slot) join() (ctx context.Context, epoch int64, awaited <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.phase != serving || !s.stretch.Valid() {
+	if s.phase != serving || !s.stretch.Stands() {
 		if s.awaited == nil {
 			s.awaited = make(chan struct{})
 		}

@@ -210,7 +210,7 @@ func (e *Election) settled() {
 		}
 		return
 	}
-	if !place.Valid() {
+	if !place.Stands() {
 		e.abandon() // over before it began
 		return
 	}
@@ -256,7 +256,10 @@ func (e *Election) enter(ctx context.Context) (*Term, error) {
 	defer sub.Close()
 	for {
 		e.mu.Lock()
-		t, gone, observer := e.Term(), e.gone, e.observer
+		t, gone, observer := e.term.Load(), e.gone, e.observer
+		if t != nil && !t.place.Stands() {
+			t = nil
+		}
 		if t != nil {
 			t.work++
 		}

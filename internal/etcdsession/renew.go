@@ -168,6 +168,7 @@ func (s *Session) renewed(began deadline.Instant, by extension) (again bool) {
 	defer s.mu.Unlock()
 	answered := clock.Now()
 	s.lastRound = time.Duration(answered.Mono - began.Mono)
+	s.confirmed(began)
 	if claim := s.claim.Load().Remaining(by.sent, by.left, answered); s.lost == nil && claim != *s.claim.Load() {
 		return s.count(claim)
 	}
@@ -229,6 +230,12 @@ func (s *Session) read(ctx context.Context, term uint64, protected []*Protection
 	}
 	if s.cfg.OnRead != nil {
 		s.cfg.OnRead(resp.Header, known)
+	}
+	if now := resp.Header.GetRaftTerm(); now > s.newest.Swap(max(now, s.newest.Load())) && now > s.term {
+		select {
+		case s.nearer <- struct{}{}: // it is to be beaten
+		default:
+		}
 	}
 	if !deadline.Confirmed(term, resp.Header.GetRaftTerm()) {
 		return fmt.Errorf("%w: renewed in %d, read in %d", errOtherTerm, term, resp.Header.GetRaftTerm())

@@ -38,6 +38,9 @@ type Config struct {
 	// newest etcd revision known to this process; an answer below it means that
 	// etcd's history is another one. It must not block.
 	KnownRevision func() int64
+	// KnownTerm, if set, is asked for the newest raft term of etcd's that this process knows of.
+	// It must not block.
+	KnownTerm func() uint64
 	// OnRead, if set, is told the header of each renewal's read, and what
 	// KnownRevision was before it. It must not block.
 	OnRead func(header *etcdserverpb.ResponseHeader, known int64)
@@ -89,6 +92,8 @@ type Session struct {
 	claim       atomic.Pointer[deadline.Claim] // changed with mu held
 	stretch     atomic.Pointer[Stretch]        // the same
 	over        atomic.Bool
+	newest      atomic.Uint64                    // raft term that this session has seen
+	beaten      atomic.Pointer[deadline.Instant] // see beat; nil: it makes no difference
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -106,6 +111,7 @@ type Session struct {
 	revision  int64 // newest revision seen by this session's own reads
 	lastErr   error // of the renewals since the last one that succeeded
 	listeners []*listener
+	asleep    *deadline.Instant // when it was noticed that the process stood still; nil: it did not, or that is confirmed
 }
 
 // Open grants a lease and starts to renew it. It blocks until etcd answered or
@@ -142,9 +148,10 @@ func (s *Session) Term() uint64 { return s.term }
 
 // Valid reports whether the session may be acted on at this instant. It reads
 // atomics and the clock: no lock, no allocation, no network. It can turn true again
-// after a suspension; see [Stretch].
+// after a suspension (see [Stretch]), and after the process stood still.
 func (s *Session) Valid() bool {
-	return !s.over.Load() && s.claim.Load().Valid(clock.Now())
+	now := clock.Now()
+	return !s.over.Load() && s.claim.Load().Valid(now) && s.awake(now)
 }
 
 // Deadline is the instant at which Valid turns false unless a renewal comes.
@@ -209,7 +216,7 @@ func (s *Session) Close(ctx context.Context) error {
 // InDoubt reports whether there is a sign that others may take this process for gone
 // which etcd has not cleared yet; see [Session.Doubt]. What is claimed goes on for a
 // while; nothing new should be claimed.
-func (s *Session) InDoubt() bool { return s.claim.Load().InDoubt() }
+func (s *Session) InDoubt() bool { return s.claim.Load().InDoubt() || !s.awake(clock.Now()) }
 
 // Check asks for a renewal round now, because somebody saw a sign that the
 // session may be gone. It does not block.
@@ -265,7 +272,11 @@ func (s *Session) deadlineLoop() {
 		}
 		// Looked at more often than needed, for a wall clock that jumped or a
 		// machine that was suspended: timers run on the monotonic clock.
-		timer.Reset(min(left, s.ttl/10))
+		again := s.ttl / 10
+		if beat := s.beat(); beat > 0 {
+			again = beat
+		}
+		timer.Reset(min(left, again))
 	}
 }
 

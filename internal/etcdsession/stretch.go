@@ -29,8 +29,17 @@ func (s *Session) Stretch() *Stretch { return s.stretch.Load() }
 // since the stretch began. It reads atomics and the clock: no lock, no allocation, no
 // network.
 func (t *Stretch) Valid() bool {
+	now := clock.Now()
+	return t.stands(now) && t.s.awake(now)
+}
+
+// Stands is Valid, but for a process that stood still for a moment, of which etcd has not confirmed
+// yet that nothing was taken from it: what began in the stretch goes on if it does.
+func (t *Stretch) Stands() bool { return t.stands(clock.Now()) }
+
+func (t *Stretch) stands(now deadline.Instant) bool {
 	claim := t.s.claim.Load()
-	return !t.s.over.Load() && claim.Stretch() == t.number && claim.Valid(clock.Now())
+	return !t.s.over.Load() && claim.Stretch() == t.number && claim.Valid(now)
 }
 
 // Context ends with the stretch, with a [LostError] as its cause.

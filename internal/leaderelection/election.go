@@ -267,7 +267,7 @@ func (le *LeaderElection) LastEnd() *election.TermOverError {
 func (le *LeaderElection) Resign(ctx context.Context) error {
 	le.mu.Lock()
 	t := le.term.Load()
-	if t == nil || !t.stretch.Valid() {
+	if t == nil || !t.stretch.Stands() {
 		le.mu.Unlock()
 		return election.ErrNotLeader
 	}

@@ -201,6 +201,13 @@ func (x *Entry) Valid() bool {
 	return x.valid()
 }
 
+// Stands is Valid, but for a process that stood still for a moment; see [etcdsession.Stretch.Stands].
+func (x *Entry) Stands() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.phase == first && x.err == nil && !x.leaving && x.stretch.Stands()
+}
+
 func (x *Entry) valid() bool {
 	return x.phase == first && x.err == nil && !x.leaving && x.stretch.Valid()
 }
@@ -217,7 +224,7 @@ func (x *Entry) Guard() clientv3.Cmp {
 // lost before it was given up, lost is why.
 func (x *Entry) Leave(ctx context.Context) (lost, err error) {
 	x.mu.Lock()
-	if x.err == nil && !x.leaving && !x.stretch.Valid() {
+	if x.err == nil && !x.leaving && !x.stretch.Stands() {
 		if x.err = context.Cause(x.stretch.Context()); x.err == nil {
 			x.err = &session.LostError{Reason: session.ReasonExpired} // and its own loop has not looked yet
 		}

@@ -71,6 +71,9 @@ const (
 	WatchFromNow Name = "watch-from-now"
 	// SilenceTrusted takes a watch that delivers nothing for one with nothing to tell.
 	SilenceTrusted Name = "silence-trusted"
+	// PauseTrusted lets a process that stood still claim on what it had, though etcd may have revoked its
+	// lease early.
+	PauseTrusted Name = "pause-trusted"
 	// NobodyLingers lets others take over at once from a member whose lease was revoked, though it may
 	// have been renewed in time.
 	NobodyLingers Name = "nobody-lingers"

@@ -1,0 +1,88 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// RevokePaused makes happen what a deposed leader of etcd does at times, and at the worst moment: the lease of
+// the leader, which is older than etcd's raft term, is revoked while the leader's process stands still, for longer
+// than others wait for it. It goes on long before its deadline, and has heard of nothing. That is done the given
+// number of times. It returns what the history proves.
+func RevokePaused(ctx context.Context, cfg Config, rounds int) (v history.Verdict, err error) {
+	w, err := newWorld(ctx, cfg)
+	if err != nil {
+		return v, err
+	}
+	for range rounds {
+		if err = w.revokePaused(ctx); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = errors.Join(w.calm(ctx), w.stop(ctx))
+	}
+	if err := errors.Join(err, w.close()); err != nil {
+		return v, err
+	}
+	return w.judge()
+}
+
+func (w *world) revokePaused(ctx context.Context) error {
+	// All leases become older than etcd's raft term, and their sessions know it by the next renewal.
+	if err := w.moveLead(ctx); err != nil {
+		return err
+	}
+	hold(ctx, time.Duration(w.cfg.TTL)*time.Second/2)
+	n := w.leader()
+	if n == nil {
+		return errors.New("nobody leads")
+	}
+	s := w.mirror.Snapshot()
+	own, leader := s.Member(n.address()), s.Leader()
+	if own == nil || leader.Lease != own.Lease {
+		return fmt.Errorf("%s leads and is not registered", n.address())
+	}
+	end := w.rec.Begin(n.address(), "paused, and its lease revoked", "")
+	_, err := n.proc().Freeze()
+	if err == nil {
+		_, err = w.client.Revoke(ctx, clientv3.LeaseID(own.Lease))
+	}
+	if err == nil {
+		_, err = w.await(ctx, effectPatience, "another one leads", func(s *state.Snapshot) bool {
+			l := s.Leader()
+			return l.Address != "" && l.Token != leader.Token
+		})
+	}
+	hold(ctx, 300*time.Millisecond) // the others give it 200 ms
+	_, thawed := n.proc().Thaw()
+	if err := errors.Join(err, thawed); err != nil {
+		return err
+	}
+	hold(ctx, 200*time.Millisecond) // long enough for all that it may still believe to show
+	end()
+	return errors.Join(n.awaitBack(ctx, own.Incarnation), w.calm(ctx))
+}
+
+// moveLead has etcd's leader hand over to another member.
+func (w *world) moveLead(ctx context.Context) error {
+	if err := w.joined(ctx); err != nil {
+		return err
+	}
+	leads := w.leading(ctx)
+	for _, m := range w.members {
+		if leads != nil && m != leads {
+			return errors.Join(leads.moveLead(ctx, m), w.joined(ctx))
+		}
+	}
+	return errors.New("no member of etcd leads")
+}

@@ -1,0 +1,78 @@
+package etcdsession
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
+)
+
+// risky is a session whose lease etcd may revoke early, and which stands on a key.
+func risky(t *testing.T) (*Session, *clientv3.Client, string) {
+	t.Helper()
+	etcd := etcdtest.Start(t)
+	ctx := etcdtest.Context(t)
+	s, err := Open(ctx, Config{Client: etcd.Client(), TTL: 30 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close(context.Background()) }) // lost, in some
+	resp, err := etcd.Client().Put(ctx, "/pause/key", "", clientv3.WithLease(s.ID()))
+	require.NoError(t, err)
+	s.Protect("/pause/key", resp.Header.Revision, nil)
+	require.Nil(t, s.beaten.Load(), "in the term of its lease it makes no difference")
+	s.newest.Store(s.term + 1)
+	s.nearer <- struct{}{}
+	require.Eventually(t, func() bool { return s.beaten.Load() != nil }, 10*time.Second, time.Millisecond)
+	return s, etcd.Client(), "/pause/key"
+}
+
+// pause keeps the session's own goroutine from running until the session is not valid by that.
+func pause(t *testing.T, s *Session, meanwhile func()) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
+	require.True(t, s.Stretch().Stands())
+	require.False(t, s.Stretch().Valid())
+	require.True(t, s.InDoubt(), "nothing new is begun")
+	meanwhile()
+}
+
+// A process that stood still claims nothing until etcd has confirmed that all is as it was; then it goes
+// on as if nothing had been.
+func TestPauseIsConfirmed(t *testing.T) {
+	t.Parallel()
+	s, _, _ := risky(t)
+	stretch := s.Stretch()
+	changed := make(chan struct{}, 10)
+	defer s.OnChange(func() { changed <- struct{}{} })()
+	pause(t, s, func() {})
+	select {
+	case <-changed:
+	case <-etcdtest.Context(t).Done():
+		t.Fatal("nobody is notified")
+	}
+	require.True(t, s.Valid())
+	require.True(t, stretch.Valid(), "it is the same stretch")
+	require.NoError(t, stretch.Context().Err())
+	require.False(t, s.InDoubt())
+}
+
+// One whose key went meanwhile is not valid for an instant more.
+func TestPauseInWhichTheKeyGoes(t *testing.T) {
+	t.Parallel()
+	s, client, key := risky(t)
+	pause(t, s, func() {
+		_, err := client.Delete(etcdtest.Context(t), key)
+		require.NoError(t, err)
+	})
+	for s.Err() == nil {
+		require.False(t, s.Valid())
+	}
+	require.Equal(t, session.ReasonKeyLost, session.ReasonOf(s.Err()))
+	require.False(t, s.Valid())
+}
