@@ -42,6 +42,8 @@ func TestOverlapsAndTokensOnlyWhereProven(t *testing.T) {
 		"token grows, but not enough": {[]Run{seenOnce("a", 9, window(0, 1)), seenOnce("b", 4, window(2, 3)), seenOnce("c", 5, window(5, 6))}, []Kind{Token, Token}},
 		"same token":                  {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("b", 5, window(5, 6))}, []Kind{Token}},
 		"a term that comes back":      {[]Run{seenOnce("a", 5, window(0, 1)), no("a", Candidate, 2, 4), seenOnce("a", 5, window(5, 6))}, []Kind{Token}},
+		"a term that was interrupted": {[]Run{seenOnce("a", 5, window(0, 1)), no("a", NoSession, 2, 4), seenOnce("a", 5, window(5, 6))}, nil},
+		"interrupted and overtaken":   {[]Run{seenOnce("a", 5, window(0, 1)), no("a", NoSession, 2, 4), seenOnce("b", 6, window(3, 4)), seenOnce("a", 5, window(5, 6))}, []Kind{Token}},
 		"no token":                    {[]Run{seenOnce("a", 0, window(0, 1))}, []Kind{Token}},
 		"nothing seen":                {nil, []Kind{Empty}},
 	} {

@@ -19,6 +19,7 @@ type Term struct {
 
 	notBefore Instant // it began after this: the node was seen not to claim it, or not seen at all
 	notAfter  Instant // it ended before this, or when the node was seen for the last time
+	resumed   bool    // it is the one before, between which and this one the node's session was not valid
 }
 
 // Begun is the instant by which the term surely had begun.
@@ -67,12 +68,16 @@ func terms(lives [][]Run) []Term {
 // termsOf are the terms of one life of a node, whose runs are given in time order.
 func termsOf(runs []Run) []Term {
 	var out []Term
-	open := false // the last term goes on
+	open := false   // the last term goes on
+	silent := false // since it ended its node had no valid session
 	seen := -forever
 	for _, r := range runs {
 		goesOn := open && r.Leads && out[len(out)-1].Token == r.Token && out[len(out)-1].Session == r.Session
 		if open && !goesOn {
 			out[len(out)-1].notAfter = r.First.After
+		}
+		if !r.Leads {
+			silent = len(out) > 0 && (open || silent) && r.State == NoSession
 		}
 		open = r.Leads
 		switch {
@@ -81,7 +86,8 @@ func termsOf(runs []Run) []Term {
 			t.Last, t.notAfter, t.Count = r.Last, r.Last.After, t.Count+r.Count
 		case r.Leads:
 			out = append(out, Term{Who: r.Who, Subject: r.Subject, Token: r.Token, Session: r.Session, Shared: r.Shared, First: r.First, Last: r.Last, Count: r.Count,
-				notBefore: seen, notAfter: r.Last.After})
+				notBefore: seen, notAfter: r.Last.After,
+				resumed: silent && out[len(out)-1].Token == r.Token})
 		}
 		seen = r.Last.Before
 	}

@@ -11,7 +11,8 @@ import (
 // beside the greatest token before it. Those who share a lock are not compared with each
 // other. Terms that overlap are found as that. A shard's
 // owner that was suspended may go on under the epoch that it had, on the same session, as
-// long as nobody has had it since.
+// long as nobody has had it since; so may a leader whose process stood still, by its token, when etcd
+// has confirmed its session.
 func tokens(terms []Term) []Finding {
 	byEnd := slices.Clone(terms)
 	slices.SortFunc(byEnd, func(a, b Term) int { return cmp.Compare(a.Last.After, b.Last.After) })
@@ -43,6 +44,8 @@ func tokens(terms []Term) []Finding {
 		case greatest == nil || greatest.Token < y.Token:
 			continue
 		case greatest.Token == y.Token && greatest.Who == y.Who && y.Subject != Leadership && greatest.Session == y.Session:
+			continue
+		case greatest.Token == y.Token && greatest.Who == y.Who && y.resumed:
 			continue
 		case greatest.Token == y.Token && greatest.Who == y.Who && y.Subject == Leadership:
 			f.Terms, f.Text = []Term{*greatest, y}, fmt.Sprintf("a term came back after it had ended: %v", y)

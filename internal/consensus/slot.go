@@ -126,7 +126,7 @@ func (s *slot) serves() (epoch int64, ok bool) {
 func (s *slot) holds(epoch int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.phase != idle && s.epoch == epoch && s.stretch.Valid()
+	return s.phase != idle && s.epoch == epoch && s.stretch.Stands()
 }
 
 // begin takes a free shard. It reports whether the shard is served at once: nobody has

@@ -297,8 +297,8 @@ func (e *Election) left(t *Term) {
 // given up, which it is asked for again every third of a TTL, or the session ends.
 func (e *Election) Resign(ctx context.Context) error {
 	e.mu.Lock()
-	t := e.Term()
-	if t == nil {
+	t := e.term.Load()
+	if t == nil || !t.place.Stands() {
 		e.mu.Unlock()
 		return fmt.Errorf("election %q: %w", e.name, election.ErrNotLeader)
 	}

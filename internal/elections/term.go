@@ -50,7 +50,7 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 	return txn.Fenced(ctx, t.e.all.cfg.Client, txn.Fence{
 		Guards: t.Guard(),
 		Over: func() error {
-			if !t.Valid() {
+			if t.e.term.Load() != t || !t.place.Stands() {
 				return fmt.Errorf("election %q, token %d: %w", t.e.name, t.token, election.ErrTermOver)
 			}
 			return nil

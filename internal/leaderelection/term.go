@@ -58,7 +58,7 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 	return txn.Fenced(ctx, t.le.cfg.Client, txn.Fence{
 		Guards: t.Guard(),
 		Over: func() error {
-			if !t.Valid() {
+			if t.le.term.Load() != t || !t.stretch.Stands() {
 				return fmt.Errorf("token %d: %w", t.token, election.ErrTermOver)
 			}
 			return nil

@@ -1,0 +1,179 @@
+// Package slogger lets Goverse log to a *slog.Logger of the program's own:
+//
+//	cfg.Logger = slogger.New(slog.Default())
+//
+// The fields that Goverse gives with a line become attributes; the part of the node that
+// writes, as "election" or "shards", is the attribute "logger". Which levels are written is the
+// handler's to say.
+//
+// # What is not promised
+//
+// Names of attributes and texts of lines: they are for people, and may change.
+package slogger
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// LevelTrace is what Goverse's finest lines have: below slog.LevelDebug.
+const LevelTrace = slog.LevelDebug - 4
+
+// New is l as a logger for Goverse's configurations. A nil l is slog.Default(). It is safe for
+// concurrent use if l's handler is.
+func New(l *slog.Logger) hclog.Logger {
+	if l == nil {
+		l = slog.Default()
+	}
+	return &logger{handler: l.Handler()}
+}
+
+type logger struct {
+	handler slog.Handler // with the implied attributes
+	name    string
+	implied []any
+}
+
+func levelOf(level hclog.Level) slog.Level {
+	switch level {
+	case hclog.Trace:
+		return LevelTrace
+	case hclog.Debug:
+		return slog.LevelDebug
+	case hclog.Warn:
+		return slog.LevelWarn
+	case hclog.Error:
+		return slog.LevelError
+	default:
+		return slog.LevelInfo
+	}
+}
+
+// write is called by the exported methods only, so the caller's place is two frames up.
+func (l *logger) write(level hclog.Level, msg string, args []any) {
+	at, ctx := levelOf(level), context.Background()
+	if level == hclog.Off || !l.handler.Enabled(ctx, at) {
+		return
+	}
+	var caller [1]uintptr
+	runtime.Callers(3, caller[:])
+	r := slog.NewRecord(time.Now(), at, msg, caller[0])
+	if l.name != "" {
+		r.AddAttrs(slog.String("logger", l.name))
+	}
+	r.Add(values(args)...)
+	_ = l.handler.Handle(ctx, r) // as slog does
+}
+
+// values are the arguments with hclog's own kinds of values as text.
+func values(args []any) []any {
+	out := slices.Clone(args)
+	for i := 1; i < len(out); i += 2 {
+		switch v := out[i].(type) {
+		case hclog.Format:
+			if len(v) > 0 {
+				out[i] = fmt.Sprintf(fmt.Sprint(v[0]), v[1:]...)
+			}
+		case hclog.Quote:
+			out[i] = string(v)
+		case hclog.Hex:
+			out[i] = fmt.Sprintf("0x%x", int(v))
+		case hclog.Octal:
+			out[i] = fmt.Sprintf("0%o", int(v))
+		case hclog.Binary:
+			out[i] = fmt.Sprintf("0b%b", int(v))
+		}
+	}
+	return out
+}
+
+func (l *logger) Log(level hclog.Level, msg string, args ...any) { l.write(level, msg, args) }
+func (l *logger) Trace(msg string, args ...any)                  { l.write(hclog.Trace, msg, args) }
+func (l *logger) Debug(msg string, args ...any)                  { l.write(hclog.Debug, msg, args) }
+func (l *logger) Info(msg string, args ...any)                   { l.write(hclog.Info, msg, args) }
+func (l *logger) Warn(msg string, args ...any)                   { l.write(hclog.Warn, msg, args) }
+func (l *logger) Error(msg string, args ...any)                  { l.write(hclog.Error, msg, args) }
+
+func (l *logger) enabled(level slog.Level) bool {
+	return l.handler.Enabled(context.Background(), level)
+}
+
+func (l *logger) IsTrace() bool { return l.enabled(LevelTrace) }
+func (l *logger) IsDebug() bool { return l.enabled(slog.LevelDebug) }
+func (l *logger) IsInfo() bool  { return l.enabled(slog.LevelInfo) }
+func (l *logger) IsWarn() bool  { return l.enabled(slog.LevelWarn) }
+func (l *logger) IsError() bool { return l.enabled(slog.LevelError) }
+
+func (l *logger) ImpliedArgs() []any { return slices.Clone(l.implied) }
+
+func (l *logger) With(args ...any) hclog.Logger {
+	var r slog.Record
+	r.Add(values(args)...)
+	var attrs []slog.Attr
+	r.Attrs(func(a slog.Attr) bool {
+		attrs = append(attrs, a)
+		return true
+	})
+	return &logger{handler: l.handler.WithAttrs(attrs), name: l.name, implied: append(slices.Clone(l.implied), args...)}
+}
+
+func (l *logger) Name() string { return l.name }
+
+func (l *logger) Named(name string) hclog.Logger {
+	if l.name != "" {
+		name = l.name + "." + name
+	}
+	return l.ResetNamed(name)
+}
+
+func (l *logger) ResetNamed(name string) hclog.Logger {
+	other := *l
+	other.name = name
+	return &other
+}
+
+// SetLevel does nothing: the level is the handler's.
+func (l *logger) SetLevel(hclog.Level) {}
+
+func (l *logger) GetLevel() hclog.Level {
+	for _, level := range []hclog.Level{hclog.Trace, hclog.Debug, hclog.Info, hclog.Warn, hclog.Error} {
+		if l.enabled(levelOf(level)) {
+			return level
+		}
+	}
+	return hclog.Off
+}
+
+func (l *logger) StandardLogger(opts *hclog.StandardLoggerOptions) *log.Logger {
+	return log.New(l.StandardWriter(opts), "", 0)
+}
+
+func (l *logger) StandardWriter(opts *hclog.StandardLoggerOptions) io.Writer {
+	level := hclog.Info
+	if opts != nil && opts.ForceLevel != hclog.NoLevel {
+		level = opts.ForceLevel
+	}
+	return lines{l, level}
+}
+
+// lines writes each line of what is written.
+type lines struct {
+	l     *logger
+	level hclog.Level
+}
+
+func (w lines) Write(p []byte) (int, error) {
+	for line := range strings.Lines(string(p)) {
+		w.l.write(w.level, strings.TrimRight(line, "\r\n"), nil)
+	}
+	return len(p), nil
+}
