@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/examples/service/countspb"
+)
+
+// counts is the gRPC service. Each key is counted by the node that owns its shard, so that the
+// count is read and written in one place, and kept in etcd.
+type counts struct {
+	countspb.UnimplementedCountsServer
+	shards *cluster.Shards
+	etcd   *clientv3.Client
+	prefix string
+
+	turns sync.Map // key → *sync.Mutex: calls of one key take turns
+}
+
+// Add implements countspb.CountsServer.
+func (s *counts) Add(ctx context.Context, r *countspb.AddRequest) (*countspb.AddResponse, error) {
+	if r.GetKey() == "" {
+		return nil, status.Error(codes.InvalidArgument, "the key is empty; name what is to be counted")
+	}
+	var count int64
+	err := s.shards.Serve(ctx, r.GetKey(), func(ctx context.Context, epoch int64) (err error) {
+		turn, _ := s.turns.LoadOrStore(r.GetKey(), &sync.Mutex{})
+		turn.(*sync.Mutex).Lock()
+		defer turn.(*sync.Mutex).Unlock()
+		count, err = s.add(ctx, r.GetKey(), r.GetN(), epoch)
+		return err
+	})
+	other, elsewhere := errors.AsType[*shard.NotOwnerError](err)
+	switch {
+	case err == nil:
+		return &countspb.AddResponse{Count: count}, nil
+	case elsewhere && other.Owner != "":
+		return &countspb.AddResponse{Ask: other.Owner}, nil
+	default: // it is on its way to a node, this one starts or stops, or etcd is away
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+}
+
+// add reads the count and writes it in a transaction that etcd commits only while the key's shard is
+// this node's under that epoch: whatever happens in between, nothing is lost.
+func (s *counts) add(ctx context.Context, key string, n, epoch int64) (int64, error) {
+	at := s.prefix + url.PathEscape(key)
+	got, err := s.etcd.Get(ctx, at)
+	if err != nil {
+		return 0, err
+	}
+	var count int64
+	if len(got.Kvs) > 0 {
+		if count, err = strconv.ParseInt(string(got.Kvs[0].Value), 10, 64); err != nil {
+			return 0, fmt.Errorf("%s does not hold a count: %w", at, err)
+		}
+	}
+	count += n
+	txn, err := s.shards.Txn(ctx, s.shards.Shard(key), epoch)
+	if err != nil {
+		return 0, err
+	}
+	_, err = txn.Then(clientv3.OpPut(at, strconv.FormatInt(count, 10))).Commit()
+	return count, err
+}

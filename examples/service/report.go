@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
+)
+
+// report is what the leader alone does: it sums up all counts now and then, and shows the sum.
+type report struct {
+	cluster *cluster.Cluster
+	counts  *counts
+	key     string
+	log     *slog.Logger
+}
+
+// run makes reports whenever this node leads, until ctx ends.
+func (r *report) run(ctx context.Context, every time.Duration) {
+	for ctx.Err() == nil {
+		err := r.cluster.Lead(ctx, func(ctx context.Context, t election.Term) error { return r.lead(ctx, t, every) })
+		if errors.Is(err, cluster.ErrStopped) {
+			return
+		}
+	}
+}
+
+// lead makes reports until ctx, which is the term's, ends.
+func (r *report) lead(ctx context.Context, t election.Term, every time.Duration) error {
+	due := time.NewTicker(every)
+	defer due.Stop()
+	for {
+		if err := r.make(ctx, t); err != nil && ctx.Err() == nil {
+			r.log.Warn("no report this time", "error", err)
+		}
+		select {
+		case <-due.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// make writes the sum, by a transaction that etcd refuses once the term is over.
+func (r *report) make(ctx context.Context, t election.Term) error {
+	all, err := r.counts.etcd.Get(ctx, r.counts.prefix, clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	var sum int64
+	for _, kv := range all.Kvs {
+		n, err := strconv.ParseInt(string(kv.Value), 10, 64)
+		if err != nil {
+			return fmt.Errorf("%s does not hold a count: %w", kv.Key, err)
+		}
+		sum += n
+	}
+	_, err = t.Txn(ctx).Then(clientv3.OpPut(r.key, strconv.FormatInt(sum, 10))).Commit()
+	return err
+}
+
+// ServeHTTP shows the last report. It is called on the leader.
+func (r *report) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	got, err := r.counts.etcd.Get(req.Context(), r.key)
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	case len(got.Kvs) == 0:
+		http.Error(w, "there is no report yet", http.StatusNotFound)
+	default:
+		_, _ = fmt.Fprintf(w, "%s\n", got.Kvs[0].Value) // fails only if the client has gone
+	}
+}
