@@ -1,0 +1,33 @@
+package httpapi_test
+
+import (
+	"context"
+	"log"
+	"net"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/httpapi"
+)
+
+// A program's own routes beside the node's status, one of them the leader's alone, and the node's
+// metrics in the program's own registry.
+func Example() {
+	serve := func(ctx context.Context, c *cluster.Cluster, plan http.Handler) error {
+		prometheus.MustRegister(httpapi.NewCollector(c, httpapi.Options{Version: "v1.2.3"}))
+		mux := http.NewServeMux()
+		mux.Handle("/", httpapi.New(c, httpapi.Options{Version: "v1.2.3"})) // /readyz, /cluster/status, ...
+		mux.Handle("/plan", httpapi.LeaderOnly(c, plan, httpapi.LeaderOnlyOptions{Redirect: true}))
+		l, err := net.Listen("tcp", "localhost:8080")
+		if err != nil {
+			return err
+		}
+		server := httpapi.Serve(l, mux, nil)
+		log.Print("status: http://", server.Address(), "/cluster/status")
+		<-ctx.Done()
+		return server.Stop(context.Background())
+	}
+	_ = serve
+}

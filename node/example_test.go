@@ -1,0 +1,33 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/goverse/goverse/node"
+)
+
+// A node is one process's gRPC server, and its identity. A cluster starts and stops the node that
+// it is given; a program registers its own services before.
+func Example() {
+	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = func() { // yours, as generated from its .proto
+		grpc_health_v1.RegisterHealthServer(n.Server(), health.NewServer())
+	}
+	if err := n.Start(); err != nil { // cluster.Cluster.Start does it
+		log.Fatal(err)
+	}
+	who, err := node.Identify(context.Background(), n.AdvertiseAddress())
+	fmt.Println("it answers as itself:", who.InstanceID == n.InstanceID(), err)
+	fmt.Println("stopped:", n.Stop(context.Background()))
+	// Output:
+	// it answers as itself: true <nil>
+	// stopped: <nil>
+}
