@@ -39,7 +39,7 @@ func (d CrashDetection) settings() crashdetector.Settings {
 func (d CrashDetection) validate(ttl time.Duration) error {
 	s := d.settings()
 	if err := s.Validate(); err != nil {
-		return fmt.Errorf("%w: CrashDetection.%w", ErrBadConfig, err)
+		return fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
 	if 3*s.GracePeriod > ttl {
 		return fmt.Errorf("%w: CrashDetection.GracePeriod is %v: give at most a third of LeaderElectionTTL (%v), or a lease runs out sooner",
