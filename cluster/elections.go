@@ -2,9 +2,11 @@ package cluster
 
 import (
 	"context"
+	"sync"
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Elections are named elections: any number of them, all on the node's one session. A node can stand in
@@ -37,7 +39,7 @@ func (es *Elections) Stand(name string, opts ...election.StandOption) (*Candidat
 	if err != nil {
 		return nil, err
 	}
-	return &Candidate{Election{e}}, nil
+	return &Candidate{e}, nil
 }
 
 // Observe follows the election of that name, and does not make this node a candidate. It does not block.
@@ -51,11 +53,19 @@ func (es *Elections) Observe(name string) (*Election, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Election{e}, nil
+	h := &Election{e: e}
+	h.ctx, h.cancel = context.WithCancelCause(context.Background())
+	return h, nil
 }
 
-// Election is what this node knows of one named election. All methods are safe for concurrent use.
-type Election struct{ e *elections.Election }
+// Election is what this node knows of one named election, by a handle of the caller's own. All methods
+// are safe for concurrent use.
+type Election struct {
+	e      *elections.Election
+	ctx    context.Context // ends when the handle is closed
+	cancel context.CancelCauseFunc
+	once   sync.Once
+}
 
 // Name is the election's.
 func (e *Election) Name() string { return e.e.Name() }
@@ -71,11 +81,17 @@ func (e *Election) Queue() []string { return e.e.Queue() }
 // Watch delivers the present leader, and then every change of it; the zero Leader says that there is
 // none. A slow receiver misses what was overtaken and always gets the newest. The channel closes when ctx
 // ends, or the election is closed or the node stops, never else.
-func (e *Election) Watch(ctx context.Context) <-chan election.Leader { return e.e.Watch(ctx) }
+func (e *Election) Watch(ctx context.Context) <-chan election.Leader {
+	ctx, stop := wait.Within(ctx, e.ctx)
+	context.AfterFunc(ctx, stop) // nothing is left of it then
+	return e.e.Watch(ctx)
+}
 
 // WaitForLeader blocks until there is a leader. Errors are ctx's cause, ErrStopped and
 // election.ErrClosed.
 func (e *Election) WaitForLeader(ctx context.Context) (election.Leader, error) {
+	ctx, stop := wait.Within(ctx, e.ctx)
+	defer stop()
 	return e.e.WaitForLeader(ctx)
 }
 
@@ -89,22 +105,55 @@ func (e *Election) WaitForLeader(ctx context.Context) (election.Leader, error) {
 // and now; ErrNotMoved when another one leads, or ctx or this node's session ended; ErrStopped,
 // election.ErrClosed, and what etcd refused.
 func (e *Election) Transfer(ctx context.Context, address string) error {
+	ctx, stop := wait.Within(ctx, e.ctx)
+	defer stop()
 	return e.e.Transfer(ctx, address)
 }
 
 // RequestResign asks the leader to give way to the next, as by Resign; one that is alone leads again, with
 // a new token. It blocks, and fails, as Transfer does.
-func (e *Election) RequestResign(ctx context.Context) error { return e.e.AskResign(ctx) }
+func (e *Election) RequestResign(ctx context.Context) error {
+	ctx, stop := wait.Within(ctx, e.ctx)
+	defer stop()
+	return e.e.AskResign(ctx)
+}
 
-// Close stops following the election on this node, unless it stands in it. Watch's channels close, and
-// what blocks fails with election.ErrClosed.
-func (e *Election) Close() { e.e.Unfollow() }
+// Close ends the handle: channels of its Watch close, and what blocks fails with election.ErrClosed. Other
+// handles of the same election are not concerned. Closing twice is harmless.
+func (e *Election) Close() {
+	e.once.Do(func() {
+		e.cancel(election.ErrClosed)
+		e.e.Unfollow()
+	})
+}
 
-// Candidate is this node's candidacy in one named election, and what it knows of that. There is one for
-// each name in a process, whoever asked for it. All methods are safe for concurrent use.
-type Candidate struct{ Election }
+// Candidate is this node's candidacy in one named election. There is one for each name in a process,
+// whoever asked for it. All methods are safe for concurrent use.
+type Candidate struct{ e *elections.Election }
 
-// IsLeader reports whether this node leads at this instant: no lock, no allocation, no network.
+// Name is the election's.
+func (c *Candidate) Name() string { return c.e.Name() }
+
+// Leader is [Election.Leader].
+func (c *Candidate) Leader() election.Leader { return c.e.Leader() }
+
+// Queue is [Election.Queue].
+func (c *Candidate) Queue() []string { return c.e.Queue() }
+
+// Watch is [Election.Watch].
+func (c *Candidate) Watch(ctx context.Context) <-chan election.Leader { return c.e.Watch(ctx) }
+
+// WaitForLeader is [Election.WaitForLeader].
+func (c *Candidate) WaitForLeader(ctx context.Context) (election.Leader, error) {
+	return c.e.WaitForLeader(ctx)
+}
+
+// Transfer is [Election.Transfer].
+func (c *Candidate) Transfer(ctx context.Context, address string) error {
+	return c.e.Transfer(ctx, address)
+}
+
+// IsLeader reports whether this node leads at this instant, without the network.
 func (c *Candidate) IsLeader() bool { return c.e.IsLeader() }
 
 // Term is the term that this node leads by at this instant, or nil.
@@ -136,9 +185,10 @@ func (c *Candidate) Resign(ctx context.Context) error { return c.e.Resign(ctx) }
 // for it with Stand; it goes on following the election. It blocks as Resign does.
 func (c *Candidate) Withdraw(ctx context.Context) error { return c.e.Withdraw(ctx) }
 
-// Close withdraws, and stops following the election on this node, for everyone in this process who has it.
-// If Stand is called again while Close waits, the election stays as that call wants it. It blocks as
-// Resign does; when that fails, nothing is closed, and this node has withdrawn.
+// Close withdraws, and stops following the election unless a handle of Observe does: Watch's channels
+// close, and what blocks fails with election.ErrClosed. It is for everyone in this process who has the
+// candidacy. If Stand is called again while Close waits, the election stays as that call wants it. It
+// blocks as Resign does; when that fails, nothing is closed, and this node has withdrawn.
 func (c *Candidate) Close(ctx context.Context) error { return c.e.Close(ctx) }
 
 // Err is what etcd refused the last time this node was to stand; nil if it has led since.

@@ -152,7 +152,7 @@ func (c *Cluster) emptied(ctx context.Context, p *parts) error {
 	stretch := s.Stretch()
 	defer context.AfterFunc(stretch.Context(), cancel)()
 	_, err := p.mirror.Wait(ctx, func(s *state.Snapshot) bool { return !c.owns(s) || !c.relieved(s) })
-	if !stretch.Valid() {
+	if !stretch.Stands() {
 		return nil // nothing is left to hand over
 	}
 	return err

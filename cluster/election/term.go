@@ -17,10 +17,11 @@ type Term interface {
 	// AcquiredAt is when this node learned that it leads.
 	AcquiredAt() time.Time
 	// Context ends with the term, at the session's deadline at the latest, or when the session
-	// is suspended; its cause matches ErrTermOver or session.ErrLost.
+	// is suspended; its cause matches ErrTermOver, session.ErrLost or ErrKeyLost. It does not
+	// end while the process stands still for a moment.
 	Context() context.Context
-	// Valid reports whether the term may be acted on at this instant: no lock, no allocation,
-	// no network.
+	// Valid reports whether the term may be acted on at this instant, without the network. It is
+	// false for a moment after the process stood still, where etcd has to confirm the term first.
 	Valid() bool
 	// Guard are comparisons that hold in an etcd transaction exactly while the term stands
 	// there: for transactions of your own, as in client.Txn(ctx).If(term.Guard()...).

@@ -35,11 +35,9 @@ func SingleWriter[C, R any](locks LockRegistry, key func(C) string, next func(co
 			return result, err
 		}
 		defer func() {
-			if !held.Valid() {
-				<-held.Context().Done() // at once, and then there is a cause
-				err = errors.Join(err, &LostError{Name: held.Name(), Token: held.Token(), Err: context.Cause(held.Context())})
-			}
-			_ = held.Release(ctx) // done later at the worst, and what was lost is said
+			if lost := held.Release(ctx); errors.Is(lost, ErrLost) {
+				err = errors.Join(err, lost)
+			} // else it is released later at the worst
 		}()
 		work, stop := wait.Within(ctx, held.Context())
 		defer stop()

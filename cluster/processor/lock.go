@@ -44,8 +44,8 @@ const givingUp = 5 * time.Second
 type Candidate interface {
 	// Lead waits until this process leads and runs fn within the term.
 	Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error
-	// Withdraw ends the candidacy.
-	Withdraw(ctx context.Context) error
+	// Close ends the candidacy, and whatever is kept for it.
+	Close(ctx context.Context) error
 	// WatchErr delivers why this process cannot stand, nil if it can.
 	WatchErr(ctx context.Context) <-chan error
 }
@@ -73,7 +73,7 @@ func Election[C Candidate](in Elections[C], name string) LeaderLock {
 		defer func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), givingUp)
 			defer cancel()
-			_ = e.Withdraw(ctx) // done as soon as etcd answers
+			_ = e.Close(ctx) // done as soon as etcd answers
 		}()
 		defer reporting(ctx, e)()
 		err = e.Lead(ctx, func(ctx context.Context, t election.Term) error { return fn(ctx, t.Token()) })

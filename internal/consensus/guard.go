@@ -10,6 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/txn"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Guard are comparisons that hold at etcd only while this node owns shard n under that epoch; they
@@ -45,7 +46,8 @@ func seenOf(snap *state.Snapshot, address string) (s seen) {
 // guard is Guard, and what it is about.
 func (h *Shards) guard(n int, epoch int64) (seen, []clientv3.Cmp, error) {
 	snap := h.cfg.Mirror.Snapshot()
-	if !h.slots[n].holds(epoch) || !ours(snap, h.cfg.Address, n, epoch) {
+	s := h.cfg.Keeper.Current()
+	if s == nil || !h.slots[n].holds(epoch) || !ours(snap, h.cfg.Address, int64(s.ID()), n, epoch) {
 		return seen{}, nil, h.refusal(n)
 	}
 	seen := seenOf(snap, h.cfg.Address)
@@ -56,22 +58,22 @@ func (h *Shards) guard(n int, epoch int64) (seen, []clientv3.Cmp, error) {
 	}, nil
 }
 
-// ours reports whether the map of a snapshot assigns shard n to the process registered at address under
-// that epoch, or moves it away from there.
-func ours(snap *state.Snapshot, address string, n int, epoch int64) bool {
+// ours reports whether the map of a snapshot assigns shard n to the process that is registered at address
+// on that lease, under that epoch, or moves it away from there.
+func ours(snap *state.Snapshot, address string, lease int64, n int, epoch int64) bool {
 	if snap == nil || snap.ShardMap == nil || snap.ShardMap.Map == nil || n >= snap.ShardMap.Shards() {
 		return false
 	}
 	member := snap.Member(address)
-	if member == nil {
+	if member == nil || member.KeyLease != lease { // another process may have the address by now
 		return false
 	}
 	own := sharding.Owner{Address: address, Incarnation: member.Incarnation}
-	if owner, ok := snap.ShardMap.Owner(n); ok && owner == own {
-		return snap.ShardMap.Epoch(n) == epoch
+	if owner, ok := snap.ShardMap.Owner(n); ok && owner == own && snap.ShardMap.Epoch(n) == epoch {
+		return true
 	}
 	move, moving := snap.ShardMap.Move(n)
-	return moving && move.From == own
+	return moving && move.From == own && epoch < move.Since // it may be on its way back already
 }
 
 // Txn is a transaction that etcd commits only under Guard. Where another map has been written
@@ -120,9 +122,9 @@ func (t *shardTxn) Commit() (*clientv3.TxnResponse, error) {
 			return resp, err
 		}
 		// What the map says now is known here in a moment.
-		_, err = t.h.cfg.Mirror.Wait(t.ctx, func(s *state.Snapshot) bool {
-			return seenOf(s, t.h.cfg.Address) != was
-		})
+		ctx, stop := wait.Within(t.ctx, t.h.patience)
+		_, err = t.h.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return seenOf(s, t.h.cfg.Address) != was })
+		stop()
 		if err != nil {
 			return nil, fmt.Errorf("shard %d: %w: %w", t.n, errOtherMap, err)
 		}

@@ -45,6 +45,9 @@ func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Cont
 	shard := h.Shard(key)
 	slot := &h.slots[shard]
 	owned, epoch, ok := slot.enter()
+	if !ok && slot.confirm(ctx) {
+		owned, epoch, ok = slot.enter()
+	}
 	if !ok {
 		return h.refusal(shard)
 	}
@@ -69,6 +72,9 @@ func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Conte
 			work, stop := wait.Within(ctx, held)
 			defer stop()
 			return fn(work, epoch)
+		}
+		if slot.confirm(ctx) {
+			continue
 		}
 		select {
 		case <-awaited:

@@ -88,7 +88,7 @@ func (s *slot) enter() (ctx context.Context, epoch int64, ok bool) {
 func (s *slot) join() (ctx context.Context, epoch int64, awaited <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.phase != serving || !s.stretch.Stands() {
+	if s.phase != serving || !s.stretch.Valid() {
 		if s.awaited == nil {
 			s.awaited = make(chan struct{})
 		}
@@ -99,6 +99,15 @@ func (s *slot) join() (ctx context.Context, epoch int64, awaited <-chan struct{}
 		s.stay, s.endStay = context.WithCancelCause(s.context())
 	}
 	return s.stay, s.epoch, nil
+}
+
+// confirm waits for etcd's confirmation where the shard is served, and the process stood still a moment
+// ago. It reports whether it has waited and there is one.
+func (s *slot) confirm(ctx context.Context) bool {
+	s.mu.Lock()
+	stretch, serves := s.stretch, s.phase == serving
+	s.mu.Unlock()
+	return serves && !stretch.Valid() && stretch.Confirm(ctx)
 }
 
 func (s *slot) leave() {

@@ -257,7 +257,7 @@ func (e *Election) enter(ctx context.Context) (*Term, error) {
 	for {
 		e.mu.Lock()
 		t, gone, observer := e.term.Load(), e.gone, e.observer
-		if t != nil && !t.place.Stands() {
+		if t != nil && !t.Valid() {
 			t = nil
 		}
 		if t != nil {
@@ -320,7 +320,7 @@ func (e *Election) Withdraw(ctx context.Context) error { return e.leave(ctx, ele
 // Resign does; when that fails, nothing is closed, and this node has withdrawn.
 func (e *Election) Close(ctx context.Context) error {
 	e.mu.Lock()
-	e.wanted, e.observers = false, 0
+	e.wanted = false
 	e.mu.Unlock()
 	if err := e.Withdraw(ctx); err != nil {
 		return err
@@ -336,7 +336,9 @@ func (e *Election) Close(ctx context.Context) error {
 func (e *Election) Unfollow() {
 	e.mu.Lock()
 	e.observers--
-	e.wanted = e.observers > 0 || !e.observer
+	if e.observer || e.gone != nil { // or it is wanted by who stands
+		e.wanted = false
+	}
 	e.mu.Unlock()
 	if e.all.forget(e) {
 		e.unfollow()

@@ -158,7 +158,7 @@ func (es *Elections) forget(e *Election) bool {
 	defer es.mu.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.wanted || es.byName[e.name] != e {
+	if e.wanted || e.observers > 0 || es.byName[e.name] != e {
 		return false
 	}
 	delete(es.byName, e.name)

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/clock"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
@@ -23,15 +24,22 @@ func risky(t *testing.T) (*Session, *clientv3.Client, string) {
 	resp, err := etcd.Client().Put(ctx, "/pause/key", "", clientv3.WithLease(s.ID()))
 	require.NoError(t, err)
 	s.Protect("/pause/key", resp.Header.Revision, nil)
-	require.Nil(t, s.beaten.Load(), "in the term of its lease it makes no difference")
+	s.mu.Lock()
+	for before := s.beaten.Load(); s.beaten.Load() == before && time.Since(s.Renewed()) < pauseLimit*2; { // it cannot beat
+	}
+	require.True(t, s.Valid(), "in the term of its lease it makes no difference")
+	s.mu.Unlock()
 	s.newest.Store(s.term + 1)
-	s.nearer <- struct{}{}
-	require.Eventually(t, func() bool { return s.beaten.Load() != nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.risky.Load() && s.pause.asleep == nil && s.Valid()
+	}, 10*time.Second, time.Millisecond)
 	return s, etcd.Client(), "/pause/key"
 }
 
-// pause keeps the session's own goroutine from running until the session is not valid by that.
-func pause(t *testing.T, s *Session, meanwhile func()) {
+// standStill keeps the session's own goroutine from running until the session is not valid by that.
+func standStill(t *testing.T, s *Session, meanwhile func()) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,12 +58,15 @@ func TestPauseIsConfirmed(t *testing.T) {
 	stretch := s.Stretch()
 	changed := make(chan struct{}, 10)
 	defer s.OnChange(func() { changed <- struct{}{} })()
-	pause(t, s, func() {})
-	select {
-	case <-changed:
-	case <-etcdtest.Context(t).Done():
-		t.Fatal("nobody is notified")
+	standStill(t, s, func() {})
+	for range 2 { // that it is not valid, and that it is again
+		select {
+		case <-changed:
+		case <-etcdtest.Context(t).Done():
+			t.Fatal("nobody is notified")
+		}
 	}
+	require.True(t, stretch.Confirm(etcdtest.Context(t)))
 	require.True(t, s.Valid())
 	require.True(t, stretch.Valid(), "it is the same stretch")
 	require.NoError(t, stretch.Context().Err())
@@ -66,13 +77,42 @@ func TestPauseIsConfirmed(t *testing.T) {
 func TestPauseInWhichTheKeyGoes(t *testing.T) {
 	t.Parallel()
 	s, client, key := risky(t)
-	pause(t, s, func() {
+	stretch := s.Stretch()
+	standStill(t, s, func() {
 		_, err := client.Delete(etcdtest.Context(t), key)
 		require.NoError(t, err)
 	})
 	for s.Err() == nil {
 		require.False(t, s.Valid())
 	}
+	require.False(t, stretch.Confirm(etcdtest.Context(t)))
 	require.Equal(t, session.ReasonKeyLost, session.ReasonOf(s.Err()))
 	require.False(t, s.Valid())
+}
+
+// A second pause, before the first one is confirmed, is confirmed by a round of its own.
+func TestTwoPauses(t *testing.T) {
+	t.Parallel()
+	s, _, _ := risky(t)
+	s.mu.Lock()
+	require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
+	asleep := clock.Now()
+	s.pause.asleep = &asleep
+	s.confirmed(clock.Now()) // answered after the second one, which nobody has noticed
+	require.False(t, s.Valid())
+	require.NotNil(t, s.pause.asleep)
+	s.mu.Unlock()
+	require.True(t, s.Stretch().Confirm(etcdtest.Context(t)))
+}
+
+// etcd's raft term can fall, when it is restored from a backup: the session is not held to be asleep for ever.
+func TestRiskThatPasses(t *testing.T) {
+	t.Parallel()
+	s, _, _ := risky(t)
+	s.mu.Lock()
+	require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
+	s.newest.Store(s.term)
+	s.mu.Unlock()
+	require.Eventually(t, s.Valid, 10*time.Second, time.Millisecond)
+	require.False(t, s.InDoubt())
 }

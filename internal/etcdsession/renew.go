@@ -23,6 +23,9 @@ const doubtRetry, suspendedRetry = 10 * time.Millisecond, 250 * time.Millisecond
 // the better.
 const suspendedTimeout = 5 * time.Second
 
+// pausedBound bounds a request of a round after a pause, for an etcd that is near.
+const pausedBound = 250 * time.Millisecond
+
 // slowdown is how many times as long as a round took a doubt gives at least.
 const slowdown = 5
 
@@ -62,7 +65,7 @@ func (s *Session) renewLoop() {
 		again := s.lastErr != nil
 		s.lastErr = err
 		retry := s.ttl / 30
-		if claim := s.claim.Load(); claim.InDoubt() {
+		if claim := s.claim.Load(); claim.InDoubt() || s.pause.asleep != nil {
 			if retry = min(retry, suspendedRetry); claim.Valid(clock.Now()) {
 				retry = min(retry, doubtRetry)
 			}
@@ -152,6 +155,10 @@ func (s *Session) round(round context.Context, protected []*Protection, known in
 // whole TTL, nor what is left in a doubt.
 func (s *Session) bound() time.Duration {
 	bound, claim := s.ttl/5, s.claim.Load()
+	if !s.awake(clock.Now()) {
+		// A connection may be dead since the pause: another one is tried soon.
+		bound = min(bound, max(pausedBound, slowdown*s.RoundTrip()))
+	}
 	if !claim.InDoubt() {
 		return bound
 	}
@@ -231,12 +238,7 @@ func (s *Session) read(ctx context.Context, term uint64, protected []*Protection
 	if s.cfg.OnRead != nil {
 		s.cfg.OnRead(resp.Header, known)
 	}
-	if now := resp.Header.GetRaftTerm(); now > s.newest.Swap(max(now, s.newest.Load())) && now > s.term {
-		select {
-		case s.nearer <- struct{}{}: // it is to be beaten
-		default:
-		}
-	}
+	s.newest.Store(max(resp.Header.GetRaftTerm(), s.newest.Load())) // nobody else stores it
 	if !deadline.Confirmed(term, resp.Header.GetRaftTerm()) {
 		return fmt.Errorf("%w: renewed in %d, read in %d", errOtherTerm, term, resp.Header.GetRaftTerm())
 	}

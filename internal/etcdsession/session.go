@@ -93,7 +93,8 @@ type Session struct {
 	stretch     atomic.Pointer[Stretch]        // the same
 	over        atomic.Bool
 	newest      atomic.Uint64                    // raft term that this session has seen
-	beaten      atomic.Pointer[deadline.Instant] // see beat; nil: it makes no difference
+	risky       atomic.Bool                      // etcd may revoke the lease before its time
+	beaten      atomic.Pointer[deadline.Instant] // until when it is known that the process did not stand still
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -111,7 +112,7 @@ type Session struct {
 	revision  int64 // newest revision seen by this session's own reads
 	lastErr   error // of the renewals since the last one that succeeded
 	listeners []*listener
-	asleep    *deadline.Instant // when it was noticed that the process stood still; nil: it did not, or that is confirmed
+	pause     pause
 }
 
 // Open grants a lease and starts to renew it. It blocks until etcd answered or
@@ -272,11 +273,8 @@ func (s *Session) deadlineLoop() {
 		}
 		// Looked at more often than needed, for a wall clock that jumped or a
 		// machine that was suspended: timers run on the monotonic clock.
-		again := s.ttl / 10
-		if beat := s.beat(); beat > 0 {
-			again = beat
-		}
-		timer.Reset(min(left, again))
+		s.beat()
+		timer.Reset(min(left, s.ttl/10, beatEvery))
 	}
 }
 

@@ -110,7 +110,7 @@ func (le *LeaderElection) enter(ctx context.Context) (*Term, error) {
 		if le.stopped {
 			return true
 		}
-		if t = le.term.Load(); t == nil || !t.stretch.Stands() {
+		if t = le.term.Load(); t == nil || !t.stretch.Valid() {
 			t = nil
 			return false
 		}

@@ -224,6 +224,11 @@ func (x *Entry) Guard() clientv3.Cmp {
 // lost before it was given up, lost is why.
 func (x *Entry) Leave(ctx context.Context) (lost, err error) {
 	x.mu.Lock()
+	if x.err == nil && !x.leaving && x.stretch != nil && !x.stretch.Valid() {
+		x.mu.Unlock()
+		x.stretch.Confirm(ctx) // whether it was lost while the process stood still
+		x.mu.Lock()
+	}
 	if x.err == nil && !x.leaving && !x.stretch.Stands() {
 		if x.err = context.Cause(x.stretch.Context()); x.err == nil {
 			x.err = &session.LostError{Reason: session.ReasonExpired} // and its own loop has not looked yet
