@@ -11,7 +11,7 @@
 //
 // While IsLeader is true on one node it is false on every other, also after a
 // pause of the process, and without a network call. Every term has a fencing
-// token that only grows; [leaderelection.Term.Txn] lets etcd refuse the writes
+// token that only grows; [election.Term.Txn] lets etcd refuse the writes
 // of a term that is over.
 //
 // # What is not promised

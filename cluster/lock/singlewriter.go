@@ -10,7 +10,7 @@ import (
 // SingleWriter is middleware: what it returns hands commands on to next, of each key one at a
 // time in the whole cluster, first come, first served. Commands of different keys do not wait
 // for each other. The lock's name is the key; one of no bytes is refused with
-// lifecycle.ErrBadName.
+// ErrBadName.
 //
 //	book := lock.SingleWriter(c.Locks(), func(cmd Book) string { return "seat/" + cmd.Seat }, store.Book)
 //

@@ -93,7 +93,7 @@ func (c Config[E]) withDefaults() Config[E] {
 }
 
 // ErrBadConfig is matched by the errors of Config.Validate, except for a bad name:
-// lifecycle.ErrBadName.
+// election.ErrBadName.
 var ErrBadConfig = errors.New("bad processor configuration")
 
 // Validate reports what is wrong with the configuration.

@@ -29,7 +29,7 @@ type PlannerConfig struct {
 }
 
 // planner writes the shard map while that is this node's duty: it carries out what
-// package planning decides.
+// package shardplan decides.
 type planner struct {
 	client   *clientv3.Client
 	keys     state.Keys

@@ -15,7 +15,7 @@
 // it. If it still stands after the grace period, one transaction removes the member's
 // keys, guarded by that very accusation and the incarnation; then the lease is revoked. A
 // process that starts at the address of one that is gone does the same ([Accuser]).
-// What follows from which sign is decided in cluster/internal/suspicion.
+// What follows from which sign is decided in internal/suspicion.
 //
 // The grace period is the longest of Settings.GracePeriod (100 ms), five times as long as the
 // accusation took, and five of the accused's own requests to etcd, as its record says: it

@@ -13,7 +13,7 @@
 // grows ([Term.Token]); [Term.Txn] makes etcd refuse a write of a term that is
 // over.
 //
-// What to do is decided by a pure state machine, package cluster/internal/candidacy:
+// What to do is decided by a pure state machine, package internal/candidacy:
 // who leads now, and which of the own keys to make, delete or mend. Everything here
 // carries that out.
 //

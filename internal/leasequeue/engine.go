@@ -25,7 +25,7 @@ type Config struct {
 	// Keys is where the queues lie.
 	Keys state.Queues
 	// View, if set, is asked before a place becomes the first: etcd may have deleted the one before it
-	// too early (see package lingering). nil: what is gone from etcd was given up.
+	// too early (see package linger). nil: what is gone from etcd was given up.
 	View View
 	// RequestTimeout bounds each request to etcd.
 	RequestTimeout time.Duration

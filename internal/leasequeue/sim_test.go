@@ -87,7 +87,7 @@ func TestSchedules(t *testing.T) {
 		t.Logf("%8d %s", seen[what], what)
 	}
 	if broken > 0 {
-		t.Log("repeat one with: go test ./cluster/internal/queues -run Schedules -v -count 10 -queues.schedules 1 -queues.seed N")
+		t.Log("repeat one with: go test ./internal/leasequeue -run Schedules -v -count 10 -queues.schedules 1 -queues.seed N")
 	}
 	if n >= enough {
 		for _, what := range happenings {

@@ -31,7 +31,7 @@ type Config struct {
 	// TTL is a good value.
 	LagTimeout time.Duration
 	// Member is the address of the member whose view this is: with it, other members whose leases
-	// etcd may have ended too early are kept in view for a while; see package lingering. Default: what
+	// etcd may have ended too early are kept in view for a while; see package linger. Default: what
 	// is gone from etcd is gone from the view.
 	Member string
 	// Logger gets one line when the watch is lost and one when it is back.

@@ -100,7 +100,7 @@ func asKV(kv *mvccpb.KeyValue, simulated map[int64]int64) state.KV {
 		Lease: simulated[kv.Lease]}
 }
 
-// randomChange looks like one of package change's: at most one operation a key, for
+// randomChange looks like one of package txn's: at most one operation a key, for
 // etcd refuses two.
 func randomChange(w *world, names []string, leases []int64) txn.Txn {
 	guard := func() txn.Guard {

@@ -8,8 +8,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// holder stands for consensusmanager.Shards: it acquires shards and lets go of them as
-// package holding says.
+// holder stands for consensus.Shards: it acquires shards and lets go of them as
+// package ownership says.
 type holder struct {
 	p       *process
 	slots   []slot   // none with sharding off
@@ -45,7 +45,7 @@ func (h *holder) poke() {
 	}
 }
 
-// concernsShards is consensusmanager's.
+// concernsShards is consensus's.
 func concernsShards(before, now *state.Snapshot) bool {
 	return before.ShardMap != now.ShardMap || !same(before.Members, now.Members) || !same(before.Released, now.Released)
 }

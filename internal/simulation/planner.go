@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/txn"
 )
 
-// planner stands for consensusmanager's: it writes the map while that is the process's
+// planner stands for consensus's: it writes the map while that is the process's
 // duty.
 type planner struct {
 	p     *process

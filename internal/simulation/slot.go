@@ -2,7 +2,7 @@ package simulation
 
 import "github.com/goverse/goverse/internal/ownership"
 
-// phase is how far a process has come with a shard: consensusmanager's phase.
+// phase is how far a process has come with a shard: consensus's phase.
 type phase int
 
 const (
@@ -12,7 +12,7 @@ const (
 	releasing
 )
 
-// slot stands for consensusmanager's: one shard in one process.
+// slot stands for consensus's: one shard in one process.
 type slot struct {
 	phase   phase
 	dropped bool // while acquiring: it is to be released right after

@@ -1,6 +1,6 @@
-// Package holding is one member's part in the shards, as values: which of them it is to
+// Package ownership is one member's part in the shards, as values: which of them it is to
 // acquire, which to let go of, and what to report. It has no clock, goroutine or I/O;
-// package consensusmanager carries its orders out, and the simulation runs the same code.
+// package consensus carries its orders out, and the simulation runs the same code.
 //
 //	       the map names it, and nobody else may serve any more
 //	free ────────────────────────────────────────────────────────► acquiring ──► serving
@@ -33,7 +33,7 @@ type Seen struct {
 	// is gone.
 	Done func(sharding.Move) bool
 	// Withheld reports whether a member whose keys are gone may serve a shard and not know that;
-	// see package lingering.
+	// see package linger.
 	Withheld func(shard int) bool
 	// Held is the epoch under which this member holds a shard, from the order to acquire
 	// it until it has let go; 0: it does not; Lapsed: the session was not valid meanwhile.

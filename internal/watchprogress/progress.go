@@ -1,4 +1,4 @@
-// Package following is how far one watch of the cluster's range has come, and whether
+// Package watchprogress is how far one watch of the cluster's range has come, and whether
 // it keeps up: no clock, no goroutine, no I/O. Package mirror keeps the present one and
 // runs the timer; the simulation runs the same code.
 //

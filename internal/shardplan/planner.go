@@ -1,6 +1,6 @@
-// Package planning decides when the shards are dealt out anew, as values: no clock, no
+// Package shardplan decides when the shards are planned anew, as values: no clock, no
 // goroutine, no I/O. How they are dealt out is package sharding's; package
-// consensusmanager writes the map; the simulation runs the same code.
+// consensus writes the map; the simulation runs the same code.
 //
 //   - What must move, moves at once: shards without an owner, of members that are gone, and
 //     of members that leave.

@@ -1,4 +1,4 @@
-// Package lingering keeps members in view whose keys went with their lease, while they may not know
+// Package linger keeps members in view whose keys went with their lease, while they may not know
 // of it: nobody takes over from them meanwhile. It is pure; package mirror runs it, and so does the
 // simulation.
 //
