@@ -16,7 +16,8 @@ import (
 // again; one whose lease is from an earlier term than etcd's present one, and that finds that it stood
 // still for longer than pauseLimit, is not valid until a renewal round that was sent since has found its
 // keys. The session, its lease and its stretch stand meanwhile: if the keys are there, nobody else can
-// have acted.
+// have acted. Whatever the lease's term, nothing new begins on it until then: what the watch delivers
+// first after a pause may be long past.
 const (
 	pauseLimit = 150 * time.Millisecond
 	beatEvery  = 50 * time.Millisecond
@@ -53,25 +54,25 @@ func (s *Session) awake(now deadline.Instant) bool {
 func (s *Session) beat() {
 	s.mu.Lock()
 	now, p := clock.Now(), &s.pause
-	before, risky := p.last, s.risks()
+	before := p.last
 	p.last = now
-	s.risky.Store(risky)
+	s.risky.Store(s.risks())
 	var stood time.Duration
 	switch {
 	case before == deadline.Instant{}:
 		s.beaten.Store(&now)
-	case risky && now.Reached(before.Add(pauseLimit)):
+	case now.Reached(before.Add(pauseLimit)):
 		p.asleep = &now
+		s.unsure.Store(true)
 		if s.endRound != nil {
 			s.endRound(errDoubted) // a round that was sent before proves nothing
 		}
 		s.Check()
 		s.tell()
-		if at := time.Now(); at.Sub(p.said) > pauseSaid {
+		if at := time.Now(); s.risky.Load() && at.Sub(p.said) > pauseSaid {
 			stood, p.said = time.Duration(now.Mono-before.Mono), at
 		}
-	case p.asleep == nil || !risky:
-		p.asleep = nil
+	case p.asleep == nil:
 		s.beaten.Store(&now)
 	}
 	s.mu.Unlock()
@@ -89,6 +90,7 @@ func (s *Session) confirmed(began deadline.Instant) {
 		return
 	}
 	p.asleep = nil
+	s.unsure.Store(false)
 	s.beaten.Store(&now)
 	s.tell()
 }

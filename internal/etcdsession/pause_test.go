@@ -114,5 +114,5 @@ func TestRiskThatPasses(t *testing.T) {
 	s.newest.Store(s.term)
 	s.mu.Unlock()
 	require.Eventually(t, s.Valid, 10*time.Second, time.Millisecond)
-	require.False(t, s.InDoubt())
+	require.Eventually(t, func() bool { return !s.InDoubt() }, 10*time.Second, time.Millisecond)
 }

@@ -93,6 +93,7 @@ type Session struct {
 	stretch     atomic.Pointer[Stretch]        // the same
 	over        atomic.Bool
 	newest      atomic.Uint64                    // raft term that this session has seen
+	unsure      atomic.Bool                      // the process stood still, which is not confirmed yet
 	risky       atomic.Bool                      // etcd may revoke the lease before its time
 	beaten      atomic.Pointer[deadline.Instant] // until when it is known that the process did not stand still
 
@@ -217,7 +218,9 @@ func (s *Session) Close(ctx context.Context) error {
 // InDoubt reports whether there is a sign that others may take this process for gone
 // which etcd has not cleared yet; see [Session.Doubt]. What is claimed goes on for a
 // while; nothing new should be claimed.
-func (s *Session) InDoubt() bool { return s.claim.Load().InDoubt() || !s.awake(clock.Now()) }
+func (s *Session) InDoubt() bool {
+	return s.claim.Load().InDoubt() || s.unsure.Load() || !s.awake(clock.Now())
+}
 
 // Check asks for a renewal round now, because somebody saw a sign that the
 // session may be gone. It does not block.
