@@ -28,7 +28,7 @@ func (f *Fleet) Leader() *Node {
 func (f *Fleet) AwaitAgreement(ctx context.Context) error {
 	return f.await(ctx, func(n *Node, s *state.Snapshot) bool {
 		leader := n.GetLeaderNode()
-		return leader != "" && leader == f.Nodes[0].GetLeaderNode() &&
+		return s != nil && leader != "" && leader == f.Nodes[0].GetLeaderNode() &&
 			len(s.Members) == len(f.Nodes) && len(s.Queue) == len(f.Nodes)
 	})
 }
@@ -36,7 +36,7 @@ func (f *Fleet) AwaitAgreement(ctx context.Context) error {
 // AwaitRevision returns when every node but one, which may be nil, has seen
 // revision.
 func (f *Fleet) AwaitRevision(ctx context.Context, revision int64, but *Node) error {
-	return f.await(ctx, func(n *Node, s *state.Snapshot) bool { return n == but || s.Revision >= revision })
+	return f.await(ctx, func(n *Node, s *state.Snapshot) bool { return n == but || s != nil && s.Revision >= revision })
 }
 
 func (f *Fleet) await(ctx context.Context, cond func(*Node, *state.Snapshot) bool) error {
@@ -45,7 +45,7 @@ func (f *Fleet) await(ctx context.Context, cond func(*Node, *state.Snapshot) boo
 	for seen := 0; seen < len(f.Nodes); {
 		// From where the last look ended; who agreed is looked at again at the end.
 		n := f.Nodes[seen]
-		if s := inspect.Snapshot(n.Cluster); s != nil && cond(n, s) {
+		if cond(n, inspect.Snapshot(n.Cluster)) { // nil of one that has stopped
 			seen++
 			continue
 		}
