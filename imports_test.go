@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -18,88 +19,113 @@ const module = "github.com/goverse/goverse"
 // allowed is the house: which package may import which others of ours, tests
 // apart. What is not listed may import nothing of ours. See docs/design.md.
 var allowed = map[string][]string{
-	"":                                 {},
-	"cluster":                          {"cluster/election", "cluster/lock", "cluster/once", "cluster/processor", "cluster/session", "cluster/shard", "internal/consensus", "internal/crashdetector", "internal/effects", "internal/elections", "internal/etcdlock", "internal/etcdsession", "internal/inspect", "internal/leaderelection", "internal/lifecycle", "internal/login", "internal/mirror", "internal/sharding", "internal/shardplan", "internal/shardview", "internal/state", "internal/suspicion", "internal/txn", "internal/wait", "internal/zaplog", "node"},
-	"cluster/election":                 {"cluster/session", "internal/lifecycle"},
-	"cluster/elector":                  {"internal/clock", "internal/deadline", "internal/oneline", "internal/state"},
-	"cluster/elector/electortest":      {"cluster/elector"},
-	"cluster/elector/postgres":         {"cluster/elector"},
-	"cluster/httpapi":                  {"cluster", "cluster/election", "cluster/processor", "cluster/shard", "internal/oneline"},
-	"cluster/lock":                     {"cluster/election", "internal/leasequeue", "internal/leasequeue/order", "internal/lifecycle", "internal/state", "internal/wait"},
-	"cluster/lock/locktest":            {"cluster/lock", "internal/lifecycle"},
-	"cluster/once":                     {"internal/lifecycle"},
-	"cluster/processor":                {"cluster/election", "cluster/lock", "internal/lifecycle", "internal/oneline", "internal/state", "internal/wait"},
+	"": {},
+	"cluster": {"cluster/election", "cluster/lock", "cluster/once", "cluster/processor",
+		"cluster/session", "cluster/shard", "internal/consensus", "internal/crashdetector", "internal/effects",
+		"internal/elections", "internal/etcdlock", "internal/etcdsession", "internal/inspect", "internal/leaderelection",
+		"internal/lifecycle", "internal/login", "internal/mirror", "internal/sharding", "internal/shardplan",
+		"internal/shardview", "internal/state", "internal/suspicion", "internal/txn", "internal/wait", "internal/zaplog",
+		"node"},
+	"cluster/election":            {"cluster/session", "internal/lifecycle"},
+	"cluster/elector":             {"internal/clock", "internal/deadline", "internal/oneline", "internal/state"},
+	"cluster/elector/electortest": {"cluster/elector"},
+	"cluster/elector/postgres":    {"cluster/elector"},
+	"cluster/httpapi": {"cluster", "cluster/election", "cluster/processor", "cluster/shard",
+		"internal/oneline"},
+	"cluster/lock": {"cluster/election", "internal/leasequeue", "internal/leasequeue/order",
+		"internal/lifecycle", "internal/state", "internal/wait"},
+	"cluster/lock/locktest": {"cluster/lock", "internal/lifecycle"},
+	"cluster/once":          {"internal/lifecycle"},
+	"cluster/processor": {"cluster/election", "cluster/lock", "internal/lifecycle", "internal/oneline",
+		"internal/state", "internal/wait"},
 	"cluster/processor/checkpointtest": {"cluster/processor"},
 	"cluster/processor/postgres":       {"cluster/processor"},
 	"cluster/session":                  {},
 	"cluster/shard":                    {},
 	"cluster/slogger":                  {},
-	"clustertest":                      {"cluster", "cluster/election", "clustertest/fault", "embedetcd", "internal/state", "node"},
-	"clustertest/fault":                {"internal/child"},
-	"clustertest/history":              {"cluster", "cluster/election", "cluster/lock", "cluster/once"},
-	"cmd/goversed":                     {"*"},
-	"embedetcd":                        {"internal/port", "internal/zaplog"},
-	"examples/cron":                    {"cluster", "cluster/election", "cluster/once", "node"},
-	"examples/internal/trial":          {"clustertest/fault", "internal/testkit/etcdtest"},
-	"examples/outbox":                  {"cluster", "cluster/processor", "cluster/processor/postgres", "node"},
-	"examples/service":                 {"cluster", "cluster/election", "cluster/httpapi", "cluster/shard", "cluster/slogger", "examples/service/countspb", "node"},
-	"examples/service/countspb":        {},
-	"examples/views":                   {"cluster", "cluster/httpapi", "cluster/processor", "cluster/processor/postgres", "node"},
-	"integration":                      {"*"},
-	"integration/internal/chaos":       {"*"},
-	"integration/internal/leases":      {"clustertest/history"},
-	"integration/internal/procs":       {"*"},
-	"internal/candidacy":               {"cluster/election", "internal/mutant", "internal/state", "internal/txn"},
-	"internal/child":                   {},
-	"internal/cli":                     {},
-	"internal/clock":                   {"internal/deadline"},
-	"internal/consensus":               {"cluster/election", "cluster/shard", "internal/etcdsession", "internal/leaderelection", "internal/lifecycle", "internal/mirror", "internal/ownership", "internal/sharding", "internal/shardplan", "internal/state", "internal/txn", "internal/wait"},
-	"internal/crashdetector":           {"internal/etcdsession", "internal/mirror", "internal/state", "internal/suspicion", "internal/txn"},
-	"internal/daemon":                  {"*"},
-	"internal/deadline":                {"internal/mutant"},
-	"internal/dev":                     {"*"},
-	"internal/effects":                 {"cluster/once", "internal/clock", "internal/deadline", "internal/etcdsession", "internal/leasequeue", "internal/state", "internal/wait"},
-	"internal/elections":               {"cluster/election", "cluster/session", "internal/etcdsession", "internal/leasequeue", "internal/leasequeue/order", "internal/lifecycle", "internal/state", "internal/txn", "internal/wait"},
-	"internal/etcdlock":                {"cluster/lock", "internal/etcdsession", "internal/leasequeue", "internal/state"},
-	"internal/etcdsession":             {"cluster/session", "internal/clock", "internal/deadline", "internal/mutant", "internal/renewal", "internal/wait"},
-	"internal/inspect":                 {"internal/etcdsession", "internal/leaderelection", "internal/state"},
-	"internal/leaderelection":          {"cluster/election", "cluster/session", "internal/candidacy", "internal/etcdsession", "internal/mirror", "internal/state", "internal/txn", "internal/wait"},
-	"internal/leasequeue":              {"cluster/election", "cluster/session", "internal/etcdsession", "internal/leasequeue/order", "internal/lifecycle", "internal/mutant", "internal/state", "internal/wait"},
-	"internal/leasequeue/order":        {"cluster/election"},
-	"internal/lifecycle":               {},
-	"internal/linger":                  {"internal/mutant", "internal/state", "internal/suspicion"},
-	"internal/login":                   {},
-	"internal/mirror":                  {"internal/linger", "internal/state", "internal/watchprogress"},
-	"internal/mutant":                  {},
-	"internal/mutant/mutanttest":       {"internal/mutant"},
-	"internal/oneline":                 {},
-	"internal/operator":                {"*"},
-	"internal/ownership":               {"internal/mutant", "internal/sharding"},
-	"internal/port":                    {},
-	"internal/reach":                   {"cluster"},
-	"internal/renewal":                 {},
-	"internal/request":                 {"internal/state", "internal/txn"},
-	"internal/sharding":                {"cluster/shard"},
-	"internal/shardplan":               {"internal/sharding", "internal/state"},
-	"internal/shardview":               {"cluster/shard", "internal/sharding", "internal/shardplan", "internal/state"},
-	"internal/simulation":              {"cluster/election", "internal/candidacy", "internal/deadline", "internal/linger", "internal/ownership", "internal/sharding", "internal/shardplan", "internal/state", "internal/suspicion", "internal/txn", "internal/watchprogress"},
-	"internal/state":                   {"cluster/election", "cluster/shard", "internal/lifecycle", "internal/mutant", "internal/sharding"},
-	"internal/supervise":               {"cluster/election", "cluster/lock", "cluster/session", "internal/child", "internal/cli", "internal/elections", "internal/etcdlock", "internal/etcdsession", "internal/state", "internal/supervise/ending"},
-	"internal/supervise/ending":        {},
-	"internal/suspicion":               {"internal/mutant", "internal/state"},
-	"internal/testkit/etcdtest":        {"embedetcd"},
-	"internal/testkit/modeletcd":       {},
-	"internal/testkit/needed":          {},
-	"internal/testkit/pgserver":        {"clustertest/fault", "internal/testkit/needed", "internal/testkit/server"},
-	"internal/testkit/processtest":     {"clustertest", "internal/etcdsession", "internal/testkit/etcdtest"},
-	"internal/testkit/server":          {"clustertest/fault", "internal/port"},
-	"internal/testkit/testbed":         {"internal/etcdlock", "internal/state", "internal/testkit/etcdtest", "internal/testkit/processtest"},
-	"internal/txn":                     {"cluster/election", "internal/mutant", "internal/sharding", "internal/state"},
-	"internal/wait":                    {},
-	"internal/watchprogress":           {"internal/mutant"},
-	"internal/zaplog":                  {},
-	"node":                             {"proto/goverse/node/v1"},
-	"proto/goverse/node/v1":            {},
+	"clustertest": {"cluster", "cluster/election", "clustertest/fault", "embedetcd",
+		"internal/state", "node"},
+	"clustertest/fault":       {"internal/child"},
+	"clustertest/history":     {"cluster", "cluster/election", "cluster/lock", "cluster/once"},
+	"cmd/goversed":            {"*"},
+	"embedetcd":               {"internal/port", "internal/zaplog"},
+	"examples/cron":           {"cluster", "cluster/election", "cluster/once", "node"},
+	"examples/internal/trial": {"clustertest/fault", "internal/testkit/etcdtest"},
+	"examples/outbox":         {"cluster", "cluster/processor", "cluster/processor/postgres", "node"},
+	"examples/service": {"cluster", "cluster/election", "cluster/httpapi", "cluster/shard",
+		"cluster/slogger", "examples/service/countspb", "node"},
+	"examples/service/countspb": {},
+	"examples/views": {"cluster", "cluster/httpapi", "cluster/processor", "cluster/processor/postgres",
+		"node"},
+	"integration":                 {"*"},
+	"integration/internal/chaos":  {"*"},
+	"integration/internal/leases": {"clustertest/history"},
+	"integration/internal/procs":  {"*"},
+	"internal/candidacy":          {"cluster/election", "internal/mutant", "internal/state", "internal/txn"},
+	"internal/child":              {},
+	"internal/cli":                {},
+	"internal/clock":              {"internal/deadline"},
+	"internal/consensus": {"cluster/election", "cluster/shard", "internal/etcdsession",
+		"internal/leaderelection", "internal/lifecycle", "internal/mirror", "internal/ownership", "internal/sharding",
+		"internal/shardplan", "internal/state", "internal/txn", "internal/wait"},
+	"internal/crashdetector": {"internal/etcdsession", "internal/mirror", "internal/state",
+		"internal/suspicion", "internal/txn"},
+	"internal/daemon":   {"*"},
+	"internal/deadline": {"internal/mutant"},
+	"internal/dev":      {"*"},
+	"internal/effects": {"cluster/once", "internal/clock", "internal/deadline", "internal/etcdsession",
+		"internal/leasequeue", "internal/state", "internal/wait"},
+	"internal/elections": {"cluster/election", "cluster/session", "internal/etcdsession", "internal/leasequeue",
+		"internal/leasequeue/order", "internal/lifecycle", "internal/state", "internal/txn", "internal/wait"},
+	"internal/etcdlock": {"cluster/lock", "internal/etcdsession", "internal/leasequeue", "internal/state"},
+	"internal/etcdsession": {"cluster/session", "internal/clock", "internal/deadline", "internal/mutant",
+		"internal/renewal", "internal/wait"},
+	"internal/inspect": {"internal/etcdsession", "internal/leaderelection", "internal/state"},
+	"internal/leaderelection": {"cluster/election", "cluster/session", "internal/candidacy",
+		"internal/etcdsession", "internal/mirror", "internal/state", "internal/txn", "internal/wait"},
+	"internal/leasequeue": {"cluster/election", "cluster/session", "internal/etcdsession",
+		"internal/leasequeue/order", "internal/lifecycle", "internal/mutant", "internal/state", "internal/wait"},
+	"internal/leasequeue/order":  {"cluster/election"},
+	"internal/lifecycle":         {},
+	"internal/linger":            {"internal/mutant", "internal/state", "internal/suspicion"},
+	"internal/login":             {},
+	"internal/mirror":            {"internal/linger", "internal/state", "internal/watchprogress"},
+	"internal/mutant":            {},
+	"internal/mutant/mutanttest": {"internal/mutant"},
+	"internal/oneline":           {},
+	"internal/operator":          {"*"},
+	"internal/ownership":         {"internal/mutant", "internal/sharding"},
+	"internal/port":              {},
+	"internal/reach":             {"cluster"},
+	"internal/renewal":           {},
+	"internal/request":           {"internal/state", "internal/txn"},
+	"internal/sharding":          {"cluster/shard"},
+	"internal/shardplan":         {"internal/sharding", "internal/state"},
+	"internal/shardview":         {"cluster/shard", "internal/sharding", "internal/shardplan", "internal/state"},
+	"internal/simulation": {"cluster/election", "internal/candidacy", "internal/deadline", "internal/linger",
+		"internal/ownership", "internal/sharding", "internal/shardplan", "internal/state", "internal/suspicion",
+		"internal/txn", "internal/watchprogress"},
+	"internal/state": {"cluster/election", "cluster/shard", "internal/lifecycle", "internal/mutant",
+		"internal/sharding"},
+	"internal/supervise": {"cluster/election", "cluster/lock", "cluster/session", "internal/child",
+		"internal/cli", "internal/elections", "internal/etcdlock", "internal/etcdsession", "internal/state",
+		"internal/supervise/ending"},
+	"internal/supervise/ending":    {},
+	"internal/suspicion":           {"internal/mutant", "internal/state"},
+	"internal/testkit/etcdtest":    {"embedetcd"},
+	"internal/testkit/modeletcd":   {},
+	"internal/testkit/needed":      {},
+	"internal/testkit/pgserver":    {"clustertest/fault", "internal/testkit/needed", "internal/testkit/server"},
+	"internal/testkit/processtest": {"clustertest", "internal/etcdsession", "internal/testkit/etcdtest"},
+	"internal/testkit/server":      {"clustertest/fault", "internal/port"},
+	"internal/testkit/testbed": {"internal/etcdlock", "internal/state", "internal/testkit/etcdtest",
+		"internal/testkit/processtest"},
+	"internal/txn":           {"cluster/election", "internal/mutant", "internal/sharding", "internal/state"},
+	"internal/wait":          {},
+	"internal/watchprogress": {"internal/mutant"},
+	"internal/zaplog":        {},
+	"node":                   {"proto/goverse/node/v1"},
+	"proto/goverse/node/v1":  {},
 }
 
 type pkg struct {
@@ -201,7 +227,8 @@ func TestClusterStaysLean(t *testing.T) {
 	all := packages(t)
 	for _, name := range []string{"cluster", "cluster/processor", "node"} {
 		for _, dep := range all[name].Deps {
-			for _, heavy := range []string{"go.etcd.io/etcd/server", "go.etcd.io/bbolt", "go.etcd.io/raft", "github.com/spf13/cobra",
+			for _, heavy := range []string{"go.etcd.io/etcd/server", "go.etcd.io/bbolt", "go.etcd.io/raft",
+				"github.com/spf13/cobra",
 				"github.com/prometheus", "github.com/jackc", "database/sql", "github.com/stretchr"} {
 				if strings.HasPrefix(dep, heavy) {
 					t.Errorf("%s pulls in %s", name, dep)
@@ -214,12 +241,15 @@ func TestClusterStaysLean(t *testing.T) {
 // What decides has no goroutine, no lock and no I/O, so that a simulation can run it.
 func TestWhatDecidesIsPure(t *testing.T) {
 	all := packages(t)
-	for _, name := range []string{"cluster/shard", "internal/state", "internal/sharding", "internal/shardview", "internal/candidacy",
-		"internal/deadline", "internal/watchprogress", "internal/ownership", "internal/linger", "internal/shardplan", "internal/leasequeue/order", "internal/suspicion",
+	for _, name := range []string{"cluster/shard", "internal/state", "internal/sharding", "internal/shardview",
+		"internal/candidacy",
+		"internal/deadline", "internal/watchprogress", "internal/ownership", "internal/linger", "internal/shardplan",
+		"internal/leasequeue/order", "internal/suspicion",
 		"internal/simulation"} {
 		require.NotEmpty(t, all[name].ImportPath, name)
 		for _, path := range all[name].Imports {
-			if slices.Contains([]string{"context", "net", "os", "sync"}, path) || strings.HasPrefix(path, "go.etcd.io/") || strings.HasPrefix(path, "google.golang.org/") {
+			if slices.Contains([]string{"context", "net", "os", "sync"}, path) || strings.HasPrefix(path,
+				"go.etcd.io/") || strings.HasPrefix(path, "google.golang.org/") {
 				t.Errorf("package %s must not import %s", name, path)
 			}
 		}
@@ -230,6 +260,31 @@ func TestEveryPackageHasAComment(t *testing.T) {
 	for _, p := range packages(t) {
 		if p.Doc == "" {
 			t.Errorf("package %s has no package comment", p.ImportPath)
+		}
+	}
+}
+
+// Lines end at 120 columns, but for raw strings and directives. Generated code is not ours.
+func TestLinesEndAt120Columns(t *testing.T) {
+	out, err := exec.Command("git", "ls-files", "*.go").Output()
+	if err != nil {
+		t.Skip("not a git checkout")
+	}
+	for _, name := range strings.Fields(string(out)) {
+		text, err := os.ReadFile(name)
+		if err != nil || strings.HasSuffix(name, ".pb.go") {
+			continue // deleted, and not committed yet
+		}
+		raw, number := false, 0
+		for line := range strings.Lines(string(text)) {
+			number++
+			before := raw
+			raw = raw != (strings.Count(line, "`")%2 == 1)
+			line = strings.TrimSuffix(line, "\n")
+			if utf8.RuneCountInString(line) > 120 && !before && !strings.Contains(line, "`") && !strings.HasPrefix(line,
+				"//go:") {
+				t.Errorf("%s:%d is longer than 120 columns", name, number)
+			}
 		}
 	}
 }

@@ -27,7 +27,8 @@ func (k *Checkpoints) Claim(ctx context.Context, name string, token int64) (proc
 }
 
 // Advance implements processor.Checkpoint.
-func (k *Checkpoints) Advance(ctx context.Context, name string, at processor.Mark, work func(ctx context.Context) (processor.Progress, error)) (processor.Mark, error) {
+func (k *Checkpoints) Advance(ctx context.Context, name string, at processor.Mark,
+	work func(ctx context.Context) (processor.Progress, error)) (processor.Mark, error) {
 	p, err := k.c.running()
 	if err != nil {
 		return at, err

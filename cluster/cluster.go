@@ -133,7 +133,8 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 		return nil, err
 	}
 	cfg.Sharding.Exclude = maps.Clone(cfg.Sharding.Exclude)
-	c := &Cluster{cfg: cfg, keys: keys, node: n, log: cfg.Logger, lookup: net.DefaultResolver.LookupHost, stopped: make(chan struct{})}
+	c := &Cluster{cfg: cfg, keys: keys, node: n, log: cfg.Logger, lookup: net.DefaultResolver.LookupHost,
+		stopped: make(chan struct{})}
 	c.consensus, c.shards, c.elections = ConsensusManager{c}, Shards{c}, Elections{c}
 	c.locks, c.effects, c.checkpoints = locks{c}, Effects{c}, Checkpoints{c}
 	return c, nil
@@ -166,8 +167,10 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 	p.mirror = mirror.New(mirror.Config{Client: client, Keys: c.keys, Member: c.node.AdvertiseAddress(),
 		LagTimeout: ttl / 3, ReadTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("mirror")})
 	p.member = &membership{client: client, keys: c.keys, mirror: p.mirror, address: c.node.AdvertiseAddress(),
-		instanceID: c.node.InstanceID(), remove: !c.cfg.CrashDetection.Off, grace: c.cfg.CrashDetection.GracePeriod, dial: c.cfg.DialOptions,
-		timeout: c.cfg.RequestTimeout, measureEvery: ttl / 3, log: c.log.Named("member"), wake: make(chan struct{}, 1), record: c.newRecord()}
+		instanceID: c.node.InstanceID(), remove: !c.cfg.CrashDetection.Off, grace: c.cfg.CrashDetection.GracePeriod,
+		dial:    c.cfg.DialOptions,
+		timeout: c.cfg.RequestTimeout, measureEvery: ttl / 3, log: c.log.Named("member"), wake: make(chan struct{},
+			1), record: c.newRecord()}
 	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{
 		Config: etcdsession.Config{Client: client, TTL: ttl, Logger: c.log.Named("session"), ReadKey: c.keys.Request(),
 			KnownRevision: p.mirror.Known, OnRead: p.mirror.Saw, KnownTerm: p.mirror.Term, Proxied: p.mirror.Proxied},
@@ -194,7 +197,8 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 		Timeout: c.cfg.RequestTimeout, Logger: log}
 	if !sharding.Off {
 		config.Shards = &consensus.ShardsConfig{Client: client, Keys: c.keys, Mirror: p.mirror, Keeper: keeper,
-			Address: c.node.AdvertiseAddress(), Shards: sharding.Shards, DrainTimeout: sharding.DrainTimeout, Timeout: c.cfg.RequestTimeout,
+			Address: c.node.AdvertiseAddress(), Shards: sharding.Shards, DrainTimeout: sharding.DrainTimeout,
+			Timeout:   c.cfg.RequestTimeout,
 			OnAcquire: sharding.OnAcquire, MaxAcquiring: sharding.MaxAcquiring, OnRelease: sharding.OnRelease, Logger: log}
 	}
 	p.manager, err = consensus.New(config)

@@ -233,7 +233,8 @@ func TestTransferAndResign(t *testing.T) {
 	require.Equal(t, StateFollower, o.Status().State)
 
 	before := c.Term().Token()
-	leader, err := leaderelection.Ask(ctx, o.parts.Load().client, o.parts.Load().mirror, o.Session().ID(), state.RequestResign, "")
+	leader, err := leaderelection.Ask(ctx, o.parts.Load().client, o.parts.Load().mirror, o.Session().ID(),
+		state.RequestResign, "")
 	require.NoError(t, err)
 	require.Equal(t, d.address(), leader.Address, "b let c pass, and waits at the tail since")
 	require.Greater(t, leader.Token, before)
@@ -344,11 +345,13 @@ func TestStopBetweenTwoSessions(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	blocked := &blockedLease{Lease: etcd.Client().Lease}
 	client := clientv3.NewCtxClient(context.Background())
-	client.KV, client.Watcher, client.Lease, client.Maintenance = etcd.Client().KV, etcd.Client().Watcher, blocked, etcd.Client().Maintenance
+	client.KV, client.Watcher, client.Lease, client.Maintenance =
+		etcd.Client().KV, etcd.Client().Watcher, blocked, etcd.Client().Maintenance
 	c := start(t, etcd, func(c *Config) { c.Client = client })
 	blocked.on.Store(true)
 	inside{c}.Session().Lose(session.ReasonPaused, nil)
-	require.Eventually(t, func() bool { return errors.Is(c.Session().Err(), ErrNoSession) }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return errors.Is(c.Session().Err(), ErrNoSession) }, 5*time.Second,
+		time.Millisecond)
 	p := c.parts.Load()
 	require.NoError(t, c.Stop(etcdtest.Context(t)))
 	require.True(t, p.member.wanted().Stopping)

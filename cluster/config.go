@@ -144,7 +144,8 @@ func (c Config) Validate() error {
 		return err
 	}
 	if c.LeaderElectionTTL < 0 || c.LeaderElectionTTL > 24*60*60 {
-		return fmt.Errorf("%w: %d s: give a number of seconds from 1 to 86400; 10 is a good one", ErrBadTTL, c.LeaderElectionTTL)
+		return fmt.Errorf("%w: %d s: give a number of seconds from 1 to 86400; 10 is a good one", ErrBadTTL,
+			c.LeaderElectionTTL)
 	}
 	if _, err := endpoints(c.EtcdAddress); err != nil {
 		return err
@@ -156,7 +157,8 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.OnceRetention != 0 && c.OnceRetention < time.Minute {
-		return fmt.Errorf("%w: OnceRetention is %v; give it a minute or more, or leave it 0 for 24h", ErrBadConfig, c.OnceRetention)
+		return fmt.Errorf("%w: OnceRetention is %v; give it a minute or more, or leave it 0 for 24h", ErrBadConfig,
+			c.OnceRetention)
 	}
 	if err := c.CrashDetection.validate(ttlOf(c)); err != nil {
 		return err

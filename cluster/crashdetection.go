@@ -42,7 +42,8 @@ func (d CrashDetection) validate(ttl time.Duration) error {
 		return fmt.Errorf("%w: %w", ErrBadConfig, err)
 	}
 	if 3*s.GracePeriod > ttl {
-		return fmt.Errorf("%w: CrashDetection.GracePeriod is %v: give at most a third of LeaderElectionTTL (%v), or a lease runs out sooner",
+		return fmt.Errorf("%w: CrashDetection.GracePeriod is %v: give at most a third of LeaderElectionTTL (%v), or a "+
+			"lease runs out sooner",
 			ErrBadConfig, s.GracePeriod, ttl)
 	}
 	return nil

@@ -80,7 +80,8 @@ func (m *membership) moved(d suspicion.Distance) {
 	m.record.RoundTripMS = d.RoundTrip().Milliseconds()
 	far := suspicion.LeftToLease(&state.Member{Record: m.record})
 	if far && !m.distance.far && m.remove {
-		m.log.Warn("this node is so far from etcd that crash detection leaves it to its lease: if its process dies, the others wait until that has run out; run it nearer to etcd, or raise the TTL",
+		m.log.Warn("this node is so far from etcd that crash detection leaves it to its lease: if its process dies, the "+
+			"others wait until that has run out; run it nearer to etcd, or raise the TTL",
 			"round_trip", d.RoundTrip().String(), "ttl", (time.Duration(m.record.TTL) * time.Second).String(),
 			"ttl_needed", suspicion.TTLFor(d.RoundTrip()).String())
 	}

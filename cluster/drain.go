@@ -26,7 +26,8 @@ func (m *membership) heed(snap *state.Snapshot) (s *etcdsession.Session, incarna
 		if now := drains(m.record, m.incarnation, snap.Drain(m.address)); now != m.record.Draining {
 			m.record.Draining = now
 			if now {
-				m.log.Info("an operator drains this node: it gives its shards up, and gets none until that is undone or it starts again")
+				m.log.Info("an operator drains this node: it gives its shards up, and gets none until that is undone or it " +
+					"starts again")
 			} else {
 				m.log.Info("an operator ended the drain of this node: it may have shards again")
 			}

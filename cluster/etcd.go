@@ -76,7 +76,8 @@ func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 	case status.Code(err) == codes.Unimplemented:
 		return nil, &notEtcdError{address: cfg.EtcdAddress, cause: err}
 	}
-	return nil, fmt.Errorf("%w at %s: check the address and that etcd runs there (%w)", ErrEtcdUnreachable, cfg.EtcdAddress, err)
+	return nil, fmt.Errorf("%w at %s: check the address and that etcd runs there (%w)", ErrEtcdUnreachable,
+		cfg.EtcdAddress, err)
 }
 
 // connect makes the client, waits until etcd answers, and warns of servers that
@@ -141,12 +142,15 @@ func awaitEtcd(ctx context.Context, cfg Config, client *clientv3.Client) error {
 func denied(cfg Config, from, to string, err error) error {
 	switch {
 	case cfg.Client != nil:
-		return fmt.Errorf("%w of the Client: grant it READ and WRITE on the range %s to %s (%w)", ErrEtcdDenied, from, to, err)
+		return fmt.Errorf("%w of the Client: grant it READ and WRITE on the range %s to %s (%w)", ErrEtcdDenied, from, to,
+			err)
 	case cfg.Username == "":
-		return fmt.Errorf("%w: there is none; set Username and Password to those of a user with READ and WRITE on the range %s to %s (%w)",
+		return fmt.Errorf("%w: there is none; set Username and Password to those of a user with READ and WRITE on the "+
+			"range %s to %s (%w)",
 			ErrEtcdDenied, from, to, err)
 	}
-	return fmt.Errorf("%w %q: grant it READ and WRITE on the range %s to %s (%w)", ErrEtcdDenied, cfg.Username, from, to, err)
+	return fmt.Errorf("%w %q: grant it READ and WRITE on the range %s to %s (%w)", ErrEtcdDenied, cfg.Username, from, to,
+		err)
 }
 
 // sayUnreachable says it once, and for how long it is tried if ctx has a deadline.
@@ -175,7 +179,8 @@ func warnOldServers(ctx context.Context, cfg Config, client *clientv3.Client) {
 		}
 		newest = max(newest, status.Version)
 		if tooOld(status.Version) {
-			cfg.Logger.Warn("this etcd can revoke leases that were renewed, so that two nodes may lead for a moment: upgrade to 3.4.31, 3.5.13 or later",
+			cfg.Logger.Warn("this etcd can revoke leases that were renewed, so that two nodes may lead for a moment: upgrade "+
+				"to 3.4.31, 3.5.13 or later",
 				"endpoint", endpoint, "version", status.Version)
 			return
 		}
@@ -186,7 +191,8 @@ func warnOldServers(ctx context.Context, cfg Config, client *clientv3.Client) {
 	attempt, cancel := context.WithTimeout(ctx, cfg.RequestTimeout)
 	defer cancel()
 	if members, err := client.MemberList(attempt); err == nil && len(members.Members) > 1 {
-		cfg.Logger.Info("a leader of this etcd that stood still for most of a TTL can revoke leases that were renewed: guard writes with tokens",
+		cfg.Logger.Info("a leader of this etcd that stood still for most of a TTL can revoke leases that were renewed: "+
+			"guard writes with tokens",
 			"version", newest, "members", len(members.Members))
 	}
 }

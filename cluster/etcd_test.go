@@ -54,7 +54,8 @@ func TestWhatAnswersIsNoEtcd(t *testing.T) {
 		"a web server with HTTP/2": web2.Listener.Addr().String()} {
 		took, err := startAt(t, Config{EtcdAddress: address, RequestTimeout: 500 * time.Millisecond})
 		require.ErrorIs(t, err, ErrNotEtcd, name)
-		require.EqualError(t, err, "what answers at "+address+" is no etcd: give etcd's client address, usually port 2379", name)
+		require.EqualError(t, err, "what answers at "+address+" is no etcd: give etcd's client address, usually port 2379",
+			name)
 		require.Less(t, took, 10*time.Second, name)
 	}
 	_, err = startAt(t, Config{EtcdAddress: other.AdvertiseAddress(), Username: "u", Password: "p"})
@@ -103,14 +104,17 @@ func TestWhyUnreachable(t *testing.T) {
 		no      bool // it is no etcd
 		why     string
 	}{
-		"HTTP/1":          {serveTCP(t, says("HTTP/1.0 505 HTTP Version Not Supported\r\n\r\n")), true, "is no etcd"},
-		"HTTP/0.9":        {serveTCP(t, says("<!DOCTYPE HTML>\n<html>\n</html>\n")), true, "is no etcd"},
-		"Redis":           {serveTCP(t, says("-ERR unknown command 'PRI', with args beginning with: \r\n")), true, "is no etcd"},
-		"HTTP/2":          {serveTCP(t, says("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00")), false, "deadline exceeded"},
+		"HTTP/1":   {serveTCP(t, says("HTTP/1.0 505 HTTP Version Not Supported\r\n\r\n")), true, "is no etcd"},
+		"HTTP/0.9": {serveTCP(t, says("<!DOCTYPE HTML>\n<html>\n</html>\n")), true, "is no etcd"},
+		"Redis": {serveTCP(t, says("-ERR unknown command 'PRI', with args beginning with: \r\n")), true,
+			"is no etcd"},
+		"HTTP/2": {serveTCP(t, says("\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x05\x00\x00\x40\x00")), false,
+			"deadline exceeded"},
 		"half a greeting": {serveTCP(t, says("\x00\x00\x06")), false, "deadline exceeded"},
 		"a closed door":   {serveTCP(t, func(net.Conn) {}), false, "deadline exceeded"},
-		"silence":         {serveTCP(t, says("")), false, "it takes connections and says nothing: it is no etcd, or one that stands still"},
-		"TLS":             {secure.Listener.Addr().String(), false, "it speaks TLS, and this side does not"},
+		"silence": {serveTCP(t, says("")), false,
+			"it takes connections and says nothing: it is no etcd, or one that stands still"},
+		"TLS": {secure.Listener.Addr().String(), false, "it speaks TLS, and this side does not"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := WhyUnreachable(etcdtest.Context(t), Config{EtcdAddress: c.address}, context.DeadlineExceeded)
@@ -144,7 +148,8 @@ func TestRefusedByEtcdsAccessControl(t *testing.T) {
 
 	_, err = startAt(t, Config{EtcdAddress: etcd.Endpoint()})
 	require.ErrorIs(t, err, ErrEtcdDenied)
-	require.ErrorContains(t, err, "set Username and Password to those of a user with READ and WRITE on the range /goverse/leader- to /goverse/shards0")
+	require.ErrorContains(t, err, "set Username and Password to those of a user with READ and WRITE on the range "+
+		"/goverse/leader- to /goverse/shards0")
 	_, err = startAt(t, Config{EtcdAddress: etcd.Endpoint(), Username: "u", Password: "p"})
 	require.ErrorIs(t, err, ErrEtcdDenied)
 	require.ErrorContains(t, err, `"u": grant it READ and WRITE on the range /goverse/leader- to /goverse/shards0`)
@@ -166,7 +171,8 @@ func TestARequestGivenUpIsNotInTheLog(t *testing.T) {
 	require.NoError(t, err)
 
 	log := &logBuffer{}
-	client, err := NewEtcdClient(Config{EtcdAddress: etcd.Endpoint(), Username: "root", Password: "p", Logger: log.logger()})
+	client, err := NewEtcdClient(Config{EtcdAddress: etcd.Endpoint(), Username: "root", Password: "p",
+		Logger: log.logger()})
 	require.NoError(t, err)
 	defer client.Close() // nothing was written
 	ended, cancel := context.WithCancel(ctx)

@@ -28,15 +28,16 @@ func ExampleCluster_Shards() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	c, err := cluster.NewClusterWithNode(cluster.Config{Client: etcd.Client(), EtcdPrefix: "/example-shards", Sharding: cluster.Sharding{
-		Shards: 4, // 8192 unless you say otherwise
-		OnAcquire: func(ctx context.Context, shard int, epoch int64) {
-			// Load what belongs to the shard; it is served when this returns.
-		},
-		OnRelease: func(ctx context.Context, shard int) {
-			// Save what belongs to the shard; the next owner begins when this returns.
-		},
-	}}, n)
+	c, err := cluster.NewClusterWithNode(cluster.Config{Client: etcd.Client(), EtcdPrefix: "/example-shards",
+		Sharding: cluster.Sharding{
+			Shards: 4, // 8192 unless you say otherwise
+			OnAcquire: func(ctx context.Context, shard int, epoch int64) {
+				// Load what belongs to the shard; it is served when this returns.
+			},
+			OnRelease: func(ctx context.Context, shard int) {
+				// Save what belongs to the shard; the next owner begins when this returns.
+			},
+		}}, n)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -30,7 +30,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	c, err := cluster.NewClusterWithNode(cluster.Config{Client: etcd.Client(), EtcdPrefix: "/example", LeaderElectionTTL: 10}, n)
+	c, err := cluster.NewClusterWithNode(cluster.Config{Client: etcd.Client(), EtcdPrefix: "/example",
+		LeaderElectionTTL: 10}, n)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -18,7 +18,8 @@ import (
 // few has shards move at once, and waits for nobody.
 func few(shards int) clustertest.Option {
 	return clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
-		cfg.Sharding = cluster.Sharding{Shards: shards, Window: time.Millisecond, DrainTimeout: time.Second, MovesPerMinute: 1 << 20}
+		cfg.Sharding = cluster.Sharding{Shards: shards, Window: time.Millisecond, DrainTimeout: time.Second,
+			MovesPerMinute: 1 << 20}
 	})
 }
 
@@ -66,7 +67,8 @@ func TestShardTransactions(t *testing.T) {
 	// The caller's own comparisons are apart.
 	txn, err := first.Shards().Txn(ctx, number, epoch)
 	require.NoError(t, err)
-	resp, err = txn.If(clientv3.Compare(clientv3.Version("/guarded"), "=", 0)).Then(put).Else(clientv3.OpGet("/guarded")).Commit()
+	resp, err = txn.If(clientv3.Compare(clientv3.Version("/guarded"), "=",
+		0)).Then(put).Else(clientv3.OpGet("/guarded")).Commit()
 	require.NoError(t, err)
 	require.False(t, resp.Succeeded)
 	require.Len(t, resp.Responses[0].GetResponseRange().Kvs, 1)
@@ -88,7 +90,8 @@ func TestShardTransactions(t *testing.T) {
 	for i := 0; ; i++ {
 		c.AddNode()
 		require.NoError(t, commit(), "the shard is still this node's, whatever the map is")
-		c.Eventually(func() bool { s, err := first.ShardTable(); return err == nil && s.Generation > int64(i+1) }, "a map is written")
+		c.Eventually(func() bool { s, err := first.ShardTable(); return err == nil && s.Generation > int64(i+1) },
+			"a map is written")
 		select {
 		case <-moved:
 		case <-time.After(200 * time.Millisecond):

@@ -121,7 +121,10 @@ func (h handles) use(ctx context.Context) map[string]error {
 	_, _, errs["effects.List"] = h.effects.List(brief, once.Query{Limit: 1})
 	mark, err := h.checkpoints.Claim(brief, "c", 0)
 	errs["checkpoints.Claim"] = err
-	_, errs["checkpoints.Advance"] = h.checkpoints.Advance(brief, "c", mark, func(context.Context) (processor.Progress, error) { return processor.Progress{}, nil })
+	_, errs["checkpoints.Advance"] = h.checkpoints.Advance(brief, "c", mark, func(context.Context) (processor.Progress,
+		error) {
+		return processor.Progress{}, nil
+	})
 	_, errs["checkpoints.Parked"] = h.checkpoints.Parked(brief, "c")
 	errs["checkpoints.Forget"] = h.checkpoints.Forget(brief, "c", "1")
 	errs["checkpoints.Rewind"] = h.checkpoints.Rewind(brief, "c", "")
@@ -156,7 +159,8 @@ func TestHandlesFromTheBeginningToTheEnd(t *testing.T) {
 		ctx := etcdtest.Context(t)
 		n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
 		require.NoError(t, err)
-		c, err := cluster.NewClusterWithNode(cluster.Config{Client: etcd.Client(), EtcdPrefix: fmt.Sprintf("/handles/%t", off),
+		c, err := cluster.NewClusterWithNode(cluster.Config{Client: etcd.Client(), EtcdPrefix: fmt.Sprintf("/handles/%t",
+			off),
 			Sharding: cluster.Sharding{Off: off, Shards: 8, Window: time.Millisecond}}, n)
 		require.NoError(t, err)
 		h := handlesOf(c)
@@ -166,7 +170,8 @@ func TestHandlesFromTheBeginningToTheEnd(t *testing.T) {
 		for what, err := range h.use(ctx) {
 			require.NotErrorIs(t, err, cluster.ErrNotStarted, what)
 			require.NotErrorIs(t, err, cluster.ErrStopped, what)
-			require.Equal(t, off && (what == "ShardTable" || len(what) > 7 && what[:7] == "shards."), errors.Is(err, cluster.ErrShardingOff), what)
+			require.Equal(t, off && (what == "ShardTable" || len(what) > 7 && what[:7] == "shards."), errors.Is(err,
+				cluster.ErrShardingOff), what)
 		}
 		require.NoError(t, c.Stop(ctx))
 		h.requireAll(t, cluster.ErrStopped, off)
@@ -194,20 +199,22 @@ func serveFromFirstInstant(t *testing.T, client *clientv3.Client, off bool) {
 	require.NoError(t, l.Close())
 	n, err := node.NewNode(node.Config{AdvertiseAddress: address})
 	require.NoError(t, err)
-	c, err := cluster.NewClusterWithNode(cluster.Config{Client: client, EtcdPrefix: "/service" + address, WorkTimeout: time.Second,
+	c, err := cluster.NewClusterWithNode(cluster.Config{Client: client, EtcdPrefix: "/service" +
+		address, WorkTimeout: time.Second,
 		Sharding: cluster.Sharding{Off: off, Shards: 8, Window: time.Millisecond, DrainTimeout: time.Second}}, n)
 	require.NoError(t, err)
 	h := handlesOf(c)
 	var answered [3]atomic.Int64 // before Start has returned, while it runs, and from Stop on
 	var phase atomic.Int64
-	n.Server().RegisterService(&grpc.ServiceDesc{ServiceName: "test.Uses", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
-		MethodName: "All",
-		Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			at := phase.Load()
-			_ = h.use(ctx) // its errors are another test's
-			answered[at].Add(1)
-			return &emptypb.Empty{}, decode(&emptypb.Empty{})
-		}}}}, struct{}{})
+	n.Server().RegisterService(&grpc.ServiceDesc{ServiceName: "test.Uses", HandlerType: (*any)(nil),
+		Methods: []grpc.MethodDesc{{
+			MethodName: "All",
+			Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+				at := phase.Load()
+				_ = h.use(ctx) // its errors are another test's
+				answered[at].Add(1)
+				return &emptypb.Empty{}, decode(&emptypb.Empty{})
+			}}}}, struct{}{})
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	calling, stop := context.WithCancel(ctx)
@@ -233,5 +240,6 @@ func serveFromFirstInstant(t *testing.T, client *clientv3.Client, off bool) {
 	require.NoError(t, conn.Close())
 	wg.Wait()
 	h.requireAll(t, cluster.ErrStopped, off)
-	t.Logf("sharding off: %t; calls answered during Start %d, running %d, during Stop %d", off, answered[0].Load(), answered[1].Load(), answered[2].Load())
+	t.Logf("sharding off: %t; calls answered during Start %d, running %d, during Stop %d", off, answered[0].Load(),
+		answered[1].Load(), answered[2].Load())
 }

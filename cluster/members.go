@@ -38,7 +38,8 @@ type Member struct {
 
 func memberOf(m *state.Member) Member {
 	out := Member{Address: m.Address, Incarnation: m.Incarnation, InstanceID: m.InstanceID, Hostname: m.Hostname,
-		HTTPAddress: m.HTTPAddress, Version: m.Version, Labels: maps.Clone(m.Labels), Weight: max(m.Weight, 1), Shards: m.Shards,
+		HTTPAddress: m.HTTPAddress, Version: m.Version, Labels: maps.Clone(m.Labels), Weight: max(m.Weight,
+			1), Shards: m.Shards,
 		Observer: m.Observer, Draining: m.Draining, Stopping: m.Stopping, RoundTrip: m.Record.RoundTrip()}
 	if m.ElectionFailed {
 		out.ElectionFailed = m.Reason
@@ -83,7 +84,8 @@ func membersChanged(before, now *state.Snapshot) bool {
 
 // watch delivers what now returns, and again after each change of the snapshot that concerns it,
 // until ctx ends or the node stops. A receiver that is slow gets the newest.
-func watch[T any](ctx context.Context, p *parts, concerns func(before, now *state.Snapshot) bool, now func() T, equal func(a, b T) bool) (<-chan T, error) {
+func watch[T any](ctx context.Context, p *parts, concerns func(before, now *state.Snapshot) bool, now func() T,
+	equal func(a, b T) bool) (<-chan T, error) {
 	out := make(chan T)
 	started := p.goRest(func(rest context.Context) {
 		defer close(out)

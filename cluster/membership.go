@@ -23,7 +23,8 @@ import (
 )
 
 // ErrAddressTaken: another living node is registered at this address.
-var ErrAddressTaken = errors.New("the address is taken by another node that lives; give this one another advertise address, or stop that one")
+var ErrAddressTaken = errors.New("the address is taken by another node that lives; give this one another advertise " +
+	"address, or stop that one")
 
 // errDetectionOff: this node removes nobody.
 var errDetectionOff = errors.New("crash detection is off")
@@ -127,7 +128,8 @@ func (m *membership) register(ctx context.Context, s *etcdsession.Session) error
 				continue
 			}
 			theirs, _ := state.DecodeRecord(kvs[0].Value)
-			there := &state.Member{Address: m.address, Incarnation: kvs[0].CreateRevision, KeyLease: kvs[0].Lease, Record: theirs}
+			there := &state.Member{Address: m.address, Incarnation: kvs[0].CreateRevision, KeyLease: kvs[0].Lease,
+				Record: theirs}
 			if there.InstanceID == m.instanceID && there.Lease == int64(s.ID()) {
 				m.registered(s, key, there.Incarnation) // an attempt that timed out came through
 				return nil
@@ -148,7 +150,8 @@ func (m *membership) register(ctx context.Context, s *etcdsession.Session) error
 
 // settle looks into who holds this node's address, and reports whether it is
 // free now. Without an error it is worth trying again, at once or after a while.
-func (m *membership) settle(ctx context.Context, s *etcdsession.Session, there *state.Member, said *bool) (free bool, err error) {
+func (m *membership) settle(ctx context.Context, s *etcdsession.Session, there *state.Member,
+	said *bool) (free bool, err error) {
 	if there.InstanceID == m.instanceID {
 		// An earlier session of this very process; its lease is being revoked, or
 		// must run out where that is denied.
@@ -168,20 +171,24 @@ func (m *membership) settle(ctx context.Context, s *etcdsession.Session, there *
 			return m.removePredecessor(ctx, s, there)
 		}
 	case err == nil:
-		return false, fmt.Errorf("%s: %w (instance %s at host %q)", m.address, ErrAddressTaken, who.InstanceID, there.Hostname)
+		return false, fmt.Errorf("%s: %w (instance %s at host %q)", m.address, ErrAddressTaken, who.InstanceID,
+			there.Hostname)
 	}
 	if !*said {
 		*said = true
 		m.log.Warn("the address is registered by another instance, which may be gone; waiting for its lease to run out",
-			"address", m.address, "instance", there.InstanceID, "at_most", (time.Duration(there.TTL) * time.Second).String(), "reason", err)
+			"address", m.address, "instance", there.InstanceID, "at_most", (time.Duration(there.TTL) * time.Second).String(),
+			"reason", err)
 	}
 	return m.awaitGone(ctx, there), context.Cause(ctx)
 }
 
 // removePredecessor: this address answers as this process, so the one that had it
 // is probably gone. Probably: on another host the same name can mean that host.
-func (m *membership) removePredecessor(ctx context.Context, s *etcdsession.Session, there *state.Member) (free bool, err error) {
-	accuser := crashdetector.Accuser{Client: m.client, Keys: m.keys, ID: m.instanceID, Lease: s.ID(), Snapshot: m.mirror.Snapshot, Grace: m.grace}
+func (m *membership) removePredecessor(ctx context.Context, s *etcdsession.Session,
+	there *state.Member) (free bool, err error) {
+	accuser := crashdetector.Accuser{Client: m.client, Keys: m.keys, ID: m.instanceID, Lease: s.ID(),
+		Snapshot: m.mirror.Snapshot, Grace: m.grace}
 	err = accuser.Remove(ctx, there, "its address answers as another instance")
 	switch {
 	case err == nil:

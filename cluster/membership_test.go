@@ -29,12 +29,14 @@ func TestPredecessorThatWasTooFarIsLeftToItsLease(t *testing.T) {
 	c := start(t, etcdtest.Start(t), func(cfg *Config) { cfg.Logger = log.logger() })
 	said := false
 	far := state.Record{InstanceID: "another", TTL: 10, RoundTripMS: 800}
-	_, err := c.parts.Load().member.settle(etcdtest.Context(t), inside{c}.Session(), &state.Member{Address: c.address(), Incarnation: 1, Record: far}, &said)
+	_, err := c.parts.Load().member.settle(etcdtest.Context(t), inside{c}.Session(), &state.Member{Address: c.address(),
+		Incarnation: 1, Record: far}, &said)
 	require.NoError(t, err)
 	require.Contains(t, log.String(), errFar.Error())
 	near := far
 	near.RoundTripMS = 0
-	free, err := c.parts.Load().member.settle(etcdtest.Context(t), inside{c}.Session(), &state.Member{Address: c.address(), Incarnation: 1, Record: near}, &said)
+	free, err := c.parts.Load().member.settle(etcdtest.Context(t), inside{c}.Session(),
+		&state.Member{Address: c.address(), Incarnation: 1, Record: near}, &said)
 	require.NoError(t, err)
 	require.True(t, free, "one that was near is accused, and found to be gone")
 	require.Equal(t, 1, strings.Count(log.String(), errFar.Error()))

@@ -21,7 +21,8 @@ const (
 // checkName looks the host of this node's own address up, as other nodes do to reach it, until
 // it resolves or ctx ends. It warns once: a name may be published only when the node is ready,
 // and one that means something to the others alone is none to refuse.
-func checkName(ctx context.Context, address string, lookup func(ctx context.Context, host string) ([]string, error), log hclog.Logger) {
+func checkName(ctx context.Context, address string, lookup func(ctx context.Context,
+	host string) ([]string, error), log hclog.Logger) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return // node.Config.Validate knows better
@@ -43,7 +44,8 @@ func checkName(ctx context.Context, address string, lookup func(ctx context.Cont
 		case err == nil:
 			return
 		case !said:
-			log.Warn("the host of this node's address does not resolve here, and other nodes reach it by that alone: set AdvertiseAddress (--advertise) to a name that resolves, or to an IP address; "+
+			log.Warn("the host of this node's address does not resolve here, and other nodes reach it by that alone: set "+
+				"AdvertiseAddress (--advertise) to a name that resolves, or to an IP address; "+
 				"in Kubernetes set publishNotReadyAddresses of the headless service", "address", address, "error", err)
 		}
 		if !wait.For(ctx, pause) {

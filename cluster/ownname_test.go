@@ -21,7 +21,8 @@ func TestANameThatDoesNotResolveIsSaidByTheNodeItself(t *testing.T) {
 	n, err := node.NewNode(node.Config{AdvertiseAddress: "nosuch.invalid:47001", ListenAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
 	log := &logBuffer{}
-	c, err := NewClusterWithNode(Config{EtcdAddress: etcdtest.Start(t).Endpoint(), LeaderElectionTTL: 2, Logger: log.logger()}, n)
+	c, err := NewClusterWithNode(Config{EtcdAddress: etcdtest.Start(t).Endpoint(), LeaderElectionTTL: 2,
+		Logger: log.logger()}, n)
 	require.NoError(t, err)
 	c.lookup = func(context.Context, string) ([]string, error) { return nil, errNoHost }
 	require.NoError(t, c.Start(etcdtest.Context(t)))
@@ -45,7 +46,8 @@ func TestANameThatResolvesLater(t *testing.T) {
 		}
 		checkName(t.Context(), "late.example:47001", lookup, log.logger())
 		require.Equal(t, 1, strings.Count(log.String(), "does not resolve"), log)
-		require.Contains(t, log.String(), "[INFO]  the host of this node's address resolves now: address=late.example:47001\n")
+		require.Contains(t, log.String(), "[INFO]  the host of this node's address resolves now: "+
+			"address=late.example:47001\n")
 		require.Less(t, time.Since(began), 2*time.Minute)
 		require.Less(t, asked, 10)
 	})
@@ -58,8 +60,12 @@ func TestNamesThatAreNotWarnedOf(t *testing.T) {
 	for _, address := range []string{"192.0.2.1:1", "[2001:db8::1]:1", "[fe80::1%eth0]:1"} {
 		checkName(t.Context(), address, never, log.logger())
 	}
-	checkName(t.Context(), "here.example:1", func(context.Context, string) ([]string, error) { return []string{"192.0.2.1"}, nil }, log.logger())
+	checkName(t.Context(), "here.example:1", func(context.Context, string) ([]string,
+		error) {
+		return []string{"192.0.2.1"}, nil
+	}, log.logger())
 	ctx, stop := context.WithCancel(t.Context())
-	checkName(ctx, "late.example:1", func(context.Context, string) ([]string, error) { stop(); return nil, errNoHost }, log.logger())
+	checkName(ctx, "late.example:1", func(context.Context, string) ([]string, error) { stop(); return nil, errNoHost },
+		log.logger())
 	require.Empty(t, log.String())
 }

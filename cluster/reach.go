@@ -173,7 +173,9 @@ func refusesTLS(conn net.Conn, address string, config *tls.Config) error {
 // speaksTLS reports whether the server answers a TLS greeting in kind.
 func speaksTLS(conn net.Conn) bool {
 	// Nothing is sent over this connection but the greeting.
-	greeting := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}}) //nolint:gosec // see above
+	greeting := tls.Client(conn,
+		&tls.Config{InsecureSkipVerify: true, //nolint:gosec // see above
+			MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}})
 	_ = conn.SetDeadline(time.Now().Add(probeTimeout))
 	err := greeting.Handshake()
 	var alert tls.AlertError

@@ -15,7 +15,8 @@ import (
 
 // ErrShardCount: the cluster works with another number of shards. It is fixed for the
 // life of a cluster: with another one nearly every key belongs elsewhere.
-var ErrShardCount = errors.New("the cluster has another number of shards; give this node the same, or turn Sharding.Off on")
+var ErrShardCount = errors.New("the cluster has another number of shards; give this node the same, or turn " +
+	"Sharding.Off on")
 
 // defaultMaxAcquiring keeps a node that gets thousands of shards from asking for thousands of things at
 // once, and is more than most stores answer at a time.
@@ -89,17 +90,21 @@ func (s Sharding) withDefaults() Sharding {
 func (s Sharding) validate() error {
 	switch {
 	case s.Shards < 0 || s.Shards > shard.MaxCount:
-		return fmt.Errorf("%w: Sharding.Shards is %d: give a number from 1 to %d; 8192 is a good one", ErrBadConfig, s.Shards, shard.MaxCount)
+		return fmt.Errorf("%w: Sharding.Shards is %d: give a number from 1 to %d; 8192 is a good one", ErrBadConfig,
+			s.Shards, shard.MaxCount)
 	case s.MaxAcquiring < 0:
-		return fmt.Errorf("%w: Sharding.MaxAcquiring is negative (%d); leave it 0 for the default", ErrBadConfig, s.MaxAcquiring)
+		return fmt.Errorf("%w: Sharding.MaxAcquiring is negative (%d); leave it 0 for the default", ErrBadConfig,
+			s.MaxAcquiring)
 	case s.DrainTimeout < 0:
-		return fmt.Errorf("%w: Sharding.DrainTimeout is negative (%v); leave it 0 for the default", ErrBadConfig, s.DrainTimeout)
+		return fmt.Errorf("%w: Sharding.DrainTimeout is negative (%v); leave it 0 for the default", ErrBadConfig,
+			s.DrainTimeout)
 	case s.Window < 0:
 		return fmt.Errorf("%w: Sharding.Window is negative (%v); leave it 0 for the default", ErrBadConfig, s.Window)
 	case s.MinMembers < 0:
 		return fmt.Errorf("%w: Sharding.MinMembers is negative (%d); leave it 0 for 1", ErrBadConfig, s.MinMembers)
 	case s.MovesPerMinute < 0:
-		return fmt.Errorf("%w: Sharding.MovesPerMinute is negative (%d); leave it 0 for the default", ErrBadConfig, s.MovesPerMinute)
+		return fmt.Errorf("%w: Sharding.MovesPerMinute is negative (%d); leave it 0 for the default", ErrBadConfig,
+			s.MovesPerMinute)
 	}
 	return nil
 }
@@ -113,7 +118,8 @@ func (s Sharding) count() int {
 }
 
 func (s Sharding) planning() shardplan.Settings {
-	return shardplan.Settings{Shards: s.count(), Window: s.Window, MinMembers: s.MinMembers, Exclude: s.Exclude, Budget: s.MovesPerMinute}
+	return shardplan.Settings{Shards: s.count(), Window: s.Window, MinMembers: s.MinMembers, Exclude: s.Exclude,
+		Budget: s.MovesPerMinute}
 }
 
 // agreed reports whether this node works with as many shards as the cluster: as its map,

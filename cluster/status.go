@@ -189,7 +189,8 @@ func (l *leaderTimes) since(token int64) time.Time {
 	return l.first
 }
 
-func (l *leaderTimes) lease(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) (renewed, expires time.Time, err error) {
+func (l *leaderTimes) lease(ctx context.Context, client *clientv3.Client,
+	id clientv3.LeaseID) (renewed, expires time.Time, err error) {
 	l.mu.Lock()
 	renewed, expires = l.renewed, l.expires
 	fresh := l.leaseID == id && time.Since(l.asked) < time.Second

@@ -43,7 +43,8 @@ func TestStopWhileEtcdIsAway(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
-	c, err := NewClusterWithNode(Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: 10, RequestTimeout: 100 * time.Millisecond}, n)
+	c, err := NewClusterWithNode(Config{EtcdAddress: etcd.Endpoint(), LeaderElectionTTL: 10,
+		RequestTimeout: 100 * time.Millisecond}, n)
 	require.NoError(t, err)
 	require.NoError(t, c.Start(etcdtest.Context(t)))
 	awaitLeader(t, c, c.address())
@@ -61,13 +62,16 @@ func TestCutShortErrorSaysEachReasonOnce(t *testing.T) {
 	calls := &stepError{"stop serving", fmt.Errorf("node: %w: give Stop more time (%w)", node.ErrCallsCut, cause)}
 	mark, leave := &stepError{"mark stopping", cause}, &stepError{"leave the election", context.DeadlineExceeded}
 	e := &CutShortError{Steps: []error{mark, leave, calls}, Cause: cause}
-	require.EqualError(t, e, "the stop was cut short (it was asked to stop at once): mark stopping; leave the election; stop serving: running calls were cut off")
+	require.EqualError(t, e, "the stop was cut short (it was asked to stop at once): mark stopping; leave the "+
+		"election; stop serving: running calls were cut off")
 	require.ErrorIs(t, e, node.ErrCallsCut)
 	e.Left, e.TTL = context.DeadlineExceeded, 3*time.Second
 	require.EqualError(t, e, "etcd did not answer: this node's keys stay there until its lease ends (3s); "+
 		"the stop was cut short (it was asked to stop at once): stop serving: running calls were cut off")
 	refused := &CutShortError{Left: rpctypes.ErrPermissionDenied, Etcd: "a:1", TTL: time.Second}
-	require.EqualError(t, refused, "etcd at a:1 refused to revoke the lease: this node's keys stay there until its lease ends (1s)")
+	require.EqualError(t, refused, "etcd at a:1 refused to revoke the lease: this node's keys stay there until its "+
+		"lease ends (1s)")
 	require.ErrorIs(t, refused, rpctypes.ErrPermissionDenied)
-	require.EqualError(t, &CutShortError{Steps: []error{leave}}, "the stop was cut short: leave the election: context deadline exceeded")
+	require.EqualError(t, &CutShortError{Steps: []error{leave}},
+		"the stop was cut short: leave the election: context deadline exceeded")
 }

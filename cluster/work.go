@@ -25,8 +25,9 @@ type work struct {
 }
 
 func (c *Cluster) newWork(client *clientv3.Client, view *mirror.Mirror, keeper *etcdsession.Keeper) (work, error) {
-	locks, err := etcdlock.NewEtcd(etcdlock.Config{Client: client, Keeper: keeper, Queues: c.keys.Locks(), Owner: c.node.AdvertiseAddress(),
-		View: view, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("locks")})
+	locks, err := etcdlock.NewEtcd(etcdlock.Config{Client: client, Keeper: keeper, Queues: c.keys.Locks(),
+		Owner: c.node.AdvertiseAddress(),
+		View:  view, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("locks")})
 	if err != nil {
 		return work{}, err
 	}
@@ -35,12 +36,15 @@ func (c *Cluster) newWork(client *clientv3.Client, view *mirror.Mirror, keeper *
 	if err != nil {
 		return work{}, err
 	}
-	named, err := elections.New(elections.Config{Client: client, Keeper: keeper, Queues: c.keys.Elections(), Address: c.node.AdvertiseAddress(),
-		View: view, WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("elections")})
+	named, err := elections.New(elections.Config{Client: client, Keeper: keeper, Queues: c.keys.Elections(),
+		Address: c.node.AdvertiseAddress(),
+		View:    view, WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter, RequestTimeout: c.cfg.RequestTimeout,
+		Logger: c.log.Named("elections")})
 	if err != nil {
 		return work{}, err
 	}
-	checkpoints, err := processor.NewEtcd(processor.EtcdConfig{Client: client, Prefix: c.cfg.EtcdPrefix, RequestTimeout: c.cfg.RequestTimeout})
+	checkpoints, err := processor.NewEtcd(processor.EtcdConfig{Client: client, Prefix: c.cfg.EtcdPrefix,
+		RequestTimeout: c.cfg.RequestTimeout})
 	return work{locks, once, named, checkpoints}, err
 }
 

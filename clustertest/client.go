@@ -65,30 +65,37 @@ type faultyKV struct {
 }
 
 func (kv faultyKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	return do(ctx, kv.f, opRequest(clientv3.OpGet(key, opts...)), func(ctx context.Context) (*clientv3.GetResponse, error) {
+	return do(ctx, kv.f, opRequest(clientv3.OpGet(key, opts...)), func(ctx context.Context) (*clientv3.GetResponse,
+		error) {
 		return kv.KV.Get(ctx, key, opts...)
 	})
 }
 
-func (kv faultyKV) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
-	return do(ctx, kv.f, opRequest(clientv3.OpGet(key, opts...)), func(ctx context.Context) (clientv3.GetStreamChan, error) {
+func (kv faultyKV) GetStream(ctx context.Context, key string,
+	opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
+	return do(ctx, kv.f, opRequest(clientv3.OpGet(key, opts...)), func(ctx context.Context) (clientv3.GetStreamChan,
+		error) {
 		return kv.KV.GetStream(ctx, key, opts...)
 	})
 }
 
 func (kv faultyKV) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
-	return do(ctx, kv.f, opRequest(clientv3.OpPut(key, val, opts...)), func(ctx context.Context) (*clientv3.PutResponse, error) {
+	return do(ctx, kv.f, opRequest(clientv3.OpPut(key, val, opts...)), func(ctx context.Context) (*clientv3.PutResponse,
+		error) {
 		return kv.KV.Put(ctx, key, val, opts...)
 	})
 }
 
-func (kv faultyKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
-	return do(ctx, kv.f, opRequest(clientv3.OpDelete(key, opts...)), func(ctx context.Context) (*clientv3.DeleteResponse, error) {
+func (kv faultyKV) Delete(ctx context.Context, key string,
+	opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	return do(ctx, kv.f, opRequest(clientv3.OpDelete(key, opts...)), func(ctx context.Context) (*clientv3.DeleteResponse,
+		error) {
 		return kv.KV.Delete(ctx, key, opts...)
 	})
 }
 
-func (kv faultyKV) Compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
+func (kv faultyKV) Compact(ctx context.Context, rev int64,
+	opts ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
 	return do(ctx, kv.f, Request{Op: opOther}, func(ctx context.Context) (*clientv3.CompactResponse, error) {
 		return kv.KV.Compact(ctx, rev, opts...)
 	})
@@ -167,7 +174,8 @@ func (l faultyLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*c
 	})
 }
 
-func (l faultyLease) TimeToLive(ctx context.Context, id clientv3.LeaseID, opts ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
+func (l faultyLease) TimeToLive(ctx context.Context, id clientv3.LeaseID,
+	opts ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
 	return do(ctx, l.f, Request{Op: opOther}, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
 		return l.Lease.TimeToLive(ctx, id, opts...)
 	})

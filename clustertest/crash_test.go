@@ -158,7 +158,8 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 // is sent again while the first one hangs.
 func TestLostRefutationsAreSentAgain(t *testing.T) {
 	t.Parallel()
-	c := New(t, 3, WithTTL(longTTL), detection(cluster.CrashDetection{GracePeriod: 700 * time.Millisecond, Rest: time.Minute}))
+	c := New(t, 3, WithTTL(longTTL), detection(cluster.CrashDetection{GracePeriod: 700 * time.Millisecond,
+		Rest: time.Minute}))
 	watched(t, c, 3, 2)
 	accused := c.Node(0)
 	c.WaitLeaderIs(accused.Address())

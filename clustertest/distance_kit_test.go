@@ -60,5 +60,6 @@ func TestNodeThatRefuses(t *testing.T) {
 	watched(t, c, 2, 1)
 	require.Equal(t, lease, c.Node(0).Lease())
 	c.Node(0).Kill()
-	c.Eventually(func() bool { return c.Node(1).cluster.Status().Crashes.Removals == 1 }, "a node that is killed refuses as well")
+	c.Eventually(func() bool { return c.Node(1).cluster.Status().Crashes.Removals == 1 },
+		"a node that is killed refuses as well")
 }

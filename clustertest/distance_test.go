@@ -18,8 +18,9 @@ import (
 )
 
 var (
-	farAccusations = flag.Int("far.accusations", 8, "how many accusations a living node refutes at each distance from etcd; 100 is the full run")
-	farKills       = flag.Int("far.kills", 1, "how many nodes are killed at each distance from etcd; 20 is the full run")
+	farAccusations = flag.Int("far.accusations", 8, "how many accusations a living node refutes at each distance from "+
+		"etcd; 100 is the full run")
+	farKills = flag.Int("far.kills", 1, "how many nodes are killed at each distance from etcd; 20 is the full run")
 )
 
 // distances from etcd, one way.
@@ -108,12 +109,14 @@ func TestNodeKilledFarFromEtcdIsRemovedInTime(t *testing.T) {
 // One that has gone away from etcd since it was registered says so.
 func TestDistanceThatGrowsIsRecorded(t *testing.T) {
 	t.Parallel()
-	c := New(t, 3, WithTTL(5), WithPatience(time.Minute), first(0), detection(cluster.CrashDetection{Rest: time.Millisecond}))
+	c := New(t, 3, WithTTL(5), WithPatience(time.Minute), first(0),
+		detection(cluster.CrashDetection{Rest: time.Millisecond}))
 	watched(t, c, 3, 2)
 	accused := c.Node(0)
 	c.WaitLeaderIs(accused.Address())
 	accused.SetDistance(100 * time.Millisecond)
-	c.Within(10*time.Second, func() bool { return recorded(t, c, accused) >= 200*time.Millisecond }, "it is recorded within two TTLs")
+	c.Within(10*time.Second, func() bool { return recorded(t, c, accused) >= 200*time.Millisecond },
+		"it is recorded within two TTLs")
 	require.NoError(t, accused.node.Close())
 	c.Eventually(func() bool { return crashes(c).Removals > 0 || crashes(c).Refuted >= 4 }, "accusations are refuted")
 	require.Zero(t, crashes(c).Removals)

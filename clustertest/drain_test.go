@@ -56,12 +56,14 @@ func TestDrain(t *testing.T) {
 	withdraw := askDrain(t, c, lease, leader, false)
 	c.Eventually(emptied(c, leader), "the leader has none, the others all")
 	withdraw()
-	c.Eventually(func() bool { return inspect.Snapshot(leader.cluster).Drain(leader.Address()) == nil }, "the wish is gone")
+	c.Eventually(func() bool { return inspect.Snapshot(leader.cluster).Drain(leader.Address()) == nil },
+		"the wish is gone")
 	require.True(t, term.Valid(), "it leads on")
 
 	// It plans for those who come and go, and gets nothing.
 	fourth := c.AddNode()
-	c.Eventually(func() bool { return fourth.cluster.Shards().Held() >= 64/3 && emptied(c, leader)() }, "a fourth gets its share of three")
+	c.Eventually(func() bool { return fourth.cluster.Shards().Held() >= 64/3 && emptied(c, leader)() },
+		"a fourth gets its share of three")
 	fourth.Stop()
 	c.Eventually(emptied(c, leader), "the others have all again")
 	require.True(t, term.Valid())
@@ -100,7 +102,8 @@ func TestDrainOutlivesItsWishAndTheSession(t *testing.T) {
 	require.True(t, member(c, n).Draining)
 	c.Eventually(func() bool { return len(inspect.Snapshot(other.cluster).Queue) == 2 }, "it queues again")
 	third := c.AddNode()
-	c.Eventually(func() bool { return third.cluster.Shards().Held() == 32 && emptied(c, n)() }, "the load is levelled, and none is its")
+	c.Eventually(func() bool { return third.cluster.Shards().Held() == 32 && emptied(c, n)() },
+		"the load is levelled, and none is its")
 }
 
 // A wish names an incarnation, and the one after it is not meant.
@@ -115,7 +118,8 @@ func TestDrainOfAFormerIncarnation(t *testing.T) {
 	// Both are in one watch: who saw the second has seen the first.
 	askDrain(t, c, lease, c.Node(2), false)
 	c.Eventually(emptied(c, c.Node(2)), "the other one is drained")
-	c.Eventually(func() bool { return inspect.Snapshot(n.cluster).Drain(c.Node(2).Address()) != nil }, "it sees both wishes")
+	c.Eventually(func() bool { return inspect.Snapshot(n.cluster).Drain(c.Node(2).Address()) != nil },
+		"it sees both wishes")
 	require.NotNil(t, inspect.Snapshot(n.cluster).Drain(n.Address()))
 	c.Eventually(func() bool { return n.cluster.Shards().Held() == 32 }, "it has its share of two")
 	require.False(t, member(c, n).Draining)

@@ -41,7 +41,8 @@ func denyQueue(t *testing.T, c *Cluster) *clientv3.Client {
 	grant(k.Prefix()+"/", k.Queue(), clientv3.PermissionType(clientv3.PermWrite))
 	grant(k.QueueEnd(), k.Prefix()+"0", clientv3.PermissionType(clientv3.PermWrite))
 	must(c.Client().AuthEnable(ctx))
-	root, err := clientv3.New(clientv3.Config{Endpoints: []string{c.Etcd().Endpoint()}, Username: "root", Password: "secret",
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{c.Etcd().Endpoint()}, Username: "root",
+		Password:    "secret",
 		DialTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -75,7 +76,10 @@ func TestFallbackAndBack(t *testing.T) {
 	for range 3 {
 		c.AddNode()
 	}
-	byName := slices.SortedFunc(slices.Values(c.Nodes()), func(a, b *Node) int { return cmp.Compare(a.Address(), b.Address()) })
+	byName := slices.SortedFunc(slices.Values(c.Nodes()), func(a,
+		b *Node) int {
+		return cmp.Compare(a.Address(), b.Address())
+	})
 	c.Eventually(func() bool { return inFallback(c, byName[0]) }, "all in fallback, led by %s", byName[0].Address())
 	first := byName[0].Cluster().Term().Token()
 
@@ -165,7 +169,10 @@ func TestKilledActingLeaderIsReplacedLongBeforeItsLeaseEnds(t *testing.T) {
 		c.AddNode()
 	}
 	watched(t, c, 3, 2)
-	byName := slices.SortedFunc(slices.Values(c.Nodes()), func(a, b *Node) int { return cmp.Compare(a.Address(), b.Address()) })
+	byName := slices.SortedFunc(slices.Values(c.Nodes()), func(a,
+		b *Node) int {
+		return cmp.Compare(a.Address(), b.Address())
+	})
 	c.Eventually(func() bool { return inFallback(c, byName[0]) }, "all in fallback, led by %s", byName[0].Address())
 	byName[0].Kill()
 	c.Eventually(func() bool { return inFallback(c, byName[1]) }, "the next smallest leads, %s", byName[1].Address())

@@ -129,7 +129,8 @@ func (f *Faults) cutOff() bool { return f.linked.isShut() }
 // String names the faults that are on.
 func (f *Faults) String() string {
 	var on []string
-	for name, g := range map[string]*gate{"renewing stopped": f.renewing, "watch frozen": f.watching, "cut off": f.linked} {
+	for name, g := range map[string]*gate{"renewing stopped": f.renewing, "watch frozen": f.watching,
+		"cut off": f.linked} {
 		if g.isShut() {
 			on = append(on, name)
 		}

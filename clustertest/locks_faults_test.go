@@ -67,7 +67,8 @@ func TestLocksUnderFaults(t *testing.T) {
 		}
 		s := r.verdict.Seen
 		sum.Grants, sum.Shared = sum.Grants+s.Grants, sum.Shared+s.Shared
-		sum.Increments, sum.Fenced, sum.Unanswered = sum.Increments+s.Increments, sum.Fenced+s.Fenced, sum.Unanswered+s.Unanswered
+		sum.Increments, sum.Fenced, sum.Unanswered =
+			sum.Increments+s.Increments, sum.Fenced+s.Fenced, sum.Unanswered+s.Unanswered
 		sum.Effects, sum.Attempts, sum.Ran = sum.Effects+s.Effects, sum.Attempts+s.Attempts, sum.Ran+s.Ran
 		sum.Doubts, sum.Late = sum.Doubts+s.Doubts, sum.Late+s.Late
 		exempt, longest = exempt+len(r.verdict.Exempt), max(longest, r.verdict.LongestExempt())
@@ -76,9 +77,12 @@ func TestLocksUnderFaults(t *testing.T) {
 	for _, k := range lockFaults() {
 		text += fmt.Sprintf("  %-44s %4d\n", k.name, done[k.name])
 	}
-	t.Logf("%d rounds with faults of %d, in %v; %d grants, %d of them shared; increments: %d accepted, %d refused, %d unknown; "+
-		"%d effects tried %d times, run %d times, %d unknown for a while, %d too late; exempt overlaps: %d, the longest %v\n%s",
-		faulty, *rounds, time.Since(began).Round(time.Second), sum.Grants, sum.Shared, sum.Increments, sum.Fenced, sum.Unanswered,
+	t.Logf("%d rounds with faults of %d, in %v; %d grants, %d of them shared; increments: %d accepted, %d refused, %d "+
+		"unknown; "+
+		"%d effects tried %d times, run %d times, %d unknown for a while, %d too late; exempt overlaps: %d, the longest "+
+		"%v\n%s",
+		faulty, *rounds, time.Since(began).Round(time.Second), sum.Grants, sum.Shared, sum.Increments, sum.Fenced,
+		sum.Unanswered,
 		sum.Effects, sum.Attempts, sum.Ran, sum.Doubts, sum.Late, exempt, longest.Round(time.Millisecond), text)
 	require.Equal(t, *rounds, faulty)
 	require.NotZero(t, sum.Grants)

@@ -163,7 +163,8 @@ func carriedOutLate(ctx context.Context, w *lockWorld, n *lockNode, rnd *rand.Ra
 func requestsRefused(ctx context.Context, w *lockWorld, n *lockNode, rnd *rand.Rand) (bool, error) {
 	defer w.rec.Begin(n.name, "refused", "")()
 	for range 6 {
-		n.faults.FailNext(OpWrite, []error{rpctypes.ErrTimeout, rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests}[rnd.IntN(3)], w.some(rnd))
+		n.faults.FailNext(OpWrite, []error{rpctypes.ErrTimeout, rpctypes.ErrNoSpace,
+			rpctypes.ErrTooManyRequests}[rnd.IntN(3)], w.some(rnd))
 	}
 	last(ctx, between(rnd, 300*time.Millisecond, lockTTL/2))
 	return true, n.heal()
@@ -218,7 +219,8 @@ func lockDeleted(ctx context.Context, w *lockWorld, n *lockNode, _ *rand.Rand) (
 		if err != nil {
 			return false, nil // etcd is away
 		}
-		found, err := w.client.Get(ctx, w.keys.Locks().Root(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		found, err := w.client.Get(ctx, w.keys.Locks().Root(), clientv3.WithPrefix(),
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		if err != nil {
 			return false, nil
 		}

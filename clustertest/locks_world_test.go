@@ -37,7 +37,8 @@ var lockNames = []string{"a", "b/c"}
 
 // lockLimits are what a round is judged by: hands from outside are noticed within a third of
 // the TTL, and what a busy machine adds.
-var lockLimits = history.Limits{Exempt: map[string]time.Duration{history.LeaseRevoked: lockTTL/3 + time.Second, history.LockDeleted: lockTTL/3 + time.Second}}
+var lockLimits = history.Limits{Exempt: map[string]time.Duration{history.LeaseRevoked: lockTTL/3 +
+	time.Second, history.LockDeleted: lockTTL/3 + time.Second}}
 
 // lockNode is what one process would have: a session, locks and effects, behind a relay of its
 // own.
@@ -139,7 +140,8 @@ func (w *lockWorld) addNode(name string) (err error) {
 	if n.relay, err = fault.NewRelay(strings.TrimPrefix(w.endpoint, "http://")); err != nil {
 		return err
 	}
-	if n.client, err = clientv3.New(clientv3.Config{Endpoints: []string{n.relay.Address()}, Logger: zap.NewNop()}); err != nil {
+	if n.client, err = clientv3.New(clientv3.Config{Endpoints: []string{n.relay.Address()},
+		Logger: zap.NewNop()}); err != nil {
 		return err
 	}
 	n.faults = Inject(n.client)
@@ -150,13 +152,16 @@ func (w *lockWorld) addNode(name string) (err error) {
 		}
 	}
 	const timeout = time.Second // a machine that is busy for less is no fault
-	if n.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: n.client, TTL: lockTTL}}); err != nil {
+	if n.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: n.client,
+		TTL: lockTTL}}); err != nil {
 		return err
 	}
-	if n.locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: n.client, Keeper: n.keeper, Queues: keys.Locks(), Owner: name, RequestTimeout: timeout}); err != nil {
+	if n.locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: n.client, Keeper: n.keeper, Queues: keys.Locks(),
+		Owner: name, RequestTimeout: timeout}); err != nil {
 		return err
 	}
-	if n.effects, err = effects.New(effects.Config{Client: n.client, Keeper: n.keeper, Keys: keys, Owner: name, RequestTimeout: timeout}); err != nil {
+	if n.effects, err = effects.New(effects.Config{Client: n.client, Keeper: n.keeper, Keys: keys, Owner: name,
+		RequestTimeout: timeout}); err != nil {
 		return err
 	}
 	w.wg.Go(func() { _ = n.keeper.Run(w.life) })

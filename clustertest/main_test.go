@@ -16,7 +16,8 @@ import (
 )
 
 var (
-	rounds  = flag.Int("faults.rounds", 3, "how often each fault from outside is done to each place in the queue; 100 is the full run")
+	rounds = flag.Int("faults.rounds", 3, "how often each fault from outside is done to each place in the queue; 100 "+
+		"is the full run")
 	changes = flag.Int("faults.changes", 50, "leader changes in a working election; 1000 is the full run")
 )
 

@@ -89,7 +89,8 @@ func minoritySide(t *testing.T, m *members, etcds time.Duration) {
 	t.Logf("the others had moved over after %v, the next one leads after %v", moved, took)
 	require.Less(t, moved, minorityTTL+etcds+busy, "by when a session must have")
 	require.Less(t, took, minorityTTL+promised+etcds+busy)
-	m.await(func() bool { return rest.GetLeaderNode() == three.address() && two.GetLeaderNode() == three.address() }, "all agree")
+	m.await(func() bool { return rest.GetLeaderNode() == three.address() && two.GetLeaderNode() == three.address() },
+		"all agree")
 	register := m.rec.Register(three.name, m.client, "/elsewhere")
 	m.await(func() bool {
 		term := three.Term()

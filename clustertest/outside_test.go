@@ -20,7 +20,8 @@ func eachPlace(t *testing.T, ttl int, fault func(t *testing.T, c *Cluster, victi
 	c := New(t, 5, WithTTL(ttl))
 	for place, i := range places {
 		for range *rounds {
-			c.Eventually(func() bool { return len(queueKeys(t, c)) == 5 && len(c.Node(0).Cluster().Status().Queue) == 5 }, "all are queued")
+			c.Eventually(func() bool { return len(queueKeys(t, c)) == 5 && len(c.Node(0).Cluster().Status().Queue) == 5 },
+				"all are queued")
 			c.WaitAgreed()
 			victim := c.NodeAt(queued(t, c)[i])
 			fault(t, c, victim)

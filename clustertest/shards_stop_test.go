@@ -47,7 +47,8 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 	inside, end, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		assert.NoError(t, c.Node(0).cluster.Shards().Serve(context.Background(), "key", func(ctx context.Context, _ int64) error {
+		assert.NoError(t, c.Node(0).cluster.Shards().Serve(context.Background(), "key", func(ctx context.Context,
+			_ int64) error {
 			close(inside)
 			<-ctx.Done()
 			<-end
@@ -76,14 +77,15 @@ func TestShardsAreThereWhenOnAcquireIsCalled(t *testing.T) {
 	nodes := make(chan *Cluster, 1)
 	c = New(t, 0, WithConfig(func(i int, cfg *cluster.Config) {
 		cfg.Labels = map[string]string{"first": []string{"yes", "no"}[min(i, 1)]}
-		cfg.Sharding = cluster.Sharding{Shards: 64, Exclude: map[string]string{"first": "yes"}, OnAcquire: func(context.Context, int, int64) {
-			known := <-nodes
-			nodes <- known
-			acquired.Add(1)
-			if known.Node(1).cluster.Shards() == nil {
-				missing.Add(1)
-			}
-		}}
+		cfg.Sharding = cluster.Sharding{Shards: 64, Exclude: map[string]string{"first": "yes"},
+			OnAcquire: func(context.Context, int, int64) {
+				known := <-nodes
+				nodes <- known
+				acquired.Add(1)
+				if known.Node(1).cluster.Shards() == nil {
+					missing.Add(1)
+				}
+			}}
 	}))
 	nodes <- c
 	c.AddNode()

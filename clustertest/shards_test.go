@@ -18,7 +18,9 @@ import (
 	"github.com/goverse/goverse/internal/sharding"
 )
 
-var straggles = flag.Duration("shards.straggler", 0, "for how long, at the least, a call in one shard goes on while the others are handed over; 30s is past the drain time-out")
+var straggles = flag.Duration("shards.straggler", 0,
+	"for how long, at the least, a call in one shard goes on while the others are handed over; 30s is past the drain "+
+		"time-out")
 
 func sharded(s cluster.Sharding) Option {
 	return WithConfig(func(_ int, cfg *cluster.Config) { cfg.Sharding = s })
@@ -176,7 +178,8 @@ func TestStragglerHoldsUpNoOtherShard(t *testing.T) {
 	}
 	nextUp := c.AddNode().cluster
 	next := nextUp.Shards()
-	c.Eventually(func() bool { return nextUp.Status().Shards.Waiting == shards/2 }, "half of them are to move, and none has")
+	c.Eventually(func() bool { return nextUp.Status().Shards.Waiting == shards/2 },
+		"half of them are to move, and none has")
 	straggler := -1
 	for shard := range shards {
 		if owner, _ := next.OwnerOf(shard); owner.Address == c.Node(1).Address() && straggler < 0 {
@@ -185,7 +188,8 @@ func TestStragglerHoldsUpNoOtherShard(t *testing.T) {
 		}
 		close(ends[shard])
 	}
-	c.Eventually(func() bool { return next.Held() == shards/2-1 && nextUp.Status().Shards.Waiting == 1 }, "all but one are handed over")
+	c.Eventually(func() bool { return next.Held() == shards/2-1 && nextUp.Status().Shards.Waiting == 1 },
+		"all but one are handed over")
 	// It goes on, a third node comes and goes, and what moves then is not held up either.
 	w := watchServing(c.Node(0), c.Node(1))
 	held := time.After(*straggles)

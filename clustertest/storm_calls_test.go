@@ -106,8 +106,12 @@ var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 		_ = shards.HoldAlone(ctx, n.label, "alone", work)
 	},
 	"processor": func(ctx context.Context, n *stormNode) {
-		p, err := processor.New(processor.Config[int]{Name: stormProcessor, Source: numbers{}, Checkpoint: n.cluster.Checkpoints(),
-			LeaderLock: processor.Election(n.cluster.Elections(), "processor"), Handler: func(context.Context, processor.Event[int]) error { return nil }})
+		p, err := processor.New(processor.Config[int]{Name: stormProcessor, Source: numbers{},
+			Checkpoint: n.cluster.Checkpoints(),
+			LeaderLock: processor.Election(n.cluster.Elections(), "processor"), Handler: func(context.Context,
+				processor.Event[int]) error {
+				return nil
+			}})
 		if err == nil {
 			_ = p.Run(ctx)
 		}
@@ -115,7 +119,8 @@ var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 	"http": func(ctx context.Context, n *stormNode) {
 		client := &http.Client{Transport: &http.Transport{}, Timeout: callBound}
 		defer client.CloseIdleConnections()
-		for _, path := range []string{"/cluster/status", "/cluster/leader", "/metrics", "/cluster/shards", "/leader-only", "/readyz"} {
+		for _, path := range []string{"/cluster/status", "/cluster/leader", "/metrics", "/cluster/shards", "/leader-only",
+			"/readyz"} {
 			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.http.Address()+path, http.NoBody)
 			if resp, err := client.Do(req); err == nil {
 				_ = resp.Body.Close()
@@ -136,7 +141,8 @@ func (numbers) Read(_ context.Context, after processor.Position, limit int) ([]p
 	}
 	var out []processor.Event[int]
 	for i := range min(limit, 5) {
-		out = append(out, processor.Event[int]{Position: processor.Position(fmt.Sprintf("%09d", last+i+1)), Value: last + i + 1})
+		out = append(out, processor.Event[int]{Position: processor.Position(fmt.Sprintf("%09d", last+i+1)), Value: last + i +
+			1})
 	}
 	return out, nil
 }

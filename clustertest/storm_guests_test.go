@@ -37,13 +37,17 @@ var guestKinds = map[string]func(n *stormNode) guest{
 			wg.Wait()
 		}
 	},
-	"silent":        func(n *stormNode) guest { return rawGuest(n.cluster.Node().AdvertiseAddress(), "") },
-	"half greeting": func(n *stormNode) guest { return rawGuest(n.cluster.Node().AdvertiseAddress(), "PRI * HTTP/2.0\r\n") },
+	"silent": func(n *stormNode) guest { return rawGuest(n.cluster.Node().AdvertiseAddress(), "") },
+	"half greeting": func(n *stormNode) guest {
+		return rawGuest(
+			n.cluster.Node().AdvertiseAddress(), "PRI * HTTP/2.0\r\n")
+	},
 	"half TLS": func(n *stormNode) guest {
 		return rawGuest(n.cluster.Node().AdvertiseAddress(), "\x16\x03\x01\x02\x00\x01\x00")
 	},
 	"greeting only": func(n *stormNode) guest {
-		return rawGuest(n.cluster.Node().AdvertiseAddress(), "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+		return rawGuest(n.cluster.Node().AdvertiseAddress(),
+			"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 	},
 	"http silent": func(n *stormNode) guest { return rawGuest(n.http.Address(), "") },
 	"http half":   func(n *stormNode) guest { return rawGuest(n.http.Address(), "GET /livez HTTP/1.1\r\n") },
@@ -69,7 +73,8 @@ func rawGuest(address, says string) guest {
 
 // grpcGuest is a client of gRPC that stays, and calls once the node serves.
 func (n *stormNode) grpcGuest(watch bool) guest {
-	conn, err := grpc.NewClient("passthrough:///"+n.cluster.Node().AdvertiseAddress(), grpc.WithTransportCredentials(n.w.certs.client()))
+	conn, err := grpc.NewClient("passthrough:///"+n.cluster.Node().AdvertiseAddress(),
+		grpc.WithTransportCredentials(n.w.certs.client()))
 	if err != nil {
 		return nil
 	}

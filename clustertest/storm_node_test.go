@@ -91,7 +91,8 @@ func (w *storm) newNode(i int) *stormNode {
 		require.NoError(w.t, err)
 		mux := http.NewServeMux()
 		mux.Handle("/", httpapi.New(n.cluster, httpapi.Options{}))
-		mux.Handle("/leader-only", httpapi.LeaderOnly(n.cluster, http.NotFoundHandler(), httpapi.LeaderOnlyOptions{Redirect: true}))
+		mux.Handle("/leader-only", httpapi.LeaderOnly(n.cluster, http.NotFoundHandler(),
+			httpapi.LeaderOnlyOptions{Redirect: true}))
 		n.http = httpapi.Serve(l, mux, nil)
 	})
 	p := plan{stopFirst: w.rnd.IntN(12) == 0, stopAt: time.Duration(w.rnd.IntN(1500)) * time.Millisecond}

@@ -60,7 +60,8 @@ type tally struct {
 }
 
 func (c *tally) String() string {
-	return fmt.Sprintf("%d starts and %d cut short, %d stops and %d cut short, %d before the start, %d calls, %d connections from outside; goroutines were gone %v after Stop at the latest",
+	return fmt.Sprintf("%d starts and %d cut short, %d stops and %d cut short, %d before the start, %d calls, %d "+
+		"connections from outside; goroutines were gone %v after Stop at the latest",
 		c.starts.Load(), c.cut.Load(), c.stops.Load(), c.cutStops.Load(), c.early.Load(), c.calls.Load(), c.guests.Load(),
 		time.Duration(c.longest.Load()).Round(time.Millisecond))
 }
@@ -136,7 +137,8 @@ func (w *storm) await(what string, wg *sync.WaitGroup) {
 	select {
 	case <-done:
 	case <-timer.C:
-		w.t.Fatalf("it hangs: not so after %v: %s (round %d of seed %d)\n%s", 2*stormPatience, what, w.round, *stormSeed, stacks())
+		w.t.Fatalf("it hangs: not so after %v: %s (round %d of seed %d)\n%s", 2*stormPatience, what, w.round, *stormSeed,
+			stacks())
 	}
 }
 
@@ -150,7 +152,8 @@ func (w *storm) lookForKeys() {
 	for _, kv := range resp.Kvs {
 		key := string(kv.Key)
 		switch {
-		case key == keys.ShardMap(), strings.HasPrefix(key, keys.EffectMarks()), strings.HasPrefix(key, keys.Checkpoint(stormProcessor)):
+		case key == keys.ShardMap(), strings.HasPrefix(key, keys.EffectMarks()), strings.HasPrefix(key,
+			keys.Checkpoint(stormProcessor)):
 			continue // they outlive everybody
 		case kv.Lease == 0:
 			w.t.Errorf("a key is left that no lease will take along: %s", key)

@@ -61,7 +61,10 @@ func (c *Cluster) await(d time.Duration, cond func() bool) bool {
 			return cond()
 		}
 		if !open {
-			maps.DeleteFunc(changes, func(_ *Node, c <-chan election.Leader) bool { return reflect.ValueOf(c) == cases[chosen].Chan })
+			maps.DeleteFunc(changes, func(_ *Node,
+				c <-chan election.Leader) bool {
+				return reflect.ValueOf(c) == cases[chosen].Chan
+			})
 		}
 	}
 	return true
@@ -146,8 +149,10 @@ func (c *Cluster) Describe() string {
 			continue
 		}
 		st := n.cluster.Status()
-		fmt.Fprintf(&b, ": %s, leader %q token %d, mode %s, lease %x valid %t, queue %v, nodes %v, revision %d, terms %d, sessions lost %d, rebuilds %d",
-			st.State, st.LeaderID, st.Token, st.Mode, int64(n.Lease()), st.SessionValid, st.Queue, st.Nodes, st.Revision, st.Terms, st.SessionsLost, st.Rebuilds)
+		fmt.Fprintf(&b, ": %s, leader %q token %d, mode %s, lease %x valid %t, queue %v, nodes %v, revision %d, terms %d, "+
+			"sessions lost %d, rebuilds %d",
+			st.State, st.LeaderID, st.Token, st.Mode, int64(n.Lease()), st.SessionValid, st.Queue, st.Nodes, st.Revision,
+			st.Terms, st.SessionsLost, st.Rebuilds)
 		if st.LastEnd != nil {
 			fmt.Fprintf(&b, ", last term ended: %v", st.LastEnd)
 		}

@@ -82,7 +82,8 @@ func TestStopWaitsForLocksBounded(t *testing.T) {
 	defer close(n.ended)
 	defer func() { _ = n.client.Close() }()
 	require.EqualError(t, n.cluster.Stop(t.Context()),
-		"the stop was cut short: have the locks released: not done within WorkTimeout, 50ms, though the contexts have ended: context deadline exceeded")
+		"the stop was cut short: have the locks released: not done within WorkTimeout, 50ms, though the contexts have "+
+			"ended: context deadline exceeded")
 	require.False(t, h.Valid())
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrLost)
 	require.Empty(t, lockQueue(t, c, "it"))
@@ -103,7 +104,10 @@ func TestEffectOfADeadNodeIsUnknown(t *testing.T) {
 	}()
 	<-inside
 	c.Node(0).Kill()
-	_, err := c.Node(1).cluster.Once(t.Context(), "mail", func(context.Context, int64) ([]byte, error) { panic("it runs") })
+	_, err := c.Node(1).cluster.Once(t.Context(), "mail", func(context.Context, int64) ([]byte,
+		error) {
+		panic("it runs")
+	})
 	unknown, ok := errors.AsType[*once.UnknownError](err)
 	require.True(t, ok, "%v", err)
 	require.Equal(t, c.Node(0).Address(), unknown.By)

@@ -125,7 +125,8 @@ func (c Config) Validate() error {
 	if err := checkListen("ListenClient", c.ListenClient); err != nil {
 		return err
 	}
-	for field, d := range map[string]time.Duration{"HeartbeatInterval": c.HeartbeatInterval, "ElectionTimeout": c.ElectionTimeout} {
+	for field, d := range map[string]time.Duration{"HeartbeatInterval": c.HeartbeatInterval,
+		"ElectionTimeout": c.ElectionTimeout} {
 		if d < time.Millisecond || d%time.Millisecond != 0 {
 			return badConfig("%s is %v: use whole milliseconds, at least one", field, d)
 		}
@@ -146,7 +147,8 @@ func (c Config) Validate() error {
 		if name == "" || strings.ContainsAny(name, "=, \t\r\n") {
 			return badConfig("Peers has the name %q: use names without spaces, commas and equals signs", name)
 		}
-		if _, port, err := net.SplitHostPort(address); err != nil || !validPort(port) || port == "0" || strings.HasPrefix(address, ":") {
+		if _, port, err := net.SplitHostPort(address); err != nil || !validPort(port) || port == "0" ||
+			strings.HasPrefix(address, ":") {
 			return badConfig("Peers has the address %q for %s: use host:port with a fixed port", address, name)
 		}
 	}

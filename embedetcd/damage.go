@@ -33,7 +33,8 @@ func (d *dataDir) check() error {
 	case errors.As(err, &system): // no memory to map it, no locks on that file system: it may well be whole
 		return unusable(d.path, err)
 	default:
-		return fmt.Errorf("embedetcd: %w: restore a backup into %s, or move that directory away and start with an empty one (%w)",
+		return fmt.Errorf("embedetcd: %w: restore a backup into %s, or move that directory away and start with an empty "+
+			"one (%w)",
 			ErrDamaged, d.path, &fs.PathError{Op: "open", Path: path, Err: err})
 	}
 }

@@ -61,5 +61,6 @@ func noTemp(cause error) error {
 }
 
 func unusable(path string, cause error) error {
-	return fmt.Errorf("embedetcd: %w: set DataDir to a directory that this user may create and write, instead of %s (%w)", ErrDataDir, path, cause)
+	return fmt.Errorf("embedetcd: %w: set DataDir to a directory that this user may create and write, instead of %s (%w)",
+		ErrDataDir, path, cause)
 }

@@ -86,6 +86,7 @@ func startError(c Config, dir, listen string, cause error) error {
 	case errors.As(cause, &path), errors.Is(cause, fs.ErrPermission):
 		return unusable(dir, cause)
 	default:
-		return fmt.Errorf("embedetcd: etcd did not start: see its log for the reason, set Logger if there is none (%w)", cause)
+		return fmt.Errorf("embedetcd: etcd did not start: see its log for the reason, set Logger if there is none (%w)",
+			cause)
 	}
 }

@@ -67,9 +67,11 @@ func listenError(field, address string, cause error) error {
 	case cause == nil:
 		return nil
 	case errors.Is(cause, syscall.EADDRINUSE):
-		return fmt.Errorf("embedetcd: %w: stop the process that uses %s (ss -tanp shows it) or set %s to another port (%w)", ErrAddressInUse, address, field, cause)
+		return fmt.Errorf("embedetcd: %w: stop the process that uses %s (ss -tanp shows it) or set %s to another port (%w)",
+			ErrAddressInUse, address, field, cause)
 	default:
-		return fmt.Errorf("embedetcd: %w: cannot listen at %s: set %s to an address and a port that this machine may bind (%w)", ErrConfig, address, field, cause)
+		return fmt.Errorf("embedetcd: %w: cannot listen at %s: set %s to an address and a port that this machine may bind "+
+			"(%w)", ErrConfig, address, field, cause)
 	}
 }
 

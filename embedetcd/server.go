@@ -126,7 +126,8 @@ func (s *Server) waitReady(ctx context.Context) error {
 }
 
 func notReady(ctx context.Context) error {
-	return fmt.Errorf("embedetcd: etcd did not serve in time: give it more time, and with Peers start more than half of the members (%w)", context.Cause(ctx))
+	return fmt.Errorf("embedetcd: etcd did not serve in time: give it more time, and with Peers start more than half "+
+		"of the members (%w)", context.Cause(ctx))
 }
 
 // watch notices the end of the server, whoever caused it.

@@ -53,7 +53,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 	require.DirExists(t, dir)
 	// An open watch, over TCP and in process, must not make Close wait.
 	remote := dial(t, s.Endpoint())
-	over, in := remote.Watch(patient(t), "x", clientv3.WithCreatedNotify()), s.Client().Watch(patient(t), "x", clientv3.WithCreatedNotify())
+	over, in := remote.Watch(patient(t), "x", clientv3.WithCreatedNotify()), s.Client().Watch(patient(t), "x",
+		clientv3.WithCreatedNotify())
 	require.True(t, (<-over).Created)
 	require.True(t, (<-in).Created)
 
@@ -113,8 +114,10 @@ func TestLogGoesToTheLogger(t *testing.T) {
 	require.NoError(t, s.Close())
 	require.Contains(t, out.String(), "here.etcd: ready to serve client requests")
 	require.NotContains(t, out.String(), "[INFO]", "etcd's chatter is debug")
-	require.Contains(t, out.String(), "[DEBUG] here.etcd: Running http and grpc server on single port", "a remark on a default is no warning")
-	require.Contains(t, out.String(), "[DEBUG] here.etcd: setting up serving from embedded etcd failed", "a close is no error")
+	require.Contains(t, out.String(), "[DEBUG] here.etcd: Running http and grpc server on single port",
+		"a remark on a default is no warning")
+	require.Contains(t, out.String(), "[DEBUG] here.etcd: setting up serving from embedded etcd failed",
+		"a close is no error")
 }
 
 func TestEndByItselfIsReported(t *testing.T) {

@@ -23,11 +23,14 @@ import (
 )
 
 var (
-	chaosSeed  = flag.Uint64("chaos.seed", 1, "which faults come in which order")
-	chaosFor   = flag.Duration("chaos.for", 0, "how long to go on with new worlds; 0 is one world with one of each kind of fault")
+	chaosSeed = flag.Uint64("chaos.seed", 1, "which faults come in which order")
+	chaosFor  = flag.Duration("chaos.for", 0, "how long to go on with new worlds; 0 is one world with one of each "+
+		"kind of fault")
 	chaosApart = flag.Bool("chaos.revoked-apart", false, "tell overlaps apart that come of leases which etcd itself "+
-		"revoked though they were renewed, instead of failing by them; where each node reaches all members, those of locks alone")
-	chaosKeep = flag.String("chaos.keep", "", "directory for the transcript of a run that failed; default: a temporary one")
+		"revoked though they were renewed, instead of failing by them; where each node reaches all members, those of "+
+		"locks alone")
+	chaosKeep = flag.String("chaos.keep", "", "directory for the transcript of a run that failed; default: a temporary "+
+		"one")
 )
 
 // TestChaos puts whole clusters through random faults and judges what they recorded;
@@ -61,7 +64,8 @@ func TestChaosMembers(t *testing.T) {
 	cfg := chaosConfig(t)
 	cfg.TTL, cfg.Bound, cfg.Members, cfg.RevokedApart = membersTTL, true, true, *chaosApart
 	cfg.Etcd = func(dir, client, peer string, peers []string) (*exec.Cmd, error) {
-		return procs.Member{Dir: dir, Client: client, Peer: peer, Peers: peers, Election: membersElection}.Command(procs.Etcd37)
+		return procs.Member{Dir: dir, Client: client, Peer: peer, Peers: peers,
+			Election: membersElection}.Command(procs.Etcd37)
 	}
 	runChaos(t, cfg)
 }
@@ -101,7 +105,8 @@ func runChaos(t *testing.T, cfg chaos.Config) {
 	onLeader, atOwner := 0, 0
 	var table strings.Builder
 	for _, c := range sum {
-		fmt.Fprintf(&table, "  %-36s %4d done, %4d counted, %4d at the leader, %4d at an owner\n", c.Kind, c.Done, c.Counted, c.OnLeader, c.AtOwner)
+		fmt.Fprintf(&table, "  %-36s %4d done, %4d counted, %4d at the leader, %4d at an owner\n", c.Kind, c.Done, c.Counted,
+			c.OnLeader, c.AtOwner)
 		onLeader += c.OnLeader
 		atOwner += c.AtOwner
 		if !t.Failed() {
@@ -149,11 +154,14 @@ func (s *seen) add(v history.Verdict) {
 }
 
 func (s *seen) String() string {
-	return fmt.Sprintf("%d samples, %d terms (%s), %d ownerships (%s); %d guarded writes accepted, %d refused", s.sum.Samples, s.sum.Terms,
+	return fmt.Sprintf("%d samples, %d terms (%s), %d ownerships (%s); %d guarded writes accepted, %d refused",
+		s.sum.Samples, s.sum.Terms,
 		percentiles(s.leaders), s.sum.Ownerships, percentiles(s.owners), s.sum.Accepted, s.sum.Refused) +
-		fmt.Sprintf("; %d locks granted, %d of them shared; increments under them: %d accepted, %d refused, %d unknown", s.sum.Grants, s.sum.Shared,
+		fmt.Sprintf("; %d locks granted, %d of them shared; increments under them: %d accepted, %d refused, %d unknown",
+			s.sum.Grants, s.sum.Shared,
 			s.sum.Increments, s.sum.Fenced, s.sum.Unanswered) +
-		fmt.Sprintf("; %d effects tried %d times, run %d times, %d unknown for a while, %d too late", s.sum.Effects, s.sum.Attempts, s.sum.Ran,
+		fmt.Sprintf("; %d effects tried %d times, run %d times, %d unknown for a while, %d too late", s.sum.Effects,
+			s.sum.Attempts, s.sum.Ran,
 			s.sum.Doubts, s.sum.Late)
 }
 
@@ -186,8 +194,10 @@ func (a *apart) add(f history.Finding) {
 }
 
 func (a *apart) String() string {
-	return fmt.Sprintf("%d of leaders, the longest %v; %d of owners of a shard, the longest %v; %d of holders of a lock, the longest %v",
-		a.leaders, a.longestLeader.Round(time.Microsecond), a.owners, a.longestOwn.Round(time.Microsecond), a.holders, a.longestHolder.Round(time.Microsecond))
+	return fmt.Sprintf("%d of leaders, the longest %v; %d of owners of a shard, the longest %v; %d of holders of a "+
+		"lock, the longest %v",
+		a.leaders, a.longestLeader.Round(time.Microsecond), a.owners, a.longestOwn.Round(time.Microsecond), a.holders,
+		a.longestHolder.Round(time.Microsecond))
 }
 
 func oneWorld(t *testing.T, cfg chaos.Config, seed uint64) *chaos.Result {

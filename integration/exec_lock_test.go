@@ -40,14 +40,16 @@ func TestLockCommandLine(t *testing.T) {
 	t.Run("environment", func(t *testing.T) {
 		p := b.lock(nil, "env")
 		require.Zero(t, p.Exit(t, patience))
-		for _, says := range []string{"GOVERSE_LOCK=" + b.name, "GOVERSE_TOKEN=", "GOVERSE_ETCD=" + etcd.Endpoint, "GOVERSE_PREFIX=" + procs.Prefix,
+		for _, says := range []string{"GOVERSE_LOCK=" + b.name, "GOVERSE_TOKEN=", "GOVERSE_ETCD=" +
+			etcd.Endpoint, "GOVERSE_PREFIX=" + procs.Prefix,
 			"GOVERSE_KEY=" + procs.Prefix + "/work/locks/"} {
 			require.Contains(t, p.Output(), "\n"+says, "in "+p.Output())
 		}
 	})
 	t.Run("bytes that are no UTF-8", func(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "out")
-		p := kit.Start(t, "goversed lock", kit.GoversedPath(t), []string{"lock", "name\xff", "--etcd", b.etcd, "--prefix", procs.Prefix, "--",
+		p := kit.Start(t, "goversed lock", kit.GoversedPath(t), []string{"lock", "name\xff", "--etcd", b.etcd, "--prefix",
+			procs.Prefix, "--",
 			"sh", "-c", `printf %s "$1 $ODD $GOVERSE_LOCK" > "$2"`, "sh", "argument\xfe", out}, []string{"ODD=variable\xfd"})
 		require.Zero(t, p.Exit(t, patience), p.Output())
 		text, err := os.ReadFile(out)
@@ -86,7 +88,8 @@ func TestLockCommandLine(t *testing.T) {
 		waits := b.lock(nil, "true")
 		client := etcd.Client(t, "", "")
 		procs.Await(t, patience, "it queues", func() error {
-			return equal("places", len(procs.Keys(t, client, procs.Prefix+"/work/locks/"))-len(procs.Keys(t, client, procs.Prefix+"/work/locks/batches/")), 2)
+			return equal("places", len(procs.Keys(t, client, procs.Prefix+"/work/locks/"))-len(procs.Keys(t, client,
+				procs.Prefix+"/work/locks/batches/")), 2)
 		})
 		waits.Signal(t, syscall.SIGTERM)
 		require.Equal(t, 143, waits.Exit(t, patience), "the wait was ended")
@@ -95,7 +98,8 @@ func TestLockCommandLine(t *testing.T) {
 		require.Empty(t, procs.Keys(t, client, procs.Prefix+"/work/locks/"), "nothing is left")
 	})
 	t.Run("signals are passed on and waited for", func(t *testing.T) {
-		p := b.lock(nil, "sh", "-c", `trap 'echo reload' HUP; trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done`)
+		p := b.lock(nil, "sh", "-c",
+			`trap 'echo reload' HUP; trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done`)
 		p.AwaitOutput(t, patience, "ready")
 		p.Signal(t, syscall.SIGHUP)
 		p.AwaitOutput(t, patience, "reload")
@@ -108,7 +112,8 @@ func TestLockCommandLine(t *testing.T) {
 		p := nobody.lock([]string{"-n", "-w", "500ms"}, "true")
 		require.Equal(t, 125, p.Exit(t, patience))
 		require.Contains(t, p.Output(), "check --etcd and that etcd runs there")
-		for _, user := range [][]string{nil, {"--etcd-user", "u", "--etcd-password", "p"}} { // with one, etcd is asked at once
+		// with one, etcd is asked at once
+		for _, user := range [][]string{nil, {"--etcd-user", "u", "--etcd-password", "p"}} {
 			p = nobody.lock(append(user, "-w", "500ms"), "true")
 			require.Equal(t, 125, p.Exit(t, patience))
 			require.Contains(t, p.Output(), "check --etcd and that etcd runs there")

@@ -46,7 +46,8 @@ func TestExecSaysWhatHappens(t *testing.T) {
 				return string(text)
 			}
 		}
-		p = kit.Start(t, "goversed "+name, "sh", append([]string{"-c", fmt.Sprintf(`exec "$@" > %[1]s.out 2> %[1]s.log`, filepath.Join(files, name)), "sh",
+		p = kit.Start(t, "goversed "+name, "sh", append([]string{"-c", fmt.Sprintf(`exec "$@" > %[1]s.out 2> %[1]s.log`,
+			filepath.Join(files, name)), "sh",
 			kit.GoversedPath(t)}, append(flags, "--etcd", etcd.Endpoint, "--", "sh", "-c", script)...), nil)
 		return p, read(".out"), read(".log")
 	}
@@ -156,7 +157,8 @@ func TestExecDoesNotWaitForEver(t *testing.T) {
 		p := kit.Goversed(t, append(verb, "--etcd", etcd.Endpoint, "--", "sh", "-c", deafScript)...)
 		p.AwaitOutput(t, patience, "ready")
 		p.Signal(t, syscall.SIGTERM)
-		const says = "[WARN]  goversed: the command has not ended after the signal, waiting for it: a second SIGINT or SIGTERM kills it\n"
+		const says = "[WARN]  goversed: the command has not ended after the signal, waiting for it: a second SIGINT or " +
+			"SIGTERM kills it\n"
 		p.AwaitOutput(t, patience, says)
 		p.Signal(t, syscall.SIGTERM)
 		require.Equal(t, 137, p.Exit(t, patience))
@@ -187,12 +189,15 @@ func TestExecWithinItself(t *testing.T) {
 	p = run(lock, goversed, "exec", "--election", "it", "--", goversed, "lock", "it", "--", "true")
 	require.Equal(t, 125, p.Exit(t, patience))
 	require.Contains(t, p.Output(), `lock "it" is held by the goversed lock that this one runs under`)
-	require.Zero(t, run(lock, goversed, "lock", "other", "--", goversed, "exec", "--election", "it", "--", "true").Exit(t, patience))
-	require.Zero(t, run([]string{"lock", "it", "--shared"}, goversed, "lock", "it", "--shared", "--", "true").Exit(t, patience))
+	require.Zero(t, run(lock, goversed, "lock", "other", "--", goversed, "exec", "--election", "it", "--", "true").Exit(t,
+		patience))
+	require.Zero(t, run([]string{"lock", "it", "--shared"}, goversed, "lock", "it", "--shared", "--", "true").Exit(t,
+		patience))
 	// What outlives it is not within it any more.
 	keep := filepath.Join(t.TempDir(), "environment")
 	require.Zero(t, run(lock, "sh", "-c", "export -p > "+keep).Exit(t, patience))
-	require.Zero(t, kit.Start(t, "later", "sh", []string{"-c", ". " + keep + "; exec " + goversed + " lock it -- true"}, nil).Exit(t, patience))
+	require.Zero(t, kit.Start(t, "later", "sh", []string{"-c", ". " + keep + "; exec " + goversed +
+		" lock it -- true"}, nil).Exit(t, patience))
 }
 
 // What etcd refuses is one line that names the remedy, at once.
@@ -218,10 +223,13 @@ func TestExecRefusedByEtcd(t *testing.T) {
 		flags []string
 		says  string
 	}{
-		"no user":                {etcd.Endpoint, nil, "give --etcd-user (GOVERSE_ETCD_USER)"},
-		"wrong password":         {etcd.Endpoint, []string{"--etcd-user", nodeUser, "--etcd-password", "x"}, "--etcd-password (GOVERSE_ETCD_PASSWORD)"},
-		"no right":               {etcd.Endpoint, []string{"--etcd-user", stranger, "--etcd-password", stranger}, "grant READ and WRITE on all of " + procs.Prefix},
-		"another's authority":    {secure, []string{"--etcd-cacert", strangers.CA, "--etcd-cert", strangers.Cert, "--etcd-key", strangers.Key}, "--etcd-cacert"},
+		"no user": {etcd.Endpoint, nil, "give --etcd-user (GOVERSE_ETCD_USER)"},
+		"wrong password": {etcd.Endpoint, []string{"--etcd-user", nodeUser, "--etcd-password", "x"},
+			"--etcd-password (GOVERSE_ETCD_PASSWORD)"},
+		"no right": {etcd.Endpoint, []string{"--etcd-user", stranger, "--etcd-password", stranger},
+			"grant READ and WRITE on all of " + procs.Prefix},
+		"another's authority": {secure, []string{"--etcd-cacert", strangers.CA, "--etcd-cert", strangers.Cert,
+			"--etcd-key", strangers.Key}, "--etcd-cacert"},
 		"no certificate of ours": {secure, []string{"--etcd-cacert", certs.CA}, "--etcd-cert"},
 	} {
 		for _, verb := range [][]string{{"exec", "--election", "it"}, {"lock", "it"}, {"lock", "it", "-n"}} {
@@ -237,7 +245,8 @@ func TestExecRefusedByEtcd(t *testing.T) {
 	}
 	// What is refused only to who queues, and may be while another one waits, ends the wait, too.
 	for _, verb := range [][]string{{"exec", "--election", "it"}, {"lock", "it"}} {
-		p := kit.Goversed(t, append(verb, "--etcd", etcd.Endpoint, "--etcd-user", reader, "--etcd-password", reader, "--", "true")...)
+		p := kit.Goversed(t, append(verb, "--etcd", etcd.Endpoint, "--etcd-user", reader, "--etcd-password", reader, "--",
+			"true")...)
 		require.Equal(t, 125, p.Exit(t, patience))
 		require.Contains(t, p.Output(), "goversed: etcd refused the user: grant READ and WRITE on all of /goverse/")
 		require.Equal(t, 1, strings.Count(p.Output(), "\n"), p.Output())

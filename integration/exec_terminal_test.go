@@ -113,7 +113,8 @@ func TestLockAtATerminal(t *testing.T) {
 	x.press("three\n")
 	x.await("then <three>") // the terminal was given back
 
-	x = newTerminal(t, `trap 'echo "outer <int>"' INT; `+strings.ReplaceAll("GOVERSED -- sh -c 'echo ready; exec sleep 60'; echo \"code <$?>\"", "GOVERSED", goversed))
+	x = newTerminal(t, `trap 'echo "outer <int>"' INT; `+strings.ReplaceAll("GOVERSED -- sh -c 'echo ready; exec sleep "+
+		"60'; echo \"code <$?>\"", "GOVERSED", goversed))
 	x.await("ready")
 	x.press(ctrlC)
 	x.await("code <130>")

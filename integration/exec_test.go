@@ -185,12 +185,14 @@ func TestExecAsTheFirstProcess(t *testing.T) {
 	}
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	b := newBench(t, etcd)
-	args := append(contained, kit.GoversedPath(t), "exec", "--election", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--stop-timeout", "200ms", "--")
+	args := append(contained, kit.GoversedPath(t), "exec", "--election", b.name, "--etcd", b.etcd, "--prefix",
+		procs.Prefix, "--stop-timeout", "200ms", "--")
 	p := kit.Start(t, "goversed exec", "unshare", append(args, b.command(forks, leaves)...), nil)
 	require.Equal(t, 7, p.Exit(t, patience))
 
 	// And where the guard is killed, it is goversed that reaps.
-	p = kit.Start(t, "goversed exec", "unshare", append(args, "sh", "-c", "sleep 60 & sleep 60 & kill -KILL $PPID; wait"), nil)
+	p = kit.Start(t, "goversed exec", "unshare", append(args, "sh", "-c", "sleep 60 & sleep 60 & kill -KILL $PPID; wait"),
+		nil)
 	require.Equal(t, 137, p.Exit(t, patience))
 }
 

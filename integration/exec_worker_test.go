@@ -80,7 +80,8 @@ func work(dir string, how []string) int {
 			panic(err)
 		}
 		for slices.Contains(how, leaves) {
-			if at, err := filepath.Glob(filepath.Join(dir, fmt.Sprintf("*-%d-*", child.Process.Pid))); err == nil && len(at) > 0 {
+			if at, err := filepath.Glob(filepath.Join(dir, fmt.Sprintf("*-%d-*",
+				child.Process.Pid))); err == nil && len(at) > 0 {
 				return 7
 			}
 		}
@@ -175,14 +176,16 @@ func (b *bench) command(how ...string) []string {
 // exec starts goversed exec with a worker.
 func (b *bench) exec(ttl time.Duration, flags []string, how ...string) *procs.Process {
 	b.Helper()
-	args := append([]string{"exec", "--election", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--ttl", ttl.String()}, flags...)
+	args := append([]string{"exec", "--election", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--ttl",
+		ttl.String()}, flags...)
 	return kit.Goversed(b.T, append(append(args, "--"), b.command(how...)...)...)
 }
 
 // lock starts goversed lock with any command.
 func (b *bench) lock(flags []string, command ...string) *procs.Process {
 	b.Helper()
-	args := append([]string{"lock", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--ttl", longTTL.String()}, flags...)
+	args := append([]string{"lock", b.name, "--etcd", b.etcd, "--prefix", procs.Prefix, "--ttl", longTTL.String()},
+		flags...)
 	return kit.Goversed(b.T, append(append(args, "--"), command...)...)
 }
 

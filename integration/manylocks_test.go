@@ -25,13 +25,14 @@ func TestManyLocksAtOnce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var locks *etcdlock.Etcd
-		processtest.Start(t, kit.StartEtcd(t, flavour).Endpoint, 30*time.Second, func(p *processtest.Process) (func(context.Context), error) {
-			keys, err := state.NewKeys("/goverse")
-			if err == nil {
-				locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: p.Client, Keeper: p.Keeper, Queues: keys.Locks()})
-			}
-			return locks.Run, err
-		})
+		processtest.Start(t, kit.StartEtcd(t, flavour).Endpoint, 30*time.Second,
+			func(p *processtest.Process) (func(context.Context), error) {
+				keys, err := state.NewKeys("/goverse")
+				if err == nil {
+					locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: p.Client, Keeper: p.Keeper, Queues: keys.Locks()})
+				}
+				return locks.Run, err
+			})
 		var wg sync.WaitGroup
 		errs := make([]error, many)
 		for i := range many {

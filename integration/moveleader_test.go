@@ -45,7 +45,8 @@ func TestEtcdsLeaderMoves(t *testing.T) {
 		}
 		return n
 	}
-	began, renewals, reads := time.Now(), asked("LeaseKeepAlive", "grpc_server_msg_received_total"), asked("Txn", "grpc_server_started_total")
+	began, renewals, reads := time.Now(), asked("LeaseKeepAlive", "grpc_server_msg_received_total"), asked("Txn",
+		"grpc_server_started_total")
 	for move := range *leaderMoves {
 		members.Lead(t, move%3)
 		moved := time.Now()
@@ -63,8 +64,10 @@ func TestEtcdsLeaderMoves(t *testing.T) {
 		}
 	}
 	took, puts := time.Since(began), stop()
-	renewals, reads = asked("LeaseKeepAlive", "grpc_server_msg_received_total")-renewals, asked("Txn", "grpc_server_started_total")-reads
-	t.Logf("etcd's leader moved %d times in %v, beside %d puts: no session of %d lost; %d renewals, %d reads and other transactions",
+	renewals, reads = asked("LeaseKeepAlive", "grpc_server_msg_received_total")-renewals, asked("Txn",
+		"grpc_server_started_total")-reads
+	t.Logf("etcd's leader moved %d times in %v, beside %d puts: no session of %d lost; %d renewals, %d reads and other "+
+		"transactions",
 		*leaderMoves, took.Round(time.Second), puts, len(sessions)+len(nodes), renewals, reads)
 	after := agree(t, patience, nodes, nodes[0].Address, "election", nil)
 	require.Equal(t, before.Token, after.Token, "the same term")

@@ -16,7 +16,8 @@ import (
 
 // outage is more than two TTLs and a second by default: everything that nodes time
 // while etcd is away has run out when it returns.
-var outage = flag.Duration("integration.outage", 8*time.Second, "how long etcd is away, longer than twice the TTL of 2s")
+var outage = flag.Duration("integration.outage", 8*time.Second,
+	"how long etcd is away, longer than twice the TTL of 2s")
 
 func TestEtcdKilledAndRestarted(t *testing.T) {
 	t.Parallel()

@@ -43,7 +43,8 @@ func (u *users) open(t *testing.T, endpoint string) {
 	t.Helper()
 	clients := make([]*clientv3.Client, *passwordClients)
 	for i := range clients {
-		client, err := cluster.NewEtcdClient(cluster.Config{EtcdAddress: endpoint, Username: nodeUser, Password: nodeUser, DialTimeout: time.Minute})
+		client, err := cluster.NewEtcdClient(cluster.Config{EtcdAddress: endpoint, Username: nodeUser, Password: nodeUser,
+			DialTimeout: time.Minute})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = client.Close() })
 		clients[i] = client
@@ -85,7 +86,8 @@ func (u *users) watch(t *testing.T, part string, etcd *procs.Etcd) {
 	}
 	took := time.Since(began)
 	cores := (processorTime(t, etcd.Pid()) - used).Seconds() / took.Seconds()
-	t.Logf("%s: %d sessions, %d clients, %v: %d lost, %d times silent, %d log-ins, etcd used %.2f cores", part, len(u.sessions), *passwordClients,
+	t.Logf("%s: %d sessions, %d clients, %v: %d lost, %d times silent, %d log-ins, etcd used %.2f cores", part,
+		len(u.sessions), *passwordClients,
 		took.Round(time.Second), lost, silent, logIns(t, etcd)-logins, cores)
 	for _, s := range u.sessions {
 		require.NoError(t, s.Err(), part)

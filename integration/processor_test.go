@@ -22,7 +22,8 @@ import (
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
-var processorCycles = flag.Int("processor.cycles", 50, "how often the lead changes in TestProcessors/RapidCycles; 200 in the full run")
+var processorCycles = flag.Int("processor.cycles", 50,
+	"how often the lead changes in TestProcessors/RapidCycles; 200 in the full run")
 
 // workPatience is longer than a standing worker keeps the database's locks.
 const workPatience = 30 * time.Second
@@ -136,7 +137,8 @@ func (f *factory) awaitAll() {
 func (f *factory) awaitBy(p *procs.Process) time.Duration {
 	f.Helper()
 	after := f.number("select coalesce(max(seq), 0) from effects")
-	return f.await(fmt.Sprintf("process %d handles an event", p.Pid()), "select exists (select from effects where pid = $1 and seq > $2)", p.Pid(), after)
+	return f.await(fmt.Sprintf("process %d handles an event", p.Pid()),
+		"select exists (select from effects where pid = $1 and seq > $2)", p.Pid(), after)
 }
 
 // judge looks, in one snapshot of the database, whether each event up to the checkpoint has
@@ -152,7 +154,8 @@ func (f *factory) judge() error {
 		return err
 	}
 	if count != position || distinct != position || last != position {
-		return fmt.Errorf("the checkpoint is at %d, there are %d effects of %d events, the last of %d", position, count, distinct, last)
+		return fmt.Errorf("the checkpoint is at %d, there are %d effects of %d events, the last of %d", position, count,
+			distinct, last)
 	}
 	if back != 0 {
 		return fmt.Errorf("%d effects come after one of a later event, or of a later leader", back)
@@ -165,7 +168,8 @@ func (f *factory) leader(workers []*procs.Process) (i int, token int64) {
 	f.Helper()
 	f.await("somebody leads", "select exists (select from effects)")
 	var pid int
-	require.NoError(f, f.pool.QueryRow(f.ctx, "select pid, token from effects order by number desc limit 1").Scan(&pid, &token))
+	require.NoError(f, f.pool.QueryRow(f.ctx, "select pid, token from effects order by number desc limit 1").Scan(&pid,
+		&token))
 	i = slices.IndexFunc(workers, func(w *procs.Process) bool { return w.Pid() == pid })
 	require.GreaterOrEqual(f, i, 0, "process %d is no worker", pid)
 	return i, token
@@ -216,7 +220,8 @@ func standby(t *testing.T) {
 		t.Helper()
 		before := f.number("select count(*) from effects where pid = $1", waits.Pid())
 		f.await("300 more events", "select count(*) >= $1 from effects", f.number("select count(*) from effects")+300)
-		require.Equal(t, before, f.number("select count(*) from effects where pid = $1", waits.Pid()), "who stands by handles nothing")
+		require.Equal(t, before, f.number("select count(*) from effects where pid = $1", waits.Pid()),
+			"who stands by handles nothing")
 		require.NoError(t, f.judge())
 	}
 	f.awaitQueue(2)
@@ -263,7 +268,8 @@ func checkpointInEtcd(t *testing.T) {
 	}
 	stop()
 	f.awaitAll()
-	require.Zero(t, f.number("select count(*) from events where seq not in (select seq from effects)"), "nothing is missed")
+	require.Zero(t, f.number("select count(*) from events where seq not in (select seq from effects)"),
+		"nothing is missed")
 	again := f.number("select count(*) - count(distinct seq) from effects")
 	require.LessOrEqual(t, again, int64(kills*20), "of each leader's last batch at most")
 	t.Logf("%d kills, %d events, %d handled again", kills, f.last, again)
@@ -321,5 +327,6 @@ func rapidCycles(t *testing.T) {
 	require.EqualValues(t, f.last, f.number("select count(distinct seq) from effects"))
 	terms := f.number("select count(distinct token) from effects")
 	require.Greater(t, terms, int64(*processorCycles))
-	t.Logf("%d cycles (%d kills, %d pauses past the TTL), %d terms, %d events", *processorCycles, kills, pauses, terms, f.last)
+	t.Logf("%d cycles (%d kills, %d pauses past the TTL), %d terms, %d events", *processorCycles, kills, pauses, terms,
+		f.last)
 }

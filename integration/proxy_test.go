@@ -22,7 +22,8 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 )
 
-var proxyFor = flag.Duration("proxy.for", 12*time.Second, "how long other keys are written behind each grpc-proxy, faults apart")
+var proxyFor = flag.Duration("proxy.for", 12*time.Second,
+	"how long other keys are written behind each grpc-proxy, faults apart")
 
 const (
 	// proxyTTL leaves the proxy the half second that it may take over a renewal.
@@ -203,7 +204,8 @@ func inQueue(t *testing.T, nodes []*procs.Node) []*procs.Node {
 func lockBehind(t *testing.T, proxy *procs.Proxy, client *clientv3.Client) {
 	t.Helper()
 	lock := func() *procs.Process {
-		return kit.Goversed(t, "lock", "behind", "--etcd", proxy.Endpoint, "--prefix", procs.Prefix, "--ttl", proxyTTL.String(), "--",
+		return kit.Goversed(t, "lock", "behind", "--etcd", proxy.Endpoint, "--prefix", procs.Prefix, "--ttl",
+			proxyTTL.String(), "--",
 			"sh", "-c", "echo inside; exec sleep 60")
 	}
 	places := procs.Prefix + "/work/locks/"

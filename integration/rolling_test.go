@@ -23,7 +23,8 @@ import (
 
 // rollingPause is what the longest handoff is judged by. The promise is 50 ms; a machine
 // that does other things beside needs more.
-var rollingPause = flag.Duration("rolling.pause", time.Second, "how long a shard may have no owner while nodes are restarted; 50ms on a quiet machine")
+var rollingPause = flag.Duration("rolling.pause", time.Second,
+	"how long a shard may have no owner while nodes are restarted; 50ms on a quiet machine")
 
 const (
 	rollingNodes = 5
@@ -119,7 +120,8 @@ func TestRollingRestart(t *testing.T) {
 	add := func(n *procs.Node) {
 		all, err := n.Metric(soon(t), `goverse_shards_handoff_pause_seconds_count`)
 		require.NoError(t, err)
-		within, err := n.Metric(soon(t), fmt.Sprintf(`goverse_shards_handoff_pause_seconds_bucket{le="%g"}`, rollingPause.Seconds()))
+		within, err := n.Metric(soon(t), fmt.Sprintf(`goverse_shards_handoff_pause_seconds_bucket{le="%g"}`,
+			rollingPause.Seconds()))
 		require.NoError(t, err, "--rolling.pause has to be one of the histogram's bounds")
 		handed, quick = handed+all, quick+within
 	}

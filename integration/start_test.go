@@ -63,7 +63,8 @@ func TestSecondLivingNodeAtAnAddressIsRefused(t *testing.T) {
 		}
 		client := etcd.Client(t, "", "")
 		left := procs.Keys(t, client, procs.Prefix)
-		maps.DeleteFunc(left, func(key, _ string) bool { return strings.HasPrefix(key, procs.Prefix+"/shards/") }) // of those that live
+		// of those that live
+		maps.DeleteFunc(left, func(key, _ string) bool { return strings.HasPrefix(key, procs.Prefix+"/shards/") })
 		require.Len(t, left, 4, "nothing of the refused is left")
 		leases, err := client.Leases(soon(t))
 		require.NoError(t, err)
@@ -101,7 +102,8 @@ func TestEtcdUnreachableAtStart(t *testing.T) {
 	began := time.Now()
 	n := kit.StartNode(t, procs.NodeConfig{Etcd: nowhere, Flags: []string{"--start-timeout", limit.String()}})
 	// It lives, and says that it is not ready, and why.
-	n.AwaitStatus(t, patience, "is not started", func(st procs.Status) error { return equal("state", st.State, "stopped") })
+	n.AwaitStatus(t, patience, "is not started",
+		func(st procs.Status) error { return equal("state", st.State, "stopped") })
 	require.ErrorIs(t, n.Ready(soon(t)), procs.ErrAnswer)
 	n.AwaitOutput(t, patience, "etcd does not answer, trying on")
 	require.Less(t, time.Since(began), limit)
@@ -134,7 +136,8 @@ func TestSIGTERMWhileEtcdIsAway(t *testing.T) {
 	require.Zero(t, starting.Exit(t, patience), "it was asked to stop, and did")
 
 	etcd := kit.StartEtcd(t, procs.Etcd37)
-	nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL, Flags: []string{"--stop-timeout", "3s"}}, 1)
+	nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL, Flags: []string{"--stop-timeout",
+		"3s"}}, 1)
 	nodes[0].AwaitStatus(t, patience, "leads", leads)
 	etcd.Kill(t)
 	signalled := nodes[0].Signal(t, syscall.SIGTERM)

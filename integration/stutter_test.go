@@ -21,9 +21,13 @@ import (
 
 var (
 	stutterRounds = flag.Int("stutter.rounds", 1, "how many times etcd's leader stutters in each world")
-	stutterWorlds = flag.Int("stutter.worlds", 1, "how many etcd clusters stutter side by side; more than six need -parallel")
-	stutterFirst  = flag.Duration("stutter.first", 0, "how long it stands still first; 0 is seven tenths of the TTL. From about nine tenths on etcd revokes leases that were renewed")
-	stutterTTL    = flag.Duration("stutter.ttl", 5*time.Second, "the sessions' TTL; with less than 10s everything is shorter by as much, etcd's election time-out too")
+	stutterWorlds = flag.Int("stutter.worlds", 1, "how many etcd clusters stutter side by side; more than six need "+
+		"-parallel")
+	stutterFirst = flag.Duration("stutter.first", 0,
+		"how long it stands still first; 0 is seven tenths of the TTL. From about nine tenths on etcd revokes leases that "+
+			"were renewed")
+	stutterTTL = flag.Duration("stutter.ttl", 5*time.Second,
+		"the sessions' TTL; with less than 10s everything is shorter by as much, etcd's election time-out too")
 )
 
 // stutter is how etcd's leader stands still, goes on for a moment, and stands still again.
@@ -134,7 +138,8 @@ func (a *tally) take(world, what string, v history.Verdict, rounds []history.Ins
 }
 
 func newTally() tally {
-	return tally{overlaps: map[string][]time.Duration{}, exempt: map[string][]time.Duration{}, hit: map[string]int{}, hits: map[string]bool{}}
+	return tally{overlaps: map[string][]time.Duration{}, exempt: map[string][]time.Duration{}, hit: map[string]int{},
+		hits: map[string]bool{}}
 }
 
 // claimed is what is claimed, without its name or number.
@@ -162,7 +167,8 @@ func (a *tally) add(b tally) {
 
 func (a *tally) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d rounds, %d samples; in %d rounds two claimed the same; sessions whose lease etcd revoked: %d\n", a.rounds, a.samples, len(a.hits), a.revoked)
+	fmt.Fprintf(&b, "%d rounds, %d samples; in %d rounds two claimed the same; sessions whose lease etcd revoked: %d\n",
+		a.rounds, a.samples, len(a.hits), a.revoked)
 	for _, name := range subjects {
 		fmt.Fprintf(&b, "  two %-34s in %d rounds; longest of each: %s\n", name, a.hit[name], lengths(a.overlaps[name]))
 		if of := a.exempt[name]; len(of) > 0 {
@@ -178,6 +184,7 @@ func lengths(of []time.Duration) string {
 		return "none"
 	}
 	slices.Sort(of)
-	return fmt.Sprintf("%v to %v, half of them %v or less", of[0].Round(time.Microsecond), of[len(of)-1].Round(time.Microsecond),
+	return fmt.Sprintf("%v to %v, half of them %v or less", of[0].Round(time.Microsecond),
+		of[len(of)-1].Round(time.Microsecond),
 		of[(len(of)-1)/2].Round(time.Microsecond))
 }

@@ -82,7 +82,8 @@ func stutterWorker(encoded string) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.Etcd, EtcdPrefix: workPrefix, LeaderElectionTTL: cfg.TTL, Logger: log,
+	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.Etcd, EtcdPrefix: workPrefix,
+		LeaderElectionTTL: cfg.TTL, Logger: log,
 		Sharding: cluster.Sharding{Shards: workShards, MovesPerMinute: 1 << 20}}, n)
 	if err != nil {
 		return errors.Join(err, n.Close())

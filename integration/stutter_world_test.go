@@ -98,7 +98,8 @@ func (w *stutterWorld) startWorker(s *side) *procs.Node {
 	addresses := kit.Addresses(w, 2)
 	self, err := os.Executable()
 	require.NoError(w, err)
-	cfg := stutterWorkerConfig{Name: ofWorkers + s.name, Advertise: addresses[0], HTTP: addresses[1], Etcd: s.etcd, TTL: int(w.ttl / time.Second),
+	cfg := stutterWorkerConfig{Name: ofWorkers + s.name, Advertise: addresses[0], HTTP: addresses[1], Etcd: s.etcd,
+		TTL:    int(w.ttl / time.Second),
 		Record: filepath.Join(w.dir, s.name+".jsonl")}
 	p := kit.Start(w, "worker "+s.name, self, nil, []string{stutterWorkerEnv + "=" + cfg.encode(w)})
 	return kit.Serving(w, p, addresses[0], addresses[1])
@@ -185,7 +186,8 @@ func (w *stutterWorld) startCommands() {
 func (w *stutterWorld) tryCommands() bool {
 	before := newest(stints(w.T, w.a.beats.dir))
 	for i, s := range []*side{w.a, w.b} {
-		args := []string{"lock", commandsLock, "--etcd", s.etcd, "--prefix", procs.Prefix, "--ttl", w.ttl.String(), "--stop-timeout", stopTimeout, "--"}
+		args := []string{"lock", commandsLock, "--etcd", s.etcd, "--prefix", procs.Prefix, "--ttl", w.ttl.String(),
+			"--stop-timeout", stopTimeout, "--"}
 		s.beats.running = kit.Goversed(w, append(args, s.beats.command()...)...)
 		procs.Await(w, healing, "a command runs, another waits", func() error {
 			runs := newest(stints(w.T, w.a.beats.dir)) > before
@@ -208,7 +210,8 @@ func (w *stutterWorld) endCommands() {
 			p.Kill(w) // its guard ends the command
 		}
 	}
-	procs.Await(w, healing, "nothing is left of the commands", func() error { return equal("queued", len(w.queue(w.nodes)), 0) })
+	procs.Await(w, healing, "nothing is left of the commands",
+		func() error { return equal("queued", len(w.queue(w.nodes)), 0) })
 }
 
 // queue are those who want the lock of a cluster, in order.
@@ -265,12 +268,14 @@ func (w *stutterWorld) judge() tally {
 			commands.Runs = append(commands.Runs, st.run(ofCommands+s.name))
 		}
 	}
-	limits := history.Limits{Silent: healing, Unserved: healing, Exempt: map[string]time.Duration{history.RevokedByEtcd: w.ttl}}
+	limits := history.Limits{Silent: healing, Unserved: healing,
+		Exempt: map[string]time.Duration{history.RevokedByEtcd: w.ttl}}
 	out := newTally()
 	out.rounds = len(w.rounds)
 	for _, n := range []*procs.Node{w.a.node, w.b.node, w.a.worker, w.b.worker} {
 		for line := range strings.Lines(n.Output()) {
-			if strings.Contains(line, lostSession) && (strings.Contains(line, string(session.ReasonRevoked)) || strings.Contains(line, string(session.ReasonKeyLost))) {
+			if strings.Contains(line, lostSession) && (strings.Contains(line, string(session.ReasonRevoked)) ||
+				strings.Contains(line, string(session.ReasonKeyLost))) {
 				out.revoked++
 				w.Log(strings.TrimSpace(line))
 			}
@@ -317,12 +322,14 @@ const (
 )
 
 // subjects is what two can claim at once.
-var subjects = []string{ofNodes + claimed(history.Leadership), ofWorkers + claimed(history.Leadership), ofWorkers + claimed(history.Shard(0)),
+var subjects = []string{ofNodes + claimed(history.Leadership), ofWorkers + claimed(history.Leadership), ofWorkers +
+	claimed(history.Shard(0)),
 	ofWorkers + claimed(history.Lock("")), ofCommands + claimed(history.Lock(""))}
 
 // run is the time in which a command was at work as a claim to the lock.
 func (s stint) run(node string) history.Run {
 	from, to := history.Instant(s.from), history.Instant(s.to)
-	return history.Run{Who: history.Who{Process: fmt.Sprint(s.pid), Node: node}, Subject: history.Lock(commandsLock), Leads: true, Token: s.token,
+	return history.Run{Who: history.Who{Process: fmt.Sprint(s.pid), Node: node}, Subject: history.Lock(commandsLock),
+		Leads: true, Token: s.token,
 		First: history.Window{Before: from, After: from}, Last: history.Window{Before: to, After: to}, Count: 2}
 }

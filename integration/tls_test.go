@@ -34,7 +34,8 @@ func TestEtcdOverTLS(t *testing.T) {
 	require.Equal(t, first.Address, c.GetLeaderNode())
 	require.NoError(t, c.Stop(soon(t)))
 
-	status := kit.Goversed(t, append([]string{"leader", "--etcd", endpoint, "--prefix", procs.Prefix}, access(certs)...)...)
+	status := kit.Goversed(t, append([]string{"leader", "--etcd", endpoint, "--prefix", procs.Prefix},
+		access(certs)...)...)
 	require.Equal(t, 0, status.Exit(t, patience), status.Output())
 	require.Contains(t, status.Output(), first.Address)
 
@@ -51,7 +52,8 @@ func TestEtcdOverTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			stranger := kit.Goversed(t, append([]string{"leader", "--etcd", c.etcd, "--prefix", procs.Prefix, "--timeout", "2s"}, c.flags...)...)
+			stranger := kit.Goversed(t, append([]string{"leader", "--etcd", c.etcd, "--prefix", procs.Prefix, "--timeout",
+				"2s"}, c.flags...)...)
 			require.Contains(t, refused(t, stranger), c.says)
 		})
 	}

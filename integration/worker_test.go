@@ -81,8 +81,9 @@ func runWorker(encoded string) error {
 	if err != nil {
 		return err
 	}
-	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.Etcd, EtcdPrefix: procs.Prefix, LeaderElectionTTL: cfg.TTL,
-		Logger: hclog.New(&hclog.LoggerOptions{Output: os.Stderr, Level: hclog.Info})}, n)
+	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.Etcd, EtcdPrefix: procs.Prefix,
+		LeaderElectionTTL: cfg.TTL,
+		Logger:            hclog.New(&hclog.LoggerOptions{Output: os.Stderr, Level: hclog.Info})}, n)
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,8 @@ func newOrders(c *cluster.Cluster, cfg workerConfig, pool *pgxpool.Pool) (*proce
 		PollInterval: time.Millisecond, LeaderLock: processor.Election(c.Elections(), workerName),
 		Logger: hclog.New(&hclog.LoggerOptions{Output: os.Stderr, Level: hclog.Info})}
 	pc.Handler = func(ctx context.Context, e processor.Event[int64]) error {
-		_, err := postgres.Tx(ctx).Exec(ctx, "insert into effects (seq, token, pid) values ($1, $2, $3)", e.Value, processor.TokenFrom(ctx), os.Getpid())
+		_, err := postgres.Tx(ctx).Exec(ctx, "insert into effects (seq, token, pid) values ($1, $2, $3)", e.Value,
+			processor.TokenFrom(ctx), os.Getpid())
 		return err
 	}
 	if cfg.InEtcd {

@@ -40,7 +40,8 @@ func checkAddress(field, address string) error {
 		return badAddress(field, address, "has no valid port: use a number from 0 to 65535")
 	}
 	if host != "" && !validHost(host) {
-		return badAddress(field, address, "has no valid host: use a name of letters, digits, '-', '_' and '.', or an IP address")
+		return badAddress(field, address, "has no valid host: use a name of letters, digits, '-', '_' and '.', or an IP "+
+			"address")
 	}
 	return nil
 }
@@ -81,10 +82,12 @@ func notNameRune(r rune) bool {
 func checkReachable(field, address string) error {
 	host, _, _ := net.SplitHostPort(address)
 	if host == "" {
-		return badAddress(field, address, "has no host, so nobody could reach this node: set AdvertiseAddress to this machine's name and port")
+		return badAddress(field, address, "has no host, so nobody could reach this node: set AdvertiseAddress to this "+
+			"machine's name and port")
 	}
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Unmap().IsUnspecified() {
-		return badAddress(field, address, "means every interface, so nobody could reach this node: set AdvertiseAddress to this machine's name and port")
+		return badAddress(field, address, "means every interface, so nobody could reach this node: set AdvertiseAddress "+
+			"to this machine's name and port")
 	}
 	return nil
 }
@@ -92,9 +95,11 @@ func checkReachable(field, address string) error {
 // listenError says why an address could not be bound, and what to do about it.
 func listenError(field, address string, cause error) error {
 	if errors.Is(cause, syscall.EADDRINUSE) {
-		return fmt.Errorf("node: %w: stop the process that uses %s or set %s to another port (%w)", ErrAddressInUse, address, field, cause)
+		return fmt.Errorf("node: %w: stop the process that uses %s or set %s to another port (%w)", ErrAddressInUse, address,
+			field, cause)
 	}
-	return fmt.Errorf("node: %w: cannot listen at %s: set %s to an address and a port that this machine may bind (%w)", ErrBadAddress, address, field, cause)
+	return fmt.Errorf("node: %w: cannot listen at %s: set %s to an address and a port that this machine may bind (%w)",
+		ErrBadAddress, address, field, cause)
 }
 
 // withPort replaces port 0 of an address by the port that was bound.

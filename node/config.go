@@ -33,7 +33,8 @@ type Config struct {
 // name the field to change, and match ErrBadAddress.
 func (c Config) Validate() error {
 	if c.AdvertiseAddress == "" && c.ListenAddress == "" {
-		return badAddress("AdvertiseAddress", "", `is empty: set it to the host:port under which others reach this node, for example "localhost:47001"`)
+		return badAddress("AdvertiseAddress", "",
+			`is empty: set it to the host:port under which others reach this node, for example "localhost:47001"`)
 	}
 	if c.ListenAddress != "" {
 		if err := checkAddress("ListenAddress", c.ListenAddress); err != nil {

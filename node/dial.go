@@ -52,7 +52,8 @@ func (a *attempt) failed(ctx context.Context, err error) error {
 	}
 	if failed := a.dial.result(); failed != nil {
 		if errors.Is(failed, syscall.ECONNREFUSED) {
-			return fmt.Errorf("node: %w: nobody listens at %s: start a node there or check the address (%w)", ErrRefused, a.address, failed)
+			return fmt.Errorf("node: %w: nobody listens at %s: start a node there or check the address (%w)", ErrRefused,
+				a.address, failed)
 		}
 		err = failed
 	}
@@ -69,7 +70,8 @@ func (a *attempt) anonymous() error {
 
 // noAnswer is the error for everything that proves nothing.
 func noAnswer(address string, cause error) error {
-	return fmt.Errorf("node: %w from %s: check the address, the network and the TLS settings (%w)", ErrNoAnswer, address, cause)
+	return fmt.Errorf("node: %w from %s: check the address, the network and the TLS settings (%w)", ErrNoAnswer, address,
+		cause)
 }
 
 // dialOnce dials the first time it is asked to and remembers what came of it. grpc

@@ -51,5 +51,6 @@ func Identify(ctx context.Context, address string, opts ...grpc.DialOption) (Ide
 	if resp.GetInstanceId() == "" {
 		return Identity{}, c.anonymous()
 	}
-	return Identity{InstanceID: resp.GetInstanceId(), AdvertiseAddress: resp.GetAdvertiseAddress(), Stopping: resp.GetStopping()}, nil
+	return Identity{InstanceID: resp.GetInstanceId(), AdvertiseAddress: resp.GetAdvertiseAddress(),
+		Stopping: resp.GetStopping()}, nil
 }

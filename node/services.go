@@ -30,7 +30,8 @@ func (r registrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.started || n.stopped {
-		panic(fmt.Sprintf("node: service %s registered after Start: register services between NewNode and Start", desc.ServiceName))
+		panic(fmt.Sprintf("node: service %s registered after Start: register services between NewNode and Start",
+			desc.ServiceName))
 	}
 	if _, ok := n.server.GetServiceInfo()[desc.ServiceName]; ok {
 		panic(fmt.Sprintf("node: service %s is already registered: register each service once", desc.ServiceName))
@@ -125,7 +126,8 @@ func (n *Node) WatcherLost() <-chan struct{} { return n.watcherLost }
 
 // endWatches ends health watches when the node stops. They run for as long as the
 // client wants, so a graceful stop would otherwise always take its whole time.
-func (n *Node) endWatches(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (n *Node) endWatches(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
 	if !strings.HasPrefix(info.FullMethod, "/grpc.health.v1.Health/") {
 		return handler(srv, stream)
 	}

@@ -33,7 +33,8 @@ func (n *Node) Stopping() <-chan struct{} { return n.stopping }
 // done are closed at once. It returns when every goroutine of the node has ended; only a
 // handler that ignores its cancelled context for a second is left behind. Of each connection
 // gRPC has one goroutine, keepalive, that it gives no way to wait for: it waits for nothing
-// but the end of its connection, and has that when Stop returns. Stop may be called at any time, also before Start, again (nil if all
+// but the end of its connection, and has that when Stop returns. Stop may be called at any time, also before Start,
+// again (nil if all
 // is already down), and concurrently: the context that ends first decides.
 func (n *Node) Stop(ctx context.Context) error {
 	n.sayGoodbye()
@@ -59,7 +60,8 @@ func (n *Node) Stop(ctx context.Context) error {
 	if !cut {
 		return nil
 	}
-	return fmt.Errorf("node: stop of %s: %w: give Stop more time, or end long calls when Stopping is closed (%w)", n.advertise, ErrCallsCut, context.Cause(ctx))
+	return fmt.Errorf("node: stop of %s: %w: give Stop more time, or end long calls when Stopping is closed (%w)",
+		n.advertise, ErrCallsCut, context.Cause(ctx))
 }
 
 // Close ends the node at once, as the end of its process would: running calls are cut

@@ -54,7 +54,8 @@ func busy(t *testing.T, deaf bool) (*Node, *slow, <-chan error) {
 	conn, outcome := dial(t, n), make(chan error, 1)
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		outcome <- conn.Invoke(patient(t), "/test.Slow/Check", &healthpb.HealthCheckRequest{}, new(healthpb.HealthCheckResponse))
+		outcome <- conn.Invoke(patient(t), "/test.Slow/Check", &healthpb.HealthCheckRequest{},
+			new(healthpb.HealthCheckResponse))
 	})
 	t.Cleanup(wg.Wait)
 	<-s.entered
@@ -198,7 +199,8 @@ func TestHalfAHandshakeDoesNotDelayStop(t *testing.T) {
 
 func TestServerOptionsAreUsed(t *testing.T) {
 	seen := make(chan string, 1)
-	n := local(t, grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	n := local(t, grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+		next grpc.UnaryHandler) (any, error) {
 		seen <- info.FullMethod
 		return next(ctx, req)
 	}))

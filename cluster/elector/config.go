@@ -94,9 +94,11 @@ func (c ElectorConfig) Validate() error {
 	case c.CandidateID == "" || !utf8.ValidString(c.CandidateID) || strings.ContainsRune(c.CandidateID, 0):
 		return fmt.Errorf("%w: CandidateID is %q; give it a name in UTF-8, like the host's", ErrBadConfig, c.CandidateID)
 	case d.LeaseDuration < leastLease || d.LeaseDuration > mostLease:
-		return fmt.Errorf("%w: LeaseDuration is %v; give it from %v to %v, or leave it 0 for %v", ErrBadConfig, c.LeaseDuration, leastLease, mostLease, defaultLease)
+		return fmt.Errorf("%w: LeaseDuration is %v; give it from %v to %v, or leave it 0 for %v", ErrBadConfig,
+			c.LeaseDuration, leastLease, mostLease, defaultLease)
 	case d.RetryPeriod < time.Millisecond || d.RetryPeriod > d.LeaseDuration/2:
-		return fmt.Errorf("%w: RetryPeriod is %v; give it from 1ms to half the LeaseDuration, %v", ErrBadConfig, c.RetryPeriod, d.LeaseDuration/2)
+		return fmt.Errorf("%w: RetryPeriod is %v; give it from 1ms to half the LeaseDuration, %v", ErrBadConfig,
+			c.RetryPeriod, d.LeaseDuration/2)
 	}
 	return nil
 }

@@ -20,14 +20,16 @@ var errAway = errors.New("the store is away")
 // goes over it. It hides that the store can be watched.
 type link struct {
 	LeaseStore
-	mu    sync.Mutex
-	cut   bool
-	rules map[action]func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error) // for the next request of a kind
+	mu  sync.Mutex
+	cut bool
+	// for the next request of a kind
+	rules map[action]func(ctx context.Context, ask func(context.Context) (Lease, error)) (Lease, error)
 	asked int
 }
 
 func newLink(store LeaseStore) *link {
-	return &link{LeaseStore: store, rules: map[action]func(context.Context, func(context.Context) (Lease, error)) (Lease, error){}}
+	return &link{LeaseStore: store, rules: map[action]func(context.Context, func(context.Context) (Lease, error)) (Lease,
+		error){}}
 }
 
 // cutOff has every request hang until its context ends, or again not.
@@ -176,7 +178,8 @@ func (c *candidate) leaders() []string {
 func stand(t *testing.T, id string, store LeaseStore, change ...func(*candidate, *ElectorConfig)) *candidate {
 	t.Helper()
 	c := &candidate{t: t, link: newLink(store), finish: func() {}}
-	cfg := ElectorConfig{LeaseStore: c.link, CandidateID: id, LeaseDuration: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
+	cfg := ElectorConfig{LeaseStore: c.link, CandidateID: id, LeaseDuration: 10 * time.Second,
+		RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
 		OnStartedLeading: func(ctx context.Context) {
 			c.enter(1)
 			c.note("starts")

@@ -100,7 +100,8 @@ func (s *scene) stand(id string, lease, retry time.Duration) *candidate {
 	client := s.client()
 	c := &candidate{starts: make(chan time.Time, 100), faults: clustertest.Inject(client)}
 	var err error
-	c.Elector, err = elector.New(elector.ElectorConfig{LeaseStore: s.store(client, "it"), CandidateID: id, LeaseDuration: lease, RetryPeriod: retry,
+	c.Elector, err = elector.New(elector.ElectorConfig{LeaseStore: s.store(client, "it"), CandidateID: id,
+		LeaseDuration: lease, RetryPeriod: retry,
 		ReleaseOnCancel:  true,
 		OnStartedLeading: func(ctx context.Context) { c.starts <- time.Now(); <-ctx.Done() },
 	})

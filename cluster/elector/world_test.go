@@ -35,7 +35,8 @@ const (
 	wallOnly        fault = "the deadline is by the wall clock alone"
 )
 
-var faults = []fault{fromReceipt, fromAsking, holdersClock, readBackExtends, oneName, blindWrite, numberKept, noLocalDeadline,
+var faults = []fault{fromReceipt, fromAsking, holdersClock, readBackExtends, oneName, blindWrite, numberKept,
+	noLocalDeadline,
 	monotonicOnly, wallOnly}
 
 var errUnsafe = errors.New("a promise is broken")
@@ -111,14 +112,16 @@ func (w *world) restart(p *process) {
 		instance = "one"
 	}
 	now := p.now()
-	*p = process{host: p.host, s: standing{id: "name", instance: instance, duration: worldLease, period: worldPeriod, since: now, next: now.Mono}}
+	*p = process{host: p.host, s: standing{id: "name", instance: instance, duration: worldLease, period: worldPeriod,
+		since: now, next: now.Mono}}
 }
 
 // run makes a number of things happen, and then leaves the processes alone until one leads. It
 // returns what went wrong.
 func (w *world) run(steps int) error {
 	for range steps {
-		passes := []time.Duration{0, 0, time.Millisecond, 30 * time.Millisecond, 200 * time.Millisecond, time.Second}[w.draw(6)]
+		passes := []time.Duration{0, 0, time.Millisecond, 30 * time.Millisecond, 200 * time.Millisecond,
+			time.Second}[w.draw(6)]
 		for _, p := range w.all {
 			p.pass(passes)
 		}

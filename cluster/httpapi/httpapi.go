@@ -47,7 +47,8 @@ func (o Options) withDefaults() Options {
 }
 
 // routes in the order in which they are named to whoever asks for something else.
-var routes = [...]string{"/livez", "/readyz", "/metrics", "/cluster/status", "/cluster/leader", "/cluster/shards", "/cluster/processors", "/cluster/health"}
+var routes = [...]string{"/livez", "/readyz", "/metrics", "/cluster/status", "/cluster/leader", "/cluster/shards",
+	"/cluster/processors", "/cluster/health"}
 
 // New makes the handler of every route named in the package comment. Other paths
 // are answered with 404 and other methods than GET and HEAD with 405. It starts no

@@ -53,7 +53,8 @@ func LeaderOnly(source LeaderSource, next http.Handler, opts LeaderOnlyOptions) 
 			}
 		}
 		w.Header().Set("Retry-After", retryAfter)
-		writeError(w, http.StatusServiceUnavailable, "this node does not lead; ask the leader, shown at /cluster/leader, or try again")
+		writeError(w, http.StatusServiceUnavailable, "this node does not lead; ask the leader, shown at /cluster/leader, "+
+			"or try again")
 	})
 }
 

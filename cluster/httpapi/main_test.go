@@ -50,10 +50,12 @@ func follower() *fake {
 	seen := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	return &fake{
 		status: cluster.Status{
-			NodeID: followerAt, State: cluster.StateCandidate, LeaderID: leaderAt, Token: 7, Mode: election.ModeElection, Ready: true, ClusterReady: true,
+			NodeID: followerAt, State: cluster.StateCandidate, LeaderID: leaderAt, Token: 7, Mode: election.ModeElection,
+			Ready: true, ClusterReady: true,
 			Queue: []string{leaderAt, followerAt}, Nodes: []string{leaderAt, followerAt}, Revision: 9,
-			Watchers:     3,
-			Crashes:      cluster.CrashStats{Watching: 2, Accusations: 11, Removals: 12, Refuted: 13, Refutations: 14, WatchersLost: 15},
+			Watchers: 3,
+			Crashes: cluster.CrashStats{Watching: 2, Accusations: 11, Removals: 12, Refuted: 13, Refutations: 14,
+				WatchersLost: 15},
 			SessionValid: true, SessionTTL: 10 * time.Second, Deadline: time.Now().Add(8 * time.Second),
 			Terms: 2, SessionsLost: 3, Rebuilds: 4, Shards: shardStatus(),
 		},

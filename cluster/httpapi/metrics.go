@@ -70,7 +70,8 @@ func metrics() []metric {
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Terms) }),
 		counter("sessions_lost_total", "Sessions with etcd that this node lost.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.SessionsLost) }),
-		counter("mirror_rebuilds_total", "Times that the view of the cluster was read anew after its watch was lost or lagged.",
+		counter("mirror_rebuilds_total", "Times that the view of the cluster was read anew after its watch was lost or "+
+			"lagged.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Rebuilds) }),
 		gauge("crash_watches", "Other nodes whose processes this node watches at present.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Watching) }),
@@ -134,8 +135,9 @@ func NewCollector(source Source, opts Options) prometheus.Collector {
 	opts = opts.withDefaults()
 	build := prometheus.NewDesc("goverse_build_info", "Always 1; the label tells the program's version.", nil,
 		prometheus.Labels{"version": opts.Version})
-	return &statusCollector{source: source, build: build, metrics: metrics(), shards: shardMetrics(), processors: opts.Processors,
-		perEach: processorMetrics()}
+	return &statusCollector{source: source, build: build, metrics: metrics(), shards: shardMetrics(),
+		processors: opts.Processors,
+		perEach:    processorMetrics()}
 }
 
 // metricsHandler serves a registry of its own: two nodes in one process do not

@@ -19,7 +19,8 @@ func ofProcessor(kind prometheus.ValueType, name, help string, value func(proces
 }
 
 func processorMetrics() []processorMetric {
-	lag := ofProcessor(prometheus.GaugeValue, "lag_events", "Events that wait, where the source can tell and the processor processes here.", nil)
+	lag := ofProcessor(prometheus.GaugeValue, "lag_events",
+		"Events that wait, where the source can tell and the processor processes here.", nil)
 	lag.value = func(s processor.Status) (float64, bool) { return float64(s.Lag), s.Lag >= 0 }
 	handled := ofProcessor(prometheus.GaugeValue, "handled_timestamp_seconds", "When the last batch was stored here.", nil)
 	handled.value = func(s processor.Status) (float64, bool) {
@@ -28,7 +29,8 @@ func processorMetrics() []processorMetric {
 	return []processorMetric{
 		ofProcessor(prometheus.GaugeValue, "leading", "1 while the processor processes on this node.",
 			func(s processor.Status) float64 { return oneIf(s.Leading) }),
-		ofProcessor(prometheus.GaugeValue, "token", "Fencing token of the processor's last term on this node, 0 before the first.",
+		ofProcessor(prometheus.GaugeValue, "token", "Fencing token of the processor's last term on this node, 0 before "+
+			"the first.",
 			func(s processor.Status) float64 { return float64(s.Token) }),
 		lag, handled,
 		ofProcessor(prometheus.GaugeValue, "attempts", "How often the event that is next has failed.",
@@ -41,7 +43,8 @@ func processorMetrics() []processorMetric {
 			func(s processor.Status) float64 { return float64(s.Retries) }),
 		ofProcessor(prometheus.CounterValue, "parked_total", "Events that this node gave up: they are not handled.",
 			func(s processor.Status) float64 { return float64(s.Parked) }),
-		ofProcessor(prometheus.CounterValue, "failures_total", "Failures of the source, the checkpoint or the leader lock on this node.",
+		ofProcessor(prometheus.CounterValue, "failures_total",
+			"Failures of the source, the checkpoint or the leader lock on this node.",
 			func(s processor.Status) float64 { return float64(s.Failures) }),
 	}
 }

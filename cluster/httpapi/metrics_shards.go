@@ -26,23 +26,33 @@ func shardGauge(name, help string, value func(shardFigures) float64) shardMetric
 }
 
 func shardMoves(kind string, value func(shardFigures) float64) shardMetric {
-	const help = "Shards that this node's plans moved: given because their owner was gone, emptied off a node on its way out, levelled for an even load."
-	return shardMetric{prometheus.NewDesc("goverse_shards_moves_total", help, nil, prometheus.Labels{"kind": kind}), prometheus.CounterValue, value}
+	const help = "Shards that this node's plans moved: given because their owner was gone, emptied off a node on its " +
+		"way out, levelled for an even load."
+	return shardMetric{prometheus.NewDesc("goverse_shards_moves_total", help, nil, prometheus.Labels{"kind": kind}),
+		prometheus.CounterValue, value}
 }
 
 func shardMetrics() []shardMetric {
 	return []shardMetric{
 		shardGauge("count", "Shards of the cluster.", func(f shardFigures) float64 { return float64(f.Shards) }),
-		shardGauge("generation", "Generation of the shard map, 0 when there is none.", func(f shardFigures) float64 { return float64(f.table.Generation) }),
-		shardGauge("owned", "Shards that the map gives to this node.", func(f shardFigures) float64 { return float64(f.own.Count) }),
-		shardGauge("acquiring", "Shards that this node prepares to serve.", func(f shardFigures) float64 { return float64(f.Acquiring) }),
-		shardGauge("serving", "Shards that this node serves, 0 while its session is not valid.", func(f shardFigures) float64 { return float64(f.Serving) }),
-		shardGauge("releasing", "Shards that this node lets go of: calls in them are waited for.", func(f shardFigures) float64 { return float64(f.Releasing) }),
-		shardGauge("waiting", "Shards of this node that their former owner has not let go of.", func(f shardFigures) float64 { return float64(f.Waiting) }),
-		shardGauge("moves_open", "Shards in the whole cluster that their former owner has not let go of.", func(f shardFigures) float64 { return float64(f.table.OpenMoves) }),
+		shardGauge("generation", "Generation of the shard map, 0 when there is none.",
+			func(f shardFigures) float64 { return float64(f.table.Generation) }),
+		shardGauge("owned", "Shards that the map gives to this node.",
+			func(f shardFigures) float64 { return float64(f.own.Count) }),
+		shardGauge("acquiring", "Shards that this node prepares to serve.",
+			func(f shardFigures) float64 { return float64(f.Acquiring) }),
+		shardGauge("serving", "Shards that this node serves, 0 while its session is not valid.",
+			func(f shardFigures) float64 { return float64(f.Serving) }),
+		shardGauge("releasing", "Shards that this node lets go of: calls in them are waited for.",
+			func(f shardFigures) float64 { return float64(f.Releasing) }),
+		shardGauge("waiting", "Shards of this node that their former owner has not let go of.",
+			func(f shardFigures) float64 { return float64(f.Waiting) }),
+		shardGauge("moves_open", "Shards in the whole cluster that their former owner has not let go of.",
+			func(f shardFigures) float64 { return float64(f.table.OpenMoves) }),
 		shardGauge("plan_seconds", "How long the last shard map that this node wrote took to compute, 0 before the first.",
 			func(f shardFigures) float64 { return f.PlanTime.Seconds() }),
-		{prometheus.NewDesc("goverse_shards_plans_total", "Shard maps that this node wrote.", nil, nil), prometheus.CounterValue,
+		{prometheus.NewDesc("goverse_shards_plans_total", "Shard maps that this node wrote.", nil, nil),
+			prometheus.CounterValue,
 			func(f shardFigures) float64 { return float64(f.Plans) }},
 		shardMoves("given", func(f shardFigures) float64 { return float64(f.Given) }),
 		shardMoves("emptied", func(f shardFigures) float64 { return float64(f.Emptied) }),
@@ -51,7 +61,8 @@ func shardMetrics() []shardMetric {
 }
 
 var pauseDesc = prometheus.NewDesc("goverse_shards_handoff_pause_seconds",
-	"For each shard that a move brought to this node, the time from when the node saw the move until it served the shard.", nil, nil)
+	"For each shard that a move brought to this node, the time from when the node saw the move until it served the "+
+		"shard.", nil, nil)
 
 // collectShards adds nothing for a node without sharding.
 func collectShards(source Source, st cluster.Status, metrics []shardMetric, ch chan<- prometheus.Metric) {
@@ -74,5 +85,6 @@ func collectShards(source Source, st cluster.Status, metrics []shardMetric, ch c
 	for _, b := range st.Shards.Pauses.Buckets {
 		buckets[b.AtMost.Seconds()] = uint64(b.Count)
 	}
-	ch <- prometheus.MustNewConstHistogram(pauseDesc, uint64(st.Shards.Pauses.Count), st.Shards.Pauses.Sum.Seconds(), buckets)
+	ch <- prometheus.MustNewConstHistogram(pauseDesc, uint64(st.Shards.Pauses.Count), st.Shards.Pauses.Sum.Seconds(),
+		buckets)
 }

@@ -22,10 +22,14 @@ func TestMetrics(t *testing.T) {
 	t.Parallel()
 	text := scrape(t, New(leader(), Options{Version: "v1"}))
 	for _, line := range []string{
-		"goverse_is_leader 1", "goverse_has_leader 1", "goverse_leader_token 7", "goverse_ready 1", "goverse_cluster_ready 1", "goverse_cluster_size 2",
-		"goverse_queue_length 2", "goverse_mode_fallback 0", "goverse_election_failed 0", "goverse_session_valid 1", "goverse_snapshot_revision 9",
-		"goverse_terms_total 2", "goverse_sessions_lost_total 3", "goverse_mirror_rebuilds_total 4", `goverse_build_info{version="v1"} 1`,
-		"goverse_crash_watches 2", "goverse_crash_watchers 3", "goverse_crash_accusations_total 11", "goverse_crash_removals_total 12", "goverse_crash_refuted_total 13",
+		"goverse_is_leader 1", "goverse_has_leader 1", "goverse_leader_token 7", "goverse_ready " +
+			"1", "goverse_cluster_ready 1", "goverse_cluster_size 2",
+		"goverse_queue_length 2", "goverse_mode_fallback 0", "goverse_election_failed 0", "goverse_session_valid " +
+			"1", "goverse_snapshot_revision 9",
+		"goverse_terms_total 2", "goverse_sessions_lost_total 3", "goverse_mirror_rebuilds_total 4",
+		`goverse_build_info{version="v1"} 1`,
+		"goverse_crash_watches 2", "goverse_crash_watchers 3", "goverse_crash_accusations_total " +
+			"11", "goverse_crash_removals_total 12", "goverse_crash_refuted_total 13",
 		"goverse_crash_refutations_total 14", "goverse_crash_doubts_total 15",
 		"# TYPE goverse_terms_total counter", "# TYPE goverse_is_leader gauge",
 	} {

@@ -110,8 +110,9 @@ func newStatus(st cluster.Status) Status {
 		ClusterSize: len(st.Nodes), Ready: st.Ready, ClusterReady: st.ClusterReady,
 		Queue: append([]string{}, st.Queue...), Nodes: append([]string{}, st.Nodes...),
 		Revision: st.Revision,
-		Crashes: Crashes{Watches: st.Crashes.Watching, Watchers: st.Watchers, Accusations: st.Crashes.Accusations, Removals: st.Crashes.Removals,
-			Refuted: st.Crashes.Refuted, Refutations: st.Crashes.Refutations, Doubts: st.Crashes.WatchersLost},
+		Crashes: Crashes{Watches: st.Crashes.Watching, Watchers: st.Watchers, Accusations: st.Crashes.Accusations,
+			Removals: st.Crashes.Removals,
+			Refuted:  st.Crashes.Refuted, Refutations: st.Crashes.Refutations, Doubts: st.Crashes.WatchersLost},
 	}
 }
 

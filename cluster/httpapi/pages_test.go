@@ -20,7 +20,8 @@ func TestStatusOfAFollower(t *testing.T) {
 		"node_id": followerAt, "state": "candidate", "is_leader": false, "leader_id": leaderAt, "term": 7.0, "token": 7.0,
 		"mode": "election", "cluster_size": 2.0, "ready": true, "cluster_ready": true,
 		"queue": []any{leaderAt, followerAt}, "nodes": []any{leaderAt, followerAt}, "revision": 9.0,
-		"crashes": map[string]any{"watches": 2.0, "watchers": 3.0, "accusations": 11.0, "removals": 12.0, "refuted": 13.0, "refutations": 14.0, "doubts": 15.0},
+		"crashes": map[string]any{"watches": 2.0, "watchers": 3.0, "accusations": 11.0, "removals": 12.0, "refuted": 13.0,
+			"refutations": 14.0, "doubts": 15.0},
 	}, body)
 }
 
@@ -55,7 +56,8 @@ func TestUnknownTimesAreLeftOut(t *testing.T) {
 	f.info.AcquiredAt, f.info.RenewedAt, f.info.ExpiresAt = time.Time{}, time.Time{}, time.Time{}
 	f.info.HTTPAddress = ""
 	_, body := get(t, f, "/cluster/leader")
-	require.Equal(t, map[string]any{"leader_id": leaderAt, "term": 7.0, "token": 7.0, "hostname": "host", "api_url": "", "estimated": true}, body)
+	require.Equal(t, map[string]any{"leader_id": leaderAt, "term": 7.0, "token": 7.0, "hostname": "host", "api_url": "",
+		"estimated": true}, body)
 }
 
 func TestNoLeaderIs503InOneLine(t *testing.T) {
@@ -80,7 +82,8 @@ func TestHealth(t *testing.T) {
 	require.WithinDuration(t, time.Now(), stamp, time.Minute)
 	delete(body, "timestamp")
 	require.Equal(t, map[string]any{
-		"status": "healthy", "clustering": true, "node_id": leaderAt, "state": "leader", "is_leader": true, "leader_id": leaderAt,
+		"status": "healthy", "clustering": true, "node_id": leaderAt, "state": "leader", "is_leader": true,
+		"leader_id":    leaderAt,
 		"cluster_size": 2.0, "cluster_ready": true, "version": "v1",
 	}, body)
 }
@@ -117,7 +120,8 @@ func TestProbes(t *testing.T) {
 	noSession, stopping, stale := follower(), follower(), follower()
 	noSession.status.SessionValid = false
 	stopping.status.Stopping = true
-	for reason, f := range map[string]*fake{"starting": starting(), "session": noSession, "stopping": stopping, "read anew": stale} {
+	for reason, f := range map[string]*fake{"starting": starting(), "session": noSession, "stopping": stopping,
+		"read anew": stale} {
 		f.status.Ready = false
 		code, body := get(t, f, "/readyz")
 		require.Equal(t, http.StatusServiceUnavailable, code)
@@ -133,7 +137,8 @@ func TestOtherPathsAndMethods(t *testing.T) {
 
 	h := New(leader(), Options{})
 	for _, path := range routes {
-		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions} {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch,
+			http.MethodOptions} {
 			w := call(h, method, path)
 			require.Equal(t, http.StatusMethodNotAllowed, w.Code, "%s %s", method, path)
 			require.Equal(t, "GET, HEAD", w.Header().Get("Allow"))

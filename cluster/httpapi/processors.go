@@ -44,9 +44,11 @@ func (a *api) processors(w http.ResponseWriter, _ *http.Request) {
 }
 
 func viewOf(s processor.Status) ProcessorView {
-	v := ProcessorView{Name: s.Name, Leading: s.Leading, Token: s.Token, Since: known(s.Since), Position: string(s.Position),
-		Handled: s.Handled, PerSecond: s.PerSecond, HandledAt: known(s.HandledAt), Batches: s.Batches, Retries: s.Retries,
-		Parked: s.Parked, Failures: s.Failures, Attempts: s.Attempts, LastError: s.LastError, LastErrorAt: known(s.LastErrorAt)}
+	v := ProcessorView{Name: s.Name, Leading: s.Leading, Token: s.Token, Since: known(s.Since),
+		Position: string(s.Position),
+		Handled:  s.Handled, PerSecond: s.PerSecond, HandledAt: known(s.HandledAt), Batches: s.Batches, Retries: s.Retries,
+		Parked: s.Parked, Failures: s.Failures, Attempts: s.Attempts, LastError: s.LastError,
+		LastErrorAt: known(s.LastErrorAt)}
 	if s.Lag >= 0 {
 		v.Lag = &s.Lag
 	}

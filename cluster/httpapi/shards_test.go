@@ -23,10 +23,13 @@ func TestShards(t *testing.T) {
 	}
 	require.Equal(t, map[string]any{
 		"node_id": followerAt, "held": map[string]any{"acquiring": 1.0, "serving": 2.0, "releasing": 3.0}, "waiting": 1.0,
-		"count": 8.0, "generation": 5.0, "revision": 9.0, "balance": map[string]any{"least": 4.0, "most": 4.0}, "open_moves": 1.0,
+		"count": 8.0, "generation": 5.0, "revision": 9.0, "balance": map[string]any{"least": 4.0,
+			"most": 4.0}, "open_moves": 1.0,
 		"owners": []any{
-			map[string]any{"address": leaderAt, "incarnation": 2.0, "state": "alive", "weight": 1.0, "count": 4.0, "may_serve": 4.0, "shards": "0-3"},
-			map[string]any{"address": followerAt, "incarnation": 4.0, "state": "alive", "weight": 1.0, "count": 4.0, "may_serve": 3.0, "shards": "4-7"},
+			map[string]any{"address": leaderAt, "incarnation": 2.0, "state": "alive", "weight": 1.0, "count": 4.0,
+				"may_serve": 4.0, "shards": "0-3"},
+			map[string]any{"address": followerAt, "incarnation": 4.0, "state": "alive", "weight": 1.0, "count": 4.0,
+				"may_serve": 3.0, "shards": "4-7"},
 		},
 		"moves": []any{move(true, 3, "4-5,7"), move(false, 1, "6")},
 	}, body)
@@ -62,12 +65,16 @@ func TestShardMetrics(t *testing.T) {
 	f := follower()
 	text := scrape(t, New(f, Options{}))
 	for _, line := range []string{
-		"goverse_shards_count 8", "goverse_shards_generation 5", "goverse_shards_owned 4", "goverse_shards_acquiring 1", "goverse_shards_serving 2",
-		"goverse_shards_releasing 3", "goverse_shards_waiting 1", "goverse_shards_moves_open 1", "goverse_shards_plan_seconds 0.0015",
-		"goverse_shards_plans_total 6", `goverse_shards_moves_total{kind="given"} 21`, `goverse_shards_moves_total{kind="emptied"} 22`,
+		"goverse_shards_count 8", "goverse_shards_generation 5", "goverse_shards_owned 4", "goverse_shards_acquiring " +
+			"1", "goverse_shards_serving 2",
+		"goverse_shards_releasing 3", "goverse_shards_waiting 1", "goverse_shards_moves_open " +
+			"1", "goverse_shards_plan_seconds 0.0015",
+		"goverse_shards_plans_total 6", `goverse_shards_moves_total{kind="given"} 21`,
+		`goverse_shards_moves_total{kind="emptied"} 22`,
 		`goverse_shards_moves_total{kind="levelled"} 23`, "# TYPE goverse_shards_moves_total counter",
 		"# TYPE goverse_shards_handoff_pause_seconds histogram", `goverse_shards_handoff_pause_seconds_bucket{le="0.001"} 0`,
-		`goverse_shards_handoff_pause_seconds_bucket{le="0.003"} 2`, `goverse_shards_handoff_pause_seconds_bucket{le="+Inf"} 3`,
+		`goverse_shards_handoff_pause_seconds_bucket{le="0.003"} 2`,
+		`goverse_shards_handoff_pause_seconds_bucket{le="+Inf"} 3`,
 		"goverse_shards_handoff_pause_seconds_sum 2", "goverse_shards_handoff_pause_seconds_count 3",
 	} {
 		require.Contains(t, text, line+"\n")

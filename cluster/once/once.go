@@ -17,7 +17,8 @@ var (
 	// ErrUnknown is matched by every [UnknownError].
 	ErrUnknown = errors.New("it is not known whether the effect took place")
 	// ErrValueTooLong: the effect took place, and what it returned is not kept.
-	ErrValueTooLong = fmt.Errorf("it is longer than the %d bytes that are kept; keep it elsewhere, under the effect's name", MaxValue)
+	ErrValueTooLong = fmt.Errorf("it is longer than the %d bytes that are kept; keep it elsewhere, under the effect's "+
+		"name", MaxValue)
 	// ErrNoMark: nothing is known of that effect. It was never tried, or it was forgotten.
 	ErrNoMark = errors.New("nothing is known of that effect: it never ran, or was forgotten since")
 	// ErrNotStarted: the cluster has not started yet.

@@ -57,7 +57,8 @@ func TestWhatIsNotTheEventsFaultDoesNotCount(t *testing.T) {
 				}
 				return nil
 			}}
-			p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle, Checkpoint: &processor.Memory{},
+			p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle,
+				Checkpoint:  &processor.Memory{},
 				MaxAttempts: 2, Backoff: processor.Backoff{Min: time.Microsecond, Max: time.Millisecond}})
 			eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
 			end()
@@ -82,14 +83,17 @@ func TestOneLineForAnEvent(t *testing.T) {
 		return nil
 	}}
 	var logged strings.Builder // read when all has ended
-	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle, Checkpoint: &processor.Memory{},
-		Backoff: processor.Backoff{Min: time.Microsecond}, Logger: hclog.New(&hclog.LoggerOptions{Output: &logged, DisableTime: true})})
+	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle,
+		Checkpoint: &processor.Memory{},
+		Backoff:    processor.Backoff{Min: time.Microsecond}, Logger: hclog.New(&hclog.LoggerOptions{Output: &logged,
+			DisableTime: true})})
 	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
 	end()
 	lines := strings.Split(strings.TrimSpace(logged.String()), "\n")
 	require.Len(t, lines, 5, logged.String())
 	require.Contains(t, lines[0], "processing begins")
-	require.Contains(t, lines[1], `an event failed, trying it again: processor=it token=1 after= position=1 error="oops; at: there"`)
+	require.Contains(t, lines[1],
+		`an event failed, trying it again: processor=it token=1 after= position=1 error="oops; at: there"`)
 	require.Contains(t, lines[2], "the event that failed is handled")
 	require.Contains(t, lines[3], `an event was parked: it is not handled: processor=it token=1 position=2 attempts=1 error="oops; the event cannot be handled"`)
 	require.Contains(t, lines[4], "processing ends")
@@ -105,7 +109,8 @@ func TestNeverParked(t *testing.T) {
 		}
 		return nil
 	}}
-	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle, Checkpoint: &processor.Memory{},
+	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle,
+		Checkpoint:  &processor.Memory{},
 		MaxAttempts: -1, Backoff: processor.Backoff{Min: time.Microsecond, Max: time.Millisecond}})
 	eventually(t, func() bool { return tries.of(2) > 30 }, "it is tried on")
 	require.EqualValues(t, "1", p.Status().Position)
@@ -121,7 +126,8 @@ type awayOnce struct {
 	failed atomic.Bool
 }
 
-func (a *awayOnce) Advance(ctx context.Context, name string, at processor.Mark, work func(context.Context) (processor.Progress, error)) (processor.Mark, error) {
+func (a *awayOnce) Advance(ctx context.Context, name string, at processor.Mark,
+	work func(context.Context) (processor.Progress, error)) (processor.Mark, error) {
 	return a.Checkpoint.Advance(ctx, name, at, func(ctx context.Context) (processor.Progress, error) {
 		progress, err := work(ctx)
 		if len(progress.Parked) > 0 && a.failed.CompareAndSwap(false, true) {

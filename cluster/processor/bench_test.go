@@ -18,7 +18,8 @@ func BenchmarkEvents(b *testing.B) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			left := b.N
-			p, err := processor.New(processor.Config[int]{Name: "it", Source: endless{}, Checkpoint: &processor.Memory{}, LeaderLock: lead,
+			p, err := processor.New(processor.Config[int]{Name: "it", Source: endless{}, Checkpoint: &processor.Memory{},
+				LeaderLock: lead,
 				Handler: func(context.Context, processor.Event[int]) error {
 					if left--; left == 0 {
 						cancel()
@@ -37,7 +38,8 @@ type endless struct{}
 
 var again = func() (events []processor.Event[int]) {
 	for i := range 100 {
-		events = append(events, processor.Event[int]{Position: processor.Position([]byte{byte('0' + i/10), byte('0' + i%10)}), Value: i})
+		events = append(events, processor.Event[int]{Position: processor.Position([]byte{byte('0' + i/10), byte('0' +
+			i%10)}), Value: i})
 	}
 	return events
 }()

@@ -9,7 +9,8 @@ import (
 // The errors of a checkpoint, to test for with errors.Is.
 var (
 	// ErrFenced: somebody with a larger token has claimed the checkpoint.
-	ErrFenced = errors.New("another process has claimed the checkpoint with a larger token; if none has, tokens have begun anew (another lock, or an etcd without its data): Unfence of the checkpoint lets them")
+	ErrFenced = errors.New("another process has claimed the checkpoint with a larger token; if none has, tokens have " +
+		"begun anew (another lock, or an etcd without its data): Unfence of the checkpoint lets them")
 	// ErrMoved: the checkpoint is not as it was; nothing was stored. Claim it again to go on.
 	ErrMoved = errors.New("the checkpoint was changed meanwhile")
 	// ErrRefused: what the work did could not be committed, and that is the work's fault: a

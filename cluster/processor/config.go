@@ -23,7 +23,8 @@ type Config[E any] struct {
 	Source Source[E]
 	// Handler handles one event. It is called by one goroutine at a time, in the source's order. ctx
 	// ends when this process no longer leads; the handler must return soon after, for the next
-	// leader waits for it; TokenFrom(ctx) is the fencing token. An error has the event tried again, see MaxAttempts; one that matches
+	// leader waits for it; TokenFrom(ctx) is the fencing token. An error has the event tried again, see MaxAttempts; one
+	// that matches
 	// ErrPoison parks it at once, one that matches ErrUnavailable does not count. A panic is an
 	// error.
 	Handler func(ctx context.Context, event Event[E]) error
@@ -102,7 +103,8 @@ func (c Config[E]) Validate() error {
 		return fmt.Errorf("processor's name: %w", err)
 	}
 	if !utf8.ValidString(c.Name) || strings.ContainsRune(c.Name, 0) { // not every checkpoint can keep it
-		return fmt.Errorf("processor's name: %w: %q is no UTF-8 text without NUL; write it in hex, for example", lifecycle.ErrBadName, c.Name)
+		return fmt.Errorf("processor's name: %w: %q is no UTF-8 text without NUL; write it in hex, for example",
+			lifecycle.ErrBadName, c.Name)
 	}
 	bad := func(what string) error { return fmt.Errorf("%w: processor %q: %s", ErrBadConfig, c.Name, what) }
 	switch {

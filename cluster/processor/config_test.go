@@ -14,7 +14,8 @@ import (
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	good := processor.Config[int]{Name: "views", Source: &numbers{}, Handler: (&handled{}).handle, Checkpoint: &processor.Memory{}}
+	good := processor.Config[int]{Name: "views", Source: &numbers{}, Handler: (&handled{}).handle,
+		Checkpoint: &processor.Memory{}}
 	_, err := processor.New(good)
 	require.NoError(t, err)
 	for says, change := range map[string]func(*processor.Config[int]){
@@ -49,7 +50,8 @@ func TestValidate(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	done := &handled{}
-	p, err := processor.New(processor.Config[int]{Name: "views", Source: &numbers{last: 250}, Handler: done.handle, Checkpoint: &processor.Memory{}})
+	p, err := processor.New(processor.Config[int]{Name: "views", Source: &numbers{last: 250}, Handler: done.handle,
+		Checkpoint: &processor.Memory{}})
 	require.NoError(t, err)
 	require.Equal(t, processor.Status{Name: "views", Lag: -1}, p.Status())
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -124,7 +124,8 @@ func (e *Etcd) Claim(ctx context.Context, name string, token int64) (Mark, error
 
 // Advance implements [Checkpoint]. What was done is stored also if ctx has ended meanwhile; that
 // takes two request time-outs at most.
-func (e *Etcd) Advance(ctx context.Context, name string, at Mark, work func(ctx context.Context) (Progress, error)) (Mark, error) {
+func (e *Etcd) Advance(ctx context.Context, name string, at Mark, work func(ctx context.Context) (Progress,
+	error)) (Mark, error) {
 	progress, failed := work(ctx)
 	if progress.Position == at.Position && len(progress.Parked) == 0 {
 		return at, failed
@@ -176,7 +177,8 @@ func (e *Etcd) store(ctx context.Context, name string, at Mark, progress Progres
 func (e *Etcd) Parked(ctx context.Context, name string) ([]Parked, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), e.timeout)
 	defer cancel()
-	resp, err := e.client.Get(ctx, e.keys.Parked(name), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
+	resp, err := e.client.Get(ctx, e.keys.Parked(name), clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
 	if err != nil {
 		return nil, fmt.Errorf("read the parked events of processor %q: %w", name, err)
 	}

@@ -25,7 +25,8 @@ func led(lead processor.LeaderLock, fn func(ctx context.Context, token int64) er
 	return ledWhile(context.Background(), lead, fn)
 }
 
-func ledWhile(ctx context.Context, lead processor.LeaderLock, fn func(ctx context.Context, token int64) error) <-chan error {
+func ledWhile(ctx context.Context, lead processor.LeaderLock, fn func(ctx context.Context,
+	token int64) error) <-chan error {
 	ended := make(chan error, 1)
 	go func() { ended <- lead.Lead(ctx, fn) }()
 	return ended
@@ -74,7 +75,8 @@ func TestLead(t *testing.T) {
 			}
 			cancelled, stop := context.WithCancelCause(context.Background())
 			stop(errOops)
-			require.ErrorIs(t, blocked.Lead(cancelled, func(context.Context, int64) error { panic("it does not lead") }), errOops)
+			require.ErrorIs(t, blocked.Lead(cancelled, func(context.Context, int64) error { panic("it does not lead") }),
+				errOops)
 		})
 	}
 }
@@ -96,7 +98,8 @@ type asked struct {
 	keys chan string
 }
 
-func (a *asked) HoldAlone(ctx context.Context, key, name string, fn func(ctx context.Context, epoch int64) error) error {
+func (a *asked) HoldAlone(ctx context.Context, key, name string, fn func(ctx context.Context,
+	epoch int64) error) error {
 	a.keys <- key
 	return a.served.HoldAlone(ctx, key, name, fn)
 }
@@ -106,7 +109,8 @@ func TestPartitionsAsTheyWereSet(t *testing.T) {
 	t.Parallel()
 	in := &asked{keys: make(chan string, 1)}
 	var locked atomic.Bool
-	g, err := processor.Partitions(processor.Config[int]{Name: "views", Handler: (&handled{}).handle, Checkpoint: &processor.Memory{}, Source: &numbers{}},
+	g, err := processor.Partitions(processor.Config[int]{Name: "views", Handler: (&handled{}).handle,
+		Checkpoint: &processor.Memory{}, Source: &numbers{}},
 		in, []string{"a", "b"}, func(partition string, c *processor.Config[int]) {
 			if partition == "a" {
 				c.Name = "other"
@@ -152,7 +156,8 @@ func TestNoLock(t *testing.T) {
 		p, err := processor.New(processor.Config[int]{Name: "views", Source: &numbers{}, Handler: (&handled{}).handle,
 			Checkpoint: &processor.Memory{}, LeaderLock: l})
 		require.NoError(t, err)
-		other, err := processor.New(processor.Config[int]{Name: "other", Source: &numbers{}, Handler: (&handled{}).handle, Checkpoint: &processor.Memory{}})
+		other, err := processor.New(processor.Config[int]{Name: "other", Source: &numbers{}, Handler: (&handled{}).handle,
+			Checkpoint: &processor.Memory{}})
 		require.NoError(t, err)
 		g := processor.Group{other, p}
 		err = g.Run(etcdtest.Context(t))
@@ -174,7 +179,8 @@ func TestLockThatFails(t *testing.T) {
 		return fn(ctx, int64(tries.Load()))
 	})
 	done := &handled{}
-	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: done.handle, Checkpoint: &processor.Memory{}, LeaderLock: l})
+	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: done.handle,
+		Checkpoint: &processor.Memory{}, LeaderLock: l})
 	eventually(t, func() bool { return p.Status().Position == "3" }, "it leads in the end")
 	require.EqualValues(t, 4, p.Status().Failures)
 	require.Equal(t, "oops", p.Status().LastError)
@@ -187,7 +193,8 @@ func TestRefusedElection(t *testing.T) {
 	for range 2 {
 		faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting("/goverse/"))
 	}
-	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: (&handled{}).handle, Checkpoint: &processor.Memory{},
+	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: (&handled{}).handle,
+		Checkpoint: &processor.Memory{},
 		LeaderLock: processor.Election(e, "it")})
 	eventually(t, func() bool { return p.Status().Failures > 0 }, "it is told")
 	require.Contains(t, p.Status().LastError, rpctypes.ErrPermissionDenied.Error())

@@ -58,8 +58,10 @@ func stand(t *testing.T, endpoint, address string) (e *elections.Elections, faul
 	t.Helper()
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
-	p := processtest.Start(t, endpoint, 2*time.Second, func(p *processtest.Process) (run func(context.Context), err error) {
-		e, err = elections.New(elections.Config{Client: p.Client, Keeper: p.Keeper, Queues: keys.Elections(), Address: address,
+	p := processtest.Start(t, endpoint, 2*time.Second, func(p *processtest.Process) (run func(context.Context),
+		err error) {
+		e, err = elections.New(elections.Config{Client: p.Client, Keeper: p.Keeper, Queues: keys.Elections(),
+			Address:     address,
 			WorkTimeout: 500 * time.Millisecond, RequestTimeout: 300 * time.Millisecond})
 		return e.Run, err
 	})

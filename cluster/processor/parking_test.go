@@ -45,8 +45,9 @@ func TestPoisonIsParked(t *testing.T) {
 		return nil
 	}}
 	parked, checkpoint := &parkings{}, &processor.Memory{}
-	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 12}, Handler: tries.handle, Checkpoint: checkpoint,
-		BatchSize: 5, MaxAttempts: 3, OnPark: parked.park})
+	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 12}, Handler: tries.handle,
+		Checkpoint: checkpoint,
+		BatchSize:  5, MaxAttempts: 3, OnPark: parked.park})
 	eventually(t, func() bool { return p.Status().Position == "12" }, "it goes on past them")
 	end()
 	require.Equal(t, []int{1, 2, 3, 6, 7, 8, 10, 12}, tries.all(), "in order, and once")
@@ -56,7 +57,8 @@ func TestPoisonIsParked(t *testing.T) {
 	require.ErrorAs(t, parked.errs[2], &panicked)
 	require.Equal(t, "at the disco", panicked.Value)
 	require.Contains(t, string(panicked.Stack), "parking_test.go")
-	require.Equal(t, map[int]int{4: 3, 5: 3, 9: 3, 11: 1}, map[int]int{4: tries.of(4), 5: tries.of(5), 9: tries.of(9), 11: tries.of(11)})
+	require.Equal(t, map[int]int{4: 3, 5: 3, 9: 3, 11: 1}, map[int]int{4: tries.of(4), 5: tries.of(5), 9: tries.of(9),
+		11: tries.of(11)})
 
 	records, err := checkpoint.Parked(t.Context(), "it")
 	require.NoError(t, err)
@@ -92,7 +94,8 @@ func TestParkingThatFails(t *testing.T) {
 		}
 		return nil
 	}}
-	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle, Checkpoint: &processor.Memory{},
+	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: tries.handle,
+		Checkpoint:  &processor.Memory{},
 		MaxAttempts: 1, OnPark: parked.park})
 	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
 	end()
@@ -121,8 +124,12 @@ func TestHandlerThatIsFencedItself(t *testing.T) {
 			return nil
 		}}
 		var terms atomic.Int64
-		p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 5}, Handler: tries.handle, Checkpoint: &processor.Memory{}, MaxAttempts: 3,
-			OnPark: parked.park, LeaderLock: processor.LockFunc(func(ctx context.Context, fn func(context.Context, int64) error) error { return fn(ctx, terms.Add(1)) })})
+		p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 5}, Handler: tries.handle,
+			Checkpoint: &processor.Memory{}, MaxAttempts: 3,
+			OnPark: parked.park, LeaderLock: processor.LockFunc(func(ctx context.Context, fn func(context.Context,
+				int64) error) error {
+				return fn(ctx, terms.Add(1))
+			})})
 		eventually(t, func() bool { return p.Status().Position == "5" }, "it goes on")
 		require.Equal(t, 3, tries.of(3), wrong)
 		require.EqualValues(t, 1, terms.Load(), wrong)

@@ -28,7 +28,8 @@ func TestRewound(t *testing.T) {
 func TestRewoundWhereNothingComes(t *testing.T) {
 	t.Parallel()
 	done, checkpoint := &handled{}, &processor.Memory{}
-	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 5}, Handler: done.handle, Checkpoint: checkpoint,
+	p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 5}, Handler: done.handle,
+		Checkpoint:   checkpoint,
 		PollInterval: time.Hour, CheckInterval: time.Millisecond})
 	eventually(t, func() bool { return p.Status().Position == "5" }, "all is handled")
 	require.NoError(t, checkpoint.Rewind(t.Context(), "it", "2"))

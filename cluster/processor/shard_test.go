@@ -32,7 +32,8 @@ func TestShardMoves(t *testing.T) {
 	defer cancel()
 	var ended []<-chan error
 	for i, n := range c.Nodes() {
-		ended = append(ended, ledWhile(ctx, processor.Shard(n.Cluster().Shards(), "it"), func(ctx context.Context, token int64) error {
+		ended = append(ended, ledWhile(ctx, processor.Shard(n.Cluster().Shards(), "it"), func(ctx context.Context,
+			token int64) error {
 			begun <- term{i, token}
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -68,7 +69,8 @@ func TestShardOfAStoppedNode(t *testing.T) {
 	}))
 	n := c.Node(0)
 	shards := n.Cluster().Shards()
-	require.NoError(t, <-led(processor.Shard(shards, "it"), func(context.Context, int64) error { return nil }), "it is here")
+	require.NoError(t, <-led(processor.Shard(shards, "it"), func(context.Context, int64) error { return nil }),
+		"it is here")
 	n.Stop()
 	err := <-led(processor.Shard(shards, "it"), nil)
 	require.ErrorIs(t, err, processor.ErrNoLock)
@@ -83,7 +85,8 @@ func TestTwoOnOneShard(t *testing.T) {
 		cfg.Sharding = cluster.Sharding{Shards: 4, Window: time.Millisecond}
 	}))
 	source, done, late := &numbers{last: 5}, &handled{}, &handled{}
-	cfg := processor.Config[int]{Name: "it", Source: source, Handler: done.handle, Checkpoint: &processor.Memory{}, BatchSize: 1,
+	cfg := processor.Config[int]{Name: "it", Source: source, Handler: done.handle, Checkpoint: &processor.Memory{},
+		BatchSize:  1,
 		LeaderLock: processor.Shard(c.Node(0).Cluster().Shards(), "it")}
 	first, endFirst := run(t, cfg)
 	eventually(t, func() bool { return first.Status().Position == "5" }, "the first has handled all")

@@ -44,8 +44,10 @@ func TestSourceThatFails(t *testing.T) {
 		source, done := &faulty{}, &handled{}
 		source.last = 3
 		source.fail.Store(&fail)
-		p, end := run(t, processor.Config[int]{Name: "it", Source: source, Handler: done.handle, Checkpoint: &processor.Memory{}})
-		eventually(t, func() bool { return p.Status().Failures > 3 && strings.Contains(p.Status().LastError, says) }, "it is tried on")
+		p, end := run(t, processor.Config[int]{Name: "it", Source: source, Handler: done.handle,
+			Checkpoint: &processor.Memory{}})
+		eventually(t, func() bool { return p.Status().Failures > 3 && strings.Contains(p.Status().LastError, says) },
+			"it is tried on")
 		require.Empty(t, done.all())
 		require.EqualValues(t, -1, p.Status().Lag)
 		source.fail.Store(nil)
@@ -73,7 +75,8 @@ func (l *lagging) Lag(context.Context, processor.Position) (int64, error) {
 func TestLagThatFails(t *testing.T) {
 	t.Parallel()
 	source, inside, goOn := &lagging{numbers: numbers{last: 1}}, make(chan struct{}), make(chan struct{})
-	p, _ := run(t, processor.Config[int]{Name: "it", Source: source, Checkpoint: &processor.Memory{}, LagInterval: time.Millisecond,
+	p, _ := run(t, processor.Config[int]{Name: "it", Source: source, Checkpoint: &processor.Memory{},
+		LagInterval: time.Millisecond,
 		Handler: func(context.Context, processor.Event[int]) error {
 			close(inside)
 			<-goOn
@@ -111,8 +114,10 @@ func (h *hiding) Lag(_ context.Context, after processor.Position) (int64, error)
 func TestLagWhereNothingIsRead(t *testing.T) {
 	t.Parallel()
 	for _, hidden := range []int64{0, 7} {
-		source, inside, goOn := &hiding{numbers: numbers{last: 3}, hidden: hidden}, make(chan struct{}, 3), make(chan struct{})
-		p, end := run(t, processor.Config[int]{Name: "it", Source: source, Checkpoint: &processor.Memory{}, LagInterval: time.Hour,
+		source, inside, goOn := &hiding{numbers: numbers{last: 3}, hidden: hidden}, make(chan struct{},
+			3), make(chan struct{})
+		p, end := run(t, processor.Config[int]{Name: "it", Source: source, Checkpoint: &processor.Memory{},
+			LagInterval:  time.Hour,
 			PollInterval: time.Millisecond, Handler: func(context.Context, processor.Event[int]) error {
 				inside <- struct{}{}
 				<-goOn
@@ -132,7 +137,8 @@ func TestLagWhereNothingIsRead(t *testing.T) {
 func TestWoken(t *testing.T) {
 	t.Parallel()
 	source, done := &numbers{}, &handled{}
-	p, _ := run(t, processor.Config[int]{Name: "it", Source: source, Handler: done.handle, Checkpoint: &processor.Memory{}, PollInterval: time.Hour})
+	p, _ := run(t, processor.Config[int]{Name: "it", Source: source, Handler: done.handle,
+		Checkpoint: &processor.Memory{}, PollInterval: time.Hour})
 	for range 100 {
 		source.grow(1)
 	}
@@ -150,7 +156,8 @@ func (s silent) Read(ctx context.Context, after processor.Position, limit int) (
 func TestPolled(t *testing.T) {
 	t.Parallel()
 	source, done := &numbers{}, &handled{}
-	p, _ := run(t, processor.Config[int]{Name: "it", Source: silent{source}, Handler: done.handle, Checkpoint: &processor.Memory{}, PollInterval: time.Millisecond})
+	p, _ := run(t, processor.Config[int]{Name: "it", Source: silent{source}, Handler: done.handle,
+		Checkpoint: &processor.Memory{}, PollInterval: time.Millisecond})
 	eventually(t, func() bool { return p.Status().Leading }, "it runs")
 	source.grow(10)
 	eventually(t, func() bool { return p.Status().Position == "10" }, "it looks again")

@@ -18,7 +18,8 @@ func TestTokenFrom(t *testing.T) {
 		7: processor.LockFunc(func(ctx context.Context, fn func(context.Context, int64) error) error { return fn(ctx, 7) }),
 	} {
 		tokens := make(chan int64, 2)
-		p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 1}, Checkpoint: &processor.Memory{}, LeaderLock: lead, MaxAttempts: 1,
+		p, end := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 1}, Checkpoint: &processor.Memory{},
+			LeaderLock: lead, MaxAttempts: 1,
 			Handler: func(ctx context.Context, _ processor.Event[int]) error {
 				tokens <- processor.TokenFrom(ctx)
 				return errOops

@@ -22,24 +22,28 @@ func TestWhatIsNext(t *testing.T) {
 		trouble trouble
 		want    step
 	}{
-		"nothing is wrong":             {trouble{}, step{take: 4}},
-		"what comes before it":         {failed, step{take: 2}},
-		"alone":                        {trouble{}.failed("1", errOops, itsFault), step{take: 1, wait: 1}},
-		"alone, the second time":       {failed.failed("1", errOops, itsFault).failed("1", errOops, itsFault), step{take: 1, wait: 2}},
-		"given up":                     {trouble{at: "1", failures: 3, attempts: 3}, step{take: 1, park: true}},
-		"not its fault":                {trouble{at: "1", failures: 9, attempts: 2}, step{take: 1, wait: 9}},
-		"hopeless":                     {trouble{}.failed("1", errOops, hopeless), step{take: 1, park: true}},
-		"given up, but for an outage":  {trouble{at: "1", failures: 3, attempts: 3}.spared(), step{take: 1, wait: 3}},
-		"hopeless, but for an outage":  {trouble{}.failed("1", errOops, hopeless).spared(), step{take: 1, wait: 1}},
-		"it had its further attempt":   {trouble{at: "1", failures: 3, attempts: 3}.spared().failed("1", errOops, itsFault), step{take: 1, park: true}},
-		"it has gone from the source":  {trouble{at: "0", failures: 3, attempts: 3}, step{take: 4}},
-		"nobody knows which":           {trouble{}.refused(events, errOops), step{take: 2, wait: 1}},
-		"nobody knows which, of those": {trouble{}.refused(events, errOops).refused(events[:2], errOops), step{take: 1, wait: 2}},
-		"it was the only one":          {trouble{}.refused(events[:1], errOops), step{take: 1, wait: 1}},
+		"nothing is wrong":     {trouble{}, step{take: 4}},
+		"what comes before it": {failed, step{take: 2}},
+		"alone":                {trouble{}.failed("1", errOops, itsFault), step{take: 1, wait: 1}},
+		"alone, the second time": {failed.failed("1", errOops, itsFault).failed("1", errOops, itsFault), step{take: 1,
+			wait: 2}},
+		"given up":                    {trouble{at: "1", failures: 3, attempts: 3}, step{take: 1, park: true}},
+		"not its fault":               {trouble{at: "1", failures: 9, attempts: 2}, step{take: 1, wait: 9}},
+		"hopeless":                    {trouble{}.failed("1", errOops, hopeless), step{take: 1, park: true}},
+		"given up, but for an outage": {trouble{at: "1", failures: 3, attempts: 3}.spared(), step{take: 1, wait: 3}},
+		"hopeless, but for an outage": {trouble{}.failed("1", errOops, hopeless).spared(), step{take: 1, wait: 1}},
+		"it had its further attempt": {trouble{at: "1", failures: 3, attempts: 3}.spared().failed("1", errOops, itsFault),
+			step{take: 1, park: true}},
+		"it has gone from the source": {trouble{at: "0", failures: 3, attempts: 3}, step{take: 4}},
+		"nobody knows which":          {trouble{}.refused(events, errOops), step{take: 2, wait: 1}},
+		"nobody knows which, of those": {trouble{}.refused(events, errOops).refused(events[:2], errOops), step{take: 1,
+			wait: 2}},
+		"it was the only one": {trouble{}.refused(events[:1], errOops), step{take: 1, wait: 1}},
 	} {
 		require.Equal(t, tc.want, tc.trouble.next(events, 3), name)
 	}
-	require.Equal(t, step{take: 1, wait: 99}, trouble{at: "1", failures: 99, attempts: 99}.next(events, -1), "never given up")
+	require.Equal(t, step{take: 1, wait: 99}, trouble{at: "1", failures: 99, attempts: 99}.next(events, -1),
+		"never given up")
 }
 
 func TestTroublePasses(t *testing.T) {
@@ -182,7 +186,8 @@ func TestBackoff(t *testing.T) {
 		require.Equal(t, want*time.Second, b.delay(i+1, 0))
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		b := Backoff{Min: time.Duration(rapid.Int64Range(0, 1<<62).Draw(t, "min")), Max: time.Duration(rapid.Int64Range(0, 1<<62).Draw(t, "max"))}.withDefaults()
+		b := Backoff{Min: time.Duration(rapid.Int64Range(0, 1<<62).Draw(t, "min")),
+			Max: time.Duration(rapid.Int64Range(0, 1<<62).Draw(t, "max"))}.withDefaults()
 		if b.Min > b.Max {
 			t.Skip()
 		}
@@ -221,7 +226,8 @@ func TestPositions(t *testing.T) {
 	}
 	require.NoError(t, check(""))
 	require.NoError(t, check("", "1", "2", "ü/7"))
-	for _, bad := range [][]Position{{""}, {"0"}, {"1", "1"}, {"1", ""}, {"a\x00"}, {"\xff"}, {Position(fmt.Sprintf("%0*d", MaxPosition+1, 1))}} {
+	for _, bad := range [][]Position{{""}, {"0"}, {"1", "1"}, {"1", ""}, {"a\x00"}, {"\xff"},
+		{Position(fmt.Sprintf("%0*d", MaxPosition+1, 1))}} {
 		require.ErrorIs(t, check("0", bad...), ErrBadPosition, bad)
 	}
 }

@@ -31,14 +31,16 @@ func to(level slog.Level) (hclog.Logger, func(t *testing.T) []map[string]any) {
 
 func TestLines(t *testing.T) {
 	l, wrote := to(slog.LevelInfo)
-	l.Named("shards").With("node", "a:1").Named("plan").Warn("moved", "shards", 3, "error", errors.New("oops"), "lease", hclog.Fmt("%x", 255), "n", hclog.Hex(10))
+	l.Named("shards").With("node", "a:1").Named("plan").Warn("moved", "shards", 3, "error", errors.New("oops"), "lease",
+		hclog.Fmt("%x", 255), "n", hclog.Hex(10))
 	got := wrote(t)
 	require.Len(t, got, 1)
 	source := got[0]["source"].(map[string]any)
 	require.True(t, strings.HasSuffix(source["file"].(string), "slogger_test.go"), "%v", source)
 	delete(got[0], "source")
 	delete(got[0], "time")
-	require.Equal(t, map[string]any{"level": "WARN", "msg": "moved", "logger": "shards.plan", "node": "a:1", "shards": 3.0, "error": "oops",
+	require.Equal(t, map[string]any{"level": "WARN", "msg": "moved", "logger": "shards.plan", "node": "a:1",
+		"shards": 3.0, "error": "oops",
 		"lease": "ff", "n": "0xa"}, got[0])
 	require.Equal(t, []any{"node", "a:1"}, l.With("node", "a:1").ImpliedArgs())
 	require.Empty(t, l.Name())

@@ -112,7 +112,8 @@ func StartChurn(ctx context.Context, client *clientv3.Client, cfg ChurnConfig) (
 		return nil, fmt.Errorf("fault: look for keys below %s: %w", c.cfg.Prefix, err)
 	}
 	if resp.Count > 0 {
-		return nil, fmt.Errorf("fault: %w: there are keys below %s, which Stop would delete: set Prefix to an empty place", ErrChurnConfig, c.cfg.Prefix)
+		return nil, fmt.Errorf("fault: %w: there are keys below %s, which Stop would delete: set Prefix to an empty place",
+			ErrChurnConfig, c.cfg.Prefix)
 	}
 	// Not the caller's context: that bounds this call, and Stop the rest.
 	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))

@@ -30,7 +30,8 @@ func TestChurn(t *testing.T) {
 	_, err = client.Get(patient(t), "mine", at)
 	require.NoError(t, err, "the past can be read")
 
-	c, err := StartChurn(patient(t), client, ChurnConfig{Prefix: "/busy/", Keys: keys, CompactEvery: 10 * time.Millisecond})
+	c, err := StartChurn(patient(t), client, ChurnConfig{Prefix: "/busy/", Keys: keys,
+		CompactEvery: 10 * time.Millisecond})
 	require.NoError(t, err)
 	compacts(t, c, old.Header.Revision)
 	_, err = client.Get(patient(t), "mine", at)

@@ -58,7 +58,8 @@ func TestDelayIsNotAThinLine(t *testing.T) {
 	for i := range messages {
 		send(t, client, "message")
 		// Each by itself.
-		require.Eventually(t, func() bool { return r.Traffic(ToTarget).Received == int64(i+1)*7 }, patience, 100*time.Microsecond)
+		require.Eventually(t, func() bool { return r.Traffic(ToTarget).Received == int64(i+1)*7 }, patience,
+			100*time.Microsecond)
 	}
 	for range messages {
 		hears(t, target, "message")

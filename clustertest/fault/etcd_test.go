@@ -27,7 +27,8 @@ func through(t *testing.T, s *embedetcd.Server) (*Relay, *clientv3.Client) {
 	r, err := NewRelay(s.Endpoint())
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{r.Address()}, DialTimeout: patience, Logger: zap.NewNop()})
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{r.Address()}, DialTimeout: patience,
+		Logger: zap.NewNop()})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	return r, client

@@ -45,14 +45,16 @@ func NewRelay(target string) (*Relay, error) { return NewRelayAt("127.0.0.1:0", 
 func NewRelayAt(address, target string) (*Relay, error) {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !at.Addr().Is4() {
-		return nil, fmt.Errorf("fault: a relay cannot listen at %q: use an IPv4 address and a port, such as 127.0.0.1:0", address)
+		return nil, fmt.Errorf("fault: a relay cannot listen at %q: use an IPv4 address and a port, such as 127.0.0.1:0",
+			address)
 	}
 	if _, _, err := net.SplitHostPort(target); err != nil {
 		return nil, fmt.Errorf("fault: a relay cannot connect to %q: use host:port (%w)", target, err)
 	}
 	p, err := reserve(at)
 	if err != nil {
-		return nil, fmt.Errorf("fault: a relay cannot listen at %s: choose another port, or 0 for a free one (%w)", address, err)
+		return nil, fmt.Errorf("fault: a relay cannot listen at %s: choose another port, or 0 for a free one (%w)", address,
+			err)
 	}
 	r := &Relay{target: target, port: p, changed: make(chan struct{}),
 		lines: map[Direction]*line{ToTarget: {}, FromTarget: {}}}
@@ -139,7 +141,8 @@ func (r *Relay) shut() {
 
 // admit asks the line about bytes that wait (see way.admit), and charges it for those
 // that may go. changed is closed when the answer may be another one.
-func (r *Relay) admit(d Direction, arrived time.Time, waiting int) (n int, wait time.Duration, changed <-chan struct{}) {
+func (r *Relay) admit(d Direction, arrived time.Time,
+	waiting int) (n int, wait time.Duration, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l, now := r.lines[d], time.Now()

@@ -9,7 +9,8 @@ import (
 
 // tried is an attempt at the effect "mail" by one process; the value of its effect is "p#<id>".
 func tried(id, token int64, answer Answer, of int64) Attempt {
-	a := Attempt{Process: "p", ID: id, Node: "a", Name: "mail", Call: ms(10 * int(id)), Return: ms(10*int(id) + 9), Token: token, Answer: answer, Of: of}
+	a := Attempt{Process: "p", ID: id, Node: "a", Name: "mail", Call: ms(10 * int(id)), Return: ms(10*int(id) +
+		9), Token: token, Answer: answer, Of: of}
 	if token != 0 {
 		a.Began = a.Call + 1
 	}
@@ -33,16 +34,21 @@ func TestEffects(t *testing.T) {
 		entered  []Entered
 		want     []Kind
 	}{
-		"once, and told twice": {[]Attempt{tried(1, 5, AnswerDone, 5).told("p#1"), tried(2, 0, AnswerDone, 5).told("p#1")}, []Entered{took(5, "p#1")}, nil},
-		"failed, then done":    {[]Attempt{tried(1, 5, AnswerFailed, 0), tried(2, 7, AnswerDone, 7).told("p#2")}, []Entered{took(7, "p#2")}, nil},
-		"died in the middle":   {[]Attempt{tried(1, 5, AnswerNone, 0), tried(2, 0, AnswerUnknown, 5)}, []Entered{took(5, "p#1")}, nil},
-		"died before, resolved so, and done": {[]Attempt{tried(1, 5, AnswerNone, 0), tried(2, 0, AnswerUnknown, 5), tried(3, 7, AnswerDone, 7).told("p#3")},
+		"once, and told twice": {[]Attempt{tried(1, 5, AnswerDone, 5).told("p#1"), tried(2, 0, AnswerDone, 5).told("p#1")},
+			[]Entered{took(5, "p#1")}, nil},
+		"failed, then done": {[]Attempt{tried(1, 5, AnswerFailed, 0), tried(2, 7, AnswerDone, 7).told("p#2")},
+			[]Entered{took(7, "p#2")}, nil},
+		"died in the middle": {[]Attempt{tried(1, 5, AnswerNone, 0), tried(2, 0, AnswerUnknown, 5)},
+			[]Entered{took(5, "p#1")}, nil},
+		"died before, resolved so, and done": {[]Attempt{tried(1, 5, AnswerNone, 0), tried(2, 0, AnswerUnknown, 5), tried(3,
+			7, AnswerDone, 7).told("p#3")},
 			[]Entered{shut(5), took(7, "p#3")}, nil},
 		"goes on when it was given up": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(3, 7, AnswerDone, 7).told("p#3")},
 			[]Entered{shut(5), took(5, "p#1"), took(7, "p#3")}, nil},
 		"repeated, though unknown": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(3, 7, AnswerDone, 7).told("p#3")},
 			[]Entered{took(5, "p#1"), took(7, "p#3")}, []Kind{Doubled}},
-		"repeated, though known to have taken place": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(3, 7, AnswerDone, 7).told("p#3")},
+		"repeated, though known to have taken place": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(3, 7, AnswerDone,
+			7).told("p#3")},
 			[]Entered{took(5, "p#1"), shut(5), took(7, "p#3")}, []Kind{Doubled}},
 		"doubled silently": {[]Attempt{tried(1, 5, AnswerDone, 5).told("p#1"), tried(2, 7, AnswerDone, 7).told("p#2")},
 			[]Entered{took(5, "p#1"), took(7, "p#2")}, []Kind{Doubled}},

@@ -72,7 +72,8 @@ func (e *Effects) SettleAll(ctx context.Context, w EffectWork) error {
 	wg.Wait()
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if left := len(errs); left > 0 {
-		return fmt.Errorf("%d of %d effects are not settled, among them: %w", left, last+1, errors.Join(errs[:min(left, 3)]...))
+		return fmt.Errorf("%d of %d effects are not settled, among them: %w", left, last+1,
+			errors.Join(errs[:min(left, 3)]...))
 	}
 	return nil
 }

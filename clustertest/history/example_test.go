@@ -10,7 +10,8 @@ import (
 // A recording would say: until 9 ms a leads, and from 5 ms on b does.
 func ExampleCheck() {
 	at := func(before, after time.Duration) history.Window {
-		return history.Window{Before: history.Instant(before * time.Millisecond), After: history.Instant(after * time.Millisecond)}
+		return history.Window{Before: history.Instant(before * time.Millisecond),
+			After: history.Instant(after * time.Millisecond)}
 	}
 	h := history.History{Runs: []history.Run{
 		{Who: history.Who{Process: "1", Node: "a"}, Leads: true, Token: 7, First: at(0, 1), Last: at(9, 10), Count: 9},

@@ -68,7 +68,8 @@ func (f *follower) take(resp clientv3.WatchResponse) (over bool) {
 		f.next = resp.CompactRevision
 	}
 	for _, e := range resp.Events {
-		entry := Entry{Key: f.g.key, Subject: f.g.subject, Revision: e.Kv.ModRevision, At: Now(), Deleted: e.Type == clientv3.EventTypeDelete}
+		entry := Entry{Key: f.g.key, Subject: f.g.subject, Revision: e.Kv.ModRevision, At: Now(),
+			Deleted: e.Type == clientv3.EventTypeDelete}
 		if !entry.Deleted {
 			entry.Token, entry.Value = decode(e.Kv.Value)
 		}

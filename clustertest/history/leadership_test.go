@@ -30,22 +30,30 @@ func TestOverlapsAndTokensOnlyWhereProven(t *testing.T) {
 		"crossing, not proven": {[]Run{a, yes("b", 2, window(8, 10), window(20, 21))}, nil},
 		"both seen once":       {[]Run{seenOnce("a", 1, window(0, 50)), seenOnce("b", 2, window(10, 20))}, nil},
 		"paused":               {[]Run{yes("a", 1, window(0, 1), window(2, 100)), seenOnce("b", 2, window(50, 51))}, nil},
-		"paused, but between":  {[]Run{yes("a", 1, window(0, 1), window(99, 100)), seenOnce("b", 2, window(50, 51))}, []Kind{Overlap}},
-		"between two terms":    {[]Run{seenOnce("a", 1, window(0, 1)), seenOnce("b", 2, window(5, 6)), seenOnce("a", 3, window(9, 10))}, nil},
+		"paused, but between": {[]Run{yes("a", 1, window(0, 1), window(99, 100)), seenOnce("b", 2, window(50, 51))},
+			[]Kind{Overlap}},
+		"between two terms": {[]Run{seenOnce("a", 1, window(0, 1)), seenOnce("b", 2, window(5, 6)), seenOnce("a", 3,
+			window(9, 10))}, nil},
 		"a no in between": {[]Run{seenOnce("a", 1, window(0, 1)), no("a", Candidate, 2, 9), seenOnce("a", 3, window(9, 10)),
 			seenOnce("b", 2, window(5, 6))}, nil},
-		"a change of state is no end": {[]Run{seenOnce("a", 1, window(0, 1)), {Who: who("a"), Leads: true, Token: 1, State: Candidate,
+		"a change of state is no end": {[]Run{seenOnce("a", 1, window(0, 1)), {Who: who("a"), Leads: true, Token: 1,
+			State: Candidate,
 			First: window(9, 10), Last: window(9, 10), Count: 1}, seenOnce("b", 2, window(5, 6))}, []Kind{Overlap}},
-		"token falls":                 {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("b", 4, window(5, 6))}, []Kind{Token}},
-		"token falls at home":         {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("a", 4, window(5, 6))}, []Kind{Token}},
-		"token falls, told once":      {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("b", 6, window(2, 3)), seenOnce("c", 4, window(5, 6))}, []Kind{Token}},
-		"token grows, but not enough": {[]Run{seenOnce("a", 9, window(0, 1)), seenOnce("b", 4, window(2, 3)), seenOnce("c", 5, window(5, 6))}, []Kind{Token, Token}},
-		"same token":                  {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("b", 5, window(5, 6))}, []Kind{Token}},
-		"a term that comes back":      {[]Run{seenOnce("a", 5, window(0, 1)), no("a", Candidate, 2, 4), seenOnce("a", 5, window(5, 6))}, []Kind{Token}},
-		"a term that was interrupted": {[]Run{seenOnce("a", 5, window(0, 1)), no("a", NoSession, 2, 4), seenOnce("a", 5, window(5, 6))}, nil},
-		"interrupted and overtaken":   {[]Run{seenOnce("a", 5, window(0, 1)), no("a", NoSession, 2, 4), seenOnce("b", 6, window(3, 4)), seenOnce("a", 5, window(5, 6))}, []Kind{Token}},
-		"no token":                    {[]Run{seenOnce("a", 0, window(0, 1))}, []Kind{Token}},
-		"nothing seen":                {nil, []Kind{Empty}},
+		"token falls":         {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("b", 4, window(5, 6))}, []Kind{Token}},
+		"token falls at home": {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("a", 4, window(5, 6))}, []Kind{Token}},
+		"token falls, told once": {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("b", 6, window(2, 3)), seenOnce("c",
+			4, window(5, 6))}, []Kind{Token}},
+		"token grows, but not enough": {[]Run{seenOnce("a", 9, window(0, 1)), seenOnce("b", 4, window(2, 3)), seenOnce("c",
+			5, window(5, 6))}, []Kind{Token, Token}},
+		"same token": {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("b", 5, window(5, 6))}, []Kind{Token}},
+		"a term that comes back": {[]Run{seenOnce("a", 5, window(0, 1)), no("a", Candidate, 2, 4), seenOnce("a", 5,
+			window(5, 6))}, []Kind{Token}},
+		"a term that was interrupted": {[]Run{seenOnce("a", 5, window(0, 1)), no("a", NoSession, 2, 4), seenOnce("a", 5,
+			window(5, 6))}, nil},
+		"interrupted and overtaken": {[]Run{seenOnce("a", 5, window(0, 1)), no("a", NoSession, 2, 4), seenOnce("b", 6,
+			window(3, 4)), seenOnce("a", 5, window(5, 6))}, []Kind{Token}},
+		"no token":     {[]Run{seenOnce("a", 0, window(0, 1))}, []Kind{Token}},
+		"nothing seen": {nil, []Kind{Empty}},
 	} {
 		v := Check(History{Runs: test.runs}, Limits{})
 		require.ElementsMatch(t, test.found, kinds(v.Findings), "%s\n%v", name, v)
@@ -63,7 +71,8 @@ func TestOldProcessBesideTheNew(t *testing.T) {
 }
 
 func TestOverlapSaysWhoAndHowLong(t *testing.T) {
-	v := Check(History{Runs: []Run{yes("b", 2, window(4, 5), window(30, 31)), yes("a", 1, window(0, 1), window(9, 10))}}, Limits{})
+	v := Check(History{Runs: []Run{yes("b", 2, window(4, 5), window(30, 31)), yes("a", 1, window(0, 1), window(9, 10))}},
+		Limits{})
 	require.Len(t, v.Findings, 1)
 	f := v.Findings[0]
 	require.Equal(t, []string{"a", "b"}, []string{f.Terms[0].Node, f.Terms[1].Node}, "the older first")
@@ -112,7 +121,8 @@ func TestExemptOverlaps(t *testing.T) {
 	require.Len(t, Check(History{Runs: runs, Marks: early}, long).Findings, 1, "the term began after the mark")
 	runs[0].Last = window(8, 10)
 	early[0].To = ms(9)
-	require.Empty(t, Check(History{Runs: runs, Marks: early}, long).Findings, "the term may have begun before the mark ended")
+	require.Empty(t, Check(History{Runs: runs, Marks: early}, long).Findings,
+		"the term may have begun before the mark ended")
 }
 
 func TestExemptOverlapSeenOnce(t *testing.T) {

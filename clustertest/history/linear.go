@@ -144,7 +144,8 @@ func model(start state, fenced bool) porcupine.Model {
 			if !s.op.Write {
 				return s.revision == x.revision && s.op.Value == x.value, x
 			}
-			return s.revision > x.revision && (!fenced || s.op.Token >= x.newest) && (!s.op.Counts || s.op.Base == x.value), x.after(s)
+			return s.revision > x.revision && (!fenced || s.op.Token >= x.newest) && (!s.op.Counts ||
+				s.op.Base == x.value), x.after(s)
 		},
 	}
 }

@@ -21,7 +21,8 @@ func TestNodeThatServesTooLongIsFound(t *testing.T) {
 		}
 		return n
 	})
-	l.Eventually(func() bool { return l.serving(2) > 0 && l.serving(0)+l.serving(1)+l.serving(2) == liveShards }, "each has some")
+	l.Eventually(func() bool { return l.serving(2) > 0 && l.serving(0)+l.serving(1)+l.serving(2) == liveShards },
+		"each has some")
 	l.see()
 	l.Node(2).Stop()
 	l.Eventually(func() bool { return l.serving(0)+l.serving(1) == liveShards }, "the others have all")

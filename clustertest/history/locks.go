@@ -55,7 +55,8 @@ func (l *Locks) Take(ctx context.Context, w Wanted) (*Hold, error) {
 	if held == nil || err != nil {
 		return nil, err
 	}
-	h := &Hold{Held: held, l: l, shared: w.Shared, who: Who{Process: l.rec.process, Node: l.node, Life: int(l.rec.ids.Add(1))},
+	h := &Hold{Held: held, l: l, shared: w.Shared, who: Who{Process: l.rec.process, Node: l.node,
+		Life: int(l.rec.ids.Add(1))},
 		track: track{subject: Lock(w.Name)}}
 	h.add(Window{call, call}, false)
 	l.mu.Lock()

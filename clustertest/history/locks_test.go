@@ -37,10 +37,12 @@ func held(holds ...[]Run) (h History) {
 	return h
 }
 
-var robbers = Limits{Exempt: map[string]time.Duration{LeaseRevoked: time.Second, LockDeleted: time.Second, KeyDeleted: time.Second}}
+var robbers = Limits{Exempt: map[string]time.Duration{LeaseRevoked: time.Second, LockDeleted: time.Second,
+	KeyDeleted: time.Second}}
 
 func TestHoldersOneByOne(t *testing.T) {
-	v := Check(held(hold("a", 5, 0, 10, 20), hold("b", 7, 5, 25, 40), share(hold("c", 9, 6, 45, 60)), share(hold("a", 10, 30, 50, 70)),
+	v := Check(held(hold("a", 5, 0, 10, 20), hold("b", 7, 5, 25, 40), share(hold("c", 9, 6, 45, 60)),
+		share(hold("a", 10, 30, 50, 70)),
 		hold("b", 12, 60, 75, 80)), Limits{})
 	require.True(t, v.OK(), "%v", v)
 	require.Equal(t, 1, v.Seen.Locks)
@@ -50,13 +52,16 @@ func TestHoldersOneByOne(t *testing.T) {
 
 func TestTwoHolders(t *testing.T) {
 	for name, h := range map[string]History{
-		"exclusive":                held(hold("a", 5, 0, 10, 40), hold("b", 7, 5, 30, 60)),
-		"shared beside exclusive":  held(hold("a", 5, 0, 10, 40), share(hold("b", 7, 5, 30, 60))),
-		"exclusive beside shared":  held(share(hold("a", 5, 0, 10, 40)), hold("b", 7, 5, 30, 60)),
-		"two of one node":          held(hold("a", 5, 0, 10, 40), hold("a", 7, 5, 30, 60)),
-		"of three, two share":      held(share(hold("a", 5, 0, 10, 40)), share(hold("b", 6, 0, 12, 40)), hold("c", 7, 5, 30, 60)),
-		"a mark at a place behind": {Runs: held(hold("a", 5, 0, 10, 40), hold("b", 7, 5, 30, 60)).Runs, Marks: []Mark{mark("a", KeyDeleted, 25, 26)}},
-		"a mark at the newer one":  {Runs: held(hold("a", 5, 0, 10, 40), hold("b", 7, 5, 30, 60)).Runs, Marks: []Mark{mark("b", LockDeleted, 25, 26)}},
+		"exclusive":               held(hold("a", 5, 0, 10, 40), hold("b", 7, 5, 30, 60)),
+		"shared beside exclusive": held(hold("a", 5, 0, 10, 40), share(hold("b", 7, 5, 30, 60))),
+		"exclusive beside shared": held(share(hold("a", 5, 0, 10, 40)), hold("b", 7, 5, 30, 60)),
+		"two of one node":         held(hold("a", 5, 0, 10, 40), hold("a", 7, 5, 30, 60)),
+		"of three, two share": held(share(hold("a", 5, 0, 10, 40)), share(hold("b", 6, 0, 12, 40)), hold("c", 7, 5, 30,
+			60)),
+		"a mark at a place behind": {Runs: held(hold("a", 5, 0, 10, 40), hold("b", 7, 5, 30, 60)).Runs,
+			Marks: []Mark{mark("a", KeyDeleted, 25, 26)}},
+		"a mark at the newer one": {Runs: held(hold("a", 5, 0, 10, 40), hold("b", 7, 5, 30, 60)).Runs,
+			Marks: []Mark{mark("b", LockDeleted, 25, 26)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := Check(h, robbers)
@@ -114,7 +119,8 @@ func TestCounter(t *testing.T) {
 	refused := b.increment("a", second, 5, 0, 5, 8)
 	refused.Outcome = OutcomeRefused
 	require.EqualValues(t, 4, counted(fourth.Value))
-	h := History{Ops: b.ops, Entries: []Entry{entry(first, 10, 2), entry(second, 11, 4), entry(lost, 12, 6), entry(fourth, 14, 8)}}
+	h := History{Ops: b.ops, Entries: []Entry{entry(first, 10, 2), entry(second, 11, 4), entry(lost, 12, 6), entry(fourth,
+		14, 8)}}
 	h.Runs = held(hold("a", 5, 0, 1, 3), hold("b", 7, 0, 4, 9)).Runs
 	v := Check(h, Limits{})
 	require.True(t, v.OK(), "%v", v)

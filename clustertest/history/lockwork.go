@@ -40,7 +40,8 @@ type LockWork struct {
 
 // NewLockWork is work under locks of these names, each with a counter below prefix.
 func (r *Recorder) NewLockWork(node string, client *clientv3.Client, prefix string, names ...string) LockWork {
-	w := LockWork{Locks: names, Counters: map[string]*Register{}, Hold: 30 * time.Millisecond, Pause: 100 * time.Millisecond, Shared: 3, Every: 5 * time.Millisecond}
+	w := LockWork{Locks: names, Counters: map[string]*Register{}, Hold: 30 * time.Millisecond,
+		Pause: 100 * time.Millisecond, Shared: 3, Every: 5 * time.Millisecond}
 	for _, name := range names {
 		w.Counters[name] = r.Counter(node, client, prefix+name, name)
 	}

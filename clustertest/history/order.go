@@ -86,9 +86,11 @@ func (r *register) order() ([]stored, []Finding) {
 		}
 		e, known := at[op.Revision]
 		if !known {
-			at[op.Revision] = Entry{Key: op.Key, Subject: op.Subject, Revision: op.Revision, Token: op.Token, Value: op.Value, At: op.Return}
+			at[op.Revision] = Entry{Key: op.Key, Subject: op.Subject, Revision: op.Revision, Token: op.Token, Value: op.Value,
+				At: op.Return}
 		} else if e.Value != op.Value || e.Token != op.Token {
-			wrong(op.Call, op.Return, []Op{op}, "%v, but at revision %d stands %q by %s %d", op, op.Revision, e.Value, r.subject.token(), e.Token)
+			wrong(op.Call, op.Return, []Op{op}, "%v, but at revision %d stands %q by %s %d", op, op.Revision, e.Value,
+				r.subject.token(), e.Token)
 		}
 	}
 	var out []stored
@@ -101,7 +103,8 @@ func (r *register) order() ([]stored, []Finding) {
 			wrong(e.At, e.At, nil, "deleted at revision %d, by nobody who recorded it", revision)
 			continue
 		case !known || op.Token != e.Token:
-			wrong(e.At, e.At, nil, "%q by %s %d at revision %d was written by nobody who recorded it", e.Value, r.subject.token(), e.Token, revision)
+			wrong(e.At, e.At, nil, "%q by %s %d at revision %d was written by nobody who recorded it", e.Value,
+				r.subject.token(), e.Token, revision)
 			continue
 		case again:
 			wrong(op.Call, e.At, []Op{op}, "%v, yet it stands at revisions %d and %d", op, before, revision)

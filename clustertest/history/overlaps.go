@@ -44,7 +44,8 @@ func overlap(x, y Term) Finding {
 }
 
 // excuse is the mark that exempts an overlap: its name is one that the limits give a
-// bound to and that can excuse one about the subject, it was done to the node of the older term while that term can have stood,
+// bound to and that can excuse one about the subject, it was done to the node of the older term while that term can
+// have stood,
 // and the overlap lies between it and the bound.
 func excuse(f Finding, marks []Mark, exempt map[string]time.Duration) (Mark, bool) {
 	older := f.Terms[0]

@@ -14,25 +14,30 @@ func TestOwnershipOnlyWhereProven(t *testing.T) {
 		runs  []Run
 		found []Kind
 	}{
-		"one after the other":           {[]Run{a, yes("b", 6, window(11, 12), window(20, 21)).of(3)}, nil},
-		"two owners":                    {[]Run{a, yes("b", 6, window(4, 5), window(6, 7)).of(3)}, []Kind{Overlap}},
-		"two owners by one epoch":       {[]Run{a, yes("b", 5, window(4, 5), window(6, 7)).of(3)}, []Kind{Overlap}},
-		"may have been after":           {[]Run{a, seenOnce("b", 6, window(8, 30)).of(3)}, nil},
-		"two shards":                    {[]Run{a, yes("b", 5, window(4, 5), window(6, 7)).of(4)}, nil},
-		"two shards of one node":        {[]Run{a, yes("a", 4, window(11, 12), window(20, 21)).of(4)}, nil},
-		"a shard, and a leader":         {[]Run{a, yes("b", 4, window(4, 5), window(20, 21))}, nil},
-		"epoch falls":                   {[]Run{a, seenOnce("b", 4, window(15, 16)).of(3)}, []Kind{Token}},
-		"epoch falls at home":           {[]Run{a, seenOnce("a", 4, window(15, 16)).of(3)}, []Kind{Token}},
-		"epoch falls after a while":     {[]Run{a, seenOnce("b", 7, window(15, 16)).of(3), seenOnce("c", 6, window(20, 21)).of(3)}, []Kind{Token}},
-		"epoch of another owner":        {[]Run{a, seenOnce("b", 5, window(15, 16)).of(3)}, []Kind{Token}},
-		"epoch kept by who had it":      {[]Run{a, no("a", Unknown, 11, 14).of(3), seenOnce("a", 5, window(15, 16)).of(3)}, nil},
-		"kept, but had by another":      {[]Run{a, seenOnce("b", 6, window(12, 13)).of(3), no("a", Unknown, 10, 14).of(3), seenOnce("a", 5, window(15, 16)).of(3)}, []Kind{Token}},
+		"one after the other":     {[]Run{a, yes("b", 6, window(11, 12), window(20, 21)).of(3)}, nil},
+		"two owners":              {[]Run{a, yes("b", 6, window(4, 5), window(6, 7)).of(3)}, []Kind{Overlap}},
+		"two owners by one epoch": {[]Run{a, yes("b", 5, window(4, 5), window(6, 7)).of(3)}, []Kind{Overlap}},
+		"may have been after":     {[]Run{a, seenOnce("b", 6, window(8, 30)).of(3)}, nil},
+		"two shards":              {[]Run{a, yes("b", 5, window(4, 5), window(6, 7)).of(4)}, nil},
+		"two shards of one node":  {[]Run{a, yes("a", 4, window(11, 12), window(20, 21)).of(4)}, nil},
+		"a shard, and a leader":   {[]Run{a, yes("b", 4, window(4, 5), window(20, 21))}, nil},
+		"epoch falls":             {[]Run{a, seenOnce("b", 4, window(15, 16)).of(3)}, []Kind{Token}},
+		"epoch falls at home":     {[]Run{a, seenOnce("a", 4, window(15, 16)).of(3)}, []Kind{Token}},
+		"epoch falls after a while": {[]Run{a, seenOnce("b", 7, window(15, 16)).of(3), seenOnce("c", 6,
+			window(20, 21)).of(3)}, []Kind{Token}},
+		"epoch of another owner": {[]Run{a, seenOnce("b", 5, window(15, 16)).of(3)}, []Kind{Token}},
+		"epoch kept by who had it": {[]Run{a, no("a", Unknown, 11, 14).of(3), seenOnce("a", 5, window(15, 16)).of(3)},
+			nil},
+		"kept, but had by another": {[]Run{a, seenOnce("b", 6, window(12, 13)).of(3), no("a", Unknown, 10, 14).of(3),
+			seenOnce("a", 5, window(15, 16)).of(3)}, []Kind{Token}},
 		"epoch kept on another session": {[]Run{a, on(9, seenOnce("a", 5, window(15, 16)).of(3))}, []Kind{Token}},
-		"another session, at once":      {[]Run{on(8, a), on(9, yes("a", 5, window(11, 12), window(15, 16)).of(3))}, []Kind{Token}},
-		"epoch grows with the session":  {[]Run{on(8, a), on(9, seenOnce("a", 6, window(15, 16)).of(3))}, nil},
-		"no epoch":                      {[]Run{seenOnce("a", 0, window(0, 1)).of(3)}, []Kind{Token}},
-		"a token is kept by nobody":     {[]Run{seenOnce("a", 5, window(0, 1)), no("a", Candidate, 2, 4), seenOnce("a", 5, window(5, 6))}, []Kind{Token}},
-		"seen once within, by epoch":    {[]Run{a, seenOnce("b", 6, window(5, 6)).of(3)}, []Kind{Overlap}},
+		"another session, at once": {[]Run{on(8, a), on(9, yes("a", 5, window(11, 12), window(15, 16)).of(3))},
+			[]Kind{Token}},
+		"epoch grows with the session": {[]Run{on(8, a), on(9, seenOnce("a", 6, window(15, 16)).of(3))}, nil},
+		"no epoch":                     {[]Run{seenOnce("a", 0, window(0, 1)).of(3)}, []Kind{Token}},
+		"a token is kept by nobody": {[]Run{seenOnce("a", 5, window(0, 1)), no("a", Candidate, 2, 4), seenOnce("a", 5,
+			window(5, 6))}, []Kind{Token}},
+		"seen once within, by epoch": {[]Run{a, seenOnce("b", 6, window(5, 6)).of(3)}, []Kind{Overlap}},
 	} {
 		v := Check(History{Runs: append(test.runs, no("z", Candidate, 0, 30))}, Limits{})
 		require.ElementsMatch(t, test.found, kinds(v.Findings), "%s\n%v", name, v)
@@ -90,26 +95,34 @@ func TestUnserved(t *testing.T) {
 		marks []Mark
 		found int
 	}{
-		"never":                          {[]Run{alive, asked}, nil, 1},
-		"always":                         {[]Run{alive, yes("a", 5, window(0, 1), window(4998, 4999)).of(3)}, nil, 0},
-		"no longer":                      {[]Run{alive, served, lost}, nil, 1},
-		"for a while":                    {[]Run{alive, served, no("a", Unknown, 1001, 1899).of(3), yes("a", 5, window(1900, 1901), window(4998, 4999)).of(3)}, nil, 0},
-		"for too long":                   {[]Run{alive, served, no("a", Unknown, 1001, 2099).of(3), yes("a", 5, window(2100, 2101), window(4998, 4999)).of(3)}, nil, 1},
-		"by another instead":             {[]Run{alive, no("b", Candidate, 0, 5000), served, lost, yes("b", 6, window(1500, 1501), window(4998, 4999)).of(3)}, nil, 0},
-		"an older one ended first":       {[]Run{alive, yes("a", 6, window(500, 501), window(4998, 4999)).of(3), yes("b", 5, window(0, 1), window(498, 499)).of(3)}, nil, 0},
-		"and another shard is":           {[]Run{alive, served, lost, yes("a", 5, window(0, 1), window(4998, 4999)).of(4)}, nil, 1},
-		"while a fault stands":           {[]Run{alive, served, lost}, []Mark{mark("b", "cut off", 900, 0)}, 0},
-		"after a fault, not for long":    {[]Run{alive, served, lost}, []Mark{mark("b", "cut off", 900, 4100)}, 0},
-		"after a fault, and stays so":    {[]Run{alive, served, lost}, []Mark{mark("b", "cut off", 900, 3900)}, 1},
-		"everybody's fault":              {[]Run{alive, served, lost}, []Mark{mark("", "etcd down", 900, 4500)}, 0},
-		"before the fault":               {[]Run{alive, asked}, []Mark{mark("b", "cut off", 1100, 0)}, 1},
-		"nobody is there":                {[]Run{no("a", Candidate, 0, 1500), served, lost}, nil, 0},
-		"nobody has a session":           {[]Run{no("a", Candidate, 0, 1500), no("a", NoSession, 1500, 5000), served, lost}, nil, 0},
-		"all are stopped":                {[]Run{no("a", Stopped, 0, 5000), asked}, nil, 0},
-		"who is there is never asked":    {[]Run{no("a", Candidate, 0, 900), asked, no("b", Candidate, 0, 5000)}, nil, 0},
-		"nobody looked for a while":      {[]Run{no("a", Candidate, 0, 900), no("a", Candidate, 1100, 1900), asked}, nil, 0},
-		"another looked meanwhile":       {[]Run{no("a", Candidate, 0, 900), no("a", Candidate, 1100, 1900), asked, no("b", Candidate, 800, 1200), no("b", Unknown, 800, 801).of(3)}, nil, 1},
-		"its owner stood still, alive":   {[]Run{no("b", Candidate, 0, 5000), asked, alive, yes("a", 5, window(0, 1), window(9, 10)).of(3), yes("a", 5, window(3000, 3001), window(4998, 4999)).of(3)}, nil, 0},
+		"never":     {[]Run{alive, asked}, nil, 1},
+		"always":    {[]Run{alive, yes("a", 5, window(0, 1), window(4998, 4999)).of(3)}, nil, 0},
+		"no longer": {[]Run{alive, served, lost}, nil, 1},
+		"for a while": {[]Run{alive, served, no("a", Unknown, 1001, 1899).of(3), yes("a", 5,
+			window(1900, 1901), window(4998, 4999)).of(3)}, nil, 0},
+		"for too long": {[]Run{alive, served, no("a", Unknown, 1001, 2099).of(3), yes("a", 5,
+			window(2100, 2101), window(4998, 4999)).of(3)}, nil, 1},
+		"by another instead": {[]Run{alive, no("b", Candidate, 0, 5000), served, lost, yes("b", 6,
+			window(1500, 1501), window(4998, 4999)).of(3)}, nil, 0},
+		"an older one ended first": {[]Run{alive, yes("a", 6, window(500, 501), window(4998, 4999)).of(3), yes("b", 5,
+			window(0, 1), window(498, 499)).of(3)}, nil, 0},
+		"and another shard is": {[]Run{alive, served, lost, yes("a", 5, window(0, 1), window(4998, 4999)).of(4)},
+			nil, 1},
+		"while a fault stands":        {[]Run{alive, served, lost}, []Mark{mark("b", "cut off", 900, 0)}, 0},
+		"after a fault, not for long": {[]Run{alive, served, lost}, []Mark{mark("b", "cut off", 900, 4100)}, 0},
+		"after a fault, and stays so": {[]Run{alive, served, lost}, []Mark{mark("b", "cut off", 900, 3900)}, 1},
+		"everybody's fault":           {[]Run{alive, served, lost}, []Mark{mark("", "etcd down", 900, 4500)}, 0},
+		"before the fault":            {[]Run{alive, asked}, []Mark{mark("b", "cut off", 1100, 0)}, 1},
+		"nobody is there":             {[]Run{no("a", Candidate, 0, 1500), served, lost}, nil, 0},
+		"nobody has a session": {[]Run{no("a", Candidate, 0, 1500), no("a", NoSession, 1500, 5000), served, lost},
+			nil, 0},
+		"all are stopped":             {[]Run{no("a", Stopped, 0, 5000), asked}, nil, 0},
+		"who is there is never asked": {[]Run{no("a", Candidate, 0, 900), asked, no("b", Candidate, 0, 5000)}, nil, 0},
+		"nobody looked for a while":   {[]Run{no("a", Candidate, 0, 900), no("a", Candidate, 1100, 1900), asked}, nil, 0},
+		"another looked meanwhile": {[]Run{no("a", Candidate, 0, 900), no("a", Candidate, 1100, 1900), asked, no("b",
+			Candidate, 800, 1200), no("b", Unknown, 800, 801).of(3)}, nil, 1},
+		"its owner stood still, alive": {[]Run{no("b", Candidate, 0, 5000), asked, alive, yes("a", 5, window(0, 1),
+			window(9, 10)).of(3), yes("a", 5, window(3000, 3001), window(4998, 4999)).of(3)}, nil, 0},
 		"without shards nothing is said": {[]Run{alive}, nil, 0},
 	} {
 		v := Check(History{Runs: test.runs, Marks: test.marks}, Limits{Unserved: time.Second})
@@ -132,14 +145,16 @@ func TestPausesBetweenOwners(t *testing.T) {
 		yes("a", 7, window(229, 230), window(300, 301)).of(3),
 		yes("a", 1, window(0, 1), window(300, 301)).of(4)}}, Limits{})
 	require.True(t, v.OK(), v)
-	require.Equal(t, []time.Duration{10 * time.Millisecond, 30 * time.Millisecond}, v.Pauses(Shard(3)), "no longer than that")
+	require.Equal(t, []time.Duration{10 * time.Millisecond, 30 * time.Millisecond}, v.Pauses(Shard(3)),
+		"no longer than that")
 	require.Empty(t, v.Pauses(Shard(4)))
 	require.Empty(t, v.Pauses(Leadership))
 	require.Equal(t, Pauses{Count: 2, Median: 30 * time.Millisecond, Longest: 30 * time.Millisecond}, v.Seen.Pauses)
 	require.Equal(t, 2, v.Seen.Shards)
 	require.Equal(t, 4, v.Seen.Ownerships)
 	require.Contains(t, v.String(), "2 shards, 4 ownerships, 2 pauses between two, median 30ms, longest 30ms")
-	overlapping := []Term{{First: window(0, 1), Last: window(99, 100)}, {First: window(50, 51), Last: window(60, 61)}, {First: window(119, 120), Last: window(130, 131)}}
+	overlapping := []Term{{First: window(0, 1), Last: window(99, 100)}, {First: window(50, 51), Last: window(60, 61)},
+		{First: window(119, 120), Last: window(130, 131)}}
 	require.Equal(t, []time.Duration{0, 21 * time.Millisecond}, pauses(overlapping), "since the last of them ended")
 }
 

@@ -123,7 +123,8 @@ func (g *Register) bounded(ctx context.Context, attempt func(context.Context) Op
 }
 
 func (g *Register) op() Op {
-	return Op{Process: g.rec.process, ID: g.rec.ids.Add(1), Node: g.node, Key: g.key, Subject: g.subject, Call: Now(), Outcome: OutcomeUnknown}
+	return Op{Process: g.rec.process, ID: g.rec.ids.Add(1), Node: g.node, Key: g.key, Subject: g.subject, Call: Now(),
+		Outcome: OutcomeUnknown}
 }
 
 // encode puts the token in front, so that etcd's own history of the key shows it.

@@ -60,7 +60,8 @@ func (v Verdict) report(b *strings.Builder) {
 // Summary is the verdict in one line.
 func (v Verdict) Summary() string {
 	var parts []string
-	for _, k := range []Kind{Overlap, Token, Stale, NotLinearizable, Doubled, Lost, Untold, Silent, Unserved, Undecided, Empty} {
+	for _, k := range []Kind{Overlap, Token, Stale, NotLinearizable, Doubled, Lost, Untold, Silent, Unserved, Undecided,
+		Empty} {
 		if n := len(v.Of(k)); n > 0 {
 			parts = append(parts, fmt.Sprintf("%s: %d", k, n))
 		}
@@ -85,8 +86,10 @@ func (v Verdict) LongestExempt() time.Duration {
 }
 
 func (s Seen) String() string {
-	text := fmt.Sprintf("%d processes, %d nodes, %v; %d samples, %d terms, %d marks; writes: %d accepted, %d refused, %d unknown; %d reads, %d revisions watched",
-		s.Processes, s.Nodes, s.Span.Round(time.Millisecond), s.Samples, s.Terms, s.Marks, s.Accepted, s.Refused, s.Unknown, s.Reads, s.Entries)
+	text := fmt.Sprintf("%d processes, %d nodes, %v; %d samples, %d terms, %d marks; writes: %d accepted, %d refused, "+
+		"%d unknown; %d reads, %d revisions watched",
+		s.Processes, s.Nodes, s.Span.Round(time.Millisecond), s.Samples, s.Terms, s.Marks, s.Accepted, s.Refused, s.Unknown,
+		s.Reads, s.Entries)
 	if s.Shards > 0 {
 		text += fmt.Sprintf("; %d shards, %d ownerships, %v", s.Shards, s.Ownerships, s.Pauses)
 	}
@@ -95,7 +98,8 @@ func (s Seen) String() string {
 			s.Locks, s.Grants, s.Shared, s.Increments, s.Fenced, s.Unanswered)
 	}
 	if s.Attempts > 0 {
-		text += fmt.Sprintf("; %d effects tried %d times, run %d times, %d of them unknown for a while, %d too late", s.Effects, s.Attempts, s.Ran, s.Doubts, s.Late)
+		text += fmt.Sprintf("; %d effects tried %d times, run %d times, %d of them unknown for a while, %d too late",
+			s.Effects, s.Attempts, s.Ran, s.Doubts, s.Late)
 	}
 	return text
 }
@@ -104,7 +108,8 @@ func (p Pauses) String() string {
 	if p.Count == 0 {
 		return "no pause between two"
 	}
-	return fmt.Sprintf("%d pauses between two, median %v, longest %v", p.Count, p.Median.Round(time.Microsecond), p.Longest.Round(time.Millisecond))
+	return fmt.Sprintf("%d pauses between two, median %v, longest %v", p.Count, p.Median.Round(time.Microsecond),
+		p.Longest.Round(time.Millisecond))
 }
 
 func (f Finding) line(start Instant) string {

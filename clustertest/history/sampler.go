@@ -65,7 +65,8 @@ func (s *sampler) sample() {
 	if !one.Leads {
 		one.Token = 0
 	}
-	if one.Leads != s.leads.current.Leads || one.Token != s.leads.current.Token || one.First.After.Sub(s.asked) >= askEvery {
+	if one.Leads != s.leads.current.Leads || one.Token != s.leads.current.Token ||
+		one.First.After.Sub(s.asked) >= askEvery {
 		s.ask()
 	}
 	one.State = s.state

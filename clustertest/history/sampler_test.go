@@ -34,7 +34,8 @@ func TestSamplesOfShards(t *testing.T) {
 	epoch = 7
 	samples(3)
 	// It goes on until that is told, so that a crash loses little.
-	require.Eventually(t, func() bool { samples(1); return of(1)[len(of(1))-1].Count > 1 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { samples(1); return of(1)[len(of(1))-1].Count > 1 }, 20*time.Second,
+		time.Millisecond)
 	epoch = 8
 	samples(2)
 	epoch = 0

@@ -85,7 +85,8 @@ func termsOf(runs []Run) []Term {
 			t := &out[len(out)-1]
 			t.Last, t.notAfter, t.Count = r.Last, r.Last.After, t.Count+r.Count
 		case r.Leads:
-			out = append(out, Term{Who: r.Who, Subject: r.Subject, Token: r.Token, Session: r.Session, Shared: r.Shared, First: r.First, Last: r.Last, Count: r.Count,
+			out = append(out, Term{Who: r.Who, Subject: r.Subject, Token: r.Token, Session: r.Session, Shared: r.Shared,
+				First: r.First, Last: r.Last, Count: r.Count,
 				notBefore: seen, notAfter: r.Last.After,
 				resumed: silent && out[len(out)-1].Token == r.Token})
 		}

@@ -12,12 +12,13 @@ const (
 	Stale           Kind = "stale write"      // a write of a lost term was accepted
 	NotLinearizable Kind = "not linearizable" // a register, a counter or a lock did not behave as one
 	Doubled         Kind = "effect doubled"   // it took place twice
-	Lost            Kind = "effect lost"      // somebody was told that it took place, and it did not, or with another result
-	Untold          Kind = "effect untold"    // it took place, and who ran it was told that it did not
-	Silent          Kind = "silent stop"
-	Unserved        Kind = "unserved"  // nobody served a shard, though nothing was done to anybody
-	Undecided       Kind = "undecided" // the search for a linear order took too long
-	Empty           Kind = "empty"     // nothing was recorded
+	// somebody was told that it took place, and it did not, or with another result
+	Lost      Kind = "effect lost"
+	Untold    Kind = "effect untold" // it took place, and who ran it was told that it did not
+	Silent    Kind = "silent stop"
+	Unserved  Kind = "unserved"  // nobody served a shard, though nothing was done to anybody
+	Undecided Kind = "undecided" // the search for a linear order took too long
+	Empty     Kind = "empty"     // nothing was recorded
 )
 
 // Finding is one thing that is surely wrong.
@@ -101,7 +102,8 @@ type Seen struct {
 
 func count(h History, all []claims) Seen {
 	lead := all[0]
-	s := Seen{Processes: len(h.Processes), Nodes: len(lead.lives), Terms: len(lead.terms), Marks: len(h.Marks), Entries: len(h.Entries)}
+	s := Seen{Processes: len(h.Processes), Nodes: len(lead.lives), Terms: len(lead.terms), Marks: len(h.Marks),
+		Entries: len(h.Entries)}
 	first, last := forever, -forever
 	for _, runs := range lead.lives {
 		for _, r := range runs {

@@ -40,7 +40,8 @@ everything in order, a second one at once; nothing is left behind.`,
 	fs.SortFlags = false
 	fs.IntVar(&cfg.Nodes, "nodes", 3, "how many node processes")
 	fs.DurationVar(&cfg.For, "for", 0, "end after this time (default: run until Ctrl-C)")
-	fs.DurationVar(&cfg.KillEvery, "kill-leader-every", 0, "kill the leader's process this long after the last kill, once all nodes are queued (default: never)")
+	fs.DurationVar(&cfg.KillEvery, "kill-leader-every", 0,
+		"kill the leader's process this long after the last kill, once all nodes are queued (default: never)")
 	fs.DurationVar(&cfg.TTL, "ttl", 10*time.Second, "how long the nodes wait for one that vanished; whole seconds")
 	fs.BoolVar(&cfg.Verbose, "verbose", false, "show the nodes' log from level info on, and etcd's warnings")
 	return cmd

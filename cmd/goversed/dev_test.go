@@ -61,7 +61,8 @@ func TestDevRunsKillsMeasuresAndEnds(t *testing.T) {
 }
 
 func TestDevRefusesBadFlags(t *testing.T) {
-	for _, args := range [][]string{{"--nodes", "0"}, {"--nodes", "1000"}, {"--ttl", "0s"}, {"--ttl", "1500ms"}, {"--for", "-1s"},
+	for _, args := range [][]string{{"--nodes", "0"}, {"--nodes", "1000"}, {"--ttl", "0s"}, {"--ttl", "1500ms"}, {"--for",
+		"-1s"},
 		{"--for", "soon"}, {"--kill-leader-every", "-1s"}, {"--node", "3"}} {
 		requireOneLine(t, goversed(t, nil, append([]string{"dev"}, args...)...), cli.ExitUsage, args[0])
 	}
@@ -69,7 +70,8 @@ func TestDevRefusesBadFlags(t *testing.T) {
 }
 
 func TestProgramName(t *testing.T) {
-	require.Equal(t, "go run ./cmd/goversed", programName("/tmp/go-build123/b001/exe/goversed", "/tmp/go-build123/b001/exe/goversed"))
+	require.Equal(t, "go run ./cmd/goversed", programName("/tmp/go-build123/b001/exe/goversed",
+		"/tmp/go-build123/b001/exe/goversed"))
 	inCache := "/var/gocache/1b/" + strings.Repeat("1b", 32) + "-d/goversed"
 	require.Equal(t, "go run ./cmd/goversed", programName(inCache, inCache))
 	require.Equal(t, "./goversed", programName("/home/me/goversed", "./goversed"))

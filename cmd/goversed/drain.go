@@ -44,11 +44,13 @@ never end: where no other node can take the shards, or nobody leads.`,
 		case given && address == "":
 			return nil, errors.New("ADDRESS is empty: give that of a node; goversed nodes shows them")
 		case given && self:
-			return nil, fmt.Errorf("--self is the node on this host, and %s another one, or the same: give one of the two", address)
+			return nil, fmt.Errorf("--self is the node on this host, and %s another one, or the same: give one of the two",
+				address)
 		case self:
 			address = cmp.Or(advertise, listen)
 		case !given:
-			return nil, errors.New("which node? Give its ADDRESS, which goversed nodes shows, or --self for the one on this host")
+			return nil, errors.New("which node? Give its ADDRESS, which goversed nodes shows, or --self for the one on this " +
+				"host")
 		}
 		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
 			drained, err := drain(ctx, o, out, f.timeout, address, undo, json)
@@ -70,7 +72,8 @@ never end: where no other node can take the shards, or nobody leads.`,
 }
 
 // drain shows on its way how far it is, unless the result alone is wanted.
-func drain(ctx context.Context, o *operator.Operator, out io.Writer, timeout time.Duration, address string, undo, json bool) (operator.Drained, error) {
+func drain(ctx context.Context, o *operator.Operator, out io.Writer, timeout time.Duration, address string, undo,
+	json bool) (operator.Drained, error) {
 	switch {
 	case undo:
 		return o.Undrain(ctx, timeout, address)

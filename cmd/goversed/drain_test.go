@@ -44,7 +44,8 @@ func TestDrainCommand(t *testing.T) {
 	require.Regexp(t, `(?m)^`+second+` +candidate .* draining$`, ask("nodes"))
 	require.Regexp(t, `(?m)^`+second+` +draining +1 +0 +0 +-$`, ask("shards"))
 	requireOneLine(t, goversed(t, env, "drain", first), cli.ExitFailure, "no other node could take the shards of "+first)
-	require.Equal(t, second+" may have shards again: it gets its share when the load is levelled\n", ask("drain", "--undo", second))
+	require.Equal(t, second+" may have shards again: it gets its share when the load is levelled\n", ask("drain",
+		"--undo", second))
 	require.Equal(t, second+" was not draining\n", ask("drain", second, "--undo"))
 
 	// With --self it is this host's node, which the variables of goversed node name; nothing is drained by default.
@@ -53,18 +54,21 @@ func TestDrainCommand(t *testing.T) {
 	env["GOVERSE_ADVERTISE"] = first
 	var d operator.Drained
 	require.NoError(t, json.Unmarshal([]byte(ask("drain", "--self", "-o", "json")), &d), "the result and nothing else")
-	require.Equal(t, operator.Drained{Address: first, Incarnation: d.Incarnation, Draining: true, Changed: true, GivenUp: 4, Seconds: d.Seconds, Leader: true}, d)
+	require.Equal(t, operator.Drained{Address: first, Incarnation: d.Incarnation, Draining: true, Changed: true,
+		GivenUp: 4, Seconds: d.Seconds, Leader: true}, d)
 	requireOneLine(t, goversed(t, env, "drain"), cli.ExitUsage, "which node?", "ADDRESS", "--self")
 	requireOneLine(t, goversed(t, env, "drain", "--self", second), cli.ExitUsage, "one of the two")
 	require.Contains(t, ask("drain", "--self"), "it leads on: goversed resign hands that over")
 	delete(env, "GOVERSE_ADVERTISE")
 	require.Contains(t, ask("drain", "--self", "--undo"), second+" was not draining")
 	env["GOVERSE_LISTEN"] = ":47001"
-	requireOneLine(t, goversed(t, env, "drain", "--self"), cli.ExitFailure, "give its ADDRESS instead", "no such node: :47001; there are ", first, second)
+	requireOneLine(t, goversed(t, env, "drain", "--self"), cli.ExitFailure, "give its ADDRESS instead",
+		"no such node: :47001; there are ", first, second)
 	requireOneLine(t, goversed(t, env, "drain", "127.0.0.1:1"), cli.ExitFailure, "no such node: 127.0.0.1:1; there are ")
 	requireOneLine(t, goversed(t, env, "drain", first, second), cli.ExitUsage, "one node at a time")
 	requireOneLine(t, goversed(t, env, "drain", ""), cli.ExitUsage, "ADDRESS is empty")
-	requireOneLine(t, goversed(t, env, "drain", first, "--prefix", "/other"), cli.ExitFailure, "no node is registered under /other: check --prefix")
+	requireOneLine(t, goversed(t, env, "drain", first, "--prefix", "/other"), cli.ExitFailure,
+		"no node is registered under /other: check --prefix")
 }
 
 // A drain that takes too long, or is interrupted, says what goes on.

@@ -18,7 +18,8 @@ import (
 
 func newEffects() *cobra.Command {
 	cmd := newEffectsList("effects", "List the effects that run at most once, or resolve one")
-	cmd.AddCommand(newEffectsList("list", "List the effects, as goversed effects does"), newEffectsShow(), newEffectsResolve())
+	cmd.AddCommand(newEffectsList("list", "List the effects, as goversed effects does"), newEffectsShow(),
+		newEffectsResolve())
 	return cmd
 }
 
@@ -135,7 +136,8 @@ func effectName(what, s string) (string, error) {
 	if strings.HasPrefix(s, `"`) {
 		var err error
 		if name, err = strconv.Unquote(s); err != nil {
-			return "", fmt.Errorf("%s %s: what begins with a quotation mark is to be quoted as goversed effects shows it", what, s)
+			return "", fmt.Errorf("%s %s: what begins with a quotation mark is to be quoted as goversed effects shows it", what,
+				s)
 		}
 	}
 	if err := state.CheckName(name); err != nil {

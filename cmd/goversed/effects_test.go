@@ -61,7 +61,8 @@ func TestEffectsCommands(t *testing.T) {
 	<-inside
 
 	all := ask(nil, "list")
-	for _, row := range []string{`"a \"bill\"\n"  unknown  1 `, "mail/1          done     1 ", "mail/2          unknown  1 ", "mail/3          running  1 "} {
+	for _, row := range []string{`"a \"bill\"\n"  unknown  1 `, "mail/1          done     1 ",
+		"mail/2          unknown  1 ", "mail/3          running  1 "} {
 		require.Contains(t, all, "\n"+row)
 	}
 	require.Equal(t, all, ask(nil))
@@ -84,9 +85,12 @@ func TestEffectsCommands(t *testing.T) {
 	}
 	require.Contains(t, ask(nil, "show", "mail/2"), "goversed effects resolve NAME "+tokens["mail/2"]+" --done")
 
-	refused(cli.ExitFailure, "mail/3, attempt 1 by "+address+", token "+tokens["mail/3"]+": that attempt still runs: its session lives", "resolve", "mail/3", tokens["mail/3"], "--failed")
-	refused(cli.ExitFailure, "is done: the outcome of that attempt is not unknown", "resolve", "mail/1", tokens["mail/1"], "--failed")
-	refused(cli.ExitFailure, "is unknown: it is not the attempt with token 1; look at it anew", "resolve", "mail/2", "1", "--failed")
+	refused(cli.ExitFailure, "mail/3, attempt 1 by "+address+", token "+tokens["mail/3"]+": that attempt still runs: "+
+		"its session lives", "resolve", "mail/3", tokens["mail/3"], "--failed")
+	refused(cli.ExitFailure, "is done: the outcome of that attempt is not unknown", "resolve", "mail/1", tokens["mail/1"],
+		"--failed")
+	refused(cli.ExitFailure, "is unknown: it is not the attempt with token 1; look at it anew", "resolve", "mail/2", "1",
+		"--failed")
 	refused(cli.ExitFailure, "nothing is known of that effect", "resolve", "mail/4", "1", "--failed")
 	refused(cli.ExitFailure, "nothing is known of that effect", "show", "mail/2", "--prefix", "/other")
 	require.Equal(t, "mail/2 is done (attempt 1, token "+tokens["mail/2"]+"): it took place, and is not run again\n",
@@ -122,5 +126,6 @@ func TestEffectsCommands(t *testing.T) {
 	}
 	refused(cli.ExitUsage, "NAME: bad name", "show", "")
 	refused(cli.ExitUsage, "--after: bad name", "--after", strings.Repeat("x", 513))
-	refused(cli.ExitUsage, "--result has 65537 bytes: give 65536 at most", "resolve", "a", "1", "--done", "--result", strings.Repeat("x", 65537))
+	refused(cli.ExitUsage, "--result has 65537 bytes: give 65536 at most", "resolve", "a", "1", "--done", "--result",
+		strings.Repeat("x", 65537))
 }

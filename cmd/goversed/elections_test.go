@@ -35,12 +35,15 @@ func TestElectionsCommands(t *testing.T) {
 	var outcome map[string]any
 	require.NoError(t, json.Unmarshal([]byte(ask("resign", "outbox", "-o", "json")), &outcome))
 	require.Equal(t, first, outcome["leader_id"])
-	requireOneLine(t, goversed(t, env, "elections", "transfer", "outbox", "127.0.0.1:1"), cli.ExitFailure, "does not stand in the election")
-	requireOneLine(t, goversed(t, env, "elections", "resign", "inbox"), cli.ExitFailure, "there is no leader at the moment; goversed elections shows")
+	requireOneLine(t, goversed(t, env, "elections", "transfer", "outbox", "127.0.0.1:1"), cli.ExitFailure,
+		"does not stand in the election")
+	requireOneLine(t, goversed(t, env, "elections", "resign", "inbox"), cli.ExitFailure,
+		"there is no leader at the moment; goversed elections shows")
 	requireOneLine(t, goversed(t, env, "elections", "resign"), cli.ExitUsage, "NAME is missing")
 	requireOneLine(t, goversed(t, env, "elections", "transfer", "outbox"), cli.ExitUsage, "TO is missing")
 	requireOneLine(t, goversed(t, env, "elections", "transfer", "outbox", ""), cli.ExitUsage, "TO is empty")
-	requireOneLine(t, goversed(t, env, "elections", "resign", "outbox", "inbox"), cli.ExitUsage, `unexpected argument "inbox"`)
+	requireOneLine(t, goversed(t, env, "elections", "resign", "outbox", "inbox"), cli.ExitUsage,
+		`unexpected argument "inbox"`)
 	requireOneLine(t, goversed(t, env, "elections", "resign", ""), cli.ExitUsage, "NAME: bad name")
 	for _, args := range [][]string{{}, {"resign", "outbox"}} {
 		args = append(append([]string{"elections"}, args...), "--etcd", "127.0.0.1:1", "--timeout", "300ms")

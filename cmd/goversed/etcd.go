@@ -28,8 +28,10 @@ func (e *etcdFlags) register(fs *pflag.FlagSet, address, usage string) {
 	fs.StringVar(&e.address, "etcd", address, usage)
 	fs.StringVar(&e.prefix, "prefix", "/goverse", "where the cluster lies in etcd; the same for all its nodes")
 	fs.StringVar(&e.user, "etcd-user", "", "user for etcd's access control")
-	fs.StringVar(&e.password, "etcd-password", "", "password of that user; better given as the variable, which process lists do not show")
-	fs.StringVar(&e.passwordFile, "etcd-password-file", "", "`file` with that password, read again at each log-in: it can change while this runs")
+	fs.StringVar(&e.password, "etcd-password", "", "password of that user; better given as the variable, which process "+
+		"lists do not show")
+	fs.StringVar(&e.passwordFile, "etcd-password-file", "",
+		"`file` with that password, read again at each log-in: it can change while this runs")
 	fs.StringVar(&e.caCert, "etcd-cacert", "", "PEM `file` with the authorities that may have signed etcd's certificate")
 	fs.StringVar(&e.cert, "etcd-cert", "", "PEM `file` with the certificate to show to etcd")
 	fs.StringVar(&e.key, "etcd-key", "", "PEM `file` with the key of that certificate")
@@ -95,7 +97,8 @@ func (e *etcdFlags) checkUser() error {
 		_, err := readPassword(e.passwordFile)
 		return err
 	case e.user != "" && e.password == "": // etcd's client would go on as nobody
-		return errors.New("--etcd-user is given without a password: give it as GOVERSE_ETCD_PASSWORD, or --etcd-password-file")
+		return errors.New("--etcd-user is given without a password: give it as GOVERSE_ETCD_PASSWORD, or " +
+			"--etcd-password-file")
 	}
 	return nil
 }
@@ -144,7 +147,8 @@ func (e *etcdFlags) tls() (*tls.Config, error) {
 func (e *etcdFlags) nameFlag(err error) error {
 	switch {
 	case errors.Is(err, cluster.ErrBadEtcdAddress):
-		return fmt.Errorf("--etcd %s: write host:port, like 127.0.0.1:2379, several with commas between; http:// and https:// are understood", e.address)
+		return fmt.Errorf("--etcd %s: write host:port, like 127.0.0.1:2379, several with commas between; http:// and "+
+			"https:// are understood", e.address)
 	case errors.Is(err, state.ErrBadPrefix):
 		return fmt.Errorf("--prefix: %w", err)
 	}

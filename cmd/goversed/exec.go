@@ -35,9 +35,12 @@ func (f *gatedFlags) register(cmd *cobra.Command, logLevel string) {
 	fs.SortFlags = false
 	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood")
 	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a host that vanished; whole seconds")
-	fs.DurationVar(&f.stop, "stop-timeout", 0, "time between SIGTERM and SIGKILL when leadership or lock is lost, at most half of --ttl (default: a quarter of it)")
-	fs.DurationVar(&f.grace, "grace", 0, "time between SIGINT or SIGTERM to goversed, which is passed on, and SIGKILL (default: no limit)")
-	fs.BoolVar(&f.cgroup, "cgroup", false, "run COMMAND in a cgroup of its own (Linux, cgroup v2), so that no descendant escapes")
+	fs.DurationVar(&f.stop, "stop-timeout", 0, "time between SIGTERM and SIGKILL when leadership or lock is lost, at "+
+		"most half of --ttl (default: a quarter of it)")
+	fs.DurationVar(&f.grace, "grace", 0, "time between SIGINT or SIGTERM to goversed, which is passed on, and SIGKILL "+
+		"(default: no limit)")
+	fs.BoolVar(&f.cgroup, "cgroup", false, "run COMMAND in a cgroup of its own (Linux, cgroup v2), so that no "+
+		"descendant escapes")
 	fs.StringVar(&f.logLevel, "log-level", logLevel, "trace, debug, info, warn, error or off")
 }
 
@@ -100,7 +103,8 @@ goversed failed or was refused, 126 COMMAND cannot be run, 127 it is not there, 
 		Args:                  aCommand(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if election == "" {
-				return cli.Usage(cmd.CommandPath(), errors.New("--election is missing: give the name of the election, for example outbox"))
+				return cli.Usage(cmd.CommandPath(), errors.New("--election is missing: give the name of the election, for "+
+					"example outbox"))
 			}
 			return f.run(cmd, supervise.Config{Election: election, Command: args})
 		},
@@ -116,9 +120,11 @@ func aCommand(words int) cobra.PositionalArgs {
 		at := cmd.ArgsLenAtDash()
 		switch {
 		case at > words:
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q before --: take it out, or write it behind -- if it is the command's", args[words]))
+			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q before --: take it out, or write it "+
+				"behind -- if it is the command's", args[words]))
 		case at < 0 && len(args) > words:
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: write -- before the command to run", args[words]))
+			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: write -- before the command to run",
+				args[words]))
 		case at < 0, len(args) == at:
 			return cli.Usage(cmd.CommandPath(), errors.New("there is no command to run: write it behind --, as in -- ./publish"))
 		}
@@ -173,7 +179,8 @@ func (f *gatedFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd clu
 		return etcd, err
 	}
 	if cmd.Flags().Changed("stop-timeout") && (f.stop <= 0 || f.stop > f.ttl/2) {
-		return etcd, fmt.Errorf("--stop-timeout %v: it must fit in before the deadline, so give more than 0 and at most half of --ttl, %v", f.stop, f.ttl/2)
+		return etcd, fmt.Errorf("--stop-timeout %v: it must fit in before the deadline, so give more than 0 and at most "+
+			"half of --ttl, %v", f.stop, f.ttl/2)
 	}
 	if cmd.Flags().Changed("grace") && f.grace <= 0 {
 		return etcd, fmt.Errorf("--grace %v: give more than 0; leave it out to wait for COMMAND as long as it takes", f.grace)
@@ -214,7 +221,8 @@ func (f *gatedFlags) environment() []string {
 // guard is the command line and environment of the guard: it can reach etcd, too.
 func (f *gatedFlags) guard() (args, env []string) {
 	args = []string{guardName, "--etcd=" + f.etcd.address, "--prefix=" + f.etcd.prefix}
-	for flag, value := range map[string]string{"etcd-user": f.etcd.user, "etcd-password-file": f.etcd.passwordFile, "etcd-cacert": f.etcd.caCert, "etcd-cert": f.etcd.cert, "etcd-key": f.etcd.key} {
+	for flag, value := range map[string]string{"etcd-user": f.etcd.user, "etcd-password-file": f.etcd.passwordFile,
+		"etcd-cacert": f.etcd.caCert, "etcd-cert": f.etcd.cert, "etcd-key": f.etcd.key} {
 		if value != "" {
 			args = append(args, "--"+flag+"="+value)
 		}

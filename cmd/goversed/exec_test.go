@@ -16,36 +16,40 @@ import (
 func TestBadCommandLinesOfExecAndLock(t *testing.T) {
 	t.Parallel()
 	for line, says := range map[string]string{
-		"exec":                                                     "there is no command to run: write it behind --",
-		"exec --etcd a:1 --election e":                             "there is no command to run: write it behind --",
-		"exec --etcd a:1 --election e --":                          "there is no command to run: write it behind --",
-		"exec --etcd a:1 --election e true":                        `unexpected argument "true": write -- before the command to run`,
-		"exec --etcd a:1 --election e ls -la":                      `unexpected argument "ls": write -- before the command to run`,
-		"lock a ls -la --etcd a:1":                                 `unexpected argument "ls": write -- before the command to run`,
-		"lock a -la --etcd a:1 -- true":                            "unknown shorthand flag: 'l' in -la; see goversed lock --help",
-		"exec --etcd a:1 --election e stray -- true":               `unexpected argument "stray" before --: take it out`,
-		"exec --etcd a:1 -- true":                                  "--election is missing: give the name",
-		"exec --election e -- true":                                "--etcd is missing: give etcd's host:port",
-		"exec --etcd localhost --election e -- true":               "--etcd localhost: write host:port",
-		"exec --etcd a:1 --election e --ttl 500ms -- true":         "--ttl 500ms: give whole seconds",
-		"exec --etcd a:1 --election e --ttl 10 -- true":            "--ttl 10: write it like 10s",
-		"exec --etcd a:1 --election e --prefix x -- true":          "--prefix: bad etcd prefix",
-		"exec --etcd a:1 --election e --nonblock -- true":          "unknown flag: --nonblock; see goversed exec --help",
-		"lock a --etcd a:1":                                        "there is no command to run",
-		"lock a true --etcd a:1":                                   `unexpected argument "true": write -- before the command`,
-		"lock --etcd a:1 -- true":                                  "the NAME of the lock is missing: write it before --",
-		"lock a b --etcd a:1 -- true":                              `unexpected argument "b" before --: take it out`,
-		"lock a -- true":                                           "--etcd is missing",
-		"lock a --etcd a:1 --stop-timeout 6s -- true":              "--stop-timeout 6s: it must fit in before the deadline, so give more than 0 and at most half of --ttl, 5s",
-		"lock a --etcd a:1 --stop-timeout 0 -- true":               "--stop-timeout 0s: it must fit in",
-		"exec --etcd a:1 --election e --grace 0 -- true":           "--grace 0s: give more than 0; leave it out to wait",
-		"lock a --etcd a:1 --grace -1s -- true":                    "--grace -1s: give more than 0",
-		"lock a --etcd a:1 --timeout 0 -- true":                    "--timeout 0s: give more than 0; leave it out to wait for ever",
-		"lock a --etcd a:1 -w soon -- true":                        "--timeout soon: write it like 10s",
-		"lock a --etcd a:1 -E 256 -- true":                         "--conflict-exit-code 256: give a number from 1 to 255",
-		"lock a --etcd a:1 --log-level loud -- true":               `--log-level "loud"`,
-		"lock a --etcd a:1 --etcd-password p -- true":              "without --etcd-user",
-		"lock a --etcd a:1 --etcd-user u -- true":                  "--etcd-user is given without a password: give it as GOVERSE_ETCD_PASSWORD",
+		"exec":                                "there is no command to run: write it behind --",
+		"exec --etcd a:1 --election e":        "there is no command to run: write it behind --",
+		"exec --etcd a:1 --election e --":     "there is no command to run: write it behind --",
+		"exec --etcd a:1 --election e true":   `unexpected argument "true": write -- before the command to run`,
+		"exec --etcd a:1 --election e ls -la": `unexpected argument "ls": write -- before the command to run`,
+		"lock a ls -la --etcd a:1":            `unexpected argument "ls": write -- before the command to run`,
+		"lock a -la --etcd a:1 -- true": "unknown shorthand flag: 'l' in -la; see goversed " +
+			"lock --help",
+		"exec --etcd a:1 --election e stray -- true":       `unexpected argument "stray" before --: take it out`,
+		"exec --etcd a:1 -- true":                          "--election is missing: give the name",
+		"exec --election e -- true":                        "--etcd is missing: give etcd's host:port",
+		"exec --etcd localhost --election e -- true":       "--etcd localhost: write host:port",
+		"exec --etcd a:1 --election e --ttl 500ms -- true": "--ttl 500ms: give whole seconds",
+		"exec --etcd a:1 --election e --ttl 10 -- true":    "--ttl 10: write it like 10s",
+		"exec --etcd a:1 --election e --prefix x -- true":  "--prefix: bad etcd prefix",
+		"exec --etcd a:1 --election e --nonblock -- true":  "unknown flag: --nonblock; see goversed exec --help",
+		"lock a --etcd a:1":                                "there is no command to run",
+		"lock a true --etcd a:1":                           `unexpected argument "true": write -- before the command`,
+		"lock --etcd a:1 -- true":                          "the NAME of the lock is missing: write it before --",
+		"lock a b --etcd a:1 -- true":                      `unexpected argument "b" before --: take it out`,
+		"lock a -- true":                                   "--etcd is missing",
+		"lock a --etcd a:1 --stop-timeout 6s -- true": "--stop-timeout 6s: it must fit in before the " +
+			"deadline, so give more than 0 and at most half of --ttl, 5s",
+		"lock a --etcd a:1 --stop-timeout 0 -- true":     "--stop-timeout 0s: it must fit in",
+		"exec --etcd a:1 --election e --grace 0 -- true": "--grace 0s: give more than 0; leave it out to wait",
+		"lock a --etcd a:1 --grace -1s -- true":          "--grace -1s: give more than 0",
+		"lock a --etcd a:1 --timeout 0 -- true": "--timeout 0s: give more than 0; leave it out to wait " +
+			"for ever",
+		"lock a --etcd a:1 -w soon -- true":           "--timeout soon: write it like 10s",
+		"lock a --etcd a:1 -E 256 -- true":            "--conflict-exit-code 256: give a number from 1 to 255",
+		"lock a --etcd a:1 --log-level loud -- true":  `--log-level "loud"`,
+		"lock a --etcd a:1 --etcd-password p -- true": "without --etcd-user",
+		"lock a --etcd a:1 --etcd-user u -- true": "--etcd-user is given without a password: give it as " +
+			"GOVERSE_ETCD_PASSWORD",
 		"lock a --etcd a:1 --etcd-cert c -- true":                  "--etcd-cert and --etcd-key belong together",
 		"lock a --etcd http://a:1 --etcd-cacert c -- true":         "would not be encrypted although certificates are given",
 		"lock --etcd a:1 " + strings.Repeat("x", 513) + " -- true": "NAME: bad name: it has 513 bytes; give it from 1 to 512",
@@ -55,7 +59,8 @@ func TestBadCommandLinesOfExecAndLock(t *testing.T) {
 			requireOneLine(t, goversed(t, nil, strings.Fields(line)...), cli.ExitUsage, says)
 		})
 	}
-	requireOneLine(t, goversed(t, nil, "lock", "", "--etcd", "a:1", "--", "true"), cli.ExitUsage, "the NAME of the lock is empty")
+	requireOneLine(t, goversed(t, nil, "lock", "", "--etcd", "a:1", "--", "true"), cli.ExitUsage,
+		"the NAME of the lock is empty")
 }
 
 // A file is not the command line: what is wrong with it is goversed's own failure, as in all that
@@ -78,7 +83,8 @@ func TestCertificateFilesOfExecAndLock(t *testing.T) {
 
 func TestCommandThatIsNotThere(t *testing.T) {
 	t.Parallel()
-	requireOneLine(t, goversed(t, nil, "lock", "a", "--etcd", "127.0.0.1:1", "--", "no-such-command"), supervise.ExitNotFound,
+	requireOneLine(t, goversed(t, nil, "lock", "a", "--etcd", "127.0.0.1:1", "--", "no-such-command"),
+		supervise.ExitNotFound,
 		"no-such-command: there is no such command")
 }
 
@@ -96,8 +102,10 @@ func TestHelpOfExecAndLock(t *testing.T) {
 		r := goversed(t, nil, verb, "--help")
 		require.Equal(t, cli.ExitOK, r.code)
 		text := strings.Join(strings.Fields(r.stdout), " ")
-		for _, says := range []string{"Examples:", "SIGTERM", "Not ended are descendants that left the group", "GOVERSE_TOKEN", "GOVERSE_KEY",
-			"etcdctl", "Exit codes:", "[GOVERSE_ETCD]", "[GOVERSE_STOP_TIMEOUT]", "--cgroup", "Ctrl-C", "A second one, half a second later or more, kills", "[GOVERSE_GRACE]", "env -u GOVERSE_ETCD_PASSWORD",
+		for _, says := range []string{"Examples:", "SIGTERM", "Not ended are descendants that left the group",
+			"GOVERSE_TOKEN", "GOVERSE_KEY",
+			"etcdctl", "Exit codes:", "[GOVERSE_ETCD]", "[GOVERSE_STOP_TIMEOUT]", "--cgroup", "Ctrl-C", "A second one, half " +
+				"a second later or more, kills", "[GOVERSE_GRACE]", "env -u GOVERSE_ETCD_PASSWORD",
 			"for whom goversed waits", more} {
 			require.Contains(t, text, says)
 		}
@@ -106,7 +114,8 @@ func TestHelpOfExecAndLock(t *testing.T) {
 
 func TestSeconds(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]time.Duration{"30": 30 * time.Second, "0.5": 500 * time.Millisecond, "2m": 2 * time.Minute} {
+	for text, want := range map[string]time.Duration{"30": 30 * time.Second, "0.5": 500 * time.Millisecond,
+		"2m": 2 * time.Minute} {
 		var s seconds
 		require.NoError(t, s.Set(text))
 		require.Equal(t, want.String(), s.String())

@@ -36,21 +36,25 @@ is wrong.`,
 		Args:                  aCommand(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() == 0 {
-				return cli.Usage(cmd.CommandPath(), errors.New("the NAME of the lock is missing: write it before --, as in lock nightly -- ./backup"))
+				return cli.Usage(cmd.CommandPath(), errors.New("the NAME of the lock is missing: write it before --, as in lock "+
+					"nightly -- ./backup"))
 			}
 			switch {
 			case timeout < 0 || cmd.Flags().Changed("timeout") && timeout == 0:
-				return cli.Usage(cmd.CommandPath(), fmt.Errorf("--timeout %v: give more than 0; leave it out to wait for ever, or use --nonblock", time.Duration(timeout)))
+				return cli.Usage(cmd.CommandPath(), fmt.Errorf("--timeout %v: give more than 0; leave it out to wait for ever, "+
+					"or use --nonblock", time.Duration(timeout)))
 			case busy < 1 || busy > 255:
 				return cli.Usage(cmd.CommandPath(), fmt.Errorf("--conflict-exit-code %d: give a number from 1 to 255", busy))
 			case args[0] == "":
 				return cli.Usage(cmd.CommandPath(), errors.New("the NAME of the lock is empty: give one, for example nightly"))
 			}
-			return f.run(cmd, supervise.Config{Lock: args[0], Shared: shared, Try: nonblock, Timeout: time.Duration(timeout), BusyCode: busy, Command: args[1:]})
+			return f.run(cmd, supervise.Config{Lock: args[0], Shared: shared, Try: nonblock, Timeout: time.Duration(timeout),
+				BusyCode: busy, Command: args[1:]})
 		},
 	}
 	fs := cmd.Flags()
-	fs.VarP(&timeout, "timeout", "w", "how long to wait for the lock; 30 is 30s (default: for ever; with --nonblock 5s for etcd to answer)")
+	fs.VarP(&timeout, "timeout", "w", "how long to wait for the lock; 30 is 30s (default: for ever; with --nonblock 5s "+
+		"for etcd to answer)")
 	fs.Lookup("timeout").DefValue = ""
 	fs.BoolVarP(&nonblock, "nonblock", "n", false, "do not wait: give up if another holds the lock")
 	fs.BoolVarP(&shared, "shared", "s", false, "share the lock with others who share it")

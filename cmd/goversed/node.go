@@ -54,18 +54,25 @@ a second one stops at once.`,
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&f.listen, "listen", "127.0.0.1:47001", "`host:port` for gRPC; port 0 picks a free one")
-	fs.StringVar(&f.advertise, "advertise", "", "`host:port` under which others reach this node, its name (default: --listen)")
-	fs.StringVar(&f.http, "http", "127.0.0.1:48001", "`host:port` for the status API; port 0 picks a free one, none serves none")
-	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood (default: start an embedded etcd)")
+	fs.StringVar(&f.advertise, "advertise", "", "`host:port` under which others reach this node, its name (default: "+
+		"--listen)")
+	fs.StringVar(&f.http, "http", "127.0.0.1:48001",
+		"`host:port` for the status API; port 0 picks a free one, none serves none")
+	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood (default: "+
+		"start an embedded etcd)")
 	fs.StringVar(&f.dataDir, "data-dir", "goverse-data", "`directory` of the embedded etcd")
 	fs.StringVar(&f.etcdListen, "etcd-listen", "127.0.0.1:2379", "`host:port` of the embedded etcd, for other nodes")
 	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a node that vanished; whole seconds")
 	fs.BoolVar(&f.observer, "observer", false, "register without standing for election")
-	fs.StringVar(&f.fallback, "fallback", "name", "who leads when the election itself fails: name (the smallest address) or none")
-	fs.StringVar(&f.crashDetection, "crash-detection", "on", "on: remove nodes whose process is gone before their lease runs out; off: this node removes nobody")
+	fs.StringVar(&f.fallback, "fallback", "name", "who leads when the election itself fails: name (the smallest "+
+		"address) or none")
+	fs.StringVar(&f.crashDetection, "crash-detection", "on",
+		"on: remove nodes whose process is gone before their lease runs out; off: this node removes nobody")
 	fs.IntVar(&f.crash.Watchers, "crash-watchers", crashdetector.DefaultWatchers, "how many other nodes each node watches")
-	fs.DurationVar(&f.crash.GracePeriod, "crash-grace-period", crashdetector.DefaultGracePeriod, "how long a node that is taken for dead has to answer")
-	fs.IntVar(&f.crash.Confirmations, "crash-confirmations", crashdetector.DefaultConfirmations, "how many refused connections in a row are taken for a death")
+	fs.DurationVar(&f.crash.GracePeriod, "crash-grace-period", crashdetector.DefaultGracePeriod,
+		"how long a node that is taken for dead has to answer")
+	fs.IntVar(&f.crash.Confirmations, "crash-confirmations", crashdetector.DefaultConfirmations,
+		"how many refused connections in a row are taken for a death")
 	f.shards.register(fs)
 	fs.StringToStringVar(&f.labels, "label", nil, "`key=value` told to the other nodes; can be repeated")
 	fs.Lookup("label").DefValue = "" // not [], in the help
@@ -100,7 +107,8 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	without := accessFlags()
 	reason := "only has a meaning with --etcd: add that"
 	if !embedded {
-		without, reason = []string{"data-dir", "etcd-listen"}, "is of the embedded etcd, which --etcd replaces: leave one of them out"
+		without, reason = []string{"data-dir", "etcd-listen"}, "is of the embedded etcd, which --etcd replaces: leave one "+
+			"of them out"
 	}
 	for _, name := range without {
 		if cmd.Flags().Changed(name) {
@@ -109,9 +117,11 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	}
 	switch {
 	case embedded && f.dataDir == "":
-		return daemon.Config{}, errors.New("--data-dir is empty: name the directory in which the embedded etcd keeps its data")
+		return daemon.Config{}, errors.New("--data-dir is empty: name the directory in which the embedded etcd keeps its " +
+			"data")
 	case embedded && f.etcdListen == "":
-		return daemon.Config{}, errors.New("--etcd-listen is empty: give the host:port of the embedded etcd, for example 127.0.0.1:2379")
+		return daemon.Config{}, errors.New("--etcd-listen is empty: give the host:port of the embedded etcd, for example " +
+			"127.0.0.1:2379")
 	case f.weight < 1:
 		return daemon.Config{}, fmt.Errorf("--weight %d: give a number from 1 up", f.weight)
 	}
@@ -135,8 +145,9 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	}
 	cfg := daemon.Config{
 		Listen: f.listen, Advertise: f.advertise, HTTP: http,
-		Cluster: cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), Observer: f.observer, CrashDetection: f.crash, Sharding: sharding,
-			Labels: f.labels, Weight: f.weight, Version: version()},
+		Cluster: cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), Observer: f.observer, CrashDetection: f.crash,
+			Sharding: sharding,
+			Labels:   f.labels, Weight: f.weight, Version: version()},
 		Etcd:         embedetcd.Config{DataDir: f.dataDir, ListenClient: f.etcdListen},
 		StartTimeout: f.startTimeout, StopTimeout: f.stopTimeout, Logger: log,
 	}
@@ -172,7 +183,8 @@ func (f *nodeFlags) logger(cmd *cobra.Command) (hclog.Logger, error) {
 	if err != nil {
 		return nil, err
 	}
-	log := hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level, Output: cmd.ErrOrStderr(), JSONFormat: f.logJSON})
+	log := hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level, Output: cmd.ErrOrStderr(),
+		JSONFormat: f.logJSON})
 	if f.logJSON {
 		log = jsonLog{log}
 	}

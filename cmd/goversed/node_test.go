@@ -35,7 +35,8 @@ func TestNodeRunsUntilASignal(t *testing.T) {
 			"--etcd-listen", "127.0.0.1:0", "--data-dir", dir, "--label", "zone=a"},
 			lookup(map[string]string{"GOVERSE_LOG_JSON": "true", "GOVERSE_TTL": "5s"}), &stdout, &stderr)
 	}()
-	require.Eventually(t, func() bool { return strings.Contains(stderr.String(), "this node is part of the cluster") }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(stderr.String(), "this node is part of the cluster") },
+		30*time.Second, 5*time.Millisecond)
 	var etcd string
 	for line := range strings.Lines(stderr.String()) {
 		var entry map[string]any
@@ -71,7 +72,8 @@ func TestNodeWithoutHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			args := append([]string{"node", "--listen", "127.0.0.1:0", "--etcd", "127.0.0.1:1", "--start-timeout", "100ms"}, c.args...)
+			args := append([]string{"node", "--listen", "127.0.0.1:0", "--etcd", "127.0.0.1:1", "--start-timeout", "100ms"},
+				c.args...)
 			r := goversed(t, c.env, args...)
 			require.Equal(t, cli.ExitFailure, r.code, r.stderr)
 			require.Contains(t, r.stderr, "etcd cannot be reached", "it got so far")
@@ -93,11 +95,16 @@ func TestNodeThatCannotStart(t *testing.T) {
 		args []string
 		says string
 	}{
-		"gRPC port in use":        {[]string{"--listen", used, "--etcd", "127.0.0.1:1"}, "--listen " + used + " is in use: stop the process that uses it"},
-		"http port in use":        {[]string{"--http", used, "--etcd", "127.0.0.1:1"}, "--http " + used + " is in use: stop the process that uses it"},
-		"etcd port in use":        {[]string{"--etcd-listen", used, "--data-dir", t.TempDir()}, "--etcd-listen " + used + " is in use: join the etcd that runs there with --etcd " + used},
-		"data directory unusable": {[]string{"--etcd-listen", "127.0.0.1:0", "--data-dir", filepath.Join(file, "etcd")}, "--data-dir"},
-		"etcd unreachable":        {[]string{"--etcd", "127.0.0.1:1", "--start-timeout", "300ms"}, "etcd cannot be reached at 127.0.0.1:1"},
+		"gRPC port in use": {[]string{"--listen", used, "--etcd", "127.0.0.1:1"}, "--listen " + used +
+			" is in use: stop the process that uses it"},
+		"http port in use": {[]string{"--http", used, "--etcd", "127.0.0.1:1"}, "--http " + used +
+			" is in use: stop the process that uses it"},
+		"etcd port in use": {[]string{"--etcd-listen", used, "--data-dir", t.TempDir()}, "--etcd-listen " + used +
+			" is in use: join the etcd that runs there with --etcd " + used},
+		"data directory unusable": {[]string{"--etcd-listen", "127.0.0.1:0", "--data-dir", filepath.Join(file, "etcd")},
+			"--data-dir"},
+		"etcd unreachable": {[]string{"--etcd", "127.0.0.1:1", "--start-timeout", "300ms"},
+			"etcd cannot be reached at 127.0.0.1:1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,8 @@ type operatorFlags struct {
 type verb func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error
 
 // newOperator makes a command that talks to the cluster from outside.
-func newOperator(cmd *cobra.Command, timeout time.Duration, prepare func(f *operatorFlags) (verb, error)) *cobra.Command {
+func newOperator(cmd *cobra.Command, timeout time.Duration,
+	prepare func(f *operatorFlags) (verb, error)) *cobra.Command {
 	f := &operatorFlags{}
 	fs := cmd.Flags()
 	fs.SortFlags = false
@@ -83,7 +84,8 @@ func (f *operatorFlags) config() (cluster.Config, error) {
 }
 
 // showing is the verb that shows what get brings.
-func showing[T any](get func(ctx context.Context, o *operator.Operator) (T, error), show func(out io.Writer, what T, json bool) error) verb {
+func showing[T any](get func(ctx context.Context,
+	o *operator.Operator) (T, error), show func(out io.Writer, what T, json bool) error) verb {
 	return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
 		what, err := get(ctx, o)
 		if err != nil {
@@ -94,7 +96,8 @@ func showing[T any](get func(ctx context.Context, o *operator.Operator) (T, erro
 }
 
 // reading is showing, with the --timeout for get.
-func reading[T any](f *operatorFlags, get func(ctx context.Context, o *operator.Operator) (T, error), show func(out io.Writer, what T, json bool) error) verb {
+func reading[T any](f *operatorFlags, get func(ctx context.Context,
+	o *operator.Operator) (T, error), show func(out io.Writer, what T, json bool) error) verb {
 	return showing(func(ctx context.Context, o *operator.Operator) (T, error) {
 		ctx, cancel := context.WithTimeout(ctx, f.timeout)
 		defer cancel()
@@ -105,7 +108,8 @@ func reading[T any](f *operatorFlags, get func(ctx context.Context, o *operator.
 // details prepares a verb that shows all that one read of the cluster found.
 func details(show func(out io.Writer, d operator.Details, json bool) error) func(*operatorFlags) (verb, error) {
 	return func(f *operatorFlags) (verb, error) {
-		return reading(f, func(ctx context.Context, o *operator.Operator) (operator.Details, error) { return o.Read(ctx) }, show), nil
+		return reading(f, func(ctx context.Context, o *operator.Operator) (operator.Details, error) { return o.Read(ctx) },
+			show), nil
 	}
 }
 
@@ -124,7 +128,8 @@ func newLeader() *cobra.Command {
 	return newOperator(&cobra.Command{
 		Use:   "leader",
 		Short: "Print the leader's address",
-		Long:  "Print the leader's address and nothing else, or as JSON what is known of it. Exit code 1 when there is no leader.",
+		Long: "Print the leader's address and nothing else, or as JSON what is known of it. Exit code 1 when there is no " +
+			"leader.",
 		Example: `  goversed leader
   curl "http://$(goversed leader -o json | jq -r .http_address)/cluster/leader"`,
 	}, 5*time.Second, details(operator.PrintLeader))

@@ -48,19 +48,24 @@ func TestOperatorsCommands(t *testing.T) {
 	require.Equal(t, second, outcome["leader_id"])
 	require.Equal(t, first, outcome["previous_leader_id"])
 
-	requireOneLine(t, goversed(t, env, "transfer", "--to", "127.0.0.1:1"), cli.ExitFailure, "no such member", "goversed nodes")
-	requireOneLine(t, goversed(t, env, "leader", "--prefix", "/other"), cli.ExitFailure, "no node is registered under /other: check --prefix")
-	requireOneLine(t, goversed(t, env, "resign", "--prefix", "/other"), cli.ExitFailure, "no node is registered under /other: check --prefix")
+	requireOneLine(t, goversed(t, env, "transfer", "--to", "127.0.0.1:1"), cli.ExitFailure, "no such member",
+		"goversed nodes")
+	requireOneLine(t, goversed(t, env, "leader", "--prefix", "/other"), cli.ExitFailure,
+		"no node is registered under /other: check --prefix")
+	requireOneLine(t, goversed(t, env, "resign", "--prefix", "/other"), cli.ExitFailure,
+		"no node is registered under /other: check --prefix")
 }
 
 func TestOperatorsWithoutEtcd(t *testing.T) {
 	t.Parallel()
-	for _, line := range []string{"status", "leader", "nodes", "shards", "shards plan", "watch", "resign", "transfer --to 127.0.0.1:2", "drain 127.0.0.1:2", "drain --self --undo",
+	for _, line := range []string{"status", "leader", "nodes", "shards", "shards plan", "watch", "resign",
+		"transfer --to 127.0.0.1:2", "drain 127.0.0.1:2", "drain --self --undo",
 		"effects", "effects show it", "effects resolve it 1 --done"} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			args := append(strings.Fields(line), "--etcd", "127.0.0.1:1", "--timeout", "300ms")
-			requireOneLine(t, goversed(t, nil, args...), cli.ExitFailure, "etcd cannot be reached at 127.0.0.1:1", "check --etcd")
+			requireOneLine(t, goversed(t, nil, args...), cli.ExitFailure, "etcd cannot be reached at 127.0.0.1:1",
+				"check --etcd")
 		})
 	}
 }
@@ -71,15 +76,18 @@ func TestOperatorsAtAnotherServer(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
 	address := web.Listener.Addr().String()
-	for _, line := range []string{"status", "leader", "nodes", "shards", "shards plan", "watch", "resign", "transfer --to 127.0.0.1:2", "drain 127.0.0.1:2", "drain --self --undo",
-		"effects", "effects show it", "effects resolve it 1 --done", "elections", "elections resign it", "elections transfer it 127.0.0.1:2",
+	for _, line := range []string{"status", "leader", "nodes", "shards", "shards plan", "watch", "resign",
+		"transfer --to 127.0.0.1:2", "drain 127.0.0.1:2", "drain --self --undo",
+		"effects", "effects show it", "effects resolve it 1 --done", "elections", "elections resign it", "elections " +
+			"transfer it 127.0.0.1:2",
 		"status --etcd-user u --etcd-password p"} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
 			r := goversed(t, nil, append(strings.Fields(line), "--etcd", address, "--timeout", "25s")...)
 			require.Less(t, time.Since(began), 15*time.Second)
-			requireOneLine(t, r, cli.ExitFailure, "what answers at "+address+" is no etcd: give etcd's client address with --etcd, usually port 2379")
+			requireOneLine(t, r, cli.ExitFailure, "what answers at "+address+" is no etcd: give etcd's client address with "+
+				"--etcd, usually port 2379")
 		})
 	}
 }
@@ -108,7 +116,8 @@ func TestWatchUntilInterrupted(t *testing.T) {
 	}()
 	shows := func(what string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(stdout.String(), what) }, 20*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(stdout.String(), what) }, 20*time.Second,
+			5*time.Millisecond)
 	}
 	shows(`"queue":["` + c.Node(0).Address() + `"]`)
 	second := c.AddNode()

@@ -56,8 +56,12 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 		},
 	}
 	root.SetVersionTemplate(versionLine()) // nothing in it is a template's
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return cli.Usage(cmd.CommandPath(), cli.BadFlag(cmd, err)) })
-	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newDrain(), newElections(), newEffects(), newExec(), newLock(), newGuard(),
+	root.SetFlagErrorFunc(func(cmd *cobra.Command,
+		err error) error {
+		return cli.Usage(cmd.CommandPath(), cli.BadFlag(cmd, err))
+	})
+	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newDrain(), newElections(),
+		newEffects(), newExec(), newLock(), newGuard(),
 		newWatch(), newResign(), newTransfer(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {

@@ -28,16 +28,21 @@ type plannerFlags struct {
 
 func (f *shardFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.sharding, "sharding", "on", "on: this node owns a share of the shards; off: it owns none")
-	fs.IntVar(&f.shards, "shards", shard.DefaultCount, "how many shards the cluster has; the same for all its nodes, for ever")
-	fs.DurationVar(&f.drainTimeout, "shard-drain-timeout", 10*time.Second, "how long calls in a shard that is handed over may go on")
-	fs.IntVar(&f.moves, "shard-moves-per-minute", 0, "how many shards may move a minute only to level the load (default twice --shards)")
+	fs.IntVar(&f.shards, "shards", shard.DefaultCount,
+		"how many shards the cluster has; the same for all its nodes, for ever")
+	fs.DurationVar(&f.drainTimeout, "shard-drain-timeout", 10*time.Second,
+		"how long calls in a shard that is handed over may go on")
+	fs.IntVar(&f.moves, "shard-moves-per-minute", 0,
+		"how many shards may move a minute only to level the load (default twice --shards)")
 	f.planner.register(fs)
 }
 
 func (f *plannerFlags) register(fs *pflag.FlagSet) {
-	fs.DurationVar(&f.window, "shard-window", time.Second, "how long the nodes must have been the same before shards move to level the load")
+	fs.DurationVar(&f.window, "shard-window", time.Second,
+		"how long the nodes must have been the same before shards move to level the load")
 	fs.IntVar(&f.minMembers, "shard-min-members", 1, "how many nodes must be there before shards are dealt out at all")
-	fs.StringToStringVar(&f.exclude, "shard-exclude", nil, "`key=value`: nodes with this label get no shards; can be repeated")
+	fs.StringToStringVar(&f.exclude, "shard-exclude", nil,
+		"`key=value`: nodes with this label get no shards; can be repeated")
 	fs.Lookup("shard-exclude").DefValue = "" // not [], in the help
 }
 
@@ -47,17 +52,20 @@ func (f *shardFlags) config() (cluster.Sharding, error) {
 	case f.sharding != "on" && f.sharding != "off":
 		return cluster.Sharding{}, fmt.Errorf("--sharding %q: give on or off", f.sharding)
 	case f.shards < 1 || f.shards > shard.MaxCount:
-		return cluster.Sharding{}, fmt.Errorf("--shards %d: give a number from 1 to %d, or --sharding off", f.shards, shard.MaxCount)
+		return cluster.Sharding{}, fmt.Errorf("--shards %d: give a number from 1 to %d, or --sharding off", f.shards,
+			shard.MaxCount)
 	case f.drainTimeout <= 0:
 		return cluster.Sharding{}, fmt.Errorf("--shard-drain-timeout %v: give more than 0; 10s is a good one", f.drainTimeout)
 	case f.moves < 0:
-		return cluster.Sharding{}, fmt.Errorf("--shard-moves-per-minute %d: give a number from 1 up, or leave it out", f.moves)
+		return cluster.Sharding{}, fmt.Errorf("--shard-moves-per-minute %d: give a number from 1 up, or leave it out",
+			f.moves)
 	}
 	if err := f.planner.check(); err != nil {
 		return cluster.Sharding{}, err
 	}
-	return cluster.Sharding{Off: f.sharding == "off", Shards: f.shards, DrainTimeout: f.drainTimeout, MovesPerMinute: f.moves,
-		Window: f.planner.window, MinMembers: f.planner.minMembers, Exclude: f.planner.exclude}, nil
+	return cluster.Sharding{Off: f.sharding == "off", Shards: f.shards, DrainTimeout: f.drainTimeout,
+		MovesPerMinute: f.moves,
+		Window:         f.planner.window, MinMembers: f.planner.minMembers, Exclude: f.planner.exclude}, nil
 }
 
 func (f *plannerFlags) check() error {

@@ -22,9 +22,12 @@ func TestShardFlags(t *testing.T) {
 		return cfg
 	}
 	// The defaults are the library's.
-	require.Equal(t, cluster.Sharding{Shards: 8192, DrainTimeout: 10 * time.Second, Window: time.Second, MinMembers: 1}, read())
-	require.Equal(t, cluster.Sharding{Off: true, Shards: 64, DrainTimeout: time.Minute, Window: 2 * time.Second, MinMembers: 3,
+	require.Equal(t, cluster.Sharding{Shards: 8192, DrainTimeout: 10 * time.Second, Window: time.Second, MinMembers: 1},
+		read())
+	require.Equal(t, cluster.Sharding{Off: true, Shards: 64, DrainTimeout: time.Minute, Window: 2 * time.Second,
+		MinMembers:     3,
 		MovesPerMinute: 100, Exclude: map[string]string{"role": "gateway", "zone": "a"}},
-		read("--sharding", "off", "--shards", "64", "--shard-drain-timeout", "1m", "--shard-window", "2s", "--shard-min-members", "3", "--shard-moves-per-minute", "100",
+		read("--sharding", "off", "--shards", "64", "--shard-drain-timeout", "1m", "--shard-window", "2s",
+			"--shard-min-members", "3", "--shard-moves-per-minute", "100",
 			"--shard-exclude", "role=gateway", "--shard-exclude", "zone=a"))
 }

@@ -39,12 +39,14 @@ func TestShardsCommands(t *testing.T) {
 	require.Eventually(t, func() bool {
 		v = shard.Table{}
 		r := goversed(t, env, "shards", "-o", "json") // fails while there is no map
-		return r.code == cli.ExitOK && json.Unmarshal([]byte(r.stdout), &v) == nil && len(v.Owners) == 2 && v.Balance.Least == 4096 && v.OpenMoves == 0
+		return r.code == cli.ExitOK && json.Unmarshal([]byte(r.stdout),
+			&v) == nil && len(v.Owners) == 2 && v.Balance.Least == 4096 && v.OpenMoves == 0
 	}, 20*time.Second, 10*time.Millisecond)
 	require.Equal(t, 8192, v.Count)
 	require.Equal(t, 8192, v.MayServe())
 	text := ask(nil, "shards")
-	for _, says := range []string{"shards    8192, of which 8192 may be served\n", "balance   4096 to 4096 an owner\n", "moves     0 open\n",
+	for _, says := range []string{"shards    8192, of which 8192 may be served\n", "balance   4096 to 4096 an owner\n",
+		"moves     0 open\n",
 		first + "  alive  1       4096   4096       "} {
 		require.Contains(t, text, says)
 	}
@@ -53,7 +55,8 @@ func TestShardsCommands(t *testing.T) {
 	var f shardview.Foresight
 	ask(&f, "shards", "plan", "--without", second)
 	require.Len(t, f.Steps, 1)
-	require.Equal(t, shardview.Transfer{Why: shardview.Emptied, From: second, To: first, Count: 4096, Shards: v.Owner(second, inspect.Snapshot(c.Node(1).Cluster()).Member(second).Incarnation).Shards},
+	require.Equal(t, shardview.Transfer{Why: shardview.Emptied, From: second, To: first, Count: 4096,
+		Shards: v.Owner(second, inspect.Snapshot(c.Node(1).Cluster()).Member(second).Incarnation).Shards},
 		f.Steps[0].Transfers[0])
 	text = ask(nil, "shards", "plan", "--with", "127.0.0.1:9,127.0.0.1:10=2")
 	require.Contains(t, text, "after 3s: 4914 levelled (for an even load)\n", "the variable counts")
@@ -62,8 +65,12 @@ func TestShardsCommands(t *testing.T) {
 	require.Contains(t, ask(nil, "shards", "plan", "--without", first, "--without", second), "no node can take shards")
 
 	require.NotContains(t, ask(nil, "shards", "plan", "--help"), "(default )")
-	requireOneLine(t, goversed(t, env, "shards", "plan", "--without", "127.0.0.1:1"), cli.ExitFailure, "--without: no such node: 127.0.0.1:1; goversed nodes shows them")
-	requireOneLine(t, goversed(t, env, "shards", "plan", "--with", first), cli.ExitFailure, "--with: a node is registered at that address")
-	requireOneLine(t, goversed(t, env, "shards", "--prefix", "/other"), cli.ExitFailure, "no node is registered under /other: check --prefix")
-	requireOneLine(t, goversed(t, env, "shards", "plan", "--prefix", "/other"), cli.ExitFailure, "no node is registered under /other: check --prefix")
+	requireOneLine(t, goversed(t, env, "shards", "plan", "--without", "127.0.0.1:1"), cli.ExitFailure,
+		"--without: no such node: 127.0.0.1:1; goversed nodes shows them")
+	requireOneLine(t, goversed(t, env, "shards", "plan", "--with", first), cli.ExitFailure,
+		"--with: a node is registered at that address")
+	requireOneLine(t, goversed(t, env, "shards", "--prefix", "/other"), cli.ExitFailure,
+		"no node is registered under /other: check --prefix")
+	requireOneLine(t, goversed(t, env, "shards", "plan", "--prefix", "/other"), cli.ExitFailure,
+		"no node is registered under /other: check --prefix")
 }

@@ -115,7 +115,8 @@ func TestBadCertificateFile(t *testing.T) {
 
 func TestBadVariables(t *testing.T) {
 	t.Parallel()
-	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_TTL": "soon"}, "node"), cli.ExitUsage, "GOVERSE_TTL=soon: write it like 10s", "see goversed node --help")
+	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_TTL": "soon"}, "node"), cli.ExitUsage,
+		"GOVERSE_TTL=soon: write it like 10s", "see goversed node --help")
 	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_TTL": "1500ms"}, "node"), cli.ExitUsage, "--ttl 1.5s")
 	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_TTL": "2s"}, "node", "--ttl", "0"), cli.ExitUsage, "--ttl 0s")
 	requireOneLine(t, goversed(t, map[string]string{"GOVERSE_OUTPUT": "yaml"}, "status"), cli.ExitUsage, `"yaml"`)

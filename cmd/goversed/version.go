@@ -28,7 +28,8 @@ func newVersion() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch output {
 			case "json":
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(versionInfo{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH})
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(versionInfo{version(), runtime.Version(), runtime.GOOS,
+					runtime.GOARCH})
 			case "text":
 				_, err := fmt.Fprint(cmd.OutOrStdout(), versionLine())
 				return err

@@ -92,7 +92,8 @@ func (j job) lead(ctx context.Context, c *cluster.Cluster, term election.Term, l
 }
 
 // serveTime serves one time, and says in the log what came of it. The error is that ctx has ended.
-func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term election.Term, due time.Time, log hclog.Logger) error {
+func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term election.Term, due time.Time,
+	log hclog.Logger) error {
 	name := fmt.Sprintf("cron/%s/%s", j.name, due.Format(time.RFC3339))
 	log = log.With("effect", name, "due", due)
 	for {
@@ -114,7 +115,8 @@ func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term election.Te
 		// What is known is said first, also if ctx has ended.
 		switch {
 		case errors.Is(err, once.ErrUnknown):
-			log.Error("it is not known whether the command did its work. It is never run again for this time, and its mark stays in etcd: look, and run the command by hand if it is missing", "error", err)
+			log.Error("it is not known whether the command did its work. It is never run again for this time, and its mark "+
+				"stays in etcd: look, and run the command by hand if it is missing", "error", err)
 		case errors.Is(err, errLate), err != nil && ctx.Err() == nil && j.late(due, time.Now()):
 			log.Error("the command was not run for this time, and will not be", "error", err)
 		case err != nil:
@@ -123,7 +125,8 @@ func (j job) serveTime(ctx context.Context, c *cluster.Cluster, term election.Te
 			}
 			continue
 		case errors.Is(outcome, errEnded):
-			log.Error("the command was ended, because this copy leads no more. It is not run again for this time: look how far it came", "error", outcome, "next", j.schedule.Next(due))
+			log.Error("the command was ended, because this copy leads no more. It is not run again for this time: look how "+
+				"far it came", "error", outcome, "next", j.schedule.Next(due))
 		case outcome != nil:
 			log.Error("the command failed. It is not run again for this time", "error", outcome, "next", j.schedule.Next(due))
 		case result.Ran:

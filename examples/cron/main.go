@@ -97,10 +97,13 @@ func parse(args []string, help io.Writer) (config, error) {
 	flags := flag.NewFlagSet("cron", flag.ContinueOnError)
 	flags.StringVar(&cfg.etcd, "etcd", "localhost:2379", "`address` of etcd, several with commas")
 	flags.StringVar(&cfg.prefix, "prefix", "/cron", "the cluster's `prefix` in etcd: the same for all copies")
-	flags.StringVar(&cfg.listen, "listen", "localhost:0", "`address` of this copy, which the others must reach; port 0 is any")
+	flags.StringVar(&cfg.listen, "listen", "localhost:0",
+		"`address` of this copy, which the others must reach; port 0 is any")
 	flags.StringVar(&cfg.job.name, "name", "job", "`name` of the job: the same for all copies")
-	flags.DurationVar(&cfg.job.catchUp, "catch-up", time.Minute, "how late a time may still be served, because nobody led, etcd was away, or the run before took long")
-	schedule := flags.String("schedule", "", "`times` that are due: five fields as in crontab(5), or six with the seconds first; in UTC, unless CRON_TZ=ZONE and a space come first")
+	flags.DurationVar(&cfg.job.catchUp, "catch-up", time.Minute,
+		"how late a time may still be served, because nobody led, etcd was away, or the run before took long")
+	schedule := flags.String("schedule", "", "`times` that are due: five fields as in crontab(5), or six with the "+
+		"seconds first; in UTC, unless CRON_TZ=ZONE and a space come first")
 	flags.SetOutput(io.Discard) // an error is one line, and main's
 	flags.Usage = func() {}
 	if err := flags.Parse(args); err != nil {
@@ -140,7 +143,8 @@ func parseSchedule(spec string) (cron.Schedule, error) {
 	if strings.Contains(spec, "TZ=") && !strings.Contains(spec, " ") { // the parser panics
 		return nil, errors.New("there is nothing after the time zone")
 	}
-	schedule, err := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(spec)
+	schedule, err := cron.NewParser(
+		cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +164,8 @@ func run(ctx context.Context, cfg config, log hclog.Logger) error {
 	if err != nil {
 		return err
 	}
-	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.etcd, EtcdPrefix: cfg.prefix, Logger: log.Named("cluster"),
+	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.etcd, EtcdPrefix: cfg.prefix,
+		Logger:        log.Named("cluster"),
 		OnceRetention: retention(cfg.job.catchUp), Sharding: cluster.Sharding{Off: true}}, n)
 	if err != nil {
 		return err

@@ -48,7 +48,8 @@ func newCopies(t *testing.T) *copies {
 func (c *copies) start(etcd, catchUp, script string) *fault.Process {
 	self, err := os.Executable()
 	require.NoError(c.t, err)
-	cmd := exec.Command(self, "-etcd", etcd, "-schedule", "* * * * * *", "-catch-up", catchUp, "--", "sh", "-c", script, c.out)
+	cmd := exec.Command(self, "-etcd", etcd, "-schedule", "* * * * * *", "-catch-up", catchUp, "--", "sh", "-c", script,
+		c.out)
 	cmd.Env = append(os.Environ(), "CRON_TEST_PROGRAM=1")
 	p, err := fault.StartProcess(cmd)
 	require.NoError(c.t, err)

@@ -41,7 +41,8 @@ func (s *scene) faults(t *testing.T) {
 
 	var copies []*fault.Process
 	start := func() {
-		copies = append(copies, trial.Program(t, "publish", "-postgres", url, "-etcd", etcd.Endpoint(), "-sink", server.URL, "-ttl", "1"))
+		copies = append(copies, trial.Program(t, "publish", "-postgres", url, "-etcd", etcd.Endpoint(), "-sink", server.URL,
+			"-ttl", "1"))
 	}
 	// leading is the copy with that token.
 	leading := func(token int64) *fault.Process {
@@ -99,7 +100,8 @@ func (s *scene) faults(t *testing.T) {
 	end()
 
 	assert.Eventually(t, func() (all bool) {
-		require.NoError(t, db.QueryRow(etcdtest.Context(t), "select (select count(*) from outbox) <= (select count(*) from received)").Scan(&all))
+		require.NoError(t, db.QueryRow(etcdtest.Context(t),
+			"select (select count(*) from outbox) <= (select count(*) from received)").Scan(&all))
 		return all
 	}, patience, 20*time.Millisecond, "not all of it arrives")
 	rows := committed(t, db)
@@ -123,7 +125,8 @@ func (s *scene) silent(t *testing.T) {
 	require.NoError(t, err)
 	defer relay.Close()
 	etcd := etcdtest.Start(t)
-	p := trial.Program(t, "publish", "-postgres", strings.Replace(url, s.server.Address(), relay.Address(), 1), "-etcd", etcd.Endpoint())
+	p := trial.Program(t, "publish", "-postgres", strings.Replace(url, s.server.Address(), relay.Address(), 1), "-etcd",
+		etcd.Endpoint())
 	says := func(line string) {
 		require.Eventually(t, func() bool { return strings.Contains(p.Output(), line) }, patience, 5*time.Millisecond, line)
 	}

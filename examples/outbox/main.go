@@ -93,7 +93,8 @@ func parse(args []string) (config, error) {
 	case "publish":
 		flags.StringVar(&cfg.etcd, "etcd", "localhost:2379", "where etcd is, several with commas")
 		flags.StringVar(&cfg.prefix, "prefix", "/outbox", "the cluster's `prefix` in etcd: the same for all copies")
-		flags.StringVar(&cfg.listen, "listen", "localhost:0", "`address` of this copy, which the others must reach; port 0 is any")
+		flags.StringVar(&cfg.listen, "listen", "localhost:0",
+			"`address` of this copy, which the others must reach; port 0 is any")
 		flags.StringVar(&cfg.sink, "sink", "http://127.0.0.1:8090", "`URL` to publish to")
 		flags.IntVar(&cfg.ttl, "ttl", 10, "`seconds` that the others wait for a copy whose host is gone")
 		flags.DurationVar(&cfg.poll, "poll", time.Second, "how often to look when PostgreSQL says nothing")

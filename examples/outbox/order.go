@@ -14,10 +14,12 @@ import (
 // come to be, or neither.
 func place(ctx context.Context, tx pgx.Tx, customer string, cents int64) error {
 	var id int64
-	if err := tx.QueryRow(ctx, "insert into orders (customer, cents) values ($1, $2) returning id", customer, cents).Scan(&id); err != nil {
+	if err := tx.QueryRow(ctx, "insert into orders (customer, cents) values ($1, $2) returning id", customer,
+		cents).Scan(&id); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, "insert into outbox (body) values (jsonb_build_object('order', $1::bigint, 'customer', $2::text, 'cents', $3::bigint))", id, customer, cents)
+	_, err := tx.Exec(ctx, "insert into outbox (body) values (jsonb_build_object('order', $1::bigint, 'customer', "+
+		"$2::text, 'cents', $3::bigint))", id, customer, cents)
 	return err
 }
 

@@ -78,7 +78,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // forward sends the request on, whatever has become of its sender.
 func (p *proxy) forward(r *http.Request, sink string, token int64, body []byte) int {
-	req, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, sink+r.URL.Path, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(context.WithoutCancel(r.Context()), r.Method, sink+r.URL.Path,
+		bytes.NewReader(body))
 	if err != nil {
 		return http.StatusBadGateway
 	}

@@ -35,8 +35,9 @@ func publish(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger
 	if err != nil {
 		return err
 	}
-	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.etcd, EtcdPrefix: cfg.prefix, LeaderElectionTTL: cfg.ttl,
-		Logger: log.Named("cluster"), Sharding: cluster.Sharding{Off: true}}, n)
+	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.etcd, EtcdPrefix: cfg.prefix,
+		LeaderElectionTTL: cfg.ttl,
+		Logger:            log.Named("cluster"), Sharding: cluster.Sharding{Off: true}}, n)
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,8 @@ type sinkClient struct {
 }
 
 func (s sinkClient) put(ctx context.Context, e processor.Event[[]byte]) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, s.url+"/events/"+string(e.Position), bytes.NewReader(e.Value))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, s.url+"/events/"+string(e.Position),
+		bytes.NewReader(e.Value))
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,8 @@ func (s sink) store(ctx context.Context, event string, token int64, body []byte)
 		}
 		became = "refused"
 		if token >= largest {
-			tag, err := tx.Exec(ctx, "insert into received (event, token, body) values ($1, $2, $3) on conflict (event) do nothing", event, token, body)
+			tag, err := tx.Exec(ctx, "insert into received (event, token, body) values ($1, $2, $3) on conflict (event) do "+
+				"nothing", event, token, body)
 			if err != nil {
 				return err
 			}

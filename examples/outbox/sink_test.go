@@ -61,7 +61,8 @@ func TestVerdict(t *testing.T) {
 	for code, want := range map[int]error{
 		200: nil, 201: nil, 204: nil,
 		400: processor.ErrPoison, 413: processor.ErrPoison, 422: processor.ErrPoison,
-		401: processor.ErrUnavailable, 404: processor.ErrUnavailable, 409: processor.ErrUnavailable, 429: processor.ErrUnavailable,
+		401: processor.ErrUnavailable, 404: processor.ErrUnavailable, 409: processor.ErrUnavailable,
+		429: processor.ErrUnavailable,
 		301: processor.ErrUnavailable, 500: processor.ErrUnavailable, 503: processor.ErrUnavailable,
 	} {
 		require.ErrorIs(t, verdict(code, "why"), want, code)

@@ -62,8 +62,9 @@ func run(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.etcd, EtcdPrefix: cfg.prefix, HTTPAddress: cfg.http,
-		Sharding: cluster.Sharding{Shards: cfg.shards}, Logger: slogger.New(log)}, n)
+	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.etcd, EtcdPrefix: cfg.prefix,
+		HTTPAddress: cfg.http,
+		Sharding:    cluster.Sharding{Shards: cfg.shards}, Logger: slogger.New(log)}, n)
 	if err != nil {
 		return err
 	}

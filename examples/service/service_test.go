@@ -102,7 +102,8 @@ func TestService(t *testing.T) {
 		return sum(said) >= added.Load()
 	}, 30*time.Second, 10*time.Millisecond, "the report says %q", said)
 	third := start(t, etcd.Endpoint())
-	require.Eventually(t, func() bool { return get(ctx, "http://"+third.http+"/report") == said }, 30*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return get(ctx, "http://"+third.http+"/report") == said }, 30*time.Second,
+		10*time.Millisecond,
 		"it sends to the leader")
 	trial.Stop(t, second.Process, third.Process)
 }

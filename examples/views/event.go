@@ -65,7 +65,8 @@ func add(ctx context.Context, tx pgx.Tx, p purchase) error {
 // somePurchase is any one.
 func somePurchase() purchase {
 	products := []string{"apples", "bread", "coffee", "tea", "wine"}
-	p := purchase{bought, fmt.Sprintf("customer %d", rand.IntN(10)), products[rand.IntN(len(products))], 1 + rand.Int64N(5), rand.Int64N(1000)}
+	p := purchase{bought, fmt.Sprintf("customer %d", rand.IntN(10)), products[rand.IntN(len(products))], 1 +
+		rand.Int64N(5), rand.Int64N(1000)}
 	if rand.IntN(10) == 0 {
 		p.Kind = returned
 	}

@@ -49,9 +49,11 @@ union all select 'but ' || t::text from (table want except table %s) t`, purchas
 func judgeJudged(t *testing.T, db *pgxpool.Pool) {
 	ctx := etcdtest.Context(t)
 	plants := map[string][]string{
-		"totals":   {"update view_totals set pieces = pieces + 1 where customer = (select min(customer) from view_totals)", "insert into view_totals values ('x', 1, 1)"},
-		"products": {"update view_products set pieces = pieces - 1 where product = (select min(product) from view_products)", "delete from view_products where product = 'tea'"},
-		"latest":   {"update view_latest set kind = 'lost'", "truncate view_latest"},
+		"totals": {"update view_totals set pieces = pieces + 1 where customer = (select min(customer) from view_totals)",
+			"insert into view_totals values ('x', 1, 1)"},
+		"products": {"update view_products set pieces = pieces - 1 where product = (select min(product) from view_products)",
+			"delete from view_products where product = 'tea'"},
+		"latest": {"update view_latest set kind = 'lost'", "truncate view_latest"},
 	}
 	for _, v := range views {
 		require.NoError(t, judge(ctx, db, v))

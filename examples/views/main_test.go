@@ -132,7 +132,8 @@ func stuck(t *testing.T, db *pgxpool.Pool, v view) (release func()) {
 		require.NoError(t, err)
 		_, err = tx.Exec(ctx, "select pg_sleep(0.03)")
 		require.NoError(t, err)
-		require.NoError(t, db.QueryRow(ctx, "select exists (select from pg_locks where not granted and locktype = 'transactionid')").Scan(&waits))
+		require.NoError(t, db.QueryRow(ctx, "select exists (select from pg_locks where not granted and locktype = "+
+			"'transactionid')").Scan(&waits))
 		if !waits {
 			require.NoError(t, tx.Rollback(ctx))
 		}
@@ -142,7 +143,8 @@ func stuck(t *testing.T, db *pgxpool.Pool, v view) (release func()) {
 }
 
 // Three copies keep the views while events are written; who keeps one is killed in the
-// middle of a batch, twice for each view; one view is spoilt and rebuilt, and an event is poison. At the end each view is what
+// middle of a batch, twice for each view; one view is spoilt and rebuilt, and an event is poison. At the end each view
+// is what
 // one statement over the events says.
 func TestEachEventOnceInEachView(t *testing.T) {
 	server := pgserver.ForTest(t)
@@ -156,7 +158,8 @@ func TestEachEventOnceInEachView(t *testing.T) {
 
 	var copies []*fault.Process
 	start := func(more ...string) {
-		copies = append(copies, trial.Program(t, append([]string{"serve", "-postgres", server.URL(), "-etcd", etcd.Endpoint(), "-ttl", "1"}, more...)...))
+		copies = append(copies, trial.Program(t, append([]string{"serve", "-postgres", server.URL(), "-etcd",
+			etcd.Endpoint(), "-ttl", "1"}, more...)...))
 	}
 	// keeper is the copy that keeps a view. Two may say so for a moment: the one with the larger
 	// token does.
@@ -186,7 +189,8 @@ func TestEachEventOnceInEachView(t *testing.T) {
 	settled := func() {
 		t.Helper()
 		for _, v := range views {
-			if !assert.Eventually(t, func() bool { return judge(context.Background(), db, v) == nil }, patience, 20*time.Millisecond) {
+			if !assert.Eventually(t, func() bool { return judge(context.Background(), db, v) == nil }, patience,
+				20*time.Millisecond) {
 				t.Fatal(judge(context.Background(), db, v))
 			}
 		}
@@ -212,10 +216,12 @@ func TestEachEventOnceInEachView(t *testing.T) {
 		}
 	}
 	// A view is spoilt, and made again while it is kept; an event is poison.
-	_, err = db.Exec(etcdtest.Context(t), "begin; lock table view_totals in exclusive mode; update view_totals set cents = -1; commit")
+	_, err = db.Exec(etcdtest.Context(t), "begin; lock table view_totals in exclusive mode; update view_totals set "+
+		"cents = -1; commit")
 	require.NoError(t, err)
 	trial.Succeeds(t, trial.Program(t, "rebuild", "-postgres", server.URL(), "totals"))
-	_, err = db.Exec(etcdtest.Context(t), `insert into events (body) values ('{"kind": "bought", "customer": "ann", "product": "tea", "pieces": "two"}')`)
+	_, err = db.Exec(etcdtest.Context(t),
+		`insert into events (body) values ('{"kind": "bought", "customer": "ann", "product": "tea", "pieces": "two"}')`)
 	require.NoError(t, err)
 	end()
 	settled()
@@ -266,14 +272,16 @@ func TestSilentDatabase(t *testing.T) {
 	lock, err := db.Begin(etcdtest.Context(t))
 	require.NoError(t, err)
 	defer func() { _ = lock.Rollback(context.Background()) }()
-	_, err = lock.Exec(etcdtest.Context(t), "lock table view_totals in exclusive mode") // a stronger one has a number, and holds up what is read
+	// a stronger one has a number, and holds up what is read
+	_, err = lock.Exec(etcdtest.Context(t), "lock table view_totals in exclusive mode")
 	require.NoError(t, err)
 	require.NoError(t, buy(etcdtest.Context(t), db, 1))
 
 	p := trial.Program(t, "serve", "-views", "totals", "-etcd", etcd.Endpoint(),
 		"-postgres", strings.Replace(server.URL(), server.Address(), relay.Address(), 1))
 	require.Eventually(t, func() (waits bool) {
-		require.NoError(t, db.QueryRow(etcdtest.Context(t), "select exists (select from pg_locks where not granted)").Scan(&waits))
+		require.NoError(t, db.QueryRow(etcdtest.Context(t),
+			"select exists (select from pg_locks where not granted)").Scan(&waits))
 		return waits
 	}, patience, 5*time.Millisecond)
 	relay.Blackhole(fault.Both)

@@ -41,8 +41,9 @@ func serve(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger) 
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.etcd, EtcdPrefix: cfg.prefix, LeaderElectionTTL: cfg.ttl,
-		HTTPAddress: l.Addr().String(), Logger: log.Named("cluster"), Sharding: cluster.Sharding{Off: true}}, n)
+	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: cfg.etcd, EtcdPrefix: cfg.prefix,
+		LeaderElectionTTL: cfg.ttl,
+		HTTPAddress:       l.Addr().String(), Logger: log.Named("cluster"), Sharding: cluster.Sharding{Off: true}}, n)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -56,7 +57,8 @@ func serve(ctx context.Context, cfg config, db *pgxpool.Pool, log hclog.Logger) 
 }
 
 // keep runs the processors, and serves HTTP at l, which it takes over.
-func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool, l net.Listener, log hclog.Logger) error {
+func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool, l net.Listener,
+	log hclog.Logger) error {
 	checkpoints, err := postgres.New(postgres.Config{DB: db, IdleTimeout: idleTimeout})
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -94,7 +96,10 @@ func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool,
 	pages := http.NewServeMux()
 	pages.Handle("/", httpapi.New(c, httpapi.Options{Processors: group.Status})) // /cluster/processors, /metrics …
 	pages.HandleFunc("GET /views/{view}", func(w http.ResponseWriter, r *http.Request) { show(w, r, db) })
-	pages.HandleFunc("GET /views/{view}/parked", func(w http.ResponseWriter, r *http.Request) { parked(w, r, checkpoints) })
+	pages.HandleFunc("GET /views/{view}/parked", func(w http.ResponseWriter,
+		r *http.Request) {
+		parked(w, r, checkpoints)
+	})
 	server := httpapi.Serve(l, pages, log)
 	log.Info("serving", "url", "http://"+server.Address(), "pid", os.Getpid())
 	beside.Go(func() {

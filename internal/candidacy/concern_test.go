@@ -11,7 +11,8 @@ import (
 func TestGone(t *testing.T) {
 	keys := keysForTest()
 	key := keys.Candidate(1)
-	s := state.Build(keys, 1, 100, []state.KV{{Key: key, Value: []byte("a:1"), CreateRevision: 20, ModRevision: 20, Lease: 1}})
+	s := state.Build(keys, 1, 100, []state.KV{{Key: key, Value: []byte("a:1"), CreateRevision: 20, ModRevision: 20,
+		Lease: 1}})
 	var p, q Follower
 	for range 2 { // the second time its place is known
 		require.False(t, p.Gone(s, key, 20), "it stands")

@@ -51,7 +51,8 @@ func decide(v view) decision {
 		d.lead = own.CreateRevision
 	case keepActing && may(acting.CreateRevision):
 		d.lead, d.mode = acting.CreateRevision, election.ModeFallback
-	case mutant.Is(mutant.FlagAfterDelete) && own != nil && own.CreateRevision == v.term.Token && own.CreateRevision > v.gone:
+	case mutant.Is(mutant.FlagAfterDelete) && own != nil && own.CreateRevision == v.term.Token &&
+		own.CreateRevision > v.gone:
 		d.lead = own.CreateRevision
 	}
 

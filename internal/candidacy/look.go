@@ -39,7 +39,8 @@ func (c Candidacy) Look(in Seen) (Candidacy, Orders) {
 		working, o.GaveUp = false, true
 		c.giveUpAt = time.Time{}
 	}
-	v := view{Candidacy: c, snapshot: s, valid: in.Valid, doubted: in.Doubted, due: !in.Now.Before(c.failures.nextTry), working: working}
+	v := view{Candidacy: c, snapshot: s, valid: in.Valid, doubted: in.Doubted, due: !in.Now.Before(c.failures.nextTry),
+		working: working}
 	d := decide(v)
 	if c.term.Token != 0 && c.term.Token != d.lead {
 		c, o.Ended = c.end(whyOver(v), in.Now, s)

@@ -119,12 +119,22 @@ func TestKeysThatEnd(t *testing.T) {
 		event func(Candidacy) (Candidacy, Ending)
 		want  Ending
 	}{
-		"a renewal missed it":                   {func(c Candidacy) (Candidacy, Ending) { return c.Missed(20, began) }, Ending{Token: 20, Reason: election.ReasonKeyLost}},
-		"a renewal missed an older one":         {func(c Candidacy) (Candidacy, Ending) { return c.Missed(19, began) }, Ending{}},
-		"its campaign is cancelled":             {func(c Candidacy) (Candidacy, Ending) { return c.Leaving(20, true, began) }, Ending{Token: 20, Reason: election.ReasonKeyLost}},
-		"its campaign ends with the session":    {func(c Candidacy) (Candidacy, Ending) { return c.Leaving(20, false, began) }, Ending{Token: 20, Reason: election.ReasonSessionLost}},
-		"the session is lost":                   {func(c Candidacy) (Candidacy, Ending) { return c.Close(election.ReasonSessionLost, began) }, Ending{Token: 20, Reason: election.ReasonSessionLost}},
-		"a campaign without a key is cancelled": {func(c Candidacy) (Candidacy, Ending) { return c.Leaving(0, true, began) }, Ending{}},
+		"a renewal missed it": {func(c Candidacy) (Candidacy, Ending) { return c.Missed(20, began) },
+			Ending{Token: 20, Reason: election.ReasonKeyLost}},
+		"a renewal missed an older one": {func(c Candidacy) (Candidacy, Ending) { return c.Missed(19, began) },
+			Ending{}},
+		"its campaign is cancelled": {func(c Candidacy) (Candidacy,
+			Ending) {
+			return c.Leaving(20, true, began)
+		}, Ending{Token: 20, Reason: election.ReasonKeyLost}},
+		"its campaign ends with the session": {func(c Candidacy) (Candidacy,
+			Ending) {
+			return c.Leaving(20, false, began)
+		}, Ending{Token: 20, Reason: election.ReasonSessionLost}},
+		"the session is lost": {func(c Candidacy) (Candidacy, Ending) { return c.Close(election.ReasonSessionLost, began) },
+			Ending{Token: 20, Reason: election.ReasonSessionLost}},
+		"a campaign without a key is cancelled": {func(c Candidacy) (Candidacy, Ending) { return c.Leaving(0, true, began) },
+			Ending{}},
 	} {
 		c, ended := tc.event(leads(t))
 		require.Equal(t, tc.want, ended, name)
@@ -240,5 +250,6 @@ func TestConcerns(t *testing.T) {
 	require.True(t, Concerns(own, &place, before, after(written(acts(otherLease, 200)))))
 	require.True(t, Concerns(nil, &place, before, after(gone(last))), "without a key, anything")
 	first2 := after(gone(first))
-	require.False(t, Concerns(first2.Queue[0], &place, first2, first2.Apply(201, []state.Event{gone(last)})), "it was the first before")
+	require.False(t, Concerns(first2.Queue[0], &place, first2, first2.Apply(201, []state.Event{gone(last)})),
+		"it was the first before")
 }

@@ -12,7 +12,8 @@ import (
 )
 
 // command has one flag of each sort, and the environment given.
-func command(env map[string]string, args ...string) (cmd *cobra.Command, ttl *time.Duration, labels *map[string]string, err error) {
+func command(env map[string]string,
+	args ...string) (cmd *cobra.Command, ttl *time.Duration, labels *map[string]string, err error) {
 	ttl, labels = new(time.Duration), new(map[string]string)
 	cmd = &cobra.Command{Use: "verb", SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -49,7 +49,8 @@ func BadValue(err error, given string) error {
 	if !ok {
 		return err
 	}
-	how := map[string]string{"duration": "it like 10s", "int": "a whole number, like 3", "bool": "true or false"}[bad.GetFlag().Value.Type()]
+	how := map[string]string{"duration": "it like 10s", "int": "a whole number, like 3",
+		"bool": "true or false"}[bad.GetFlag().Value.Type()]
 	if how == "" { // others say so themselves
 		return err
 	}

@@ -125,7 +125,8 @@ func (h *Shards) overdue(shard int) {
 		h.late = nil
 		h.mu.Unlock()
 		slices.Sort(late)
-		h.cfg.Logger.Warn("calls in shards that are to be handed over take too long: their contexts are cancelled, and each shard waits for its own",
+		h.cfg.Logger.Warn("calls in shards that are to be handed over take too long: their contexts are cancelled, and "+
+			"each shard waits for its own",
 			"shards", sharding.FormatRanges(slices.Compact(late)), "after", h.cfg.DrainTimeout.String())
 	})
 }

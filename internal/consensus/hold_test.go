@@ -41,7 +41,8 @@ type inside struct {
 }
 
 // stays begins a call by way of Hold or Serve.
-func stays(t *testing.T, enter func(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error) *inside {
+func stays(t *testing.T, enter func(ctx context.Context, key string, fn func(ctx context.Context,
+	epoch int64) error) error) *inside {
 	t.Helper()
 	in := &inside{make(chan int64, 1), make(chan error, 1), make(chan struct{}), make(chan error, 1)}
 	bound := etcdtest.Context(t)

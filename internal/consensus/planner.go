@@ -48,8 +48,9 @@ func newPlanner(cfg PlannerConfig, election *leaderelection.LeaderElection) *pla
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	return &planner{bad: -1, client: cfg.Client, keys: cfg.Keys, mirror: cfg.Mirror, election: election, settings: cfg.Settings,
-		timeout: cfg.Timeout, log: cfg.Logger}
+	return &planner{bad: -1, client: cfg.Client, keys: cfg.Keys, mirror: cfg.Mirror, election: election,
+		settings: cfg.Settings,
+		timeout:  cfg.Timeout, log: cfg.Logger}
 }
 
 // run looks whenever something changed that planning depends on, until ctx ends.
@@ -109,7 +110,8 @@ func (p *planner) look(ctx context.Context, part shardplan.Planner) (shardplan.P
 	}
 	part = part.Wrote(orders.Plan, planned)
 	p.stats.wrote(orders.Plan, planned.Sub(began))
-	p.log.Info("dealt out the shards", "generation", orders.Plan.Map.Generation(), "given", orders.Plan.Given, "emptied", orders.Plan.Emptied,
+	p.log.Info("dealt out the shards", "generation", orders.Plan.Map.Generation(), "given", orders.Plan.Given, "emptied",
+		orders.Plan.Emptied,
 		"levelled", orders.Plan.Levelled, "planned_in", planned.Sub(began).Round(10*time.Microsecond).String())
 	// What follows is planned over this map, so not before it is seen.
 	_, _ = p.mirror.Wait(attempt, func(s *state.Snapshot) bool { return s.Revision >= resp.Header.Revision })
@@ -133,5 +135,6 @@ func (p *planner) complain(over int64, err error) {
 		return
 	}
 	p.bad = over
-	p.log.Error("the shard map cannot be read or planned over: if no newer version of Goverse wrote it, delete "+p.keys.ShardMap(), "error", err)
+	p.log.Error("the shard map cannot be read or planned over: if no newer version of Goverse wrote it, delete "+
+		""+p.keys.ShardMap(), "error", err)
 }

@@ -23,7 +23,8 @@ func TestAReportThatStandsIsNotWrittenAgain(t *testing.T) {
 	require.NoError(t, err)
 
 	m := mirror.New(mirror.Config{Client: client, Keys: keys, LagTimeout: 5 * time.Second})
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client, TTL: 10 * time.Second}})
+	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
+		TTL: 10 * time.Second}})
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	running, stop := context.WithCancel(ctx)
@@ -39,7 +40,8 @@ func TestAReportThatStandsIsNotWrittenAgain(t *testing.T) {
 	_, err = m.Wait(ctx, func(s *state.Snapshot) bool { return s.Revision >= put.Header.Revision })
 	require.NoError(t, err)
 
-	h := newShards(ShardsConfig{Client: client, Keys: keys, Mirror: m, Keeper: keeper, Address: address, Shards: 8, Timeout: 5 * time.Second})
+	h := newShards(ShardsConfig{Client: client, Keys: keys, Mirror: m, Keeper: keeper, Address: address, Shards: 8,
+		Timeout: 5 * time.Second})
 	write := func(r sharding.Report) int64 {
 		require.NoError(t, h.write(ctx, &r))
 		resp, err := client.Get(ctx, keys.Released(address))

@@ -10,8 +10,10 @@ import (
 )
 
 // pauseBounds are close together where handoffs should be, and reach as far as a straggler.
-var pauseBounds = [len(shard.Pauses{}.Buckets)]time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond,
-	50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second,
+var pauseBounds = [len(shard.Pauses{}.Buckets)]time.Duration{time.Millisecond, 2 * time.Millisecond,
+	5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond,
+	50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second,
+	2 * time.Second,
 	5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
 
 // observed is the histogram with one pause more.

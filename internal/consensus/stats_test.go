@@ -22,7 +22,8 @@ func TestPausesAreCountedUpwards(t *testing.T) {
 	require.Equal(t, shard.PauseBucket{AtMost: time.Millisecond, Count: 2}, p.Buckets[0], "a bound belongs to its bucket")
 	require.Equal(t, shard.PauseBucket{AtMost: 2 * time.Millisecond, Count: 2}, p.Buckets[1])
 	require.Equal(t, shard.PauseBucket{AtMost: 5 * time.Millisecond, Count: 3}, p.Buckets[2])
-	require.Equal(t, shard.PauseBucket{AtMost: time.Minute, Count: 3}, p.Buckets[len(p.Buckets)-1], "the longest is in none")
+	require.Equal(t, shard.PauseBucket{AtMost: time.Minute, Count: 3}, p.Buckets[len(p.Buckets)-1],
+		"the longest is in none")
 	for i := 1; i < len(p.Buckets); i++ {
 		require.Greater(t, p.Buckets[i].AtMost, p.Buckets[i-1].AtMost)
 	}
@@ -37,7 +38,8 @@ func TestArrivals(t *testing.T) {
 		for _, o := range owners {
 			members = append(members, sharding.Member{Owner: o})
 		}
-		result, err := sharding.Plan(sharding.Input{Generation: generation, Shards: 4, Current: current, Members: members, Mode: mode})
+		result, err := sharding.Plan(sharding.Input{Generation: generation, Shards: 4, Current: current, Members: members,
+			Mode: mode})
 		require.NoError(t, err)
 		return result.Map
 	}

@@ -144,7 +144,8 @@ func (r *refuter) send(ctx context.Context, s *state.Snapshot, against []*state.
 			continue // taken back before
 		}
 		r.d.refutations.Add(1)
-		r.d.log.Log(refutedLevel(s, a.Address), "refuted an accusation against this node: it lives, but another one cannot reach it; check the network and the advertise address",
+		r.d.log.Log(refutedLevel(s, a.Address), "refuted an accusation against this node: it lives, but another one "+
+			"cannot reach it; check the network and the advertise address",
 			"accuser", a.Accuser, "evidence", a.Evidence)
 	}
 	r.denied = max(r.denied, newest.ModRevision)

@@ -150,7 +150,8 @@ func membersChanged(before, now *state.Snapshot) bool {
 		return false // the same slice
 	}
 	for i, m := range now.Members {
-		if b := before.Members[i]; b != m && (b.Address != m.Address || b.Incarnation != m.Incarnation || b.InstanceID != m.InstanceID) {
+		if b := before.Members[i]; b != m && (b.Address != m.Address || b.Incarnation != m.Incarnation ||
+			b.InstanceID != m.InstanceID) {
 			return true
 		}
 	}

@@ -44,11 +44,13 @@ type Settings struct {
 func (s Settings) Validate() error {
 	switch {
 	case s.Watchers < 0:
-		return fmt.Errorf("CrashDetection.Watchers is %d: give the number of members that each one watches, 0 for the default; Off turns detection off", s.Watchers)
+		return fmt.Errorf("CrashDetection.Watchers is %d: give the number of members that each one watches, 0 for the "+
+			"default; Off turns detection off", s.Watchers)
 	case s.Confirmations < 0:
 		return fmt.Errorf("CrashDetection.Confirmations is %d: give a number from 1, or 0 for the default", s.Confirmations)
 	case s.GracePeriod != 0 && s.GracePeriod < leastGrace:
-		return fmt.Errorf("CrashDetection.GracePeriod is %v: give at least %v, or 0 for the default", s.GracePeriod, leastGrace)
+		return fmt.Errorf("CrashDetection.GracePeriod is %v: give at least %v, or 0 for the default", s.GracePeriod,
+			leastGrace)
 	case s.Rest < 0:
 		return fmt.Errorf("CrashDetection.Rest is negative (%v): leave it 0 for the default", s.Rest)
 	}

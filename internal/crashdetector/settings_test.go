@@ -17,7 +17,8 @@ func TestSettingsRefused(t *testing.T) {
 
 func TestSettingsDefaults(t *testing.T) {
 	require.NoError(t, Settings{}.Validate())
-	require.Equal(t, Settings{Watchers: 2, GracePeriod: 100 * time.Millisecond, Confirmations: 3, Rest: time.Second}, Settings{}.WithDefaults())
+	require.Equal(t, Settings{Watchers: 2, GracePeriod: 100 * time.Millisecond, Confirmations: 3, Rest: time.Second},
+		Settings{}.WithDefaults())
 	own := Settings{Off: true, Watchers: 1, GracePeriod: time.Second, Confirmations: 9, Rest: time.Minute}
 	require.Equal(t, own, own.WithDefaults())
 }

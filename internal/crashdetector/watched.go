@@ -86,7 +86,8 @@ func (w *watched) run() {
 		}
 		c, a = c.On(e, settings)
 		if c.Unreachable() {
-			w.d.log.Warn("cannot watch a member: if its process dies, its lease must run out; check the network, its advertise address, and Config.DialOptions if nodes serve TLS",
+			w.d.log.Warn("cannot watch a member: if its process dies, its lease must run out; check the network, its "+
+				"advertise address, and Config.DialOptions if nodes serve TLS",
 				"address", w.address)
 		}
 		if w.amiss.Swap(!c.Counts()) == c.Counts() {
@@ -203,7 +204,8 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 	defer cancel()
 	defer context.AfterFunc(s.Context(), cancel)()
 	w.evidence, w.session = evidence, s
-	w.accuser = Accuser{Client: w.d.cfg.Client, Keys: w.d.cfg.Mirror.Snapshot().Keys, ID: w.d.cfg.InstanceID, Lease: s.ID(),
+	w.accuser = Accuser{Client: w.d.cfg.Client, Keys: w.d.cfg.Mirror.Snapshot().Keys, ID: w.d.cfg.InstanceID,
+		Lease:    s.ID(),
 		Snapshot: w.d.cfg.Mirror.Snapshot}
 	began := time.Now()
 	written, err := w.accuser.accuse(ctx, w.member, evidence)
@@ -212,7 +214,8 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 	case errors.Is(err, ErrChanged):
 		return suspicion.Unregistered
 	case err != nil:
-		w.d.log.Warn("could not accuse a member, looking at it again", "address", w.address, "evidence", evidence, "error", err)
+		w.d.log.Warn("could not accuse a member, looking at it again", "address", w.address, "evidence", evidence, "error",
+			err)
 		return suspicion.NotAccused
 	}
 	w.written = written
@@ -244,7 +247,9 @@ func (w *watched) await(ctx context.Context, grace time.Duration) suspicion.Even
 
 func (w *watched) wasRefuted() {
 	w.d.refuted.Add(1)
-	w.d.log.Log(refutedLevel(w.d.cfg.Mirror.Snapshot(), w.address), "a member refuted an accusation: it lives, but its address does not answer here; check the network and its advertise address",
+	w.d.log.Log(refutedLevel(w.d.cfg.Mirror.Snapshot(), w.address),
+		"a member refuted an accusation: it lives, but its address does not answer here; check the network and its "+
+			"advertise address",
 		"address", w.address, "evidence", w.evidence)
 }
 

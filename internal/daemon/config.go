@@ -50,13 +50,16 @@ func (c Config) Validate() error {
 	}
 	if err := c.node().Validate(); err != nil {
 		if c.Advertise == "" {
-			return sayAnew(err, "--listen %s: its host means nothing to other nodes; give --advertise with this machine's name and port", c.Listen)
+			return sayAnew(err, "--listen %s: its host means nothing to other nodes; give --advertise with this machine's "+
+				"name and port", c.Listen)
 		}
-		return sayAnew(err, "--advertise %s: write the host:port under which other nodes reach this one, like host1:47001", c.Advertise)
+		return sayAnew(err, "--advertise %s: write the host:port under which other nodes reach this one, like host1:47001",
+			c.Advertise)
 	}
 	if c.HTTP != "" {
 		if _, err := net.ResolveTCPAddr("tcp", c.HTTP); err != nil {
-			return sayAnew(errors.Join(ErrHTTPAddress, err), "--http %s: write host:port, like 127.0.0.1:48001, or none (%v)", c.HTTP, err)
+			return sayAnew(errors.Join(ErrHTTPAddress, err), "--http %s: write host:port, like 127.0.0.1:48001, or none (%v)",
+				c.HTTP, err)
 		}
 	}
 	if c.StartTimeout < 0 || c.StopTimeout < 0 {
@@ -64,7 +67,8 @@ func (c Config) Validate() error {
 	}
 	if c.embedded() {
 		if err := c.Etcd.Validate(); err != nil {
-			return sayAnew(err, "--etcd-listen %s: write host:port, like 127.0.0.1:2379; the host is an IP address of this machine or localhost", c.Etcd.ListenClient)
+			return sayAnew(err, "--etcd-listen %s: write host:port, like 127.0.0.1:2379; the host is an IP address of this "+
+				"machine or localhost", c.Etcd.ListenClient)
 		}
 	}
 	return c.Cluster.Validate()

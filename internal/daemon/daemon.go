@@ -101,7 +101,8 @@ func (d *Daemon) Run(ctx, cut context.Context) error {
 	run, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	if d.http != nil {
-		d.server = httpapi.Serve(d.http, httpapi.New(d.source, httpapi.Options{Version: d.cfg.Cluster.Version}), d.log.Named("http"))
+		d.server = httpapi.Serve(d.http, httpapi.New(d.source, httpapi.Options{Version: d.cfg.Cluster.Version}),
+			d.log.Named("http"))
 		d.log.Info("serving http", "address", d.server.Address())
 	}
 	joined, err := d.start(run, fail)
@@ -171,7 +172,8 @@ func (d *Daemon) sayEtcd() {
 	host, _, err := net.SplitHostPort(d.cfg.Etcd.ListenClient)
 	if ip, perr := netip.ParseAddr(host); err == nil && (host == "" || perr == nil && ip.Unmap().IsUnspecified()) {
 		_, port, _ := net.SplitHostPort(endpoint)
-		d.log.Info("embedded etcd serves on every interface; further nodes join with --etcd, this host's address and the port", "port", port, "data_dir", dir)
+		d.log.Info("embedded etcd serves on every interface; further nodes join with --etcd, this host's address and the "+
+			"port", "port", port, "data_dir", dir)
 		return
 	}
 	d.log.Info("embedded etcd serves; further nodes join with --etcd", "etcd", endpoint, "data_dir", dir)

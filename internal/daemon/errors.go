@@ -61,7 +61,8 @@ func httpError(address string, err error) error {
 // inUse does not speak of listening: a connection out of this machine can have the
 // port, too.
 func inUse(flag, address string, err error) error {
-	return sayAnew(err, "%s %s is in use: stop the process that uses it (ss -tanp shows it), or give another address", flag, address)
+	return sayAnew(err, "%s %s is in use: stop the process that uses it (ss -tanp shows it), or give another address",
+		flag, address)
 }
 
 func notBound(flag, address string, err error) error {
@@ -77,7 +78,8 @@ func etcdError(cfg embedetcd.Config, err error) error {
 	case errors.Is(err, ErrStartTimeout):
 		return sayAnew(err, "the embedded etcd did not serve: %v", ErrStartTimeout)
 	case errors.Is(err, embedetcd.ErrAddressInUse):
-		return sayAnew(err, "--etcd-listen %s is in use: join the etcd that runs there with --etcd %[1]s, or stop the process that uses it (ss -tanp shows it), or give another address",
+		return sayAnew(err, "--etcd-listen %s is in use: join the etcd that runs there with --etcd %[1]s, or stop the "+
+			"process that uses it (ss -tanp shows it), or give another address",
 			cfg.ListenClient)
 	case errors.Is(err, embedetcd.ErrConfig):
 		return notBound("--etcd-listen", cfg.ListenClient, err)
@@ -86,16 +88,19 @@ func etcdError(cfg embedetcd.Config, err error) error {
 		if path, ok := errors.AsType[*fs.PathError](err); ok {
 			why = fmt.Sprintf(" (%s: %v)", path.Path, path.Err)
 		}
-		return sayAnew(err, "--data-dir %s: the embedded etcd's data is damaged%s: restore a backup, or move the directory away and start with an empty one",
+		return sayAnew(err, "--data-dir %s: the embedded etcd's data is damaged%s: restore a backup, or move the "+
+			"directory away and start with an empty one",
 			cfg.DataDir, why)
 	case errors.Is(err, embedetcd.ErrDataDirInUse):
-		return sayAnew(err, "--data-dir %s is used by another running server: give another directory, or join that server with --etcd", cfg.DataDir)
+		return sayAnew(err, "--data-dir %s is used by another running server: give another directory, or join that server "+
+			"with --etcd", cfg.DataDir)
 	case errors.Is(err, embedetcd.ErrDataDir):
 		why := ""
 		if path, ok := errors.AsType[*fs.PathError](err); ok {
 			why = fmt.Sprintf(" (%v)", path)
 		}
-		return sayAnew(err, "--data-dir %s cannot be used: give a directory that this user may create, read and write%s", cfg.DataDir, why)
+		return sayAnew(err, "--data-dir %s cannot be used: give a directory that this user may create, read and write%s",
+			cfg.DataDir, why)
 	}
 	return fmt.Errorf("embedded etcd: %w", err)
 }
@@ -114,7 +119,8 @@ func joinError(cfg cluster.Config, err error) error {
 		return sayAnew(err, "%v: give --etcd-user and --etcd-password of a user with READ and WRITE on the range %s to %s",
 			cluster.ErrEtcdDenied, keys.RangeStart(), keys.RangeEnd())
 	case errors.Is(err, cluster.ErrShardCount):
-		return sayAnew(err, "--shards %d is not this cluster's number, which is fixed: give the one that goversed shards shows, or --sharding off",
+		return sayAnew(err, "--shards %d is not this cluster's number, which is fixed: give the one that goversed shards "+
+			"shows, or --sharding off",
 			cfg.Sharding.Shards)
 	}
 	return err

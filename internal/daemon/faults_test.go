@@ -56,7 +56,8 @@ func TestNoUserWhereEtcdWantsOne(t *testing.T) {
 	cfg.Cluster.EtcdPrefix = "/goverse"
 	err = run(t, cfg).end(t)
 	require.ErrorIs(t, err, cluster.ErrEtcdDenied)
-	require.EqualError(t, err, "etcd refused the user: give --etcd-user and --etcd-password of a user with READ and WRITE on the range /goverse/leader- to /goverse/shards0")
+	require.EqualError(t, err, "etcd refused the user: give --etcd-user and --etcd-password of a user with READ and "+
+		"WRITE on the range /goverse/leader- to /goverse/shards0")
 }
 
 func TestAnotherServerThanEtcd(t *testing.T) {
@@ -65,15 +66,18 @@ func TestAnotherServerThanEtcd(t *testing.T) {
 	other.ready(t)
 	err := run(t, joining(t, other.NodeAddress())).end(t)
 	require.ErrorIs(t, err, cluster.ErrNotEtcd)
-	require.EqualError(t, err, "what answers at "+other.NodeAddress()+" is no etcd: give etcd's client address with --etcd, usually port 2379")
+	require.EqualError(t, err, "what answers at "+other.NodeAddress()+" is no etcd: give etcd's client address with "+
+		"--etcd, usually port 2379")
 }
 
 func TestNotReadyWhileStarting(t *testing.T) {
 	t.Parallel()
 	d := run(t, joining(t, nobody))
 	var st httpapi.Status
-	require.Eventually(t, func() bool { return get(t, d.HTTPAddress(), "/cluster/status", &st) == http.StatusOK }, eventually, tick)
-	require.Equal(t, httpapi.Status{NodeID: d.NodeAddress(), State: "stopped", Mode: "election", Queue: []string{}, Nodes: []string{}}, st)
+	require.Eventually(t, func() bool { return get(t, d.HTTPAddress(), "/cluster/status", &st) == http.StatusOK },
+		eventually, tick)
+	require.Equal(t, httpapi.Status{NodeID: d.NodeAddress(), State: "stopped", Mode: "election", Queue: []string{},
+		Nodes: []string{}}, st)
 	var body map[string]string
 	require.Equal(t, http.StatusServiceUnavailable, get(t, d.HTTPAddress(), "/readyz", &body))
 	require.Equal(t, http.StatusOK, get(t, d.HTTPAddress(), "/livez", &body))
@@ -133,7 +137,8 @@ func TestDamagedData(t *testing.T) {
 	d := run(t, cfg)
 	err := d.end(t)
 	require.ErrorIs(t, err, embedetcd.ErrDamaged)
-	require.EqualError(t, err, "--data-dir "+cfg.Etcd.DataDir+": the embedded etcd's data is damaged ("+db+": invalid database): "+
+	require.EqualError(t, err, "--data-dir "+cfg.Etcd.DataDir+": the embedded etcd's data is damaged ("+db+": invalid "+
+		"database): "+
 		"restore a backup, or move the directory away and start with an empty one")
 	requireFree(t, d.NodeAddress(), d.HTTPAddress())
 }

@@ -19,7 +19,8 @@ func TestEitherClockReachesTheDeadline(t *testing.T) {
 	require.True(t, c.Valid(Instant{Mono: end.Mono - 1, Wall: end.Wall - 1}))
 	require.False(t, c.Valid(Instant{Mono: end.Mono, Wall: end.Wall - 1}), "the monotonic clock alone")
 	require.False(t, c.Valid(Instant{Mono: end.Mono - 1, Wall: end.Wall}), "the wall clock alone: a suspended machine")
-	require.False(t, c.Valid(Instant{Mono: end.Mono, Wall: end.Wall - int64(time.Hour)}), "a wall clock set back does not help")
+	require.False(t, c.Valid(Instant{Mono: end.Mono, Wall: end.Wall - int64(time.Hour)}),
+		"a wall clock set back does not help")
 	require.Equal(t, time.Duration(1), Instant{Mono: end.Mono - 1, Wall: end.Wall - 5}.Until(end))
 }
 
@@ -39,10 +40,12 @@ func TestDoubtIsClearedByWhatIsSentAfterIt(t *testing.T) {
 	again := c.Doubted(at(1050*time.Millisecond), 100*time.Millisecond)
 	require.Equal(t, c.Until(), again.Until(), "a second doubt gives no more time")
 	between := again.Renewed(at(1020*time.Millisecond), at(1060*time.Millisecond))
-	require.Equal(t, at(1150*time.Millisecond), between.Until(), "an answer to what was sent between them leaves the second")
+	require.Equal(t, at(1150*time.Millisecond), between.Until(),
+		"an answer to what was sent between them leaves the second")
 	require.True(t, between.InDoubt())
 	require.False(t, between.Renewed(at(1055*time.Millisecond), at(1070*time.Millisecond)).InDoubt())
-	require.Equal(t, at(500*time.Millisecond), Granted(at(0), ttl).Doubted(at(400*time.Millisecond), 100*time.Millisecond).Until())
+	require.Equal(t, at(500*time.Millisecond), Granted(at(0), ttl).Doubted(at(400*time.Millisecond),
+		100*time.Millisecond).Until())
 }
 
 func TestDoubtSuspendsAndAnAnswerResumes(t *testing.T) {

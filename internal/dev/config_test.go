@@ -17,7 +17,8 @@ func TestValidateNamesTheFlag(t *testing.T) {
 	require.NoError(t, good.Validate())
 	for flag, spoil := range map[string][]func(*Config){
 		"--nodes": {func(c *Config) { c.Nodes = 0 }, func(c *Config) { c.Nodes = -1 }, func(c *Config) { c.Nodes = 51 }},
-		"--ttl": {func(c *Config) { c.TTL = 0 }, func(c *Config) { c.TTL = -time.Second }, func(c *Config) { c.TTL = 1500 * time.Millisecond },
+		"--ttl": {func(c *Config) { c.TTL = 0 }, func(c *Config) { c.TTL = -time.Second },
+			func(c *Config) { c.TTL = 1500 * time.Millisecond },
 			func(c *Config) { c.TTL = 25 * time.Hour }},
 		"--for":               {func(c *Config) { c.For = -1 }},
 		"--kill-leader-every": {func(c *Config) { c.KillEvery = -1 }},

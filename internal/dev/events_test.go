@@ -11,7 +11,8 @@ import (
 
 // member and candidate number their leases as their incarnations.
 func member(address string, incarnation int64) *state.Member {
-	return &state.Member{Address: address, Incarnation: incarnation, Record: state.Record{InstanceID: "id-" + address, Lease: incarnation}}
+	return &state.Member{Address: address, Incarnation: incarnation, Record: state.Record{InstanceID: "id-" +
+		address, Lease: incarnation}}
 }
 
 func candidate(address string, lease, revision int64) *state.Candidate {
@@ -21,7 +22,8 @@ func candidate(address string, lease, revision int64) *state.Candidate {
 func leaving(m *state.Member) *state.Member { m.Draining, m.Stopping = true, true; return m }
 
 func accusation(address, accuser string, incarnation int64) *state.Accusation {
-	return &state.Accusation{Address: address, Accuser: accuser, AccusationRecord: state.AccusationRecord{Incarnation: incarnation}}
+	return &state.Accusation{Address: address, Accuser: accuser,
+		AccusationRecord: state.AccusationRecord{Incarnation: incarnation}}
 }
 
 type (
@@ -31,7 +33,8 @@ type (
 
 func TestDifferences(t *testing.T) {
 	t.Parallel()
-	two := &state.Snapshot{Members: members{member("a", 1), member("b", 2)}, Queue: candidates{candidate("a", 1, 11), candidate("b", 2, 12)}}
+	two := &state.Snapshot{Members: members{member("a", 1), member("b", 2)}, Queue: candidates{candidate("a", 1, 11),
+		candidate("b", 2, 12)}}
 	bLeads := &state.Snapshot{Members: members{member("b", 2)}, Queue: candidates{candidate("b", 2, 12)}}
 	for name, tc := range map[string]struct {
 		before, after *state.Snapshot
@@ -45,18 +48,23 @@ func TestDifferences(t *testing.T) {
 			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "new", 1)}},
 			bLeads, []string{"b leads (term 12): a was removed by its replacement"}},
 		"a replacement there already": {
-			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "id-a", 1)}},
+			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "id-a",
+				1)}},
 			&state.Snapshot{Members: members{member("a", 15), member("b", 2)}, Queue: bLeads.Queue},
 			[]string{"b leads (term 12): a was removed by its replacement", "a joined"}},
 		"removed by another member": {
-			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "id-b", 1)}},
+			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "id-b",
+				1)}},
 			bLeads, []string{"b leads (term 12): a was removed by b"}},
 		"removed by one of two who accused it": {
-			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "new", 1), accusation("a", "id-b", 1)}},
-			&state.Snapshot{Members: bLeads.Members, Queue: bLeads.Queue, Accusations: []*state.Accusation{accusation("a", "new", 1)}},
+			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "new", 1),
+				accusation("a", "id-b", 1)}},
+			&state.Snapshot{Members: bLeads.Members, Queue: bLeads.Queue,
+				Accusations: []*state.Accusation{accusation("a", "new", 1)}},
 			[]string{"b leads (term 12): a was removed by b"}},
 		"an accusation of an older incarnation": {
-			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "id-b", 99)}},
+			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "id-b",
+				99)}},
 			bLeads, []string{"b leads (term 12): the lease of a ended"}},
 		"refuted": {
 			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("b", "x", 2)}},
@@ -86,7 +94,8 @@ func TestDifferences(t *testing.T) {
 		"another program": {&state.Snapshot{},
 			&state.Snapshot{Queue: candidates{candidate("x", 7, 30)}},
 			[]string{"x (another program) leads (term 30)"}},
-		"another program ended": {&state.Snapshot{Members: bLeads.Members, Queue: candidates{candidate("x", 7, 9), candidate("b", 2, 12)}},
+		"another program ended": {&state.Snapshot{Members: bLeads.Members, Queue: candidates{candidate("x", 7, 9),
+			candidate("b", 2, 12)}},
 			bLeads, []string{"b leads (term 12): x's key is gone"}},
 		"fallback": {&state.Snapshot{Members: bLeads.Members},
 			&state.Snapshot{Members: bLeads.Members, Acting: &state.Acting{Address: "b", Lease: 2, CreateRevision: 40}},

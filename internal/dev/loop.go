@@ -56,7 +56,8 @@ type kill struct {
 	at    time.Time
 }
 
-func newLoop(cfg Config, begun time.Time, endpoint string, newest func() *state.Snapshot, screen *screen, logs func(string)) (*loop, error) {
+func newLoop(cfg Config, begun time.Time, endpoint string, newest func() *state.Snapshot, screen *screen,
+	logs func(string)) (*loop, error) {
 	l := &loop{cfg: cfg, begun: begun, endpoint: endpoint, newest: newest, screen: screen, logs: logs,
 		exits: make(chan exit, cfg.Nodes)} // one process a chair: an exit never waits
 	addresses, err := freeAddresses(2 * cfg.Nodes)

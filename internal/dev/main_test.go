@@ -53,7 +53,8 @@ func beNode(args []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: flags["--etcd"], EtcdPrefix: flags["--prefix"], LeaderElectionTTL: ttl}, n)
+	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: flags["--etcd"], EtcdPrefix: flags["--prefix"],
+		LeaderElectionTTL: ttl}, n)
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,8 @@ func beNode(args []string) error {
 
 // beParent runs dev until it is killed.
 func beParent() {
-	err := Run(context.Background(), Config{Nodes: 2, TTL: 2 * time.Second, Command: []string{os.Args[0], "node"}, Stdout: os.Stdout})
+	err := Run(context.Background(), Config{Nodes: 2, TTL: 2 * time.Second, Command: []string{os.Args[0], "node"},
+		Stdout: os.Stdout})
 	fmt.Println("ended:", err)
 	os.Exit(1)
 }

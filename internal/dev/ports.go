@@ -41,5 +41,6 @@ func freeAddresses(n int) ([]string, error) {
 			return out, nil
 		}
 	}
-	return nil, fmt.Errorf("found no %d free ports of 127.0.0.1 from %d to %d: stop what uses them", n, firstPort, lastPort-1)
+	return nil, fmt.Errorf("found no %d free ports of 127.0.0.1 from %d to %d: stop what uses them", n, firstPort,
+		lastPort-1)
 }

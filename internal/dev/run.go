@@ -76,7 +76,8 @@ func warnings(name string, logs func(string)) hclog.Logger {
 }
 
 // withEtcd runs everything that needs etcd, and returns when it has ended.
-func withEtcd(ctx context.Context, cfg Config, begun time.Time, server *embedetcd.Server, screen *screen, logs func(string)) error {
+func withEtcd(ctx context.Context, cfg Config, begun time.Time, server *embedetcd.Server, screen *screen,
+	logs func(string)) error {
 	keys, err := state.NewKeys(prefix)
 	if err != nil {
 		return err

@@ -261,7 +261,8 @@ func TestNodesDieWithTheirParent(t *testing.T) {
 	require.Error(t, parent.Wait())
 	for _, pid := range pids {
 		n, _ := strconv.Atoi(pid)
-		require.Eventually(t, func() bool { return dead(n) }, 5*time.Second, 10*time.Millisecond, "node %s outlived its parent", pid)
+		require.Eventually(t, func() bool { return dead(n) }, 5*time.Second, 10*time.Millisecond,
+			"node %s outlived its parent", pid)
 	}
 	left, err := filepath.Glob(filepath.Join(temp, tempPattern+"*"))
 	require.NoError(t, err)

@@ -18,7 +18,8 @@ func shardMap(t *testing.T, generation int64, current *state.ShardMap, owners ..
 		in.Current = current.Map
 	}
 	for i := 0; i < len(owners); i += 2 {
-		in.Members = append(in.Members, sharding.Member{Owner: sharding.Owner{Address: owners[i].(string), Incarnation: int64(owners[i+1].(int))}})
+		in.Members = append(in.Members, sharding.Member{Owner: sharding.Owner{Address: owners[i].(string),
+			Incarnation: int64(owners[i+1].(int))}})
 	}
 	result, err := sharding.Plan(in)
 	require.NoError(t, err)
@@ -49,10 +50,12 @@ func TestShardChanges(t *testing.T) {
 	released := *two
 	released.Released = []*state.Released{{Address: "a", Report: sharding.Report{Incarnation: 1, Generation: 11}}}
 	require.Equal(t, []string{"all 10 shards are served"}, shardLines(two, &released))
-	require.Equal(t, "all 10 shards are served, 2.0 ms later", happening{what: served, shards: 10, when: "2.0 ms later"}.line())
+	require.Equal(t, "all 10 shards are served, 2.0 ms later", happening{what: served, shards: 10,
+		when: "2.0 ms later"}.line())
 
 	three := at(shardMap(t, 12, shardMap(t, 11, nil, "a", 1, "b", 2), "a", 1, "b", 2, "c", 3), a, b, c)
-	require.Equal(t, []string{"3 shards move from 2 nodes to c"}, shardLines(at(shardMap(t, 11, nil, "a", 1, "b", 2), a, b), three))
+	require.Equal(t, []string{"3 shards move from 2 nodes to c"},
+		shardLines(at(shardMap(t, 11, nil, "a", 1, "b", 2), a, b), three))
 	settled := at(shardMap(t, 13, nil, "a", 1, "b", 2, "c", 3), a, b, c)
 	crashed := at(settled.ShardMap, a, b)
 	require.Empty(t, shardLines(settled, crashed))

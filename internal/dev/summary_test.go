@@ -29,9 +29,11 @@ func TestSummary(t *testing.T) {
 	require.Equal(t, "0 leaders killed, no next leader seen before the end", summary(nil, 0))
 	require.Equal(t, "1 leader killed, no next leader seen before the end", summary(nil, 1))
 	samples := []time.Duration{ms(300), ms(100), ms(200)}
-	require.Equal(t, "3 leaders killed; from the kill to the next leader: min 100 ms, p50 200 ms, max 300 ms", summary(samples, 0))
+	require.Equal(t, "3 leaders killed; from the kill to the next leader: min 100 ms, p50 200 ms, max 300 ms",
+		summary(samples, 0))
 	require.Equal(t, ms(300), samples[0], "the samples are left as they are")
-	require.Equal(t, "4 leaders killed; from the kill to the next leader: min 100 ms, p50 200 ms, max 300 ms; 1 not followed by a leader before the end",
+	require.Equal(t, "4 leaders killed; from the kill to the next leader: min 100 ms, p50 200 ms, max 300 ms; 1 not "+
+		"followed by a leader before the end",
 		summary(samples, 1))
 	var many []time.Duration
 	for i := range 200 {

@@ -16,8 +16,9 @@ func TestRows(t *testing.T) {
 	other := member("z:1", 9)
 	other.HTTPAddress = "z:2"
 	s := &state.Snapshot{
-		Members: members{member("a:1", 1), leaving(member("b:1", 2)), member("c:1", 3), member("d:1", 4), member("e:1", 5), other},
-		Queue:   candidates{candidate("x", 77, 10), candidate("a:1", 1, 11), candidate("b:1", 2, 12)},
+		Members: members{member("a:1", 1), leaving(member("b:1", 2)), member("c:1", 3), member("d:1", 4), member("e:1", 5),
+			other},
+		Queue: candidates{candidate("x", 77, 10), candidate("a:1", 1, 11), candidate("b:1", 2, 12)},
 	}
 	seats := []seat{
 		{address: "a:1", http: "a:2", pid: 100, age: 3 * time.Second},
@@ -60,10 +61,11 @@ func shardsOf(rows []row) (shards []string) {
 
 func TestRender(t *testing.T) {
 	t.Parallel()
-	v := view{endpoint: "127.0.0.1:20000", leader: "127.0.0.1:20001", ledFor: 2 * time.Second, up: time.Minute, rows: []row{
-		{"127.0.0.1:20001", ":20002", "4194304", "leader", "123456", "1", "8192", "59.9 s", true},
-		{"127.0.0.1:20003", ":20004", "4194305", "taking over", "", "", "", "100 ms", false},
-	}}
+	v := view{endpoint: "127.0.0.1:20000", leader: "127.0.0.1:20001", ledFor: 2 * time.Second, up: time.Minute,
+		rows: []row{
+			{"127.0.0.1:20001", ":20002", "4194304", "leader", "123456", "1", "8192", "59.9 s", true},
+			{"127.0.0.1:20003", ":20004", "4194305", "taking over", "", "", "", "100 ms", false},
+		}}
 	require.Equal(t, []string{
 		"",
 		"leader 127.0.0.1:20001 for 2.00 s, up 1m00s",
@@ -85,7 +87,8 @@ func TestRenderFits(t *testing.T) {
 	t.Parallel()
 	v := view{endpoint: "127.0.0.1:20000", leader: strings.Repeat("é", 60), killing: true}
 	for range 40 {
-		v.rows = append(v.rows, row{"127.0.0.1:20001", ":20002", "1234567", "taking over", "1234567", "12", "", "59.9 s", true})
+		v.rows = append(v.rows, row{"127.0.0.1:20001", ":20002", "1234567", "taking over", "1234567", "12", "", "59.9 s",
+			true})
 	}
 	for _, size := range [][2]int{{80, 24}, {80, 100}, {40, 10}, {20, 8}, {1, 8}} {
 		got := v.render(size[0], size[1])

@@ -35,7 +35,8 @@ func makeTempDir(parent string) (*tempDir, error) {
 	}
 	lock, err := fileutil.TryLockFile(filepath.Join(path, tempLock), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("set TMPDIR to a directory whose file system has locks (%w)", err), os.RemoveAll(path))
+		return nil, errors.Join(fmt.Errorf("set TMPDIR to a directory whose file system has locks (%w)", err),
+			os.RemoveAll(path))
 	}
 	return &tempDir{path: path, lock: lock}, nil
 }

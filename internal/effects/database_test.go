@@ -54,7 +54,8 @@ func TestADatabaseSaysWhatIsTrue(t *testing.T) {
 	settle := func(token int64) (tookPlace bool) {
 		_, err := other.Exec(s.ctx, "insert into effects values ('book', $1, false) on conflict do nothing", token)
 		require.NoError(t, err)
-		require.NoError(t, other.QueryRow(s.ctx, "select took_place from effects where name = 'book' and token = $1", token).Scan(&tookPlace))
+		require.NoError(t, other.QueryRow(s.ctx, "select took_place from effects where name = 'book' and token = $1",
+			token).Scan(&tookPlace))
 		require.NoError(t, s.b.Resolve(s.ctx, "book", token, tookPlace, nil))
 		return tookPlace
 	}

@@ -113,7 +113,8 @@ func (e *Effects) Run(ctx context.Context) {
 // or etcd's error, if fn did not run. When fn has returned, Once goes on until etcd has what
 // came of it or the session is lost, also if ctx has ended. A panic of fn leaves the outcome
 // unknown.
-func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Context, token int64) ([]byte, error)) (once.Result, error) {
+func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Context, token int64) ([]byte,
+	error)) (once.Result, error) {
 	switch err := state.CheckName(name); {
 	case err != nil:
 		return once.Result{}, err
@@ -141,7 +142,8 @@ func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Con
 
 // first is what who is first in the effect's queue does, and leaves it. again says that the
 // place was lost before anything began, or hands from outside have changed the mark.
-func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name string, fn func(context.Context, int64) ([]byte, error)) (_ once.Result, again bool, err error) {
+func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name string, fn func(context.Context,
+	int64) ([]byte, error)) (_ once.Result, again bool, err error) {
 	defer e.leave(ctx, place)
 	m, err := e.marks.read(ctx, name)
 	switch {
@@ -196,13 +198,15 @@ func (e *Effects) unmark(place *leasequeue.Entry, name string, m marked) error {
 
 // ended writes down what came of an attempt. It is tried for as long as the session stands:
 // the guard tells if the place does not.
-func (e *Effects) ended(place *leasequeue.Entry, name string, m marked, value []byte, failure error) (once.Result, error) {
+func (e *Effects) ended(place *leasequeue.Entry, name string, m marked, value []byte,
+	failure error) (once.Result, error) {
 	var tooLong error
 	switch {
 	case failure != nil:
 		m.State, m.Error = once.Failed, brief(failure)
 	case len(value) > once.MaxValue:
-		m.State, tooLong = once.Done, fmt.Errorf("effect %q took place and returned %d bytes: %w", name, len(value), once.ErrValueTooLong)
+		m.State, tooLong = once.Done, fmt.Errorf("effect %q took place and returned %d bytes: %w", name, len(value),
+			once.ErrValueTooLong)
 	default:
 		m.State, m.Value = once.Done, value
 	}
@@ -250,7 +254,8 @@ func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPla
 
 // resolve is Resolve of who is first in the effect's queue, and leaves it. again says that it, or
 // the mark, was not as it had been, and nothing was written.
-func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, name string, token int64, tookPlace bool, value []byte) (again bool, err error) {
+func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, name string, token int64, tookPlace bool,
+	value []byte) (again bool, err error) {
 	defer e.leave(ctx, place)
 	m, err := e.marks.read(ctx, name)
 	if err != nil {

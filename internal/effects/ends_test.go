@@ -22,13 +22,17 @@ import (
 )
 
 var (
-	count    = flag.Int("marks", 3000, "how many marks of effects end in TestMarksEnd; 1000000 with -marks.retention 10m is the full run")
-	kept     = flag.Duration("marks.retention", 8*time.Second, "for how long they are kept: they are to be written within that time")
+	count = flag.Int("marks", 3000, "how many marks of effects end in TestMarksEnd; 1000000 with -marks.retention "+
+		"10m is the full run")
+	kept = flag.Duration("marks.retention", 8*time.Second,
+		"for how long they are kept: they are to be written within that time")
 	size     = flag.Int("marks.members", 1, "how many members etcd has")
 	perLease = flag.Int("marks.perlease", 0, "how many share a lease, all of one TTL; 0 is as effects have it")
 	program  = flag.String("marks.etcd", "", "an etcd to run; empty: the one that the module requires")
-	control  = flag.Bool("marks.control", false, "measure another etcd at the same time, in which nothing ends: what the machine's other work does")
-	slowest  = flag.Duration("marks.slowest", 0, "how long a request of another client's may take meanwhile; 200ms on a quiet machine, 0 is any time")
+	control  = flag.Bool("marks.control", false, "measure another etcd at the same time, in which nothing ends: what "+
+		"the machine's other work does")
+	slowest = flag.Duration("marks.slowest", 0, "how long a request of another client's may take meanwhile; 200ms on "+
+		"a quiet machine, 0 is any time")
 )
 
 // Marks end while other clients go on. Before that etcd's leader changes: all leases begin anew, and
@@ -47,8 +51,10 @@ func TestMarksEnd(t *testing.T) {
 	require.NoError(t, err)
 	began := time.Now()
 	leases := writeMarks(ctx, t, etcd.clients[0], keys, like)
-	t.Logf("%d marks of %d bytes written in %v, on %d leases", *count, len(like), time.Since(began).Round(time.Millisecond), len(leases))
-	require.Less(t, time.Since(began), *kept+grantTimeout(), "all are to be written before the first ends: -marks.retention")
+	t.Logf("%d marks of %d bytes written in %v, on %d leases", *count, len(like),
+		time.Since(began).Round(time.Millisecond), len(leases))
+	require.Less(t, time.Since(began), *kept+grantTimeout(),
+		"all are to be written before the first ends: -marks.retention")
 	if *perLease == 0 {
 		for id, n := range leases {
 			require.LessOrEqual(t, n, effects.MarksPerLease, "on lease %x", id)
@@ -92,7 +98,8 @@ func TestMarksEnd(t *testing.T) {
 	})
 	over := time.Since(first)
 	t.Logf("they ended within %v, %d leases; etcd used %.1f s of processors, %.2f at a time; its database has %d MiB",
-		over.Round(time.Millisecond), end.expired-start.expired, end.cpu-start.cpu, (end.cpu-start.cpu)/over.Seconds(), end.size>>20)
+		over.Round(time.Millisecond), end.expired-start.expired, end.cpu-start.cpu, (end.cpu-start.cpu)/over.Seconds(),
+		end.size>>20)
 	probes.stop()
 	took := report("meanwhile: ")
 	if *slowest == 0 {
@@ -110,11 +117,12 @@ func TestMarksEnd(t *testing.T) {
 func aMark(ctx context.Context, t *testing.T, etcd *members, keys state.Keys) (string, *etcdsession.Keeper) {
 	t.Helper()
 	var once *effects.Effects
-	process := processtest.Start(t, etcd.endpoints[0], 30*time.Second, func(p *processtest.Process) (func(context.Context), error) {
-		var err error
-		once, err = effects.New(effects.Config{Client: p.Client, Keeper: p.Keeper, Keys: keys, Owner: "10.11.12.13:47000"})
-		return once.Run, err
-	})
+	process := processtest.Start(t, etcd.endpoints[0], 30*time.Second,
+		func(p *processtest.Process) (func(context.Context), error) {
+			var err error
+			once, err = effects.New(effects.Config{Client: p.Client, Keeper: p.Keeper, Keys: keys, Owner: "10.11.12.13:47000"})
+			return once.Run, err
+		})
 	_, err := once.Once(ctx, "one", func(context.Context, int64) ([]byte, error) {
 		return []byte(`{"message":"0190f3b2-7d7e-7c1a-9a57-5d4f0f3a2b11"}`), nil
 	})
@@ -129,7 +137,8 @@ func grantTimeout() time.Duration { return max(2*time.Second, *kept/15) }
 
 // writeMarks writes marks on leases as effects do, many to a transaction, and returns how many are
 // on which.
-func writeMarks(ctx context.Context, t *testing.T, client *clientv3.Client, keys state.Keys, like string) map[clientv3.LeaseID]int {
+func writeMarks(ctx context.Context, t *testing.T, client *clientv3.Client, keys state.Keys,
+	like string) map[clientv3.LeaseID]int {
 	t.Helper()
 	const writers, ops = 8, 100
 	var mu sync.Mutex
@@ -155,7 +164,8 @@ func writeMarks(ctx context.Context, t *testing.T, client *clientv3.Client, keys
 					mu.Lock()
 					on[id]++
 					mu.Unlock()
-					puts = append(puts, clientv3.OpPut(keys.EffectMark(fmt.Sprintf("mail/welcome/%08d", n)), like, clientv3.WithLease(id)))
+					puts = append(puts, clientv3.OpPut(keys.EffectMark(fmt.Sprintf("mail/welcome/%08d", n)), like,
+						clientv3.WithLease(id)))
 				}
 				if len(puts) == 0 {
 					return

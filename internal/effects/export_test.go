@@ -11,6 +11,7 @@ import (
 const MarksPerLease = marksPerLease
 
 // TakeLeases returns what finds the leases for the marks that one process keeps for the retention.
-func TakeLeases(client *clientv3.Client, retention, timeout time.Duration) func(context.Context) (clientv3.LeaseID, error) {
+func TakeLeases(client *clientv3.Client, retention,
+	timeout time.Duration) func(context.Context) (clientv3.LeaseID, error) {
 	return newLeases(client, retention, timeout).take
 }

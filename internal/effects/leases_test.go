@@ -47,7 +47,8 @@ func TestLeaseTakesMarks(t *testing.T) {
 
 func TestSpare(t *testing.T) {
 	t.Parallel()
-	for drawn, want := range map[float64]time.Duration{0: 90 * time.Minute, 0.5: 7*time.Hour + 30*time.Minute, 0.9999999: 13*time.Hour + 30*time.Minute} {
+	for drawn, want := range map[float64]time.Duration{0: 90 * time.Minute, 0.5: 7*time.Hour +
+		30*time.Minute, 0.9999999: 13*time.Hour + 30*time.Minute} {
 		require.InDelta(t, want, spare(day, drawn), float64(time.Second), "%v", drawn)
 	}
 	require.EqualValues(t, 60, seconds(time.Minute))

@@ -38,7 +38,8 @@ const (
 // says that there are others behind the last. Each is read at one revision, and not all at the
 // same: what changes meanwhile may be missed or be shown as it was. Those that are unknown are
 // found without reading the others, so it is quick where nearly all are done. Errors are etcd's.
-func List(ctx context.Context, client *clientv3.Client, keys state.Keys, q once.Query) (found []once.Standing, more bool, err error) {
+func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
+	q once.Query) (found []once.Standing, more bool, err error) {
 	root := keys.EffectMarks()
 	from, page := root, min(q.Limit+1, marksAtOnce)
 	opts := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(root))}
@@ -102,7 +103,8 @@ func look(ctx context.Context, client *clientv3.Client, keys state.Keys, names [
 		names = names[len(some):]
 		var reads []clientv3.Op
 		for _, name := range some {
-			reads = append(reads, clientv3.OpGet(keys.EffectMark(name)), clientv3.OpGet(keys.Effects().Queue(name), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+			reads = append(reads, clientv3.OpGet(keys.EffectMark(name)), clientv3.OpGet(keys.Effects().Queue(name),
+				clientv3.WithPrefix(), clientv3.WithKeysOnly(),
 				clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1)))
 		}
 		resp, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(reads...).Commit()
@@ -134,6 +136,7 @@ func standing(name string, raw []byte) once.Standing {
 	case m.State != once.Running && m.State != once.Done && m.State != once.Failed:
 		return once.Standing{Name: name, State: once.Unreadable, Error: fmt.Sprintf("there is no state %q", m.State)}
 	}
-	return once.Standing{Name: name, State: m.State, Attempt: m.Attempt, Token: m.Token, By: m.By, At: m.At, Value: m.Value,
+	return once.Standing{Name: name, State: m.State, Attempt: m.Attempt, Token: m.Token, By: m.By, At: m.At,
+		Value: m.Value,
 		Error: m.Error, Resolved: m.Resolved, Retention: time.Duration(m.Retention) * time.Second}
 }

@@ -120,7 +120,8 @@ func TestList(t *testing.T) {
 			_, _ = s.a.Once(s.ctx, name, func(context.Context, int64) ([]byte, error) { panic("oops") })
 		})
 	}
-	for key, value := range map[string]string{s.keys.EffectMark("bad"): "not json", s.keys.EffectMark("odd"): `{"state":"odd"}`, s.keys.EffectMarks() + "no/name": "{}"} {
+	for key, value := range map[string]string{s.keys.EffectMark("bad"): "not json",
+		s.keys.EffectMark("odd"): `{"state":"odd"}`, s.keys.EffectMarks() + "no/name": "{}"} {
 		_, err := s.client.Put(s.ctx, key, value)
 		require.NoError(t, err)
 	}
@@ -166,7 +167,8 @@ func TestListPages(t *testing.T) {
 	var all, open []string
 	for i := range 1210 {
 		name := fmt.Sprintf("%04d", i)
-		put := clientv3.OpPut(s.keys.EffectMark(name), `{"state":"done","attempt":1,"token":1}`, clientv3.WithLease(settled.ID))
+		put := clientv3.OpPut(s.keys.EffectMark(name), `{"state":"done","attempt":1,"token":1}`,
+			clientv3.WithLease(settled.ID))
 		if i%10 == 9 {
 			put = clientv3.OpPut(s.keys.EffectMark(name), `{"state":"running","attempt":1,"token":1}`)
 			open = append(open, name)

@@ -39,7 +39,8 @@ func (s *scene) start(owner string) *process {
 	p := &process{}
 	p.Process = s.Start(func(q *testbed.Process) (func(context.Context), error) {
 		var err error
-		p.Effects, err = effects.New(effects.Config{Client: q.Client, Keeper: q.Keeper, Keys: s.keys, Owner: owner, RequestTimeout: testbed.RequestTimeout})
+		p.Effects, err = effects.New(effects.Config{Client: q.Client, Keeper: q.Keeper, Keys: s.keys, Owner: owner,
+			RequestTimeout: testbed.RequestTimeout})
 		return p.Run, err
 	})
 	return p

@@ -50,7 +50,8 @@ func startProbes(ctx context.Context, t *testing.T, clients []*clientv3.Client) 
 		key := fmt.Sprint("probe/", i)
 		for what, request := range map[string]func(context.Context) error{
 			"write": func(ctx context.Context) error {
-				_, err := client.Txn(ctx).If(clientv3.Compare(clientv3.Version(key), ">", -1)).Then(clientv3.OpPut(key, "")).Commit()
+				_, err := client.Txn(ctx).If(clientv3.Compare(clientv3.Version(key), ">", -1)).Then(clientv3.OpPut(key,
+					"")).Commit()
 				return err
 			},
 			"read": func(ctx context.Context) error {

@@ -82,7 +82,8 @@ func (e *Election) look() {
 	}
 	e.settled()
 	if e.place == nil && !e.observer && e.gone == nil && !e.denied {
-		e.place = e.all.engine.TryEnter(leasequeue.Place{Name: e.name, Value: e.all.cfg.Address, Priority: e.priority, Notify: e.notice})
+		e.place = e.all.engine.TryEnter(leasequeue.Place{Name: e.name, Value: e.all.cfg.Address, Priority: e.priority,
+			Notify: e.notice})
 	}
 }
 
@@ -146,7 +147,8 @@ func (e *Election) ended() bool {
 			return false
 		}
 		if t.work > 0 {
-			e.all.cfg.Logger.Warn("functions in a term that is over go on; not waiting for them any longer", "election", e.name, "token", t.token)
+			e.all.cfg.Logger.Warn("functions in a term that is over go on; not waiting for them any longer", "election", e.name,
+				"token", t.token)
 		}
 		e.late.Stop()
 		e.over = nil
@@ -203,7 +205,8 @@ func (e *Election) settled() {
 			e.err, e.gone = err, cmp.Or(e.gone, fmt.Errorf("election %q: %w", e.name, err))
 		default:
 			if e.err == nil {
-				e.all.cfg.Logger.Warn("etcd refuses that this process stands in the election, trying on", "election", e.name, "error", err)
+				e.all.cfg.Logger.Warn("etcd refuses that this process stands in the election, trying on", "election", e.name,
+					"error", err)
 			}
 			e.err, e.denied = err, true
 			time.AfterFunc(deniedRetry, e.again)
@@ -241,7 +244,8 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t elec
 		return err
 	}
 	// The context's cause may be the reason alone, and what is known now say more.
-	if errors.Is(err, election.ErrTermOver) || !errors.Is(err, context.Canceled) && !errors.Is(err, cause) && !errors.Is(cause, err) {
+	if errors.Is(err, election.ErrTermOver) || !errors.Is(err, context.Canceled) && !errors.Is(err,
+		cause) && !errors.Is(cause, err) {
 		return err
 	}
 	if errors.Is(cause, election.ErrTermOver) {

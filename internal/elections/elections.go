@@ -107,7 +107,8 @@ func New(cfg Config) (*Elections, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	es := &Elections{cfg: cfg, byName: map[string]*Election{}, dirty: map[*Election]struct{}{}, wake: make(chan struct{}, 1),
+	es := &Elections{cfg: cfg, byName: map[string]*Election{}, dirty: map[*Election]struct{}{}, wake: make(chan struct{},
+		1),
 		engine: leasequeue.New(leasequeue.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Queues,
 			View: cfg.View, RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}
 	es.life, es.end = context.WithCancelCause(context.Background())

@@ -17,7 +17,8 @@ func (e *Election) Leader() election.Leader {
 		return election.Leader{}
 	}
 	first := entries[0]
-	return election.Leader{Address: first.Value, Token: first.Create, Mode: election.ModeElection, Member: !first.Foreign, Lease: first.Lease}
+	return election.Leader{Address: first.Value, Token: first.Create, Mode: election.ModeElection, Member: !first.Foreign,
+		Lease: first.Lease}
 }
 
 // Queue are the addresses of those who stand, who leads first, as far as this node knows.
@@ -126,7 +127,10 @@ func (e *Election) WatchErr(ctx context.Context) <-chan error {
 		defer stop()
 		sub := e.Subscribe()
 		defer sub.Close()
-		wait.ForwardFunc(ctx, out, sub.C, e.Err, func(a, b error) bool { return a == b || a != nil && b != nil && a.Error() == b.Error() })
+		wait.ForwardFunc(ctx, out, sub.C, e.Err, func(a,
+			b error) bool {
+			return a == b || a != nil && b != nil && a.Error() == b.Error()
+		})
 	}
 	if !e.all.start(forward) {
 		close(out)

@@ -13,7 +13,8 @@ func (e *Election) yield() {
 	}
 	giveWay, again := e.place.Priority != e.priority, time.Duration(0)
 	if !giveWay {
-		e.yielding, giveWay, again = e.yielding.Look(e.follower.Queue(), e.place.Key(), e.place.Token(), e.asked(), e.all.cfg.PreferAfter, time.Now())
+		e.yielding, giveWay, again = e.yielding.Look(e.follower.Queue(), e.place.Key(), e.place.Token(), e.asked(),
+			e.all.cfg.PreferAfter, time.Now())
 	}
 	if giveWay {
 		e.giveUp = ErrGaveWay

@@ -40,7 +40,8 @@ func TestPreferredLeads(t *testing.T) {
 	require.True(t, term.Valid())
 	_, err = s.b.Stand("job", election.Priority(2))
 	require.NoError(t, err)
-	s.eventually(func() bool { return fmt.Sprint(a.Queue()) == "[c:1 b:1 a:1]" && !a.IsLeader() }, "before the one that is not preferred")
+	s.eventually(func() bool { return fmt.Sprint(a.Queue()) == "[c:1 b:1 a:1]" && !a.IsLeader() },
+		"before the one that is not preferred")
 	require.True(t, term.Valid(), "equals take nothing from each other")
 
 	_, err = s.c.Stand("job", election.Priority(1))
@@ -88,7 +89,8 @@ func TestPreferredWaitsForTheWork(t *testing.T) {
 // Five nodes are rolled one after the other from priority 1 to 2: whichever leads and in
 // whatever order, the preference hands over once at the most.
 func TestRollOut(t *testing.T) {
-	for name, order := range map[string][]int{"the leader first": {0, 1, 2, 3, 4}, "the leader last": {4, 3, 2, 1, 0}, "mixed": {2, 0, 4, 1, 3}} {
+	for name, order := range map[string][]int{"the leader first": {0, 1, 2, 3, 4}, "the leader last": {4, 3, 2, 1, 0},
+		"mixed": {2, 0, 4, 1, 3}} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)
 			handed := s.client.Watch(s.ctx, s.keys.Queue("job"), clientv3.WithPrefix())

@@ -51,7 +51,8 @@ func (e *Election) transfer(ctx context.Context, address string) error {
 	case target == 0:
 		return nil
 	}
-	return e.ask(ctx, q, address, order.Wish{Token: entries[0].Create, Key: entries[target].Key, Create: entries[target].Create})
+	return e.ask(ctx, q, address, order.Wish{Token: entries[0].Create, Key: entries[target].Key,
+		Create: entries[target].Create})
 }
 
 // AskResign asks whoever leads to give way to the next, as by Resign; one that is alone leads

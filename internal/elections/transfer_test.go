@@ -75,7 +75,8 @@ func TestWishIsTakenBack(t *testing.T) {
 	lease, err := s.client.Grant(s.ctx, 20)
 	require.NoError(t, err)
 	// One of an older version, as its keys look, that lets nobody pass.
-	_, err = s.client.Put(s.ctx, s.keys.Queue("job")+fmt.Sprintf("%x-1", int64(lease.ID)), "old:1", clientv3.WithLease(lease.ID))
+	_, err = s.client.Put(s.ctx, s.keys.Queue("job")+fmt.Sprintf("%x-1", int64(lease.ID)), "old:1",
+		clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
 	a, b := s.join(s.a, "job"), s.join(s.b, "job")
 	s.eventually(func() bool { return len(a.Queue()) == 3 && len(b.Queue()) == 3 }, "all know")
@@ -202,7 +203,8 @@ func TestTransferWhenClosed(t *testing.T) {
 	s := newScene(t)
 	lease, err := s.client.Grant(s.ctx, 20)
 	require.NoError(t, err)
-	_, err = s.client.Put(s.ctx, s.keys.Queue("job")+fmt.Sprintf("%x-1", int64(lease.ID)), "old:1", clientv3.WithLease(lease.ID))
+	_, err = s.client.Put(s.ctx, s.keys.Queue("job")+fmt.Sprintf("%x-1", int64(lease.ID)), "old:1",
+		clientv3.WithLease(lease.ID))
 	require.NoError(t, err)
 	a, b := s.join(s.a, "job"), s.observe(s.b, "job")
 	s.eventually(func() bool { return len(a.Queue()) == 2 && len(b.Queue()) == 2 }, "both know")

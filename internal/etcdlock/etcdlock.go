@@ -82,7 +82,8 @@ func NewEtcd(cfg Config) (*Etcd, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	return &Etcd{owner: cfg.Owner, engine: leasequeue.New(leasequeue.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Queues,
+	return &Etcd{owner: cfg.Owner, engine: leasequeue.New(leasequeue.Config{Client: cfg.Client, Keeper: cfg.Keeper,
+		Keys: cfg.Queues,
 		View: cfg.View, RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
 }
 
@@ -128,7 +129,8 @@ func (h held) Release(ctx context.Context) error {
 	case lost != nil:
 		return &lock.LostError{Name: h.Entry.Name, Token: h.Token(), Err: lost}
 	case err != nil && ctx.Err() == nil:
-		return fmt.Errorf("lock %q, token %d: etcd refuses its release, and is asked again until the session ends: %w", h.Entry.Name, h.Token(), err)
+		return fmt.Errorf("lock %q, token %d: etcd refuses its release, and is asked again until the session ends: %w",
+			h.Entry.Name, h.Token(), err)
 	}
 	return err
 }

@@ -267,7 +267,8 @@ func TestNothingIsHeardOfAcquire(t *testing.T) {
 	s := newScene(t)
 	counting := clustertest.Putting(s.locks.Root() + "batches/")
 	s.a.Faults.LoseAnswer(clustertest.OpTxn, s.entering)
-	s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrTimeout, counting, func(r clustertest.Request) bool { return !s.entering(r) })
+	s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrTimeout, counting,
+		func(r clustertest.Request) bool { return !s.entering(r) })
 	h := s.acquire(s.a)
 	resp, err := s.client.Get(s.ctx, s.queue()[0])
 	require.NoError(t, err)
@@ -352,7 +353,8 @@ func TestLateReleaseFindsAnotherKey(t *testing.T) {
 	s := newScene(t)
 	h := s.acquire(s.a)
 	before := s.queue()
-	alone, batch := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving), s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving)
+	alone, batch := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving), s.a.Faults.HoldNext(clustertest.OpWrite,
+		s.leaving)
 	for range 3 { // the look what came of it, the next attempt, and the look at that
 		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(s.locks.Root()))
 	}

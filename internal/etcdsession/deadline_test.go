@@ -41,7 +41,8 @@ func (l *scriptedLease) Grant(context.Context, int64) (*clientv3.LeaseGrantRespo
 	return &clientv3.LeaseGrantResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: 7, TTL: 10}, nil
 }
 
-func (l *scriptedLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+func (l *scriptedLease) KeepAliveOnce(ctx context.Context,
+	id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
 	l.calls.Add(1)
 	l.mu.Lock()
 	delay, err := l.delay, l.err
@@ -181,7 +182,8 @@ func TestDoubtSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 }
 
 func TestRenewalOfAnUnknownLeaseLosesTheSessionAtOnce(t *testing.T) {
-	for err, want := range map[error]session.Reason{rpctypes.ErrLeaseNotFound: session.ReasonRevoked, rpctypes.ErrPermissionDenied: session.ReasonPermission} {
+	for err, want := range map[error]session.Reason{rpctypes.ErrLeaseNotFound: session.ReasonRevoked,
+		rpctypes.ErrPermissionDenied: session.ReasonPermission} {
 		synctest.Test(t, func(t *testing.T) {
 			lease := &scriptedLease{}
 			s := openScripted(t, lease)

@@ -18,7 +18,8 @@ type heldLease struct {
 	s *Session
 }
 
-func (l heldLease) KeepAlive(ctx context.Context, id clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
+func (l heldLease) KeepAlive(ctx context.Context,
+	id clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
 	if id != l.s.id {
 		return l.Lease.KeepAlive(ctx, id)
 	}

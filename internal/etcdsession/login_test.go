@@ -26,13 +26,15 @@ func guarded(t *testing.T, endpoint string) (client *clientv3.Client, logins *at
 	_, err = open.AuthEnable(ctx)
 	require.NoError(t, err)
 	logins = &atomic.Int64{}
-	count := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	count := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+		opts ...grpc.CallOption) error {
 		if method == "/etcdserverpb.Auth/Authenticate" {
 			logins.Add(1)
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
-	client, err = clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Username: "root", Password: "secret", Logger: zap.NewNop(),
+	client, err = clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Username: "root", Password: "secret",
+		Logger:      zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(count)}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })

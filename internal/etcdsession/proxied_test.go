@@ -18,16 +18,19 @@ type proxiedLease struct {
 	older   time.Duration
 }
 
-func (l *proxiedLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
+func (l *proxiedLease) KeepAliveOnce(ctx context.Context,
+	id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
 	l.mu.Lock()
 	l.renewed = time.Now().Add(-l.older)
 	l.mu.Unlock()
 	return l.scriptedLease.KeepAliveOnce(ctx, id)
 }
 
-func (l *proxiedLease) TimeToLive(context.Context, clientv3.LeaseID, ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
+func (l *proxiedLease) TimeToLive(context.Context, clientv3.LeaseID,
+	...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
 	left := time.Until(l.at().Add(10 * time.Second))
-	return &clientv3.LeaseTimeToLiveResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: 7, TTL: int64(left / time.Second), GrantedTTL: 10}, nil
+	return &clientv3.LeaseTimeToLiveResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: 7,
+		TTL: int64(left / time.Second), GrantedTTL: 10}, nil
 }
 
 func (l *proxiedLease) at() time.Time {
@@ -42,7 +45,8 @@ func TestBehindAProxyEtcdIsAskedHowLongTheLeaseLasts(t *testing.T) {
 		lease := &proxiedLease{scriptedLease: &scriptedLease{}}
 		client := clientv3.NewCtxClient(context.Background())
 		client.Lease, client.KV = lease, turnsKV{e: &turns{endpoints: 1}}
-		s, err := Open(context.Background(), Config{Client: client, TTL: 10 * time.Second, Proxied: func() bool { return true }})
+		s, err := Open(context.Background(), Config{Client: client, TTL: 10 * time.Second,
+			Proxied: func() bool { return true }})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, s.Close(context.Background())) }()
 		for _, older := range []time.Duration{0, 100 * time.Millisecond, 1500 * time.Millisecond, 0} {
@@ -51,7 +55,8 @@ func TestBehindAProxyEtcdIsAskedHowLongTheLeaseLasts(t *testing.T) {
 			lease.mu.Unlock()
 			pass(4 * time.Second) // a round at least
 			require.True(t, s.Valid())
-			require.LessOrEqual(t, s.Deadline(), lease.at().Add(9900*time.Millisecond), "never later than etcd's end of the lease")
+			require.LessOrEqual(t, s.Deadline(), lease.at().Add(9900*time.Millisecond),
+				"never later than etcd's end of the lease")
 			require.Greater(t, s.Deadline(), lease.at().Add(8*time.Second), "and not much sooner")
 		}
 	})

@@ -97,7 +97,8 @@ func (w *schedule) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 	defer w.mu.Unlock()
 	w.ended++
 	if s := w.sessions[before.Lease]; s != nil && s.Valid() && w.failure == "" {
-		w.failure = fmt.Sprintf("etcd ended lease %d at %v, its session is valid for %v more", before.Lease, time.Since(w.began), s.Left())
+		w.failure = fmt.Sprintf("etcd ended lease %d at %v, its session is valid for %v more", before.Lease,
+			time.Since(w.began), s.Left())
 	}
 }
 
@@ -122,7 +123,8 @@ func (w *schedule) process(i int) {
 	w.say("process %d: bound %t, to member %d", i, bound, home)
 	client := conn.Client()
 	registrations := 0
-	k, err := NewKeeper(KeeperConfig{Config: Config{Client: client, TTL: scheduleTTL}, Register: func(ctx context.Context, s *Session) error {
+	k, err := NewKeeper(KeeperConfig{Config: Config{Client: client, TTL: scheduleTTL}, Register: func(ctx context.Context,
+		s *Session) error {
 		w.mu.Lock()
 		w.sessions[int64(s.ID())] = s
 		w.mu.Unlock()
@@ -211,7 +213,8 @@ func (w *schedule) settle() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if w.failure == "" {
-				w.failure = fmt.Sprintf("%d of %d processes have a valid session, %v after the last fault", valid, len(w.keepers), scheduleRecover)
+				w.failure = fmt.Sprintf("%d of %d processes have a valid session, %v after the last fault", valid, len(w.keepers),
+					scheduleRecover)
 			}
 			return
 		}

@@ -209,7 +209,8 @@ func (s *Session) Close(ctx context.Context) error {
 	s.Lose(session.ReasonClosed, nil)
 	s.wg.Wait()
 	s.endRenewals()
-	if _, err := s.cfg.Client.Revoke(clientv3.WithRequireLeader(ctx), s.id); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+	if _, err := s.cfg.Client.Revoke(clientv3.WithRequireLeader(ctx), s.id); err != nil && !errors.Is(err,
+		rpctypes.ErrLeaseNotFound) {
 		return fmt.Errorf("revoke lease %x: %w", int64(s.id), err)
 	}
 	return nil
@@ -267,7 +268,8 @@ func (s *Session) deadlineLoop() {
 		}
 		left, suspended := s.look()
 		if suspended != nil {
-			s.cfg.Logger.Warn("others may take this node for gone, and etcd has not confirmed in time that they do not: it claims nothing until etcd does",
+			s.cfg.Logger.Warn("others may take this node for gone, and etcd has not confirmed in time that they do not: it "+
+				"claims nothing until etcd does",
 				"lease", leaseName(s.id), "error", suspended.Err)
 		}
 		if left <= 0 {

@@ -123,7 +123,8 @@ func New(cfg Config) (*LeaderElection, error) {
 	}
 	le := &LeaderElection{cfg: cfg, keys: keys, log: cfg.Logger, mirror: cfg.Mirror, keeper: cfg.Keeper,
 		wake: make(chan struct{}, 1), changed: make(chan struct{}), subs: map[*Subscription]struct{}{},
-		part: candidacy.New(candidacy.Settings{Address: cfg.Address, Fallback: cfg.Fallback, WorkTimeout: cfg.WorkTimeout}, !cfg.Observer)}
+		part: candidacy.New(candidacy.Settings{Address: cfg.Address, Fallback: cfg.Fallback, WorkTimeout: cfg.WorkTimeout},
+			!cfg.Observer)}
 	if le.mirror == nil {
 		if err := le.makeBase(); err != nil {
 			return nil, err

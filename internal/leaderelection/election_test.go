@@ -17,7 +17,8 @@ import (
 
 func TestConfigIsChecked(t *testing.T) {
 	client := clientv3.NewCtxClient(context.Background())
-	for _, cfg := range []Config{{}, {Client: client}, {Client: client, Address: "a", Prefix: "x"}, {Client: client, Address: "a", TTL: 1}} {
+	for _, cfg := range []Config{{}, {Client: client}, {Client: client, Address: "a", Prefix: "x"}, {Client: client,
+		Address: "a", TTL: 1}} {
 		_, err := New(cfg)
 		require.Error(t, err)
 	}

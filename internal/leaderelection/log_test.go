@@ -83,7 +83,9 @@ func TestADeniedCandidacyNamesTheRemedy(t *testing.T) {
 }
 
 func TestRequested(t *testing.T) {
-	require.EqualError(t, requested(&state.Request{RequestRecord: state.RequestRecord{Kind: state.RequestResign}}), "resign requested")
-	require.EqualError(t, requested(&state.Request{RequestRecord: state.RequestRecord{Kind: state.RequestTransfer, Target: "b:1"}}),
+	require.EqualError(t, requested(&state.Request{RequestRecord: state.RequestRecord{Kind: state.RequestResign}}),
+		"resign requested")
+	require.EqualError(t, requested(&state.Request{RequestRecord: state.RequestRecord{Kind: state.RequestTransfer,
+		Target: "b:1"}}),
 		"transfer to b:1 requested")
 }

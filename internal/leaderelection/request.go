@@ -127,7 +127,8 @@ func whyNotStanding(m *state.Member) error {
 	return fmt.Errorf("%w (%s): choose a candidate; goversed nodes shows them", election.ErrNotCandidate, why)
 }
 
-func awaitOutcome(ctx context.Context, m *mirror.Mirror, before election.Leader, wish state.RequestRecord) (election.Leader, error) {
+func awaitOutcome(ctx context.Context, m *mirror.Mirror, before election.Leader,
+	wish state.RequestRecord) (election.Leader, error) {
 	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
 		if wish.Kind == state.RequestTransfer {
 			if t := s.Member(wish.Target); t == nil || t.Incarnation != wish.Incarnation {

@@ -101,8 +101,9 @@ func (r *round) step() time.Duration {
 		stretch = t.stretch // it ends with that, though there may be another one by now
 	}
 	var orders candidacy.Orders
-	le.part, orders = le.part.Look(candidacy.Seen{Snapshot: snap, Now: now, Valid: stretch.Stands(), Doubted: r.s.InDoubt(),
-		Inside: t != nil && t.work > 0, Working: le.ended != nil && le.ended.work > 0})
+	le.part, orders = le.part.Look(candidacy.Seen{Snapshot: snap, Now: now, Valid: stretch.Stands(),
+		Doubted: r.s.InDoubt(),
+		Inside:  t != nil && t.work > 0, Working: le.ended != nil && le.ended.work > 0})
 	r.protect()
 	if orders.Recovered {
 		le.log.Info("the election works again for this node")

@@ -20,7 +20,8 @@ func TestBatchesOfAnySize(t *testing.T) {
 		var batch []op
 		want := []string{"put counter"}
 		for most, cost := 1+rnd.IntN(mostOps), 0; ; {
-			x := &Entry{Place: Place{Name: "n", Value: "me", Shared: rnd.IntN(5) == 0}, key: fmt.Sprintf("q%d/k%d", len(batch), len(batch)), queue: fmt.Sprintf("q%d/", len(batch))}
+			x := &Entry{Place: Place{Name: "n", Value: "me", Shared: rnd.IntN(5) == 0}, key: fmt.Sprintf("q%d/k%d", len(batch),
+				len(batch)), queue: fmt.Sprintf("q%d/", len(batch))}
 			o := op{entry: x, enter: rnd.IntN(2) == 0}
 			if cost += o.cost(); cost > most {
 				break
@@ -58,7 +59,8 @@ func TestBatchesOfAnySize(t *testing.T) {
 			require.EqualValues(t, i+2, a.GetResponsePut().Header.Revision)
 		}
 		c.forget()
-		require.False(t, slices.ContainsFunc(c.ops[:cap(c.ops)], func(o clientv3.Op) bool { return len(o.KeyBytes()) > 0 }), "nothing is kept of this or a larger batch before")
+		require.False(t, slices.ContainsFunc(c.ops[:cap(c.ops)], func(o clientv3.Op) bool { return len(o.KeyBytes()) > 0 }),
+			"nothing is kept of this or a larger batch before")
 	}
 }
 
@@ -74,5 +76,6 @@ func say(o clientv3.Op) string {
 
 // answer is one that says the how manieth it is.
 func answer(said []string) *pb.ResponseOp {
-	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{Header: &pb.ResponseHeader{Revision: int64(len(said))}}}}
+	put := &pb.PutResponse{Header: &pb.ResponseHeader{Revision: int64(len(said))}}
+	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: put}}
 }

@@ -80,7 +80,8 @@ func (c *clearing) confirm() (clear, ok bool) {
 			return clear, true
 		}
 		if retry == watchRetry && c.r.ctx.Err() == nil {
-			c.r.e.cfg.Logger.Warn("could not read who else is there, trying on: until then nobody here gets a place", "error", err)
+			c.r.e.cfg.Logger.Warn("could not read who else is there, trying on: until then nobody here gets a place", "error",
+				err)
 		}
 		if !wait.For(c.r.ctx, retry) {
 			return false, false

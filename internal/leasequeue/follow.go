@@ -62,7 +62,8 @@ func (f *Follower) Wishes() []order.Entry {
 	}
 	bucket := f.e.cfg.Keys.BucketOf(f.queue)
 	ours := f.e.cfg.Keys.WishesIn(bucket) + f.queue[len(bucket):]
-	return slices.DeleteFunc(slices.Clone(q.Entries()), func(x order.Entry) bool { return !strings.HasPrefix(x.Key, ours) })
+	return slices.DeleteFunc(slices.Clone(q.Entries()),
+		func(x order.Entry) bool { return !strings.HasPrefix(x.Key, ours) })
 }
 
 // Stop ends the following. changed may still be called once.

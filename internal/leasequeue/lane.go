@@ -165,7 +165,8 @@ func (l *lane) make(batch []op) bool {
 
 // refused reports whether the error says that the attempt was not made, and never will be.
 func refused(err error) bool {
-	for _, refusal := range []error{rpctypes.ErrPermissionDenied, rpctypes.ErrTooManyOps, rpctypes.ErrLeaseNotFound, rpctypes.ErrNoSpace} {
+	for _, refusal := range []error{rpctypes.ErrPermissionDenied, rpctypes.ErrTooManyOps, rpctypes.ErrLeaseNotFound,
+		rpctypes.ErrNoSpace} {
 		if errors.Is(err, refusal) {
 			return true
 		}
@@ -197,7 +198,8 @@ func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
 
 // look reads who is first; for who would share, all.
 func look(x *Entry) clientv3.Op {
-	opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)}
+	opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision,
+		clientv3.SortAscend)}
 	if !x.Shared {
 		opts = append(opts, clientv3.WithLimit(1), clientv3.WithKeysOnly())
 	}
@@ -264,7 +266,8 @@ func (l *lane) release(batch []op) []op {
 		if o.enter || len(leaving) == most {
 			rest = append(rest, o)
 		} else {
-			leaving, ops = append(leaving, o), append(ops, clientv3.OpTxn(guard(o), []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
+			leaving, ops = append(leaving, o), append(ops, clientv3.OpTxn(guard(o),
+				[]clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
 		}
 	}
 	if len(leaving) == 0 {
@@ -362,7 +365,8 @@ func (l *lane) refuse(o op, err error) {
 	l.finish(o)
 	l.r.putOff(o.entry)
 	if o.entry.deleted(err) {
-		l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it is tried again until the session ends", "name", o.entry.Name, "error", err)
+		l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it is tried again until the session ends",
+			"name", o.entry.Name, "error", err)
 	}
 }
 

@@ -48,7 +48,8 @@ func (s *scene) engine(fate func(request any) modeletcd.Fate) *Engine {
 		return f
 	})
 	client := conn.Client()
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client, TTL: 2 * time.Second}})
+	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
+		TTL: 2 * time.Second}})
 	require.NoError(s, err)
 	e := New(Config{Client: client, Keeper: keeper, Keys: s.keys, RequestTimeout: time.Second})
 	s.wg.Go(func() { _ = keeper.Run(s.ctx) })

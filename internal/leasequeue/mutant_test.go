@@ -23,7 +23,8 @@ func TestMutantsAreFound(t *testing.T) {
 			began := time.Now()
 			for n := range uint64(mutantBound) {
 				if r := simulate(t, *firstSeed+n); r.failure != "" {
-					t.Logf("%s: found by seed %d, after %v: %s", bug, *firstSeed+n, time.Since(began).Round(time.Millisecond), r.failure)
+					t.Logf("%s: found by seed %d, after %v: %s", bug, *firstSeed+n, time.Since(began).Round(time.Millisecond),
+						r.failure)
 					return
 				}
 			}

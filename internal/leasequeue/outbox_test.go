@@ -106,7 +106,8 @@ func TestWhatOneLaneLeavesWakesAnother(t *testing.T) {
 // and not made.
 func TestLeavingAndEnteringGoTogether(t *testing.T) {
 	b := newOutbox()
-	out, in, behind := op{entry: &Entry{queue: "a"}}, op{entry: &Entry{queue: "a"}, enter: true}, op{entry: &Entry{queue: "a"}, enter: true}
+	out, in, behind := op{entry: &Entry{queue: "a"}}, op{entry: &Entry{queue: "a"},
+		enter: true}, op{entry: &Entry{queue: "a"}, enter: true}
 	b.add(in)
 	b.add(out)
 	require.Equal(t, []op{out}, b.takeLeaving(5))

@@ -57,7 +57,8 @@ type run struct {
 }
 
 func newRun(e *Engine, s *etcdsession.Session) *run {
-	r := &run{e: e, s: s, outbox: newOutbox(), entries: map[string]*Entry{}, barred: map[string]int{}, buckets: map[string]*bucket{}}
+	r := &run{e: e, s: s, outbox: newOutbox(), entries: map[string]*Entry{}, barred: map[string]int{},
+		buckets: map[string]*bucket{}}
 	r.ctx, r.cancel = context.WithCancel(s.Context())
 	for i := range r.lanes {
 		r.lanes[i] = newLane(r, i)
@@ -362,7 +363,8 @@ func (r *run) compare() {
 	resp, err := r.e.cfg.Client.TimeToLive(ctx, r.s.ID(), clientv3.WithAttachedKeys())
 	if errors.Is(err, rpctypes.ErrPermissionDenied) && !r.denied {
 		r.denied = true
-		r.e.cfg.Logger.Warn("etcd denies to list the keys on this process's lease: that one of them was deleted by others is not noticed; grant READ on all of "+
+		r.e.cfg.Logger.Warn("etcd denies to list the keys on this process's lease: that one of them was deleted by others "+
+			"is not noticed; grant READ on all of "+
 			r.e.cfg.Keys.Root(), "error", err)
 	}
 	if err != nil || resp.TTL < 0 {
@@ -405,7 +407,8 @@ func (r *run) unknown(ctx context.Context, key string) (gone bool) {
 	}
 	r.e.cfg.Logger.Warn("deleting a key on this process's lease that it did not ask for", "key", key)
 	// What fails is tried again the next time.
-	resp, err := r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", found.Kvs[0].CreateRevision)).
+	resp, err := r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=",
+		found.Kvs[0].CreateRevision)).
 		Then(clientv3.OpDelete(key)).Commit()
 	return err == nil && resp.Succeeded
 }

@@ -69,7 +69,8 @@ func (a *actor) run(ctx context.Context) {
 		}
 		patience := time.Duration(0)
 		if a.rand.IntN(2) == 0 {
-			patience = between(a.rand, 1, []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second}[a.rand.IntN(3)])
+			patience = between(a.rand, 1, []time.Duration{10 * time.Millisecond, 100 * time.Millisecond,
+				time.Second}[a.rand.IntN(3)])
 		}
 		a.want(ctx, p, patience)
 	}
@@ -134,7 +135,8 @@ func (a *actor) want(ctx context.Context, p Place, patience time.Duration) {
 			return
 		case errors.Is(err, lifecycle.ErrStopped):
 			<-time.After(between(a.rand, 1, 10*time.Millisecond))
-		case !errors.Is(err, ErrAgain) && !errors.Is(err, rpctypes.ErrTooManyOps) && !errors.Is(err, rpctypes.ErrRequestTooLarge):
+		case !errors.Is(err, ErrAgain) && !errors.Is(err, rpctypes.ErrTooManyOps) && !errors.Is(err,
+			rpctypes.ErrRequestTooLarge):
 			c.fail("%s: %v", x.Key(), err)
 			return
 		}

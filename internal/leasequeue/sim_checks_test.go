@@ -284,7 +284,8 @@ func (c *checks) quiet() {
 		}
 		r.mu.Lock()
 		r.outbox.mu.Lock()
-		if len(r.entries)+max(0, len(r.barred)-open)+len(r.stuck)+r.outbox.underway+len(r.outbox.leaving)+len(r.outbox.ready)+len(r.outbox.lines) > 0 {
+		if len(r.entries)+max(0, len(r.barred)-open)+len(r.stuck)+
+			r.outbox.underway+len(r.outbox.leaving)+len(r.outbox.ready)+len(r.outbox.lines) > 0 {
 			c.fail("%s still has %d entries, %d keys barred, %d to try again, %d operations under way, %d lines", h.name,
 				len(r.entries), len(r.barred), len(r.stuck), r.outbox.underway, len(r.outbox.lines))
 		}

@@ -31,7 +31,8 @@ var calm = weather{slow: 5 * time.Millisecond}
 // storm draws one in which something goes wrong.
 func (w *world) storm() weather {
 	some := func(most int) int { return w.rand.IntN(2) * w.rand.IntN(most) }
-	x := weather{unanswered: some(300), late: some(300), lost: some(200), refused: some(200), broken: w.rand.IntN(1000), slow: calm.slow}
+	x := weather{unanswered: some(300), late: some(300), lost: some(200), refused: some(200), broken: w.rand.IntN(1000),
+		slow: calm.slow}
 	if w.rand.IntN(3) == 0 {
 		x.slow = between(w.rand, calm.slow, time.Second)
 	}
@@ -39,8 +40,10 @@ func (w *world) storm() weather {
 }
 
 // refusals are what etcd may answer instead of carrying a request out.
-var refusals = []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCTooManyOps,
-	rpctypes.ErrGRPCRequestTooLarge, rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCTimeout, rpctypes.ErrGRPCRequestTooManyRequests}
+var refusals = []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCNoSpace,
+	rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCTooManyOps,
+	rpctypes.ErrGRPCRequestTooLarge, rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCTimeout,
+	rpctypes.ErrGRPCRequestTooManyRequests}
 
 // fate is what becomes of a request of the host's. It depends on what is asked for, and for the how
 // manieth time, and not on the order in which a process happens to ask.
@@ -50,7 +53,8 @@ func (h *host) fate(request any) modeletcd.Fate {
 	defer h.mu.Unlock()
 	h.asked[label]++
 	rand := newRand(h.w.seed^label, fmt.Sprint(h.name, h.asked[label]))
-	f := modeletcd.Fate{Out: between(rand, time.Millisecond, 4*time.Millisecond), Back: between(rand, time.Millisecond, 4*time.Millisecond)}
+	f := modeletcd.Fate{Out: between(rand, time.Millisecond, 4*time.Millisecond), Back: between(rand, time.Millisecond,
+		4*time.Millisecond)}
 	roll := rand.IntN(1000)
 	hit := func(permille int) bool {
 		roll -= permille
@@ -142,7 +146,8 @@ func touches(r *pb.TxnRequest, prefix string) bool {
 		if inner := op.GetRequestTxn(); inner != nil {
 			return touches(inner, prefix)
 		}
-		for _, key := range [][]byte{op.GetRequestPut().GetKey(), op.GetRequestDeleteRange().GetKey(), op.GetRequestRange().GetKey()} {
+		for _, key := range [][]byte{op.GetRequestPut().GetKey(), op.GetRequestDeleteRange().GetKey(),
+			op.GetRequestRange().GetKey()} {
 			if bytes.HasPrefix(key, []byte(prefix)) {
 				return true
 			}
@@ -159,8 +164,10 @@ func (h *host) set(x weather) {
 
 // happenings are what a run must bring about.
 var happenings = []string{"answers lost", "carried out late", "requests lost", "refused", "denied a queue",
-	"first", "all at once", "idle times", "wished", "given up before the answer", "tried in vain", "shared", "refused to enter",
-	"no space", "no space while requests are late", "cut off", "frozen watch", "broken watch", "ended watch", "compaction", "key deleted by hand", "lease revoked by hand",
+	"first", "all at once", "idle times", "wished", "given up before the answer", "tried in vain", "shared", "refused " +
+		"to enter",
+	"no space", "no space while requests are late", "cut off", "frozen watch", "broken watch", "ended " +
+		"watch", "compaction", "key deleted by hand", "lease revoked by hand",
 	"key written by hand", "doubt", "stopped", "killed", "closed", "leases extended",
 	"places not given up", "tried while a place was not given up"}
 
@@ -267,7 +274,8 @@ func (w *world) happen(kind int, h *host, mend map[string]func()) {
 		if s := p.keeper.Current(); s != nil {
 			once("key written by hand")
 			key := w.keys.Queue(w.names[w.rand.IntN(len(w.names))]) + "stray"
-			_, _ = w.e.Do(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte(key), Lease: int64(s.ID())}}}}})
+			put := &pb.PutRequest{Key: []byte(key), Lease: int64(s.ID())}
+			_, _ = w.e.Do(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: put}}}})
 		}
 	case 14:
 		if s := p.keeper.Current(); s != nil {
@@ -324,7 +332,8 @@ func (w *world) someKey(p *process) *mvccpb.KeyValue {
 	}
 	var keys []*mvccpb.KeyValue
 	for _, kv := range w.e.Keys(w.keys.Root()) {
-		if name, ok := w.keys.NameOf(string(kv.Key)); ok && slices.Contains(w.names, name) && strings.Contains(string(kv.Key), "/"+leaseName(int64(s.ID()))+"-") {
+		if name, ok := w.keys.NameOf(string(kv.Key)); ok && slices.Contains(w.names,
+			name) && strings.Contains(string(kv.Key), "/"+leaseName(int64(s.ID()))+"-") {
 			keys = append(keys, kv)
 		}
 	}

@@ -82,7 +82,8 @@ func TestSchedules(t *testing.T) {
 		}
 	}
 	took := time.Since(began)
-	t.Logf("%d schedules from seed %d, %d broken, in %v: %.0f a second", n, *firstSeed, broken, took.Round(time.Millisecond), float64(n)/took.Seconds())
+	t.Logf("%d schedules from seed %d, %d broken, in %v: %.0f a second", n, *firstSeed, broken,
+		took.Round(time.Millisecond), float64(n)/took.Seconds())
 	for _, what := range slices.Sorted(maps.Keys(seen)) {
 		t.Logf("%8d %s", seen[what], what)
 	}

@@ -40,8 +40,10 @@ func newWorld(seed uint64) *world {
 	if err != nil {
 		panic(err)
 	}
-	w := &world{seed: seed, rand: newRand(seed, "schedule"), e: modeletcd.New(), keys: keys.Locks(), log: &log{began: time.Now()}, calm: make(chan struct{})}
-	w.checks = &checks{w: w, seen: map[string]int{}, tokens: map[string]tokens{}, tainted: map[string]bool{}, given: map[*Entry]int{}, asked: map[*Entry]int{}, first: map[string][]*Entry{},
+	w := &world{seed: seed, rand: newRand(seed, "schedule"), e: modeletcd.New(), keys: keys.Locks(),
+		log: &log{began: time.Now()}, calm: make(chan struct{})}
+	w.checks = &checks{w: w, seen: map[string]int{}, tokens: map[string]tokens{}, tainted: map[string]bool{},
+		given: map[*Entry]int{}, asked: map[*Entry]int{}, first: map[string][]*Entry{},
 		standing: map[string]int64{}}
 	w.e.Changed = w.checks.changed
 	w.view = newView(w)
@@ -139,7 +141,8 @@ func (h *host) start() {
 	p.conn = h.w.e.Connect(fmt.Sprint(h.name, h.n), h.fate)
 	client := p.conn.Client()
 	var err error
-	if p.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client, TTL: simTTL}}); err != nil {
+	if p.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
+		TTL: simTTL}}); err != nil {
 		panic(err)
 	}
 	cfg := Config{Client: client, Keeper: p.keeper, Keys: h.w.keys, RequestTimeout: simTimeout}

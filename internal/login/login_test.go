@@ -29,7 +29,8 @@ func user(t *testing.T) *clientv3.Client {
 	require.NoError(t, err)
 	_, err = open.AuthEnable(ctx)
 	require.NoError(t, err)
-	cfg := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: "root", Password: "secret", Logger: zap.NewNop()}
+	cfg := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: "root", Password: "secret",
+		Logger: zap.NewNop()}
 	client, err := clientv3.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })

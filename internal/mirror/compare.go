@@ -27,7 +27,8 @@ func (m *Mirror) compare(ctx context.Context, revision int64) comparison {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.ReadTimeout)
 	defer cancel()
 	c := comparison{revision: revision}
-	resp, err := m.cfg.Client.Get(ctx, m.cfg.Keys.RangeStart(), clientv3.WithRange(m.cfg.Keys.RangeEnd()), clientv3.WithRev(revision),
+	resp, err := m.cfg.Client.Get(ctx, m.cfg.Keys.RangeStart(), clientv3.WithRange(m.cfg.Keys.RangeEnd()),
+		clientv3.WithRev(revision),
 		clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortDescend), clientv3.WithLimit(1), clientv3.WithKeysOnly())
 	if err != nil {
 		c.err = fmt.Errorf("compare with etcd at revision %d: %w", revision, err)

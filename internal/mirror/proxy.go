@@ -19,7 +19,8 @@ func (m *Mirror) behindProxy() {
 	if m.proxied.Swap(true) {
 		return
 	}
-	m.log.Warn("etcd is reached through a proxy whose watches do not report progress, as etcd grpc-proxy: while others write, "+
+	m.log.Warn("etcd is reached through a proxy whose watches do not report progress, as etcd grpc-proxy: while others "+
+		"write, "+
 		"a small read compares the view of the cluster with etcd instead, and a watch that the proxy lost is noticed later; "+
 		"to avoid that, name etcd's members as endpoints", "interval", m.cfg.LagTimeout.String())
 }

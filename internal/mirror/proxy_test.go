@@ -100,7 +100,8 @@ func behindAProxy(t *testing.T, w *proxyWatcher) (*Mirror, *clientv3.Client, *sa
 	derived := clientv3.NewCtxClient(context.Background())
 	derived.KV, derived.Watcher = client.KV, w
 	log := &said{}
-	m := New(Config{Client: derived, Keys: keys, LagTimeout: proxyLag, Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
+	m := New(Config{Client: derived, Keys: keys, LagTimeout: proxyLag,
+		Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
 	run(t, m)
 	return m, client, log
 }

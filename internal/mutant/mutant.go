@@ -123,7 +123,8 @@ const (
 
 // Queues are those of package leasequeue.
 func Queues() []Name {
-	return []Name{SilenceNotMade, BatchUnnumbered, BarredKeyGiven, EnterBesideLeaving, ReleaseUnguarded, FoundIsFirst, GoneUnnoticed, WatchTrusted,
+	return []Name{SilenceNotMade, BatchUnnumbered, BarredKeyGiven, EnterBesideLeaving, ReleaseUnguarded, FoundIsFirst,
+		GoneUnnoticed, WatchTrusted,
 		RefusedForgotten, GoneIsGivenUp, UnwantedStays}
 }
 
@@ -133,8 +134,10 @@ func Sessions() []Name { return []Name{TermUnchecked, DeadlineFromReceipt} }
 // Pure are those of the pure packages, which package simulation runs.
 func Pure() []Name {
 	return []Name{DeadlineFromReceipt, LateAnswerCounts, DoubtIgnored, StretchGoesOn, KeysNotChecked, LeadWithoutSession,
-		LeadBesideActing, AdoptBarredKey, LateKeyStays, CampaignTrusted, FlagAfterDelete, FallbackWithoutFailure, ActingUnguarded,
-		RemoveWithoutGrace, DistanceIgnored, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow, SilenceTrusted,
+		LeadBesideActing, AdoptBarredKey, LateKeyStays, CampaignTrusted, FlagAfterDelete, FallbackWithoutFailure,
+		ActingUnguarded,
+		RemoveWithoutGrace, DistanceIgnored, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow,
+		SilenceTrusted,
 		NobodyLingers, LackIgnored,
 		TakeoverUnreleased, OwnerByAddress, StaleReportAccepted, EpochIgnored, MapUnfenced, LapsedKept}
 }

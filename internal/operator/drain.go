@@ -43,7 +43,8 @@ type Drained struct {
 //
 // Not promised: that a plan which was on its way already gives the node nothing. The next
 // plan, at once, takes that away again.
-func (o *Operator) Drain(ctx context.Context, timeout time.Duration, address string, show func(left, before int)) (Drained, error) {
+func (o *Operator) Drain(ctx context.Context, timeout time.Duration, address string, show func(left,
+	before int)) (Drained, error) {
 	return o.drain(ctx, timeout, address, false, show)
 }
 
@@ -54,7 +55,8 @@ func (o *Operator) Undrain(ctx context.Context, timeout time.Duration, address s
 	return o.drain(ctx, timeout, address, true, func(int, int) {})
 }
 
-func (o *Operator) drain(ctx context.Context, timeout time.Duration, address string, undo bool, show func(left, before int)) (Drained, error) {
+func (o *Operator) drain(ctx context.Context, timeout time.Duration, address string, undo bool, show func(left,
+	before int)) (Drained, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	lease, m, end, err := o.begin(ctx, timeout)
@@ -97,7 +99,8 @@ func (o *Operator) drain(ctx context.Context, timeout time.Duration, address str
 
 func (w *wish) outcome(s *state.Snapshot, took time.Duration) Drained {
 	l := s.Leader()
-	d := Drained{Address: w.asked.Address, Incarnation: w.asked.Incarnation, Draining: !w.undo, Changed: w.asked.Draining == w.undo,
+	d := Drained{Address: w.asked.Address, Incarnation: w.asked.Incarnation, Draining: !w.undo,
+		Changed: w.asked.Draining == w.undo,
 		Seconds: took.Seconds(), Leader: l.Member && l.Lease == w.asked.Lease}
 	if !w.undo {
 		d.GivenUp = w.before
@@ -108,7 +111,8 @@ func (w *wish) outcome(s *state.Snapshot, took time.Duration) Drained {
 // unfinished is the error when the time is up.
 func (w *wish) unfinished() error {
 	if !w.answered {
-		return fmt.Errorf("%s: %w: it does not reach etcd, or is older than this command; no request is left behind", w.asked.Address, ErrNoAnswer)
+		return fmt.Errorf("%s: %w: it does not reach etcd, or is older than this command; no request is left behind",
+			w.asked.Address, ErrNoAnswer)
 	}
 	why := "goversed shards shows whom they wait for"
 	if w.stuck {

@@ -49,7 +49,8 @@ func TestDrain(t *testing.T) {
 	d, err := o.Drain(patient(t), patience, first.Address(), seen.show)
 	require.NoError(t, err)
 	incarnation := inspect.Snapshot(first.Cluster()).Member(first.Address()).Incarnation
-	require.Equal(t, Drained{Address: first.Address(), Incarnation: incarnation, Draining: true, Changed: true, GivenUp: 32, Seconds: d.Seconds, Leader: true}, d)
+	require.Equal(t, Drained{Address: first.Address(), Incarnation: incarnation, Draining: true, Changed: true,
+		GivenUp: 32, Seconds: d.Seconds, Leader: true}, d)
 	require.Equal(t, 32, seen.left[0])
 	require.Zero(t, seen.left[len(seen.left)-1])
 	require.Equal(t, 32, seen.before[0])
@@ -75,7 +76,8 @@ func TestDrain(t *testing.T) {
 
 	d, err = o.Undrain(patient(t), patience, first.Address())
 	require.NoError(t, err)
-	require.Equal(t, Drained{Address: first.Address(), Incarnation: incarnation, Changed: true, Seconds: d.Seconds, Leader: true}, d)
+	require.Equal(t, Drained{Address: first.Address(), Incarnation: incarnation, Changed: true, Seconds: d.Seconds,
+		Leader: true}, d)
 	c.Eventually(func() bool { return first.Cluster().Shards().Held() == 32 }, "it has its share again")
 	d, err = o.Undrain(patient(t), patience, first.Address())
 	require.NoError(t, err)
@@ -132,7 +134,10 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 
 func TestDrainOfOneThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 2, clustertest.WithTTL(10), clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Sharding.Shards = 8 }))
+	c := clustertest.New(t, 2, clustertest.WithTTL(10), clustertest.WithConfig(func(_ int,
+		cfg *cluster.Config) {
+		cfg.Sharding.Shards = 8
+	}))
 	c.Eventually(func() bool {
 		return c.Node(0).Cluster().Shards().Held() == 4 && c.Node(1).Cluster().Shards().Held() == 4
 	}, "each has its share")

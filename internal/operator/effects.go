@@ -45,7 +45,8 @@ type Effects struct {
 }
 
 func (o *Operator) effect(s once.Standing) Effect {
-	return Effect{Name: s.Name, Key: o.keys.EffectMark(s.Name), State: s.State, Attempt: s.Attempt, Token: s.Token, By: s.By,
+	return Effect{Name: s.Name, Key: o.keys.EffectMark(s.Name), State: s.State, Attempt: s.Attempt, Token: s.Token,
+		By: s.By,
 		At: s.At, Error: s.Error, Resolved: s.Resolved, Size: len(s.Value), Result: s.Value}
 }
 
@@ -83,7 +84,8 @@ func (o *Operator) look(ctx context.Context, name string) (once.Standing, error)
 		return err
 	})
 	if errors.Is(err, once.ErrNoMark) {
-		return s, fmt.Errorf("effect %s: %w; check --prefix; goversed effects shows those that are known", shown(name), once.ErrNoMark)
+		return s, fmt.Errorf("effect %s: %w; check --prefix; goversed effects shows those that are known", shown(name),
+			once.ErrNoMark)
 	}
 	return s, o.explainEffects(ctx, err)
 }
@@ -93,7 +95,8 @@ func (o *Operator) look(ctx context.Context, name string) (once.Standing, error)
 // long as those who tried it would. An attempt that etcd takes for alive is refused with ErrRuns,
 // and another one than that with the token with once.ErrNotUnknown. Other errors are those of
 // Effect, once.ErrValueTooLong, and ErrNotConfirmed when timeout has passed.
-func (o *Operator) Resolve(ctx context.Context, timeout time.Duration, name string, token int64, tookPlace bool, result []byte) (Effect, error) {
+func (o *Operator) Resolve(ctx context.Context, timeout time.Duration, name string, token int64, tookPlace bool,
+	result []byte) (Effect, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	looking, looked := context.WithTimeout(ctx, connectTimeout)
@@ -108,7 +111,8 @@ func (o *Operator) Resolve(ctx context.Context, timeout time.Duration, name stri
 	err = o.resolve(ctx, s, tookPlace, result)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return Effect{}, fmt.Errorf("effect %s: %w: goversed effects show says whether it is (%w)", shown(name), ErrNotConfirmed, err)
+		return Effect{}, fmt.Errorf("effect %s: %w: goversed effects show says whether it is (%w)", shown(name),
+			ErrNotConfirmed, err)
 	case errors.Is(err, once.ErrNotUnknown):
 		return Effect{}, fmt.Errorf("effect %s was resolved by somebody else meanwhile: %w", shown(name), err)
 	case err != nil:
@@ -129,9 +133,11 @@ func resolvable(s once.Standing, token int64) error {
 	case s.State == once.Unreadable:
 		return fmt.Errorf("effect %s: its mark cannot be read: %s", shown(s.Name), s.Error)
 	case s.Token != token:
-		return fmt.Errorf("%s, is %s: it is not the attempt with token %d; look at it anew: %w", attempt, s.State, token, once.ErrNotUnknown)
+		return fmt.Errorf("%s, is %s: it is not the attempt with token %d; look at it anew: %w", attempt, s.State, token,
+			once.ErrNotUnknown)
 	case s.State == once.Running:
-		return fmt.Errorf("%s: %w: its session lives, and it says itself what became of it; wait until it has ended", attempt, ErrRuns)
+		return fmt.Errorf("%s: %w: its session lives, and it says itself what became of it; wait until it has ended",
+			attempt, ErrRuns)
 	case s.State != once.Unknown:
 		return fmt.Errorf("%s, is %s: %w", attempt, s.State, once.ErrNotUnknown)
 	}
@@ -161,7 +167,8 @@ func (o *Operator) explainEffects(ctx context.Context, err error) error {
 	case err == nil, errors.Is(err, lifecycle.ErrBadName):
 		return err
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		return fmt.Errorf("%w %q: give --etcd-user and --etcd-password of a user with READ on the prefixes %s and %s, and WRITE to resolve (%w)",
+		return fmt.Errorf("%w %q: give --etcd-user and --etcd-password of a user with READ on the prefixes %s and %s, and "+
+			"WRITE to resolve (%w)",
 			cluster.ErrEtcdDenied, o.cfg.Username, o.keys.EffectMarks(), o.keys.Effects().Root(), err)
 	}
 	return o.explain(ctx, err)

@@ -27,7 +27,10 @@ func leaveOpen(t *testing.T, c *clustertest.Cluster, name string) {
 
 func TestEffects(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.OnceRetention = 48 * time.Hour }))
+	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int,
+		cfg *cluster.Config) {
+		cfg.OnceRetention = 48 * time.Hour
+	}))
 	o, node := open(t, c), c.Node(0).Cluster()
 	all, err := o.Effects(patient(t), once.Query{Limit: 10})
 	require.NoError(t, err)
@@ -43,8 +46,9 @@ func TestEffects(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, all.Effects, 1)
 	bill := all.Effects[0]
-	require.Equal(t, Effect{Name: "a bill", Key: "/goverse/work/marks/a%20bill", State: once.Unknown, Attempt: 1, Token: bill.Token,
-		By: c.Node(0).Address(), At: bill.At}, bill)
+	require.Equal(t, Effect{Name: "a bill", Key: "/goverse/work/marks/a%20bill", State: once.Unknown, Attempt: 1,
+		Token: bill.Token,
+		By:    c.Node(0).Address(), At: bill.At}, bill)
 	all, err = o.Effects(patient(t), once.Query{Limit: 1, After: "a bill"})
 	require.NoError(t, err)
 	require.Equal(t, "mail", all.Effects[0].Name)
@@ -121,7 +125,10 @@ func TestResolveOfOneThatRuns(t *testing.T) {
 	require.NoError(t, err)
 	close(goOn)
 	require.Error(t, <-ended)
-	r, err := c.Node(1).Cluster().Once(patient(t), "bill", func(context.Context, int64) ([]byte, error) { return nil, nil })
+	r, err := c.Node(1).Cluster().Once(patient(t), "bill", func(context.Context, int64) ([]byte,
+		error) {
+		return nil, nil
+	})
 	require.NoError(t, err)
 	require.True(t, r.Ran)
 	require.Equal(t, 2, r.Attempt)
@@ -170,7 +177,8 @@ func TestResolveIsNotConfirmed(t *testing.T) {
 func TestPrintEffects(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	done := Effect{Name: "mail", Key: "/goverse/work/marks/mail", State: once.Done, Attempt: 2, Token: 9, By: "a:1", At: at, Resolved: "an operator",
+	done := Effect{Name: "mail", Key: "/goverse/work/marks/mail", State: once.Done, Attempt: 2, Token: 9, By: "a:1",
+		At: at, Resolved: "an operator",
 		Size: 2, Result: []byte("\x00\n")}
 	all := Effects{More: true, Effects: []Effect{
 		{Name: "a \x1b[31mbill", State: once.Unknown, Attempt: 1, Token: 7, By: "a:1", At: at}, done,
@@ -196,7 +204,8 @@ there are more: give the last of these with --after, or a larger --limit
 		require.NoError(t, PrintEffect(&out, e, false))
 		return out.String()
 	}
-	require.Equal(t, "effect    mail\nkey       /goverse/work/marks/mail\nstate     done\nattempt   2 by a:1\ntoken     9\nsince     2026-07-01T12:00:00Z\nresolved  by an operator\nresult    \"\\x00\\n\"\n", show(done))
+	require.Equal(t, "effect    mail\nkey       /goverse/work/marks/mail\nstate     done\nattempt   2 by a:1\ntoken    "+
+		" 9\nsince     2026-07-01T12:00:00Z\nresolved  by an operator\nresult    \"\\x00\\n\"\n", show(done))
 	require.Contains(t, show(all.Effects[0]), "goversed effects resolve NAME 7 --done, or --failed")
 	require.Contains(t, show(all.Effects[2]), `error     "a tab\tand yy`)
 	require.Contains(t, show(all.Effects[3]), "error     not json\n")

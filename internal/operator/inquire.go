@@ -89,7 +89,8 @@ func (o *Operator) away(ctx context.Context, err error) (why error, lasts bool) 
 	case lasts:
 		return fmt.Errorf("%w: %w", cluster.ErrEtcdUnreachable, why), lasts
 	}
-	return fmt.Errorf("%w at %s: check --etcd and that etcd runs there (%w)", cluster.ErrEtcdUnreachable, o.cfg.EtcdAddress, why), lasts
+	return fmt.Errorf("%w at %s: check --etcd and that etcd runs there (%w)", cluster.ErrEtcdUnreachable,
+		o.cfg.EtcdAddress, why), lasts
 }
 
 // unanswered reports whether a request ended without etcd's answer.

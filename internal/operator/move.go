@@ -35,7 +35,8 @@ func (o *Operator) Transfer(ctx context.Context, timeout time.Duration, address 
 	return o.ask(ctx, timeout, state.RequestTransfer, address)
 }
 
-func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.RequestKind, address string) (Outcome, error) {
+func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.RequestKind,
+	address string) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	lease, m, end, err := o.begin(ctx, timeout)
@@ -51,7 +52,8 @@ func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.Re
 	after, err := leaderelection.Ask(ctx, o.client, m, lease, kind, address)
 	switch {
 	case errors.Is(err, election.ErrNotMoved) && ctx.Err() != nil:
-		return Outcome{}, fmt.Errorf("%w; no request is left behind, look at goversed status or give more --timeout than %v", err, timeout)
+		return Outcome{}, fmt.Errorf("%w; no request is left behind, look at goversed status or give more --timeout than %v",
+			err, timeout)
 	case err != nil:
 		return Outcome{}, o.explain(ctx, err)
 	}

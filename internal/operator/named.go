@@ -41,7 +41,8 @@ func (o *Operator) Elections(ctx context.Context) ([]NamedElection, error) {
 func (o *Operator) named(ctx context.Context, prefix string) ([]NamedElection, error) {
 	var resp *clientv3.GetResponse
 	err := o.inquire(ctx, func(ctx context.Context) (err error) {
-		resp, err = o.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		resp, err = o.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision,
+			clientv3.SortAscend))
 		return err
 	})
 	switch {
@@ -78,18 +79,25 @@ func (o *Operator) named(ctx context.Context, prefix string) ([]NamedElection, e
 // elections.Election.Transfer; the wait ends after timeout with election.ErrNotMoved, and the
 // wish is withdrawn.
 func (o *Operator) TransferElection(ctx context.Context, timeout time.Duration, name, address string) (Outcome, error) {
-	return o.askNamed(ctx, timeout, name, func(ctx context.Context, e *elections.Election) error { return e.Transfer(ctx, address) })
+	return o.askNamed(ctx, timeout, name, func(ctx context.Context,
+		e *elections.Election) error {
+		return e.Transfer(ctx, address)
+	})
 }
 
 // ResignElection asks the leader of a named election to give way to the next, as
 // TransferElection does.
 func (o *Operator) ResignElection(ctx context.Context, timeout time.Duration, name string) (Outcome, error) {
-	return o.askNamed(ctx, timeout, name, func(ctx context.Context, e *elections.Election) error { return e.AskResign(ctx) })
+	return o.askNamed(ctx, timeout, name, func(ctx context.Context,
+		e *elections.Election) error {
+		return e.AskResign(ctx)
+	})
 }
 
 // askNamed has ask done by one that follows the election, on a session of its own, and reads
 // who leads before and after.
-func (o *Operator) askNamed(ctx context.Context, timeout time.Duration, name string, ask func(context.Context, *elections.Election) error) (Outcome, error) {
+func (o *Operator) askNamed(ctx context.Context, timeout time.Duration, name string, ask func(context.Context,
+	*elections.Election) error) (Outcome, error) {
 	if err := state.CheckName(name); err != nil {
 		return Outcome{}, err
 	}
@@ -119,7 +127,8 @@ func (o *Operator) leads(ctx context.Context, name string) (NamedElection, error
 		return NamedElection{}, err
 	}
 	if len(found) == 0 {
-		return NamedElection{}, fmt.Errorf("election %s: %w; goversed elections shows those that somebody leads", shown(name), election.ErrNoLeader)
+		return NamedElection{}, fmt.Errorf("election %s: %w; goversed elections shows those that somebody leads",
+			shown(name), election.ErrNoLeader)
 	}
 	return found[0], nil
 }
@@ -130,7 +139,8 @@ func (o *Operator) follow(ctx context.Context, name string, do func(context.Cont
 	if err != nil {
 		return err
 	}
-	all, err := elections.New(elections.Config{Client: o.client, Keeper: keeper, Queues: o.keys.Elections(), Address: operatorsName})
+	all, err := elections.New(elections.Config{Client: o.client, Keeper: keeper, Queues: o.keys.Elections(),
+		Address: operatorsName})
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,8 @@ func TestNamedElections(t *testing.T) {
 	out, err := o.TransferElection(patient(t), patience, "outbox", b)
 	require.NoError(t, err)
 	c.Eventually(second.IsLeader, "it leads")
-	require.Equal(t, Outcome{LeaderID: b, Term: out.Token, Token: second.Term().Token(), PreviousLeaderID: a, PreviousToken: before, Moved: true}, out)
+	require.Equal(t, Outcome{LeaderID: b, Term: out.Token, Token: second.Term().Token(), PreviousLeaderID: a,
+		PreviousToken: before, Moved: true}, out)
 	out, err = o.TransferElection(patient(t), patience, "outbox", b)
 	require.NoError(t, err)
 	require.False(t, out.Moved)
@@ -80,7 +81,8 @@ func TestPrintElections(t *testing.T) {
 	var out strings.Builder
 	all := []NamedElection{
 		{Name: "a name", LeaderID: "a:1", Token: 7, Candidates: []NamedCandidate{{"a:1", 0, true}}},
-		{Name: "b", LeaderID: "elsewhere", Token: 8, Candidates: []NamedCandidate{{"elsewhere", 0, false}, {"b:1", 2, true}, {"c:1", 0, true}}},
+		{Name: "b", LeaderID: "elsewhere", Token: 8, Candidates: []NamedCandidate{{"elsewhere", 0, false}, {"b:1", 2, true},
+			{"c:1", 0, true}}},
 	}
 	require.NoError(t, PrintElections(&out, "/p", all, false))
 	require.Equal(t, `ELECTION  LEADER                          TOKEN  NEXT

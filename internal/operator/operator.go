@@ -86,7 +86,8 @@ func (o *Operator) read(ctx context.Context) (*state.Snapshot, error) {
 func (o *Operator) explain(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, cluster.ErrEtcdUnreachable), errors.Is(err, cluster.ErrNotEtcd): // it is explained
-	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err, rpctypes.ErrInvalidAuthToken):
+	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err,
+		rpctypes.ErrInvalidAuthToken):
 		return fmt.Errorf("%w %q: give --etcd-user and --etcd-password of a user with READ on the range %s to %s (%w)",
 			cluster.ErrEtcdDenied, o.cfg.Username, o.keys.RangeStart(), o.keys.RangeEnd(), err)
 	case unanswered(err), hasCode(err, codes.Unimplemented):

@@ -58,7 +58,8 @@ func PrintNodes(out io.Writer, d Details, asJSON bool) error {
 	w := &table{out: out}
 	w.row("ADDRESS", "STATE", "PLACE", "HOST", "HTTP", "VERSION", "NOTES")
 	for _, n := range d.Members {
-		w.row(n.Address, n.State, numberOrDash(n.Place), orDash(n.Hostname), orDash(n.HTTPAddress), orDash(n.Version), n.notes())
+		w.row(n.Address, n.State, numberOrDash(n.Place), orDash(n.Hostname), orDash(n.HTTPAddress), orDash(n.Version),
+			n.notes())
 	}
 	return w.flush()
 }
@@ -95,7 +96,8 @@ func PrintChange(out io.Writer, at time.Time, v View, asJSON bool) error {
 	if v.Stale {
 		stale = fmt.Sprintf(" (etcd does not answer; as of revision %d)", v.Revision)
 	}
-	_, err := fmt.Fprintf(out, "%s leader=%s token=%d mode=%s%s queue=%s nodes=%s%s\n", at.Format("15:04:05.000"), orNone(v.LeaderID),
+	_, err := fmt.Fprintf(out, "%s leader=%s token=%d mode=%s%s queue=%s nodes=%s%s\n", at.Format("15:04:05.000"),
+		orNone(v.LeaderID),
 		v.Token, v.Mode, outside(v), orNone(strings.Join(v.Queue, ",")), orNone(strings.Join(v.Nodes, ",")), stale)
 	return err
 }
@@ -108,11 +110,13 @@ func PrintOutcome(out io.Writer, o Outcome, asJSON bool) error {
 	var err error
 	switch {
 	case o.Moved:
-		_, err = fmt.Fprintf(out, "%s leads now (token %d), was %s (token %d)\n", o.LeaderID, o.Token, o.PreviousLeaderID, o.PreviousToken)
+		_, err = fmt.Fprintf(out, "%s leads now (token %d), was %s (token %d)\n", o.LeaderID, o.Token, o.PreviousLeaderID,
+			o.PreviousToken)
 	case o.Token == o.PreviousToken:
 		_, err = fmt.Fprintf(out, "%s leads already (token %d)\n", o.LeaderID, o.Token)
 	default:
-		_, err = fmt.Fprintf(out, "%s leads again (token %d), was token %d: no other candidate was queued\n", o.LeaderID, o.Token, o.PreviousToken)
+		_, err = fmt.Fprintf(out, "%s leads again (token %d), was token %d: no other candidate was queued\n", o.LeaderID,
+			o.Token, o.PreviousToken)
 	}
 	return err
 }

@@ -66,7 +66,8 @@ func PrintDrained(out io.Writer, d Drained, asJSON bool) error {
 	switch {
 	case d.Draining:
 		took := time.Duration(d.Seconds * float64(time.Second)).Round(time.Millisecond)
-		line = fmt.Sprintf("%s is empty: it gave up %s in %v, and gets none until goversed drain --undo %s, or until it starts again",
+		line = fmt.Sprintf("%s is empty: it gave up %s in %v, and gets none until goversed drain --undo %s, or until it "+
+			"starts again",
 			d.Address, counted(d.GivenUp), took, d.Address)
 		if d.Leader {
 			line += "; it leads on: goversed resign hands that over"

@@ -25,7 +25,8 @@ func PrintEffects(out io.Writer, prefix string, all Effects, asJSON bool) error 
 	w := &table{out: out}
 	w.row("EFFECT", "STATE", "ATTEMPT", "TOKEN", "BY", "SINCE", "NOTES")
 	for _, e := range all.Effects {
-		w.row(shown(e.Name), string(e.State), fmt.Sprint(e.Attempt), fmt.Sprint(e.Token), shown(e.By), since(e.At), orDash(e.notes()))
+		w.row(shown(e.Name), string(e.State), fmt.Sprint(e.Attempt), fmt.Sprint(e.Token), shown(e.By), since(e.At),
+			orDash(e.notes()))
 	}
 	if all.More {
 		w.line("")
@@ -60,7 +61,8 @@ func PrintEffect(out io.Writer, e Effect, asJSON bool) error {
 		w.line("error     %s", orDash(said(e.Error)))
 		w.line("\nThe next one to try it runs it again.")
 	case once.Unknown:
-		w.line("\nThe attempt has left, and nobody here knows whether the effect took place. Look where it should\nhave, then say so: goversed effects resolve NAME %d --done, or --failed to have it run again.", e.Token)
+		w.line("\nThe attempt has left, and nobody here knows whether the effect took place. Look where it should\nhave, "+
+			"then say so: goversed effects resolve NAME %d --done, or --failed to have it run again.", e.Token)
 	}
 	return w.flush()
 }

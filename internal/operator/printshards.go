@@ -28,7 +28,8 @@ func PrintShards(out io.Writer, v shard.Table, asJSON bool) error {
 	w.line("")
 	w.row("OWNER", "STATE", "WEIGHT", "COUNT", "MAY SERVE", "SHARDS")
 	for _, o := range v.Owners {
-		w.row(o.Address, string(o.State), numberOrDash(o.Weight), fmt.Sprint(o.Count), fmt.Sprint(o.MayServe), orDash(clip(o.Shards)))
+		w.row(o.Address, string(o.State), numberOrDash(o.Weight), fmt.Sprint(o.Count), fmt.Sprint(o.MayServe),
+			orDash(clip(o.Shards)))
 	}
 	if len(v.Moves) > 0 {
 		w.line("")
@@ -91,7 +92,8 @@ func reasons(s shardview.Step) string {
 	for _, part := range []struct {
 		count int
 		why   string
-	}{{s.Given, "given (nobody alive has them)"}, {s.Emptied, "emptied (their owner leaves or gets none)"}, {s.Levelled, "levelled (for an even load)"}} {
+	}{{s.Given, "given (nobody alive has them)"}, {s.Emptied, "emptied (their owner leaves or gets none)"}, {s.Levelled,
+		"levelled (for an even load)"}} {
 		if part.count > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", part.count, part.why))
 		}

@@ -60,7 +60,8 @@ func TestRead(t *testing.T) {
 
 	var out strings.Builder
 	require.NoError(t, PrintStatus(&out, d, false))
-	for _, says := range []string{"leader    " + first, "queue     " + first + ", " + second, "candidate", "observer", "127.0.0.1:48001"} {
+	for _, says := range []string{"leader    " + first, "queue     " + first + ", " +
+		second, "candidate", "observer", "127.0.0.1:48001"} {
 		require.Contains(t, out.String(), says)
 	}
 	out.Reset()
@@ -152,7 +153,8 @@ func TestNotEtcd(t *testing.T) {
 		_, err := openAt(t, address).Read(ctx)
 		require.NoError(t, ctx.Err(), "the time-out is not waited for")
 		require.ErrorIs(t, err, cluster.ErrNotEtcd)
-		require.EqualError(t, err, "what answers at "+address+" is no etcd: give etcd's client address with --etcd, usually port 2379")
+		require.EqualError(t, err, "what answers at "+address+" is no etcd: give etcd's client address with --etcd, "+
+			"usually port 2379")
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 
 // begin gets what a request to the cluster needs: the lease that it stands on for at most
 // timeout, and a mirror that has read the cluster. end gives both back.
-func (o *Operator) begin(ctx context.Context, timeout time.Duration) (lease clientv3.LeaseID, m *mirror.Mirror, end func(), err error) {
+func (o *Operator) begin(ctx context.Context,
+	timeout time.Duration) (lease clientv3.LeaseID, m *mirror.Mirror, end func(), err error) {
 	lease, err = o.connect(ctx, timeout)
 	if err != nil {
 		return 0, nil, nil, err

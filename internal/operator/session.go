@@ -17,7 +17,8 @@ const operatorsName = "an operator"
 // newKeeper keeps a session of this operator's own, while onSession lasts. readKey is one that its
 // user may read.
 func (o *Operator) newKeeper(readKey string) (*etcdsession.Keeper, error) {
-	return etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: o.client, TTL: askingTTL, ReadKey: readKey}})
+	return etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: o.client, TTL: askingTTL,
+		ReadKey: readKey}})
 }
 
 // onSession does something on the keeper's session, while run runs; it ends both, and the session.

@@ -29,7 +29,8 @@ func (o *Operator) Shards(ctx context.Context) (shard.Table, error) {
 
 // Foresee reads the cluster once and says what its planner would do. Errors are those of
 // Read, ErrNobody, and those of shardview.Foresee.
-func (o *Operator) Foresee(ctx context.Context, cfg shardview.Settings, suppose shardview.Change) (shardview.Foresight, error) {
+func (o *Operator) Foresee(ctx context.Context, cfg shardview.Settings,
+	suppose shardview.Change) (shardview.Foresight, error) {
 	snap, err := o.read(ctx)
 	if err != nil {
 		return shardview.Foresight{}, err

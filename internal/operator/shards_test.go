@@ -17,13 +17,15 @@ import (
 func TestPrintShards(t *testing.T) {
 	t.Parallel()
 	many := "0,2,4,6,8,10,12,14,16,18,20,22,24,26,28,30"
-	v := shard.Table{Count: 100, Generation: 7, Balance: shard.Balance{Least: 16, Most: 60}, Unowned: "90-99", OpenMoves: 1,
+	v := shard.Table{Count: 100, Generation: 7, Balance: shard.Balance{Least: 16, Most: 60}, Unowned: "90-99",
+		OpenMoves: 1,
 		Owners: []shard.OwnerRow{
 			{Address: "a:1", State: shard.Alive, Weight: 2, Count: 16, MayServe: 15, Shards: many},
 			{Address: "b:1", State: shard.Gone, Count: 60, Shards: "30-89"},
 			{Address: "c:1", State: shard.Alive, Weight: 1},
 		},
-		Moves: []shard.MoveRow{{From: "b:1", To: "a:1", Since: 7, Done: true, Count: 1, Shards: "4"}, {From: "b:1", To: "a:1", Since: 7, WaitsFor: "b:1", Count: 1, Shards: "6"}},
+		Moves: []shard.MoveRow{{From: "b:1", To: "a:1", Since: 7, Done: true, Count: 1, Shards: "4"}, {From: "b:1",
+			To: "a:1", Since: 7, WaitsFor: "b:1", Count: 1, Shards: "6"}},
 	}
 	var out strings.Builder
 	require.NoError(t, PrintShards(&out, v, false))
@@ -59,8 +61,10 @@ func TestPrintForesight(t *testing.T) {
 	require.NoError(t, PrintForesight(&out, shardview.Foresight{Count: 8}, false))
 	require.Equal(t, "8 shards, no map yet\nnothing would move\n", out.String())
 	out.Reset()
-	require.NoError(t, PrintForesight(&out, shardview.Foresight{Count: 8, Generation: 3, OpenMoves: 2, Nodes: []shardview.Load{{Address: "a:1", Now: 4, Then: 8}},
-		Steps: []shardview.Step{{Given: 4, Transfers: []shardview.Transfer{{Why: shardview.Given, To: "a:1", Count: 4, Shards: "4-7"}}},
+	require.NoError(t, PrintForesight(&out, shardview.Foresight{Count: 8, Generation: 3, OpenMoves: 2,
+		Nodes: []shardview.Load{{Address: "a:1", Now: 4, Then: 8}},
+		Steps: []shardview.Step{{Given: 4, Transfers: []shardview.Transfer{{Why: shardview.Given, To: "a:1", Count: 4,
+			Shards: "4-7"}}},
 			{AfterSeconds: 1.5, Emptied: 2, Levelled: 1, Transfers: []shardview.Transfer{}}}}, false))
 	require.Equal(t, `8 shards, map generation 3
 moves that are open, and left alone: 2
@@ -108,7 +112,8 @@ func TestNothingMovesWhereNobodyLeads(t *testing.T) {
 	require.Empty(t, f.Steps)
 	require.Equal(t, []shardview.Load{{Address: c.Node(0).Address()}}, f.Nodes)
 	require.Equal(t, "nobody leads: no shard moves until a node does", f.Remark)
-	f, err = o.Foresee(patient(t), shardview.Settings{MinMembers: 1}, shardview.Change{Join: []shardview.Joiner{{Address: "a:1"}}})
+	f, err = o.Foresee(patient(t), shardview.Settings{MinMembers: 1},
+		shardview.Change{Join: []shardview.Joiner{{Address: "a:1"}}})
 	require.NoError(t, err)
 	require.NotEmpty(t, f.Steps, "that one would lead")
 }

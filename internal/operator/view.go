@@ -79,7 +79,8 @@ func newDetails(s *state.Snapshot) Details {
 	for _, m := range s.Members {
 		n := Node{Address: m.Address, State: "follower", Incarnation: m.Incarnation, InstanceID: m.InstanceID,
 			Hostname: m.Hostname, HTTPAddress: m.HTTPAddress, Version: m.Version, TTL: m.TTL, Weight: max(m.Weight, 1),
-			Labels: m.Labels, Observer: m.Observer, Draining: m.Draining, Stopping: m.Stopping, ElectionFailed: m.ElectionFailed, Reason: m.Reason,
+			Labels: m.Labels, Observer: m.Observer, Draining: m.Draining, Stopping: m.Stopping,
+			ElectionFailed: m.ElectionFailed, Reason: m.Reason,
 			RoundTripMS: m.RoundTripMS}
 		if c, place := s.Candidate(m.Lease); c != nil {
 			n.State, n.Place = "candidate", place+1

@@ -168,7 +168,8 @@ func TestWatchEndsWhenNobodyReads(t *testing.T) {
 func TestChangeIsOneLine(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC)
-	v := View{LeaderID: "a:1", Token: 3, Term: 3, Mode: "election", Member: true, Queue: []string{"a:1", "b:1"}, Nodes: []string{"a:1"}, ClusterSize: 1}
+	v := View{LeaderID: "a:1", Token: 3, Term: 3, Mode: "election", Member: true, Queue: []string{"a:1", "b:1"},
+		Nodes: []string{"a:1"}, ClusterSize: 1}
 	var out strings.Builder
 	require.NoError(t, PrintChange(&out, at, v, false))
 	require.Equal(t, "03:04:05.006 leader=a:1 token=3 mode=election queue=a:1,b:1 nodes=a:1\n", out.String())

@@ -55,9 +55,11 @@ func newWish(s *state.Snapshot, address string, undo bool) (*wish, error) {
 	switch {
 	case w.left == 0: // there is nothing to wait for
 	case !taken(s, m, shardsOf(s)):
-		return nil, fmt.Errorf("%w: no other node could take the shards of %s: start one, or end the drain of one with goversed drain --undo", ErrRefused, address)
+		return nil, fmt.Errorf("%w: no other node could take the shards of %s: start one, or end the drain of one with "+
+			"goversed drain --undo", ErrRefused, address)
 	case s.Planner() == nil:
-		return nil, fmt.Errorf("%w: nobody leads, so nobody deals the shards of %s out anew: goversed status shows the queue", ErrRefused, address)
+		return nil, fmt.Errorf("%w: nobody leads, so nobody deals the shards of %s out anew: goversed status shows the "+
+			"queue", ErrRefused, address)
 	}
 	return w, nil
 }
@@ -67,7 +69,8 @@ func (w *wish) look(s *state.Snapshot) (done bool, err error) {
 	m := s.Member(w.asked.Address)
 	switch {
 	case m == nil || m.Incarnation != w.asked.Incarnation:
-		return false, fmt.Errorf("%s: %w; goversed nodes shows whether it is there and drains", w.asked.Address, request.ErrMemberGone)
+		return false, fmt.Errorf("%s: %w; goversed nodes shows whether it is there and drains", w.asked.Address,
+			request.ErrMemberGone)
 	case w.undo && m.Stopping:
 		return false, fmt.Errorf("%w: %s is stopping", ErrRefused, m.Address)
 	case w.undo:

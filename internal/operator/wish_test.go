@@ -12,11 +12,14 @@ import (
 )
 
 // owners is a map whose shards belong to these members, one each in turn, by way of plans.
-func owners(t *testing.T, generation int64, shards int, current *sharding.Map, members ...*state.Member) *state.ShardMap {
+func owners(t *testing.T, generation int64, shards int, current *sharding.Map,
+	members ...*state.Member) *state.ShardMap {
 	t.Helper()
-	in := sharding.Input{Generation: generation, Shards: shards, Current: current, Mode: sharding.Level, Done: func(sharding.Move) bool { return false }}
+	in := sharding.Input{Generation: generation, Shards: shards, Current: current, Mode: sharding.Level,
+		Done: func(sharding.Move) bool { return false }}
 	for _, m := range members {
-		in.Members = append(in.Members, sharding.Member{Owner: sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}, Excluded: m.Draining})
+		in.Members = append(in.Members, sharding.Member{Owner: sharding.Owner{Address: m.Address,
+			Incarnation: m.Incarnation}, Excluded: m.Draining})
 	}
 	result, err := sharding.Plan(in)
 	require.NoError(t, err)
@@ -64,13 +67,16 @@ func TestWish(t *testing.T) {
 	moving.ShardMap = owners(t, 13, 8, s.ShardMap.Map, drained, b)
 	look(&moving, 4, false)
 	busy := moving
-	busy.Released = []*state.Released{{Address: "a:1", Report: sharding.Report{Incarnation: 1, Generation: 13, Busy: []int{moves(moving.ShardMap)[0]}}}}
+	busy.Released = []*state.Released{{Address: "a:1", Report: sharding.Report{Incarnation: 1, Generation: 13,
+		Busy: []int{moves(moving.ShardMap)[0]}}}}
 	look(&busy, 1, false)
-	require.ErrorContains(t, w.unfinished(), "a:1 has 1 of 4 shards and goes on draining; goversed shards shows whom they wait for;")
+	require.ErrorContains(t, w.unfinished(), "a:1 has 1 of 4 shards and goes on draining; goversed shards shows whom "+
+		"they wait for;")
 	alone := busy
 	alone.Members = []*state.Member{drained, sharder("b:1", 2, drains)}
 	look(&alone, 1, false)
-	require.ErrorContains(t, w.unfinished(), "no other node can take them any more: start one; goversed drain --undo a:1 ends it")
+	require.ErrorContains(t, w.unfinished(), "no other node can take them any more: start one; goversed drain --undo "+
+		"a:1 ends it")
 	over := moving
 	over.Released = []*state.Released{{Address: "a:1", Report: sharding.Report{Incarnation: 1, Generation: 13}}}
 	look(&over, 0, true)
@@ -109,7 +115,8 @@ func TestWishThatCouldNotEnd(t *testing.T) {
 		"stopping": sharder("b:1", 2, leaving), "draining": sharder("b:1", 2, drains),
 		"another number": sharder("b:1", 2, func(r *state.Record) { r.Shards = 9 }),
 	} {
-		s := &state.Snapshot{Revision: 10, Members: []*state.Member{a, other}, Queue: queue, ShardMap: owners(t, 10, 8, nil, a)}
+		s := &state.Snapshot{Revision: 10, Members: []*state.Member{a, other}, Queue: queue, ShardMap: owners(t, 10, 8, nil,
+			a)}
 		_, err := newWish(s, "a:1", false)
 		require.ErrorIs(t, err, ErrRefused, name)
 		require.ErrorContains(t, err, "no other node could take", name)
@@ -125,5 +132,6 @@ func TestWishThatCouldNotEnd(t *testing.T) {
 		s.Members = append(s.Members, sharder(fmt.Sprintf("b:%d", i), 2))
 	}
 	_, err := newWish(s, "c:1", false)
-	require.ErrorContains(t, err, "no such node: c:1; there are a:1, b:0, b:1, b:2, b:3, b:4, b:5, b:6, 3 more, which goversed nodes shows")
+	require.ErrorContains(t, err, "no such node: c:1; there are a:1, b:0, b:1, b:2, b:3, b:4, b:5, b:6, 3 more, which "+
+		"goversed nodes shows")
 }

@@ -102,7 +102,8 @@ func entitled(in Seen, shard int) (epoch int64, ok bool) {
 	}
 	// A move from this very member waits for nobody else: the shard is held under the old
 	// epoch until it was let go, and acquired after.
-	if move, open := in.Map.Move(shard); open && move.From != in.Own && !in.Done(move) && !mutant.Is(mutant.TakeoverUnreleased) {
+	if move, open := in.Map.Move(shard); open && move.From != in.Own && !in.Done(move) &&
+		!mutant.Is(mutant.TakeoverUnreleased) {
 		return 0, false
 	}
 	if in.Withheld(shard) {

@@ -23,9 +23,11 @@ func members(owners ...sharding.Owner) (out []sharding.Member) {
 }
 
 // next is the map that follows m when these are the members.
-func next(t *testing.T, m *sharding.Map, generation int64, done func(sharding.Move) bool, owners ...sharding.Owner) *sharding.Map {
+func next(t *testing.T, m *sharding.Map, generation int64, done func(sharding.Move) bool,
+	owners ...sharding.Owner) *sharding.Map {
 	t.Helper()
-	r, err := sharding.Plan(sharding.Input{Generation: generation, Shards: shards, Current: m, Members: members(owners...), Done: done, Mode: sharding.Level})
+	r, err := sharding.Plan(sharding.Input{Generation: generation, Shards: shards, Current: m,
+		Members: members(owners...), Done: done, Mode: sharding.Level})
 	require.NoError(t, err)
 	require.Positive(t, r.Moved())
 	return r.Map
@@ -54,7 +56,8 @@ func TestFirstMapIsServedAtOnce(t *testing.T) {
 	require.Empty(t, Look(doubted).Acquire, "it may have been removed")
 	doubted.Held = holder{0: 10, 1: 10, 2: 10, 3: 10}.held
 	require.Empty(t, Look(doubted).Release, "what it serves it goes on to serve")
-	require.Equal(t, Orders{}, Look(holder{0: 10, 1: 10, 2: 10, 3: 10}.seen(a, m, never)), "and then all is as it should be")
+	require.Equal(t, Orders{}, Look(holder{0: 10, 1: 10, 2: 10, 3: 10}.seen(a, m, never)),
+		"and then all is as it should be")
 }
 
 func TestReleaseBeforeTakeOver(t *testing.T) {
@@ -76,7 +79,8 @@ func TestReleaseBeforeTakeOver(t *testing.T) {
 	require.Equal(t, sharding.Report{Incarnation: 1, Generation: 20, Busy: moved}, *Report(h.seen(a, two, never)))
 	h[moved[0]] = 0
 	report := Report(h.seen(a, two, never))
-	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 20, Busy: moved[1:]}, report, "one that takes long holds up no other")
+	require.Equal(t, &sharding.Report{Incarnation: 1, Generation: 20, Busy: moved[1:]}, report,
+		"one that takes long holds up no other")
 	reported := h.seen(a, two, never)
 	reported.Reported = *report
 	require.Nil(t, Report(reported), "said once")
@@ -145,7 +149,8 @@ func TestNothingIsHeldWithoutAReason(t *testing.T) {
 	h := holder{0: 10, 2: 10}
 	all := []int{0, 2}
 	require.Equal(t, all, Look(h.seen(a, nil, never)).Release, "the map is gone")
-	require.Equal(t, all, Look(h.seen(sharding.Owner{Address: "a:1", Incarnation: 9}, m, never)).Release, "a new incarnation owns nothing")
+	require.Equal(t, all, Look(h.seen(sharding.Owner{Address: "a:1", Incarnation: 9}, m, never)).Release,
+		"a new incarnation owns nothing")
 	require.Equal(t, all, Look(h.seen(sharding.Owner{}, m, never)).Release, "not registered")
 	invalid := h.seen(a, m, never)
 	invalid.Valid = false

@@ -47,7 +47,8 @@ func Connect(etcd cluster.Config) (*clientv3.Client, error) {
 
 // NotEtcd is the error where another server answers at address; it matches cluster.ErrNotEtcd.
 func NotEtcd(address string) error {
-	return fmt.Errorf("what answers at %s is %w: give etcd's client address with --etcd, usually port 2379", address, cluster.ErrNotEtcd)
+	return fmt.Errorf("what answers at %s is %w: give etcd's client address with --etcd, usually port 2379", address,
+		cluster.ErrNotEtcd)
 }
 
 // Why looks for the reason for err, with which a request to etcd failed, as

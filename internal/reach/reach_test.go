@@ -33,12 +33,13 @@ func TestWhyEtcdDoesNotAnswer(t *testing.T) {
 		lasts bool
 		says  string
 	}{
-		"a web server":             {at(web), true, "is no etcd: give etcd's client address with --etcd, usually port 2379"},
-		"nobody":                   {at(gone), false, "dial tcp " + at(gone)},
-		"a web server and nobody":  {at(web) + "," + at(gone), false, "dial tcp"},
-		"a stranger":               {"https://" + at(secure), true, "they are --etcd-cacert, --etcd-cert and --etcd-key"},
-		"TLS on one side":          {at(secure), false, "it speaks TLS, and this side does not"},
-		"a stranger, a web server": {"https://" + at(secure) + "," + at(web), true, "is no etcd: give etcd's client address with --etcd, usually port 2379"},
+		"a web server":            {at(web), true, "is no etcd: give etcd's client address with --etcd, usually port 2379"},
+		"nobody":                  {at(gone), false, "dial tcp " + at(gone)},
+		"a web server and nobody": {at(web) + "," + at(gone), false, "dial tcp"},
+		"a stranger":              {"https://" + at(secure), true, "they are --etcd-cacert, --etcd-cert and --etcd-key"},
+		"TLS on one side":         {at(secure), false, "it speaks TLS, and this side does not"},
+		"a stranger, a web server": {"https://" + at(secure) + "," +
+			at(web), true, "is no etcd: give etcd's client address with --etcd, usually port 2379"},
 	} {
 		address, err := Why(t.Context(), cluster.Config{EtcdAddress: c.etcd}, context.DeadlineExceeded)
 		require.ErrorContains(t, err, c.says, name)

@@ -106,7 +106,8 @@ const attempts = 3
 
 // attempt sends one request. Again: it failed with a stream that had stood for a while, or by what etcd refused
 // another one, and may not on a fresh one, which is at the next endpoint, and after another log-in.
-func (r *Renewer) attempt(ctx context.Context, id clientv3.LeaseID) (resp *pb.LeaseKeepAliveResponse, again bool, err error) {
+func (r *Renewer) attempt(ctx context.Context,
+	id clientv3.LeaseID) (resp *pb.LeaseKeepAliveResponse, again bool, err error) {
 	s, err := r.stream(ctx)
 	if err != nil {
 		return nil, false, err

@@ -43,7 +43,8 @@ func newStream(opened pb.Lease_LeaseKeepAliveClient, cancel context.CancelFunc) 
 }
 
 // renew sends one request and waits for its answer. First: it was the first one of this stream.
-func (s *stream) renew(ctx context.Context, id clientv3.LeaseID) (resp *pb.LeaseKeepAliveResponse, first bool, err error) {
+func (s *stream) renew(ctx context.Context,
+	id clientv3.LeaseID) (resp *pb.LeaseKeepAliveResponse, first bool, err error) {
 	r := &request{id: int64(id), answer: make(chan answer, 1)}
 	s.send.Lock()
 	s.mu.Lock()

@@ -32,7 +32,8 @@ const withdrawTimeout = time.Second
 // lease; withdraw takes it back, unless another one replaced it since. withdraw must be called,
 // and once m has answered: a request that stood for a moment may not be seen. There is one
 // request for a member: the last one counts. Errors are ErrMemberGone and etcd's.
-func Drain(ctx context.Context, client *clientv3.Client, keys state.Keys, lease clientv3.LeaseID, m *state.Member, undo bool) (withdraw func(), err error) {
+func Drain(ctx context.Context, client *clientv3.Client, keys state.Keys, lease clientv3.LeaseID, m *state.Member,
+	undo bool) (withdraw func(), err error) {
 	resp, err := txn.Commit(ctx, client, txn.RequestDrain(keys, m, int64(lease), undo))
 	switch {
 	case err != nil:

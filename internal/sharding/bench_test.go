@@ -28,7 +28,8 @@ func BenchmarkPlan(b *testing.B) {
 	worn := scattered(b, shard.DefaultCount, 100)
 	draining := members(100)
 	draining[50].Excluded = true
-	moving := plan(b, Input{Generation: 8, Shards: shard.DefaultCount, Current: worn, Members: members(150), Mode: Level}).Map
+	moving := plan(b, Input{Generation: 8, Shards: shard.DefaultCount, Current: worn, Members: members(150),
+		Mode: Level}).Map
 	uneven := members(100)
 	for i := range uneven {
 		uneven[i].Weight = 1 + i%9
@@ -44,7 +45,8 @@ func BenchmarkPlan(b *testing.B) {
 		"weights":      {Current: worn, Members: uneven, Mode: Level},
 		"inherit":      {Current: moving, Members: members(100), Mode: Level},
 		"above quotas": {Current: moving, Members: append(uneven, members(150)[100:102]...), Mode: Level},
-		"moves done":   {Current: moving, Members: members(151), Mode: Level, Done: func(m Move) bool { return m.Shard%2 == 0 }},
+		"moves done": {Current: moving, Members: members(151), Mode: Level,
+			Done: func(m Move) bool { return m.Shard%2 == 0 }},
 	} {
 		in.Generation, in.Shards = 9, shard.DefaultCount
 		b.Run(name, func(b *testing.B) {
@@ -60,11 +62,12 @@ func BenchmarkPlan(b *testing.B) {
 func BenchmarkCodec(b *testing.B) {
 	worn := scattered(b, shard.DefaultCount, 100)
 	for name, m := range map[string]*Map{
-		"settled":         firstMap(b, shard.DefaultCount, 100),
-		"worn":            worn,
-		"worn and moving": plan(b, Input{Generation: 8, Shards: shard.DefaultCount, Current: worn, Members: members(150), Mode: Level}).Map,
-		"65536 shards":    firstMap(b, shard.MaxCount, 100),
-		"65536 worn":      scattered(b, shard.MaxCount, 100),
+		"settled": firstMap(b, shard.DefaultCount, 100),
+		"worn":    worn,
+		"worn and moving": plan(b, Input{Generation: 8, Shards: shard.DefaultCount, Current: worn, Members: members(150),
+			Mode: Level}).Map,
+		"65536 shards": firstMap(b, shard.MaxCount, 100),
+		"65536 worn":   scattered(b, shard.MaxCount, 100),
 	} {
 		value := m.Encode()
 		b.Run("decode "+name, func(b *testing.B) {

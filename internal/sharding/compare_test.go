@@ -29,7 +29,8 @@ func (w *world) before(in Input) []before {
 		b.owned = w.lives(b.owner)
 		b.open = b.open && w.lives(b.move.From) && !in.Done(b.move)
 		b.pinned = b.owned && b.open
-		b.mustMove = !b.owned || !b.pinned && !slices.ContainsFunc(in.Members, func(m Member) bool { return m.Owner == b.owner && !m.Excluded })
+		b.mustMove = !b.owned || !b.pinned && !slices.ContainsFunc(in.Members,
+			func(m Member) bool { return m.Owner == b.owner && !m.Excluded })
 	}
 	return out
 }
@@ -78,7 +79,8 @@ func compare(w *world, in Input, r Result) {
 			require.NotEqual(w, b.owner, is, "moved to where it was")
 			require.Equal(w, Move{shard, b.owner, in.Generation}, move)
 		}
-		require.True(w, slices.ContainsFunc(takers, func(m Member) bool { return m.Owner == is }), "shard %d was given to who takes none", shard)
+		require.True(w, slices.ContainsFunc(takers, func(m Member) bool { return m.Owner == is }),
+			"shard %d was given to who takes none", shard)
 	}
 	require.Equal(w, counted, r)
 	if in.Mode == Repair {

@@ -31,7 +31,8 @@ type draft struct {
 }
 
 func newDraft(in Input, members []Member) *draft {
-	d := &draft{in: in, members: members, holder: make([]int32, in.Shards), fate: make([]fate, in.Shards), open: make([]bool, in.Shards),
+	d := &draft{in: in, members: members, holder: make([]int32, in.Shards), fate: make([]fate, in.Shards),
+		open: make([]bool, in.Shards),
 		load: make([]int, len(members)), pins: make([]int, len(members))}
 	for i, m := range members {
 		if !m.Excluded {

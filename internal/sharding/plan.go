@@ -123,7 +123,8 @@ func (in Input) check() ([]Member, error) {
 	case in.Mode != Repair && in.Mode != Level:
 		return nil, fmt.Errorf("there is no mode %d", in.Mode)
 	case in.Current != nil && in.Current.Shards() != in.Shards:
-		return nil, fmt.Errorf("the map has %d shards and not %d: start every member with the map's number", in.Current.Shards(), in.Shards)
+		return nil, fmt.Errorf("the map has %d shards and not %d: start every member with the map's number",
+			in.Current.Shards(), in.Shards)
 	case in.Current != nil && in.Current.Generation() >= in.Generation:
 		return nil, fmt.Errorf("generation %d is not after the map's %d", in.Generation, in.Current.Generation())
 	}

@@ -184,7 +184,8 @@ func TestNobodyCanTake(t *testing.T) {
 		r := plan(t, Input{Generation: 7, Shards: 1, Current: m, Members: of})
 		require.Equal(t, Result{Map: m}, r)
 	}
-	requireShard(t, plan(t, Input{Generation: 7, Shards: 1, Current: m, Members: []Member{a, c}}).Map, c.Owner, 7, &Move{0, a.Owner, 6})
+	requireShard(t, plan(t, Input{Generation: 7, Shards: 1, Current: m, Members: []Member{a, c}}).Map, c.Owner, 7,
+		&Move{0, a.Owner, 6})
 	require.Nil(t, plan(t, Input{Generation: 7, Shards: 1, Members: []Member{a}}).Map, "not even a first one")
 }
 
@@ -228,13 +229,18 @@ func TestPlanRefuses(t *testing.T) {
 	m := firstMap(t, 8, 2)
 	a := member(0)
 	for message, in := range map[string]Input{
-		"cannot plan the shards: 0 shards are not between 1 and 65536":                                     {Generation: 2},
-		"cannot plan the shards: 65537 shards are not between 1 and 65536":                                 {Generation: 2, Shards: shard.MaxCount + 1},
-		"cannot plan the shards: generation 0 is not positive":                                             {Shards: 8},
-		"cannot plan the shards: generation 1 is not after the map's 1":                                    {Generation: 1, Shards: 8, Current: m},
-		"cannot plan the shards: there is no mode 2":                                                       {Generation: 2, Shards: 8, Mode: 2},
-		"cannot plan the shards: the map has 8 shards and not 9: start every member with the map's number": {Generation: 2, Shards: 9, Current: m},
-		`cannot plan the shards: member "10.0.0.100:47001" at incarnation 1 is there twice`:                {Generation: 2, Shards: 8, Members: []Member{a, member(1), a}},
+		"cannot plan the shards: 0 shards are not between 1 and 65536": {Generation: 2},
+		"cannot plan the shards: 65537 shards are not between 1 and 65536": {Generation: 2,
+			Shards: shard.MaxCount + 1},
+		"cannot plan the shards: generation 0 is not positive": {Shards: 8},
+		"cannot plan the shards: generation 1 is not after the map's 1": {Generation: 1,
+			Shards: 8, Current: m},
+		"cannot plan the shards: there is no mode 2": {Generation: 2,
+			Shards: 8, Mode: 2},
+		"cannot plan the shards: the map has 8 shards and not 9: start every member with the map's number": {Generation: 2,
+			Shards: 9, Current: m},
+		`cannot plan the shards: member "10.0.0.100:47001" at incarnation 1 is there twice`: {Generation: 2, Shards: 8,
+			Members: []Member{a, member(1), a}},
 	} {
 		_, err := Plan(in)
 		require.ErrorIs(t, err, ErrBadInput)

@@ -35,7 +35,8 @@ func TestReportEncoding(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, r, back)
 
-	require.Equal(t, `{"incarnation":7,"generation":123,"busy":""}`, string(Report{Incarnation: 7, Generation: 123}.Encode()))
+	require.Equal(t, `{"incarnation":7,"generation":123,"busy":""}`,
+		string(Report{Incarnation: 7, Generation: 123}.Encode()))
 	back, err = DecodeReport([]byte(`{"incarnation":7,"generation":123}`))
 	require.NoError(t, err)
 	require.Equal(t, Report{Incarnation: 7, Generation: 123}, back)

@@ -26,7 +26,8 @@ type world struct {
 
 func TestWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{T: t, shards: rapid.SampledFrom([]int{1, 2, 3, 4, 5, 6}).Draw(t, "shards"), truth: map[string]Report{}, known: map[string]Report{}}
+		w := &world{T: t, shards: rapid.SampledFrom([]int{1, 2, 3, 4, 5, 6}).Draw(t, "shards"), truth: map[string]Report{},
+			known: map[string]Report{}}
 		for range w.shards {
 			w.serve = append(w.serve, map[Owner]bool{})
 		}
@@ -34,7 +35,8 @@ func TestWalk(t *testing.T) {
 		w.join()
 		w.plan()
 		for range rapid.IntRange(50, 150).Draw(t, "steps") {
-			switch rapid.SampledFrom([]string{"join", "join", "leave", "exclude", "weigh", "report", "report", "learn", "plan", "plan", "plan"}).Draw(t, "step") {
+			switch rapid.SampledFrom([]string{"join", "join", "leave", "exclude", "weigh", "report", "report", "learn", "plan",
+				"plan", "plan"}).Draw(t, "step") {
 			case "join":
 				if len(w.members) < 4 {
 					w.join()
@@ -69,7 +71,8 @@ func TestWalk(t *testing.T) {
 
 func (w *world) join() {
 	w.born++
-	w.members = append(w.members, Member{Owner: Owner{rapid.SampledFrom([]string{"a:1", "b:1", "c:1"}).Draw(w.T, "address"), w.born}})
+	w.members = append(w.members, Member{Owner: Owner{rapid.SampledFrom([]string{"a:1", "b:1", "c:1"}).Draw(w.T,
+		"address"), w.born}})
 }
 
 func (w *world) one() int {
@@ -113,7 +116,8 @@ func (w *world) serveOn() {
 		}
 		owner, owned := w.current.Owner(shard)
 		move, open := w.current.Move(shard)
-		if owned && w.lives(owner) && (!open || move.From == owner || move.Done(w.lives(move.From), w.truth[move.From.Address])) {
+		if owned && w.lives(owner) && (!open || move.From == owner || move.Done(w.lives(move.From),
+			w.truth[move.From.Address])) {
 			serve[owner] = true
 		}
 		require.LessOrEqual(w, len(serve), 1, "shard %d is served by %v", shard, serve)

@@ -56,7 +56,8 @@ func (m *Map) Encode() []byte {
 	for _, move := range m.moves {
 		moves.add(move.From, move.Since, move.Shard)
 	}
-	w := wireMap{Version: wireVersion, Shards: len(m.cells), Generation: m.generation, Grants: []wireGrant{}, Moves: []wireMove{}}
+	w := wireMap{Version: wireVersion, Shards: len(m.cells), Generation: m.generation, Grants: []wireGrant{},
+		Moves: []wireMove{}}
 	for _, g := range grants.sorted() {
 		w.Grants = append(w.Grants, wireGrant{g.Address, g.Incarnation, g.generation, FormatRanges(grants[g])})
 	}
@@ -96,7 +97,8 @@ func Decode(value []byte) (*Map, error) {
 	err := json.Unmarshal(value, &w)
 	switch { // what a newer version changed may not fit, but its version does
 	case w.Version > wireVersion:
-		return nil, fmt.Errorf("%w: %w: it has version %d and this program reads %d, use a newer program", ErrBadMap, ErrNewerVersion, w.Version, wireVersion)
+		return nil, fmt.Errorf("%w: %w: it has version %d and this program reads %d, use a newer program", ErrBadMap,
+			ErrNewerVersion, w.Version, wireVersion)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrBadMap, err)
 	}

@@ -32,7 +32,8 @@ func TestDecode(t *testing.T) {
 		epoch int64
 		move  Move
 	}{
-		0: {owner: a, epoch: 12}, 98: {a, 12, Move{98, c, 11}}, 100: {b, 12, Move{100, c, 11}}, 101: {a, 123, Move{101, b, 123}},
+		0: {owner: a, epoch: 12}, 98: {a, 12, Move{98, c, 11}}, 100: {b, 12, Move{100, c, 11}}, 101: {a, 123, Move{101, b,
+			123}},
 		104: {}, 105: {owner: a, epoch: 12}, 199: {owner: b, epoch: 12}, 211: {}, 299: {},
 	} {
 		owner, owned := m.Owner(shard)
@@ -55,10 +56,11 @@ func TestDecodeOtherSpellings(t *testing.T) {
 	first := `{"address":"10.0.0.1:47001","incarnation":7,"epoch":12,"shards":"0-99,105,200-210"}`
 	last := `{"address":"10.0.0.2:47001","incarnation":9,"epoch":12,"shards":"100,106-199"}`
 	for name, value := range map[string]string{
-		"spaces":          strings.ReplaceAll(stored, `,"`, ",\n \""),
-		"more fields":     strings.Replace(stored, `"version":1`, `"comment":"by hand","version":1`, 1),
-		"smaller ranges":  strings.Replace(stored, `0-99,105`, `0,1-50,51-99,105`, 1),
-		"parted grants":   strings.Replace(stored, first, strings.Replace(first, "0-99,", "", 1)+","+strings.Replace(first, "0-99,105,200-210", "0-99", 1), 1),
+		"spaces":         strings.ReplaceAll(stored, `,"`, ",\n \""),
+		"more fields":    strings.Replace(stored, `"version":1`, `"comment":"by hand","version":1`, 1),
+		"smaller ranges": strings.Replace(stored, `0-99,105`, `0,1-50,51-99,105`, 1),
+		"parted grants": strings.Replace(stored, first, strings.Replace(first, "0-99,", "", 1)+","+strings.Replace(first,
+			"0-99,105,200-210", "0-99", 1), 1),
 		"another order":   strings.NewReplacer(first, last, last, first).Replace(stored),
 		"order of fields": strings.Replace(stored, `"shards":300,"generation":123`, `"generation":123,"shards":300`, 1),
 	} {
@@ -113,7 +115,8 @@ func TestDecodeRefuses(t *testing.T) {
 
 // Also if nothing else of it fits.
 func TestDecodeTellsANewerVersion(t *testing.T) {
-	for _, value := range []string{strings.Replace(stored, `"version":1`, `"version":2`, 1), `{"shards":"many","version":3,"grants":{}}`} {
+	for _, value := range []string{strings.Replace(stored, `"version":1`, `"version":2`, 1),
+		`{"shards":"many","version":3,"grants":{}}`} {
 		_, err := Decode([]byte(value))
 		require.ErrorIs(t, err, ErrBadMap)
 		require.ErrorIs(t, err, ErrNewerVersion)
@@ -141,7 +144,8 @@ func FuzzDecode(f *testing.F) {
 		if m.Generation() == math.MaxInt64 {
 			return // none is after it
 		}
-		r, err := Plan(Input{Generation: m.Generation() + 1, Shards: m.Shards(), Current: m, Members: members(3), Mode: Level})
+		r, err := Plan(Input{Generation: m.Generation() + 1, Shards: m.Shards(), Current: m, Members: members(3),
+			Mode: Level})
 		require.NoError(t, err, "what can be read can be planned with")
 		planned, err := Decode(r.Map.Encode())
 		require.NoError(t, err)

@@ -88,7 +88,8 @@ func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 			p.waiting = now
 		}
 	}
-	in := sharding.Input{Generation: s.Revision, Shards: count(s, p.cfg), Members: members, Done: s.MoveDone, Mode: sharding.Repair}
+	in := sharding.Input{Generation: s.Revision, Shards: count(s, p.cfg), Members: members, Done: s.MoveDone,
+		Mode: sharding.Repair}
 	if s.ShardMap == nil || !owned(s) { // or all were gone: the cluster starts again
 		if takers(members) < max(p.cfg.MinMembers, 1) {
 			return p, Orders{}

@@ -32,7 +32,8 @@ func Foresee(s *state.Snapshot, cfg Settings, suppose Change) (Foresight, error)
 		}
 		before, f.Generation, f.OpenMoves = s.ShardMap.Map, v.Generation, v.OpenMoves
 	}
-	settings := shardplan.Settings{Shards: f.Count, Window: cfg.Window, MinMembers: cfg.MinMembers, Exclude: cfg.Exclude, Budget: 2 * f.Count}
+	settings := shardplan.Settings{Shards: f.Count, Window: cfg.Window, MinMembers: cfg.MinMembers, Exclude: cfg.Exclude,
+		Budget: 2 * f.Count}
 	began := time.Unix(0, 0)
 	planner, at := shardplan.New(settings), began
 	for range mostSteps {

@@ -24,7 +24,8 @@ func TestForeseeRest(t *testing.T) {
 	w := newWorld(t)
 	w.join("a:1")
 	w.plan(sharding.Repair)
-	require.Equal(t, Foresight{Count: 12, Generation: 3, Steps: []Step{}, Nodes: []Load{{"a:1", 12, 12}}}, foresee(t, w, settings, Change{}))
+	require.Equal(t, Foresight{Count: 12, Generation: 3, Steps: []Step{}, Nodes: []Load{{"a:1", 12, 12}}}, foresee(t, w,
+		settings, Change{}))
 }
 
 func TestForeseeAJoin(t *testing.T) {
@@ -35,7 +36,8 @@ func TestForeseeAJoin(t *testing.T) {
 	before := w.snapshot()
 	f := foresee(t, w, settings, Change{Join: []Joiner{{"b:1", 2}, {"0:1", 0}}})
 	require.Equal(t, []Step{{AfterSeconds: 2, Levelled: 9, Transfers: []Transfer{
-		{Why: Levelled, From: "a:1", To: "0:1", Count: 3, Shards: "3-5"}, {Why: Levelled, From: "a:1", To: "b:1", Count: 6, Shards: "6-11"},
+		{Why: Levelled, From: "a:1", To: "0:1", Count: 3, Shards: "3-5"}, {Why: Levelled, From: "a:1", To: "b:1", Count: 6,
+			Shards: "6-11"},
 	}}}, f.Steps)
 	require.Equal(t, []Load{{"0:1", 0, 3}, {"a:1", 12, 3}, {"b:1", 0, 6}}, f.Nodes)
 	require.Equal(t, before, w.snapshot(), "what is supposed changes nothing")
@@ -66,7 +68,8 @@ func TestForeseeCrashAndLeave(t *testing.T) {
 	require.Equal(t, 4, f.Steps[0].Given)
 	require.Equal(t, []Transfer{{Why: Given, From: "c:1", To: "d:1", Count: 4, Shards: "8-11"}}, f.Steps[0].Transfers)
 	require.Equal(t, Step{AfterSeconds: 2, Levelled: 4, Transfers: []Transfer{
-		{Why: Levelled, From: "a:1", To: "d:1", Count: 2, Shards: "2-3"}, {Why: Levelled, From: "b:1", To: "d:1", Count: 2, Shards: "6-7"}}}, f.Steps[1])
+		{Why: Levelled, From: "a:1", To: "d:1", Count: 2, Shards: "2-3"}, {Why: Levelled, From: "b:1", To: "d:1", Count: 2,
+			Shards: "6-7"}}}, f.Steps[1])
 	require.Equal(t, []Load{{"a:1", 4, 2}, {"b:1", 4, 2}, {"c:1", 4, 0}, {"d:1", 0, 8}}, f.Nodes)
 }
 

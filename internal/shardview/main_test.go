@@ -60,7 +60,8 @@ func (w *world) plan(mode sharding.Mode) {
 		in.Current = s.ShardMap.Map
 	}
 	for _, m := range s.Members {
-		in.Members = append(in.Members, sharding.Member{Owner: sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}, Weight: m.Weight})
+		in.Members = append(in.Members, sharding.Member{Owner: sharding.Owner{Address: m.Address,
+			Incarnation: m.Incarnation}, Weight: m.Weight})
 	}
 	result, err := sharding.Plan(in)
 	require.NoError(w.t, err)

@@ -12,7 +12,8 @@ import (
 
 // step says what a plan moves, and why.
 func step(after time.Duration, s *state.Snapshot, cfg shardplan.Settings, plan sharding.Result) Step {
-	st := Step{AfterSeconds: after.Seconds(), Given: plan.Given, Emptied: plan.Emptied, Levelled: plan.Levelled, Transfers: []Transfer{}}
+	st := Step{AfterSeconds: after.Seconds(), Given: plan.Given, Emptied: plan.Emptied, Levelled: plan.Levelled,
+		Transfers: []Transfer{}}
 	excluded := map[sharding.Owner]bool{} // of those who live
 	for _, m := range shardplan.Members(s, cfg) {
 		excluded[m.Owner] = m.Excluded

@@ -14,7 +14,8 @@ import (
 
 // ErrNoMap: the shards were not dealt out yet. A map that cannot be read is
 // sharding.ErrBadMap.
-var ErrNoMap = errors.New("there is no shard map yet: the leader writes one as soon as enough nodes with sharding are there")
+var ErrNoMap = errors.New("there is no shard map yet: the leader writes one as soon as enough nodes with sharding " +
+	"are there")
 
 // Map is the map of a snapshot, and an error that says in one line what to do if there
 // is none (ErrNoMap) or it cannot be read (sharding.ErrBadMap).
@@ -34,13 +35,15 @@ func New(s *state.Snapshot) (shard.Table, error) {
 	if err != nil {
 		return shard.Table{}, err
 	}
-	v := shard.Table{Count: m.Shards(), Generation: m.Generation(), Revision: s.Revision, Owners: []shard.OwnerRow{}, Moves: []shard.MoveRow{}}
+	v := shard.Table{Count: m.Shards(), Generation: m.Generation(), Revision: s.Revision, Owners: []shard.OwnerRow{},
+		Moves: []shard.MoveRow{}}
 	moves := map[shard.MoveRow][]int{}
 	waiting := map[sharding.Owner]int{}
 	for move := range m.Moves() {
 		to, _ := m.Owner(move.Shard)
-		group := shard.MoveRow{From: move.From.Address, FromIncarnation: move.From.Incarnation, To: to.Address, ToIncarnation: to.Incarnation,
-			Since: move.Since, Done: s.MoveDone(move)}
+		group := shard.MoveRow{From: move.From.Address, FromIncarnation: move.From.Incarnation, To: to.Address,
+			ToIncarnation: to.Incarnation,
+			Since:         move.Since, Done: s.MoveDone(move)}
 		if !group.Done {
 			group.WaitsFor = move.From.Address
 			waiting[to]++
@@ -53,7 +56,8 @@ func New(s *state.Snapshot) (shard.Table, error) {
 		v.Moves = append(v.Moves, group)
 	}
 	slices.SortFunc(v.Moves, func(a, b shard.MoveRow) int {
-		return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To), cmp.Compare(a.FromIncarnation, b.FromIncarnation),
+		return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To),
+			cmp.Compare(a.FromIncarnation, b.FromIncarnation),
 			cmp.Compare(a.ToIncarnation, b.ToIncarnation), cmp.Compare(a.WaitsFor, b.WaitsFor))
 	})
 	own(&v, s, m, waiting)
@@ -79,7 +83,8 @@ func own(v *shard.Table, s *state.Snapshot, m *sharding.Map, waiting map[shardin
 	v.Unowned = sharding.FormatRanges(unowned)
 	for _, o := range slices.SortedFunc(maps.Keys(owned), sharding.Owner.Compare) {
 		shards := owned[o]
-		row := shard.OwnerRow{Address: o.Address, Incarnation: o.Incarnation, State: shard.Gone, Count: len(shards), Shards: sharding.FormatRanges(shards)}
+		row := shard.OwnerRow{Address: o.Address, Incarnation: o.Incarnation, State: shard.Gone, Count: len(shards),
+			Shards: sharding.FormatRanges(shards)}
 		if member := s.Member(o.Address); member != nil && member.Incarnation == o.Incarnation {
 			row.State, row.Weight, row.MayServe = shard.Alive, max(member.Weight, 1), len(shards)-waiting[o]
 			if member.Draining {

@@ -20,10 +20,11 @@ func TestViewOfAJoin(t *testing.T) {
 	w.join("c:1", func(r *state.Record) { r.Shards = 0 }) // takes no part
 	v, err := New(w.snapshot())
 	require.NoError(t, err)
-	require.Equal(t, shard.Table{Count: 12, Generation: 3, Revision: 5, Balance: shard.Balance{Least: 12, Most: 12}, Moves: []shard.MoveRow{}, Owners: []shard.OwnerRow{
-		{Address: "a:1", Incarnation: 2, State: shard.Alive, Weight: 1, Count: 12, MayServe: 12, Shards: "0-11"},
-		{Address: "b:1", Incarnation: 4, State: shard.Alive, Weight: 2},
-	}}, v, "who joined has none yet")
+	require.Equal(t, shard.Table{Count: 12, Generation: 3, Revision: 5, Balance: shard.Balance{Least: 12, Most: 12},
+		Moves: []shard.MoveRow{}, Owners: []shard.OwnerRow{
+			{Address: "a:1", Incarnation: 2, State: shard.Alive, Weight: 1, Count: 12, MayServe: 12, Shards: "0-11"},
+			{Address: "b:1", Incarnation: 4, State: shard.Alive, Weight: 2},
+		}}, v, "who joined has none yet")
 	require.Equal(t, 12, v.MayServe())
 
 	w.leave("c:1")
@@ -32,9 +33,11 @@ func TestViewOfAJoin(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, shard.Balance{Least: 4, Most: 8}, v.Balance)
 	require.Equal(t, 8, v.OpenMoves)
-	open := shard.MoveRow{From: "a:1", FromIncarnation: 2, To: "b:1", ToIncarnation: 4, Since: 6, WaitsFor: "a:1", Count: 8, Shards: "4-11"}
+	open := shard.MoveRow{From: "a:1", FromIncarnation: 2, To: "b:1", ToIncarnation: 4, Since: 6, WaitsFor: "a:1",
+		Count: 8, Shards: "4-11"}
 	require.Equal(t, []shard.MoveRow{open}, v.Moves)
-	require.Equal(t, shard.OwnerRow{Address: "b:1", Incarnation: 4, State: shard.Alive, Weight: 2, Count: 8, MayServe: 0, Shards: "4-11"}, v.Owner("b:1", 4))
+	require.Equal(t, shard.OwnerRow{Address: "b:1", Incarnation: 4, State: shard.Alive, Weight: 2, Count: 8, MayServe: 0,
+		Shards: "4-11"}, v.Owner("b:1", 4))
 	require.Zero(t, v.Owner("b:1", 3), "another incarnation is somebody else")
 	require.Equal(t, 4, v.MayServe())
 
@@ -53,7 +56,8 @@ func TestViewOfAJoin(t *testing.T) {
 	v, err = New(w.snapshot())
 	require.NoError(t, err)
 	require.Zero(t, v.OpenMoves, "who is gone is not waited for")
-	require.Equal(t, shard.OwnerRow{Address: "a:1", Incarnation: 2, State: shard.Gone, Count: 4, Shards: "0-3"}, v.Owner("a:1", 2))
+	require.Equal(t, shard.OwnerRow{Address: "a:1", Incarnation: 2, State: shard.Gone, Count: 4, Shards: "0-3"},
+		v.Owner("a:1", 2))
 	require.Equal(t, shard.Draining, v.Owner("b:1", 4).State)
 	require.Equal(t, 8, v.MayServe())
 }

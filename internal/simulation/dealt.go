@@ -31,7 +31,8 @@ func (c *checks) dealt(w *world, p *process, d duty, plan sharding.Result) {
 	for shard := range w.shards {
 		epoch := m.Epoch(shard)
 		if epoch < c.granted[shard] {
-			c.fail("P5", "the map of %s gives shard %d away under epoch %d, after one of %d", p.id, shard, epoch, c.granted[shard])
+			c.fail("P5", "the map of %s gives shard %d away under epoch %d, after one of %d", p.id, shard, epoch,
+				c.granted[shard])
 		}
 		c.granted[shard] = epoch
 	}
@@ -106,7 +107,8 @@ func (c *checks) awake(w *world) {
 			continue
 		}
 		if _, o := p.planner.part.Look(snap, h.time()); o.Plan.Given+o.Plan.Emptied > 0 {
-			c.fail("P5", "%s sleeps, though it has to plan: %d shards have no owner, and %d are to leave theirs", p.id, o.Plan.Given, o.Plan.Emptied)
+			c.fail("P5", "%s sleeps, though it has to plan: %d shards have no owner, and %d are to leave theirs", p.id,
+				o.Plan.Given, o.Plan.Emptied)
 		}
 	}
 }

@@ -101,8 +101,9 @@ func (e *leaderElection) step() {
 	if e.term != nil {
 		stretch = e.term.stretch
 	}
-	part, orders := e.part.Look(candidacy.Seen{Snapshot: snap, Now: p.host.time(), Valid: r.s.validSince(stretch), Doubted: r.s.claim.InDoubt(),
-		Inside: e.term != nil && e.term.work > 0, Working: e.ended != nil && e.ended.work > 0})
+	part, orders := e.part.Look(candidacy.Seen{Snapshot: snap, Now: p.host.time(), Valid: r.s.validSince(stretch),
+		Doubted: r.s.claim.InDoubt(),
+		Inside:  e.term != nil && e.term.work > 0, Working: e.ended != nil && e.ended.work > 0})
 	e.part = part
 	r.protect()
 	if orders.GaveUp {

@@ -114,7 +114,8 @@ func (w *world) unwatched(s *state.Snapshot, p *process) string {
 		if there := w.host(m.Address).process; there == nil || there.leaving.begun {
 			continue
 		}
-		if c := p.detector.of(m.Address); c == nil || c.incarnation != m.Incarnation || c.c.Phase != suspicion.Watching || c.stream == nil {
+		if c := p.detector.of(m.Address); c == nil || c.incarnation != m.Incarnation || c.c.Phase != suspicion.Watching ||
+			c.stream == nil {
 			return fmt.Sprintf("does not watch %s", m.Address)
 		}
 	}
@@ -171,7 +172,8 @@ func (w *world) cared(kv state.KV) bool {
 // inUse reports whether a lease is that of a session that stands.
 func (w *world) inUse(id int64) bool {
 	for _, h := range w.hosts {
-		if p := h.process; p != nil && p.keeper.session != nil && p.keeper.session.lease == id && p.keeper.session.lost == "" {
+		if p := h.process; p != nil && p.keeper.session != nil && p.keeper.session.lease == id &&
+			p.keeper.session.lost == "" {
 			return true
 		}
 	}

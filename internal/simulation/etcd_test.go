@@ -27,7 +27,8 @@ func TestTheSimulatedEtcdAgreesWithARealOne(t *testing.T) {
 
 	w := &world{Rand: newRand(7), ttl: time.Minute, keys: keys}
 	w.etcd = &etcd{w: w, revision: 1, term: 1}
-	names := []string{keys.Candidate(0x71), keys.Candidate(0x72), keys.Candidate(0x73), keys.Acting(), keys.Request(), keys.Node("a:1"), keys.Node("b:1")}
+	names := []string{keys.Candidate(0x71), keys.Candidate(0x72), keys.Candidate(0x73), keys.Acting(), keys.Request(),
+		keys.Node("a:1"), keys.Node("b:1")}
 	real := map[int64]clientv3.LeaseID{0: clientv3.NoLease}
 	simulated := map[int64]int64{0: 0}
 	leases := []int64{0}

@@ -155,7 +155,8 @@ func outsider(w *world, _ *host) {
 	}
 	w.note(nil, "an outside candidate queues on lease %x", l.id)
 	e.author = cause{}
-	if _, err := e.execute(nil, txn.Txn{Then: []txn.Op{{Kind: txn.Put, Key: key, Value: "outside", Lease: l.id}}}); err != nil {
+	if _, err := e.execute(nil, txn.Txn{Then: []txn.Op{{Kind: txn.Put, Key: key, Value: "outside",
+		Lease: l.id}}}); err != nil {
 		return
 	}
 	w.faults.last(w.between(0, 2*w.ttl), func() {

@@ -15,7 +15,8 @@ import (
 var excluded = map[string]string{"role": "gateway"}
 
 func (h *host) planning() shardplan.Settings {
-	return shardplan.Settings{Shards: h.roles.shards, Window: h.w.window, MinMembers: 1, Exclude: excluded, Budget: 20 * h.w.shards}
+	return shardplan.Settings{Shards: h.roles.shards, Window: h.w.window, MinMembers: 1, Exclude: excluded,
+		Budget: 20 * h.w.shards}
 }
 
 // drainTimeout is Sharding.DrainTimeout.

@@ -73,7 +73,8 @@ func (k *keeper) open() {
 		return
 	}
 	sent := p.host.clock()
-	p.call(toGrant, max(openTimeout, p.w.ttl/5), func(e *etcd) (answer, error) { return e.grant(), nil }, func(a answer, err error) {
+	p.call(toGrant, max(openTimeout, p.w.ttl/5), func(e *etcd) (answer, error) { return e.grant(), nil }, func(a answer,
+		err error) {
 		if err != nil || k.closing {
 			k.again()
 			return
@@ -119,17 +120,18 @@ func (k *keeper) over(s *session) {
 // revoke tries until etcd answered; while stopping for closeTimeout.
 func (k *keeper) revoke(s *session, stopBy int64) {
 	p := k.p
-	p.call(toRevoke, min(p.w.ttl/5, closeTimeout), func(e *etcd) (answer, error) { return e.revoke(p.host, s.lease) }, func(_ answer, err error) {
-		if k.closing && stopBy == 0 {
-			stopBy = p.host.mono() + int64(closeTimeout)
-		}
-		switch {
-		case err == nil || errors.Is(err, errNoLease) || errors.Is(err, errDenied), stopBy != 0 && p.host.mono() > stopBy:
-			k.next()
-		default:
-			p.after(revokeRetry, func() { k.revoke(s, stopBy) })
-		}
-	})
+	p.call(toRevoke, min(p.w.ttl/5, closeTimeout), func(e *etcd) (answer, error) { return e.revoke(p.host, s.lease) },
+		func(_ answer, err error) {
+			if k.closing && stopBy == 0 {
+				stopBy = p.host.mono() + int64(closeTimeout)
+			}
+			switch {
+			case err == nil || errors.Is(err, errNoLease) || errors.Is(err, errDenied), stopBy != 0 && p.host.mono() > stopBy:
+				k.next()
+			default:
+				p.after(revokeRetry, func() { k.revoke(s, stopBy) })
+			}
+		})
 }
 
 func (k *keeper) next() {
@@ -176,7 +178,8 @@ func (s *session) lose(why string) {
 	s.p.soon(func() { s.p.keeper.over(s) })
 }
 
-var losses = [happenings]string{SessionExpired: "expired", SessionRevoked: "revoked", SessionPermission: "permission", SessionKeyLost: "key lost"}
+var losses = [happenings]string{SessionExpired: "expired", SessionRevoked: "revoked", SessionPermission: "permission",
+	SessionKeyLost: "key lost"}
 
 // protect is Session.Protect.
 func (s *session) protect(key string, revision int64, lost func()) {

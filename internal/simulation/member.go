@@ -56,20 +56,21 @@ func (m *member) place(s *session) {
 	began, left := p.host.mono(), probes
 	var trips []time.Duration
 	for range probes {
-		p.call(toMeasure, requestTimeout, func(e *etcd) (answer, error) { return answer{revision: e.revision}, nil }, func(_ answer, err error) {
-			if err == nil {
-				trips = append(trips, durationOf(p.host.mono()-began))
-			}
-			if left--; left > 0 || s.lost != "" {
-				return
-			}
-			if len(trips) == 0 {
-				p.after(registerRetry, func() { m.place(s) })
-				return
-			}
-			m.moved(suspicion.At(p.w.ttl, trips...))
-			m.tryRegister(s)
-		})
+		p.call(toMeasure, requestTimeout, func(e *etcd) (answer, error) { return answer{revision: e.revision}, nil },
+			func(_ answer, err error) {
+				if err == nil {
+					trips = append(trips, durationOf(p.host.mono()-began))
+				}
+				if left--; left > 0 || s.lost != "" {
+					return
+				}
+				if len(trips) == 0 {
+					p.after(registerRetry, func() { m.place(s) })
+					return
+				}
+				m.moved(suspicion.At(p.w.ttl, trips...))
+				m.tryRegister(s)
+			})
 	}
 }
 
@@ -238,7 +239,8 @@ func (m *member) reconcile() {
 		return
 	}
 	m.poked = true // one at a time, and again after a while
-	p.change(toRecord, requestTimeout, txn.UpdateRecord(p.w.keys, p.host.address, m.record, own.ModRevision), func(answer, error) {
+	p.change(toRecord, requestTimeout, txn.UpdateRecord(p.w.keys, p.host.address, m.record, own.ModRevision), func(answer,
+		error) {
 		p.after(registerRetry, m.reconcile)
 	})
 }

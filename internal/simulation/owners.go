@@ -29,7 +29,8 @@ type forged struct {
 }
 
 func newOwners(shards int) owners {
-	return owners{holds: make([]*process, shards), since: make([]time.Duration, shards), two: make([]bool, shards), epochs: make([]int64, shards), last: make([]*process, shards),
+	return owners{holds: make([]*process, shards), since: make([]time.Duration, shards), two: make([]bool, shards),
+		epochs: make([]int64, shards), last: make([]*process, shards),
 		granted: make([]int64, shards)}
 }
 

@@ -128,7 +128,8 @@ func (l *planner) write(mine duty, orders shardplan.Orders) {
 			return
 		}
 		l.part = l.part.Wrote(orders.Plan, at)
-		p.mirror.wait(durationOf(due-p.host.mono()), func(s *state.Snapshot) bool { return s.Revision >= a.revision }, func(bool) { l.done(planRetry) })
+		p.mirror.wait(durationOf(due-p.host.mono()), func(s *state.Snapshot) bool { return s.Revision >= a.revision },
+			func(bool) { l.done(planRetry) })
 	})
 }
 

@@ -11,7 +11,8 @@ func pauseProcess(w *world, h *host) { w.pauseFor(h, w.duration(h)) }
 // pauseInRenewal stops the process while a renewal's answer is on its way, until about
 // its deadline.
 func pauseInRenewal(w *world, h *host) {
-	w.faults.waiting = append(w.faults.waiting, trigger{moment: carriedOut + moment(pick(w, []kind{toRenew, toCheck})), host: h,
+	w.faults.waiting = append(w.faults.waiting, trigger{moment: carriedOut +
+		moment(pick(w, []kind{toRenew, toCheck})), host: h,
 		begin: func() {
 			if p := h.process; p != nil && p.keeper.session != nil {
 				left := h.clock().Until(p.keeper.session.claim.Until())

@@ -91,28 +91,29 @@ func (h *holder) write() {
 	}
 	known := p.mirror.known
 	due := p.host.mono() + int64(requestTimeout)
-	p.change(toReport, requestTimeout, txn.Release(p.w.keys, p.host.address, p.keeper.session.lease, *r, over), func(a answer, err error) {
-		if err == nil {
-			p.mirror.saw(a.revision, known)
-		}
-		if err != nil || !a.held {
-			failed()
-			return
-		}
-		p.w.checks.count(Reported)
-		if len(r.Busy) > 0 {
-			p.w.checks.count(Straggled)
-		}
-		p.mirror.wait(durationOf(due-p.host.mono()), func(s *state.Snapshot) bool {
-			now := s.ReleasedBy(p.host.address)
-			return s.Revision >= a.revision || now != nil && now.Generation == r.Generation && slices.Equal(now.Busy, r.Busy)
-		}, func(met bool) {
-			if !met {
+	p.change(toReport, requestTimeout, txn.Release(p.w.keys, p.host.address, p.keeper.session.lease, *r, over),
+		func(a answer, err error) {
+			if err == nil {
+				p.mirror.saw(a.revision, known)
+			}
+			if err != nil || !a.held {
 				failed()
 				return
 			}
-			h.retry = 0
-			h.reported()
+			p.w.checks.count(Reported)
+			if len(r.Busy) > 0 {
+				p.w.checks.count(Straggled)
+			}
+			p.mirror.wait(durationOf(due-p.host.mono()), func(s *state.Snapshot) bool {
+				now := s.ReleasedBy(p.host.address)
+				return s.Revision >= a.revision || now != nil && now.Generation == r.Generation && slices.Equal(now.Busy, r.Busy)
+			}, func(met bool) {
+				if !met {
+					failed()
+					return
+				}
+				h.retry = 0
+				h.reported()
+			})
 		})
-	})
 }

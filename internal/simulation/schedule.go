@@ -133,7 +133,8 @@ func (w *world) drawMoment() moment {
 		return termBegan + moment(w.IntN(3))
 	}
 	k := pick(w, []kind{toRenew, toCheck, toCampaign, toCampaign, toLookAhead, toLeave, toLeave, toRegister, toRegister,
-		toGrant, toRevoke, toRead, toChange, toChange, toRecord, toAccuse, toRemove, toRefute, toWrite, toAsk, toPlan, toPlan, toReport, toReport})
+		toGrant, toRevoke, toRead, toChange, toChange, toRecord, toAccuse, toRemove, toRefute, toWrite, toAsk, toPlan,
+		toPlan, toReport, toReport})
 	return moment(w.IntN(3))*moment(kinds) + moment(k)
 }
 

@@ -73,16 +73,20 @@ const (
 func (h Happening) String() string {
 	return [...]string{"faults", "terms", "terms in fallback", "terms ended: resigned", "terms ended: asked to give way",
 		"terms ended: key lost", "terms ended: session lost", "terms ended: superseded", "work awaited", "work given up",
-		"guarded writes accepted", "guarded writes refused", "requests carried out after their sender gave up", "answers lost",
+		"guarded writes accepted", "guarded writes refused", "requests carried out after their sender gave up", "answers " +
+			"lost",
 		"sessions lost: expired", "sessions lost: revoked", "sessions lost: permission", "sessions lost: key lost",
 		"watches broken", "watches compacted", "watches that lagged",
-		"watches opened again that had not reported progress", "watches that a comparison showed to lack nothing", "views read anew because a key was missed",
+		"watches opened again that had not reported progress", "watches that a comparison showed to lack nothing", "views " +
+			"read anew because a key was missed",
 		"keys missed by a renewal", "keys put right", "campaigns failed", "accusations", "refutations",
 		"members removed: dead", "members removed: alive",
-		"accusations of members far from etcd", "evidence against members that are left to their lease", "distances recorded anew", "doubts", "sessions suspended", "sessions resumed",
+		"accusations of members far from etcd", "evidence against members that are left to their lease", "distances " +
+			"recorded anew", "doubts", "sessions suspended", "sessions resumed",
 		"shard maps accepted", "shard maps accepted of an acting leader", "shard maps accepted beside an outside candidate",
 		"shard maps refused: planning was another's by then", "shard maps refused: the map was another by then",
-		"shard maps of a second planner: a hand made the first look like no member", "shards given that had no owner", "shards emptied off a member", "shards levelled",
+		"shard maps of a second planner: a hand made the first look like no member", "shards given that had no " +
+			"owner", "shards emptied off a member", "shards levelled",
 		"shards served", "shards let go of because the session had lapsed", "reports", "reports with stragglers",
 		"stops: shards handed over", "stops: nobody to take over", "stops: shards not handed over",
 		"shard maps taken by a hand", "reports taken by a hand"}[h]
@@ -150,8 +154,10 @@ func (s Seen) String() string {
 		name string
 	}{{hand, "a hand from outside"}, {removal, "removal on evidence"}} {
 		e := s.Exempt[x.by]
-		fmt.Fprintf(&b, "%9d  exempt: leaders whose key was taken by %s (noticed after %v at most)\n", e.Keyless, x.name, e.LongestKeyless.Round(time.Millisecond))
-		fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with the next one (of %v at most)\n", e.Overlaps, e.Longest.Round(time.Millisecond))
+		fmt.Fprintf(&b, "%9d  exempt: leaders whose key was taken by %s (noticed after %v at most)\n", e.Keyless, x.name,
+			e.LongestKeyless.Round(time.Millisecond))
+		fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with the next one (of %v at most)\n", e.Overlaps,
+			e.Longest.Round(time.Millisecond))
 	}
 	e := s.Exempt[early]
 	fmt.Fprintf(&b, "%9d  exempt: leaders whose lease etcd revoked early (noticed after %v at most)\n", e.Keyless,
@@ -159,10 +165,13 @@ func (s Seen) String() string {
 	fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with one that could not know it (of %v at most)\n", e.Overlaps,
 		e.Longest.Round(time.Millisecond))
 	e = s.Exempt[outsideCandidate]
-	fmt.Fprintf(&b, "%9d  exempt: acting leaders beside an outside candidate (for %v at most)\n", e.Overlaps, e.Longest.Round(time.Millisecond))
-	for i, name := range []string{"its owner's key or lease was taken by a hand", "its owner was removed on evidence", "a hand was on the map or on a report"} {
+	fmt.Fprintf(&b, "%9d  exempt: acting leaders beside an outside candidate (for %v at most)\n", e.Overlaps,
+		e.Longest.Round(time.Millisecond))
+	for i, name := range []string{"its owner's key or lease was taken by a hand", "its owner was removed on evidence",
+		"a hand was on the map or on a report"} {
 		e := s.Beside[i]
-		fmt.Fprintf(&b, "%9d  exempt: a shard held by two after %s (for %v at most; %d times the older owner began after the newer one)\n", e.Overlaps, name,
+		fmt.Fprintf(&b, "%9d  exempt: a shard held by two after %s (for %v at most; %d times the older owner began after "+
+			"the newer one)\n", e.Overlaps, name,
 			e.Longest.Round(time.Millisecond), e.Late)
 	}
 	return b.String()

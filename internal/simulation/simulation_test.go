@@ -46,7 +46,8 @@ func TestSchedules(t *testing.T) {
 	}
 	took := time.Since(began)
 	t.Logf("%d schedules from seed %d, %d events each, %d broken, in %v: %.0f a second on %d cores\n%s", n, *firstSeed,
-		events/uint64(max(n, 1)), broken, took.Round(time.Millisecond), float64(n)/took.Seconds(), runtime.GOMAXPROCS(0), seen)
+		events/uint64(max(n, 1)), broken, took.Round(time.Millisecond), float64(n)/took.Seconds(), runtime.GOMAXPROCS(0),
+		seen)
 	if broken > 0 {
 		t.Logf("repeat one with: go test ./internal/simulation -run Schedules -v -sim.schedules 1 -sim.verbose -sim.seed N")
 	}

@@ -48,7 +48,8 @@ func (c *checks) ended(p *process, e candidacy.Ending) {
 	}
 }
 
-var endings = [happenings]election.Reason{Resigned: election.ReasonResigned, GaveWay: election.ReasonRequested, KeyLost: election.ReasonKeyLost,
+var endings = [happenings]election.Reason{Resigned: election.ReasonResigned, GaveWay: election.ReasonRequested,
+	KeyLost:     election.ReasonKeyLost,
 	SessionLost: election.ReasonSessionLost, Superseded: election.ReasonSuperseded}
 
 // wrote is told of every guarded write that etcd accepted.
@@ -94,7 +95,8 @@ func (c *checks) deleted(w *world, kv state.KV, why cause) {
 		c.taken = append(c.taken, taken{token: kv.CreateRevision, at: w.now, by: hand})
 	case removal:
 		if parsed.Kind == state.KindNode && kv.CreateRevision != why.member.Incarnation {
-			c.fail("P4", "the removal of %s at %d deleted the one at %d", parsed.Address, why.member.Incarnation, kv.CreateRevision)
+			c.fail("P4", "the removal of %s at %d deleted the one at %d", parsed.Address, why.member.Incarnation,
+				kv.CreateRevision)
 		}
 		c.taken = append(c.taken, taken{token: kv.CreateRevision, lease: why.member.KeyLease, at: w.now, by: removal})
 	case request:

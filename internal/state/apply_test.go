@@ -56,17 +56,21 @@ func TestApplyAgreesWithBuild(t *testing.T) {
 		}
 		var old []kept
 		var batch []Event
-		names := []string{keys.Candidate(1), keys.Candidate(2), keys.Candidate(3), keys.Queue() + "x/y", keys.Acting(), keys.Request(),
-			keys.Node("a:1"), keys.Node("b:1"), keys.Node("c:1"), keys.Accusation("a:1", "b"), keys.Accusation("a:1", "c"), "/goverse/nodes/%zz",
+		names := []string{keys.Candidate(1), keys.Candidate(2), keys.Candidate(3), keys.Queue() +
+			"x/y", keys.Acting(), keys.Request(),
+			keys.Node("a:1"), keys.Node("b:1"), keys.Node("c:1"), keys.Accusation("a:1", "b"), keys.Accusation("a:1",
+				"c"), "/goverse/nodes/%zz",
 			keys.Drain("a:1"), keys.Drain("b:1"), keys.Drain("c:1")}
-		values := []string{"a:1", Record{InstanceID: "i", Lease: 1}.Encode(), RequestRecord{Kind: RequestResign, Token: 3}.Encode(),
+		values := []string{"a:1", Record{InstanceID: "i", Lease: 1}.Encode(), RequestRecord{Kind: RequestResign,
+			Token: 3}.Encode(),
 			AccusationRecord{Incarnation: 1}.Encode(), DrainRecord{Incarnation: 2, Undo: true}.Encode(), "{", ""}
 		for range rapid.IntRange(1, 60).Draw(t, "events") {
 			key := rapid.SampledFrom(names).Draw(t, "key")
 			if _, there := st.kvs[key]; there && rapid.Bool().Draw(t, "delete") {
 				batch = append(batch, st.remove(key))
 			} else {
-				batch = append(batch, st.put(key, rapid.SampledFrom(values).Draw(t, "value"), rapid.Int64Range(0, 3).Draw(t, "lease")))
+				batch = append(batch, st.put(key, rapid.SampledFrom(values).Draw(t, "value"), rapid.Int64Range(0, 3).Draw(t,
+					"lease")))
 			}
 			if rapid.Bool().Draw(t, "flush") {
 				old = append(old, kept{snap, describe(snap)})
@@ -124,13 +128,19 @@ func TestLeader(t *testing.T) {
 		want    election.Leader
 		planner string
 	}{
-		"nobody":           {[]KV{a, b}, election.Leader{Mode: election.ModeElection}, ""},
-		"first come":       {[]KV{a, b, candidate("a:1", 1, 21), candidate("b:1", 2, 20)}, election.Leader{Address: "b:1", Token: 20, Mode: election.ModeElection, Member: true, Lease: 2}, "b:1"},
-		"acting":           {[]KV{a, b, acting}, election.Leader{Address: "a:1", Token: 30, Mode: election.ModeFallback, Member: true, Lease: 1}, "a:1"},
-		"elected waits":    {[]KV{a, b, acting, candidate("b:1", 2, 31)}, election.Leader{Mode: election.ModeElection}, "b:1"},
-		"outside leads":    {[]KV{a, b, outside, candidate("b:1", 2, 20)}, election.Leader{Address: "who", Token: 5, Mode: election.ModeElection, Member: false, Lease: 0}, "b:1"},
-		"lease not member": {[]KV{a, candidate("b:1", 2, 20)}, election.Leader{Address: "b:1", Token: 20, Mode: election.ModeElection, Member: false, Lease: 2}, ""},
-		"value is a lie":   {[]KV{a, b, candidate("a:1", 2, 20)}, election.Leader{Address: "a:1", Token: 20, Mode: election.ModeElection, Member: true, Lease: 2}, "b:1"},
+		"nobody": {[]KV{a, b}, election.Leader{Mode: election.ModeElection}, ""},
+		"first come": {[]KV{a, b, candidate("a:1", 1, 21), candidate("b:1", 2, 20)}, election.Leader{Address: "b:1",
+			Token: 20, Mode: election.ModeElection, Member: true, Lease: 2}, "b:1"},
+		"acting": {[]KV{a, b, acting}, election.Leader{Address: "a:1", Token: 30, Mode: election.ModeFallback,
+			Member: true, Lease: 1}, "a:1"},
+		"elected waits": {[]KV{a, b, acting, candidate("b:1", 2, 31)}, election.Leader{Mode: election.ModeElection},
+			"b:1"},
+		"outside leads": {[]KV{a, b, outside, candidate("b:1", 2, 20)}, election.Leader{Address: "who", Token: 5,
+			Mode: election.ModeElection, Member: false, Lease: 0}, "b:1"},
+		"lease not member": {[]KV{a, candidate("b:1", 2, 20)}, election.Leader{Address: "b:1", Token: 20,
+			Mode: election.ModeElection, Member: false, Lease: 2}, ""},
+		"value is a lie": {[]KV{a, b, candidate("a:1", 2, 20)}, election.Leader{Address: "a:1", Token: 20,
+			Mode: election.ModeElection, Member: true, Lease: 2}, "b:1"},
 	} {
 		s := Build(keys, 1, 100, tc.kvs)
 		require.Equal(t, tc.want, s.Leader(), name)

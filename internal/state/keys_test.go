@@ -15,7 +15,8 @@ func testKeys(t testing.TB) Keys {
 }
 
 func TestNewKeysRefusesBadPrefixes(t *testing.T) {
-	for _, prefix := range []string{"", "goverse", "/", "/a/", "//a", "/a//b", "/a/../b", "/..", "/a/.", "/a b", "/a\nb", "/a\x7f"} {
+	for _, prefix := range []string{"", "goverse", "/", "/a/", "//a", "/a//b", "/a/../b", "/..", "/a/.", "/a b", "/a\nb",
+		"/a\x7f"} {
 		_, err := NewKeys(prefix)
 		require.ErrorIs(t, err, ErrBadPrefix, "%q", prefix)
 		require.NotContains(t, err.Error(), "\n", "one line")
@@ -23,7 +24,8 @@ func TestNewKeysRefusesBadPrefixes(t *testing.T) {
 	_, err := NewKeys("/a/b//")
 	require.EqualError(t, err, `bad etcd prefix "/a/b//": it must not end with a slash: use /a/b`)
 	_, err = NewKeys("/")
-	require.EqualError(t, err, `bad etcd prefix "/": it must not be empty or have an empty segment; use something like /goverse`)
+	require.EqualError(t, err,
+		`bad etcd prefix "/": it must not be empty or have an empty segment; use something like /goverse`)
 	for _, prefix := range []string{"/goverse", "/a/b/c", "/ümlaut", "/a..b", "/-"} {
 		_, err := NewKeys(prefix)
 		require.NoError(t, err, "%q", prefix)

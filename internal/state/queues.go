@@ -154,7 +154,8 @@ func (q Queues) parse(key string) (queue, name string, wish, ok bool) {
 	}
 	escaped, wish = strings.CutPrefix(escaped, wishMark)
 	name, ok = unescape(escaped)
-	if n, err := strconv.ParseUint(bucket, 16, 8); !ok || err != nil || int(n) != shard.Of(name, buckets) || len(bucket) != 2 {
+	if n, err := strconv.ParseUint(bucket, 16, 8); !ok || err != nil || int(n) != shard.Of(name,
+		buckets) || len(bucket) != 2 {
 		return "", "", false, false
 	}
 	return key[:len(key)-len(id)], name, wish, true

@@ -32,7 +32,8 @@ func TestQueueOf(t *testing.T) {
 	queue, ok := q.QueueOf(q.Queue("a") + "anything/else")
 	require.True(t, ok, "it stands in the queue as any other key does")
 	require.Equal(t, q.Queue("a"), queue)
-	for _, key := range []string{"", q.Root(), q.Queue("a"), q.Bucket("a"), q.Batches(7, 0), "/else", q.Root() + "zz/a/1-1",
+	for _, key := range []string{"", q.Root(), q.Queue("a"), q.Bucket("a"), q.Batches(7, 0), "/else", q.Root() +
+		"zz/a/1-1",
 		q.Root() + "00/mail/1-1", q.Bucket("a") + "a%2/1-1"} {
 		_, ok := q.QueueOf(key)
 		require.False(t, ok, key)
@@ -67,9 +68,11 @@ func TestTraits(t *testing.T) {
 		want.Own = true
 		require.Equal(t, want, TraitsOf(key), key)
 	}
-	for id, shared := range map[string]bool{"": false, "7": false, "7-": false, "7-1-": false, "7-1-priority": false, "7-1-priority0": false,
-		"7-1-priority+1": false, "7-1-priority01": false, "7-1-priority99999999999999999999": false, "7-1-shared-priority1": false,
-		"x-1-priority1": false, "-shared": true, "7-1-priorityx-shared": true, "0-1-priority1": false} {
+	for id, shared := range map[string]bool{"": false, "7": false, "7-": false, "7-1-": false, "7-1-priority": false,
+		"7-1-priority0":  false,
+		"7-1-priority+1": false, "7-1-priority01": false, "7-1-priority99999999999999999999": false,
+		"7-1-shared-priority1": false,
+		"x-1-priority1":        false, "-shared": true, "7-1-priorityx-shared": true, "0-1-priority1": false} {
 		require.Equal(t, Traits{Shared: shared}, TraitsOf(q.Queue("a")+id), id)
 	}
 }
@@ -143,7 +146,8 @@ func TestEffectOf(t *testing.T) {
 		require.True(t, ok, "%q", name)
 		require.Equal(t, name, of)
 	}
-	for _, key := range []string{"", "/goverse/work/marks/", "/goverse/work/marks/a/b", "/goverse/work/marks/%61", "/goverse/work/leases/a", "/other/work/marks/a"} {
+	for _, key := range []string{"", "/goverse/work/marks/", "/goverse/work/marks/a/b", "/goverse/work/marks/%61",
+		"/goverse/work/leases/a", "/other/work/marks/a"} {
 		_, ok := keys.EffectOf(key)
 		require.False(t, ok, "%q", key)
 	}

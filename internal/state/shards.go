@@ -61,7 +61,8 @@ func (s *Snapshot) putReleased(p ParsedKey, kv KV) {
 	// write over it.
 	report, _ := sharding.DecodeReport(kv.Value)
 	i, _ := s.releasedIndex(p.Address)
-	s.Released = with(s.Released, i, &Released{Address: p.Address, Report: report, ModRevision: kv.ModRevision, Lease: kv.Lease})
+	s.Released = with(s.Released, i, &Released{Address: p.Address, Report: report, ModRevision: kv.ModRevision,
+		Lease: kv.Lease})
 }
 
 func (s *Snapshot) removeReleased(address string) {
@@ -71,5 +72,8 @@ func (s *Snapshot) removeReleased(address string) {
 }
 
 func (s *Snapshot) releasedIndex(address string) (int, bool) {
-	return slices.BinarySearchFunc(s.Released, address, func(r *Released, a string) int { return cmp.Compare(r.Address, a) })
+	return slices.BinarySearchFunc(s.Released, address, func(r *Released,
+		a string) int {
+		return cmp.Compare(r.Address, a)
+	})
 }

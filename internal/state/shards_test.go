@@ -14,7 +14,8 @@ func TestAnUnreadableReportIsThereAndSaysNothing(t *testing.T) {
 	keys, err := NewKeys("/goverse")
 	require.NoError(t, err)
 	node := KV{Key: keys.Node("a:1"), Value: []byte(Record{}.Encode()), CreateRevision: 3, ModRevision: 3}
-	good := KV{Key: keys.Released("a:1"), Value: sharding.Report{Incarnation: 3, Generation: 7}.Encode(), CreateRevision: 8, ModRevision: 8}
+	good := KV{Key: keys.Released("a:1"), Value: sharding.Report{Incarnation: 3, Generation: 7}.Encode(),
+		CreateRevision: 8, ModRevision: 8}
 	move := sharding.Move{Shard: 1, From: sharding.Owner{Address: "a:1", Incarnation: 3}, Since: 7}
 	s := Build(keys, 1, 8, []KV{node, good})
 	require.True(t, s.MoveDone(move))

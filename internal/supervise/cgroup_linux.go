@@ -25,7 +25,8 @@ func newCgroup() (string, error) {
 	}
 	dir, err := os.MkdirTemp(parent, fmt.Sprintf("goversed-%d-", os.Getpid()))
 	if err != nil {
-		return "", fmt.Errorf("%w: this user may make none in %s: have it delegated (systemd: Delegate=yes), or leave --cgroup out (%w)", ErrNoCgroup, parent, err)
+		return "", fmt.Errorf("%w: this user may make none in %s: have it delegated (systemd: Delegate=yes), or leave "+
+			"--cgroup out (%w)", ErrNoCgroup, parent, err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); err != nil {
 		removeCgroup(dir)

@@ -71,13 +71,15 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 	}
 	var run func(context.Context)
 	if cfg.Election != "" {
-		c.all, err = elections.New(elections.Config{Client: client, Keeper: c.keeper, Queues: cfg.Keys.Elections(), Address: owner(),
+		c.all, err = elections.New(elections.Config{Client: client, Keeper: c.keeper, Queues: cfg.Keys.Elections(),
+			Address:     owner(),
 			WorkTimeout: forever, RequestTimeout: requestTimeout, Final: refused, Logger: discreet{cfg.Logger}})
 		if err == nil {
 			run = c.all.Run
 		}
 	} else {
-		c.locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: client, Keeper: c.keeper, Queues: cfg.Keys.Locks(), Owner: owner(),
+		c.locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: client, Keeper: c.keeper, Queues: cfg.Keys.Locks(),
+			Owner:          owner(),
 			RequestTimeout: requestTimeout, Logger: discreet{cfg.Logger}})
 		if err == nil {
 			run = c.locks.Run

@@ -16,7 +16,8 @@ import (
 // The errors to test for with errors.Is.
 var (
 	// ErrUnsupported: this operating system lacks what it takes.
-	ErrUnsupported = errors.New("goversed exec and lock work on Linux, macOS, FreeBSD, OpenBSD and DragonFly only: run them there")
+	ErrUnsupported = errors.New("goversed exec and lock work on Linux, macOS, FreeBSD, OpenBSD and DragonFly only: run " +
+		"them there")
 	// ErrNoCgroup: there is no cgroup to be had; it names the remedy.
 	ErrNoCgroup = errors.New("no cgroup for the command")
 	// ErrBadStop: the stop time does not fit into the TTL, or the grace is negative.
@@ -105,7 +106,8 @@ func (c Config) Validate() error {
 	case c.Grace < 0:
 		return fmt.Errorf("%w: a grace of %v: give more than 0, or none", ErrBadStop, c.Grace)
 	case c.Stop < 0, c.Stop > c.withDefaults().TTL/2:
-		return fmt.Errorf("%w %v: it is to end before the deadline, so give at most half of the TTL, %v", ErrBadStop, c.Stop, c.withDefaults().TTL/2)
+		return fmt.Errorf("%w %v: it is to end before the deadline, so give at most half of the TTL, %v", ErrBadStop, c.Stop,
+			c.withDefaults().TTL/2)
 	}
 	return state.CheckName(name)
 }

@@ -24,7 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var errNever = errors.New("never")
 
 func valid() Config {
-	return Config{Connect: func() (*clientv3.Client, error) { return nil, errNever }, Lock: "it", Command: []string{"true"}, Guard: []string{"guard"}}
+	return Config{Connect: func() (*clientv3.Client, error) { return nil, errNever }, Lock: "it",
+		Command: []string{"true"}, Guard: []string{"guard"}}
 }
 
 func TestConfigIsChecked(t *testing.T) {

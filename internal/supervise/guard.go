@@ -40,7 +40,8 @@ func Guard(free func(lease int64) error) error {
 	// Nothing that is sent to a group, or by hand, ends the guard before the command. Caught,
 	// not ignored: the command inherits what is ignored.
 	caught := make(chan os.Signal, 1)
-	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGPIPE,
+	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGPIPE,
 		unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} {
 		if !signal.Ignored(sig) {
 			signal.Notify(caught, sig)
@@ -116,7 +117,8 @@ func (g *guard) run(s spec, free func(lease int64) error) error {
 // start starts the command, from a thread that lives as long as this process: on Linux the
 // command dies with it.
 func (g *guard) start() error {
-	cmd := &exec.Cmd{Path: string(g.spec.Path), Args: texts(g.spec.Args), Env: texts(g.spec.Env), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+	cmd := &exec.Cmd{Path: string(g.spec.Path), Args: texts(g.spec.Args), Env: texts(g.spec.Env), Stdin: os.Stdin,
+		Stdout: os.Stdout, Stderr: os.Stderr,
 		SysProcAttr: &syscall.SysProcAttr{}}
 	if g.cgroup != "" {
 		dir, err := os.Open(g.cgroup)

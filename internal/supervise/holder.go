@@ -176,7 +176,8 @@ func (j *job) start(h *held) error {
 		return nil
 	}
 	j.until, j.terminal = until, holdsTerminal()
-	if !j.tell(spec{Path: []byte(j.r.path), Args: raw(j.r.cfg.Command), Env: raw(j.r.environment(h)), Times: j.times, Until: j.until,
+	if !j.tell(spec{Path: []byte(j.r.path), Args: raw(j.r.cfg.Command), Env: raw(j.r.environment(h)), Times: j.times,
+		Until:  j.until,
 		Cgroup: []byte(j.r.cgroup), Terminal: j.terminal, Lease: int64(h.session.ID())}, specTimeout) {
 		j.dismiss()
 		return errors.New("the guard of the command did not start: look for what ends processes of this user")
@@ -290,7 +291,8 @@ func (j *job) kill() {
 		}
 	} else if !j.stuck && now().Until(j.until) < -stuckAfter {
 		j.stuck = true
-		j.r.cfg.Logger.Error("the command does not end although it was killed: what is held is not released before it is gone", "group", j.pid)
+		j.r.cfg.Logger.Error("the command does not end although it was killed: what is held is not released before it is "+
+			"gone", "group", j.pid)
 	}
 }
 
@@ -303,7 +305,8 @@ func (j *job) pass(s os.Signal) {
 	if sig == syscall.SIGINT || sig == syscall.SIGTERM {
 		if !j.r.wished {
 			j.deaf = time.After(deafAfter)
-			j.r.cfg.Logger.Info("passing the signal on to the command, and waiting for its end; another one kills it", "signal", sig.String())
+			j.r.cfg.Logger.Info("passing the signal on to the command, and waiting for its end; another one kills it", "signal",
+				sig.String())
 		}
 		j.r.wished = true
 		j.wish = j.wish.heard(now())

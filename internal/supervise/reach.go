@@ -65,7 +65,8 @@ func (r *runner) reach(ctx context.Context) (*clientv3.Client, error) {
 		why := r.away(ctx, err)
 		if why == nil && time.Since(said) >= remindEvery {
 			said = time.Now()
-			r.cfg.Logger.Warn("etcd does not answer, trying on: check --etcd (GOVERSE_ETCD) and that etcd runs there", "error", r.unanswered)
+			r.cfg.Logger.Warn("etcd does not answer, trying on: check --etcd (GOVERSE_ETCD) and that etcd runs there", "error",
+				r.unanswered)
 		}
 		if why == nil {
 			select {
@@ -104,7 +105,8 @@ func (r *runner) ask(ctx context.Context, client *clientv3.Client, patience time
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	_, name := r.cfg.kind()
-	if _, err := client.Get(ctx, r.cfg.queues().Bucket(name), clientv3.WithPrefix(), clientv3.WithCountOnly()); err != nil {
+	if _, err := client.Get(ctx, r.cfg.queues().Bucket(name), clientv3.WithPrefix(),
+		clientv3.WithCountOnly()); err != nil {
 		return err
 	}
 	for _, key := range r.cfg.around() {
@@ -149,9 +151,11 @@ func lookup(env []string, name string) (value string) {
 
 func (r *runner) nested() error {
 	if r.cfg.Election != "" {
-		return fmt.Errorf("%s is led by the goversed exec that this one runs under, and %w: run the command itself, or give another --election", r.cfg.what(), errNested)
+		return fmt.Errorf("%s is led by the goversed exec that this one runs under, and %w: run the command itself, or "+
+			"give another --election", r.cfg.what(), errNested)
 	}
-	return fmt.Errorf("%s is held by the goversed lock that this one runs under, and %w: run the command itself, or give another NAME", r.cfg.what(), errNested)
+	return fmt.Errorf("%s is held by the goversed lock that this one runs under, and %w: run the command itself, or "+
+		"give another NAME", r.cfg.what(), errNested)
 }
 
 // ended is the end of a wait that came to nothing.
@@ -164,7 +168,8 @@ func (r *runner) ended(err error) error {
 	case errors.Is(err, errLate) && !r.cfg.Try && r.claim != nil && r.claim.others():
 		return r.busy(fmt.Errorf("%s was not to be had within %v: give a longer --timeout", r.cfg.what(), r.cfg.Timeout))
 	case errors.Is(err, errLate): // whether another holds it is not known
-		return failed(fmt.Errorf("%s was not to be had within %v, for etcd did not answer: check --etcd and that etcd runs there%s",
+		return failed(fmt.Errorf("%s was not to be had within %v, for etcd did not answer: check --etcd and that etcd "+
+			"runs there%s",
 			r.cfg.what(), r.cfg.Timeout, r.reason()))
 	}
 	return failed(err)
@@ -190,9 +195,11 @@ func refused(err error) bool {
 func (r *runner) explain(err error) error {
 	switch {
 	case errors.Is(err, rpctypes.ErrUserEmpty):
-		return fmt.Errorf("etcd wants a user: give --etcd-user (GOVERSE_ETCD_USER), and the password as GOVERSE_ETCD_PASSWORD (%w)", err)
+		return fmt.Errorf("etcd wants a user: give --etcd-user (GOVERSE_ETCD_USER), and the password as "+
+			"GOVERSE_ETCD_PASSWORD (%w)", err)
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		return fmt.Errorf("etcd refused the user: grant READ and WRITE on all of %s, or give another one with --etcd-user (%w)", r.cfg.queues().Root(), err)
+		return fmt.Errorf("etcd refused the user: grant READ and WRITE on all of %s, or give another one with --etcd-user "+
+			"(%w)", r.cfg.queues().Root(), err)
 	}
 	return err
 }

@@ -41,7 +41,8 @@ func TestWhyEtcdDoesNotAnswer(t *testing.T) {
 	require.ErrorIs(t, err, lasting)
 	require.Equal(t, 2, tries)
 	require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
-	require.Contains(t, log.String(), `[WARN]  etcd does not answer, trying on: check --etcd (GOVERSE_ETCD) and that etcd runs there: error="it will come"`)
+	require.Contains(t, log.String(),
+		`[WARN]  etcd does not answer, trying on: check --etcd (GOVERSE_ETCD) and that etcd runs there: error="it will come"`)
 }
 
 func TestTimeoutSaysWhy(t *testing.T) {

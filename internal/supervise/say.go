@@ -58,7 +58,8 @@ func (r *runner) sayHeld(h *held) {
 		verb = "leads"
 	}
 	kind, name := r.cfg.kind()
-	r.cfg.Logger.Info(verb+" the "+kind+", starting the command", kind, name, "token", h.token, "command", r.cfg.Command[0])
+	r.cfg.Logger.Info(verb+" the "+kind+", starting the command", kind, name, "token", h.token, "command",
+		r.cfg.Command[0])
 }
 
 // sayDeaf says that the command has not ended although it was asked to.
@@ -67,7 +68,8 @@ func (r *runner) sayDeaf() {
 	if r.cfg.Grace > 0 {
 		about = []any{"grace", r.cfg.Grace.String()}
 	}
-	r.cfg.Logger.Warn("the command has not ended after the signal, waiting for it: a second SIGINT or SIGTERM kills it", about...)
+	r.cfg.Logger.Warn("the command has not ended after the signal, waiting for it: a second SIGINT or SIGTERM kills it",
+		about...)
 }
 
 func (r *runner) sayHurry(w wish) {
@@ -85,11 +87,14 @@ func (r *runner) sayEnd(h *held, j *job, again bool) {
 	about := []any{kind, name, "token", h.token}
 	switch {
 	case again && errors.Is(j.reason, elections.ErrGaveWay):
-		r.cfg.Logger.Info("leadership goes to another candidate as was asked for, and the command was ended; campaigning again", about...)
+		r.cfg.Logger.Info("leadership goes to another candidate as was asked for, and the command was ended; campaigning "+
+			"again", about...)
 	case again && !j.begun:
-		r.cfg.Logger.Warn("leadership was lost before the command began, campaigning again", append(about, "reason", j.reason)...)
+		r.cfg.Logger.Warn("leadership was lost before the command began, campaigning again", append(about, "reason",
+			j.reason)...)
 	case again:
-		r.cfg.Logger.Warn("leadership was lost and the command ended, campaigning again", append(about, "reason", j.reason)...)
+		r.cfg.Logger.Warn("leadership was lost and the command ended, campaigning again", append(about, "reason",
+			j.reason)...)
 	case j.begun && len(j.end.Refused) == 0 && (!j.lost() || r.wished):
 		r.cfg.Logger.Info("the command ended", append(about, "code", j.end.Code)...)
 	}
@@ -115,6 +120,7 @@ func reasonFor(cause error, stood, ttl time.Duration, guardStood bool) error {
 // Why a command is ended while what it needs is still held.
 var (
 	errUnconfirmed = errors.New("etcd has not confirmed the session in time")
-	errStood       = errors.New("goversed or its machine stood still, so that the guard was not told in time that all is well")
-	errGuardStood  = errors.New("the guard of the command stood still")
+	errStood       = errors.New("goversed or its machine stood still, so that the guard was not told in time that all " +
+		"is well")
+	errGuardStood = errors.New("the guard of the command stood still")
 )

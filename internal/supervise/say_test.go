@@ -33,7 +33,8 @@ func TestReasonForTheEnd(t *testing.T) {
 	t.Parallel()
 	const ttl = 8 * time.Second
 	lost := &session.LostError{Reason: session.ReasonRevoked}
-	require.Equal(t, elections.ErrGaveWay, reasonFor(&election.TermOverError{Election: "e", Token: 3, Err: elections.ErrGaveWay}, 0, ttl, false))
+	require.Equal(t, elections.ErrGaveWay, reasonFor(&election.TermOverError{Election: "e", Token: 3,
+		Err: elections.ErrGaveWay}, 0, ttl, false))
 	require.Equal(t, lost, reasonFor(lost, time.Hour, ttl, true))
 	require.Equal(t, errUnconfirmed, reasonFor(nil, ttl/8-1, ttl, false))
 	require.Equal(t, errStood, reasonFor(nil, ttl/8, ttl, false))
@@ -50,16 +51,24 @@ func TestWhatIsSaidOfTheEnd(t *testing.T) {
 		wished bool
 		says   string
 	}{
-		"by itself":       {job{begun: true, end: self}, false, false, "[INFO]  the command ended: election=e token=7 code=3\n"},
-		"by a signal":     {job{begun: true, end: lost}, false, true, "[INFO]  the command ended: election=e token=7 code=143\n"},
-		"lost":            {job{begun: true, end: lost, reason: errUnconfirmed}, true, false, "[WARN]  leadership was lost and the command ended, campaigning again: election=e token=7 reason=\"etcd has not confirmed the session in time\"\n"},
-		"lost before":     {job{end: lostBefore, reason: errors.New("x")}, true, false, "[WARN]  leadership was lost before the command began, campaigning again: election=e token=7 reason=x\n"},
-		"transferred":     {job{begun: true, end: lost, reason: elections.ErrGaveWay}, true, false, "[INFO]  leadership goes to another candidate as was asked for, and the command was ended; campaigning again: election=e token=7\n"},
+		"by itself": {job{begun: true, end: self}, false, false,
+			"[INFO]  the command ended: election=e token=7 code=3\n"},
+		"by a signal": {job{begun: true, end: lost}, false, true,
+			"[INFO]  the command ended: election=e token=7 code=143\n"},
+		"lost": {job{begun: true, end: lost, reason: errUnconfirmed}, true, false,
+			"[WARN]  leadership was lost and the command ended, campaigning again: election=e token=7 reason=\"etcd has not " +
+				"confirmed the session in time\"\n"},
+		"lost before": {job{end: lostBefore, reason: errors.New("x")}, true, false,
+			"[WARN]  leadership was lost before the command began, campaigning again: election=e token=7 reason=x\n"},
+		"transferred": {job{begun: true, end: lost, reason: elections.ErrGaveWay}, true, false,
+			"[INFO]  leadership goes to another candidate as was asked for, and the command was ended; campaigning again: " +
+				"election=e token=7\n"},
 		"a lock was lost": {job{begun: true, end: lost}, false, false, ""},
 		"refused":         {job{begun: true, end: report{Gone: true, Code: 126, Refused: []byte("no")}}, false, false, ""},
 	} {
 		var log bytes.Buffer
-		r := &runner{cfg: Config{Election: "e", Logger: hclog.New(&hclog.LoggerOptions{Output: &log, DisableTime: true})}, wished: c.wished}
+		r := &runner{cfg: Config{Election: "e", Logger: hclog.New(&hclog.LoggerOptions{Output: &log, DisableTime: true})},
+			wished: c.wished}
 		r.sayEnd(&held{token: 7}, &c.job, c.again)
 		require.Equal(t, c.says, log.String(), name)
 	}

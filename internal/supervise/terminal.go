@@ -58,7 +58,8 @@ func (j *job) passOn() {
 // this process wants ignored.
 func Signals() []os.Signal {
 	var out []os.Signal
-	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2} {
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1,
+		syscall.SIGUSR2} {
 		if !signal.Ignored(sig) {
 			out = append(out, sig)
 		}

@@ -93,7 +93,8 @@ func TestNothingWithoutEvidence(t *testing.T) {
 			}
 			switch a.Do {
 			case Accuse:
-				require.True(t, before.Phase == Opening && (e == Other && before.Others > 0 || e == Refused && refusals >= settings.Confirmations))
+				require.True(t, before.Phase == Opening && (e == Other && before.Others > 0 || e == Refused &&
+					refusals >= settings.Confirmations))
 				refusals, accused, waited = 0, false, false
 			case Wait:
 				require.Equal(t, Accused, e)

@@ -18,7 +18,8 @@ var noon = time.Unix(1_000_000, 0)
 const ttl = 20 * time.Second
 
 func TestSteps(t *testing.T) {
-	for trip, want := range map[time.Duration]time.Duration{0: 0, 20 * ms: 0, 20*ms + 1: 25 * ms, 25 * ms: 25 * ms, 26 * ms: 30 * ms,
+	for trip, want := range map[time.Duration]time.Duration{0: 0, 20 * ms: 0, 20*ms +
+		1: 25 * ms, 25 * ms: 25 * ms, 26 * ms: 30 * ms,
 		40 * ms: 40 * ms, 41 * ms: 50 * ms, 79 * ms: 80 * ms, 81 * ms: 100 * ms, 161 * ms: 200 * ms, 401 * ms: 480 * ms} {
 		require.Equal(t, want, stepUp(trip), "%v", trip)
 	}

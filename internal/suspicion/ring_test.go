@@ -13,7 +13,8 @@ func TestTargets(t *testing.T) {
 	require.NoError(t, err)
 	var kvs []state.KV
 	for i, address := range []string{"a:1", "b:1", "c:1", "d:1"} {
-		kvs = append(kvs, state.KV{Key: keys.Node(address), Value: []byte(`{"instance_id":"` + address + `"}`), CreateRevision: int64(i + 1), ModRevision: int64(i + 1)})
+		kvs = append(kvs, state.KV{Key: keys.Node(address), Value: []byte(`{"instance_id":"` + address +
+			`"}`), CreateRevision: int64(i + 1), ModRevision: int64(i + 1)})
 	}
 	s := state.Build(keys, 1, 10, kvs)
 	targets := func(address string, k int, dead ...string) []string {
@@ -36,6 +37,7 @@ func TestTargets(t *testing.T) {
 	require.Equal(t, []string{"b:1", "c:1", "d:1"}, targets("a:1", 2, "c:1"), "and who stands behind a dead one")
 	require.Equal(t, []string{"b:1", "c:1", "d:1"}, targets("a:1", 2, "b:1", "c:1", "d:1"))
 	require.Empty(t, targets("x:1", 2), "not registered")
-	require.Empty(t, Targets(s, Self{Address: "a:1", InstanceID: "another"}, 2, func(*state.Member) bool { return true }), "a predecessor is")
+	require.Empty(t, Targets(s, Self{Address: "a:1", InstanceID: "another"}, 2, func(*state.Member) bool { return true }),
+		"a predecessor is")
 	require.Empty(t, targets("a:1", 0))
 }

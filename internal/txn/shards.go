@@ -13,7 +13,8 @@ func WriteMap(keys state.Keys, fence []Guard, m *sharding.Map, over int64) Txn {
 	if mutant.Is(mutant.MapUnfenced) {
 		fence = nil
 	}
-	return Txn{If: append([]Guard{unmodified(key, over)}, fence...), Then: []Op{{Kind: Put, Key: key, Value: string(m.Encode())}}}
+	return Txn{If: append([]Guard{unmodified(key, over)}, fence...),
+		Then: []Op{{Kind: Put, Key: key, Value: string(m.Encode())}}}
 }
 
 // Release says what the member at address has let go of, over its report that was written

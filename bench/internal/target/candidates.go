@@ -41,7 +41,8 @@ func newCandidate(ctx context.Context, client *clientv3.Client, prefix, address 
 	}
 	c := &candidate{address: address, kept: make(chan struct{})}
 	c.mirror = mirror.New(mirror.Config{Client: client, Keys: keys, LagTimeout: queueTTL / 3})
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client, TTL: queueTTL}})
+	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
+		TTL: queueTTL}})
 	if err != nil {
 		return nil, err
 	}

@@ -44,18 +44,23 @@ func contended(ctx context.Context, env Env, r *report.Result) error {
 				continue
 			}
 			ratio, busy := arm.handoffs.Median()/floor.Median(), arm.handoffs.Median()/arms[1].handoffs.Median()
-			r.Row(arm.handoffs.Name, fmt.Sprintf("p50 ≤ %.1f × delete to watch event", contendedGoal), fmt.Sprintf("%s: %.2f ×; %.2f × %s", said, ratio, busy, bareName), report.Judge(ratio <= contendedGoal))
+			r.Row(arm.handoffs.Name, fmt.Sprintf("p50 ≤ %.1f × delete to watch event", contendedGoal),
+				fmt.Sprintf("%s: %.2f ×; %.2f × %s", said, ratio, busy, bareName), report.Judge(ratio <= contendedGoal))
 			r.Row(floor.Name, "", p50p99(floor.Median(), floor.P(0.99)), report.Context)
 			r.Keep(floor)
 		}
 	}
 	sayAbsent(servers, r)
-	r.Note("A handoff runs from the call of `Release` of one holder until `Acquire` of another one has returned. Contenders take the lock, give it back, and want it "+
-		"again at once; they are spread over %d sessions with a connection each, as are those of `concurrency.Mutex`, each of which needs a session of its own. The arms take turns, in rounds. Floor: from "+
+	r.Note("A handoff runs from the call of `Release` of one holder until `Acquire` of another one has returned. "+
+		"Contenders take the lock, give it back, and want it "+
+		"again at once; they are spread over %d sessions with a connection each, as are those of `concurrency.Mutex`, "+
+		"each of which needs a session of its own. The arms take turns, in rounds. Floor: from "+
 		"the call of `Delete` until as many bare watchers have the event, one at a time.", sides)
-	r.Note("%s are the same contenders with nothing but what a lock in etcd needs at least: a transaction to queue, a deletion to leave, one standing watch a connection. They show what a "+
+	r.Note("%s are the same contenders with nothing but what a lock in etcd needs at least: a transaction to queue, a "+
+		"deletion to leave, one standing watch a connection. They show what a "+
 		"handoff costs while another one queues at the same time; the floor's etcd has nothing else to do.", bareName)
-	r.Note("Locks a second are those of the same rounds, whoever took them. With redsync that is mostly whoever had it before, so its handoffs are measured apart: each holds the lock for %v and wants it "+
+	r.Note("Locks a second are those of the same rounds, whoever took them. With redsync that is mostly whoever had it "+
+		"before, so its handoffs are measured apart: each holds the lock for %v and wants it "+
 		"again only when another one has had it.", courtesy)
 	r.Note(peersNote)
 	return nil
@@ -68,7 +73,8 @@ type rival struct {
 	handoffs, rates *sample.Series
 }
 
-func contend(ctx context.Context, p *etcdproc.Process, servers []library, contenders, rounds, handoffs int, floor *sample.Series, name func(string) string) ([]*rival, error) {
+func contend(ctx context.Context, p *etcdproc.Process, servers []library, contenders, rounds, handoffs int,
+	floor *sample.Series, name func(string) string) ([]*rival, error) {
 	clients, closeAll, err := dial(ctx, p.Endpoint, 2*sides)
 	if err != nil {
 		return nil, err
@@ -95,7 +101,8 @@ func contend(ctx context.Context, p *etcdproc.Process, servers []library, conten
 		if err != nil {
 			return nil, err
 		}
-		arms = append(arms, &rival{library: l, all: all, handoffs: sample.Millis(name(l.name)), rates: &sample.Series{Name: name(l.name) + ": all", Unit: "locks/s"}})
+		arms = append(arms, &rival{library: l, all: all, handoffs: sample.Millis(name(l.name)),
+			rates: &sample.Series{Name: name(l.name) + ": all", Unit: "locks/s"}})
 	}
 	few := max(handoffs/10, 5)
 	for round := range rounds + 1 {

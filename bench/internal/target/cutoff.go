@@ -47,10 +47,12 @@ func cutOff(ctx context.Context, env Env, r *report.Result) error {
 			}
 		}
 		r.Note("%d pairs of nodes per fault, each pair with its own prefix; the leader's connections to etcd run "+
-			"through a relay that at a random instant of the renewal cycle stops to forward, and closes nothing. TTL %v.", runs, ttl)
+			"through a relay that at a random instant of the renewal cycle stops to forward, and closes nothing. TTL "+
+			"%v.", runs, ttl)
 		r.Note("One goroutine per pair asks every %v, first the next one and then the old one: an overlap is an instant "+
 			"at which both said yes. The distance is from the last yes of the old one to the first yes of the next.", sampling)
-		r.Note("Beside it, through a relay with the same fault: `concurrency.Election` on `concurrency.Session`s with the same TTL; " +
+		r.Note("Beside it, through a relay with the same fault: `concurrency.Election` on `concurrency.Session`s with the " +
+			"same TTL; " +
 			"its distance is from the closing of the cut-off one's `Done` to the return of the next one's `Campaign`.")
 		return nil
 	})
@@ -63,7 +65,8 @@ type cut struct {
 	peerToNext, peerDistance time.Duration
 }
 
-func cutMany(ctx context.Context, p *etcdproc.Process, kind faultKind, plot string, runs int, ttl time.Duration, r *report.Result) error {
+func cutMany(ctx context.Context, p *etcdproc.Process, kind faultKind, plot string, runs int, ttl time.Duration,
+	r *report.Result) error {
 	cuts, errs := make([]cut, runs), make([]error, runs)
 	var wg sync.WaitGroup
 	for i := range runs {
@@ -78,7 +81,8 @@ func cutMany(ctx context.Context, p *etcdproc.Process, kind faultKind, plot stri
 		return err
 	}
 	next, distance := sample.Millis("goverse, "+kind.name), sample.Millis("distance, "+kind.name)
-	peerNext, peerDistance := sample.Millis("concurrency.Election, "+kind.name), sample.Millis("peer's distance, "+kind.name)
+	peerNext, peerDistance := sample.Millis("concurrency.Election, "+kind.name), sample.Millis("peer's distance, "+
+		""+kind.name)
 	overlaps, peerOverlaps := 0, 0
 	for _, c := range cuts {
 		next.Add(c.toNext)
@@ -96,12 +100,15 @@ func cutMany(ctx context.Context, p *etcdproc.Process, kind faultKind, plot stri
 	r.Row(kind.name+": next leader", fmt.Sprintf("≤ %s = %v", kind.rule, limit),
 		fmt.Sprintf("p50 %s, max %s", seconds(next.Median()), seconds(next.Max())),
 		report.Judge(next.Max() <= float64(limit.Milliseconds())))
-	r.Row(kind.name+": runs with an overlap", "0", fmt.Sprintf("%d of %d; smallest distance %s", overlaps, runs, ms(distance.P(0))),
+	r.Row(kind.name+": runs with an overlap", "0", fmt.Sprintf("%d of %d; smallest distance %s", overlaps, runs,
+		ms(distance.P(0))),
 		report.Judge(overlaps == 0))
-	r.Row(kind.name+": `concurrency.Election`", "", fmt.Sprintf("p50 %s, max %s; %d of %d runs overlapped; smallest distance %s",
+	r.Row(kind.name+": `concurrency.Election`", "", fmt.Sprintf("p50 %s, max %s; %d of %d runs overlapped; smallest "+
+		"distance %s",
 		seconds(peerNext.Median()), seconds(peerNext.Max()), peerOverlaps, runs, ms(peerDistance.P(0))), report.Context)
 	r.Keep(next, distance, peerNext, peerDistance)
-	r.Plots = append(r.Plots, report.Plot{Name: plot, Title: "Time to the next leader, " + kind.name, Series: []*sample.Series{next, peerNext}})
+	r.Plots = append(r.Plots, report.Plot{Name: plot, Title: "Time to the next leader, " +
+		kind.name, Series: []*sample.Series{next, peerNext}})
 	return nil
 }
 

@@ -31,7 +31,8 @@ type arm struct {
 
 // failovers makes n leaders stop and revokes the leases of as many, in turns, and
 // between them removes a key that as many bare watchers watch.
-func (s *population) failovers(ctx context.Context, p *etcdproc.Process, client *clientv3.Client, f *fleet.Fleet, n int) error {
+func (s *population) failovers(ctx context.Context, p *etcdproc.Process, client *clientv3.Client, f *fleet.Fleet,
+	n int) error {
 	keys, err := state.NewKeys("/goverse")
 	if err != nil {
 		return err

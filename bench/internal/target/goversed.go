@@ -85,7 +85,8 @@ func (d *daemon) wait(ctx context.Context) error {
 	defer stop()
 	d.wg.Wait()
 	if err := d.cmd.Wait(); err != nil {
-		return errors.Join(fmt.Errorf("goversed %s: %w: %s", strings.Join(d.cmd.Args[1:], " "), err, d.errors.String()), ctx.Err())
+		return errors.Join(fmt.Errorf("goversed %s: %w: %s", strings.Join(d.cmd.Args[1:], " "), err, d.errors.String()),
+			ctx.Err())
 	}
 	return nil
 }

@@ -60,7 +60,8 @@ func handoff(ctx context.Context, env Env, r *report.Result) error {
 	r.Note("Each candidate is a `leaderelection.LeaderElection` with a session and a mirror of its own, so with one "+
 		"watch stream of its own; each bare watcher has a stream of its own too. All of them are in one process and "+
 		"share the same connections: one per candidate, %d at most. The sessions' TTL is %v; a graceful handoff does "+
-		"not wait for it. GOGC is %d, for the same reason: one heap holds what would be in as many processes.", maxConns, queueTTL, gcPercent)
+		"not wait for it. GOGC is %d, for the same reason: one heap holds what would be in as many "+
+		"processes.", maxConns, queueTTL, gcPercent)
 	return nil
 }
 

@@ -55,11 +55,14 @@ func held(ctx context.Context, env Env, r *report.Result) error {
 			name    string
 			bytes   float64
 			threads int
-		}{{"locks", each(half - before), halfThreads - threads}, {"elections that this process leads", each(all - half), allThreads - halfThreads}} {
-			r.Row(fmt.Sprintf("%d %s: heap of each", n, row.name), fmt.Sprintf("≤ %d bytes", heldGoal), fmt.Sprintf("%.0f bytes; %d goroutines for all", row.bytes, row.threads),
+		}{{"locks", each(half - before), halfThreads - threads}, {"elections that this process leads", each(all - half),
+			allThreads - halfThreads}} {
+			r.Row(fmt.Sprintf("%d %s: heap of each", n, row.name), fmt.Sprintf("≤ %d bytes", heldGoal),
+				fmt.Sprintf("%.0f bytes; %d goroutines for all", row.bytes, row.threads),
 				report.Judge(row.bytes <= heldGoal))
 		}
-		r.Row("leases that they stand on", "1", fmt.Sprintf("%d, with %d keys", leases, keys), report.Judge(leases == 1 && keys >= 2*n))
+		r.Row("leases that they stand on", "1", fmt.Sprintf("%d, with %d keys", leases, keys), report.Judge(leases == 1 &&
+			keys >= 2*n))
 		for _, h := range locks {
 			if !h.Valid() {
 				return fmt.Errorf("lock %q was lost", h.Name())
@@ -73,9 +76,12 @@ func held(ctx context.Context, env Env, r *report.Result) error {
 		if err := heldByPeers(ctx, n, r); err != nil {
 			return err
 		}
-		r.Note("All in one process, over one connection. Heap is what is in use after a collection, less what was before. A lock's context was not asked for; that of a term is made with it. " +
-			"An election that is led follows its queue as well: it tells who else stands. What a peer's server keeps for a lock is not in the figure: PostgreSQL has room for 64 " +
-			"a connection that it allows, so for 6400 by default; it allows 300 here. redsync's end after 8 s unless the program extends each.")
+		r.Note("All in one process, over one connection. Heap is what is in use after a collection, less what was before. " +
+			"A lock's context was not asked for; that of a term is made with it. " +
+			"An election that is led follows its queue as well: it tells who else stands. What a peer's server keeps for a " +
+			"lock is not in the figure: PostgreSQL has room for 64 " +
+			"a connection that it allows, so for 6400 by default; it allows 300 here. redsync's end after 8 s unless the " +
+			"program extends each.")
 		return nil
 	})
 }
@@ -101,7 +107,8 @@ func heldByPeers(ctx context.Context, n int, r *report.Result) error {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
 		}
-		r.Row(fmt.Sprintf("%s: heap of each of %d", l.name, n), "", fmt.Sprintf("%.0f bytes, on one connection", max(0, float64(int64(heap())-before)/float64(n))), report.Context)
+		r.Row(fmt.Sprintf("%s: heap of each of %d", l.name, n), "", fmt.Sprintf("%.0f bytes, on one connection", max(0,
+			float64(int64(heap())-before)/float64(n))), report.Context)
 		end()
 	}
 	sayAbsent(servers, r)

@@ -77,7 +77,8 @@ func awaitQueue(ctx context.Context, c *clientv3.Client, n int64) error {
 	}
 }
 
-func countIdle(ctx context.Context, p *etcdproc.Process, c *clientv3.Client, span time.Duration, r *report.Result) error {
+func countIdle(ctx context.Context, p *etcdproc.Process, c *clientv3.Client, span time.Duration,
+	r *report.Result) error {
 	look := func() (map[string]float64, int64, error) {
 		resp, err := c.Get(ctx, "/none")
 		if err != nil {
@@ -103,7 +104,8 @@ func countIdle(ctx context.Context, p *etcdproc.Process, c *clientv3.Client, spa
 		return v - before[metric], nil
 	}
 	moved := revAfter - revBefore
-	r.Row(fmt.Sprintf("%d idle nodes, %v: etcd's revision moved by", idleNodes, span), "0", fmt.Sprint(moved), report.Judge(moved == 0))
+	r.Row(fmt.Sprintf("%d idle nodes, %v: etcd's revision moved by", idleNodes, span), "0", fmt.Sprint(moved),
+		report.Judge(moved == 0))
 	for _, counter := range writeCounters {
 		n, err := grown(counter.metric)
 		if err != nil {
@@ -122,7 +124,8 @@ func countIdle(ctx context.Context, p *etcdproc.Process, c *clientv3.Client, spa
 	perNode := span.Seconds() * idleNodes
 	r.Row("… lease renewals", "", fmt.Sprintf("%.0f = %.2f a node and second", renewed, renewed/perNode), report.Context)
 	r.Row("… keys read", "", fmt.Sprintf("%.0f = %.2f a node and second", reads, reads/perNode), report.Context)
-	r.Note("Counted by etcd itself, in its metrics, over %v with the default TTL of 10 s. A renewal is no write: it does not "+
+	r.Note("Counted by etcd itself, in its metrics, over %v with the default TTL of 10 s. A renewal is no write: it "+
+		"does not "+
 		"pass through etcd's log. Each is followed by a read of the keys that the session stands on.", span)
 	return nil
 }

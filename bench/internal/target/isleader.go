@@ -74,7 +74,8 @@ func isLeader(ctx context.Context, env Env, r *report.Result) error {
 			fmt.Sprintf("%.1f ns = %.2f ×", ours.Median(), ratio), report.Judge(ratio <= isLeaderRatio))
 		r.Row("allocations of `IsLeader()`", "0", fmt.Sprint(allocs), report.Judge(allocs == 0))
 		r.Keep(ours, floor)
-		r.Note("Medians of %d runs of %s each, in turns; a real node that leads and goes on renewing its session.", rounds, benchtime)
+		r.Note("Medians of %d runs of %s each, in turns; a real node that leads and goes on renewing its session.", rounds,
+			benchtime)
 		return nil
 	})
 }

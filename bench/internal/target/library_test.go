@@ -82,7 +82,8 @@ func TestAPeerThatIsNotInstalledIsSaidInTheTable(t *testing.T) {
 	require.NotContains(t, namesOf(present(all)), redisName)
 	r := &report.Result{}
 	sayAbsent(all, r)
-	require.Contains(t, r.Rows, report.Row{What: redisName, Measured: "not measured: " + redisproc.ErrNotInstalled.Error()})
+	require.Contains(t, r.Rows, report.Row{What: redisName, Measured: "not measured: " +
+		redisproc.ErrNotInstalled.Error()})
 
 	t.Setenv(needed.Env, "redis")
 	_, _, err = withServers(t.Context())

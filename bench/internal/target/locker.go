@@ -31,15 +31,18 @@ func newLocker(ctx context.Context, client *clientv3.Client, address string) (*l
 	if err != nil {
 		return nil, err
 	}
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client, TTL: lockTTL}})
+	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
+		TTL: lockTTL}})
 	if err != nil {
 		return nil, err
 	}
 	l := &locker{}
-	if l.locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: client, Keeper: keeper, Queues: keys.Locks(), Owner: address}); err != nil {
+	if l.locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: client, Keeper: keeper, Queues: keys.Locks(),
+		Owner: address}); err != nil {
 		return nil, err
 	}
-	if l.elections, err = elections.New(elections.Config{Client: client, Keeper: keeper, Queues: keys.Elections(), Address: address}); err != nil {
+	if l.elections, err = elections.New(elections.Config{Client: client, Keeper: keeper, Queues: keys.Elections(),
+		Address: address}); err != nil {
 		return nil, err
 	}
 	life, cancel := context.WithCancel(context.Background())

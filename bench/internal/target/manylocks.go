@@ -53,21 +53,25 @@ func many(ctx context.Context, env Env, r *report.Result) error {
 				if goroutines >= 256 {
 					target, verdict = fmt.Sprintf("≥ %.0f × %s", manyGoal, mutexesName), report.Judge(ratio.Median() >= manyGoal)
 				}
-				r.Row(mine.Name, target, fmt.Sprintf("%.0f pairs/s: %.1f × (least %.1f)", mine.Median(), ratio.Median(), ratio.P(0)), verdict)
+				r.Row(mine.Name, target, fmt.Sprintf("%.0f pairs/s: %.1f × (least %.1f)", mine.Median(), ratio.Median(),
+					ratio.P(0)), verdict)
 			}
 			r.Row(s.Name, "", fmt.Sprintf("%.0f pairs/s", s.Median()), report.Context)
 		}
 	}
 	sayAbsent(servers, r)
-	r.Note("A pair is taking and giving back a lock that only this goroutine uses; medians of rounds of %v, all in turns, each on a session and a connection of "+
-		"its own. The ratio is to "+mutexesName+", of two rounds that follow each other. Another session waits for a lock that the first one holds, so the watch of its part of all locks runs.", manyFor)
+	r.Note("A pair is taking and giving back a lock that only this goroutine uses; medians of rounds of %v, all in "+
+		"turns, each on a session and a connection of "+
+		"its own. The ratio is to "+mutexesName+", of two rounds that follow each other. Another session waits for a lock "+
+		"that the first one holds, so the watch of its part of all locks runs.", manyFor)
 	r.Note(peersNote)
 	return nil
 }
 
 // rounds has each library's locks taken for a while, in turns, and returns how often in a second,
 // ours first and then concurrency's.
-func rounds(ctx context.Context, p *etcdproc.Process, servers []library, goroutines, n int, lasts time.Duration) ([]*sample.Series, error) {
+func rounds(ctx context.Context, p *etcdproc.Process, servers []library, goroutines, n int,
+	lasts time.Duration) ([]*sample.Series, error) {
 	clients, closeAll, err := dial(ctx, p.Endpoint, 3)
 	if err != nil {
 		return nil, err

@@ -32,7 +32,8 @@ type handoffs struct {
 }
 
 func newHandoffs(name string) *handoffs {
-	return &handoffs{name: name, pauses: sample.Millis(name + ": pause of a shard"), done: sample.Millis(name + ": until done")}
+	return &handoffs{name: name, pauses: sample.Millis(name + ": pause of a shard"), done: sample.Millis(name +
+		": until done")}
 }
 
 func (h *handoffs) add(took time.Duration, pauses []time.Duration, moved int) {
@@ -57,8 +58,10 @@ type couple struct {
 
 // moving lets a third node come to two, and one of them go, again and again.
 func moving(ctx context.Context, env Env, r *report.Result) error {
-	c := &couple{sampler: newSampler(shard.DefaultCount), join: newHandoffs("a third node joins two"), stop: newHandoffs("a follower of three stops"),
-		stopLead: newHandoffs("the leader of three stops"), floor: sample.Millis("a put as long as the map told to three bare watchers")}
+	c := &couple{sampler: newSampler(shard.DefaultCount), join: newHandoffs("a third node joins two"),
+		stop:     newHandoffs("a follower of three stops"),
+		stopLead: newHandoffs("the leader of three stops"), floor: sample.Millis("a put as long as the map told to three " +
+			"bare watchers")}
 	cycles := env.pick(40, 4)
 	if err := withEtcd(func(p *etcdproc.Process) error { return c.run(ctx, env, p, cycles) }); err != nil {
 		return err
@@ -178,7 +181,8 @@ func (c *couple) even() (owners []server, ok bool) {
 	for _, n := range c.nodes {
 		snap, address := inspect.Snapshot(n), n.Status().NodeID
 		own := snap.Member(address)
-		if own == nil || snap.ShardMap == nil || len(snap.Members) != len(c.nodes) || written != 0 && snap.ShardMap.ModRevision != written {
+		if own == nil || snap.ShardMap == nil || len(snap.Members) != len(c.nodes) || written != 0 &&
+			snap.ShardMap.ModRevision != written {
 			return nil, false
 		}
 		written = snap.ShardMap.ModRevision
@@ -201,16 +205,20 @@ func (c *couple) even() (owners []server, ok bool) {
 func (c *couple) tell(r *report.Result) {
 	for _, h := range []*handoffs{c.join, c.stop, c.stopLead} {
 		n := len(h.moved)
-		r.Row(h.name+": pause of a shard that moves, p99", fmt.Sprintf("≤ %.0f ms", pauseGoal), fmt.Sprintf("%s of %d; p50 %s, max %s", ms(h.pauses.P(0.99)), len(h.pauses.Values),
-			ms(h.pauses.Median()), ms(h.pauses.Max())), report.Judge(h.pauses.P(0.99) <= pauseGoal))
+		r.Row(h.name+": pause of a shard that moves, p99", fmt.Sprintf("≤ %.0f ms", pauseGoal),
+			fmt.Sprintf("%s of %d; p50 %s, max %s", ms(h.pauses.P(0.99)), len(h.pauses.Values),
+				ms(h.pauses.Median()), ms(h.pauses.Max())), report.Judge(h.pauses.P(0.99) <= pauseGoal))
 		least, most := slices.Min(h.moved), slices.Max(h.moved)
-		r.Row("… shards that moved", "2730 or 2731", fmt.Sprintf("%d to %d; %d pauses more than that", least, most, h.more), report.Judge(least >= 2730 && most <= 2731 && h.more == 0))
+		r.Row("… shards that moved", "2730 or 2731", fmt.Sprintf("%d to %d; %d pauses more than that", least, most, h.more),
+			report.Judge(least >= 2730 && most <= 2731 && h.more == 0))
 		if h == c.join {
 			rest := h.done.Max() - millis(window)
-			r.Row("… until done, less the window", fmt.Sprintf("≤ %.0f s", doneGoal/1000), fmt.Sprintf("p50 %s, max %s of %d", ms(h.done.Median()-millis(window)), ms(rest), n),
+			r.Row("… until done, less the window", fmt.Sprintf("≤ %.0f s", doneGoal/1000), fmt.Sprintf("p50 %s, max %s of %d",
+				ms(h.done.Median()-millis(window)), ms(rest), n),
 				report.Judge(rest <= doneGoal))
 		} else {
-			r.Row("… until done", fmt.Sprintf("≤ %.0f s", doneGoal/1000), fmt.Sprintf("p50 %s, max %s of %d", ms(h.done.Median()), ms(h.done.Max()), n),
+			r.Row("… until done", fmt.Sprintf("≤ %.0f s", doneGoal/1000), fmt.Sprintf("p50 %s, max %s of %d",
+				ms(h.done.Median()), ms(h.done.Max()), n),
 				report.Judge(h.done.Max() <= doneGoal))
 		}
 		r.Keep(h.pauses, h.done)
@@ -218,13 +226,19 @@ func (c *couple) tell(r *report.Result) {
 	r.Row("shards that two nodes served at once", "0", fmt.Sprint(c.sampler.twice), report.Judge(c.sampler.twice == 0))
 	r.Row(c.floor.Name, "", p50p99(c.floor.Median(), c.floor.P(0.99)), report.Context)
 	r.Keep(c.floor)
-	r.Plots = append(r.Plots, report.Plot{Name: "T11p", Title: "Pause of a shard that moves", Series: []*sample.Series{c.join.pauses, c.stop.pauses, c.stopLead.pauses, c.floor}})
+	r.Plots = append(r.Plots, report.Plot{Name: "T11p", Title: "Pause of a shard that moves",
+		Series: []*sample.Series{c.join.pauses, c.stop.pauses, c.stopLead.pauses, c.floor}})
 	s := c.sampler
-	r.Note("Two nodes in this process over one etcd, and a third one that joins; then one of the three stops, the leader every other time. %d shards, default settings but "+
-		"for the budget of moves, which is raised: nodes come and go without end here. Nothing runs in the shards, and nothing is done when one is acquired.", shard.DefaultCount)
-	r.Note("All nodes are asked about all shards, with `Serves`, every %v: that is the load under which they move. A pause is from just before the last yes of the one "+
-		"until after the first yes of the other, so it is told too long, by two looks at most. Looks began %s apart (p99 %s, max %s) and took %s (p99 %s).", looking,
+	r.Note("Two nodes in this process over one etcd, and a third one that joins; then one of the three stops, the "+
+		"leader every other time. %d shards, default settings but "+
+		"for the budget of moves, which is raised: nodes come and go without end here. Nothing runs in the shards, and "+
+		"nothing is done when one is acquired.", shard.DefaultCount)
+	r.Note("All nodes are asked about all shards, with `Serves`, every %v: that is the load under which they move. A "+
+		"pause is from just before the last yes of the one "+
+		"until after the first yes of the other, so it is told too long, by two looks at most. Looks began %s apart (p99 "+
+		"%s, max %s) and took %s (p99 %s).", looking,
 		ms(s.apart.Median()), ms(s.apart.P(0.99)), ms(s.apart.Max()), ms(s.took.Median()), ms(s.took.P(0.99)))
-	r.Note("*Until done*: from the call of `node.NewNode`, or of `Stop`, until every shard is served by who owns it, evenly, and `Stop` has returned. A join waits for the window "+
+	r.Note("*Until done*: from the call of `node.NewNode`, or of `Stop`, until every shard is served by who owns it, "+
+		"evenly, and `Stop` has returned. A join waits for the window "+
 		"of %v, a stop does not.", window)
 }

@@ -24,8 +24,10 @@ type bereft struct {
 }
 
 func newBereft(who string) *bereft {
-	return &bereft{name: who + " is killed", served: sample.Millis(who + " was killed: all served"), removed: sample.Millis(who + " was killed: removed"),
-		dealt: sample.Millis(who + " was killed: from then until the next map"), taken: sample.Millis(who + " was killed: from then until all served"),
+	return &bereft{name: who + " is killed", served: sample.Millis(who +
+		" was killed: all served"), removed: sample.Millis(who + " was killed: removed"),
+		dealt: sample.Millis(who + " was killed: from then until the next map"), taken: sample.Millis(who +
+			" was killed: from then until all served"),
 		late: sample.Millis(who + " was killed: may have been served before")}
 }
 
@@ -45,8 +47,9 @@ type orphans struct {
 }
 
 func newOrphans(env Env) *orphans {
-	return &orphans{crashes: crashes{name: "T12", env: env}, leader: newBereft("the leader"), follower: newBereft("a follower"),
-		floor: sample.Millis("a put as long as the map told to two bare watchers")}
+	return &orphans{crashes: crashes{name: "T12", env: env}, leader: newBereft("the leader"),
+		follower: newBereft("a follower"),
+		floor:    sample.Millis("a put as long as the map told to two bare watchers")}
 }
 
 // part is what a node says of the shards, as far as it is of interest here.
@@ -181,7 +184,8 @@ func (o *orphans) kill(ctx context.Context, a *bereft, place int) error {
 // rescue waits until the survivors serve what the next map gives them. It returns when the
 // bare watch showed that map, when the last of them said so, and how much earlier that may
 // have been true.
-func (o *orphans) rescue(ctx context.Context, victim *life, survivors []*member) (dealt, last time.Time, late time.Duration, err error) {
+func (o *orphans) rescue(ctx context.Context, victim *life,
+	survivors []*member) (dealt, last time.Time, late time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
 	gone := sharding.Owner{Address: victim.address, Incarnation: victim.incarnation}
@@ -225,7 +229,8 @@ func (o *orphans) rescue(ctx context.Context, victim *life, survivors []*member)
 
 // awaitServing asks m until it serves all that next gives it, and returns when it said so
 // and since when that may have been so. At since it was not.
-func (m *member) awaitServing(ctx context.Context, next *sharding.Map, since time.Time) (at time.Time, late time.Duration, err error) {
+func (m *member) awaitServing(ctx context.Context, next *sharding.Map,
+	since time.Time) (at time.Time, late time.Duration, err error) {
 	wanted := 0
 	for _, l := range next.Loads() {
 		if l.Owner.Address == m.address {

@@ -61,25 +61,30 @@ func onPaper(r *report.Result, all []*population, renewal etcdproc.Tally, renewa
 	name := fmt.Sprintf("on paper, %.0f nodes: ", paperNodes)
 
 	join := largest.join.tally
-	r.Row(name+"all join at once", "", fmt.Sprintf("%.0f s of etcd's processor, %.0f M messages to watches, %.1f GiB sent; a session lasts %.0f s",
+	r.Row(name+"all join at once", "", fmt.Sprintf("%.0f s of etcd's processor, %.0f M messages to watches, %.1f GiB "+
+		"sent; a session lasts %.0f s",
 		join.CPU.Seconds()*times*times, join.Told*times*times/1e6, join.Sent*times*times/mib/kib, paperTTL), report.Context)
 
 	perRenewal := renewal.CPU.Seconds() / float64(renewals)
 	perSecond := paperNodes / (paperTTL / 3)
-	r.Row(name+"renewals", "", fmt.Sprintf("%.0f a second, each with a read: %.0f µs of etcd's processor both, %.1f cores in all",
+	r.Row(name+"renewals", "", fmt.Sprintf("%.0f a second, each with a read: %.0f µs of etcd's processor both, %.1f "+
+		"cores in all",
 		perSecond, perRenewal*1e6, perRenewal*perSecond), report.Context)
 
 	n := float64(len(largest.revoked.agreed.Values))
 	fan := largest.revoked.tally
 	perMessage := fan.CPU.Seconds() / fan.Told
-	r.Row(name+"a failover", "", fmt.Sprintf("%.0f messages to watches at %.1f µs of etcd's processor: %.0f ms; %.1f MiB sent",
+	r.Row(name+"a failover", "", fmt.Sprintf("%.0f messages to watches at %.1f µs of etcd's processor: %.0f ms; %.1f "+
+		"MiB sent",
 		fan.Told/n*times, perMessage*1e6, fan.CPU.Seconds()/n*times*1000, fan.Sent/n*times/mib), report.Context)
 
-	r.Row(name+"one node is replaced", "", fmt.Sprintf("%d writes told to all: %.1f s of etcd's processor, so at most %.1f a second and core",
+	r.Row(name+"one node is replaced", "", fmt.Sprintf("%d writes told to all: %.1f s of etcd's processor, so at most "+
+		"%.1f a second and core",
 		writesPerNode, writesPerNode*paperNodes*perMessage, 1/(writesPerNode*paperNodes*perMessage)), report.Context)
 
 	u := largest.node
-	r.Row(name+"memory and connections", "", fmt.Sprintf("etcd %.1f GiB and %.0f k goroutines; a node's own snapshot %.1f MiB",
+	r.Row(name+"memory and connections", "", fmt.Sprintf("etcd %.1f GiB and %.0f k goroutines; a node's own snapshot "+
+		"%.1f MiB",
 		u.etcdResident*times/mib/kib, u.etcdGoroutines*times/1000, perPeer(all)*paperNodes/mib), report.Context)
 }
 

@@ -42,7 +42,8 @@ type walk struct {
 }
 
 func newWalk() *walk {
-	return &walk{bootstrap: newPlanTimes("bootstrap"), join: newPlanTimes("join"), leave: newPlanTimes("leave"), crash: newPlanTimes("crash"),
+	return &walk{bootstrap: newPlanTimes("bootstrap"), join: newPlanTimes("join"), leave: newPlanTimes("leave"),
+		crash:  newPlanTimes("crash"),
 		encode: sample.Millis("encode the map"), decode: sample.Millis("decode the map")}
 }
 

@@ -37,7 +37,8 @@ func newPopulation(n int) *population {
 		return arm{agreed: sample.Millis(name + ", " + how), whole: sample.Millis(name + ", " + how + ", from the call")}
 	}
 	return &population{nodes: n, stopped: newArm("the leader stops"), revoked: newArm("the leader's lease is revoked"),
-		floor: sample.Millis(name + ", as many bare watchers"), floorWhole: sample.Millis(name + ", as many bare watchers, from the call")}
+		floor: sample.Millis(name + ", as many bare watchers"), floorWhole: sample.Millis(name +
+			", as many bare watchers, from the call")}
 }
 
 // run takes one fleet through everything, and sees that nothing is left of it.
@@ -77,7 +78,8 @@ func (s *population) run(ctx context.Context, env Env, p *etcdproc.Process) (err
 	if err := s.failovers(ctx, p, own[0], f, samples); err != nil {
 		return err
 	}
-	env.Log("T5: all agree, after a stop: %s; after a revocation: %s; floor: %s", p50max(s.stopped.agreed), p50max(s.revoked.agreed), p50max(s.floor))
+	env.Log("T5: all agree, after a stop: %s; after a revocation: %s; floor: %s", p50max(s.stopped.agreed),
+		p50max(s.revoked.agreed), p50max(s.floor))
 	env.Log("T5: %d nodes crash and start again", s.nodes)
 	if s.restart, err = restartAtOnce(ctx, p, own[0], f); err != nil {
 		return err

@@ -14,8 +14,10 @@ const (
 	// not told otherwise.
 	postgresConnections = 100
 
-	postgresNote = "PostgreSQL's are session-level advisory locks, taken with `pg_advisory_lock` through pgx over TCP. Whoever holds or awaits one has a connection, out of a " +
-		"pool of 100, PostgreSQL's default limit: with more goroutines some wait for a connection first. They lie in the server's memory; nothing is written to the disk."
+	postgresNote = "PostgreSQL's are session-level advisory locks, taken with `pg_advisory_lock` through pgx over TCP. " +
+		"Whoever holds or awaits one has a connection, out of a " +
+		"pool of 100, PostgreSQL's default limit: with more goroutines some wait for a connection first. They lie in the " +
+		"server's memory; nothing is written to the disk."
 )
 
 // postgresLocks are advisory locks of a server of their own.

@@ -56,8 +56,10 @@ func processors(ctx context.Context, env Env, r *report.Result) error {
 				return err
 			}
 		}
-		r.Note("Events come from memory, 100 to a batch, and are counted: nothing but the processor itself takes time. Both crews of processors, with and without "+
-			"the leader lock, stand all the time and get events in turns of %v, %d each for a pair, which of them first by turns as well; the ratio is the median of "+
+		r.Note("Events come from memory, 100 to a batch, and are counted: nothing but the processor itself takes time. "+
+			"Both crews of processors, with and without "+
+			"the leader lock, stand all the time and get events in turns of %v, %d each for a pair, which of them first by "+
+			"turns as well; the ratio is the median of "+
 			"the pairs' ratios.", turnTime, 2*rounds)
 		return nil
 	})
@@ -92,7 +94,8 @@ type crew struct {
 
 // startCrew starts n processors of one source, named prefix and a number, each with the lock
 // that lockOf gives it, or none.
-func startCrew(ctx context.Context, prefix string, n int, source processor.Source[int64], checkpoints processor.Checkpoint, lockOf func(name string) processor.LeaderLock,
+func startCrew(ctx context.Context, prefix string, n int, source processor.Source[int64],
+	checkpoints processor.Checkpoint, lockOf func(name string) processor.LeaderLock,
 	handle func(ctx context.Context, i int, e processor.Event[int64]) error) (*crew, error) {
 	c := &crew{handled: make([]atomic.Int64, n), ended: make(chan error, 1)}
 	for i := range n {
@@ -165,7 +168,8 @@ func (t turns) Read(ctx context.Context, after processor.Position, limit int) ([
 // lockOrNot measures a crew with leader locks beside one without. Both stand all the time,
 // but only one gets events, and turns are short: what the machine and its disk do meanwhile
 // they do to both.
-func lockOrNot(ctx context.Context, c *cluster.Cluster, r *report.Result, name string, n int, checkpoints processor.Checkpoint, pairs, rounds int) (err error) {
+func lockOrNot(ctx context.Context, c *cluster.Cluster, r *report.Result, name string, n int,
+	checkpoints processor.Checkpoint, pairs, rounds int) (err error) {
 	var crews [2]*crew
 	var turn [2]sync.RWMutex
 	for i, arm := range []struct {
@@ -204,7 +208,8 @@ func lockOrNot(ctx context.Context, c *cluster.Cluster, r *report.Result, name s
 	}
 	ratio := median(ratios)
 	r.Row(name+": throughput with the leader lock, to that without", fmt.Sprintf("within %.0f %%", lockCost*100),
-		fmt.Sprintf("%.3f (%d pairs from %.3f to %.3f); %.0f and %.0f events/s", ratio, pairs, slices.Min(ratios), slices.Max(ratios), median(with), median(without)),
+		fmt.Sprintf("%.3f (%d pairs from %.3f to %.3f); %.0f and %.0f events/s", ratio, pairs, slices.Min(ratios),
+			slices.Max(ratios), median(with), median(without)),
 		report.Judge(ratio >= 1-lockCost && ratio <= 1+lockCost))
 	return nil
 }
@@ -229,12 +234,16 @@ func together(ctx context.Context, p *etcdproc.Process, r *report.Result) (err e
 	defer func() { err = errors.Join(err, stopNode(ctx, c)) }()
 	checkpoints := c.Checkpoints()
 	var ran sync.Map
-	crew, err := startCrew(ctx, "led", projections+automations, numbers{}, checkpoints, func(name string) processor.LeaderLock { return processor.Election(c.Elections(), name) },
+	crew, err := startCrew(ctx, "led", projections+automations, numbers{}, checkpoints,
+		func(name string) processor.LeaderLock { return processor.Election(c.Elections(), name) },
 		func(ctx context.Context, i int, e processor.Event[int64]) error {
 			if i < projections || e.Value%50 != 0 {
 				return nil
 			}
-			_, err := c.Once(ctx, fmt.Sprintf("automation %d/%d", i, e.Value), func(context.Context, int64) ([]byte, error) { return nil, nil })
+			_, err := c.Once(ctx, fmt.Sprintf("automation %d/%d", i, e.Value), func(context.Context, int64) ([]byte,
+				error) {
+				return nil, nil
+			})
 			ran.Store(i, true)
 			return err
 		})
@@ -264,8 +273,10 @@ func together(ctx context.Context, p *etcdproc.Process, r *report.Result) (err e
 	}
 	effects := 0
 	ran.Range(func(any, any) bool { effects++; return true })
-	r.Row(fmt.Sprintf("%d projections and %d automations in one process: connections to etcd", projections, automations), "1",
+	r.Row(fmt.Sprintf("%d projections and %d automations in one process: connections to etcd", projections, automations),
+		"1",
 		fmt.Sprint(relay.Connections()), report.Judge(relay.Connections() == 1 && effects == automations))
-	r.Row("leases that they stand on", "1", fmt.Sprintf("%d, with %d keys", len(leases), keys), report.Judge(len(leases) == 1 && keys > projections+automations))
+	r.Row("leases that they stand on", "1", fmt.Sprintf("%d, with %d keys", len(leases), keys),
+		report.Judge(len(leases) == 1 && keys > projections+automations))
 	return nil
 }

@@ -14,8 +14,10 @@ import (
 const (
 	redisName = "redsync, one Redis"
 
-	redisNote = "redsync's have its default options, on one Redis with its own: a lock ends after 8 s unless the program extends it; who finds it taken asks again after 50 to 250 ms, " +
-		"drawn at random, and 32 times in all (here it then begins anew). Who comes back at once is not behind those who wait. The pool is go-redis's default, too: 10 connections a core. " +
+	redisNote = "redsync's have its default options, on one Redis with its own: a lock ends after 8 s unless the " +
+		"program extends it; who finds it taken asks again after 50 to 250 ms, " +
+		"drawn at random, and 32 times in all (here it then begins anew). Who comes back at once is not behind those who " +
+		"wait. The pool is go-redis's default, too: 10 connections a core. " +
 		"Redis answers before anything is on the disk. Neither peer gives a token."
 )
 
@@ -35,7 +37,8 @@ func redisLocks(ctx context.Context) (library, error) {
 				lock: func() error {
 					for {
 						err := m.LockContext(ctx)
-						if taken := (*redsync.ErrTaken)(nil); ctx.Err() != nil || !errors.As(err, &taken) && !errors.Is(err, redsync.ErrFailed) {
+						if taken := (*redsync.ErrTaken)(nil); ctx.Err() != nil || !errors.As(err, &taken) && !errors.Is(err,
+							redsync.ErrFailed) {
 							return err
 						}
 					}

@@ -67,9 +67,11 @@ func start(ctx context.Context, env Env, r *report.Result) error {
 		r.Row(s.Name, wanted, p50p99(s.Median(), s.P(0.99)), report.Judge(s.Median() <= limit))
 	}
 	r.Keep(joining, first, floor)
-	r.Plots = append(r.Plots, report.Plot{Name: "T14", Title: "From NewNode to the return of Start", Series: []*sample.Series{joining, first, floor}})
+	r.Plots = append(r.Plots, report.Plot{Name: "T14", Title: "From NewNode to the return of Start",
+		Series: []*sample.Series{joining, first, floor}})
 	r.Note("From the call of `node.NewNode` until `Start` has returned (registered, a first snapshot, queued), with a "+
-		"connection to etcd of the node's own; %d starts of each kind and as many Txns, in turns; the medians are compared.", n)
+		"connection to etcd of the node's own; %d starts of each kind and as many Txns, in turns; the medians are "+
+		"compared.", n)
 	return startDev(ctx, env, r)
 }
 

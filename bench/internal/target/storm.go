@@ -23,7 +23,8 @@ type storm struct {
 }
 
 // joinAtOnce starts all nodes of f at the same time, until all agree.
-func joinAtOnce(ctx context.Context, p *etcdproc.Process, client *clientv3.Client, f *fleet.Fleet) (s storm, err error) {
+func joinAtOnce(ctx context.Context, p *etcdproc.Process, client *clientv3.Client,
+	f *fleet.Fleet) (s storm, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stormTimeout)
 	defer cancel()
 	s.tally, err = p.Tally(ctx, func() error {
@@ -57,6 +58,7 @@ func restartAtOnce(ctx context.Context, p *etcdproc.Process, client *clientv3.Cl
 }
 
 func (s storm) String() string {
-	return fmt.Sprintf("%.2f s; %.0f requests, %.0f messages to watches, %.1f MiB sent; %.1f s of etcd's processor, %.1f s of the nodes'; %d leases left to run out",
+	return fmt.Sprintf("%.2f s; %.0f requests, %.0f messages to watches, %.1f MiB sent; %.1f s of etcd's processor, "+
+		"%.1f s of the nodes'; %d leases left to run out",
 		s.took.Seconds(), s.tally.Requests, s.tally.Told, s.tally.Sent/mib, s.tally.CPU.Seconds(), s.cpu.Seconds(), s.orphans)
 }

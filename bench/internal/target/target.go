@@ -102,7 +102,8 @@ func dial(ctx context.Context, endpoint string, n int) ([]*clientv3.Client, func
 		}
 	}
 	for range n {
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 2 * time.Second, Logger: zap.NewNop()})
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 2 * time.Second,
+			Logger: zap.NewNop()})
 		if err == nil {
 			clients = append(clients, c)
 			_, err = c.Get(ctx, "warm")

@@ -60,14 +60,16 @@ func uncontended(ctx context.Context, env Env, r *report.Result) error {
 	}
 	mine := pairs[0]
 	ratio := mine.Median() / floor.Median()
-	r.Row(mine.Name, fmt.Sprintf("≤ %.1f × two Txns", pairGoal), fmt.Sprintf("%s: %.2f ×", p50p99(mine.Median(), mine.P(0.99)), ratio), report.Judge(ratio <= pairGoal))
+	r.Row(mine.Name, fmt.Sprintf("≤ %.1f × two Txns", pairGoal), fmt.Sprintf("%s: %.2f ×", p50p99(mine.Median(),
+		mine.P(0.99)), ratio), report.Judge(ratio <= pairGoal))
 	r.Keep(mine)
 	for _, s := range append([]*sample.Series{floor}, pairs[1:]...) {
 		r.Row(s.Name, "", p50p99(s.Median(), s.P(0.99)), report.Context)
 		r.Keep(s)
 	}
 	sayAbsent(servers, r)
-	r.Note("One lock, one goroutine, from the call of `Acquire` until `Release` has returned; all take turns. The bare client's Txns write a key under a " +
+	r.Note("One lock, one goroutine, from the call of `Acquire` until `Release` has returned; all take turns. The bare " +
+		"client's Txns write a key under a " +
 		"condition, and delete it.")
 	r.Note(postgresNote)
 	r.Note(redisNote)
@@ -78,10 +80,12 @@ func uncontended(ctx context.Context, env Env, r *report.Result) error {
 // back.
 func twoTxns(ctx context.Context, c *clientv3.Client) error {
 	const key = "/floor/lock"
-	resp, err := c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(clientv3.OpPut(key, "bench")).Commit()
+	resp, err := c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(clientv3.OpPut(key,
+		"bench")).Commit()
 	if err != nil {
 		return err
 	}
-	_, err = c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", resp.Header.Revision)).Then(clientv3.OpDelete(key)).Commit()
+	_, err = c.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=",
+		resp.Header.Revision)).Then(clientv3.OpDelete(key)).Commit()
 	return err
 }

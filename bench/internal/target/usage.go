@@ -37,7 +37,8 @@ func look(ctx context.Context, p *etcdproc.Process) (usage, error) {
 
 // since is what was added.
 func (u usage) since(before usage) usage {
-	return usage{heap: u.heap - before.heap, stacks: u.stacks - before.stacks, goroutines: u.goroutines - before.goroutines,
+	return usage{heap: u.heap - before.heap, stacks: u.stacks - before.stacks,
+		goroutines:   u.goroutines - before.goroutines,
 		etcdResident: u.etcdResident - before.etcdResident, etcdGoroutines: u.etcdGoroutines - before.etcdGoroutines}
 }
 

@@ -41,13 +41,15 @@ type life struct {
 }
 
 // newWitness watches from now on; end it with close.
-func newWitness(ctx context.Context, client *clientv3.Client, prefix string, log func(string, ...any)) (*witness, error) {
+func newWitness(ctx context.Context, client *clientv3.Client, prefix string, log func(string,
+	...any)) (*witness, error) {
 	keys, err := state.NewKeys(prefix)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	w := &witness{keys: keys, log: log, cancel: cancel, there: map[string]*life{}, byLease: map[int64]*life{}, changed: make(chan struct{})}
+	w := &witness{keys: keys, log: log, cancel: cancel, there: map[string]*life{}, byLease: map[int64]*life{},
+		changed: make(chan struct{})}
 	ch := client.Watch(clientv3.WithRequireLeader(ctx), keys.RangeStart(), clientv3.WithRange(keys.RangeEnd()),
 		clientv3.WithPrevKV(), clientv3.WithCreatedNotify())
 	if first, ok := <-ch; !ok || first.Err() != nil {

@@ -16,7 +16,8 @@ const (
 
 // race has many candidates do the same at the same time, and returns how many succeeded, and
 // what is wrong with how the others failed, or the record that the last one has left.
-func race(ctx context.Context, store elector.LeaseStore, lost error, try func(candidate int) (elector.Lease, error)) error {
+func race(ctx context.Context, store elector.LeaseStore, lost error,
+	try func(candidate int) (elector.Lease, error)) error {
 	begin := make(chan struct{})
 	var mu sync.Mutex
 	var won []elector.Lease

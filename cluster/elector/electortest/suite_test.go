@@ -116,12 +116,16 @@ func TestTheSuiteFindsPlantedFaults(t *testing.T) {
 		plant func(*faulty)
 		finds []string
 	}{
-		"reads, then writes":            {func(f *faulty) { f.readThenWrite = true }, []string{"one of many wins a vacancy", "every increment counts"}},
-		"does not compare":              {func(f *faulty) { f.blind = true }, []string{"a version is replaced once", "one of many wins a vacancy"}},
-		"creates what is there":         {func(f *faulty) { f.overwrites = true }, []string{"a record is created once", "one of many creates the record"}},
-		"keeps seconds":                 {func(f *faulty) { f.precision = time.Second }, []string{"what is written is read"}},
-		"does not hear":                 {func(f *faulty) { f.deaf = true }, []string{"a context that ended is honoured"}},
-		"takes content for a version":   {func(f *faulty) { f.content = true }, []string{"a version is replaced once", "no version comes again"}},
+		"reads, then writes": {func(f *faulty) { f.readThenWrite = true }, []string{"one of many wins a vacancy",
+			"every increment counts"}},
+		"does not compare": {func(f *faulty) { f.blind = true }, []string{"a version is replaced once",
+			"one of many wins a vacancy"}},
+		"creates what is there": {func(f *faulty) { f.overwrites = true }, []string{"a record is created once",
+			"one of many creates the record"}},
+		"keeps seconds": {func(f *faulty) { f.precision = time.Second }, []string{"what is written is read"}},
+		"does not hear": {func(f *faulty) { f.deaf = true }, []string{"a context that ended is honoured"}},
+		"takes content for a version": {func(f *faulty) { f.content = true }, []string{"a version is replaced once",
+			"no version comes again"}},
 		"keeps 32 bits of the number":   {func(f *faulty) { f.forgetful = true }, []string{"what is written is read"}},
 		"nothing (the memory is sound)": {func(*faulty) {}, nil},
 	} {
@@ -147,7 +151,8 @@ type blindWatch struct{ *elector.Memory }
 func (blindWatch) WatchLease(context.Context, string) error { return nil }
 
 func TestTheSuiteFindsAWatchThatLies(t *testing.T) {
-	require.Equal(t, []string{"a watch tells"}, failing(t, func() elector.LeaseStore { return blindWatch{elector.NewMemory()} }))
+	require.Equal(t, []string{"a watch tells"}, failing(t,
+		func() elector.LeaseStore { return blindWatch{elector.NewMemory()} }))
 }
 
 // A store that cannot watch has not passed the check of that: it is skipped.

@@ -78,9 +78,11 @@ func (s *Store) UpdateLease(ctx context.Context, lease elector.Lease) (elector.L
 }
 
 // write makes one statement that writes the record under a new version, or nothing: other.
-func (s *Store) write(ctx context.Context, statement string, l elector.Lease, other error, more ...any) (elector.Lease, error) {
+func (s *Store) write(ctx context.Context, statement string, l elector.Lease, other error,
+	more ...any) (elector.Lease, error) {
 	l.Version = rand.Text() // not a count: a row that was deleted must not come to the same one again
-	l.AcquireTime, l.RenewTime = l.AcquireTime.UTC().Truncate(time.Microsecond), l.RenewTime.UTC().Truncate(time.Microsecond)
+	l.AcquireTime, l.RenewTime =
+		l.AcquireTime.UTC().Truncate(time.Microsecond), l.RenewTime.UTC().Truncate(time.Microsecond)
 	tag, err := s.db.Exec(ctx, statement, append([]any{s.name, l.Version, l.HolderIdentity, l.HolderInstance,
 		int64(l.LeaseDuration), l.AcquireTime, l.RenewTime, l.LeaderTransitions}, more...)...)
 	switch {

@@ -28,7 +28,8 @@ func quoted(table pgx.Identifier) (string, error) {
 	}
 	for _, part := range table {
 		if part == "" {
-			return "", fmt.Errorf("postgres: the table's name %q has an empty part; give it as {\"table\"} or {\"schema\", \"table\"}", []string(table))
+			return "", fmt.Errorf("postgres: the table's name %q has an empty part; give it as {\"table\"} or {\"schema\", "+
+				"\"table\"}", []string(table))
 		}
 	}
 	return table.Sanitize(), nil

@@ -207,7 +207,8 @@ func sharing(s *suite) {
 func noPassing(s *suite) {
 	shared := s.acquire(s.a, "rw", lock.Shared())
 	alone := s.queue(s.b, "rw")
-	require.Eventually(s, func() bool { return !s.free(s.a, "rw", lock.Shared()) }, patience, time.Millisecond, "somebody waits to have it alone")
+	require.Eventually(s, func() bool { return !s.free(s.a, "rw", lock.Shared()) }, patience, time.Millisecond,
+		"somebody waits to have it alone")
 	behind := s.queue(s.a, "rw", lock.Shared())
 	s.release(shared)
 	h := <-alone

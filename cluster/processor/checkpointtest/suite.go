@@ -88,7 +88,8 @@ func (s *suite) claim(c Checkpoint, name string, token int64) processor.Mark {
 	return m
 }
 
-func (s *suite) advance(c Checkpoint, name string, at processor.Mark, p processor.Position, parked ...processor.Parked) processor.Mark {
+func (s *suite) advance(c Checkpoint, name string, at processor.Mark, p processor.Position,
+	parked ...processor.Parked) processor.Mark {
 	s.Helper()
 	m, err := c.Advance(s.ctx, name, at, to(p, parked...))
 	require.NoError(s, err)

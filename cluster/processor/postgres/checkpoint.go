@@ -41,7 +41,8 @@ type Config struct {
 	IdleTimeout time.Duration
 	// RequestTimeout bounds each statement that the checkpoint makes for a processor, the commit among
 	// them, but not what the handler does: where a server says nothing any more, that waits as long as
-	// its own context lets it. So do Parked, Forget, Rewind, Unfence and CreateTables. Waiting for a connection of the pool is part of the first. It must be longer
+	// its own context lets it. So do Parked, Forget, Rewind, Unfence and CreateTables. Waiting for a connection of the
+	// pool is part of the first. It must be longer
 	// than a commit takes, with the constraints that are deferred to it. Default 5 s.
 	RequestTimeout time.Duration
 }
@@ -69,7 +70,8 @@ func New(cfg Config) (*Checkpoint, error) {
 		cfg.Table = "goverse_checkpoints"
 	}
 	if !plainName.MatchString(cfg.Table) {
-		return nil, fmt.Errorf("%w %q: write it in small letters, digits and underscores, with a schema and a dot before it or not, of at most 56 bytes", ErrBadTable, cfg.Table)
+		return nil, fmt.Errorf("%w %q: write it in small letters, digits and underscores, with a schema and a dot before "+
+			"it or not, of at most 56 bytes", ErrBadTable, cfg.Table)
 	}
 	if cfg.IdleTimeout == 0 {
 		cfg.IdleTimeout = 30 * time.Second
@@ -79,7 +81,8 @@ func New(cfg Config) (*Checkpoint, error) {
 	}
 	c := &Checkpoint{db: cfg.DB, sql: statementsFor(cfg.Table), timeout: cfg.RequestTimeout}
 	if cfg.IdleTimeout > 0 {
-		c.begin.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d", max(1, cfg.IdleTimeout.Milliseconds()))
+		c.begin.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d", max(1,
+			cfg.IdleTimeout.Milliseconds()))
 	}
 	return c, nil
 }
@@ -97,7 +100,8 @@ func (c *Checkpoint) CreateTables(ctx context.Context) error {
 type txKey struct{}
 
 // errNoTx is the program's fault, and no event's.
-var errNoTx = fmt.Errorf("%w: postgres.Tx: there is no transaction in this context; give it the handler's, of a processor whose Checkpoint is a *postgres.Checkpoint", processor.ErrUnavailable)
+var errNoTx = fmt.Errorf("%w: postgres.Tx: there is no transaction in this context; give it the handler's, of a "+
+	"processor whose Checkpoint is a *postgres.Checkpoint", processor.ErrUnavailable)
 
 // Tx is the transaction in which a handler, or OnPark, is called, with its ctx: what is written
 // there takes effect together with the new position. Neither commit it nor roll it back. It panics
@@ -178,7 +182,8 @@ func (c *Checkpoint) overtaken(ctx context.Context, name string, token int64) er
 }
 
 // Advance implements [processor.Checkpoint]. work's context has the transaction; see [Tx].
-func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark, work func(ctx context.Context) (processor.Progress, error)) (processor.Mark, error) {
+func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark,
+	work func(ctx context.Context) (processor.Progress, error)) (processor.Mark, error) {
 	tx, err := c.start(ctx)
 	if err != nil {
 		return at, fmt.Errorf("begin the transaction of processor %q: %w", name, err)
@@ -223,7 +228,8 @@ const rollbackTimeout = 2 * time.Second
 
 // write puts the progress into the transaction, in one round trip, and reports whether the
 // checkpoint is as it was.
-func (c *Checkpoint) write(ctx context.Context, tx pgx.Tx, name string, at processor.Mark, progress processor.Progress) (bool, error) {
+func (c *Checkpoint) write(ctx context.Context, tx pgx.Tx, name string, at processor.Mark,
+	progress processor.Progress) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	batch := &pgx.Batch{}

@@ -37,7 +37,8 @@ func startProcess(t *testing.T, endpoint, address string, cfg processor.Config[i
 	q := &process{}
 	q.Process = processtest.Start(t, endpoint, 2*time.Second, func(p *processtest.Process) (func(context.Context), error) {
 		var err error
-		q.in, err = elections.New(elections.Config{Client: p.Client, Keeper: p.Keeper, Queues: keys.Elections(), Address: address,
+		q.in, err = elections.New(elections.Config{Client: p.Client, Keeper: p.Keeper, Queues: keys.Elections(),
+			Address:     address,
 			WorkTimeout: 500 * time.Millisecond, RequestTimeout: 300 * time.Millisecond})
 		return q.in.Run, err
 	})
@@ -52,7 +53,8 @@ func (s *scene) failover(t *testing.T) {
 	server := etcdtest.Start(t)
 	handler, all := s.effects(t)
 	source := &growing{}
-	cfg := processor.Config[int]{Name: "views", Source: source, Checkpoint: s.checkpoints(t), Handler: handler, BatchSize: 7,
+	cfg := processor.Config[int]{Name: "views", Source: source, Checkpoint: s.checkpoints(t), Handler: handler,
+		BatchSize:    7,
 		PollInterval: 5 * time.Millisecond, Backoff: processor.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond}}
 	both := []*process{startProcess(t, server.Endpoint(), "a:1", cfg), startProcess(t, server.Endpoint(), "b:1", cfg)}
 	leader := func() (at int) {
@@ -65,7 +67,8 @@ func (s *scene) failover(t *testing.T) {
 	handled := func(n int) {
 		source.grow(n)
 		require.Eventually(t, func() bool {
-			return slices.ContainsFunc(both, func(q *process) bool { return string(q.p.Status().Position) == strconv.Itoa(source.size()) })
+			return slices.ContainsFunc(both,
+				func(q *process) bool { return string(q.p.Status().Position) == strconv.Itoa(source.size()) })
 		}, patience, time.Millisecond, "all is handled")
 	}
 	terms := map[int64]bool{}
@@ -83,7 +86,8 @@ func (s *scene) failover(t *testing.T) {
 	old := leader()
 	both[old].Faults.CutOff()
 	source.grow(40)
-	require.Eventually(t, func() bool { return both[1-old].p.Status().Leading }, patience, time.Millisecond, "the other takes over")
+	require.Eventually(t, func() bool { return both[1-old].p.Status().Leading }, patience, time.Millisecond,
+		"the other takes over")
 	handled(10)
 	both[old].Faults.Reconnect()
 	handled(10)
@@ -132,8 +136,9 @@ func (s *scene) partitions(t *testing.T) {
 	}
 	groups, ended := map[*clustertest.Node]processor.Group{}, map[*clustertest.Node]chan error{}
 	start := func(n *clustertest.Node) {
-		g, err := processor.Partitions(processor.Config[int]{Name: "views", Checkpoint: checkpoint, BatchSize: 5, PollInterval: 5 * time.Millisecond,
-			Backoff: processor.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond}}, n.Cluster().Shards(), names,
+		g, err := processor.Partitions(processor.Config[int]{Name: "views", Checkpoint: checkpoint, BatchSize: 5,
+			PollInterval: 5 * time.Millisecond,
+			Backoff:      processor.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond}}, n.Cluster().Shards(), names,
 			func(part string, cfg *processor.Config[int]) {
 				cfg.Source = sources[part]
 				cfg.Handler = func(ctx context.Context, e processor.Event[int]) error {

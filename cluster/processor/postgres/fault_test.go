@@ -27,11 +27,13 @@ type careless struct {
 	table string
 }
 
-func (c careless) Advance(ctx context.Context, name string, at processor.Mark, work func(context.Context) (processor.Progress, error)) (processor.Mark, error) {
+func (c careless) Advance(ctx context.Context, name string, at processor.Mark,
+	work func(context.Context) (processor.Progress, error)) (processor.Mark, error) {
 	return c.Checkpoint.Advance(ctx, name, at, func(ctx context.Context) (processor.Progress, error) {
 		p, err := work(ctx)
 		if err == nil {
-			_, err = postgres.Tx(ctx).Exec(ctx, "update "+c.table+" set token = $2, version = $3 where name = $1", name, at.Token, at.Version)
+			_, err = postgres.Tx(ctx).Exec(ctx, "update "+c.table+" set token = $2, version = $3 where name = $1", name,
+				at.Token, at.Version)
 		}
 		return p, err
 	})
@@ -47,8 +49,12 @@ func (s *scene) paused(t *testing.T, plant func(c processor.Checkpoint, table st
 	// A process that stands still does not notice that its lead is over.
 	unaware, end := context.WithCancel(context.Background())
 	defer end()
-	never := processor.LockFunc(func(_ context.Context, fn func(context.Context, int64) error) error { return fn(unaware, 1) })
-	first, err := processor.New(processor.Config[int]{Name: "views", Source: &numbers{last: 5}, Checkpoint: plant(checkpoint, table), LeaderLock: never,
+	never := processor.LockFunc(func(_ context.Context, fn func(context.Context,
+		int64) error) error {
+		return fn(unaware, 1)
+	})
+	first, err := processor.New(processor.Config[int]{Name: "views", Source: &numbers{last: 5},
+		Checkpoint: plant(checkpoint, table), LeaderLock: never,
 		Backoff: processor.Backoff{Min: time.Hour}, Handler: func(ctx context.Context, e processor.Event[int]) error {
 			if e.Value == 3 {
 				close(asleep)
@@ -62,13 +68,18 @@ func (s *scene) paused(t *testing.T, plant func(c processor.Checkpoint, table st
 	ended := make(chan error, 1)
 	go func() { ended <- first.Run(ctx) }()
 	<-asleep
-	second, endSecond := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 5}, Checkpoint: checkpoint, Handler: handler,
-		LeaderLock: processor.LockFunc(func(ctx context.Context, fn func(context.Context, int64) error) error { return fn(ctx, 2) })})
+	second, endSecond := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 5}, Checkpoint: checkpoint,
+		Handler: handler,
+		LeaderLock: processor.LockFunc(func(ctx context.Context, fn func(context.Context,
+			int64) error) error {
+			return fn(ctx, 2)
+		})})
 	require.Eventually(t, func() bool { return second.Status().Position == "5" }, patience, time.Millisecond,
 		"who stands still holds up nobody")
 	endSecond()
 	close(awake)
-	require.Eventually(t, func() bool { s := first.Status(); return s.Batches > 0 || s.Failures > 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { s := first.Status(); return s.Batches > 0 || s.Failures > 0 }, patience,
+		time.Millisecond)
 	cancel()
 	end()
 	require.NoError(t, <-ended)
@@ -79,7 +90,10 @@ func (s *scene) paused(t *testing.T, plant func(c processor.Checkpoint, table st
 // nothing. Without the check of the token the test notices.
 func (s *scene) pausedLeader(t *testing.T) {
 	require.Equal(t, upTo(5), s.paused(t, func(c processor.Checkpoint, _ string) processor.Checkpoint { return c }))
-	require.Len(t, s.paused(t, func(c processor.Checkpoint, table string) processor.Checkpoint { return careless{c, table} }), 10, "each event twice")
+	require.Len(t, s.paused(t, func(c processor.Checkpoint,
+		table string) processor.Checkpoint {
+		return careless{c, table}
+	}), 10, "each event twice")
 }
 
 // What only a commit refuses is found, event by event, and parked; so is a statement that
@@ -95,8 +109,9 @@ func (s *scene) refused(t *testing.T) {
 	require.NoError(t, err)
 	checkpoint := s.checkpoints(t)
 	var parked []int
-	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 20}, Checkpoint: checkpoint, MaxAttempts: 2,
-		Backoff: processor.Backoff{Min: time.Millisecond},
+	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 20}, Checkpoint: checkpoint,
+		MaxAttempts: 2,
+		Backoff:     processor.Backoff{Min: time.Millisecond},
 		Handler: func(ctx context.Context, e processor.Event[int]) error {
 			if e.Value == 13 {
 				_, _ = postgres.Tx(ctx).Exec(ctx, "select 1/0")
@@ -147,7 +162,8 @@ func (s *scene) idle(t *testing.T) {
 	})
 	_, err := s.pool.Exec(etcdtest.Context(t), "create table idled (n int)")
 	require.NoError(t, err)
-	p, _ := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 2}, Checkpoint: checkpoint, Backoff: processor.Backoff{Min: time.Millisecond},
+	p, _ := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 2}, Checkpoint: checkpoint,
+		Backoff: processor.Backoff{Min: time.Millisecond},
 		Handler: func(ctx context.Context, e processor.Event[int]) error {
 			if _, err := postgres.Tx(ctx).Exec(ctx, "lock table idled"); err != nil {
 				return err
@@ -170,13 +186,15 @@ func (s *scene) slow(t *testing.T) {
 	handler, all := s.effects(t)
 	gone := func(pid uint32) {
 		for n := 1; n > 0; {
-			assert.NoError(t, s.pool.QueryRow(etcdtest.Context(t), "select count(*) from pg_stat_activity where pid = $1", pid).Scan(&n))
+			assert.NoError(t, s.pool.QueryRow(etcdtest.Context(t), "select count(*) from pg_stat_activity where pid = $1",
+				pid).Scan(&n))
 		}
 	}
 	var last pgx.Tx
 	var parked []int
-	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 9}, Checkpoint: checkpoint, MaxAttempts: 2,
-		Backoff: processor.Backoff{Min: time.Millisecond},
+	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 9}, Checkpoint: checkpoint,
+		MaxAttempts: 2,
+		Backoff:     processor.Backoff{Min: time.Millisecond},
 		Handler: func(ctx context.Context, e processor.Event[int]) error {
 			tx := postgres.Tx(ctx)
 			if tx == last || e.Value == 6 {
@@ -212,8 +230,9 @@ func (s *scene) inHandler(t *testing.T) {
 	checkpoint := s.checkpoints(t)
 	handler, all := s.effects(t)
 	var tries, kills atomic.Int32
-	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 4}, Checkpoint: checkpoint, MaxAttempts: 1,
-		Backoff: processor.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond},
+	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 4}, Checkpoint: checkpoint,
+		MaxAttempts: 1,
+		Backoff:     processor.Backoff{Min: time.Millisecond, Max: 20 * time.Millisecond},
 		Handler: func(ctx context.Context, e processor.Event[int]) error {
 			tx := postgres.Tx(ctx)
 			switch {
@@ -304,11 +323,14 @@ func (s *scene) away(t *testing.T) {
 	checkpoint := s.checkpoints(t)
 	handler, all := s.effects(t)
 	source := &numbers{last: 400}
-	p, _ := run(t, processor.Config[int]{Name: "views", Source: source, Checkpoint: checkpoint, BatchSize: 10, MaxAttempts: 1,
-		Backoff: processor.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}, Handler: handler})
+	p, _ := run(t, processor.Config[int]{Name: "views", Source: source, Checkpoint: checkpoint, BatchSize: 10,
+		MaxAttempts: 1,
+		Backoff:     processor.Backoff{Min: time.Millisecond, Max: 50 * time.Millisecond}, Handler: handler})
 	require.Eventually(t, func() bool { return p.Status().Batches > 3 }, patience, time.Microsecond)
 	s.server.Kill()
-	assert.Eventually(t, func() bool { return p.Status().Failures+p.Status().Retries > 3 || p.Status().Position == "400" }, patience, time.Millisecond)
+	assert.Eventually(t, func() bool {
+		return p.Status().Failures+p.Status().Retries > 3 || p.Status().Position == "400"
+	}, patience, time.Millisecond)
 	require.NoError(t, s.server.Restart())
 	require.Eventually(t, func() bool { return p.Status().Position == "400" }, patience, time.Millisecond)
 	require.Equal(t, upTo(400), all())
@@ -353,7 +375,8 @@ func (s *scene) misused(t *testing.T) {
 	}
 	require.NoError(t, tx.Rollback(etcdtest.Context(t)))
 	var n int
-	require.NoError(t, conn.QueryRow(etcdtest.Context(t), "select count(*) from pg_tables where tablename in ('order', 'user')").Scan(&n))
+	require.NoError(t, conn.QueryRow(etcdtest.Context(t),
+		"select count(*) from pg_tables where tablename in ('order', 'user')").Scan(&n))
 	require.Zero(t, n)
 	// Many that create the tables at once do not get in each other's way.
 	c, err = postgres.New(postgres.Config{DB: s.pool})

@@ -61,7 +61,8 @@ func (f *forgetful) Claim(ctx context.Context, name string, token int64) (m proc
 }
 
 // Advance has no fence to stop it.
-func (f *forgetful) Advance(ctx context.Context, name string, _ processor.Mark, work func(context.Context) (processor.Progress, error)) (processor.Mark, error) {
+func (f *forgetful) Advance(ctx context.Context, name string, _ processor.Mark,
+	work func(context.Context) (processor.Progress, error)) (processor.Mark, error) {
 	now, err := f.Checkpoint.Claim(ctx, name, f.at.Token)
 	if err != nil {
 		return f.at, err
@@ -79,7 +80,8 @@ func (s *scene) lostAnswers(t *testing.T, plant func(c processor.Checkpoint) pro
 	db := &deaf{Pool: s.pool}
 	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.DB = db })
 	handler, all := s.effects(t)
-	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 8}, Checkpoint: plant(checkpoint), BatchSize: 2, MaxAttempts: 1,
+	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 8}, Checkpoint: plant(checkpoint),
+		BatchSize: 2, MaxAttempts: 1,
 		Backoff: processor.Backoff{Min: time.Millisecond},
 		Handler: func(ctx context.Context, e processor.Event[int]) error {
 			if e.Value == 5 {
@@ -102,7 +104,8 @@ func (s *scene) lostAnswers(t *testing.T, plant func(c processor.Checkpoint) pro
 // A commit that was carried out counts, also when nobody was told: of a batch, and of an event
 // that was given up. A checkpoint that is not asked again is noticed.
 func (s *scene) lost(t *testing.T) {
-	require.Equal(t, []int{1, 2, 3, 4, -5, 6, 7, 8}, s.lostAnswers(t, func(c processor.Checkpoint) processor.Checkpoint { return c }))
+	require.Equal(t, []int{1, 2, 3, 4, -5, 6, 7, 8}, s.lostAnswers(t,
+		func(c processor.Checkpoint) processor.Checkpoint { return c }))
 	got := s.lostAnswers(t, func(c processor.Checkpoint) processor.Checkpoint { return &forgetful{Checkpoint: c} })
 	require.Greater(t, len(got), 8, "some twice")
 }

@@ -28,7 +28,8 @@ func (s *scene) byID(where string) reader {
 	return func(t *testing.T, table string) func() []string {
 		last := int64(0)
 		return func() []string {
-			got := s.column(t, "select xid::text || '/' || id from "+table+" where id > "+strconv.FormatInt(last, 10)+where+" order by id")
+			got := s.column(t, "select xid::text || '/' || id from "+table+" where id > "+strconv.FormatInt(last,
+				10)+where+" order by id")
 			if len(got) > 0 {
 				var err error
 				_, last, err = postgres.Place(processor.Position(got[len(got)-1]))
@@ -200,7 +201,8 @@ func (s *scene) orderOfOneRow(t *testing.T) {
 		if c.wroteBefore {
 			execute(t, second, "insert into "+rows+" (body) values ('2')")
 		}
-		lock, say := "select from "+rows+" where id = 1 for update", "insert into "+table+" (body) values (to_jsonb($1::text))"
+		lock, say := "select from "+rows+" where id = 1 for update", "insert into "+table+" (body) values "+
+			"(to_jsonb($1::text))"
 		execute(t, first, lock)
 		locked := make(chan error)
 		go func() {
@@ -208,7 +210,8 @@ func (s *scene) orderOfOneRow(t *testing.T) {
 			locked <- err
 		}()
 		require.Eventually(t, func() (waits bool) {
-			require.NoError(t, s.pool.QueryRow(etcdtest.Context(t), "select exists (select from pg_locks where pid = $1 and not granted)", pid).Scan(&waits))
+			require.NoError(t, s.pool.QueryRow(etcdtest.Context(t),
+				"select exists (select from pg_locks where pid = $1 and not granted)", pid).Scan(&waits))
 			return waits
 		}, patience, 5*time.Millisecond)
 		execute(t, first, say, "first")

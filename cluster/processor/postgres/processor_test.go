@@ -51,7 +51,8 @@ func run(t *testing.T, cfg processor.Config[int]) (p *processor.Processor[int], 
 }
 
 // effects is a table that has what a handler did.
-func (s *scene) effects(t *testing.T) (handler func(ctx context.Context, e processor.Event[int]) error, all func() []int) {
+func (s *scene) effects(t *testing.T) (
+	handler func(ctx context.Context, e processor.Event[int]) error, all func() []int) {
 	t.Helper()
 	table := "effects_" + strconv.FormatInt(s.last.Add(1), 10)
 	_, err := s.pool.Exec(etcdtest.Context(t), "create table "+table+" (n bigserial, event int)")
@@ -89,7 +90,8 @@ func (s *scene) onceEach(t *testing.T) {
 		LeaderLock: processor.Lock(locks, "views"), BatchSize: 10, Backoff: processor.Backoff{Min: time.Millisecond}}
 	for {
 		p, end := run(t, cfg)
-		require.Eventually(t, func() bool { return p.Status().Batches >= 5 || p.Status().Position == "500" }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return p.Status().Batches >= 5 || p.Status().Position == "500" }, patience,
+			time.Millisecond)
 		end()
 		if p.Status().Position == "500" {
 			break

@@ -133,12 +133,14 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 		return nil, fmt.Errorf("%w: postgres.SourceConfig.DB is nil; give it a pgxpool.Pool", processor.ErrBadConfig)
 	}
 	if !plainTable.MatchString(cfg.Table) {
-		return nil, fmt.Errorf("%w %q: give the table of events one in small letters, digits and underscores, with a schema and a dot before it or not", ErrBadTable, cfg.Table)
+		return nil, fmt.Errorf("%w %q: give the table of events one in small letters, digits and underscores, with a "+
+			"schema and a dot before it or not", ErrBadTable, cfg.Table)
 	}
 	cfg.XID, cfg.ID, cfg.Value = cmp.Or(cfg.XID, "xid"), cmp.Or(cfg.ID, "id"), cmp.Or(cfg.Value, "body")
 	for _, name := range []string{cfg.XID, cfg.ID, cfg.Value, cmp.Or(cfg.Channel, "none")} {
 		if !plainWord.MatchString(name) {
-			return nil, fmt.Errorf("%w: column or channel %q of table %s: write it in small letters, digits and underscores", processor.ErrBadConfig, name, cfg.Table)
+			return nil, fmt.Errorf("%w: column or channel %q of table %s: write it in small letters, digits and underscores",
+				processor.ErrBadConfig, name, cfg.Table)
 		}
 	}
 	if cfg.RequestTimeout <= 0 {
@@ -147,7 +149,8 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	of := strings.NewReplacer("{table}", quoted(cfg.Table), "{xid}", quoted(cfg.XID), "{id}", quoted(cfg.ID), "{value}", quoted(cfg.Value)).Replace
+	of := strings.NewReplacer("{table}", quoted(cfg.Table), "{xid}", quoted(cfg.XID), "{id}", quoted(cfg.ID), "{value}",
+		quoted(cfg.Value)).Replace
 	return &Source{
 		cfg: cfg,
 		read: of(`select {xid}::text || '/' || {id}, {value} from {table}

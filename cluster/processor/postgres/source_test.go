@@ -194,7 +194,8 @@ func (s *scene) silentSource(t *testing.T) {
 		c.DB, c.RequestTimeout, c.Channel, c.Logger = pool, 300*time.Millisecond, table, log
 	})
 	var handled atomic.Int64
-	p, err := processor.New(processor.Config[[]byte]{Name: "it", Source: source, Checkpoint: &processor.Memory{}, Logger: log,
+	p, err := processor.New(processor.Config[[]byte]{Name: "it", Source: source, Checkpoint: &processor.Memory{},
+		Logger:       log,
 		PollInterval: 10 * time.Millisecond, Backoff: processor.Backoff{Min: time.Millisecond, Max: 10 * time.Millisecond},
 		Handler: func(context.Context, processor.Event[[]byte]) error { handled.Add(1); return nil }})
 	require.NoError(t, err)
@@ -214,11 +215,13 @@ func (s *scene) silentSource(t *testing.T) {
 	_, err = source.Lag(etcdtest.Context(t), "")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	wg.Go(func() { source.Listen(ctx) })
-	require.Eventually(t, func() bool { return strings.Contains(said.String(), "does not hear") }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(said.String(), "does not hear") }, patience,
+		time.Millisecond)
 	require.NoError(t, relay.Heal())
 	write()
 	require.Eventually(t, func() bool { return handled.Load() == 2 }, patience, time.Millisecond)
-	require.Eventually(t, func() bool { return strings.Contains(said.String(), "hears of new events again") }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(said.String(), "hears of new events again") }, patience,
+		time.Millisecond)
 }
 
 // lockedBuffer is a buffer that is read while it is written.
@@ -244,10 +247,12 @@ func (s *scene) values(t *testing.T) {
 	for kind, value := range map[string]string{"jsonb": `{"a": 1}`, "json": `{"a":1}`, "text": "a", "bytea": "a"} {
 		name := "order_" + strconv.FormatInt(s.last.Add(1), 10)
 		execute(t, s.pool, "create schema "+name)
-		execute(t, s.pool, "create table "+name+".order (\"order\" xid8 not null default pg_current_xact_id(), number serial, value "+kind+")")
+		execute(t, s.pool, "create table "+name+".order (\"order\" xid8 not null default pg_current_xact_id(), number "+
+			"serial, value "+kind+")")
 		execute(t, s.pool, "insert into "+name+".order (value) values ($1), (null)", value)
 		execute(t, s.pool, "create view "+name+".user as select * from "+name+".order where value is not null")
-		source := s.source(t, name+".user", func(c *postgres.SourceConfig) { c.XID, c.ID, c.Value = "order", "number", "value" })
+		source := s.source(t, name+".user",
+			func(c *postgres.SourceConfig) { c.XID, c.ID, c.Value = "order", "number", "value" })
 		events, err := source.Read(etcdtest.Context(t), "", 10)
 		require.NoError(t, err, kind)
 		require.Len(t, events, 1, kind)
@@ -278,8 +283,10 @@ func (s *scene) oldTable(t *testing.T) {
 // on: what was handled is the beginning in the order (xid, id), and not in that of id.
 func (s *scene) restored(t *testing.T) {
 	table := s.table(t)
-	execute(t, s.pool, "insert into "+table+" (xid, id, body) values ('1000000010', 1, '1'), ('1000000010', 3, '1'), ('1000000011', 2, '1')")
-	execute(t, s.pool, "update "+table+" set xid = case when (xid, id) <= ('1000000010'::xid8, 3) then '0'::xid8 else '1'::xid8 end")
+	execute(t, s.pool, "insert into "+table+" (xid, id, body) values ('1000000010', 1, '1'), ('1000000010', 3, '1'), "+
+		"('1000000011', 2, '1')")
+	execute(t, s.pool, "update "+table+" set xid = case when (xid, id) <= ('1000000010'::xid8, 3) then '0'::xid8 else "+
+		"'1'::xid8 end")
 	execute(t, s.pool, "select setval('"+table+"_id_seq', 3)")
 	execute(t, s.pool, "insert into "+table+" (body) values ('1')")
 	events, err := s.source(t, table).Read(etcdtest.Context(t), "1/0", 10)

@@ -45,9 +45,11 @@ type locked struct {
 	fresh   history.EffectWork
 }
 
-func newLocked(rec *history.Recorder, name string, c *cluster.Cluster, client *clientv3.Client, ledger *history.Ledger, began history.Instant) *locked {
+func newLocked(rec *history.Recorder, name string, c *cluster.Cluster, client *clientv3.Client, ledger *history.Ledger,
+	began history.Instant) *locked {
 	return &locked{locks: rec.Locks(name, c.Locks()), work: rec.NewLockWork(name, client, counters, lockNames...),
-		effects: rec.Effects(name, c.Effects(), ledger), fresh: history.EffectWork{From: began, Every: effectEvery, Takes: effectTakes}}
+		effects: rec.Effects(name, c.Effects(), ledger), fresh: history.EffectWork{From: began, Every: effectEvery,
+			Takes: effectTakes}}
 }
 
 // run works until ctx ends.
@@ -87,12 +89,14 @@ func (w *world) settled(ctx context.Context) error {
 // lockDeleted: somebody deletes a key by which the node holds a lock or waits for it. Who held
 // it must notice by itself.
 func lockDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
-	for until := time.Now().Add(effectPatience); time.Now().Before(until) && ctx.Err() == nil; hold(ctx, time.Millisecond) {
+	for until := time.Now().Add(effectPatience); time.Now().Before(until) && ctx.Err() == nil; hold(ctx,
+		time.Millisecond) {
 		m := w.mirror.Snapshot().Member(n.address())
 		if m == nil {
 			continue
 		}
-		found, err := w.client.Get(ctx, w.keys.Locks().Root(), clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		found, err := w.client.Get(ctx, w.keys.Locks().Root(), clientv3.WithPrefix(),
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		if err != nil {
 			return err
 		}
@@ -102,7 +106,8 @@ func lockDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) erro
 			}
 			gone := false
 			err := w.rec.Do(n.address(), history.LockDeleted, func() error {
-				resp, err := w.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(string(kv.Key)), "=", kv.CreateRevision)).
+				resp, err := w.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(string(kv.Key)), "=",
+					kv.CreateRevision)).
 					Then(clientv3.OpDelete(string(kv.Key))).Commit()
 				gone = err == nil && resp.Succeeded
 				return err

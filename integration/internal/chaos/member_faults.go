@@ -91,10 +91,11 @@ func (w *world) awaitOthers(ctx context.Context, m *member, within time.Duration
 	if err := w.answers(ctx); err != nil { // by the others
 		return err
 	}
-	_, err := w.await(ctx, within, fmt.Sprintf("a node leads that reaches a member other than %s", m.endpoint), func(s *state.Snapshot) bool {
-		n := w.at(s.Leader().Address)
-		return n != nil && (len(n.members) > 1 || n.members[0] != m)
-	})
+	_, err := w.await(ctx, within, fmt.Sprintf("a node leads that reaches a member other than %s", m.endpoint),
+		func(s *state.Snapshot) bool {
+			n := w.at(s.Leader().Address)
+			return n != nil && (len(n.members) > 1 || n.members[0] != m)
+		})
 	return err
 }
 

@@ -58,7 +58,8 @@ func (n *chaosNode) start(ctx context.Context) error {
 		etcd = append(etcd, l.Address())
 	}
 	config, err := json.Marshal(programConfig{Advertise: n.address(), Listen: n.listen, Etcd: strings.Join(etcd, ","),
-		TTL: n.w.cfg.TTL, Record: n.recordPath(), Ledger: ledgerPath(n.w.dir), Began: n.w.began, DetectionOff: n.w.cfg.DetectionOff})
+		TTL: n.w.cfg.TTL, Record: n.recordPath(), Ledger: ledgerPath(n.w.dir), Began: n.w.began,
+		DetectionOff: n.w.cfg.DetectionOff})
 	if err != nil {
 		return err
 	}

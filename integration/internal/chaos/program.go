@@ -78,7 +78,8 @@ func program(encoded string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	n, err := node.NewNode(node.Config{AdvertiseAddress: cfg.Advertise, ListenAddress: cfg.Listen, Logger: log.Named("node")})
+	n, err := node.NewNode(node.Config{AdvertiseAddress: cfg.Advertise, ListenAddress: cfg.Listen,
+		Logger: log.Named("node")})
 	if err != nil {
 		return err
 	}
@@ -144,7 +145,8 @@ func answer(in io.Reader, out io.Writer, c *cluster.Cluster, faults *clustertest
 		case askStatus:
 			st := c.Status()
 			said, err := json.Marshal(status{State: string(st.State), LeaderID: st.LeaderID, Nodes: st.Nodes,
-				Queue: st.Queue, Ready: st.Ready, Rebuilds: st.Rebuilds, Revision: st.Revision, Lease: int64(c.Session().ID()), Serves: serving(c.Shards())})
+				Queue: st.Queue, Ready: st.Ready, Rebuilds: st.Rebuilds, Revision: st.Revision, Lease: int64(c.Session().ID()),
+				Serves: serving(c.Shards())})
 			if err != nil {
 				said = []byte(err.Error())
 			}

@@ -187,7 +187,8 @@ func (w *world) startNodes(ctx context.Context) error {
 }
 
 // await waits until etcd's state, as the parent sees it, satisfies cond.
-func (w *world) await(ctx context.Context, within time.Duration, what string, cond func(*state.Snapshot) bool) (*state.Snapshot, error) {
+func (w *world) await(ctx context.Context, within time.Duration, what string,
+	cond func(*state.Snapshot) bool) (*state.Snapshot, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	s, err := w.mirror.Wait(ctx, cond)
@@ -230,7 +231,8 @@ func (w *world) atEase(ctx context.Context) error {
 	if err := errors.Join(w.answers(ctx), w.joined(ctx)); err != nil {
 		return err
 	}
-	if _, err := w.await(ctx, calmPatience, "every node is registered and queued once, and the shards are dealt out evenly", w.complete); err != nil {
+	if _, err := w.await(ctx, calmPatience, "every node is registered and queued once, and the shards are dealt out "+
+		"evenly", w.complete); err != nil {
 		return err
 	}
 	for _, n := range w.nodes {
@@ -239,7 +241,8 @@ func (w *world) atEase(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if st.Ready && len(st.Nodes) == nodes && len(st.Queue) == nodes && st.LeaderID == w.mirror.Snapshot().Leader().Address &&
+			if st.Ready && len(st.Nodes) == nodes && len(st.Queue) == nodes &&
+				st.LeaderID == w.mirror.Snapshot().Leader().Address &&
 				maps.Equal(st.Serves, owned(w.mirror.Snapshot(), n.address())) {
 				break
 			}

@@ -78,7 +78,8 @@ func (k *Kit) StartEtcdWith(t testing.TB, flavour Flavour, passwords Passwords) 
 		need34(t, etcdPath, "etcd Version: 3.4.", "etcd-server", "--version")
 	}
 	addresses := k.Addresses(t, 2)
-	e := &Etcd{Endpoint: addresses[0], peer: addresses[1], kit: k, flavour: flavour, passwords: passwords, dir: t.TempDir()}
+	e := &Etcd{Endpoint: addresses[0], peer: addresses[1], kit: k, flavour: flavour, passwords: passwords,
+		dir: t.TempDir()}
 	e.Restart(t)
 	return e
 }
@@ -92,7 +93,8 @@ func need34(t testing.TB, path, want, pkg string, args ...string) {
 	if err == nil && strings.Contains(string(out), want) {
 		return
 	}
-	needed.Missing(t, string(Etcd34), fmt.Sprintf("this needs etcd 3.4's %s: apt-get install %s (said %q, %v)", path, pkg, out, err))
+	needed.Missing(t, string(Etcd34), fmt.Sprintf("this needs etcd 3.4's %s: apt-get install %s (said %q, %v)", path, pkg,
+		out, err))
 }
 
 // Restart starts the server, again on its data and its port, after Kill. It returns

@@ -47,7 +47,8 @@ func (m Member) program(flavour Flavour) (path string, args, env []string, err e
 	if path, err = os.Executable(); err != nil {
 		return "", nil, nil, err
 	}
-	config, err := json.Marshal(serveConfig{DataDir: m.Dir, Client: m.Client, Peer: m.Peer, Peers: m.Peers, Election: election})
+	config, err := json.Marshal(serveConfig{DataDir: m.Dir, Client: m.Client, Peer: m.Peer, Peers: m.Peers,
+		Election: election})
 	return path, nil, []string{serveEnv + "=" + string(config)}, err
 }
 
@@ -57,11 +58,13 @@ func (m Member) flags34(election int) []string {
 		all = append(all, p+"=http://"+p)
 	}
 	client, peer := "http://"+m.Client, "http://"+m.Peer
-	args := []string{"--name=" + m.Peer, "--data-dir=" + m.Dir, "--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+	args := []string{"--name=" + m.Peer, "--data-dir=" + m.Dir, "--listen-client-urls=" +
+		client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=" + strings.Join(all, ","),
 		"--initial-cluster-token=" + strings.Join(m.Peers, ","), fmt.Sprintf("--bcrypt-cost=%d", leastBcryptCost)}
 	if election > 0 {
-		args = append(args, fmt.Sprintf("--election-timeout=%d", election), fmt.Sprintf("--heartbeat-interval=%d", election/heartbeats))
+		args = append(args, fmt.Sprintf("--election-timeout=%d", election), fmt.Sprintf("--heartbeat-interval=%d",
+			election/heartbeats))
 	}
 	return args
 }

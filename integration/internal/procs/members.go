@@ -43,13 +43,15 @@ func (k *Kit) StartMembers(t testing.TB, flavour Flavour, n int, election time.D
 	addresses, dir := k.Addresses(t, 2*n), t.TempDir()
 	m := &Members{Endpoints: addresses[:n]}
 	for i, endpoint := range m.Endpoints {
-		path, args, env, err := Member{Dir: filepath.Join(dir, fmt.Sprint(i)), Client: endpoint, Peer: addresses[n+i], Peers: addresses[n:],
+		path, args, env, err := Member{Dir: filepath.Join(dir, fmt.Sprint(i)), Client: endpoint, Peer: addresses[n+i],
+			Peers:    addresses[n:],
 			Election: election}.program(flavour)
 		require.NoError(t, err)
 		m.Processes = append(m.Processes, k.Start(t, fmt.Sprintf("member %d of %s", i, flavour), path, args, env))
 	}
 	for _, endpoint := range m.Endpoints {
-		client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 5 * time.Second, Logger: zap.NewNop()})
+		client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, DialTimeout: 5 * time.Second,
+			Logger: zap.NewNop()})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = client.Close() }) // its error is that its context was cancelled
 		m.clients = append(m.clients, client)

@@ -52,7 +52,8 @@ func (k *Kit) StartNode(t testing.TB, cfg NodeConfig) *Node {
 	}
 	n := &Node{Address: cfg.Listen, http: k.Addresses(t, 1)[0]}
 	var env []string
-	args := []string{"node", "--listen", cfg.Listen, "--http", n.http, "--etcd", cfg.Etcd, "--prefix", Prefix, "--ttl", cfg.TTL.String()}
+	args := []string{"node", "--listen", cfg.Listen, "--http", n.http, "--etcd", cfg.Etcd, "--prefix", Prefix, "--ttl",
+		cfg.TTL.String()}
 	if cfg.User != "" {
 		args = append(args, "--etcd-user", cfg.User)
 		env = append(env, "GOVERSE_ETCD_PASSWORD="+cfg.Password)
@@ -184,7 +185,8 @@ func (n *Node) read(ctx context.Context, path string) ([]byte, error) {
 
 // AwaitStatus waits until the node's status is as check wants it, and returns that
 // status and how long it took.
-func (n *Node) AwaitStatus(t testing.TB, within time.Duration, what string, check func(Status) error) (Status, time.Duration) {
+func (n *Node) AwaitStatus(t testing.TB, within time.Duration, what string,
+	check func(Status) error) (Status, time.Duration) {
 	t.Helper()
 	var st Status
 	took := Await(t, within, n.Address+": "+what, func() error {

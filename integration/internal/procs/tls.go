@@ -85,7 +85,8 @@ func (k *Kit) StartTLSEtcd(t testing.TB, c Certificates) string {
 		"--cert-file=" + c.Cert, "--key-file=" + c.Key, "--trusted-ca-file=" + c.CA, "--client-cert-auth",
 		"--listen-client-urls=https://" + client, "--advertise-client-urls=https://" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=it=" + peer}, nil)
-	asking, err := clientv3.New(clientv3.Config{Endpoints: []string{client}, TLS: c.Config(t), DialTimeout: 5 * time.Second})
+	asking, err := clientv3.New(clientv3.Config{Endpoints: []string{client}, TLS: c.Config(t),
+		DialTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	defer func() { _ = asking.Close() }()
 	Await(t, etcdStart, "etcd answers over TLS", func() error {

@@ -121,7 +121,8 @@ func (y Yielding) see(q Queue, now time.Time) Yielding {
 // give way. A target that nobody asked for must have stood for as long as after, so that one
 // which comes and goes moves nobody, and keeps nobody else from being let pass either; again is
 // when to look then, 0 for when anything changes.
-func (y Yielding) Look(q Queue, key string, create int64, wishes []Wish, after time.Duration, now time.Time) (_ Yielding, giveWay bool, again time.Duration) {
+func (y Yielding) Look(q Queue, key string, create int64, wishes []Wish, after time.Duration,
+	now time.Time) (_ Yielding, giveWay bool, again time.Duration) {
 	y = y.see(q, now)
 	t := q.Target(wishes)
 	own := q.index(key)

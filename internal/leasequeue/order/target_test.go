@@ -24,7 +24,8 @@ type world struct {
 }
 
 func newWorld(after time.Duration) *world {
-	return &world{history: []Queue{Queue{}.Read(1, nil), Queue{}.Read(1, nil)}, yields: map[string]Yielding{}, after: after, now: time.Unix(1000, 0)}
+	return &world{history: []Queue{Queue{}.Read(1, nil), Queue{}.Read(1, nil)}, yields: map[string]Yielding{},
+		after: after, now: time.Unix(1000, 0)}
 }
 
 func (w *world) truth() Queue { return w.history[len(w.history)-1] }
@@ -315,7 +316,8 @@ func TestNothingStarvesASteadyTarget(t *testing.T) {
 }
 
 func TestWishesAreVoid(t *testing.T) {
-	q := Queue{}.Read(20, []Entry{{Key: "a", Create: 1}, {Key: "x", Create: 2, Foreign: true}, {Key: "b", Create: 3, Priority: 1}})
+	q := Queue{}.Read(20, []Entry{{Key: "a", Create: 1}, {Key: "x", Create: 2, Foreign: true}, {Key: "b", Create: 3,
+		Priority: 1}})
 	for want, wish := range map[error]Wish{
 		ErrPassed:                {Token: 2},
 		election.ErrNotCandidate: {Token: 1, Key: "b", Create: 2},

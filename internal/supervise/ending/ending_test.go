@@ -22,26 +22,34 @@ func TestGuard(t *testing.T) {
 		view View
 		want Step
 	}{
-		"all is well":                    {View{Now: at(0)}, Step{Within: look}},
-		"soon":                           {View{Now: at(1300 * ms)}, Step{Within: 80 * ms}},
-		"the deadline is near":           {View{Now: at(1380 * ms)}, Step{Ask, Deadline, soon}},
-		"asked a moment ago":             {View{Now: at(1400 * ms), Asked: at(1380 * ms), Why: Deadline}, Step{Why: Deadline, Within: soon}},
-		"a renewal comes too late":       {View{Now: at(500 * ms), Asked: at(400 * ms), Why: Deadline}, Step{Why: Deadline, Within: soon}},
-		"no time left":                   {View{Now: at(1880 * ms), Asked: at(1380 * ms), Why: Deadline}, Step{Kill, Deadline, soon}},
-		"still there":                    {View{Now: at(1885 * ms), Asked: at(1380 * ms), Why: Deadline}, Step{Kill, Deadline, soon}},
-		"paused past the deadline":       {View{Now: at(time.Hour)}, Step{Kill, Deadline, soon}},
-		"told":                           {View{Now: at(0), Told: true}, Step{Ask, Told, soon}},
-		"told, and time to stop is over": {View{Now: at(500 * ms), Told: true, Asked: at(0), Why: Told}, Step{Kill, Told, soon}},
-		"told, little time left":         {View{Now: at(1879 * ms), Told: true}, Step{Ask, Told, soon}},
-		"told just before the deadline":  {View{Now: at(1878 * ms), Told: true, Asked: at(1877 * ms), Why: Told}, Step{Why: Told, Within: 2 * ms}},
-		"hurried":                        {View{Now: at(0), Hurry: true}, Step{Kill, Hurried, soon}},
-		"asked, and hurried then":        {View{Now: at(ms), Hurry: true, Told: true, Asked: at(0), Why: Told}, Step{Kill, Told, soon}},
-		"hurried, and others are left":   {View{Now: at(0), Hurry: true, Exited: true}, Step{Kill, Exited, soon}},
-		"alone":                          {View{Now: at(0), Alone: true}, Step{Ask, Alone, soon}},
-		"others are left":                {View{Now: at(0), Exited: true}, Step{Ask, Exited, soon}},
-		"exited, and alone since":        {View{Now: at(0), Exited: true, Alone: true, Asked: at(-ms), Why: Exited}, Step{Why: Exited, Within: soon}},
-		"gone":                           {View{Now: at(0), Exited: true, Gone: true}, Step{Do: Leave}},
-		"gone when asked":                {View{Now: at(0), Gone: true, Why: Told}, Step{Do: Leave, Why: Told}},
+		"all is well":          {View{Now: at(0)}, Step{Within: look}},
+		"soon":                 {View{Now: at(1300 * ms)}, Step{Within: 80 * ms}},
+		"the deadline is near": {View{Now: at(1380 * ms)}, Step{Ask, Deadline, soon}},
+		"asked a moment ago": {View{Now: at(1400 * ms), Asked: at(1380 * ms), Why: Deadline}, Step{Why: Deadline,
+			Within: soon}},
+		"a renewal comes too late": {View{Now: at(500 * ms), Asked: at(400 * ms), Why: Deadline}, Step{Why: Deadline,
+			Within: soon}},
+		"no time left": {View{Now: at(1880 * ms), Asked: at(1380 * ms), Why: Deadline}, Step{Kill,
+			Deadline, soon}},
+		"still there": {View{Now: at(1885 * ms), Asked: at(1380 * ms), Why: Deadline}, Step{Kill,
+			Deadline, soon}},
+		"paused past the deadline": {View{Now: at(time.Hour)}, Step{Kill, Deadline, soon}},
+		"told":                     {View{Now: at(0), Told: true}, Step{Ask, Told, soon}},
+		"told, and time to stop is over": {View{Now: at(500 * ms), Told: true, Asked: at(0), Why: Told}, Step{Kill, Told,
+			soon}},
+		"told, little time left": {View{Now: at(1879 * ms), Told: true}, Step{Ask, Told, soon}},
+		"told just before the deadline": {View{Now: at(1878 * ms), Told: true, Asked: at(1877 * ms), Why: Told},
+			Step{Why: Told, Within: 2 * ms}},
+		"hurried": {View{Now: at(0), Hurry: true}, Step{Kill, Hurried, soon}},
+		"asked, and hurried then": {View{Now: at(ms), Hurry: true, Told: true, Asked: at(0), Why: Told}, Step{Kill,
+			Told, soon}},
+		"hurried, and others are left": {View{Now: at(0), Hurry: true, Exited: true}, Step{Kill, Exited, soon}},
+		"alone":                        {View{Now: at(0), Alone: true}, Step{Ask, Alone, soon}},
+		"others are left":              {View{Now: at(0), Exited: true}, Step{Ask, Exited, soon}},
+		"exited, and alone since": {View{Now: at(0), Exited: true, Alone: true, Asked: at(-ms), Why: Exited},
+			Step{Why: Exited, Within: soon}},
+		"gone":            {View{Now: at(0), Exited: true, Gone: true}, Step{Do: Leave}},
+		"gone when asked": {View{Now: at(0), Gone: true, Why: Told}, Step{Do: Leave, Why: Told}},
 	} {
 		c.view.Until = until
 		require.Equal(t, c.want, times.Guard(c.view), name)
@@ -81,7 +89,8 @@ func TestGraceOfTheHolder(t *testing.T) {
 	times := times
 	times.Grace = time.Second
 	for after, want := range map[time.Duration]Step{
-		0: {Within: look}, 900 * ms: {Within: 100 * ms}, time.Second: {Do: Hurry, Within: soon}, time.Hour: {Do: Hurry, Within: soon},
+		0: {Within: look}, 900 * ms: {Within: 100 * ms}, time.Second: {Do: Hurry, Within: soon}, time.Hour: {Do: Hurry,
+			Within: soon},
 	} {
 		now := at(time.Minute).Add(after)
 		hold := Hold{Now: now, Until: now.Add(2 * time.Second), Asked: at(time.Minute)}

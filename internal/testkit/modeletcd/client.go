@@ -33,15 +33,18 @@ func (k keys) Range(ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallOptio
 }
 
 func (k keys) Put(ctx context.Context, r *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
-	resp, err := k.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: r}}}}, opts...)
+	resp, err := k.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: r}}}},
+		opts...)
 	if err != nil {
 		return nil, err
 	}
 	return resp.Responses[0].GetResponsePut(), nil
 }
 
-func (k keys) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
-	resp, err := k.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}}}, opts...)
+func (k keys) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest,
+	opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+	resp, err := k.Txn(ctx,
+		&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r}}}}, opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -63,19 +66,23 @@ type leases struct {
 	c              *Conn
 }
 
-func (l leases) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest, _ ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
+func (l leases) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest,
+	_ ...grpc.CallOption) (*pb.LeaseGrantResponse, error) {
 	return call(ctx, l.c, r, func() (*pb.LeaseGrantResponse, error) { return l.c.e.grant(r) })
 }
 
-func (l leases) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest, _ ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
+func (l leases) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest,
+	_ ...grpc.CallOption) (*pb.LeaseRevokeResponse, error) {
 	return call(ctx, l.c, r, func() (*pb.LeaseRevokeResponse, error) { return l.c.e.revoke(r.ID) })
 }
 
-func (l leases) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest, _ ...grpc.CallOption) (*pb.LeaseTimeToLiveResponse, error) {
+func (l leases) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest,
+	_ ...grpc.CallOption) (*pb.LeaseTimeToLiveResponse, error) {
 	return call(ctx, l.c, r, func() (*pb.LeaseTimeToLiveResponse, error) { return l.c.e.timeToLive(r) })
 }
 
-func (l leases) LeaseKeepAlive(ctx context.Context, _ ...grpc.CallOption) (grpc.BidiStreamingClient[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse], error) {
+func (l leases) LeaseKeepAlive(ctx context.Context,
+	_ ...grpc.CallOption) (grpc.BidiStreamingClient[pb.LeaseKeepAliveRequest, pb.LeaseKeepAliveResponse], error) {
 	return &renewals{ctx: ctx, c: l.c, m: l.c.e.members[l.c.to()], sent: make(chan *pb.LeaseKeepAliveRequest, 100)}, nil
 }
 
@@ -100,7 +107,10 @@ func (s *renewals) Send(r *pb.LeaseKeepAliveRequest) error {
 func (s *renewals) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	select {
 	case r := <-s.sent:
-		return ask(s.ctx, s.c, s.m, r, func(answer func(*pb.LeaseKeepAliveResponse, error)) { s.c.e.keepAlive(s.m, r, answer) })
+		return ask(s.ctx, s.c, s.m, r, func(answer func(*pb.LeaseKeepAliveResponse,
+			error)) {
+			s.c.e.keepAlive(s.m, r, answer)
+		})
 	case <-s.ctx.Done():
 		return nil, status.FromContextError(s.ctx.Err()).Err()
 	}

@@ -86,7 +86,8 @@ func (e *Etcd) Do(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 
 // Delete deletes a key, as hands from outside do.
 func (e *Etcd) Delete(key string) {
-	_, _ = e.Do(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(key)}}}}})
+	request := &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(key)}}
+	_, _ = e.Do(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: request}}})
 }
 
 // carryOut carries out a request of a connection's, and has the watches told. The lock is held.

@@ -72,7 +72,8 @@ func (a *asker) operation(depth int) func(of int) *pb.RequestOp {
 	case n < 3:
 		key, value, lease := a.key(), fmt.Append(nil, a.IntN(5)), a.lease()
 		return func(of int) *pb.RequestOp {
-			return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key, Value: value, Lease: a.id(lease, of)}}}
+			return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key, Value: value,
+				Lease: a.id(lease, of)}}}
 		}
 	case n < 5:
 		key, end := a.span()
@@ -93,7 +94,8 @@ func (a *asker) operation(depth int) func(of int) *pb.RequestOp {
 
 func (a *asker) read() *pb.RangeRequest {
 	key, end := a.span()
-	r := &pb.RangeRequest{Key: key, RangeEnd: end, Limit: int64(max(0, a.IntN(6)-2)), KeysOnly: a.IntN(4) == 0, CountOnly: a.IntN(4) == 0,
+	r := &pb.RangeRequest{Key: key, RangeEnd: end, Limit: int64(max(0, a.IntN(6)-2)), KeysOnly: a.IntN(4) == 0,
+		CountOnly: a.IntN(4) == 0,
 		SortOrder: pb.RangeRequest_SortOrder(a.IntN(3))}
 	if r.SortOrder != pb.RangeRequest_NONE && a.IntN(2) == 0 {
 		r.SortTarget = pb.RangeRequest_CREATE
@@ -227,7 +229,8 @@ func TestAnswersAsEtcdDoes(t *testing.T) {
 	model := New()
 	defer model.Close()
 	conn := model.Connect("", func(any) Fate { return Fate{} })
-	both := [2]services{{keys{c: conn}, leases{c: conn}}, {pb.NewKVClient(client.ActiveConnection()), pb.NewLeaseClient(client.ActiveConnection())}}
+	both := [2]services{{keys{c: conn}, leases{c: conn}}, {pb.NewKVClient(client.ActiveConnection()),
+		pb.NewLeaseClient(client.ActiveConnection())}}
 	watches := [2]clientv3.WatchChan{
 		conn.Client().Watch(ctx, "k/", clientv3.WithPrefix(), clientv3.WithCreatedNotify()),
 		client.Watch(ctx, "k/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())}
@@ -294,7 +297,8 @@ func TestAnswersAsEtcdDoes(t *testing.T) {
 		for ended := false; !ended; {
 			for _, ev := range (<-watch).Events {
 				ended = ended || string(ev.Kv.Key) == "k/end"
-				told[of] = append(told[of], fmt.Sprint(ev.Type, string(ev.Kv.Key), string(ev.Kv.Value), ev.Kv.CreateRevision, ev.Kv.ModRevision, ev.Kv.Version))
+				told[of] = append(told[of], fmt.Sprint(ev.Type, string(ev.Kv.Key), string(ev.Kv.Value), ev.Kv.CreateRevision,
+					ev.Kv.ModRevision, ev.Kv.Version))
 			}
 		}
 	}

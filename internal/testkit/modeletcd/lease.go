@@ -118,7 +118,8 @@ func (e *Etcd) timeToLive(r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResp
 	if l == nil {
 		return &pb.LeaseTimeToLiveResponse{Header: e.header(), ID: r.ID, TTL: -1}, nil
 	}
-	resp := &pb.LeaseTimeToLiveResponse{Header: e.header(), ID: r.ID, TTL: int64(time.Until(l.ends).Seconds()), GrantedTTL: l.ttl}
+	resp := &pb.LeaseTimeToLiveResponse{Header: e.header(), ID: r.ID, TTL: int64(time.Until(l.ends).Seconds()),
+		GrantedTTL: l.ttl}
 	if r.Keys {
 		for _, key := range slices.Sorted(maps.Keys(l.keys)) {
 			resp.Keys = append(resp.Keys, []byte(key))

@@ -29,7 +29,10 @@ type store struct {
 }
 
 func (s *store) find(key []byte) (int, bool) {
-	return slices.BinarySearchFunc(s.keys, key, func(kv *mvccpb.KeyValue, key []byte) int { return bytes.Compare(kv.Key, key) })
+	return slices.BinarySearchFunc(s.keys, key, func(kv *mvccpb.KeyValue,
+		key []byte) int {
+		return bytes.Compare(kv.Key, key)
+	})
 }
 
 // within is the keys from key up to end, of which an empty one means key alone and a zero byte
@@ -49,7 +52,8 @@ func (s *store) within(key, end []byte) []*mvccpb.KeyValue {
 }
 
 func (s *store) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	if r.Revision != 0 || r.MinModRevision != 0 || r.MaxModRevision != 0 || r.MinCreateRevision != 0 || r.MaxCreateRevision != 0 {
+	if r.Revision != 0 || r.MinModRevision != 0 || r.MaxModRevision != 0 || r.MinCreateRevision != 0 ||
+		r.MaxCreateRevision != 0 {
 		return nil, errNotModelled
 	}
 	kvs := slices.Clone(s.within(r.Key, r.RangeEnd))
@@ -77,7 +81,8 @@ func (s *store) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	}
 	if r.KeysOnly {
 		for i, kv := range kvs {
-			kvs[i] = &mvccpb.KeyValue{Key: kv.Key, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Version: kv.Version} // no lease, since 3.7
+			kvs[i] = &mvccpb.KeyValue{Key: kv.Key, CreateRevision: kv.CreateRevision,
+				ModRevision: kv.ModRevision, Version: kv.Version} // no lease, since 3.7
 		}
 	}
 	resp.Kvs = kvs
@@ -88,7 +93,8 @@ func (s *store) put(r *pb.PutRequest, revision int64) (*pb.PutResponse, error) {
 	if r.PrevKv || r.IgnoreValue || r.IgnoreLease {
 		return nil, errNotModelled
 	}
-	kv := &mvccpb.KeyValue{Key: r.Key, Value: r.Value, Lease: r.Lease, CreateRevision: revision, ModRevision: revision, Version: 1}
+	kv := &mvccpb.KeyValue{Key: r.Key, Value: r.Value, Lease: r.Lease, CreateRevision: revision, ModRevision: revision,
+		Version: 1}
 	i, there := s.find(r.Key)
 	var before *mvccpb.KeyValue
 	if there {

@@ -94,7 +94,8 @@ func (w *watch) close() {
 func (w *watch) open() {
 	w.stream++
 	w.opened, w.onWay, w.m = false, nil, w.c.e.members[w.c.to()]
-	stream, fate := w.stream, w.c.fate(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte(w.prefix)}}})
+	stream, fate := w.stream, w.c.fate(&pb.WatchRequest{
+		RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte(w.prefix)}}})
 	if fate.Lost {
 		return
 	}
@@ -130,7 +131,8 @@ func (w *watch) tell() {
 	events, known := w.c.e.store.since(w.prefix, w.next, revision)
 	if !known {
 		w.opened = false
-		w.send(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: revision}, Canceled: true, CompactRevision: w.c.e.store.compacted})
+		w.send(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: revision}, Canceled: true,
+			CompactRevision: w.c.e.store.compacted})
 		return
 	}
 	w.next = revision + 1

@@ -63,7 +63,8 @@ func (s *Server) create() error {
 			return err
 		}
 	}
-	made := s.command("initdb", "--pgdata="+s.data(), "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+	made := s.command("initdb", "--pgdata="+s.data(), "--username=postgres", "--auth=trust", "--encoding=UTF8",
+		"--locale=C", "--no-sync")
 	if out, err := made.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}

@@ -29,7 +29,8 @@ type Process struct {
 
 // Start starts a process with a connection of its own to the etcd at endpoint, and sessions of that
 // TTL. wire makes what it runs, until ctx ends. It is stopped with the test.
-func Start(t testing.TB, endpoint string, ttl time.Duration, wire func(p *Process) (run func(ctx context.Context), err error)) *Process {
+func Start(t testing.TB, endpoint string, ttl time.Duration,
+	wire func(p *Process) (run func(ctx context.Context), err error)) *Process {
 	t.Helper()
 	client := etcdtest.Dial(t, endpoint)
 	p := &Process{Client: client, Faults: clustertest.Inject(client)}

@@ -19,7 +19,8 @@ func StartLocks(s *Scene) *Locks {
 	p := &Locks{}
 	p.Process = s.Start(func(q *Process) (func(context.Context), error) {
 		var err error
-		p.Etcd, err = etcdlock.NewEtcd(etcdlock.Config{Client: q.Client, Keeper: q.Keeper, Queues: s.Keys.Locks(), Owner: s.Name(),
+		p.Etcd, err = etcdlock.NewEtcd(etcdlock.Config{Client: q.Client, Keeper: q.Keeper, Queues: s.Keys.Locks(),
+			Owner:          s.Name(),
 			RequestTimeout: RequestTimeout})
 		return p.Run, err
 	})

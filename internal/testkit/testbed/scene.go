@@ -47,7 +47,8 @@ func New(t *testing.T, ttl time.Duration) *Scene {
 	server := etcdtest.Start(t)
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
-	return &Scene{T: t, Ctx: ctx, Keys: keys, Client: etcdtest.Dial(t, server.Endpoint()), ttl: ttl, endpoint: server.Endpoint()}
+	return &Scene{T: t, Ctx: ctx, Keys: keys, Client: etcdtest.Dial(t, server.Endpoint()), ttl: ttl,
+		endpoint: server.Endpoint()}
 }
 
 // In is the same scene, for a part of the test: what starts in it ends with that.
@@ -69,7 +70,8 @@ func (s *Scene) Start(wire func(p *Process) (run func(ctx context.Context), err 
 // Under are the keys with that prefix, the first to be created first.
 func (s *Scene) Under(prefix string) []string {
 	s.Helper()
-	resp, err := s.Client.Get(s.Ctx, prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	resp, err := s.Client.Get(s.Ctx, prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision,
+		clientv3.SortAscend))
 	require.NoError(s, err)
 	keys := []string{}
 	for _, kv := range resp.Kvs {
