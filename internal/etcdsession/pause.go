@@ -2,6 +2,7 @@ package etcdsession
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/goverse/goverse/internal/clock"
@@ -21,15 +22,18 @@ import (
 const (
 	pauseLimit = 150 * time.Millisecond
 	beatEvery  = 50 * time.Millisecond
-	// pauseSaid is the pause between two lines of the log about pauses.
-	pauseSaid = time.Minute
+	// pauseLogged is the time between two lines of the log about pauses.
+	pauseLogged = time.Minute
 )
 
-// pause is what a session knows of pauses of its process; guarded by its lock.
+// pause is what a session knows of pauses of its process. It is changed with the session's lock held; who
+// reads without the lock reads last first.
 type pause struct {
-	last   deadline.Instant  // of the last beat; zero before the first
-	asleep *deadline.Instant // when a pause was noticed that is not confirmed yet
-	said   time.Time         // when the log was told last
+	last    atomic.Pointer[deadline.Instant] // of the last beat; nil before the first
+	unsure  atomic.Bool                      // the process stood still, which is not confirmed yet
+	noticed deadline.Instant                 // when that was noticed; while unsure
+	logged  time.Time                        // when a pause was logged last
+	risky   atomic.Bool                      // etcd may revoke the lease before its time
 }
 
 // risks reports whether etcd may revoke the lease before its time.
@@ -43,40 +47,37 @@ func (s *Session) risks() bool {
 
 // awake reports whether the process did not stand still, as far as that matters.
 func (s *Session) awake(now deadline.Instant) bool {
-	if !s.risky.Load() || mutant.Is(mutant.PauseTrusted) {
+	p := &s.pause
+	if !p.risky.Load() || mutant.Is(mutant.PauseTrusted) {
 		return true
 	}
-	last := s.beaten.Load()
-	return last == nil || !now.Reached(last.Add(pauseLimit))
+	last := p.last.Load()
+	return last == nil || !now.Reached(last.Add(pauseLimit)) && !p.unsure.Load()
 }
 
 // beat takes note of the time. It is called every beatEvery while the session stands.
 func (s *Session) beat() {
 	s.mu.Lock()
 	now, p := clock.Now(), &s.pause
-	before := p.last
-	p.last = now
-	s.risky.Store(s.risks())
+	p.risky.Store(s.risks())
 	var stood time.Duration
-	switch {
-	case before == deadline.Instant{}:
-		s.beaten.Store(&now)
-	case now.Reached(before.Add(pauseLimit)):
-		p.asleep = &now
-		s.unsure.Store(true)
+	if last := p.last.Load(); last != nil && now.Reached(last.Add(pauseLimit)) {
+		stood = time.Duration(now.Mono - last.Mono)
+		p.noticed = now
+		p.unsure.Store(true) // before the time is stored: see awake
 		if s.endRound != nil {
 			s.endRound(errDoubted) // a round that was sent before proves nothing
 		}
 		s.Check()
 		s.tell()
-		if at := time.Now(); s.risky.Load() && at.Sub(p.said) > pauseSaid {
-			stood, p.said = time.Duration(now.Mono-before.Mono), at
-		}
-	case p.asleep == nil:
-		s.beaten.Store(&now)
+	}
+	p.last.Store(&now)
+	log := stood > 0 && p.risky.Load() && time.Since(p.logged) > pauseLogged
+	if log {
+		p.logged = time.Now()
 	}
 	s.mu.Unlock()
-	if stood > 0 {
+	if log {
 		s.cfg.Logger.Info("this process stood still; it claims nothing until etcd has confirmed the session",
 			"lease", leaseName(s.id), "for", stood.Round(time.Millisecond).String())
 	}
@@ -85,13 +86,11 @@ func (s *Session) beat() {
 // confirmed ends a pause if the round that has found the session's keys was sent since, and there was no
 // other one. The lock is held.
 func (s *Session) confirmed(began deadline.Instant) {
-	now, p := clock.Now(), &s.pause
-	if p.asleep == nil || began.Mono < p.asleep.Mono || now.Reached(p.last.Add(pauseLimit)) {
+	p := &s.pause
+	if !p.unsure.Load() || began.Mono < p.noticed.Mono || clock.Now().Reached(p.last.Load().Add(pauseLimit)) {
 		return
 	}
-	p.asleep = nil
-	s.unsure.Store(false)
-	s.beaten.Store(&now)
+	p.unsure.Store(false)
 	s.tell()
 }
 

@@ -24,16 +24,18 @@ func risky(t *testing.T) (*Session, *clientv3.Client, string) {
 	resp, err := etcd.Client().Put(ctx, "/pause/key", "", clientv3.WithLease(s.ID()))
 	require.NoError(t, err)
 	s.Protect("/pause/key", resp.Header.Revision, nil)
+	require.Eventually(t, func() bool { return s.pause.last.Load() != nil }, 10*time.Second, time.Millisecond)
 	s.mu.Lock()
-	for before := s.beaten.Load(); s.beaten.Load() == before && time.Since(s.Renewed()) < pauseLimit*2; { // it cannot beat
-	}
+	require.Eventually(t, func() bool { // it cannot beat
+		return clock.Now().Reached(s.pause.last.Load().Add(pauseLimit))
+	}, 10*time.Second, time.Millisecond)
 	require.True(t, s.Valid(), "in the term of its lease it makes no difference")
 	s.mu.Unlock()
 	s.newest.Store(s.term + 1)
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.risky.Load() && s.pause.asleep == nil && s.Valid()
+		return s.pause.risky.Load() && !s.pause.unsure.Load() && s.Valid()
 	}, 10*time.Second, time.Millisecond)
 	return s, etcd.Client(), "/pause/key"
 }
@@ -96,11 +98,11 @@ func TestTwoPauses(t *testing.T) {
 	s, _, _ := risky(t)
 	s.mu.Lock()
 	require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
-	asleep := clock.Now()
-	s.pause.asleep = &asleep
+	s.pause.noticed = clock.Now()
+	s.pause.unsure.Store(true)
 	s.confirmed(clock.Now()) // answered after the second one, which nobody has noticed
 	require.False(t, s.Valid())
-	require.NotNil(t, s.pause.asleep)
+	require.True(t, s.pause.unsure.Load())
 	s.mu.Unlock()
 	require.True(t, s.Stretch().Confirm(etcdtest.Context(t)))
 }

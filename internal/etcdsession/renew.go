@@ -65,7 +65,7 @@ func (s *Session) renewLoop() {
 		again := s.lastErr != nil
 		s.lastErr = err
 		retry := s.ttl / 30
-		if claim := s.claim.Load(); claim.InDoubt() || s.pause.asleep != nil {
+		if claim := s.claim.Load(); claim.InDoubt() || s.pause.unsure.Load() {
 			if retry = min(retry, suspendedRetry); claim.Valid(clock.Now()) {
 				retry = min(retry, doubtRetry)
 			}

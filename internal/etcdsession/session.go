@@ -92,10 +92,7 @@ type Session struct {
 	claim       atomic.Pointer[deadline.Claim] // changed with mu held
 	stretch     atomic.Pointer[Stretch]        // the same
 	over        atomic.Bool
-	newest      atomic.Uint64                    // raft term that this session has seen
-	unsure      atomic.Bool                      // the process stood still, which is not confirmed yet
-	risky       atomic.Bool                      // etcd may revoke the lease before its time
-	beaten      atomic.Pointer[deadline.Instant] // until when it is known that the process did not stand still
+	newest      atomic.Uint64 // raft term that this session has seen
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -113,7 +110,8 @@ type Session struct {
 	revision  int64 // newest revision seen by this session's own reads
 	lastErr   error // of the renewals since the last one that succeeded
 	listeners []*listener
-	pause     pause
+
+	pause pause
 }
 
 // Open grants a lease and starts to renew it. It blocks until etcd answered or
@@ -220,7 +218,7 @@ func (s *Session) Close(ctx context.Context) error {
 // which etcd has not cleared yet; see [Session.Doubt]. What is claimed goes on for a
 // while; nothing new should be claimed.
 func (s *Session) InDoubt() bool {
-	return s.claim.Load().InDoubt() || s.unsure.Load() || !s.awake(clock.Now())
+	return s.claim.Load().InDoubt() || s.pause.unsure.Load() || !s.awake(clock.Now())
 }
 
 // Check asks for a renewal round now, because somebody saw a sign that the
