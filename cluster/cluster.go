@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/internal/lifecycle"
+	"github.com/goverse/goverse/internal/membership"
 	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/node"
@@ -32,6 +32,8 @@ var (
 	ErrNotStarted = lifecycle.ErrNotStarted
 	// ErrStopped: the node stops or has stopped, or its Start has failed.
 	ErrStopped = lifecycle.ErrStopped
+	// ErrAddressTaken: another living node is registered at this address.
+	ErrAddressTaken = membership.ErrAddressTaken
 )
 
 // Cluster is one node's membership, and the way to all that is built on it. All methods are safe for
@@ -45,7 +47,7 @@ type Cluster struct {
 	node *node.Node
 	log  hclog.Logger
 	// lookup finds the addresses of a host; tests have their own.
-	lookup func(ctx context.Context, host string) ([]string, error)
+	lookup membership.LookupHost
 
 	parts atomic.Pointer[parts] // nil before Start has returned, and after Stop
 	over  atomic.Bool           // Stop has returned, or Start has failed
@@ -78,7 +80,7 @@ type parts struct {
 	client   *clientv3.Client
 	mirror   *mirror.Mirror
 	keeper   *etcdsession.Keeper
-	member   *membership
+	member   *membership.Membership
 	manager  *consensus.ConsensusManager
 	detector *crashdetector.Detector
 	work     work
@@ -145,18 +147,13 @@ func (c *Cluster) Node() *node.Node { return c.node }
 
 // newRecord is what this node says of itself.
 func (c *Cluster) newRecord() state.Record {
-	hostname, _ := os.Hostname() // for people; empty is fine
-	record := state.Record{InstanceID: c.node.InstanceID(), Hostname: hostname, HTTPAddress: c.cfg.HTTPAddress,
-		Version: c.cfg.Version, Shards: c.cfg.Sharding.count(), Weight: c.cfg.Weight, Observer: c.cfg.Observer}
-	if len(c.cfg.Labels) > 0 {
-		record.Labels = maps.Clone(c.cfg.Labels)
-	}
-	return record.AsStored()
+	return state.Record{InstanceID: c.node.InstanceID(), HTTPAddress: c.cfg.HTTPAddress, Version: c.cfg.Version,
+		Labels: c.cfg.Labels, Shards: c.cfg.Sharding.count(), Weight: c.cfg.Weight, Observer: c.cfg.Observer}
 }
 
-// lost is told of every session that was lost.
+// lost is called for every session that was lost.
 func (p *parts) lost(s *etcdsession.Session, lost *session.LostError) {
-	p.member.lost(s, lost)
+	p.member.SessionLost(s, lost)
 	leaderelection.RebuildOnOtherHistory(p.mirror)(s, lost)
 }
 
@@ -166,15 +163,14 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 	ttl := ttlOf(c.cfg)
 	p.mirror = mirror.New(mirror.Config{Client: client, Keys: c.keys, Member: c.node.AdvertiseAddress(),
 		LagTimeout: ttl / 3, ReadTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("mirror")})
-	p.member = &membership{client: client, keys: c.keys, mirror: p.mirror, address: c.node.AdvertiseAddress(),
-		instanceID: c.node.InstanceID(), remove: !c.cfg.CrashDetection.Off, grace: c.cfg.CrashDetection.GracePeriod,
-		dial:    c.cfg.DialOptions,
-		timeout: c.cfg.RequestTimeout, measureEvery: ttl / 3, log: c.log.Named("member"), wake: make(chan struct{},
-			1), record: c.newRecord()}
+	p.member = membership.New(membership.Config{Client: client, Keys: c.keys, Mirror: p.mirror,
+		Address: c.node.AdvertiseAddress(), DialOptions: c.cfg.DialOptions, Record: c.newRecord(),
+		RemovePredecessor: !c.cfg.CrashDetection.Off, GracePeriod: c.cfg.CrashDetection.GracePeriod,
+		RequestTimeout: c.cfg.RequestTimeout, MeasureEvery: ttl / 3, Logger: c.log.Named("member")})
 	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{
 		Config: etcdsession.Config{Client: client, TTL: ttl, Logger: c.log.Named("session"), ReadKey: c.keys.Request(),
 			KnownRevision: p.mirror.Known, OnRead: p.mirror.Saw, KnownTerm: p.mirror.Term, Proxied: p.mirror.Proxied},
-		Register: p.member.register,
+		Register: p.member.Register,
 		OnLost:   p.lost,
 	})
 	if err != nil {

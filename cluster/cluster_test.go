@@ -16,6 +16,7 @@ import (
 	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/logtest"
 	"github.com/goverse/goverse/node"
 )
 
@@ -213,15 +214,15 @@ func TestSilentAddressWaitsForTheLease(t *testing.T) {
 func TestTransferAndResign(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	ctx := etcdtest.Context(t)
-	log := &logBuffer{}
-	logged := func(cfg *Config) { cfg.Logger = log.logger() }
+	log := &logtest.Buffer{}
+	logged := func(cfg *Config) { cfg.Logger = log.Logger() }
 	a := start(t, etcd, logged)
 	b, c, d := start(t, etcd), start(t, etcd, logged), start(t, etcd)
 	awaitState(t, b, func(s *state.Snapshot) bool { return len(s.Queue) == 4 })
 	require.NoError(t, b.Transfer(ctx, c.address()), "any member may ask")
 	awaitLeader(t, c, c.address())
 	require.Equal(t, election.ReasonRequested, electionOf(a).LastEnd().Reason)
-	log.await(t, `reason="transfer to `+c.address()+` requested"`)
+	log.Await(t, `reason="transfer to `+c.address()+` requested"`)
 	require.NoError(t, b.Transfer(ctx, c.address()), "it leads already")
 	require.ErrorIs(t, b.Transfer(ctx, "127.0.0.1:1"), election.ErrNotMember)
 	awaitState(t, a, func(s *state.Snapshot) bool { return len(s.Queue) == 4 && s.Request == nil })
@@ -238,7 +239,7 @@ func TestTransferAndResign(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, d.address(), leader.Address, "b let c pass, and waits at the tail since")
 	require.Greater(t, leader.Token, before)
-	log.await(t, `reason="resign requested"`)
+	log.Await(t, `reason="resign requested"`)
 	awaitLeader(t, d, d.address())
 	require.NoError(t, d.Resign(ctx))
 	require.ErrorIs(t, d.Resign(ctx), election.ErrNotLeader)
@@ -280,7 +281,7 @@ func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("a transfer outlives its election")
 	}
-	late.parts.Load().member.change(func(r *state.Record) { r.Stopping = true })
+	late.parts.Load().member.MarkStopping()
 	require.ErrorIs(t, a.Transfer(ctx, late.address()), election.ErrNotCandidate, "it is stopping")
 }
 
@@ -354,7 +355,7 @@ func TestStopBetweenTwoSessions(t *testing.T) {
 		time.Millisecond)
 	p := c.parts.Load()
 	require.NoError(t, c.Stop(etcdtest.Context(t)))
-	require.True(t, p.member.wanted().Stopping)
+	require.True(t, p.member.Record().Stopping)
 	require.Error(t, p.manager.Election().Start(etcdtest.Context(t)))
 }
 

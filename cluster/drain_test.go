@@ -10,29 +10,6 @@ import (
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
-func TestDrains(t *testing.T) {
-	wish := func(incarnation int64, undo bool) *state.Drain {
-		return &state.Drain{Address: "a:1", DrainRecord: state.DrainRecord{Incarnation: incarnation, Undo: undo}}
-	}
-	none, drained, stopping := state.Record{}, state.Record{Draining: true}, state.Record{Draining: true, Stopping: true}
-	for name, tc := range map[string]struct {
-		record state.Record
-		wish   *state.Drain
-		want   bool
-	}{
-		"nobody wishes anything":          {none, nil, false},
-		"wished":                          {none, wish(7, false), true},
-		"the wish is gone":                {drained, nil, true},
-		"undone":                          {drained, wish(7, true), false},
-		"undone, and never drained":       {none, wish(7, true), false},
-		"a former incarnation's":          {none, wish(6, false), false},
-		"undone for a former incarnation": {drained, wish(6, true), true},
-		"stopping, undone":                {stopping, wish(7, true), true},
-	} {
-		require.Equal(t, tc.want, drains(tc.record, 7, tc.wish), name)
-	}
-}
-
 // A request about a member that is not registered any more is not written.
 func TestDrainRequestForAMemberThatIsGone(t *testing.T) {
 	etcd := etcdtest.Start(t)
@@ -49,7 +26,8 @@ func TestDrainRequestForAMemberThatIsGone(t *testing.T) {
 	awaitState(t, c, func(s *state.Snapshot) bool { return s.Member(c.address()).Draining })
 	withdraw()
 	awaitState(t, c, func(s *state.Snapshot) bool { return s.Drain(c.address()) == nil })
-	require.True(t, c.parts.Load().member.wanted().Draining, "who was asked keeps to it")
+	require.NoError(t, c.parts.Load().member.Recorded(etcdtest.Context(t)))
+	require.True(t, inside{c}.Snapshot().Member(c.address()).Draining, "the member that was asked keeps to it")
 }
 
 // A drained member takes nothing over, and plans for others as before.

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/logtest"
 	"github.com/goverse/goverse/node"
 )
 
@@ -170,9 +171,9 @@ func TestARequestGivenUpIsNotInTheLog(t *testing.T) {
 	_, err = etcd.Client().AuthEnable(ctx)
 	require.NoError(t, err)
 
-	log := &logBuffer{}
+	log := &logtest.Buffer{}
 	client, err := NewEtcdClient(Config{EtcdAddress: etcd.Endpoint(), Username: "root", Password: "p",
-		Logger: log.logger()})
+		Logger: log.Logger()})
 	require.NoError(t, err)
 	defer client.Close() // nothing was written
 	ended, cancel := context.WithCancel(ctx)
@@ -183,8 +184,8 @@ func TestARequestGivenUpIsNotInTheLog(t *testing.T) {
 }
 
 func TestTheWarningSaysForHowLongItIsTried(t *testing.T) {
-	log := &logBuffer{}
-	cfg := Config{EtcdAddress: "127.0.0.1:1", Logger: log.logger()}
+	log := &logtest.Buffer{}
+	cfg := Config{EtcdAddress: "127.0.0.1:1", Logger: log.Logger()}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	said := false

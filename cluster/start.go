@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/goverse/goverse/internal/membership"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -81,17 +82,16 @@ func (c *Cluster) run(p *parts) {
 	p.restCtx, p.stopRest = restCtx, stopRest
 	p.keeperCtx, p.stopKeeper = context.WithCancel(context.Background())
 	p.rest.Go(func() { _ = p.mirror.Run(restCtx) }) // ends with its context only
-	p.rest.Go(func() { p.member.run(restCtx) })
+	p.rest.Go(func() { p.member.Run(restCtx) })
 	p.rest.Go(func() { p.followElection(restCtx) })
 	p.rest.Go(func() { p.work.locks.Run(restCtx) })
 	p.rest.Go(func() { p.work.effects.Run(restCtx) })
 	p.rest.Go(func() { p.work.elections.Run(restCtx) })
 	if c.log.IsInfo() {
-		comings := newComings(c.node.AdvertiseAddress(), c.log)
-		p.rest.Go(func() { comings.run(restCtx, p.mirror) })
+		p.rest.Go(func() { membership.Log(restCtx, p.mirror, c.node.AdvertiseAddress(), c.log) })
 	}
 	if c.log.IsWarn() {
-		p.rest.Go(func() { checkName(restCtx, c.node.AdvertiseAddress(), c.lookup, c.log) })
+		p.rest.Go(func() { membership.CheckHostname(restCtx, c.node.AdvertiseAddress(), c.lookup, c.log) })
 	}
 	p.rest.Go(func() { p.detector.Answer(restCtx) })
 	p.detector.Start()
@@ -137,7 +137,7 @@ func (c *Cluster) join(ctx context.Context, p *parts) error {
 
 // joinError adds what kept the node from joining to the end of its patience.
 func (c *Cluster) joinError(p *parts, err error) error {
-	trouble := p.member.lastTrouble()
+	trouble := p.member.LastError()
 	if trouble == nil {
 		trouble = p.mirror.Trouble()
 	}
@@ -162,13 +162,7 @@ func (p *parts) followElection(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		failed := election.Failed()
-		p.member.change(func(r *state.Record) {
-			r.ElectionFailed, r.Reason = failed != nil, ""
-			if failed != nil {
-				r.Reason = failed.Error()
-			}
-		})
+		p.member.SetElectionFailed(election.Failed())
 		p.leaders.saw(election.Leader(), time.Now())
 	}
 }

@@ -10,7 +10,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/state"
 )
 
 // markTimeout bounds the wait for the mark that this node stops, which takes a millisecond
@@ -83,13 +82,13 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	}
 	c.log.Info("stopping", "address", c.node.AdvertiseAddress())
 	c.node.MarkStopping()
-	p.member.change(func(r *state.Record) { r.Draining, r.Stopping = true, true })
+	p.member.MarkStopping()
 	marked := false // and etcd answers, so that others can take over
 	if s := p.keeper.Current(); s != nil && s.Stretch().Stands() {
 		cut.TTL = s.TTL()
 		brief, cancel := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, markTimeout))
 		// Others need not know it if all the rest goes well.
-		err := p.member.recorded(brief)
+		err := p.member.Recorded(brief)
 		if marked = err == nil; ctx.Err() != nil {
 			step("mark stopping", err)
 		}
@@ -108,9 +107,9 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	if s := p.keeper.Current(); len(cut.Steps) == 0 && s != nil && s.Stretch().Stands() && s.Term() < p.mirror.Term() {
 		// Else others wait for this node, which they could not tell from one that does not know that
 		// its lease is gone.
-		p.member.change(func(r *state.Record) { r.Left = true })
+		p.member.MarkLeft()
 		brief, cancel := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, markTimeout))
-		_ = p.member.recorded(brief) // they wait, then
+		_ = p.member.Recorded(brief) // they wait, then
 		cancel()
 	}
 	p.stopKeeper() // revokes

@@ -22,7 +22,7 @@ func (h *host) planning() shardplan.Settings {
 // drainTimeout is Sharding.DrainTimeout.
 func (w *world) drainTimeout() time.Duration { return w.ttl }
 
-// recorded is membership.recorded, for as long as Stop waits for it.
+// recorded is Membership.Recorded, for as long as Stop waits for it.
 func (p *process) recorded(then func(marked bool)) {
 	if !p.keeper.valid() {
 		then(false)

@@ -8,7 +8,7 @@ import (
 	"github.com/goverse/goverse/internal/txn"
 )
 
-// member stands for the membership of package cluster: the node key, and the record in
+// member stands for package membership: the node key, and the record in
 // it.
 type member struct {
 	p           *process
@@ -38,7 +38,7 @@ func newRecord(p *process) state.Record {
 	return r
 }
 
-// register is membership.register: the node key is only ever created where none
+// register is Membership.Register: the node key is only ever created where none
 // exists.
 func (m *member) register(s *session) {
 	m.incarnation, m.session = 0, s
@@ -47,7 +47,7 @@ func (m *member) register(s *session) {
 	m.place(s)
 }
 
-// place is membership.place.
+// place is Membership.measure.
 func (m *member) place(s *session) {
 	p := m.p
 	if s.lost != "" {
@@ -74,7 +74,7 @@ func (m *member) place(s *session) {
 	}
 }
 
-// measured is membership.remeasure: the read of a renewal round took so long.
+// measured is Membership.remeasure: the read of a renewal round took so long.
 func (m *member) measured(read time.Duration) {
 	if m.incarnation == 0 {
 		return
@@ -132,7 +132,7 @@ func (m *member) tryRegister(s *session) {
 
 func (m *member) later(s *session) { m.p.after(registerRetry, func() { m.tryRegister(s) }) }
 
-// settle is membership.settle: somebody holds the address.
+// settle is Membership.free: somebody holds the address.
 func (m *member) settle(s *session, there *state.Member) {
 	switch {
 	case there.InstanceID == m.p.id:
@@ -223,7 +223,7 @@ func (m *member) poke() {
 	}
 }
 
-// reconcile is membership.reconcile: it compares the snapshot with what should be.
+// reconcile is Membership.reconcile: it compares the snapshot with what should be.
 func (m *member) reconcile() {
 	m.poked = false
 	p, s, snap := m.p, m.session, m.p.mirror.snapshot

@@ -1,4 +1,4 @@
-package cluster
+package membership
 
 import (
 	"context"
@@ -18,11 +18,13 @@ const (
 	nameRetry, nameRetryMost = time.Second, 30 * time.Second
 )
 
-// checkName looks the host of this node's own address up, as other nodes do to reach it, until
+// LookupHost finds the addresses of a host, as [net.Resolver.LookupHost] does.
+type LookupHost func(ctx context.Context, host string) ([]string, error)
+
+// CheckHostname looks the host of this node's own address up, as other nodes do to reach it, until
 // it resolves or ctx ends. It warns once: a name may be published only when the node is ready,
 // and one that means something to the others alone is none to refuse.
-func checkName(ctx context.Context, address string, lookup func(ctx context.Context,
-	host string) ([]string, error), log hclog.Logger) {
+func CheckHostname(ctx context.Context, address string, lookup LookupHost, log hclog.Logger) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return // node.Config.Validate knows better
@@ -31,19 +33,19 @@ func checkName(ctx context.Context, address string, lookup func(ctx context.Cont
 		return
 	}
 	pause := nameRetry
-	for said := false; ; said = true {
+	for warned := false; ; warned = true {
 		attempt, cancel := context.WithTimeout(ctx, nameTimeout)
 		_, err := lookup(attempt, host)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil && said:
+		case err == nil && warned:
 			log.Info("the host of this node's address resolves now", "address", address)
 			return
 		case err == nil:
 			return
-		case !said:
+		case !warned:
 			log.Warn("the host of this node's address does not resolve here, and other nodes reach it by that alone: set "+
 				"AdvertiseAddress (--advertise) to a name that resolves, or to an IP address; "+
 				"in Kubernetes set publishNotReadyAddresses of the headless service", "address", address, "error", err)

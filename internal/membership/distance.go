@@ -1,4 +1,4 @@
-package cluster
+package membership
 
 import (
 	"context"
@@ -23,16 +23,16 @@ type distance struct {
 	far     bool      // it is left to its lease, and the log says so
 }
 
-// place measures how far this node is from etcd and puts it into the record, before the
+// measure finds how far this node is from etcd and puts it into the record, before the
 // node is registered under key. It fails if etcd answers no request.
-func (m *membership) place(ctx context.Context, key string) error {
+func (m *Membership) measure(ctx context.Context, key string) error {
 	var trips [probes]time.Duration
 	var errs [probes]error
 	var wg sync.WaitGroup
 	for i := range probes {
 		wg.Go(func() {
 			began := time.Now()
-			_, errs[i] = m.client.Get(clientv3.WithRequireLeader(ctx), key, clientv3.WithKeysOnly())
+			_, errs[i] = m.cfg.Client.Get(clientv3.WithRequireLeader(ctx), key, clientv3.WithKeysOnly())
 			trips[i] = time.Since(began)
 		})
 	}
@@ -48,12 +48,12 @@ func (m *membership) place(ctx context.Context, key string) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.moved(suspicion.At(m.session.TTL(), answered...))
+	m.setDistance(suspicion.At(m.session.TTL(), answered...))
 	return nil
 }
 
 // remeasure looks at the session's last read, if there was a renewal round since.
-func (m *membership) remeasure() {
+func (m *Membership) remeasure() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.incarnation == 0 {
@@ -66,7 +66,7 @@ func (m *membership) remeasure() {
 	}
 	m.distance.renewed = renewed
 	before := m.record.RoundTrip()
-	m.moved(m.distance.Measured(time.Now(), trip))
+	m.setDistance(m.distance.Measured(time.Now(), trip))
 	if now := m.record.RoundTrip(); now != before {
 		m.log.Info("this node's distance from etcd has changed, and with it how long it has to refute an accusation",
 			"round_trip", now.String(), "before", before.String())
@@ -74,12 +74,12 @@ func (m *membership) remeasure() {
 	}
 }
 
-// moved makes d what the record says, and warns when it is too far. The lock is held.
-func (m *membership) moved(d suspicion.Distance) {
+// setDistance makes d what the record says, and warns when it is too far. The lock is held.
+func (m *Membership) setDistance(d suspicion.Distance) {
 	m.distance.Distance = d
 	m.record.RoundTripMS = d.RoundTrip().Milliseconds()
 	far := suspicion.LeftToLease(&state.Member{Record: m.record})
-	if far && !m.distance.far && m.remove {
+	if far && !m.distance.far && m.cfg.RemovePredecessor {
 		m.log.Warn("this node is so far from etcd that crash detection leaves it to its lease: if its process dies, the "+
 			"others wait until that has run out; run it nearer to etcd, or raise the TTL",
 			"round_trip", d.RoundTrip().String(), "ttl", (time.Duration(m.record.TTL) * time.Second).String(),

@@ -1,4 +1,4 @@
-package cluster
+package membership
 
 import (
 	"context"
@@ -11,9 +11,14 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// comings writes a line for every other member that joins, leaves or is lost. One
-// left if its record said that it was stopping.
-type comings struct {
+// Log writes a line for every other member that joins, leaves or is lost, until ctx ends. One left if its
+// record said that it was stopping. The first snapshot is where it starts from. own is the address of this
+// node.
+func Log(ctx context.Context, view *mirror.Mirror, own string, log hclog.Logger) {
+	newMemberLog(own, log).run(ctx, view)
+}
+
+type memberLog struct {
 	own string // this node's address
 	log hclog.Logger
 
@@ -21,13 +26,12 @@ type comings struct {
 	stopping map[int64]bool // incarnations last seen so
 }
 
-func newComings(own string, log hclog.Logger) *comings {
-	return &comings{own: own, log: log, stopping: map[int64]bool{}}
+func newMemberLog(own string, log hclog.Logger) *memberLog {
+	return &memberLog{own: own, log: log, stopping: map[int64]bool{}}
 }
 
-// run follows the snapshots until ctx ends. The first one is where it starts from.
-func (c *comings) run(ctx context.Context, m *mirror.Mirror) {
-	sub := m.Subscribe(c.concerns)
+func (l *memberLog) run(ctx context.Context, m *mirror.Mirror) {
+	sub := m.Subscribe(l.concerns)
 	defer sub.Close()
 	var seen *state.Snapshot
 	for {
@@ -38,62 +42,62 @@ func (c *comings) run(ctx context.Context, m *mirror.Mirror) {
 		}
 		now := m.Snapshot()
 		if seen != nil {
-			c.tell(seen, now)
+			l.report(seen, now)
 		}
 		seen = now
 	}
 }
 
-// concerns wants to look when a member came or went. On its way it notes who is
+// concerns reports whether a member came or went. On its way it notes which ones are
 // stopping: signals coalesce, and that may be all there is to see of a node between
 // two looks. It runs in the mirror's goroutine.
-func (c *comings) concerns(before, now *state.Snapshot) bool {
+func (l *memberLog) concerns(before, now *state.Snapshot) bool {
 	look := false
 	diff(before.Members, now.Members, func(was, is *state.Member) {
 		if was == nil || is == nil {
 			look = true
 		}
 		if is != nil && is.Stopping {
-			c.mu.Lock()
-			c.stopping[is.Incarnation] = true
-			c.mu.Unlock()
+			l.mu.Lock()
+			l.stopping[is.Incarnation] = true
+			l.mu.Unlock()
 		}
 	})
 	return look
 }
 
-func (c *comings) tell(before, now *state.Snapshot) {
+func (l *memberLog) report(before, now *state.Snapshot) {
 	diff(before.Members, now.Members, func(was, is *state.Member) {
 		switch {
-		case was != nil && is != nil, was != nil && was.Address == c.own, is != nil && is.Address == c.own:
+		case was != nil && is != nil, was != nil && was.Address == l.own, is != nil && is.Address == l.own:
 		case is != nil:
-			c.log.Info("a node joined", "address", is.Address, "members", len(now.Members))
-		case was.Stopping || c.marked(was.Incarnation):
-			c.log.Info("a node left", "address", was.Address, "members", len(now.Members))
+			l.log.Info("a node joined", "address", is.Address, "members", len(now.Members))
+		case was.Stopping || l.marked(was.Incarnation):
+			l.log.Info("a node left", "address", was.Address, "members", len(now.Members))
 		default:
-			c.log.Info("a node was lost", "address", was.Address, "members", len(now.Members))
+			l.log.Info("a node was lost", "address", was.Address, "members", len(now.Members))
 		}
 	})
-	c.forget(now)
+	l.forget(now)
 }
 
 // marked takes the lock for itself: none is held while a line is written, for the
 // mirror's goroutine wants it too.
-func (c *comings) marked(incarnation int64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.stopping[incarnation]
+func (l *memberLog) marked(incarnation int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stopping[incarnation]
 }
 
-// forget drops the marks of those who are gone.
-func (c *comings) forget(now *state.Snapshot) {
+// forget drops the marks of members that are gone.
+func (l *memberLog) forget(now *state.Snapshot) {
 	there := make(map[int64]bool, len(now.Members))
 	for _, m := range now.Members {
 		there[m.Incarnation] = true
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	maps.DeleteFunc(c.stopping, func(incarnation int64, _ bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.stopping, func(incarnation int64, _ bool) bool {
 		return incarnation <= now.Revision && !there[incarnation]
 	})
 }

@@ -1,0 +1,48 @@
+// Package logtest is a log, or another output, that a test reads while it is written.
+package logtest
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/require"
+)
+
+// patience is how long Await waits.
+const patience = 10 * time.Second
+
+// Buffer holds what was written. Its methods are safe for concurrent use; the zero value is empty.
+type Buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write adds p.
+func (b *Buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+// String is all that was written so far.
+func (b *Buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// Logger writes lines of level info and above into the buffer.
+func (b *Buffer) Logger() hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{Output: b, Level: hclog.Info})
+}
+
+// Await waits until text was written, and fails the test if that takes too long.
+func (b *Buffer) Await(t testing.TB, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Contains(b.String(), text) }, patience, time.Millisecond,
+		"not written: %q", text)
+}
