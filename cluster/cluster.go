@@ -27,7 +27,7 @@ import (
 // The errors of a cluster that does not run, to test for with errors.Is.
 var (
 	// ErrStarted: a cluster starts once.
-	ErrStarted = errors.New("the cluster was started already; make a new one with NewClusterWithNode")
+	ErrStarted = errors.New("a cluster starts once; make a new one with NewClusterWithNode")
 	// ErrNotStarted: the method needs a started cluster, and Start has not returned yet.
 	ErrNotStarted = lifecycle.ErrNotStarted
 	// ErrStopped: the node stops or has stopped, or its Start has failed.

@@ -60,7 +60,9 @@ func TestThreeNodesAgreeAndHandOver(t *testing.T) {
 	require.False(t, a.IsLeader())
 	require.Equal(t, StateStopped, a.Status().State)
 	require.NoError(t, a.Stop(etcdtest.Context(t)), "stopping twice is harmless")
-	require.ErrorIs(t, a.Start(etcdtest.Context(t)), ErrStarted)
+	err = a.Start(etcdtest.Context(t))
+	require.ErrorIs(t, err, ErrStarted)
+	require.ErrorIs(t, err, ErrStopped)
 }
 
 // Nothing of a node is left in etcd when Stop returns, but the cluster's shard map.

@@ -80,11 +80,19 @@ func (e *Election) Queue() []string { return e.e.Queue() }
 
 // Watch delivers the present leader, and then every change of it; the zero Leader says that there is
 // none. A slow receiver misses what was overtaken and always gets the newest. The channel closes when ctx
-// ends, or the election is closed or the node stops, never else.
-func (e *Election) Watch(ctx context.Context) <-chan election.Leader {
+// ends, or the election is closed or the node stops, never else. Errors are ErrStopped and
+// election.ErrClosed.
+func (e *Election) Watch(ctx context.Context) (<-chan election.Leader, error) {
+	if e.ctx.Err() != nil {
+		return nil, context.Cause(e.ctx)
+	}
 	ctx, stop := wait.Within(ctx, e.ctx)
 	context.AfterFunc(ctx, stop) // nothing is left of it then
-	return e.e.Watch(ctx)
+	out, err := e.e.Watch(ctx)
+	if err != nil {
+		stop()
+	}
+	return out, err
 }
 
 // WaitForLeader blocks until there is a leader. Errors are ctx's cause, ErrStopped and
@@ -141,7 +149,7 @@ func (c *Candidate) Leader() election.Leader { return c.e.Leader() }
 func (c *Candidate) Queue() []string { return c.e.Queue() }
 
 // Watch is [Election.Watch].
-func (c *Candidate) Watch(ctx context.Context) <-chan election.Leader { return c.e.Watch(ctx) }
+func (c *Candidate) Watch(ctx context.Context) (<-chan election.Leader, error) { return c.e.Watch(ctx) }
 
 // WaitForLeader is [Election.WaitForLeader].
 func (c *Candidate) WaitForLeader(ctx context.Context) (election.Leader, error) {
@@ -195,4 +203,4 @@ func (c *Candidate) Close(ctx context.Context) error { return c.e.Close(ctx) }
 func (c *Candidate) Err() error { return c.e.Err() }
 
 // WatchErr delivers what Err returns, and then every change of it, as Watch does of the leader.
-func (c *Candidate) WatchErr(ctx context.Context) <-chan error { return c.e.WatchErr(ctx) }
+func (c *Candidate) WatchErr(ctx context.Context) (<-chan error, error) { return c.e.WatchErr(ctx) }

@@ -92,7 +92,8 @@ func (h handles) use(ctx context.Context) map[string]error {
 		_, _, _, _, _, _ = c.Name(), c.Leader(), c.Queue(), c.IsLeader(), c.Term(), c.Err()
 		errs["candidate.Lead"] = c.Lead(brief, nothing)
 		errs["candidate.Resign"] = c.Resign(brief)
-		_, _ = c.Watch(brief), c.WatchErr(brief)
+		_, errs["candidate.Watch"] = c.Watch(brief)
+		_, errs["candidate.WatchErr"] = c.WatchErr(brief)
 		errs["candidate.Transfer"] = c.Transfer(brief, "nobody:1")
 		errs["candidate.Withdraw"] = c.Withdraw(brief)
 	}
@@ -100,6 +101,7 @@ func (h handles) use(ctx context.Context) map[string]error {
 		errs["elections.Observe"] = err
 	} else {
 		_, errs["election.WaitForLeader"] = e.WaitForLeader(brief)
+		_, errs["election.Watch"] = e.Watch(brief)
 		errs["election.RequestResign"] = e.RequestResign(brief)
 		e.Close()
 		e.Close()

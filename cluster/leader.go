@@ -47,7 +47,7 @@ func (c *Cluster) WatchLeader(ctx context.Context) (<-chan election.Leader, erro
 	if err != nil {
 		return nil, err
 	}
-	return p.manager.Election().Watch(ctx), nil
+	return p.manager.Election().Watch(ctx)
 }
 
 // WaitForLeader blocks until there is a leader. Errors are ctx's cause, ErrNotStarted and

@@ -48,8 +48,9 @@ func memberOf(m *state.Member) Member {
 }
 
 func membersOf(s *state.Snapshot) []Member {
-	out := make([]Member, len(s.Members))
-	for i, m := range s.Members {
+	registered := s.Registered()
+	out := make([]Member, len(registered))
+	for i, m := range registered {
 		out[i] = memberOf(m)
 	}
 	return out
@@ -79,7 +80,8 @@ func (c *Cluster) WatchMembers(ctx context.Context) (<-chan []Member, error) {
 }
 
 func membersChanged(before, now *state.Snapshot) bool {
-	return len(before.Members) != len(now.Members) || len(now.Members) > 0 && &before.Members[0] != &now.Members[0]
+	return len(before.Members) != len(now.Members) || len(now.Members) > 0 && &before.Members[0] != &now.Members[0] ||
+		len(before.Lingering) != len(now.Lingering)
 }
 
 // watch delivers what now returns, and again after each change of the snapshot that concerns it,

@@ -175,10 +175,11 @@ func (h *Shards) Txn(ctx context.Context, number int, epoch int64) (clientv3.Txn
 
 // part is running for a shard that there is.
 func (h *Shards) part(number int) (*consensus.Shards, error) {
-	if number < 0 || number >= h.Count() {
+	s, err := h.running()
+	if err == nil && (number < 0 || number >= h.Count()) {
 		return nil, fmt.Errorf("%w: %d is none of the %d", shard.ErrNotOwner, number, h.Count())
 	}
-	return h.running()
+	return s, err
 }
 
 // ShardTable is the shard map and how far its moves have come, as far as this node knows. Errors are

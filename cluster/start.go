@@ -21,11 +21,15 @@ func ttlOf(cfg Config) time.Duration { return time.Duration(cfg.LeaderElectionTT
 // is registered, has a first snapshot, and is queued for leadership (or in
 // fallback, or an observer); not once it leads. While etcd cannot be reached it
 // tries on, until ctx ends; so give it a deadline. After an error everything is
-// undone and the node closed; the cluster cannot be started again.
+// undone and the node closed; the cluster cannot be started again: the error is ErrStarted then, and
+// ErrStopped too once it has stopped.
 func (c *Cluster) Start(ctx context.Context) error {
 	c.mu.Lock()
-	if c.phase != fresh {
+	if phase := c.phase; phase != fresh {
 		c.mu.Unlock()
+		if phase >= stopping {
+			return fmt.Errorf("%w: %w", ErrStopped, ErrStarted)
+		}
 		return ErrStarted
 	}
 	c.phase = starting
@@ -72,7 +76,7 @@ func (c *Cluster) start(ctx context.Context) (_ *parts, err error) {
 	}
 	c.node.SetReady(true)
 	c.log.Info("this node is part of the cluster", "address", c.node.AdvertiseAddress(), "prefix", c.cfg.EtcdPrefix,
-		"members", len(p.mirror.Snapshot().Members))
+		"members", len(p.mirror.Snapshot().Registered()))
 	return p, nil
 }
 

@@ -85,7 +85,7 @@ func (c *Cluster) Status() Status {
 	for _, q := range snap.Queue {
 		st.Queue = append(st.Queue, q.Address)
 	}
-	for _, m := range snap.Members {
+	for _, m := range snap.Registered() {
 		st.Nodes = append(st.Nodes, m.Address)
 	}
 	if s != nil {

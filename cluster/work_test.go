@@ -25,7 +25,9 @@ func TestPreferAfterIsConfigured(t *testing.T) {
 		began := time.Now()
 		preferred, err := b.Elections().Stand("job", election.Priority(1))
 		require.NoError(t, err)
-		for seen := range preferred.Watch(ctx) {
+		seen, err := preferred.Watch(ctx)
+		require.NoError(t, err)
+		for seen := range seen {
 			if seen.Address == b.address() {
 				break
 			}

@@ -87,9 +87,13 @@ var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 		if err != nil {
 			return
 		}
-		for range e.Watch(ctx) {
+		defer e.Close()
+		seen, err := e.Watch(ctx)
+		if err != nil {
+			return
 		}
-		e.Close()
+		for range seen {
+		}
 	},
 	"once": func(ctx context.Context, n *stormNode) {
 		name := fmt.Sprintf("effect-%d", time.Now().UnixNano()/int64(50*time.Millisecond))

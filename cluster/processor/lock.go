@@ -46,8 +46,8 @@ type Candidate interface {
 	Lead(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error
 	// Close ends the candidacy, and whatever is kept for it.
 	Close(ctx context.Context) error
-	// WatchErr delivers why this process cannot stand, nil if it can.
-	WatchErr(ctx context.Context) <-chan error
+	// WatchErr delivers why this process cannot stand, nil if it can; the error is that it is over.
+	WatchErr(ctx context.Context) (<-chan error, error)
 }
 
 // Elections has elections by name, as Cluster.Elections does.
@@ -105,9 +105,14 @@ func reporting(ctx context.Context, c Candidate) (end func()) {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	errs, err := c.WatchErr(ctx)
+	if err != nil {
+		cancel()
+		return func() {} // the election is over, as Lead will say
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for err := range c.WatchErr(ctx) {
+		for err := range errs {
 			if err != nil {
 				report(err)
 			}

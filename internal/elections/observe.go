@@ -99,41 +99,36 @@ func (e *Election) until(ctx context.Context, done func() bool) error {
 	return err
 }
 
-// Watch delivers who leads now, and then every change of it; the zero Leader says that nobody
-// does. A slow receiver misses what was overtaken and always gets the newest. The channel
-// closes when ctx ends, or the election or the node is closed, never else.
-func (e *Election) Watch(ctx context.Context) <-chan election.Leader {
-	out := make(chan election.Leader)
-	forward := func() {
-		defer close(out)
-		ctx, stop := wait.Within(ctx, e.lasts())
-		defer stop()
-		sub := e.Subscribe()
-		defer sub.Close()
-		wait.Forward(ctx, out, sub.C, e.Leader)
-	}
-	if !e.all.start(forward) {
-		close(out)
-	}
-	return out
+// Watch delivers the present leader, and then every change of it; the zero Leader says that there
+// is none. A slow receiver misses what was overtaken and always gets the newest. The channel
+// closes when ctx ends, or the election or the node is closed, never else; one that is closed
+// already is an error.
+func (e *Election) Watch(ctx context.Context) (<-chan election.Leader, error) {
+	return watch(ctx, e, e.Leader, func(a, b election.Leader) bool { return a == b })
 }
 
 // WatchErr delivers what Err returns, and then every change of it, as Watch does of the leader.
-func (e *Election) WatchErr(ctx context.Context) <-chan error {
-	out := make(chan error)
+func (e *Election) WatchErr(ctx context.Context) (<-chan error, error) {
+	return watch(ctx, e, e.Err, func(a, b error) bool { return a == b || a != nil && b != nil && a.Error() == b.Error() })
+}
+
+// watch delivers what now returns, and then every change of it, until ctx ends or the election is closed.
+func watch[T any](ctx context.Context, e *Election, now func() T, equal func(a, b T) bool) (<-chan T, error) {
+	life := e.lasts()
+	if life.Err() != nil {
+		return nil, context.Cause(life)
+	}
+	out := make(chan T)
 	forward := func() {
 		defer close(out)
-		ctx, stop := wait.Within(ctx, e.lasts())
+		ctx, stop := wait.Within(ctx, life)
 		defer stop()
 		sub := e.Subscribe()
 		defer sub.Close()
-		wait.ForwardFunc(ctx, out, sub.C, e.Err, func(a,
-			b error) bool {
-			return a == b || a != nil && b != nil && a.Error() == b.Error()
-		})
+		wait.ForwardFunc(ctx, out, sub.C, now, equal)
 	}
 	if !e.all.start(forward) {
-		close(out)
+		return nil, election.ErrStopped
 	}
-	return out
+	return out, nil
 }

@@ -112,3 +112,11 @@ func requireLeader(t *testing.T, address string, token int64, l election.Leader)
 	require.Equal(t, address, l.Address)
 	require.Equal(t, token, l.Token)
 }
+
+// watch is the election's Watch, which does not fail.
+func watch(t *testing.T, e *elections.Election, ctx context.Context) <-chan election.Leader {
+	t.Helper()
+	seen, err := e.Watch(ctx)
+	require.NoError(t, err)
+	return seen
+}

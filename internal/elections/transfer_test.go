@@ -222,7 +222,7 @@ func TestLetGo(t *testing.T) {
 	s := newScene(t)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
-	seen := a.Watch(s.ctx)
+	seen := watch(t, a, s.ctx)
 	<-seen
 	b := s.join(s.b, "job")
 	require.NoError(t, a.Close(s.ctx))

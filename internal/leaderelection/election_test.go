@@ -201,7 +201,8 @@ func TestWatchSaysNoLeader(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx, cancel := context.WithCancel(etcdtest.Context(t))
 	o := start(t, client, "o:1", func(c *Config) { c.Observer = true })
-	seen := o.Watch(ctx)
+	seen, err := o.Watch(ctx)
+	require.NoError(t, err)
 	require.Equal(t, election.Leader{}, <-seen, "no leader is said, not left out")
 	a := start(t, client, "a:1")
 	l := <-seen
@@ -211,8 +212,8 @@ func TestWatchSaysNoLeader(t *testing.T) {
 	cancel()
 	_, open := <-seen
 	require.False(t, open)
-	_, open = <-a.Watch(etcdtest.Context(t))
-	require.False(t, open, "a stopped election has nothing to watch")
+	_, err = a.Watch(etcdtest.Context(t))
+	require.ErrorIs(t, err, election.ErrStopped)
 }
 
 func TestTransfer(t *testing.T) {

@@ -112,23 +112,22 @@ func (le *LeaderElection) WaitForLeader(ctx context.Context) (election.Leader, e
 	}
 }
 
-// Watch delivers who leads now, and then every change of it; the zero Leader says
+// Watch delivers the present leader, and then every change of it; the zero Leader says
 // that there is none. A slow receiver misses what was overtaken and always gets
 // the newest. The channel closes when ctx ends or the election is stopped, never
-// else.
-func (le *LeaderElection) Watch(ctx context.Context) <-chan election.Leader {
+// else. The error is ErrStopped.
+func (le *LeaderElection) Watch(ctx context.Context) (<-chan election.Leader, error) {
 	out := make(chan election.Leader)
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	if le.stopped {
-		close(out)
-		return out
+		return nil, election.ErrStopped
 	}
 	le.wg.Go(func() {
 		defer close(out)
 		le.forward(ctx, out)
 	})
-	return out
+	return out, nil
 }
 
 // forward sends each new leader.

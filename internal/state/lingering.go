@@ -17,6 +17,14 @@ type Kept struct {
 // Lingers reports whether the member is only kept in view.
 func (s *Snapshot) Lingers(m *Member) bool { return s.lingering(m) >= 0 }
 
+// Registered are the members whose keys are in etcd, by address: all but those that linger.
+func (s *Snapshot) Registered() []*Member {
+	if len(s.Lingering) == 0 {
+		return s.Members
+	}
+	return slices.DeleteFunc(slices.Clone(s.Members), s.Lingers)
+}
+
 func (s *Snapshot) lingering(m *Member) int {
 	return slices.IndexFunc(s.Lingering, func(k Kept) bool { return k.Member == m })
 }
