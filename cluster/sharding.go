@@ -60,7 +60,7 @@ type Sharding struct {
 	// Exclude are labels (see Config.Labels): a node that carries one of them gets no
 	// shards. It can still lead.
 	Exclude map[string]string
-	// MovesPerMinute bounds how many shards move only to level the load, so that a node
+	// MovesPerMinute bounds how many shards move only to rebalance the load, so that a node
 	// that comes and goes cannot keep the others busy. Default twice the shards.
 	MovesPerMinute int
 }
@@ -141,9 +141,9 @@ func (c *Cluster) agreed(s *state.Snapshot) error {
 	return nil
 }
 
-// emptied waits until the map names this node for no shard any more, or nobody is left
+// drained waits until the map names this node for no shard any more, or nobody is left
 // who could take them or plan, or ctx ends.
-func (c *Cluster) emptied(ctx context.Context, p *parts) error {
+func (c *Cluster) drained(ctx context.Context, p *parts) error {
 	shards := p.manager.Shards()
 	if shards == nil {
 		return nil

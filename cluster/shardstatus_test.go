@@ -35,12 +35,12 @@ func TestShardFigures(t *testing.T) {
 		t.Helper()
 		require.Eventually(t, func() bool { return what(a.Status().Shards) }, 20*time.Second, time.Millisecond)
 	}
-	counts(func(st shard.Stats) bool { return st.Plans == 1 && st.Given == 100 && st.PlanTime > 0 })
+	counts(func(st shard.Stats) bool { return st.Plans == 1 && st.Assigned == 100 && st.PlanTime > 0 })
 
 	b := start(t, etcd, few, func(c *Config) { c.Sharding.OnAcquire = func(context.Context, int, int64) {} })
 	require.Eventually(t, serves(a, 50), 20*time.Second, time.Millisecond)
 	require.Eventually(t, serves(b, 50), 20*time.Second, time.Millisecond)
-	counts(func(st shard.Stats) bool { return st.Plans == 2 && st.Levelled == 50 })
+	counts(func(st shard.Stats) bool { return st.Plans == 2 && st.Rebalanced == 50 })
 	pauses := b.Status().Shards.Pauses
 	require.EqualValues(t, 50, pauses.Count)
 	require.Positive(t, pauses.Sum)
@@ -49,7 +49,7 @@ func TestShardFigures(t *testing.T) {
 
 	require.NoError(t, b.Stop(etcdtest.Context(t)))
 	require.Eventually(t, serves(a, 100), 20*time.Second, time.Millisecond)
-	counts(func(st shard.Stats) bool { return st.Emptied == 50 })
+	counts(func(st shard.Stats) bool { return st.Drained == 50 })
 	require.EqualValues(t, 50, a.Status().Shards.Pauses.Count)
 	require.Zero(t, b.Status().Shards)
 	require.Zero(t, start(t, etcd, func(c *Config) { c.Sharding.Off = true }).Status().Shards)

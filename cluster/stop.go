@@ -98,7 +98,7 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	// queue: so in any case.
 	step("leave the election", p.manager.Withdraw(ctx))
 	if marked {
-		step("hand the shards over", c.emptied(ctx, p))
+		step("hand the shards over", c.drained(ctx, p))
 	}
 	step("let go of the shards", c.relinquish(ctx, p))
 	c.closeWork(ctx, p.work, step)

@@ -21,7 +21,7 @@ func operatorsLease(t *testing.T, c *Cluster) clientv3.LeaseID {
 	return resp.ID
 }
 
-// askDrain puts a wish about n down.
+// askDrain puts a request about n down.
 func askDrain(t *testing.T, c *Cluster, lease clientv3.LeaseID, n *Node, undo bool) (withdraw func()) {
 	t.Helper()
 	own := member(c, n)
@@ -36,8 +36,8 @@ func member(c *Cluster, n *Node) *state.Member {
 	return inspect.Snapshot(c.live()[0].cluster).Member(n.Address())
 }
 
-// emptied reports whether n is drained, holds nothing, and the others serve all.
-func emptied(c *Cluster, n *Node) func() bool {
+// drained reports whether n is drained, holds nothing, and the others serve all.
+func drained(c *Cluster, n *Node) func() bool {
 	return func() bool {
 		own := member(c, n)
 		_, none, twice := served(c)
@@ -54,18 +54,18 @@ func TestDrain(t *testing.T) {
 	term := leader.cluster.Term()
 
 	withdraw := askDrain(t, c, lease, leader, false)
-	c.Eventually(emptied(c, leader), "the leader has none, the others all")
+	c.Eventually(drained(c, leader), "the leader has none, the others all")
 	withdraw()
 	c.Eventually(func() bool { return inspect.Snapshot(leader.cluster).Drain(leader.Address()) == nil },
-		"the wish is gone")
+		"the request is gone")
 	require.True(t, term.Valid(), "it leads on")
 
 	// It plans for those who come and go, and gets nothing.
 	fourth := c.AddNode()
-	c.Eventually(func() bool { return fourth.cluster.Shards().Held() >= 64/3 && emptied(c, leader)() },
+	c.Eventually(func() bool { return fourth.cluster.Shards().Held() >= 64/3 && drained(c, leader)() },
 		"a fourth gets its share of three")
 	fourth.Stop()
-	c.Eventually(emptied(c, leader), "the others have all again")
+	c.Eventually(drained(c, leader), "the others have all again")
 	require.True(t, term.Valid())
 
 	withdraw = askDrain(t, c, lease, leader, true)
@@ -75,7 +75,7 @@ func TestDrain(t *testing.T) {
 
 	// A stop works from a drained state, too.
 	askDrain(t, c, lease, leader, false)
-	c.Eventually(emptied(c, leader), "it is drained once more")
+	c.Eventually(drained(c, leader), "it is drained once more")
 	leader.Stop()
 	c.WaitLeaderIs(c.Node(1).Address())
 	c.Eventually(balanced(c, 2), "two share")
@@ -83,18 +83,18 @@ func TestDrain(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A node that was asked keeps to it when the wish dies with its author's lease, and when
+// A node that was asked keeps to it when the request dies with its author's lease, and when
 // it has to register anew.
-func TestDrainOutlivesItsWishAndTheSession(t *testing.T) {
+func TestDrainOutlivesItsRequestAndTheSession(t *testing.T) {
 	t.Parallel()
 	c := New(t, 2, sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
 	c.Eventually(balanced(c, 2), "two share")
 	other, n, lease := c.Node(0), c.Node(1), operatorsLease(t, c)
 	askDrain(t, c, lease, n, false)
-	c.Eventually(emptied(c, n), "it has none")
+	c.Eventually(drained(c, n), "it has none")
 	_, err := c.Client().Revoke(patient(t), lease)
 	require.NoError(t, err)
-	c.Eventually(func() bool { return inspect.Snapshot(n.cluster).Drain(n.Address()) == nil }, "the wish is gone")
+	c.Eventually(func() bool { return inspect.Snapshot(n.cluster).Drain(n.Address()) == nil }, "the request is gone")
 
 	former := member(c, n).Incarnation
 	c.RevokeLease(n)
@@ -102,11 +102,11 @@ func TestDrainOutlivesItsWishAndTheSession(t *testing.T) {
 	require.True(t, member(c, n).Draining)
 	c.Eventually(func() bool { return len(inspect.Snapshot(other.cluster).Queue) == 2 }, "it queues again")
 	third := c.AddNode()
-	c.Eventually(func() bool { return third.cluster.Shards().Held() == 32 && emptied(c, n)() },
-		"the load is levelled, and none is its")
+	c.Eventually(func() bool { return third.cluster.Shards().Held() == 32 && drained(c, n)() },
+		"the load is rebalanced, and none is its")
 }
 
-// A wish names an incarnation, and the one after it is not meant.
+// A request names an incarnation, and the one after it is not meant.
 func TestDrainOfAFormerIncarnation(t *testing.T) {
 	t.Parallel()
 	c := New(t, 3, sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
@@ -117,9 +117,9 @@ func TestDrainOfAFormerIncarnation(t *testing.T) {
 	require.NoError(t, err)
 	// Both are in one watch: who saw the second has seen the first.
 	askDrain(t, c, lease, c.Node(2), false)
-	c.Eventually(emptied(c, c.Node(2)), "the other one is drained")
+	c.Eventually(drained(c, c.Node(2)), "the other one is drained")
 	c.Eventually(func() bool { return inspect.Snapshot(n.cluster).Drain(c.Node(2).Address()) != nil },
-		"it sees both wishes")
+		"it sees both requests")
 	require.NotNil(t, inspect.Snapshot(n.cluster).Drain(n.Address()))
 	c.Eventually(func() bool { return n.cluster.Shards().Held() == 32 }, "it has its share of two")
 	require.False(t, member(c, n).Draining)

@@ -237,7 +237,7 @@ func TestTheNextTermBeginsWhenWorkHasReturned(t *testing.T) {
 	})
 }
 
-// What the record says of its duration is no more than the holder's wish: a senseless one is
+// What the record says of its duration is no more than the holder's request: a senseless one is
 // not taken for vacancy, and a leader that finds it changed writes its own again.
 func TestDurationChangedByHands(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {

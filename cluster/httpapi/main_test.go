@@ -72,7 +72,7 @@ func follower() *fake {
 func shardStatus() shard.Stats {
 	var st shard.Stats
 	st.Shards, st.Acquiring, st.Serving, st.Releasing, st.Waiting = 8, 1, 2, 3, 1
-	st.Plans, st.Given, st.Emptied, st.Levelled, st.PlanTime = 6, 21, 22, 23, 1500*time.Microsecond
+	st.Plans, st.Assigned, st.Drained, st.Rebalanced, st.PlanTime = 6, 21, 22, 23, 1500*time.Microsecond
 	st.Pauses.Count, st.Pauses.Sum = 3, 2*time.Second
 	for i := range st.Pauses.Buckets {
 		st.Pauses.Buckets[i].AtMost, st.Pauses.Buckets[i].Count = time.Duration(i+1)*time.Millisecond, int64(min(i, 3))

@@ -26,8 +26,8 @@ func shardGauge(name, help string, value func(shardFigures) float64) shardMetric
 }
 
 func shardMoves(kind string, value func(shardFigures) float64) shardMetric {
-	const help = "Shards that this node's plans moved: given because their owner was gone, emptied off a node on its " +
-		"way out, levelled for an even load."
+	const help = "Shards that this node's plans moved: assigned because their owner was gone, drained off a node on its " +
+		"way out, rebalanced for an even load."
 	return shardMetric{prometheus.NewDesc("goverse_shards_moves_total", help, nil, prometheus.Labels{"kind": kind}),
 		prometheus.CounterValue, value}
 }
@@ -54,9 +54,9 @@ func shardMetrics() []shardMetric {
 		{prometheus.NewDesc("goverse_shards_plans_total", "Shard maps that this node wrote.", nil, nil),
 			prometheus.CounterValue,
 			func(f shardFigures) float64 { return float64(f.Plans) }},
-		shardMoves("given", func(f shardFigures) float64 { return float64(f.Given) }),
-		shardMoves("emptied", func(f shardFigures) float64 { return float64(f.Emptied) }),
-		shardMoves("levelled", func(f shardFigures) float64 { return float64(f.Levelled) }),
+		shardMoves("assigned", func(f shardFigures) float64 { return float64(f.Assigned) }),
+		shardMoves("drained", func(f shardFigures) float64 { return float64(f.Drained) }),
+		shardMoves("rebalanced", func(f shardFigures) float64 { return float64(f.Rebalanced) }),
 	}
 }
 

@@ -69,9 +69,9 @@ func TestShardMetrics(t *testing.T) {
 			"1", "goverse_shards_serving 2",
 		"goverse_shards_releasing 3", "goverse_shards_waiting 1", "goverse_shards_moves_open " +
 			"1", "goverse_shards_plan_seconds 0.0015",
-		"goverse_shards_plans_total 6", `goverse_shards_moves_total{kind="given"} 21`,
-		`goverse_shards_moves_total{kind="emptied"} 22`,
-		`goverse_shards_moves_total{kind="levelled"} 23`, "# TYPE goverse_shards_moves_total counter",
+		"goverse_shards_plans_total 6", `goverse_shards_moves_total{kind="assigned"} 21`,
+		`goverse_shards_moves_total{kind="drained"} 22`,
+		`goverse_shards_moves_total{kind="rebalanced"} 23`, "# TYPE goverse_shards_moves_total counter",
 		"# TYPE goverse_shards_handoff_pause_seconds histogram", `goverse_shards_handoff_pause_seconds_bucket{le="0.001"} 0`,
 		`goverse_shards_handoff_pause_seconds_bucket{le="0.003"} 2`,
 		`goverse_shards_handoff_pause_seconds_bucket{le="+Inf"} 3`,

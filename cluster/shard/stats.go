@@ -12,10 +12,10 @@ type Stats struct {
 	// Waiting is how many are this node's, and still somebody else's to let go of.
 	Waiting int
 
-	// Counters since the start. Plans are the maps that this node wrote. Given are the
-	// shards in them that had no owner alive, Emptied those that left a member on its way
-	// out, Levelled those that moved for an even load.
-	Plans, Given, Emptied, Levelled int64
+	// Counters since the start. Plans are the maps that this node wrote. Assigned are the
+	// shards in them that had no owner alive, Drained those that left a member on its way
+	// out, Rebalanced those that moved for an even load.
+	Plans, Assigned, Drained, Rebalanced int64
 	// PlanTime is how long the last of these maps took to compute, 0 before the first.
 	PlanTime time.Duration
 	// Pauses are those of the shards that came to this node by a move: from when it first

@@ -44,7 +44,7 @@ func TestDrainCommand(t *testing.T) {
 	require.Regexp(t, `(?m)^`+second+` +candidate .* draining$`, ask("nodes"))
 	require.Regexp(t, `(?m)^`+second+` +draining +1 +0 +0 +-$`, ask("shards"))
 	requireOneLine(t, goversed(t, env, "drain", first), cli.ExitFailure, "no other node could take the shards of "+first)
-	require.Equal(t, second+" may have shards again: it gets its share when the load is levelled\n", ask("drain",
+	require.Equal(t, second+" may have shards again: it gets its share when the load is rebalanced\n", ask("drain",
 		"--undo", second))
 	require.Equal(t, second+" was not draining\n", ask("drain", second, "--undo"))
 
@@ -55,7 +55,7 @@ func TestDrainCommand(t *testing.T) {
 	var d operator.Drained
 	require.NoError(t, json.Unmarshal([]byte(ask("drain", "--self", "-o", "json")), &d), "the result and nothing else")
 	require.Equal(t, operator.Drained{Address: first, Incarnation: d.Incarnation, Draining: true, Changed: true,
-		GivenUp: 4, Seconds: d.Seconds, Leader: true}, d)
+		Released: 4, Seconds: d.Seconds, Leader: true}, d)
 	requireOneLine(t, goversed(t, env, "drain"), cli.ExitUsage, "which node?", "ADDRESS", "--self")
 	requireOneLine(t, goversed(t, env, "drain", "--self", second), cli.ExitUsage, "one of the two")
 	require.Contains(t, ask("drain", "--self"), "it leads on: goversed resign hands that over")

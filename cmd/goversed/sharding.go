@@ -33,13 +33,13 @@ func (f *shardFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.drainTimeout, "shard-drain-timeout", 10*time.Second,
 		"how long calls in a shard that is handed over may go on")
 	fs.IntVar(&f.moves, "shard-moves-per-minute", 0,
-		"how many shards may move a minute only to level the load (default twice --shards)")
+		"how many shards may move a minute only to rebalance the load (default twice --shards)")
 	f.planner.register(fs)
 }
 
 func (f *plannerFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.window, "shard-window", time.Second,
-		"how long the nodes must have been the same before shards move to level the load")
+		"how long the nodes must have been the same before shards move to rebalance the load")
 	fs.IntVar(&f.minMembers, "shard-min-members", 1, "how many nodes must be there before shards are dealt out at all")
 	fs.StringToStringVar(&f.exclude, "shard-exclude", nil,
 		"`key=value`: nodes with this label get no shards; can be repeated")

@@ -44,8 +44,8 @@ func newShardsPlan() *cobra.Command {
 		Use:   "plan",
 		Short: "Show which shards would move, and why, before they do",
 		Long: `Show what the leader's planner would do from now on, as a dry run: nothing is written.
-Shards are given where their owner is gone, emptied off nodes that leave or get none, and
-levelled for an even load. --without and --with suppose that nodes leave and join.
+Shards are assigned where their owner is gone, drained off nodes that leave or get none, and
+rebalanced for an even load. --without and --with suppose that nodes leave and join.
 
 The planner goes by its own settings, which are not in etcd: where nodes were started with
 other --shard-window, --shard-min-members or --shard-exclude than the defaults, give the
@@ -68,9 +68,9 @@ same here.`,
 			return nil, err
 		}
 		settings := shardview.Settings{Window: planner.window, MinMembers: planner.minMembers, Exclude: planner.exclude}
-		return reading(f, func(ctx context.Context, o *operator.Operator) (shardview.Foresight, error) {
-			return o.Foresee(ctx, settings, suppose)
-		}, operator.PrintForesight), nil
+		return reading(f, func(ctx context.Context, o *operator.Operator) (shardview.Preview, error) {
+			return o.DryRun(ctx, settings, suppose)
+		}, operator.PrintPreview), nil
 	})
 	fs := cmd.Flags()
 	fs.StringSliceVar(&without, "without", nil, "`address` of a node that is supposed to leave; can be repeated")

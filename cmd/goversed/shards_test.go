@@ -52,16 +52,16 @@ func TestShardsCommands(t *testing.T) {
 	}
 
 	require.Contains(t, ask(nil, "shards", "plan"), "nothing would move\n")
-	var f shardview.Foresight
+	var f shardview.Preview
 	ask(&f, "shards", "plan", "--without", second)
 	require.Len(t, f.Steps, 1)
-	require.Equal(t, shardview.Transfer{Why: shardview.Emptied, From: second, To: first, Count: 4096,
+	require.Equal(t, shardview.Transfer{Why: shardview.Drained, From: second, To: first, Count: 4096,
 		Shards: v.Owner(second, inspect.Snapshot(c.Node(1).Cluster()).Member(second).Incarnation).Shards},
 		f.Steps[0].Transfers[0])
 	text = ask(nil, "shards", "plan", "--with", "127.0.0.1:9,127.0.0.1:10=2")
-	require.Contains(t, text, "after 3s: 4914 levelled (for an even load)\n", "the variable counts")
+	require.Contains(t, text, "after 3s: 4914 rebalanced (for an even load)\n", "the variable counts")
 	require.Regexp(t, `(?m)^127\.0\.0\.1:10 +0 +3276$`, text)
-	require.Contains(t, ask(nil, "shards", "plan", "--shard-exclude", "place=first"), "4096 emptied")
+	require.Contains(t, ask(nil, "shards", "plan", "--shard-exclude", "place=first"), "4096 drained")
 	require.Contains(t, ask(nil, "shards", "plan", "--without", first, "--without", second), "no node can take shards")
 
 	require.NotContains(t, ask(nil, "shards", "plan", "--help"), "(default )")

@@ -24,7 +24,8 @@ var aggregates = map[string]string{
 // purchases are the events that can be handled.
 const purchases = `with purchases as (
 	select xid, id, body->>'kind' as kind, body->>'customer' as customer, body->>'product' as product,
-		(body->>'pieces')::bigint as pieces, (body->>'cents')::bigint as cents, case body->>'kind' when 'returned' then -1 else 1 end as sign
+		(body->>'pieces')::bigint as pieces, (body->>'cents')::bigint as cents,
+			case body->>'kind' when 'returned' then -1 else 1 end as sign
 	from events where body->>'kind' in ('bought', 'returned') and jsonb_typeof(body->'pieces') = 'number')`
 
 // judge says what is wrong with a view: which rows are, and which should be there.

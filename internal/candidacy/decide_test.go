@@ -61,7 +61,7 @@ func acts(lease int64, revision int64) state.KV {
 	return kv
 }
 
-func wish(kind state.RequestKind, token int64, target string, incarnation int64) state.KV {
+func request(kind state.RequestKind, token int64, target string, incarnation int64) state.KV {
 	return state.KV{Key: keysForTest().Request(), CreateRevision: 99, ModRevision: 99,
 		Value: []byte(state.RequestRecord{Kind: kind, Token: token, Target: target, Incarnation: incarnation}.Encode())}
 }
@@ -129,24 +129,26 @@ func TestDecide(t *testing.T) {
 		{"taken off the lease", scene{kvs: []state.KV{unleased, queued(otherLease, 19)}}, nil, does(Rewrite, 51)},
 
 		// Requests.
-		{"asked to resign", scene{kvs: []state.KV{own, queued(otherLease, 21), wish(state.RequestResign, 20, "", 0)}}, nil,
+		{"asked to resign", scene{kvs: []state.KV{own, queued(otherLease, 21), request(state.RequestResign, 20, "", 0)}}, nil,
 			does(Leave, 20)},
-		{"the request names another term", scene{kvs: []state.KV{own, wish(state.RequestResign, 18, "", 0)}}, nil, leads(20)},
+		{"the request names another term", scene{kvs: []state.KV{own, request(state.RequestResign, 18, "", 0)}}, nil,
+			leads(20)},
 		{"a waiting candidate is not asked to resign", scene{kvs: []state.KV{queued(otherLease, 19), own,
-			wish(state.RequestResign, 19, "", 0)}}, nil, leads(0)},
-		{"transfer to the next", scene{kvs: []state.KV{own, queued(otherLease, 21), wish(state.RequestTransfer, 20, "b:1",
+			request(state.RequestResign, 19, "", 0)}}, nil, leads(0)},
+		{"transfer to the next", scene{kvs: []state.KV{own, queued(otherLease, 21), request(state.RequestTransfer, 20, "b:1",
 			otherLease)}}, nil, does(Leave, 20)},
 		{"transfer past another: the leader waits", scene{kvs: []state.KV{own, queued(thirdLease, 21), queued(otherLease,
-			22), wish(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, leads(20)},
+			22), request(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, leads(20)},
 		{"transfer past this one: it lets the target pass", scene{kvs: []state.KV{queued(thirdLease, 19), own,
-			queued(otherLease, 22), wish(state.RequestTransfer, 19, "b:1", otherLease)}}, nil, does(Leave, 20)},
+			queued(otherLease, 22), request(state.RequestTransfer, 19, "b:1", otherLease)}}, nil, does(Leave, 20)},
 		{"behind the target nobody moves", scene{kvs: []state.KV{queued(thirdLease, 18), queued(otherLease, 19), own,
-			wish(state.RequestTransfer, 18, "b:1", otherLease)}}, nil, leads(0)},
-		{"the target is another incarnation", scene{kvs: []state.KV{own, queued(otherLease, 21), wish(state.RequestTransfer,
-			20, "b:1", 77)}}, nil, leads(20)},
+			request(state.RequestTransfer, 18, "b:1", otherLease)}}, nil, leads(0)},
+		{"the target is another incarnation", scene{kvs: []state.KV{own, queued(otherLease, 21),
+			request(state.RequestTransfer,
+				20, "b:1", 77)}}, nil, leads(20)},
 		{"an outside candidate stands between", scene{kvs: []state.KV{own, queued(outsideLease, 21), queued(otherLease, 22),
-			wish(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, leads(20)},
-		{"the target does not stand", scene{kvs: []state.KV{own, wish(state.RequestTransfer, 20, "b:1", otherLease)}}, nil,
+			request(state.RequestTransfer, 20, "b:1", otherLease)}}, nil, leads(20)},
+		{"the target does not stand", scene{kvs: []state.KV{own, request(state.RequestTransfer, 20, "b:1", otherLease)}}, nil,
 			leads(20)},
 
 		// Fallback.

@@ -14,9 +14,9 @@ const requeueDelay = 50 * time.Millisecond
 
 // Ending is the end of a term. The zero value is none.
 type Ending struct {
-	Token  int64
-	Reason election.Reason
-	Wish   *state.Request // which asked for it, if the reason is Requested
+	Token   int64
+	Reason  election.Reason
+	Request *state.Request // which asked for it, if the reason is Requested
 }
 
 // end ends the term, if there is one, and bars its key.
@@ -29,7 +29,7 @@ func (c Candidacy) end(reason election.Reason, now time.Time, s *state.Snapshot)
 	c.term = Term{}
 	c.giveUpAt = now.Add(c.cfg.WorkTimeout)
 	if reason == election.ReasonRequested {
-		e.Wish = s.Request
+		e.Request = s.Request
 	}
 	if (reason == election.ReasonResigned || reason == election.ReasonRequested) && s != nil && len(s.Queue) > 1 {
 		c.failures.nextTry = now.Add(requeueDelay)

@@ -82,9 +82,9 @@ func TestResign(t *testing.T) {
 }
 
 func TestAskedToGiveWay(t *testing.T) {
-	s := queue(queued(ownLease, 20), queued(otherLease, 21), wish(state.RequestResign, 20, "", 0))
+	s := queue(queued(ownLease, 20), queued(otherLease, 21), request(state.RequestResign, 20, "", 0))
 	c, o := leads(t).Look(at(0, s))
-	require.Equal(t, Ending{Token: 20, Reason: election.ReasonRequested, Wish: s.Request}, o.Ended)
+	require.Equal(t, Ending{Token: 20, Reason: election.ReasonRequested, Request: s.Request}, o.Ended)
 	require.Equal(t, Request{Kind: Leave, Revision: 20}, o.Do)
 	require.Zero(t, c.Term())
 
@@ -246,7 +246,7 @@ func TestConcerns(t *testing.T) {
 	require.True(t, Concerns(own, &place, before, after(gone(first))), "it is the first now")
 	require.True(t, Concerns(own, &place, before, after(gone(mine))))
 	require.True(t, Concerns(own, &place, before, after(written(mine))), "altered")
-	require.True(t, Concerns(own, &place, before, after(written(wish(state.RequestResign, 19, "", 0)))))
+	require.True(t, Concerns(own, &place, before, after(written(request(state.RequestResign, 19, "", 0)))))
 	require.True(t, Concerns(own, &place, before, after(written(acts(otherLease, 200)))))
 	require.True(t, Concerns(nil, &place, before, after(gone(last))), "without a key, anything")
 	first2 := after(gone(first))

@@ -61,19 +61,20 @@ func (h *Shards) stats(st *shard.Stats) {
 
 // planStats counts what a planner wrote.
 type planStats struct {
-	plans, given, emptied, levelled, took atomic.Int64
+	plans, assigned, drained, rebalanced, took atomic.Int64
 }
 
 func (p *planStats) wrote(plan sharding.Result, took time.Duration) {
 	p.took.Store(int64(took))
-	p.given.Add(int64(plan.Given))
-	p.emptied.Add(int64(plan.Emptied))
-	p.levelled.Add(int64(plan.Levelled))
+	p.assigned.Add(int64(plan.Assigned))
+	p.drained.Add(int64(plan.Drained))
+	p.rebalanced.Add(int64(plan.Rebalanced))
 	p.plans.Add(1)
 }
 
 func (p *planStats) read(st *shard.Stats) {
-	st.Plans, st.Given, st.Emptied, st.Levelled = p.plans.Load(), p.given.Load(), p.emptied.Load(), p.levelled.Load()
+	st.Plans, st.Assigned, st.Drained, st.Rebalanced = p.plans.Load(), p.assigned.Load(), p.drained.Load(),
+		p.rebalanced.Load()
 	st.PlanTime = time.Duration(p.took.Load())
 }
 

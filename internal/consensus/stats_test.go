@@ -44,7 +44,7 @@ func TestArrivals(t *testing.T) {
 		return result.Map
 	}
 	first := plan(1, nil, sharding.Repair, a)
-	both := plan(5, first, sharding.Level, a, b)
+	both := plan(5, first, sharding.Rebalance, a, b)
 	h := newShards(ShardsConfig{Address: b.Address, Shards: 4})
 
 	h.announce(first, b)

@@ -168,7 +168,7 @@ func TestRunEndsByItselfAndReplacesWhoEnds(t *testing.T) {
 	r := run(t, Config{Nodes: 2, For: 3 * time.Second})
 	first := r.out.await(t, `(\S+) started: process (\d+)`)
 	r.out.await(t, `(?ms)\S+ joined$.*\S+ joined$`)
-	r.out.await(t, `(?s)8192 shards given to [^\n]+\n.*all 8192 shards are served`)
+	r.out.await(t, `(?s)8192 shards assigned to [^\n]+\n.*all 8192 shards are served`)
 	pid, err := strconv.Atoi(first[2])
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
@@ -214,7 +214,7 @@ func TestRunFailsWithTheNodesLastWords(t *testing.T) {
 	}
 }
 
-// A node that ignores the wish to leave is killed when the user is in a hurry.
+// A node that ignores the request to leave is killed when the user is in a hurry.
 func TestRunHurries(t *testing.T) {
 	hurry := make(chan struct{})
 	r := run(t, Config{Nodes: 1, Hurry: hurry})

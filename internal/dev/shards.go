@@ -56,7 +56,7 @@ func dealtOut(before, after *state.Snapshot) string {
 		if len(given.from) > 0 {
 			of = " of " + given.from.names()
 		}
-		parts = append(parts, count(given.shards, "shard", "shards")+of+" given to "+given.to.names())
+		parts = append(parts, count(given.shards, "shard", "shards")+of+" assigned to "+given.to.names())
 	}
 	if moved.shards > 0 {
 		parts = append(parts, count(moved.shards, "shard moves",

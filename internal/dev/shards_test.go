@@ -13,7 +13,7 @@ import (
 // each an address and an incarnation.
 func shardMap(t *testing.T, generation int64, current *state.ShardMap, owners ...any) *state.ShardMap {
 	t.Helper()
-	in := sharding.Input{Generation: generation, Shards: 10, Mode: sharding.Level}
+	in := sharding.Input{Generation: generation, Shards: 10, Mode: sharding.Rebalance}
 	if current != nil {
 		in.Current = current.Map
 	}
@@ -42,7 +42,7 @@ func TestShardChanges(t *testing.T) {
 	none := at(nil, a)
 	alone := at(shardMap(t, 10, nil, "a", 1), a)
 	require.Empty(t, shardLines(none, none))
-	require.Equal(t, []string{"10 shards given to a", "all 10 shards are served"}, shardLines(none, alone))
+	require.Equal(t, []string{"10 shards assigned to a", "all 10 shards are served"}, shardLines(none, alone))
 	require.Empty(t, shardLines(alone, alone))
 
 	two := at(shardMap(t, 11, alone.ShardMap, "a", 1, "b", 2), a, b)
@@ -60,7 +60,11 @@ func TestShardChanges(t *testing.T) {
 	crashed := at(settled.ShardMap, a, b)
 	require.Empty(t, shardLines(settled, crashed))
 	repaired := at(shardMap(t, 14, settled.ShardMap, "a", 1, "b", 2), a, b)
-	require.Equal(t, []string{"3 shards of c given to 2 nodes", "all 10 shards are served"}, shardLines(crashed, repaired))
+	require.Equal(
+		t,
+		[]string{"3 shards of c assigned to 2 nodes", "all 10 shards are served"},
+		shardLines(crashed, repaired),
+	)
 
 	require.Empty(t, shardLines(alone, at(&state.ShardMap{Err: sharding.ErrBadMap}, a)), "the nodes' logs say so")
 	require.NotEmpty(t, differences(nil, alone))

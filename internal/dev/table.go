@@ -108,7 +108,7 @@ type view struct {
 	ledFor   time.Duration
 	up       time.Duration
 	kills    int
-	killing  bool // kills are wished for
+	killing  bool // kills are requested for
 	last     time.Duration
 	served   int
 	shards   int // 0 while there is no map

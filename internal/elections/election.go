@@ -70,7 +70,7 @@ func (e *Election) Err() error {
 
 func (e *Election) touch() { e.all.touch(e) }
 
-// look brings this node's part in line with what is known and wished.
+// look brings this node's part in line with what is known and requested.
 func (e *Election) look() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

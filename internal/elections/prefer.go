@@ -29,15 +29,15 @@ func (e *Election) yield() {
 	}
 }
 
-// asked are the wishes about this election, the first made first.
-func (e *Election) asked() []order.Wish {
-	entries := e.follower.Wishes()
+// asked are the requests about this election, the first made first.
+func (e *Election) asked() []order.Request {
+	entries := e.follower.Requests()
 	if len(entries) == 0 {
 		return nil
 	}
-	out := make([]order.Wish, len(entries))
+	out := make([]order.Request, len(entries))
 	for i, x := range entries {
-		out[i] = order.ParseWish(x.Value)
+		out[i] = order.ParseRequest(x.Value)
 	}
 	return out
 }

@@ -17,7 +17,7 @@ import (
 // it go to the tail, the leader gives way when it is next, after its work, as by Resign. Any
 // node may ask, also one that only follows. It blocks until that candidate leads as far as
 // this node knows (then it returns nil, also if it did before), or it turns out to be
-// impossible, or ctx ends: the wish is then taken back, and who acted on it already has. A
+// impossible, or ctx ends: the request is then taken back, and who acted on it already has. A
 // function in Lead must not wait for the end of its own term by it: the leader gives way when
 // that function has returned, or was waited for long enough.
 //
@@ -51,7 +51,7 @@ func (e *Election) transfer(ctx context.Context, address string) error {
 	case target == 0:
 		return nil
 	}
-	return e.ask(ctx, q, address, order.Wish{Token: entries[0].Create, Key: entries[target].Key,
+	return e.ask(ctx, q, address, order.Request{Token: entries[0].Create, Key: entries[target].Key,
 		Create: entries[target].Create})
 }
 
@@ -63,7 +63,7 @@ func (e *Election) AskResign(ctx context.Context) error {
 		err = election.ErrNoLeader
 	}
 	if err == nil {
-		err = e.ask(ctx, q, "", order.Wish{Token: q.Entries()[0].Create})
+		err = e.ask(ctx, q, "", order.Request{Token: q.Entries()[0].Create})
 	}
 	if err != nil {
 		return fmt.Errorf("election %q: ask the leader to resign: %w", e.name, err)
@@ -71,24 +71,24 @@ func (e *Election) AskResign(ctx context.Context) error {
 	return nil
 }
 
-// ask puts the wish down and waits for the outcome. It is a place in a queue of wishes: it ends
+// ask puts the request down and waits for the outcome. It is a place in a queue of requests: it ends
 // with the session, and is never written late.
-func (e *Election) ask(ctx context.Context, q order.Queue, address string, wish order.Wish) error {
-	if err := q.Check(wish); err != nil {
+func (e *Election) ask(ctx context.Context, q order.Queue, address string, request order.Request) error {
+	if err := q.Check(request); err != nil {
 		return err
 	}
 	ctx, stop := wait.Within(ctx, e.lasts())
 	defer stop()
 	sub := e.Subscribe()
 	defer sub.Close()
-	place, err := e.all.engine.Enter(ctx, leasequeue.Place{Name: e.name, Value: wish.Value(), Wish: true})
+	place, err := e.all.engine.Enter(ctx, leasequeue.Place{Name: e.name, Value: request.Value(), Request: true})
 	if err != nil {
 		return e.notMoved(err)
 	}
 	defer e.takeBack(ctx, place)
 	settled, gone := place.Settled(), (<-chan struct{})(nil)
 	for {
-		if done, err := e.outcome(address, wish); done {
+		if done, err := e.outcome(address, request); done {
 			return err
 		}
 		select {
@@ -117,19 +117,19 @@ func (e *Election) notMoved(err error) error {
 	return fmt.Errorf("%w: %w", election.ErrNotMoved, err)
 }
 
-// outcome is what came of a wish, if that is known.
-func (e *Election) outcome(address string, wish order.Wish) (done bool, err error) {
+// outcome is what came of a request, if that is known.
+func (e *Election) outcome(address string, request order.Request) (done bool, err error) {
 	q := e.follower.Queue()
 	if !q.Known() {
 		return false, nil
 	}
-	entries, err := q.Entries(), q.Check(wish)
+	entries, err := q.Entries(), q.Check(request)
 	switch {
 	case err == nil:
 		return false, nil
-	case wish.Key == "" && errors.Is(err, order.ErrPassed):
+	case request.Key == "" && errors.Is(err, order.ErrPassed):
 		return len(entries) > 0, nil // it queues again in a moment
-	case len(entries) > 0 && entries[0].Create == wish.Create:
+	case len(entries) > 0 && entries[0].Create == request.Create:
 		return true, nil
 	case !slices.ContainsFunc(entries, func(x order.Entry) bool { return x.Value == address }):
 		return true, election.ErrNotCandidate

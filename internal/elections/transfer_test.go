@@ -17,8 +17,11 @@ import (
 	"github.com/goverse/goverse/internal/testkit/testbed"
 )
 
-// wishes are the keys of wishes about an election.
-func (s *scene) wishes(name string) []string { s.Helper(); return s.Under(s.keys.Wishes().Queue(name)) }
+// requests are the keys of requests about an election.
+func (s *scene) requests(name string) []string {
+	s.Helper()
+	return s.Under(s.keys.Requests().Queue(name))
+}
 
 func TestTransfer(t *testing.T) {
 	s := newScene(t)
@@ -35,7 +38,7 @@ func TestTransfer(t *testing.T) {
 		q := fmt.Sprint(b.Queue()) // the moves may come in another order
 		return q == "[c:1 b:1 a:1]" || q == "[c:1 a:1 b:1]"
 	}, "those who let it pass queue again")
-	require.Empty(t, s.wishes("job"))
+	require.Empty(t, s.requests("job"))
 
 	require.NoError(t, d.Transfer(s.ctx, "c:1"), "it leads already")
 	require.True(t, second.Valid())
@@ -44,7 +47,7 @@ func TestTransfer(t *testing.T) {
 	s.leads(a)
 	require.ErrorIs(t, d.Transfer(s.ctx, "e:1"), election.ErrNotCandidate)
 	require.ErrorIs(t, d.Transfer(s.ctx, "d:1"), election.ErrNotCandidate)
-	require.Empty(t, s.wishes("job"))
+	require.Empty(t, s.requests("job"))
 
 	s.eventually(func() bool { return d.Leader().Address == "a:1" }, "it knows")
 	require.NoError(t, d.AskResign(s.ctx))
@@ -68,9 +71,9 @@ func TestTransferToOneThatIsNotPreferred(t *testing.T) {
 	require.True(t, term.Valid())
 }
 
-// The wish is taken back when its asker's context ends; and nothing that happens to it is a
+// The request is taken back when its asker's context ends; and nothing that happens to it is a
 // reason to move anybody afterwards.
-func TestWishIsTakenBack(t *testing.T) {
+func TestRequestIsTakenBack(t *testing.T) {
 	s := newScene(t)
 	lease, err := s.client.Grant(s.ctx, 20)
 	require.NoError(t, err)
@@ -85,25 +88,25 @@ func TestWishIsTakenBack(t *testing.T) {
 	failed := make(chan error, 1)
 	go func() { failed <- a.Transfer(ctx, "b:1") }()
 	s.eventually(func() bool { return fmt.Sprint(b.Queue()) == "[old:1 b:1 a:1]" }, "the asker lets it pass itself")
-	require.Len(t, s.wishes("job"), 1)
+	require.Len(t, s.requests("job"), 1)
 	cancel(own)
 	err = <-failed
 	require.ErrorIs(t, err, election.ErrNotMoved)
 	require.ErrorIs(t, err, own)
-	require.Empty(t, s.wishes("job"))
+	require.Empty(t, s.requests("job"))
 
 	// Two ask at the same time: the first one counts, and the other one is told.
 	go func() { failed <- b.Transfer(s.ctx, "a:1") }()
 	s.eventually(func() bool { return fmt.Sprint(a.Queue()) == "[old:1 a:1 b:1]" }, "the asker lets it pass itself")
 	second := make(chan error, 1)
 	go func() { second <- a.Transfer(s.ctx, "b:1") }()
-	s.eventually(func() bool { return len(s.wishes("job")) == 2 }, "both ask")
+	s.eventually(func() bool { return len(s.requests("job")) == 2 }, "both ask")
 	_, err = s.client.Revoke(s.ctx, lease.ID)
 	require.NoError(t, err)
 	require.NoError(t, <-failed)
 	require.ErrorIs(t, <-second, election.ErrNotMoved)
 	s.leads(a)
-	require.Empty(t, s.wishes("job"))
+	require.Empty(t, s.requests("job"))
 }
 
 // A target that queues anew has lost what it was asked for: nobody moves on its behalf. The asker may
@@ -158,7 +161,7 @@ func TestTargetIsGone(t *testing.T) {
 	require.ErrorIs(t, <-failed, election.ErrNotCandidate)
 	s.leads(b)
 	require.ErrorIs(t, <-ended, election.ErrTermOver)
-	require.Empty(t, s.wishes("job"))
+	require.Empty(t, s.requests("job"))
 }
 
 // An answer to the asker is lost, or it is refused, or cut off.
@@ -169,12 +172,16 @@ func TestFaultsOfTheAsker(t *testing.T) {
 	b := s.join(s.b, "job")
 	c := s.observe(s.c, "job")
 	s.eventually(func() bool { return len(c.Queue()) == 2 && len(a.Queue()) == 2 }, "all know")
-	s.c.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(s.keys.Wishes().Queue("job")))
+	s.c.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(s.keys.Requests().Queue("job")))
 	require.NoError(t, c.Transfer(s.ctx, "b:1"))
 	s.leads(b)
-	s.eventually(func() bool { return len(s.wishes("job")) == 0 }, "as soon as it is known what became of it")
+	s.eventually(func() bool { return len(s.requests("job")) == 0 }, "as soon as it is known what became of it")
 
-	s.c.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting(s.keys.Wishes().Queue("job")))
+	s.c.Faults.FailNext(
+		clustertest.OpTxn,
+		rpctypes.ErrPermissionDenied,
+		clustertest.Putting(s.keys.Requests().Queue("job")),
+	)
 	s.eventually(func() bool { return len(c.Queue()) == 2 && c.Leader().Address == "b:1" }, "it knows")
 	require.ErrorIs(t, c.Transfer(s.ctx, "a:1"), rpctypes.ErrPermissionDenied)
 	require.True(t, b.IsLeader())
@@ -185,7 +192,7 @@ func TestFaultsOfTheAsker(t *testing.T) {
 	require.ErrorIs(t, c.Transfer(ctx, "a:1"), election.ErrNotMoved)
 	s.c.Faults.Reconnect()
 	require.True(t, b.IsLeader())
-	s.eventually(func() bool { return len(s.wishes("job")) == 0 }, "as soon as etcd answers, whatever it has done")
+	s.eventually(func() bool { return len(s.requests("job")) == 0 }, "as soon as etcd answers, whatever it has done")
 }
 
 func TestSessionOfTheAskerIsLost(t *testing.T) {
@@ -210,10 +217,10 @@ func TestTransferWhenClosed(t *testing.T) {
 	s.eventually(func() bool { return len(a.Queue()) == 2 && len(b.Queue()) == 2 }, "both know")
 	failed := make(chan error, 1)
 	go func() { failed <- b.Transfer(s.ctx, "a:1") }()
-	s.eventually(func() bool { return len(s.wishes("job")) == 1 }, "it asked")
+	s.eventually(func() bool { return len(s.requests("job")) == 1 }, "it asked")
 	require.NoError(t, s.b.Close(s.ctx))
 	require.ErrorIs(t, <-failed, election.ErrStopped)
-	require.Empty(t, s.wishes("job"))
+	require.Empty(t, s.requests("job"))
 	require.ErrorIs(t, b.Transfer(s.ctx, "a:1"), election.ErrStopped)
 }
 

@@ -33,8 +33,8 @@ func (le *LeaderElection) Transfer(ctx context.Context, address string) error {
 	return err
 }
 
-// Ask puts down a wish about leadership, on the given lease of the asker, and
-// waits for the outcome: who leads then. The wish names the present term, so it
+// Ask puts down a request about leadership, on the given lease of the asker, and
+// waits for the outcome: who leads then. The request names the present term, so it
 // can never move a later one; it is withdrawn when Ask returns. With
 // RequestResign, address is not used, and a leader that is alone in the queue
 // follows itself with a new token.
@@ -48,7 +48,7 @@ func Ask(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease c
 	if err := movable(leader); err != nil {
 		return leader, err
 	}
-	wish := state.RequestRecord{Kind: kind, Target: address}
+	request := state.RequestRecord{Kind: kind, Target: address}
 	if kind == state.RequestTransfer {
 		place, now, err := awaitTarget(ctx, m, address)
 		if err != nil {
@@ -61,12 +61,12 @@ func Ask(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease c
 		if place == 0 {
 			return leader, nil
 		}
-		wish.Incarnation = snap.Member(address).Incarnation
+		request.Incarnation = snap.Member(address).Incarnation
 	}
-	wish.Token = leader.Token
+	request.Token = leader.Token
 
 	keys := snap.Keys
-	resp, err := txn.Commit(ctx, client, txn.Ask(keys, int64(lease), snap.Queue[0].Key, wish))
+	resp, err := txn.Commit(ctx, client, txn.Ask(keys, int64(lease), snap.Queue[0].Key, request))
 	if err != nil {
 		return leader, fmt.Errorf("ask the leader: %w", err)
 	}
@@ -74,7 +74,7 @@ func Ask(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease c
 		return leader, fmt.Errorf("the leader changed meanwhile: %w", election.ErrNoLeader)
 	}
 	defer withdraw(ctx, client, keys, resp.Header.Revision)
-	return awaitOutcome(ctx, m, leader, wish)
+	return awaitOutcome(ctx, m, leader, request)
 }
 
 // movable is why l cannot be asked to give way, nil if it can.
@@ -128,10 +128,10 @@ func whyNotStanding(m *state.Member) error {
 }
 
 func awaitOutcome(ctx context.Context, m *mirror.Mirror, before election.Leader,
-	wish state.RequestRecord) (election.Leader, error) {
+	request state.RequestRecord) (election.Leader, error) {
 	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
-		if wish.Kind == state.RequestTransfer {
-			if t := s.Member(wish.Target); t == nil || t.Incarnation != wish.Incarnation {
+		if request.Kind == state.RequestTransfer {
+			if t := s.Member(request.Target); t == nil || t.Incarnation != request.Incarnation {
 				return true
 			}
 		}
@@ -143,16 +143,16 @@ func awaitOutcome(ctx context.Context, m *mirror.Mirror, before election.Leader,
 	}
 	l := snap.Leader()
 	switch {
-	case wish.Kind == state.RequestResign || l.Address == wish.Target:
+	case request.Kind == state.RequestResign || l.Address == request.Target:
 		return l, nil
-	case snap.Member(wish.Target) == nil:
-		return l, fmt.Errorf("%s is gone: %w", wish.Target, election.ErrNotMember)
+	case snap.Member(request.Target) == nil:
+		return l, fmt.Errorf("%s is gone: %w", request.Target, election.ErrNotMember)
 	}
 	return l, fmt.Errorf("%s leads instead: %w", l.Address, election.ErrNotMoved)
 }
 
-// withdraw takes the wish back, even if the asker's context has ended. If it
-// fails, the asker's lease takes the wish along; void it is already.
+// withdraw takes the request back, even if the asker's context has ended. If it
+// fails, the asker's lease takes the request along; void it is already.
 func withdraw(ctx context.Context, client *clientv3.Client, keys state.Keys, modRevision int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -174,7 +174,7 @@ func behind(e candidacy.Ending, stretch *etcdsession.Stretch) error {
 	if e.Reason == election.ReasonSessionLost {
 		return context.Cause(stretch.Context())
 	}
-	return requested(e.Wish)
+	return requested(e.Request)
 }
 
 // requested is what the request that ended a term asked for, nil if none did.

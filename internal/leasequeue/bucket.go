@@ -35,10 +35,10 @@ var (
 // bucket is the part of all queues in which somebody here waits. It watches them while that is
 // so, and for a while after.
 type bucket struct {
-	r      *run
-	prefix string
-	wishes string // the prefix of all wishes in it, which are followed together
-	wake   chan struct{}
+	r        *run
+	prefix   string
+	requests string // the prefix of all requests in it, which are followed together
+	wake     chan struct{}
 
 	mu     sync.Mutex
 	queues map[string]*followed // by prefix
@@ -62,7 +62,7 @@ type followed struct {
 func (f *followed) wanted() bool { return len(f.waiting) > 0 || len(f.followers) > 0 }
 
 func newBucket(r *run, prefix string) *bucket {
-	return &bucket{r: r, prefix: prefix, wishes: r.e.cfg.Keys.WishesIn(prefix), wake: make(chan struct{}, 1),
+	return &bucket{r: r, prefix: prefix, requests: r.e.cfg.Keys.RequestsIn(prefix), wake: make(chan struct{}, 1),
 		queues: map[string]*followed{}}
 }
 
@@ -250,8 +250,8 @@ func (b *bucket) fold(events []*clientv3.Event) {
 		if end := strings.IndexByte(key[len(b.prefix):], '/'); end >= 0 {
 			both[0] = b.queues[key[:len(b.prefix)+end+1]]
 		}
-		if strings.HasPrefix(key, b.wishes) {
-			both[1] = b.queues[b.wishes]
+		if strings.HasPrefix(key, b.requests) {
+			both[1] = b.queues[b.requests]
 		}
 		for _, f := range both {
 			if f == nil || !f.queue.Known() {

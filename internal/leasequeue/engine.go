@@ -54,10 +54,10 @@ func New(cfg Config) *Engine {
 	return &Engine{cfg: cfg, changed: make(chan struct{})}
 }
 
-// keys are those of the queues, or of the wishes about them.
-func (e *Engine) keys(wishes bool) state.Queues {
-	if wishes {
-		return e.cfg.Keys.Wishes()
+// keys are those of the queues, or of the requests about them.
+func (e *Engine) keys(requests bool) state.Queues {
+	if requests {
+		return e.cfg.Keys.Requests()
 	}
 	return e.cfg.Keys
 }
@@ -162,8 +162,8 @@ type Place struct {
 	Priority int
 	// Shared: to be first among those who do not share is enough.
 	Shared bool
-	// Wish: it is a place in the queue of the wishes about that name.
-	Wish bool
+	// Request: it is a place in the queue of the requests about that name.
+	Request bool
 	// Try: not to wait.
 	Try bool
 	// Notify, if set, is called when the entry has its token, when it settles, and when one that is first is revoked

@@ -39,7 +39,7 @@ const (
 	over                 // without ever being first
 )
 
-// Entry is one place in a queue, from the wish to the end. All methods are safe for concurrent
+// Entry is one place in a queue, from the request to the end. All methods are safe for concurrent
 // use.
 type Entry struct {
 	Place

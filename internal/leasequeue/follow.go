@@ -12,12 +12,12 @@ import (
 type part int8
 
 const (
-	standing part = iota // who stands in it
-	wishing              // what is wished about it, and about all others in the bucket: it is little
+	standing   part = iota // who stands in it
+	requesting             // what is requested about it, and about all others in the bucket: it is little
 	parts
 )
 
-// Follower knows one queue and the wishes about it, on one session after the other, until it is
+// Follower knows one queue and the requests about it, on one session after the other, until it is
 // stopped.
 type Follower struct {
 	e       *Engine
@@ -53,15 +53,15 @@ func (f *Follower) Queue() order.Queue {
 	return order.Queue{}
 }
 
-// Wishes are those about the queue as far as this process knows, the first made first; none
+// Requests are those about the queue as far as this process knows, the first made first; none
 // where Queue would not be Known.
-func (f *Follower) Wishes() []order.Entry {
-	q := f.known[wishing].Load()
+func (f *Follower) Requests() []order.Entry {
+	q := f.known[requesting].Load()
 	if q == nil || len(q.Entries()) == 0 || f.stopped.Load() {
 		return nil
 	}
 	bucket := f.e.cfg.Keys.BucketOf(f.queue)
-	ours := f.e.cfg.Keys.WishesIn(bucket) + f.queue[len(bucket):]
+	ours := f.e.cfg.Keys.RequestsIn(bucket) + f.queue[len(bucket):]
 	return slices.DeleteFunc(slices.Clone(q.Entries()),
 		func(x order.Entry) bool { return !strings.HasPrefix(x.Key, ours) })
 }
@@ -105,7 +105,7 @@ func (r *run) unfollow(f *Follower) {
 func (b *bucket) follow(f *Follower) {
 	b.mu.Lock()
 	f.told = [parts]bool{}
-	for _, prefix := range [parts]string{f.queue, b.wishes} {
+	for _, prefix := range [parts]string{f.queue, b.requests} {
 		at := b.at(prefix)
 		at.followers = append(at.followers, f)
 	}
@@ -116,7 +116,7 @@ func (b *bucket) follow(f *Follower) {
 func (b *bucket) unfollow(f *Follower) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, prefix := range [parts]string{f.queue, b.wishes} {
+	for _, prefix := range [parts]string{f.queue, b.requests} {
 		if at := b.queues[prefix]; at != nil {
 			at.followers = slices.DeleteFunc(at.followers, func(x *Follower) bool { return x == f })
 		}
@@ -146,8 +146,8 @@ func (b *bucket) untold(prefix string, at *followed) []news {
 		at.told = &now
 	}
 	p := standing
-	if prefix == b.wishes {
-		p = wishing
+	if prefix == b.requests {
+		p = requesting
 	}
 	var out []news
 	for _, f := range at.followers {

@@ -150,7 +150,14 @@ func (r *run) free(p Place) string {
 			r.number++
 			number = sameName + r.number
 		}
-		key := r.e.keys(p.Wish).Entry(p.Name, int64(r.s.ID()), number, state.Traits{Shared: p.Shared, Priority: p.Priority})
+		key := r.e.keys(
+			p.Request,
+		).Entry(
+			p.Name,
+			int64(r.s.ID()),
+			number,
+			state.Traits{Shared: p.Shared, Priority: p.Priority},
+		)
 		if _, used := r.entries[key]; !used && (r.barred[key] == 0 || mutant.Is(mutant.BarredKeyGiven)) {
 			return key
 		}

@@ -64,8 +64,8 @@ func (a *actor) run(ctx context.Context) {
 		case 2, 3:
 			p.Try = true
 		case 4:
-			p.Wish = true
-			a.h.w.checks.saw("wished")
+			p.Request = true
+			a.h.w.checks.saw("requested")
 		}
 		patience := time.Duration(0)
 		if a.rand.IntN(2) == 0 {

@@ -266,8 +266,8 @@ func (c *checks) quiet() {
 	for _, h := range c.w.hosts {
 		p := h.present()
 		for _, f := range p.heard {
-			if q := f.Queue(); !q.Known() || len(q.Entries())+len(f.Wishes()) > 0 {
-				c.fail("%s knows of %v and %v in queues that are empty", h.name, q.Entries(), f.Wishes())
+			if q := f.Queue(); !q.Known() || len(q.Entries())+len(f.Requests()) > 0 {
+				c.fail("%s knows of %v and %v in queues that are empty", h.name, q.Entries(), f.Requests())
 			}
 		}
 		p.engine.mu.Lock()

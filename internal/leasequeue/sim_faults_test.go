@@ -164,7 +164,8 @@ func (h *host) set(x weather) {
 
 // happenings are what a run must bring about.
 var happenings = []string{"answers lost", "carried out late", "requests lost", "refused", "denied a queue",
-	"first", "all at once", "idle times", "wished", "given up before the answer", "tried in vain", "shared", "refused " +
+	"first", "all at once", "idle times", "requested", "given up before the answer", "tried in vain", "shared",
+	"refused " +
 		"to enter",
 	"no space", "no space while requests are late", "cut off", "frozen watch", "broken watch", "ended " +
 		"watch", "compaction", "key deleted by hand", "lease revoked by hand",

@@ -26,7 +26,7 @@ type Drained struct {
 	Incarnation int64   `json:"incarnation"`
 	Draining    bool    `json:"draining"`  // false after an undo
 	Changed     bool    `json:"changed"`   // false if it was draining, or not, before
-	GivenUp     int     `json:"given_up"`  // shards that it had when it was asked
+	Released    int     `json:"released"`  // shards that it had when it was asked
 	Seconds     float64 `json:"seconds"`   // that it took
 	Leader      bool    `json:"is_leader"` // which a drain does not alter
 }
@@ -49,7 +49,7 @@ func (o *Operator) Drain(ctx context.Context, timeout time.Duration, address str
 }
 
 // Undrain asks the node at address to take shards again, and waits until it says so: when
-// the load is levelled it gets its share. That it was not drained is no error. Errors are
+// the load is rebalanced it gets its share. That it was not drained is no error. Errors are
 // those of Drain.
 func (o *Operator) Undrain(ctx context.Context, timeout time.Duration, address string) (Drained, error) {
 	return o.drain(ctx, timeout, address, true, func(int, int) {})
@@ -64,7 +64,7 @@ func (o *Operator) drain(ctx context.Context, timeout time.Duration, address str
 		return Drained{}, err
 	}
 	defer end()
-	w, err := newWish(m.Snapshot(), address, undo)
+	w, err := newDrainRequest(m.Snapshot(), address, undo)
 	if err != nil {
 		return Drained{}, err
 	}
@@ -97,19 +97,19 @@ func (o *Operator) drain(ctx context.Context, timeout time.Duration, address str
 	}
 }
 
-func (w *wish) outcome(s *state.Snapshot, took time.Duration) Drained {
+func (w *drainRequest) outcome(s *state.Snapshot, took time.Duration) Drained {
 	l := s.Leader()
 	d := Drained{Address: w.asked.Address, Incarnation: w.asked.Incarnation, Draining: !w.undo,
 		Changed: w.asked.Draining == w.undo,
 		Seconds: took.Seconds(), Leader: l.Member && l.Lease == w.asked.Lease}
 	if !w.undo {
-		d.GivenUp = w.before
+		d.Released = w.before
 	}
 	return d
 }
 
 // unfinished is the error when the time is up.
-func (w *wish) unfinished() error {
+func (w *drainRequest) unfinished() error {
 	if !w.answered {
 		return fmt.Errorf("%s: %w: it does not reach etcd, or is older than this command; no request is left behind",
 			w.asked.Address, ErrNoAnswer)

@@ -50,7 +50,7 @@ func TestDrain(t *testing.T) {
 	require.NoError(t, err)
 	incarnation := inspect.Snapshot(first.Cluster()).Member(first.Address()).Incarnation
 	require.Equal(t, Drained{Address: first.Address(), Incarnation: incarnation, Draining: true, Changed: true,
-		GivenUp: 32, Seconds: d.Seconds, Leader: true}, d)
+		Released: 32, Seconds: d.Seconds, Leader: true}, d)
 	require.Equal(t, 32, seen.left[0])
 	require.Zero(t, seen.left[len(seen.left)-1])
 	require.Equal(t, 32, seen.before[0])
@@ -69,7 +69,7 @@ func TestDrain(t *testing.T) {
 	again, err := o.Drain(patient(t), patience, first.Address(), (&drawn{}).show)
 	require.NoError(t, err)
 	require.False(t, again.Changed)
-	require.Zero(t, again.GivenUp)
+	require.Zero(t, again.Released)
 	_, err = o.Drain(patient(t), patience, second.Address(), (&drawn{}).show)
 	require.ErrorIs(t, err, ErrRefused)
 	require.ErrorContains(t, err, "no other node could take the shards of "+second.Address())
@@ -82,7 +82,7 @@ func TestDrain(t *testing.T) {
 	d, err = o.Undrain(patient(t), patience, first.Address())
 	require.NoError(t, err)
 	require.False(t, d.Changed)
-	requireNoWish(t, c)
+	requireNoRequest(t, c)
 }
 
 // A call that does not end keeps the node from being empty: the operator is told how many
@@ -122,14 +122,14 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotEmpty)
 	require.ErrorContains(t, err, n.Address()+" has 1 of 4 shards and goes on draining")
 	require.ErrorContains(t, err, "goversed drain --undo "+n.Address()+" ends it")
-	requireNoWish(t, c)
+	requireNoRequest(t, c)
 
 	close(end)
 	<-ended
 	d, err := o.Drain(patient(t), patience, n.Address(), (&drawn{}).show)
 	require.NoError(t, err)
 	require.False(t, d.Changed, "it never stopped draining")
-	requireNoWish(t, c)
+	requireNoRequest(t, c)
 }
 
 func TestDrainOfOneThatDoesNotAnswer(t *testing.T) {
@@ -145,7 +145,7 @@ func TestDrainOfOneThatDoesNotAnswer(t *testing.T) {
 	_, err := open(t, c).Drain(patient(t), time.Second, c.Node(1).Address(), (&drawn{}).show)
 	require.ErrorIs(t, err, ErrNoAnswer)
 	require.NotErrorIs(t, err, ErrNotEmpty)
-	requireNoWish(t, c)
+	requireNoRequest(t, c)
 	c.Node(1).Faults().ThawWatch()
 }
 
@@ -160,7 +160,7 @@ func TestDrainsThatAreImpossible(t *testing.T) {
 		_, err := o.Drain(patient(t), patience, address, func(int, int) { t.Error("it began") })
 		require.ErrorIs(t, err, target)
 		require.ErrorContains(t, err, says)
-		requireNoWish(t, c)
+		requireNoRequest(t, c)
 	}
 	refused("127.0.0.1:1", ErrNobody, "check --prefix")
 	off := c.AddNode()
@@ -176,8 +176,8 @@ func TestDrainsThatAreImpossible(t *testing.T) {
 	require.True(t, errors.Is(err, shardview.ErrUnknownNode))
 }
 
-// requireNoWish fails if a wish is still in etcd.
-func requireNoWish(t *testing.T, c *clustertest.Cluster) {
+// requireNoRequest fails if a request is still in etcd.
+func requireNoRequest(t *testing.T, c *clustertest.Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes() {
 		resp, err := c.Client().Get(patient(t), c.Keys().Drain(n.Address()))

@@ -77,7 +77,7 @@ func (o *Operator) named(ctx context.Context, prefix string) ([]NamedElection, e
 // TransferElection asks for a named election to be led by the candidate at address, and waits
 // until it is; that it led already is no error. Errors are those of Read and
 // elections.Election.Transfer; the wait ends after timeout with election.ErrNotMoved, and the
-// wish is withdrawn.
+// request is withdrawn.
 func (o *Operator) TransferElection(ctx context.Context, timeout time.Duration, name, address string) (Outcome, error) {
 	return o.askNamed(ctx, timeout, name, func(ctx context.Context,
 		e *elections.Election) error {

@@ -62,15 +62,15 @@ func TestNamedElections(t *testing.T) {
 	require.False(t, out.Moved)
 	require.Greater(t, out.Token, out.PreviousToken)
 
-	// A leader of a version that knows no wishes is not waited for for ever, and nothing is left.
+	// A leader of a version that knows no requests is not waited for for ever, and nothing is left.
 	_, err = c.Client().Put(patient(t), c.Keys().Elections().Entry("old", 1, 1, state.Traits{}), "old:1")
 	require.NoError(t, err)
 	stand(0, "old")
 	_, err = o.TransferElection(patient(t), time.Second, "old", a)
 	require.ErrorIs(t, err, election.ErrNotMoved)
-	wishes, err := c.Client().Get(patient(t), c.Keys().Elections().Wishes().Root(), clientv3.WithPrefix())
+	requests, err := c.Client().Get(patient(t), c.Keys().Elections().Requests().Root(), clientv3.WithPrefix())
 	require.NoError(t, err)
-	for _, kv := range wishes.Kvs {
+	for _, kv := range requests.Kvs {
 		require.NotContains(t, string(kv.Key), "!")
 	}
 	requireNothingLeft(t, c)

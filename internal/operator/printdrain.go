@@ -68,12 +68,12 @@ func PrintDrained(out io.Writer, d Drained, asJSON bool) error {
 		took := time.Duration(d.Seconds * float64(time.Second)).Round(time.Millisecond)
 		line = fmt.Sprintf("%s is empty: it gave up %s in %v, and gets none until goversed drain --undo %s, or until it "+
 			"starts again",
-			d.Address, counted(d.GivenUp), took, d.Address)
+			d.Address, counted(d.Released), took, d.Address)
 		if d.Leader {
 			line += "; it leads on: goversed resign hands that over"
 		}
 	case d.Changed:
-		line = d.Address + " may have shards again: it gets its share when the load is levelled"
+		line = d.Address + " may have shards again: it gets its share when the load is rebalanced"
 	default:
 		line = d.Address + " was not draining"
 	}

@@ -39,11 +39,11 @@ func TestPrintDrained(t *testing.T) {
 	t.Parallel()
 	for want, d := range map[string]Drained{
 		"a:1 is empty: it gave up 1 shard in 250ms, and gets none until goversed drain --undo a:1, or until it starts " +
-			"again\n": {Address: "a:1", Draining: true, Changed: true, GivenUp: 1,
+			"again\n": {Address: "a:1", Draining: true, Changed: true, Released: 1,
 			Seconds: 0.25001},
 		"a:1 is empty: it gave up 0 shards in 0s, and gets none until goversed drain --undo a:1, or until it starts " +
 			"again; it leads on: goversed resign hands that over\n": {Address: "a:1", Draining: true, Leader: true},
-		"a:1 may have shards again: it gets its share when the load is levelled\n": {Address: "a:1", Changed: true},
+		"a:1 may have shards again: it gets its share when the load is rebalanced\n": {Address: "a:1", Changed: true},
 		"a:1 was not draining\n": {Address: "a:1"},
 	} {
 		var out strings.Builder
@@ -53,6 +53,6 @@ func TestPrintDrained(t *testing.T) {
 	}
 	var out strings.Builder
 	require.NoError(t, PrintDrained(&out, Drained{Address: "a:1", Incarnation: 3, Draining: true, Changed: true,
-		GivenUp: 8, Seconds: 0.5}, true))
-	require.JSONEq(t, `{"address":"a:1","incarnation":3,"draining":true,"changed":true,"given_up":8,"seconds":0.5,"is_leader":false}`, out.String())
+		Released: 8, Seconds: 0.5}, true))
+	require.JSONEq(t, `{"address":"a:1","incarnation":3,"draining":true,"changed":true,"released":8,"seconds":0.5,"is_leader":false}`, out.String())
 }

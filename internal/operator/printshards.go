@@ -45,8 +45,8 @@ func PrintShards(out io.Writer, v shard.Table, asJSON bool) error {
 	return w.flush()
 }
 
-// PrintForesight writes what the planner would do.
-func PrintForesight(out io.Writer, f shardview.Foresight, asJSON bool) error {
+// PrintPreview writes what the planner would do.
+func PrintPreview(out io.Writer, f shardview.Preview, asJSON bool) error {
 	if asJSON {
 		return printJSON(out, f)
 	}
@@ -92,8 +92,9 @@ func reasons(s shardview.Step) string {
 	for _, part := range []struct {
 		count int
 		why   string
-	}{{s.Given, "given (nobody alive has them)"}, {s.Emptied, "emptied (their owner leaves or gets none)"}, {s.Levelled,
-		"levelled (for an even load)"}} {
+	}{{s.Assigned, "assigned (nobody alive has them)"}, {s.Drained, "drained (their owner leaves or gets none)"},
+		{s.Rebalanced,
+			"rebalanced (for an even load)"}} {
 		if part.count > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", part.count, part.why))
 		}

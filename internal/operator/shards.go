@@ -27,20 +27,20 @@ func (o *Operator) Shards(ctx context.Context) (shard.Table, error) {
 	return v, err
 }
 
-// Foresee reads the cluster once and says what its planner would do. Errors are those of
-// Read, ErrNobody, and those of shardview.Foresee.
-func (o *Operator) Foresee(ctx context.Context, cfg shardview.Settings,
-	suppose shardview.Change) (shardview.Foresight, error) {
+// DryRun reads the cluster once and says what its planner would do. Errors are those of
+// Read, ErrNobody, and those of shardview.DryRun.
+func (o *Operator) DryRun(ctx context.Context, cfg shardview.Settings,
+	suppose shardview.Change) (shardview.Preview, error) {
 	snap, err := o.read(ctx)
 	if err != nil {
-		return shardview.Foresight{}, err
+		return shardview.Preview{}, err
 	}
 	if snap.ShardMap == nil {
 		if err := someone(snap); err != nil {
-			return shardview.Foresight{}, err
+			return shardview.Preview{}, err
 		}
 	}
-	f, err := shardview.Foresee(snap, cfg, suppose)
+	f, err := shardview.DryRun(snap, cfg, suppose)
 	switch {
 	case errors.Is(err, shardview.ErrUnknownNode):
 		return f, fmt.Errorf("--without: %w; goversed nodes shows them", err)

@@ -55,25 +55,25 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
 
-func TestPrintForesight(t *testing.T) {
+func TestPrintPreview(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	require.NoError(t, PrintForesight(&out, shardview.Foresight{Count: 8}, false))
+	require.NoError(t, PrintPreview(&out, shardview.Preview{Count: 8}, false))
 	require.Equal(t, "8 shards, no map yet\nnothing would move\n", out.String())
 	out.Reset()
-	require.NoError(t, PrintForesight(&out, shardview.Foresight{Count: 8, Generation: 3, OpenMoves: 2,
+	require.NoError(t, PrintPreview(&out, shardview.Preview{Count: 8, Generation: 3, OpenMoves: 2,
 		Nodes: []shardview.Load{{Address: "a:1", Now: 4, Then: 8}},
-		Steps: []shardview.Step{{Given: 4, Transfers: []shardview.Transfer{{Why: shardview.Given, To: "a:1", Count: 4,
+		Steps: []shardview.Step{{Assigned: 4, Transfers: []shardview.Transfer{{Why: shardview.Assigned, To: "a:1", Count: 4,
 			Shards: "4-7"}}},
-			{AfterSeconds: 1.5, Emptied: 2, Levelled: 1, Transfers: []shardview.Transfer{}}}}, false))
+			{AfterSeconds: 1.5, Drained: 2, Rebalanced: 1, Transfers: []shardview.Transfer{}}}}, false))
 	require.Equal(t, `8 shards, map generation 3
 moves that are open, and left alone: 2
 
-at once: 4 given (nobody alive has them)
-WHY    FROM  TO   COUNT  SHARDS
-given  -     a:1  4      4-7
+at once: 4 assigned (nobody alive has them)
+WHY       FROM  TO   COUNT  SHARDS
+assigned  -     a:1  4      4-7
 
-after 1.5s: 2 emptied (their owner leaves or gets none), 1 levelled (for an even load)
+after 1.5s: 2 drained (their owner leaves or gets none), 1 rebalanced (for an even load)
 WHY  FROM  TO  COUNT  SHARDS
 
 NODE  NOW  THEN
@@ -89,7 +89,7 @@ func TestShardsThatAreNotThere(t *testing.T) {
 	_, err := o.Shards(patient(t))
 	require.ErrorIs(t, err, shardview.ErrNoMap)
 	require.ErrorContains(t, err, "goversed shards plan shows what it waits for")
-	f, err := o.Foresee(patient(t), shardview.Settings{MinMembers: 1}, shardview.Change{})
+	f, err := o.DryRun(patient(t), shardview.Settings{MinMembers: 1}, shardview.Change{})
 	require.NoError(t, err)
 	require.Contains(t, f.Remark, "run without sharding")
 
@@ -98,7 +98,7 @@ func TestShardsThatAreNotThere(t *testing.T) {
 	_, err = o.Shards(patient(t))
 	require.ErrorIs(t, err, sharding.ErrBadMap)
 	require.ErrorContains(t, err, "delete /goverse/shards/map")
-	_, err = o.Foresee(patient(t), shardview.Settings{MinMembers: 1}, shardview.Change{})
+	_, err = o.DryRun(patient(t), shardview.Settings{MinMembers: 1}, shardview.Change{})
 	require.ErrorIs(t, err, sharding.ErrBadMap)
 }
 
@@ -107,12 +107,12 @@ func TestNothingMovesWhereNobodyLeads(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Observer = true }))
 	o := open(t, c)
-	f, err := o.Foresee(patient(t), shardview.Settings{MinMembers: 1}, shardview.Change{})
+	f, err := o.DryRun(patient(t), shardview.Settings{MinMembers: 1}, shardview.Change{})
 	require.NoError(t, err)
 	require.Empty(t, f.Steps)
 	require.Equal(t, []shardview.Load{{Address: c.Node(0).Address()}}, f.Nodes)
 	require.Equal(t, "nobody leads: no shard moves until a node does", f.Remark)
-	f, err = o.Foresee(patient(t), shardview.Settings{MinMembers: 1},
+	f, err = o.DryRun(patient(t), shardview.Settings{MinMembers: 1},
 		shardview.Change{Join: []shardview.Joiner{{Address: "a:1"}}})
 	require.NoError(t, err)
 	require.NotEmpty(t, f.Steps, "that one would lead")

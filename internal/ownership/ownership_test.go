@@ -27,7 +27,7 @@ func next(t *testing.T, m *sharding.Map, generation int64, done func(sharding.Mo
 	owners ...sharding.Owner) *sharding.Map {
 	t.Helper()
 	r, err := sharding.Plan(sharding.Input{Generation: generation, Shards: shards, Current: m,
-		Members: members(owners...), Done: done, Mode: sharding.Level})
+		Members: members(owners...), Done: done, Mode: sharding.Rebalance})
 	require.NoError(t, err)
 	require.Positive(t, r.Moved())
 	return r.Map

@@ -29,23 +29,23 @@ func BenchmarkPlan(b *testing.B) {
 	draining := members(100)
 	draining[50].Excluded = true
 	moving := plan(b, Input{Generation: 8, Shards: shard.DefaultCount, Current: worn, Members: members(150),
-		Mode: Level}).Map
+		Mode: Rebalance}).Map
 	uneven := members(100)
 	for i := range uneven {
 		uneven[i].Weight = 1 + i%9
 	}
 	for name, in := range map[string]Input{
 		"first":        {Members: members(100)},
-		"nothing":      {Current: settled, Members: members(100), Mode: Level},
-		"join":         {Current: settled, Members: members(101), Mode: Level},
-		"join, worn":   {Current: worn, Members: members(101), Mode: Level},
+		"nothing":      {Current: settled, Members: members(100), Mode: Rebalance},
+		"join":         {Current: settled, Members: members(101), Mode: Rebalance},
+		"join, worn":   {Current: worn, Members: members(101), Mode: Rebalance},
 		"crash":        {Current: settled, Members: members(99)},
 		"half crash":   {Current: worn, Members: members(50)},
 		"drain":        {Current: settled, Members: draining},
-		"weights":      {Current: worn, Members: uneven, Mode: Level},
-		"inherit":      {Current: moving, Members: members(100), Mode: Level},
-		"above quotas": {Current: moving, Members: append(uneven, members(150)[100:102]...), Mode: Level},
-		"moves done": {Current: moving, Members: members(151), Mode: Level,
+		"weights":      {Current: worn, Members: uneven, Mode: Rebalance},
+		"inherit":      {Current: moving, Members: members(100), Mode: Rebalance},
+		"above quotas": {Current: moving, Members: append(uneven, members(150)[100:102]...), Mode: Rebalance},
+		"moves done": {Current: moving, Members: members(151), Mode: Rebalance,
 			Done: func(m Move) bool { return m.Shard%2 == 0 }},
 	} {
 		in.Generation, in.Shards = 9, shard.DefaultCount
@@ -65,7 +65,7 @@ func BenchmarkCodec(b *testing.B) {
 		"settled": firstMap(b, shard.DefaultCount, 100),
 		"worn":    worn,
 		"worn and moving": plan(b, Input{Generation: 8, Shards: shard.DefaultCount, Current: worn, Members: members(150),
-			Mode: Level}).Map,
+			Mode: Rebalance}).Map,
 		"65536 shards": firstMap(b, shard.MaxCount, 100),
 		"65536 worn":   scattered(b, shard.MaxCount, 100),
 	} {

@@ -65,16 +65,16 @@ func compare(w *world, in Input, r Result) {
 		case b.pinned:
 			w.Fatalf("shard %d had an open move", shard)
 		case !b.owned:
-			counted.Given++
+			counted.Assigned++
 			require.Equal(w, b.open, open, "an open move is inherited, and there is no other")
 			if open {
 				require.Equal(w, b.move, move)
 			}
 		default:
 			if b.mustMove {
-				counted.Emptied++
+				counted.Drained++
 			} else {
-				counted.Levelled++
+				counted.Rebalanced++
 			}
 			require.NotEqual(w, b.owner, is, "moved to where it was")
 			require.Equal(w, Move{shard, b.owner, in.Generation}, move)
@@ -84,7 +84,7 @@ func compare(w *world, in Input, r Result) {
 	}
 	require.Equal(w, counted, r)
 	if in.Mode == Repair {
-		require.Zero(w, r.Levelled)
+		require.Zero(w, r.Rebalanced)
 		return
 	}
 	require.Equal(w, fewest(old, takers), r.Moved(), "there is a level assignment that moves fewer")

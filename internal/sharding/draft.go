@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// fate is what a plan does with a shard.
-type fate uint8
+// action is what a plan does with a shard.
+type action uint8
 
 const (
-	stays    fate = iota
-	pinned        // stays, because its move is open
-	given         // no owner alive
-	emptied       // off an excluded member
-	levelled      // for an even load
-	fates
+	stays      action = iota
+	pinned            // stays, because its move is open
+	assigned          // no owner alive
+	drained           // off an excluded member
+	rebalanced        // for an even load
+	actions
 )
 
 // draft is a plan in the making. Members and takers are indices.
@@ -22,16 +22,16 @@ type draft struct {
 	in      Input
 	members []Member
 	takers  []int
-	holder  []int32 // by shard: the member that has it, or none
-	fate    []fate  // by shard
-	open    []bool  // by shard: its move is not done
-	load    []int   // by member: shards that stay
-	pins    []int   // by member: those of them that are pinned
-	count   [fates]int
+	holder  []int32  // by shard: the member that has it, or none
+	action  []action // by shard
+	open    []bool   // by shard: its move is not done
+	load    []int    // by member: shards that stay
+	pins    []int    // by member: those of them that are pinned
+	count   [actions]int
 }
 
 func newDraft(in Input, members []Member) *draft {
-	d := &draft{in: in, members: members, holder: make([]int32, in.Shards), fate: make([]fate, in.Shards),
+	d := &draft{in: in, members: members, holder: make([]int32, in.Shards), action: make([]action, in.Shards),
 		open: make([]bool, in.Shards),
 		load: make([]int, len(members)), pins: make([]int, len(members))}
 	for i, m := range members {
@@ -71,17 +71,17 @@ func (d *draft) decide(shard int) {
 	holder, f := d.holder[shard], stays
 	switch {
 	case holder == none:
-		f = given
+		f = assigned
 	case d.open[shard]:
 		f = pinned
 		d.pins[holder]++
 		d.load[holder]++
 	case d.members[holder].Excluded:
-		f = emptied
+		f = drained
 	default:
 		d.load[holder]++
 	}
-	d.fate[shard] = f
+	d.action[shard] = f
 	d.count[f]++
 }
 
@@ -103,12 +103,12 @@ func (d *draft) quotas() []int {
 	return quotas
 }
 
-// level takes from each member what it has above its quota: what it got last,
+// rebalance takes from each member what it has above its quota: what it got last,
 // and of that the last shards. So when a member comes back, the others return
 // what they had taken over: few shards ever move, and runs stay long.
-func (d *draft) level(quotas []int) {
+func (d *draft) rebalance(quotas []int) {
 	var loose []int
-	for shard, f := range d.fate {
+	for shard, f := range d.action {
 		if h := d.holder[shard]; f == stays && d.load[h] > quotas[h] {
 			loose = append(loose, shard)
 		}
@@ -119,8 +119,8 @@ func (d *draft) level(quotas []int) {
 	for _, shard := range loose {
 		if h := d.holder[shard]; d.load[h] > quotas[h] {
 			d.load[h]--
-			d.fate[shard] = levelled
-			d.count[levelled]++
+			d.action[shard] = rebalanced
+			d.count[rebalanced]++
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (d *draft) place(gets []int) *Map {
 	}
 	var moves []Move
 	next := 0
-	for shard, f := range d.fate {
+	for shard, f := range d.action {
 		if f == stays || f == pinned {
 			cells[shard] = cell{epoch: d.in.Current.Epoch(shard), owner: d.holder[shard]}
 		} else {
@@ -157,7 +157,7 @@ func (d *draft) place(gets []int) *Map {
 		case d.open[shard]:
 			inherited, _ := d.in.Current.Move(shard)
 			moves = append(moves, inherited)
-		case f == emptied || f == levelled:
+		case f == drained || f == rebalanced:
 			moves = append(moves, Move{Shard: shard, From: d.members[d.holder[shard]].Owner, Since: d.in.Generation})
 		}
 	}

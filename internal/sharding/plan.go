@@ -18,7 +18,7 @@ type Member struct {
 	// Weight is its share of the shards relative to others; 0 and less is 1,
 	// and more than [MaxWeight] is that.
 	Weight int
-	// Excluded members get nothing and are emptied: they are on their way out,
+	// Excluded members get nothing and are drained: they are on their way out,
 	// or not meant to own shards.
 	Excluded bool
 }
@@ -34,8 +34,8 @@ const (
 	// are gone, and of excluded members. They go to whoever is furthest below
 	// its quota.
 	Repair Mode = iota
-	// Level also moves what it takes to give each member its quota, and no more.
-	Level
+	// Rebalance also moves what it takes to give each member its quota, and no more.
+	Rebalance
 )
 
 // Input is what [Plan] decides by.
@@ -62,13 +62,13 @@ type Input struct {
 // a write.
 type Result struct {
 	Map *Map
-	// Given are shards that had no owner alive, Emptied those that leave an
-	// excluded member, Levelled those that move for an even load only.
-	Given, Emptied, Levelled int
+	// Assigned are shards that had no owner alive, Drained those that leave an
+	// excluded member, Rebalanced those that move for an even load only.
+	Assigned, Drained, Rebalanced int
 }
 
 // Moved is how many shards get another owner. Nothing changed if it is 0.
-func (r Result) Moved() int { return r.Given + r.Emptied + r.Levelled }
+func (r Result) Moved() int { return r.Assigned + r.Drained + r.Rebalanced }
 
 // Plan makes the next map. The same input gives the same result everywhere,
 // whatever the order of the members.
@@ -103,10 +103,15 @@ func Plan(in Input) (Result, error) {
 		return Result{Map: in.Current}, nil
 	}
 	quotas := d.quotas()
-	if in.Mode == Level {
-		d.level(quotas)
+	if in.Mode == Rebalance {
+		d.rebalance(quotas)
 	}
-	result := Result{Map: in.Current, Given: d.count[given], Emptied: d.count[emptied], Levelled: d.count[levelled]}
+	result := Result{
+		Map:        in.Current,
+		Assigned:   d.count[assigned],
+		Drained:    d.count[drained],
+		Rebalanced: d.count[rebalanced],
+	}
 	if result.Moved() > 0 {
 		result.Map = d.place(deal(d.missing(quotas), result.Moved()))
 	}
@@ -120,7 +125,7 @@ func (in Input) check() ([]Member, error) {
 		return nil, fmt.Errorf("%d shards are not between 1 and %d", in.Shards, shard.MaxCount)
 	case in.Generation < 1:
 		return nil, fmt.Errorf("generation %d is not positive", in.Generation)
-	case in.Mode != Repair && in.Mode != Level:
+	case in.Mode != Repair && in.Mode != Rebalance:
 		return nil, fmt.Errorf("there is no mode %d", in.Mode)
 	case in.Current != nil && in.Current.Shards() != in.Shards:
 		return nil, fmt.Errorf("the map has %d shards and not %d: start every member with the map's number",

@@ -45,8 +45,8 @@ func loads(m *Map) []int {
 
 // The figure everybody can work out: a third joins two, and leaves again.
 func TestTwoThreeTwo(t *testing.T) {
-	first := plan(t, Input{Generation: 10, Shards: 8192, Members: members(2), Mode: Level})
-	require.Equal(t, 8192, first.Given)
+	first := plan(t, Input{Generation: 10, Shards: 8192, Members: members(2), Mode: Rebalance})
+	require.Equal(t, 8192, first.Assigned)
 	require.Equal(t, []int{4096, 4096}, loads(first.Map))
 	require.Equal(t, `{"version":1,"shards":8192,"generation":10,"grants":[`+
 		`{"address":"10.0.0.100:47001","incarnation":1,"epoch":10,"shards":"0-4095"},`+
@@ -55,8 +55,8 @@ func TestTwoThreeTwo(t *testing.T) {
 	idle := plan(t, Input{Generation: 11, Shards: 8192, Current: first.Map, Members: members(3)})
 	require.Same(t, first.Map, idle.Map, "a repair leaves alone who joins")
 
-	join := plan(t, Input{Generation: 12, Shards: 8192, Current: first.Map, Members: members(3), Mode: Level})
-	require.Equal(t, Result{Map: join.Map, Levelled: 2730}, join, "the third is the one that is rounded down")
+	join := plan(t, Input{Generation: 12, Shards: 8192, Current: first.Map, Members: members(3), Mode: Rebalance})
+	require.Equal(t, Result{Map: join.Map, Rebalanced: 2730}, join, "the third is the one that is rounded down")
 	require.Equal(t, []int{2731, 2731, 2730}, loads(join.Map))
 	require.Equal(t, `{"version":1,"shards":8192,"generation":12,"grants":[`+
 		`{"address":"10.0.0.100:47001","incarnation":1,"epoch":10,"shards":"0-2730"},`+
@@ -68,11 +68,11 @@ func TestTwoThreeTwo(t *testing.T) {
 	leaving := members(3)
 	leaving[2].Excluded = true
 	leave := plan(t, Input{Generation: 13, Shards: 8192, Current: join.Map, Members: leaving, Done: allDone})
-	require.Equal(t, Result{Map: leave.Map, Emptied: 2730}, leave)
+	require.Equal(t, Result{Map: leave.Map, Drained: 2730}, leave)
 	require.Equal(t, []int{4096, 4096}, loads(leave.Map))
 
 	crash := plan(t, Input{Generation: 13, Shards: 8192, Current: join.Map, Members: members(2), Done: allDone})
-	require.Equal(t, Result{Map: crash.Map, Given: 2730}, crash)
+	require.Equal(t, Result{Map: crash.Map, Assigned: 2730}, crash)
 	for range crash.Map.Moves() {
 		t.Fatal("nobody is to be waited for")
 	}
@@ -90,7 +90,7 @@ func TestWeights(t *testing.T) {
 	require.Equal(t, []int{100, 200, 500}, loads(m))
 
 	of[1].Weight, of[2].Weight = 1, int(^uint(0)>>1)
-	m = plan(t, Input{Generation: 2, Shards: 800, Current: m, Members: of, Mode: Level}).Map
+	m = plan(t, Input{Generation: 2, Shards: 800, Current: m, Members: of, Mode: Rebalance}).Map
 	require.Equal(t, []int{1, 799}, loads(m), "a share below one shard is rounded up for the one who comes first")
 }
 
@@ -99,7 +99,7 @@ func TestRepairGivesToWhoeverIsFurthestBelow(t *testing.T) {
 	of := members(4)
 	m := plan(t, Input{Generation: 1, Shards: 120, Members: of[:3]}).Map // 40 each
 	r := plan(t, Input{Generation: 2, Shards: 120, Current: m, Members: of[1:]})
-	require.Equal(t, Result{Map: r.Map, Given: 40}, r)
+	require.Equal(t, Result{Map: r.Map, Assigned: 40}, r)
 	require.Equal(t, []int{40, 40, 40}, loads(r.Map), "all to the one who has none")
 	r = plan(t, Input{Generation: 2, Shards: 120, Current: m, Members: append(of[1:], member(4))})
 	require.Equal(t, []int{40, 40, 20, 20}, loads(r.Map))
@@ -131,7 +131,7 @@ func requireShard(t *testing.T, m *Map, owner Owner, epoch int64, want *Move) {
 
 func TestAnOpenMoveIsLeftAlone(t *testing.T) {
 	m, a, b, c := underWay(t)
-	for _, mode := range []Mode{Repair, Level} {
+	for _, mode := range []Mode{Repair, Rebalance} {
 		require.Same(t, m, plan(t, Input{Generation: 7, Shards: 1, Current: m, Members: []Member{a, b, c}, Mode: mode}).Map)
 	}
 	require.Same(t, m, plan(t, Input{Generation: 7, Shards: 1, Current: m, Members: []Member{a, b}, Done: allDone}).Map,
@@ -146,7 +146,7 @@ func TestAnExcludedTargetKeepsItsShardUntilTheMoveIsDone(t *testing.T) {
 	require.Same(t, m, plan(t, in).Map)
 	in.Done = allDone
 	r := plan(t, in)
-	require.Equal(t, 1, r.Emptied)
+	require.Equal(t, 1, r.Drained)
 	requireShard(t, r.Map, a.Owner, 7, &Move{0, b.Owner, 7})
 }
 
@@ -154,7 +154,7 @@ func TestTheNextOwnerInherits(t *testing.T) {
 	m, a, _, c := underWay(t)
 	a.Excluded = true
 	r := plan(t, Input{Generation: 7, Shards: 1, Current: m, Members: []Member{a, c}})
-	require.Equal(t, 1, r.Given)
+	require.Equal(t, 1, r.Assigned)
 	requireShard(t, r.Map, c.Owner, 7, &Move{0, a.Owner, 6})
 
 	a.Excluded = false
@@ -172,7 +172,7 @@ func TestANewIncarnationIsSomebodyElse(t *testing.T) {
 	m := plan(t, Input{Generation: 5, Shards: 1, Members: []Member{a}}).Map
 	a.Incarnation += 100
 	r := plan(t, Input{Generation: 6, Shards: 1, Current: m, Members: []Member{a}})
-	require.Equal(t, 1, r.Given)
+	require.Equal(t, 1, r.Assigned)
 	requireShard(t, r.Map, a.Owner, 6, nil)
 }
 
@@ -196,10 +196,10 @@ func TestPinsAboveAQuota(t *testing.T) {
 	of[0].Excluded = true
 	m = plan(t, Input{Generation: 2, Shards: 90, Current: m, Members: of[:2]}).Map // all to 1, open
 	of[0].Excluded = false
-	require.Same(t, m, plan(t, Input{Generation: 3, Shards: 90, Current: m, Members: of, Mode: Level}).Map)
+	require.Same(t, m, plan(t, Input{Generation: 3, Shards: 90, Current: m, Members: of, Mode: Rebalance}).Map)
 	half := func(move Move) bool { return move.Shard >= 40 }
-	r := plan(t, Input{Generation: 3, Shards: 90, Current: m, Members: of, Mode: Level, Done: half})
-	require.Equal(t, 50, r.Levelled)
+	r := plan(t, Input{Generation: 3, Shards: 90, Current: m, Members: of, Mode: Rebalance, Done: half})
+	require.Equal(t, 50, r.Rebalanced)
 	require.Equal(t, []int{17, 40, 17, 16}, loads(r.Map))
 }
 
@@ -208,7 +208,7 @@ func TestPinsAboveAQuota(t *testing.T) {
 // together, because the others lose what they got last.
 func TestTheMapStaysShort(t *testing.T) {
 	of := members(100)
-	in := Input{Generation: 1_000_000, Shards: shard.DefaultCount, Members: of, Done: allDone, Mode: Level}
+	in := Input{Generation: 1_000_000, Shards: shard.DefaultCount, Members: of, Done: allDone, Mode: Rebalance}
 	in.Current = plan(t, in).Map
 	require.Less(t, len(in.Current.Encode()), 9_000)
 	for i := range 60 {
@@ -261,7 +261,7 @@ func TestWhoDoesNotFitIntoAMapIsPassedOver(t *testing.T) {
 func TestEpochsGrowThoughAPlanIsLate(t *testing.T) {
 	late := plan(t, Input{Generation: 3, Shards: 8, Members: members(2)}).Map
 	first := late.NotBefore(4) // as it was written at first
-	second := plan(t, Input{Generation: 9, Shards: 8, Current: first, Members: members(3), Mode: Level}).Map
+	second := plan(t, Input{Generation: 9, Shards: 8, Current: first, Members: members(3), Mode: Rebalance}).Map
 	again := late.NotBefore(20)
 	require.Equal(t, int64(20), again.Generation())
 	for shard := range 8 {

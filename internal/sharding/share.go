@@ -22,7 +22,7 @@ type claim struct {
 // other has between floor and ceil of level times weight, but not less than its
 // pins. The level is as near to the even one as the number of shards allows, so
 // that it depends on what members cannot lose and on nothing else. Thus what
-// was levelled is level: pins at or below a quota do not change the quotas.
+// was rebalanced is level: pins at or below a quota do not change the quotas.
 func share(room int64, claims []claim) []int64 {
 	level := ratio{room, 0}
 	for _, c := range claims {

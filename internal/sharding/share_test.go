@@ -78,7 +78,7 @@ func TestShareAgreesWithTrying(t *testing.T) {
 			claims[i].load = quotas[i]
 			claims[i].pins = rapid.Int64Range(claims[i].pins, quotas[i]).Draw(t, "then pinned")
 		}
-		require.Equal(t, quotas, share(room, claims), "what was levelled is level")
+		require.Equal(t, quotas, share(room, claims), "what was rebalanced is level")
 	})
 }
 

@@ -127,7 +127,7 @@ func (w *world) serveOn() {
 func (w *world) plan() {
 	w.generation += rapid.Int64Range(1, 3).Draw(w.T, "generations")
 	in := Input{Generation: w.generation, Shards: w.shards, Current: w.current, Members: w.members, Done: w.done,
-		Mode: rapid.SampledFrom([]Mode{Repair, Level}).Draw(w.T, "mode")}
+		Mode: rapid.SampledFrom([]Mode{Repair, Rebalance}).Draw(w.T, "mode")}
 	r := plan(w, in)
 	w.current = r.Map
 

@@ -145,7 +145,7 @@ func FuzzDecode(f *testing.F) {
 			return // none is after it
 		}
 		r, err := Plan(Input{Generation: m.Generation() + 1, Shards: m.Shards(), Current: m, Members: members(3),
-			Mode: Level})
+			Mode: Rebalance})
 		require.NoError(t, err, "what can be read can be planned with")
 		planned, err := Decode(r.Map.Encode())
 		require.NoError(t, err)

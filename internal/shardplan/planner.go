@@ -4,7 +4,7 @@
 //
 //   - What must move, moves at once: shards without an owner, of members that are gone, and
 //     of members that leave.
-//   - What may move, to level the load, waits until the members have been the same for a
+//   - What may move, to rebalance the load, waits until the members have been the same for a
 //     window, so that many who join together are dealt with once; and it is paid for from
 //     a budget, so that a member that comes and goes cannot keep the others busy.
 //   - The first map waits until there are enough members, and nobody has come for a moment: nodes
@@ -26,18 +26,18 @@ import (
 type Settings struct {
 	// Shards is how many there are; 0: as many as the others work with.
 	Shards int
-	// Window is for how long the members must have been the same before load is levelled.
+	// Window is for how long the members must have been the same before load is rebalanced.
 	Window time.Duration
 	// MinMembers is how many must be there for the first map.
 	MinMembers int
 	// Exclude are labels: a member that carries one of them gets no shards.
 	Exclude map[string]string
-	// Budget is how many shards a minute may move to level the load.
+	// Budget is how many shards a minute may move to rebalance the load.
 	Budget int
 }
 
 const (
-	// windows is how many windows levelling waits at most where members keep changing.
+	// windows is how many windows rebalancing waits at most where members keep changing.
 	windows = 5
 	// firstWindow is for how long nobody must have come before the shards are dealt out the first
 	// time, unless Window is less.
@@ -50,8 +50,8 @@ type Planner struct {
 	cfg     Settings
 	members []sharding.Member // as last seen
 	changed time.Time         // when they last did
-	waiting time.Time         // since when levelling waits; zero: it does not
-	pinned  bool              // what could be levelled was; there may be more when moves are done
+	waiting time.Time         // since when rebalancing waits; zero: it does not
+	pinned  bool              // what could be rebalanced was; there may be more when moves are done
 	spent   float64           // of the budget, as of at
 	at      time.Time
 }
@@ -113,7 +113,7 @@ func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 	if due := p.due(p.cfg.Window); now.Before(due) {
 		return p, Orders{Again: due.Sub(now)}
 	}
-	in.Mode = sharding.Level
+	in.Mode = sharding.Rebalance
 	level, err := sharding.Plan(in)
 	if err != nil {
 		return p, Orders{Over: s.ShardMap.ModRevision, Err: err}
@@ -123,7 +123,7 @@ func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 		return p, Orders{}
 	}
 	p = p.refilled(now)
-	if wait := p.afford(level.Levelled); wait > 0 {
+	if wait := p.afford(level.Rebalanced); wait > 0 {
 		return p, Orders{Again: wait}
 	}
 	return p, Orders{Plan: level, Over: s.ShardMap.ModRevision}
@@ -141,7 +141,7 @@ func (p Planner) due(window time.Duration) time.Time {
 // Wrote is the planner after etcd has accepted a plan.
 func (p Planner) Wrote(plan sharding.Result, now time.Time) Planner {
 	p = p.refilled(now)
-	p.spent += float64(plan.Levelled)
+	p.spent += float64(plan.Rebalanced)
 	return p
 }
 

@@ -86,7 +86,7 @@ func (w *world) look() string {
 	require.Equal(w.t, w.kvs[w.keys.ShardMap()].ModRevision, o.Over)
 	w.put(w.keys.ShardMap(), string(o.Plan.Map.Encode()))
 	w.planner = w.planner.Wrote(o.Plan, w.now)
-	return fmt.Sprintf("given %d, emptied %d, levelled %d", o.Plan.Given, o.Plan.Emptied, o.Plan.Levelled)
+	return fmt.Sprintf("assigned %d, drained %d, rebalanced %d", o.Plan.Assigned, o.Plan.Drained, o.Plan.Rebalanced)
 }
 
 func (w *world) pass(d time.Duration) { w.now = w.now.Add(d) }
@@ -112,13 +112,13 @@ func TestFirstPlanWaitsForOthers(t *testing.T) {
 		w.join("b:1")
 		require.Equal(t, "again in 1s", w.look())
 		w.pass(time.Second)
-		require.Equal(t, "given 12, emptied 0, levelled 0", w.look())
+		require.Equal(t, "assigned 12, drained 0, rebalanced 0", w.look())
 		require.Len(t, w.snapshot().ShardMap.Loads(), 2)
 		w.leave("a:1")
 		w.leave("b:1")
 		w.look()
 		w.join("a:1")
-		require.Equal(t, "given 12, emptied 0, levelled 0", w.first(), "all start again")
+		require.Equal(t, "assigned 12, drained 0, rebalanced 0", w.first(), "all start again")
 	}
 	w := newWorld(t, cfg)
 	for i := range 6 {
@@ -130,14 +130,14 @@ func TestFirstPlanWaitsForOthers(t *testing.T) {
 	}
 	require.Equal(t, "again in 500ms", w.look(), "five windows after the first one")
 	w.pass(500 * time.Millisecond)
-	require.Equal(t, "given 12, emptied 0, levelled 0", w.look())
+	require.Equal(t, "assigned 12, drained 0, rebalanced 0", w.look())
 }
 
 func TestCrashesAtOnceJoinsAfterAWindow(t *testing.T) {
 	w := newWorld(t, cfg)
 	require.Equal(t, "nothing", w.look(), "nobody is there")
 	w.join("a:1")
-	require.Equal(t, "given 12, emptied 0, levelled 0", w.first())
+	require.Equal(t, "assigned 12, drained 0, rebalanced 0", w.first())
 	require.Equal(t, "nothing", w.look())
 	w.pass(400 * time.Millisecond)
 	w.join("b:1")
@@ -146,31 +146,31 @@ func TestCrashesAtOnceJoinsAfterAWindow(t *testing.T) {
 	w.join("c:1")
 	require.Equal(t, "again in 1s", w.look())
 	w.pass(time.Second)
-	require.Equal(t, "given 0, emptied 0, levelled 8", w.look(), "once for all who joined")
+	require.Equal(t, "assigned 0, drained 0, rebalanced 8", w.look(), "once for all who joined")
 	require.Equal(t, "nothing", w.look())
 	w.released("a:1")
 	require.Equal(t, "nothing", w.look(), "moves that are done are not worth a write")
 
 	w.leave("c:1")
-	require.Equal(t, "given 4, emptied 0, levelled 0", w.look())
+	require.Equal(t, "assigned 4, drained 0, rebalanced 0", w.look())
 	w.join("a:1", func(r *state.Record) { r.Draining = true })
-	require.Equal(t, "given 0, emptied 6, levelled 0", w.look(), "who leaves is emptied at once")
+	require.Equal(t, "assigned 0, drained 6, rebalanced 0", w.look(), "who leaves is drained at once")
 }
 
 // Shards whose move is open stay where they are. What they keep from being level is
-// levelled when they are let go of, though the members are still the same.
-func TestWhatWasPinnedIsLevelledWhenItIsLetGoOf(t *testing.T) {
+// rebalanced when they are let go of, though the members are still the same.
+func TestWhatWasPinnedIsRebalancedWhenItIsLetGoOf(t *testing.T) {
 	w := newWorld(t, cfg)
 	w.join("a:1")
 	w.first()
 	w.join("b:1")
 	w.look()
 	w.pass(time.Second)
-	require.Equal(t, "given 0, emptied 0, levelled 6", w.look())
+	require.Equal(t, "assigned 0, drained 0, rebalanced 6", w.look())
 	w.join("c:1")
 	w.look()
 	w.pass(time.Second)
-	require.Equal(t, "given 0, emptied 0, levelled 3", w.look(), "what b has is pinned to it")
+	require.Equal(t, "assigned 0, drained 0, rebalanced 3", w.look(), "what b has is pinned to it")
 	require.Equal(t, "nothing", w.look())
 	w.pass(time.Minute)
 	w.join("d:1")
@@ -180,12 +180,12 @@ func TestWhatWasPinnedIsLevelledWhenItIsLetGoOf(t *testing.T) {
 	w.pass(time.Second)
 	require.Equal(t, "nothing", w.look())
 	w.released("a:1")
-	require.Equal(t, "given 0, emptied 0, levelled 2", w.look())
+	require.Equal(t, "assigned 0, drained 0, rebalanced 2", w.look())
 	w.released("b:1")
 	require.Equal(t, "nothing", w.look())
 }
 
-func TestLevellingIsNotPutOffForEver(t *testing.T) {
+func TestRebalancingIsNotPutOffForEver(t *testing.T) {
 	w := newWorld(t, cfg)
 	w.join("a:1")
 	w.first()
@@ -200,7 +200,7 @@ func TestLevellingIsNotPutOffForEver(t *testing.T) {
 	}
 	require.Equal(t, "again in 500ms", w.look(), "five windows after the first joined")
 	w.pass(500 * time.Millisecond)
-	require.Equal(t, "given 0, emptied 0, levelled 10", w.look())
+	require.Equal(t, "assigned 0, drained 0, rebalanced 10", w.look())
 }
 
 // A node that comes and goes moves what must move, and little else.
@@ -208,13 +208,13 @@ func TestBudget(t *testing.T) {
 	w := newWorld(t, cfg)
 	w.join("a:1")
 	w.first()
-	levelled := 0
+	rebalanced := 0
 	for range 20 {
 		w.join("b:1")
 		w.look()
 		w.pass(time.Second)
-		if got := w.look(); got == "given 0, emptied 0, levelled 6" {
-			levelled++
+		if got := w.look(); got == "assigned 0, drained 0, rebalanced 6" {
+			rebalanced++
 			w.released("a:1")
 		} else {
 			require.Contains(t, got, "again in")
@@ -223,11 +223,11 @@ func TestBudget(t *testing.T) {
 		w.look()
 		w.planner = w.planner.Off() // for a moment
 	}
-	require.Equal(t, 5, levelled, "four from the budget of a minute, one from what 20 s give back")
+	require.Equal(t, 5, rebalanced, "four from the budget of a minute, one from what 20 s give back")
 	w.join("b:1")
 	w.look()
 	w.pass(time.Minute)
-	require.Equal(t, "given 0, emptied 0, levelled 6", w.look(), "and when it has come to rest")
+	require.Equal(t, "assigned 0, drained 0, rebalanced 6", w.look(), "and when it has come to rest")
 }
 
 func TestMinMembers(t *testing.T) {
@@ -237,17 +237,17 @@ func TestMinMembers(t *testing.T) {
 	w.join("a:1")
 	require.Equal(t, "nothing", w.look())
 	w.join("b:1")
-	require.Equal(t, "given 12, emptied 0, levelled 0", w.first(), "both at once")
+	require.Equal(t, "assigned 12, drained 0, rebalanced 0", w.first(), "both at once")
 	w.pass(time.Second)
 	require.Equal(t, "nothing", w.look())
 	w.leave("b:1")
-	require.Equal(t, "given 6, emptied 0, levelled 0", w.look(), "afterwards fewer will do")
+	require.Equal(t, "assigned 6, drained 0, rebalanced 0", w.look(), "afterwards fewer will do")
 	w.leave("a:1")
 	require.Equal(t, "nothing", w.look())
 	w.join("a:1")
 	require.Equal(t, "nothing", w.look(), "all were gone: it begins anew")
 	w.join("b:1")
-	require.Equal(t, "given 12, emptied 0, levelled 0", w.first())
+	require.Equal(t, "assigned 12, drained 0, rebalanced 0", w.first())
 }
 
 func TestWhoGetsNone(t *testing.T) {
@@ -260,7 +260,7 @@ func TestWhoGetsNone(t *testing.T) {
 	w.join("d:1", func(r *state.Record) { r.Draining = true })
 	require.Equal(t, "nothing", w.look())
 	w.join("e:1", func(r *state.Record) { r.Labels = map[string]string{"role": "worker"} })
-	require.Equal(t, "given 12, emptied 0, levelled 0", w.first())
+	require.Equal(t, "assigned 12, drained 0, rebalanced 0", w.first())
 	require.Equal(t, "e:1", w.snapshot().ShardMap.Loads()[0].Owner.Address)
 	w.put(w.keys.Node("e:1"), "unreadable")
 	require.Equal(t, "again in 1s", w.look(), "nobody is left to take them, and it may still serve")
@@ -274,7 +274,7 @@ func TestPlannerThatTakesNoPart(t *testing.T) {
 	require.Equal(t, "nothing", w.look())
 	w.join("b:1")
 	w.join("c:1", func(r *state.Record) { r.Shards = 99 })
-	require.Equal(t, "given 12, emptied 0, levelled 0", w.first(), "as many as the first who takes part works with")
+	require.Equal(t, "assigned 12, drained 0, rebalanced 0", w.first(), "as many as the first who takes part works with")
 }
 
 func TestMapThatCannotBeRead(t *testing.T) {
@@ -285,6 +285,6 @@ func TestMapThatCannotBeRead(t *testing.T) {
 	require.ErrorIs(t, o.Err, sharding.ErrBadMap)
 	require.Zero(t, o.Plan.Moved())
 	w.remove(w.keys.ShardMap())
-	require.Equal(t, "given 12, emptied 0, levelled 0", w.first())
+	require.Equal(t, "assigned 12, drained 0, rebalanced 0", w.first())
 	require.Greater(t, w.snapshot().ShardMap.Generation(), int64(3), "epochs go on to grow")
 }

@@ -1,5 +1,5 @@
 // Package shardview makes tables of the shards for people: who owns which, what is on
-// its way ([New]), and what the planner would do if members came or went ([Foresee]).
+// its way ([New]), and what the planner would do if members came or went ([DryRun]).
 //
 // Everything here is pure: it works on a snapshot, and has no goroutine, no clock and
 // no I/O.

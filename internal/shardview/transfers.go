@@ -12,7 +12,7 @@ import (
 
 // step says what a plan moves, and why.
 func step(after time.Duration, s *state.Snapshot, cfg shardplan.Settings, plan sharding.Result) Step {
-	st := Step{AfterSeconds: after.Seconds(), Given: plan.Given, Emptied: plan.Emptied, Levelled: plan.Levelled,
+	st := Step{AfterSeconds: after.Seconds(), Assigned: plan.Assigned, Drained: plan.Drained, Rebalanced: plan.Rebalanced,
 		Transfers: []Transfer{}}
 	excluded := map[sharding.Owner]bool{} // of those who live
 	for _, m := range shardplan.Members(s, cfg) {
@@ -24,14 +24,14 @@ func step(after time.Duration, s *state.Snapshot, cfg shardplan.Settings, plan s
 			continue
 		}
 		to, _ := plan.Map.Owner(shard)
-		t := Transfer{Why: Given, To: to.Address}
+		t := Transfer{Why: Assigned, To: to.Address}
 		if s.ShardMap != nil {
 			if from, owned := s.ShardMap.Owner(shard); owned {
 				t.From = from.Address
 				if out, lives := excluded[from]; lives && out {
-					t.Why = Emptied
+					t.Why = Drained
 				} else if lives {
-					t.Why = Levelled
+					t.Why = Rebalanced
 				}
 			}
 		}

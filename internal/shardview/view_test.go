@@ -28,7 +28,7 @@ func TestViewOfAJoin(t *testing.T) {
 	require.Equal(t, 12, v.MayServe())
 
 	w.leave("c:1")
-	w.plan(sharding.Level)
+	w.plan(sharding.Rebalance)
 	v, err = New(w.snapshot())
 	require.NoError(t, err)
 	require.Equal(t, shard.Balance{Least: 4, Most: 8}, v.Balance)

@@ -13,7 +13,7 @@ type checks struct {
 
 	taken       []taken
 	accusations []accusation
-	wishes      int
+	requests    int
 	resigned    []int64 // tokens of terms whose leader had to give its key up
 	begun       int64   // the largest token of a term
 	written     int64   // the largest token of a guarded write

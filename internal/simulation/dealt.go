@@ -17,9 +17,9 @@ func (c *checks) dealt(w *world, p *process, d duty, plan sharding.Result) {
 	} else if d.beside {
 		c.count(PlanOutside)
 	}
-	c.seen.Count[ShardGiven] += plan.Given
-	c.seen.Count[ShardEmptied] += plan.Emptied
-	c.seen.Count[ShardLevelled] += plan.Levelled
+	c.seen.Count[ShardAssigned] += plan.Assigned
+	c.seen.Count[ShardDrained] += plan.Drained
+	c.seen.Count[ShardRebalanced] += plan.Rebalanced
 	if why := w.notPlanner(d); why != "" {
 		c.fail("P5", "etcd accepted a map of %s with token %d, but %s", p.id, d.token, why)
 	}
@@ -106,9 +106,9 @@ func (c *checks) awake(w *world) {
 		if d, ok := p.duty(); !ok || snap.Stale || d.mode == "" {
 			continue
 		}
-		if _, o := p.planner.part.Look(snap, h.time()); o.Plan.Given+o.Plan.Emptied > 0 {
+		if _, o := p.planner.part.Look(snap, h.time()); o.Plan.Assigned+o.Plan.Drained > 0 {
 			c.fail("P5", "%s sleeps, though it has to plan: %d shards have no owner, and %d are to leave theirs", p.id,
-				o.Plan.Given, o.Plan.Emptied)
+				o.Plan.Assigned, o.Plan.Drained)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (c *checks) awake(w *world) {
 // is given away anew.
 func (c *checks) stoppedWell(p *process) {
 	kv := p.w.etcd.get(p.w.keys.ShardMap())
-	if kv == nil || !p.leaving.emptied {
+	if kv == nil || !p.leaving.drained {
 		return
 	}
 	m, err := sharding.Decode(kv.Value)

@@ -201,7 +201,7 @@ func (r *round) hold(key string, before, now int64) {
 			e.over(ended)
 		}
 		e.poke()
-		e.p.mirror.wishRebuild()
+		e.p.mirror.requestRebuild()
 	})
 }
 

@@ -65,13 +65,13 @@ var allFaults = []fault{
 			h.process.election.resignNow()
 		}
 	}},
-	{5, "wish", wish},
-	{3, "wish, and those who give way are late", func(w *world, h *host) {
+	{5, "request", askLeader},
+	{3, "request, and those who give way are late", func(w *world, h *host) {
 		for range 1 + w.IntN(2) {
 			w.doomNext(nil, toLeave, late)
 		}
-		wish(w, h)
-		if l := w.leader(); l != nil && w.chance(2) { // the wish is void then
+		askLeader(w, h)
+		if l := w.leader(); l != nil && w.chance(2) { // the request is void then
 			w.after(w.between(0, 20*time.Millisecond), func() { crash(w, l.host) })
 		}
 	}},

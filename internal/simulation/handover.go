@@ -37,7 +37,7 @@ func (p *process) recorded(then func(marked bool)) {
 // markTimeout is how long Stop waits for the mark that it stops.
 const markTimeout = time.Second
 
-// handOver is Cluster.emptied.
+// handOver is Cluster.drained.
 func (p *process) handOver(then func()) {
 	s := p.keeper.session
 	if !p.keeper.current {
@@ -53,7 +53,7 @@ func (p *process) handOver(then func()) {
 		switch {
 		case !s.validSince(stretch):
 		case !p.owns(snap) && own != nil && own.Incarnation == p.member.incarnation:
-			outcome = StopEmptied
+			outcome = StopDrained
 			if snap.ShardMap != nil && snap.ShardMap.Map != nil {
 				p.leaving.generation = snap.ShardMap.Generation()
 			}
@@ -66,7 +66,7 @@ func (p *process) handOver(then func()) {
 		return true
 	}, func() {
 		p.w.checks.count(outcome)
-		p.leaving.emptied, p.leaving.incarnation = outcome == StopEmptied, p.member.incarnation
+		p.leaving.drained, p.leaving.incarnation = outcome == StopDrained, p.member.incarnation
 		then()
 	})
 }

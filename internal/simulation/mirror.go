@@ -227,8 +227,8 @@ func (m *mirror) learn(revision int64) bool {
 	return news
 }
 
-// wishRebuild is Mirror.Rebuild.
-func (m *mirror) wishRebuild() {
+// requestRebuild is Mirror.Rebuild.
+func (m *mirror) requestRebuild() {
 	m.rebuild = true
 	if m.watch != nil && m.far.Opened() {
 		m.p.soon(func() {

@@ -39,7 +39,7 @@ const (
 func (k kind) String() string {
 	return [...]string{"read", "grant", "renewal", "read of own keys", "revocation", "registration", "record",
 		"campaign", "look ahead", "leave", "change of own keys", "guarded write", "accusation", "removal", "refutation",
-		"wish", "shard map", "report", "measurement"}[k]
+		"request", "shard map", "report", "measurement"}[k]
 }
 
 // link is one host's way to etcd.

@@ -124,7 +124,7 @@ func stopAndStart(w *world, h *host) {
 	w.startAgain(h)
 }
 
-func wish(w *world, h *host) {
+func askLeader(w *world, h *host) {
 	p := h.process
 	if p == nil {
 		return

@@ -55,14 +55,14 @@ const (
 	PlanTooLate
 	PlanOvertaken
 	PlanBeside
-	ShardGiven
-	ShardEmptied
-	ShardLevelled
+	ShardAssigned
+	ShardDrained
+	ShardRebalanced
 	ShardServed
 	ShardLapsed
 	Reported
 	Straggled
-	StopEmptied
+	StopDrained
 	StopLast
 	StopCut
 	MapTaken
@@ -86,7 +86,7 @@ func (h Happening) String() string {
 		"shard maps accepted", "shard maps accepted of an acting leader", "shard maps accepted beside an outside candidate",
 		"shard maps refused: planning was another's by then", "shard maps refused: the map was another by then",
 		"shard maps of a second planner: a hand made the first look like no member", "shards given that had no " +
-			"owner", "shards emptied off a member", "shards levelled",
+			"owner", "shards drained off a member", "shards rebalanced",
 		"shards served", "shards let go of because the session had lapsed", "reports", "reports with stragglers",
 		"stops: shards handed over", "stops: nobody to take over", "stops: shards not handed over",
 		"shard maps taken by a hand", "reports taken by a hand"}[h]

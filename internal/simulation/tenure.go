@@ -120,7 +120,7 @@ func (c *checks) gaveUp(p *process, kv state.KV) {
 			return
 		}
 	}
-	if c.wishes > 0 {
+	if c.requests > 0 {
 		return
 	}
 	c.fail("P3", "%s gave up its place in the queue (%d) without a reason", p.id, kv.CreateRevision)

@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/txn"
 )
 
-// What users do with a node: functions in Lead, writes under the fence, wishes of
+// What users do with a node: functions in Lead, writes under the fence, requests of
 // operators, stops.
 
 // register is the key that leaders write to, outside the cluster's range.
@@ -73,7 +73,7 @@ func (e *leaderElection) endWork() {
 	})
 }
 
-// ask is leaderelection.Ask: a wish about the leader, on this process's lease.
+// ask is leaderelection.Ask: a request about the leader, on this process's lease.
 func (p *process) ask(kind state.RequestKind, target string) {
 	s := p.mirror.snapshot
 	if s == nil || !p.keeper.current || !p.keeper.valid() {
@@ -83,19 +83,19 @@ func (p *process) ask(kind state.RequestKind, target string) {
 	if leader.Address == "" || leader.Mode == election.ModeFallback || !leader.Member {
 		return
 	}
-	wish := state.RequestRecord{Kind: kind, Token: leader.Token}
+	request := state.RequestRecord{Kind: kind, Token: leader.Token}
 	if kind == state.RequestTransfer {
 		m := s.Member(target)
 		if m == nil {
 			return
 		}
-		wish.Target, wish.Incarnation = target, m.Incarnation
+		request.Target, request.Incarnation = target, m.Incarnation
 	}
-	p.w.checks.wishes++
+	p.w.checks.requests++
 	if p.w.log != nil {
-		p.w.log.of(p, "asks for %s of token %d to %q", kind, wish.Token, target)
+		p.w.log.of(p, "asks for %s of token %d to %q", kind, request.Token, target)
 	}
-	p.change(toAsk, requestTimeout, txn.Ask(p.w.keys, p.keeper.session.lease, s.Queue[0].Key, wish), func(a answer,
+	p.change(toAsk, requestTimeout, txn.Ask(p.w.keys, p.keeper.session.lease, s.Queue[0].Key, request), func(a answer,
 		err error) {
 		if err != nil || !a.held {
 			return
@@ -112,7 +112,7 @@ type leaving struct {
 	detector bool // it watches nobody any more
 	closed   bool // it listens no more
 
-	emptied     bool  // its shards were others' before it let go of them
+	drained     bool  // its shards were others' before it let go of them
 	incarnation int64 // of its own
 	generation  int64 // of the map that it saw last
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// DrainRecord is the value of a nodes-drain key: an operator's wish that the member at
+// DrainRecord is the value of a nodes-drain key: an operator's request that the member at
 // that address gives its shards up, or with Undo, that it may have some again. It is void
 // unless the member's incarnation is Incarnation.
 type DrainRecord struct {
@@ -13,20 +13,20 @@ type DrainRecord struct {
 	Undo        bool  `json:"undo,omitempty"`
 }
 
-// Encode is the wish as it is stored.
+// Encode is the request as it is stored.
 func (r DrainRecord) Encode() string { return encode(r) }
 
 // DecodeDrain reads a nodes-drain key's value.
 func DecodeDrain(value []byte) (DrainRecord, error) { return decode[DrainRecord](value) }
 
-// Drain is a wish about a member's shards as it stands.
+// Drain is a request about a member's shards as it stands.
 type Drain struct {
 	Address string
 	DrainRecord
 	ModRevision int64
 }
 
-// Drain is the wish about the shards of the member at address, nil when there is none or
+// Drain is the request about the shards of the member at address, nil when there is none or
 // it cannot be read. It may be void.
 func (s *Snapshot) Drain(address string) *Drain {
 	if i, ok := s.drainIndex(address); ok {

@@ -6,17 +6,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A wish is found by its member's address, the last one counts, and one that cannot be
-// read wishes nothing.
+// A request is found by its member's address, the last one counts, and one that cannot be
+// read requests nothing.
 func TestDrain(t *testing.T) {
 	keys := testKeys(t)
 	put := func(address, value string, revision int64) Event {
 		return Event{KV: KV{Key: keys.Drain(address), Value: []byte(value), CreateRevision: revision, ModRevision: revision}}
 	}
-	wish := DrainRecord{Incarnation: 3}
-	s := Build(keys, 1, 1, nil).Apply(4, []Event{put("b:1", wish.Encode(), 3), put("a:1", wish.Encode(), 4)})
+	request := DrainRecord{Incarnation: 3}
+	s := Build(keys, 1, 1, nil).Apply(4, []Event{put("b:1", request.Encode(), 3), put("a:1", request.Encode(), 4)})
 	require.Nil(t, s.Drain("c:1"))
-	require.Equal(t, &Drain{Address: "b:1", DrainRecord: wish, ModRevision: 3}, s.Drain("b:1"))
+	require.Equal(t, &Drain{Address: "b:1", DrainRecord: request, ModRevision: 3}, s.Drain("b:1"))
 	require.Equal(t, "a:1", s.Drains[0].Address)
 
 	undone := DrainRecord{Incarnation: 3, Undo: true}

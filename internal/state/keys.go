@@ -79,7 +79,7 @@ func (k Keys) Candidate(lease int64) string { return fmt.Sprintf("%s/leader/%x",
 // Acting is the key of the acting leader in fallback.
 func (k Keys) Acting() string { return k.prefix + "/leader-acting" }
 
-// Request is the key of an operator's wish about leadership.
+// Request is the key of an operator's request about leadership.
 func (k Keys) Request() string { return k.prefix + "/leader-request" }
 
 // Nodes is the prefix of all member records, with its slash.
@@ -93,7 +93,7 @@ func (k Keys) Accusation(address, accuser string) string {
 	return k.prefix + "/nodes-accused/" + url.PathEscape(address) + "/" + url.PathEscape(accuser)
 }
 
-// Drain is the key of an operator's wish about the shards of the member at address.
+// Drain is the key of an operator's request about the shards of the member at address.
 func (k Keys) Drain(address string) string {
 	return k.prefix + "/nodes-drain/" + url.PathEscape(address)
 }

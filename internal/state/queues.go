@@ -33,7 +33,7 @@ const buckets = 256
 //	<root>/<bucket>/<name>/<lease>-<number>[-priority<n>][-shared]
 //	<root>/<bucket>/!<name>/<lease>-<number>
 //
-// The latter is a wish about a queue. No name, escaped, begins with a '!'.
+// The latter is a request about a queue. No name, escaped, begins with a '!'.
 type Queues struct{ root, mark string }
 
 // Locks are the queues of those who hold a lock or wait for it.
@@ -42,14 +42,14 @@ func (k Keys) Locks() Queues { return Queues{root: k.prefix + "/work/locks/"} }
 // Elections are the queues of the named elections' candidates.
 func (k Keys) Elections() Queues { return Queues{root: k.prefix + "/elections/"} }
 
-// Wishes are the queues of the wishes about these queues, each in the bucket of what it is
+// Requests are the queues of the requests about these queues, each in the bucket of what it is
 // about.
-func (q Queues) Wishes() Queues { return Queues{q.root, wishMark} }
+func (q Queues) Requests() Queues { return Queues{q.root, requestMark} }
 
-const wishMark = "!"
+const requestMark = "!"
 
-// WishesIn is the prefix of all wishes in the bucket with that prefix.
-func (q Queues) WishesIn(bucket string) string { return bucket + wishMark }
+// RequestsIn is the prefix of all requests in the bucket with that prefix.
+func (q Queues) RequestsIn(bucket string) string { return bucket + requestMark }
 
 // Root is the prefix of all keys, with its slash.
 func (q Queues) Root() string { return q.root }
@@ -125,7 +125,7 @@ func (q Queues) Batches(lease int64, lane int) string {
 	return fmt.Sprintf("%sbatches/%x-%x", q.root, lease, lane)
 }
 
-// QueueOf is the prefix of the queue that an entry's key lies in, or a wish's; false if it is
+// QueueOf is the prefix of the queue that an entry's key lies in, or a request's; false if it is
 // the key of none. Whoever wrote it, and whatever stands after the last slash.
 func (q Queues) QueueOf(key string) (queue string, ok bool) {
 	queue, _, _, ok = q.parse(key)
@@ -133,16 +133,16 @@ func (q Queues) QueueOf(key string) (queue string, ok bool) {
 }
 
 // NameOf is the name of the queue that an entry's key lies in; false if it is the key of none,
-// as that of a wish is.
+// as that of a request is.
 func (q Queues) NameOf(key string) (name string, ok bool) {
-	_, name, wish, ok := q.parse(key)
-	if !ok || wish {
+	_, name, request, ok := q.parse(key)
+	if !ok || request {
 		return "", false
 	}
 	return name, true
 }
 
-func (q Queues) parse(key string) (queue, name string, wish, ok bool) {
+func (q Queues) parse(key string) (queue, name string, request, ok bool) {
 	rest, ok := strings.CutPrefix(key, q.root)
 	if !ok {
 		return "", "", false, false
@@ -152,13 +152,13 @@ func (q Queues) parse(key string) (queue, name string, wish, ok bool) {
 	if !ok || id == "" {
 		return "", "", false, false
 	}
-	escaped, wish = strings.CutPrefix(escaped, wishMark)
+	escaped, request = strings.CutPrefix(escaped, requestMark)
 	name, ok = unescape(escaped)
 	if n, err := strconv.ParseUint(bucket, 16, 8); !ok || err != nil || int(n) != shard.Of(name,
 		buckets) || len(bucket) != 2 {
 		return "", "", false, false
 	}
-	return key[:len(key)-len(id)], name, wish, true
+	return key[:len(key)-len(id)], name, request, true
 }
 
 // Effects are the queues of those who want to run an effect.

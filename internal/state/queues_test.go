@@ -40,18 +40,18 @@ func TestQueueOf(t *testing.T) {
 	}
 }
 
-func TestWishesLieInTheBucketOfTheirQueue(t *testing.T) {
+func TestRequestsLieInTheBucketOfTheirQueue(t *testing.T) {
 	q := testKeys(t).Elections()
-	require.Equal(t, "/goverse/elections/cf/!mail/7b-1", q.Wishes().Entry("mail", 0x7b, 1, Traits{}))
-	queue, ok := q.QueueOf(q.Wishes().Queue("a/b") + "7-1")
+	require.Equal(t, "/goverse/elections/cf/!mail/7b-1", q.Requests().Entry("mail", 0x7b, 1, Traits{}))
+	queue, ok := q.QueueOf(q.Requests().Queue("a/b") + "7-1")
 	require.True(t, ok)
-	require.Equal(t, q.Wishes().Queue("a/b"), queue)
-	_, ok = q.NameOf(q.Wishes().Queue("a/b") + "7-1")
+	require.Equal(t, q.Requests().Queue("a/b"), queue)
+	_, ok = q.NameOf(q.Requests().Queue("a/b") + "7-1")
 	require.False(t, ok)
 	name, ok := q.NameOf(q.Queue("a/b") + "7-1")
 	require.True(t, ok)
 	require.Equal(t, "a/b", name)
-	require.NotEqual(t, q.Queue("!a"), q.Wishes().Queue("a"), "whatever somebody calls an election")
+	require.NotEqual(t, q.Queue("!a"), q.Requests().Queue("a"), "whatever somebody calls an election")
 }
 
 func TestTraits(t *testing.T) {
@@ -100,7 +100,7 @@ func TestCheckName(t *testing.T) {
 func FuzzQueueOf(f *testing.F) {
 	q := testKeys(f).Locks()
 	f.Add(q.Entry("a/b", 7, 1, Traits{Shared: true}), "a/b", 0, false)
-	f.Add(q.Wishes().Entry("!", 7, 1, Traits{}), "!", -3, true)
+	f.Add(q.Requests().Entry("!", 7, 1, Traits{}), "!", -3, true)
 	f.Add(q.Queue("a")+"7-1-priority3-shared", "-priority7", 3, true)
 	f.Fuzz(func(t *testing.T, key, name string, priority int, shared bool) {
 		if traits := TraitsOf(key); traits.Own {
@@ -127,9 +127,9 @@ func FuzzQueueOf(f *testing.F) {
 			require.True(t, ok)
 			require.Equal(t, name, of)
 			require.Equal(t, Traits{Priority: priority, Shared: shared, Own: true}, TraitsOf(written))
-			about, ok := q.QueueOf(q.Wishes().Entry(name, 7, 1, Traits{}))
+			about, ok := q.QueueOf(q.Requests().Entry(name, 7, 1, Traits{}))
 			require.True(t, ok)
-			require.Equal(t, q.Wishes().Queue(name), about)
+			require.Equal(t, q.Requests().Queue(name), about)
 			require.NotEqual(t, queue, about)
 			record := testKeys(t).LeaseRecord(name)
 			_, ok = q.QueueOf(record)

@@ -89,7 +89,7 @@ const (
 
 // RequestRecord is the value of the leader-request key. It is void as soon as
 // the leader's token is no longer Token, or the target's incarnation no longer
-// Incarnation: an old wish never moves a later term.
+// Incarnation: an old request never moves a later term.
 type RequestRecord struct {
 	Kind        RequestKind `json:"kind"`
 	Token       int64       `json:"token"`

@@ -35,7 +35,7 @@ type Acting struct {
 	CreateRevision int64 // its token
 }
 
-// Request is an operator's wish as it stands.
+// Request is an operator's request as it stands.
 type Request struct {
 	RequestRecord
 	ModRevision int64
@@ -73,11 +73,11 @@ type Snapshot struct {
 	Queue []*Candidate
 	// Acting is the acting leader's key, nil when there is none.
 	Acting *Acting
-	// Request is the operator's wish, nil when there is none or it is unreadable.
+	// Request is the operator's request, nil when there is none or it is unreadable.
 	Request *Request
 	// Accusations are sorted by address, then accuser.
 	Accusations []*Accusation
-	// Drains are operators' wishes about the shards of members, sorted by address.
+	// Drains are operators' requests about the shards of members, sorted by address.
 	Drains []*Drain
 	// ShardMap is the shard map's key, nil when there is none.
 	ShardMap *ShardMap

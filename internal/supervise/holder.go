@@ -47,31 +47,31 @@ type job struct {
 	begun     bool      // the guard was told what to run
 	pid       int       // of the command; 0: not known
 	until     ending.Instant
-	told      bool   // the guard, that it is to end the command
-	late      bool   // and was killed for not having ended the command in time
-	unguarded bool   // the guard is gone
-	stuck     bool   // it was said that the command does not end
-	end       report // the last one; Gone: nothing of the command is left
-	terminal  bool   // it was given to the command
-	reason    error  // why what was held might not be held any more
-	wish      wish   // of those who signal this process, that the command ends
-	hurried   bool   // the guard knows that it is to kill the command
+	told      bool    // the guard, that it is to end the command
+	late      bool    // and was killed for not having ended the command in time
+	unguarded bool    // the guard is gone
+	stuck     bool    // it was said that the command does not end
+	end       report  // the last one; Gone: nothing of the command is left
+	terminal  bool    // it was given to the command
+	reason    error   // why what was held might not be held any more
+	request   request // of those who signal this process, that the command ends
+	hurried   bool    // the guard knows that it is to kill the command
 	looked    ending.Instant
 	stood     time.Duration // the longest between two looks
-	// deaf tells that deafAfter is over; nil: there is no wish yet.
+	// deaf tells that deafAfter is over; nil: there is no request yet.
 	deaf <-chan time.Time
 }
 
-// wish is what signals have said of the command's end.
-type wish struct {
+// request is what signals have said of the command's end.
+type request struct {
 	asked ending.Instant // zero: nobody asked for it
 	again bool           // and asked again
 }
 
-// heard is the wish after another signal that asks for the end.
-func (w wish) heard(at ending.Instant) wish {
+// heard is the request after another signal that asks for the end.
+func (w request) heard(at ending.Instant) request {
 	if w.asked == (ending.Instant{}) {
-		return wish{asked: at}
+		return request{asked: at}
 	}
 	w.again = w.again || time.Duration(at.Boot-w.asked.Boot) >= cli.SecondAfter
 	return w
@@ -219,7 +219,7 @@ func (j *job) watch(h *held) {
 		}
 		j.looked = at
 		step := j.times.Holder(ending.Hold{Now: at, Until: j.until, Lost: h.ctx.Err() != nil, Told: j.told,
-			Asked: j.wish.asked, Again: j.wish.again, Hurried: j.hurried, Unguarded: j.unguarded, Gone: j.end.Gone})
+			Asked: j.request.asked, Again: j.request.again, Hurried: j.hurried, Unguarded: j.unguarded, Gone: j.end.Gone})
 		switch step.Do {
 		case ending.Leave:
 			j.takeTerminal()
@@ -228,7 +228,7 @@ func (j *job) watch(h *held) {
 			j.told = j.tell(order{End: true}, orderTimeout)
 		case ending.Hurry:
 			if j.hurried = j.tell(order{Hurry: true}, orderTimeout); j.hurried {
-				j.r.sayHurry(j.wish)
+				j.r.sayHurry(j.request)
 			}
 		case ending.Kill:
 			j.kill()
@@ -303,13 +303,13 @@ func (j *job) pass(s os.Signal) {
 		return
 	}
 	if sig == syscall.SIGINT || sig == syscall.SIGTERM {
-		if !j.r.wished {
+		if !j.r.requested {
 			j.deaf = time.After(deafAfter)
 			j.r.cfg.Logger.Info("passing the signal on to the command, and waiting for its end; another one kills it", "signal",
 				sig.String())
 		}
-		j.r.wished = true
-		j.wish = j.wish.heard(now())
+		j.r.requested = true
+		j.request = j.request.heard(now())
 	}
 	if !j.tell(order{Signal: int(sig)}, orderTimeout) && !j.unguarded {
 		j.r.cfg.Logger.Warn("could not pass a signal to the command", "signal", sig.String())

@@ -35,13 +35,13 @@ func Run(cfg Config, signals <-chan os.Signal) error {
 
 // runner is one call of Run.
 type runner struct {
-	cfg     Config
-	signals <-chan os.Signal
-	path    string // of the command
-	cgroup  string // its directory, or ""
-	claim   *claim
-	asked   syscall.Signal // that ended the wait
-	wished  bool           // a signal that asks for the end was passed to the command
+	cfg       Config
+	signals   <-chan os.Signal
+	path      string // of the command
+	cgroup    string // its directory, or ""
+	claim     *claim
+	asked     syscall.Signal // that ended the wait
+	requested bool           // a signal that asks for the end was passed to the command
 	// unanswered is why etcd could not be reached the last time.
 	unanswered error
 }
@@ -88,7 +88,7 @@ func (r *runner) run() (err error) {
 		if err != nil {
 			return failed(err)
 		}
-		again := r.cfg.Election != "" && j.lost() && !r.wished
+		again := r.cfg.Election != "" && j.lost() && !r.requested
 		r.sayEnd(h, j, again)
 		if !again {
 			r.claim.close() // the lease, and with it what is held
@@ -119,7 +119,7 @@ func (r *runner) result(j *job) error {
 	switch {
 	case len(j.end.Refused) > 0:
 		return &cli.CodeError{Code: j.end.Code, Err: errors.New(string(j.end.Refused))}
-	case j.lost() && !r.wished:
+	case j.lost() && !r.requested:
 		return &cli.CodeError{Code: ExitLost, Err: fmt.Errorf("%s was lost and the command ended: %w", r.cfg.what(),
 			j.reason)}
 	case j.end.Code == 0:

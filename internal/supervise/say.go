@@ -72,7 +72,7 @@ func (r *runner) sayDeaf() {
 		about...)
 }
 
-func (r *runner) sayHurry(w wish) {
+func (r *runner) sayHurry(w request) {
 	if w.again {
 		r.cfg.Logger.Warn("killing the command: it has not ended, and a second signal came")
 		return
@@ -95,7 +95,7 @@ func (r *runner) sayEnd(h *held, j *job, again bool) {
 	case again:
 		r.cfg.Logger.Warn("leadership was lost and the command ended, campaigning again", append(about, "reason",
 			j.reason)...)
-	case j.begun && len(j.end.Refused) == 0 && (!j.lost() || r.wished):
+	case j.begun && len(j.end.Refused) == 0 && (!j.lost() || r.requested):
 		r.cfg.Logger.Info("the command ended", append(about, "code", j.end.Code)...)
 	}
 }

@@ -21,11 +21,11 @@ import (
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
 	at := now()
-	w := wish{}.heard(at)
-	require.Equal(t, wish{asked: at}, w)
-	require.Equal(t, w, w.heard(at.Add(cli.SecondAfter-1)), "the same wish")
+	w := request{}.heard(at)
+	require.Equal(t, request{asked: at}, w)
+	require.Equal(t, w, w.heard(at.Add(cli.SecondAfter-1)), "the same request")
 	w = w.heard(at.Add(cli.SecondAfter))
-	require.Equal(t, wish{asked: at, again: true}, w)
+	require.Equal(t, request{asked: at, again: true}, w)
 	require.Equal(t, w, w.heard(at))
 }
 
@@ -46,10 +46,10 @@ func TestWhatIsSaidOfTheEnd(t *testing.T) {
 	t.Parallel()
 	self, lost := report{Gone: true, Code: 3}, report{Gone: true, Code: 143, Why: ending.Told}
 	for name, c := range map[string]struct {
-		job    job
-		again  bool
-		wished bool
-		says   string
+		job       job
+		again     bool
+		requested bool
+		says      string
 	}{
 		"by itself": {job{begun: true, end: self}, false, false,
 			"[INFO]  the command ended: election=e token=7 code=3\n"},
@@ -68,7 +68,7 @@ func TestWhatIsSaidOfTheEnd(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		r := &runner{cfg: Config{Election: "e", Logger: hclog.New(&hclog.LoggerOptions{Output: &log, DisableTime: true})},
-			wished: c.wished}
+			requested: c.requested}
 		r.sayEnd(&held{token: 7}, &c.job, c.again)
 		require.Equal(t, c.says, log.String(), name)
 	}

@@ -5,9 +5,9 @@ import "github.com/goverse/goverse/internal/state"
 // RequestDrain writes, on the asker's lease, the request that m gives its shards up, or with
 // undo that it may have some again, while that incarnation is registered.
 func RequestDrain(keys state.Keys, m *state.Member, lease int64, undo bool) Txn {
-	wish := state.DrainRecord{Incarnation: m.Incarnation, Undo: undo}
+	request := state.DrainRecord{Incarnation: m.Incarnation, Undo: undo}
 	return Txn{If: []Guard{created(keys.Node(m.Address), m.Incarnation)},
-		Then: []Op{{Kind: Put, Key: keys.Drain(m.Address), Value: wish.Encode(), Lease: lease}}}
+		Then: []Op{{Kind: Put, Key: keys.Drain(m.Address), Value: request.Encode(), Lease: lease}}}
 }
 
 // WithdrawDrain takes the request about the member at address back that was written at

@@ -42,14 +42,14 @@ func TermGuards(keys state.Keys, mode election.Mode, lease, token int64) []Guard
 	return []Guard{created(keys.Candidate(lease), token)}
 }
 
-// Ask puts down a wish on the asker's lease, while the leader it is about leads:
+// Ask puts down a request on the asker's lease, while the leader it is about leads:
 // the candidate whose key is leader.
-func Ask(keys state.Keys, lease int64, leader string, wish state.RequestRecord) Txn {
-	return Txn{If: []Guard{created(leader, wish.Token)},
-		Then: []Op{{Kind: Put, Key: keys.Request(), Value: wish.Encode(), Lease: lease}}}
+func Ask(keys state.Keys, lease int64, leader string, request state.RequestRecord) Txn {
+	return Txn{If: []Guard{created(leader, request.Token)},
+		Then: []Op{{Kind: Put, Key: keys.Request(), Value: request.Encode(), Lease: lease}}}
 }
 
-// Unask takes the wish back that was written at modRevision.
+// Unask takes the request back that was written at modRevision.
 func Unask(keys state.Keys, modRevision int64) Txn {
 	return Txn{If: []Guard{unmodified(keys.Request(), modRevision)}, Then: []Op{{Kind: Delete, Key: keys.Request()}}}
 }

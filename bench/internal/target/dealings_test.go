@@ -82,7 +82,7 @@ func TestDealingsAreReadFromAWatch(t *testing.T) {
 	require.NoError(t, err)
 	m := owners(3)
 	first := planFor(t, 1, 8192, nil, sharding.Repair, m[:2]...)
-	joined := planFor(t, 5, 8192, first, sharding.Level, m...)
+	joined := planFor(t, 5, 8192, first, sharding.Rebalance, m...)
 	put := func(key string, value []byte) fleet.Sighting {
 		return fleet.Sighting{Event: &clientv3.Event{Type: clientv3.EventTypePut,
 			Kv: &mvccpb.KeyValue{Key: []byte(key), Value: value}}}

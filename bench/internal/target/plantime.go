@@ -67,7 +67,7 @@ func (w *walk) round() error {
 		{w.leave, w.leaves}, {w.join, w.comes}, {w.crash, w.dies}, {w.join, w.comes},
 	} {
 		step.do()
-		if err := w.plan(step.kind, sharding.Level); err != nil {
+		if err := w.plan(step.kind, sharding.Rebalance); err != nil {
 			return err
 		}
 		// Who was leaving is gone.
@@ -105,7 +105,7 @@ func (w *walk) plan(kind *planTimes, mode sharding.Mode) error {
 		Done: func(sharding.Move) bool { return true }}
 	started := time.Now()
 	result, err := sharding.Plan(in)
-	if err == nil && result.Moved() == 0 && mode == sharding.Level {
+	if err == nil && result.Moved() == 0 && mode == sharding.Rebalance {
 		in.Mode = mode
 		result, err = sharding.Plan(in)
 	}

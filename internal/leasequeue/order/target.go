@@ -14,31 +14,31 @@ import (
 // reasons are errors of package election.
 var ErrPassed = errors.New("another one leads than when it was asked for")
 
-// Wish is somebody's wish about who is first in a queue. It is void when who was first then is
+// Request is somebody's request about who is first in a queue. It is void when who was first then is
 // not any more, or who shall be first is gone.
-type Wish struct {
+type Request struct {
 	Token  int64  `json:"token"`            // CreateRevision of who is first
 	Key    string `json:"key,omitempty"`    // of who shall be; empty: whoever is next
 	Create int64  `json:"create,omitempty"` // CreateRevision of Key
 }
 
-// Value is the wish as it is written down.
-func (w Wish) Value() string {
+// Value is the request as it is written down.
+func (w Request) Value() string {
 	value, _ := json.Marshal(w) // numbers and a string
 	return string(value)
 }
 
-// ParseWish is the inverse of Value. What others have written wrong is void.
-func ParseWish(value string) Wish {
-	var w Wish
+// ParseRequest is the inverse of Value. What others have written wrong is void.
+func ParseRequest(value string) Request {
+	var w Request
 	if json.Unmarshal([]byte(value), &w) != nil {
-		return Wish{}
+		return Request{}
 	}
 	return w
 }
 
-// Check is why the wish is void by what is known; nil if it stands.
-func (q Queue) Check(w Wish) error {
+// Check is why the request is void by what is known; nil if it stands.
+func (q Queue) Check(w Request) error {
 	if len(q.entries) == 0 || q.entries[0].Create != w.Token {
 		return ErrPassed
 	}
@@ -61,24 +61,24 @@ func (q Queue) Check(w Wish) error {
 // Target is the entry that those before it let pass: they go to the tail, and the first one
 // last, when it is next.
 type Target struct {
-	At     int // its place; 0: there is none
-	Create int64
-	Wished bool // somebody asked for it
-	First  bool // the first one lets it pass too, not only those who wait
-	Now    bool // somebody asked the first one to give way to whoever is next
+	At        int // its place; 0: there is none
+	Create    int64
+	Requested bool // somebody asked for it
+	First     bool // the first one lets it pass too, not only those who wait
+	Now       bool // somebody asked the first one to give way to whoever is next
 }
 
-// Target is the one that the first wish which stands is about; else the first of the highest
+// Target is the one that the first request which stands is about; else the first of the highest
 // priority of those who wait. To that one the first gives way if it has a lower priority.
-func (q Queue) Target(wishes []Wish) Target {
+func (q Queue) Target(requests []Request) Target {
 	var t Target
-	for _, w := range wishes {
+	for _, w := range requests {
 		switch {
 		case q.Check(w) != nil:
 		case w.Key == "":
 			t.Now = true
 		default:
-			return Target{At: q.index(w.Key), Create: w.Create, Wished: true, First: true}
+			return Target{At: q.index(w.Key), Create: w.Create, Requested: true, First: true}
 		}
 	}
 	for i, e := range q.entries {
@@ -121,10 +121,10 @@ func (y Yielding) see(q Queue, now time.Time) Yielding {
 // give way. A target that nobody asked for must have stood for as long as after, so that one
 // which comes and goes moves nobody, and keeps nobody else from being let pass either; again is
 // when to look then, 0 for when anything changes.
-func (y Yielding) Look(q Queue, key string, create int64, wishes []Wish, after time.Duration,
+func (y Yielding) Look(q Queue, key string, create int64, requests []Request, after time.Duration,
 	now time.Time) (_ Yielding, giveWay bool, again time.Duration) {
 	y = y.see(q, now)
-	t := q.Target(wishes)
+	t := q.Target(requests)
 	own := q.index(key)
 	switch {
 	case own < 0 || q.entries[own].Create != create:
@@ -133,7 +133,7 @@ func (y Yielding) Look(q Queue, key string, create int64, wishes []Wish, after t
 		return y, true, 0
 	case own >= t.At, own == 0 && (!t.First || t.At > 1):
 		return y, false, 0
-	case t.Wished:
+	case t.Requested:
 		return y, true, 0
 	}
 	left := after - now.Sub(y.since[t.Create])

@@ -14,13 +14,13 @@ import (
 
 // world is a queue as it is in truth, with all it ever was, and who stands in it.
 type world struct {
-	history []Queue // the index is the revision
-	wishes  []Wish  // the first made first
-	yields  map[string]Yielding
-	after   time.Duration
-	now     time.Time
-	handed  int // how often the first gave way
-	moved   int // how often anybody went to the tail
+	history  []Queue   // the index is the revision
+	requests []Request // the first made first
+	yields   map[string]Yielding
+	after    time.Duration
+	now      time.Time
+	handed   int // how often the first gave way
+	moved    int // how often anybody went to the tail
 }
 
 func newWorld(after time.Duration) *world {
@@ -55,7 +55,7 @@ func (w *world) look(key string, view Queue) (moved bool, again time.Duration) {
 	if !ok || own.Foreign {
 		return false, 0
 	}
-	y, giveWay, again := w.yields[key].Look(view, key, own.Create, w.wishes, w.after, w.now)
+	y, giveWay, again := w.yields[key].Look(view, key, own.Create, w.requests, w.after, w.now)
 	w.yields[key] = y
 	if !giveWay {
 		return false, again
@@ -95,28 +95,28 @@ func first(q Queue) Entry {
 	return q.Entries()[0]
 }
 
-// Every queue of up to five with priorities and programs of others among them, and every wish
-// about it: it settles with the wished for or the preferred one first, after one hand-over.
+// Every queue of up to five with priorities and programs of others among them, and every request
+// about it: it settles with the requested for or the preferred one first, after one hand-over.
 func TestEveryQueueSettles(t *testing.T) {
 	const kinds = 4 // priorities 0, 1, 2; not ours
 	for n, all := 1, kinds; n <= 5; n, all = n+1, all*kinds {
 		for code := range all {
-			for target := -2; target < n; target++ { // no wish, whoever is next, an entry
+			for target := -2; target < n; target++ { // no request, whoever is next, an entry
 				w, highest, lowest, foreign := newWorld(time.Second), 0, 2, false
 				for i, c := 0, code; i < n; i, c = i+1, c/kinds {
 					w.enter(fmt.Sprint(i), c%kinds%3, c%kinds == 3)
 					highest, lowest, foreign = max(highest, c%kinds%3), min(lowest, c%kinds%3), foreign || c%kinds == 3
 				}
 				before := w.truth().Entries()
-				wish := Wish{Token: before[0].Create}
+				request := Request{Token: before[0].Create}
 				if target >= 0 {
-					wish.Key, wish.Create = before[target].Key, before[target].Create
+					request.Key, request.Create = before[target].Key, before[target].Create
 				}
 				if target >= -1 {
-					w.wishes = []Wish{wish}
+					w.requests = []Request{request}
 				}
-				void := target >= -1 && w.truth().Check(wish) != nil
-				what := fmt.Sprintf("%v wish %+v", before, w.wishes)
+				void := target >= -1 && w.truth().Check(request) != nil
+				what := fmt.Sprintf("%v request %+v", before, w.requests)
 				w.settle(t)
 				now := first(w.truth())
 				require.Len(t, w.truth().Entries(), n, what)
@@ -167,14 +167,14 @@ func TestItSettlesWhateverWasKnown(t *testing.T) {
 				seen[k] = 0
 			case do == 3 && len(w.truth().Entries()) > 0:
 				view := w.history[rapid.IntRange(1, len(w.history)-1).Draw(t, "asked at")]
-				wish := Wish{Token: first(view).Create}
+				request := Request{Token: first(view).Create}
 				if es := view.Entries(); len(es) > 0 && rapid.Bool().Draw(t, "for one") {
 					e := rapid.SampledFrom(es).Draw(t, "target")
-					wish.Key, wish.Create = e.Key, e.Create
+					request.Key, request.Create = e.Key, e.Create
 				}
-				w.wishes, asked = append(w.wishes, wish), true
-			case do == 4 && len(w.wishes) > 0:
-				w.wishes = slices.Delete(slices.Clone(w.wishes), 0, 1)
+				w.requests, asked = append(w.requests, request), true
+			case do == 4 && len(w.requests) > 0:
+				w.requests = slices.Delete(slices.Clone(w.requests), 0, 1)
 			case do == 5:
 				w.now = w.now.Add(w.after / 2)
 			case !old[k]:
@@ -205,7 +205,7 @@ func TestItSettlesWhateverWasKnown(t *testing.T) {
 		}
 		w.settle(t)
 		require.LessOrEqual(t, w.moved, 5*len(keys))
-		require.LessOrEqual(t, w.handed, 3, "of a wish, and once more by preference")
+		require.LessOrEqual(t, w.handed, 3, "of a request, and once more by preference")
 		if passes && len(w.truth().Entries()) > 0 {
 			require.Equal(t, highest, first(w.truth()).Priority)
 		}
@@ -315,30 +315,30 @@ func TestNothingStarvesASteadyTarget(t *testing.T) {
 	})
 }
 
-func TestWishesAreVoid(t *testing.T) {
+func TestRequestesAreVoid(t *testing.T) {
 	q := Queue{}.Read(20, []Entry{{Key: "a", Create: 1}, {Key: "x", Create: 2, Foreign: true}, {Key: "b", Create: 3,
 		Priority: 1}})
-	for want, wish := range map[error]Wish{
+	for want, request := range map[error]Request{
 		ErrPassed:                {Token: 2},
 		election.ErrNotCandidate: {Token: 1, Key: "b", Create: 2},
 		election.ErrPreferred:    {Token: 1, Key: "x", Create: 2},
 		election.ErrOutsider:     {Token: 1, Key: "b", Create: 3},
 	} {
-		require.ErrorIs(t, q.Check(wish), want)
-		require.Equal(t, wish, ParseWish(wish.Value()))
+		require.ErrorIs(t, q.Check(request), want)
+		require.Equal(t, request, ParseRequest(request.Value()))
 	}
-	require.NoError(t, q.Check(Wish{Token: 1}))
-	require.ErrorIs(t, q.Check(Wish{Token: 1, Key: "a", Create: 1}), election.ErrNotCandidate, "who leads")
-	require.ErrorIs(t, Queue{}.Check(Wish{}), ErrPassed)
-	require.Equal(t, Wish{}, ParseWish("x"))
-	require.ErrorIs(t, q.Check(ParseWish("x")), ErrPassed)
+	require.NoError(t, q.Check(Request{Token: 1}))
+	require.ErrorIs(t, q.Check(Request{Token: 1, Key: "a", Create: 1}), election.ErrNotCandidate, "who leads")
+	require.ErrorIs(t, Queue{}.Check(Request{}), ErrPassed)
+	require.Equal(t, Request{}, ParseRequest("x"))
+	require.ErrorIs(t, q.Check(ParseRequest("x")), ErrPassed)
 }
 
-func FuzzParseWish(f *testing.F) {
-	f.Add(Wish{Token: 1, Key: "/k", Create: 2}.Value())
+func FuzzParseRequest(f *testing.F) {
+	f.Add(Request{Token: 1, Key: "/k", Create: 2}.Value())
 	f.Fuzz(func(t *testing.T, value string) {
-		w := ParseWish(value)
-		require.Equal(t, w, ParseWish(w.Value()))
+		w := ParseRequest(value)
+		require.Equal(t, w, ParseRequest(w.Value()))
 	})
 }
 
@@ -346,11 +346,11 @@ func FuzzParseWish(f *testing.F) {
 // same key does nothing.
 func TestLook(t *testing.T) {
 	q := Queue{}.Read(20, []Entry{{Key: "a", Create: 1}, {Key: "b", Create: 2}, {Key: "c", Create: 3, Priority: 1}})
-	wish, now := []Wish{{Token: 1, Key: "c", Create: 3}}, time.Unix(1, 0)
-	_, giveWay, again := Yielding{}.Look(q, "b", 2, wish, time.Second, now)
+	request, now := []Request{{Token: 1, Key: "c", Create: 3}}, time.Unix(1, 0)
+	_, giveWay, again := Yielding{}.Look(q, "b", 2, request, time.Second, now)
 	require.True(t, giveWay)
 	require.Zero(t, again)
-	_, giveWay, again = Yielding{}.Look(q, "b", 9, wish, time.Second, now)
+	_, giveWay, again = Yielding{}.Look(q, "b", 9, request, time.Second, now)
 	require.False(t, giveWay)
 	require.Zero(t, again)
 	y, giveWay, again := Yielding{}.Look(q, "b", 2, nil, time.Second, now)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The errors of Foresee about what is to be supposed.
+// The errors of DryRun about what is to be supposed.
 var (
 	ErrUnknownNode = errors.New("no such node")
 	ErrKnownNode   = errors.New("a node is registered at that address")
@@ -30,8 +30,8 @@ type Joiner struct {
 	Weight  int
 }
 
-// Foresight is what the planner would do from now on.
-type Foresight struct {
+// Preview is what the planner would do from now on.
+type Preview struct {
 	Count      int    `json:"count"`      // of all shards
 	Generation int64  `json:"generation"` // of the present map, 0 if there is none
 	Steps      []Step `json:"steps"`      // never nil; empty if nothing is to move
@@ -47,9 +47,9 @@ type Foresight struct {
 // Step is one map that would be written.
 type Step struct {
 	AfterSeconds float64    `json:"after_seconds"` // from now; 0: at once
-	Given        int        `json:"given"`
-	Emptied      int        `json:"emptied"`
-	Levelled     int        `json:"levelled"`
+	Assigned     int        `json:"assigned"`
+	Drained      int        `json:"drained"`
+	Rebalanced   int        `json:"rebalanced"`
 	Transfers    []Transfer `json:"transfers"`
 }
 
@@ -58,9 +58,9 @@ type Why string
 
 // The reasons to move a shard.
 const (
-	Given    Why = "given"    // it has no owner alive
-	Emptied  Why = "emptied"  // its owner leaves, is excluded, or takes no part
-	Levelled Why = "levelled" // for an even load
+	Assigned   Why = "assigned"   // it has no owner alive
+	Drained    Why = "drained"    // its owner leaves, is excluded, or takes no part
+	Rebalanced Why = "rebalanced" // for an even load
 )
 
 // Transfer is what moves between two nodes in one step.

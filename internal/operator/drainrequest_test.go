@@ -15,7 +15,7 @@ import (
 func owners(t *testing.T, generation int64, shards int, current *sharding.Map,
 	members ...*state.Member) *state.ShardMap {
 	t.Helper()
-	in := sharding.Input{Generation: generation, Shards: shards, Current: current, Mode: sharding.Level,
+	in := sharding.Input{Generation: generation, Shards: shards, Current: current, Mode: sharding.Rebalance,
 		Done: func(sharding.Move) bool { return false }}
 	for _, m := range members {
 		in.Members = append(in.Members, sharding.Member{Owner: sharding.Owner{Address: m.Address,
@@ -38,13 +38,13 @@ func sharder(address string, incarnation int64, alter ...func(*state.Record)) *s
 func drains(r *state.Record)  { r.Draining = true }
 func leaving(r *state.Record) { r.Draining, r.Stopping = true, true }
 
-// From the wish to the last straggler: what is left is what the map gives the node and what
+// From the request to the last straggler: what is left is what the map gives the node and what
 // it has not let go of.
-func TestWish(t *testing.T) {
+func TestRequest(t *testing.T) {
 	a, b := sharder("a:1", 1), sharder("b:1", 2)
 	queue := []*state.Candidate{{KeyLease: 2, Lease: 2, Address: "b:1", CreateRevision: 3}}
 	s := &state.Snapshot{Revision: 10, Members: []*state.Member{a, b}, Queue: queue, ShardMap: owners(t, 10, 8, nil, a, b)}
-	w, err := newWish(s, "a:1", false)
+	w, err := newDrainRequest(s, "a:1", false)
 	require.NoError(t, err)
 	require.Equal(t, 4, w.before)
 	look := func(s *state.Snapshot, left int, done bool) {
@@ -88,7 +88,7 @@ func TestWish(t *testing.T) {
 	_, err = w.look(&state.Snapshot{Members: []*state.Member{sharder("a:1", 9, drains), b}})
 	require.ErrorIs(t, err, request.ErrMemberGone)
 
-	undo, err := newWish(said, "a:1", true)
+	undo, err := newDrainRequest(said, "a:1", true)
 	require.NoError(t, err)
 	done, err := undo.look(said)
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func moves(m *state.ShardMap) (shards []int) {
 }
 
 // Who stops, drains too or has another number of shards takes nothing over.
-func TestWishThatCouldNotEnd(t *testing.T) {
+func TestRequestThatCouldNotEnd(t *testing.T) {
 	a := sharder("a:1", 1)
 	queue := []*state.Candidate{{KeyLease: 1, Lease: 1, Address: "a:1", CreateRevision: 3}}
 	for name, other := range map[string]*state.Member{
@@ -117,21 +117,21 @@ func TestWishThatCouldNotEnd(t *testing.T) {
 	} {
 		s := &state.Snapshot{Revision: 10, Members: []*state.Member{a, other}, Queue: queue, ShardMap: owners(t, 10, 8, nil,
 			a)}
-		_, err := newWish(s, "a:1", false)
+		_, err := newDrainRequest(s, "a:1", false)
 		require.ErrorIs(t, err, ErrRefused, name)
 		require.ErrorContains(t, err, "no other node could take", name)
-		_, err = newWish(s, "a:1", true)
+		_, err = newDrainRequest(s, "a:1", true)
 		require.NoError(t, err, name)
 	}
 	s := &state.Snapshot{Members: []*state.Member{sharder("a:1", 1, leaving)}}
 	for _, undo := range []bool{false, true} {
-		_, err := newWish(s, "a:1", undo)
+		_, err := newDrainRequest(s, "a:1", undo)
 		require.ErrorContains(t, err, "a:1 is stopping, and hands its shards over by itself")
 	}
 	for i := range 10 {
 		s.Members = append(s.Members, sharder(fmt.Sprintf("b:%d", i), 2))
 	}
-	_, err := newWish(s, "c:1", false)
+	_, err := newDrainRequest(s, "c:1", false)
 	require.ErrorContains(t, err, "no such node: c:1; there are a:1, b:0, b:1, b:2, b:3, b:4, b:5, b:6, 3 more, which "+
 		"goversed nodes shows")
 }

@@ -17,9 +17,9 @@ var ErrRefused = errors.New("refused")
 // mostNamed is how many nodes an error names.
 const mostNamed = 8
 
-// wish is one wish about a node's shards and what has come of it. It is not safe for
+// drainRequest is one request about a node's shards and what has come of it. It is not safe for
 // concurrent use.
-type wish struct {
+type drainRequest struct {
 	asked    *state.Member
 	undo     bool
 	before   int // shards that it had when it was asked
@@ -28,9 +28,9 @@ type wish struct {
 	stuck    bool // nobody else can take them any more
 }
 
-// newWish is the wish about the member at address, unless it makes no sense at s: what is
+// newDrainRequest is the request about the member at address, unless it makes no sense at s: what is
 // asked for could not end.
-func newWish(s *state.Snapshot, address string, undo bool) (*wish, error) {
+func newDrainRequest(s *state.Snapshot, address string, undo bool) (*drainRequest, error) {
 	if err := someone(s); err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func newWish(s *state.Snapshot, address string, undo bool) (*wish, error) {
 	case m.Shards == 0:
 		return nil, fmt.Errorf("%w: %s runs without sharding, and has no shards to give up", ErrRefused, address)
 	}
-	w := &wish{asked: m, undo: undo}
+	w := &drainRequest{asked: m, undo: undo}
 	if undo {
 		return w, nil
 	}
@@ -64,8 +64,8 @@ func newWish(s *state.Snapshot, address string, undo bool) (*wish, error) {
 	return w, nil
 }
 
-// look takes s in, and reports whether the wish is fulfilled.
-func (w *wish) look(s *state.Snapshot) (done bool, err error) {
+// look takes s in, and reports whether the request is fulfilled.
+func (w *drainRequest) look(s *state.Snapshot) (done bool, err error) {
 	m := s.Member(w.asked.Address)
 	switch {
 	case m == nil || m.Incarnation != w.asked.Incarnation:

@@ -11,24 +11,24 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// mostSteps is more than a planner takes to come to rest: a repair, a levelling, and
+// mostSteps is more than a planner takes to come to rest: a repair, a rebalancing, and
 // waits between them.
 const mostSteps = 16
 
-// Foresee runs the planner on a snapshot, with changes supposed, until it has nothing to
+// DryRun runs the planner on a snapshot, with changes supposed, until it has nothing to
 // do any more. Errors match ErrUnknownNode, ErrKnownNode, sharding.ErrBadMap or
 // sharding.ErrBadInput.
-func Foresee(s *state.Snapshot, cfg Settings, suppose Change) (Foresight, error) {
+func DryRun(s *state.Snapshot, cfg Settings, suppose Change) (Preview, error) {
 	now, err := supposed(s, suppose)
 	if err != nil {
-		return Foresight{}, err
+		return Preview{}, err
 	}
-	f := Foresight{Count: count(now), Steps: []Step{}, Nodes: []Load{}}
+	f := Preview{Count: count(now), Steps: []Step{}, Nodes: []Load{}}
 	var before *sharding.Map
 	if s.ShardMap != nil {
 		v, err := New(s)
 		if err != nil {
-			return Foresight{}, err
+			return Preview{}, err
 		}
 		before, f.Generation, f.OpenMoves = s.ShardMap.Map, v.Generation, v.OpenMoves
 	}
@@ -39,7 +39,7 @@ func Foresee(s *state.Snapshot, cfg Settings, suppose Change) (Foresight, error)
 	for range mostSteps {
 		next, orders := planner.Look(now, at)
 		if orders.Err != nil {
-			return Foresight{}, orders.Err
+			return Preview{}, orders.Err
 		}
 		planner = next
 		if orders.Plan.Moved() > 0 {
