@@ -39,11 +39,11 @@ func TestDrainedMemberStillPlans(t *testing.T) {
 	drained := &state.Member{Address: "c:1", Incarnation: 3, Record: record}
 	drained.Lease, drained.Draining = 3, true
 	queue := []*state.Candidate{{KeyLease: 3, Lease: 3, Address: "c:1", CreateRevision: 4}}
-	require.True(t, c.relieved(&state.Snapshot{Members: []*state.Member{own, taker, drained}, Queue: queue}))
-	require.False(t, c.relieved(&state.Snapshot{Members: []*state.Member{own, taker}}), "nobody plans")
-	require.False(t, c.relieved(&state.Snapshot{Members: []*state.Member{own, drained}, Queue: queue}),
+	require.True(t, c.canHandOver(&state.Snapshot{Members: []*state.Member{own, taker, drained}, Queue: queue}))
+	require.False(t, c.canHandOver(&state.Snapshot{Members: []*state.Member{own, taker}}), "nobody plans")
+	require.False(t, c.canHandOver(&state.Snapshot{Members: []*state.Member{own, drained}, Queue: queue}),
 		"nobody takes them")
 	stopping := *drained
 	stopping.Stopping = true
-	require.False(t, c.relieved(&state.Snapshot{Members: []*state.Member{own, taker, &stopping}, Queue: queue}))
+	require.False(t, c.canHandOver(&state.Snapshot{Members: []*state.Member{own, taker, &stopping}, Queue: queue}))
 }

@@ -157,7 +157,7 @@ func (c *Cluster) drained(ctx context.Context, p *parts) error {
 	defer cancel()
 	stretch := s.Stretch()
 	defer context.AfterFunc(stretch.Context(), cancel)()
-	_, err := p.mirror.Wait(ctx, func(s *state.Snapshot) bool { return !c.owns(s) || !c.relieved(s) })
+	_, err := p.mirror.Wait(ctx, func(s *state.Snapshot) bool { return !c.owns(s) || !c.canHandOver(s) })
 	if !stretch.Stands() {
 		return nil // nothing is left to hand over
 	}
@@ -186,8 +186,8 @@ func (c *Cluster) owns(s *state.Snapshot) bool {
 	return false
 }
 
-// relieved reports whether others are there to plan and to take what this node owns.
-func (c *Cluster) relieved(s *state.Snapshot) bool {
+// canHandOver reports whether others are there to plan and to take what this node owns.
+func (c *Cluster) canHandOver(s *state.Snapshot) bool {
 	taker := false
 	for _, m := range shardplan.Members(s, c.cfg.Sharding.planning()) {
 		taker = taker || !m.Excluded && m.Address != c.node.AdvertiseAddress()

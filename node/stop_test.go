@@ -24,13 +24,13 @@ type slow struct {
 	healthpb.UnimplementedHealthServer
 	entered chan struct{}
 	release chan struct{}
-	deaf    bool // ignores its context
+	ignores bool // ignores its context
 }
 
 func (s *slow) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	s.entered <- struct{}{}
 	done := ctx.Done()
-	if s.deaf {
+	if s.ignores {
 		done = nil
 	}
 	select {
@@ -43,10 +43,10 @@ func (s *slow) Check(ctx context.Context, _ *healthpb.HealthCheckRequest) (*heal
 
 // busy returns a serving node with one call of the slow service in flight, and
 // where the call's outcome arrives.
-func busy(t *testing.T, deaf bool) (*Node, *slow, <-chan error) {
+func busy(t *testing.T, ignores bool) (*Node, *slow, <-chan error) {
 	t.Helper()
 	n := local(t)
-	s := &slow{entered: make(chan struct{}), release: make(chan struct{}), deaf: deaf}
+	s := &slow{entered: make(chan struct{}), release: make(chan struct{}), ignores: ignores}
 	desc := healthpb.Health_ServiceDesc
 	desc.ServiceName = "test.Slow"
 	n.Server().RegisterService(&desc, s)

@@ -39,7 +39,7 @@
 //     a [LeaseWatcher]; after a crash up to LeaseDuration + RetryPeriod.
 //   - Clocks of which both stand still, as in a guest that its hypervisor stopped, or of which one
 //     runs 1 % slower than another's.
-//   - Hands from outside, or a store that forgets what it confirmed, as a database that fails over
+//   - Out-of-band changes, or a store that forgets what it confirmed, as a database that fails over
 //     to a replica that lags, or that is restored: two may lead until the first one's next
 //     renewal. Tokens cover it as long as the number in the record does not become smaller.
 //   - That the lease is given back by a candidate which was stopped while an answer of the store

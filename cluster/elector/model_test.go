@@ -117,7 +117,7 @@ func (w *world) answer(p *process) {
 	}
 }
 
-// misread is what the planted faults make of an answer to a read.
+// misread is what the mutants make of an answer to a read.
 func (w *world) misread(p *process, before standing, r *request) {
 	switch {
 	case w.fault == fromAsking && p.s.record.Version != before.record.Version:
@@ -175,7 +175,7 @@ func TestOneLeadsWhateverIsDrawn(t *testing.T) {
 }
 
 // A model that finds nothing proves nothing.
-func TestTheModelFindsPlantedFaults(t *testing.T) {
+func TestTheModelFindsMutants(t *testing.T) {
 	for _, f := range faults {
 		t.Run(string(f), func(t *testing.T) {
 			for seed := range uint64(20000) {

@@ -57,8 +57,8 @@ func TestTroublePasses(t *testing.T) {
 	require.Equal(t, trouble{}, few.passed([]Position{"4"}, 10), "as many as ever")
 }
 
-// fate is what becomes of an event when it is handled.
-type fate struct {
+// outcome is what becomes of an event when it is handled.
+type outcome struct {
 	fails   int     // for so many times
 	how     verdict // as which
 	refuses bool    // not by itself, but when it is to be committed
@@ -74,22 +74,22 @@ func TestAllIsHandledOrGivenUp(t *testing.T) {
 		undoes := rapid.Bool().Draw(t, "undoes")
 		batch := rapid.IntRange(1, 9).Draw(t, "batch")
 		attempts := rapid.IntRange(1, 4).Draw(t, "attempts")
-		fates := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) fate {
-			return fate{fails: rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2, 5, ever}).Draw(t, "fails"),
+		outcomes := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) outcome {
+			return outcome{fails: rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2, 5, ever}).Draw(t, "fails"),
 				how:     rapid.SampledFrom([]verdict{itsFault, itsFault, notItsFault, hopeless}).Draw(t, "how"),
 				refuses: undoes && rapid.IntRange(0, 4).Draw(t, "refuses") == 0}
-		}), 0, 30).Draw(t, "fates")
-		for i, f := range fates {
+		}), 0, 30).Draw(t, "outcomes")
+		for i, f := range outcomes {
 			if f.how == notItsFault && f.fails == ever {
-				fates[i].fails = 7 // else it blocks, as it should
+				outcomes[i].fails = 7 // else it blocks, as it should
 			}
 		}
-		effects, parked := simulate(t, fates, batch, attempts, undoes)
+		effects, parked := simulate(t, outcomes, batch, attempts, undoes)
 		all := slices.SortedFunc(slices.Values(slices.Concat(effects, parked)), byNumber)
-		require.Len(t, all, len(fates), "each once, one way or the other")
+		require.Len(t, all, len(outcomes), "each once, one way or the other")
 		require.True(t, slices.IsSortedFunc(effects, byNumber))
-		unclear := slices.ContainsFunc(fates, func(f fate) bool { return f.refuses })
-		for i, f := range fates {
+		unclear := slices.ContainsFunc(outcomes, func(f outcome) bool { return f.refuses })
+		for i, f := range outcomes {
 			at := strconv.Itoa(i + 1)
 			require.Equal(t, at, all[i])
 			var handled bool
@@ -111,25 +111,25 @@ func byNumber(a, b string) int {
 }
 
 // simulate goes through the events as term.process does.
-func simulate(t *rapid.T, fates []fate, batch, attempts int, undoes bool) (effects, parked []string) {
-	fails := make([]int, len(fates))
+func simulate(t *rapid.T, outcomes []outcome, batch, attempts int, undoes bool) (effects, parked []string) {
+	fails := make([]int, len(outcomes))
 	at := 0
 	var now trouble
-	for steps := 0; at < len(fates); steps++ {
-		require.Less(t, steps, 100*len(fates)+100, "it comes to no end")
+	for steps := 0; at < len(outcomes); steps++ {
+		require.Less(t, steps, 100*len(outcomes)+100, "it comes to no end")
 		limit := batch
 		if now.limit > 0 {
 			limit = min(limit, now.limit)
 		}
 		var read []Position
-		for i := at + 1; i <= min(at+limit, len(fates)); i++ {
+		for i := at + 1; i <= min(at+limit, len(outcomes)); i++ {
 			read = append(read, Position(strconv.Itoa(i)))
 		}
 		do := now.next(read, attempts)
 		require.Positive(t, do.take)
 		if do.park {
 			require.Equal(t, 1, do.take)
-			f := fates[at]
+			f := outcomes[at]
 			if f.how != hopeless || f.refuses {
 				require.Equal(t, attempts, now.attempts)
 			}
@@ -141,7 +141,7 @@ func simulate(t *rapid.T, fates []fate, batch, attempts int, undoes bool) (effec
 		var tx []string
 		failed, refused := -1, false
 		for i := range do.take {
-			f := fates[at+i]
+			f := outcomes[at+i]
 			if f.fails > fails[at+i] {
 				if !f.refuses {
 					fails[at+i]++
@@ -157,7 +157,7 @@ func simulate(t *rapid.T, fates []fate, batch, attempts int, undoes bool) (effec
 		}
 		switch {
 		case failed >= 0:
-			now = now.failed(read[failed], errOops, fates[at+failed].how)
+			now = now.failed(read[failed], errOops, outcomes[at+failed].how)
 			if !undoes {
 				effects = append(effects, tx...)
 				if failed > 0 {

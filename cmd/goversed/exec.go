@@ -22,15 +22,15 @@ import (
 	"github.com/goverse/goverse/internal/supervise"
 )
 
-// gatedFlags are the flags that exec and lock share.
-type gatedFlags struct {
+// superviseFlags are the flags that exec and lock share.
+type superviseFlags struct {
 	etcd             etcdFlags
 	ttl, stop, grace time.Duration
 	cgroup           bool
 	logLevel         string
 }
 
-func (f *gatedFlags) register(cmd *cobra.Command, logLevel string) {
+func (f *superviseFlags) register(cmd *cobra.Command, logLevel string) {
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood")
@@ -82,7 +82,7 @@ it says for whom goversed waits, when it starts COMMAND, and with which code tha
 `
 
 func newExec() *cobra.Command {
-	f := &gatedFlags{}
+	f := &superviseFlags{}
 	var election string
 	cmd := &cobra.Command{
 		Use:   "exec --election NAME --etcd ADDRESS [flags] -- COMMAND [ARGUMENT...]",
@@ -145,7 +145,7 @@ func dashFirst(cmd *cobra.Command, words int) *cobra.Command {
 }
 
 // run carries the command line out; cfg has what is particular to the verb.
-func (f *gatedFlags) run(cmd *cobra.Command, cfg supervise.Config) error {
+func (f *superviseFlags) run(cmd *cobra.Command, cfg supervise.Config) error {
 	etcd, err := f.config(cmd, &cfg)
 	if err != nil {
 		return cli.Usage(cmd.CommandPath(), err)
@@ -171,7 +171,7 @@ func (f *gatedFlags) run(cmd *cobra.Command, cfg supervise.Config) error {
 }
 
 // config is what the flags say; the certificate files are not read.
-func (f *gatedFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd cluster.Config, err error) {
+func (f *superviseFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd cluster.Config, err error) {
 	if f.etcd.address == "" {
 		return etcd, errors.New("--etcd is missing: give etcd's host:port, for example 127.0.0.1:2379")
 	}
@@ -214,12 +214,12 @@ func (f *gatedFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd clu
 }
 
 // environment is this process's own, with where etcd is: another goversed finds it there.
-func (f *gatedFlags) environment() []string {
+func (f *superviseFlags) environment() []string {
 	return append(os.Environ(), "GOVERSE_ETCD="+f.etcd.address, "GOVERSE_PREFIX="+f.etcd.prefix)
 }
 
 // guard is the command line and environment of the guard: it can reach etcd, too.
-func (f *gatedFlags) guard() (args, env []string) {
+func (f *superviseFlags) guard() (args, env []string) {
 	args = []string{guardName, "--etcd=" + f.etcd.address, "--prefix=" + f.etcd.prefix}
 	for flag, value := range map[string]string{"etcd-user": f.etcd.user, "etcd-password-file": f.etcd.passwordFile,
 		"etcd-cacert": f.etcd.caCert, "etcd-cert": f.etcd.cert, "etcd-key": f.etcd.key} {

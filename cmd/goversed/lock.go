@@ -12,7 +12,7 @@ import (
 )
 
 func newLock() *cobra.Command {
-	f := &gatedFlags{}
+	f := &superviseFlags{}
 	var timeout seconds
 	var nonblock, shared bool
 	busy := supervise.ExitBusy

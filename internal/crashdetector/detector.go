@@ -205,7 +205,7 @@ func (d *Detector) ended(w *watched) {
 // counts reports whether a member is one of those who are watched; the lock is held.
 func (d *Detector) counts(m *state.Member) bool {
 	w := d.cases[m.Address]
-	return w == nil || w.incarnation != m.Incarnation || !w.amiss.Load()
+	return w == nil || w.incarnation != m.Incarnation || !w.suspected.Load()
 }
 
 func (d *Detector) lookAgain() {

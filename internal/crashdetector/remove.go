@@ -59,7 +59,7 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return a.strike(ctx, m, written)
+	return a.removeAccused(ctx, m, written)
 }
 
 // accuse writes the accusation and returns its revision; ErrChanged if m is
@@ -75,10 +75,10 @@ func (a Accuser) accuse(ctx context.Context, m *state.Member, evidence string) (
 	return resp.Header.Revision, nil
 }
 
-// strike removes m's keys if the accusation stands as it was written, and the lease
+// removeAccused removes m's keys if the accusation stands as it was written, and the lease
 // with whatever else is on it: the one that the node key is attached to, whatever the
 // record says.
-func (a Accuser) strike(ctx context.Context, m *state.Member, written int64) error {
+func (a Accuser) removeAccused(ctx context.Context, m *state.Member, written int64) error {
 	queued := false
 	if a.Snapshot != nil && m.KeyLease != 0 {
 		c, _ := a.Snapshot().Candidate(m.KeyLease)

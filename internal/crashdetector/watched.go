@@ -46,7 +46,7 @@ type watched struct {
 	kept context.Context
 	drop context.CancelFunc
 
-	amiss atomic.Bool // it does not count among those who are watched
+	suspected atomic.Bool // it does not count among those who are watched
 
 	// of run
 	member   *state.Member // of this incarnation, as it was last seen
@@ -90,7 +90,7 @@ func (w *watched) run() {
 				"advertise address, and Config.DialOptions if nodes serve TLS",
 				"address", w.address)
 		}
-		if w.amiss.Swap(!c.Counts()) == c.Counts() {
+		if w.suspected.Swap(!c.Counts()) == c.Counts() {
 			w.d.lookAgain()
 		}
 	}
@@ -265,7 +265,7 @@ func refutedLevel(s *state.Snapshot, address string) hclog.Level {
 func (w *watched) remove(ctx context.Context) suspicion.Event {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	err := w.accuser.strike(ctx, w.member, w.written)
+	err := w.accuser.removeAccused(ctx, w.member, w.written)
 	switch {
 	case err == nil:
 		w.d.removals.Add(1)

@@ -25,8 +25,8 @@ const (
 	served // all shards, which were not before
 )
 
-// happening is one thing that happened between two snapshots.
-type happening struct {
+// event is one thing that happened between two snapshots.
+type event struct {
 	what    what
 	address string // whom it is about
 	token   int64  // leads, handedOver
@@ -38,7 +38,7 @@ type happening struct {
 }
 
 // line tells it to a person.
-func (h happening) line() string {
+func (h event) line() string {
 	name := h.address
 	if h.outside {
 		name += " (another program)"
@@ -80,25 +80,25 @@ func (h happening) line() string {
 
 // differences tells what happened between two snapshots, in an order in which it
 // can have happened. Before is nil for the first snapshot.
-func differences(before, after *state.Snapshot) []happening {
+func differences(before, after *state.Snapshot) []event {
 	if before == nil {
 		before = &state.Snapshot{Keys: after.Keys}
 	}
-	var out []happening
+	var out []event
 	ledBefore := before.Leader()
 	for _, m := range before.Members {
 		now := after.Member(m.Address)
 		switch {
 		case now == nil || now.Incarnation != m.Incarnation:
 			if m.Stopping {
-				out = append(out, happening{what: left, address: m.Address})
+				out = append(out, event{what: left, address: m.Address})
 			} else if m.Lease != ledBefore.Lease || !ledBefore.Member { // a leader's end is told with what follows from it
-				out = append(out, happening{what: gone, address: m.Address, why: whyGone(before, after, m)})
+				out = append(out, event{what: gone, address: m.Address, why: whyGone(before, after, m)})
 			}
 		case now.Stopping && !m.Stopping:
-			out = append(out, happening{what: stopping, address: m.Address})
+			out = append(out, event{what: stopping, address: m.Address})
 		case accused(before, m) != nil && accused(after, m) == nil:
-			out = append(out, happening{what: refuted, address: m.Address})
+			out = append(out, event{what: refuted, address: m.Address})
 		}
 	}
 	if h, ok := leaderChange(before, after); ok {
@@ -106,18 +106,18 @@ func differences(before, after *state.Snapshot) []happening {
 	}
 	for _, m := range after.Members {
 		if was := before.Member(m.Address); was == nil || was.Incarnation != m.Incarnation {
-			out = append(out, happening{what: joined, address: m.Address})
+			out = append(out, event{what: joined, address: m.Address})
 		}
 	}
 	return append(out, shardChanges(before, after)...)
 }
 
-func leaderChange(before, after *state.Snapshot) (happening, bool) {
+func leaderChange(before, after *state.Snapshot) (event, bool) {
 	was, is := before.Leader(), after.Leader()
 	if was.Token == is.Token {
-		return happening{}, false
+		return event{}, false
 	}
-	h := happening{what: leads, address: is.Address, token: is.Token, mode: is.Mode,
+	h := event{what: leads, address: is.Address, token: is.Token, mode: is.Mode,
 		outside: is.Address != "" && !is.Member}
 	voluntary := false
 	if was.Address != "" {

@@ -32,7 +32,7 @@ type loop struct {
 
 	starter *child.Starter
 	waiters sync.WaitGroup // one for each process
-	chairs  []*chair
+	slots   []*nodeSlot
 	exits   chan exit
 	err     error // ends run
 
@@ -59,13 +59,13 @@ type kill struct {
 func newLoop(cfg Config, begun time.Time, endpoint string, newest func() *state.Snapshot, screen *screen,
 	logs func(string)) (*loop, error) {
 	l := &loop{cfg: cfg, begun: begun, endpoint: endpoint, newest: newest, screen: screen, logs: logs,
-		exits: make(chan exit, cfg.Nodes)} // one process a chair: an exit never waits
+		exits: make(chan exit, cfg.Nodes)} // one process a slot: an exit never waits
 	addresses, err := freeAddresses(2 * cfg.Nodes)
 	if err != nil {
 		return nil, err
 	}
 	for i := range cfg.Nodes {
-		l.chairs = append(l.chairs, &chair{address: addresses[2*i], http: addresses[2*i+1]})
+		l.slots = append(l.slots, &nodeSlot{address: addresses[2*i], http: addresses[2*i+1]})
 	}
 	return l, nil
 }
@@ -75,7 +75,7 @@ func (l *loop) run(ctx context.Context, changed <-chan struct{}, server *embedet
 	l.starter = child.NewStarter()
 	defer l.starter.Close()
 	defer l.waiters.Wait()
-	for _, c := range l.chairs {
+	for _, c := range l.slots {
 		l.start(c)
 	}
 	wake := time.NewTimer(0)
@@ -138,7 +138,7 @@ func (l *loop) due(now time.Time) {
 		l.stop(fmt.Sprintf("%v are over, stopping", l.cfg.For))
 		return
 	}
-	for _, c := range l.chairs {
+	for _, c := range l.slots {
 		if c.run == nil && !c.restart.After(now) {
 			l.start(c)
 		}
@@ -166,7 +166,7 @@ func (l *loop) untilNext(now time.Time) time.Duration {
 			sooner(l.begun.Add(l.cfg.For))
 		}
 		sooner(l.nextKill)
-		for _, c := range l.chairs {
+		for _, c := range l.slots {
 			if c.run == nil {
 				sooner(c.restart)
 			}
@@ -205,7 +205,7 @@ func (l *loop) see(s *state.Snapshot, now time.Time) {
 		l.say("%s", h.line())
 	}
 	l.seen = s
-	for _, c := range l.chairs {
+	for _, c := range l.slots {
 		if c.member(s) != nil {
 			c.proven = true
 		}
@@ -222,7 +222,7 @@ func (l *loop) stop(why string) {
 	}
 	l.stopping, l.killAt = true, time.Now().Add(stopPatience)
 	l.pending = nil // who leads from now on does so because others leave
-	for _, c := range l.chairs {
+	for _, c := range l.slots {
 		if c.run != nil {
 			c.run.signal(syscall.SIGTERM)
 		}
@@ -253,15 +253,15 @@ func (l *loop) draw(now time.Time) {
 	if n := len(l.samples); n > 0 {
 		v.last = l.samples[n-1]
 	}
-	var seats []seat
-	for _, c := range l.chairs {
-		at := seat{address: c.address, http: c.http, gone: c.gone}
+	var slots []slotState
+	for _, c := range l.slots {
+		at := slotState{address: c.address, http: c.http, gone: c.gone}
 		if c.run != nil {
 			at.pid, at.age = c.run.pid(), now.Sub(c.run.started)
 		}
-		seats = append(seats, at)
+		slots = append(slots, at)
 	}
-	v.rows = rows(l.seen, seats)
+	v.rows = rows(l.seen, slots)
 	columns, lines := l.cfg.Terminal()
 	l.screen.show(v.render(columns, lines))
 }

@@ -22,7 +22,7 @@ type process struct {
 
 // exit is the end of a process, told to the loop.
 type exit struct {
-	seat *chair
+	slot *nodeSlot
 	how  string // "exit status 1", with the last line it said
 }
 

@@ -103,7 +103,7 @@ func withEtcd(ctx context.Context, cfg Config, begun time.Time, server *embedetc
 	if err != nil {
 		return fmt.Errorf("dev: %w", err)
 	}
-	screen.say(greeting(cfg, server.Endpoint(), l.chairs[0].http)...)
+	screen.say(greeting(cfg, server.Endpoint(), l.slots[0].http)...)
 	sub := m.Subscribe(nil)
 	defer sub.Close()
 	err = l.run(ctx, sub.C, server)

@@ -9,20 +9,20 @@ import (
 )
 
 // shardChanges tells what happened to the shards between two snapshots.
-func shardChanges(before, after *state.Snapshot) []happening {
+func shardChanges(before, after *state.Snapshot) []event {
 	now, err := shardview.New(after)
 	if err != nil {
 		return nil
 	}
 	was, _ := shardview.New(before) // empty without a map
-	var out []happening
+	var out []event
 	if was.Generation != now.Generation {
 		if why := dealtOut(before, after); why != "" {
-			out = append(out, happening{what: dealt, why: why})
+			out = append(out, event{what: dealt, why: why})
 		}
 	}
 	if now.MayServe() == now.Count && (was.MayServe() != was.Count || was.Count == 0) {
-		out = append(out, happening{what: served, shards: now.Count})
+		out = append(out, event{what: served, shards: now.Count})
 	}
 	return out
 }

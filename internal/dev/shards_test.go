@@ -50,7 +50,7 @@ func TestShardChanges(t *testing.T) {
 	released := *two
 	released.Released = []*state.Released{{Address: "a", Report: sharding.Report{Incarnation: 1, Generation: 11}}}
 	require.Equal(t, []string{"all 10 shards are served"}, shardLines(two, &released))
-	require.Equal(t, "all 10 shards are served, 2.0 ms later", happening{what: served, shards: 10,
+	require.Equal(t, "all 10 shards are served, 2.0 ms later", event{what: served, shards: 10,
 		when: "2.0 ms later"}.line())
 
 	three := at(shardMap(t, 12, shardMap(t, 11, nil, "a", 1, "b", 2), "a", 1, "b", 2, "c", 3), a, b, c)

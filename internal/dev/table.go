@@ -13,8 +13,8 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// seat is one of our node processes as the table needs it.
-type seat struct {
+// slotState is one of our node processes as the table needs it.
+type slotState struct {
 	address, http string
 	pid           int           // 0 while no process runs
 	age           time.Duration // of the process
@@ -29,14 +29,14 @@ type row struct {
 
 // rows makes the table of a snapshot: our nodes in their order, then other members,
 // then candidates that are no members. Snapshot is nil before the first one.
-func rows(s *state.Snapshot, seats []seat) []row {
+func rows(s *state.Snapshot, slots []slotState) []row {
 	if s == nil {
 		s = &state.Snapshot{}
 	}
 	shards, _ := shardview.New(s) // empty without a map
 	var out []row
 	ours := map[string]bool{}
-	for _, at := range seats {
+	for _, at := range slots {
 		ours[at.address] = true
 		r := row{address: at.address, http: beside(at.address, at.http), pid: "-", state: "down", age: "-"}
 		if at.pid != 0 {

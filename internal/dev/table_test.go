@@ -20,7 +20,7 @@ func TestRows(t *testing.T) {
 			other},
 		Queue: candidates{candidate("x", 77, 10), candidate("a:1", 1, 11), candidate("b:1", 2, 12)},
 	}
-	seats := []seat{
+	slots := []slotState{
 		{address: "a:1", http: "a:2", pid: 100, age: 3 * time.Second},
 		{address: "b:1", http: "b:2", pid: 101},
 		{address: "c:1", http: "c:2", pid: 102, gone: 3},
@@ -39,17 +39,17 @@ func TestRows(t *testing.T) {
 		{"g:1", ":2", "-", "down", "", "", "", "-", false},
 		{"z:1", ":2", "-", "follower", "", "", "", "-", false},
 		{"x", "not a node", "-", "leader", "10", "1", "", "-", true},
-	}, rows(s, seats))
+	}, rows(s, slots))
 
 	s.ShardMap = shardMap(t, 10, nil, "a:1", 1, "b:1", 2, "d:1", 4)
-	r := rows(s, seats)
+	r := rows(s, slots)
 	require.Equal(t, []string{"4", "3", "", "", "", "", "", "", ""}, shardsOf(r), "who is dead serves none")
 
 	s.Queue = s.Queue[1:]
-	r = rows(s, seats)
+	r = rows(s, slots)
 	require.Equal(t, row{"a:1", ":2", "100", "leader", "11", "1", "4", "3.00 s", true}, r[0])
 	require.Len(t, r, 8, "the other program is gone")
-	require.Equal(t, "starting", rows(nil, seats)[0].state, "before the first snapshot")
+	require.Equal(t, "starting", rows(nil, slots)[0].state, "before the first snapshot")
 }
 
 func shardsOf(rows []row) (shards []string) {

@@ -141,7 +141,7 @@ func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Con
 }
 
 // first is what who is first in the effect's queue does, and leaves it. again says that the
-// place was lost before anything began, or hands from outside have changed the mark.
+// place was lost before anything began, or the mark was changed out of band.
 func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name string, fn func(context.Context,
 	int64) ([]byte, error)) (_ once.Result, again bool, err error) {
 	defer e.leave(ctx, place)

@@ -16,7 +16,7 @@ import (
 )
 
 // errOvertaken: the place, or the mark, is not as it was.
-var errOvertaken = errors.New("the place in the effect's queue was lost, or its mark was changed by hands from outside")
+var errOvertaken = errors.New("the place in the effect's queue was lost, or its mark was changed out of band")
 
 // mark is what is known of an effect, as it is stored. Its state is Running, Done or Failed, or
 // "" if the effect was never tried.

@@ -38,7 +38,7 @@ func TestLostSession(t *testing.T) {
 	require.True(t, lost)
 }
 
-// Hands from outside delete the key of a leader and of one that waits: both notice, and queue
+// The keys of a leader and of one that waits are deleted out of band: both notice, and queue
 // again at the tail.
 func TestKeysAreDeleted(t *testing.T) {
 	s := newSceneWith(t, testbed.Short, time.Hour)

@@ -113,12 +113,12 @@ func (w *schedule) process(i int) {
 		turn++
 		return turn % 3
 	}
-	conn := w.e.ConnectTo(to, fmt.Sprint("process ", i), func(any) modeletcd.Fate {
+	conn := w.e.ConnectTo(to, fmt.Sprint("process ", i), func(any) modeletcd.Delivery {
 		slow := 5 * time.Millisecond
 		if w.one(20) == 0 {
 			slow = 1900 * time.Millisecond
 		}
-		return modeletcd.Fate{Out: w.between(0, 5*time.Millisecond), Back: w.between(0, slow)}
+		return modeletcd.Delivery{Out: w.between(0, 5*time.Millisecond), Back: w.between(0, slow)}
 	})
 	w.say("process %d: bound %t, to member %d", i, bound, home)
 	client := conn.Client()

@@ -112,7 +112,7 @@ func (l *lane) make(batch []op) bool {
 			return true
 		case err == nil:
 			// The counter is not as it was left. An earlier attempt was made, though nobody
-			// said so; or hands from outside have changed it.
+			// said so; or it was changed out of band.
 			if l.counted(resp) {
 				return l.found(batch)
 			}
@@ -152,7 +152,7 @@ func (l *lane) make(batch []op) bool {
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			l.r.s.Check() // it is told why
 		case errors.Is(err, rpctypes.ErrNoSpace):
-			if batch = l.relieve(batch); len(batch) == 0 {
+			if batch = l.drainBatch(batch); len(batch) == 0 {
 				return true
 			}
 		}
@@ -248,9 +248,9 @@ func (l *lane) counted(resp *clientv3.TxnResponse) bool {
 // apart is how many conditions of their own etcd takes in a transaction, with room to spare.
 const apart = levelOps / 2
 
-// relieve releases who leaves, in the batch and behind it, while nobody can enter. It returns
+// drainBatch releases who leaves, in the batch and behind it, while nobody can enter. It returns
 // the rest of the batch.
-func (l *lane) relieve(batch []op) []op {
+func (l *lane) drainBatch(batch []op) []op {
 	l.late = append(l.late, l.r.outbox.takeLeaving(apart-len(l.late))...)
 	l.late = l.release(l.late)
 	return l.release(batch)

@@ -40,10 +40,10 @@ func play(t *testing.T, do func(s *scene)) {
 	})
 }
 
-// engine is a process's, whose requests take 2 ms if nothing else is their fate.
-func (s *scene) engine(fate func(request any) modeletcd.Fate) *Engine {
-	conn := s.e.Connect("", func(request any) modeletcd.Fate {
-		f := fate(request)
+// engine is a process's, whose requests take 2 ms if nothing else is their delivery.
+func (s *scene) engine(delivery func(request any) modeletcd.Delivery) *Engine {
+	conn := s.e.Connect("", func(request any) modeletcd.Delivery {
+		f := delivery(request)
 		f.Out, f.Back = max(f.Out, time.Millisecond), max(f.Back, time.Millisecond)
 		return f
 	})
@@ -64,13 +64,13 @@ func (s *scene) enter(e *Engine, p Place) *Entry {
 	return x
 }
 
-func well(any) modeletcd.Fate { return modeletcd.Fate{} }
+func well(any) modeletcd.Delivery { return modeletcd.Delivery{} }
 
 // A place that a process may not give up is in everybody's way until it may.
 func TestLeavesWhenItMay(t *testing.T) {
 	play(t, func(s *scene) {
 		var denied atomic.Bool
-		a := s.engine(func(request any) (f modeletcd.Fate) {
+		a := s.engine(func(request any) (f modeletcd.Delivery) {
 			if r, ok := request.(*pb.TxnRequest); ok && denied.Load() {
 				for _, op := range r.Success {
 					if op.GetRequestDeleteRange() != nil {
@@ -107,14 +107,14 @@ func TestLeavesWhenItMay(t *testing.T) {
 func TestRefusedAfterSilence(t *testing.T) {
 	play(t, func(s *scene) {
 		var batches, allowed atomic.Int64
-		e := s.engine(func(request any) (f modeletcd.Fate) {
+		e := s.engine(func(request any) (f modeletcd.Delivery) {
 			if _, ok := request.(*pb.TxnRequest); !ok || allowed.Load() > 0 {
 				return f
 			}
 			if batches.Add(1) == 1 {
-				return modeletcd.Fate{Unanswered: true, Broken: 5 * time.Millisecond}
+				return modeletcd.Delivery{Unanswered: true, Broken: 5 * time.Millisecond}
 			}
-			return modeletcd.Fate{Refused: modeletcd.Denied}
+			return modeletcd.Delivery{Refused: modeletcd.Denied}
 		})
 		x := s.enter(e, Place{Name: "it"})
 		<-x.Settled()
@@ -142,7 +142,7 @@ func TestRefusedAfterSilence(t *testing.T) {
 func TestRefusedAfterSilenceOfMany(t *testing.T) {
 	play(t, func(s *scene) {
 		var batches atomic.Int64
-		e := s.engine(func(request any) (f modeletcd.Fate) {
+		e := s.engine(func(request any) (f modeletcd.Delivery) {
 			if _, ok := request.(*pb.TxnRequest); !ok {
 				return f
 			}

@@ -29,15 +29,15 @@ const lanes = 3
 
 // run is all that stands on one session.
 type run struct {
-	e      *Engine
-	s      *etcdsession.Session
-	ctx    context.Context
-	cancel context.CancelFunc
-	deaf   func() // no word from the session any more
-	wg     sync.WaitGroup
-	outbox *outbox
-	term   atomic.Uint64 // of raft at etcd, the newest that an answer was of
-	lanes  [lanes]*lane
+	e           *Engine
+	s           *etcdsession.Session
+	ctx         context.Context
+	cancel      context.CancelFunc
+	unsubscribe func() // from changes of the session
+	wg          sync.WaitGroup
+	outbox      *outbox
+	term        atomic.Uint64 // of raft at etcd, the newest that an answer was of
+	lanes       [lanes]*lane
 	// Who waits, and who only tries.
 	patient, hasty *clearing
 
@@ -64,7 +64,7 @@ func newRun(e *Engine, s *etcdsession.Session) *run {
 		r.lanes[i] = newLane(r, i)
 	}
 	r.patient, r.hasty = newClearing(r, true), newClearing(r, false)
-	r.deaf = s.OnChange(r.poke)
+	r.unsubscribe = s.OnChange(r.poke)
 	return r
 }
 
@@ -83,7 +83,7 @@ func (r *run) end() {
 	r.mu.Lock()
 	r.ended = true
 	r.mu.Unlock()
-	r.deaf()
+	r.unsubscribe()
 	r.cancel()
 	r.wg.Wait()
 	r.mu.Lock()
@@ -355,7 +355,7 @@ func (r *run) bucket(key string) *bucket {
 }
 
 // compare looks whether etcd has the keys that it should have on this session's lease: one
-// that is missing was deleted by hands from outside, one that is too much was written by
+// that is missing was deleted out of band, one that is too much was written by
 // them.
 func (r *run) compare() {
 	r.mu.Lock()

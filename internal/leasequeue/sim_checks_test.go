@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/internal/testkit/modeletcd"
 )
 
-// checks are the promises, and what was seen. What hands from outside have touched is exempt: the
+// checks are the promises, and what was seen. What was changed out of band is exempt: the
 // places of keys that they deleted, and all that stood on leases that they revoked.
 type checks struct {
 	w *world
@@ -80,7 +80,7 @@ func (c *checks) taint(what string) {
 	c.tainted[what] = true
 }
 
-// exempt reports whether hands from outside have touched the entry. The lock is held.
+// exempt reports whether the entry was changed out of band. The lock is held.
 func (c *checks) exempt(x *Entry) bool {
 	return c.tainted[place(x.key, x.Token())] || c.tainted[leaseName(int64(x.run.s.ID()))]
 }

@@ -45,15 +45,15 @@ var refusals = []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCNoSpace
 	rpctypes.ErrGRPCRequestTooLarge, rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCTimeout,
 	rpctypes.ErrGRPCRequestTooManyRequests}
 
-// fate is what becomes of a request of the host's. It depends on what is asked for, and for the how
+// delivery is what becomes of a request of the host's. It depends on what is asked for, and for the how
 // manieth time, and not on the order in which a process happens to ask.
-func (h *host) fate(request any) modeletcd.Fate {
+func (h *host) delivery(request any) modeletcd.Delivery {
 	label := label(request)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asked[label]++
 	rand := newRand(h.w.seed^label, fmt.Sprint(h.name, h.asked[label]))
-	f := modeletcd.Fate{Out: between(rand, time.Millisecond, 4*time.Millisecond), Back: between(rand, time.Millisecond,
+	f := modeletcd.Delivery{Out: between(rand, time.Millisecond, 4*time.Millisecond), Back: between(rand, time.Millisecond,
 		4*time.Millisecond)}
 	roll := rand.IntN(1000)
 	hit := func(permille int) bool {
@@ -162,8 +162,8 @@ func (h *host) set(x weather) {
 	h.weather = x
 }
 
-// happenings are what a run must bring about.
-var happenings = []string{"answers lost", "carried out late", "requests lost", "refused", "denied a queue",
+// events are what a run must bring about.
+var events = []string{"answers lost", "carried out late", "requests lost", "refused", "denied a queue",
 	"first", "all at once", "idle times", "requested", "given up before the answer", "tried in vain", "shared",
 	"refused " +
 		"to enter",

@@ -91,7 +91,7 @@ func TestSchedules(t *testing.T) {
 		t.Log("repeat one with: go test ./internal/leasequeue -run Schedules -v -count 10 -queues.schedules 1 -queues.seed N")
 	}
 	if n >= enough {
-		for _, what := range happenings {
+		for _, what := range events {
 			require.NotZero(t, seen[what], "%s: a run in which that does not happen shows nothing about it", what)
 		}
 	}

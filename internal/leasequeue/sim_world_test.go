@@ -138,7 +138,7 @@ func (h *host) start() {
 	defer h.mu.Unlock()
 	h.n++
 	p := &process{h: h}
-	p.conn = h.w.e.Connect(fmt.Sprint(h.name, h.n), h.fate)
+	p.conn = h.w.e.Connect(fmt.Sprint(h.name, h.n), h.delivery)
 	client := p.conn.Client()
 	var err error
 	if p.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,

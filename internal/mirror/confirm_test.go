@@ -25,7 +25,7 @@ func TestFreshAndConfirm(t *testing.T) {
 	require.NoError(t, err)
 	term := now.Header.RaftTerm
 	register(term)
-	client, watch := gated(plain)
+	client, watch := gateWatches(plain)
 	m := New(Config{Client: client, Keys: keys, Member: "me:1", LagTimeout: 300 * time.Millisecond})
 	run(t, m)
 	require.True(t, m.Fresh(term))

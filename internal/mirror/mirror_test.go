@@ -76,7 +76,7 @@ func (g *gate) Watch(ctx context.Context, key string, opts ...clientv3.OpOption)
 	return out
 }
 
-func gated(client *clientv3.Client) (*clientv3.Client, *gate) {
+func gateWatches(client *clientv3.Client) (*clientv3.Client, *gate) {
 	g := &gate{Watcher: client.Watcher}
 	derived := clientv3.NewCtxClient(context.Background())
 	derived.KV, derived.Lease, derived.Watcher = client.KV, client.Lease, g
@@ -119,7 +119,7 @@ func TestFollowsEveryChange(t *testing.T) {
 func TestFrozenWatchIsFoundOut(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
-	derived, g := gated(client)
+	derived, g := gateWatches(client)
 	m := New(Config{Client: derived, Keys: keys, LagTimeout: 50 * time.Millisecond})
 	run(t, m)
 	g.freeze(true)
@@ -160,21 +160,21 @@ func TestRevisionsElsewhereAreNoLag(t *testing.T) {
 func TestWatchThatIsNeverOpened(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)
 	derived := clientv3.NewCtxClient(context.Background())
-	derived.KV, derived.Watcher = client.KV, &deafWatcher{Watcher: client.Watcher, deaf: 2}
+	derived.KV, derived.Watcher = client.KV, &silentWatcher{Watcher: client.Watcher, silent: 2}
 	m := New(Config{Client: derived, Keys: keys, LagTimeout: 50 * time.Millisecond})
 	run(t, m)
 	require.EqualValues(t, 1, m.Rebuilds(), "two watches to a read")
 }
 
-// deafWatcher does not open the first watches.
-type deafWatcher struct {
+// silentWatcher does not open the first watches.
+type silentWatcher struct {
 	clientv3.Watcher
-	deaf int
+	silent int
 }
 
-func (w *deafWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
-	if w.deaf > 0 {
-		w.deaf--
+func (w *silentWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	if w.silent > 0 {
+		w.silent--
 		<-ctx.Done()
 	}
 	return w.Watcher.Watch(ctx, key, opts...)
@@ -183,7 +183,7 @@ func (w *deafWatcher) Watch(ctx context.Context, key string, opts ...clientv3.Op
 func TestCompactionIsSurvived(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)
 	ctx := etcdtest.Context(t)
-	derived, g := gated(client)
+	derived, g := gateWatches(client)
 	m := New(Config{Client: derived, Keys: keys})
 	run(t, m)
 	g.freeze(true)

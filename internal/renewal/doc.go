@@ -14,7 +14,7 @@
 //
 // # What is not promised
 //
-// Requests of one stream share its fate: one that etcd refuses ends the stream for all, and the
+// Requests of one stream end with it: one that etcd refuses ends the stream for all, and the
 // others are sent again on the next one. Through a proxy an answer may belong to an earlier request
 // of the proxy's own.
 package renewal

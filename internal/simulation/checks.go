@@ -45,7 +45,7 @@ func (c *checks) fail(promise, format string, args ...any) {
 }
 
 // count notes that something happened.
-func (c *checks) count(h Happening) { c.seen.Count[h]++ }
+func (c *checks) count(h Occurrence) { c.seen.Count[h]++ }
 
 // step looks at everybody's claims. It is called after everything that happens.
 func (c *checks) step(w *world) {

@@ -9,7 +9,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// taken is something that was taken from a living member, by a hand from outside or
+// taken is something that was taken from a living member, out of band or
 // on evidence.
 type taken struct {
 	token int64 // of a key; 0 for a lease

@@ -144,7 +144,7 @@ func (w *world) differs(truth, s *state.Snapshot) string {
 	return ""
 }
 
-// tidy takes away what hands from outside have taken off its lease, and whose process
+// tidy takes away what was taken off its lease out of band, and whose process
 // is not there to put it right: nobody else may.
 func (w *world) tidy() {
 	e := w.etcd

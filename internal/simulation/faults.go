@@ -6,20 +6,20 @@ import (
 
 // faults are those that are to come, and those that last.
 type faults struct {
-	w       *world
-	over    bool // everything is healed: none comes any more
-	fates   []doom
-	waiting []trigger
-	lasting []func() // what ends those that last
+	w          *world
+	over       bool // everything is healed: none comes any more
+	deliveries []doom
+	waiting    []trigger
+	lasting    []func() // what ends those that last
 }
 
 // doom is what is to become of one request.
 type doom struct {
-	kind  kind
-	host  *host // nil: anybody's
-	skip  int   // so many before it are spared
-	fate  fate
-	after time.Duration // how late, if its fate is to be late
+	kind     kind
+	host     *host // nil: anybody's
+	skip     int   // so many before it are spared
+	delivery delivery
+	after    time.Duration // how late, if its delivery is to be late
 }
 
 // trigger lets a fault begin at a moment that matters.
@@ -45,10 +45,10 @@ const (
 )
 
 // sends decides what becomes of a request that is about to be sent.
-func (f *faults) sends(p *process, k kind) (fate, time.Duration) {
+func (f *faults) sends(p *process, k kind) (delivery, time.Duration) {
 	f.moment(p, sent+moment(k))
-	for i := range f.fates {
-		d := &f.fates[i]
+	for i := range f.deliveries {
+		d := &f.deliveries[i]
 		if d.kind != k || d.host != nil && d.host != p.host {
 			continue
 		}
@@ -57,11 +57,11 @@ func (f *faults) sends(p *process, k kind) (fate, time.Duration) {
 			continue
 		}
 		found := *d
-		f.fates = append(f.fates[:i], f.fates[i+1:]...)
-		if found.fate == late {
+		f.deliveries = append(f.deliveries[:i], f.deliveries[i+1:]...)
+		if found.delivery == late {
 			return late, found.after
 		}
-		return found.fate, 0
+		return found.delivery, 0
 	}
 	return arrives, 0
 }
@@ -108,7 +108,7 @@ func (f *faults) last(d time.Duration, end func()) {
 // heal ends everything.
 func (f *faults) heal() {
 	f.over = true
-	f.fates, f.waiting = nil, nil
+	f.deliveries, f.waiting = nil, nil
 	for _, end := range f.lasting {
 		end()
 	}

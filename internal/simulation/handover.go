@@ -58,7 +58,7 @@ func (p *process) handOver(then func()) {
 				p.leaving.generation = snap.ShardMap.Generation()
 			}
 		case !p.owns(snap):
-		case !p.relieved(snap):
+		case !p.canHandOver(snap):
 			outcome = StopLast
 		default:
 			return false
@@ -106,8 +106,8 @@ func owned(m *sharding.Map, o sharding.Owner) int {
 	return 0
 }
 
-// relieved is Cluster.relieved.
-func (p *process) relieved(s *state.Snapshot) bool {
+// canHandOver is Cluster.canHandOver.
+func (p *process) canHandOver(s *state.Snapshot) bool {
 	taker, planner := false, false
 	for _, m := range shardplan.Members(s, p.host.planning()) {
 		taker = taker || !m.Excluded && m.Address != p.host.address

@@ -167,7 +167,7 @@ func (s *session) lose(why string) {
 	s.lost = why
 	for h, reason := range losses {
 		if reason == why {
-			s.p.w.checks.count(Happening(h))
+			s.p.w.checks.count(Occurrence(h))
 		}
 	}
 	if s.p.w.log != nil {
@@ -178,7 +178,7 @@ func (s *session) lose(why string) {
 	s.p.soon(func() { s.p.keeper.over(s) })
 }
 
-var losses = [happenings]string{SessionExpired: "expired", SessionRevoked: "revoked", SessionPermission: "permission",
+var losses = [occurrences]string{SessionExpired: "expired", SessionRevoked: "revoked", SessionPermission: "permission",
 	SessionKeyLost: "key lost"}
 
 // protect is Session.Protect.

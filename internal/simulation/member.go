@@ -194,7 +194,7 @@ func (m *member) removePredecessor(s *session, there *state.Member) {
 			m.tryRegister(s)
 		default:
 			p.after(suspicion.Grace(grace, durationOf(p.host.mono()-began), there), func() {
-				p.strike(there, written, func(struck) { m.later(s) })
+				p.removeAccused(there, written, func(removed) { m.later(s) })
 			})
 		}
 	})

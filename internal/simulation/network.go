@@ -53,14 +53,14 @@ type link struct {
 // well reports whether nothing is wrong with it.
 func (l link) well() bool { return l == link{} }
 
-// fate is what becomes of one request.
-type fate int
+// delivery is what becomes of one request.
+type delivery int
 
 const (
-	arrives    fate = iota
-	neverSent       // it is lost on its way
-	unanswered      // it is carried out, and the answer is lost
-	late            // it is carried out long after its sender gave up
+	arrives    delivery = iota
+	neverSent           // it is lost on its way
+	unanswered          // it is carried out, and the answer is lost
+	late                // it is carried out long after its sender gave up
 )
 
 // delay is how long one way to etcd or back takes.

@@ -13,7 +13,7 @@ func doomed(w *world, h *host) {
 	if !w.chance(3) {
 		d.host, d.skip = h, w.IntN(2)
 	}
-	d.fate = pick(w, []fate{neverSent, unanswered, unanswered, late, late})
+	d.delivery = pick(w, []delivery{neverSent, unanswered, unanswered, late, late})
 	d.after = w.between(0, w.ttl)
 	if w.chance(3) {
 		d.after = w.between(0, 2*w.ttl)
@@ -23,13 +23,13 @@ func doomed(w *world, h *host) {
 		who = "its"
 	}
 	w.note(h, "%s next %s (after %d others) %s", who, d.kind, d.skip,
-		[...]string{"", "is lost", "will not be answered", "comes late"}[d.fate])
-	w.faults.fates = append(w.faults.fates, d)
+		[...]string{"", "is lost", "will not be answered", "comes late"}[d.delivery])
+	w.faults.deliveries = append(w.faults.deliveries, d)
 }
 
 // doomNext settles what becomes of the next request of that kind.
-func (w *world) doomNext(h *host, k kind, f fate) {
-	w.faults.fates = append(w.faults.fates, doom{kind: k, host: h, fate: f, after: w.between(0, w.ttl)})
+func (w *world) doomNext(h *host, k kind, f delivery) {
+	w.faults.deliveries = append(w.faults.deliveries, doom{kind: k, host: h, delivery: f, after: w.between(0, w.ttl)})
 	w.note(h, "the next %s comes late", k)
 }
 

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Happening is something that can happen in a run, and that a run must be able to
+// Occurrence is something that can happen in a run, and that a run must be able to
 // bring about to be worth anything.
-type Happening int
+type Occurrence int
 
-// The happenings that are counted.
+// The occurrences that are counted.
 const (
-	FaultBegan Happening = iota
+	FaultBegan Occurrence = iota
 	TermBegan
 	ActingTerm
 	Resigned
@@ -67,10 +67,10 @@ const (
 	StopCut
 	MapTaken
 	ReportTaken
-	happenings
+	occurrences
 )
 
-func (h Happening) String() string {
+func (h Occurrence) String() string {
 	return [...]string{"faults", "terms", "terms in fallback", "terms ended: resigned", "terms ended: asked to give way",
 		"terms ended: key lost", "terms ended: session lost", "terms ended: superseded", "work awaited", "work given up",
 		"guarded writes accepted", "guarded writes refused", "requests carried out after their sender gave up", "answers " +
@@ -119,7 +119,7 @@ type Beside struct {
 
 // Seen counts what happened in a run, or in many.
 type Seen struct {
-	Count  [happenings]int
+	Count  [occurrences]int
 	Exempt [exempts]Exempt // by hand, by removal, and in fallback by an outside candidate
 	Beside [besides]Beside // by hand, by removal, by a hand on the map
 }
@@ -147,12 +147,12 @@ func (s *Seen) Add(o Seen) {
 func (s Seen) String() string {
 	var b strings.Builder
 	for i, n := range s.Count {
-		fmt.Fprintf(&b, "%9d  %s\n", n, Happening(i))
+		fmt.Fprintf(&b, "%9d  %s\n", n, Occurrence(i))
 	}
 	for _, x := range []struct {
 		by   by
 		name string
-	}{{hand, "a hand from outside"}, {removal, "removal on evidence"}} {
+	}{{hand, "an out-of-band change"}, {removal, "removal on evidence"}} {
 		e := s.Exempt[x.by]
 		fmt.Fprintf(&b, "%9d  exempt: leaders whose key was taken by %s (noticed after %v at most)\n", e.Keyless, x.name,
 			e.LongestKeyless.Round(time.Millisecond))

@@ -73,7 +73,7 @@ func handOnReport(w *world, h *host) {
 	}
 }
 
-// handOn is one change by a hand from outside.
+// handOn is one change out of band.
 func (w *world) handOn(op txn.Op) {
 	w.etcd.author = cause{by: hand}
 	_, _ = w.etcd.execute(nil, txn.Txn{Then: []txn.Op{op}})

@@ -55,7 +55,7 @@ func TestSchedules(t *testing.T) {
 		return
 	}
 	for i, count := range seen.Count {
-		require.NotZero(t, count, "%s: a run in which that does not happen shows nothing about it", Happening(i))
+		require.NotZero(t, count, "%s: a run in which that does not happen shows nothing about it", Occurrence(i))
 	}
 	for i := hand; i <= outsideCandidate; i++ {
 		require.NotZero(t, seen.Exempt[i].Overlaps, "exempt case %d", i)

@@ -48,7 +48,7 @@ func (c *checks) ended(p *process, e candidacy.Ending) {
 	}
 }
 
-var endings = [happenings]election.Reason{Resigned: election.ReasonResigned, GaveWay: election.ReasonRequested,
+var endings = [occurrences]election.Reason{Resigned: election.ReasonResigned, GaveWay: election.ReasonRequested,
 	KeyLost:     election.ReasonKeyLost,
 	SessionLost: election.ReasonSessionLost, Superseded: election.ReasonSuperseded}
 

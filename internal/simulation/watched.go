@@ -225,7 +225,7 @@ func (w *watched) published(s *state.Snapshot) {
 // remove is watched.remove.
 func (w *watched) remove() {
 	d := w.d
-	d.p.strike(w.member, w.written, func(s struck) {
+	d.p.removeAccused(w.member, w.written, func(s removed) {
 		switch {
 		case s == wasRemoved:
 			if d.removed == nil {
@@ -256,18 +256,18 @@ func (p *process) accuse(m *state.Member, lease int64, evidence string, then fun
 	}, func(a answer, err error) { then(a.revision, err == nil && !a.held, err) })
 }
 
-// struck is what came of a removal.
-type struck int
+// removed is what came of a removal.
+type removed int
 
 const (
-	wasRemoved struck = iota
-	wasRefuted        // the accusation stood no longer
-	hadChanged        // it is registered no longer, or anew
+	wasRemoved removed = iota
+	wasRefuted         // the accusation stood no longer
+	hadChanged         // it is registered no longer, or anew
 	notKnown
 )
 
-// strike is Accuser.strike.
-func (p *process) strike(m *state.Member, written int64, then func(struck)) {
+// removeAccused is Accuser.removeAccused.
+func (p *process) removeAccused(m *state.Member, written int64, then func(removed)) {
 	queued, _ := p.mirror.snapshot.Candidate(m.KeyLease)
 	c := txn.Remove(p.w.keys, m, m.KeyLease != 0 && queued != nil, p.id, written)
 	by := cause{p: p, by: removal, member: m}

@@ -31,7 +31,7 @@ type world struct {
 type event struct {
 	at  time.Duration
 	seq uint64   // events at the same instant happen in the order in which they were made
-	p   *process // whose step it is; nil: etcd's, the network's or fate's
+	p   *process // whose step it is; nil: etcd's, the network's or a fault's
 	due int64    // of a timer: not before the process's monotonic clock shows this
 	do  func()
 }

@@ -34,7 +34,7 @@ func TestNothingIsRevokedBesideACommand(t *testing.T) {
 		}
 
 		ended := c.begin()
-		h.session.Lose(session.ReasonUnreachable, errors.New("planted"))
+		h.session.Lose(session.ReasonUnreachable, errors.New("injected"))
 		<-h.ctx.Done()
 		require.ErrorIs(t, context.Cause(h.ctx), session.ErrLost)
 		_, ok := deadline(h)

@@ -102,7 +102,7 @@ func (c Config) Validate() error {
 	_, name := c.kind()
 	switch {
 	case c.Connect == nil, len(c.Command) == 0, len(c.Guard) == 0, (c.Election == "") == (c.Lock == ""):
-		return errors.New("gated: Connect, Guard, Command and one of Election and Lock are required")
+		return errors.New("supervise: Connect, Guard, Command and one of Election and Lock are required")
 	case c.Grace < 0:
 		return fmt.Errorf("%w: a grace of %v: give more than 0, or none", ErrBadStop, c.Grace)
 	case c.Stop < 0, c.Stop > c.withDefaults().TTL/2:

@@ -1,4 +1,4 @@
-// Package gated runs a command only while this process leads an election or holds a lock:
+// Package supervise runs a command only while this process leads an election or holds a lock:
 // what goversed exec and goversed lock do.
 //
 //	goversed (holder) ── the deadline, again and again ──► goversed guard ── starts ──► command

@@ -30,8 +30,8 @@ const (
 	doneTimeout = 3 * time.Second
 	// dismissTimeout bounds the wait for a guard that has nothing to do any more.
 	dismissTimeout = time.Second
-	// deafAfter the first signal that asks for the end it is said that the command still runs, and what ends it.
-	deafAfter = 2 * time.Second
+	// unresponsiveAfter the first signal that asks for the end it is said that the command still runs, and what ends it.
+	unresponsiveAfter = 2 * time.Second
 )
 
 // job is one run of the command under its guard, as the holder sees it.
@@ -58,8 +58,8 @@ type job struct {
 	hurried   bool    // the guard knows that it is to kill the command
 	looked    ending.Instant
 	stood     time.Duration // the longest between two looks
-	// deaf tells that deafAfter is over; nil: there is no request yet.
-	deaf <-chan time.Time
+	// unresponsive tells that unresponsiveAfter is over; nil: there is no request yet.
+	unresponsive <-chan time.Time
 }
 
 // request is what signals have said of the command's end.
@@ -198,7 +198,7 @@ func (r *runner) environment(h *held) []string {
 func (j *job) tell(what any, within time.Duration) bool {
 	line, err := json.Marshal(what)
 	if err != nil {
-		panic("gated: " + err.Error()) // plain structs
+		panic("supervise: " + err.Error()) // plain structs
 	}
 	_ = j.orders.SetWriteDeadline(time.Now().Add(within)) // a pipe has deadlines
 	_, err = j.orders.Write(line)
@@ -244,9 +244,9 @@ func (j *job) watch(h *held) {
 			lost = nil // once is enough
 		case s := <-j.r.signals:
 			j.pass(s)
-		case <-j.deaf:
+		case <-j.unresponsive:
 			if !j.told && !j.hurried && !j.unguarded && !j.end.Gone {
-				j.r.sayDeaf()
+				j.r.sayUnresponsive()
 			}
 		case said, ok := <-j.reports:
 			j.hear(said, ok)
@@ -304,7 +304,7 @@ func (j *job) pass(s os.Signal) {
 	}
 	if sig == syscall.SIGINT || sig == syscall.SIGTERM {
 		if !j.r.requested {
-			j.deaf = time.After(deafAfter)
+			j.unresponsive = time.After(unresponsiveAfter)
 			j.r.cfg.Logger.Info("passing the signal on to the command, and waiting for its end; another one kills it", "signal",
 				sig.String())
 		}

@@ -17,9 +17,9 @@ import (
 
 // A copy of this test binary with testGuard in its environment is a guard that does as that says.
 const (
-	testGuard = "GATED_TEST_GUARD"
-	dies      = "dies"  // before it has reported anything
-	deaf      = "deaf:" // it reads no orders; at their end, for which a guard revokes the lease, it makes the file named
+	testGuard    = "SUPERVISE_TEST_GUARD"
+	dies         = "dies"          // before it has reported anything
+	unresponsive = "unresponsive:" // it reads no orders; at their end it makes the file named, and revokes nothing
 )
 
 func init() {
@@ -27,12 +27,12 @@ func init() {
 	switch {
 	case how == "":
 		return
-	case len(how) > len(deaf) && how[:len(deaf)] == deaf:
+	case len(how) > len(unresponsive) && how[:len(unresponsive)] == unresponsive:
 		orders := []unix.PollFd{{Fd: ordersFile}} // the end is told unasked
 		for orders[0].Revents&unix.POLLHUP == 0 {
 			_, _ = unix.Poll(orders, -1) // interrupted, say
 		}
-		if err := os.WriteFile(how[len(deaf):], nil, 0o600); err != nil {
+		if err := os.WriteFile(how[len(unresponsive):], nil, 0o600); err != nil {
 			panic(err)
 		}
 	}
@@ -54,7 +54,7 @@ func aJob(t *testing.T, how string) *job {
 // the lease of a holder that lives, and may lead again.
 func TestDismissedGuardRevokesNothing(t *testing.T) {
 	revoked := filepath.Join(t.TempDir(), "revoked")
-	j := aJob(t, deaf+revoked)
+	j := aJob(t, unresponsive+revoked)
 	require.NoError(t, j.orders.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
 	_, err := j.orders.Write(make([]byte, 1<<20)) // more than a pipe holds
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)

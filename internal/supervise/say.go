@@ -62,8 +62,8 @@ func (r *runner) sayHeld(h *held) {
 		r.cfg.Command[0])
 }
 
-// sayDeaf says that the command has not ended although it was asked to.
-func (r *runner) sayDeaf() {
+// sayUnresponsive says that the command has not ended although it was asked to.
+func (r *runner) sayUnresponsive() {
 	var about []any
 	if r.cfg.Grace > 0 {
 		about = []any{"grace", r.cfg.Grace.String()}

@@ -73,9 +73,9 @@ func (c *changes) all() []*change {
 	return []*change{c.bootstrap, c.alone, c.join, c.stop, c.stopLead, c.die, c.dieLead}
 }
 
-// town is a fleet whose members change, beside a bare watch of what is written about the
+// testbed is a fleet whose members change, beside a bare watch of what is written about the
 // shards.
-type town struct {
+type testbed struct {
 	process *etcdproc.Process
 	client  *clientv3.Client
 	keys    state.Keys
@@ -126,7 +126,7 @@ func (c *changes) live(ctx context.Context, p *etcdproc.Process, s cluster.Shard
 		return err
 	}
 	defer fleet.Disconnect(own)
-	t := &town{process: p, client: own[0]}
+	t := &testbed{process: p, client: own[0]}
 	if t.keys, err = state.NewKeys("/goverse"); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (c *changes) live(ctx context.Context, p *etcdproc.Process, s cluster.Shard
 }
 
 // rounds makes the other changes n times. The floor goes before them where there are shards.
-func (c *changes) rounds(ctx context.Context, t *town, n int) error {
+func (c *changes) rounds(ctx context.Context, t *testbed, n int) error {
 	if t.shards != nil {
 		if err := c.fan(ctx, t); err != nil {
 			return err
@@ -192,7 +192,7 @@ func (c *changes) rounds(ctx context.Context, t *town, n int) error {
 }
 
 // replace makes one node go, which is one change, and another one join, which is the next.
-func (c *changes) replace(ctx context.Context, t *town, out *change, old *fleet.Node,
+func (c *changes) replace(ctx context.Context, t *testbed, out *change, old *fleet.Node,
 	end func(*fleet.Node) (func() error, error)) error {
 	var join func() error
 	if err := t.make(ctx, out, func() (err error) {
@@ -213,7 +213,7 @@ func (c *changes) replace(ctx context.Context, t *town, out *change, old *fleet.
 
 // make makes one change and counts until all shards are served again, or with sharding off
 // until all nodes agree, and for a while after that.
-func (t *town) make(ctx context.Context, c *change, do func() error) error {
+func (t *testbed) make(ctx context.Context, c *change, do func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	rest(ctx, settle)
@@ -268,7 +268,7 @@ func (t *town) make(ctx context.Context, c *change, do func() error) error {
 
 // fan measures the floor: what a bare client needs for one put that is as long as the map,
 // until as many bare watchers as there are nodes have it.
-func (c *changes) fan(ctx context.Context, t *town) error {
+func (c *changes) fan(ctx context.Context, t *testbed) error {
 	clients, closeAll, err := dial(ctx, t.process.Endpoint, fleet.Connections(c.nodes))
 	if err != nil {
 		return err

@@ -138,7 +138,7 @@ func noteScale(r *report.Result, env Env) {
 		"as many connections.", env.pick(failoverSamples, 2))
 	r.Note("The leader *stops* by `Stop`: it marks itself as draining, resigns and revokes its lease, which are three " +
 		"writes told to all. When its lease " +
-		"is *revoked* from outside, its own requests are held back until all is counted, as those of one that crashed.")
+		"is *revoked* out of band, its own requests are held back until all is counted, as those of one that crashed.")
 	r.Note("*At etcd*: by its own counters, per failover, until every node has seen all that followed. Bytes are those " +
 		"of gRPC's messages. *Observers* " +
 		"are all but the next leader, whose campaign looks once more whether it is first, and who queued last; what these " +

@@ -19,13 +19,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // faulty is a store with one fault.
 type faulty struct {
 	*elector.Memory
-	readThenWrite bool // compares in one step and writes in another
-	blind         bool // does not compare
-	overwrites    bool // creates what is there
-	precision     time.Duration
-	deaf          bool // goes on when the context ended
-	content       bool // its versions are what the record says
-	forgetful     bool // loses the number
+	readThenWrite  bool // compares in one step and writes in another
+	blind          bool // does not compare
+	overwrites     bool // creates what is there
+	precision      time.Duration
+	ignoresContext bool // goes on when the context ended
+	content        bool // its versions are what the record says
+	forgetful      bool // loses the number
 
 	mu sync.Mutex
 }
@@ -41,7 +41,7 @@ func (f *faulty) kept(l elector.Lease) elector.Lease {
 }
 
 func (f *faulty) ctx(ctx context.Context) context.Context {
-	if f.deaf {
+	if f.ignoresContext {
 		return context.WithoutCancel(ctx)
 	}
 	return ctx
@@ -111,7 +111,7 @@ func failing(t *testing.T, open func() elector.LeaseStore) []string {
 }
 
 // A suite that finds nothing proves nothing.
-func TestTheSuiteFindsPlantedFaults(t *testing.T) {
+func TestTheSuiteFindsMutants(t *testing.T) {
 	for name, f := range map[string]struct {
 		plant func(*faulty)
 		finds []string
@@ -123,7 +123,7 @@ func TestTheSuiteFindsPlantedFaults(t *testing.T) {
 		"creates what is there": {func(f *faulty) { f.overwrites = true }, []string{"a record is created once",
 			"one of many creates the record"}},
 		"keeps seconds": {func(f *faulty) { f.precision = time.Second }, []string{"what is written is read"}},
-		"does not hear": {func(f *faulty) { f.deaf = true }, []string{"a context that ended is honoured"}},
+		"does not hear": {func(f *faulty) { f.ignoresContext = true }, []string{"a context that ended is honoured"}},
 		"takes content for a version": {func(f *faulty) { f.content = true }, []string{"a version is replaced once",
 			"no version comes again"}},
 		"keeps 32 bits of the number":   {func(f *faulty) { f.forgetful = true }, []string{"what is written is read"}},

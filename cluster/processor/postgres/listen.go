@@ -17,17 +17,17 @@ func (s *Source) Listen(ctx context.Context) {
 	if s.cfg.Channel == "" {
 		return
 	}
-	log, deaf := s.cfg.Logger.With("channel", s.cfg.Channel), false
+	log, lost := s.cfg.Logger.With("channel", s.cfg.Channel), false
 	for ctx.Err() == nil {
 		err := s.listen(ctx, func() {
-			if deaf {
+			if lost {
 				log.Info("hears of new events again")
 			}
-			deaf = false
+			lost = false
 		})
-		if !deaf && ctx.Err() == nil {
+		if !lost && ctx.Err() == nil {
 			log.Warn("does not hear of new events, trying on; until then the table is polled", "error", err)
-			deaf = true
+			lost = true
 		}
 		select {
 		case <-time.After(relisten):

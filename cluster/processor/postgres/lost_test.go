@@ -22,23 +22,23 @@ import (
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
-// deaf is a database that carries commits out, and whose answers to every second one are lost.
-type deaf struct {
+// lossy is a database that carries commits out, and whose answers to every second one are lost.
+type lossy struct {
 	*pgxpool.Pool
 	commits, lost atomic.Int64
 }
 
-func (d *deaf) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
+func (d *lossy) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
 	tx, err := d.Pool.BeginTx(ctx, opts)
-	return deafTx{tx, d}, err
+	return lossyTx{tx, d}, err
 }
 
-type deafTx struct {
+type lossyTx struct {
 	pgx.Tx
-	in *deaf
+	in *lossy
 }
 
-func (t deafTx) Commit(ctx context.Context) error {
+func (t lossyTx) Commit(ctx context.Context) error {
 	err := t.Tx.Commit(ctx)
 	if err == nil && t.in.commits.Add(1)%2 == 1 {
 		t.in.lost.Add(1)
@@ -77,7 +77,7 @@ func (f *forgetful) Advance(ctx context.Context, name string, _ processor.Mark,
 // lostAnswers handles eight events, of which one is parked, and returns what took effect.
 func (s *scene) lostAnswers(t *testing.T, plant func(c processor.Checkpoint) processor.Checkpoint) []int {
 	t.Helper()
-	db := &deaf{Pool: s.pool}
+	db := &lossy{Pool: s.pool}
 	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.DB = db })
 	handler, all := s.effects(t)
 	p, end := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 8}, Checkpoint: plant(checkpoint),

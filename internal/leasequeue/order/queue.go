@@ -35,7 +35,7 @@ type Queue struct {
 	entries  []Entry // by Create
 }
 
-// compare tells who comes first. Only hands from outside can create two at once.
+// compare tells who comes first. Only an out-of-band change can create two at once.
 func compare(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Create, b.Create), cmp.Compare(a.Key, b.Key))
 }

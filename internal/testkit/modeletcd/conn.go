@@ -10,9 +10,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Fate is what becomes of one request. Whatever its sender is told meanwhile, a request arrives
+// Delivery is what becomes of one request. Whatever its sender is told meanwhile, a request arrives
 // once, after Out, unless it gets lost.
-type Fate struct {
+type Delivery struct {
 	// Out is how long it takes to arrive, Back how long its answer does.
 	Out, Back time.Duration
 	// Lost: it never arrives. Unanswered: its answer does not.
@@ -29,28 +29,28 @@ type Conn struct {
 	// Name is for whoever reads what went on.
 	Name string
 
-	e       *Etcd
-	to      func() int // the member that the next request goes to
-	fate    func(request any) Fate
-	held    bool
-	waiting []func() // with the lock held, when nothing is held up any more
-	watches []*watch
-	frozen  bool
+	e        *Etcd
+	to       func() int // the member that the next request goes to
+	delivery func(request any) Delivery
+	held     bool
+	waiting  []func() // with the lock held, when nothing is held up any more
+	watches  []*watch
+	frozen   bool
 }
 
-// Connect makes a connection. fate is asked for every request, which is one of etcd's protocol
+// Connect makes a connection. delivery is asked for every request, which is one of etcd's protocol
 // (*pb.TxnRequest and so on), when it is sent; for every opening of a watch, and for what a watch
 // tells (*pb.WatchResponse), of which Back alone counts. It must not block, nor call this package.
-func (e *Etcd) Connect(name string, fate func(request any) Fate) *Conn {
-	return e.ConnectTo(func() int { return 0 }, name, fate)
+func (e *Etcd) Connect(name string, delivery func(request any) Delivery) *Conn {
+	return e.ConnectTo(func() int { return 0 }, name, delivery)
 }
 
 // ConnectTo is Connect for an etcd of several members: to says to which member the next request goes,
 // watch or stream of renewals is opened.
-func (e *Etcd) ConnectTo(to func() int, name string, fate func(request any) Fate) *Conn {
+func (e *Etcd) ConnectTo(to func() int, name string, delivery func(request any) Delivery) *Conn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	c := &Conn{Name: name, e: e, to: to, fate: fate}
+	c := &Conn{Name: name, e: e, to: to, delivery: delivery}
 	e.conns = append(e.conns, c)
 	return c
 }
@@ -119,21 +119,21 @@ func ask[T any](ctx context.Context, c *Conn, m *member, request any, carryOut f
 	if ctx.Err() != nil {
 		return none, status.FromContextError(ctx.Err()).Err()
 	}
-	fate := c.fate(request)
+	delivery := c.delivery(request)
 	answers := make(chan answer, 2)
-	if fate.Broken > 0 {
-		time.AfterFunc(fate.Broken, func() { answers <- answer{err: errUnavailable} })
+	if delivery.Broken > 0 {
+		time.AfterFunc(delivery.Broken, func() { answers <- answer{err: errUnavailable} })
 	}
 	back := func(resp T, err error) {
-		if !fate.Unanswered {
-			c.after(fate.Back, func() { answers <- answer{resp, err} })
+		if !delivery.Unanswered {
+			c.after(delivery.Back, func() { answers <- answer{resp, err} })
 		}
 	}
-	if !fate.Lost {
-		c.after(fate.Out, func() {
+	if !delivery.Lost {
+		c.after(delivery.Out, func() {
 			c.e.arrive(m, func() {
-				if fate.Refused != nil {
-					back(none, fate.Refused)
+				if delivery.Refused != nil {
+					back(none, delivery.Refused)
 				} else {
 					carryOut(back)
 				}
@@ -148,5 +148,5 @@ func ask[T any](ctx context.Context, c *Conn, m *member, request any, carryOut f
 	}
 }
 
-// Denied is etcd's refusal by access control, for Fate.
+// Denied is etcd's refusal by access control, for Delivery.
 var Denied = rpctypes.ErrGRPCPermissionDenied

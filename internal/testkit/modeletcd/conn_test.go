@@ -11,12 +11,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// scene is a model, and two connections, of which the first one's requests have a fate.
+// scene is a model, and two connections, of which the first one's requests have a delivery.
 type scene struct {
 	*testing.T
 	e           *Etcd
 	conn        *Conn
-	next        Fate // of all requests from now on
+	next        Delivery // of all requests from now on
 	client, way *clientv3.Client
 }
 
@@ -24,8 +24,8 @@ func play(t *testing.T, do func(s *scene)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scene{T: t, e: New()}
 		defer s.e.Close()
-		s.conn = s.e.Connect("a", func(any) Fate { return s.next })
-		s.client, s.way = s.conn.Client(), s.e.Connect("b", func(any) Fate { return Fate{} }).Client()
+		s.conn = s.e.Connect("a", func(any) Delivery { return s.next })
+		s.client, s.way = s.conn.Client(), s.e.Connect("b", func(any) Delivery { return Delivery{} }).Client()
 		do(s)
 	})
 }
@@ -40,30 +40,30 @@ func (s *scene) put(key string) error {
 
 func (s *scene) there(key string) bool { return len(s.e.Keys(key)) == 1 }
 
-func TestFates(t *testing.T) {
+func TestDeliveries(t *testing.T) {
 	play(t, func(s *scene) {
 		began := time.Now()
-		s.next = Fate{Out: 100 * time.Millisecond, Back: 200 * time.Millisecond}
+		s.next = Delivery{Out: 100 * time.Millisecond, Back: 200 * time.Millisecond}
 		require.NoError(s, s.put("answered"))
 		require.Equal(s, 300*time.Millisecond, time.Since(began))
-		s.next = Fate{Unanswered: true}
+		s.next = Delivery{Unanswered: true}
 		require.ErrorIs(s, s.put("unanswered"), context.DeadlineExceeded)
 		require.True(s, s.there("unanswered"))
-		s.next = Fate{Lost: true}
+		s.next = Delivery{Lost: true}
 		require.ErrorIs(s, s.put("lost"), context.DeadlineExceeded)
-		s.next = Fate{Out: 3 * time.Second}
+		s.next = Delivery{Out: 3 * time.Second}
 		require.ErrorIs(s, s.put("late"), context.DeadlineExceeded)
 		require.False(s, s.there("late"))
 		<-time.After(2*time.Second + 1)
 		require.True(s, s.there("late"), "though it was given up")
-		s.next = Fate{Out: 2, Broken: 1}
+		s.next = Delivery{Out: 2, Broken: 1}
 		require.True(s, unavailable(s.put("broken")))
 		<-time.After(2 * time.Nanosecond)
 		require.True(s, s.there("broken"))
-		s.next = Fate{Refused: Denied}
+		s.next = Delivery{Refused: Denied}
 		require.ErrorIs(s, s.put("denied"), rpctypes.ErrPermissionDenied)
 		require.False(s, s.there("lost") || s.there("denied"))
-		s.next = Fate{}
+		s.next = Delivery{}
 		s.e.SetNoSpace(true)
 		require.ErrorIs(s, s.put("full"), rpctypes.ErrNoSpace)
 		_, err := s.client.Delete(s.Context(), "late")
@@ -136,9 +136,9 @@ func TestWatch(t *testing.T) {
 		}
 		put("k1")
 		told("k1")
-		s.next = Fate{Back: time.Second}
+		s.next = Delivery{Back: time.Second}
 		put("k2")
-		s.next = Fate{}
+		s.next = Delivery{}
 		s.conn.Break()
 		told("k2")
 		silent()

@@ -2,7 +2,7 @@
 // time
 // (testing/synctest): what runs on etcd's client runs on it as it is, and everything can go wrong.
 //
-//	client ──► Conn (Fate, Hold) ──► Etcd: keys, leases, watches
+//	client ──► Conn (Delivery, Hold) ──► Etcd: keys, leases, watches
 //	   ◄──────────────┘                        │
 //	   ◄───────────── watch (Break, Freeze) ◄──┘
 //

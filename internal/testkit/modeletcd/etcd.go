@@ -18,7 +18,7 @@ type Etcd struct {
 	MaxOps int
 	// Changed, if set, is called at the instant of every change, in order: with the key as it is
 	// now and as it was before, nil if it is not or was not there, and whose request it was: nil if a
-	// lease ran out or hands from outside did it. It must not block, nor call this package.
+	// lease ran out or it was revoked out of band. It must not block, nor call this package.
 	Changed func(now, before *mvccpb.KeyValue, by *Conn)
 
 	mu      sync.Mutex
@@ -77,14 +77,14 @@ func (e *Etcd) under(prefix string) []*mvccpb.KeyValue {
 	return e.store.keys[i:j]
 }
 
-// Do carries out a transaction of hands from outside, at once.
+// Do carries out an out-of-band transaction, at once.
 func (e *Etcd) Do(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return carryOut(e, nil, func() (*pb.TxnResponse, error) { return e.store.txn(r) })
 }
 
-// Delete deletes a key, as hands from outside do.
+// Delete deletes a key out of band.
 func (e *Etcd) Delete(key string) {
 	request := &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(key)}}
 	_, _ = e.Do(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: request}}})

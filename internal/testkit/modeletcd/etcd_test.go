@@ -228,7 +228,7 @@ func TestAnswersAsEtcdDoes(t *testing.T) {
 
 	model := New()
 	defer model.Close()
-	conn := model.Connect("", func(any) Fate { return Fate{} })
+	conn := model.Connect("", func(any) Delivery { return Delivery{} })
 	both := [2]services{{keys{c: conn}, leases{c: conn}}, {pb.NewKVClient(client.ActiveConnection()),
 		pb.NewLeaseClient(client.ActiveConnection())}}
 	watches := [2]clientv3.WatchChan{

@@ -128,7 +128,7 @@ func (e *Etcd) timeToLive(r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResp
 	return resp, nil
 }
 
-// Revoke ends a lease, as hands from outside do.
+// Revoke ends a lease out of band.
 func (e *Etcd) Revoke(id int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

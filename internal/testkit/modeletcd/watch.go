@@ -94,13 +94,13 @@ func (w *watch) close() {
 func (w *watch) open() {
 	w.stream++
 	w.opened, w.onWay, w.m = false, nil, w.c.e.members[w.c.to()]
-	stream, fate := w.stream, w.c.fate(&pb.WatchRequest{
+	stream, delivery := w.stream, w.c.delivery(&pb.WatchRequest{
 		RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte(w.prefix)}}})
-	if fate.Lost {
+	if delivery.Lost {
 		return
 	}
 	m := w.m
-	w.c.after(fate.Out, func() {
+	w.c.after(delivery.Out, func() {
 		w.c.e.arrive(m, func() {
 			w.c.e.consent(m, func() {
 				if stream == w.stream {
@@ -153,7 +153,7 @@ func (w *watch) send(resp clientv3.WatchResponse) {
 	for _, ev := range resp.Events {
 		what.Events = append(what.Events, (*mvccpb.Event)(ev))
 	}
-	if arrival := now.Add(w.c.fate(what).Back); arrival.After(w.last) {
+	if arrival := now.Add(w.c.delivery(what).Back); arrival.After(w.last) {
 		w.last = arrival
 	}
 	w.onWay = append(w.onWay, resp)

@@ -19,8 +19,8 @@ const (
 	steady = 10 * time.Second
 )
 
-// chair is one node's place, on which one process after another sits.
-type chair struct {
+// nodeSlot is one node's place, in which one process after another runs.
+type nodeSlot struct {
 	address, http string
 	run           *process  // nil while none runs
 	proven        bool      // some process has registered here
@@ -31,7 +31,7 @@ type chair struct {
 
 // member is the registration of the process that runs here now, nil if there is
 // none, or none yet.
-func (c *chair) member(s *state.Snapshot) *state.Member {
+func (c *nodeSlot) member(s *state.Snapshot) *state.Member {
 	if s == nil || c.run == nil {
 		return nil
 	}
@@ -41,8 +41,8 @@ func (c *chair) member(s *state.Snapshot) *state.Member {
 	return nil
 }
 
-// start starts a process on a chair; that it cannot is treated as its end.
-func (l *loop) start(c *chair) {
+// start starts a process in a slot; that it cannot is treated as its end.
+func (l *loop) start(c *nodeSlot) {
 	level := "warn"
 	if l.cfg.Verbose {
 		level = "info"
@@ -70,18 +70,18 @@ func (l *loop) start(c *chair) {
 }
 
 func (l *loop) exited(e exit, now time.Time) {
-	p := e.seat.run
-	e.seat.run = nil
-	if m := l.newest().Member(e.seat.address); m != nil {
-		e.seat.gone = m.Incarnation
+	p := e.slot.run
+	e.slot.run = nil
+	if m := l.newest().Member(e.slot.address); m != nil {
+		e.slot.gone = m.Incarnation
 	}
-	l.ended(e.seat, p, e.how, now)
+	l.ended(e.slot, p, e.how, now)
 }
 
 // ended decides what follows the end of a process: nothing while stopping, a
 // replacement at once after our kill, and otherwise one too, though a process that
 // ends again and again gets more and more time.
-func (l *loop) ended(c *chair, p *process, how string, now time.Time) {
+func (l *loop) ended(c *nodeSlot, p *process, how string, now time.Time) {
 	switch {
 	case l.stopping:
 		l.say("%s ended (%s)", c.address, how)
@@ -108,7 +108,7 @@ func (l *loop) ended(c *chair, p *process, how string, now time.Time) {
 }
 
 // restartElsewhere gives a node that never was one another try, at other ports.
-func (l *loop) restartElsewhere(c *chair, how string, now time.Time) {
+func (l *loop) restartElsewhere(c *nodeSlot, how string, now time.Time) {
 	if c.failures >= startAttempts {
 		l.fail(fmt.Errorf("dev: a node could not be started, see what it said: %s", how))
 		return
@@ -125,7 +125,7 @@ func (l *loop) restartElsewhere(c *chair, how string, now time.Time) {
 // running counts the processes.
 func (l *loop) running() int {
 	n := 0
-	for _, c := range l.chairs {
+	for _, c := range l.slots {
 		if c.run != nil {
 			n++
 		}
@@ -134,7 +134,7 @@ func (l *loop) running() int {
 }
 
 func (l *loop) killAll() {
-	for _, c := range l.chairs {
+	for _, c := range l.slots {
 		if c.run != nil {
 			c.run.signal(os.Kill)
 		}
@@ -148,8 +148,8 @@ func (l *loop) killLeader() {
 		return
 	}
 	leader := l.seen.Leader()
-	var chosen *chair
-	for _, c := range l.chairs {
+	var chosen *nodeSlot
+	for _, c := range l.slots {
 		m := c.member(l.seen)
 		if m == nil || m.Stopping {
 			return
