@@ -164,7 +164,7 @@ func (c *Cluster) drained(ctx context.Context, p *parts) error {
 	return err
 }
 
-// relinquish lets go of what is left. What ignores that its context ended is waited for as
+// relinquish releases what is left. What ignores that its context ended is waited for as
 // long as a leader waits for its work.
 func (c *Cluster) relinquish(ctx context.Context, p *parts) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Sharding.DrainTimeout+c.cfg.WorkTimeout)

@@ -17,7 +17,7 @@ import (
 const markTimeout = time.Second
 
 // Stop hands everything over and leaves, in this order: it marks the node as
-// stopping; resigns and leaves the queue; waits until its shards are others', and lets go
+// stopping; resigns and leaves the queue; waits until its shards are others', and releases
 // of them; ends what is done under locks and effects that run; says goodbye to those it watches and to its
 // watchers and serves running calls to their end; revokes the session, so that nothing of the node is left in
 // etcd; joins every goroutine. When ctx ends, what is left is done at once: calls
@@ -100,7 +100,7 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	if marked {
 		step("hand the shards over", c.drained(ctx, p))
 	}
-	step("let go of the shards", c.relinquish(ctx, p))
+	step("release the shards", c.relinquish(ctx, p))
 	c.closeWork(ctx, p.work, step)
 	p.detector.Stop(ctx) // says goodbye to those watched, as node.Stop to the watchers
 	step("stop serving", c.node.Stop(ctx))

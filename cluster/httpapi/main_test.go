@@ -68,7 +68,7 @@ func follower() *fake {
 	}
 }
 
-// shardStatus is that of followerAt: of its four shards one is still leaderAt's to let go of.
+// shardStatus is that of followerAt: of its four shards one is still leaderAt's to release.
 func shardStatus() shard.Stats {
 	var st shard.Stats
 	st.Shards, st.Acquiring, st.Serving, st.Releasing, st.Waiting = 8, 1, 2, 3, 1

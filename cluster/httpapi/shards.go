@@ -13,7 +13,7 @@ import (
 type Shards struct {
 	NodeID string `json:"node_id"` // advertise address
 	Held   Held   `json:"held"`    // by this node
-	// Waiting is how many shards are this node's, and still somebody else's to let go of.
+	// Waiting is how many shards are this node's, and still somebody else's to release.
 	Waiting int `json:"waiting"`
 	shard.Table
 }

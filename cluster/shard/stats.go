@@ -7,9 +7,9 @@ type Stats struct {
 	// Shards is how many there are.
 	Shards int
 	// What this node holds at present: shards that it acquires (OnAcquire runs), serves,
-	// and lets go of. Serving is 0 while the session is not valid.
+	// and releases. Serving is 0 while the session is not valid.
 	Acquiring, Serving, Releasing int64
-	// Waiting is how many are this node's, and still somebody else's to let go of.
+	// Waiting is how many are this node's, and still somebody else's to release.
 	Waiting int
 
 	// Counters since the start. Plans are the maps that this node wrote. Assigned are the

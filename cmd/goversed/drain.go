@@ -24,7 +24,7 @@ func newDrain() *cobra.Command {
 		Use:   "drain ADDRESS | drain --self",
 		Short: "Empty a node of its shards before maintenance",
 		Long: `Ask the node at ADDRESS to give its shards up, and wait until others have all of them
-and it has let go of the last one. It then gets none until goversed drain --undo, or until
+and it has released the last one. It then gets none until goversed drain --undo, or until
 it starts again: also if this command is interrupted or runs out of time. ADDRESS is the
 node's own, as goversed nodes shows it. With --self it is the node on this host: the one
 that goversed node would be with the same --advertise and --listen, or their variables.

@@ -37,7 +37,7 @@ func (c Candidacy) end(reason election.Reason, now time.Time, s *state.Snapshot)
 	return c, e
 }
 
-// whyOver names the reason for which decide let go of the term.
+// whyOver names the reason for which decide ended the term.
 func whyOver(v view) election.Reason {
 	own, place := v.snapshot.Candidate(v.lease)
 	switch {

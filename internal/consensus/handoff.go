@@ -45,7 +45,7 @@ func (h *Shards) acquire(g ownership.Grant, stretch *etcdsession.Stretch) {
 			h.clear(slot)
 		case slot.acquired():
 			h.phases[releasing].Add(1)
-			h.letGo(slot, g.Shard, nil)
+			h.finishRelease(slot, g.Shard, nil)
 		default:
 			h.arrived(slot, g.Epoch)
 			h.phases[serving].Add(1)
@@ -82,13 +82,13 @@ func (h *Shards) release(shard int) {
 	case drained == nil && h.cfg.OnRelease == nil:
 		h.clear(slot)
 	default:
-		h.work.Go(func() { h.letGo(slot, shard, drained) })
+		h.work.Go(func() { h.finishRelease(slot, shard, drained) })
 	}
 }
 
-// letGo waits for what runs in a shard, cancels it when it takes too long, and frees the
+// finishRelease waits for what runs in a shard, cancels it when it takes too long, and frees the
 // shard when it has ended.
-func (h *Shards) letGo(slot *slot, shard int, drained <-chan struct{}) {
+func (h *Shards) finishRelease(slot *slot, shard int, drained <-chan struct{}) {
 	if drained != nil {
 		ctx, cancel := context.WithTimeout(h.patience, h.cfg.DrainTimeout)
 		defer cancel()

@@ -20,7 +20,7 @@ import (
 
 const patience = 20 * time.Second
 
-// part is a node's part in the shards on a real session; the test acquires and lets go.
+// part is a node's part in the shards on a real session; the test acquires and releases.
 func part(t testing.TB, cfg ShardsConfig) (*Shards, *etcdsession.Session) {
 	t.Helper()
 	ctx := etcdtest.Context(t)
@@ -144,7 +144,7 @@ func TestHoldAgain(t *testing.T) {
 	require.ErrorAs(t, <-first.ending, &lost)
 	second := stays(t, h.Hold)
 	waitsFor(t, slot)
-	require.Empty(t, second.epoch, "nobody has let go of it yet, and it is served no more")
+	require.Empty(t, second.epoch, "nobody has released it yet, and it is served no more")
 	h.release(number)
 	close(first.leave)
 	free()

@@ -1,7 +1,7 @@
 // Package consensus holds what the cluster agrees on: who leads, who is a
 // member, who waits in which order, who owns which shard. It starts the election with
 // the cluster and stops it with it; it deals the shards out while that is this node's
-// duty ([PlannerConfig]), and acquires and lets go of this node's own ([Shards]).
+// duty ([PlannerConfig]), and acquires and releases this node's own ([Shards]).
 //
 // Everything it answers comes from the node's own snapshot and session, without
 // a request to etcd.
@@ -53,7 +53,7 @@ func New(cfg Config) (*ConsensusManager, error) {
 	return m, nil
 }
 
-// Run plans while that is this node's duty, and acquires and lets go of shards, until ctx
+// Run plans while that is this node's duty, and acquires and releases shards, until ctx
 // ends.
 func (m *ConsensusManager) Run(ctx context.Context) {
 	var wg sync.WaitGroup
@@ -69,7 +69,7 @@ func (m *ConsensusManager) Shards() *Shards {
 	return m.shards
 }
 
-// Relinquish lets go of all shards and acquires none any more. It blocks until that is
+// Relinquish releases all shards and acquires none any more. It blocks until that is
 // done, or ctx ends: the contexts of what runs in them have ended then, and nothing is
 // waited for any longer.
 func (m *ConsensusManager) Relinquish(ctx context.Context) error {

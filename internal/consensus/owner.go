@@ -105,10 +105,10 @@ func (h *Shards) refusal(n int) error {
 // panics if there is no such shard.
 func (h *Shards) Serves(shard int) (epoch int64, ok bool) { return h.slots[shard].serves() }
 
-// Held is how many shards this node holds: those that it acquires, serves, or lets go of.
+// Held is how many shards this node holds: those that it acquires, serves, or releases.
 func (h *Shards) Held() int { return int(h.held.Load()) }
 
-// Waiting is how many shards are this node's, and still somebody else's to let go of.
+// Waiting is how many shards are this node's, and still somebody else's to release.
 func (h *Shards) Waiting() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

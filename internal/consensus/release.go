@@ -61,7 +61,7 @@ func (h *Shards) report(ctx context.Context) {
 			continue
 		}
 		if retry == reportRetry && ctx.Err() == nil {
-			h.cfg.Logger.Warn("could not report which shards were let go of, trying on", "error", err)
+			h.cfg.Logger.Warn("could not report which shards were released, trying on", "error", err)
 		}
 		if !wait.For(ctx, retry) {
 			return

@@ -60,7 +60,7 @@ type Shards struct {
 	mu      sync.Mutex
 	leaving bool          // nothing is acquired any more
 	late    []int         // shards whose calls take too long, to be said
-	waiting int           // shards that are this node's and still somebody else's to let go of
+	waiting int           // shards that are this node's and still somebody else's to release
 	none    chan struct{} // closed when no shard is held the next time
 }
 
@@ -78,8 +78,8 @@ func newShards(cfg ShardsConfig) *Shards {
 	return h
 }
 
-// run acquires and lets go of shards as the map says, on one session after the other,
-// until ctx ends; it then lets go of all that is left and returns when that is done. What
+// run acquires and releases shards as the map says, on one session after the other,
+// until ctx ends; it then releases all that is left and returns when that is done. What
 // goes on for long after its context ended is left behind.
 func (h *Shards) run(ctx context.Context) {
 	var wg sync.WaitGroup
@@ -131,7 +131,7 @@ func (h *Shards) serve(ctx context.Context, s *etcdsession.Session) {
 	}
 }
 
-// leave makes the node let go of all that it holds; nothing is acquired after it returned.
+// leave makes the node release all that it holds; nothing is acquired after it returned.
 // It does not block: see idle.
 func (h *Shards) leave() {
 	h.mu.Lock()

@@ -49,7 +49,7 @@ func (s *slot) held(stretch *etcdsession.Stretch) int64 {
 	return s.epoch
 }
 
-// context is the owner's: it ends when the shard is let go of, and at the session's
+// context is the owner's: it ends when the shard is released, and at the session's
 // deadline. The lock is held.
 func (s *slot) context() context.Context {
 	if s.ctx == nil {
@@ -83,7 +83,7 @@ func (s *slot) enter() (ctx context.Context, epoch int64, ok bool) {
 	return s.context(), s.epoch, true
 }
 
-// join is enter for who stays until the shard is to be let go of: the context ends then. If
+// join is enter for who stays until the shard is to be released: the context ends then. If
 // the shard is not served, it returns what is closed when it is.
 func (s *slot) join() (ctx context.Context, epoch int64, awaited <-chan struct{}) {
 	s.mu.Lock()
@@ -161,7 +161,7 @@ func (s *slot) serve() {
 	}
 }
 
-// acquired ends acquiring, and reports whether the shard is to be let go of at once.
+// acquired ends acquiring, and reports whether the shard is to be released at once.
 func (s *slot) acquired() (drop bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +173,7 @@ func (s *slot) acquired() (drop bool) {
 	return false
 }
 
-// drop stops calls from coming in, and tells those that stay. It reports whether the caller is the one to let go of
+// drop stops calls from coming in, and tells those that stay. It reports whether the caller is the one to release
 // the shard, and what it has to wait for: nil is nothing.
 func (s *slot) drop() (mine bool, drained <-chan struct{}) {
 	s.mu.Lock()
@@ -184,7 +184,7 @@ func (s *slot) drop() (mine bool, drained <-chan struct{}) {
 			s.dropped = true
 			s.end()
 		}
-		return false, nil // who acquires lets go
+		return false, nil // who acquires it releases it
 	case serving:
 		s.phase = releasing
 		if s.endStay != nil {

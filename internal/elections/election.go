@@ -42,7 +42,7 @@ type Election struct {
 	gone      error             // why this node stands no more; nil: it does
 	err       error             // why it cannot stand
 	subs      []*Subscription
-	letGo     bool                    // Close has let it go
+	released  bool                    // Close has released it
 	life      context.Context         // ends when it is closed; made when first needed
 	end       context.CancelCauseFunc // of life
 }
@@ -351,7 +351,7 @@ func (e *Election) Unfollow() {
 
 func (e *Election) unfollow() {
 	e.mu.Lock()
-	e.letGo = true
+	e.released = true
 	if e.end != nil {
 		e.end(e.closed())
 	}
@@ -368,7 +368,7 @@ func (e *Election) lasts() context.Context {
 	defer e.mu.Unlock()
 	if e.life == nil {
 		e.life, e.end = context.WithCancelCause(e.all.life)
-		if e.letGo {
+		if e.released {
 			e.end(e.closed())
 		}
 	}

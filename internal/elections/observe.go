@@ -86,14 +86,14 @@ func (e *Election) until(ctx context.Context, done func() bool) error {
 	defer stop()
 	sub := e.Subscribe()
 	defer sub.Close()
-	letGo := false
+	released := false
 	err := wait.Until(ctx, sub.C, func() bool {
 		e.mu.Lock()
-		letGo = e.letGo
+		released = e.released
 		e.mu.Unlock()
-		return letGo || done()
+		return released || done()
 	})
-	if letGo {
+	if released {
 		return e.closed()
 	}
 	return err

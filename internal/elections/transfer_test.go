@@ -224,8 +224,8 @@ func TestTransferWhenClosed(t *testing.T) {
 	require.ErrorIs(t, b.Transfer(s.ctx, "a:1"), election.ErrStopped)
 }
 
-// An election is let go: nothing of it is left here, until somebody asks for it again.
-func TestLetGo(t *testing.T) {
+// An election is closed: nothing of it is left here, until somebody asks for it again.
+func TestClosedElection(t *testing.T) {
 	s := newScene(t)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
@@ -250,7 +250,7 @@ func TestLetGo(t *testing.T) {
 }
 
 // Somebody asks for the election while it is being closed: it stays.
-func TestLetGoAndWantedAgain(t *testing.T) {
+func TestClosedAndWantedAgain(t *testing.T) {
 	s := newScene(t)
 	a := s.join(s.a, "job")
 	term := s.leads(a)

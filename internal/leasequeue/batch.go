@@ -59,7 +59,7 @@ func (c *composer) compose(counter string, number int64, batch []op) []clientv3.
 	return c.outer
 }
 
-// forget lets go of the last batch's keys, but not of the memory for so many.
+// forget drops the last batch's keys, but not the memory for so many.
 func (c *composer) forget() { clear(c.ops); clear(c.outer) }
 
 func (c *composer) put(key, value string) clientv3.Op {

@@ -80,7 +80,7 @@ const (
 	// LackIgnored takes a watch that brings nothing for one that lacks nothing, though a comparison
 	// with etcd shows what it lacks.
 	LackIgnored Name = "lack-ignored"
-	// TakeoverUnreleased serves a shard without waiting for the one before to let go of it.
+	// TakeoverUnreleased serves a shard without waiting for the one before to release it.
 	TakeoverUnreleased Name = "takeover-unreleased"
 	// OwnerByAddress takes an owner at the own address for itself, whatever its incarnation.
 	OwnerByAddress Name = "owner-by-address"

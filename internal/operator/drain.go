@@ -32,7 +32,7 @@ type Drained struct {
 }
 
 // Drain asks the node at address to give its shards up, and waits until the map names it
-// no more and it has let go of all that was its. It calls show at the beginning, and
+// no more and it has released all that was its. It calls show at the beginning, and
 // whenever the number of shards that are left changes. The node keeps to it until Undrain
 // or its end; it stays a member, and leads if it did.
 //

@@ -23,7 +23,7 @@ type drainRequest struct {
 	asked    *state.Member
 	undo     bool
 	before   int // shards that it had when it was asked
-	left     int // of all that is or was its, what it has not let go of
+	left     int // of all that is or was its, what it has not released
 	answered bool
 	stuck    bool // nobody else can take them any more
 }
@@ -84,7 +84,7 @@ func (w *drainRequest) look(s *state.Snapshot) (done bool, err error) {
 }
 
 // left counts the shards that the map gives m, and those that others have to wait for
-// until m lets go of them.
+// until m releases them.
 func left(s *state.Snapshot, m *state.Member) int {
 	me := sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
 	n := 0

@@ -39,7 +39,7 @@ func drains(r *state.Record)  { r.Draining = true }
 func leaving(r *state.Record) { r.Draining, r.Stopping = true, true }
 
 // From the request to the last straggler: what is left is what the map gives the node and what
-// it has not let go of.
+// it has not released.
 func TestRequest(t *testing.T) {
 	a, b := sharder("a:1", 1), sharder("b:1", 2)
 	queue := []*state.Candidate{{KeyLease: 2, Lease: 2, Address: "b:1", CreateRevision: 3}}

@@ -1,12 +1,12 @@
 // Package ownership is one member's part in the shards, as values: which of them it is to
-// acquire, which to let go of, and what to report. It has no clock, goroutine or I/O;
+// acquire, which to release, and what to report. It has no clock, goroutine or I/O;
 // package consensus carries its orders out, and the simulation runs the same code.
 //
 //	       the map names it, and nobody else may serve any more
 //	free ────────────────────────────────────────────────────────► acquiring ──► serving
 //	  ▲                                                                │            │
 //	  │                 the map names it no longer, names another epoch,            │
-//	  └── all let go ── releasing ◄── or the session is not valid ──────────────────┘
+//	  └── all over ── releasing ◄── or the session is not valid ──────────────────┘
 //
 // Decisions are level-triggered: they follow from what the map says and what is held, not
 // from what happened. A member that missed three maps does the same as one that saw each.
@@ -29,14 +29,14 @@ type Seen struct {
 	// Valid says that the session may be acted on, Doubted that others may take this member
 	// for gone: it then acquires nothing.
 	Valid, Doubted bool
-	// Done reports whether a move is done: whom the shard moves from has let go of it, or
+	// Done reports whether a move is done: whom the shard moves from has released it, or
 	// is gone.
 	Done func(sharding.Move) bool
 	// Withheld reports whether a member whose keys are gone may serve a shard and not know that;
 	// see package linger.
 	Withheld func(shard int) bool
 	// Held is the epoch under which this member holds a shard, from the order to acquire
-	// it until it has let go; 0: it does not; Lapsed: the session was not valid meanwhile.
+	// it until it has released; 0: it does not; Lapsed: the session was not valid meanwhile.
 	Held func(shard int) int64
 	// Reported is this member's report as etcd has it, the zero value if there is none.
 	Reported sharding.Report
@@ -57,7 +57,7 @@ type Orders struct {
 	Acquire []Grant
 	// Release are held and should not be. Some may be on their way already.
 	Release []int
-	// Waiting is how many shards are this member's and still somebody else's to let go.
+	// Waiting is how many shards are this member's and still somebody else's to release.
 	Waiting int
 }
 
@@ -101,7 +101,7 @@ func entitled(in Seen, shard int) (epoch int64, ok bool) {
 		return 0, false
 	}
 	// A move from this very member waits for nobody else: the shard is held under the old
-	// epoch until it was let go, and acquired after.
+	// epoch until it was released, and acquired after.
 	if move, open := in.Map.Move(shard); open && move.From != in.Own && !in.Done(move) &&
 		!mutant.Is(mutant.TakeoverUnreleased) {
 		return 0, false
@@ -115,7 +115,7 @@ func entitled(in Seen, shard int) (epoch int64, ok bool) {
 // Report is what this member has to write about the shards that move away from it, to be
 // asked when the orders of a look are on their way: what was free at once needs no report of
 // its own. It is nil if what etcd has will do: if nobody waits, unless somebody wrote in
-// this member's name that it has let go of what it has not, or of what a later map will take.
+// this member's name that it has released what it has not, or of what a later map will take.
 func Report(in Seen) *sharding.Report {
 	if in.Map == nil || in.Own == (sharding.Owner{}) {
 		return nil

@@ -109,10 +109,10 @@ func TestAReportThatSaysTooMuch(t *testing.T) {
 	two := next(t, m, 20, never, a, b)
 	in = holder{0: 10, 1: 10, 2: 10, 3: 10}.seen(a, two, always)
 	in.Reported = sharding.Report{Incarnation: 1, Generation: 20}
-	require.Len(t, Report(in).Busy, 2, "it has let go of nothing yet")
+	require.Len(t, Report(in).Busy, 2, "it has released nothing yet")
 }
 
-// A shard that went and came back while this member did not look: it is let go of all the
+// A shard that went and came back while this member did not look: it is released all the
 // same, for another one may have served it.
 func TestEpochThatChanged(t *testing.T) {
 	m := next(t, nil, 20, never, a)
@@ -141,7 +141,7 @@ func TestMoveBackToWhomItCameFrom(t *testing.T) {
 	for _, g := range o.Acquire {
 		h[g.Shard] = g.Epoch
 	}
-	require.Empty(t, Report(h.seen(a, back, never)).Busy, "what it holds anew is not what it was to let go of")
+	require.Empty(t, Report(h.seen(a, back, never)).Busy, "what it holds anew is not what it was to release")
 }
 
 func TestNothingIsHeldWithoutAReason(t *testing.T) {

@@ -12,14 +12,14 @@
 // with each version. The epoch of a shard is the generation that gave it to its
 // owner: a fencing token for what the owner writes elsewhere. A [Move] that
 // stands in the map is open: the owner has to wait for the one before it. A
-// shard without an open move is settled. A [Report] is what a member has let go
+// shard without an open move is settled. A [Report] is what a member has released
 // of. [Plan] makes the next map of the present one and the members.
 //
 // # The handoff
 //
 //  1. The next map names the new owner B, and a [Move] with the old one, A, and its generation.
 //  2. A sees that map, admits no more calls for the shard, and lets the running ones finish.
-//  3. A reports that generation, and as busy what it has not let go of yet; then again for that.
+//  3. A reports that generation, and as busy what it has not released yet; then again for that.
 //  4. B serves once the move is done ([Move.Done]), or at once if the map has none for the shard.
 //  5. If B dies first, the next owner inherits the move: it waits for A, as B did.
 //

@@ -26,13 +26,13 @@ func (o Owner) canOwn() bool {
 }
 
 // Move is a handoff that is open: the owner of Shard may serve it only once
-// From has let go of it, which [Move.Done] tells. From and the owner can be the
-// same, when a shard comes back before it was let go of: then the owner goes on
+// From has released it, which [Move.Done] tells. From and the owner can be the
+// same, when a shard comes back before it was released: then the owner goes on
 // as soon as it has settled that with itself.
 type Move struct {
 	Shard int
 	From  Owner
-	// Since is the generation from which on From knows that it has to let go.
+	// Since is the generation from which on From knows that it has to release.
 	Since int64
 }
 

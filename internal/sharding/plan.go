@@ -83,7 +83,7 @@ func (r Result) Moved() int { return r.Assigned + r.Drained + r.Rebalanced }
 // sinks, and with it all quotas, until the shards suffice. Who has shards above
 // its quota that can move loses those that it got last.
 //
-// The shard of an owner that is gone is given away without a move, for nobody
+// The shard of an owner that is gone is assigned without a move, for nobody
 // is to be waited for; if its own move was open, the new owner inherits that.
 // The shard of an owner that lives moves from it since Generation. Every shard
 // given in this plan has Generation as its epoch, all others keep theirs.

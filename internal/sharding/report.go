@@ -30,7 +30,7 @@ type Report struct {
 // may not be there yet.
 //
 // A move that is done stays done while a map has it: who is gone does not come
-// back, and who has let go of a shard gets it back by another map only.
+// back, and who has released a shard gets it back by another map only.
 func (m Move) Done(fromLives bool, r Report) bool {
 	return !fromLives || r.Incarnation == m.From.Incarnation && r.Generation >= m.Since && !r.busy(m.Shard)
 }

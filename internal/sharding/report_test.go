@@ -16,7 +16,7 @@ func TestDone(t *testing.T) {
 		"no report":                 {true, Report{}, false},
 		"gone":                      {false, Report{}, true},
 		"gone while busy":           {false, Report{7, 10, []int{4}}, true},
-		"let go":                    {true, Report{7, 10, nil}, true},
+		"released":                  {true, Report{7, 10, nil}, true},
 		"later":                     {true, Report{7, 11, []int{3, 5}}, true},
 		"busy":                      {true, Report{7, 10, []int{4}}, false},
 		"busy, among others":        {true, Report{7, 12, []int{1, 4, 9}}, false},

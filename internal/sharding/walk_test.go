@@ -10,7 +10,7 @@ import (
 )
 
 // world is a small cluster that is planned for again and again while members
-// come, go, drain, and let go of shards as they like. What the planner knows of
+// come, go, drain, and release shards as they like. What the planner knows of
 // that lags behind what is so.
 type world struct {
 	*rapid.T
@@ -21,7 +21,7 @@ type world struct {
 	current    *Map
 	truth      map[string]Report // by address: what a member has reported
 	known      map[string]Report // what of it the planner has seen
-	serve      []map[Owner]bool  // by shard: who may be serving, because it may and has not let go since
+	serve      []map[Owner]bool  // by shard: who may be serving, because it may and has not released since
 }
 
 func TestWalk(t *testing.T) {
@@ -87,8 +87,8 @@ func (w *world) lives(o Owner) bool {
 // done is the rule as the planner can apply it.
 func (w *world) done(m Move) bool { return m.Done(w.lives(m.From), w.known[m.From.Address]) }
 
-// report has a member act on the current map: it lets go of some of what it has
-// to let go of, and says what is still busy.
+// report has a member act on the current map: it releases some of what it has
+// to release, and says what is still busy.
 func (w *world) report(o Owner) {
 	r := Report{Incarnation: o.Incarnation, Generation: w.current.Generation()}
 	for shard := range w.shards {

@@ -55,7 +55,7 @@ func (w *world) join(address string, alter ...func(*state.Record)) {
 
 func (w *world) leave(address string) { w.remove(w.keys.Node(address)) }
 
-// released: the member at address has let go of all that the map takes from it.
+// released: the member at address has released all that the map takes from it.
 func (w *world) released(address string) {
 	m := w.snapshot().Member(address)
 	r := sharding.Report{Incarnation: m.Incarnation, Generation: w.snapshot().ShardMap.Generation()}
@@ -158,8 +158,8 @@ func TestCrashesAtOnceJoinsAfterAWindow(t *testing.T) {
 }
 
 // Shards whose move is open stay where they are. What they keep from being level is
-// rebalanced when they are let go of, though the members are still the same.
-func TestWhatWasPinnedIsRebalancedWhenItIsLetGoOf(t *testing.T) {
+// rebalanced when they are released, though the members are still the same.
+func TestWhatWasPinnedIsRebalancedWhenItIsReleased(t *testing.T) {
 	w := newWorld(t, cfg)
 	w.join("a:1")
 	w.first()

@@ -68,7 +68,7 @@ func (w *world) plan(mode sharding.Mode) {
 	w.put(w.keys.ShardMap(), string(result.Map.Encode()))
 }
 
-// released: the member at address has let go of all but the busy ones.
+// released: the member at address has released all but the busy ones.
 func (w *world) released(address string, busy ...int) {
 	s := w.snapshot()
 	r := sharding.Report{Incarnation: s.Member(address).Incarnation, Generation: s.ShardMap.Generation(), Busy: busy}

@@ -115,7 +115,7 @@ func (c *checks) awake(w *world) {
 
 // stoppedWell is told that a process has stopped. Of the shards that it had when it had
 // handed them over none is its; what a planner gave it later, that had not seen it leave,
-// is given away anew.
+// is assigned anew.
 func (c *checks) stoppedWell(p *process) {
 	kv := p.w.etcd.get(p.w.keys.ShardMap())
 	if kv == nil || !p.leaving.drained {

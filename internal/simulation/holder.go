@@ -8,7 +8,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// holder stands for consensus.Shards: it acquires shards and lets go of them as
+// holder stands for consensus.Shards: it acquires shards and releases them as
 // package ownership says.
 type holder struct {
 	p       *process
@@ -97,7 +97,7 @@ func (h *holder) acquire(g ownership.Grant, s *session, stretch int) {
 	}
 	p.after(h.takes(), func() {
 		if x.acquired() {
-			h.letGo(g.Shard)
+			h.finishRelease(g.Shard)
 		} else {
 			p.w.checks.serves(p, g.Shard)
 		}
@@ -118,12 +118,12 @@ func (h *holder) release(shard int) {
 		h.clear(shard)
 		return
 	}
-	h.letGo(shard)
+	h.finishRelease(shard)
 }
 
-// letGo is Shards.letGo: calls end, some of them only when they are told to and later,
+// finishRelease is Shards.finishRelease: calls end, some of them only when they are told to and later,
 // and what users do last.
-func (h *holder) letGo(shard int) {
+func (h *holder) finishRelease(shard int) {
 	h.p.after(h.takes(), func() { h.clear(shard) })
 }
 

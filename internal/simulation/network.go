@@ -31,7 +31,7 @@ const (
 	toRefute
 	toAsk
 	toPlan   // the shard map
-	toReport // what was let go of
+	toReport // what was released
 	toMeasure
 	kinds
 )

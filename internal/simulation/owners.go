@@ -21,7 +21,7 @@ type owners struct {
 	taints []int64  // incarnations of members whose records a hand altered
 }
 
-// forged is a report that a hand wrote in a member's name: that it has let go of all.
+// forged is a report that a hand wrote in a member's name: that it has released all.
 type forged struct {
 	address     string
 	incarnation int64
@@ -75,7 +75,7 @@ func (c *checks) heldTwice(w *world, shard int, a, b *process) {
 
 // excusedBoth is what the design leaves out: the older owner's session was taken; or a
 // hand took the map, and with it whom the newer one had to wait for; or said in the older
-// one's name that it has let go.
+// one's name that it has released.
 func (c *checks) excusedBoth(a, b *process, older, newer int64) (besideBy, bool) {
 	for i, p := range [2]*process{a, b} {
 		if p.dead || p.keeper.session == nil {

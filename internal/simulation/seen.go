@@ -87,7 +87,7 @@ func (h Occurrence) String() string {
 		"shard maps refused: planning was another's by then", "shard maps refused: the map was another by then",
 		"shard maps of a second planner: a hand made the first look like no member", "shards given that had no " +
 			"owner", "shards drained off a member", "shards rebalanced",
-		"shards served", "shards let go of because the session had lapsed", "reports", "reports with stragglers",
+		"shards served", "shards released because the session had lapsed", "reports", "reports with stragglers",
 		"stops: shards handed over", "stops: nobody to take over", "stops: shards not handed over",
 		"shard maps taken by a hand", "reports taken by a hand"}[h]
 }

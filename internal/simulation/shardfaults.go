@@ -46,7 +46,7 @@ func (w *world) mendMap() {
 	w.checks.handed = append(w.checks.handed, w.etcd.revision)
 }
 
-// handOnReport deletes what a member has said it let go of, or makes something else of it.
+// handOnReport deletes what a member has said it released, or makes something else of it.
 func handOnReport(w *world, h *host) {
 	key := w.keys.Released(h.address)
 	kv := w.etcd.get(key)
@@ -66,7 +66,7 @@ func handOnReport(w *world, h *host) {
 		if p == nil || p.member.incarnation == 0 {
 			return
 		}
-		w.note(h, "somebody reports in its name that it has let go of everything")
+		w.note(h, "somebody reports in its name that it has released everything")
 		r := sharding.Report{Incarnation: p.member.incarnation, Generation: w.etcd.revision + 1000}
 		w.handOn(txn.Op{Kind: txn.Put, Key: key, Value: string(r.Encode()), Lease: kv.Lease})
 		w.checks.forged = append(w.checks.forged, forged{address: h.address, incarnation: r.Incarnation})

@@ -49,7 +49,7 @@ func (x *slot) acquired() (drop bool) {
 	return x.dropped
 }
 
-// drop is slot.drop: it reports whether the caller lets go of the shard.
+// drop is slot.drop: it reports whether the caller releases the shard.
 func (x *slot) drop() bool {
 	switch x.phase {
 	case acquiring:

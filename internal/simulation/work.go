@@ -112,7 +112,7 @@ type leaving struct {
 	detector bool // it watches nobody any more
 	closed   bool // it listens no more
 
-	drained     bool  // its shards were others' before it let go of them
+	drained     bool  // its shards were others' before it released them
 	incarnation int64 // of its own
 	generation  int64 // of the map that it saw last
 }
@@ -131,15 +131,15 @@ func (p *process) stop() {
 	p.member.want(func(r *state.Record) { r.Draining, r.Stopping = true, true })
 	p.recorded(func(marked bool) {
 		p.election.withdraw(func() {
-			letGo := func() { p.relinquish(p.serveToTheEnd) }
+			release := func() { p.relinquish(p.serveToTheEnd) }
 			switch {
 			case len(p.holder.slots) == 0:
-				letGo()
+				release()
 			case marked:
-				p.handOver(letGo)
+				p.handOver(release)
 			default:
 				w.checks.count(StopCut)
-				letGo()
+				release()
 			}
 		})
 	})

@@ -101,7 +101,7 @@ func (k Keys) Drain(address string) string {
 // ShardMap is the key of the shard map.
 func (k Keys) ShardMap() string { return k.prefix + "/shards/map" }
 
-// Released is the key of what the member at address has let go of.
+// Released is the key of what the member at address has released.
 func (k Keys) Released(address string) string {
 	return k.prefix + "/shards/released/" + url.PathEscape(address)
 }

@@ -53,7 +53,7 @@ func (s *Snapshot) Lost(m *Member, later *Snapshot) Kept {
 }
 
 // shardsOf are the shards that m may serve: those that the map names it for, and those that it has yet to
-// let go of.
+// release.
 func (s *Snapshot) shardsOf(m *Member) []int {
 	if s.ShardMap == nil || s.ShardMap.Map == nil {
 		return nil

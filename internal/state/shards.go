@@ -33,7 +33,7 @@ func (s *Snapshot) ReleasedBy(address string) *Released {
 }
 
 // MoveDone reports whether the shard of an open move is its new owner's to serve: whom it
-// moves from has let go of it, or is registered no longer. That holds for a move of this
+// moves from has released it, or is registered no longer. That holds for a move of this
 // snapshot's own map, which was written when the other was registered.
 func (s *Snapshot) MoveDone(move sharding.Move) bool {
 	m := s.Member(move.From.Address)

@@ -81,7 +81,7 @@ type Snapshot struct {
 	Drains []*Drain
 	// ShardMap is the shard map's key, nil when there is none.
 	ShardMap *ShardMap
-	// Released is what members have let go of, sorted by address.
+	// Released is what members have released, sorted by address.
 	Released []*Released
 	// History counts how often the mirror found itself on another history than
 	// before: etcd was restored from a backup, or replaced.

@@ -17,7 +17,7 @@ func WriteMap(keys state.Keys, fence []Guard, m *sharding.Map, over int64) Txn {
 		Then: []Op{{Kind: Put, Key: key, Value: string(m.Encode())}}}
 }
 
-// Release says what the member at address has let go of, over its report that was written
+// Release says what the member at address has released, over its report that was written
 // at over (0: there is none), while it is that incarnation that is registered.
 func Release(keys state.Keys, address string, lease int64, r sharding.Report, over int64) Txn {
 	key := keys.Released(address)

@@ -51,7 +51,7 @@ func TestWithin(t *testing.T) {
 		require.Equal(t, context.Canceled, context.Cause(ctx))
 		endOther(others)
 		synctest.Wait()
-		require.Equal(t, context.Canceled, context.Cause(ctx), "let go of")
+		require.Equal(t, context.Canceled, context.Cause(ctx), "released")
 		end(nil)
 
 		one, other := t.Context(), t.Context()

@@ -17,7 +17,7 @@ type dealings struct {
 	// maps are the shard maps that were written, and moved how many shards they gave to
 	// another owner, all together.
 	maps, moved int
-	// reports are those that were written about what was let go of, and losing is how many
+	// reports are those that were written about what was released, and losing is how many
 	// there have to be: for each map one of every member that it takes shards from. further
 	// are those that a member made about the same map as its last one: batches of stragglers.
 	reports, further, losing int

@@ -155,7 +155,7 @@ func holdElections(ctx context.Context, l *locker, n int) ([]*elections.Election
 func heap() uint64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what finalizers let go of
+	runtime.GC() // what finalizers released
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
