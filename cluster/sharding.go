@@ -155,10 +155,10 @@ func (c *Cluster) drained(ctx context.Context, p *parts) error {
 	// The others have two requests to make, whatever runs in the shards.
 	ctx, cancel := context.WithTimeout(ctx, max(c.cfg.Sharding.DrainTimeout, 2*c.cfg.RequestTimeout))
 	defer cancel()
-	stretch := s.Stretch()
-	defer context.AfterFunc(stretch.Context(), cancel)()
+	period := s.Period()
+	defer context.AfterFunc(period.Context(), cancel)()
 	_, err := p.mirror.Wait(ctx, func(s *state.Snapshot) bool { return !c.owns(s) || !c.canHandOver(s) })
-	if !stretch.Stands() {
+	if !period.Stands() {
 		return nil // nothing is left to hand over
 	}
 	return err

@@ -84,7 +84,7 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	c.node.MarkStopping()
 	p.member.MarkStopping()
 	marked := false // and etcd answers, so that others can take over
-	if s := p.keeper.Current(); s != nil && s.Stretch().Stands() {
+	if s := p.keeper.Current(); s != nil && s.Period().Stands() {
 		cut.TTL = s.TTL()
 		brief, cancel := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, markTimeout))
 		// Others need not know it if all the rest goes well.
@@ -104,7 +104,7 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	c.closeWork(ctx, p.work, step)
 	p.detector.Stop(ctx) // says goodbye to those watched, as node.Stop to the watchers
 	step("stop serving", c.node.Stop(ctx))
-	if s := p.keeper.Current(); len(cut.Steps) == 0 && s != nil && s.Stretch().Stands() && s.Term() < p.mirror.Term() {
+	if s := p.keeper.Current(); len(cut.Steps) == 0 && s != nil && s.Period().Stands() && s.Term() < p.mirror.Term() {
 		// Else others wait for this node, which they could not tell from one that does not know that
 		// its lease is gone.
 		p.member.MarkLeft()

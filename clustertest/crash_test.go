@@ -118,7 +118,7 @@ func TestRefusingNodeRefutesEveryAccusation(t *testing.T) {
 	c.WaitLeaderIs(accused.Address())
 }
 
-// A lost watcher is a doubt: etcd clears it, or the session is suspended until it does.
+// A lost watcher is a suspicion: etcd clears it, or the session is suspended until it does.
 func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	t.Parallel()
 	c := New(t, 3, WithTTL(longTTL), detection(cluster.CrashDetection{GracePeriod: 500 * time.Millisecond}))
@@ -130,7 +130,7 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	c.Eventually(func() bool {
 		s := c.Node(0).cluster.Session()
 		return s != nil && s.Deadline().After(deadline)
-	}, "the loss is noticed, and etcd has cleared the doubt")
+	}, "the loss is noticed, and etcd has cleared the suspicion")
 	require.Positive(t, c.Node(0).cluster.Status().Crashes.WatchersLost)
 	require.Equal(t, lease, c.Node(0).Lease())
 	require.True(t, c.Node(0).IsLeader())

@@ -70,7 +70,7 @@ func TestLocksUnderFaults(t *testing.T) {
 		sum.Increments, sum.Fenced, sum.Unanswered =
 			sum.Increments+s.Increments, sum.Fenced+s.Fenced, sum.Unanswered+s.Unanswered
 		sum.Effects, sum.Attempts, sum.Ran = sum.Effects+s.Effects, sum.Attempts+s.Attempts, sum.Ran+s.Ran
-		sum.Doubts, sum.Late = sum.Doubts+s.Doubts, sum.Late+s.Late
+		sum.Unclear, sum.Late = sum.Unclear+s.Unclear, sum.Late+s.Late
 		exempt, longest = exempt+len(r.verdict.Exempt), max(longest, r.verdict.LongestExempt())
 	}
 	text := ""
@@ -83,7 +83,7 @@ func TestLocksUnderFaults(t *testing.T) {
 		"%v\n%s",
 		faulty, *rounds, time.Since(began).Round(time.Second), sum.Grants, sum.Shared, sum.Increments, sum.Fenced,
 		sum.Unanswered,
-		sum.Effects, sum.Attempts, sum.Ran, sum.Doubts, sum.Late, exempt, longest.Round(time.Millisecond), text)
+		sum.Effects, sum.Attempts, sum.Ran, sum.Unclear, sum.Late, exempt, longest.Round(time.Millisecond), text)
 	require.Equal(t, *rounds, faulty)
 	require.NotZero(t, sum.Grants)
 	require.NotZero(t, sum.Increments)

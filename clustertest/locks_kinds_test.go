@@ -37,8 +37,8 @@ func lockFaults() []lockFault {
 		{"answers lost", answersLost},
 		{"requests carried out late", carriedOutLate},
 		{"requests refused", requestsRefused},
-		{"lease revoked from outside", leaseRevoked},
-		{"lock's key deleted from outside", lockDeleted},
+		{"lease revoked out of band", leaseRevoked},
+		{"lock's key deleted out of band", lockDeleted},
 		{"etcd restarted", etcdRestarted},
 		{"compaction under load", compacted},
 	}
@@ -112,7 +112,7 @@ func suspended(ctx context.Context, w *lockWorld, n *lockNode, rnd *rand.Rand) (
 	}
 	defer w.rec.Begin(n.name, "suspended", "")()
 	n.faults.CutOff()
-	s.Doubt(10 * time.Millisecond)
+	s.Suspect(10 * time.Millisecond)
 	last(ctx, between(rnd, 20*time.Millisecond, lockTTL/2))
 	effect := !s.Valid()
 	return effect, n.heal()

@@ -35,7 +35,7 @@ const (
 
 var lockNames = []string{"a", "b/c"}
 
-// lockLimits are what a round is judged by: hands from outside are noticed within a third of
+// lockLimits are what a round is judged by: out-of-band changes are noticed within a third of
 // the TTL, and what a busy machine adds.
 var lockLimits = history.Limits{Exempt: map[string]time.Duration{history.LeaseRevoked: lockTTL/3 +
 	time.Second, history.LockDeleted: lockTTL/3 + time.Second}}

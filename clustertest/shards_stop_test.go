@@ -63,7 +63,7 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 	defer close(n.ended)
 	defer func() { _ = n.client.Close() }()
 	began := time.Now()
-	require.ErrorContains(t, n.cluster.Stop(ctx), "let go of the shards")
+	require.ErrorContains(t, n.cluster.Stop(ctx), "release the shards")
 	require.Less(t, time.Since(began), 8*time.Second)
 	close(end)
 	<-ended

@@ -113,7 +113,7 @@ func watchServing(nodes ...*Node) *watchOwners {
 				now := time.Now()
 				switch {
 				case len(by) > 1:
-					// Asked one after the other: the first may have let go meanwhile.
+					// Asked one after the other: the first may have released meanwhile.
 					again := 0
 					for _, n := range nodes {
 						if _, ok := n.cluster.Shards().Serves(shard); ok {
@@ -307,7 +307,7 @@ func TestSuspendedNodeServesNothing(t *testing.T) {
 	owner, _ := n.cluster.Shards().OwnerOf(0)
 	epoch := owner.Epoch
 	n.Faults().CutOff()
-	inspect.Session(n.cluster).Doubt(50 * time.Millisecond)
+	inspect.Session(n.cluster).Suspect(50 * time.Millisecond)
 	c.Eventually(func() bool {
 		_, ok := n.cluster.Shards().Serves(0)
 		return !ok && n.cluster.Shards().Held() == 0

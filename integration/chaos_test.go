@@ -145,7 +145,7 @@ func (s *seen) add(v history.Verdict) {
 	s.sum.Effects += v.Seen.Effects
 	s.sum.Attempts += v.Seen.Attempts
 	s.sum.Ran += v.Seen.Ran
-	s.sum.Doubts += v.Seen.Doubts
+	s.sum.Unclear += v.Seen.Unclear
 	s.sum.Late += v.Seen.Late
 	s.leaders = append(s.leaders, v.Pauses(history.Leadership)...)
 	for shard := range v.Seen.Shards {
@@ -162,7 +162,7 @@ func (s *seen) String() string {
 			s.sum.Increments, s.sum.Fenced, s.sum.Unanswered) +
 		fmt.Sprintf("; %d effects tried %d times, run %d times, %d unknown for a while, %d too late", s.sum.Effects,
 			s.sum.Attempts, s.sum.Ran,
-			s.sum.Doubts, s.sum.Late)
+			s.sum.Unclear, s.sum.Late)
 }
 
 func percentiles(pauses []time.Duration) string {

@@ -149,7 +149,7 @@ func TestLockLost(t *testing.T) {
 	p.AwaitOutput(t, patience, "inside")
 	client := etcd.Client(t, "", "")
 	for key := range procs.Keys(t, client, procs.Prefix+"/work/locks/") {
-		_, err := client.Delete(soon(t), key) // hands from outside
+		_, err := client.Delete(soon(t), key) // out of band
 		require.NoError(t, err)
 	}
 	require.Equal(t, 123, p.Exit(t, patience))

@@ -7,7 +7,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Term is one unbroken stretch of this node's leadership of one election. All methods are safe
+// Term is one unbroken period of this node's leadership of one election. All methods are safe
 // for concurrent use, and none of them blocks.
 type Term interface {
 	// Token is the fencing token: the CreateRevision of the key that leads. It only grows from

@@ -8,7 +8,7 @@ import (
 	"github.com/goverse/goverse/internal/deadline"
 )
 
-// term is one unbroken stretch of this candidate's leadership.
+// term is one unbroken period of this candidate's leadership.
 type term struct {
 	e      *Elector
 	token  int64

@@ -85,7 +85,8 @@ func metrics() []metric {
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Refuted) }),
 		counter("crash_refutations_total", "Accusations against this node that it refuted.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Refutations) }),
-		counter("crash_doubts_total", "Times that a watcher of this node was lost, so that it asked etcd for a confirmation.",
+		counter("crash_watchers_lost_total",
+			"Times that a watcher of this node was lost, so that it asked etcd for a confirmation.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.WatchersLost) }),
 	}
 }

@@ -29,13 +29,13 @@ type Status struct {
 
 // Crashes is what crash detection saw and did on this node since its start.
 type Crashes struct {
-	Watches     int64 `json:"watches"`     // other nodes that it watches now
-	Watchers    int   `json:"watchers"`    // other nodes that watch it now
-	Accusations int64 `json:"accusations"` // by this node
-	Removals    int64 `json:"removals"`    // that followed
-	Refuted     int64 `json:"refuted"`     // by the accused, who live
-	Refutations int64 `json:"refutations"` // by this node, accused itself
-	Doubts      int64 `json:"doubts"`      // watchers of this node that were lost
+	Watches      int64 `json:"watches"`       // other nodes that it watches now
+	Watchers     int   `json:"watchers"`      // other nodes that watch it now
+	Accusations  int64 `json:"accusations"`   // by this node
+	Removals     int64 `json:"removals"`      // that followed
+	Refuted      int64 `json:"refuted"`       // by the accused, who live
+	Refutations  int64 `json:"refutations"`   // by this node, accused itself
+	WatchersLost int64 `json:"watchers_lost"` // watchers of this node that were lost
 }
 
 // Leader is the body of /cluster/leader.
@@ -112,7 +112,7 @@ func newStatus(st cluster.Status) Status {
 		Revision: st.Revision,
 		Crashes: Crashes{Watches: st.Crashes.Watching, Watchers: st.Watchers, Accusations: st.Crashes.Accusations,
 			Removals: st.Crashes.Removals,
-			Refuted:  st.Crashes.Refuted, Refutations: st.Crashes.Refutations, Doubts: st.Crashes.WatchersLost},
+			Refuted:  st.Crashes.Refuted, Refutations: st.Crashes.Refutations, WatchersLost: st.Crashes.WatchersLost},
 	}
 }
 

@@ -21,7 +21,7 @@ func TestStatusOfAFollower(t *testing.T) {
 		"mode": "election", "cluster_size": 2.0, "ready": true, "cluster_ready": true,
 		"queue": []any{leaderAt, followerAt}, "nodes": []any{leaderAt, followerAt}, "revision": 9.0,
 		"crashes": map[string]any{"watches": 2.0, "watchers": 3.0, "accusations": 11.0, "removals": 12.0, "refuted": 13.0,
-			"refutations": 14.0, "doubts": 15.0},
+			"refutations": 14.0, "watchers_lost": 15.0},
 	}, body)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/oneline"
 )
 
-// term is one unbroken stretch in which this process processes.
+// term is one unbroken period in which this process processes.
 type term[E any] struct {
 	p       *Processor[E]
 	cfg     *Config[E]

@@ -14,7 +14,7 @@
 //
 //	a connection refused, silent, late, slow or reset      Relay, before etcd or a node
 //	a process killed, frozen, thawed, sent a signal        Process
-//	a lease revoked, a key deleted from outside            RevokeLease, DeleteKey
+//	a lease revoked, a key deleted out of band            RevokeLease, DeleteKey
 //	compaction under load                                  StartChurn
 //	a member of etcd killed and restarted                  embedetcd.Cluster: StopMember, RestartMember
 //	within one process, a node cut off, its watch frozen,  clustertest.Faults

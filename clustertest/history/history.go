@@ -69,9 +69,9 @@ type Run struct {
 // The marks that can excuse an overlap, if [Limits] say so: what the design does not
 // promise. Any other name marks a fault.
 const (
-	LeaseRevoked = "lease revoked" // by hands from outside
-	KeyDeleted   = "key deleted"   // of a leader, by hands from outside
-	LockDeleted  = "lock deleted"  // the key of one who holds a lock, by hands from outside
+	LeaseRevoked = "lease revoked" // out of band
+	KeyDeleted   = "key deleted"   // of a leader, out of band
+	LockDeleted  = "lock deleted"  // the key of one who holds a lock, out of band
 	RemovedAlive = "removed alive" // on evidence, though it lived
 	// RevokedByEtcd: etcd itself revoked a lease that was renewed: a leader of etcd that was
 	// deposed while it stood still takes the leases for run out by its own clock (etcd #15247).

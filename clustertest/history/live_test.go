@@ -175,7 +175,7 @@ func TestNodeThatSaysYesTooLongIsFound(t *testing.T) {
 	require.Equal(t, []Kind{Overlap}, kinds(v.Findings), v)
 }
 
-// Hands from outside: the old leader, whose watch is frozen and whose renewals are
+// An out-of-band change: the old leader, whose watch is frozen and whose renewals are
 // held up, goes on until its deadline. Its writes are refused meanwhile.
 func TestRevokedLeaseIsExempt(t *testing.T) {
 	l := newLive(t, asIs)

@@ -25,7 +25,7 @@ type holders struct {
 // lockOrder reports whether the holds of a lock can have been taken and ended one by one, each
 // at an instant that its samples leave open: between when it was asked for and when it was
 // surely held, and between when it was surely still held and when it was seen not to be. Who
-// was robbed of it by hands from outside may have lost it as soon as they were at work.
+// was robbed of it out of band may have lost it as soon as they were at work.
 func lockOrder(c claims, marks []Mark, exempt map[string]time.Duration, timeout time.Duration) []Finding {
 	var ops []porcupine.Operation
 	for _, t := range c.terms {

@@ -72,7 +72,7 @@ func TestTwoHolders(t *testing.T) {
 	}
 }
 
-// The lock was taken from its holder by hands from outside: told apart, and no more.
+// The lock was taken from its holder out of band: told apart, and no more.
 func TestRobbedHolder(t *testing.T) {
 	for _, by := range []string{LockDeleted, LeaseRevoked} {
 		h := held(hold("a", 5, 0, 10, 40), hold("b", 7, 5, 30, 60))

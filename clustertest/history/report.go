@@ -99,7 +99,7 @@ func (s Seen) String() string {
 	}
 	if s.Attempts > 0 {
 		text += fmt.Sprintf("; %d effects tried %d times, run %d times, %d of them unknown for a while, %d too late",
-			s.Effects, s.Attempts, s.Ran, s.Doubts, s.Late)
+			s.Effects, s.Attempts, s.Ran, s.Unclear, s.Late)
 	}
 	return text
 }

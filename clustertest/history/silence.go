@@ -13,34 +13,34 @@ import (
 func silences(lives [][]Run, marks []Mark, bound time.Duration) []Finding {
 	var out []Finding
 	for _, runs := range lives {
-		var stretch []Run // idle, without a pause in between
+		var period []Run // idle, without a pause in between
 		for i, r := range runs {
 			idle := !r.Leads && r.State.idle()
-			if len(stretch) > 0 && (!idle || r.First.Before.Sub(runs[i-1].Last.Before) > maxPause) {
-				out = append(out, silent(stretch, marks, bound)...)
-				stretch = nil
+			if len(period) > 0 && (!idle || r.First.Before.Sub(runs[i-1].Last.Before) > maxPause) {
+				out = append(out, silent(period, marks, bound)...)
+				period = nil
 			}
 			if idle {
-				stretch = append(stretch, r)
+				period = append(period, r)
 			}
 		}
-		if len(stretch) > 0 {
-			out = append(out, silent(stretch, marks, bound)...)
+		if len(period) > 0 {
+			out = append(out, silent(period, marks, bound)...)
 		}
 	}
 	return out
 }
 
-// silent judges one stretch: the longest part of it in which no mark that concerns
+// silent judges one period: the longest part of it in which no mark that concerns
 // the node stands.
-func silent(stretch []Run, marks []Mark, bound time.Duration) []Finding {
-	who, state := stretch[0].Who, stretch[len(stretch)-1].State
-	from, to := leftAlone(stretch[0].First.After, stretch[len(stretch)-1].Last.Before, marks,
+func silent(period []Run, marks []Mark, bound time.Duration) []Finding {
+	who, state := period[0].Who, period[len(period)-1].State
+	from, to := leftAlone(period[0].First.After, period[len(period)-1].Last.Before, marks,
 		func(m Mark) bool { return m.concerns(who.Node) })
 	if to.Sub(from) < bound {
 		return nil
 	}
-	return []Finding{{Kind: Silent, From: from, To: to, Runs: stretch,
+	return []Finding{{Kind: Silent, From: from, To: to, Runs: period,
 		Text: fmt.Sprintf("silent stop: %s (%s) is left alone and stays %q", who.Node, who.Process, state)}}
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Term is one unbroken stretch of samples in which a node says that it leads, by the
+// Term is one unbroken period of samples in which a node says that it leads, by the
 // same token; that it serves a shard, under the same epoch; or that it holds a lock.
 type Term struct {
 	Who

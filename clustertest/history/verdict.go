@@ -96,7 +96,7 @@ type Seen struct {
 	Locks, Grants, Shared          int // names; how often they were taken, and of these, to be shared
 	Increments, Fenced, Unanswered int // of counters: accepted, refused, and of unknown outcome
 	Effects, Attempts, Ran         int // names; calls of Once, and of these, those that ran the function
-	Doubts                         int // effects that somebody was told are unknown
+	Unclear                        int // effects that somebody was told are unknown
 	Late                           int // effects that did not count, for the attempt had been given up
 }
 
@@ -154,7 +154,7 @@ func count(h History, all []claims) Seen {
 }
 
 func (s *Seen) effects(h History) {
-	names, doubted := map[string]bool{}, map[string]bool{}
+	names, unclear := map[string]bool{}, map[string]bool{}
 	for _, a := range h.Attempts {
 		s.Attempts++
 		names[a.Name] = true
@@ -162,7 +162,7 @@ func (s *Seen) effects(h History) {
 			s.Ran++
 		}
 		if a.Answer == AnswerUnknown {
-			doubted[a.Name] = true
+			unclear[a.Name] = true
 		}
 	}
 	for _, e := range h.Effects {
@@ -173,5 +173,5 @@ func (s *Seen) effects(h History) {
 	for _, entered := range standing(h.Effects) {
 		s.Late -= len(entered)
 	}
-	s.Effects, s.Doubts = len(names), len(doubted)
+	s.Effects, s.Unclear = len(names), len(unclear)
 }

@@ -15,7 +15,7 @@ type Settings struct {
 	WorkTimeout time.Duration // how long a new term waits for the work of the last one
 }
 
-// Term is one unbroken stretch of leadership. The zero value is none.
+// Term is one unbroken period of leadership. The zero value is none.
 type Term struct {
 	Token int64 // CreateRevision of the key that leads
 	Mode  election.Mode

@@ -10,11 +10,11 @@ import (
 // equal decisions, on a node and in a simulation alike.
 type view struct {
 	Candidacy
-	snapshot *state.Snapshot
-	valid    bool // the session may be acted on
-	doubted  bool // etcd has yet to confirm that the own keys stand
-	due      bool // the wait after a failed campaign is over
-	working  bool // work of a term that ended is still running
+	snapshot  *state.Snapshot
+	valid     bool // the session may be acted on
+	suspected bool // etcd has yet to confirm that the own keys stand
+	due       bool // the wait after a failed campaign is over
+	working   bool // work of a term that ended is still running
 }
 
 // decision is what follows from a view: by which term to lead (0: none) and
@@ -38,13 +38,13 @@ func decide(v view) decision {
 	keep := own != nil && v.standing && v.usable(own.CreateRevision) && !yields(s, place)
 	keepActing := acting != nil && entitledToAct(v) && v.usable(acting.CreateRevision)
 
-	// A term that goes on needs no second look at work and doubts; a new one does. Who may
+	// A term that goes on needs no second look at work and suspicions; a new one does. Who may
 	// have been removed can learn from a watch that comes late first that it leads.
 	may := func(token int64) bool {
 		if v.term.Token == token {
-			return Counts(v.valid) || mutant.Is(mutant.StretchGoesOn)
+			return Counts(v.valid) || mutant.Is(mutant.PeriodGoesOn)
 		}
-		return Counts(v.valid) && !v.working && !v.doubted
+		return Counts(v.valid) && !v.working && !v.suspected
 	}
 	switch {
 	case keep && place == 0 && (s.Acting == nil || mutant.Is(mutant.LeadBesideActing)) && may(own.CreateRevision):

@@ -83,8 +83,8 @@ func TestDecide(t *testing.T) {
 	}{
 		// Leading.
 		{"first in the queue", scene{kvs: []state.KV{own, queued(otherLease, 21)}}, nil, leads(20)},
-		{"first, and perhaps removed", scene{kvs: []state.KV{own}}, func(v *view) { v.doubted = true }, leads(0)},
-		{"leading, and perhaps removed", scene{kvs: []state.KV{own}}, func(v *view) { v.doubted, v.term.Token = true, 20 },
+		{"first, and perhaps removed", scene{kvs: []state.KV{own}}, func(v *view) { v.suspected = true }, leads(0)},
+		{"leading, and perhaps removed", scene{kvs: []state.KV{own}}, func(v *view) { v.suspected, v.term.Token = true, 20 },
 			leads(20)},
 		{"second in the queue", scene{kvs: []state.KV{own, queued(otherLease, 19)}}, nil, leads(0)},
 		{"behind an outside candidate", scene{kvs: []state.KV{own, queued(outsideLease, 19)}}, nil, leads(0)},

@@ -8,12 +8,12 @@ import (
 
 // Seen is what a look is made with.
 type Seen struct {
-	Snapshot *state.Snapshot
-	Now      time.Time
-	Valid    bool // the session may be acted on
-	Doubted  bool // there is a sign that others may take this member for gone
-	Inside   bool // a function runs in the present term
-	Working  bool // a function still runs in the term that ended last
+	Snapshot  *state.Snapshot
+	Now       time.Time
+	Valid     bool // the session may be acted on
+	Suspected bool // there is a sign that others may take this member for gone
+	Inside    bool // a function runs in the present term
+	Working   bool // a function still runs in the term that ended last
 }
 
 // Orders are what follows from a look. What to protect is said by [Candidacy.Queued]
@@ -39,7 +39,7 @@ func (c Candidacy) Look(in Seen) (Candidacy, Orders) {
 		working, o.GaveUp = false, true
 		c.giveUpAt = time.Time{}
 	}
-	v := view{Candidacy: c, snapshot: s, valid: in.Valid, doubted: in.Doubted, due: !in.Now.Before(c.failures.nextTry),
+	v := view{Candidacy: c, snapshot: s, valid: in.Valid, suspected: in.Suspected, due: !in.Now.Before(c.failures.nextTry),
 		working: working}
 	d := decide(v)
 	if c.term.Token != 0 && c.term.Token != d.lead {

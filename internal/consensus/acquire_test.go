@@ -23,7 +23,7 @@ func TestMaxAcquiring(t *testing.T) {
 		},
 		OnRelease: func(_ context.Context, shard int) { released <- shard }})
 	for shard := range 4 {
-		h.acquire(ownership.Grant{Shard: shard, Epoch: 5}, s.Stretch())
+		h.acquire(ownership.Grant{Shard: shard, Epoch: 5}, s.Period())
 	}
 	first := map[int]bool{<-begun: true, <-begun: true}
 	var waiting []int
@@ -41,7 +41,7 @@ func TestMaxAcquiring(t *testing.T) {
 	require.Equal(t, waiting[1], <-begun)
 	require.Eventually(t, func() bool { return h.phases[serving].Load() == 3 }, patience, time.Millisecond)
 	require.Empty(t, begun)
-	h.acquire(ownership.Grant{Shard: waiting[0], Epoch: 6}, s.Stretch())
+	h.acquire(ownership.Grant{Shard: waiting[0], Epoch: 6}, s.Period())
 	require.Equal(t, waiting[0], <-begun, "it comes again")
 	require.Eventually(t, func() bool { return h.phases[serving].Load() == 4 }, patience, time.Millisecond)
 	for shard := range 4 {

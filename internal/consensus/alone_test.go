@@ -53,7 +53,7 @@ func TestHoldAlone(t *testing.T) {
 	}
 
 	first := begin("views")
-	h.acquire(ownership.Grant{Shard: shard, Epoch: 5}, s.Stretch())
+	h.acquire(ownership.Grant{Shard: shard, Epoch: 5}, s.Period())
 	require.EqualValues(t, 5, <-first.epoch)
 	second, other := begin("views"), begin("outbox")
 	require.EqualValues(t, 5, <-other.epoch, "another name")
@@ -74,7 +74,7 @@ func TestHoldAlone(t *testing.T) {
 	end(second)
 	end(other)
 	require.NoError(t, h.idle(ctx))
-	h.acquire(ownership.Grant{Shard: shard, Epoch: 6}, s.Stretch())
+	h.acquire(ownership.Grant{Shard: shard, Epoch: 6}, s.Period())
 	require.EqualValues(t, 6, <-third.epoch)
 	last := begin("views")
 	inside(2)

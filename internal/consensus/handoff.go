@@ -15,11 +15,11 @@ import (
 // the log.
 const gatherLate = 20 * time.Millisecond
 
-func (h *Shards) acquire(g ownership.Grant, stretch *etcdsession.Stretch) {
+func (h *Shards) acquire(g ownership.Grant, period *etcdsession.Period) {
 	slot := &h.slots[g.Shard]
 	h.mu.Lock()
 	if !h.leaving {
-		slot.begin(g.Epoch, stretch, h.cfg.OnAcquire != nil)
+		slot.begin(g.Epoch, period, h.cfg.OnAcquire != nil)
 		h.held.Add(1)
 	}
 	leaving := h.leaving

@@ -88,7 +88,7 @@ func TestHold(t *testing.T) {
 
 	first, second := stays(t, h.Hold), stays(t, h.Hold)
 	waitsFor(t, slot)
-	h.acquire(ownership.Grant{Shard: number, Epoch: 5}, s.Stretch())
+	h.acquire(ownership.Grant{Shard: number, Epoch: 5}, s.Period())
 	<-acquiring
 	require.Empty(t, first.epoch, "it is not served yet")
 	acquired <- struct{}{}
@@ -133,11 +133,11 @@ func TestHoldAgain(t *testing.T) {
 
 	first := stays(t, h.Hold)
 	waitsFor(t, slot)
-	h.acquire(ownership.Grant{Shard: number, Epoch: 5}, s.Stretch())
+	h.acquire(ownership.Grant{Shard: number, Epoch: 5}, s.Period())
 	free()
 	require.Empty(t, first.epoch)
 	keep.Store(true)
-	h.acquire(ownership.Grant{Shard: number, Epoch: 6}, s.Stretch())
+	h.acquire(ownership.Grant{Shard: number, Epoch: 6}, s.Period())
 	require.EqualValues(t, 6, <-first.epoch)
 	s.Lose(session.ReasonExpired, nil)
 	var lost *session.LostError
@@ -152,7 +152,7 @@ func TestHoldAgain(t *testing.T) {
 	other, err := etcdsession.Open(etcdtest.Context(t), etcdsession.Config{Client: h.cfg.Client, TTL: time.Hour})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, other.Close(etcdtest.Context(t))) }()
-	h.acquire(ownership.Grant{Shard: number, Epoch: 7}, other.Stretch())
+	h.acquire(ownership.Grant{Shard: number, Epoch: 7}, other.Period())
 	require.EqualValues(t, 7, <-second.epoch)
 	h.release(number)
 	require.ErrorIs(t, <-second.ending, shard.ErrNotOwner)
@@ -171,7 +171,7 @@ func TestHoldAgain(t *testing.T) {
 // What runs for each call.
 func BenchmarkServing(b *testing.B) {
 	h, s := part(b, ShardsConfig{})
-	h.acquire(ownership.Grant{Shard: h.Shard("it"), Epoch: 5}, s.Stretch())
+	h.acquire(ownership.Grant{Shard: h.Shard("it"), Epoch: 5}, s.Period())
 	b.Run("Serve", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

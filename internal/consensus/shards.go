@@ -156,16 +156,16 @@ func (h *Shards) look(s *etcdsession.Session) {
 	h.mu.Lock()
 	leaving := h.leaving
 	h.mu.Unlock()
-	var stretch *etcdsession.Stretch
+	var period *etcdsession.Period
 	in := ownership.Seen{Shards: h.cfg.Shards, Done: snap.MoveDone, Withheld: snap.Withheld,
-		Held: func(shard int) int64 { return h.slots[shard].held(stretch) }}
+		Held: func(shard int) int64 { return h.slots[shard].held(period) }}
 	if snap.ShardMap != nil {
 		in.Map = snap.ShardMap.Map
 	}
 	var lease int64
 	if s != nil {
-		stretch, lease = s.Stretch(), int64(s.ID())
-		in.Valid, in.Doubted = stretch.Stands() && !leaving, s.InDoubt()
+		period, lease = s.Period(), int64(s.ID())
+		in.Valid, in.Suspected = period.Stands() && !leaving, s.Suspected()
 		if m := snap.Member(h.cfg.Address); m != nil && m.KeyLease == lease {
 			in.Own = sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
 		}
@@ -179,7 +179,7 @@ func (h *Shards) look(s *etcdsession.Session) {
 		h.release(shard)
 	}
 	for _, g := range orders.Acquire {
-		h.acquire(g, stretch)
+		h.acquire(g, period)
 	}
 	h.mu.Lock()
 	h.waiting = orders.Waiting

@@ -25,10 +25,10 @@ type slot struct {
 	phase   phase
 	dropped bool // while acquiring: it is to be released right after
 	epoch   int64
-	running int                  // calls of Serve in it
-	stretch *etcdsession.Stretch // of the session it was acquired on
-	drained chan struct{}        // closed when running is 0 while releasing; nil if nobody waits
-	awaited chan struct{}        // closed when it is served the next time; nil if nobody waits
+	running int                 // calls of Serve in it
+	period  *etcdsession.Period // of the session it was acquired on
+	drained chan struct{}       // closed when running is 0 while releasing; nil if nobody waits
+	awaited chan struct{}       // closed when it is served the next time; nil if nobody waits
 	arrival arrival
 
 	ctx    context.Context // the owner's; made when first asked for, as the next one is
@@ -39,11 +39,11 @@ type slot struct {
 }
 
 // held is the epoch under which the shard is held, 0 when it is free, and
-// holding.Lapsed if it was acquired in another stretch.
-func (s *slot) held(stretch *etcdsession.Stretch) int64 {
+// holding.Lapsed if it was acquired in another period.
+func (s *slot) held(period *etcdsession.Period) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.epoch != 0 && s.stretch != stretch {
+	if s.epoch != 0 && s.period != period {
 		return ownership.Lapsed
 	}
 	return s.epoch
@@ -53,7 +53,7 @@ func (s *slot) held(stretch *etcdsession.Stretch) int64 {
 // deadline. The lock is held.
 func (s *slot) context() context.Context {
 	if s.ctx == nil {
-		s.ctx, s.cancel = context.WithCancelCause(s.stretch.Context())
+		s.ctx, s.cancel = context.WithCancelCause(s.period.Context())
 	}
 	return s.ctx
 }
@@ -76,7 +76,7 @@ func (s *slot) close() {
 func (s *slot) enter() (ctx context.Context, epoch int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.phase != serving || !s.stretch.Valid() {
+	if s.phase != serving || !s.period.Valid() {
 		return nil, 0, false
 	}
 	s.running++
@@ -88,7 +88,7 @@ func (s *slot) enter() (ctx context.Context, epoch int64, ok bool) {
 func (s *slot) join() (ctx context.Context, epoch int64, awaited <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.phase != serving || !s.stretch.Valid() {
+	if s.phase != serving || !s.period.Valid() {
 		if s.awaited == nil {
 			s.awaited = make(chan struct{})
 		}
@@ -105,9 +105,9 @@ func (s *slot) join() (ctx context.Context, epoch int64, awaited <-chan struct{}
 // ago. It reports whether it has waited and there is one.
 func (s *slot) confirm(ctx context.Context) bool {
 	s.mu.Lock()
-	stretch, serves := s.stretch, s.phase == serving
+	period, serves := s.period, s.phase == serving
 	s.mu.Unlock()
-	return serves && !stretch.Valid() && stretch.Confirm(ctx)
+	return serves && !period.Valid() && period.Confirm(ctx)
 }
 
 func (s *slot) leave() {
@@ -124,7 +124,7 @@ func (s *slot) leave() {
 func (s *slot) serves() (epoch int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.phase != serving || !s.stretch.Valid() {
+	if s.phase != serving || !s.period.Valid() {
 		return 0, false
 	}
 	return s.epoch, true
@@ -135,15 +135,15 @@ func (s *slot) serves() (epoch int64, ok bool) {
 func (s *slot) holds(epoch int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.phase != idle && s.epoch == epoch && s.stretch.Stands()
+	return s.phase != idle && s.epoch == epoch && s.period.Stands()
 }
 
 // begin takes a free shard. It reports whether the shard is served at once: nobody has
 // to be asked.
-func (s *slot) begin(epoch int64, stretch *etcdsession.Stretch, ask bool) {
+func (s *slot) begin(epoch int64, period *etcdsession.Period, ask bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.epoch, s.stretch, s.dropped = epoch, stretch, false
+	s.epoch, s.period, s.dropped = epoch, period, false
 	if ask {
 		s.phase = acquiring
 		s.context()
@@ -204,6 +204,6 @@ func (s *slot) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.end()
-	s.phase, s.epoch, s.stretch = idle, 0, nil
+	s.phase, s.epoch, s.period = idle, 0, nil
 	s.ctx, s.cancel, s.stay, s.endStay = nil, nil, nil, nil
 }

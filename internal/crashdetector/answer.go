@@ -22,27 +22,27 @@ const (
 
 // Answer answers for this member until ctx ends: it refutes accusations by deleting
 // them; when a watcher was lost it has the session confirmed by etcd at once, or suspended
-// (see suspicion.Doubt); and it takes back accusations of its own that are void.
+// (see suspicion.ConfirmWithin); and it takes back accusations of its own that are void.
 func (d *Detector) Answer(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { d.doubtLost(ctx) })
+	wg.Go(func() { d.watcherLost(ctx) })
 	wg.Go(func() { d.onAccusations(ctx, d.withdrawVoid) })
 	d.onAccusations(ctx, newRefuter(d, &wg).refute)
 	wg.Wait()
 }
 
-// doubtLost: whoever lost a watcher may be accused by it, and not hear of it.
-func (d *Detector) doubtLost(ctx context.Context) {
+// watcherLost: whoever lost a watcher may be accused by it, and not hear of it.
+func (d *Detector) watcherLost(ctx context.Context) {
 	for {
 		select {
 		case <-d.cfg.WatcherLost:
 		case <-ctx.Done():
 			return
 		}
-		d.doubts.Add(1)
+		d.watchersLost.Add(1)
 		if s := d.cfg.Keeper.Current(); s != nil {
 			d.log.Debug("a watcher of this node was lost, asking etcd for a confirmation")
-			s.Doubt(suspicion.Doubt(d.cfg.Settings.GracePeriod, d.cfg.Mirror.Snapshot().Member(d.cfg.Address)))
+			s.Suspect(suspicion.ConfirmWithin(d.cfg.Settings.GracePeriod, d.cfg.Mirror.Snapshot().Member(d.cfg.Address)))
 		}
 	}
 }

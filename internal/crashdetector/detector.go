@@ -82,7 +82,7 @@ type Detector struct {
 	leave    context.Context // ends when those who are watched need not hear a goodbye any more
 	endLeave context.CancelFunc
 
-	watching, accusations, removals, refuted, refutations, doubts atomic.Int64
+	watching, accusations, removals, refuted, refutations, watchersLost atomic.Int64
 }
 
 // New makes a detector; [Detector.Start] makes it live.
@@ -101,7 +101,7 @@ func New(cfg Config) *Detector {
 // Stats are the counts of now.
 func (d *Detector) Stats() Stats {
 	return Stats{Watching: d.watching.Load(), Accusations: d.accusations.Load(), Removals: d.removals.Load(),
-		Refuted: d.refuted.Load(), Refutations: d.refutations.Load(), WatchersLost: d.doubts.Load()}
+		Refuted: d.refuted.Load(), Refutations: d.refutations.Load(), WatchersLost: d.watchersLost.Load()}
 }
 
 // Start begins to watch others, unless detection is off. It does not block.

@@ -28,7 +28,7 @@
 // A member whose watcher's stream broke may be the next to be accused and not hear of
 // it: it has its keys confirmed by etcd at once, and without an answer until 200 ms (twice
 // Settings.GracePeriod) after its grace period its session is suspended until there is one
-// ([session.Session.Doubt], which gives a slow round more time).
+// ([etcdsession.Session.Suspect], which gives a slow round more time).
 //
 // # What is not promised
 //
@@ -39,6 +39,6 @@
 // that does not look at the record. It then leads on until its session is suspended: for
 // twice Settings.GracePeriod (0.2 s), or ten requests to etcd from when its watcher was lost; or,
 // if its connections broke a moment before it was cut off, so that etcd could clear the
-// doubt, or did not break at all, until its deadline. Tokens cover that; Settings.Off,
+// suspicion, or did not break at all, until its deadline. Tokens cover that; Settings.Off,
 // everywhere, excludes it.
 package crashdetector

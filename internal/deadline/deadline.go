@@ -41,17 +41,17 @@ func earlier(a, b Instant) Instant {
 // Claim is what the holder of a lease may count on. It is immutable: the methods
 // return the claim that follows.
 //
-// A doubt suspends it at an instant unless an answer clears the doubt before: nothing
+// A suspicion suspends it at an instant unless an answer clears the suspicion before: nothing
 // counts from then on until one does. The lease is not given up meanwhile.
 type Claim struct {
 	ttl     time.Duration
 	until   Instant
 	renewed Instant // when the request was sent that until counts from
-	stretch int     // how often it was suspended and counts again
+	period  int     // how often it was suspended and counts again
 
-	inDoubt     bool
-	suspends    Instant       // when the doubt does that
-	first, last Instant       // of the doubts that no answer has cleared
+	suspected   bool
+	suspends    Instant       // when the suspicion does that
+	first, last Instant       // of the suspicions that no answer has cleared
 	within      time.Duration // what the last one gave
 }
 
@@ -67,7 +67,7 @@ func Granted(sent Instant, ttl time.Duration) Claim {
 
 // Until is the instant at which the claim stops to count unless it is renewed.
 func (c Claim) Until() Instant {
-	if c.inDoubt {
+	if c.suspected {
 		return earlier(c.until, c.suspends)
 	}
 	return c.until
@@ -79,8 +79,8 @@ func (c Claim) Ends() Instant { return c.until }
 // RenewedAt is when the grant or renewal that counts was sent.
 func (c Claim) RenewedAt() Instant { return c.renewed }
 
-// InDoubt reports whether there is a doubt that no renewal has cleared.
-func (c Claim) InDoubt() bool { return c.inDoubt }
+// Suspected reports whether there is a suspicion that no renewal has cleared.
+func (c Claim) Suspected() bool { return c.suspected }
 
 // Valid reports whether the lease may be acted on at this instant.
 func (c Claim) Valid(now Instant) bool { return !now.Reached(c.Until()) }
@@ -88,14 +88,14 @@ func (c Claim) Valid(now Instant) bool { return !now.Reached(c.Until()) }
 // Ended reports whether the claim has ended for good.
 func (c Claim) Ended(now Instant) bool { return now.Reached(c.until) }
 
-// Stretch numbers the stretches of time in which the claim is valid without a break.
+// Period numbers the periods of time in which the claim is valid without a break.
 // What was begun in one of them is over with it.
-func (c Claim) Stretch() int { return c.stretch }
+func (c Claim) Period() int { return c.period }
 
 // Renewed is the claim after a round, sent and answered at these instants, in which
 // etcd renewed the lease and showed every key that it must hold. A round answered
 // after the end comes too late: the claim was void for a moment and stays so. One that
-// was sent before a doubt says nothing about what came after.
+// was sent before a suspicion says nothing about what came after.
 func (c Claim) Renewed(sent, answered Instant) Claim { return c.after(sent, sent, answered) }
 
 // Remaining is the claim after a round in which etcd said, asked at that instant, that the lease lasts
@@ -117,31 +117,31 @@ func (c Claim) after(sent, counts, answered Instant) Claim {
 	switch {
 	case c.Ended(answered) && !mutant.Is(mutant.LateAnswerCounts):
 		return c
-	case c.inDoubt && sent.Mono < c.first.Mono:
+	case c.suspected && sent.Mono < c.first.Mono:
 		return c
 	}
 	suspended := !c.Valid(answered) && !c.Ended(answered)
 	c.until, c.renewed = counts.Add(c.ttl-margin(c.ttl)), counts
-	if c.inDoubt && sent.Mono < c.last.Mono {
-		// It clears the doubts before it, and leaves the last one.
+	if c.suspected && sent.Mono < c.last.Mono {
+		// It clears the suspicions before it, and leaves the last one.
 		c.first, c.suspends = c.last, c.last.Add(c.within)
 	} else {
-		c.inDoubt = false
+		c.suspected = false
 	}
-	if suspended && c.Valid(answered) && !mutant.Is(mutant.StretchGoesOn) {
-		c.stretch++
+	if suspended && c.Valid(answered) && !mutant.Is(mutant.PeriodGoesOn) {
+		c.period++
 	}
 	return c
 }
 
-// Doubted is the claim after a sign, seen now, that others may take the holder for
+// Suspect is the claim after a sign, seen now, that others may take the holder for
 // gone: it is suspended after within, unless a round that is sent from now on renews it.
-func (c Claim) Doubted(now Instant, within time.Duration) Claim {
-	if mutant.Is(mutant.DoubtIgnored) {
+func (c Claim) Suspect(now Instant, within time.Duration) Claim {
+	if mutant.Is(mutant.SuspicionIgnored) {
 		return c
 	}
-	if !c.inDoubt {
-		c.inDoubt, c.first, c.suspends = true, now, now.Add(within)
+	if !c.suspected {
+		c.suspected, c.first, c.suspends = true, now, now.Add(within)
 	}
 	c.suspends, c.last, c.within = earlier(c.suspends, now.Add(within)), now, within
 	return c

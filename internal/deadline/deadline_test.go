@@ -32,36 +32,36 @@ func TestRenewalCountsFromWhenItWasSent(t *testing.T) {
 	require.Equal(t, c, late, "answered after the deadline")
 }
 
-func TestDoubtIsClearedByWhatIsSentAfterIt(t *testing.T) {
-	c := Granted(at(0), ttl).Doubted(at(time.Second), 100*time.Millisecond)
+func TestSuspicionIsClearedByWhatIsSentAfterIt(t *testing.T) {
+	c := Granted(at(0), ttl).Suspect(at(time.Second), 100*time.Millisecond)
 	require.Equal(t, at(1100*time.Millisecond), c.Until())
 	require.Equal(t, c, c.Renewed(at(900*time.Millisecond), at(1050*time.Millisecond)), "sent before")
 	require.Equal(t, at(10920*time.Millisecond), c.Renewed(at(1020*time.Millisecond), at(1050*time.Millisecond)).Until())
-	again := c.Doubted(at(1050*time.Millisecond), 100*time.Millisecond)
-	require.Equal(t, c.Until(), again.Until(), "a second doubt gives no more time")
+	again := c.Suspect(at(1050*time.Millisecond), 100*time.Millisecond)
+	require.Equal(t, c.Until(), again.Until(), "a second suspicion gives no more time")
 	between := again.Renewed(at(1020*time.Millisecond), at(1060*time.Millisecond))
 	require.Equal(t, at(1150*time.Millisecond), between.Until(),
 		"an answer to what was sent between them leaves the second")
-	require.True(t, between.InDoubt())
-	require.False(t, between.Renewed(at(1055*time.Millisecond), at(1070*time.Millisecond)).InDoubt())
-	require.Equal(t, at(500*time.Millisecond), Granted(at(0), ttl).Doubted(at(400*time.Millisecond),
+	require.True(t, between.Suspected())
+	require.False(t, between.Renewed(at(1055*time.Millisecond), at(1070*time.Millisecond)).Suspected())
+	require.Equal(t, at(500*time.Millisecond), Granted(at(0), ttl).Suspect(at(400*time.Millisecond),
 		100*time.Millisecond).Until())
 }
 
-func TestDoubtSuspendsAndAnAnswerResumes(t *testing.T) {
-	c := Granted(at(0), ttl).Doubted(at(time.Second), 100*time.Millisecond)
+func TestSuspicionSuspendsAndAnAnswerResumes(t *testing.T) {
+	c := Granted(at(0), ttl).Suspect(at(time.Second), 100*time.Millisecond)
 	require.True(t, c.Valid(at(1099*time.Millisecond)))
 	require.False(t, c.Valid(at(1100*time.Millisecond)))
 	require.False(t, c.Ended(at(1100*time.Millisecond)), "the lease is not given up")
 	require.Equal(t, at(9900*time.Millisecond), c.Ends())
 	late := c.Renewed(at(900*time.Millisecond), at(2*time.Second))
-	require.Equal(t, c, late, "sent before the doubt")
+	require.Equal(t, c, late, "sent before the suspicion")
 	back := c.Renewed(at(1500*time.Millisecond), at(2*time.Second))
 	require.True(t, back.Valid(at(2*time.Second)))
-	require.Equal(t, c.Stretch()+1, back.Stretch(), "what was begun before is over")
+	require.Equal(t, c.Period()+1, back.Period(), "what was begun before is over")
 	require.Equal(t, at(11400*time.Millisecond), back.Until())
 	in := c.Renewed(at(1020*time.Millisecond), at(1050*time.Millisecond))
-	require.Equal(t, c.Stretch(), in.Stretch(), "answered in time, it goes on")
+	require.Equal(t, c.Period(), in.Period(), "answered in time, it goes on")
 	require.True(t, c.Ended(at(9900*time.Millisecond)))
 	require.Equal(t, c, c.Renewed(at(1500*time.Millisecond), at(9900*time.Millisecond)), "too late for good")
 }
@@ -83,15 +83,15 @@ func TestClaimNeverOutlivesTheLease(t *testing.T) {
 				c = c.Renewed(sent, clock)
 				require.Equal(t, before.Ended(clock), c.Ended(clock), "an answer neither ends nor revives a claim")
 				if before.Valid(clock) {
-					require.Equal(t, before.Stretch(), c.Stretch())
+					require.Equal(t, before.Period(), c.Period())
 				} else {
-					require.Equal(t, c.Valid(clock), c.Stretch() > before.Stretch(), "each stretch has its number")
+					require.Equal(t, c.Valid(clock), c.Period() > before.Period(), "each period has its number")
 				}
 				if !before.Ended(clock) {
 					latest = sent
 				}
 			case 1:
-				c = c.Doubted(clock, 100*time.Millisecond)
+				c = c.Suspect(clock, 100*time.Millisecond)
 			}
 			require.LessOrEqual(t, c.Until().Mono, latest.Add(ttl).Mono)
 		}

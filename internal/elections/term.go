@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/txn"
 )
 
-// Term is one unbroken stretch of this node's leadership in one election. All methods are safe
+// Term is one unbroken period of this node's leadership in one election. All methods are safe
 // for concurrent use.
 type Term struct {
 	e        *Election

@@ -126,34 +126,34 @@ func TestLateAnswerComesTooLate(t *testing.T) {
 	})
 }
 
-// A doubt is cleared by what is sent after it and by nothing else.
-func TestDoubtSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
+// A suspicion is cleared by what is sent after it and by nothing else.
+func TestSuspicionSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &scriptedLease{}
 		s := openScripted(t, lease)
 		lease.answer(20*time.Millisecond, nil)
-		s.Doubt(100 * time.Millisecond)
+		s.Suspect(100 * time.Millisecond)
 		require.Equal(t, 100*time.Millisecond, time.Until(s.Deadline()))
 		pass(50 * time.Millisecond)
 		require.Equal(t, 9850*time.Millisecond, time.Until(s.Deadline()), "asked at once, and confirmed")
 		pass(time.Second)
 		require.NoError(t, s.Err())
 
-		lease.answer(time.Second, nil) // sent before the doubt, it would be answered too late
+		lease.answer(time.Second, nil) // sent before the suspicion, it would be answered too late
 		s.Check()
 		synctest.Wait()
 		lease.answer(20*time.Millisecond, nil)
-		s.Doubt(100 * time.Millisecond)
+		s.Suspect(100 * time.Millisecond)
 		pass(50 * time.Millisecond)
 		require.Equal(t, 9850*time.Millisecond, time.Until(s.Deadline()), "the round under way is not waited for")
 
 		lease.answer(0, errors.New("away"))
 		calls := lease.calls.Load()
-		s.Doubt(100 * time.Millisecond)
+		s.Suspect(100 * time.Millisecond)
 		pass(99 * time.Millisecond)
 		require.True(t, s.Valid())
 		require.Greater(t, lease.calls.Load(), calls+5, "it asks again and again")
-		first := s.Stretch()
+		first := s.Period()
 		var told atomic.Int32
 		defer s.OnChange(func() { told.Add(1) })()
 		require.True(t, first.Valid())
@@ -164,16 +164,16 @@ func TestDoubtSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 		require.NoError(t, s.Err(), "the lease is not given up")
 		require.EqualValues(t, 1, told.Load())
 
-		lease.answer(time.Second, nil) // slower than any doubt allows
+		lease.answer(time.Second, nil) // slower than any suspicion allows
 		pass(1500 * time.Millisecond)
 		require.True(t, s.Valid())
 		require.False(t, first.Valid(), "what was begun before is over")
-		require.True(t, s.Stretch().Valid())
-		require.NoError(t, s.Stretch().Context().Err())
+		require.True(t, s.Period().Valid())
+		require.NoError(t, s.Period().Context().Err())
 		require.EqualValues(t, 2, told.Load())
 
 		lease.answer(0, errors.New("away"))
-		s.Doubt(100 * time.Millisecond)
+		s.Suspect(100 * time.Millisecond)
 		pass(9900 * time.Millisecond)
 		require.Equal(t, session.ReasonUnreachable, session.ReasonOf(s.Err()), "etcd gives the lease up")
 		require.Equal(t, session.ReasonUnreachable, session.ReasonOf(context.Cause(s.Context())))

@@ -14,7 +14,7 @@
 // deceive, and the wall clock, because the monotonic one stands still while a
 // machine is suspended. Valid is false once either has passed the deadline.
 //
-//	                doubt not cleared in time
+//	                suspicion not cleared in time
 //	open ──► valid ──────────────────────────► suspended
 //	          │  ▲ ◄──────── confirmed ────────── │
 //	          │  └ renewed every TTL/3            │

@@ -5,7 +5,7 @@ import "time"
 // remindEvery is how often a log tells that there is still no session.
 const remindEvery = 30 * time.Second
 
-// outage is a stretch of time without a session, for the log. The zero value is
+// outage is a period of time without a session, for the log. The zero value is
 // none.
 type outage struct {
 	since time.Time // zero: none

@@ -16,7 +16,7 @@ import (
 // 200 ms, in which a member that runs is notified. So each session takes note of the time again and
 // again; one whose lease is from an earlier term than etcd's present one, and that finds that it stood
 // still for longer than pauseLimit, is not valid until a renewal round that was sent since has found its
-// keys. The session, its lease and its stretch stand meanwhile: if the keys are there, nobody else can
+// keys. The session, its lease and its period stand meanwhile: if the keys are there, nobody else can
 // have acted. Whatever the lease's term, nothing new begins on it until then: what the watch delivers
 // first after a pause may be long past.
 const (
@@ -66,7 +66,7 @@ func (s *Session) beat() {
 		p.noticed = now
 		p.unsure.Store(true) // before the time is stored: see awake
 		if s.endRound != nil {
-			s.endRound(errDoubted) // a round that was sent before proves nothing
+			s.endRound(errSuspected) // a round that was sent before proves nothing
 		}
 		s.Check()
 		s.tell()
@@ -95,8 +95,8 @@ func (s *Session) confirmed(began deadline.Instant) {
 }
 
 // Confirm blocks while the process stood still and etcd has not confirmed yet that nothing was taken from
-// it, or until ctx ends, and reports whether the stretch is valid.
-func (t *Stretch) Confirm(ctx context.Context) bool {
+// it, or until ctx ends, and reports whether the period is valid.
+func (t *Period) Confirm(ctx context.Context) bool {
 	changed := make(chan struct{}, 1)
 	defer t.s.OnChange(func() {
 		select {

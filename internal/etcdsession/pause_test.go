@@ -46,9 +46,9 @@ func standStill(t *testing.T, s *Session, meanwhile func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
-	require.True(t, s.Stretch().Stands())
-	require.False(t, s.Stretch().Valid())
-	require.True(t, s.InDoubt(), "nothing new is begun")
+	require.True(t, s.Period().Stands())
+	require.False(t, s.Period().Valid())
+	require.True(t, s.Suspected(), "nothing new is begun")
 	meanwhile()
 }
 
@@ -57,7 +57,7 @@ func standStill(t *testing.T, s *Session, meanwhile func()) {
 func TestPauseIsConfirmed(t *testing.T) {
 	t.Parallel()
 	s, _, _ := risky(t)
-	stretch := s.Stretch()
+	period := s.Period()
 	changed := make(chan struct{}, 10)
 	defer s.OnChange(func() { changed <- struct{}{} })()
 	standStill(t, s, func() {})
@@ -68,18 +68,18 @@ func TestPauseIsConfirmed(t *testing.T) {
 			t.Fatal("nobody is notified")
 		}
 	}
-	require.True(t, stretch.Confirm(etcdtest.Context(t)))
+	require.True(t, period.Confirm(etcdtest.Context(t)))
 	require.True(t, s.Valid())
-	require.True(t, stretch.Valid(), "it is the same stretch")
-	require.NoError(t, stretch.Context().Err())
-	require.False(t, s.InDoubt())
+	require.True(t, period.Valid(), "it is the same period")
+	require.NoError(t, period.Context().Err())
+	require.False(t, s.Suspected())
 }
 
 // One whose key went meanwhile is not valid for an instant more.
 func TestPauseInWhichTheKeyGoes(t *testing.T) {
 	t.Parallel()
 	s, client, key := risky(t)
-	stretch := s.Stretch()
+	period := s.Period()
 	standStill(t, s, func() {
 		_, err := client.Delete(etcdtest.Context(t), key)
 		require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestPauseInWhichTheKeyGoes(t *testing.T) {
 	for s.Err() == nil {
 		require.False(t, s.Valid())
 	}
-	require.False(t, stretch.Confirm(etcdtest.Context(t)))
+	require.False(t, period.Confirm(etcdtest.Context(t)))
 	require.Equal(t, session.ReasonKeyLost, session.ReasonOf(s.Err()))
 	require.False(t, s.Valid())
 }
@@ -104,7 +104,7 @@ func TestTwoPauses(t *testing.T) {
 	require.False(t, s.Valid())
 	require.True(t, s.pause.unsure.Load())
 	s.mu.Unlock()
-	require.True(t, s.Stretch().Confirm(etcdtest.Context(t)))
+	require.True(t, s.Period().Confirm(etcdtest.Context(t)))
 }
 
 // etcd's raft term can fall, when it is restored from a backup: the session is not held to be asleep for ever.
@@ -116,5 +116,5 @@ func TestRiskThatPasses(t *testing.T) {
 	s.newest.Store(s.term)
 	s.mu.Unlock()
 	require.Eventually(t, s.Valid, 10*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return !s.InDoubt() }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !s.Suspected() }, 10*time.Second, time.Millisecond)
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/goverse/goverse/internal/deadline"
 )
 
-// doubtRetry is the pause after a failed renewal while there is a doubt to clear in time,
+// suspectedRetry is the pause after a failed renewal while there is a suspicion to clear in time,
 // suspendedRetry when it is too late for that.
-const doubtRetry, suspendedRetry = 10 * time.Millisecond, 250 * time.Millisecond
+const suspectedRetry, suspendedRetry = 10 * time.Millisecond, 250 * time.Millisecond
 
 // suspendedTimeout bounds a round while a session is suspended: the sooner it counts again
 // the better.
@@ -26,12 +26,12 @@ const suspendedTimeout = 5 * time.Second
 // pausedBound bounds a request of a round after a pause, for an etcd that is near.
 const pausedBound = 250 * time.Millisecond
 
-// slowdown is how many times as long as a round took a doubt gives at least.
+// slowdown is how many times as long as a round took a suspicion gives at least.
 const slowdown = 5
 
 var (
-	// errDoubted ends a round that was sent before a doubt.
-	errDoubted = errors.New("sent before a doubt")
+	// errSuspected ends a round that was sent before a suspicion.
+	errSuspected = errors.New("sent before a suspicion")
 	// errOtherTerm: etcd's leader changed between the renewal and the read, so that nobody can tell
 	// which of the two renewed.
 	errOtherTerm = errors.New("etcd's raft term changed")
@@ -58,16 +58,16 @@ func (s *Session) renewLoop() {
 		if s.ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, errDoubted) {
+		if errors.Is(err, errSuspected) {
 			continue // a check was asked for
 		}
 		s.mu.Lock()
 		again := s.lastErr != nil
 		s.lastErr = err
 		retry := s.ttl / 30
-		if claim := s.claim.Load(); claim.InDoubt() || s.pause.unsure.Load() {
+		if claim := s.claim.Load(); claim.Suspected() || s.pause.unsure.Load() {
 			if retry = min(retry, suspendedRetry); claim.Valid(clock.Now()) {
-				retry = min(retry, doubtRetry)
+				retry = min(retry, suspectedRetry)
 			}
 		}
 		s.mu.Unlock()
@@ -127,8 +127,8 @@ func (s *Session) round(round context.Context, protected []*Protection, known in
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		s.Lose(session.ReasonPermission, err)
 		return err
-	case errors.Is(context.Cause(ctx), errDoubted):
-		return errDoubted
+	case errors.Is(context.Cause(ctx), errSuspected):
+		return errSuspected
 	case err != nil:
 		return fmt.Errorf("renew: %w", err)
 	}
@@ -152,19 +152,19 @@ func (s *Session) round(round context.Context, protected []*Protection, known in
 }
 
 // bound is how long a request of a round may take: one endpoint that swallows requests must not use up the
-// whole TTL, nor what is left in a doubt.
+// whole TTL, nor what is left in a suspicion.
 func (s *Session) bound() time.Duration {
 	bound, claim := s.ttl/5, s.claim.Load()
 	if !s.awake(clock.Now()) {
 		// A connection may be dead since the pause: another one is tried soon.
 		bound = min(bound, max(pausedBound, slowdown*s.RoundTrip()))
 	}
-	if !claim.InDoubt() {
+	if !claim.Suspected() {
 		return bound
 	}
 	bound = min(bound, suspendedTimeout)
 	if claim.Valid(clock.Now()) {
-		bound = min(bound, max(clock.Now().Until(claim.Until())/2, doubtRetry))
+		bound = min(bound, max(clock.Now().Until(claim.Until())/2, suspectedRetry))
 	}
 	return bound
 }
@@ -201,8 +201,8 @@ func (s *Session) read(ctx context.Context, term uint64, protected []*Protection
 		s.Lose(session.ReasonPermission, err)
 		return err
 	}
-	if errors.Is(context.Cause(ctx), errDoubted) {
-		return errDoubted
+	if errors.Is(context.Cause(ctx), errSuspected) {
+		return errSuspected
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnread, err)

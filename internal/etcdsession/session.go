@@ -90,7 +90,7 @@ type Session struct {
 	renewals    *renewal.Renewer
 	endRenewals func()                         // once
 	claim       atomic.Pointer[deadline.Claim] // changed with mu held
-	stretch     atomic.Pointer[Stretch]        // the same
+	period      atomic.Pointer[Period]         // the same
 	over        atomic.Bool
 	newest      atomic.Uint64 // raft term that this session has seen
 
@@ -148,7 +148,7 @@ func (s *Session) Term() uint64 { return s.term }
 
 // Valid reports whether the session may be acted on at this instant. It reads
 // atomics and the clock: no lock, no allocation, no network. It can turn true again
-// after a suspension (see [Stretch]), and after the process stood still.
+// after a suspension (see [Period]), and after the process stood still.
 func (s *Session) Valid() bool {
 	now := clock.Now()
 	return !s.over.Load() && s.claim.Load().Valid(now) && s.awake(now)
@@ -214,11 +214,11 @@ func (s *Session) Close(ctx context.Context) error {
 	return nil
 }
 
-// InDoubt reports whether there is a sign that others may take this process for gone
-// which etcd has not cleared yet; see [Session.Doubt]. What is claimed goes on for a
+// Suspected reports whether there is a sign that others may take this process for gone
+// which etcd has not cleared yet; see [Session.Suspect]. What is claimed goes on for a
 // while; nothing new should be claimed.
-func (s *Session) InDoubt() bool {
-	return s.claim.Load().InDoubt() || s.pause.unsure.Load() || !s.awake(clock.Now())
+func (s *Session) Suspected() bool {
+	return s.claim.Load().Suspected() || s.pause.unsure.Load() || !s.awake(clock.Now())
 }
 
 // Check asks for a renewal round now, because somebody saw a sign that the
@@ -230,19 +230,19 @@ func (s *Session) Check() {
 	}
 }
 
-// Doubt says that others may take this process for gone: the session is suspended after
+// Suspect says that others may take this process for gone: the session is suspended after
 // within, or after five times as long as its last round took if that is longer, unless a
 // renewal round that is sent from now on succeeds. One is sent at once. A suspended
 // session is not valid, so nothing is claimed on it, and keeps its lease and its keys: it
-// counts again, in another [Stretch], as soon as a round succeeds. It does not block.
-func (s *Session) Doubt(within time.Duration) {
+// counts again, in another [Period], as soon as a round succeeds. It does not block.
+func (s *Session) Suspect(within time.Duration) {
 	s.mu.Lock()
 	before := s.claim.Load()
-	s.count(before.Doubted(clock.Now(), max(within, slowdown*s.lastRound)))
-	if s.endRound != nil && !before.InDoubt() {
+	s.count(before.Suspect(clock.Now(), max(within, slowdown*s.lastRound)))
+	if s.endRound != nil && !before.Suspected() {
 		// It may take long, and would prove nothing. One that was sent since an earlier
-		// doubt clears that.
-		s.endRound(errDoubted)
+		// suspicion clears that.
+		s.endRound(errSuspected)
 	}
 	s.mu.Unlock()
 	select {
@@ -253,7 +253,7 @@ func (s *Session) Doubt(within time.Duration) {
 }
 
 // deadlineLoop turns the passing of the deadline into the loss of the session, and of
-// a doubt's into its suspension. It does no I/O: nothing can hold it up.
+// a suspicion's into its suspension. It does no I/O: nothing can hold it up.
 func (s *Session) deadlineLoop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

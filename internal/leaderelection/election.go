@@ -228,12 +228,12 @@ func (le *LeaderElection) Stop(ctx context.Context) error {
 // the clock: no lock, no allocation, no network.
 func (le *LeaderElection) IsLeader() bool {
 	t := le.term.Load()
-	return t != nil && candidacy.Counts(t.stretch.Valid())
+	return t != nil && candidacy.Counts(t.period.Valid())
 }
 
 // Term is the term that this node leads by now, or nil.
 func (le *LeaderElection) Term() *Term {
-	if t := le.term.Load(); t != nil && candidacy.Counts(t.stretch.Valid()) {
+	if t := le.term.Load(); t != nil && candidacy.Counts(t.period.Valid()) {
 		return t
 	}
 	return nil
@@ -268,7 +268,7 @@ func (le *LeaderElection) LastEnd() *election.TermOverError {
 func (le *LeaderElection) Resign(ctx context.Context) error {
 	le.mu.Lock()
 	t := le.term.Load()
-	if t == nil || !t.stretch.Stands() {
+	if t == nil || !t.period.Stands() {
 		le.mu.Unlock()
 		return election.ErrNotLeader
 	}

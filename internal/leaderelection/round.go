@@ -96,14 +96,14 @@ func (r *round) step() time.Duration {
 	defer le.mu.Unlock()
 	now := time.Now()
 	t := le.term.Load()
-	stretch := r.s.Stretch()
+	period := r.s.Period()
 	if t != nil {
-		stretch = t.stretch // it ends with that, though there may be another one by now
+		period = t.period // it ends with that, though there may be another one by now
 	}
 	var orders candidacy.Orders
-	le.part, orders = le.part.Look(candidacy.Seen{Snapshot: snap, Now: now, Valid: stretch.Stands(),
-		Doubted: r.s.InDoubt(),
-		Inside:  t != nil && t.work > 0, Working: le.ended != nil && le.ended.work > 0})
+	le.part, orders = le.part.Look(candidacy.Seen{Snapshot: snap, Now: now, Valid: period.Stands(),
+		Suspected: r.s.Suspected(),
+		Inside:    t != nil && t.work > 0, Working: le.ended != nil && le.ended.work > 0})
 	r.protect()
 	if orders.Recovered {
 		le.log.Info("the election works again for this node")
@@ -114,14 +114,14 @@ func (r *round) step() time.Duration {
 			"token", le.ended.token, "functions", le.ended.work)
 		le.ended = nil
 	}
-	le.endTerm(orders.Ended, behind(orders.Ended, stretch))
-	r.beginTerm(orders.Began, stretch, now)
+	le.endTerm(orders.Ended, behind(orders.Ended, period))
+	r.beginTerm(orders.Began, period, now)
 	if orders.Do.Kind != candidacy.None {
 		r.start(orders.Do)
 	}
 	le.notifyLocked()
 	r.settled.Store(le.part.Settled(snap))
-	if le.mirror.Snapshot() != snap || r.s.Stretch() != stretch {
+	if le.mirror.Snapshot() != snap || r.s.Period() != period {
 		le.poke() // concerns may have judged the newer one by what was settled before
 	}
 	return orders.Again
@@ -134,13 +134,13 @@ func (r *round) concerns(before, now *state.Snapshot) bool {
 }
 
 // beginTerm starts to lead, if there is a term to lead by.
-func (r *round) beginTerm(began candidacy.Term, stretch *etcdsession.Stretch, now time.Time) {
+func (r *round) beginTerm(began candidacy.Term, period *etcdsession.Period, now time.Time) {
 	if began.Token == 0 {
 		return
 	}
 	le := r.le
-	t := &Term{token: began.Token, mode: began.Mode, acquired: now, stretch: stretch, lease: int64(r.s.ID()), le: le}
-	t.ctx, t.cancel = context.WithCancelCause(stretch.Context())
+	t := &Term{token: began.Token, mode: began.Mode, acquired: now, period: period, lease: int64(r.s.ID()), le: le}
+	t.ctx, t.cancel = context.WithCancelCause(period.Context())
 	le.terms++
 	le.term.Store(t)
 	le.log.Info("this node leads", "token", t.token, "mode", string(t.mode))
@@ -169,10 +169,10 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 	le.notifyLocked()
 }
 
-// behind is the error behind the end of a term in stretch, nil if there is none.
-func behind(e candidacy.Ending, stretch *etcdsession.Stretch) error {
+// behind is the error behind the end of a term in period, nil if there is none.
+func behind(e candidacy.Ending, period *etcdsession.Period) error {
 	if e.Reason == election.ReasonSessionLost {
-		return context.Cause(stretch.Context())
+		return context.Cause(period.Context())
 	}
 	return requested(e.Request)
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/goverse/goverse/internal/wait"
 )
 
-// Term is one unbroken stretch of this node's leadership. All methods are safe
+// Term is one unbroken period of this node's leadership. All methods are safe
 // for concurrent use.
 type Term struct {
 	token    int64
 	mode     election.Mode
 	acquired time.Time
-	stretch  *etcdsession.Stretch
+	period   *etcdsession.Period
 	lease    int64
 	le       *LeaderElection
 	ctx      context.Context
@@ -47,7 +47,7 @@ func (t *Term) Context() context.Context { return t.ctx }
 // Valid reports whether the term may be acted on at this instant, without a
 // lock, an allocation or the network.
 func (t *Term) Valid() bool {
-	return t.le.term.Load() == t && candidacy.Counts(t.stretch.Valid())
+	return t.le.term.Load() == t && candidacy.Counts(t.period.Valid())
 }
 
 // Txn is a transaction that etcd commits only while this term stands. Its Commit
@@ -58,7 +58,7 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 	return txn.Fenced(ctx, t.le.cfg.Client, txn.Fence{
 		Guards: t.Guard(),
 		Over: func() error {
-			if t.le.term.Load() != t || !t.stretch.Stands() {
+			if t.le.term.Load() != t || !t.period.Stands() {
 				return fmt.Errorf("token %d: %w", t.token, election.ErrTermOver)
 			}
 			return nil
@@ -110,7 +110,7 @@ func (le *LeaderElection) enter(ctx context.Context) (*Term, error) {
 		if le.stopped {
 			return true
 		}
-		if t = le.term.Load(); t == nil || !t.stretch.Valid() {
+		if t = le.term.Load(); t == nil || !t.period.Valid() {
 			t = nil
 			return false
 		}

@@ -50,13 +50,13 @@ type bucket struct {
 // followed is a queue in which somebody here waits, or that somebody follows, or was a moment
 // ago.
 type followed struct {
-	queue     order.Queue
-	waiting   map[string]*Entry // by key; made for the first
-	followers []*Follower
-	told      *order.Queue // what they were
-	news      bool         // somebody is to be told, perhaps
-	doubtful  []*Entry     // of those who wait: their keys may be gone
-	since     time.Time    // when nobody was interested any more, as of the last tick
+	queue       order.Queue
+	waiting     map[string]*Entry // by key; made for the first
+	followers   []*Follower
+	told        *order.Queue // what they were
+	news        bool         // somebody is to be told, perhaps
+	unconfirmed []*Entry     // of those who wait: their keys may be gone
+	since       time.Time    // when nobody was interested any more, as of the last tick
 }
 
 func (f *followed) wanted() bool { return len(f.waiting) > 0 || len(f.followers) > 0 }
@@ -84,7 +84,7 @@ func (b *bucket) add(x *Entry) {
 		f.waiting = map[string]*Entry{}
 	}
 	f.waiting[x.key] = x
-	f.doubtful = append(f.doubtful, x)
+	f.unconfirmed = append(f.unconfirmed, x)
 	b.mu.Unlock()
 	b.poke()
 }
@@ -260,7 +260,7 @@ func (b *bucket) fold(events []*clientv3.Event) {
 			if ev.Type == mvccpb.Event_DELETE {
 				f.queue = f.queue.Delete(ev.Kv.ModRevision, key)
 				if x := f.waiting[key]; x != nil {
-					f.doubtful = append(f.doubtful, x)
+					f.unconfirmed = append(f.unconfirmed, x)
 				}
 			} else {
 				f.queue = f.queue.Put(ev.Kv.ModRevision, entries[i])
@@ -330,7 +330,7 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 		}
 		before := f.queue
 		f.queue = before.Read(resp.Header.Revision, found[i])
-		f.news, f.doubtful = true, slices.Collect(maps.Values(f.waiting))
+		f.news, f.unconfirmed = true, slices.Collect(maps.Values(f.waiting))
 		if before.Known() && !slices.Equal(before.Entries(), f.queue.Entries()) {
 			b.missed = b.told + 1
 		}
@@ -350,13 +350,13 @@ func (b *bucket) grant() {
 		}
 		f.news = false
 		untold = append(untold, b.untold(prefix, f)...)
-		for _, x := range f.doubtful {
+		for _, x := range f.unconfirmed {
 			if f.waiting[x.key] == x && !f.queue.Has(x.key, x.create) && f.queue.After(x.create) {
 				delete(f.waiting, x.key)
 				vanished = append(vanished, x)
 			}
 		}
-		f.doubtful = nil
+		f.unconfirmed = nil
 		for _, e := range f.queue.Holders() {
 			if x := f.waiting[e.Key]; x != nil && x.create == e.Create {
 				if granted, _ := x.grant(); granted {

@@ -55,7 +55,7 @@ type Entry struct {
 	unwanted bool  // it is to be deleted, if it ever comes to be
 	leaving  bool  // its deletion is under way
 	create   int64 // CreateRevision of its key
-	stretch  *etcdsession.Stretch
+	period   *etcdsession.Period
 	err      error // of over; or why it is not first any more
 
 	ctx     context.Context // made when first asked for
@@ -115,7 +115,7 @@ func (x *Entry) Context() context.Context {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.ctx == nil {
-		x.ctx, x.cancel = context.WithCancelCause(x.stretch.Context())
+		x.ctx, x.cancel = context.WithCancelCause(x.period.Context())
 		if err := x.over(); err != nil {
 			x.cancel(err)
 		}
@@ -131,7 +131,7 @@ type use struct{ end context.CancelCauseFunc }
 func (x *Entry) Within(ctx context.Context) (_ context.Context, stop func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	ctx, end := wait.WithinCause(ctx, x.stretch.Context())
+	ctx, end := wait.WithinCause(ctx, x.period.Context())
 	if err := x.over(); err != nil {
 		end(err)
 	}
@@ -173,7 +173,7 @@ func (x *Entry) over() error {
 	case x.leaving:
 		return ErrLeft
 	}
-	return context.Cause(x.stretch.Context())
+	return context.Cause(x.period.Context())
 }
 
 // Revoke ends what is done in a place that is first, with that cause. The key stands until the
@@ -201,15 +201,15 @@ func (x *Entry) Valid() bool {
 	return x.valid()
 }
 
-// Stands is Valid, but for a process that stood still for a moment; see [etcdsession.Stretch.Stands].
+// Stands is Valid, but for a process that stood still for a moment; see [etcdsession.Period.Stands].
 func (x *Entry) Stands() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.phase == first && x.err == nil && !x.leaving && x.stretch.Stands()
+	return x.phase == first && x.err == nil && !x.leaving && x.period.Stands()
 }
 
 func (x *Entry) valid() bool {
-	return x.phase == first && x.err == nil && !x.leaving && x.stretch.Valid()
+	return x.phase == first && x.err == nil && !x.leaving && x.period.Valid()
 }
 
 // Key is the entry's in etcd; while the entry is first, its CreateRevision is the token.
@@ -224,13 +224,13 @@ func (x *Entry) Guard() clientv3.Cmp {
 // lost before it was given up, lost is why.
 func (x *Entry) Leave(ctx context.Context) (lost, err error) {
 	x.mu.Lock()
-	if x.err == nil && !x.leaving && x.stretch != nil && !x.stretch.Valid() {
+	if x.err == nil && !x.leaving && x.period != nil && !x.period.Valid() {
 		x.mu.Unlock()
-		x.stretch.Confirm(ctx) // whether it was lost while the process stood still
+		x.period.Confirm(ctx) // whether it was lost while the process stood still
 		x.mu.Lock()
 	}
-	if x.err == nil && !x.leaving && !x.stretch.Stands() {
-		if x.err = context.Cause(x.stretch.Context()); x.err == nil {
+	if x.err == nil && !x.leaving && !x.period.Stands() {
+		if x.err = context.Cause(x.period.Context()); x.err == nil {
 			x.err = &session.LostError{Reason: session.ReasonExpired} // and its own loop has not looked yet
 		}
 	}
@@ -349,20 +349,20 @@ func (x *Entry) looked(clear bool) {
 // is being looked whether anybody can; else it waits.
 func (x *Entry) grant() (granted, others bool) {
 	s := x.run.s
-	stretch := s.Stretch()
+	period := s.Period()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
 	case x.phase != waiting || x.unwanted || x.clearing:
 		return false, true
-	case !stretch.Valid() || s.InDoubt():
+	case !period.Valid() || s.Suspected():
 		return false, false
 	case !x.cleared && !x.run.fresh():
 		x.clearing = true
 		x.run.clear(x)
 		return false, true
 	}
-	x.phase, x.stretch = first, stretch
+	x.phase, x.period = first, period
 	x.settle()
 	return true, false
 }

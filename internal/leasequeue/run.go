@@ -52,8 +52,8 @@ type run struct {
 	barred  map[string]int    // keys that nobody gets at present, by how many that has to do with
 	buckets map[string]*bucket
 	stuck   []*Entry // whose deletion etcd has refused since the last tick
-	// doubtful are barred keys that stand or do not, and will not be put any more.
-	doubtful []string
+	// unconfirmed are barred keys that stand or do not, and will not be put any more.
+	unconfirmed []string
 }
 
 func newRun(e *Engine, s *etcdsession.Session) *run {
@@ -245,7 +245,7 @@ func (r *run) unbar(settled []op) {
 	defer r.mu.Unlock()
 	for _, o := range settled {
 		if o.enter {
-			r.doubtful = append(r.doubtful, o.entry.key)
+			r.unconfirmed = append(r.unconfirmed, o.entry.key)
 		} else {
 			r.unbarOne(o.entry.key)
 		}
@@ -262,21 +262,21 @@ func (r *run) unbarOne(key string) {
 // sweep looks for keys that may have been put unknown to us, and gives them free when they are gone.
 func (r *run) sweep() {
 	r.mu.Lock()
-	doubtful := r.doubtful
-	r.doubtful = nil
+	unconfirmed := r.unconfirmed
+	r.unconfirmed = nil
 	r.mu.Unlock()
-	if len(doubtful) == 0 {
+	if len(unconfirmed) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(r.ctx), r.e.cfg.RequestTimeout)
 	defer cancel()
-	for _, key := range doubtful {
+	for _, key := range unconfirmed {
 		gone := r.unknown(ctx, key)
 		r.mu.Lock()
 		if gone {
 			r.unbarOne(key)
 		} else {
-			r.doubtful = append(r.doubtful, key)
+			r.unconfirmed = append(r.unconfirmed, key)
 		}
 		r.mu.Unlock()
 	}

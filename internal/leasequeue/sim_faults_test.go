@@ -169,7 +169,7 @@ var events = []string{"answers lost", "carried out late", "requests lost", "refu
 		"to enter",
 	"no space", "no space while requests are late", "cut off", "frozen watch", "broken watch", "ended " +
 		"watch", "compaction", "key deleted by hand", "lease revoked by hand",
-	"key written by hand", "doubt", "stopped", "killed", "closed", "leases extended",
+	"key written by hand", "suspicion", "stopped", "killed", "closed", "leases extended",
 	"places not given up", "tried while a place was not given up"}
 
 // goWrong has things go wrong for as long as they may, and mends them.
@@ -280,8 +280,8 @@ func (w *world) happen(kind int, h *host, mend map[string]func()) {
 		}
 	case 14:
 		if s := p.keeper.Current(); s != nil {
-			once("doubt")
-			s.Doubt(between(w.rand, 1, 100*time.Millisecond))
+			once("suspicion")
+			s.Suspect(between(w.rand, 1, 100*time.Millisecond))
 		}
 	case 15:
 		once("leases extended")

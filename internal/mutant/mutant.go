@@ -23,12 +23,12 @@ const (
 	// LateAnswerCounts lets a renewal that was answered after the deadline bring the
 	// session back.
 	LateAnswerCounts Name = "late-answer-counts"
-	// DoubtIgnored lets a member go on as before when a watcher's stream broke and
+	// SuspicionIgnored lets a member go on as before when a watcher's stream broke and
 	// etcd does not answer.
-	DoubtIgnored Name = "doubt-ignored"
-	// StretchGoesOn lets a session that was suspended count again as if it had counted all
+	SuspicionIgnored Name = "suspicion-ignored"
+	// PeriodGoesOn lets a session that was suspended count again as if it had counted all
 	// the time, and its term go on.
-	StretchGoesOn Name = "stretch-goes-on"
+	PeriodGoesOn Name = "period-goes-on"
 	// TermUnchecked counts a renewal whose read was answered in another term of etcd's leader.
 	TermUnchecked Name = "term-unchecked"
 	// KeysNotChecked lets a renewal succeed whose read missed the own keys.
@@ -133,7 +133,8 @@ func Sessions() []Name { return []Name{TermUnchecked, DeadlineFromReceipt} }
 
 // Pure are those of the pure packages, which package simulation runs.
 func Pure() []Name {
-	return []Name{DeadlineFromReceipt, LateAnswerCounts, DoubtIgnored, StretchGoesOn, KeysNotChecked, LeadWithoutSession,
+	return []Name{DeadlineFromReceipt, LateAnswerCounts, SuspicionIgnored, PeriodGoesOn, KeysNotChecked,
+		LeadWithoutSession,
 		LeadBesideActing, AdoptBarredKey, LateKeyStays, CampaignTrusted, FlagAfterDelete, FallbackWithoutFailure,
 		ActingUnguarded,
 		RemoveWithoutGrace, DistanceIgnored, RemoveUnguarded, RefuteNothing, SilenceIsEvidence, WriteUnfenced, WatchFromNow,

@@ -26,9 +26,9 @@ type Seen struct {
 	Map    *sharding.Map // nil: there is none
 	// Own is this member as it is registered; the zero value is not.
 	Own sharding.Owner
-	// Valid says that the session may be acted on, Doubted that others may take this member
+	// Valid says that the session may be acted on, Suspected that others may take this member
 	// for gone: it then acquires nothing.
-	Valid, Doubted bool
+	Valid, Suspected bool
 	// Done reports whether a move is done: whom the shard moves from has released it, or
 	// is gone.
 	Done func(sharding.Move) bool
@@ -75,7 +75,7 @@ func Look(in Seen) Orders {
 		case mutant.Is(mutant.EpochIgnored) && held > 0 && mine:
 		case held != 0 && (!mine || held != epoch):
 			o.Release = append(o.Release, shard)
-		case held == 0 && mine && !in.Doubted:
+		case held == 0 && mine && !in.Suspected:
 			o.Acquire = append(o.Acquire, Grant{Shard: shard, Epoch: epoch})
 		case !mine && in.Valid && owns(in, shard):
 			o.Waiting++

@@ -51,11 +51,11 @@ func TestFirstMapIsServedAtOnce(t *testing.T) {
 	o := Look(holder{}.seen(a, m, never))
 	require.Equal(t, []Grant{{0, 10}, {1, 10}, {2, 10}, {3, 10}}, o.Acquire)
 	require.Nil(t, Report(holder{}.seen(a, m, never)))
-	doubted := holder{}.seen(a, m, never)
-	doubted.Doubted = true
-	require.Empty(t, Look(doubted).Acquire, "it may have been removed")
-	doubted.Held = holder{0: 10, 1: 10, 2: 10, 3: 10}.held
-	require.Empty(t, Look(doubted).Release, "what it serves it goes on to serve")
+	suspected := holder{}.seen(a, m, never)
+	suspected.Suspected = true
+	require.Empty(t, Look(suspected).Acquire, "it may have been removed")
+	suspected.Held = holder{0: 10, 1: 10, 2: 10, 3: 10}.held
+	require.Empty(t, Look(suspected).Release, "what it serves it goes on to serve")
 	require.Equal(t, Orders{}, Look(holder{0: 10, 1: 10, 2: 10, 3: 10}.seen(a, m, never)),
 		"and then all is as it should be")
 }

@@ -91,13 +91,13 @@ func (a *answers) withdrawAll(d *detector, void []*state.Accusation) {
 	})
 }
 
-// doubt is a turn of Detector.doubtLost: a watcher was lost.
-func (d *detector) doubt() {
+// watcherLost is a turn of Detector.watcherLost: a watcher was lost.
+func (d *detector) watcherLost() {
 	if d.p.keeper.current {
 		if log := d.p.w.log; log != nil {
 			log.of(d.p, "has lost a watcher, and asks etcd for a confirmation")
 		}
-		d.p.keeper.session.doubt(suspicion.Doubt(grace, d.p.mirror.snapshot.Member(d.p.host.address)))
+		d.p.keeper.session.suspect(suspicion.ConfirmWithin(grace, d.p.mirror.snapshot.Member(d.p.host.address)))
 	}
 }
 

@@ -24,7 +24,7 @@ func (c *checks) counts(w *world, s *session) {
 	if l := w.etcd.lease(s.lease); (l == nil || w.now >= l.ends) && c.excuse(s, 0) == nil {
 		c.fail("P1", "%s counts on lease %x, which has ended", s.p.id, s.lease)
 	}
-	for _, d := range s.doubts {
+	for _, d := range s.lostWatches {
 		if s.p.host.mono() >= d.by {
 			c.fail("P1", "%s counts on its session, though the loss of a watcher was not answered for in time", s.p.id)
 		}

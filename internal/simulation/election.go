@@ -36,9 +36,9 @@ type round struct {
 // term stands for leaderelection.Term.
 type term struct {
 	candidacy.Term
-	s       *session
-	stretch int
-	work    int // functions in it
+	s      *session
+	period int
+	work   int // functions in it
 
 	lapsed  bool  // there was a moment at which it did not count
 	endedAt int64 // on the monotonic clock
@@ -46,8 +46,8 @@ type term struct {
 	fallen  string
 }
 
-// valid is Term.stretch.Valid.
-func (t *term) valid() bool { return t.s.validSince(t.stretch) }
+// valid is Term.period.Valid.
+func (t *term) valid() bool { return t.s.validSince(t.period) }
 
 // serve begins a round on a session that was registered.
 func (e *leaderElection) serve(s *session) {
@@ -97,13 +97,13 @@ func (e *leaderElection) step() {
 	}
 	snap := p.mirror.snapshot
 	failed := e.part.Failed()
-	stretch := r.s.claim.Stretch()
+	period := r.s.claim.Period()
 	if e.term != nil {
-		stretch = e.term.stretch
+		period = e.term.period
 	}
-	part, orders := e.part.Look(candidacy.Seen{Snapshot: snap, Now: p.host.time(), Valid: r.s.validSince(stretch),
-		Doubted: r.s.claim.InDoubt(),
-		Inside:  e.term != nil && e.term.work > 0, Working: e.ended != nil && e.ended.work > 0})
+	part, orders := e.part.Look(candidacy.Seen{Snapshot: snap, Now: p.host.time(), Valid: r.s.validSince(period),
+		Suspected: r.s.claim.Suspected(),
+		Inside:    e.term != nil && e.term.work > 0, Working: e.ended != nil && e.ended.work > 0})
 	e.part = part
 	r.protect()
 	if orders.GaveUp {
@@ -111,8 +111,8 @@ func (e *leaderElection) step() {
 		e.ended = nil
 	}
 	e.over(orders.Ended)
-	e.begin(orders.Began, stretch)
-	if r.s.claim.Stretch() != stretch {
+	e.begin(orders.Began, period)
+	if r.s.claim.Period() != period {
 		e.poke()
 	}
 	if orders.Do.Kind != candidacy.None {
@@ -134,11 +134,11 @@ func (e *leaderElection) step() {
 }
 
 // begin is round.beginTerm.
-func (e *leaderElection) begin(began candidacy.Term, stretch int) {
+func (e *leaderElection) begin(began candidacy.Term, period int) {
 	if began.Token == 0 {
 		return
 	}
-	e.term = &term{Term: began, s: e.round.s, stretch: stretch}
+	e.term = &term{Term: began, s: e.round.s, period: period}
 	if log := e.p.w.log; log != nil {
 		log.of(e.p, "LEADS with token %d (%s)", began.Token, began.Mode)
 	}

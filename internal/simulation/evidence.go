@@ -61,25 +61,25 @@ func (c *checks) registered(p *process, kv *state.KV, revision int64) {
 	}
 }
 
-// doubt is the loss of a watcher, for which etcd has to answer.
-type doubt struct {
+// lostWatch is the loss of a watcher, for which etcd has to answer.
+type lostWatch struct {
 	at time.Duration // by what is sent from then on
 	by int64         // before the monotonic clock shows this
 }
 
-// doubted is told that a session has to be confirmed within.
-func (c *checks) doubted(s *session, within time.Duration) {
-	c.count(Doubted)
-	s.doubts = append(s.doubts, doubt{at: s.p.w.now, by: s.p.host.mono() + int64(within)})
+// suspected is notified that a session has to be confirmed within.
+func (c *checks) suspected(s *session, within time.Duration) {
+	c.count(Suspected)
+	s.lostWatches = append(s.lostWatches, lostWatch{at: s.p.w.now, by: s.p.host.mono() + int64(within)})
 }
 
 // confirmed is told that etcd answered a renewal round in full, which began then and
 // looked for these keys.
 func (c *checks) confirmed(s *session, began time.Duration, keys []protection) {
 	s.confirmed = max(s.confirmed, began)
-	s.doubts = slices.DeleteFunc(s.doubts, func(d doubt) bool { return began >= d.at })
-	if n := len(s.doubts); n > 1 {
-		s.doubts = s.doubts[n-1:] // a claim that was confirmed meanwhile remembers the last one
+	s.lostWatches = slices.DeleteFunc(s.lostWatches, func(d lostWatch) bool { return began >= d.at })
+	if n := len(s.lostWatches); n > 1 {
+		s.lostWatches = s.lostWatches[n-1:] // a claim that was confirmed meanwhile remembers the last one
 	}
 	for _, k := range keys {
 		s.shownAt = append(s.shownAt, shown{k.revision, began})

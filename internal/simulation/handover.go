@@ -45,13 +45,13 @@ func (p *process) handOver(then func()) {
 		then()
 		return
 	}
-	stretch := s.claim.Stretch()
+	period := s.claim.Period()
 	outcome := StopCut
 	p.await(max(p.w.drainTimeout(), 2*requestTimeout), func() bool {
 		snap := p.mirror.snapshot
 		own := snap.Member(p.host.address)
 		switch {
-		case !s.validSince(stretch):
+		case !s.validSince(period):
 		case !p.owns(snap) && own != nil && own.Incarnation == p.member.incarnation:
 			outcome = StopDrained
 			if snap.ShardMap != nil && snap.ShardMap.Map != nil {

@@ -61,15 +61,15 @@ func (h *holder) look(s *session) {
 	if snap == nil || len(h.slots) == 0 {
 		return
 	}
-	stretch := 0
+	period := 0
 	in := ownership.Seen{Shards: len(h.slots), Done: snap.MoveDone, Withheld: snap.Withheld,
-		Held: func(shard int) int64 { return h.slots[shard].held(s, stretch) }}
+		Held: func(shard int) int64 { return h.slots[shard].held(s, period) }}
 	if snap.ShardMap != nil {
 		in.Map = snap.ShardMap.Map
 	}
 	if s != nil {
-		stretch = s.claim.Stretch()
-		in.Valid, in.Doubted = s.valid() && !h.leaving, s.claim.InDoubt()
+		period = s.claim.Period()
+		in.Valid, in.Suspected = s.valid() && !h.leaving, s.claim.Suspected()
 		if m := snap.Member(p.host.address); m != nil && m.KeyLease == s.lease {
 			in.Own = sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
 		}
@@ -82,15 +82,15 @@ func (h *holder) look(s *session) {
 		h.release(shard)
 	}
 	for _, g := range orders.Acquire {
-		h.acquire(g, s, stretch)
+		h.acquire(g, s, period)
 	}
 	h.want(ownership.Report(in))
 }
 
 // acquire is Shards.acquire. Some users do something first, which takes a while at times.
-func (h *holder) acquire(g ownership.Grant, s *session, stretch int) {
+func (h *holder) acquire(g ownership.Grant, s *session, period int) {
 	p, x := h.p, &h.slots[g.Shard]
-	x.begin(g, s, stretch, p.host.roles.asked)
+	x.begin(g, s, period, p.host.roles.asked)
 	if !p.host.roles.asked {
 		p.w.checks.serves(p, g.Shard)
 		return

@@ -27,7 +27,7 @@ type session struct {
 	key       string // of the candidate on it
 	claim     deadline.Claim
 	lost      string // why; "": it stands
-	suspended bool   // its present stretch has ended
+	suspended bool   // its present period has ended
 	protected []protection
 	known     int64 // newest revision seen by its own reads
 
@@ -41,9 +41,9 @@ type session struct {
 	timer    int
 
 	// What the checks know of it.
-	confirmed time.Duration // when the newest round began that etcd answered
-	shownAt   []shown
-	doubts    []doubt
+	confirmed   time.Duration // when the newest round began that etcd answered
+	shownAt     []shown
+	lostWatches []lostWatch
 }
 
 // protection is session.Protection.
@@ -54,11 +54,11 @@ type protection struct {
 }
 
 const (
-	openRetry    = 50 * time.Millisecond
-	openTimeout  = 2 * time.Second
-	closeTimeout = time.Second
-	revokeRetry  = 100 * time.Millisecond
-	doubtRetry   = 10 * time.Millisecond
+	openRetry      = 50 * time.Millisecond
+	openTimeout    = 2 * time.Second
+	closeTimeout   = time.Second
+	revokeRetry    = 100 * time.Millisecond
+	suspectedRetry = 10 * time.Millisecond
 
 	suspendedRetry   = 250 * time.Millisecond
 	suspendedTimeout = 5 * time.Second
@@ -155,8 +155,8 @@ func (k *keeper) valid() bool { return k.session != nil && k.session.valid() }
 
 func (s *session) valid() bool { return s.lost == "" && s.claim.Valid(s.p.host.clock()) }
 
-// validSince is Stretch.Valid.
-func (s *session) validSince(stretch int) bool { return s.valid() && s.claim.Stretch() == stretch }
+// validSince is Period.Valid.
+func (s *session) validSince(period int) bool { return s.valid() && s.claim.Period() == period }
 
 // lose is Session.Lose.
 func (s *session) lose(why string) {
@@ -217,15 +217,15 @@ func (s *session) checkNow() {
 	})
 }
 
-// doubt is Session.Doubt.
-func (s *session) doubt(within time.Duration) {
+// suspect is Session.Suspect.
+func (s *session) suspect(within time.Duration) {
 	if s.lost != "" {
 		return
 	}
 	within = max(within, slowdown*s.lastRound)
-	again := s.claim.InDoubt()
-	s.claim = s.claim.Doubted(s.p.host.clock(), within)
-	s.p.w.checks.doubted(s, within)
+	again := s.claim.Suspected()
+	s.claim = s.claim.Suspect(s.p.host.clock(), within)
+	s.p.w.checks.suspected(s, within)
 	if s.inRound && !again && !s.p.w.chance(4) {
 		s.round++ // the round under way is cut short, unless its answer is there already
 		s.inRound = false
@@ -246,11 +246,11 @@ func (s *session) renew() {
 	sent := p.host.clock()
 	started := p.w.now
 	timeout := p.w.ttl / 5
-	if s.claim.InDoubt() {
+	if s.claim.Suspected() {
 		timeout = min(timeout, suspendedTimeout)
 	}
-	if s.claim.InDoubt() && s.valid() {
-		timeout = min(timeout, max(sent.Until(s.claim.Until())/2, doubtRetry))
+	if s.claim.Suspected() && s.valid() {
+		timeout = min(timeout, max(sent.Until(s.claim.Until())/2, suspectedRetry))
 	}
 	protected := s.protected
 	known := max(s.known, p.mirror.known)
@@ -267,11 +267,11 @@ func (s *session) renew() {
 		default:
 			s.failed = true
 			retry := p.w.ttl / 30
-			if s.claim.InDoubt() {
+			if s.claim.Suspected() {
 				retry = min(retry, suspendedRetry)
 			}
-			if s.claim.InDoubt() && s.valid() {
-				retry = min(retry, doubtRetry)
+			if s.claim.Suspected() && s.valid() {
+				retry = min(retry, suspectedRetry)
 			}
 			s.renewAfter(retry)
 		}
@@ -358,13 +358,13 @@ func (s *session) confirm(sent deadline.Instant, asked int64, started time.Durat
 	before := s.claim
 	s.claim = s.claim.Renewed(sent, answered)
 	p.w.checks.confirmed(s, started, protected)
-	if s.claim.Stretch() != before.Stretch() {
+	if s.claim.Period() != before.Period() {
 		s.suspended = false
 		p.w.checks.count(Resumed)
 		p.election.poke()
 		p.holder.poke()
 	}
-	if before.InDoubt() && !s.claim.InDoubt() {
+	if before.Suspected() && !s.claim.Suspected() {
 		p.election.poke()
 		p.holder.poke()
 	}
@@ -372,7 +372,7 @@ func (s *session) confirm(sent deadline.Instant, asked int64, started time.Durat
 }
 
 // watchDeadline is deadlineLoop: it turns the passing of the deadline into the loss
-// of the session, and of a doubt's into its suspension.
+// of the session, and of a suspicion's into its suspension.
 func (s *session) watchDeadline() {
 	s.deadline++
 	mine := s.deadline

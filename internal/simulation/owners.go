@@ -39,10 +39,10 @@ func newOwners(shards int) owners {
 // has left.
 func (c *checks) hold(w *world, p *process) {
 	s := p.keeper.session
-	stretch := s.claim.Stretch()
+	period := s.claim.Period()
 	for shard := range p.holder.slots {
 		x := &p.holder.slots[shard]
-		if x.epoch == 0 || x.s != s || x.stretch != stretch {
+		if x.epoch == 0 || x.s != s || x.period != period {
 			continue
 		}
 		if other := c.holds[shard]; other != nil {

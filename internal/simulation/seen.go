@@ -46,7 +46,7 @@ const (
 	FarAccused
 	FarLeftToLease
 	Moved
-	Doubted
+	Suspected
 	Suspended
 	Resumed
 	PlanAccepted
@@ -82,7 +82,7 @@ func (h Occurrence) String() string {
 		"keys missed by a renewal", "keys put right", "campaigns failed", "accusations", "refutations",
 		"members removed: dead", "members removed: alive",
 		"accusations of members far from etcd", "evidence against members that are left to their lease", "distances " +
-			"recorded anew", "doubts", "sessions suspended", "sessions resumed",
+			"recorded anew", "suspicions", "sessions suspended", "sessions resumed",
 		"shard maps accepted", "shard maps accepted of an acting leader", "shard maps accepted beside an outside candidate",
 		"shard maps refused: planning was another's by then", "shard maps refused: the map was another by then",
 		"shard maps of a second planner: a hand made the first look like no member", "shards given that had no " +

@@ -17,24 +17,24 @@ type slot struct {
 	phase   phase
 	dropped bool // while acquiring: it is to be released right after
 	epoch   int64
-	s       *session // it was acquired on, and in which stretch
-	stretch int
+	s       *session // it was acquired on, and in which period
+	period  int
 }
 
 // held is slot.held.
-func (x *slot) held(s *session, stretch int) int64 {
-	if x.epoch != 0 && (x.s != s || x.stretch != stretch) {
+func (x *slot) held(s *session, period int) int64 {
+	if x.epoch != 0 && (x.s != s || x.period != period) {
 		return ownership.Lapsed
 	}
 	return x.epoch
 }
 
-// counts reports whether what is done in the shard counts: its session's stretch is valid.
-func (x *slot) counts() bool { return x.epoch != 0 && x.s.validSince(x.stretch) }
+// counts reports whether what is done in the shard counts: its session's period is valid.
+func (x *slot) counts() bool { return x.epoch != 0 && x.s.validSince(x.period) }
 
 // begin is slot.begin.
-func (x *slot) begin(g ownership.Grant, s *session, stretch int, ask bool) {
-	*x = slot{phase: serving, epoch: g.Epoch, s: s, stretch: stretch}
+func (x *slot) begin(g ownership.Grant, s *session, period int, ask bool) {
+	*x = slot{phase: serving, epoch: g.Epoch, s: s, period: period}
 	if ask {
 		x.phase = acquiring
 	}

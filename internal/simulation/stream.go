@@ -34,7 +34,7 @@ func (s *stream) end(e suspicion.Event, byWatcher, silently bool) {
 		})
 	}
 	if p := s.to; e == suspicion.Broke && !p.dead {
-		p.w.queue.push(event{at: p.w.now + p.w.between(0, noticed), p: p, do: p.detector.doubt})
+		p.w.queue.push(event{at: p.w.now + p.w.between(0, noticed), p: p, do: p.detector.watcherLost})
 	}
 }
 

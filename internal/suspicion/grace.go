@@ -41,12 +41,12 @@ func TTLFor(roundTrip time.Duration) time.Duration {
 	return (confirmable*slowdown*roundTrip + time.Second - 1).Truncate(time.Second)
 }
 
-// Doubt is how long a member that lost a watcher may go on until etcd has confirmed its
+// ConfirmWithin is how long a member that lost a watcher may go on until etcd has confirmed its
 // session: its grace period, and two of the least. A round with etcd is two requests, so it
 // fits in twice. Removed although it lives, a member goes on for two of the least at most,
-// unless its session gives a slow round more time (session.Session.Doubt). Own is its
+// unless its session gives a slow round more time (etcdsession.Session.Suspect). Own is its
 // record as others see it, nil while it has none.
-func Doubt(least time.Duration, own *state.Member) time.Duration {
+func ConfirmWithin(least time.Duration, own *state.Member) time.Duration {
 	if own == nil {
 		return confirmable * least
 	}

@@ -53,12 +53,12 @@ func TestLeftToLease(t *testing.T) {
 
 // A member that is removed alive goes on for two of the least grace periods at most, whatever
 // its distance, as far as that is this package's to say.
-func TestDoubtEndsSoonAfterTheGrace(t *testing.T) {
+func TestConfirmedSoonAfterTheGracePeriod(t *testing.T) {
 	const least = 100 * ms
-	require.Equal(t, 3*least, Doubt(least, nil))
+	require.Equal(t, 3*least, ConfirmWithin(least, nil))
 	for _, trip := range []time.Duration{0, 25 * ms, 200 * ms, 480 * ms} {
 		m := at(trip, 10)
-		require.Equal(t, 2*least, Doubt(least, m)-Grace(least, 0, m))
-		require.GreaterOrEqual(t, Doubt(least, m), 2*2*trip, "two rounds of two requests fit in")
+		require.Equal(t, 2*least, ConfirmWithin(least, m)-Grace(least, 0, m))
+		require.GreaterOrEqual(t, ConfirmWithin(least, m), 2*2*trip, "two rounds of two requests fit in")
 	}
 }

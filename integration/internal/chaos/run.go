@@ -25,7 +25,7 @@ const (
 	silent = 20 * time.Second
 )
 
-// limits are what a history is judged by: hands from outside must be noticed by the
+// limits are what a history is judged by: out-of-band changes must be noticed by the
 // next renewal, a removal on evidence by the end of the grace, or at the latest by the
 // deadline.
 func limits(ttl time.Duration) history.Limits {

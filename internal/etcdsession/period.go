@@ -9,44 +9,44 @@ import (
 	"github.com/goverse/goverse/internal/deadline"
 )
 
-// Stretch is a time in which a session may be acted on without a break. A session has
-// one after the other: each ends when the session is suspended, because a doubt was not
-// cleared in time (see [Session.Doubt]), or lost; the next one begins when etcd has
+// Period is a time in which a session may be acted on without a break. A session has
+// one after the other: each ends when the session is suspended, because a suspicion was not
+// cleared in time (see [Session.Suspect]), or lost; the next one begins when etcd has
 // confirmed a suspended session. What acts on a session for longer than a moment, a term
-// of leadership for example, is bound to the stretch it began in: others may have
+// of leadership for example, is bound to the period it began in: others may have
 // acted since. All methods are safe for concurrent use.
-type Stretch struct {
+type Period struct {
 	s      *Session
 	number int
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
-// Stretch is the present stretch, or the last one while there is none.
-func (s *Session) Stretch() *Stretch { return s.stretch.Load() }
+// Period is the present period, or the last one while there is none.
+func (s *Session) Period() *Period { return s.period.Load() }
 
 // Valid reports whether the session may be acted on at this instant and could be ever
-// since the stretch began. It reads atomics and the clock: no lock, no allocation, no
+// since the period began. It reads atomics and the clock: no lock, no allocation, no
 // network.
-func (t *Stretch) Valid() bool {
+func (t *Period) Valid() bool {
 	now := clock.Now()
 	return t.stands(now) && t.s.awake(now)
 }
 
 // Stands is Valid, but for a process that stood still for a moment, of which etcd has not confirmed
-// yet that nothing was taken from it: what began in the stretch goes on if it does.
-func (t *Stretch) Stands() bool { return t.stands(clock.Now()) }
+// yet that nothing was taken from it: what began in the period goes on if it does.
+func (t *Period) Stands() bool { return t.stands(clock.Now()) }
 
-func (t *Stretch) stands(now deadline.Instant) bool {
+func (t *Period) stands(now deadline.Instant) bool {
 	claim := t.s.claim.Load()
-	return !t.s.over.Load() && claim.Stretch() == t.number && claim.Valid(now)
+	return !t.s.over.Load() && claim.Period() == t.number && claim.Valid(now)
 }
 
-// Context ends with the stretch, with a [LostError] as its cause.
-func (t *Stretch) Context() context.Context { return t.ctx }
+// Context ends with the period, with a [LostError] as its cause.
+func (t *Period) Context() context.Context { return t.ctx }
 
-// OnChange calls changed, until stop is called, whenever a stretch has ended or begun, or
-// a doubt was cleared. It is called from the session's own goroutines and must not block;
+// OnChange calls changed, until stop is called, whenever a period has ended or begun, or
+// a suspicion was cleared. It is called from the session's own goroutines and must not block;
 // a call may come late, after stop too.
 func (s *Session) OnChange(changed func()) (stop func()) {
 	s.mu.Lock()
@@ -62,21 +62,21 @@ func (s *Session) OnChange(changed func()) (stop func()) {
 
 type listener struct{ changed func() }
 
-// count makes claim the present one, and begins a stretch if it is the first claim of
+// count makes claim the present one, and begins a period if it is the first claim of
 // another: it reports whether the session counts again. The lock is held, or the session
 // is new.
 func (s *Session) count(claim deadline.Claim) (again bool) {
 	before := s.claim.Swap(&claim)
-	old := s.stretch.Load()
-	if old != nil && old.number == claim.Stretch() {
-		if before.InDoubt() && !claim.InDoubt() {
+	old := s.period.Load()
+	if old != nil && old.number == claim.Period() {
+		if before.Suspected() && !claim.Suspected() {
 			s.tell()
 		}
 		return false
 	}
-	t := &Stretch{s: s, number: claim.Stretch()}
+	t := &Period{s: s, number: claim.Period()}
 	t.ctx, t.cancel = context.WithCancelCause(s.ctx)
-	s.stretch.Store(t)
+	s.period.Store(t)
 	if old == nil {
 		return false
 	}
@@ -85,10 +85,10 @@ func (s *Session) count(claim deadline.Claim) (again bool) {
 	return true
 }
 
-// suspend ends the present stretch. It returns why, or nil if that has happened before.
+// suspend ends the present period. It returns why, or nil if that has happened before.
 // The lock is held.
 func (s *Session) suspend() *session.LostError {
-	t := s.stretch.Load()
+	t := s.period.Load()
 	if t.ctx.Err() != nil {
 		return nil
 	}
