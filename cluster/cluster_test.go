@@ -13,7 +13,7 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/embedetcd"
-	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/request"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 	"github.com/goverse/goverse/internal/testkit/logtest"
@@ -236,7 +236,7 @@ func TestTransferAndResign(t *testing.T) {
 	require.Equal(t, StateFollower, o.Status().State)
 
 	before := c.Term().Token()
-	leader, err := leaderelection.Ask(ctx, o.parts.Load().client, o.parts.Load().mirror, o.Session().ID(),
+	leader, err := request.Ask(ctx, o.parts.Load().client, o.parts.Load().mirror, o.Session().ID(),
 		state.RequestResign, "")
 	require.NoError(t, err)
 	require.Equal(t, d.address(), leader.Address, "b let c pass, and waits at the tail since")

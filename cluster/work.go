@@ -13,6 +13,7 @@ import (
 	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/etcdlock"
 	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/mirror"
 )
 
@@ -25,21 +26,22 @@ type work struct {
 }
 
 func (c *Cluster) newWork(client *clientv3.Client, view *mirror.Mirror, keeper *etcdsession.Keeper) (work, error) {
-	locks, err := etcdlock.NewEtcd(etcdlock.Config{Client: client, Keeper: keeper, Queues: c.keys.Locks(),
-		Owner: c.node.AdvertiseAddress(),
-		View:  view, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("locks")})
+	queues := func(name string) leasequeue.Config {
+		return leasequeue.Config{Client: client, Keeper: keeper, View: view, RequestTimeout: c.cfg.RequestTimeout,
+			Logger: c.log.Named(name)}
+	}
+	locks, err := etcdlock.NewEtcd(etcdlock.Config{Config: queues("locks"), Queues: c.keys.Locks(),
+		Owner: c.node.AdvertiseAddress()})
 	if err != nil {
 		return work{}, err
 	}
-	once, err := effects.New(effects.Config{Client: client, Keeper: keeper, Keys: c.keys, Owner: c.node.AdvertiseAddress(),
-		View: view, Retention: c.cfg.OnceRetention, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("once")})
+	once, err := effects.New(effects.Config{Config: queues("once"), Keys: c.keys, Owner: c.node.AdvertiseAddress(),
+		Retention: c.cfg.OnceRetention})
 	if err != nil {
 		return work{}, err
 	}
-	named, err := elections.New(elections.Config{Client: client, Keeper: keeper, Queues: c.keys.Elections(),
-		Address: c.node.AdvertiseAddress(),
-		View:    view, WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter, RequestTimeout: c.cfg.RequestTimeout,
-		Logger: c.log.Named("elections")})
+	named, err := elections.New(elections.Config{Config: queues("elections"), Queues: c.keys.Elections(),
+		Address: c.node.AdvertiseAddress(), WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter})
 	if err != nil {
 		return work{}, err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/goverse/goverse/internal/effects"
 	"github.com/goverse/goverse/internal/etcdlock"
 	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -156,12 +157,11 @@ func (w *lockWorld) addNode(name string) (err error) {
 		TTL: lockTTL}}); err != nil {
 		return err
 	}
-	if n.locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: n.client, Keeper: n.keeper, Queues: keys.Locks(),
-		Owner: name, RequestTimeout: timeout}); err != nil {
+	queues := leasequeue.Config{Client: n.client, Keeper: n.keeper, RequestTimeout: timeout}
+	if n.locks, err = etcdlock.NewEtcd(etcdlock.Config{Config: queues, Queues: keys.Locks(), Owner: name}); err != nil {
 		return err
 	}
-	if n.effects, err = effects.New(effects.Config{Client: n.client, Keeper: n.keeper, Keys: keys, Owner: name,
-		RequestTimeout: timeout}); err != nil {
+	if n.effects, err = effects.New(effects.Config{Config: queues, Keys: keys, Owner: name}); err != nil {
 		return err
 	}
 	w.wg.Go(func() { _ = n.keeper.Run(w.life) })

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverse/goverse/integration/internal/procs"
 	"github.com/goverse/goverse/internal/etcdlock"
+	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/processtest"
 )
@@ -29,7 +30,8 @@ func TestManyLocksAtOnce(t *testing.T) {
 			func(p *processtest.Process) (func(context.Context), error) {
 				keys, err := state.NewKeys("/goverse")
 				if err == nil {
-					locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: p.Client, Keeper: p.Keeper, Queues: keys.Locks()})
+					locks, err = etcdlock.NewEtcd(etcdlock.Config{Config: leasequeue.Config{Client: p.Client, Keeper: p.Keeper},
+						Queues: keys.Locks()})
 				}
 				return locks.Run, err
 			})

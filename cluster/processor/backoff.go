@@ -1,10 +1,14 @@
 package processor
 
-import "time"
+import (
+	"time"
+
+	"github.com/goverse/goverse/internal/backoff"
+)
 
 // Backoff is how long to wait after failures: Min after the first, twice as long after each
-// further one, up to Max; of each wait, a random part of up to a quarter is left out, so that
-// many that failed together do not come back together. The zero value is from 100 ms to 30 s.
+// further one, up to Max; each wait is up to a fifth shorter or longer, at random, so that many
+// that failed together do not come back together. The zero value is from 100 ms to 30 s.
 type Backoff struct {
 	Min, Max time.Duration
 }
@@ -32,16 +36,5 @@ func (b Backoff) validate(bad func(string) error) error {
 	return nil
 }
 
-// delay is how long to wait after so many failures in a row, from 1 up. random is from 0 to 1.
-func (b Backoff) delay(failures int, random float64) time.Duration {
-	d := b.Min
-	for ; failures > 1 && d < b.Max; failures-- {
-		if d > b.Max/2 {
-			d = b.Max
-			break
-		}
-		d *= 2
-	}
-	d = min(d, b.Max)
-	return d - time.Duration(random*float64(d)/4)
-}
+// policy is what waits by it.
+func (b Backoff) policy() backoff.Policy { return backoff.Policy{First: b.Min, Last: b.Max} }

@@ -9,6 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -48,8 +49,8 @@ func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
 	return &Etcd{client: cfg.Client, keys: keys, timeout: cfg.RequestTimeout}, nil
 }
 
-// etcdRetry is the pause before a request whose answer was lost is looked for again.
-const etcdRetry = 50 * time.Millisecond
+// etcdRetry is how long to wait before a request whose answer was lost is looked for again.
+var etcdRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 250 * time.Millisecond}
 
 // stored is a checkpoint as it stands in etcd.
 type stored struct {
@@ -151,7 +152,7 @@ func (e *Etcd) store(ctx context.Context, name string, at Mark, progress Progres
 		}
 		also = append(also, clientv3.OpPut(e.keys.ParkedEvent(name, string(p.Position)), string(value)))
 	}
-	for {
+	for retry := (backoff.Backoff{Policy: etcdRetry}); ; {
 		ok, err := e.write(ctx, name, at.Version, &next, also...)
 		if ok {
 			return next.mark(), nil
@@ -167,7 +168,7 @@ func (e *Etcd) store(ctx context.Context, name string, at Mark, progress Progres
 		case err == nil:
 			err = readErr
 		}
-		if !wait.For(ctx, etcdRetry) {
+		if !wait.For(ctx, retry.Next()) {
 			return at, err
 		}
 	}

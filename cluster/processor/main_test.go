@@ -15,6 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor/checkpointtest"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 	"github.com/goverse/goverse/internal/testkit/processtest"
@@ -60,9 +61,9 @@ func stand(t *testing.T, endpoint, address string) (e *elections.Elections, faul
 	require.NoError(t, err)
 	p := processtest.Start(t, endpoint, 2*time.Second, func(p *processtest.Process) (run func(context.Context),
 		err error) {
-		e, err = elections.New(elections.Config{Client: p.Client, Keeper: p.Keeper, Queues: keys.Elections(),
-			Address:     address,
-			WorkTimeout: 500 * time.Millisecond, RequestTimeout: 300 * time.Millisecond})
+		e, err = elections.New(elections.Config{Queues: keys.Elections(), Address: address,
+			WorkTimeout: 500 * time.Millisecond,
+			Config:      leasequeue.Config{Client: p.Client, Keeper: p.Keeper, RequestTimeout: 300 * time.Millisecond}})
 		return e.Run, err
 	})
 	return e, p.Faults

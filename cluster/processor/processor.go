@@ -69,5 +69,5 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 
 // pause waits as long as is due after so many failures in a row. It reports whether ctx goes on.
 func (p *Processor[E]) pause(ctx context.Context, failures int) bool {
-	return wait.For(ctx, p.cfg.Backoff.delay(failures, rand.Float64()))
+	return wait.For(ctx, p.cfg.Backoff.policy().Delay(failures, rand.Float64()))
 }

@@ -3,6 +3,7 @@ package candidacy
 import (
 	"time"
 
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -13,6 +14,10 @@ const (
 	// failuresAllowed in a row, over at least a TTL, make the election failed.
 	failuresAllowed = 5
 )
+
+// requestRetry is how long to wait after a request that failed, but no longer than a third of the TTL.
+// Without jitter: a hand-over may wait for the request, and of all members few have one to make.
+var requestRetry = backoff.Policy{First: retryDelay, Last: 64 * retryDelay}
 
 // campaign is how far the call of concurrency.Election.Campaign has come.
 type campaign struct {
@@ -71,6 +76,7 @@ func (c Candidacy) CampaignEnded(now time.Time, how Outcome) Candidacy {
 	if how == Denied || f.count >= failuresAllowed && now.Sub(f.first) >= c.ttl {
 		c.failed = true
 	}
+	// By the same step longer each time, not doubled: the cluster may have no leader until one works.
 	wait := min(time.Duration(f.count)*4*retryDelay, c.ttl/3)
 	if c.failed {
 		wait = min(max(c.ttl/3, 500*time.Millisecond), 3*time.Second)

@@ -3,6 +3,7 @@ package candidacy
 import (
 	"time"
 
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/txn"
 )
@@ -56,8 +57,8 @@ func (c Candidacy) Finished(r Request, how Outcome, now time.Time) (_ Candidacy,
 	c.busy = false
 	deletes := r.Kind == Leave || r.Kind == DeleteActing
 	if how != Worked {
-		c.retryAt = now.Add(min(retryDelay<<min(c.refused, 6), c.ttl/3))
 		c.refused++
+		c.retryAt = now.Add(min(requestRetry.Delay(c.refused, backoff.NoJitter), c.ttl/3))
 		return c, how == Denied && deletes
 	}
 	c.refused = 0

@@ -7,16 +7,13 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/shardplan"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/txn"
 )
-
-// planRetry is the pause after a map that could not be written; each failure in a row
-// doubles it, up to lastPlanRetry.
-const planRetry, lastPlanRetry = 100 * time.Millisecond, 10 * time.Second
 
 // PlannerConfig is what planning needs. Logger may be nil.
 type PlannerConfig struct {
@@ -39,9 +36,9 @@ type planner struct {
 	timeout  time.Duration
 	log      hclog.Logger
 
-	bad      int64 // the map that was complained of, by its ModRevision; -1: none was
-	failures int   // to write a map, in a row
-	stats    planStats
+	bad   int64           // the map that was complained of, by its ModRevision; -1: none was
+	retry backoff.Backoff // after a map that could not be written
+	stats planStats
 }
 
 func newPlanner(cfg PlannerConfig, election *leaderelection.LeaderElection) *planner {
@@ -49,8 +46,7 @@ func newPlanner(cfg PlannerConfig, election *leaderelection.LeaderElection) *pla
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	return &planner{bad: -1, client: cfg.Client, keys: cfg.Keys, mirror: cfg.Mirror, election: election,
-		settings: cfg.Settings,
-		timeout:  cfg.Timeout, log: cfg.Logger}
+		settings: cfg.Settings, timeout: cfg.Timeout, log: cfg.Logger, retry: backoff.Backoff{Policy: shardplan.Retry}}
 }
 
 // run looks whenever something changed that planning depends on, until ctx ends.
@@ -103,10 +99,10 @@ func (p *planner) look(ctx context.Context, part shardplan.Planner) (shardplan.P
 	case err != nil:
 		return part, p.failed(err)
 	}
-	p.failures = 0
+	p.retry.Reset()
 	p.mirror.Saw(resp.Header, known)
 	if !resp.Succeeded {
-		return part, planRetry // another one planned, or this node's duty is over: the snapshot will show it
+		return part, shardplan.Again // another one planned, or this node's duty is over: the snapshot will show it
 	}
 	part = part.Wrote(orders.Plan, planned)
 	p.stats.wrote(orders.Plan, planned.Sub(began))
@@ -125,17 +121,16 @@ func (p *planner) look(ctx context.Context, part shardplan.Planner) (shardplan.P
 	)
 	// What follows is planned over this map, so not before it is seen.
 	_, _ = p.mirror.Wait(attempt, func(s *state.Snapshot) bool { return s.Revision >= resp.Header.Revision })
-	return part, planRetry
+	return part, shardplan.Again
 }
 
 // failed says why a map could not be written, the first time, and returns when to try
 // again.
 func (p *planner) failed(err error) time.Duration {
-	if p.failures == 0 {
+	if p.retry.Failures() == 0 {
 		p.log.Warn("could not write the shard map, trying on", "error", err)
 	}
-	p.failures = min(p.failures+1, 16)
-	return min(planRetry<<(p.failures-1), lastPlanRetry)
+	return p.retry.Next()
 }
 
 // complain says once that there is no planning over the map that was written at over, and

@@ -3,24 +3,13 @@ package consensus
 import (
 	"context"
 	"errors"
-	"time"
 
+	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/ownership"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/txn"
 	"github.com/goverse/goverse/internal/wait"
-)
-
-const (
-	// firstReport is how long the first report about a map waits for shards that are not
-	// free at once: what ends by then needs no report of its own.
-	firstReport = 5 * time.Millisecond
-	// nextReport and lastReport are the least and the longest pause between reports about
-	// stragglers: each doubles the next.
-	nextReport, lastReport = 10 * time.Millisecond, 160 * time.Millisecond
-	// reportRetry is the pause after a report that could not be written; each failure in
-	// a row doubles it, up to lastReportRetry.
-	reportRetry, lastReportRetry = 50 * time.Millisecond, 5 * time.Second
 )
 
 // errOvertaken: the report, or this member's registration, changed meanwhile.
@@ -30,7 +19,8 @@ var errOvertaken = errors.New("the report or this node's registration changed me
 // batch of stragglers.
 func (h *Shards) report(ctx context.Context) {
 	var about int64 // generation of the last report
-	pause, retry := nextReport, reportRetry
+	pause := backoff.Backoff{Policy: ownership.ReportAgain}
+	retry := backoff.Backoff{Policy: ownership.ReportRetry}
 	for {
 		select {
 		case <-h.reported:
@@ -42,31 +32,28 @@ func (h *Shards) report(ctx context.Context) {
 			continue
 		}
 		if r.Generation != about {
-			about, pause = r.Generation, nextReport
-			if len(r.Busy) > 0 && !wait.For(ctx, firstReport) {
+			about = r.Generation
+			pause.Reset()
+			if len(r.Busy) > 0 && !wait.For(ctx, ownership.FirstReport) {
 				return
 			}
-		} else {
-			if !wait.For(ctx, pause) {
-				return
-			}
-			pause = min(2*pause, lastReport)
+		} else if !wait.For(ctx, pause.Next()) {
+			return
 		}
 		if r = h.wanted.Load(); r == nil {
 			continue
 		}
 		err := h.write(ctx, r)
 		if err == nil {
-			retry = reportRetry
+			retry.Reset()
 			continue
 		}
-		if retry == reportRetry && ctx.Err() == nil {
+		if retry.Failures() == 0 && ctx.Err() == nil {
 			h.cfg.Logger.Warn("could not report which shards were released, trying on", "error", err)
 		}
-		if !wait.For(ctx, retry) {
+		if !wait.For(ctx, retry.Next()) {
 			return
 		}
-		retry = min(2*retry, lastReportRetry)
 		h.poke() // it is looked again at what is wanted
 	}
 }

@@ -2,22 +2,13 @@ package crashdetector
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/suspicion"
 	"github.com/goverse/goverse/internal/txn"
-)
-
-const (
-	// refuteAgain is when a refutation is sent again, beside the one that etcd has not
-	// answered yet: that one may be lost, and each accusation has but a grace.
-	refuteAgain = 20 * time.Millisecond
-	// refutationsAtOnce bounds how many are under way.
-	refutationsAtOnce = 8
-	// withdrawRetry is the pause after a withdrawal that failed. Nobody waits for it.
-	withdrawRetry = time.Second
 )
 
 // Answer answers for this member until ctx ends: it refutes accusations by deleting
@@ -78,7 +69,7 @@ func (d *Detector) withdrawVoid(ctx context.Context, s *state.Snapshot) time.Dur
 		_, err := txn.Commit(attempt, d.cfg.Client, txn.Withdraw(s.Keys, a))
 		cancel()
 		if err != nil {
-			return withdrawRetry
+			return suspicion.WithdrawRetry.Delay(1, rand.Float64())
 		}
 	}
 	return 0
@@ -96,7 +87,7 @@ type refuter struct {
 }
 
 func newRefuter(d *Detector, wg *sync.WaitGroup) *refuter {
-	return &refuter{d: d, wg: wg, slots: make(chan struct{}, refutationsAtOnce)}
+	return &refuter{d: d, wg: wg, slots: make(chan struct{}, suspicion.RefutationsAtOnce)}
 }
 
 // refute sends one request that takes back all accusations, and does not wait for it.
@@ -108,13 +99,13 @@ func (r *refuter) refute(ctx context.Context, s *state.Snapshot) time.Duration {
 	select {
 	case r.slots <- struct{}{}:
 	default:
-		return refuteAgain
+		return suspicion.RefuteAgain
 	}
 	r.wg.Go(func() {
 		defer func() { <-r.slots }()
 		r.send(ctx, s, against)
 	})
-	return refuteAgain
+	return suspicion.RefuteAgain
 }
 
 func (r *refuter) send(ctx context.Context, s *state.Snapshot, against []*state.Accusation) {

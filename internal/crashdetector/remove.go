@@ -11,6 +11,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/suspicion"
 	"github.com/goverse/goverse/internal/txn"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // The outcomes of Remove other than removal, to test for with errors.Is.
@@ -52,11 +53,7 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 	if grace <= 0 {
 		grace = DefaultGracePeriod
 	}
-	timer := time.NewTimer(suspicion.Grace(grace, time.Since(began), m))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+	if !wait.For(ctx, suspicion.Grace(grace, time.Since(began), m)) {
 		return context.Cause(ctx)
 	}
 	return a.removeAccused(ctx, m, written)

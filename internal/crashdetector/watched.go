@@ -11,6 +11,7 @@ import (
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/suspicion"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 const (
@@ -111,14 +112,8 @@ func (w *watched) do(ctx context.Context, a suspicion.Action) (suspicion.Event, 
 	if a.Do == suspicion.Wait {
 		return w.await(ctx, a.After), ctx.Err() == nil
 	}
-	if a.After > 0 {
-		timer := time.NewTimer(a.After)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return 0, false
-		}
+	if a.After > 0 && !wait.For(ctx, a.After) {
+		return 0, false
 	}
 	var e suspicion.Event
 	switch a.Do {

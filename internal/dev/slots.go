@@ -6,18 +6,19 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/state"
 )
 
 const (
 	// Ports were free and are not reserved: somebody may be faster than a node.
 	startAttempts = 5
-
-	firstRestart = 200 * time.Millisecond
-	lastRestart  = 5 * time.Second
 	// steady is how long a process must have run for its end to count as the first.
 	steady = 10 * time.Second
 )
+
+// restart is how long a node that ended by itself, more than once, is not replaced.
+var restart = backoff.Policy{First: 200 * time.Millisecond, Last: 5 * time.Second}
 
 // nodeSlot is one node's place, in which one process after another runs.
 type nodeSlot struct {
@@ -100,7 +101,7 @@ func (l *loop) ended(c *nodeSlot, p *process, how string, now time.Time) {
 	}
 	wait, when := time.Duration(0), "at once"
 	if c.failures > 1 {
-		wait = min(firstRestart<<min(c.failures-2, 10), lastRestart)
+		wait = restart.Delay(c.failures-1, backoff.NoJitter) // a person reads it, and etcd is not waited for
 		when = "in " + short(wait)
 	}
 	c.restart = now.Add(wait)

@@ -11,21 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/goverse/goverse/cluster/once"
-	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 )
 
 // Config is what effects need. Client, Keeper and Keys are required.
 type Config struct {
-	// Client reaches etcd. It is never closed.
-	Client *clientv3.Client
-	// Keeper has the session that running effects stand on. One Effects to a keeper and Keys.
-	Keeper *etcdsession.Keeper
+	leasequeue.Config
 	// Keys is where marks and queues lie.
 	Keys state.Keys
 	// Owner is written into the marks, for people: who made an attempt.
@@ -35,40 +28,28 @@ type Config struct {
 	// database, beside what the effect returned: its default quota of 2 GiB holds some six million,
 	// those of 50 effects a second for a day. Default 24 h.
 	Retention time.Duration
-	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
-	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
-	// early. Default: what is gone from etcd was given up.
-	View leasequeue.View
-	// RequestTimeout bounds each request to etcd. Default 2 s.
-	RequestTimeout time.Duration
-	// Logger gets one line per event an operator cares about. Default: none.
-	Logger hclog.Logger
 }
 
 func (c Config) withDefaults() Config {
+	c.Config = c.WithDefaults()
 	if c.Retention == 0 {
 		c.Retention = 24 * time.Hour
-	}
-	if c.RequestTimeout <= 0 {
-		c.RequestTimeout = 2 * time.Second
-	}
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
 	}
 	return c
 }
 
 // Validate reports what is wrong with the configuration.
 func (c Config) Validate() error {
+	err := c.Config.Validate()
 	switch {
-	case c.Client == nil:
-		return errors.New("effects: Config.Client is nil; give it an etcd client")
-	case c.Keeper == nil:
-		return errors.New("effects: Config.Keeper is nil; give it a session keeper that runs")
+	case err != nil:
 	case c.Keys == state.Keys{}:
-		return errors.New("effects: Config.Keys is empty; make it with state.NewKeys")
+		err = errors.New("Config.Keys is empty; make it with state.NewKeys")
 	case c.Retention != 0 && c.Retention < time.Minute:
-		return fmt.Errorf("effects: Config.Retention is %v; give it a minute or more, or leave it 0 for 24h", c.Retention)
+		err = fmt.Errorf("Config.Retention is %v; give it a minute or more, or leave it 0 for 24h", c.Retention)
+	}
+	if err != nil {
+		return fmt.Errorf("effects: %w", err)
 	}
 	return nil
 }
@@ -87,9 +68,7 @@ func New(cfg Config) (*Effects, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	return &Effects{cfg: cfg, marks: newMarks(cfg),
-		engine: leasequeue.New(leasequeue.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Keys.Effects(),
-			View: cfg.View, RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
+	return &Effects{cfg: cfg, marks: newMarks(cfg), engine: leasequeue.New(cfg.Config, cfg.Keys.Effects())}, nil
 }
 
 // Run serves on one session after the other until ctx ends, and returns when all it started

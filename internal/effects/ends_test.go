@@ -17,6 +17,7 @@ import (
 
 	"github.com/goverse/goverse/internal/effects"
 	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/processtest"
 )
@@ -120,7 +121,8 @@ func aMark(ctx context.Context, t *testing.T, etcd *members, keys state.Keys) (s
 	process := processtest.Start(t, etcd.endpoints[0], 30*time.Second,
 		func(p *processtest.Process) (func(context.Context), error) {
 			var err error
-			once, err = effects.New(effects.Config{Client: p.Client, Keeper: p.Keeper, Keys: keys, Owner: "10.11.12.13:47000"})
+			once, err = effects.New(effects.Config{Config: leasequeue.Config{Client: p.Client, Keeper: p.Keeper}, Keys: keys,
+				Owner: "10.11.12.13:47000"})
 			return once.Run, err
 		})
 	_, err := once.Once(ctx, "one", func(context.Context, int64) ([]byte, error) {

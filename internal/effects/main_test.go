@@ -39,8 +39,7 @@ func (s *scene) start(owner string) *process {
 	p := &process{}
 	p.Process = s.Start(func(q *testbed.Process) (func(context.Context), error) {
 		var err error
-		p.Effects, err = effects.New(effects.Config{Client: q.Client, Keeper: q.Keeper, Keys: s.keys, Owner: owner,
-			RequestTimeout: testbed.RequestTimeout})
+		p.Effects, err = effects.New(effects.Config{Config: testbed.Queues(q), Keys: s.keys, Owner: owner})
 		return p.Run, err
 	})
 	return p

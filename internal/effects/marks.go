@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -63,7 +64,8 @@ func newMarks(cfg Config) *marks {
 		leases: newLeases(cfg.Client, cfg.Retention, cfg.RequestTimeout)}
 }
 
-const settleRetry = 50 * time.Millisecond
+// settleRetry is how long to wait after a mark that could not be written.
+var settleRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 250 * time.Millisecond}
 
 func (k *marks) read(ctx context.Context, name string) (marked, error) {
 	brief, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), k.timeout)
@@ -130,9 +132,9 @@ func (k *marks) write(ctx context.Context, guard clientv3.Cmp, name string, m *m
 // ends.
 func (k *marks) settle(ctx context.Context, guard clientv3.Cmp, name string, m *marked) error {
 	m.At = time.Now().UTC() // the same each time: by it a write is known again
-	for {
+	for retry := (backoff.Backoff{Policy: settleRetry}); ; {
 		err := k.write(ctx, guard, name, m)
-		if err == nil || final(err) || !wait.For(ctx, settleRetry) {
+		if err == nil || final(err) || !wait.For(ctx, retry.Next()) {
 			return err
 		}
 	}

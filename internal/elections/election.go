@@ -5,18 +5,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
-// deniedRetry is the pause before this node queues again when etcd has refused it.
-const deniedRetry = time.Second
+// deniedRetry is how long to wait before this node queues again when etcd has refused it.
+var deniedRetry = backoff.Policy{First: time.Second, Last: time.Second}
 
 // Election is this node's part in one election. All methods are safe for concurrent use.
 type Election struct {
@@ -209,7 +211,7 @@ func (e *Election) settled() {
 					"error", err)
 			}
 			e.err, e.denied = err, true
-			time.AfterFunc(deniedRetry, e.again)
+			time.AfterFunc(deniedRetry.Delay(1, rand.Float64()), e.again)
 		}
 		return
 	}

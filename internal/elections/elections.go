@@ -3,16 +3,13 @@ package elections
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
@@ -20,10 +17,7 @@ import (
 
 // Config is what elections need. Client, Keeper, Queues and Address are required.
 type Config struct {
-	// Client reaches etcd. It is never closed.
-	Client *clientv3.Client
-	// Keeper has the session that all candidacies stand on. One Elections to a keeper and Queues.
-	Keeper *etcdsession.Keeper
+	leasequeue.Config
 	// Queues is where the elections lie: state.Keys.Elections.
 	Queues state.Queues
 	// Address is what others are told when this node leads.
@@ -34,50 +28,38 @@ type Config struct {
 	// PreferAfter is how long a candidate of a higher priority stands before the leadership is
 	// given to it: one that comes and goes all the time moves it no oftener. Default 5 s.
 	PreferAfter time.Duration
-	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
-	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
-	// early. Default: what is gone from etcd was given up.
-	View leasequeue.View
-	// RequestTimeout bounds each request to etcd. Default 2 s.
-	RequestTimeout time.Duration
 	// Final reports whether what etcd refuses a candidate is the end of its candidacy: Lead returns
 	// the error, and whoever asks for the election again stands anew. Default: none is, it is tried
-	// again after a second, and logged.
+	// again after about a second, and logged.
 	Final func(error) bool
-	// Logger gets one line per change of leadership of this node. Default: none.
-	Logger hclog.Logger
 }
 
 func (c Config) withDefaults() Config {
+	c.Config = c.WithDefaults()
 	if c.WorkTimeout <= 0 {
 		c.WorkTimeout = 5 * time.Second
 	}
 	if c.PreferAfter <= 0 {
 		c.PreferAfter = 5 * time.Second
 	}
-	if c.RequestTimeout <= 0 {
-		c.RequestTimeout = 2 * time.Second
-	}
 	if c.Final == nil {
 		c.Final = func(error) bool { return false }
-	}
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
 	}
 	return c
 }
 
 // Validate reports what is wrong with the configuration.
 func (c Config) Validate() error {
+	err := c.Config.Validate()
 	switch {
-	case c.Client == nil:
-		return errors.New("elections: Config.Client is nil; give it an etcd client")
-	case c.Keeper == nil:
-		return errors.New("elections: Config.Keeper is nil; give it a session keeper that runs")
+	case err != nil:
 	case c.Queues == state.Queues{}:
-		return errors.New("elections: Config.Queues is empty; give it state.Keys.Elections")
+		err = errors.New("Config.Queues is empty; give it state.Keys.Elections")
 	case c.Address == "":
-		return errors.New("elections: Config.Address is empty; set the address that others should reach this node at")
+		err = errors.New("Config.Address is empty; set the address that others should reach this node at")
+	}
+	if err != nil {
+		return fmt.Errorf("elections: %w", err)
 	}
 	return nil
 }
@@ -107,10 +89,8 @@ func New(cfg Config) (*Elections, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	es := &Elections{cfg: cfg, byName: map[string]*Election{}, dirty: map[*Election]struct{}{}, wake: make(chan struct{},
-		1),
-		engine: leasequeue.New(leasequeue.Config{Client: cfg.Client, Keeper: cfg.Keeper, Keys: cfg.Queues,
-			View: cfg.View, RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}
+	es := &Elections{cfg: cfg, engine: leasequeue.New(cfg.Config, cfg.Queues), byName: map[string]*Election{},
+		dirty: map[*Election]struct{}{}, wake: make(chan struct{}, 1)}
 	es.life, es.end = context.WithCancelCause(context.Background())
 	return es, nil
 }

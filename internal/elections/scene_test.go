@@ -51,10 +51,8 @@ func (s *scene) start(address string) *process {
 	p := &process{}
 	p.Process = s.Start(func(q *testbed.Process) (func(context.Context), error) {
 		var err error
-		p.Elections, err = elections.New(elections.Config{Client: q.Client, Keeper: q.Keeper, Queues: s.keys,
-			Address:     address,
-			WorkTimeout: 500 * time.Millisecond, PreferAfter: s.preferAfter, RequestTimeout: testbed.RequestTimeout,
-			Final: s.final})
+		p.Elections, err = elections.New(elections.Config{Config: testbed.Queues(q), Queues: s.keys, Address: address,
+			WorkTimeout: 500 * time.Millisecond, PreferAfter: s.preferAfter, Final: s.final})
 		return p.Run, err
 	})
 	return p

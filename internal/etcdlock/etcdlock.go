@@ -8,56 +8,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/lock"
-	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 )
 
 // Config is what locks in etcd need. Client, Keeper and Queues are required.
 type Config struct {
-	// Client reaches etcd. It is never closed.
-	Client *clientv3.Client
-	// Keeper has the session that all locks stand on. One registry to a keeper and Queues.
-	Keeper *etcdsession.Keeper
+	leasequeue.Config
 	// Queues is where the locks lie: state.Keys.Locks.
 	Queues state.Queues
 	// Owner is written down beside each lock, for people.
 	Owner string
-	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
-	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
-	// early. Default: what is gone from etcd was given up.
-	View leasequeue.View
-	// RequestTimeout bounds each request to etcd. Default 2 s.
-	RequestTimeout time.Duration
-	// Logger gets one line per event an operator cares about. Default: none.
-	Logger hclog.Logger
-}
-
-func (c Config) withDefaults() Config {
-	if c.RequestTimeout <= 0 {
-		c.RequestTimeout = 2 * time.Second
-	}
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
-	return c
 }
 
 // Validate reports what is wrong with the configuration.
 func (c Config) Validate() error {
-	switch {
-	case c.Client == nil:
-		return errors.New("etcdlock: Config.Client is nil; give it an etcd client")
-	case c.Keeper == nil:
-		return errors.New("etcdlock: Config.Keeper is nil; give it a session keeper that runs")
-	case c.Queues == state.Queues{}:
-		return errors.New("etcdlock: Config.Queues is empty; give it state.Keys.Locks")
+	err := c.Config.Validate()
+	if err == nil && c.Queues == (state.Queues{}) {
+		err = errors.New("Config.Queues is empty; give it state.Keys.Locks")
+	}
+	if err != nil {
+		return fmt.Errorf("etcdlock: %w", err)
 	}
 	return nil
 }
@@ -81,10 +56,7 @@ func NewEtcd(cfg Config) (*Etcd, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	cfg = cfg.withDefaults()
-	return &Etcd{owner: cfg.Owner, engine: leasequeue.New(leasequeue.Config{Client: cfg.Client, Keeper: cfg.Keeper,
-		Keys: cfg.Queues,
-		View: cfg.View, RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger})}, nil
+	return &Etcd{owner: cfg.Owner, engine: leasequeue.New(cfg.Config, cfg.Queues)}, nil
 }
 
 // Run serves on one session after the other until ctx ends, and returns when all it started

@@ -126,8 +126,8 @@ func TestManyLongOwnersAtOnce(t *testing.T) {
 	var p *etcdlock.Etcd
 	s.Start(func(q *testbed.Process) (func(context.Context), error) {
 		var err error
-		p, err = etcdlock.NewEtcd(etcdlock.Config{Client: q.Client, Keeper: q.Keeper, Queues: s.Keys.Locks(),
-			Owner: strings.Repeat("x", 12<<10), RequestTimeout: testbed.RequestTimeout})
+		p, err = etcdlock.NewEtcd(etcdlock.Config{Config: testbed.Queues(q), Queues: s.Keys.Locks(),
+			Owner: strings.Repeat("x", 12<<10)})
 		return p.Run, err
 	})
 	var wg sync.WaitGroup

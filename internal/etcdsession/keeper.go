@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/deadline"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -29,6 +31,9 @@ type KeeperConfig struct {
 	// both wait. It blocks, if at all, until what must end before others may go on
 	// has ended.
 	OnLost func(s *Session, lost *session.LostError)
+	// Random draws the numbers in [0, 1) by which retries get out of step, for a simulation that is to
+	// come out the same again. It is called by one goroutine. Default: math/rand's.
+	Random func() float64
 }
 
 // Keeper keeps one session alive: when it is lost, its lease is revoked as soon
@@ -48,11 +53,8 @@ type Keeper struct {
 }
 
 const (
-	firstRetry   = 50 * time.Millisecond
-	lastRetry    = time.Second
 	openTimeout  = 2 * time.Second
 	closeTimeout = time.Second
-	revokeRetry  = 100 * time.Millisecond
 )
 
 // NewKeeper checks the configuration; [Keeper.Run] makes it live.
@@ -116,7 +118,7 @@ func (k *Keeper) Wait(ctx context.Context, old *Session) (*Session, error) {
 // returns nil. It returns an error when the first registration
 // failed for good.
 func (k *Keeper) Run(ctx context.Context) error {
-	retry := firstRetry
+	retry := backoff.Backoff{Policy: deadline.OpenRetry, Random: k.cfg.Random}
 	registered, said := false, false
 	for ctx.Err() == nil {
 		s, err := k.open(ctx)
@@ -135,11 +137,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 				said = true
 			}
 			k.remind(err)
-			wait.For(ctx, retry)
-			retry = min(2*retry, lastRetry)
+			wait.For(ctx, retry.Next())
 			continue
 		}
-		registered, said, retry = true, false, firstRetry
+		registered, said = true, false
+		retry.Reset()
 		k.set(s)
 		if !k.outage.since.IsZero() {
 			k.log.Info("the session stands again", "lease", leaseName(s.id), "away", k.outage.length(time.Now()))
@@ -204,6 +206,7 @@ func (k *Keeper) revoke(ctx context.Context, s *Session, lost *session.LostError
 		return
 	}
 	var stopBy time.Time
+	retry := backoff.Backoff{Policy: deadline.RevokeRetry, Random: k.cfg.Random}
 	for {
 		attempt, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(s.TTL()/5, closeTimeout))
 		err := s.Close(attempt)
@@ -228,7 +231,7 @@ func (k *Keeper) revoke(ctx context.Context, s *Session, lost *session.LostError
 				"after", s.TTL().String(), "error", err)
 			return
 		}
-		wait.For(context.WithoutCancel(ctx), revokeRetry)
+		wait.For(context.WithoutCancel(ctx), retry.Next())
 	}
 }
 

@@ -15,10 +15,6 @@ import (
 	"github.com/goverse/goverse/internal/deadline"
 )
 
-// suspectedRetry is the pause after a failed renewal while there is a suspicion to clear in time,
-// suspendedRetry when it is too late for that.
-const suspectedRetry, suspendedRetry = 10 * time.Millisecond, 250 * time.Millisecond
-
 // suspendedTimeout bounds a round while a session is suspended: the sooner it counts again
 // the better.
 const suspendedTimeout = 5 * time.Second
@@ -40,7 +36,7 @@ var (
 )
 
 // renewLoop renews every third of the TTL and, while renewals fail, again after
-// a thirtieth.
+// a thirtieth: as often from the first failure to the deadline, by which one of them must work.
 func (s *Session) renewLoop() {
 	defer s.endRenewals() // also of a session that is lost and never closed
 	// Counted from when the grant was sent: its answer may have taken long.
@@ -66,8 +62,8 @@ func (s *Session) renewLoop() {
 		s.lastErr = err
 		retry := s.ttl / 30
 		if claim := s.claim.Load(); claim.Suspected() || s.pause.unsure.Load() {
-			if retry = min(retry, suspendedRetry); claim.Valid(clock.Now()) {
-				retry = min(retry, suspectedRetry)
+			if retry = min(retry, deadline.SuspendedRetry); claim.Valid(clock.Now()) {
+				retry = min(retry, deadline.SuspectedRetry)
 			}
 		}
 		s.mu.Unlock()
@@ -164,7 +160,7 @@ func (s *Session) bound() time.Duration {
 	}
 	bound = min(bound, suspendedTimeout)
 	if claim.Valid(clock.Now()) {
-		bound = min(bound, max(clock.Now().Until(claim.Until())/2, suspectedRetry))
+		bound = min(bound, max(clock.Now().Until(claim.Until())/2, deadline.SuspectedRetry))
 	}
 	return bound
 }

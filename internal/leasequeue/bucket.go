@@ -15,17 +15,19 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
 )
 
-const (
-	watchRetry, lastWatchRetry = 20 * time.Millisecond, time.Second
-	// mostReads is how many queues are read in one transaction.
-	mostReads = 64
-)
+// mostReads is how many queues are read in one transaction.
+const mostReads = 64
+
+// watchRetry is how long to wait after a watch that was lost, and after a question that all wait for.
+// It begins anew after a watch that stood for longer than it can grow.
+var watchRetry = backoff.Policy{First: 20 * time.Millisecond, Last: time.Second}
 
 var (
 	errIdle   = errors.New("nobody waits here any longer")
@@ -62,7 +64,7 @@ type followed struct {
 func (f *followed) wanted() bool { return len(f.waiting) > 0 || len(f.followers) > 0 }
 
 func newBucket(r *run, prefix string) *bucket {
-	return &bucket{r: r, prefix: prefix, requests: r.e.cfg.Keys.RequestsIn(prefix), wake: make(chan struct{}, 1),
+	return &bucket{r: r, prefix: prefix, requests: r.e.queues.RequestsIn(prefix), wake: make(chan struct{}, 1),
 		queues: map[string]*followed{}}
 }
 
@@ -120,15 +122,15 @@ func (b *bucket) remove(x *Entry) {
 
 // run watches until nobody has waited for a while, or the session is lost.
 func (b *bucket) run() {
-	retry := watchRetry
+	retry := b.r.e.retry(watchRetry)
 	for {
 		began := time.Now()
 		err := b.watch(b.r.ctx)
 		if errors.Is(err, errIdle) && b.retire() || b.r.ctx.Err() != nil {
 			return
 		}
-		if time.Since(began) > lastWatchRetry {
-			retry = watchRetry
+		if time.Since(began) > watchRetry.Last {
+			retry.Reset()
 		}
 		if !errors.Is(err, errIdle) {
 			b.r.e.cfg.Logger.Info("lost a watch of queues, opening it anew", "error", err)
@@ -142,10 +144,9 @@ func (b *bucket) run() {
 			f.queue = order.Queue{}
 		}
 		b.mu.Unlock()
-		if !wait.For(b.r.ctx, retry) {
+		if !wait.For(b.r.ctx, retry.Next()) {
 			return
 		}
-		retry = min(2*retry, lastWatchRetry)
 	}
 }
 

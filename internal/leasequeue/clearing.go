@@ -74,16 +74,17 @@ func (c *clearing) run() {
 
 // confirm asks until there is an answer. It returns ok = false when the session is lost.
 func (c *clearing) confirm() (clear, ok bool) {
-	for retry := watchRetry; ; retry = min(2*retry, lastWatchRetry) {
+	retry := c.r.e.retry(watchRetry)
+	for {
 		clear, err := c.r.e.cfg.View.Confirm(c.r.ctx, c.wait)
 		if err == nil {
 			return clear, true
 		}
-		if retry == watchRetry && c.r.ctx.Err() == nil {
+		if retry.Failures() == 0 && c.r.ctx.Err() == nil {
 			c.r.e.cfg.Logger.Warn("could not read who else is there, trying on: until then nobody here gets a place", "error",
 				err)
 		}
-		if !wait.For(c.r.ctx, retry) {
+		if !wait.For(c.r.ctx, retry.Next()) {
 			return false, false
 		}
 	}

@@ -6,37 +6,18 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
-	"github.com/hashicorp/go-hclog"
-	clientv3 "go.etcd.io/etcd/client/v3"
-
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Config is what an engine needs. All but View and Logger is required.
-type Config struct {
-	// Client reaches etcd. It is never closed.
-	Client *clientv3.Client
-	// Keeper has the sessions that the places stand on. One engine to a keeper and Keys.
-	Keeper *etcdsession.Keeper
-	// Keys is where the queues lie.
-	Keys state.Queues
-	// View, if set, is asked before a place becomes the first: etcd may have deleted the one before it
-	// too early (see package linger). nil: what is gone from etcd was given up.
-	View View
-	// RequestTimeout bounds each request to etcd.
-	RequestTimeout time.Duration
-	// Logger gets one line per event an operator cares about.
-	Logger hclog.Logger
-}
-
 // Engine is all places of this process in the queues under one root. All methods are safe for
 // concurrent use.
 type Engine struct {
-	cfg Config
+	cfg    Config
+	queues state.Queues
 
 	mu      sync.Mutex
 	run     *run          // on the present session, nil between two
@@ -46,20 +27,23 @@ type Engine struct {
 	followers map[*Follower]struct{}
 }
 
-// New makes an engine; [Engine.Run] makes it live.
-func New(cfg Config) *Engine {
-	if cfg.Logger == nil {
-		cfg.Logger = hclog.NewNullLogger()
-	}
-	return &Engine{cfg: cfg, changed: make(chan struct{})}
+// New makes an engine for the queues that lie there; [Engine.Run] makes it live. The configuration is not
+// checked.
+func New(cfg Config, queues state.Queues) *Engine {
+	return &Engine{cfg: cfg.WithDefaults(), queues: queues, changed: make(chan struct{})}
+}
+
+// retry is the back-off of one loop.
+func (e *Engine) retry(p backoff.Policy) backoff.Backoff {
+	return backoff.Backoff{Policy: p, Random: e.cfg.Random}
 }
 
 // keys are those of the queues, or of the requests about them.
 func (e *Engine) keys(requests bool) state.Queues {
 	if requests {
-		return e.cfg.Keys.Requests()
+		return e.queues.Requests()
 	}
-	return e.cfg.Keys
+	return e.queues
 }
 
 // Run serves on one session after the other until ctx ends, and returns when all it started

@@ -31,7 +31,7 @@ type Follower struct {
 // Follow has the queue of that name followed. changed is called after every change of what the
 // follower knows; it must not block.
 func (e *Engine) Follow(name string, changed func()) *Follower {
-	f := &Follower{e: e, queue: e.cfg.Keys.Queue(name), changed: changed}
+	f := &Follower{e: e, queue: e.queues.Queue(name), changed: changed}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.followers == nil {
@@ -60,8 +60,8 @@ func (f *Follower) Requests() []order.Entry {
 	if q == nil || len(q.Entries()) == 0 || f.stopped.Load() {
 		return nil
 	}
-	bucket := f.e.cfg.Keys.BucketOf(f.queue)
-	ours := f.e.cfg.Keys.RequestsIn(bucket) + f.queue[len(bucket):]
+	bucket := f.e.queues.BucketOf(f.queue)
+	ours := f.e.queues.RequestsIn(bucket) + f.queue[len(bucket):]
 	return slices.DeleteFunc(slices.Clone(q.Entries()),
 		func(x order.Entry) bool { return !strings.HasPrefix(x.Key, ours) })
 }
@@ -95,7 +95,7 @@ func (r *run) follow(f *Follower) {
 
 func (r *run) unfollow(f *Follower) {
 	r.mu.Lock()
-	b := r.buckets[r.e.cfg.Keys.BucketOf(f.queue)]
+	b := r.buckets[r.e.queues.BucketOf(f.queue)]
 	r.mu.Unlock()
 	if b != nil {
 		b.unfollow(f)

@@ -12,16 +12,14 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/wait"
 )
 
-const (
-	// laneRetry is the first pause after a batch that etcd did not answer; each failure in a
-	// row doubles it, up to lastLaneRetry.
-	laneRetry, lastLaneRetry = 10 * time.Millisecond, time.Second
-)
+// laneRetry is how long to wait after a batch, or a read of who is first, that etcd did not answer.
+var laneRetry = backoff.Policy{First: 10 * time.Millisecond, Last: time.Second}
 
 // lane sends batches of operations one after the other. Each batch is made under the condition
 // that the one before it is the last that was made, and puts down its own number. So a batch
@@ -43,7 +41,7 @@ type lane struct {
 }
 
 func newLane(r *run, i int) *lane {
-	return &lane{r: r, counter: r.e.cfg.Keys.Batches(int64(r.s.ID()), i), composer: newComposer(r.s.ID()), most: mostOps}
+	return &lane{r: r, counter: r.e.queues.Batches(int64(r.s.ID()), i), composer: newComposer(r.s.ID()), most: mostOps}
 }
 
 // run sends what there is, until the session is lost.
@@ -101,7 +99,7 @@ func guard(o op) []clientv3.Cmp {
 
 // make has the batch made, and tells its entries. It returns false when the session is lost.
 func (l *lane) make(batch []op) bool {
-	retry := laneRetry
+	retry := l.r.e.retry(laneRetry)
 	l.number++
 	for {
 		resp, err := l.send(batch)
@@ -156,10 +154,9 @@ func (l *lane) make(batch []op) bool {
 				return true
 			}
 		}
-		if !wait.For(l.r.ctx, retry) {
+		if !wait.For(l.r.ctx, retry.Next()) {
 			return false
 		}
-		retry = min(2*retry, lastLaneRetry)
 	}
 }
 
@@ -333,7 +330,7 @@ func (l *lane) found(batch []op) bool {
 			l.left(o)
 			continue
 		}
-		for {
+		for retry := l.r.e.retry(laneRetry); ; {
 			ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 			resp, err := l.r.e.cfg.Client.Do(ctx, look(o.entry))
 			cancel()
@@ -345,7 +342,7 @@ func (l *lane) found(batch []op) bool {
 				o.entry.entered(l.modified, err == nil && (ahead(o.entry, resp.Get()) || mutant.Is(mutant.FoundIsFirst)))
 				break
 			}
-			if !wait.For(l.r.ctx, lastLaneRetry/10) {
+			if !wait.For(l.r.ctx, retry.Next()) {
 				return false
 			}
 		}

@@ -51,7 +51,7 @@ func (s *scene) engine(delivery func(request any) modeletcd.Delivery) *Engine {
 	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
 		TTL: 2 * time.Second}})
 	require.NoError(s, err)
-	e := New(Config{Client: client, Keeper: keeper, Keys: s.keys, RequestTimeout: time.Second})
+	e := New(Config{Client: client, Keeper: keeper, RequestTimeout: time.Second}, s.keys)
 	s.wg.Go(func() { _ = keeper.Run(s.ctx) })
 	s.wg.Go(func() { e.Run(s.ctx) })
 	return e

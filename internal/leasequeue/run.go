@@ -173,7 +173,7 @@ func (r *run) leave(x *Entry) {
 // unwait: the entry need not be granted any more.
 func (r *run) unwait(x *Entry) {
 	r.mu.Lock()
-	b := r.buckets[r.e.cfg.Keys.BucketOf(x.key)]
+	b := r.buckets[r.e.queues.BucketOf(x.key)]
 	r.mu.Unlock()
 	if b != nil {
 		b.remove(x)
@@ -344,7 +344,7 @@ func (r *run) bucket(key string) *bucket {
 	if r.ended {
 		return nil
 	}
-	prefix := r.e.cfg.Keys.BucketOf(key)
+	prefix := r.e.queues.BucketOf(key)
 	b := r.buckets[prefix]
 	if b == nil {
 		b = newBucket(r, prefix)
@@ -372,7 +372,7 @@ func (r *run) compare() {
 		r.denied = true
 		r.e.cfg.Logger.Warn("etcd denies to list the keys on this process's lease: that one of them was deleted by others "+
 			"is not noticed; grant READ on all of "+
-			r.e.cfg.Keys.Root(), "error", err)
+			r.e.queues.Root(), "error", err)
 	}
 	if err != nil || resp.TTL < 0 {
 		return // the renewal has the word about that
@@ -399,7 +399,7 @@ func (r *run) unknown(ctx context.Context, key string) (gone bool) {
 	r.mu.Lock()
 	_, ours := r.entries[key]
 	r.mu.Unlock()
-	if _, queued := r.e.cfg.Keys.QueueOf(key); ours || !queued {
+	if _, queued := r.e.queues.QueueOf(key); ours || !queued {
 		return false
 	}
 	found, err := r.e.cfg.Client.Get(ctx, key, clientv3.WithKeysOnly())

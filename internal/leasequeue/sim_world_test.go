@@ -140,16 +140,25 @@ func (h *host) start() {
 	p := &process{h: h}
 	p.conn = h.w.e.Connect(fmt.Sprint(h.name, h.n), h.delivery)
 	client := p.conn.Client()
+	chance := func(of string) func() float64 { // the seed's
+		var mu sync.Mutex
+		r := newRand(h.w.seed, fmt.Sprint(of, h.name, h.n))
+		return func() float64 {
+			mu.Lock()
+			defer mu.Unlock()
+			return r.Float64()
+		}
+	}
 	var err error
 	if p.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
-		TTL: simTTL}}); err != nil {
+		TTL: simTTL}, Random: chance("session")}); err != nil {
 		panic(err)
 	}
-	cfg := Config{Client: client, Keeper: p.keeper, Keys: h.w.keys, RequestTimeout: simTimeout}
+	cfg := Config{Client: client, Keeper: p.keeper, RequestTimeout: simTimeout, Random: chance("queues")}
 	if h.w.view != nil {
 		cfg.View = h.w.view
 	}
-	p.engine = New(cfg)
+	p.engine = New(cfg, h.w.keys)
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(context.Background())
 	p.wg.Go(func() { _ = p.keeper.Run(ctx) })

@@ -8,15 +8,15 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/wait"
 )
 
-const (
-	// nameTimeout bounds one lookup of this node's own name.
-	nameTimeout = 5 * time.Second
-	// nameRetry and nameRetryMost are the first and the longest pause between two of them.
-	nameRetry, nameRetryMost = time.Second, 30 * time.Second
-)
+// lookupTimeout bounds one lookup of this node's own host.
+const lookupTimeout = 5 * time.Second
+
+// lookupRetry is the pause between two of them.
+var lookupRetry = backoff.Policy{First: time.Second, Last: 30 * time.Second}
 
 // LookupHost finds the addresses of a host, as [net.Resolver.LookupHost] does.
 type LookupHost func(ctx context.Context, host string) ([]string, error)
@@ -32,9 +32,9 @@ func CheckHostname(ctx context.Context, address string, lookup LookupHost, log h
 	if _, err := netip.ParseAddr(host); err == nil {
 		return
 	}
-	pause := nameRetry
+	retry := backoff.Backoff{Policy: lookupRetry}
 	for warned := false; ; warned = true {
-		attempt, cancel := context.WithTimeout(ctx, nameTimeout)
+		attempt, cancel := context.WithTimeout(ctx, lookupTimeout)
 		_, err := lookup(attempt, host)
 		cancel()
 		switch {
@@ -50,9 +50,8 @@ func CheckHostname(ctx context.Context, address string, lookup LookupHost, log h
 				"AdvertiseAddress (--advertise) to a name that resolves, or to an IP address; "+
 				"in Kubernetes set publishNotReadyAddresses of the headless service", "address", address, "error", err)
 		}
-		if !wait.For(ctx, pause) {
+		if !wait.For(ctx, retry.Next()) {
 			return
 		}
-		pause = min(2*pause, nameRetryMost)
 	}
 }

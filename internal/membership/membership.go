@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/crashdetector"
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/mirror"
@@ -40,9 +41,14 @@ var errDetectionOff = errors.New("crash detection is off")
 // errFar: the one that had the address is left to its lease.
 var errFar = errors.New("it was too far from etcd for crash detection")
 
-const (
-	identifyTimeout = time.Second
-	registerRetry   = 100 * time.Millisecond
+const identifyTimeout = time.Second
+
+var (
+	// registerRetry is the pause before the node is registered again, as etcd did not answer or the
+	// address was not free.
+	registerRetry = backoff.Policy{First: 100 * time.Millisecond, Last: time.Second}
+	// updateRetry is the pause before a record is looked at again that is not as it should be.
+	updateRetry = backoff.Policy{First: 100 * time.Millisecond, Last: time.Second}
 )
 
 // Config is what a membership works with; all fields are needed unless they say otherwise.
@@ -112,6 +118,7 @@ func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error
 	m.mu.Unlock()
 	key := m.cfg.Keys.Node(m.cfg.Address)
 	warned, measured := false, false
+	pause := backoff.Backoff{Policy: registerRetry}
 	for {
 		known := m.cfg.Mirror.Known()
 		attempt, cancel := context.WithTimeout(ctx, m.cfg.RequestTimeout)
@@ -162,7 +169,7 @@ func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error
 				continue
 			}
 		}
-		if !wait.For(ctx, registerRetry) {
+		if !wait.For(ctx, pause.Next()) {
 			return context.Cause(ctx)
 		}
 	}
@@ -298,7 +305,7 @@ func (m *Membership) Run(ctx context.Context) {
 		return before.Member(own) != now.Member(own) || before.Drain(own) != now.Drain(own)
 	})
 	defer sub.Close()
-	retry := time.NewTimer(time.Hour)
+	retry, pause := time.NewTimer(time.Hour), backoff.Backoff{Policy: updateRetry}
 	defer retry.Stop()
 	measure := time.NewTicker(m.cfg.MeasureEvery)
 	defer measure.Stop()
@@ -313,8 +320,10 @@ func (m *Membership) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if !m.reconcile(ctx) {
-			retry.Reset(registerRetry)
+		if m.reconcile(ctx) {
+			pause.Reset()
+		} else {
+			retry.Reset(pause.Next())
 		}
 	}
 }

@@ -204,5 +204,5 @@ func TestReadsAgainAreFew(t *testing.T) {
 	<-time.After(watched * proxyLag)
 	again := m.Rebuilds()
 	require.Greater(t, again, int64(2))
-	require.LessOrEqual(t, again, int64(4+2*watched), "a pause is half as long as it may be, at the least")
+	require.LessOrEqual(t, again, int64(4+2*watched), "a pause is four fifths of the longest, at the least")
 }

@@ -9,31 +9,27 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/watchprogress"
-)
-
-const (
-	firstRetry = 25 * time.Millisecond
-	lastRetry  = time.Second
 )
 
 // Run reads, watches and rebuilds until ctx ends, and returns then, with ctx's
 // error, when all it started has ended.
 func (m *Mirror) Run(ctx context.Context) error {
-	retry := firstRetry
+	retry := backoff.Backoff{Policy: watchprogress.ReadRetry}
 	var pauses watchprogress.Pauses
 	quiet := false // the trouble was said already
 	for ctx.Err() == nil {
 		s, err := m.read(ctx, &quiet)
-		pause := retry
+		var pause time.Duration
 		if err == nil {
+			retry.Reset()
 			var stood time.Duration
 			stood, err = m.follow(ctx, s)
-			pauses, pause = pauses.Next(stood, m.cfg.LagTimeout)
-			retry = firstRetry
+			pauses, pause = pauses.Next(stood, m.cfg.LagTimeout, rand.Float64())
 		} else {
-			retry = min(2*retry, lastRetry)
+			pause = retry.Next()
 		}
 		if ctx.Err() != nil {
 			break
@@ -42,12 +38,11 @@ func (m *Mirror) Run(ctx context.Context) error {
 			m.publish(old.AsStale())
 		}
 		if !quiet {
-			m.log.Warn("lost the view of the cluster, reading it anew", "reason", err, "in", pause.String())
+			m.log.Warn("lost the view of the cluster, reading it anew", "reason", err, "in",
+				pause.Round(time.Millisecond).String())
 			quiet = true
 		}
-		if pause > 0 {
-			m.rest(ctx, pause/2+rand.N(pause/2+1)) // not all nodes at once
-		}
+		m.rest(ctx, pause)
 	}
 	return ctx.Err()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/internal/effects"
+	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
@@ -150,7 +151,8 @@ func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool,
 	if err != nil {
 		return err
 	}
-	cfg := effects.Config{Client: o.client, Keeper: keeper, Keys: o.keys, Owner: operatorsName}
+	cfg := effects.Config{Config: leasequeue.Config{Client: o.client, Keeper: keeper}, Keys: o.keys,
+		Owner: operatorsName}
 	if s.Retention >= time.Minute { // or it was written by a version that does not say
 		cfg.Retention = s.Retention
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -139,8 +140,8 @@ func (o *Operator) follow(ctx context.Context, name string, do func(context.Cont
 	if err != nil {
 		return err
 	}
-	all, err := elections.New(elections.Config{Client: o.client, Keeper: keeper, Queues: o.keys.Elections(),
-		Address: operatorsName})
+	all, err := elections.New(elections.Config{Config: leasequeue.Config{Client: o.client, Keeper: keeper},
+		Queues: o.keys.Elections(), Address: operatorsName})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,9 @@
 package ownership
 
 import (
+	"time"
+
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/sharding"
 )
@@ -111,6 +114,17 @@ func entitled(in Seen, shard int) (epoch int64, ok bool) {
 	}
 	return in.Map.Epoch(shard), true
 }
+
+// FirstReport is how long the first report about a map waits for shards that are not free at once:
+// what ends by then needs no report of its own.
+const FirstReport = 5 * time.Millisecond
+
+var (
+	// ReportAgain is how long to wait between reports about stragglers.
+	ReportAgain = backoff.Policy{First: 10 * time.Millisecond, Last: 160 * time.Millisecond}
+	// ReportRetry is how long to wait after a report that could not be written.
+	ReportRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 5 * time.Second}
+)
 
 // Report is what this member has to write about the shards that move away from it, to be
 // asked when the orders of a look are on their way: what was free at once needs no report of

@@ -1,5 +1,5 @@
-// Package request makes the requests of operators to members, as keys on the operator's
-// own lease: what stands on no node's session and is carried out by the node that it names.
+// Package request makes the requests of operators and members to a member, as keys on the lease
+// of who asks: they are carried out by the node that they name.
 //
 // Not promised: that a request is carried out; the node that it names may leave first.
 package request
@@ -41,10 +41,13 @@ func Drain(ctx context.Context, client *clientv3.Client, keys state.Keys, lease 
 	case !resp.Succeeded:
 		return nil, fmt.Errorf("%s: %w; goversed nodes shows who is there", m.Address, ErrMemberGone)
 	}
-	return func() {
-		// Also if the caller's context has ended. If it fails the lease takes the request along.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
-		defer cancel()
-		_, _ = txn.Commit(ctx, client, txn.WithdrawDrain(keys, m.Address, resp.Header.Revision))
-	}, nil
+	return func() { takeBack(ctx, client, txn.WithdrawDrain(keys, m.Address, resp.Header.Revision)) }, nil
+}
+
+// takeBack withdraws a request, also if the context of who asked has ended. If that fails the lease takes
+// the request along.
+func takeBack(ctx context.Context, client *clientv3.Client, back txn.Txn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
+	defer cancel()
+	_, _ = txn.Commit(ctx, client, back)
 }

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -43,6 +44,13 @@ const (
 	// time, unless Window is less.
 	firstWindow = time.Second
 )
+
+// Again is how long to wait before what was planned is looked at once more, though the snapshot
+// should show first what came of it.
+const Again = 100 * time.Millisecond
+
+// Retry is how long to wait after a map that could not be written.
+var Retry = backoff.Policy{First: Again, Last: 10 * time.Second}
 
 // Planner is one member's part as the planner. It is immutable; New makes the one that
 // has seen nothing.

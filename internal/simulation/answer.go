@@ -1,8 +1,7 @@
 package simulation
 
 import (
-	"time"
-
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/suspicion"
 	"github.com/goverse/goverse/internal/txn"
@@ -15,12 +14,6 @@ type answers struct {
 	underWay    int // refutations
 	withdrawing bool
 }
-
-const (
-	refuteAgain       = 20 * time.Millisecond
-	refutationsAtOnce = 8
-	withdrawRetry     = time.Second
-)
 
 // poke makes both loops look.
 func (a *answers) poke(d *detector) {
@@ -42,8 +35,8 @@ func (a *answers) refute(d *detector) {
 	if len(against) == 0 {
 		return
 	}
-	p.after(refuteAgain, func() { a.poke(d) })
-	if a.underWay >= refutationsAtOnce {
+	p.after(suspicion.RefuteAgain, func() { a.poke(d) })
+	if a.underWay >= suspicion.RefutationsAtOnce {
 		return
 	}
 	a.underWay++
@@ -79,7 +72,7 @@ func (a *answers) withdrawAll(d *detector, void []*state.Accusation) {
 	p.change(toRefute, accuseTimeout, txn.Withdraw(p.w.keys, void[0]), func(_ answer, err error) {
 		if err != nil {
 			a.withdrawing = false
-			p.after(withdrawRetry, func() { a.poke(d) })
+			p.after(suspicion.WithdrawRetry.Delay(1, backoff.NoJitter), func() { a.poke(d) })
 			return
 		}
 		if p.mirror.snapshot.Accused(void[0].Address, p.id, void[0].ModRevision) {

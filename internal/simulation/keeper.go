@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/deadline"
 )
 
@@ -14,9 +15,9 @@ type keeper struct {
 	p       *process
 	session *session // the newest, nil before the first
 	current bool     // it is registered: Keeper.Current is not nil
-	retry   time.Duration
-	closing bool   // Run's context has ended
-	closed  func() // what to do when the last lease was seen off
+	fails   int      // to open a session, in a row
+	closing bool     // Run's context has ended
+	closed  func()   // what to do when the last lease was seen off
 }
 
 // session stands for session.Session.
@@ -54,13 +55,8 @@ type protection struct {
 }
 
 const (
-	openRetry      = 50 * time.Millisecond
-	openTimeout    = 2 * time.Second
-	closeTimeout   = time.Second
-	revokeRetry    = 100 * time.Millisecond
-	suspectedRetry = 10 * time.Millisecond
-
-	suspendedRetry   = 250 * time.Millisecond
+	openTimeout      = 2 * time.Second
+	closeTimeout     = time.Second
 	suspendedTimeout = 5 * time.Second
 	slowdown         = 5
 )
@@ -93,14 +89,13 @@ func (k *keeper) open() {
 
 // again opens another session after a pause.
 func (k *keeper) again() {
-	k.retry = max(k.retry, openRetry)
-	k.p.after(k.retry, k.open)
-	k.retry = min(2*k.retry, lastRetry)
+	k.fails++
+	k.p.after(deadline.OpenRetry.Delay(k.fails, backoff.NoJitter), k.open)
 }
 
 // registered: others may see the session now.
 func (k *keeper) registered(s *session) {
-	k.retry = 0
+	k.fails = 0
 	k.current = true
 	k.p.election.serve(s)
 	k.p.holder.serve(s)
@@ -129,7 +124,7 @@ func (k *keeper) revoke(s *session, stopBy int64) {
 			case err == nil || errors.Is(err, errNoLease) || errors.Is(err, errDenied), stopBy != 0 && p.host.mono() > stopBy:
 				k.next()
 			default:
-				p.after(revokeRetry, func() { k.revoke(s, stopBy) })
+				p.after(deadline.RevokeRetry.Delay(1, backoff.NoJitter), func() { k.revoke(s, stopBy) })
 			}
 		})
 }
@@ -250,7 +245,7 @@ func (s *session) renew() {
 		timeout = min(timeout, suspendedTimeout)
 	}
 	if s.claim.Suspected() && s.valid() {
-		timeout = min(timeout, max(sent.Until(s.claim.Until())/2, suspectedRetry))
+		timeout = min(timeout, max(sent.Until(s.claim.Until())/2, deadline.SuspectedRetry))
 	}
 	protected := s.protected
 	known := max(s.known, p.mirror.known)
@@ -268,10 +263,10 @@ func (s *session) renew() {
 			s.failed = true
 			retry := p.w.ttl / 30
 			if s.claim.Suspected() {
-				retry = min(retry, suspendedRetry)
+				retry = min(retry, deadline.SuspendedRetry)
 			}
 			if s.claim.Suspected() && s.valid() {
-				retry = min(retry, suspectedRetry)
+				retry = min(retry, deadline.SuspectedRetry)
 			}
 			s.renewAfter(retry)
 		}

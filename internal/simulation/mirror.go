@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/linger"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/watchprogress"
@@ -17,7 +18,7 @@ type mirror struct {
 	known     int64
 	rebuild   bool          // asked for, and not done yet
 	opened    time.Duration // when the present watch was
-	retry     time.Duration // after a read that failed
+	fails     int           // to read, in a row
 	pauses    watchprogress.Pauses
 	watch     *watch // nil while reading or pausing
 	way       watchprogress.Way
@@ -29,12 +30,8 @@ type mirror struct {
 	timer     int // counts, so that a timer that was stopped or set anew says nothing
 }
 
-const (
-	firstRetry = 25 * time.Millisecond
-	lastRetry  = time.Second
-	// readTimeout bounds a read of the cluster and a comparison with it.
-	readTimeout = requestTimeout
-)
+// readTimeout bounds a read of the cluster and a comparison with it.
+const readTimeout = requestTimeout
 
 var (
 	errRebuild   = errors.New("asked to")
@@ -63,7 +60,7 @@ func (m *mirror) read() {
 		m.lingers, s = m.lingers.Term(a.term).Read(m.snapshot, s, now)
 		m.lingers, s, _ = m.lingers.Look(s, now)
 		m.publish(s)
-		m.retry, m.way, m.mayReopen = firstRetry, m.way.Read(), true
+		m.fails, m.way, m.mayReopen = 0, m.way.Read(), true
 		m.open(a.revision)
 		if first {
 			p.looks = p.w.now
@@ -242,9 +239,8 @@ func (m *mirror) requestRebuild() {
 // failed: a read did.
 func (m *mirror) failed(err error) {
 	m.stale(err)
-	m.retry = max(m.retry, firstRetry)
-	m.p.after(m.retry, m.read)
-	m.retry = min(2*m.retry, lastRetry)
+	m.fails++
+	m.p.after(watchprogress.ReadRetry.Delay(m.fails, backoff.NoJitter), m.read)
 }
 
 // lost is the rest of Run: mark stale, wait a little, start over.
@@ -263,11 +259,7 @@ func (m *mirror) lost(err error) {
 		stood = 0
 	}
 	var pause time.Duration
-	m.pauses, pause = m.pauses.Next(stood, p.w.ttl/3)
-	if pause == 0 {
-		p.soon(m.read)
-		return
-	}
+	m.pauses, pause = m.pauses.Next(stood, p.w.ttl/3, backoff.NoJitter)
 	p.after(pause, m.read)
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/candidacy"
 	"github.com/goverse/goverse/internal/shardplan"
 	"github.com/goverse/goverse/internal/state"
@@ -21,8 +22,6 @@ type planner struct {
 	again int  // counts timers
 	timed bool // one runs
 }
-
-const planRetry, lastPlanRetry = 100 * time.Millisecond, 10 * time.Second
 
 // poke makes the loop look, soon.
 func (l *planner) poke() {
@@ -117,19 +116,19 @@ func (l *planner) write(mine duty, orders shardplan.Orders) {
 		return a, err
 	}, func(a answer, err error) {
 		if err != nil {
-			l.fails = min(l.fails+1, 16)
-			l.done(min(planRetry<<(l.fails-1), lastPlanRetry))
+			l.fails++
+			l.done(shardplan.Retry.Delay(l.fails, backoff.NoJitter))
 			return
 		}
 		l.fails = 0
 		p.mirror.saw(a.revision, known)
 		if !a.held {
-			l.done(planRetry)
+			l.done(shardplan.Again)
 			return
 		}
 		l.part = l.part.Wrote(orders.Plan, at)
 		p.mirror.wait(durationOf(due-p.host.mono()), func(s *state.Snapshot) bool { return s.Revision >= a.revision },
-			func(bool) { l.done(planRetry) })
+			func(bool) { l.done(shardplan.Again) })
 	})
 }
 

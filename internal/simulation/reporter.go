@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/ownership"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/txn"
@@ -15,18 +17,9 @@ type reporter struct {
 	told   bool             // a report is wanted
 	busy   bool             // with one
 	about  int64            // generation of the last report
-	pause  time.Duration
-	retry  time.Duration // after the next failure
+	more   int              // reports about that map after the first
+	fails  int              // to write one, in a row
 }
-
-const (
-	firstReport = 5 * time.Millisecond
-	nextReport  = 10 * time.Millisecond
-	lastReport  = 160 * time.Millisecond
-	reportRetry = 50 * time.Millisecond
-
-	lastReportRetry = 5 * time.Second
-)
 
 // want is the end of Shards.look.
 func (h *holder) want(r *sharding.Report) {
@@ -52,12 +45,13 @@ func (h *holder) report() {
 		}
 		after := time.Duration(0)
 		if r.Generation != h.about {
-			h.about, h.pause = r.Generation, nextReport
+			h.about, h.more = r.Generation, 0
 			if len(r.Busy) > 0 {
-				after = firstReport
+				after = ownership.FirstReport
 			}
 		} else {
-			after, h.pause = h.pause, min(2*h.pause, lastReport)
+			h.more++
+			after = ownership.ReportAgain.Delay(h.more, backoff.NoJitter)
 		}
 		p.after(after, h.write)
 	})
@@ -81,10 +75,8 @@ func (h *holder) write() {
 		over = old.ModRevision
 	}
 	failed := func() {
-		h.retry = max(h.retry, reportRetry)
-		after := h.retry
-		h.retry = min(2*h.retry, lastReportRetry)
-		p.after(after, func() {
+		h.fails++
+		p.after(ownership.ReportRetry.Delay(h.fails, backoff.NoJitter), func() {
 			h.poke()
 			h.reported()
 		})
@@ -112,7 +104,7 @@ func (h *holder) write() {
 					failed()
 					return
 				}
-				h.retry = 0
+				h.fails = 0
 				h.reported()
 			})
 		})

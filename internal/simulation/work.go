@@ -73,7 +73,7 @@ func (e *leaderElection) endWork() {
 	})
 }
 
-// ask is leaderelection.Ask: a request about the leader, on this process's lease.
+// ask is request.Ask: a request about the leader, on this process's lease.
 func (p *process) ask(kind state.RequestKind, target string) {
 	s := p.mirror.snapshot
 	if s == nil || !p.keeper.current || !p.keeper.valid() {

@@ -16,6 +16,7 @@ import (
 	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/etcdlock"
 	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/leasequeue"
 )
 
 // errBusy: the lock is not free.
@@ -69,18 +70,17 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 	if err != nil {
 		return nil, err
 	}
+	queues := leasequeue.Config{Client: client, Keeper: c.keeper, RequestTimeout: requestTimeout,
+		Logger: discreet{cfg.Logger}}
 	var run func(context.Context)
 	if cfg.Election != "" {
-		c.all, err = elections.New(elections.Config{Client: client, Keeper: c.keeper, Queues: cfg.Keys.Elections(),
-			Address:     owner(),
-			WorkTimeout: forever, RequestTimeout: requestTimeout, Final: refused, Logger: discreet{cfg.Logger}})
+		c.all, err = elections.New(elections.Config{Config: queues, Queues: cfg.Keys.Elections(), Address: owner(),
+			WorkTimeout: forever, Final: refused})
 		if err == nil {
 			run = c.all.Run
 		}
 	} else {
-		c.locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: client, Keeper: c.keeper, Queues: cfg.Keys.Locks(),
-			Owner:          owner(),
-			RequestTimeout: requestTimeout, Logger: discreet{cfg.Logger}})
+		c.locks, err = etcdlock.NewEtcd(etcdlock.Config{Config: queues, Queues: cfg.Keys.Locks(), Owner: owner()})
 		if err == nil {
 			run = c.locks.Run
 		}

@@ -1,9 +1,23 @@
 package suspicion
 
 import (
+	"time"
+
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 )
+
+const (
+	// RefuteAgain is when a refutation is sent again, beside the one that etcd has not answered yet:
+	// that one may be lost, and each accusation has but a grace. So it neither grows nor has jitter.
+	RefuteAgain = 20 * time.Millisecond
+	// RefutationsAtOnce bounds how many are under way.
+	RefutationsAtOnce = 8
+)
+
+// WithdrawRetry is how long to wait after a withdrawal that failed. Nobody waits for it.
+var WithdrawRetry = backoff.Policy{First: time.Second, Last: time.Second}
 
 // Self is this very instance.
 type Self struct {

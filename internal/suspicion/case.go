@@ -29,6 +29,7 @@ package suspicion
 import (
 	"time"
 
+	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/mutant"
 )
 
@@ -230,12 +231,13 @@ func (c Case) accuse(evidence string) (Case, Action) {
 
 // rest leaves one that lives to its lease for a while, longer each time in a row.
 func (c Case) rest(s Settings) (Case, Action) {
-	rest := s.Rest * time.Duration(min(1<<min(c.Rests, 6), mostRests))
+	rest := backoff.Policy{First: s.Rest, Last: mostRests * s.Rest}.Delay(c.Rests+1, backoff.NoJitter)
 	return Case{Rests: c.Rests + 1}, Action{Do: Open, After: rest}
 }
 
-// openAgain starts over, later and later.
+// openAgain starts over, later and later. Without jitter: how soon a crash is detected hangs on it,
+// and a member has two watchers, who do not crowd.
 func (c Case) openAgain() (Case, Action) {
-	after := min(again<<min(c.Failures, 20), mostPatience)
+	after := backoff.Policy{First: again, Last: mostPatience}.Delay(c.Failures+1, backoff.NoJitter)
 	return Case{Failures: c.Failures + 1, Rests: c.Rests}, Action{Do: Open, After: after}
 }

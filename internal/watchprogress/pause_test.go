@@ -5,36 +5,42 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/backoff"
 )
 
 func TestPausesGrowAndAreForgotten(t *testing.T) {
-	const longest = 300 * time.Millisecond
+	const longest = 200 * time.Millisecond
 	var p Pauses
 	next := func(stood time.Duration) (pause time.Duration) {
-		p, pause = p.Next(stood, longest)
+		p, pause = p.Next(stood, longest, backoff.NoJitter)
 		return pause
 	}
-	for _, want := range []time.Duration{0, 50, 100, 200, 300, 300, 300} {
+	for _, want := range []time.Duration{20, 40, 80, 160, 200, 200, 200} {
 		require.Equal(t, want*time.Millisecond, next(0))
 	}
-	require.Equal(t, 100*time.Millisecond, next(2*longest), "two are forgotten")
-	require.Equal(t, 200*time.Millisecond, next(longest-1), "none is")
-	require.Zero(t, next(time.Hour))
-	require.Zero(t, next(longest), "a watch that stands for so long each time")
+	require.Equal(t, 80*time.Millisecond, next(2*longest), "two are forgotten")
+	require.Equal(t, 160*time.Millisecond, next(longest-1), "none is")
+	require.Equal(t, firstPause, next(time.Hour))
+	require.Equal(t, firstPause, next(longest), "a watch that stands for so long each time")
 }
 
-// Whatever happens, the cluster is read a few times at once, and then once in the longest pause.
+// Whatever happens, the cluster is never read again at once, a few times soon, and then once in the
+// longest pause.
 func TestReadsAreBounded(t *testing.T) {
 	const longest = 3 * time.Second
-	for _, stood := range []time.Duration{0, time.Millisecond, time.Second, longest - 1, longest, 10 * longest} {
-		var p Pauses
-		reads, took := 0, time.Duration(0)
-		for took < 10*time.Minute {
-			var pause time.Duration
-			p, pause = p.Next(stood, longest)
-			took += stood + pause
-			reads++
+	for _, random := range []float64{0, backoff.NoJitter, 0.999} {
+		for _, stood := range []time.Duration{0, time.Millisecond, time.Second, longest - 1, longest, 10 * longest} {
+			var p Pauses
+			reads, took := 0, time.Duration(0)
+			for took < 10*time.Minute {
+				var pause time.Duration
+				p, pause = p.Next(stood, longest, random)
+				require.GreaterOrEqual(t, pause, firstPause*4/5)
+				took += stood + pause
+				reads++
+			}
+			require.LessOrEqual(t, reads, 9+int(took/(longest*4/5)), "when each watch stands for %v", stood)
 		}
-		require.LessOrEqual(t, reads, 8+int(took/longest), "when each watch stands for %v", stood)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/etcdlock"
 	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -37,11 +38,11 @@ func newLocker(ctx context.Context, client *clientv3.Client, address string) (*l
 		return nil, err
 	}
 	l := &locker{}
-	if l.locks, err = etcdlock.NewEtcd(etcdlock.Config{Client: client, Keeper: keeper, Queues: keys.Locks(),
-		Owner: address}); err != nil {
+	queues := leasequeue.Config{Client: client, Keeper: keeper}
+	if l.locks, err = etcdlock.NewEtcd(etcdlock.Config{Config: queues, Queues: keys.Locks(), Owner: address}); err != nil {
 		return nil, err
 	}
-	if l.elections, err = elections.New(elections.Config{Client: client, Keeper: keeper, Queues: keys.Elections(),
+	if l.elections, err = elections.New(elections.Config{Config: queues, Queues: keys.Elections(),
 		Address: address}); err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor/postgres"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 	"github.com/goverse/goverse/internal/testkit/processtest"
@@ -37,9 +38,9 @@ func startProcess(t *testing.T, endpoint, address string, cfg processor.Config[i
 	q := &process{}
 	q.Process = processtest.Start(t, endpoint, 2*time.Second, func(p *processtest.Process) (func(context.Context), error) {
 		var err error
-		q.in, err = elections.New(elections.Config{Client: p.Client, Keeper: p.Keeper, Queues: keys.Elections(),
-			Address:     address,
-			WorkTimeout: 500 * time.Millisecond, RequestTimeout: 300 * time.Millisecond})
+		q.in, err = elections.New(elections.Config{Queues: keys.Elections(), Address: address,
+			WorkTimeout: 500 * time.Millisecond,
+			Config:      leasequeue.Config{Client: p.Client, Keeper: p.Keeper, RequestTimeout: 300 * time.Millisecond}})
 		return q.in.Run, err
 	})
 	cfg.LeaderLock = processor.Election(q.in, "views")

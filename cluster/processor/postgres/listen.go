@@ -2,11 +2,15 @@ package postgres
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
+
+	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // relisten is how long Listen waits before it tries again.
-const relisten = time.Second
+var relisten = backoff.Policy{First: time.Second, Last: time.Second}
 
 // Listen has the events read as soon as the transaction that wrote them is committed, until ctx
 // ends; without a Channel it returns at once. Run it once beside the processors. While it has no
@@ -29,10 +33,7 @@ func (s *Source) Listen(ctx context.Context) {
 			log.Warn("does not hear of new events, trying on; until then the table is polled", "error", err)
 			lost = true
 		}
-		select {
-		case <-time.After(relisten):
-		case <-ctx.Done():
-		}
+		wait.For(ctx, relisten.Delay(1, rand.Float64()))
 	}
 }
 

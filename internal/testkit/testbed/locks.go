@@ -19,9 +19,7 @@ func StartLocks(s *Scene) *Locks {
 	p := &Locks{}
 	p.Process = s.Start(func(q *Process) (func(context.Context), error) {
 		var err error
-		p.Etcd, err = etcdlock.NewEtcd(etcdlock.Config{Client: q.Client, Keeper: q.Keeper, Queues: s.Keys.Locks(),
-			Owner:          s.Name(),
-			RequestTimeout: RequestTimeout})
+		p.Etcd, err = etcdlock.NewEtcd(etcdlock.Config{Config: Queues(q), Queues: s.Keys.Locks(), Owner: s.Name()})
 		return p.Run, err
 	})
 	return p

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 	"github.com/goverse/goverse/internal/testkit/processtest"
@@ -65,6 +66,11 @@ type Process = processtest.Process
 func (s *Scene) Start(wire func(p *Process) (run func(ctx context.Context), err error)) *Process {
 	s.Helper()
 	return processtest.Start(s.T, s.endpoint, s.ttl, wire)
+}
+
+// Queues is what the queues of a process are made with.
+func Queues(p *Process) leasequeue.Config {
+	return leasequeue.Config{Client: p.Client, Keeper: p.Keeper, RequestTimeout: RequestTimeout}
 }
 
 // Under are the keys with that prefix, the first to be created first.

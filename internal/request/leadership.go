@@ -1,10 +1,9 @@
-package leaderelection
+package request
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -13,31 +12,17 @@ import (
 	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/txn"
-	"github.com/goverse/goverse/internal/wait"
 )
 
-// Transfer hands leadership over to the member at address: those ahead of it in
-// the queue let it pass, the leader last. Any member may ask. It blocks until
-// that member leads (then it returns nil, also if it did before), or it turns
-// out to be impossible, or ctx ends (ErrNotMoved) or the election is stopped
-// (ErrStopped); give ctx a deadline. A member that is about to queue, as one that
-// has just given way is, is waited for.
-func (le *LeaderElection) Transfer(ctx context.Context, address string) error {
-	s := le.keeper.Current()
-	if s == nil || !s.Valid() {
-		return election.ErrNoLeader
-	}
-	ctx, stop := wait.Within(ctx, le.ctx)
-	defer stop()
-	_, err := Ask(ctx, le.cfg.Client, le.mirror, s.ID(), state.RequestTransfer, address)
-	return err
-}
-
-// Ask puts down a request about leadership, on the given lease of the asker, and
-// waits for the outcome: who leads then. The request names the present term, so it
-// can never move a later one; it is withdrawn when Ask returns. With
-// RequestResign, address is not used, and a leader that is alone in the queue
-// follows itself with a new token.
+// Ask requests a change of leadership, on the given lease of who asks, and waits for the
+// outcome: who leads then. The request names the present term, so it can never move a later
+// one; it is withdrawn when Ask returns. With RequestResign, address is not used, and a leader
+// that is alone in the queue follows itself with a new token. With RequestTransfer a member that
+// is about to queue, as one that has just given way is, is waited for.
+//
+// Ask blocks until there is an outcome, which m shows, or ctx ends: give it a deadline. Errors are
+// election.ErrNoLeader, ErrFallback, ErrOutsider, ErrNotMember, ErrNotCandidate and ErrNotMoved,
+// and etcd's.
 func Ask(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease clientv3.LeaseID,
 	kind state.RequestKind, address string) (election.Leader, error) {
 	snap := m.Snapshot()
@@ -48,7 +33,7 @@ func Ask(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease c
 	if err := movable(leader); err != nil {
 		return leader, err
 	}
-	request := state.RequestRecord{Kind: kind, Target: address}
+	req := state.RequestRecord{Kind: kind, Target: address}
 	if kind == state.RequestTransfer {
 		place, now, err := awaitTarget(ctx, m, address)
 		if err != nil {
@@ -61,20 +46,20 @@ func Ask(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease c
 		if place == 0 {
 			return leader, nil
 		}
-		request.Incarnation = snap.Member(address).Incarnation
+		req.Incarnation = snap.Member(address).Incarnation
 	}
-	request.Token = leader.Token
+	req.Token = leader.Token
 
 	keys := snap.Keys
-	resp, err := txn.Commit(ctx, client, txn.Ask(keys, int64(lease), snap.Queue[0].Key, request))
+	resp, err := txn.Commit(ctx, client, txn.Ask(keys, int64(lease), snap.Queue[0].Key, req))
 	if err != nil {
 		return leader, fmt.Errorf("ask the leader: %w", err)
 	}
 	if !resp.Succeeded {
 		return leader, fmt.Errorf("the leader changed meanwhile: %w", election.ErrNoLeader)
 	}
-	defer withdraw(ctx, client, keys, resp.Header.Revision)
-	return awaitOutcome(ctx, m, leader, request)
+	defer takeBack(ctx, client, txn.Unask(keys, resp.Header.Revision))
+	return awaitOutcome(ctx, m, leader, req)
 }
 
 // movable is why l cannot be asked to give way, nil if it can.
@@ -128,10 +113,10 @@ func whyNotStanding(m *state.Member) error {
 }
 
 func awaitOutcome(ctx context.Context, m *mirror.Mirror, before election.Leader,
-	request state.RequestRecord) (election.Leader, error) {
+	req state.RequestRecord) (election.Leader, error) {
 	snap, err := m.Wait(ctx, func(s *state.Snapshot) bool {
-		if request.Kind == state.RequestTransfer {
-			if t := s.Member(request.Target); t == nil || t.Incarnation != request.Incarnation {
+		if req.Kind == state.RequestTransfer {
+			if t := s.Member(req.Target); t == nil || t.Incarnation != req.Incarnation {
 				return true
 			}
 		}
@@ -143,18 +128,10 @@ func awaitOutcome(ctx context.Context, m *mirror.Mirror, before election.Leader,
 	}
 	l := snap.Leader()
 	switch {
-	case request.Kind == state.RequestResign || l.Address == request.Target:
+	case req.Kind == state.RequestResign || l.Address == req.Target:
 		return l, nil
-	case snap.Member(request.Target) == nil:
-		return l, fmt.Errorf("%s is gone: %w", request.Target, election.ErrNotMember)
+	case snap.Member(req.Target) == nil:
+		return l, fmt.Errorf("%s is gone: %w", req.Target, election.ErrNotMember)
 	}
 	return l, fmt.Errorf("%s leads instead: %w", l.Address, election.ErrNotMoved)
-}
-
-// withdraw takes the request back, even if the asker's context has ended. If it
-// fails, the asker's lease takes the request along; void it is already.
-func withdraw(ctx context.Context, client *clientv3.Client, keys state.Keys, modRevision int64) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	_, _ = txn.Commit(ctx, client, txn.Unask(keys, modRevision))
 }

@@ -1,0 +1,53 @@
+package leasequeue
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/etcdsession"
+)
+
+// Config is what an engine needs, and all that is made of one. Client and Keeper are required.
+type Config struct {
+	// Client reaches etcd. It is never closed.
+	Client *clientv3.Client
+	// Keeper has the session that all places stand on. One engine to a keeper and queues.
+	Keeper *etcdsession.Keeper
+	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
+	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
+	// early (see package linger). Default: what is gone from etcd was given up.
+	View View
+	// RequestTimeout bounds each request to etcd. Default 2 s.
+	RequestTimeout time.Duration
+	// Logger gets one line per event an operator cares about. Default: none.
+	Logger hclog.Logger
+	// Random draws the numbers in [0, 1) by which retries get out of step, for a simulation that is to
+	// come out the same again. It must be safe for concurrent use. Default: math/rand's.
+	Random func() float64
+}
+
+// Validate reports what is wrong with the configuration, as a text to be put behind the name of the
+// package whose Config it is part of.
+func (c Config) Validate() error {
+	switch {
+	case c.Client == nil:
+		return errors.New("Config.Client is nil; give it an etcd client")
+	case c.Keeper == nil:
+		return errors.New("Config.Keeper is nil; give it a session keeper that runs")
+	}
+	return nil
+}
+
+// WithDefaults is the configuration with what was left out.
+func (c Config) WithDefaults() Config {
+	if c.RequestTimeout <= 0 {
+		c.RequestTimeout = 2 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
+	return c
+}
