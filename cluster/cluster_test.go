@@ -107,17 +107,20 @@ func TestNeverStarted(t *testing.T) {
 }
 
 func TestEtcdUnreachableAtStart(t *testing.T) {
-	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
-	require.NoError(t, err)
-	c, err := NewClusterWithNode(Config{EtcdAddress: "127.0.0.1:1"}, n)
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
-	err = c.Start(ctx)
-	require.ErrorIs(t, err, ErrEtcdUnreachable)
-	require.NotContains(t, err.Error(), "\n")
-	require.Less(t, time.Since(deadlineOf(ctx)), 2*time.Second)
-	require.NoError(t, c.Stop(etcdtest.Context(t)))
+	for _, user := range []string{"", "u"} {
+		n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
+		require.NoError(t, err)
+		c, err := NewClusterWithNode(Config{EtcdAddress: "127.0.0.1:1", Username: user, Password: user}, n)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		err = c.Start(ctx)
+		cancel()
+		require.ErrorIs(t, err, ErrEtcdUnreachable)
+		require.EqualError(t, err, "etcd cannot be reached at 127.0.0.1:1: nothing listens there: check EtcdAddress and "+
+			"that etcd runs there (dial tcp 127.0.0.1:1: connect: connection refused)")
+		require.Less(t, time.Since(deadlineOf(ctx)), 2*time.Second)
+		require.NoError(t, c.Stop(etcdtest.Context(t)))
+	}
 }
 
 func deadlineOf(ctx context.Context) time.Time {

@@ -147,7 +147,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: %d s: give a number of seconds from 1 to 86400; 10 is a good one", ErrBadTTL,
 			c.LeaderElectionTTL)
 	}
-	if _, err := endpoints(c.EtcdAddress); err != nil {
+	if err := checkAddresses(c.EtcdAddress); err != nil {
 		return err
 	}
 	for name, d := range map[string]time.Duration{"DialTimeout": c.DialTimeout, "RequestTimeout": c.RequestTimeout,
@@ -177,25 +177,23 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// endpoints splits and checks the addresses of etcd.
-func endpoints(addresses string) ([]string, error) {
-	var out []string
+// checkAddresses reports what is wrong with the addresses of etcd.
+func checkAddresses(addresses string) error {
 	for address := range strings.SplitSeq(addresses, ",") {
 		address = strings.TrimSpace(address)
 		hostPort := address
 		if scheme, rest, ok := strings.Cut(address, "://"); ok {
 			if scheme != "http" && scheme != "https" {
-				return nil, fmt.Errorf("%w %q: the scheme is http or https", ErrBadEtcdAddress, address)
+				return fmt.Errorf("%w %q: the scheme is http or https", ErrBadEtcdAddress, address)
 			}
 			hostPort = strings.TrimSuffix(rest, "/")
 		}
 		host, port, err := net.SplitHostPort(hostPort)
 		if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 1 || n > 65535 || host == "" ||
 			strings.ContainsAny(host, " \t/") {
-			return nil, fmt.Errorf("%w %q: write host:port, as in localhost:2379, several with commas between",
+			return fmt.Errorf("%w %q: write host:port, as in localhost:2379, several with commas between",
 				ErrBadEtcdAddress, address)
 		}
-		out = append(out, address)
 	}
-	return out, nil
+	return nil
 }

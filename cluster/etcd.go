@@ -2,168 +2,65 @@ package cluster
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strings"
-	"time"
 
 	"github.com/coreos/go-semver/semver"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
-	"github.com/goverse/goverse/internal/login"
-	"github.com/goverse/goverse/internal/wait"
-	"github.com/goverse/goverse/internal/zaplog"
+	"github.com/goverse/goverse/internal/reach"
 )
 
-// ErrEtcdUnreachable: etcd did not answer before the context of Start ended.
-var ErrEtcdUnreachable = errors.New("etcd cannot be reached")
+// The errors of Start and NewEtcdClient where etcd is not to be had, to test for with errors.Is. Their text
+// names the reason and the remedy.
+var (
+	// ErrEtcdUnreachable: etcd did not answer before the context of Start ended, or one side's
+	// certificate is refused.
+	ErrEtcdUnreachable = reach.ErrUnreachable
+	// ErrEtcdDenied: etcd answered and refused the user, or Credentials failed.
+	ErrEtcdDenied = reach.ErrDenied
+	// ErrNotEtcd: another server answered where etcd should.
+	ErrNotEtcd = reach.ErrNotEtcd
+)
 
-// ErrEtcdDenied: etcd answered and refused the user.
-var ErrEtcdDenied = errors.New("etcd refused the user")
-
-// ErrNotEtcd: another server answered where etcd should.
-var ErrNotEtcd = errors.New("no etcd")
-
-// NewEtcdClient makes a client as a cluster with this configuration makes it:
-// for programs that look at a cluster from outside. It does not connect yet.
+// NewEtcdClient makes a client as a cluster with this configuration makes it: for programs that look at a
+// cluster from outside, which close it. Without a user it does not connect yet. With one it logs in: it
+// blocks for DialTimeout at most, and if etcd does not answer for up to two seconds per address more, to see
+// why. Errors match ErrBadEtcdAddress, ErrEtcdUnreachable, ErrEtcdDenied or ErrNotEtcd.
 func NewEtcdClient(cfg Config) (*clientv3.Client, error) {
 	cfg = cfg.withDefaults()
-	eps, err := endpoints(cfg.EtcdAddress)
-	if err != nil {
+	if err := checkAddresses(cfg.EtcdAddress); err != nil {
 		return nil, err
 	}
-	if cfg.Credentials != nil {
-		if cfg.Username, cfg.Password, err = cfg.Credentials(); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrEtcdDenied, err)
-		}
+	cfg.Client = nil
+	return cfg.reach(reach.Fields).Connect(context.Background())
+}
+
+// reach is how this configuration reaches etcd, which w has words for.
+func (c Config) reach(w reach.Words) reach.Config {
+	if c.Client != nil {
+		return reach.Through(c.Client, c.Logger)
 	}
-	// etcd's client warns of every request that fails, also where failing is an answer, and with a
-	// user calls it an error where one was given up; what matters of it is said here.
-	var quiet []zap.Option
-	if cfg.Logger.IsError() && !cfg.Logger.IsDebug() {
-		quiet = append(quiet, zap.IncreaseLevel(zap.DPanicLevel))
-	}
-	etcd := clientv3.Config{
-		Endpoints:   eps,
-		TLS:         cfg.TLS,
-		Username:    cfg.Username,
-		Password:    cfg.Password,
-		DialTimeout: cfg.DialTimeout,
-		// A connection whose other side vanished is found out and left.
-		DialKeepAliveTime:    2 * time.Second,
-		DialKeepAliveTimeout: 2 * time.Second,
-		Logger:               zaplog.New(cfg.Logger.Named("etcd-client"), quiet...),
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			// etcd's return must be noticed within a second.
-			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
-				MaxDelay: time.Second},
-			MinConnectTimeout: cfg.DialTimeout,
-		})},
-	}
-	client, err := clientv3.New(etcd)
-	switch {
-	case err == nil:
-		login.Attach(client, etcd, cfg.Credentials)
-		return client, nil
-	case errors.Is(err, rpctypes.ErrAuthFailed), errors.Is(err, rpctypes.ErrPermissionDenied):
-		return nil, fmt.Errorf("%w %q: check the user and password (%w)", ErrEtcdDenied, cfg.Username, err)
-	case status.Code(err) == codes.Unimplemented:
-		return nil, &notEtcdError{address: cfg.EtcdAddress, cause: err}
-	}
-	return nil, fmt.Errorf("%w at %s: check the address and that etcd runs there (%w)", ErrEtcdUnreachable,
-		cfg.EtcdAddress, err)
+	return reach.Config{Address: c.EtcdAddress, TLS: c.TLS, Username: c.Username, Password: c.Password,
+		Credentials: c.Credentials, DialTimeout: c.DialTimeout, Logger: c.Logger, Words: w}
 }
 
 // connect makes the client, waits until etcd answers, and warns of servers that
 // are too old.
-func connect(ctx context.Context, cfg Config) (*clientv3.Client, error) {
-	if cfg.Client != nil {
-		return cfg.Client, awaitEtcd(ctx, cfg, cfg.Client)
-	}
-	retry := time.Second / 4
-	for said := false; ; {
-		client, err := NewEtcdClient(cfg) // with a user, it authenticates, and fails without etcd
-		if err == nil {
-			if err = awaitEtcd(ctx, cfg, client); err != nil {
-				_ = client.Close()
-			}
-			return client, err
-		}
-		if !errors.Is(err, ErrEtcdUnreachable) {
-			return nil, err
-		}
-		sayUnreachable(ctx, cfg, err, &said)
-		if !wait.For(ctx, retry) {
-			return nil, err
-		}
-		// Checking a password costs etcd a good part of a second of its time.
-		retry = min(2*retry, 2*time.Second)
-	}
-}
-
-func awaitEtcd(ctx context.Context, cfg Config, client *clientv3.Client) error {
-	keys := cfg.EtcdPrefix
-	patience := min(cfg.RequestTimeout, time.Second/2) // to say soon that etcd does not answer
-	for said := false; ; patience = cfg.RequestTimeout {
-		attempt, cancel := context.WithTimeout(ctx, patience)
-		_, err := client.Get(attempt, keys+"/leader-", clientv3.WithRange(keys+"/shards0"), clientv3.WithCountOnly())
-		cancel()
-		if err == nil {
-			break
-		}
-		if errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty) {
-			return denied(cfg, keys+"/leader-", keys+"/shards0", err)
-		}
-		// Of several addresses another one may be etcd's.
-		if err = WhyUnreachable(ctx, cfg, err); errors.Is(err, ErrNotEtcd) && len(client.Endpoints()) == 1 {
+func (c *Cluster) connect(ctx context.Context) (*clientv3.Client, error) {
+	client, err := c.cfg.reach(reach.WordsOf(ctx)).Await(ctx, reach.Question{
+		Ask: func(ctx context.Context, client *clientv3.Client) error {
+			_, err := client.Get(ctx, c.keys.RangeStart(), clientv3.WithRange(c.keys.RangeEnd()), clientv3.WithCountOnly())
 			return err
-		}
-		sayUnreachable(ctx, cfg, err, &said)
-		if !wait.For(ctx, 100*time.Millisecond) {
-			if len(client.Endpoints()) == 0 {
-				return fmt.Errorf("%w through the Client: %w", ErrEtcdUnreachable, err)
-			}
-			return fmt.Errorf("%w at %s: check the address and that etcd runs there (%w)",
-				ErrEtcdUnreachable, strings.Join(client.Endpoints(), ","), err)
-		}
+		},
+		Timeout: c.cfg.RequestTimeout, Needs: c.needs()})
+	if err == nil {
+		warnOldServers(ctx, c.cfg, client)
 	}
-	warnOldServers(ctx, cfg, client)
-	return nil
+	return client, err
 }
 
-// denied is the error for a user that may not do what a node does between the keys
-// from and to.
-func denied(cfg Config, from, to string, err error) error {
-	switch {
-	case cfg.Client != nil:
-		return fmt.Errorf("%w of the Client: grant it READ and WRITE on the range %s to %s (%w)", ErrEtcdDenied, from, to,
-			err)
-	case cfg.Username == "":
-		return fmt.Errorf("%w: there is none; set Username and Password to those of a user with READ and WRITE on the "+
-			"range %s to %s (%w)",
-			ErrEtcdDenied, from, to, err)
-	}
-	return fmt.Errorf("%w %q: grant it READ and WRITE on the range %s to %s (%w)", ErrEtcdDenied, cfg.Username, from, to,
-		err)
-}
-
-// sayUnreachable says it once, and for how long it is tried if ctx has a deadline.
-func sayUnreachable(ctx context.Context, cfg Config, err error, said *bool) {
-	if *said {
-		return
-	}
-	*said = true
-	about := []any{"etcd", cfg.EtcdAddress}
-	if deadline, ok := ctx.Deadline(); ok {
-		about = append(about, "at_most", time.Until(deadline).Round(time.Second/10).String())
-	}
-	cfg.Logger.Warn("etcd does not answer, trying on", append(about, "error", err)...)
+// needs are the rights of a node's user.
+func (c *Cluster) needs() string {
+	return "READ and WRITE on the range " + c.keys.RangeStart() + " to " + c.keys.RangeEnd()
 }
 
 // warnOldServers says which servers can revoke a lease although it was renewed (etcd's issue 15247): those

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-
 	"github.com/goverse/goverse/internal/membership"
+	"github.com/goverse/goverse/internal/reach"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -20,9 +19,11 @@ func ttlOf(cfg Config) time.Duration { return time.Duration(cfg.LeaderElectionTT
 // Start serves the node's gRPC and joins the cluster. It returns once the node
 // is registered, has a first snapshot, and is queued for leadership (or in
 // fallback, or an observer); not once it leads. While etcd cannot be reached it
-// tries on, until ctx ends; so give it a deadline. After an error everything is
-// undone and the node closed; the cluster cannot be started again: the error is ErrStarted then, and
-// ErrStopped too once it has stopped.
+// tries on, until ctx ends; so give it a deadline. What stays however often it is
+// tried ends it at once: another server at etcd's address, a user or a certificate
+// that is refused. After an error everything is undone and the node closed; the
+// cluster cannot be started again: the error is ErrStarted then, and ErrStopped
+// too once it has stopped.
 func (c *Cluster) Start(ctx context.Context) error {
 	c.mu.Lock()
 	if phase := c.phase; phase != fresh {
@@ -58,7 +59,7 @@ func (c *Cluster) start(ctx context.Context) (_ *parts, err error) {
 	if err := c.node.Start(); err != nil {
 		return nil, err
 	}
-	client, err := connect(ctx, c.cfg)
+	client, err := c.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -125,13 +126,13 @@ func (c *Cluster) join(ctx context.Context, p *parts) error {
 	}()
 	defer cancel(nil)
 	if _, err := p.keeper.Wait(joinCtx, nil); err != nil {
-		return c.joinError(p, err)
+		return c.joinError(ctx, p, err)
 	}
 	snap, err := p.mirror.Wait(joinCtx, func(s *state.Snapshot) bool {
 		return s.Member(c.node.AdvertiseAddress()) != nil
 	})
 	if err != nil {
-		return c.joinError(p, err)
+		return c.joinError(ctx, p, err)
 	}
 	if err := c.agreed(snap); err != nil {
 		return err
@@ -140,7 +141,7 @@ func (c *Cluster) join(ctx context.Context, p *parts) error {
 }
 
 // joinError adds what kept the node from joining to the end of its patience.
-func (c *Cluster) joinError(p *parts, err error) error {
+func (c *Cluster) joinError(ctx context.Context, p *parts, err error) error {
 	trouble := p.member.LastError()
 	if trouble == nil {
 		trouble = p.mirror.Trouble()
@@ -148,8 +149,8 @@ func (c *Cluster) joinError(p *parts, err error) error {
 	if trouble == nil || errors.Is(err, trouble) {
 		return fmt.Errorf("join the cluster under %s: %w", c.cfg.EtcdPrefix, err)
 	}
-	if errors.Is(trouble, rpctypes.ErrPermissionDenied) {
-		trouble = denied(c.cfg, c.keys.RangeStart(), c.keys.RangeEnd(), trouble)
+	if reach.Refuses(trouble) {
+		trouble = c.cfg.reach(reach.WordsOf(ctx)).Explain(ctx, trouble, c.needs())
 	}
 	return fmt.Errorf("join the cluster under %s: %w: %w", c.cfg.EtcdPrefix, err, trouble)
 }

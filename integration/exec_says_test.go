@@ -223,11 +223,11 @@ func TestExecRefusedByEtcd(t *testing.T) {
 		flags []string
 		says  string
 	}{
-		"no user": {etcd.Endpoint, nil, "give --etcd-user (GOVERSE_ETCD_USER)"},
+		"no user": {etcd.Endpoint, nil, "there is none; set --etcd-user (GOVERSE_ETCD_USER)"},
 		"wrong password": {etcd.Endpoint, []string{"--etcd-user", nodeUser, "--etcd-password", "x"},
 			"--etcd-password (GOVERSE_ETCD_PASSWORD)"},
 		"no right": {etcd.Endpoint, []string{"--etcd-user", stranger, "--etcd-password", stranger},
-			"grant READ and WRITE on all of " + procs.Prefix},
+			"grant it READ and WRITE on all of " + procs.Prefix},
 		"another's authority": {secure, []string{"--etcd-cacert", strangers.CA, "--etcd-cert", strangers.Cert,
 			"--etcd-key", strangers.Key}, "--etcd-cacert"},
 		"no certificate of ours": {secure, []string{"--etcd-cacert", certs.CA}, "--etcd-cert"},
@@ -248,7 +248,7 @@ func TestExecRefusedByEtcd(t *testing.T) {
 		p := kit.Goversed(t, append(verb, "--etcd", etcd.Endpoint, "--etcd-user", reader, "--etcd-password", reader, "--",
 			"true")...)
 		require.Equal(t, 125, p.Exit(t, patience))
-		require.Contains(t, p.Output(), "goversed: etcd refused the user: grant READ and WRITE on all of /goverse/")
+		require.Contains(t, p.Output(), `goversed: etcd refused the user "reader": grant it READ and WRITE on all of /goverse/`)
 		require.Equal(t, 1, strings.Count(p.Output(), "\n"), p.Output())
 	}
 }

@@ -110,7 +110,7 @@ func TestEtcdUnreachableAtStart(t *testing.T) {
 	said := refused(t, n.Process)
 	require.GreaterOrEqual(t, time.Since(began), limit, "it tried on")
 	require.Contains(t, said, nowhere)
-	require.Contains(t, said, "check the address and that etcd runs there")
+	require.Contains(t, said, "check --etcd and that etcd runs there")
 }
 
 func TestEtcdThatComesLaterIsJoined(t *testing.T) {

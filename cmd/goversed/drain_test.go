@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/operator"
+	"github.com/goverse/goverse/internal/testkit/logtest"
 )
 
 // shared is a cluster of two nodes with four shards each.
@@ -100,7 +101,7 @@ func TestInterruptedDrain(t *testing.T) {
 	c.Eventually(func() bool { return other.Shards().Held() == 7 }, "all but one are handed over")
 
 	ctx, interrupt := context.WithCancel(context.Background())
-	var stdout, stderr buffer
+	var stdout, stderr logtest.Buffer
 	code := make(chan int, 1)
 	go func() {
 		code <- run(ctx, []string{"drain", n.Address(), "--etcd", c.Etcd().Endpoint()}, lookup(nil), &stdout, &stderr)

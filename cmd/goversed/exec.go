@@ -17,7 +17,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/internal/cli"
-	"github.com/goverse/goverse/internal/reach"
+	"github.com/goverse/goverse/internal/operator"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/supervise"
 )
@@ -153,15 +153,7 @@ func (f *superviseFlags) run(cmd *cobra.Command, cfg supervise.Config) error {
 	if etcd.TLS, err = f.etcd.tls(); err != nil {
 		return &cli.CodeError{Code: supervise.ExitFailed, Err: err}
 	}
-	cfg.Connect = func() (*clientv3.Client, error) { return reach.Connect(etcd) }
-	cfg.Why = func(ctx context.Context, err error) error {
-		address, why := reach.Why(ctx, etcd, err)
-		if reach.Lasts(why) {
-			return why
-		}
-		return fmt.Errorf("at %s: %w", address, why)
-	}
-	cfg.Final = reach.Lasts
+	cfg.Etcd = operator.Etcd(etcd)
 	signals := make(chan os.Signal, 16)
 	if caught := supervise.Signals(); len(caught) > 0 { // none would be all
 		signal.Notify(signals, caught...)
@@ -249,7 +241,7 @@ func newGuard() *cobra.Command {
 				if err := etcd.apply(&cfg); err != nil {
 					return err
 				}
-				client, err := cluster.NewEtcdClient(cfg)
+				client, err := operator.Etcd(cfg).Connect(ctx)
 				if err != nil {
 					return err
 				}

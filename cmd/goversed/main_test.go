@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,27 +10,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/testkit/logtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// buffer may be read while a command writes.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
 
 // result is what a command line came to.
 type result struct {
@@ -45,7 +26,7 @@ func goversed(t *testing.T, env map[string]string, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	var stdout, stderr buffer
+	var stdout, stderr logtest.Buffer
 	code := run(ctx, args, lookup(env), &stdout, &stderr)
 	require.NoError(t, ctx.Err(), "it did not end by itself")
 	return result{code, stdout.String(), stderr.String()}

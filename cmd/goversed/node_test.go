@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/testkit/logtest"
 )
 
 // terminate sends this process what an operator would send; the program under test
@@ -28,7 +29,7 @@ func terminate(t *testing.T) {
 // Not parallel: the signal reaches every command that runs.
 func TestNodeRunsUntilASignal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "etcd")
-	var stdout, stderr buffer
+	var stdout, stderr logtest.Buffer
 	code := make(chan int, 1)
 	go func() {
 		code <- run(context.Background(), []string{"node", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0",

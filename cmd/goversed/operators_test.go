@@ -13,6 +13,7 @@ import (
 
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/testkit/logtest"
 )
 
 func TestOperatorsCommands(t *testing.T) {
@@ -86,8 +87,8 @@ func TestOperatorsAtAnotherServer(t *testing.T) {
 			began := time.Now()
 			r := goversed(t, nil, append(strings.Fields(line), "--etcd", address, "--timeout", "25s")...)
 			require.Less(t, time.Since(began), 15*time.Second)
-			requireOneLine(t, r, cli.ExitFailure, "what answers at "+address+" is no etcd: give etcd's client address with "+
-				"--etcd, usually port 2379")
+			requireOneLine(t, r, cli.ExitFailure, "what answers at "+address+" is no etcd: set --etcd to etcd's client "+
+				"address, usually port 2379")
 		})
 	}
 }
@@ -97,7 +98,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(context.Background())
 	interrupt()
 	for _, line := range []string{"status", "transfer --to 127.0.0.1:2"} {
-		var stdout, stderr buffer
+		var stdout, stderr logtest.Buffer
 		code := run(ctx, append(strings.Fields(line), "--etcd", "127.0.0.1:1"), lookup(nil), &stdout, &stderr)
 		require.Equal(t, cli.ExitFailure, code)
 		require.Equal(t, "goversed: interrupted\n", stderr.String())
@@ -109,7 +110,7 @@ func TestWatchUntilInterrupted(t *testing.T) {
 	c := clustertest.New(t, 1)
 	c.WaitLeaderIs(c.Node(0).Address())
 	ctx, interrupt := context.WithCancel(context.Background())
-	var stdout, stderr buffer
+	var stdout, stderr logtest.Buffer
 	code := make(chan int, 1)
 	go func() {
 		code <- run(ctx, []string{"watch", "--etcd", c.Etcd().Endpoint(), "-o", "json"}, lookup(nil), &stdout, &stderr)

@@ -11,6 +11,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/reach"
 	"github.com/goverse/goverse/node"
 )
 
@@ -150,7 +151,7 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 	}
 	d.cluster = c
 	d.source.set(c)
-	if err := c.Start(starting); err != nil {
+	if err := c.Start(reach.WithWords(starting, reach.Flags)); err != nil {
 		if cause := context.Cause(run); cause != nil {
 			return joined, cause // a part failed meanwhile, or it was asked for
 		}

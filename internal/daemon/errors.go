@@ -10,7 +10,6 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/reach"
-	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/node"
 )
 
@@ -107,17 +106,8 @@ func etcdError(cfg embedetcd.Config, err error) error {
 
 func joinError(cfg cluster.Config, err error) error {
 	switch {
-	case errors.Is(err, cluster.ErrEtcdUnreachable): // else it would still be trying
+	case errors.Is(err, cluster.ErrEtcdUnreachable) && !reach.Lasts(err): // else it would still be trying
 		return fmt.Errorf("%w; --start-timeout 0 waits for ever", err)
-	case errors.Is(err, cluster.ErrNotEtcd):
-		return reach.NotEtcd(cfg.EtcdAddress)
-	case errors.Is(err, cluster.ErrEtcdDenied) && cfg.Username == "":
-		keys, kerr := state.NewKeys(cfg.EtcdPrefix)
-		if kerr != nil {
-			return err
-		}
-		return sayAnew(err, "%v: give --etcd-user and --etcd-password of a user with READ and WRITE on the range %s to %s",
-			cluster.ErrEtcdDenied, keys.RangeStart(), keys.RangeEnd())
 	case errors.Is(err, cluster.ErrShardCount):
 		return sayAnew(err, "--shards %d is not this cluster's number, which is fixed: give the one that goversed shards "+
 			"shows, or --sharding off",

@@ -56,8 +56,9 @@ func TestNoUserWhereEtcdWantsOne(t *testing.T) {
 	cfg.Cluster.EtcdPrefix = "/goverse"
 	err = run(t, cfg).end(t)
 	require.ErrorIs(t, err, cluster.ErrEtcdDenied)
-	require.EqualError(t, err, "etcd refused the user: give --etcd-user and --etcd-password of a user with READ and "+
-		"WRITE on the range /goverse/leader- to /goverse/shards0")
+	require.EqualError(t, err, "etcd refused the user: there is none; set --etcd-user (GOVERSE_ETCD_USER) and "+
+		"--etcd-password (GOVERSE_ETCD_PASSWORD) to those of a user with READ and WRITE on the range /goverse/leader- to "+
+		"/goverse/shards0 (etcdserver: user name is empty)")
 }
 
 func TestAnotherServerThanEtcd(t *testing.T) {
@@ -66,8 +67,8 @@ func TestAnotherServerThanEtcd(t *testing.T) {
 	other.ready(t)
 	err := run(t, joining(t, other.NodeAddress())).end(t)
 	require.ErrorIs(t, err, cluster.ErrNotEtcd)
-	require.EqualError(t, err, "what answers at "+other.NodeAddress()+" is no etcd: give etcd's client address with "+
-		"--etcd, usually port 2379")
+	require.EqualError(t, err, "what answers at "+other.NodeAddress()+" is no etcd: set --etcd to etcd's client "+
+		"address, usually port 2379")
 }
 
 func TestNotReadyWhileStarting(t *testing.T) {

@@ -1,23 +1,21 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net"
 	"net/http"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/testkit/logtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -69,29 +67,11 @@ func run(t *testing.T, cfg Config) *running {
 	return r
 }
 
-// buffer may be read while a daemon writes.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // logged is run with a log that can be read.
-func logged(t *testing.T, cfg Config) (*running, *buffer) {
+func logged(t *testing.T, cfg Config) (*running, *logtest.Buffer) {
 	t.Helper()
-	log := &buffer{}
-	cfg.Logger = hclog.New(&hclog.LoggerOptions{Name: "goversed", Output: log, DisableTime: true})
+	log := &logtest.Buffer{}
+	cfg.Logger = log.Logger().Named("goversed")
 	return run(t, cfg), log
 }
 

@@ -6,13 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-
-	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/internal/effects"
 	"github.com/goverse/goverse/internal/leasequeue"
-	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 // The errors of Resolve, beside once.ErrNotUnknown.
@@ -56,12 +52,12 @@ func (o *Operator) effect(s once.Standing) Effect {
 func (o *Operator) Effects(ctx context.Context, q once.Query) (Effects, error) {
 	var found []once.Standing
 	var more bool
-	err := o.inquire(ctx, func(ctx context.Context) (err error) {
+	err := o.etcd.Ask(ctx, "READ"+o.onEffects(), func(ctx context.Context) (err error) {
 		found, more, err = effects.List(ctx, o.client, o.keys, q)
 		return err
 	})
 	if err != nil {
-		return Effects{}, o.explainEffects(ctx, err)
+		return Effects{}, err
 	}
 	all := Effects{Effects: make([]Effect, 0, len(found)), More: more}
 	for _, s := range found {
@@ -80,7 +76,7 @@ func (o *Operator) Effect(ctx context.Context, name string) (Effect, error) {
 
 func (o *Operator) look(ctx context.Context, name string) (once.Standing, error) {
 	var s once.Standing
-	err := o.inquire(ctx, func(ctx context.Context) (err error) {
+	err := o.etcd.Ask(ctx, "READ"+o.onEffects(), func(ctx context.Context) (err error) {
 		s, err = effects.Look(ctx, o.client, o.keys, name)
 		return err
 	})
@@ -88,7 +84,7 @@ func (o *Operator) look(ctx context.Context, name string) (once.Standing, error)
 		return s, fmt.Errorf("effect %s: %w; check --prefix; goversed effects shows those that are known", shown(name),
 			once.ErrNoMark)
 	}
-	return s, o.explainEffects(ctx, err)
+	return s, err
 }
 
 // Resolve says what is true of the attempt with that token, whose outcome is unknown, as
@@ -117,7 +113,7 @@ func (o *Operator) Resolve(ctx context.Context, timeout time.Duration, name stri
 	case errors.Is(err, once.ErrNotUnknown):
 		return Effect{}, fmt.Errorf("effect %s was resolved by somebody else meanwhile: %w", shown(name), err)
 	case err != nil:
-		return Effect{}, o.explainEffects(ctx, err)
+		return Effect{}, o.etcd.Explain(ctx, err, "READ and WRITE"+o.onEffects())
 	}
 	// As it was written: somebody may run it again already.
 	s.State, s.Value, s.Resolved, s.At = once.Failed, nil, operatorsName, time.Time{}
@@ -163,15 +159,7 @@ func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool,
 	return onSession(ctx, keeper, all.Run, func() error { return all.Resolve(ctx, s.Name, s.Token, tookPlace, result) })
 }
 
-// explainEffects is explain for what lies outside the range that every node watches.
-func (o *Operator) explainEffects(ctx context.Context, err error) error {
-	switch {
-	case err == nil, errors.Is(err, lifecycle.ErrBadName):
-		return err
-	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		return fmt.Errorf("%w %q: give --etcd-user and --etcd-password of a user with READ on the prefixes %s and %s, and "+
-			"WRITE to resolve (%w)",
-			cluster.ErrEtcdDenied, o.cfg.Username, o.keys.EffectMarks(), o.keys.Effects().Root(), err)
-	}
-	return o.explain(ctx, err)
+// onEffects is where effects lie, which is outside the range that every node watches.
+func (o *Operator) onEffects() string {
+	return " on the prefixes " + o.keys.EffectMarks() + " and " + o.keys.Effects().Root()
 }

@@ -3,15 +3,12 @@ package operator
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/leasequeue"
@@ -41,17 +38,13 @@ func (o *Operator) Elections(ctx context.Context) ([]NamedElection, error) {
 // named are the elections whose entries lie under prefix.
 func (o *Operator) named(ctx context.Context, prefix string) ([]NamedElection, error) {
 	var resp *clientv3.GetResponse
-	err := o.inquire(ctx, func(ctx context.Context) (err error) {
+	err := o.etcd.Ask(ctx, "READ on the prefix "+o.keys.Elections().Root(), func(ctx context.Context) (err error) {
 		resp, err = o.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision,
 			clientv3.SortAscend))
 		return err
 	})
-	switch {
-	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		return nil, fmt.Errorf("%w %q: give --etcd-user and --etcd-password of a user with READ on the prefix %s (%w)",
-			cluster.ErrEtcdDenied, o.cfg.Username, o.keys.Elections().Root(), err)
-	case err != nil:
-		return nil, o.explain(ctx, err)
+	if err != nil {
+		return nil, err
 	}
 	found := map[string]*NamedElection{}
 	for _, kv := range resp.Kvs {

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/reach"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -29,8 +26,14 @@ func nobody(prefix string) error { return fmt.Errorf("%w under %s: check --prefi
 // concurrent use.
 type Operator struct {
 	client *clientv3.Client
-	cfg    cluster.Config
+	etcd   reach.Config
 	keys   state.Keys
+}
+
+// Etcd is how goversed reaches the etcd of cfg: errors name flags.
+func Etcd(cfg cluster.Config) reach.Config {
+	return reach.Config{Address: cfg.EtcdAddress, TLS: cfg.TLS, Username: cfg.Username, Password: cfg.Password,
+		Credentials: cfg.Credentials, DialTimeout: cfg.DialTimeout, Logger: cfg.Logger, Words: reach.Flags}
 }
 
 // Open checks the configuration and makes the client; with a user it also asks etcd,
@@ -44,8 +47,9 @@ func Open(cfg cluster.Config, timeout time.Duration) (*Operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Operator{cfg: cfg, keys: keys}
-	if o.client, err = o.open(timeout); err != nil {
+	cfg.DialTimeout = timeout
+	o := &Operator{etcd: Etcd(cfg), keys: keys}
+	if o.client, err = o.etcd.Connect(context.Background()); err != nil {
 		return nil, err
 	}
 	return o, nil
@@ -72,37 +76,22 @@ func (o *Operator) Read(ctx context.Context) (Details, error) {
 
 func (o *Operator) read(ctx context.Context) (*state.Snapshot, error) {
 	var snap *state.Snapshot
-	err := o.inquire(ctx, func(ctx context.Context) (err error) {
+	err := o.etcd.Ask(ctx, "READ"+o.onRange(), func(ctx context.Context) (err error) {
 		snap, err = mirror.Read(ctx, o.client, o.keys)
 		return err
 	})
 	if err != nil {
-		return nil, o.explain(ctx, err)
+		return nil, err
 	}
 	return snap, nil
 }
 
-// explain turns etcd's answer, or silence, into an error with a remedy.
+// explain turns etcd's answer to a request, or silence, into an error with a remedy.
 func (o *Operator) explain(ctx context.Context, err error) error {
-	switch {
-	case errors.Is(err, cluster.ErrEtcdUnreachable), errors.Is(err, cluster.ErrNotEtcd): // it is explained
-	case errors.Is(err, rpctypes.ErrPermissionDenied), errors.Is(err, rpctypes.ErrUserEmpty), errors.Is(err,
-		rpctypes.ErrInvalidAuthToken):
-		return fmt.Errorf("%w %q: give --etcd-user and --etcd-password of a user with READ on the range %s to %s (%w)",
-			cluster.ErrEtcdDenied, o.cfg.Username, o.keys.RangeStart(), o.keys.RangeEnd(), err)
-	case unanswered(err), hasCode(err, codes.Unimplemented):
-		err, _ = o.away(ctx, err)
-	}
-	return err
+	return o.etcd.Explain(ctx, err, "READ and WRITE"+o.onRange())
 }
 
-// hasCode reports whether err is an answer with one of these codes, from etcd or from
-// what else there is.
-func hasCode(err error, wanted ...codes.Code) bool {
-	var answer interface{ GRPCStatus() *status.Status }
-	if errors.As(err, &answer) {
-		return slices.Contains(wanted, answer.GRPCStatus().Code())
-	}
-	var etcd rpctypes.EtcdError
-	return errors.As(err, &etcd) && slices.Contains(wanted, etcd.Code())
+// onRange is where the cluster's own keys lie.
+func (o *Operator) onRange() string {
+	return " on the range " + o.keys.RangeStart() + " to " + o.keys.RangeEnd()
 }

@@ -17,13 +17,18 @@ import (
 	"github.com/goverse/goverse/internal/etcdlock"
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/reach"
 )
 
 // errBusy: the lock is not free.
 var errBusy = errors.New("held by another")
 
-// requestTimeout bounds each request to etcd.
-const requestTimeout = 2 * time.Second
+const (
+	// requestTimeout bounds each request to etcd.
+	requestTimeout = 2 * time.Second
+	// lastAsk bounds the one that shows, when the time for a lock is over, whether others have it.
+	lastAsk = time.Second / 2
+)
 
 // forever is how long a term that is over is waited for: until nothing of the command is left.
 const forever = 100 * 365 * 24 * time.Hour
@@ -75,7 +80,7 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 	var run func(context.Context)
 	if cfg.Election != "" {
 		c.all, err = elections.New(elections.Config{Config: queues, Queues: cfg.Keys.Elections(), Address: owner(),
-			WorkTimeout: forever, Final: refused})
+			WorkTimeout: forever, Final: reach.Refuses})
 		if err == nil {
 			run = c.all.Run
 		}
@@ -158,7 +163,7 @@ func (c *claim) take(ctx context.Context) (*held, error) {
 // has somebody in the queue, or this one could queue. That it could is not enough: a session
 // outlives an etcd that has gone for a while.
 func (c *claim) others() bool {
-	ctx, cancel := context.WithTimeout(context.Background(), firstAsk)
+	ctx, cancel := context.WithTimeout(context.Background(), lastAsk)
 	defer cancel()
 	resp, err := c.first(ctx)
 	return err == nil && (len(resp.Kvs) > 0 || c.keeper.Current() != nil)

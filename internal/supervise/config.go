@@ -1,15 +1,14 @@
 package supervise
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/reach"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -24,18 +23,12 @@ var (
 	ErrBadStop = errors.New("bad stop time")
 )
 
-// Config is what is run, and while what is held. Connect, Keys, one of Election and Lock,
+// Config is what is run, and while what is held. Etcd, Keys, one of Election and Lock,
 // Command and Guard are required.
 type Config struct {
-	// Connect makes the client that reaches etcd. It is called until it works, or its error
-	// is one that Final reports.
-	Connect func() (*clientv3.Client, error)
-	// Why looks for a better reason for an error of Connect or of a request, where etcd does
-	// not answer. Default: the error is the reason.
-	Why func(context.Context, error) error
-	// Final reports whether an error of Connect or Why stays however often it is tried.
-	// Default: none.
-	Final func(error) bool
+	// Etcd is how etcd is reached. It is tried until that works, or is seen never to work. Its
+	// Logger is the one below unless it has one.
+	Etcd reach.Config
 	// Keys are those of the cluster.
 	Keys state.Keys
 	// Election or Lock is the name of what is to be held.
@@ -45,9 +38,9 @@ type Config struct {
 	// Try gives up at once where the lock is not free; etcd then has to answer within Timeout,
 	// or 5 s.
 	Try bool
-	// Timeout bounds the wait for the lock, from the call of Run and with that for etcd, as far
-	// as Connect comes back; 0 is for ever. Where etcd does not answer at its end, which takes up
-	// to half a second more to see, that is a failure: whether another holds the lock is not known.
+	// Timeout bounds the wait for the lock, from the call of Run and with that for etcd; 0 is for
+	// ever. Where etcd does not answer at its end, that is a failure: whether another holds the lock
+	// is not known. To see that, and why, can take half a second and two per address more.
 	Timeout time.Duration
 	// BusyCode is the exit code where another held the lock. Default ExitBusy.
 	BusyCode int
@@ -84,14 +77,11 @@ func (c Config) withDefaults() Config {
 	if c.BusyCode == 0 {
 		c.BusyCode = ExitBusy
 	}
-	if c.Why == nil {
-		c.Why = func(_ context.Context, err error) error { return err }
-	}
-	if c.Final == nil {
-		c.Final = func(error) bool { return false }
-	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
+	}
+	if c.Etcd.Logger == nil {
+		c.Etcd.Logger = c.Logger
 	}
 	return c
 }
@@ -101,8 +91,8 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	_, name := c.kind()
 	switch {
-	case c.Connect == nil, len(c.Command) == 0, len(c.Guard) == 0, (c.Election == "") == (c.Lock == ""):
-		return errors.New("supervise: Connect, Guard, Command and one of Election and Lock are required")
+	case c.Etcd.Address == "", len(c.Command) == 0, len(c.Guard) == 0, (c.Election == "") == (c.Lock == ""):
+		return errors.New("supervise: Etcd, Guard, Command and one of Election and Lock are required")
 	case c.Grace < 0:
 		return fmt.Errorf("%w: a grace of %v: give more than 0, or none", ErrBadStop, c.Grace)
 	case c.Stop < 0, c.Stop > c.withDefaults().TTL/2:

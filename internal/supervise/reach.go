@@ -7,23 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/reach"
 	"github.com/goverse/goverse/internal/state"
-)
-
-const (
-	// askRetry is the pause before etcd is asked again, and connectRetry the one before it is
-	// connected to again: to check a password costs etcd a good part of a second of its time.
-	askRetry, connectRetry = time.Second / 4, time.Second
-	// firstAsk bounds the first request: to say soon that etcd does not answer.
-	firstAsk = time.Second / 2
-	// remindEvery is how often it is said that etcd still does not answer.
-	remindEvery = 30 * time.Second
 )
 
 var (
@@ -45,79 +34,40 @@ func (r *runner) bounded() (context.Context, context.CancelFunc) {
 // reach tries until etcd has answered a client, or ctx ends. Errors are ctx's cause, and those
 // that stay however often it is tried.
 func (r *runner) reach(ctx context.Context) (*clientv3.Client, error) {
-	var client *clientv3.Client
-	var said time.Time
-	patience, retry := firstAsk, connectRetry
-	for {
-		var err error
-		if client == nil {
-			client, err = r.cfg.Connect()
-		}
-		if err == nil {
-			if err = r.ask(ctx, client, patience); err == nil {
-				if !said.IsZero() {
-					r.cfg.Logger.Info("etcd answers")
-				}
-				return client, nil
-			}
-			patience, retry = requestTimeout, askRetry
-		}
-		why := r.away(ctx, err)
-		if why == nil && time.Since(said) >= remindEvery {
-			said = time.Now()
-			r.cfg.Logger.Warn("etcd does not answer, trying on: check --etcd (GOVERSE_ETCD) and that etcd runs there", "error",
-				r.unanswered)
-		}
-		if why == nil {
-			select {
-			case <-time.After(retry):
-				continue
-			case <-ctx.Done():
-				why = context.Cause(ctx)
-			}
-		}
-		if client != nil {
-			_ = client.Close() // nothing was written
-		}
-		return nil, why
-	}
-}
-
-// away decides what an error of Connect or ask means: nil, and it is tried on, or why not.
-func (r *runner) away(ctx context.Context, err error) error {
+	var nested error
+	client, err := r.cfg.Etcd.Await(ctx, reach.Question{
+		Ask: func(ctx context.Context, client *clientv3.Client) (err error) {
+			nested, err = r.ask(ctx, client)
+			return err
+		},
+		Timeout: requestTimeout, Needs: r.needs()})
 	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.Is(err, errNested), r.cfg.Final(err):
-		return err
-	case refused(err):
-		return r.explain(err)
+	case err != nil && ctx.Err() != nil:
+		r.unanswered = err
+		return nil, context.Cause(ctx)
+	case err == nil && nested != nil:
+		_ = client.Close() // nothing was written
+		return nil, nested
 	}
-	if err = r.cfg.Why(ctx, err); r.cfg.Final(err) {
-		return err
-	}
-	r.unanswered = err
-	return nil
+	return client, err
 }
 
-// ask asks etcd something that whoever queues asks it, too.
-func (r *runner) ask(ctx context.Context, client *clientv3.Client, patience time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+// ask asks etcd something that all who queue ask it, too. nested: this one would wait for itself.
+func (r *runner) ask(ctx context.Context, client *clientv3.Client) (nested, err error) {
 	_, name := r.cfg.kind()
 	if _, err := client.Get(ctx, r.cfg.queues().Bucket(name), clientv3.WithPrefix(),
 		clientv3.WithCountOnly()); err != nil {
-		return err
+		return nil, err
 	}
 	for _, key := range r.cfg.around() {
 		// It is there as long as who runs this process has it, and has it in this etcd.
 		if resp, err := client.Get(ctx, key, clientv3.WithCountOnly()); err != nil {
-			return err
+			return nil, err
 		} else if resp.Count > 0 {
-			return r.nested()
+			return r.nested(), nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // keysEnv has the keys of all goversed exec and lock that a command runs under, the last one's
@@ -168,9 +118,7 @@ func (r *runner) ended(err error) error {
 	case errors.Is(err, errLate) && !r.cfg.Try && r.claim != nil && r.claim.others():
 		return r.busy(fmt.Errorf("%s was not to be had within %v: give a longer --timeout", r.cfg.what(), r.cfg.Timeout))
 	case errors.Is(err, errLate): // whether another holds it is not known
-		return failed(fmt.Errorf("%s was not to be had within %v, for etcd did not answer: check --etcd and that etcd "+
-			"runs there%s",
-			r.cfg.what(), r.cfg.Timeout, r.reason()))
+		return failed(fmt.Errorf("%s was not to be had within %v: %w", r.cfg.what(), r.cfg.Timeout, r.silence()))
 	}
 	return failed(err)
 }
@@ -178,28 +126,18 @@ func (r *runner) ended(err error) error {
 // busy is the end where another holds the lock.
 func (r *runner) busy(err error) error { return &cli.CodeError{Code: r.cfg.BusyCode, Err: err} }
 
-// reason is why etcd could not be reached, in brackets, if that is known.
-func (r *runner) reason() string {
-	if r.claim != nil || r.unanswered == nil {
-		return ""
+// silence is why etcd did not answer in time.
+func (r *runner) silence() error {
+	if r.unanswered != nil {
+		return r.unanswered
 	}
-	return fmt.Sprintf(" (%v)", r.unanswered)
+	return r.explain(context.Background(), context.DeadlineExceeded)
 }
 
-// refused reports whether etcd refuses this user, or that there is none.
-func refused(err error) bool {
-	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty)
+// explain names the remedy for what etcd refused, or its silence.
+func (r *runner) explain(ctx context.Context, err error) error {
+	return r.cfg.Etcd.Explain(ctx, err, r.needs())
 }
 
-// explain names the remedy for what etcd refused.
-func (r *runner) explain(err error) error {
-	switch {
-	case errors.Is(err, rpctypes.ErrUserEmpty):
-		return fmt.Errorf("etcd wants a user: give --etcd-user (GOVERSE_ETCD_USER), and the password as "+
-			"GOVERSE_ETCD_PASSWORD (%w)", err)
-	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		return fmt.Errorf("etcd refused the user: grant READ and WRITE on all of %s, or give another one with --etcd-user "+
-			"(%w)", r.cfg.queues().Root(), err)
-	}
-	return err
-}
+// needs are the rights that etcd's user needs.
+func (r *runner) needs() string { return "READ and WRITE on all of " + r.cfg.queues().Root() }

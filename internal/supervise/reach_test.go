@@ -4,8 +4,8 @@ package supervise
 
 import (
 	"bytes"
-	"context"
-	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -13,44 +13,37 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/reach"
 	"github.com/goverse/goverse/internal/state"
 )
 
 // That etcd does not answer is said once, with the reason; what lasts ends it.
 func TestWhyEtcdDoesNotAnswer(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer
-	passing, lasting := errors.New("it will come"), errors.New("it will not come")
-	cfg := valid()
-	cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log})
-	tries := 0
-	cfg.Connect = func() (*clientv3.Client, error) { tries++; return nil, context.DeadlineExceeded }
-	cfg.Why = func(_ context.Context, err error) error {
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		if tries < 2 {
-			return passing
-		}
-		return lasting
-	}
-	cfg.Final = func(err error) bool { return errors.Is(err, lasting) }
-	err := Run(cfg, nil)
-	require.Equal(t, ExitFailed, cli.ExitCode(err))
-	require.ErrorIs(t, err, lasting)
-	require.Equal(t, 2, tries)
-	require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
-	require.Contains(t, log.String(),
-		`[WARN]  etcd does not answer, trying on: check --etcd (GOVERSE_ETCD) and that etcd runs there: error="it will come"`)
-}
-
-func TestTimeoutSaysWhy(t *testing.T) {
-	t.Parallel()
-	for _, try := range []bool{false, true} {
+	for _, user := range []string{"", "u"} {
+		var log bytes.Buffer
 		cfg := valid()
-		cfg.Try, cfg.Timeout = try, 50*time.Millisecond
-		require.ErrorContains(t, Run(cfg, nil), "etcd runs there (never)")
+		cfg.Etcd.Username, cfg.Etcd.Password = user, user
+		cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &log})
+		cfg.Timeout = time.Second
+		err := Run(cfg, nil)
+		require.Equal(t, ExitFailed, cli.ExitCode(err))
+		why := "etcd cannot be reached at 127.0.0.1:1: nothing listens there: check --etcd and that etcd runs there"
+		require.ErrorContains(t, err, `lock "it" was not to be had within 1s: `+why)
+		require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+		require.Contains(t, log.String(), `[WARN]  etcd does not answer, trying on: at_most=`)
+		require.Contains(t, log.String(), why)
+
+		web := httptest.NewServer(http.NotFoundHandler())
+		defer web.Close()
+		cfg.Etcd.Address, cfg.Timeout = web.Listener.Addr().String(), 0
+		log.Reset()
+		err = Run(cfg, nil)
+		require.Equal(t, ExitFailed, cli.ExitCode(err))
+		require.ErrorIs(t, err, reach.ErrNotEtcd)
+		require.Empty(t, log.String())
 	}
 }
 
@@ -58,19 +51,18 @@ func TestWhatEtcdRefusesIsExplained(t *testing.T) {
 	t.Parallel()
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
-	r := &runner{cfg: Config{Lock: "it", Keys: keys}.withDefaults()}
+	r := &runner{cfg: Config{Lock: "it", Keys: keys, Etcd: reach.Config{Words: reach.Flags}}.withDefaults()}
 	for err, says := range map[error]string{
-		rpctypes.ErrUserEmpty:        "give --etcd-user (GOVERSE_ETCD_USER), and the password as GOVERSE_ETCD_PASSWORD",
-		rpctypes.ErrPermissionDenied: "grant READ and WRITE on all of /goverse/work/locks/",
+		rpctypes.ErrUserEmpty: "set --etcd-user (GOVERSE_ETCD_USER) and --etcd-password (GOVERSE_ETCD_PASSWORD) to those " +
+			"of a user with READ and WRITE on all of /goverse/work/locks/",
+		rpctypes.ErrPermissionDenied: "grant it READ and WRITE on all of /goverse/work/locks/",
 	} {
-		why := r.away(t.Context(), err)
+		why := r.explain(t.Context(), err)
 		require.ErrorIs(t, why, err)
+		require.ErrorIs(t, why, reach.ErrDenied)
 		require.ErrorContains(t, why, says)
 	}
-	require.NoError(t, r.away(t.Context(), rpctypes.ErrNoLeader), "it is tried on")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(errBusy)
-	require.Equal(t, errBusy, r.away(ctx, rpctypes.ErrUserEmpty))
+	require.Equal(t, errBusy, r.explain(t.Context(), errBusy))
 }
 
 func TestWhoIsAround(t *testing.T) {
@@ -111,11 +103,16 @@ func TestNestedAtEtcd(t *testing.T) {
 		key := cfg.queues().Entry("it", 7, 1, state.Traits{})
 		cfg.Env = []string{keysEnv + "=" + key}
 		r := &runner{cfg: cfg.withDefaults()}
-		require.NoError(t, r.ask(ctx, server.Client(), requestTimeout))
-		_, err := server.Client().Put(ctx, key, "")
+		nested, err := r.ask(ctx, server.Client())
 		require.NoError(t, err)
-		err = r.ask(ctx, server.Client(), requestTimeout)
-		require.ErrorIs(t, err, errNested)
-		require.Equal(t, err, r.away(ctx, err), "it lasts")
+		require.NoError(t, nested)
+		_, err = server.Client().Put(ctx, key, "")
+		require.NoError(t, err)
+		nested, err = r.ask(ctx, server.Client())
+		require.NoError(t, err)
+		require.ErrorIs(t, nested, errNested)
+		r.cfg.Etcd.Address = server.Endpoint()
+		_, err = r.reach(ctx)
+		require.Equal(t, nested, err, "it lasts")
 	}
 }

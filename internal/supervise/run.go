@@ -80,7 +80,7 @@ func (r *runner) run() (err error) {
 			h.idle() // too late for the command
 		}
 		if err != nil || r.asked != 0 {
-			return r.ended(r.explain(err))
+			return r.ended(r.explain(ctx, err))
 		}
 		r.sayHeld(h)
 		j, err := r.attend(h)

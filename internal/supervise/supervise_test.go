@@ -3,7 +3,6 @@
 package supervise
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"syscall"
@@ -11,20 +10,19 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/lifecycle"
+	"github.com/goverse/goverse/internal/reach"
 )
 
 // What runs processes is shown in package integration.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var errNever = errors.New("never")
-
+// valid is a Config with which etcd is never reached.
 func valid() Config {
-	return Config{Connect: func() (*clientv3.Client, error) { return nil, errNever }, Lock: "it",
+	return Config{Etcd: reach.Config{Address: "127.0.0.1:1", Words: reach.Flags}, Lock: "it",
 		Command: []string{"true"}, Guard: []string{"guard"}}
 }
 
@@ -71,11 +69,6 @@ func TestWaitIsEndedByASignal(t *testing.T) {
 	signals <- syscall.SIGTERM
 	err := Run(valid(), signals)
 	require.Equal(t, 143, cli.ExitCode(err))
-	cfg := valid()
-	cfg.Final = func(err error) bool { return errors.Is(err, errNever) }
-	err = Run(cfg, nil)
-	require.Equal(t, ExitFailed, cli.ExitCode(err))
-	require.ErrorIs(t, err, errNever)
 }
 
 func TestExitCodesOfShells(t *testing.T) {

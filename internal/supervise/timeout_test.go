@@ -3,12 +3,14 @@
 package supervise
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/internal/cli"
 )
 
@@ -19,14 +21,14 @@ func TestTimeoutWithoutEtcd(t *testing.T) {
 		func(c *Config) { c.BusyCode = 9 },
 		func(c *Config) { c.Try = true },
 	} {
-		cfg := valid() // whose Connect never works
+		cfg := valid()
 		cfg.Timeout = 50 * time.Millisecond
 		change(&cfg)
 		err := Run(cfg, nil)
 		require.Equal(t, ExitFailed, cli.ExitCode(err), err)
 		require.ErrorContains(t, err, "within 50ms")
-		require.ErrorContains(t, err, "etcd did not answer")
-		require.ErrorContains(t, err, "check --etcd")
+		require.ErrorContains(t, err, "etcd cannot be reached")
+		require.ErrorContains(t, err, "check --etcd and that etcd runs there")
 	}
 }
 
@@ -37,13 +39,18 @@ func TestTimeoutCountsOnce(t *testing.T) {
 	cfg.Keys = keys
 	cfg.GuardEnv = []string{testGuard + "=" + dies} // one would show that the lock was taken
 	cfg.Timeout = 2 * time.Second                   // enough to get a lock that is free
-	connect := make(chan struct{})
-	time.AfterFunc(cfg.Timeout+50*time.Millisecond, func() { close(connect) })
-	cfg.Connect = func() (*clientv3.Client, error) {
-		<-connect
-		return clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}})
-	}
-	err := Run(cfg, nil)
+	relay, err := fault.NewRelay(strings.TrimPrefix(server.Endpoint(), "http://"))
+	require.NoError(t, err)
+	t.Cleanup(relay.Close)
+	relay.Blackhole(fault.Both)
+	healed := make(chan struct{})
+	time.AfterFunc(cfg.Timeout+50*time.Millisecond, func() {
+		defer close(healed)
+		relay.Heal()
+	})
+	cfg.Etcd.Address = relay.Address()
+	err = Run(cfg, nil)
+	<-healed
 	require.Equal(t, ExitFailed, cli.ExitCode(err), err)
 	left, err := server.Client().Get(ctx, cfg.Keys.Locks().Root(), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	require.NoError(t, err)
@@ -57,6 +64,7 @@ func TestWaitedForOthers(t *testing.T) {
 	require.NoError(t, err)
 	cfg := Config{Lock: "it", Keys: keys, TTL: time.Hour, Timeout: time.Minute}
 	r := &runner{cfg: cfg.withDefaults()}
+	r.cfg.Etcd.Address = server.Endpoint()
 	r.claim, err = newClaim(r.cfg, client)
 	require.NoError(t, err)
 	defer r.claim.close()
@@ -65,5 +73,7 @@ func TestWaitedForOthers(t *testing.T) {
 	require.Equal(t, ExitBusy, cli.ExitCode(r.ended(errLate)))
 	require.NoError(t, server.Close())
 	require.NotNil(t, r.claim.keeper.Current())
-	require.Equal(t, ExitFailed, cli.ExitCode(r.ended(errLate)))
+	err = r.ended(errLate)
+	require.Equal(t, ExitFailed, cli.ExitCode(err))
+	require.ErrorContains(t, err, "nothing listens there")
 }

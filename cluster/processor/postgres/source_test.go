@@ -24,6 +24,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor/postgres"
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/logtest"
 )
 
 // table is a new table of events, as Source's comment tells to make it.
@@ -188,7 +189,7 @@ func (s *scene) silentSource(t *testing.T) {
 	require.NoError(t, err)
 	defer pool.Close()
 	table := s.table(t)
-	var said lockedBuffer
+	var said logtest.Buffer
 	log := hclog.New(&hclog.LoggerOptions{Output: &said})
 	source := s.source(t, table, func(c *postgres.SourceConfig) {
 		c.DB, c.RequestTimeout, c.Channel, c.Logger = pool, 300*time.Millisecond, table, log
@@ -222,24 +223,6 @@ func (s *scene) silentSource(t *testing.T) {
 	require.Eventually(t, func() bool { return handled.Load() == 2 }, patience, time.Millisecond)
 	require.Eventually(t, func() bool { return strings.Contains(said.String(), "hears of new events again") }, patience,
 		time.Millisecond)
-}
-
-// lockedBuffer is a buffer that is read while it is written.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // Values come as they are, whatever type they have, also by other names and through a view.

@@ -35,9 +35,9 @@ func (b *Buffer) String() string {
 	return b.buf.String()
 }
 
-// Logger writes lines of level info and above into the buffer.
+// Logger writes lines of level info and above into the buffer, without the time.
 func (b *Buffer) Logger() hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{Output: b, Level: hclog.Info})
+	return hclog.New(&hclog.LoggerOptions{Output: b, Level: hclog.Info, DisableTime: true})
 }
 
 // Await waits until text was written, and fails the test if that takes too long.

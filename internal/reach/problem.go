@@ -1,0 +1,153 @@
+package reach
+
+import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// The errors to test for with errors.Is. cluster has them under names of its own.
+var (
+	// ErrUnreachable: etcd does not answer.
+	ErrUnreachable = errors.New("etcd cannot be reached")
+	// ErrNotEtcd: another server answers where etcd should.
+	ErrNotEtcd = errors.New("no etcd")
+	// ErrDenied: etcd refuses the user.
+	ErrDenied = errors.New("etcd refused the user")
+)
+
+// cause is why etcd does not do what it is asked.
+type cause int
+
+const (
+	unknown cause = iota // the error of etcd's client is all there is
+	refusedConnection
+	unknownName
+	silent         // it takes connections, and no more
+	speaksTLS      // this side does not
+	speaksPlain    // this side speaks TLS
+	badCertificate // one side refuses that of the other
+	notEtcd
+	noPassword // it cannot be had from Credentials
+	userRefused
+	userMissing
+	permissionMissing
+)
+
+// problem is an error with its cause.
+type problem struct {
+	cause   cause
+	address string // one or several, "" for a client within the process
+	user    string // "" for none
+	needs   string // the rights that are necessary
+	err     error  // what the connection or etcd said, or nil
+	words   Words
+	passes  bool // although the cause does not: another address may be etcd's
+}
+
+// problem is one with this cause, at all addresses unless one is given.
+func (c Config) problem(why cause, address string, err error) *problem {
+	if address == "" {
+		address = c.Address
+	}
+	return &problem{cause: why, address: address, user: c.Username, err: err, words: c.Words}
+}
+
+// Lasts reports whether an error of this package stays however often it is tried: another server than etcd,
+// a certificate that is refused, and what etcd refuses a user.
+func Lasts(err error) bool {
+	p, ok := errors.AsType[*problem](err)
+	return ok && p.lasts()
+}
+
+func (p *problem) lasts() bool {
+	// A token that etcd does not know is replaced at the next attempt.
+	return p.cause >= badCertificate && !p.passes && !errors.Is(p.err, rpctypes.ErrInvalidAuthToken)
+}
+
+// Is has the problem match the sentinel of its cause.
+func (p *problem) Is(target error) bool { return target == p.sentinel() }
+
+func (p *problem) sentinel() error {
+	switch {
+	case p.cause == notEtcd:
+		return ErrNotEtcd
+	case p.cause > notEtcd:
+		return ErrDenied
+	}
+	return ErrUnreachable
+}
+
+// Unwrap is what the connection or etcd said.
+func (p *problem) Unwrap() error { return p.err }
+
+// Error is one line that names the remedy.
+func (p *problem) Error() string {
+	switch p.cause {
+	case notEtcd:
+		return fmt.Sprintf("what answers at %s is %v: set %s to etcd's client address, usually port 2379", p.address,
+			ErrNotEtcd, p.words.Address)
+	case noPassword:
+		return fmt.Sprintf("there is no password to log in to etcd with: %v", p.err)
+	case userRefused, userMissing, permissionMissing:
+		return p.denied()
+	}
+	at := "through the Client"
+	if p.address != "" {
+		at = "at " + p.address
+	}
+	finding, remedy := p.finding()
+	if finding != "" {
+		finding += ": "
+	}
+	return fmt.Sprintf("%v %s: %s%s%s", ErrUnreachable, at, finding, remedy, p.detail())
+}
+
+// finding is what was seen where etcd does not answer, if anything, and the remedy.
+func (p *problem) finding() (finding, remedy string) {
+	w, runs := p.words, "check "+p.words.Address+" and that etcd runs there"
+	switch p.cause {
+	case refusedConnection:
+		return "nothing listens there", runs
+	case unknownName:
+		return "its name is unknown", "check " + w.Address + " and the name service"
+	case silent:
+		return "it takes connections and says nothing, so it is no etcd or one that stands still", runs
+	case speaksTLS:
+		return "it speaks TLS, and this side does not", "write https:// in " + w.Address + " or set " + w.Authority
+	case speaksPlain:
+		return "it does not speak TLS, and this side does", "write http:// in " + w.Address + " and leave out " +
+			w.Certificates
+	case badCertificate:
+		return "a certificate is refused", "check " + w.Certificates
+	}
+	return "", runs
+}
+
+// denied is what etcd refuses the user, and the remedy.
+func (p *problem) denied() string {
+	refused := ErrDenied.Error()
+	if p.user != "" && p.cause != userMissing {
+		refused += fmt.Sprintf(" %q", p.user)
+	}
+	needs := p.needs
+	if needs == "" {
+		needs = "the rights that this takes"
+	}
+	switch p.cause {
+	case userMissing:
+		return fmt.Sprintf("%s: there is none; set %s to those of a user with %s%s", refused, p.words.User, needs, p.detail())
+	case permissionMissing:
+		return fmt.Sprintf("%s: grant it %s%s", refused, needs, p.detail())
+	}
+	return fmt.Sprintf("%s: check %s%s", refused, p.words.User, p.detail())
+}
+
+// detail is what was said, in brackets, where that adds to the finding.
+func (p *problem) detail() string {
+	if p.err == nil || p.cause == silent || p.cause == speaksTLS || p.cause == speaksPlain {
+		return ""
+	}
+	return fmt.Sprintf(" (%v)", p.err)
+}
