@@ -95,7 +95,7 @@ type Config struct {
 
 	// HTTPAddress is where this node serves its status, for others to know.
 	HTTPAddress string
-	// Labels and Weight are told to the other nodes. Weight 0 is 1.
+	// Labels and Weight are sent to the other nodes. Weight 0 is 1.
 	Labels map[string]string
 	Weight int
 	// Version is the program's, for people.

@@ -13,7 +13,7 @@ import (
 // Member is a registered node, as its record in etcd says it.
 type Member struct {
 	Address string // where other nodes reach it
-	// Incarnation tells this process from another one at the same address: the CreateRevision
+	// Incarnation distinguishes this process from another one at the same address: the CreateRevision
 	// of its node key. It only grows.
 	Incarnation int64
 	InstanceID  string // random, per process

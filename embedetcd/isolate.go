@@ -38,7 +38,7 @@ func newLinks(members int) *links {
 	return &links{servers: make([]*Server, members), isolated: make([]bool, members)}
 }
 
-// began is told of each new server before it is waited for.
+// began is notified of each new server before it is waited for.
 func (l *links) began(i int, s *Server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

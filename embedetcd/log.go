@@ -23,7 +23,7 @@ func etcdLogger(l hclog.Logger, serving, closing <-chan struct{}) *zap.Logger {
 
 // hushed lowers to info what is nothing to worry about. Before it serves, etcd warns
 // of its own defaults, and of peers that start at the same moment; if the start then
-// fails, the caller is told. Once it is being closed, each of its listeners reports,
+// fails, the caller is notified. Once it is being closed, each of its listeners reports,
 // as an error, that it was closed.
 type hushed struct {
 	zapcore.Core

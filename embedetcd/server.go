@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// ErrStopped is what Err tells when the server ended though nobody closed it.
+// ErrStopped is what Err reports when the server ended though nobody closed it.
 var ErrStopped = errors.New("etcd stopped by itself")
 
 // startAttempts bounds how often another free port is tried.
@@ -102,7 +102,7 @@ func launch(ctx context.Context, cfg Config, dir *dataDir) (*Server, error) {
 	}
 }
 
-// served is told etcd's gRPC server just before that serves.
+// served is given etcd's gRPC server just before that serves.
 func (s *Server) served(g *grpc.Server) {
 	s.rpcOnce.Do(func() {
 		s.grpc = g

@@ -16,7 +16,7 @@ type conns struct {
 	mu   sync.Mutex
 	open map[*conn]struct{}
 	shut bool            // no further connection is taken
-	left map[string]bool // remote addresses of watchers who were told goodbye
+	left map[string]bool // remote addresses of watchers that received a goodbye
 }
 
 // conn is one accepted connection.
@@ -54,7 +54,7 @@ func (l *conns) leaving(remote net.Addr) {
 	l.mu.Unlock()
 }
 
-// closeLeft closes the connections of watchers who were told goodbye.
+// closeLeft closes the connections of watchers that received a goodbye.
 func (l *conns) closeLeft() {
 	l.mu.Lock()
 	var victims []*conn

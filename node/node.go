@@ -100,7 +100,7 @@ func NewNode(cfg Config) (*Node, error) {
 	n.drain = sync.OnceFunc(func() {
 		go func() {
 			defer close(n.drained)
-			// The listener is shut. Where grpc is told to stop before its Serve has noticed,
+			// The listener is shut. Where grpc is asked to stop before its Serve has noticed,
 			// that returns only when the last call has, and Done would wait for it.
 			<-n.served
 			// grpc waits five seconds for each connection's acknowledgement; that of a

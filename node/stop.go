@@ -26,7 +26,7 @@ func (n *Node) MarkStopping() { n.markStopping() }
 // user's own services should end then, or Stop has to wait for them.
 func (n *Node) Stopping() <-chan struct{} { return n.stopping }
 
-// Stop ends the node gracefully: watchers are told goodbye, health says NOT_SERVING,
+// Stop ends the node gracefully: watchers are sent a goodbye, health says NOT_SERVING,
 // the port is freed, no new call is taken, running calls may finish. When ctx ends first, connections are
 // closed and the contexts of running calls cancelled, and the error matches
 // ErrCallsCut and the cause of ctx's end. Connections whose handshake is not

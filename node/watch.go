@@ -83,7 +83,7 @@ func (w *Watch) open(ctx context.Context, instanceID string) (*nodepb.WatchRespo
 	w.stream = stream
 	if err := stream.Send(&nodepb.WatchRequest{InstanceId: instanceID}); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
-	} // after io.EOF Recv tells why
+	} // after io.EOF Recv says why
 	first, err := stream.Recv()
 	if err != nil {
 		return nil, err

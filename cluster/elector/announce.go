@@ -2,10 +2,10 @@ package elector
 
 import "sync"
 
-// announcer tells who leads, in order and one at a time, in a goroutine of its own: whoever is
+// announcer reports who leads, in order and one at a time, in a goroutine of its own: whoever is
 // told may take long, and a renewal must not wait for that.
 type announcer struct {
-	tell func(string)
+	notify func(string)
 
 	mu     sync.Mutex
 	more   sync.Cond
@@ -14,13 +14,13 @@ type announcer struct {
 	closed bool
 }
 
-func newAnnouncer(tell func(string)) *announcer {
-	a := &announcer{tell: tell}
+func newAnnouncer(notify func(string)) *announcer {
+	a := &announcer{notify: notify}
 	a.more.L = &a.mu
 	return a
 }
 
-// say has a change told; what is no change is not.
+// say has a change reported; what is no change is not.
 func (a *announcer) say(who string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -31,7 +31,7 @@ func (a *announcer) say(who string) {
 	}
 }
 
-// close: nothing more is said. What was said is still told.
+// close: nothing more is said. What was said is still reported.
 func (a *announcer) close() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -39,7 +39,7 @@ func (a *announcer) close() {
 	a.more.Signal()
 }
 
-// run tells, until close was called and all is told.
+// run notifies, until close was called and all is reported.
 func (a *announcer) run() {
 	for {
 		a.mu.Lock()
@@ -53,6 +53,6 @@ func (a *announcer) run() {
 		who := a.queue[0]
 		a.queue = a.queue[1:]
 		a.mu.Unlock()
-		a.tell(who)
+		a.notify(who)
 	}
 }

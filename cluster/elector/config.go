@@ -41,7 +41,7 @@ type ElectorConfig struct {
 	// returned, and before the lease is released. It should not end the process: nothing would
 	// be released; exit when Run has returned.
 	OnStoppedLeading func()
-	// OnNewLeader is told each change of who leads that this candidate observes, in order, one
+	// OnNewLeader is notified of each change of who leads that this candidate observes, in order, one
 	// call at a time: a CandidateID, its own too, or "" for nobody. A term that follows one of
 	// the same CandidateID is no change, unless nobody was seen to lead between them. Each Run
 	// begins with nobody.

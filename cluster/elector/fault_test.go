@@ -237,7 +237,7 @@ func TestClocksThatDisagree(t *testing.T) {
 	}
 }
 
-// A callback that takes long holds no renewal up, and is told all in order.
+// A callback that takes long holds no renewal up, and receives all in order.
 func TestACallbackThatTakesLong(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store, func(c *candidate, cfg *ElectorConfig) {

@@ -21,7 +21,7 @@ var (
 type Lease struct {
 	// HolderIdentity is the CandidateID of who holds the lease; "" is nobody.
 	HolderIdentity string
-	// HolderInstance tells two processes apart that were given the same CandidateID. The elector
+	// HolderInstance distinguishes two processes that were given the same CandidateID. The elector
 	// draws it.
 	HolderInstance string
 	// LeaseDuration is how long others have to see the record unchanged, each by its own

@@ -127,7 +127,7 @@ func (w *world) misread(p *process, before standing, r *request) {
 	}
 }
 
-// begins is told of every term: each has a larger number than those before.
+// begins is notified of every term: each has a larger number than those before.
 func (w *world) begins(token int64) {
 	if token <= w.token {
 		w.wrong = fmt.Errorf("a term with token %d begins after one with token %d", token, w.token)

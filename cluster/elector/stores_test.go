@@ -139,7 +139,7 @@ func TestHandoverOverEtcd(t *testing.T) {
 	token := a.Token()
 	began := time.Now()
 	require.NoError(t, a.stop())
-	t.Logf("the next one leads %v after the leader was told to stop", s.led(b).Sub(began))
+	t.Logf("the next one leads %v after the leader was asked to stop", s.led(b).Sub(began))
 	require.True(t, b.IsLeader())
 	require.Equal(t, token+1, b.Token())
 }

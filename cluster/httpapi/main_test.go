@@ -27,7 +27,7 @@ var (
 	_ LeaderSource = (*cluster.Cluster)(nil)
 )
 
-// fake is a source that says what it was told to.
+// fake is a source that says what it was asked to.
 type fake struct {
 	status cluster.Status
 	info   cluster.LeaderInfo

@@ -107,7 +107,7 @@ func TestSingleWriterReleases(t *testing.T) {
 	require.Nil(t, lock.FromContext(ctx))
 }
 
-// A command during which the lock is lost is told so, and so is its caller, who gets the
+// A command during which the lock is lost is notified, and so is its caller, who gets the
 // result all the same.
 func TestSingleWriterLoses(t *testing.T) {
 	s := testbed.New(t, testbed.Short)

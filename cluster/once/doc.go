@@ -16,7 +16,7 @@
 // place; nobody can know that but whoever received it. So it is neither repeated nor dropped:
 // all who ask get an [UnknownError], until somebody who has looked says what is true
 // ([Effects.Resolve]). If the receiver knows the effect's name as its idempotency key, that is
-// easily told. [List] finds those whose outcome is unknown, and [Look] says how one stands, from
+// easily known. [List] finds those whose outcome is unknown, and [Look] says how one stands, from
 // outside of all processes that try it.
 //
 // # In a database's transaction

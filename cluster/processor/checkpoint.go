@@ -31,7 +31,7 @@ type Checkpoint interface {
 	//
 	// If work fails, a checkpoint that can undo what it did does so and stores nothing; one that
 	// cannot stores the progress that came with the error. Either way Advance returns an error
-	// that matches work's. After any error Claim tells what is stored.
+	// that matches work's. After any error Claim reports what is stored.
 	Advance(ctx context.Context, name string, at Mark, work func(ctx context.Context) (Progress, error)) (Mark, error)
 }
 

@@ -86,8 +86,8 @@ func Election[C Candidate](in Elections[C], name string) LeaderLock {
 
 // caller is who waits for a leader lock: a processor, or the zero caller.
 type caller struct {
-	name string
-	tell func(error) // why it waits; nil: nobody wants to know
+	name   string
+	report func(error) // why it waits; nil: nobody wants to know
 }
 
 type callerKey struct{}
@@ -100,7 +100,7 @@ func callerOf(ctx context.Context) caller {
 // reporting reports to the processor that waits what etcd refuses the election, each error once, until
 // end.
 func reporting(ctx context.Context, c Candidate) (end func()) {
-	report := callerOf(ctx).tell
+	report := callerOf(ctx).report
 	if report == nil {
 		return func() {}
 	}

@@ -196,12 +196,12 @@ func TestRefusedElection(t *testing.T) {
 	p, _ := run(t, processor.Config[int]{Name: "it", Source: &numbers{last: 3}, Handler: (&handled{}).handle,
 		Checkpoint: &processor.Memory{},
 		LeaderLock: processor.Election(e, "it")})
-	eventually(t, func() bool { return p.Status().Failures > 0 }, "it is told")
+	eventually(t, func() bool { return p.Status().Failures > 0 }, "it is notified")
 	require.Contains(t, p.Status().LastError, rpctypes.ErrPermissionDenied.Error())
 	eventually(t, func() bool { return p.Status().Position == "3" }, "it leads in the end")
 }
 
-// Without a leader lock the one that began last goes on; the other is told, and waits.
+// Without a leader lock the one that began last goes on; the other is notified, and waits.
 func TestTwoWithoutALock(t *testing.T) {
 	t.Parallel()
 	checkpoint, source, done := &processor.Memory{}, &numbers{last: 5}, &handled{}

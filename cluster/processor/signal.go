@@ -2,7 +2,7 @@ package processor
 
 import "sync"
 
-// Signal is what a source that is told of new events can embed to be a [Changer]. The zero value
+// Signal is what a source that is notified of new events can embed to be a [Changer]. The zero value
 // works; all methods are safe for concurrent use and do not block.
 type Signal struct {
 	mu sync.Mutex

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-// faulty is a source that fails as it is told.
+// faulty is a source that fails when it is asked to.
 type faulty struct {
 	numbers
 	fail atomic.Pointer[func(after processor.Position) ([]processor.Event[int], error)]
@@ -32,7 +32,7 @@ func (f *faulty) Lag(_ context.Context, after processor.Position) (int64, error)
 	return f.behind(after), nil
 }
 
-// What the source has wrong holds all up, is told, and mends itself.
+// What the source has wrong holds all up, is reported, and mends itself.
 func TestSourceThatFails(t *testing.T) {
 	t.Parallel()
 	for says, fail := range map[string]func(processor.Position) ([]processor.Event[int], error){
@@ -58,7 +58,7 @@ func TestSourceThatFails(t *testing.T) {
 	}
 }
 
-// lagging is a source that can be read, and fails when it is asked for the lag as it is told.
+// lagging is a source that can be read, and fails when it is asked for the lag, if it is to.
 type lagging struct {
 	numbers
 	broken atomic.Bool
@@ -133,7 +133,7 @@ func TestLagWhereNothingIsRead(t *testing.T) {
 	}
 }
 
-// A source that tells when there is more is read at once.
+// A source that reports when there is more is read at once.
 func TestWoken(t *testing.T) {
 	t.Parallel()
 	source, done := &numbers{}, &handled{}

@@ -8,7 +8,7 @@ import (
 // Owner is the node that owns a shard. The zero Owner means that nobody does.
 type Owner struct {
 	Address string
-	// Incarnation tells this process from another one at the same address: the CreateRevision
+	// Incarnation distinguishes this process from another one at the same address: the CreateRevision
 	// of its node key.
 	Incarnation int64
 	// Epoch is the owner's fencing token: it grows with every owner of the shard.

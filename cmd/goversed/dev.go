@@ -93,7 +93,7 @@ func programName(executable, called string) string {
 	return called
 }
 
-// terminal tells whether w is a terminal in which lines can be redrawn, and how to
+// terminal reports whether w is a terminal in which lines can be redrawn, and how to
 // learn its size.
 func terminal(w io.Writer, kind string) (size func() (columns, rows int), ok bool) {
 	f, isFile := w.(*os.File)

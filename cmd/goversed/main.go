@@ -1,5 +1,5 @@
 // Command goversed is a Goverse node as a process, and the operators' tool beside
-// it: goversed --help tells more.
+// it: see goversed --help.
 //
 // Not promised: that what is printed for people stays as it is. Scripts use
 // -o json, the exit code, and the HTTP API.

@@ -74,7 +74,7 @@ a second one stops at once.`,
 	fs.IntVar(&f.crash.Confirmations, "crash-confirmations", crashdetector.DefaultConfirmations,
 		"how many refused connections in a row are taken for a death")
 	f.shards.register(fs)
-	fs.StringToStringVar(&f.labels, "label", nil, "`key=value` told to the other nodes; can be repeated")
+	fs.StringToStringVar(&f.labels, "label", nil, "`key=value` sent to the other nodes; can be repeated")
 	fs.Lookup("label").DefValue = "" // not [], in the help
 	fs.IntVar(&f.weight, "weight", 1, "this node's share of the shards relative to others")
 	fs.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the start may try; 0 is for ever")

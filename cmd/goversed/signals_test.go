@@ -61,7 +61,7 @@ func TestSecondSignal(t *testing.T) {
 	<-ctx.Done()
 	comes(time.Millisecond)
 	comes(cli.SecondAfter - 1)
-	require.NoError(t, cut.Err(), "one request, told twice")
+	require.NoError(t, cut.Err(), "one request, made twice")
 	comes(cli.SecondAfter)
 	<-done
 	require.Error(t, cut.Err())

@@ -118,7 +118,7 @@ func (s *scene) faults(t *testing.T) {
 	trial.Stop(t, append(copies, receiver)...)
 }
 
-// A database that falls silent is told of, and does not keep a publisher from ending.
+// A database that falls silent is reported, and does not keep a publisher from ending.
 func (s *scene) silent(t *testing.T) {
 	_, url := s.database(t)
 	relay, err := fault.NewRelay(s.server.Address())

@@ -104,7 +104,7 @@ func (s sink) put(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// store tells what became of the event: received, repeated or refused. The only row of
+// store reports what became of the event: received, repeated or refused. The only row of
 // received_from is locked first, so events are stored one after the other, and none with a
 // smaller token after one with a larger.
 func (s sink) store(ctx context.Context, event string, token int64, body []byte) (became string, err error) {

@@ -258,7 +258,7 @@ func TestEachEventOnceInEachView(t *testing.T) {
 	trial.Stop(t, copies...)
 }
 
-// A database that falls silent while it changes a view is told of, and does not keep a copy from ending.
+// A database that falls silent while it changes a view is reported, and does not keep a copy from ending.
 func TestSilentDatabase(t *testing.T) {
 	server := pgserver.ForTest(t)
 	db, err := pgxpool.New(etcdtest.Context(t), server.URL())

@@ -82,7 +82,7 @@ func (v view) handle(ctx context.Context, e processor.Event[[]byte]) error {
 	return blame(err)
 }
 
-// blame tells what is wrong with an event from what is wrong with the database.
+// blame distinguishes what is wrong with an event from what is wrong with the database.
 func blame(err error) error {
 	var refused *pgconn.PgError
 	switch {

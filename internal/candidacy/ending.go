@@ -9,7 +9,7 @@ import (
 )
 
 // requeueDelay lets the next leader take over before one that gave way to it
-// queues again: that write would be told to every node just then.
+// queues again: that write would be sent to every node just then.
 const requeueDelay = 50 * time.Millisecond
 
 // Ending is the end of a term. The zero value is none.

@@ -23,7 +23,7 @@ const (
 	DeleteActing      // make Change: stop being it
 )
 
-// Request is one request to the own keys. Its outcome is told by Finished.
+// Request is one request to the own keys. Its outcome is reported by Finished.
 type Request struct {
 	Kind     Kind
 	Revision int64 // CreateRevision of the key to delete

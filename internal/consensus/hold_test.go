@@ -73,7 +73,7 @@ func waitsFor(t *testing.T, slot *slot) {
 	}, patience, time.Millisecond)
 }
 
-// Who holds a shard is told at once when it is to be handed over, who serves it may go on; the
+// Who holds a shard is notified at once when it is to be handed over, who serves it may go on; the
 // number stays until both have left, and who asks meanwhile waits for the next time.
 func TestHold(t *testing.T) {
 	t.Parallel()

@@ -80,7 +80,7 @@ func (p *planner) look(ctx context.Context, part shardplan.Planner) (shardplan.P
 	case !mine:
 		return part.Off(), 0
 	case snap == nil || snap.Stale:
-		return part, 0 // it is told when there is a newer one
+		return part, 0 // it is notified when there is a newer one
 	}
 	began := time.Now()
 	part, orders := part.Look(snap, began)

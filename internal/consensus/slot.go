@@ -173,7 +173,7 @@ func (s *slot) acquired() (drop bool) {
 	return false
 }
 
-// drop stops calls from coming in, and tells those that stay. It reports whether the caller is the one to release
+// drop stops calls from coming in, and notifies those that stay. It reports whether the caller is the one to release
 // the shard, and what it has to wait for: nil is nothing.
 func (s *slot) drop() (mine bool, drained <-chan struct{}) {
 	s.mu.Lock()

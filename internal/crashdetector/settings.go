@@ -19,7 +19,7 @@ const leastGrace = 10 * time.Millisecond
 
 // Settings say how crashes are detected. The zero value is the default.
 type Settings struct {
-	// Off: this node accuses nobody. It still refutes, and it still tells those who
+	// Off: this node accuses nobody. It still refutes, and it still notifies those who
 	// watch it when it stops. Give all nodes the same: with detection off everywhere
 	// a lease that runs out is the only way in which a member is lost.
 	Off bool

@@ -60,7 +60,7 @@ func TestStopHandsOver(t *testing.T) {
 	require.Equal(t, []string{second.NodeAddress()}, st.Queue)
 }
 
-// The number of shards is the cluster's; who has another one is told which flag it is.
+// The number of shards is the cluster's; one that has another gets an error that names the flag.
 func TestShards(t *testing.T) {
 	t.Parallel()
 	e := etcdtest.Start(t)

@@ -78,7 +78,7 @@ func (h event) line() string {
 	return line
 }
 
-// differences tells what happened between two snapshots, in an order in which it
+// differences reports what happened between two snapshots, in an order in which it
 // can have happened. Before is nil for the first snapshot.
 func differences(before, after *state.Snapshot) []event {
 	if before == nil {
@@ -92,7 +92,7 @@ func differences(before, after *state.Snapshot) []event {
 		case now == nil || now.Incarnation != m.Incarnation:
 			if m.Stopping {
 				out = append(out, event{what: left, address: m.Address})
-			} else if m.Lease != ledBefore.Lease || !ledBefore.Member { // a leader's end is told with what follows from it
+			} else if m.Lease != ledBefore.Lease || !ledBefore.Member { // a leader's end is reported with what follows from it
 				out = append(out, event{what: gone, address: m.Address, why: whyGone(before, after, m)})
 			}
 		case now.Stopping && !m.Stopping:
@@ -132,7 +132,7 @@ func leaderChange(before, after *state.Snapshot) (event, bool) {
 	return h, true
 }
 
-// whyEnded tells why a term ended, and whether its leader gave way and lives.
+// whyEnded says why a term ended, and whether its leader gave way and lives.
 func whyEnded(before, after *state.Snapshot, was election.Leader) (why string, voluntary bool) {
 	m := before.Member(was.Address)
 	if m == nil || m.Lease != was.Lease {
@@ -151,7 +151,7 @@ func whyEnded(before, after *state.Snapshot, was election.Leader) (why string, v
 	return whyGone(before, after, m), false
 }
 
-// whyGone tells how the keys of a member that did not say goodbye came to go.
+// whyGone reports how the keys of a member that did not say goodbye came to go.
 func whyGone(before, after *state.Snapshot, m *state.Member) string {
 	a := remover(before, after, m)
 	if a == nil {

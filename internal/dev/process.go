@@ -20,7 +20,7 @@ type process struct {
 	killed  bool // by us, as a leader
 }
 
-// exit is the end of a process, told to the loop.
+// exit is the end of a process, reported to the loop.
 type exit struct {
 	slot *nodeSlot
 	how  string // "exit status 1", with the last line it said

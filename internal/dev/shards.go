@@ -8,7 +8,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// shardChanges tells what happened to the shards between two snapshots.
+// shardChanges reports what happened to the shards between two snapshots.
 func shardChanges(before, after *state.Snapshot) []event {
 	now, err := shardview.New(after)
 	if err != nil {

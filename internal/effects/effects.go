@@ -176,7 +176,7 @@ func (e *Effects) unmark(place *leasequeue.Entry, name string, m marked) error {
 }
 
 // ended writes down what came of an attempt. It is tried for as long as the session stands:
-// the guard tells if the place does not.
+// the guard reports if the place does not.
 func (e *Effects) ended(place *leasequeue.Entry, name string, m marked, value []byte,
 	failure error) (once.Result, error) {
 	var tooLong error

@@ -158,7 +158,7 @@ func TestResolvedAsNotTakenPlace(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, r.Attempt)
 	require.Greater(t, r.Token, unknown.Token)
-	require.ErrorIs(t, end(), once.ErrUnknown, "the first attempt is told that it does not count")
+	require.ErrorIs(t, end(), once.ErrUnknown, "the first attempt learns that it does not count")
 	r, err = s.a.Once(s.ctx, "invoice", never)
 	require.NoError(t, err)
 	require.Equal(t, "done", string(r.Value))

@@ -19,7 +19,7 @@
 //   - That work ends with its term. Who gives way waits for its functions for a bounded time;
 //     what goes on after that is stopped by the token alone.
 //   - That a leader whose key was deleted out of band knows it before the next one leads:
-//     its watch tells it as that one's does, or else the session, within a third of the TTL.
+//     its watch reports it as that one's does, or else the session, within a third of the TTL.
 //   - That a preferred node leads: it does when all who stand before it know of priorities, and
 //     have let it pass.
 //   - That what is said of others is current: Leader is as old as the last event. IsLeader is

@@ -20,7 +20,7 @@ type Config struct {
 	leasequeue.Config
 	// Queues is where the elections lie: state.Keys.Elections.
 	Queues state.Queues
-	// Address is what others are told when this node leads.
+	// Address is what others see when this node leads.
 	Address string
 	// WorkTimeout bounds how long a leader that gives way waits for the functions in Lead to
 	// return after their context ended. Default 5 s.

@@ -52,7 +52,7 @@ func TestKeysAreDeleted(t *testing.T) {
 	s.eventually(func() bool { return a.IsLeader() != b.IsLeader() }, "one leads")
 }
 
-// The leader's own watch tells it: the next renewal is twenty minutes away.
+// The leader's own watch reports it: the next renewal is twenty minutes away.
 func TestKeyOfTheLeaderIsDeleted(t *testing.T) {
 	s := newSceneWith(t, time.Hour, time.Hour)
 	a := s.join(s.a, "job")
@@ -82,7 +82,7 @@ func TestKeyOfTheLeaderIsDeleted(t *testing.T) {
 	require.True(t, second.Valid())
 }
 
-// A watch that tells nothing does not leave who follows with a leader that is none any more.
+// A watch that reports nothing does not leave who follows with a leader that is none any more.
 func TestWatchThatIsSilent(t *testing.T) {
 	s := newSceneWith(t, testbed.Short, time.Hour)
 	a := s.join(s.a, "job")

@@ -51,7 +51,7 @@ func TestPreferredLeads(t *testing.T) {
 	s.eventually(func() bool { return fmt.Sprint(a.Queue()) == "[b:1 c:1 a:1]" }, "the next one is preferred too")
 }
 
-// One that learns late where it stands, when the watch has told it of all the others, lets the preferred
+// One that learns late where it stands, when the watch has reported all the others, lets the preferred
 // one pass all the same.
 func TestPreferredPassesOneThatLearnsItsPlaceLate(t *testing.T) {
 	s := newScene(t)

@@ -95,7 +95,7 @@ func TestRequestIsTakenBack(t *testing.T) {
 	require.ErrorIs(t, err, own)
 	require.Empty(t, s.requests("job"))
 
-	// Two ask at the same time: the first one counts, and the other one is told.
+	// Two ask at the same time: the first one counts, and the other one is notified.
 	go func() { failed <- b.Transfer(s.ctx, "a:1") }()
 	s.eventually(func() bool { return fmt.Sprint(a.Queue()) == "[old:1 a:1 b:1]" }, "the asker lets it pass itself")
 	second := make(chan error, 1)

@@ -134,7 +134,7 @@ func TestGivenUpBeforeTheAnswer(t *testing.T) {
 	require.Eventually(t, func() bool { return len(s.queue()) == 0 }, 10*time.Second, 5*time.Millisecond)
 }
 
-// Who tried in vain is in nobody's way when it is told so.
+// Who tried in vain is in nobody's way when it is notified.
 func TestTriedInVain(t *testing.T) {
 	s := newScene(t)
 	h := s.acquire(s.b)
@@ -221,7 +221,7 @@ func TestKeyOfOneWhoWaitsIsDeleted(t *testing.T) {
 	require.NoError(t, (<-next).Release(s.ctx))
 }
 
-// A watch that tells nothing does not keep a lock from who is next.
+// A watch that reports nothing does not keep a lock from who is next.
 func TestWatchThatIsSilent(t *testing.T) {
 	s := newScene(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
@@ -291,7 +291,7 @@ func TestRefused(t *testing.T) {
 	require.NoError(t, s.acquire(s.a).Release(s.ctx))
 }
 
-// Whose release etcd refuses is told so. The lock is free as soon as etcd allows it.
+// A holder whose release etcd refuses is notified. The lock is free as soon as etcd allows it.
 func TestReleaseRefused(t *testing.T) {
 	s := newScene(t)
 	h := s.acquire(s.a)

@@ -2,7 +2,7 @@ package etcdsession
 
 import "time"
 
-// remindEvery is how often a log tells that there is still no session.
+// remindEvery is how often a log reports that there is still no session.
 const remindEvery = 30 * time.Second
 
 // outage is a period of time without a session, for the log. The zero value is

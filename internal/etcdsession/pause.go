@@ -69,7 +69,7 @@ func (s *Session) beat() {
 			s.endRound(errSuspected) // a round that was sent before proves nothing
 		}
 		s.Check()
-		s.tell()
+		s.notify()
 	}
 	p.last.Store(&now)
 	log := stood > 0 && p.risky.Load() && time.Since(p.logged) > pauseLogged
@@ -91,7 +91,7 @@ func (s *Session) confirmed(began deadline.Instant) {
 		return
 	}
 	p.unsure.Store(false)
-	s.tell()
+	s.notify()
 }
 
 // Confirm blocks while the process stood still and etcd has not confirmed yet that nothing was taken from

@@ -70,7 +70,7 @@ func (s *Session) count(claim deadline.Claim) (again bool) {
 	old := s.period.Load()
 	if old != nil && old.number == claim.Period() {
 		if before.Suspected() && !claim.Suspected() {
-			s.tell()
+			s.notify()
 		}
 		return false
 	}
@@ -81,7 +81,7 @@ func (s *Session) count(claim deadline.Claim) (again bool) {
 		return false
 	}
 	old.cancel(&session.LostError{Reason: session.ReasonUnconfirmed})
-	s.tell()
+	s.notify()
 	return true
 }
 
@@ -94,11 +94,11 @@ func (s *Session) suspend() *session.LostError {
 	}
 	why := &session.LostError{Reason: session.ReasonUnconfirmed, Err: s.lastErr}
 	t.cancel(why)
-	s.tell()
+	s.notify()
 	return why
 }
 
-func (s *Session) tell() {
+func (s *Session) notify() {
 	for _, l := range s.listeners {
 		l.changed()
 	}

@@ -41,12 +41,12 @@ type Config struct {
 	// KnownTerm, if set, is asked for the newest raft term of etcd's that this process knows of.
 	// It must not block.
 	KnownTerm func() uint64
-	// OnRead, if set, is told the header of each renewal's read, and what
+	// OnRead, if set, is notified of the header of each renewal's read, and what
 	// KnownRevision was before it. It must not block.
 	OnRead func(header *etcdserverpb.ResponseHeader, known int64)
 	// Proxied, if set, reports whether etcd is reached through a proxy that answers renewals itself, as
 	// etcd grpc-proxy: its answers may belong to renewals that were sent before, so it is etcd that is asked
-	// how long the lease lasts. That is told in whole seconds: up to one of them is lost. It must not block.
+	// how long the lease lasts. That is reported in whole seconds: up to one of them is lost. It must not block.
 	Proxied func() bool
 	// Logger gets one line per event an operator cares about. Default: none.
 	Logger hclog.Logger

@@ -14,7 +14,7 @@ import (
 
 // boundedKV gives every request of concurrency.Election a time-out, which the
 // recipe leaves out, lets a member of etcd that is cut off from the others refuse it, and
-// tells what the recipe does with the candidate's key.
+// reports what the recipe does with the candidate's key.
 type boundedKV struct {
 	clientv3.KV
 	timeout time.Duration

@@ -25,7 +25,7 @@ type Config struct {
 	// Prefix is the cluster's prefix; the queue lies under <Prefix>/leader/.
 	// Default /goverse.
 	Prefix string
-	// Address is the value of the candidate's key: what others are told when
+	// Address is the value of the candidate's key: what others see when
 	// this candidate leads.
 	Address string
 	// TTL is the session's, in whole seconds. Default 10 s. Unused with Keeper.
@@ -261,7 +261,7 @@ func (le *LeaderElection) LastEnd() *election.TermOverError {
 }
 
 // Resign gives leadership up: the flag is lowered, the term's context ended and
-// its work awaited (for WorkTimeout) before etcd is told; the node then queues
+// its work awaited (for WorkTimeout) before etcd is notified; the node then queues
 // again at the tail. It blocks until etcd confirmed that the key is gone, or the
 // session is, or ctx ends; the resignation goes on in that case. It returns
 // ErrNotLeader if this node does not lead.
@@ -310,7 +310,7 @@ func (le *LeaderElection) poke() {
 	}
 }
 
-// notify tells those who wait that something of the own part changed.
+// notify notifies those who wait that something of the own part changed.
 func (le *LeaderElection) notify() {
 	le.mu.Lock()
 	le.notifyLocked()

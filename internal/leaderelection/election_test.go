@@ -136,7 +136,7 @@ func TestTxnIsFenced(t *testing.T) {
 	require.Equal(t, "1", string(get.Kvs[0].Value))
 }
 
-// The flag is down and the context ended before etcd is told, and the next
+// The flag is down and the context ended before etcd is notified, and the next
 // leader comes only when the work has returned.
 func TestLeadIsAScope(t *testing.T) {
 	client := etcdtest.Client(t)

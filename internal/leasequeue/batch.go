@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// levelOps is how many operations etcd takes in a transaction unless it was told
+	// levelOps is how many operations etcd takes in a transaction unless it was configured
 	// otherwise. What a transaction inside of it contains counts on from the outer ones, but its
 	// neighbours' do not.
 	levelOps = 128

@@ -44,9 +44,9 @@ type bucket struct {
 
 	mu     sync.Mutex
 	queues map[string]*followed // by prefix
-	// told is the revision of the last answer of the watch; it should be missed, at the least,
-	// by the next tick, for a read has shown what the watch had not told.
-	told, missed int64
+	// reported is the revision of the last answer of the watch; it should be missed, at the least,
+	// by the next tick, for a read has shown what the watch had not reported.
+	reported, missed int64
 }
 
 // followed is a queue in which somebody here waits, or that somebody follows, or was a moment
@@ -55,8 +55,8 @@ type followed struct {
 	queue       order.Queue
 	waiting     map[string]*Entry // by key; made for the first
 	followers   []*Follower
-	told        *order.Queue // what they were
-	news        bool         // somebody is to be told, perhaps
+	delivered   *order.Queue // what they were
+	news        bool         // somebody is to be notified, perhaps
 	unconfirmed []*Entry     // of those who wait: their keys may be gone
 	since       time.Time    // when nobody was interested any more, as of the last tick
 }
@@ -135,7 +135,7 @@ func (b *bucket) run() {
 		if !errors.Is(err, errIdle) {
 			b.r.e.cfg.Logger.Info("lost a watch of queues, opening it anew", "error", err)
 		}
-		// Where etcd answers requests and opens no watch, who waits is told by reads alone.
+		// Where etcd answers requests and opens no watch, who waits is notified by reads alone.
 		if err := b.read(b.r.ctx, true); err == nil {
 			b.grant()
 		}
@@ -168,9 +168,9 @@ func (b *bucket) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(metadata.AppendToOutgoingContext(ctx, "goverse-queues",
 		fmt.Sprintf("%p", b.r.e))))
 	defer cancel()
-	b.told, b.missed = 0, 0
+	b.reported, b.missed = 0, 0
 	opening := time.AfterFunc(b.r.e.cfg.RequestTimeout, cancel)
-	// From what comes next on, and read after it was opened: etcd tells such a watch at
+	// From what comes next on, and read after it was opened: etcd reports to such a watch at
 	// once, and one that goes on from an older revision only when it looks at those that lag.
 	events := b.r.e.cfg.Client.Watch(ctx, b.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	if resp, ok := <-events; !ok || resp.Err() != nil || !resp.Created {
@@ -202,13 +202,13 @@ func (b *bucket) watch(ctx context.Context) error {
 			}
 			b.r.saw(resp.Header)
 			b.fold(resp.Events)
-			b.told = max(b.told, resp.Header.Revision)
+			b.reported = max(b.reported, resp.Header.Revision)
 		case <-b.wake:
 		case <-tick.C:
 			if b.idle() {
 				return errIdle
 			}
-			if b.missed > b.told {
+			if b.missed > b.reported {
 				return errSilent
 			}
 			again = !mutant.Is(mutant.WatchTrusted)
@@ -333,24 +333,24 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 		f.queue = before.Read(resp.Header.Revision, found[i])
 		f.news, f.unconfirmed = true, slices.Collect(maps.Values(f.waiting))
 		if before.Known() && !slices.Equal(before.Entries(), f.queue.Entries()) {
-			b.missed = b.told + 1
+			b.missed = b.reported + 1
 		}
 	}
 	return nil
 }
 
-// grant tells those who wait and are first, those whose key is gone, and those who follow. It
+// grant notifies those who wait and are first, those whose key is gone, and those who follow. It
 // looks at what is new alone: thousands may wait here.
 func (b *bucket) grant() {
 	b.mu.Lock()
 	var vanished []*Entry
-	var untold []news
+	var pending []news
 	for prefix, f := range b.queues {
 		if !f.news || !f.queue.Known() {
 			continue
 		}
 		f.news = false
-		untold = append(untold, b.untold(prefix, f)...)
+		pending = append(pending, b.pending(prefix, f)...)
 		for _, x := range f.unconfirmed {
 			if f.waiting[x.key] == x && !f.queue.Has(x.key, x.create) && f.queue.After(x.create) {
 				delete(f.waiting, x.key)
@@ -370,7 +370,7 @@ func (b *bucket) grant() {
 	for _, x := range vanished {
 		x.vanished()
 	}
-	for _, n := range untold {
-		n.tell()
+	for _, n := range pending {
+		n.deliver()
 	}
 }

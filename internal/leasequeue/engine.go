@@ -78,7 +78,7 @@ func (e *Engine) set(r *run, closed bool) {
 	e.change()
 }
 
-// change tells all who wait for one. The lock is held.
+// change notifies all who wait for one. The lock is held.
 func (e *Engine) change() {
 	close(e.changed)
 	e.changed = make(chan struct{})
@@ -142,7 +142,7 @@ type Place struct {
 	Name string
 	// Value is what the key says, for others.
 	Value string
-	// Priority is told to others, who may let the place pass: see queueing.Queue.Target.
+	// Priority is seen by others, who may let the place pass: see queueing.Queue.Target.
 	Priority int
 	// Shared: to be first among those who do not share is enough.
 	Shared bool

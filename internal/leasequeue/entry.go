@@ -241,7 +241,7 @@ func (x *Entry) Leave(ctx context.Context) (lost, err error) {
 	if !errors.Is(lost, lifecycle.ErrStopped) {
 		return lost, err
 	}
-	// It was told to end, and has, if it was in time.
+	// It was asked to end, and has, if it was in time.
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	select {
@@ -297,7 +297,7 @@ func (x *Entry) entered(create int64, ahead bool) {
 	unwanted := x.unwanted && !mutant.Is(mutant.UnwantedStays)
 	if x.phase == asked {
 		x.phase = waiting
-		x.notify() // the watch may have told of the key before its token was known here
+		x.notify() // the watch may have reported the key before its token was known here
 	}
 	x.mu.Unlock()
 	switch {

@@ -20,12 +20,12 @@ const (
 // Follower knows one queue and the requests about it, on one session after the other, until it is
 // stopped.
 type Follower struct {
-	e       *Engine
-	queue   string
-	changed func()
-	known   [parts]atomic.Pointer[order.Queue]
-	stopped atomic.Bool
-	told    [parts]bool // the bucket has told it; guarded by that
+	e         *Engine
+	queue     string
+	changed   func()
+	known     [parts]atomic.Pointer[order.Queue]
+	stopped   atomic.Bool
+	delivered [parts]bool // the bucket has reported it; guarded by that
 }
 
 // Follow has the queue of that name followed. changed is called after every change of what the
@@ -104,7 +104,7 @@ func (r *run) unfollow(f *Follower) {
 
 func (b *bucket) follow(f *Follower) {
 	b.mu.Lock()
-	f.told = [parts]bool{}
+	f.delivered = [parts]bool{}
 	for _, prefix := range [parts]string{f.queue, b.requests} {
 		at := b.at(prefix)
 		at.followers = append(at.followers, f)
@@ -123,27 +123,27 @@ func (b *bucket) unfollow(f *Follower) {
 	}
 }
 
-// news is what a follower is to be told.
+// news is what a follower is to be notified of.
 type news struct {
 	follower *Follower
 	part     part
 	queue    *order.Queue
 }
 
-func (n news) tell() {
+func (n news) deliver() {
 	n.follower.known[n.part].Store(n.queue)
 	n.follower.changed()
 }
 
-// untold is the news for those who follow a queue. The lock is held.
-func (b *bucket) untold(prefix string, at *followed) []news {
+// pending is the news for those who follow a queue. The lock is held.
+func (b *bucket) pending(prefix string, at *followed) []news {
 	if len(at.followers) == 0 {
 		return nil
 	}
-	changed := at.told == nil || !slices.Equal(at.told.Entries(), at.queue.Entries())
+	changed := at.delivered == nil || !slices.Equal(at.delivered.Entries(), at.queue.Entries())
 	if changed {
 		now := at.queue
-		at.told = &now
+		at.delivered = &now
 	}
 	p := standing
 	if prefix == b.requests {
@@ -151,9 +151,9 @@ func (b *bucket) untold(prefix string, at *followed) []news {
 	}
 	var out []news
 	for _, f := range at.followers {
-		if changed || !f.told[p] {
-			f.told[p] = true
-			out = append(out, news{f, p, at.told})
+		if changed || !f.delivered[p] {
+			f.delivered[p] = true
+			out = append(out, news{f, p, at.delivered})
 		}
 	}
 	return out

@@ -36,7 +36,7 @@ type lane struct {
 	open     bool  // an attempt of that number may still be made
 
 	late     []op // who leaves, taken beside a batch that cannot be made at present
-	finished []op // of which the outbox is to be told
+	finished []op // of which the outbox is to be notified
 	barred   []op // whose keys such an attempt may still write or delete
 }
 
@@ -60,7 +60,7 @@ func (l *lane) run() {
 		if !l.remove(batch) && !l.make(batch) {
 			return
 		}
-		// Who was told may want something at once: it goes with the next batch, if it may
+		// Who was notified may want something at once: it goes with the next batch, if it may
 		// run before that is taken.
 		runtime.Gosched()
 		l.r.outbox.done(l.finished)
@@ -97,7 +97,7 @@ func guard(o op) []clientv3.Cmp {
 	return []clientv3.Cmp{o.entry.Guard()}
 }
 
-// make has the batch made, and tells its entries. It returns false when the session is lost.
+// make has the batch made, and notifies its entries. It returns false when the session is lost.
 func (l *lane) make(batch []op) bool {
 	retry := l.r.e.retry(laneRetry)
 	l.number++
@@ -106,7 +106,7 @@ func (l *lane) make(batch []op) bool {
 		switch {
 		case err == nil && resp.Succeeded:
 			l.settled(resp.Header.Revision)
-			l.tell(batch, resp)
+			l.notify(batch, resp)
 			return true
 		case err == nil:
 			// The counter is not as it was left. An earlier attempt was made, though nobody
@@ -148,7 +148,7 @@ func (l *lane) make(batch []op) bool {
 			l.refuse(batch[0], err)
 			return true
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
-			l.r.s.Check() // it is told why
+			l.r.s.Check() // it finds out why
 		case errors.Is(err, rpctypes.ErrNoSpace):
 			if batch = l.drainBatch(batch); len(batch) == 0 {
 				return true
@@ -306,8 +306,8 @@ func (l *lane) finish(o op) {
 	}
 }
 
-// tell tells the entries what came of a batch that was made.
-func (l *lane) tell(batch []op, resp *clientv3.TxnResponse) {
+// notify notifies the entries of what came of a batch that was made.
+func (l *lane) notify(batch []op, resp *clientv3.TxnResponse) {
 	l.r.saw(resp.Header)
 	all := answers(resp)
 	for _, o := range batch {
@@ -322,7 +322,7 @@ func (l *lane) tell(batch []op, resp *clientv3.TxnResponse) {
 	}
 }
 
-// found tells the entries of a batch that was made and whose answer was lost. It returns
+// found notifies the entries of a batch that was made and whose answer was lost. It returns
 // false when the session is lost.
 func (l *lane) found(batch []op) bool {
 	for _, o := range batch {

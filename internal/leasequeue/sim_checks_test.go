@@ -238,14 +238,14 @@ func (c *checks) created(x *Entry) {
 		if y == x || y.queue != x.queue || c.asked[x] == 0 || c.given[y] == 0 || c.given[y] > c.asked[x] {
 			continue
 		}
-		if y.Token() != 0 && c.standing[y.key] == y.Token() && !c.exempt(y) && !y.told() {
+		if y.Token() != 0 && c.standing[y.key] == y.Token() && !c.exempt(y) && !y.notified() {
 			c.broken("%s was put before %s was deleted, which was given up before", x.key, y.key)
 		}
 	}
 }
 
-// told reports whether somebody was told that the entry's key is gone.
-func (x *Entry) told() bool {
+// notified reports whether somebody was notified that the entry's key is gone.
+func (x *Entry) notified() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	select {

@@ -21,8 +21,8 @@ type weather struct {
 	late       int // carried out when its sender has long given up, and others have been since
 	lost       int
 	refused    int           // by one error or another
-	broken     int           // of those above whose sender is told at once that the connection broke
-	slow       time.Duration // what watches tell, at most
+	broken     int           // of those above whose sender is notified at once that the connection broke
+	slow       time.Duration // what watches report, at most
 	denied     string        // no access to the queue with that prefix
 }
 
@@ -131,7 +131,7 @@ func label(request any) (sum uint64) {
 	case *pb.WatchRequest:
 		write([]byte("watch"), r.GetCreateRequest().GetKey())
 	case *pb.WatchResponse:
-		write([]byte("told"))
+		write([]byte("reported"))
 		for _, ev := range r.Events {
 			write(ev.Kv.Key)
 		}

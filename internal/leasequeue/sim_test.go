@@ -36,7 +36,7 @@ type result struct {
 // Who wants what, what goes wrong and when, and what becomes of each request is the seed's; in which
 // order Go runs what is to run at one instant is not. Two of three seeds come out the same again to
 // the letter, and the others nearly: one that failed may have to be run a few times (-count) to fail
-// again, and what happened is told when it fails.
+// again, and what happened is printed when it fails.
 func simulate(t *testing.T, seed uint64) (r result) {
 	defer func() {
 		if p := recover(); p != nil { // a goroutine that is left is a panic

@@ -5,16 +5,16 @@
 // A lease that ends by itself has outlived its member's deadline, so nobody would have to wait. But
 // etcd ends some too early. A leader of etcd that stood still, and was deposed meanwhile, takes the
 // leases for run out that its successor has renewed, and has all of them revoked when it goes on
-// (etcd's issue 15247). No watch tells the one from the other. What tells them apart:
+// (etcd's issue 15247). No watch distinguishes the one from the other. What tells them apart:
 //
 //   - The lease was granted in an older raft term than the present one. A deposed leader knows no
 //     other leases, and without one there is nothing to fear: nobody lingers. A member's record says in
 //     which term its lease was granted.
 //   - Another member has a lease that is as old, and that stands: the deposed leader would have had it
 //     revoked too. Unless it steps down in the middle of that; then one of those whose leases are gone
-//     says so: it registers anew, and its record tells that its lease was revoked before its time.
+//     says so: it registers anew, and its record reports that its lease was revoked before its time.
 //
-// If another old lease stands, and nobody tells that, the lease has ended by itself, as far as anybody
+// If another old lease stands, and nobody reports that, the lease has ended by itself, as far as anybody
 // knows, and the member lingers for a grace period: in that time it hears of it, if it is connected.
 // Else it lingers for a whole TTL, after which nothing that it claims is valid, or until it has heard
 // of it and registers anew. Nobody lingers who was removed on evidence, or had left, as its record says; who resigned
@@ -105,7 +105,7 @@ func (p Part) listen(s *state.Snapshot, events []state.Event, now time.Time) Par
 			continue
 		}
 		if k := s.Keys.Parse(ev.Key); k.Kind == state.KindNode {
-			p = p.told(s.Member(k.Address), now)
+			p = p.reported(s.Member(k.Address), now)
 		}
 	}
 	return p
@@ -163,8 +163,8 @@ func removed(s *state.Snapshot, events []state.Event, m *state.Member) bool {
 	})
 }
 
-// told takes note of what a member says that has registered.
-func (p Part) told(m *state.Member, now time.Time) Part {
+// reported takes note of what a member says that has registered.
+func (p Part) reported(m *state.Member, now time.Time) Part {
 	if m != nil && m.RevokedEarly {
 		p.early = now
 	}
@@ -178,7 +178,7 @@ func (p Part) Read(before, s *state.Snapshot, now time.Time) (Part, *state.Snaps
 	}
 	for _, m := range s.Members {
 		if was := before.Member(m.Address); was == nil || was.Incarnation != m.Incarnation {
-			p = p.told(m, now)
+			p = p.reported(m, now)
 		}
 	}
 	var gone []*state.Member
@@ -214,11 +214,11 @@ func (p Part) Look(s *state.Snapshot, now time.Time) (_ Part, _ *state.Snapshot,
 // until is when nothing that the member claims is valid any more.
 func (p Part) until(s *state.Snapshot, k kept) time.Time {
 	ttl := time.Duration(k.Member.TTL) * time.Second
-	told := !p.early.IsZero() && k.since.Sub(p.early) <= ttl
+	reported := !p.early.IsZero() && k.since.Sub(p.early) <= ttl
 	stands := slices.ContainsFunc(s.Members, func(m *state.Member) bool {
 		return m.Term <= k.Member.Term && !s.Lingers(m)
 	})
-	if told || !stands {
+	if reported || !stands {
 		return k.since.Add(ttl)
 	}
 	return k.since.Add(min(ttl, suspicion.Grace(grace, 0, k.Member)))

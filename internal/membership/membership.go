@@ -339,7 +339,7 @@ func (m *Membership) reconcile(ctx context.Context) bool {
 	own := snap.Member(m.cfg.Address)
 	switch {
 	case own == nil || own.Incarnation != incarnation:
-		// The renewal tells why, and ends the session.
+		// The renewal says why, and ends the session.
 		s.Check()
 		return true
 	case own.KeyLease == int64(s.ID()) && own.Encode() == want.Encode():

@@ -39,7 +39,7 @@ func TestFreshAndConfirm(t *testing.T) {
 	watch.freeze(true)
 	_, err = plain.Delete(ctx, keys.Node("a:1"))
 	require.NoError(t, err)
-	require.NotNil(t, m.Snapshot().Member("a:1"), "the watch tells nothing")
+	require.NotNil(t, m.Snapshot().Member("a:1"), "the watch reports nothing")
 	clear, err = m.Confirm(ctx, false)
 	require.NoError(t, err)
 	require.False(t, clear, "it is gone, and may not know it")

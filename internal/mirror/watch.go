@@ -137,7 +137,7 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 			m.learn(w.Reached())
 			set(timer)
 		case <-m.poke:
-			w, timer = w.Told(m.Known())
+			w, timer = w.Reported(m.Known())
 			set(timer)
 		case <-lingering.C:
 			var again time.Duration

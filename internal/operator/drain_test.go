@@ -85,7 +85,7 @@ func TestDrain(t *testing.T) {
 	requireNoRequest(t, c)
 }
 
-// A call that does not end keeps the node from being empty: the operator is told how many
+// A call that does not end keeps the node from being empty: the operator is notified of how many
 // shards are left, and the node drains on by itself.
 func TestDrainThatTakesTooLong(t *testing.T) {
 	t.Parallel()

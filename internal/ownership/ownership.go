@@ -11,7 +11,7 @@
 // Decisions are level-triggered: they follow from what the map says and what is held, not
 // from what happened. A member that missed three maps does the same as one that saw each.
 //
-// Not promised: that a function which was told to end does. A shard is held until it does.
+// Not promised: that a function which was asked to end does. A shard is held until it does.
 package ownership
 
 import (

@@ -1,4 +1,4 @@
-// Package port tells whether an address is free.
+// Package port reports whether an address is free.
 //
 // Not promised: that it still is a moment later. Another program may be faster.
 package port
@@ -8,7 +8,7 @@ import "net"
 // Probe reports whether a TCP address could be listened at: the error is that of bind, or of
 // what the address names. Nothing is listened at for that. A listener, however briefly it is
 // there, may live on in a process that another goroutine starts at that moment, until that gets
-// from fork to exec; and who was told that the address is free would find it taken.
+// from fork to exec; and a caller that relies on it would find it taken.
 func Probe(address string) error {
 	addr, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {

@@ -20,7 +20,7 @@ func (o Owner) Compare(other Owner) int {
 	return cmp.Or(strings.Compare(o.Address, other.Address), cmp.Compare(o.Incarnation, other.Incarnation))
 }
 
-// canOwn tells whether an owner comes back from JSON as what it was.
+// canOwn reports whether an owner comes back from JSON as what it was.
 func (o Owner) canOwn() bool {
 	return o.Address != "" && utf8.ValidString(o.Address) && o.Incarnation > 0
 }

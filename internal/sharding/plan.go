@@ -51,7 +51,7 @@ type Input struct {
 	// a map: such a member is passed over, as is one whose incarnation is not
 	// positive.
 	Members []Member
-	// Done tells whether an open move of the current map is done; nil if none
+	// Done reports whether an open move of the current map is done; nil if none
 	// is. Moves from members that are gone are done anyway, it is not asked.
 	Done func(Move) bool
 	Mode Mode

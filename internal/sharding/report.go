@@ -23,7 +23,7 @@ type Report struct {
 	Busy []int
 }
 
-// Done tells whether the shard's owner need no longer wait: From's incarnation
+// Done reports whether the shard's owner need no longer wait: From's incarnation
 // is gone, or From's report names that very incarnation, has come to Since, and
 // does not list the shard as busy. The zero Report stands for none. Whether From
 // lives is to be asked of a snapshot no older than the map: in an older one From

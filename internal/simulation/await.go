@@ -12,7 +12,7 @@ type waiter struct {
 	then func(met bool)
 }
 
-// wait tells when a snapshot meets a condition, or that none did for so long.
+// wait reports when a snapshot meets a condition, or that none did for so long.
 func (m *mirror) wait(timeout time.Duration, met func(s *state.Snapshot) bool, then func(met bool)) {
 	if m.snapshot != nil && met(m.snapshot) {
 		m.p.soon(func() { then(true) })
@@ -34,7 +34,7 @@ func (x *waiter) end(met bool) {
 	then(met)
 }
 
-// meet tells those who waited for s.
+// meet notifies those who waited for s.
 func (m *mirror) meet(s *state.Snapshot) {
 	for i := 0; i < len(m.waiters); i++ {
 		x := m.waiters[i]

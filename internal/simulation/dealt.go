@@ -8,7 +8,7 @@ import (
 	"github.com/goverse/goverse/internal/sharding"
 )
 
-// dealt is told of every map that etcd accepted from a process: planning was its duty at
+// dealt is notified of every map that etcd accepted from a process: planning was its duty at
 // that revision.
 func (c *checks) dealt(w *world, p *process, d duty, plan sharding.Result) {
 	c.count(PlanAccepted)
@@ -38,7 +38,7 @@ func (c *checks) dealt(w *world, p *process, d duty, plan sharding.Result) {
 	}
 }
 
-// refused is told of every map that etcd refused.
+// refused is notified of every map that etcd refused.
 func (c *checks) refused(w *world, d duty) {
 	if w.notPlanner(d) != "" {
 		c.count(PlanTooLate)
@@ -113,7 +113,7 @@ func (c *checks) awake(w *world) {
 	}
 }
 
-// stoppedWell is told that a process has stopped. Of the shards that it had when it had
+// stoppedWell is notified that a process has stopped. Of the shards that it had when it had
 // handed them over none is its; what a planner gave it later, that had not seen it leave,
 // is assigned anew.
 func (c *checks) stoppedWell(p *process) {

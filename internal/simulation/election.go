@@ -281,7 +281,7 @@ func (e *leaderElection) resignNow() {
 		return
 	}
 	if log := e.p.w.log; log != nil {
-		log.of(e.p, "is told to resign")
+		log.of(e.p, "is asked to resign")
 	}
 	e.p.w.checks.asked(e.term.Token)
 	part, ended := e.part.Resign(e.p.host.time(), e.p.mirror.snapshot)

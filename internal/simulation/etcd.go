@@ -93,7 +93,7 @@ func (e *etcd) execute(h *host, c txn.Txn) (answer, error) {
 			e.remove(op.Key, next)
 		}
 	}
-	e.tell()
+	e.notify()
 	a.revision = e.revision
 	return a, nil
 }

@@ -121,7 +121,7 @@ func (h *holder) release(shard int) {
 	h.finishRelease(shard)
 }
 
-// finishRelease is Shards.finishRelease: calls end, some of them only when they are told to and later,
+// finishRelease is Shards.finishRelease: calls end, some of them only when they are asked to and later,
 // and what users do last.
 func (h *holder) finishRelease(shard int) {
 	h.p.after(h.takes(), func() { h.clear(shard) })

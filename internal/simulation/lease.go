@@ -103,7 +103,7 @@ func (e *etcd) drop(l *lease) {
 		}
 		i++
 	}
-	e.tell()
+	e.notify()
 }
 
 // elect changes etcd's own leader, which gives every lease another TTL.

@@ -233,7 +233,7 @@ func (m *member) reconcile() {
 	own := snap.Member(p.host.address)
 	switch {
 	case own == nil || own.Incarnation != m.incarnation:
-		s.checkNow() // the renewal tells why, and ends the session
+		s.checkNow() // the renewal says why, and ends the session
 		return
 	case own.KeyLease == s.lease && own.Encode() == m.record.Encode():
 		return

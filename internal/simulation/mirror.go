@@ -213,7 +213,7 @@ func (m *mirror) saw(revision, known int64) {
 	}
 	if m.learn(revision) && m.watch != nil {
 		var timer watchprogress.Timer
-		m.far, timer = m.far.Told(m.known)
+		m.far, timer = m.far.Reported(m.known)
 		m.set(timer)
 	}
 }
@@ -293,7 +293,7 @@ func (m *mirror) unwatch() {
 	}
 }
 
-// publish is Mirror.publish: it tells those whom the change concerns.
+// publish is Mirror.publish: it notifies those whom the change concerns.
 func (m *mirror) publish(s *state.Snapshot) {
 	before := m.snapshot
 	m.snapshot = s

@@ -75,7 +75,7 @@ func (h *host) hop() time.Duration {
 	return d
 }
 
-// call sends a request to etcd; then is told the answer or an error, once, at timeout
+// call sends a request to etcd; then is given the answer or an error, once, at timeout
 // at the latest. It stands for etcd's client with a context that ends.
 func (p *process) call(k kind, timeout time.Duration, do func(e *etcd) (answer, error), then func(answer, error)) {
 	w, h := p.w, p.host
@@ -123,7 +123,7 @@ func (p *process) call(k kind, timeout time.Duration, do func(e *etcd) (answer, 
 	})
 }
 
-// change sends a change and tells what came of it.
+// change sends a change and reports what came of it.
 func (p *process) change(k kind, timeout time.Duration, c txn.Txn, then func(answer, error)) {
 	p.call(k, timeout, func(e *etcd) (answer, error) {
 		return e.execute(p.host, c)

@@ -97,7 +97,7 @@ func (c *checks) excusedBoth(a, b *process, older, newer int64) (besideBy, bool)
 	return 0, false
 }
 
-// reported is told of every report that was written or deleted: the one before counts no
+// reported is notified of every report that was written or deleted: the one before counts no
 // more for maps that come later.
 func (c *checks) reported(address string, revision int64) {
 	for i := range c.forged {
@@ -117,7 +117,7 @@ func (c *checks) held() {
 	}
 }
 
-// serves is told whenever a process begins to serve a shard. Its epoch is one that nobody
+// serves is called whenever a process begins to serve a shard. Its epoch is one that nobody
 // had before, or the process's own still.
 func (c *checks) serves(p *process, shard int) {
 	x := &p.holder.slots[shard]

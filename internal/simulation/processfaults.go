@@ -119,7 +119,7 @@ func stopAndStart(w *world, h *host) {
 	if h.process == nil {
 		return
 	}
-	w.note(h, "is told to stop")
+	w.note(h, "is asked to stop")
 	h.process.stop()
 	w.startAgain(h)
 }

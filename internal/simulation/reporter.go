@@ -14,7 +14,7 @@ import (
 // reporter stands for the loop of Shards.report.
 type reporter struct {
 	wanted *sharding.Report // to be written
-	told   bool             // a report is wanted
+	due    bool             // a report is wanted
 	busy   bool             // with one
 	about  int64            // generation of the last report
 	more   int              // reports about that map after the first
@@ -25,7 +25,7 @@ type reporter struct {
 func (h *holder) want(r *sharding.Report) {
 	h.wanted = r
 	if r != nil {
-		h.told = true
+		h.due = true
 		h.report()
 	}
 }
@@ -33,10 +33,10 @@ func (h *holder) want(r *sharding.Report) {
 // report is a turn of Shards.report.
 func (h *holder) report() {
 	p := h.p
-	if h.busy || !h.told {
+	if h.busy || !h.due {
 		return
 	}
-	h.busy, h.told = true, false
+	h.busy, h.due = true, false
 	p.soon(func() {
 		r := h.wanted
 		if r == nil {

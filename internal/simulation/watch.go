@@ -50,7 +50,7 @@ func (e *etcd) open(p *process, from int64) *watch {
 }
 
 // tell tells every watch that something changed.
-func (e *etcd) tell() {
+func (e *etcd) notify() {
 	for _, w := range e.watches {
 		e.send(w, message{revision: e.revision})
 	}

@@ -130,7 +130,7 @@ type ParsedKey struct {
 	Lease   int64  // of KindCandidate; 0 when the key is not spelled as a lease id
 }
 
-// Parse tells what key is. Every key below leader/ is a candidate, however it is
+// Parse reports what key is. Every key below leader/ is a candidate, however it is
 // spelled, because concurrency.Election queues behind any of them.
 func (k Keys) Parse(key string) ParsedKey {
 	rest, ok := strings.CutPrefix(key, k.prefix+"/")

@@ -96,7 +96,7 @@ func (s *Snapshot) Lacks(newest int64, total int) bool {
 	return (newest > s.Revision || total != s.Total) && !mutant.Is(mutant.LackIgnored)
 }
 
-// Leader tells who leads at this revision: the head of the queue unless an
+// Leader reports who leads at this revision: the head of the queue unless an
 // acting leader's key still stands, for an elected leader waits until that is
 // gone; in fallback the acting leader, while the queue is empty.
 func (s *Snapshot) Leader() election.Leader {

@@ -35,7 +35,7 @@ func Guard(free func(lease int64) error) error {
 		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
 			return ErrNoHolder
 		}
-		unix.CloseOnExec(fd) // the command must not have them: their end tells who is gone
+		unix.CloseOnExec(fd) // the command must not have them: their end reports who is gone
 	}
 	// Nothing that is sent to a group, or by hand, ends the guard before the command. Caught,
 	// not ignored: the command inherits what is ignored.

@@ -44,7 +44,7 @@ type job struct {
 	reports chan report // closed when there are no more: the guard is gone
 
 	others    []process // the children of this process before the guard was
-	begun     bool      // the guard was told what to run
+	begun     bool      // the guard was given what to run
 	pid       int       // of the command; 0: not known
 	until     ending.Instant
 	told      bool    // the guard, that it is to end the command
@@ -58,7 +58,7 @@ type job struct {
 	hurried   bool    // the guard knows that it is to kill the command
 	looked    ending.Instant
 	stood     time.Duration // the longest between two looks
-	// unresponsive tells that unresponsiveAfter is over; nil: there is no request yet.
+	// unresponsive reports that unresponsiveAfter is over; nil: there is no request yet.
 	unresponsive <-chan time.Time
 }
 

@@ -28,7 +28,7 @@ func init() {
 	case how == "":
 		return
 	case len(how) > len(unresponsive) && how[:len(unresponsive)] == unresponsive:
-		orders := []unix.PollFd{{Fd: ordersFile}} // the end is told unasked
+		orders := []unix.PollFd{{Fd: ordersFile}} // the end is reported unasked
 		for orders[0].Revents&unix.POLLHUP == 0 {
 			_, _ = unix.Poll(orders, -1) // interrupted, say
 		}
@@ -50,7 +50,7 @@ func aJob(t *testing.T, how string) *job {
 	return j
 }
 
-// A guard that is not to be told that it can go is ended before its orders are: it would revoke
+// A guard that is not to be notified that it can go is ended before its orders are: it would revoke
 // the lease of a holder that lives, and may lead again.
 func TestDismissedGuardRevokesNothing(t *testing.T) {
 	revoked := filepath.Join(t.TempDir(), "revoked")

@@ -27,7 +27,7 @@ func TestSteps(t *testing.T) {
 		trip := time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "trip"))
 		step := stepUp(trip)
 		require.Equal(t, step, stepUp(step), "a step is its own")
-		require.Zero(t, step%ms, "it is told in milliseconds")
+		require.Zero(t, step%ms, "it is reported in milliseconds")
 		down := stepDown(trip)
 		require.Equal(t, down, stepUp(down), "a step is its own")
 		require.LessOrEqual(t, down, trip)
@@ -127,7 +127,7 @@ func TestWhoIsLeftToItsLease(t *testing.T) {
 	})
 }
 
-// A distance that is constant but for less than a fifth is told once, wherever it lies
+// A distance that is constant but for less than a fifth is notified once, wherever it lies
 // between two steps.
 func TestConstantDistanceIsToldOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

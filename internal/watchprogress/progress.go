@@ -68,7 +68,7 @@ func (w Watch) Answered(revision int64, opening bool, known int64) (Watch, Timer
 		return w, Leave
 	}
 	w.opened, w.awaited = true, 0
-	if w, timer := w.Told(known); timer == Start {
+	if w, timer := w.Reported(known); timer == Start {
 		return w, timer
 	}
 	return w, Stop
@@ -78,11 +78,11 @@ func (w Watch) Answered(revision int64, opening bool, known int64) (Watch, Timer
 // the awaited revision.
 func (w Watch) Checked(known int64) (Watch, Timer) {
 	w.reached, w.awaited = max(w.reached, w.awaited), 0
-	return w.Told(known)
+	return w.Reported(known)
 }
 
-// Told is the watch after somebody learned that the revision known exists.
-func (w Watch) Told(known int64) (Watch, Timer) {
+// Reported is the watch after somebody learned that the revision known exists.
+func (w Watch) Reported(known int64) (Watch, Timer) {
 	if !w.opened || w.awaited != 0 || known <= w.reached || mutant.Is(mutant.SilenceTrusted) {
 		return w, Leave
 	}

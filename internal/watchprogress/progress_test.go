@@ -9,7 +9,7 @@ import (
 func TestAWatchThatKeepsUpIsNotTimed(t *testing.T) {
 	w := Since(10)
 	require.EqualValues(t, 11, w.From())
-	w, timer := w.Told(20)
+	w, timer := w.Reported(20)
 	require.Equal(t, Leave, timer, "the timer of the opening runs")
 	w, timer = w.Answered(15, true, 10)
 	require.Equal(t, Stop, timer)
@@ -17,7 +17,7 @@ func TestAWatchThatKeepsUpIsNotTimed(t *testing.T) {
 	w, timer = w.Answered(16, false, 16)
 	require.Equal(t, Leave, timer)
 	require.EqualValues(t, 16, w.Reached())
-	_, timer = w.Told(16)
+	_, timer = w.Reported(16)
 	require.Equal(t, Leave, timer)
 }
 
@@ -25,7 +25,7 @@ func TestAKnownRevisionIsAwaited(t *testing.T) {
 	w, timer := Since(10).Answered(10, true, 12)
 	require.Equal(t, Start, timer, "known before it was opened")
 	require.EqualValues(t, 12, w.Awaited())
-	w, timer = w.Told(15)
+	w, timer = w.Reported(15)
 	require.Equal(t, Leave, timer, "one at a time")
 	w, timer = w.Answered(11, false, 15)
 	require.Equal(t, Leave, timer, "not far enough")
@@ -45,7 +45,7 @@ func TestAComparisonIsAsGoodAsAReport(t *testing.T) {
 	require.Equal(t, Leave, timer, "nothing newer is known")
 	require.EqualValues(t, 12, w.Reached())
 	require.EqualValues(t, 13, w.From(), "where another watch would go on")
-	w, timer = w.Told(20)
+	w, timer = w.Reported(20)
 	require.Equal(t, Start, timer)
 	w, timer = w.Checked(25)
 	require.Equal(t, Start, timer)

@@ -16,7 +16,7 @@ const enoughMute = 2
 // Alone reports whether the next watch is to be of a range that no other watch has.
 func (y Way) Alone() bool { return y.alone }
 
-// Reports tells whether watches report progress when they are asked to, as far as is known.
+// Reports reports whether watches report progress when they are asked to, as far as is known.
 func (y Way) Reports() bool { return y.mute < enoughMute }
 
 // Read is the way after the range was read anew: what comes next may go another way.
@@ -38,7 +38,7 @@ func (y Way) Unreported() (Way, bool) {
 	return y, y.Reports()
 }
 
-// Joined is the way after a proxy has joined the watch to another one. It tells whether to open
+// Joined is the way after a proxy has joined the watch to another one. It reports whether to open
 // another watch, which cannot be.
 func (y Way) Joined() (Way, bool) {
 	again := !y.alone

@@ -1,7 +1,7 @@
 // Package zaplog lets libraries that log through zap (etcd's client and server)
 // write into a user's hclog.Logger, so that a program has one log and one level.
 //
-// etcd tells at level info what belongs to its own daily life (every compaction,
+// etcd reports at level info what belongs to its own daily life (every compaction,
 // every listener, every raft step). For a program that only uses etcd this is
 // detail, so every level below warn moves down by one:
 //

@@ -95,7 +95,7 @@ func Start() (*Process, error) {
 
 // Stop ends the process, its data included, and waits for it.
 func (p *Process) Stop() error {
-	_ = p.stdin.Close() // Wait tells what matters
+	_ = p.stdin.Close() // Wait returns what matters
 	if err := p.cmd.Wait(); err != nil {
 		return fmt.Errorf("etcd's process: %w", err)
 	}

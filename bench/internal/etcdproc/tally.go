@@ -22,8 +22,8 @@ type Tally struct {
 	Renewals float64
 	// Puts and Deletes are keys that were written and removed, by whatever request.
 	Puts, Deletes float64
-	// Told are the messages sent to watches; one can carry several events.
-	Told float64
+	// Delivered are the messages sent to watches; one can carry several events.
+	Delivered float64
 	// Received and Sent are bytes of messages, without what HTTP/2, TCP and IP add.
 	Received, Sent float64
 	// CPU is the processor time of the whole server.
@@ -61,7 +61,7 @@ func (p *Process) Tally(ctx context.Context, f func() error) (Tally, error) {
 		"etcd_mvcc_put_total":                &t.Puts,
 		"etcd_mvcc_delete_total":             &t.Deletes,
 		"etcd_debugging_lease_renewed_total": &t.Renewals,
-		countSent + fmt.Sprintf(grpcLabels, "Watch", "Watch", "bidi_stream"): &t.Told,
+		countSent + fmt.Sprintf(grpcLabels, "Watch", "Watch", "bidi_stream"): &t.Delivered,
 		"etcd_network_client_grpc_received_bytes_total":                      &t.Received,
 		"etcd_network_client_grpc_sent_bytes_total":                          &t.Sent,
 		"process_cpu_seconds_total":                                          &cpu,
@@ -85,7 +85,7 @@ func (t *Tally) Add(o Tally) {
 	t.Renewals += o.Renewals
 	t.Puts += o.Puts
 	t.Deletes += o.Deletes
-	t.Told += o.Told
+	t.Delivered += o.Delivered
 	t.Received += o.Received
 	t.Sent += o.Sent
 	t.CPU += o.CPU

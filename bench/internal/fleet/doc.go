@@ -1,6 +1,6 @@
 // Package fleet runs many whole nodes in one process over one etcd: each has its
 // gRPC server, its session, its candidacy, its mirror and so a watch stream of its
-// own. It tells when all of them agree, and what is left when they are gone.
+// own. It reports when all of them agree, and what is left when they are gone.
 //
 // # What is not promised
 //

@@ -33,7 +33,7 @@ type Node struct {
 // Ranges counts the Range requests that n sent, over all its lives.
 func (n *Node) Ranges() int64 { return n.wire.ranges.Load() }
 
-// Mute keeps all further requests of n from etcd until Unmute. It goes on being told
+// Mute keeps all further requests of n from etcd until Unmute. It goes on receiving events
 // what happens: it is a node that can do nothing about it.
 func (n *Node) Mute() { n.wire.mute() }
 

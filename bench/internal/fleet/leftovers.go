@@ -14,7 +14,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 )
 
-// ErrLeft is wrapped by what tells that something was left behind.
+// ErrLeft is wrapped by what reports that something was left behind.
 var ErrLeft = errors.New("left behind")
 
 // NothingAtEtcd waits until etcd has no key, no lease, no watch and no stream for

@@ -10,8 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Lookout is one bare watch of a prefix: what etcd tells, and when a client that
-// does nothing else with it has been told.
+// Lookout is one bare watch of a prefix: what etcd reports, and when a client that
+// does nothing else with it has received it.
 type Lookout struct {
 	client *clientv3.Client
 	ctx    context.Context // of the watch: its progress is asked for with the same
@@ -21,7 +21,7 @@ type Lookout struct {
 
 	mu      sync.Mutex
 	seen    []Sighting
-	reached int64 // the revision up to which all events were told
+	reached int64 // the revision up to which all events were reported
 	broken  error
 }
 
@@ -71,7 +71,7 @@ func (l *Lookout) Forget() {
 	l.seen = nil
 }
 
-// Seen are the events since Forget, up to now: the watch may lag behind what others were told
+// Seen are the events since Forget, up to now: the watch may lag behind what others have seen
 // of, so it is waited for.
 func (l *Lookout) Seen(ctx context.Context) ([]Sighting, error) {
 	resp, err := l.client.Get(ctx, "/", clientv3.WithCountOnly())

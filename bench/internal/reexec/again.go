@@ -91,7 +91,7 @@ func Start(args ...string) (*Process, error) {
 
 // Stop ends the process and waits for it.
 func (p *Process) Stop() error {
-	_ = p.stdin.Close() // Wait tells what matters
+	_ = p.stdin.Close() // Wait returns what matters
 	return p.cmd.Wait()
 }
 

@@ -12,7 +12,7 @@ import (
 const bareName = "bare transactions"
 
 // bareQueues is the least that a lock in etcd takes: a transaction to queue, a deletion to
-// leave, and for each client a standing watch that tells who was waited for and is gone. It has no
+// leave, and for each client a standing watch that reports who was waited for and is gone. It has no
 // session, survives no fault, and each wanter has a key of its own: it is a floor, not a peer.
 func bareQueues(ctx context.Context, clients []*clientv3.Client) (library, error) {
 	ctx, cancel := context.WithCancel(ctx)

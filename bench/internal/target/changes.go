@@ -64,7 +64,7 @@ func newChanges(nodes int) *changes {
 		join:      named("one joins", 1),
 		stop:      named("one stops", 1), stopLead: named("the leader stops", 1),
 		die: named("one is killed", 1), dieLead: named("the leader is killed", 1),
-		floor: sample.Millis(fmt.Sprintf("%d nodes: a put as long as the map told to as many bare watchers", nodes))}
+		floor: sample.Millis(fmt.Sprintf("%d nodes: a put as long as the map sent to as many bare watchers", nodes))}
 	c.stop.leaves, c.stopLead.leaves = true, true
 	return c
 }

@@ -69,7 +69,7 @@ func crash(ctx context.Context, env Env, r *report.Result) error {
 			"that of a process " +
 			"that was killed; every other one counts, and a session that is lost takes both along. Before anything is " +
 			"measured the leader's " +
-			"node key is deleted, to show that it is counted. The same client tells when the accusation stood and when the " +
+			"node key is deleted, to show that it is counted. The same client reports when the accusation stood and when the " +
 			"keys were gone.")
 		r.Note("Busy: %d processes of one thread each that never sleeps, %d a core, with the same priority as all others; "+
 			"a kill every %v.",

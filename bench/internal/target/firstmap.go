@@ -26,7 +26,7 @@ func dealing(ctx context.Context, env Env, r *report.Result) error {
 			return ctx.Err()
 		}
 	}
-	w.tell(r)
+	w.report(r)
 	sizes := []int{3, 100}
 	if env.Quick {
 		sizes = []int{3, 10}
@@ -39,7 +39,7 @@ func dealing(ctx context.Context, env Env, r *report.Result) error {
 		if err := c.run(ctx, env, env.pick(3, 1), env.pick(10, 1)); err != nil {
 			return fmt.Errorf("%d nodes: %w", n, err)
 		}
-		c.tell(r)
+		c.report(r)
 	}
 	r.Note("*Plans*: the members and the map are values, without a cluster; %d shards, %d members. They come and go at "+
 		"random and are replaced, %d rounds, so "+
@@ -66,7 +66,7 @@ func dealing(ctx context.Context, env Env, r *report.Result) error {
 	return nil
 }
 
-func (w *walk) tell(r *report.Result) {
+func (w *walk) report(r *report.Result) {
 	for _, p := range []*planTimes{w.bootstrap, w.join, w.leave, w.crash} {
 		r.Row(p.took.Name+", computed in, p99", fmt.Sprintf("≤ %.0f ms", planGoal), fmt.Sprintf("%s, max %s of %d",
 			p50p99(p.took.Median(), p.took.P(0.99)), ms(p.took.Max()),
@@ -85,7 +85,7 @@ func (w *walk) tell(r *report.Result) {
 		Series: []*sample.Series{w.bootstrap.took, w.join.took, w.leave.took, w.crash.took}})
 }
 
-func (c *changes) tell(r *report.Result) {
+func (c *changes) report(r *report.Result) {
 	for _, ch := range c.all() {
 		var sum dealings
 		exact, needed, widest, most := true, 0, 0, 0

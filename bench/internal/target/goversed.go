@@ -93,7 +93,7 @@ func (d *daemon) wait(ctx context.Context) error {
 
 // stop asks it to stop gracefully and waits.
 func (d *daemon) stop(ctx context.Context) error {
-	_ = d.cmd.Process.Signal(syscall.SIGTERM) // if it has ended already, wait tells why
+	_ = d.cmd.Process.Signal(syscall.SIGTERM) // if it has ended already, wait says why
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	return d.wait(ctx)

@@ -60,13 +60,13 @@ type couple struct {
 func moving(ctx context.Context, env Env, r *report.Result) error {
 	c := &couple{sampler: newSampler(shard.DefaultCount), join: newHandoffs("a third node joins two"),
 		stop:     newHandoffs("a follower of three stops"),
-		stopLead: newHandoffs("the leader of three stops"), floor: sample.Millis("a put as long as the map told to three " +
+		stopLead: newHandoffs("the leader of three stops"), floor: sample.Millis("a put as long as the map sent to three " +
 			"bare watchers")}
 	cycles := env.pick(40, 4)
 	if err := withEtcd(func(p *etcdproc.Process) error { return c.run(ctx, env, p, cycles) }); err != nil {
 		return err
 	}
-	c.tell(r)
+	c.report(r)
 	return nil
 }
 
@@ -202,7 +202,7 @@ func (c *couple) even() (owners []server, ok bool) {
 	return owners, true
 }
 
-func (c *couple) tell(r *report.Result) {
+func (c *couple) report(r *report.Result) {
 	for _, h := range []*handoffs{c.join, c.stop, c.stopLead} {
 		n := len(h.moved)
 		r.Row(h.name+": pause of a shard that moves, p99", fmt.Sprintf("≤ %.0f ms", pauseGoal),
@@ -235,7 +235,7 @@ func (c *couple) tell(r *report.Result) {
 		"nothing is done when one is acquired.", shard.DefaultCount)
 	r.Note("All nodes are asked about all shards, with `Serves`, every %v: that is the load under which they move. A "+
 		"pause is from just before the last yes of the one "+
-		"until after the first yes of the other, so it is told too long, by two looks at most. Looks began %s apart (p99 "+
+		"until after the first yes of the other, so it is measured too long, by two looks at most. Looks began %s apart (p99 "+
 		"%s, max %s) and took %s (p99 %s).", looking,
 		ms(s.apart.Median()), ms(s.apart.P(0.99)), ms(s.apart.Max()), ms(s.took.Median()), ms(s.took.P(0.99)))
 	r.Note("*Until done*: from the call of `node.NewNode`, or of `Stop`, until every shard is served by who owns it, "+

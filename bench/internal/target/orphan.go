@@ -26,12 +26,12 @@ func orphan(ctx context.Context, env Env, r *report.Result) error {
 		if err := o.with(ctx, g, p, func() error { return o.run(ctx, p, kills) }); err != nil {
 			return err
 		}
-		o.tell(r)
+		o.report(r)
 		return nil
 	})
 }
 
-func (o *orphans) tell(r *report.Result) {
+func (o *orphans) report(r *report.Result) {
 	all := sample.Millis("all")
 	var late []*sample.Series
 	for _, a := range []*bereft{o.leader, o.follower} {

@@ -49,7 +49,7 @@ type orphans struct {
 func newOrphans(env Env) *orphans {
 	return &orphans{crashes: crashes{name: "T12", env: env}, leader: newBereft("the leader"),
 		follower: newBereft("a follower"),
-		floor:    sample.Millis("a put as long as the map told to two bare watchers")}
+		floor:    sample.Millis("a put as long as the map sent to two bare watchers")}
 }
 
 // part is what a node says of the shards, as far as it is of interest here.

@@ -63,7 +63,8 @@ func onPaper(r *report.Result, all []*population, renewal etcdproc.Tally, renewa
 	join := largest.join.tally
 	r.Row(name+"all join at once", "", fmt.Sprintf("%.0f s of etcd's processor, %.0f M messages to watches, %.1f GiB "+
 		"sent; a session lasts %.0f s",
-		join.CPU.Seconds()*times*times, join.Told*times*times/1e6, join.Sent*times*times/mib/kib, paperTTL), report.Context)
+		join.CPU.Seconds()*times*times, join.Delivered*times*times/1e6, join.Sent*times*times/mib/kib, paperTTL),
+		report.Context)
 
 	perRenewal := renewal.CPU.Seconds() / float64(renewals)
 	perSecond := paperNodes / (paperTTL / 3)
@@ -73,12 +74,12 @@ func onPaper(r *report.Result, all []*population, renewal etcdproc.Tally, renewa
 
 	n := float64(len(largest.revoked.agreed.Values))
 	fan := largest.revoked.tally
-	perMessage := fan.CPU.Seconds() / fan.Told
+	perMessage := fan.CPU.Seconds() / fan.Delivered
 	r.Row(name+"a failover", "", fmt.Sprintf("%.0f messages to watches at %.1f µs of etcd's processor: %.0f ms; %.1f "+
 		"MiB sent",
-		fan.Told/n*times, perMessage*1e6, fan.CPU.Seconds()/n*times*1000, fan.Sent/n*times/mib), report.Context)
+		fan.Delivered/n*times, perMessage*1e6, fan.CPU.Seconds()/n*times*1000, fan.Sent/n*times/mib), report.Context)
 
-	r.Row(name+"one node is replaced", "", fmt.Sprintf("%d writes told to all: %.1f s of etcd's processor, so at most "+
+	r.Row(name+"one node is replaced", "", fmt.Sprintf("%d writes sent to all: %.1f s of etcd's processor, so at most "+
 		"%.1f a second and core",
 		writesPerNode, writesPerNode*paperNodes*perMessage, 1/(writesPerNode*paperNodes*perMessage)), report.Context)
 

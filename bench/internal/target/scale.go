@@ -37,7 +37,7 @@ func scale(ctx context.Context, env Env, r *report.Result) error {
 		}); err != nil {
 			return fmt.Errorf("%d nodes: %w", n, err)
 		}
-		s.tell(r)
+		s.report(r)
 		all = append(all, s)
 	}
 	var renewal etcdproc.Tally
@@ -54,10 +54,10 @@ func scale(ctx context.Context, env Env, r *report.Result) error {
 	return nil
 }
 
-// tell writes what one size showed.
-func (s *population) tell(r *report.Result) {
+// report writes what one size showed.
+func (s *population) report(r *report.Result) {
 	name := fmt.Sprintf("%d nodes", s.nodes)
-	r.Row(name+": a key's deletion told to as many bare watchers", "", p50max(s.floor), report.Context)
+	r.Row(name+": a key's deletion sent to as many bare watchers", "", p50max(s.floor), report.Context)
 	for _, a := range []struct {
 		*arm
 		what, call string
@@ -69,7 +69,7 @@ func (s *population) tell(r *report.Result) {
 		r.Row(fmt.Sprintf("… from the call of `%s`", a.call), "", p50max(a.whole), report.Context)
 		r.Row("… at etcd", "", fmt.Sprintf("%.0f requests of %.1f KiB; %.0f messages to watches, %.0f KiB sent in all; "+
 			"%.1f ms of its processor",
-			a.tally.Requests/n, a.tally.Received/n/kib, a.tally.Told/n, a.tally.Sent/n/kib, millis(a.tally.CPU)/n),
+			a.tally.Requests/n, a.tally.Received/n/kib, a.tally.Delivered/n, a.tally.Sent/n/kib, millis(a.tally.CPU)/n),
 			report.Context)
 		r.Row("… of the nodes' processor", "", fmt.Sprintf("%.1f ms = %.0f µs a node", millis(a.cpu)/n,
 			1000*millis(a.cpu)/n/float64(s.nodes)), report.Context)
@@ -137,7 +137,7 @@ func noteScale(r *report.Result, env Env) {
 		"takes the time. The old leader is not asked. *Floor*: from the first to the last of as many bare watchers, over "+
 		"as many connections.", env.pick(failoverSamples, 2))
 	r.Note("The leader *stops* by `Stop`: it marks itself as draining, resigns and revokes its lease, which are three " +
-		"writes told to all. When its lease " +
+		"writes sent to all. When its lease " +
 		"is *revoked* out of band, its own requests are held back until all is counted, as those of one that crashed.")
 	r.Note("*At etcd*: by its own counters, per failover, until every node has seen all that followed. Bytes are those " +
 		"of gRPC's messages. *Observers* " +

@@ -60,5 +60,6 @@ func restartAtOnce(ctx context.Context, p *etcdproc.Process, client *clientv3.Cl
 func (s storm) String() string {
 	return fmt.Sprintf("%.2f s; %.0f requests, %.0f messages to watches, %.1f MiB sent; %.1f s of etcd's processor, "+
 		"%.1f s of the nodes'; %d leases left to run out",
-		s.took.Seconds(), s.tally.Requests, s.tally.Told, s.tally.Sent/mib, s.tally.CPU.Seconds(), s.cpu.Seconds(), s.orphans)
+		s.took.Seconds(), s.tally.Requests, s.tally.Delivered, s.tally.Sent/mib, s.tally.CPU.Seconds(), s.cpu.Seconds(),
+		s.orphans)
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/goverse/goverse/bench/internal/report"
 )
 
-// Env is what a benchmark is told.
+// Env is what a benchmark is given.
 type Env struct {
 	// Quick asks for so few samples that only the machinery is shown to work.
 	Quick bool

@@ -177,7 +177,7 @@ func awaitLeader(ctx context.Context, members []*member, since time.Time) (acces
 		switch {
 		case first.by != nil && r.err == nil:
 			errs = append(errs, fmt.Errorf("%s and %s both say that they lead", first.by.address, r.by.address))
-		case first.by != nil: // it was told to end
+		case first.by != nil: // it was asked to end
 		case r.err != nil:
 			failed = append(failed, r.err)
 		default:

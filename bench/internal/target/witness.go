@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// witness follows a cluster's keys as a bare client and is told which processes are
+// witness follows a cluster's keys as a bare client and is informed which processes are
 // killed: what is removed of any other one is a fault.
 type witness struct {
 	keys   state.Keys
@@ -36,7 +36,7 @@ type life struct {
 	incarnation int64
 	lease       int64
 	killed      bool
-	// When the bare watch told that it was accused first, and removed.
+	// When the bare watch reported that it was accused first, and removed.
 	accused, removed time.Time
 }
 

@@ -50,5 +50,5 @@ var checks = []check{
 	{"one of many creates the record", oneCreates},
 	{"every increment counts", increments},
 	{"a context that ended is honoured", contextEnded},
-	{"a watch tells", watched},
+	{"a watch reports", watched},
 }

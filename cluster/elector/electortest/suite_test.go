@@ -151,7 +151,7 @@ type blindWatch struct{ *elector.Memory }
 func (blindWatch) WatchLease(context.Context, string) error { return nil }
 
 func TestTheSuiteFindsAWatchThatLies(t *testing.T) {
-	require.Equal(t, []string{"a watch tells"}, failing(t,
+	require.Equal(t, []string{"a watch reports"}, failing(t,
 		func() elector.LeaseStore { return blindWatch{elector.NewMemory()} }))
 }
 

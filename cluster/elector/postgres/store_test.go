@@ -135,7 +135,7 @@ func (d database) madeAnew(t *testing.T) {
 	require.ErrorIs(t, err, elector.ErrConflict)
 }
 
-// candidate is an elector that tells when its terms begin.
+// candidate is an elector that reports when its terms begin.
 type candidate struct {
 	*elector.Elector
 	starts chan time.Time
@@ -185,12 +185,12 @@ func (d database) handover(t *testing.T) {
 	d.follows(t, b, "a")
 	token, began := a.Token(), time.Now()
 	require.NoError(t, a.stop())
-	t.Logf("the next one leads %v after the leader was told to stop", d.led(t, b).Sub(began))
+	t.Logf("the next one leads %v after the leader was asked to stop", d.led(t, b).Sub(began))
 	require.Equal(t, token+1, b.Token())
 }
 
 // The row is locked while the leader renews: the renewal is given up, and the leader with it in
-// the end. PostgreSQL may carry out what it was told to forget.
+// the end. PostgreSQL may carry out what it was asked to forget.
 func (d database) lateWrite(t *testing.T) {
 	store := d.stores(nil, "")(t)
 	a := d.stand(t, store, "a")

@@ -99,7 +99,7 @@ func (s *suite) advance(c Checkpoint, name string, at processor.Mark, p processo
 	return m
 }
 
-// stands is where the processor goes on, as the next who claims it would be told.
+// stands is where the processor goes on, as the next claim would find it.
 func (s *suite) stands(name string, token int64) processor.Position {
 	s.Helper()
 	return s.claim(s.b, name, token).Position

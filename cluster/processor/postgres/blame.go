@@ -44,7 +44,7 @@ func limited(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
-// blame tells what the server refused to commit, which what the handler did brought about, from
+// blame distinguishes what the server refused to commit, which what the handler did brought about, from
 // a connection that failed.
 func blame(name string, err error) error {
 	if code := codeOf(err); code != "" && !transient(code) && code[:2] != "XX" { // internal

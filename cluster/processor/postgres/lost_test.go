@@ -101,7 +101,7 @@ func (s *scene) lostAnswers(t *testing.T, plant func(c processor.Checkpoint) pro
 	return all()
 }
 
-// A commit that was carried out counts, also when nobody was told: of a batch, and of an event
+// A commit that was carried out counts, also when nobody was notified: of a batch, and of an event
 // that was given up. A checkpoint that is not asked again is noticed.
 func (s *scene) lost(t *testing.T) {
 	require.Equal(t, []int{1, 2, 3, 4, -5, 6, 7, 8}, s.lostAnswers(t,

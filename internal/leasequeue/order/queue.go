@@ -35,7 +35,7 @@ type Queue struct {
 	entries  []Entry // by Create
 }
 
-// compare tells who comes first. Only an out-of-band change can create two at once.
+// compare reports who comes first. Only an out-of-band change can create two at once.
 func compare(a, b Entry) int {
 	return cmp.Or(cmp.Compare(a.Create, b.Create), cmp.Compare(a.Key, b.Key))
 }
@@ -76,7 +76,7 @@ func (q Queue) Delete(revision int64, key string) Queue {
 	return q
 }
 
-// Reached is the queue after all events up to revision were told.
+// Reached is the queue after all events up to revision were reported.
 func (q Queue) Reached(revision int64) Queue {
 	q.revision = max(q.revision, revision)
 	return q

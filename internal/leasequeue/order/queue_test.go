@@ -40,7 +40,7 @@ func TestWhoHolds(t *testing.T) {
 	require.True(t, Queue{}.Read(5, nil).Known())
 }
 
-// Whatever was read when, and however often and late an event is told: a queue that was told
+// Whatever was read when, and however often and late an event is reported: a queue that was given
 // all events up to a revision is as the truth was at that revision.
 func TestFoldedIsTheTruth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -71,7 +71,7 @@ func TestFoldedIsTheTruth(t *testing.T) {
 		}
 		read := rapid.Int64Range(1, last).Draw(t, "read at")
 		q := Queue{}.Read(read, history[read])
-		// The watch was opened before the read: it tells older events as well.
+		// The watch was opened before the read: it reports older events as well.
 		from := rapid.Int64Range(0, read).Draw(t, "watched from")
 		for _, ev := range events {
 			if ev.revision <= from {

@@ -49,7 +49,7 @@ func (w *world) entry(key string) (Entry, bool) {
 	return w.truth().Entries()[i], true
 }
 
-// look has the process of an entry that stands look at a view, and do what it is told.
+// look has the process of an entry that stands look at a view, and do what it says.
 func (w *world) look(key string, view Queue) (moved bool, again time.Duration) {
 	own, ok := w.entry(key)
 	if !ok || own.Foreign {

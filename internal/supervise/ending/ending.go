@@ -55,7 +55,7 @@ const (
 	Told Why = "told"
 	// Alone: the holder is gone.
 	Alone Why = "alone"
-	// Deadline: no renewal was told in time.
+	// Deadline: no renewal was notified in time.
 	Deadline Why = "deadline"
 	// Hurried: who asked for the end does not wait for it any longer.
 	Hurried Why = "hurried"

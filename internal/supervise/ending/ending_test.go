@@ -102,7 +102,7 @@ func TestGraceOfTheHolder(t *testing.T) {
 	}
 }
 
-// Whatever the guard is told and whenever it looks: once it asked it never goes back, it kills
+// Whatever the guard is sent and whenever it looks: once it asked it never goes back, it kills
 // when no more than the margin is left, and it never sleeps past that instant.
 func TestGuardIsInTime(t *testing.T) {
 	t.Parallel()

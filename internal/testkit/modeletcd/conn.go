@@ -10,14 +10,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Delivery is what becomes of one request. Whatever its sender is told meanwhile, a request arrives
+// Delivery is what becomes of one request. Whatever its sender is answered meanwhile, a request arrives
 // once, after Out, unless it gets lost.
 type Delivery struct {
 	// Out is how long it takes to arrive, Back how long its answer does.
 	Out, Back time.Duration
 	// Lost: it never arrives. Unanswered: its answer does not.
 	Lost, Unanswered bool
-	// Broken, if it is not 0, is when the connection breaks: the sender is told that etcd is
+	// Broken, if it is not 0, is when the connection breaks: the sender is notified that etcd is
 	// unavailable.
 	Broken time.Duration
 	// Refused, if set, is etcd's answer, and the request is not carried out.

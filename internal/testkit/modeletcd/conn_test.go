@@ -111,7 +111,7 @@ func TestLeases(t *testing.T) {
 	})
 }
 
-// A watch is told everything once and in order, whatever breaks, until what it needs is forgotten.
+// A watch delivers everything once and in order, whatever breaks, until what it needs is forgotten.
 func TestWatch(t *testing.T) {
 	play(t, func(s *scene) {
 		ctx, cancel := context.WithCancel(s.Context())

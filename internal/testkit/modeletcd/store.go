@@ -24,7 +24,7 @@ type store struct {
 	history   []*mvccpb.Event
 
 	granted func(lease int64) bool
-	// changed is told each change when it is made, and the key as it was before, if it was there.
+	// changed is notified of each change when it is made, and the key as it was before, if it was there.
 	changed func(now *mvccpb.Event, before *mvccpb.KeyValue)
 }
 

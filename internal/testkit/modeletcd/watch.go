@@ -12,7 +12,7 @@ import (
 )
 
 // watch is one of a prefix. What etcd has sent arrives in order; a watch that breaks is opened
-// anew by the client from where it had come to, and nobody is told.
+// anew by the client from where it had come to, and nobody is notified.
 type watch struct {
 	c      *Conn
 	m      *member // that it was opened at
@@ -33,7 +33,7 @@ type watch struct {
 // watcher is etcd's watches for clients. All of them tell when they are created.
 type watcher struct{ c *Conn }
 
-var errNoProgress = errors.New("modeletcd: no progress is told")
+var errNoProgress = errors.New("modeletcd: no progress is notified")
 
 func (w watcher) RequestProgress(context.Context) error { return errNoProgress }
 
@@ -122,7 +122,7 @@ func (w *watch) begin() {
 	w.tell()
 }
 
-// tell sends what has happened since the last time, unless that is held up; it is told later then.
+// tell sends what has happened since the last time, unless that is held up; it is sent later then.
 func (w *watch) tell() {
 	revision := w.c.e.store.revision
 	if !w.opened || w.c.held || w.c.frozen || !w.m.up() || w.next > revision {
@@ -192,7 +192,7 @@ func (c *Conn) tell() {
 	}
 }
 
-// Freeze has the watches tell nothing of what happens until it is called with false.
+// Freeze has the watches report nothing of what happens until it is called with false.
 func (c *Conn) Freeze(on bool) {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()

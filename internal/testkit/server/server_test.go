@@ -55,7 +55,7 @@ func TestServerThatDoesNotStart(t *testing.T) {
 }
 
 // A port that another program has taken meanwhile is not the last one; what fails with a port
-// that is free is told.
+// that is free is notified.
 func TestDraw(t *testing.T) {
 	drawn, listeners := 0, []net.Listener{}
 	err := Draw(func(number string) error {
