@@ -4,16 +4,16 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 	"github.com/goverse/goverse/node"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // newCluster is a cluster that is not started, at address.
 func newCluster(t *testing.T, etcd *embedetcd.Server, address string, change ...func(*Config)) *Cluster {

@@ -2,8 +2,8 @@ package clustertest
 
 import (
 	"context"
+	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,14 +14,17 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
+// Prefix is where the nodes' keys are in etcd. What follows it is in docs/protocols.md.
+const Prefix = "/goverse"
+
 // Cluster is a cluster under test. Its methods may be called concurrently; those
 // that can fail the test only from the test's own goroutine, as testing.TB asks.
 type Cluster struct {
-	t    testing.TB
-	opts options
-	keys state.Keys
-	etcd *embedetcd.Server
-	id   string // labels the goroutines of its nodes
+	t     testing.TB
+	opts  options
+	keys  state.Keys
+	etcd  *embedetcd.Server
+	label string // of the goroutines of its nodes
 
 	wg sync.WaitGroup // nodes that were killed, while they are taken down
 
@@ -39,12 +42,12 @@ var clusters atomic.Int64
 // behind. Everything is stopped then.
 func New(t testing.TB, n int, opts ...Option) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, opts: defaults(), id: strconv.FormatInt(clusters.Add(1), 10)}
+	c := &Cluster{t: t, opts: defaults(), label: fmt.Sprint("clustertest-", clusters.Add(1))}
 	for _, opt := range opts {
 		opt(&c.opts)
 	}
 	var err error
-	if c.keys, err = state.NewKeys(c.opts.prefix); err != nil {
+	if c.keys, err = state.NewKeys(Prefix); err != nil {
 		t.Fatalf("clustertest: %v", err)
 	}
 	ctx, cancel := c.patience()
@@ -64,9 +67,6 @@ func (c *Cluster) Etcd() *embedetcd.Server { return c.etcd }
 
 // Client is a client of etcd that no fault touches. It is closed with the test.
 func (c *Cluster) Client() *clientv3.Client { return c.etcd.Client() }
-
-// Keys are the cluster's keys in etcd.
-func (c *Cluster) Keys() state.Keys { return c.keys }
 
 // Nodes are all nodes ever added, those that were stopped or killed as well.
 func (c *Cluster) Nodes() []*Node {
@@ -105,8 +105,8 @@ func (c *Cluster) AddNode() *Node {
 	return n
 }
 
-// live are the nodes that run and are not cut off from etcd.
-func (c *Cluster) live() []*Node {
+// Live are the nodes that run and are not cut off from etcd.
+func (c *Cluster) Live() []*Node {
 	return slices.DeleteFunc(c.Nodes(), func(n *Node) bool { return !n.running() || n.faults.cutOff() })
 }
 
@@ -118,7 +118,7 @@ func (c *Cluster) patience() (context.Context, context.CancelFunc) {
 func (c *Cluster) cleanup() {
 	var wg sync.WaitGroup
 	for _, n := range c.Nodes() {
-		n.faults.clear()
+		n.faults.Heal()
 		wg.Go(n.Stop)
 	}
 	wg.Wait()

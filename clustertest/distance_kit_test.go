@@ -10,6 +10,18 @@ import (
 	"github.com/goverse/goverse/cluster"
 )
 
+// watching waits until the nodes watch so many others, all together.
+func watching(c *Cluster, watches int64) {
+	c.t.Helper()
+	c.Eventually(func() bool {
+		var sum int64
+		for _, n := range c.Live() {
+			sum += n.cluster.Status().Crashes.Watching
+		}
+		return sum == watches
+	}, "%d watches", watches)
+}
+
 // first puts node 0 at distance d, and leaves the others where etcd is.
 func first(d time.Duration) Option {
 	return WithDistance(func(i int) time.Duration {
@@ -52,12 +64,12 @@ func TestNodeAtADistance(t *testing.T) {
 func TestNodeThatRefuses(t *testing.T) {
 	t.Parallel()
 	c := New(t, 2, WithEntrances(), detection(cluster.CrashDetection{GracePeriod: 500 * time.Millisecond}))
-	watched(t, c, 2, 1)
+	watching(c, 2)
 	lease := c.Node(0).Lease()
 	c.Node(0).Refuse()
 	c.Eventually(func() bool { return c.Node(1).cluster.Status().Crashes.Refuted > 0 }, "it is accused, and refutes")
 	c.Node(0).Accept()
-	watched(t, c, 2, 1)
+	watching(c, 2)
 	require.Equal(t, lease, c.Node(0).Lease())
 	c.Node(0).Kill()
 	c.Eventually(func() bool { return c.Node(1).cluster.Status().Crashes.Removals == 1 },

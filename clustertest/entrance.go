@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/port"
 	"github.com/goverse/goverse/node"
 )
 
@@ -50,16 +51,12 @@ func (n *Node) enter(cfg node.Config) (err error) {
 		return err
 	}
 	for range entrances {
-		cfg.ListenAddress = "127.0.0.2:0"
-		free, err := net.Listen("tcp", cfg.ListenAddress)
-		if err != nil {
+		// The same port at both addresses: next to nobody asks for that one.
+		if cfg.ListenAddress, err = port.Servers.Draw("127.0.0.2"); err != nil {
 			return fmt.Errorf("WithEntrances: %w", err)
 		}
-		// The same port at both addresses: next to nobody asks for that one.
-		cfg.ListenAddress = free.Addr().String()
-		_, port, _ := net.SplitHostPort(cfg.ListenAddress) // it is an address
-		relay, err := fault.NewRelayAt(net.JoinHostPort("127.0.0.1", port), cfg.ListenAddress)
-		_ = free.Close()
+		_, number, _ := net.SplitHostPort(cfg.ListenAddress) // it is an address
+		relay, err := fault.NewRelayAt(net.JoinHostPort("127.0.0.1", number), cfg.ListenAddress)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}

@@ -111,8 +111,9 @@ func (f *Faults) take(r Request) *rule {
 	return x
 }
 
-// clear ends all faults; the dead stay dead.
-func (f *Faults) clear() {
+// Heal ends all faults that are on, and forgets those that were to befall a request still to come. A node that
+// was killed stays so.
+func (f *Faults) Heal() {
 	f.mu.Lock()
 	f.rules = nil
 	f.mu.Unlock()

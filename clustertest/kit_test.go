@@ -17,7 +17,7 @@ func TestReadyQuicklyInTheOrderOfNumbers(t *testing.T) {
 	c := New(t, 3)
 	c.WaitLeaderIs(c.Node(0).Address())
 	t.Logf("ready after %v", time.Since(began))
-	c.WaitQueue(addresses(c.Nodes())...)
+	c.WaitQueue(c.Node(0).Address(), c.Node(1).Address(), c.Node(2).Address())
 	require.Same(t, c.Node(0), c.WaitLeader())
 	require.Equal(t, c.Node(0).Address(), c.WaitAgreed())
 	require.Same(t, c.Node(2), c.NodeAt(c.Node(2).Address()))
@@ -37,7 +37,7 @@ func TestStopHandsOverAndANewNodeQueuesAtTheTail(t *testing.T) {
 func TestKillLeavesTheLease(t *testing.T) {
 	c := New(t, 2, WithTTL(1), detection(cluster.CrashDetection{Off: true}))
 	c.WaitLeaderIs(c.Node(0).Address())
-	key := c.Keys().Candidate(int64(c.Node(0).Lease()))
+	key := c.keys.Candidate(int64(c.Node(0).Lease()))
 	c.Node(0).Kill()
 	require.Contains(t, queueKeys(t, c), key, "a node that vanishes takes nothing with it")
 	c.WaitLeaderIs(c.Node(1).Address())

@@ -1,17 +1,12 @@
 package clustertest
 
 import (
-	"bytes"
-	"fmt"
-	"runtime/pprof"
-	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-)
 
-// labelKey is the pprof label that every goroutine of a node inherits.
-const labelKey = "goverse-clustertest"
+	"github.com/goverse/goverse/internal/testkit/leak"
+)
 
 // leaving is how long goroutines may take to end after what they served ended.
 const leaving = 3 * time.Second
@@ -56,36 +51,7 @@ func (c *Cluster) checkKeys() {
 
 // checkGoroutines fails the test if a goroutine that a node began still runs.
 func (c *Cluster) checkGoroutines() {
-	label := fmt.Sprintf("%q:%q", labelKey, c.id)
-	deadline := time.NewTimer(leaving)
-	defer deadline.Stop()
-	tick := time.NewTicker(glance)
-	defer tick.Stop()
-	for {
-		left := goroutines(label)
-		if left == "" {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			c.t.Errorf("clustertest: goroutines left behind:\n%s", left)
-			return
-		}
+	if left := leak.AwaitNone(func() string { return leak.Stacks(c.label) }, leaving); left != "" {
+		c.t.Errorf("clustertest: goroutines left behind:\n%s", left)
 	}
-}
-
-// goroutines are the stacks of the goroutines with that label.
-func goroutines(label string) string {
-	var b bytes.Buffer
-	if err := pprof.Lookup("goroutine").WriteTo(&b, 1); err != nil {
-		return err.Error()
-	}
-	var out []string
-	for block := range strings.SplitSeq(b.String(), "\n\n") {
-		if strings.Contains(block, label) {
-			out = append(out, block)
-		}
-	}
-	return strings.Join(out, "\n\n")
 }

@@ -3,13 +3,13 @@ package clustertest
 import (
 	"context"
 	"fmt"
-	"runtime/pprof"
 	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/testkit/leak"
 	"github.com/goverse/goverse/node"
 )
 
@@ -55,12 +55,12 @@ func (c *Cluster) makeNode(index int) (n *Node, err error) {
 	for _, alter := range c.opts.alter {
 		alter(index, &cfg)
 	}
-	cfg.EtcdAddress, cfg.EtcdPrefix = c.etcd.Endpoint(), c.opts.prefix
+	cfg.EtcdAddress, cfg.EtcdPrefix = c.etcd.Endpoint(), Prefix
 	n = &Node{c: c, index: index, ended: make(chan struct{})}
 	if err := n.place(&cfg); err != nil {
 		return nil, err
 	}
-	c.label(func() {
+	leak.Labelled(c.label, func() {
 		n.client, err = cluster.NewEtcdClient(cfg)
 	})
 	if err != nil {
@@ -84,15 +84,10 @@ func (c *Cluster) makeNode(index int) (n *Node, err error) {
 	return n, nil
 }
 
-// label runs f so that every goroutine begun in it can be found again.
-func (c *Cluster) label(f func()) {
-	pprof.Do(context.Background(), pprof.Labels(labelKey, c.id), func(context.Context) { f() })
-}
-
 // Start starts a node that NewNode made; see [cluster.Cluster.Start].
 func (n *Node) Start(ctx context.Context) error {
 	var err error
-	n.c.label(func() { err = n.cluster.Start(ctx) })
+	leak.Labelled(n.c.label, func() { err = n.cluster.Start(ctx) })
 	n.mu.Lock()
 	n.started = err == nil
 	n.mu.Unlock()
@@ -123,17 +118,24 @@ func (n *Node) running() bool {
 // Stop stops the node gracefully, and returns when it is down. It fails the test
 // if that does not work. A node that is down already stays so.
 func (n *Node) Stop() {
-	if !n.begin() {
-		<-n.ended
-		return
-	}
-	defer close(n.ended)
 	ctx, cancel := n.c.patience()
 	defer cancel()
-	if err := n.cluster.Stop(ctx); err != nil {
+	if err := n.StopContext(ctx); err != nil {
 		n.c.t.Errorf("clustertest: stop node %d: %v", n.index, err)
 	}
+}
+
+// StopContext is Stop for tests of a stop that is cut short: it takes until ctx ends, and returns what
+// [cluster.Cluster.Stop] does.
+func (n *Node) StopContext(ctx context.Context) error {
+	if !n.begin() {
+		<-n.ended
+		return nil
+	}
+	defer close(n.ended)
+	err := n.cluster.Stop(ctx)
 	n.closeWays()
+	return err
 }
 
 // Kill makes the node vanish as a crash would: its port refuses, etcd hears

@@ -13,7 +13,6 @@ type Option func(*options)
 
 type options struct {
 	ttl       int
-	prefix    string
 	patience  time.Duration
 	logger    hclog.Logger
 	alter     []func(i int, cfg *cluster.Config)
@@ -22,15 +21,12 @@ type options struct {
 }
 
 func defaults() options {
-	return options{ttl: 2, prefix: "/goverse", patience: 10 * time.Second, logger: hclog.NewNullLogger()}
+	return options{ttl: 2, patience: 10 * time.Second, logger: hclog.NewNullLogger()}
 }
 
 // WithTTL sets the sessions' time-to-live in seconds. Default 2; 1 is the
 // smallest, and short for a busy machine.
 func WithTTL(seconds int) Option { return func(o *options) { o.ttl = seconds } }
-
-// WithPrefix sets where the cluster lies in etcd. Default /goverse.
-func WithPrefix(prefix string) Option { return func(o *options) { o.prefix = prefix } }
 
 // WithPatience bounds every wait of the cluster. Default 10 s.
 func WithPatience(d time.Duration) Option { return func(o *options) { o.patience = d } }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/clustertest"
 )
 
@@ -74,7 +76,7 @@ func TestWaitFailsWithEveryNodesStatus(t *testing.T) {
 func TestLeftKeyFailsTheTest(t *testing.T) {
 	failures := run(func(t *recorder) {
 		c := clustertest.New(t, 1)
-		_, err := c.Client().Put(context.Background(), c.Keys().Queue()+"forgotten", "x")
+		_, err := c.Client().Put(context.Background(), clustertest.Prefix+"/leader/forgotten", "x")
 		require.NoError(t, err)
 	})
 	require.Len(t, failures, 1)
@@ -86,8 +88,15 @@ func TestLeftGoroutineFailsTheTest(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	failures := run(func(t *recorder) {
-		c := clustertest.New(t, 1)
-		c.Label(func() { go func() { <-release }() })
+		left := make(chan struct{})
+		begin := sync.OnceFunc(func() {
+			go func() { <-release }()
+			close(left)
+		})
+		clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+			cfg.Sharding.OnAcquire = func(context.Context, int, int64) { begin() }
+		}))
+		<-left
 	})
 	require.Len(t, failures, 1)
 	require.Contains(t, failures[0], "goroutines left behind")

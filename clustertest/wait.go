@@ -86,8 +86,7 @@ func (c *Cluster) WaitLeader() *Node {
 	return leader
 }
 
-// WaitLeaderIs waits until every live node names the leader at address. Live are
-// those that run and are not cut off.
+// WaitLeaderIs waits until every live node names the leader at address; see [Cluster.Live].
 func (c *Cluster) WaitLeaderIs(address string) {
 	c.t.Helper()
 	c.Eventually(func() bool { return c.agreed() == address }, "all live nodes name %q as the leader", address)
@@ -109,7 +108,7 @@ func (c *Cluster) WaitAgreed() string {
 // that is one of them must itself say so.
 func (c *Cluster) agreed() string {
 	leader := ""
-	for _, n := range c.live() {
+	for _, n := range c.Live() {
 		named := n.cluster.GetLeaderNode()
 		if named == "" || leader != "" && named != leader {
 			return ""
@@ -124,7 +123,7 @@ func (c *Cluster) agreed() string {
 func (c *Cluster) WaitQueue(addresses ...string) {
 	c.t.Helper()
 	c.Eventually(func() bool {
-		for _, n := range c.live() {
+		for _, n := range c.Live() {
 			if !slices.Equal(n.cluster.Status().Queue, addresses) {
 				return false
 			}

@@ -2,37 +2,16 @@ package embedetcd
 
 import (
 	"context"
-	"fmt"
 	"net"
-	"os"
 	"testing"
 	"time"
 
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/goleak"
 )
 
-// leakPatience is twice the read time-out of etcd's peer connections, after which
-// the last goroutines of a closed cluster end (see Cluster.Close).
-const leakPatience = 10 * time.Second
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	deadline := time.Now().Add(leakPatience)
-	// goleak itself looks again and again for a while, and then gives up.
-	for code == 0 {
-		leak := goleak.Find()
-		if leak == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			fmt.Fprintln(os.Stderr, leak)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // patient returns a context that only ends if a test hangs.
 func patient(t *testing.T) context.Context {

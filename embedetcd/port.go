@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/netip"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -15,12 +13,6 @@ import (
 )
 
 const (
-	// Free ports are drawn from below the range that the usual systems give to
-	// outgoing connections: a server that restarts on its port must not find that
-	// some client was given it in the meantime.
-	firstPort, lastPort = 20000, 32000
-	drawings            = 50
-
 	// A port is called taken only if it is so for this long: a server that just
 	// stopped in this process may need a moment to be gone.
 	portPatience = 250 * time.Millisecond
@@ -35,13 +27,8 @@ func choosePort(ctx context.Context, field, address string) (string, error) {
 		return "", badConfig("%s is %q: use host:port", field, address)
 	}
 	if number == "0" {
-		for range drawings {
-			drawn := net.JoinHostPort(host, strconv.Itoa(firstPort+rand.IntN(lastPort-firstPort)))
-			if err = port.Probe(drawn); !errors.Is(err, syscall.EADDRINUSE) {
-				return drawn, listenError(field, drawn, err)
-			}
-		}
-		return "", listenError(field, address, err)
+		drawn, err := port.Servers.Draw(host)
+		return drawn, listenError(field, drawn, err)
 	}
 	patience := time.NewTimer(portPatience)
 	defer patience.Stop()

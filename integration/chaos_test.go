@@ -17,9 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/clustertest/history"
 	"github.com/goverse/goverse/integration/internal/chaos"
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/history"
 )
 
 var (

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/clustertest/history"
 	"github.com/goverse/goverse/integration/internal/chaos"
+	"github.com/goverse/goverse/internal/history"
 )
 
 // exemptTTL is so long that the deadline is no explanation for what ends an overlap.

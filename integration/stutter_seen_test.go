@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverse/goverse/clustertest/history"
 	"github.com/goverse/goverse/integration/internal/leases"
 	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/history"
 )
 
 const (

@@ -23,8 +23,8 @@ func TestMemoryConforms(t *testing.T) {
 	electortest.Run(t, func(*testing.T) elector.LeaseStore { return elector.NewMemory() })
 }
 
-// scene is an etcd, and any number of processes with a connection each.
-type scene struct {
+// testBed is an etcd, and any number of processes with a connection each.
+type testBed struct {
 	*testing.T
 	ctx    context.Context
 	server *embedetcd.Server
@@ -32,19 +32,19 @@ type scene struct {
 	names  atomic.Int64
 }
 
-func newScene(t *testing.T) *scene {
+func newTestBed(t *testing.T) *testBed {
 	t.Helper()
 	keys, err := state.NewKeys("/goverse")
 	require.NoError(t, err)
-	return &scene{T: t, ctx: etcdtest.Context(t), server: etcdtest.Start(t), keys: keys}
+	return &testBed{T: t, ctx: etcdtest.Context(t), server: etcdtest.Start(t), keys: keys}
 }
 
-func (s *scene) client() *clientv3.Client {
+func (s *testBed) client() *clientv3.Client {
 	s.Helper()
 	return etcdtest.Dial(s.T, s.server.Endpoint())
 }
 
-func (s *scene) store(client *clientv3.Client, name string) *elector.Etcd {
+func (s *testBed) store(client *clientv3.Client, name string) *elector.Etcd {
 	s.Helper()
 	store, err := elector.NewEtcd(client, s.keys.Prefix(), name)
 	require.NoError(s, err)
@@ -52,7 +52,7 @@ func (s *scene) store(client *clientv3.Client, name string) *elector.Etcd {
 }
 
 func TestEtcdConforms(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	client := s.client()
 	electortest.Run(t, func(t *testing.T) elector.LeaseStore {
 		return s.store(client, fmt.Sprintf("a/%d", s.names.Add(1)))
@@ -60,7 +60,7 @@ func TestEtcdConforms(t *testing.T) {
 }
 
 func TestEtcdKeepsNamesApart(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	client := s.client()
 	_, err := s.store(client, "a/b").CreateLease(s.ctx, elector.Lease{HolderIdentity: "x"})
 	require.NoError(t, err)
@@ -95,7 +95,7 @@ type candidate struct {
 	stop   func() error
 }
 
-func (s *scene) stand(id string, lease, retry time.Duration) *candidate {
+func (s *testBed) stand(id string, lease, retry time.Duration) *candidate {
 	s.Helper()
 	client := s.client()
 	c := &candidate{starts: make(chan time.Time, 100), faults: clustertest.Inject(client)}
@@ -117,7 +117,7 @@ func (s *scene) stand(id string, lease, retry time.Duration) *candidate {
 	return c
 }
 
-func (s *scene) led(c *candidate) time.Time {
+func (s *testBed) led(c *candidate) time.Time {
 	s.Helper()
 	select {
 	case at := <-c.starts:
@@ -131,7 +131,7 @@ func (s *scene) led(c *candidate) time.Time {
 // The store can be watched, so who is next does not wait for the next look.
 func TestHandoverOverEtcd(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.stand("a", time.Hour, 20*time.Minute)
 	s.led(a)
 	b := s.stand("b", time.Hour, 20*time.Minute)
@@ -147,7 +147,7 @@ func TestHandoverOverEtcd(t *testing.T) {
 // A leader that is cut off is silent before the next one speaks.
 func TestCutOffFromEtcd(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.stand("a", 2*time.Second, 200*time.Millisecond)
 	s.led(a)
 	b := s.stand("b", 2*time.Second, 200*time.Millisecond)
@@ -168,7 +168,7 @@ func TestCutOffFromEtcd(t *testing.T) {
 // Renewals that are lost, held back and carried out when another one leads.
 func TestLateRenewalAtEtcd(t *testing.T) {
 	t.Parallel()
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.stand("a", 2*time.Second, 100*time.Millisecond)
 	s.led(a)
 	writing := clustertest.Putting(s.keys.LeaseRecord("it"))

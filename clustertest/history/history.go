@@ -1,188 +1,102 @@
 package history
 
 import (
-	"fmt"
+	"io"
+	"testing"
 	"time"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/history"
 )
 
-// History is what was recorded, of one process or of several, merged. The order
-// within its slices carries no meaning.
-type History struct {
-	Processes []Process
-	Runs      []Run
-	Marks     []Mark
-	Ops       []Op
-	Entries   []Entry
-	Gaps      []Gap
-	Attempts  []Attempt
-	Effects   []Entered // alone of all, in the ledger's order
-}
-
-// Process is one that recorded.
-type Process struct {
-	Name string    `json:"name"`
-	PID  int       `json:"pid"`
-	At   Instant   `json:"at"`   // when the recording began
-	Wall time.Time `json:"wall"` // the same moment on the wall clock, for people
-}
-
-// Who names one life of a node: a name may be used again after a restart, in
-// another process or in the same.
-type Who struct {
-	Process string `json:"proc"`
-	Node    string `json:"node"`
-	Life    int    `json:"life,omitempty"` // counted from 0 for each name in a process
-}
-
-// State is coarsely what a node does.
-type State string
-
-// The states. Unknown is that of a node that is not asked for it.
+// Names of faults that can excuse an overlap, if Limits say so: what the design does not promise. Any other name
+// is that of a fault which excuses nothing.
 const (
-	Unknown   State = ""
-	Leader    State = "leader"
-	Candidate State = "candidate"  // waits in the queue
-	Observer  State = "observer"   // registered, and does not stand for election
-	Failed    State = "failed"     // registered, and says why its election fails
-	Stopped   State = "stopped"    // not started yet, or stopped by its program
-	Follower  State = "follower"   // registered, stands for election, and is not queued
-	NoSession State = "no session" // runs, and has none
+	LeaseRevoked = history.LeaseRevoked // the lease of a node's session, by another process
+	KeyDeleted   = history.KeyDeleted   // a leader's key, by another process
+	RemovedAlive = history.RemovedAlive // a node, on evidence, though it lived
+	OutsideLeads = history.OutsideLeads // a candidate that is no node, while this node acts in fallback
 )
 
-// idle reports whether a node that stays so has stopped silently.
-func (s State) idle() bool { return s == Follower || s == NoSession }
-
-// Run is a row of equal samples of one node about one subject.
-type Run struct {
-	Who
-	Subject Subject `json:"subject,omitempty"`
-	Leads   bool    `json:"leads,omitempty"`   // it claims the subject: leads, serves the shard, or holds the lock
-	Shared  bool    `json:"shared,omitempty"`  // it shares the lock
-	Token   int64   `json:"token,omitempty"`   // 0 while it claims nothing, or claims it by none
-	Session int64   `json:"session,omitempty"` // on which it serves the shard
-	State   State   `json:"state,omitempty"`   // of runs about leadership only
-	First   Window  `json:"first"`
-	Last    Window  `json:"last"`
-	Count   int     `json:"n"`
+// Limits are what a history is judged by. The zero value is for a cluster to which nothing is done that the
+// design does not cover.
+type Limits struct {
+	// Exempt names the faults that excuse an overlap, such as LeaseRevoked, and how long after it each may
+	// last: until the old leader must have noticed. An overlap is excused if that was done to its older term's
+	// node in that term, and it lies wholly between the fault and the bound. Without an entry nothing is
+	// excused.
+	Exempt map[string]time.Duration
+	// Silent is how long a node to which nothing is being done may go without a session, or without a place in
+	// the queue if it stands for election. Default 30 s; it must be more than a node needs to come back.
+	Silent time.Duration
+	// Unserved is how long a shard may have nobody who serves it, while a node that can have shards has a
+	// session and no fault is being done to any node. Default 30 s. A cluster that rightly has nobody to serve
+	// (all its nodes are excluded, or too few) needs a fault that says so.
+	Unserved time.Duration
 }
 
-// The marks that can excuse an overlap, if [Limits] say so: what the design does not
-// promise. Any other name marks a fault.
-const (
-	LeaseRevoked = "lease revoked" // out of band
-	KeyDeleted   = "key deleted"   // of a leader, out of band
-	LockDeleted  = "lock deleted"  // the key of one who holds a lock, out of band
-	RemovedAlive = "removed alive" // on evidence, though it lived
-	// RevokedByEtcd: etcd itself revoked a lease that was renewed: a leader of etcd that was
-	// deposed while it stood still takes the leases for run out by its own clock (etcd #15247).
-	RevokedByEtcd = "revoked by etcd"
-	OutsideLeads  = "outside leads" // a candidate from outside, while this node acts in fallback
-)
+// Recorder records one process's part of a history. All methods are safe for concurrent use.
+type Recorder struct{ inner *history.Recorder }
 
-// Mark is a fault or an intervention, done to a node or to all. An intervention took
-// place at some instant from From to To; a fault lasted that long.
-type Mark struct {
-	Process string  `json:"proc"` // that recorded it
-	ID      int64   `json:"id"`   // in that process
-	Node    string  `json:"node,omitempty"`
-	Name    string  `json:"name"`
-	Text    string  `json:"text,omitempty"`
-	From    Instant `json:"from"`
-	To      Instant `json:"to,omitempty"` // 0: it did not end
+// Record records in the process of a test and judges it at the test's end: the test fails with the report if a
+// promise was broken. Call it after clustertest.New, so that it ends before the cluster does, and add the nodes
+// to it.
+func Record(t testing.TB, limits Limits) *Recorder {
+	t.Helper()
+	return &Recorder{history.Record(t, history.Limits(limits))}
 }
 
-// ended is To, or later than everything.
-func (m Mark) ended() Instant {
-	if m.To == 0 {
-		return forever
+// NewRecorder begins a recording for [Check]. Process names this process in reports. Each line goes to w in one
+// Write, at once. The recorder never closes w. An error of writing is returned by Stop; nothing is recorded
+// after it.
+func NewRecorder(w io.Writer, process string) *Recorder {
+	return &Recorder{history.NewRecorder(w, process)}
+}
+
+// Add samples a cluster's node, which may be started later, as to leadership, until Stop. A name may be used
+// again for a node that takes the place of one that ended; it is another life then. After Stop it does nothing.
+func (r *Recorder) Add(name string, c *cluster.Cluster) { r.inner.Add(history.Of(name, c)) }
+
+// AddWithShards is Add for a node that is asked about each of its shards as well. Give the cluster some dozens,
+// not thousands, by cluster.Sharding.Shards.
+func (r *Recorder) AddWithShards(name string, c *cluster.Cluster) {
+	r.inner.Add(history.Of(name, c).WithShards(c))
+}
+
+// Do does a fault of that name, such as LeaseRevoked, to a node, and records between which instants that was. It
+// returns what f returned; a fault that failed is recorded as well, for it may have worked.
+func (r *Recorder) Do(node, name string, f func() error) error { return r.inner.Do(node, name, f) }
+
+// Begin records that a fault begins: at a node, or, with node "", at all of them. It ends, and that is recorded,
+// when end is called, or never. Call Begin before the fault is done and end after it is undone. The text is for
+// people.
+func (r *Recorder) Begin(node, name, text string) (end func()) {
+	return r.inner.Begin(node, name, text)
+}
+
+// Stop ends the sampling, waits until it has ended and all is written, and returns the first error of writing.
+// Stopping twice is harmless.
+func (r *Recorder) Stop() error { return r.inner.Stop() }
+
+// Verdict is what a history proves.
+type Verdict struct{ inner history.Verdict }
+
+// Check judges what several processes recorded in files of their own. An unfinished last line, which a crash
+// leaves, is ignored. A recording of ten minutes of three nodes is judged in seconds.
+func Check(limits Limits, paths ...string) (Verdict, error) {
+	h, err := history.ReadFiles(paths...)
+	if err != nil {
+		return Verdict{}, err
 	}
-	return m.To
+	return Verdict{history.Check(h, history.Limits(limits))}, nil
 }
 
-// concerns reports whether m was done to that node.
-func (m Mark) concerns(node string) bool { return m.Node == "" || m.Node == node }
+// OK reports whether no promise was broken.
+func (v Verdict) OK() bool { return v.inner.OK() }
 
-const forever Instant = 1<<63 - 1
+// Summary is the verdict in one line.
+func (v Verdict) Summary() string { return v.inner.Summary() }
 
-// Outcome is what came of an operation.
-type Outcome string
-
-// The outcomes.
-const (
-	OutcomeUnknown  Outcome = "unknown"  // no answer, or one that leaves it open
-	OutcomeAccepted Outcome = "accepted" // of a read: answered
-	OutcomeRefused  Outcome = "refused"  // because the term was over
-)
-
-// Op is a guarded write to a register, or a read of it. A register that is written by
-// increments alone is a counter.
-type Op struct {
-	Process  string  `json:"proc"`
-	ID       int64   `json:"id"` // in that process
-	Node     string  `json:"node"`
-	Key      string  `json:"key"`               // the register
-	Subject  Subject `json:"subject,omitempty"` // whose claimant writes it
-	Write    bool    `json:"write,omitempty"`
-	Token    int64   `json:"token,omitempty"`  // of the write, or read
-	Value    string  `json:"value,omitempty"`  // no two writes have the same; "" reads a register never written
-	Counts   bool    `json:"counts,omitempty"` // the write is an increment: nothing else was written since Base
-	Base     string  `json:"base,omitempty"`   // what the increment had read
-	Call     Instant `json:"call"`
-	Return   Instant `json:"return,omitempty"` // 0 if it did not
-	Outcome  Outcome `json:"outcome"`
-	Revision int64   `json:"rev,omitempty"` // etcd's, of the write accepted, or of the write that was read
-	Error    string  `json:"error,omitempty"`
-}
-
-func (o Op) String() string {
-	what := "read"
-	switch {
-	case o.Counts:
-		what = fmt.Sprintf("increment from %q to", o.Base)
-	case o.Write:
-		what = "write of"
-	}
-	s := fmt.Sprintf("%s %q by %s %d, %s", what, o.Value, o.Subject.token(), o.Token, o.Outcome)
-	if o.Revision != 0 {
-		s += fmt.Sprintf(" at revision %d", o.Revision)
-	}
-	if o.Error != "" {
-		s += " (" + o.Error + ")"
-	}
-	return s
-}
-
-// Entry is one state of a register in etcd's own order, as a watch told it.
-type Entry struct {
-	Key      string  `json:"key"`
-	Subject  Subject `json:"subject,omitempty"`
-	Revision int64   `json:"rev"`
-	Token    int64   `json:"token,omitempty"`
-	Value    string  `json:"value,omitempty"`
-	Deleted  bool    `json:"deleted,omitempty"`
-	At       Instant `json:"at"` // when it was told
-}
-
-// Gap says that a register's entries from From to before To are not known: etcd had
-// compacted them before the watch reached them.
-type Gap struct {
-	Key  string `json:"key"`
-	From int64  `json:"from"`
-	To   int64  `json:"to"`
-}
-
-// Merge is everything that was recorded in any of them.
-func Merge(histories ...History) History {
-	var all History
-	for _, h := range histories {
-		all.Processes = append(all.Processes, h.Processes...)
-		all.Runs = append(all.Runs, h.Runs...)
-		all.Marks = append(all.Marks, h.Marks...)
-		all.Ops = append(all.Ops, h.Ops...)
-		all.Entries = append(all.Entries, h.Entries...)
-		all.Gaps = append(all.Gaps, h.Gaps...)
-		all.Attempts = append(all.Attempts, h.Attempts...)
-		all.Effects = append(all.Effects, h.Effects...)
-	}
-	return all
-}
+// String is the report as text: the verdict, what it rests on, and for each finding what the nodes said and what
+// was done to them around it, in time order.
+func (v Verdict) String() string { return v.inner.String() }

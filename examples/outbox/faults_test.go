@@ -29,7 +29,7 @@ import (
 // is killed when the sink has an event and the publisher does not know yet, or frozen until
 // another publishes, with a request of its under way that arrives then. Each committed row arrives
 // once, in order.
-func (s *scene) faults(t *testing.T) {
+func (s *testBed) faults(t *testing.T) {
 	db, url := s.database(t)
 	etcd := etcdtest.Start(t)
 
@@ -119,7 +119,7 @@ func (s *scene) faults(t *testing.T) {
 }
 
 // A database that falls silent is reported, and does not keep a publisher from ending.
-func (s *scene) silent(t *testing.T) {
+func (s *testBed) silent(t *testing.T) {
 	_, url := s.database(t)
 	relay, err := fault.NewRelay(s.server.Address())
 	require.NoError(t, err)

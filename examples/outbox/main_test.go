@@ -47,8 +47,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// scene is a server; each part of the test has a schema of its own.
-type scene struct {
+// testBed is a server; each part of the test has a schema of its own.
+type testBed struct {
 	server *pgserver.Server
 	admin  *pgx.Conn
 	last   atomic.Int64
@@ -60,7 +60,7 @@ func TestOutbox(t *testing.T) {
 	admin, err := pgx.Connect(context.Background(), server.URL())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = admin.Close(context.Background()) })
-	s := &scene{server: server, admin: admin}
+	s := &testBed{server: server, admin: admin}
 	t.Run("cleaning", s.cleaning)
 	t.Run("sink", s.sink)
 	t.Run("a database that falls silent", s.silent)
@@ -68,7 +68,7 @@ func TestOutbox(t *testing.T) {
 }
 
 // database is an empty schema with the example's tables.
-func (s *scene) database(t *testing.T) (db *pgxpool.Pool, url string) {
+func (s *testBed) database(t *testing.T) (db *pgxpool.Pool, url string) {
 	t.Helper()
 	ctx := etcdtest.Context(t)
 	name := fmt.Sprintf("test_%d", s.last.Add(1))

@@ -15,7 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster/processor"
 )
 
-func (s *scene) sink(t *testing.T) {
+func (s *testBed) sink(t *testing.T) {
 	db, _ := s.database(t)
 	server := httptest.NewServer(sink{db}.routes())
 	defer server.Close()

@@ -17,7 +17,7 @@ import (
 )
 
 // What was published goes after a while; what was not, and what was parked, stays.
-func (s *scene) cleaning(t *testing.T) {
+func (s *testBed) cleaning(t *testing.T) {
 	db, _ := s.database(t)
 	ctx := etcdtest.Context(t)
 	require.NoError(t, order(ctx, db, 40))

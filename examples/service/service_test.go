@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -19,6 +18,7 @@ import (
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/examples/internal/trial"
 	"github.com/goverse/goverse/examples/service/countspb"
+	"github.com/goverse/goverse/internal/port"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
@@ -40,10 +40,9 @@ func start(t *testing.T, etcd string) *copyOf {
 
 func free(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := port.Servers.Draw("127.0.0.1")
 	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().String()
+	return address
 }
 
 // add adds one, asking whom it is sent to, until it is done.

@@ -23,7 +23,7 @@ func at(d time.Duration, s *state.Snapshot) Seen {
 	return Seen{Snapshot: s, Now: began.Add(d), Valid: true}
 }
 
-func queue(kvs ...state.KV) *state.Snapshot { return scene{kvs: kvs}.build() }
+func queue(kvs ...state.KV) *state.Snapshot { return given{kvs: kvs}.build() }
 
 // From the first look to the first term.
 func TestJoinAndLead(t *testing.T) {
@@ -190,13 +190,13 @@ func TestCampaignsThatFail(t *testing.T) {
 
 func TestActing(t *testing.T) {
 	c := member().CampaignEnded(began, Denied)
-	empty := scene{failed: "a:1"}
+	empty := given{failed: "a:1"}
 	c, o := c.Look(at(0, empty.build()))
 	require.Equal(t, Request{Kind: CreateActing, Change: txn.CreateActing(keysForTest(), ownLease, "a:1")}, o.Do)
 	c, _ = c.Finished(o.Do, Worked, began)
 	_, o = c.Look(at(retryDelay-1, empty.build()))
 	require.Equal(t, Orders{Again: 1}, o, "not in a loop")
-	acting := scene{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}
+	acting := given{failed: "a:1", kvs: []state.KV{acts(ownLease, 30)}}
 	c, o = c.Look(at(time.Second, acting.build()))
 	require.Equal(t, Term{30, election.ModeFallback}, o.Began)
 	require.EqualValues(t, 30, c.Acts())

@@ -17,9 +17,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// scene is an etcd with a member "a:1" that holds a node key and a candidacy on
+// testBed is an etcd with a member "a:1" that holds a node key and a candidacy on
 // a lease, and an accuser "x".
-type scene struct {
+type testBed struct {
 	ctx     context.Context
 	client  *clientv3.Client
 	keys    state.Keys
@@ -28,7 +28,7 @@ type scene struct {
 	keeper  *etcdsession.Keeper // that does not run
 }
 
-func newScene(t *testing.T) *scene {
+func newTestBed(t *testing.T) *testBed {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	t.Cleanup(cancel)
@@ -47,12 +47,12 @@ func newScene(t *testing.T) *scene {
 	require.NoError(t, err)
 	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client}})
 	require.NoError(t, err)
-	return &scene{ctx: ctx, keeper: keeper, client: client, keys: keys,
+	return &testBed{ctx: ctx, keeper: keeper, client: client, keys: keys,
 		accused: &state.Member{Address: "a:1", Incarnation: put.Header.Revision, KeyLease: int64(lease.ID), Record: record},
 		accuser: Accuser{Client: client, Keys: keys, ID: "x", Lease: mine.ID}}
 }
 
-func (s *scene) left(t *testing.T) []string {
+func (s *testBed) left(t *testing.T) []string {
 	t.Helper()
 	resp, err := s.client.Get(s.ctx, "/", clientv3.WithPrefix())
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func (s *scene) left(t *testing.T) []string {
 }
 
 func TestNobodyRefutes(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	began := time.Now()
 	require.NoError(t, s.accuser.Remove(s.ctx, s.accused, "refused"))
 	require.GreaterOrEqual(t, time.Since(began), DefaultGracePeriod, "the grace is given")
@@ -75,7 +75,7 @@ func TestNobodyRefutes(t *testing.T) {
 }
 
 func TestTheAccusedRefutes(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	m := mirror.New(mirror.Config{Client: s.client, Keys: s.keys})
 	d := New(Config{Client: s.client, Mirror: m, Keeper: s.keeper, Address: "a:1", InstanceID: "i"})
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -98,12 +98,12 @@ func TestTheAccusedRefutes(t *testing.T) {
 }
 
 func TestGoneByItself(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	_, err := s.client.Revoke(s.ctx, clientv3.LeaseID(s.accused.Lease))
 	require.NoError(t, err)
 	require.ErrorIs(t, s.accuser.Remove(s.ctx, s.accused, "refused"), ErrChanged)
 
-	s = newScene(t)
+	s = newTestBed(t)
 	s.accuser.Grace = 300 * time.Millisecond
 	removed := make(chan error, 1)
 	go func() { removed <- s.accuser.Remove(s.ctx, s.accused, "refused") }()
@@ -117,7 +117,7 @@ func TestGoneByItself(t *testing.T) {
 // A request that timed out can commit later: an accusation that nobody waits for any
 // more, of a member that is gone.
 func TestVoidAccusationIsTakenBack(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	m := mirror.New(mirror.Config{Client: s.client, Keys: s.keys})
 	d := New(Config{Client: s.client, Mirror: m, Keeper: s.keeper, Address: "x:1", InstanceID: "x"})
 	ctx, cancel := context.WithCancel(s.ctx)

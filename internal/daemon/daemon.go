@@ -28,8 +28,8 @@ type Daemon struct {
 	cluster *cluster.Cluster
 }
 
-// New checks the configuration and binds the ports. A daemon that will not be run
-// must be freed with Close. Errors are one line and name goversed's flags.
+// New checks the configuration and binds the ports. Run frees them.
+// Errors are one line and name goversed's flags.
 func New(cfg Config) (*Daemon, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
@@ -80,15 +80,6 @@ func reachable(bound, advertise string) string {
 		return bound
 	}
 	return net.JoinHostPort(named, port)
-}
-
-// Close frees the ports of a daemon that was not run. It always returns nil.
-func (d *Daemon) Close() error {
-	_ = d.node.Close() // always nil
-	if d.http != nil {
-		_ = d.http.Close() // nothing can be done about it
-	}
-	return nil
 }
 
 // Run runs everything until ctx ends, a part fails, or the start fails; then it

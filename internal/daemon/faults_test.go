@@ -222,11 +222,3 @@ func TestStopTimeout(t *testing.T) {
 	require.ErrorIs(t, err, ErrCut)
 	require.ErrorContains(t, err, "--stop-timeout")
 }
-
-func TestCloseWithoutRun(t *testing.T) {
-	t.Parallel()
-	d, err := New(embedded(t))
-	require.NoError(t, err)
-	require.NoError(t, d.Close())
-	requireFree(t, d.NodeAddress(), d.HTTPAddress())
-}

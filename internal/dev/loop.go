@@ -9,6 +9,7 @@ import (
 
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/child"
+	"github.com/goverse/goverse/internal/port"
 	"github.com/goverse/goverse/internal/shardview"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -60,7 +61,7 @@ func newLoop(cfg Config, begun time.Time, endpoint string, newest func() *state.
 	logs func(string)) (*loop, error) {
 	l := &loop{cfg: cfg, begun: begun, endpoint: endpoint, newest: newest, screen: screen, logs: logs,
 		exits: make(chan exit, cfg.Nodes)} // one process a slot: an exit never waits
-	addresses, err := freeAddresses(2 * cfg.Nodes)
+	addresses, err := port.Servers.Loopback(2 * cfg.Nodes)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/port"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -115,7 +116,7 @@ func (l *loop) restartElsewhere(c *nodeSlot, how string, now time.Time) {
 		return
 	}
 	l.say("%s did not start (%s), trying other ports", c.address, how)
-	addresses, err := freeAddresses(2)
+	addresses, err := port.Servers.Loopback(2)
 	if err != nil {
 		l.fail(fmt.Errorf("dev: %w", err))
 		return

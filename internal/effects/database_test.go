@@ -19,7 +19,7 @@ import (
 // is given up in the database, and its transaction cannot commit any more; or it has, and then
 // that is what the database says.
 func TestADatabaseSaysWhatIsTrue(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	db := pgserver.ForTest(t)
 	connect := func() *pgx.Conn {
 		conn, err := pgx.Connect(s.ctx, db.URL())

@@ -17,14 +17,14 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-func (s *scene) look(name string) once.Standing {
+func (s *testBed) look(name string) once.Standing {
 	s.Helper()
 	st, err := effects.Look(s.ctx, s.client, s.keys, name)
 	require.NoError(s, err)
 	return st
 }
 
-func (s *scene) list(q once.Query) (names []string, more bool) {
+func (s *testBed) list(q once.Query) (names []string, more bool) {
 	s.Helper()
 	found, more, err := effects.List(s.ctx, s.client, s.keys, q)
 	require.NoError(s, err)
@@ -39,7 +39,7 @@ func (s *scene) list(q once.Query) (names []string, more bool) {
 
 // An effect is looked at from the beginning of an attempt to the end of what became of it.
 func TestLook(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	_, err := effects.Look(s.ctx, s.client, s.keys, "invoice")
 	require.ErrorIs(t, err, once.ErrNoMark)
 	_, err = effects.Look(s.ctx, s.client, s.keys, "")
@@ -93,7 +93,7 @@ func TestLook(t *testing.T) {
 
 // Others who want an effect are not the attempt that ran it.
 func TestLookWhileOthersQueue(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	require.Panics(t, func() {
 		_, _ = s.a.Once(s.ctx, "e", func(context.Context, int64) ([]byte, error) { panic("oops") })
 	})
@@ -105,7 +105,7 @@ func TestLookWhileOthersQueue(t *testing.T) {
 }
 
 func TestList(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	names, more := s.list(once.Query{Limit: 5})
 	require.Empty(t, names)
 	require.False(t, more)
@@ -161,7 +161,7 @@ func TestList(t *testing.T) {
 
 // More than a request reads, and more than a transaction does.
 func TestListPages(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	settled, err := s.client.Grant(s.ctx, 3600)
 	require.NoError(t, err)
 	var all, open []string

@@ -11,9 +11,9 @@ import (
 	"github.com/goverse/goverse/internal/testkit/testbed"
 )
 
-// scene is two processes and a client that no fault touches.
-type scene struct {
-	*testbed.Scene
+// testBed is two processes and a client that no fault touches.
+type testBed struct {
+	*testbed.TestBed
 	ctx    context.Context
 	keys   state.Keys
 	client *clientv3.Client
@@ -26,15 +26,15 @@ type process struct {
 	*effects.Effects
 }
 
-func newScene(t *testing.T) *scene {
+func newTestBed(t *testing.T) *testBed {
 	t.Parallel()
-	s := &scene{Scene: testbed.New(t, testbed.Short)}
+	s := &testBed{TestBed: testbed.New(t, testbed.Short)}
 	s.ctx, s.keys, s.client = s.Ctx, s.Keys, s.Client
 	s.a, s.b = s.start("a:1"), s.start("b:1")
 	return s
 }
 
-func (s *scene) start(owner string) *process {
+func (s *testBed) start(owner string) *process {
 	s.Helper()
 	p := &process{}
 	p.Process = s.Start(func(q *testbed.Process) (func(context.Context), error) {

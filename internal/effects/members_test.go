@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -24,8 +23,8 @@ import (
 
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/port"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
-	"github.com/goverse/goverse/internal/testkit/server"
 )
 
 // memberEnv makes a copy of the test binary an etcd server; it holds an embedetcd.Config.
@@ -73,12 +72,10 @@ func startMembers(t *testing.T, n int) *members {
 func name(i int) string { return fmt.Sprint("m", i) }
 
 // address is one that nothing listens at.
-func address(t *testing.T) (address string) {
+func address(t *testing.T) string {
 	t.Helper()
-	require.NoError(t, server.Draw(func(port string) error {
-		address = net.JoinHostPort(server.Host, port)
-		return nil
-	}))
+	address, err := port.Servers.Draw("127.0.0.1")
+	require.NoError(t, err)
 	return address
 }
 

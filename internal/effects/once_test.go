@@ -32,7 +32,7 @@ func counts(n *atomic.Int32, value string) func(context.Context, int64) ([]byte,
 func never(context.Context, int64) ([]byte, error) { panic("it took place already") }
 
 func TestManyTryAndOneRuns(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	var n, ran atomic.Int32
 	var wg sync.WaitGroup
 	for i := range 20 {
@@ -64,7 +64,7 @@ func TestManyTryAndOneRuns(t *testing.T) {
 
 // A function that was forgotten leaves nothing behind, and who is closed says so without asking etcd.
 func TestRefusedAtOnce(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	_, err := s.a.Once(s.ctx, "mail", nil)
 	require.ErrorContains(t, err, `effect "mail": the function is nil`)
 	_, err = effects.Look(s.ctx, s.client, s.keys, "mail")
@@ -77,7 +77,7 @@ func TestRefusedAtOnce(t *testing.T) {
 }
 
 func TestFailureIsTriedAgain(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	var first int64
 	_, err := s.a.Once(s.ctx, "mail", func(_ context.Context, token int64) ([]byte, error) {
 		first = token
@@ -95,7 +95,7 @@ func TestFailureIsTriedAgain(t *testing.T) {
 
 // cutDown has a run an effect and loses it in the middle; it returns what its own call says
 // later, and lets the function return when end is called.
-func (s *scene) cutDown(name string) (end func() error) {
+func (s *testBed) cutDown(name string) (end func() error) {
 	s.Helper()
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -121,7 +121,7 @@ func (s *scene) cutDown(name string) (end func() error) {
 }
 
 func TestCrashInTheMiddleIsUnknown(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	end := s.cutDown("invoice")
 	_, err := s.b.Once(s.ctx, "invoice", never)
 	unknown, ok := errors.AsType[*once.UnknownError](err)
@@ -147,7 +147,7 @@ func TestCrashInTheMiddleIsUnknown(t *testing.T) {
 }
 
 func TestResolvedAsNotTakenPlace(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	end := s.cutDown("invoice")
 	_, err := s.b.Once(s.ctx, "invoice", never)
 	unknown, ok := errors.AsType[*once.UnknownError](err)
@@ -166,7 +166,7 @@ func TestResolvedAsNotTakenPlace(t *testing.T) {
 
 // A session that is lost meanwhile only costs who resolves the place in the queue.
 func TestResolvedWhileTheSessionIsLost(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	require.PanicsWithValue(t, "oops", func() {
 		_, _ = s.a.Once(s.ctx, "e", func(context.Context, int64) ([]byte, error) { panic("oops") })
 	})
@@ -187,7 +187,7 @@ func TestResolvedWhileTheSessionIsLost(t *testing.T) {
 }
 
 func TestPanicIsUnknown(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	require.PanicsWithValue(t, "oops", func() {
 		_, _ = s.a.Once(s.ctx, "e", func(context.Context, int64) ([]byte, error) { panic("oops") })
 	})
@@ -197,7 +197,7 @@ func TestPanicIsUnknown(t *testing.T) {
 
 // The answer to either write of the mark is lost: it is done once, and known to be.
 func TestAnswersAreLost(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	var n atomic.Int32
 	mark := clustertest.Putting(s.keys.EffectMark("e"))
 	s.a.Faults.LoseAnswer(clustertest.OpTxn, mark)
@@ -215,7 +215,7 @@ func TestAnswersAreLost(t *testing.T) {
 
 // A write of the mark that reaches etcd when all is over changes nothing.
 func TestLateWriteIsRefused(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	late := s.a.Faults.HoldNext(clustertest.OpTxn, clustertest.Putting(s.keys.EffectMark("e")))
 	ctx, cancel := context.WithCancel(s.ctx)
 	ended := make(chan error, 1)
@@ -239,7 +239,7 @@ func TestLateWriteIsRefused(t *testing.T) {
 // Who gives up while the first write of the mark is on its way takes it back, whenever it reaches
 // etcd: the effect did not begin, and all who ask later know that.
 func TestGivenUpBeforeItBegan(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	leaving := clustertest.Deleting(s.keys.Effects().Root())
 	for name, before := range map[string]clustertest.Match{
 		"before it is taken back": clustertest.Putting(s.keys.EffectMark("before it is taken back")),
@@ -275,7 +275,7 @@ func TestGivenUpBeforeItBegan(t *testing.T) {
 // A place that is lost before the effect began is taken anew, be it that this process does not know
 // yet that its session is over.
 func TestSessionLostBeforeItBegan(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	revoke := sync.OnceFunc(func() { _, _ = s.client.Revoke(s.ctx, s.a.Keeper.Current().ID()) })
 	putting := clustertest.Putting(s.keys.EffectMark("e"))
 	s.a.Faults.FailNext(clustertest.OpTxn, errRefused, func(r clustertest.Request) bool {
@@ -292,7 +292,7 @@ func TestSessionLostBeforeItBegan(t *testing.T) {
 }
 
 func TestWaitingEndsWithTheContext(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	inside, goOn := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
@@ -314,7 +314,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 
 // That etcd says nothing is not the end of the caller's time, and the error says so.
 func TestEtcdThatDoesNotAnswer(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	s.a.Faults.HoldNext(clustertest.OpGet, clustertest.Getting(s.keys.EffectMark("e")))
 	_, err := s.a.Once(s.ctx, "e", never)
 	require.ErrorContains(t, err, `read the mark of effect "e": etcd did not answer within 1s: `)
@@ -331,7 +331,7 @@ func TestUnknownErrorIsOneLine(t *testing.T) {
 }
 
 func TestMarksExpire(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	var n atomic.Int32
 	for i := range 3 {
 		_, err := s.a.Once(s.ctx, fmt.Sprint(i), counts(&n, ""))
@@ -355,7 +355,7 @@ func TestMarksExpire(t *testing.T) {
 }
 
 // lease is the one that an effect's mark is on.
-func (s *scene) lease(name string) int64 {
+func (s *testBed) lease(name string) int64 {
 	s.Helper()
 	resp, err := s.client.Get(s.ctx, s.keys.EffectMark(name))
 	require.NoError(s, err)
@@ -365,7 +365,7 @@ func (s *scene) lease(name string) int64 {
 
 // When a lease ends, etcd deletes its marks in one step: they are few.
 func TestFewMarksShareALease(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	const many, workers = effects.MarksPerLease + 20, 20
 	var wg sync.WaitGroup
 	var n atomic.Int32
@@ -388,7 +388,7 @@ func TestFewMarksShareALease(t *testing.T) {
 }
 
 func TestBadInput(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	_, err := s.a.Once(s.ctx, "", never)
 	require.ErrorIs(t, err, lifecycle.ErrBadName)
 	_, err = s.client.Put(s.ctx, s.keys.EffectMark("e"), "not json")

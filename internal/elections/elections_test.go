@@ -16,7 +16,7 @@ import (
 )
 
 func TestFirstComeFirstServed(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "outbox")
 	first := s.leads(a)
 	b, c := s.join(s.b, "outbox"), s.join(s.c, "outbox")
@@ -44,7 +44,7 @@ func TestFirstComeFirstServed(t *testing.T) {
 }
 
 func TestManyElectionsOneSession(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	var led []*elections.Election
 	for i := range 50 {
 		e, err := s.a.Stand(fmt.Sprint(i))
@@ -76,7 +76,7 @@ func TestManyElectionsOneSession(t *testing.T) {
 
 // Who resigns with a context that has ended has resigned all the same, as soon as etcd answers.
 func TestResignIsNotTakenBack(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	s.leads(a)
 	b := s.join(s.b, "job")
@@ -95,7 +95,7 @@ func TestResignIsNotTakenBack(t *testing.T) {
 
 // Elections whose names begin alike have nothing to do with each other.
 func TestNamesAreKeptApart(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	var led []*elections.Election
 	for _, name := range []string{"a", "a/b", "a/", "/a", "a%2Fb", "\x00"} {
 		led = append(led, s.join(s.a, name))
@@ -108,7 +108,7 @@ func TestNamesAreKeptApart(t *testing.T) {
 
 // Who gives way waits for its work, and the next one leads only then.
 func TestLeadIsAScope(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	s.leads(a)
 	b := s.join(s.b, "job")
@@ -141,7 +141,7 @@ func TestLeadIsAScope(t *testing.T) {
 }
 
 func TestWorkThatGoesOnIsWaitedForBounded(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	s.leads(a)
 	b := s.join(s.b, "job")
@@ -162,7 +162,7 @@ func TestWorkThatGoesOnIsWaitedForBounded(t *testing.T) {
 }
 
 func TestTxnIsFenced(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
 	resp, err := term.Txn(s.ctx).Then(clientv3.OpPut("/x", "1")).Commit()
@@ -178,7 +178,7 @@ func TestTxnIsFenced(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	o := s.observe(s.c, "job")
 	ctx, cancel := context.WithCancel(s.ctx)
 	seen := watch(t, o, ctx)
@@ -194,7 +194,7 @@ func TestWatch(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
 	b := s.join(s.b, "job")
@@ -216,7 +216,7 @@ func TestClose(t *testing.T) {
 }
 
 func TestStandsAgain(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.observe(s.a, "job")
 	require.Empty(t, s.queue("job"))
 	s.join(s.a, "job")

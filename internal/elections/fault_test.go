@@ -22,7 +22,7 @@ import (
 
 // A leader whose session is lost stops leading, and queues again on the next one.
 func TestLostSession(t *testing.T) {
-	s := newSceneWith(t, testbed.Short, time.Hour)
+	s := newTestBedWith(t, testbed.Short, time.Hour)
 	a := s.join(s.a, "job")
 	first := s.leads(a)
 	b := s.join(s.b, "job")
@@ -41,7 +41,7 @@ func TestLostSession(t *testing.T) {
 // The keys of a leader and of one that waits are deleted out of band: both notice, and queue
 // again at the tail.
 func TestKeysAreDeleted(t *testing.T) {
-	s := newSceneWith(t, testbed.Short, time.Hour)
+	s := newTestBedWith(t, testbed.Short, time.Hour)
 	a := s.join(s.a, "job")
 	first := s.leads(a)
 	b := s.join(s.b, "job")
@@ -54,7 +54,7 @@ func TestKeysAreDeleted(t *testing.T) {
 
 // The leader's own watch reports it: the next renewal is twenty minutes away.
 func TestKeyOfTheLeaderIsDeleted(t *testing.T) {
-	s := newSceneWith(t, time.Hour, time.Hour)
+	s := newTestBedWith(t, time.Hour, time.Hour)
 	a := s.join(s.a, "job")
 	first := s.leads(a)
 	b := s.join(s.b, "job")
@@ -84,7 +84,7 @@ func TestKeyOfTheLeaderIsDeleted(t *testing.T) {
 
 // A watch that reports nothing does not leave who follows with a leader that is none any more.
 func TestWatchThatIsSilent(t *testing.T) {
-	s := newSceneWith(t, testbed.Short, time.Hour)
+	s := newTestBedWith(t, testbed.Short, time.Hour)
 	a := s.join(s.a, "job")
 	s.leads(a)
 	b, o := s.join(s.b, "job"), s.observe(s.c, "job")
@@ -99,7 +99,7 @@ func TestWatchThatIsSilent(t *testing.T) {
 
 // etcd refuses this node: it says why, and tries on, at its leisure.
 func TestDenied(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	for range 2 {
 		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, clustertest.Putting(s.keys.Queue("job")))
 	}
@@ -115,7 +115,7 @@ func TestDenied(t *testing.T) {
 
 // What is final ends the candidacy and not the election: who asks for it again stands again.
 func TestDeniedForGood(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	s.final = func(err error) bool { return errors.Is(err, rpctypes.ErrPermissionDenied) }
 	p := s.start("d:1")
 	putting := clustertest.Putting(s.keys.Queue("job"))
@@ -137,15 +137,15 @@ func TestDeniedForGood(t *testing.T) {
 // the place is given up, and this node leads again by another one. However the function in Lead
 // says that its context ended, Lead says that the term is over.
 func TestSessionThatEndsTheTerm(t *testing.T) {
-	suspend := func(s *scene, now *etcdsession.Session) {
+	suspend := func(s *testBed, now *etcdsession.Session) {
 		s.a.Faults.CutOff()
 		now.Suspect(20 * time.Millisecond)
 	}
-	lose := func(_ *scene, now *etcdsession.Session) { now.Lose(session.ReasonRevoked, nil) }
-	for what, end := range map[string]func(*scene, *etcdsession.Session){"suspended": suspend, "lost": lose} {
+	lose := func(_ *testBed, now *etcdsession.Session) { now.Lose(session.ReasonRevoked, nil) }
+	for what, end := range map[string]func(*testBed, *etcdsession.Session){"suspended": suspend, "lost": lose} {
 		for why, say := range map[string]func(context.Context) error{"error": context.Context.Err, "cause": context.Cause} {
 			t.Run(what+", "+why, func(t *testing.T) {
-				s := newScene(t)
+				s := newTestBed(t)
 				a := s.join(s.a, "job")
 				first := s.leads(a)
 				inside, ended := make(chan struct{}), make(chan error, 1)
@@ -181,7 +181,7 @@ func TestSessionThatEndsTheTerm(t *testing.T) {
 // However busy a node's other elections are, one in which nobody works notices that the session is
 // suspended and counts again.
 func TestSuspendedWhileOthersAreBusy(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	s.leads(a)
 	busy, stop := context.WithCancel(s.ctx)

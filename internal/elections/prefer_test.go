@@ -17,7 +17,7 @@ import (
 )
 
 func TestPreferredLeads(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	first := s.leads(a)
 	b := s.join(s.b, "job")
@@ -54,7 +54,7 @@ func TestPreferredLeads(t *testing.T) {
 // One that learns late where it stands, when the watch has reported all the others, lets the preferred
 // one pass all the same.
 func TestPreferredPassesOneThatLearnsItsPlaceLate(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	s.leads(s.join(s.a, "job"))
 	s.b.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(s.keys.Queue("job")))
 	b, err := s.b.Stand("job")
@@ -65,7 +65,7 @@ func TestPreferredPassesOneThatLearnsItsPlaceLate(t *testing.T) {
 
 // A leader whose work goes on is waited for by the preferred one as by anybody.
 func TestPreferredWaitsForTheWork(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	s.leads(a)
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -92,7 +92,7 @@ func TestRollOut(t *testing.T) {
 	for name, order := range map[string][]int{"the leader first": {0, 1, 2, 3, 4}, "the leader last": {4, 3, 2, 1, 0},
 		"mixed": {2, 0, 4, 1, 3}} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
+			s := newTestBed(t)
 			handed := s.client.Watch(s.ctx, s.keys.Queue("job"), clientv3.WithPrefix())
 			var nodes [5]*process
 			var all [5]*elections.Election
@@ -125,7 +125,7 @@ func TestRollOut(t *testing.T) {
 }
 
 // first is the address of who leads, by etcd.
-func (s *scene) first(name string) string {
+func (s *testBed) first(name string) string {
 	s.Helper()
 	resp, err := s.client.Get(s.ctx, s.keys.Queue(name), clientv3.WithFirstCreate()...)
 	require.NoError(s, err)
@@ -166,7 +166,7 @@ func handOvers(told clientv3.WatchChan, until int64, end func()) int {
 
 // One that is preferred and starts again and again does not take the leadership.
 func TestPreferredThatComesAndGoes(t *testing.T) {
-	s := newSceneWith(t, testbed.Long, time.Hour)
+	s := newTestBedWith(t, testbed.Long, time.Hour)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
 	for range 5 {
@@ -182,7 +182,7 @@ func TestPreferredThatComesAndGoes(t *testing.T) {
 
 // A program that is no node stands between: nobody is lost, and nothing goes round in circles.
 func TestOutsiderIsNotPassed(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
 	lease, err := s.client.Grant(s.ctx, 20)

@@ -18,13 +18,13 @@ import (
 )
 
 // requests are the keys of requests about an election.
-func (s *scene) requests(name string) []string {
+func (s *testBed) requests(name string) []string {
 	s.Helper()
 	return s.Under(s.keys.Requests().Queue(name))
 }
 
 func TestTransfer(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	first := s.leads(a)
 	b, c := s.join(s.b, "job"), s.join(s.c, "job")
@@ -63,7 +63,7 @@ func TestTransfer(t *testing.T) {
 }
 
 func TestTransferToOneThatIsNotPreferred(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.prefer(s.a, "job", 1)
 	term := s.leads(a)
 	b := s.join(s.b, "job")
@@ -74,7 +74,7 @@ func TestTransferToOneThatIsNotPreferred(t *testing.T) {
 // The request is taken back when its asker's context ends; and nothing that happens to it is a
 // reason to move anybody afterwards.
 func TestRequestIsTakenBack(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	lease, err := s.client.Grant(s.ctx, 20)
 	require.NoError(t, err)
 	// One of an older version, as its keys look, that lets nobody pass.
@@ -112,7 +112,7 @@ func TestRequestIsTakenBack(t *testing.T) {
 // A target that queues anew has lost what it was asked for: nobody moves on its behalf. The asker may
 // see it between its two places, in none.
 func TestTargetQueuesAnew(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -139,7 +139,7 @@ func TestTargetQueuesAnew(t *testing.T) {
 }
 
 func TestTargetIsGone(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
 	inside, ended := make(chan struct{}), make(chan error, 1)
@@ -166,7 +166,7 @@ func TestTargetIsGone(t *testing.T) {
 
 // An answer to the asker is lost, or it is refused, or cut off.
 func TestFaultsOfTheAsker(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	s.leads(a)
 	b := s.join(s.b, "job")
@@ -196,7 +196,7 @@ func TestFaultsOfTheAsker(t *testing.T) {
 }
 
 func TestSessionOfTheAskerIsLost(t *testing.T) {
-	s := newSceneWith(t, testbed.Short, time.Hour)
+	s := newTestBedWith(t, testbed.Short, time.Hour)
 	s.join(s.a, "job")
 	s.join(s.b, "job")
 	c := s.observe(s.c, "job")
@@ -207,7 +207,7 @@ func TestSessionOfTheAskerIsLost(t *testing.T) {
 }
 
 func TestTransferWhenClosed(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	lease, err := s.client.Grant(s.ctx, 20)
 	require.NoError(t, err)
 	_, err = s.client.Put(s.ctx, s.keys.Queue("job")+fmt.Sprintf("%x-1", int64(lease.ID)), "old:1",
@@ -226,7 +226,7 @@ func TestTransferWhenClosed(t *testing.T) {
 
 // An election is closed: nothing of it is left here, until somebody asks for it again.
 func TestClosedElection(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
 	seen := watch(t, a, s.ctx)
@@ -251,7 +251,7 @@ func TestClosedElection(t *testing.T) {
 
 // Somebody asks for the election while it is being closed: it stays.
 func TestClosedAndWantedAgain(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	a := s.join(s.a, "job")
 	term := s.leads(a)
 	inside, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)

@@ -19,9 +19,9 @@ import (
 	"github.com/goverse/goverse/internal/testkit/testbed"
 )
 
-// scene is two processes and a client that no fault touches.
-type scene struct {
-	*testbed.Scene
+// testBed is two processes and a client that no fault touches.
+type testBed struct {
+	*testbed.TestBed
 	ctx               context.Context
 	a, b              *process
 	client            *clientv3.Client
@@ -29,16 +29,16 @@ type scene struct {
 	entering, leaving clustertest.Match // the queue
 }
 
-func newScene(t *testing.T) *scene {
+func newTestBed(t *testing.T) *testBed {
 	t.Parallel()
-	s := &scene{Scene: testbed.New(t, testbed.Short)}
+	s := &testBed{TestBed: testbed.New(t, testbed.Short)}
 	s.ctx, s.client, s.locks = s.Ctx, s.Client, s.Keys.Locks()
-	s.a, s.b = start(s.Scene), start(s.Scene)
+	s.a, s.b = start(s.TestBed), start(s.TestBed)
 	s.entering, s.leaving = clustertest.Putting(s.locks.Queue("it")), clustertest.Deleting(s.locks.Queue("it"))
 	return s
 }
 
-func (s *scene) acquire(p *process) lock.Held {
+func (s *testBed) acquire(p *process) lock.Held {
 	s.Helper()
 	h, err := p.Acquire(s.ctx, "it")
 	require.NoError(s, err)
@@ -46,7 +46,7 @@ func (s *scene) acquire(p *process) lock.Held {
 }
 
 // wait has a process wait for the lock, and returns when it is in the queue.
-func (s *scene) wait(p *process) <-chan lock.Held {
+func (s *testBed) wait(p *process) <-chan lock.Held {
 	s.Helper()
 	before := len(s.queue())
 	got := make(chan lock.Held, 1)
@@ -61,10 +61,10 @@ func (s *scene) wait(p *process) <-chan lock.Held {
 }
 
 // queue are the keys of the lock's queue, the first first.
-func (s *scene) queue() []string { s.Helper(); return s.Under(s.locks.Queue("it")) }
+func (s *testBed) queue() []string { s.Helper(); return s.Under(s.locks.Queue("it")) }
 
 func TestAnswerToAcquireIsLost(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	s.a.Faults.LoseAnswer(clustertest.OpTxn, s.entering)
 	h := s.acquire(s.a)
 	require.Len(t, s.queue(), 1, "it was made once")
@@ -77,7 +77,7 @@ func TestAnswerToAcquireIsLost(t *testing.T) {
 // A request that was given up reaches etcd later, when the lock was long acquired by another
 // request: it must not leave a key behind, for that would block the queue.
 func TestLateAcquireIsRefused(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.entering)
 	h := s.acquire(s.a)
 	require.NoError(t, late.Release(s.ctx))
@@ -87,7 +87,7 @@ func TestLateAcquireIsRefused(t *testing.T) {
 }
 
 func TestAnswerToReleaseIsLost(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
 	for range 2 { // to the first attempt, and to the one after it
@@ -100,7 +100,7 @@ func TestAnswerToReleaseIsLost(t *testing.T) {
 // A release whose context has ended is made all the same, as soon as etcd answers; and asking for
 // it again waits for that.
 func TestReleaseIsNotTakenBack(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
 	held := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving)
@@ -118,7 +118,7 @@ func TestReleaseIsNotTakenBack(t *testing.T) {
 
 // Who gave up waiting before etcd had answered leaves nothing behind.
 func TestGivenUpBeforeTheAnswer(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	late := s.a.Faults.HoldNext(clustertest.OpTxn, s.entering)
 	ctx, cancel := context.WithCancel(s.ctx)
 	failed := make(chan error, 1)
@@ -136,7 +136,7 @@ func TestGivenUpBeforeTheAnswer(t *testing.T) {
 
 // Who tried in vain is in nobody's way when it is notified.
 func TestTriedInVain(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	h := s.acquire(s.b)
 	late := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving)
 	_, ok, err := s.a.TryAcquire(s.ctx, "it")
@@ -152,7 +152,7 @@ func TestTriedInVain(t *testing.T) {
 }
 
 func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	first := s.b.Keeper.Current()
 	for _, p := range []*process{s.b, s.a} {
@@ -178,7 +178,7 @@ func TestLostSessionLosesTheLockAndThePlace(t *testing.T) {
 // A holder that stands still for longer than its TTL is not the holder any more when it wakes,
 // and cannot write under its token.
 func TestPausedHolderCannotWrite(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	s.a.Faults.CutOff()
 	got := <-next
@@ -199,7 +199,7 @@ func TestPausedHolderCannotWrite(t *testing.T) {
 }
 
 func TestKeyOfTheHolderIsDeleted(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	h := s.acquire(s.a)
 	_, err := s.client.Delete(s.ctx, s.queue()[0])
 	require.NoError(t, err)
@@ -211,7 +211,7 @@ func TestKeyOfTheHolderIsDeleted(t *testing.T) {
 }
 
 func TestKeyOfOneWhoWaitsIsDeleted(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	gone, err := s.client.Delete(s.ctx, s.queue()[1])
 	require.NoError(t, err)
@@ -223,7 +223,7 @@ func TestKeyOfOneWhoWaitsIsDeleted(t *testing.T) {
 
 // A watch that reports nothing does not keep a lock from who is next.
 func TestWatchThatIsSilent(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	s.b.Faults.FreezeWatch()
 	require.NoError(t, h.Release(s.ctx))
@@ -235,7 +235,7 @@ func TestWatchThatIsSilent(t *testing.T) {
 
 // A key among the locks that stands on this process's lease and that nobody asked for.
 func TestKeyThatNobodyAskedFor(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	require.NoError(t, s.acquire(s.a).Release(s.ctx))
 	_, err := s.client.Put(s.ctx, s.locks.Queue("it")+"x", "", clientv3.WithLease(s.a.Keeper.Current().ID()))
 	require.NoError(t, err)
@@ -246,7 +246,7 @@ func TestKeyThatNobodyAskedFor(t *testing.T) {
 // A session that is suspended for a moment costs the locks; their keys stay until whoever held
 // them has ended its work.
 func TestSuspendedSession(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	h, next := s.acquire(s.a), s.wait(s.b)
 	mine := s.queue()[0]
 	s.a.Faults.CutOff()
@@ -264,7 +264,7 @@ func TestSuspendedSession(t *testing.T) {
 // Neither the answer to the request came, nor one to the question what became of it: it was
 // made all the same, once, and the token is that of the key that stands.
 func TestNothingIsHeardOfAcquire(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	counting := clustertest.Putting(s.locks.Root() + "batches/")
 	s.a.Faults.LoseAnswer(clustertest.OpTxn, s.entering)
 	s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrTimeout, counting,
@@ -284,7 +284,7 @@ func TestNothingIsHeardOfAcquire(t *testing.T) {
 
 // What etcd refuses is refused to whom it concerns, and is no end of the others.
 func TestRefused(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrPermissionDenied, s.entering)
 	_, err := s.a.Acquire(s.ctx, "it")
 	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
@@ -293,7 +293,7 @@ func TestRefused(t *testing.T) {
 
 // A holder whose release etcd refuses is notified. The lock is free as soon as etcd allows it.
 func TestReleaseRefused(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
 	s.a.Faults.FailNext(clustertest.OpWrite, rpctypes.ErrPermissionDenied, s.leaving)
@@ -306,7 +306,7 @@ func TestReleaseRefused(t *testing.T) {
 
 // etcd has no space left: what is held can be released.
 func TestNoSpaceLeft(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
 	for range 20 {
@@ -318,7 +318,7 @@ func TestNoSpaceLeft(t *testing.T) {
 
 // etcd has no space left, and others want to enter: that holds up nobody who leaves.
 func TestNoSpaceLeftAndManyWantIn(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	h := s.acquire(s.a)
 	next := s.wait(s.b)
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -350,7 +350,7 @@ func TestNoSpaceLeftAndManyWantIn(t *testing.T) {
 // The requests that give a lock up, the first alone and the next in a batch, reach etcd late, when
 // the lock was given up by another one and taken again: they do not delete the new key.
 func TestLateReleaseFindsAnotherKey(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	h := s.acquire(s.a)
 	before := s.queue()
 	alone, batch := s.a.Faults.HoldNext(clustertest.OpWrite, s.leaving), s.a.Faults.HoldNext(clustertest.OpWrite,

@@ -18,8 +18,8 @@ import (
 	"github.com/goverse/goverse/internal/testkit/modeletcd"
 )
 
-// scene is a model of etcd, in virtual time.
-type scene struct {
+// testBed is a model of etcd, in virtual time.
+type testBed struct {
 	*testing.T
 	e    *modeletcd.Etcd
 	keys state.Queues
@@ -27,12 +27,12 @@ type scene struct {
 	ctx  context.Context
 }
 
-func play(t *testing.T, do func(s *scene)) {
+func play(t *testing.T, do func(s *testBed)) {
 	synctest.Test(t, func(t *testing.T) {
 		keys, err := state.NewKeys("/model")
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &scene{T: t, e: modeletcd.New(), keys: keys.Locks(), ctx: ctx}
+		s := &testBed{T: t, e: modeletcd.New(), keys: keys.Locks(), ctx: ctx}
 		defer s.e.Close()
 		defer s.wg.Wait()
 		defer cancel()
@@ -41,7 +41,7 @@ func play(t *testing.T, do func(s *scene)) {
 }
 
 // engine is a process's, whose requests take 2 ms if nothing else is their delivery.
-func (s *scene) engine(delivery func(request any) modeletcd.Delivery) *Engine {
+func (s *testBed) engine(delivery func(request any) modeletcd.Delivery) *Engine {
 	conn := s.e.Connect("", func(request any) modeletcd.Delivery {
 		f := delivery(request)
 		f.Out, f.Back = max(f.Out, time.Millisecond), max(f.Back, time.Millisecond)
@@ -57,7 +57,7 @@ func (s *scene) engine(delivery func(request any) modeletcd.Delivery) *Engine {
 	return e
 }
 
-func (s *scene) enter(e *Engine, p Place) *Entry {
+func (s *testBed) enter(e *Engine, p Place) *Entry {
 	s.Helper()
 	x, err := e.Enter(s.ctx, p)
 	require.NoError(s, err)
@@ -68,7 +68,7 @@ func well(any) modeletcd.Delivery { return modeletcd.Delivery{} }
 
 // A place that a process may not give up is in everybody's way until it may.
 func TestLeavesWhenItMay(t *testing.T) {
-	play(t, func(s *scene) {
+	play(t, func(s *testBed) {
 		var denied atomic.Bool
 		a := s.engine(func(request any) (f modeletcd.Delivery) {
 			if r, ok := request.(*pb.TxnRequest); ok && denied.Load() {
@@ -105,7 +105,7 @@ func TestLeavesWhenItMay(t *testing.T) {
 // A request was made though nobody said so, and then neither it nor the question what became of it was
 // allowed any more: its key is given to nobody else while it may stand.
 func TestRefusedAfterSilence(t *testing.T) {
-	play(t, func(s *scene) {
+	play(t, func(s *testBed) {
 		var batches, allowed atomic.Int64
 		e := s.engine(func(request any) (f modeletcd.Delivery) {
 			if _, ok := request.(*pb.TxnRequest); !ok || allowed.Load() > 0 {
@@ -140,7 +140,7 @@ func TestRefusedAfterSilence(t *testing.T) {
 // The same of a batch of two, of which neither must be sent again alone, as if the whole had not been
 // made.
 func TestRefusedAfterSilenceOfMany(t *testing.T) {
-	play(t, func(s *scene) {
+	play(t, func(s *testBed) {
 		var batches atomic.Int64
 		e := s.engine(func(request any) (f modeletcd.Delivery) {
 			if _, ok := request.(*pb.TxnRequest); !ok {

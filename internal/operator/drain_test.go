@@ -13,6 +13,7 @@ import (
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/inspect"
 	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/internal/testkit/nodetest"
 )
 
 // sharded is a cluster of which each node has its share.
@@ -180,7 +181,7 @@ func TestDrainsThatAreImpossible(t *testing.T) {
 func requireNoRequest(t *testing.T, c *clustertest.Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes() {
-		resp, err := c.Client().Get(patient(t), c.Keys().Drain(n.Address()))
+		resp, err := c.Client().Get(patient(t), nodetest.Keys.Drain(n.Address()))
 		require.NoError(t, err)
 		require.Empty(t, resp.Kvs)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/nodetest"
 )
 
 // leaveOpen has an attempt of the effect end without saying what came of it.
@@ -83,7 +84,7 @@ func TestEffects(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "paid", string(r.Value))
 	// It is remembered for as long as the nodes would, and no session is left.
-	mark, err := c.Client().Get(patient(t), c.Keys().EffectMark("a bill"))
+	mark, err := c.Client().Get(patient(t), nodetest.Keys.EffectMark("a bill"))
 	require.NoError(t, err)
 	ttl, err := c.Client().TimeToLive(patient(t), clientv3.LeaseID(mark.Kvs[0].Lease))
 	require.NoError(t, err)
@@ -165,7 +166,7 @@ func TestResolveTwice(t *testing.T) {
 // that it may have been written.
 func TestResolveIsNotConfirmed(t *testing.T) {
 	c, o, e := openBill(t)
-	_, err := c.Client().Put(patient(t), c.Keys().Effects().Entry("bill", 1, 1, state.Traits{}), "another")
+	_, err := c.Client().Put(patient(t), nodetest.Keys.Effects().Entry("bill", 1, 1, state.Traits{}), "another")
 	require.NoError(t, err)
 	_, err = o.Resolve(patient(t), time.Second, "bill", e.Token, true, nil)
 	require.ErrorIs(t, err, ErrNotConfirmed)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/testkit/nodetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,7 +43,7 @@ func openAt(t *testing.T, address string) *Operator {
 // of members remain.
 func requireNothingLeft(t *testing.T, c *clustertest.Cluster) {
 	t.Helper()
-	resp, err := c.Client().Get(patient(t), c.Keys().Request())
+	resp, err := c.Client().Get(patient(t), nodetest.Keys.Request())
 	require.NoError(t, err)
 	require.Empty(t, resp.Kvs)
 	leases, err := c.Client().Leases(patient(t))

@@ -12,6 +12,7 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/nodetest"
 )
 
 func TestNamedElections(t *testing.T) {
@@ -63,12 +64,12 @@ func TestNamedElections(t *testing.T) {
 	require.Greater(t, out.Token, out.PreviousToken)
 
 	// A leader of a version that knows no requests is not waited for for ever, and nothing is left.
-	_, err = c.Client().Put(patient(t), c.Keys().Elections().Entry("old", 1, 1, state.Traits{}), "old:1")
+	_, err = c.Client().Put(patient(t), nodetest.Keys.Elections().Entry("old", 1, 1, state.Traits{}), "old:1")
 	require.NoError(t, err)
 	stand(0, "old")
 	_, err = o.TransferElection(patient(t), time.Second, "old", a)
 	require.ErrorIs(t, err, election.ErrNotMoved)
-	requests, err := c.Client().Get(patient(t), c.Keys().Elections().Requests().Root(), clientv3.WithPrefix())
+	requests, err := c.Client().Get(patient(t), nodetest.Keys.Elections().Requests().Root(), clientv3.WithPrefix())
 	require.NoError(t, err)
 	for _, kv := range requests.Kvs {
 		require.NotContains(t, string(kv.Key), "!")

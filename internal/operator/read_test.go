@@ -21,6 +21,7 @@ import (
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/nodetest"
 )
 
 func TestRead(t *testing.T) {
@@ -103,7 +104,7 @@ func TestReadOfNothing(t *testing.T) {
 func TestReadOfAnOutsideLeader(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 0)
-	remove := c.PutStrayKey(c.Keys().Candidate(0x123), "elsewhere")
+	remove := c.PutStrayKey(nodetest.Keys.Candidate(0x123), "elsewhere")
 	defer remove()
 	d, err := open(t, c).Read(patient(t))
 	require.NoError(t, err)

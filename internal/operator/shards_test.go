@@ -12,6 +12,7 @@ import (
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/internal/testkit/nodetest"
 )
 
 func TestPrintShards(t *testing.T) {
@@ -93,7 +94,7 @@ func TestShardsThatAreNotThere(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, f.Remark, "run without sharding")
 
-	_, err = c.Client().Put(patient(t), c.Keys().ShardMap(), "{")
+	_, err = c.Client().Put(patient(t), nodetest.Keys.ShardMap(), "{")
 	require.NoError(t, err)
 	_, err = o.Shards(patient(t))
 	require.ErrorIs(t, err, sharding.ErrBadMap)

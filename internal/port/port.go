@@ -1,4 +1,4 @@
-// Package port reports whether an address is free.
+// Package port draws free ports, and says whether an address is free.
 //
 // Not promised: that it still is a moment later. Another program may be faster.
 package port

@@ -4,7 +4,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,7 +23,8 @@ func TestProbe(t *testing.T) {
 
 // Processes are started all the time, and what was probed can be bound at once all the same.
 func TestProbeLeavesNothingBehind(t *testing.T) {
-	address := draw(t)
+	address, err := NewRange(32500, 32700).Draw("127.0.0.1") // where no other test draws
+	require.NoError(t, err)
 	self, err := os.Executable()
 	require.NoError(t, err)
 	began := time.Now()
@@ -43,16 +43,45 @@ func TestProbeLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// draw is a free address with a port that no other program is given for a connection, and no
-// other test draws.
-func draw(t *testing.T) string {
-	t.Helper()
-	for number := 32500; number < 32700; number++ {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(number))
-		if Probe(address) == nil {
-			return address
+func TestDrawGoesThroughTheRange(t *testing.T) {
+	const first, size = 32500, 12
+	r, drawn := NewRange(first, first+size), map[int]bool{}
+	for range size {
+		drawn[r.next()] = true
+	}
+	require.Len(t, drawn, size)
+	for number := range drawn {
+		require.True(t, first <= number && number < first+size, number)
+	}
+}
+
+func TestDrawPassesOverWhatIsTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	taken := l.Addr().(*net.TCPAddr).Port
+	r := NewRange(taken, taken+2)
+	for range 4 {
+		if address, err := r.Draw("127.0.0.1"); err == nil { // the other one may be taken, too
+			require.NotEqual(t, l.Addr().String(), address)
 		}
 	}
-	require.FailNow(t, "no port is free")
-	return ""
+	_, err = NewRange(taken, taken+1).Draw("127.0.0.1")
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	_, err = NewRange(taken, taken+1).Loopback(1)
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	_, err = Servers.Draw("192.0.2.1") // an address of nobody
+	require.ErrorIs(t, err, syscall.EADDRNOTAVAIL)
+}
+
+func TestLoopbackAddressesDifferAndCanBeBound(t *testing.T) {
+	addresses, err := Servers.Loopback(20)
+	require.NoError(t, err)
+	require.Len(t, addresses, 20)
+	require.IsIncreasing(t, addresses)
+	for _, a := range addresses { // all held at once: none comes twice
+		l, err := net.Listen("tcp", a)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, l.Close()) }()
+	}
 }

@@ -77,11 +77,6 @@ const (
 	Over                   // it is gone
 )
 
-// String is the phase's name.
-func (p Phase) String() string {
-	return [...]string{"opening", "watching", "accusing", "waiting", "verifying", "removing", "over"}[p]
-}
-
 // Event is what happened.
 type Event int
 

@@ -18,6 +18,11 @@ var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata ane
 
 var settings = Settings{Confirmations: 3, Grace: 100 * time.Millisecond, Rest: time.Second}
 
+// String is the phase's name in the transcript.
+func (p Phase) String() string {
+	return [...]string{"opening", "watching", "accusing", "waiting", "verifying", "removing", "over"}[p]
+}
+
 func events() map[string]Event {
 	out := map[string]Event{}
 	for e := Opened; e <= Unregistered; e++ {

@@ -13,26 +13,18 @@
 package etcdproc
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"strings"
 	"time"
 
+	"github.com/goverse/goverse/bench/internal/reexec"
 	"github.com/goverse/goverse/embedetcd"
 )
 
 // ServeArg as the only argument makes the binary an etcd server; see [Serve].
 const ServeArg = "serve-etcd"
 
-const (
-	readyPrefix  = "etcd serves at "
-	startTimeout = 30 * time.Second
-)
+const startTimeout = 30 * time.Second
 
 // Serve runs etcd until standard input closes. It is what the started process does.
 func Serve() error {
@@ -42,14 +34,9 @@ func Serve() error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(readyPrefix + server.Endpoint())
-	parent := make(chan struct{})
-	go func() { // ends with the parent, at the latest with this process
-		defer close(parent)
-		_, _ = io.Copy(io.Discard, os.Stdin)
-	}()
+	reexec.Ready(server.Endpoint())
 	select {
-	case <-parent:
+	case <-reexec.UntilParentEnds().Done():
 		return server.Close()
 	case <-server.Done():
 		return errors.Join(server.Err(), server.Close())
@@ -61,46 +48,14 @@ type Process struct {
 	// Endpoint is the host:port at which it serves clients and metrics.
 	Endpoint string
 
-	cmd   *exec.Cmd
-	stdin io.Closer
+	*reexec.Process
 }
 
-// Start starts the process and returns once it serves. End it with Stop.
+// Start starts the process and returns once it serves. End it, its data included, with Stop.
 func Start() (*Process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this program to start it again as etcd: %w", err)
-	}
-	cmd := exec.Command(self, ServeArg)
-	cmd.Stderr = os.Stderr
-	stdin, err := cmd.StdinPipe()
+	p, err := reexec.Start(ServeArg)
 	if err != nil {
 		return nil, err
 	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start etcd's process: %w", err)
-	}
-	p := &Process{cmd: cmd, stdin: stdin}
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if endpoint, ok := strings.CutPrefix(strings.TrimSpace(line), readyPrefix); ok {
-		p.Endpoint = endpoint
-		return p, nil
-	}
-	return nil, errors.Join(errors.New("etcd's process did not begin to serve; its error is above"), err, p.Stop())
+	return &Process{p.Said, p}, nil
 }
-
-// Stop ends the process, its data included, and waits for it.
-func (p *Process) Stop() error {
-	_ = p.stdin.Close() // Wait returns what matters
-	if err := p.cmd.Wait(); err != nil {
-		return fmt.Errorf("etcd's process: %w", err)
-	}
-	return nil
-}
-
-// Pid is the process's id.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }

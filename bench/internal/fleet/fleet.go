@@ -84,8 +84,12 @@ func (f *Fleet) config() cluster.Config {
 // drawn is a new node, bound to a free port, for a place.
 func (f *Fleet) drawn(place int) (*Node, error) {
 	for attempt := 1; ; attempt++ {
-		n := &Node{Address: f.ports.draw(), wire: &wire{}, place: place}
-		err := f.bind(n)
+		address, err := f.ports.Draw("127.0.0.1")
+		if err != nil {
+			return nil, err
+		}
+		n := &Node{Address: address, wire: &wire{}, place: place}
+		err = f.bind(n)
 		if err == nil || !errors.Is(err, node.ErrAddressInUse) || attempt == drawings {
 			return n, err
 		}

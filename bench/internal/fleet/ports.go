@@ -3,13 +3,13 @@ package fleet
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
+
+	"github.com/goverse/goverse/internal/port"
 )
 
-// Ports are drawn from below those that the system gives to outgoing connections, and
-// from a block that no other fleet draws from, of this process or another: nobody
-// shall have taken one when its node starts again.
+// Ports are drawn from a block that no other fleet draws from, of this process or
+// another: nobody shall have taken one when its node starts again.
 const (
 	firstPort, lastPort = 10000, 20000
 	blockSize           = 2000
@@ -18,6 +18,7 @@ const (
 
 // block is a range of ports. Its first one is listened at to show that it is taken.
 type block struct {
+	*port.Range
 	first int
 	claim net.Listener
 }
@@ -27,15 +28,12 @@ func claimBlock() (*block, error) {
 	for first := firstPort; first < lastPort; first += blockSize {
 		claim, err := net.Listen("tcp", local(first))
 		if err == nil {
-			return &block{first: first, claim: claim}, nil
+			return &block{port.NewRange(first+1, first+blockSize), first, claim}, nil
 		}
 		errs = append(errs, err)
 	}
 	return nil, fmt.Errorf("no block of ports is free: %w", errors.Join(errs...))
 }
-
-// draw is an address of the block, not always a free one.
-func (b *block) draw() string { return local(b.first + 1 + rand.IntN(blockSize-1)) }
 
 func (b *block) release() { _ = b.claim.Close() }
 

@@ -1,5 +1,5 @@
-// Package again starts this very binary once more, as something that is to be killed
-// or to be in the way.
+// Package reexec starts this very binary once more, as something that is to be killed
+// or to be in the way, or as a server that the program which measures must not be.
 //
 // The process ends when its standard input closes: nothing is left behind if the
 // parent dies.
@@ -29,7 +29,7 @@ const (
 	SpinArg = "spin"
 )
 
-const ready = "ready"
+const ready = "ready: "
 
 // Serve is what the started process does: it reports whether args, without the
 // program's name, ask for anything of this package, does that until standard input
@@ -44,19 +44,27 @@ func Serve(args []string) (asked bool, err error) {
 	default:
 		return false, nil
 	}
+	return true, serve(UntilParentEnds())
+}
+
+// UntilParentEnds is for the started process: the context ends when its parent has ended or stopped it.
+func UntilParentEnds() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	go func() { // ends with the parent, at the latest with this process
 		defer cancel()
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	}()
-	return true, serve(ctx)
+	return ctx
 }
 
-func say() { fmt.Println(ready) }
+// Ready is for the started process: Start returns, and its Process has this to say.
+func Ready(said string) { fmt.Println(ready + said) }
 
 // Process is this binary once more.
 type Process struct {
+	// Said is what the process gave to Ready.
+	Said string
+
 	cmd   *exec.Cmd
 	stdin io.Closer
 }
@@ -83,9 +91,11 @@ func Start(args ...string) (*Process, error) {
 	}
 	p := &Process{cmd: cmd, stdin: stdin}
 	line, err := bufio.NewReader(stdout).ReadString('\n')
-	if strings.TrimSpace(line) != ready {
+	said, isReady := strings.CutPrefix(strings.TrimSuffix(line, "\n"), ready)
+	if !isReady {
 		return nil, errors.Join(fmt.Errorf("%s did not begin; its error is above", args[0]), err, p.Stop())
 	}
+	p.Said = said
 	return p, nil
 }
 
@@ -98,3 +108,6 @@ func (p *Process) Stop() error {
 // Kill sends SIGKILL and returns at once. Join what is left with Stop, which then
 // returns that it was killed.
 func (p *Process) Kill() error { return p.cmd.Process.Kill() }
+
+// Pid is the process's id.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }

@@ -31,14 +31,14 @@ func campaign(ctx context.Context, endpoint, prefix, ttl string) error {
 	if err := concurrency.NewElection(session, prefix).Campaign(ctx, "old"); err != nil {
 		return err
 	}
-	say()
+	Ready("")
 	<-ctx.Done()
 	return nil
 }
 
 // spin never sleeps.
 func spin(ctx context.Context) error {
-	say()
+	Ready("")
 	for ctx.Err() == nil {
 		for range 1 << 20 {
 		}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/internal/port"
 )
 
 const (
@@ -39,7 +40,7 @@ type trio struct {
 // startTrio returns a trio also with an error: stop what it has begun.
 func startTrio(ctx context.Context, g *goversed, etcd string) (*trio, error) {
 	t := &trio{g: g, etcd: etcd}
-	addresses, err := freeAddresses(2 * trioSize)
+	addresses, err := port.Servers.Loopback(2 * trioSize)
 	if err != nil {
 		return t, err
 	}

@@ -20,24 +20,24 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// scene is a database; each part of the test has a table of its own.
-type scene struct {
+// testBed is a database; each part of the test has a table of its own.
+type testBed struct {
 	server *pgserver.Server
 	pool   *pgxpool.Pool
 	last   atomic.Int64
 }
 
-func newScene(t *testing.T) *scene {
+func newTestBed(t *testing.T) *testBed {
 	db := pgserver.ForTest(t)
 	pool, err := pgxpool.New(context.Background(), db.URL())
 	require.NoError(t, err)
 	t.Cleanup(pool.Close)
-	return &scene{server: db, pool: pool}
+	return &testBed{server: db, pool: pool}
 }
 
 // One server serves all.
 func TestPostgres(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	t.Run("conforms", s.conforms)
 	t.Run("conforms at any isolation", s.isolated)
 	t.Run("each event takes effect once", s.onceEach)
@@ -60,7 +60,7 @@ func TestPostgres(t *testing.T) {
 // Another one, where no connection that was cut off is left with a transaction: it would hold up
 // what is read.
 func TestSource(t *testing.T) {
-	s := newScene(t)
+	s := newTestBed(t)
 	t.Run("what a table is read by", s.readers)
 	t.Run("transactions of all kinds", s.allKinds)
 	t.Run("order of one row", s.orderOfOneRow)
@@ -75,7 +75,7 @@ func TestSource(t *testing.T) {
 }
 
 // checkpoints are new, in a table of their own.
-func (s *scene) checkpoints(t *testing.T, change ...func(*postgres.Config)) *postgres.Checkpoint {
+func (s *testBed) checkpoints(t *testing.T, change ...func(*postgres.Config)) *postgres.Checkpoint {
 	t.Helper()
 	cfg := postgres.Config{DB: s.pool, Table: fmt.Sprintf("public.checkpoints_%d", s.last.Add(1))}
 	for _, c := range change {
@@ -88,7 +88,7 @@ func (s *scene) checkpoints(t *testing.T, change ...func(*postgres.Config)) *pos
 }
 
 // Also where transactions are isolated more than PostgreSQL does by itself.
-func (s *scene) isolated(t *testing.T) {
+func (s *testBed) isolated(t *testing.T) {
 	for _, level := range []string{"repeatable read", "serializable"} {
 		t.Run(level, func(t *testing.T) {
 			cfg, err := pgxpool.ParseConfig(s.server.URL())
@@ -105,7 +105,7 @@ func (s *scene) isolated(t *testing.T) {
 	}
 }
 
-func (s *scene) conforms(t *testing.T) {
+func (s *testBed) conforms(t *testing.T) {
 	checkpointtest.Run(t, true, func(t *testing.T) (a, b checkpointtest.Checkpoint) {
 		c := s.checkpoints(t)
 		return c, c

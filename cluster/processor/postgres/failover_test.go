@@ -50,7 +50,7 @@ func startProcess(t *testing.T, endpoint, address string, cfg processor.Config[i
 
 // Leaders resign, again and again, and one is cut off from etcd, while events are handled:
 // each takes effect once, in order.
-func (s *scene) failover(t *testing.T) {
+func (s *testBed) failover(t *testing.T) {
 	server := etcdtest.Start(t)
 	handler, all := s.effects(t)
 	source := &growing{}
@@ -121,7 +121,7 @@ func (g *growing) size() int {
 
 // The partitions of a source spread over the nodes by their shards; when a third node joins and
 // one leaves, they move, each is handled in order, and nothing is handled twice.
-func (s *scene) partitions(t *testing.T) {
+func (s *testBed) partitions(t *testing.T) {
 	c := clustertest.New(t, 2, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding = cluster.Sharding{Shards: 64, Window: 50 * time.Millisecond}
 	}))

@@ -41,7 +41,7 @@ func (c careless) Advance(ctx context.Context, name string, at processor.Mark,
 
 // paused has a process stand still in a handler, until another has taken over and done the same
 // work, and returns what took effect.
-func (s *scene) paused(t *testing.T, plant func(c processor.Checkpoint, table string) processor.Checkpoint) []int {
+func (s *testBed) paused(t *testing.T, plant func(c processor.Checkpoint, table string) processor.Checkpoint) []int {
 	handler, all := s.effects(t)
 	var table string
 	checkpoint := s.checkpoints(t, func(c *postgres.Config) { table = c.Table })
@@ -88,7 +88,7 @@ func (s *scene) paused(t *testing.T, plant func(c processor.Checkpoint, table st
 
 // A leader that was paused, and goes on without noticing that another has taken over, does
 // nothing. Without the check of the token the test notices.
-func (s *scene) pausedLeader(t *testing.T) {
+func (s *testBed) pausedLeader(t *testing.T) {
 	require.Equal(t, upTo(5), s.paused(t, func(c processor.Checkpoint, _ string) processor.Checkpoint { return c }))
 	require.Len(t, s.paused(t, func(c processor.Checkpoint,
 		table string) processor.Checkpoint {
@@ -98,7 +98,7 @@ func (s *scene) pausedLeader(t *testing.T) {
 
 // What only a commit refuses is found, event by event, and parked; so is a statement that
 // failed where the handler did not say so.
-func (s *scene) refused(t *testing.T) {
+func (s *testBed) refused(t *testing.T) {
 	handler, all := s.effects(t)
 	ctx := etcdtest.Context(t)
 	_, err := s.pool.Exec(ctx, `create table parents (id int primary key);
@@ -141,7 +141,7 @@ func (s *scene) refused(t *testing.T) {
 }
 
 // A text that PostgreSQL cannot take does not keep an event from being parked.
-func (s *scene) badText(t *testing.T) {
+func (s *testBed) badText(t *testing.T) {
 	checkpoint := s.checkpoints(t)
 	p, _ := run(t, processor.Config[int]{Name: "views", Source: &numbers{last: 1}, Checkpoint: checkpoint, MaxAttempts: 1,
 		Handler: func(context.Context, processor.Event[int]) error {
@@ -152,7 +152,7 @@ func (s *scene) badText(t *testing.T) {
 
 // A transaction in which nothing happens is ended, and its locks with it; the event is tried
 // again.
-func (s *scene) idle(t *testing.T) {
+func (s *testBed) idle(t *testing.T) {
 	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.IdleTimeout = 100 * time.Millisecond })
 	handler, all := s.effects(t)
 	inside, goOn := make(chan struct{}), make(chan struct{})
@@ -181,7 +181,7 @@ func (s *scene) idle(t *testing.T) {
 
 // A batch that does nothing in the transaction for too long is tried with fewer events; one event
 // that does so alone is parked.
-func (s *scene) slow(t *testing.T) {
+func (s *testBed) slow(t *testing.T) {
 	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.IdleTimeout = 100 * time.Millisecond })
 	handler, all := s.effects(t)
 	gone := func(pid uint32) {
@@ -218,7 +218,7 @@ func (s *scene) slow(t *testing.T) {
 
 // What the server has trouble with, and what another has locked, is no event's fault; a statement
 // that takes longer than the handler gave it is.
-func (s *scene) inHandler(t *testing.T) {
+func (s *testBed) inHandler(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	_, err := s.pool.Exec(ctx, "create table guarded (n int)")
 	require.NoError(t, err)
@@ -263,7 +263,7 @@ func (s *scene) inHandler(t *testing.T) {
 }
 
 // A database that does not answer holds up nobody for ever; a handler may take its time.
-func (s *scene) silent(t *testing.T) {
+func (s *testBed) silent(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	const timeout = 300 * time.Millisecond
 	var table string
@@ -319,7 +319,7 @@ func (s *scene) silent(t *testing.T) {
 }
 
 // A database that is away for a while costs nothing.
-func (s *scene) away(t *testing.T) {
+func (s *testBed) away(t *testing.T) {
 	checkpoint := s.checkpoints(t)
 	handler, all := s.effects(t)
 	source := &numbers{last: 400}
@@ -337,7 +337,7 @@ func (s *scene) away(t *testing.T) {
 	require.Zero(t, p.Status().Parked)
 }
 
-func (s *scene) misused(t *testing.T) {
+func (s *testBed) misused(t *testing.T) {
 	// A program's fault parks nothing.
 	func() {
 		defer func() {

@@ -75,7 +75,7 @@ func (f *forgetful) Advance(ctx context.Context, name string, _ processor.Mark,
 }
 
 // lostAnswers handles eight events, of which one is parked, and returns what took effect.
-func (s *scene) lostAnswers(t *testing.T, plant func(c processor.Checkpoint) processor.Checkpoint) []int {
+func (s *testBed) lostAnswers(t *testing.T, plant func(c processor.Checkpoint) processor.Checkpoint) []int {
 	t.Helper()
 	db := &lossy{Pool: s.pool}
 	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.DB = db })
@@ -103,7 +103,7 @@ func (s *scene) lostAnswers(t *testing.T, plant func(c processor.Checkpoint) pro
 
 // A commit that was carried out counts, also when nobody was notified: of a batch, and of an event
 // that was given up. A checkpoint that is not asked again is noticed.
-func (s *scene) lost(t *testing.T) {
+func (s *testBed) lost(t *testing.T) {
 	require.Equal(t, []int{1, 2, 3, 4, -5, 6, 7, 8}, s.lostAnswers(t,
 		func(c processor.Checkpoint) processor.Checkpoint { return c }))
 	got := s.lostAnswers(t, func(c processor.Checkpoint) processor.Checkpoint { return &forgetful{Checkpoint: c} })
@@ -133,7 +133,7 @@ func (silent) Scan(...any) error { return io.ErrUnexpectedEOF }
 
 // A claim that finds its token, and is carried out after it was sent again, fences nobody: neither
 // where it was the first, nor later.
-func (s *scene) lateClaim(t *testing.T) {
+func (s *testBed) lateClaim(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	db := &slow{Pool: s.pool}
 	checkpoint := s.checkpoints(t, func(c *postgres.Config) { c.DB = db })
@@ -154,7 +154,7 @@ func (s *scene) lateClaim(t *testing.T) {
 }
 
 // Of many that find a token at once no two find the same.
-func (s *scene) foundAtOnce(t *testing.T) {
+func (s *testBed) foundAtOnce(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	checkpoint := s.checkpoints(t)
 	tokens := make([]int64, 16)

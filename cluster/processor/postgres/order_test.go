@@ -24,7 +24,7 @@ import (
 type reader func(t *testing.T, table string) (next func() []string)
 
 // byID is what must not be done.
-func (s *scene) byID(where string) reader {
+func (s *testBed) byID(where string) reader {
 	return func(t *testing.T, table string) func() []string {
 		last := int64(0)
 		return func() []string {
@@ -42,7 +42,7 @@ func (s *scene) byID(where string) reader {
 
 // A transaction that commits late, and one that even gets its number late, are missed by
 // readers that go by the serial number; not by a Source.
-func (s *scene) readers(t *testing.T) {
+func (s *testBed) readers(t *testing.T) {
 	commitsLate := func(t *testing.T, table string, look func()) {
 		a, b := s.begin(t), s.begin(t)
 		execute(t, a, "insert into "+table+" (body) values ('1')")
@@ -97,7 +97,7 @@ func (s *scene) readers(t *testing.T) {
 }
 
 // write is one transaction: quick or slow, committed or rolled back, in whole or in part.
-func (s *scene) write(ctx context.Context, table, other string) error {
+func (s *testBed) write(ctx context.Context, table, other string) error {
 	tx, err := s.pool.Begin(ctx)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (s *scene) write(ctx context.Context, table, other string) error {
 
 // While transactions of all kinds run, a source that is read again and again shows each event
 // once, in order.
-func (s *scene) allKinds(t *testing.T) {
+func (s *testBed) allKinds(t *testing.T) {
 	table, other := s.table(t), s.table(t)
 	ctx, stop := etcdtest.Context(t), make(chan struct{})
 	var wg sync.WaitGroup
@@ -185,7 +185,7 @@ func (s *scene) allKinds(t *testing.T) {
 
 // Of two transactions that change one row, the second can come first among the events if it wrote
 // something else before. One that locks the row first of all has no number while it waits.
-func (s *scene) orderOfOneRow(t *testing.T) {
+func (s *testBed) orderOfOneRow(t *testing.T) {
 	for _, c := range []struct {
 		wroteBefore bool
 		want        []string

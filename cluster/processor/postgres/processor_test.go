@@ -51,7 +51,7 @@ func run(t *testing.T, cfg processor.Config[int]) (p *processor.Processor[int], 
 }
 
 // effects is a table that has what a handler did.
-func (s *scene) effects(t *testing.T) (
+func (s *testBed) effects(t *testing.T) (
 	handler func(ctx context.Context, e processor.Event[int]) error, all func() []int) {
 	t.Helper()
 	table := "effects_" + strconv.FormatInt(s.last.Add(1), 10)
@@ -82,7 +82,7 @@ func upTo(n int) (want []int) {
 }
 
 // Two processors that stop and start in turns handle each event once.
-func (s *scene) onceEach(t *testing.T) {
+func (s *testBed) onceEach(t *testing.T) {
 	checkpoints := s.checkpoints(t)
 	handler, all := s.effects(t)
 	locks := &lock.Memory{}

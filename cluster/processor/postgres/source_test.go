@@ -28,7 +28,7 @@ import (
 )
 
 // table is a new table of events, as Source's comment tells to make it.
-func (s *scene) table(t *testing.T) string {
+func (s *testBed) table(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("source.go")
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func (s *scene) table(t *testing.T) string {
 	return name
 }
 
-func (s *scene) source(t *testing.T, table string, change ...func(*postgres.SourceConfig)) *postgres.Source {
+func (s *testBed) source(t *testing.T, table string, change ...func(*postgres.SourceConfig)) *postgres.Source {
 	t.Helper()
 	cfg := postgres.SourceConfig{DB: s.pool, Table: table}
 	for _, c := range change {
@@ -73,7 +73,7 @@ func follow(t *testing.T, source *postgres.Source) (next func() []string) {
 	}
 }
 
-func (s *scene) column(t *testing.T, sql string) []string {
+func (s *testBed) column(t *testing.T, sql string) []string {
 	t.Helper()
 	rows, err := s.pool.Query(etcdtest.Context(t), sql)
 	require.NoError(t, err)
@@ -83,12 +83,12 @@ func (s *scene) column(t *testing.T, sql string) []string {
 }
 
 // committed are the places of all events, in order.
-func (s *scene) committed(t *testing.T, table string) []string {
+func (s *testBed) committed(t *testing.T, table string) []string {
 	t.Helper()
 	return s.column(t, "select xid::text || '/' || id from "+table+" order by xid, id")
 }
 
-func (s *scene) begin(t *testing.T) pgx.Tx {
+func (s *testBed) begin(t *testing.T) pgx.Tx {
 	t.Helper()
 	tx, err := s.pool.Begin(etcdtest.Context(t))
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func commit(t *testing.T, tx pgx.Tx) {
 
 // Whoever writes wakes who reads, when it commits, and not before. A connection that is lost is
 // made again, and that is reason enough to look.
-func (s *scene) listens(t *testing.T) {
+func (s *testBed) listens(t *testing.T) {
 	table := s.table(t)
 	var said bytes.Buffer
 	source := s.source(t, table, func(c *postgres.SourceConfig) {
@@ -159,7 +159,7 @@ func (s *scene) listens(t *testing.T) {
 }
 
 // What is not shown yet counts as lag.
-func (s *scene) lags(t *testing.T) {
+func (s *testBed) lags(t *testing.T) {
 	table := s.table(t)
 	source := s.source(t, table)
 	execute(t, s.pool, "insert into "+table+" (body) select to_jsonb(n) from generate_series(1, 3) n")
@@ -179,7 +179,7 @@ func (s *scene) lags(t *testing.T) {
 
 // A database that falls silent is a failure that the processor sees and counts, again and again; when
 // it answers, everything goes on.
-func (s *scene) silentSource(t *testing.T) {
+func (s *testBed) silentSource(t *testing.T) {
 	relay, err := fault.NewRelay(s.server.Address())
 	require.NoError(t, err)
 	defer relay.Close()
@@ -226,7 +226,7 @@ func (s *scene) silentSource(t *testing.T) {
 }
 
 // Values come as they are, whatever type they have, also by other names and through a view.
-func (s *scene) values(t *testing.T) {
+func (s *testBed) values(t *testing.T) {
 	for kind, value := range map[string]string{"jsonb": `{"a": 1}`, "json": `{"a":1}`, "text": "a", "bytea": "a"} {
 		name := "order_" + strconv.FormatInt(s.last.Add(1), 10)
 		execute(t, s.pool, "create schema "+name)
@@ -245,7 +245,7 @@ func (s *scene) values(t *testing.T) {
 
 // A table that was there before is read in the order of its ids, from the first event to those
 // that come.
-func (s *scene) oldTable(t *testing.T) {
+func (s *testBed) oldTable(t *testing.T) {
 	table := "events_" + strconv.FormatInt(s.last.Add(1), 10)
 	execute(t, s.pool, "create table "+table+" (id bigserial primary key, body jsonb)")
 	for range 5 {
@@ -264,7 +264,7 @@ func (s *scene) oldTable(t *testing.T) {
 
 // What was restored from a dump has numbers of another server. Source's comment says how it is read
 // on: what was handled is the beginning in the order (xid, id), and not in that of id.
-func (s *scene) restored(t *testing.T) {
+func (s *testBed) restored(t *testing.T) {
 	table := s.table(t)
 	execute(t, s.pool, "insert into "+table+" (xid, id, body) values ('1000000010', 1, '1'), ('1000000010', 3, '1'), "+
 		"('1000000011', 2, '1')")
@@ -280,7 +280,7 @@ func (s *scene) restored(t *testing.T) {
 }
 
 // Numbers do not wrap around where those of PostgreSQL's own rows do, and are the same when rows are frozen.
-func (s *scene) epochs(t *testing.T) {
+func (s *testBed) epochs(t *testing.T) {
 	table := s.table(t)
 	next := follow(t, s.source(t, table))
 	var got []string
@@ -307,7 +307,7 @@ func (s *scene) epochs(t *testing.T) {
 	}
 }
 
-func (s *scene) badSources(t *testing.T) {
+func (s *testBed) badSources(t *testing.T) {
 	for says, cfg := range map[string]postgres.SourceConfig{
 		"DB is nil":                 {Table: "events"},
 		`bad table name ""`:         {DB: s.pool},

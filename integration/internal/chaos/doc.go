@@ -24,7 +24,7 @@
 // than half of those that can hit one node hit the leader of the moment. A fault has
 // an effect that is observed at etcd or at the process; without it, it is not counted.
 // Every node records what it claims, leadership and shards (package
-// clustertest/history); the checker judges all of it together. After each deck all must
+// internal/history); the checker judges all of it together. After each deck all must
 // be well again, every shard served by exactly the owner that an even map names, every lock to
 // be had by every node, and every effect have taken place.
 //

@@ -13,8 +13,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/internal/history"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/faults"
 )
 
 // leaseRevoked: somebody revokes the session's lease.
@@ -67,7 +68,7 @@ func keyDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error
 // state moves on, if only by a key that means nothing. The node must notice by itself that it
 // lags, and read anew.
 func watchFrozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin(n.address(), "watch frozen", "")
+	end := w.rec.Begin(n.address(), faults.WatchFrozen.Name, "")
 	defer end()
 	before, err := n.status(ctx)
 	if err != nil {

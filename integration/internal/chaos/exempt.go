@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/internal/history"
+	"github.com/goverse/goverse/internal/testkit/faults"
 )
 
 // RemoveAlive makes happen what crash detection does not exclude: a leader that lives
@@ -33,7 +33,7 @@ func RemoveAlive(ctx context.Context, cfg Config) (v history.Verdict, took time.
 		if _, err := n.proc().Freeze(); err != nil {
 			return err
 		}
-		n.onLinks(func(l *fault.Relay) { l.Blackhole(fault.Both) })
+		faults.CutOff.Do(n.toEtcd(), nil) // which draws nothing
 		n.entrance.Refuse()
 		gone := n.awaitGone(ctx, before)
 		took = time.Since(began)

@@ -5,6 +5,8 @@ package chaos
 import (
 	"context"
 	"math/rand/v2"
+
+	"github.com/goverse/goverse/internal/testkit/faults"
 )
 
 // kind is one kind of fault. do does one, holds it, sees its effect, and undoes it; it
@@ -21,26 +23,26 @@ type kind struct {
 	do      func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error
 }
 
-// kinds are all kinds of faults.
+// kinds are all kinds of faults. Those on the way to etcd are of the catalogue in package faults.
 func kinds() []kind {
 	return []kind{
 		{name: "process killed", members: 1, do: killed},
 		{name: "process stopped", do: stopped},
 		{name: "process frozen past the TTL", do: frozen},
 		{name: "process paused", members: 1, do: paused},
-		{name: "packets to and from etcd dropped", members: 1, do: cutOff},
-		{name: "requests to etcd dropped", do: mute},
-		{name: "answers of etcd dropped", do: deaf},
-		{name: "etcd's packets delayed", do: delayed},
-		{name: "etcd's packets throttled", do: throttled},
-		{name: "connections to etcd reset", do: reset},
+		alsoOfMembers(untilSessionLost(faults.CutOff)),
+		untilSessionLost(faults.RequestsDropped),
+		untilSessionLost(faults.AnswersDropped),
+		forAWhile(faults.Delayed),
+		forAWhile(faults.Throttled),
+		{name: faults.Reset.Name, do: reset},
 		{name: "node's port refuses", etcdWell: true, do: refusing},
 		{name: "packets between nodes dropped", etcdWell: true, do: unreachable},
 		{name: "refusing and cut off at once", etcdWell: true, do: outcast},
 		{name: "lease revoked out of band", etcdWell: true, do: leaseRevoked},
 		{name: "key deleted out of band", etcdWell: true, do: keyDeleted},
 		{name: "lock's key deleted out of band", etcdWell: true, do: lockDeleted},
-		{name: "watch frozen", etcdWell: true, do: watchFrozen},
+		{name: faults.WatchFrozen.Name, etcdWell: true, do: watchFrozen},
 		{name: "etcd member killed", atEtcd: true, members: 1, do: memberKilled},
 		{name: "etcd member stopped", atEtcd: true, members: 2, do: memberStopped},
 		{name: "etcd member stutters", atEtcd: true, members: 2, do: memberStutters},
@@ -48,6 +50,12 @@ func kinds() []kind {
 		{name: "etcd killed and restarted", atEtcd: true, do: etcdRestarted},
 		{name: "compaction under load", atEtcd: true, do: compacted},
 	}
+}
+
+// alsoOfMembers is k, done in worlds that are about etcd's members as well.
+func alsoOfMembers(k kind) kind {
+	k.members = 1
+	return k
 }
 
 // deck are the faults of one deck, in order.

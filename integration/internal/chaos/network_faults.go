@@ -10,87 +10,58 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/internal/history"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/faults"
 	"github.com/goverse/goverse/node"
 )
 
-// lostSession does d to the links of the node: the fault lasts until etcd has seen the end
-// of its session, and a moment more.
-func lostSession(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand, name string, d func(*fault.Relay)) error {
-	end := w.rec.Begin(n.address(), name, "")
-	defer end()
-	before := n.incarnation()
-	n.onLinks(d)
-	accused, gone := n.accusedUntil(ctx, func() error { return n.awaitGone(ctx, before) })
-	hold(ctx, between(rnd, 0, time.Second))
-	if err := errors.Join(n.heal(), gone); err != nil {
-		return err
-	}
-	if accused {
-		return fmt.Errorf("node %d was accused though its port answers", n.index)
-	}
-	return n.awaitBack(ctx, before)
+// untilSessionLost is a kind that lasts until etcd has seen the end of the node's session, and a
+// moment more.
+func untilSessionLost(f faults.Fault) kind {
+	return kind{name: f.Name, do: func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+		end := w.rec.Begin(n.address(), f.Name, "")
+		defer end()
+		before := n.incarnation()
+		f.Do(n.toEtcd(), rnd)
+		accused, gone := n.accusedUntil(ctx, func() error { return n.awaitGone(ctx, before) })
+		hold(ctx, between(rnd, 0, time.Second))
+		if err := errors.Join(n.heal(), gone); err != nil {
+			return err
+		}
+		if accused {
+			return fmt.Errorf("node %d was accused though its port answers", n.index)
+		}
+		return n.awaitBack(ctx, before)
+	}}
 }
 
-func cutOff(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	return lostSession(ctx, w, n, rnd, "cut off", func(l *fault.Relay) { l.Blackhole(fault.Both) })
-}
-
-func mute(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	return lostSession(ctx, w, n, rnd, "requests dropped", func(l *fault.Relay) { l.Blackhole(fault.ToTarget) })
-}
-
-func deaf(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	return lostSession(ctx, w, n, rnd, "answers dropped", func(l *fault.Relay) { l.Blackhole(fault.FromTarget) })
-}
-
-// slow makes the links slow for a while, and sees that something went through them.
-func slow(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand, name string, d func(*fault.Relay)) error {
-	end := w.rec.Begin(n.address(), name, "")
-	defer end()
-	before := n.traffic()
-	n.onLinks(d)
-	hold(ctx, between(rnd, 500*time.Millisecond, 2*time.Second))
-	through := n.traffic() - before
-	if err := n.heal(); err != nil {
-		return err
-	}
-	if through == 0 {
-		return errNoEffect
-	}
-	return nil
-}
-
-func (n *chaosNode) traffic() int64 {
-	var sum int64
-	n.onLinks(func(l *fault.Relay) { sum += l.Traffic(fault.Both).Received })
-	return sum
-}
-
-func delayed(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	there, back := between(rnd, 0, 300*time.Millisecond), between(rnd, 0, 300*time.Millisecond)
-	return slow(ctx, w, n, rnd, "delayed", func(l *fault.Relay) {
-		l.Delay(fault.ToTarget, there)
-		l.Delay(fault.FromTarget, back)
-	})
-}
-
-func throttled(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	rate := 500 + rnd.IntN(4000)
-	return slow(ctx, w, n, rnd, "throttled", func(l *fault.Relay) { l.Throttle(fault.Both, rate) })
+// forAWhile is a kind that makes the way to etcd slow, and sees that something went through.
+func forAWhile(f faults.Fault) kind {
+	return kind{name: f.Name, do: func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
+		end := w.rec.Begin(n.address(), f.Name, "")
+		defer end()
+		before := n.toEtcd().Traffic()
+		f.Do(n.toEtcd(), rnd)
+		hold(ctx, between(rnd, 500*time.Millisecond, 2*time.Second))
+		through := n.toEtcd().Traffic() - before
+		if err := n.heal(); err != nil {
+			return err
+		}
+		if through == 0 {
+			return errNoEffect
+		}
+		return nil
+	}}
 }
 
 // reset: every connection to etcd breaks and may be opened anew. Until the node sees what
 // changes it is cut off, however short: who refuses connections just then is removed.
 func reset(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error {
-	end := w.rec.Begin(n.address(), "connections reset", "")
+	end := w.rec.Begin(n.address(), faults.Reset.Name, "")
 	defer end()
-	had := 0
-	n.onLinks(func(l *fault.Relay) {
-		had += l.Connections()
-		l.Reset(fault.Both)
-	})
+	had := n.toEtcd().Connections()
+	faults.Reset.Do(n.toEtcd(), rnd)
 	if had == 0 {
 		return errNoEffect
 	}
@@ -190,7 +161,7 @@ func outcast(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error 
 	defer end()
 	before := n.incarnation()
 	err := w.rec.Do(n.address(), history.RemovedAlive, func() error {
-		n.onLinks(func(l *fault.Relay) { l.Blackhole(fault.Both) })
+		faults.CutOff.Do(n.toEtcd(), rnd)
 		n.entrance.Refuse()
 		return n.awaitGone(ctx, before)
 	})

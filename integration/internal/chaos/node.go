@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/internal/testkit/faults"
 )
 
 const answerPatience = 10 * time.Second
@@ -184,21 +185,11 @@ func (n *chaosNode) output() string {
 	return said
 }
 
-// onLinks does something to every relay between this node and etcd.
-func (n *chaosNode) onLinks(do func(*fault.Relay)) {
-	for _, l := range n.links {
-		do(l)
-	}
-}
+// toEtcd is its way to etcd.
+func (n *chaosNode) toEtcd() faults.Target { return faults.Target{Relays: n.links} }
 
 // heal lifts every fault of the network around it.
-func (n *chaosNode) heal() error {
-	errs := []error{n.entrance.Heal()}
-	for _, l := range n.links {
-		errs = append(errs, l.Heal())
-	}
-	return errors.Join(errs...)
-}
+func (n *chaosNode) heal() error { return errors.Join(n.entrance.Heal(), n.toEtcd().Undo()) }
 
 // close ends the process and the relays.
 func (n *chaosNode) close() error {

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/internal/history"
 )
 
 const (

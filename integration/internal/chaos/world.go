@@ -19,8 +19,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goverse/goverse/clustertest/fault"
-	"github.com/goverse/goverse/clustertest/history"
 	"github.com/goverse/goverse/integration/internal/leases"
+	"github.com/goverse/goverse/internal/history"
 	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/state"
 )

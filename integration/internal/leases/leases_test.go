@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
-	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/internal/history"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 

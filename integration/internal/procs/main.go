@@ -21,7 +21,6 @@ type Kit struct {
 	postgres postgres
 
 	mu      sync.Mutex
-	drawn   map[int]bool // ports
 	running map[*Process]bool
 }
 
@@ -61,7 +60,7 @@ func run(m *testing.M, kit **Kit) int {
 		return complain(err)
 	}
 	defer os.RemoveAll(dir) // nothing can be done about it
-	k := &Kit{drawn: map[int]bool{}, running: map[*Process]bool{},
+	k := &Kit{running: map[*Process]bool{},
 		goversed: sync.OnceValues(func() (string, error) { return build(dir) })}
 	*kit = k
 	code := m.Run()

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/internal/history"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/clustertest/history"
+	"github.com/goverse/goverse/internal/history"
 )
 
 var epoch = time.Unix(0, 0)

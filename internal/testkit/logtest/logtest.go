@@ -46,3 +46,20 @@ func (b *Buffer) Await(t testing.TB, text string) {
 	require.Eventually(t, func() bool { return strings.Contains(b.String(), text) }, patience, time.Millisecond,
 		"not written: %q", text)
 }
+
+// Count is how often text was written.
+func (b *Buffer) Count(text string) int { return strings.Count(b.String(), text) }
+
+// Line is the first line that has all of these in it, "" if there is none.
+func (b *Buffer) Line(parts ...string) string {
+	for line := range strings.Lines(b.String()) {
+		found := true
+		for _, part := range parts {
+			found = found && strings.Contains(line, part)
+		}
+		if found {
+			return line
+		}
+	}
+	return ""
+}

@@ -11,8 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// scene is a model, and two connections, of which the first one's requests have a delivery.
-type scene struct {
+// testBed is a model, and two connections, of which the first one's requests have a delivery.
+type testBed struct {
 	*testing.T
 	e           *Etcd
 	conn        *Conn
@@ -20,9 +20,9 @@ type scene struct {
 	client, way *clientv3.Client
 }
 
-func play(t *testing.T, do func(s *scene)) {
+func play(t *testing.T, do func(s *testBed)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &scene{T: t, e: New()}
+		s := &testBed{T: t, e: New()}
 		defer s.e.Close()
 		s.conn = s.e.Connect("a", func(any) Delivery { return s.next })
 		s.client, s.way = s.conn.Client(), s.e.Connect("b", func(any) Delivery { return Delivery{} }).Client()
@@ -31,17 +31,17 @@ func play(t *testing.T, do func(s *scene)) {
 }
 
 // put has a second to be answered.
-func (s *scene) put(key string) error {
+func (s *testBed) put(key string) error {
 	ctx, cancel := context.WithTimeout(s.Context(), time.Second)
 	defer cancel()
 	_, err := s.client.Put(ctx, key, "")
 	return err
 }
 
-func (s *scene) there(key string) bool { return len(s.e.Keys(key)) == 1 }
+func (s *testBed) there(key string) bool { return len(s.e.Keys(key)) == 1 }
 
 func TestDeliveries(t *testing.T) {
-	play(t, func(s *scene) {
+	play(t, func(s *testBed) {
 		began := time.Now()
 		s.next = Delivery{Out: 100 * time.Millisecond, Back: 200 * time.Millisecond}
 		require.NoError(s, s.put("answered"))
@@ -77,7 +77,7 @@ func unavailable(err error) bool {
 }
 
 func TestHeldUp(t *testing.T) {
-	play(t, func(s *scene) {
+	play(t, func(s *testBed) {
 		s.conn.Hold(true)
 		require.ErrorIs(s, s.put("a"), context.DeadlineExceeded)
 		require.False(s, s.there("a"))
@@ -88,7 +88,7 @@ func TestHeldUp(t *testing.T) {
 }
 
 func TestLeases(t *testing.T) {
-	play(t, func(s *scene) {
+	play(t, func(s *testBed) {
 		grant, err := s.client.Grant(s.Context(), 2)
 		require.NoError(s, err)
 		put := func(key string) error {
@@ -113,7 +113,7 @@ func TestLeases(t *testing.T) {
 
 // A watch delivers everything once and in order, whatever breaks, until what it needs is forgotten.
 func TestWatch(t *testing.T) {
-	play(t, func(s *scene) {
+	play(t, func(s *testBed) {
 		ctx, cancel := context.WithCancel(s.Context())
 		defer cancel()
 		watch := s.client.Watch(ctx, "k", clientv3.WithPrefix())

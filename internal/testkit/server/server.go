@@ -6,10 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os/exec"
-	"strconv"
 	"time"
 
 	"github.com/goverse/goverse/clustertest/fault"
@@ -20,10 +18,7 @@ import (
 const Host = "127.0.0.1"
 
 const (
-	// Ports are drawn from below the range that the usual systems give to outgoing
-	// connections, so that a server finds its port free when it is restarted.
-	firstPort, lastPort = 20000, 28000
-	drawings            = 20
+	drawings = 20
 
 	startTimeout = 20 * time.Second
 	interval     = 5 * time.Millisecond
@@ -33,17 +28,17 @@ const (
 // the port is free.
 func Draw(start func(port string) error) (err error) {
 	for range drawings {
-		number := strconv.Itoa(firstPort + rand.IntN(lastPort-firstPort))
-		address := net.JoinHostPort(Host, number)
-		if port.Probe(address) != nil {
-			continue
+		address, none := port.Servers.Draw(Host)
+		if none != nil {
+			return fmt.Errorf("found no free port of %s: %w", Host, errors.Join(none, err))
 		}
+		_, number, _ := net.SplitHostPort(address) // it is one
 		// Another program may be faster.
 		if err = start(number); err == nil || port.Probe(address) == nil {
 			return err
 		}
 	}
-	return errors.Join(fmt.Errorf("found no free port of %s from %d to %d", Host, firstPort, lastPort), err)
+	return fmt.Errorf("every port of %d was taken before the server had it: %w", drawings, err)
 }
 
 // Start starts a server's program and returns when answers does without an error; it is called

@@ -14,7 +14,7 @@ type Locks struct {
 
 // StartLocks starts one, with a session and a connection of its own; it is stopped with the
 // test.
-func StartLocks(s *Scene) *Locks {
+func StartLocks(s *TestBed) *Locks {
 	s.Helper()
 	p := &Locks{}
 	p.Process = s.Start(func(q *Process) (func(context.Context), error) {

@@ -1,0 +1,133 @@
+package cluster_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/inspect"
+	"github.com/goverse/goverse/internal/request"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/nodetest"
+)
+
+// operatorsLease is one of somebody who is no member.
+func operatorsLease(t *testing.T, c *clustertest.Cluster) clientv3.LeaseID {
+	t.Helper()
+	resp, err := c.Client().Grant(etcdtest.Context(t), 60)
+	require.NoError(t, err)
+	return resp.ID
+}
+
+// askDrain requests of n that it drains, or with undo that it does so no more.
+func askDrain(t *testing.T, c *clustertest.Cluster, lease clientv3.LeaseID, n *clustertest.Node,
+	undo bool) (withdraw func()) {
+	t.Helper()
+	own := member(c, n)
+	require.NotNil(t, own)
+	withdraw, err := request.Drain(etcdtest.Context(t), c.Client(), nodetest.Keys, lease, own, undo)
+	require.NoError(t, err)
+	return withdraw
+}
+
+// member is n as the others see it.
+func member(c *clustertest.Cluster, n *clustertest.Node) *state.Member {
+	return inspect.Snapshot(c.Live()[0].Cluster()).Member(n.Address())
+}
+
+// drained reports whether n is drained, holds nothing, and the others serve all.
+func drained(c *clustertest.Cluster, n *clustertest.Node) func() bool {
+	return func() bool {
+		own := member(c, n)
+		_, none, twice := nodetest.Served(c)
+		return own != nil && own.Draining && none == 0 && twice == 0 && n.Cluster().Shards().Held() == 0
+	}
+}
+
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
+	c.Eventually(nodetest.Balanced(c, 3), "three share")
+	leader, lease := c.Node(0), operatorsLease(t, c)
+	c.WaitLeaderIs(leader.Address())
+	term := leader.Cluster().Term()
+
+	withdraw := askDrain(t, c, lease, leader, false)
+	c.Eventually(drained(c, leader), "the leader has none, the others all")
+	withdraw()
+	c.Eventually(func() bool { return inspect.Snapshot(leader.Cluster()).Drain(leader.Address()) == nil },
+		"the request is gone")
+	require.True(t, term.Valid(), "it leads on")
+
+	// It plans for those who come and go, and gets nothing.
+	fourth := c.AddNode()
+	c.Eventually(func() bool { return fourth.Cluster().Shards().Held() >= 64/3 && drained(c, leader)() },
+		"a fourth gets its share of three")
+	fourth.Stop()
+	c.Eventually(drained(c, leader), "the others have all again")
+	require.True(t, term.Valid())
+
+	withdraw = askDrain(t, c, lease, leader, true)
+	c.Eventually(nodetest.Balanced(c, 3), "three share again")
+	withdraw()
+	require.True(t, term.Valid())
+
+	// A stop works from a drained state, too.
+	askDrain(t, c, lease, leader, false)
+	c.Eventually(drained(c, leader), "it is drained once more")
+	leader.Stop()
+	c.WaitLeaderIs(c.Node(1).Address())
+	c.Eventually(nodetest.Balanced(c, 2), "two share")
+	_, err := c.Client().Revoke(etcdtest.Context(t), lease)
+	require.NoError(t, err)
+}
+
+// A node that was asked keeps to it when the request goes with its author's lease, and when
+// it has to register anew.
+func TestDrainOutlivesItsRequestAndTheSession(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
+	c.Eventually(nodetest.Balanced(c, 2), "two share")
+	other, n, lease := c.Node(0), c.Node(1), operatorsLease(t, c)
+	askDrain(t, c, lease, n, false)
+	c.Eventually(drained(c, n), "it has none")
+	_, err := c.Client().Revoke(etcdtest.Context(t), lease)
+	require.NoError(t, err)
+	c.Eventually(func() bool { return inspect.Snapshot(n.Cluster()).Drain(n.Address()) == nil }, "the request is gone")
+
+	former := member(c, n).Incarnation
+	c.RevokeLease(n)
+	c.Eventually(func() bool { m := member(c, n); return m != nil && m.Incarnation != former }, "it registers anew")
+	require.True(t, member(c, n).Draining)
+	c.Eventually(func() bool { return len(inspect.Snapshot(other.Cluster()).Queue) == 2 }, "it queues again")
+	third := c.AddNode()
+	c.Eventually(func() bool { return third.Cluster().Shards().Held() == 32 && drained(c, n)() },
+		"the load is rebalanced, and none is its")
+}
+
+// A request names an incarnation, and the one after it is not meant.
+func TestDrainOfAFormerIncarnation(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
+	c.Eventually(nodetest.Balanced(c, 3), "three share")
+	n, lease := c.Node(1), operatorsLease(t, c)
+	void := state.DrainRecord{Incarnation: member(c, n).Incarnation - 1}
+	_, err := c.Client().Put(etcdtest.Context(t), nodetest.Keys.Drain(n.Address()), void.Encode(),
+		clientv3.WithLease(lease))
+	require.NoError(t, err)
+	// Both are in one watch: who saw the second has seen the first.
+	askDrain(t, c, lease, c.Node(2), false)
+	c.Eventually(drained(c, c.Node(2)), "the other one is drained")
+	c.Eventually(func() bool { return inspect.Snapshot(n.Cluster()).Drain(c.Node(2).Address()) != nil },
+		"it sees both requests")
+	require.NotNil(t, inspect.Snapshot(n.Cluster()).Drain(n.Address()))
+	c.Eventually(func() bool { return n.Cluster().Shards().Held() == 32 }, "it has its share of two")
+	require.False(t, member(c, n).Draining)
+	_, err = c.Client().Revoke(etcdtest.Context(t), lease)
+	require.NoError(t, err)
+}

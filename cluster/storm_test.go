@@ -1,0 +1,207 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/leak"
+	"github.com/goverse/goverse/internal/testkit/nodetest"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+var (
+	stormRounds = flag.Int("storm.rounds", 3, "rounds of starts and stops at any moment; 50 is the full run")
+	stormSeed   = flag.Uint64("storm.seed", 1, "seed of the storm's random choices")
+)
+
+const (
+	// stormPatience bounds everything that a storm waits for: longer is a hang.
+	stormPatience = 30 * time.Second
+	stormTTL      = 3
+	// goroutinesLeave is how long a node's goroutines may take to end after its Stop.
+	goroutinesLeave = 3 * time.Second
+)
+
+// Nodes are started and stopped at any moment, their starts are cut short, everything else
+// is called meanwhile, and others are connected to them. Nothing hangs, no key and no lease
+// is left, and when Stop has returned there are no more goroutines than before.
+func TestStartAndStopInAStorm(t *testing.T) {
+	c := clustertest.New(t, 0, clustertest.WithTTL(stormTTL), clustertest.WithPatience(stormPatience))
+	_, err := c.Client().Put(etcdtest.Context(t), "/outside", "warm")
+	require.NoError(t, err)
+	before := running()
+	var count tally
+	for round := range *stormRounds {
+		w := newStorm(t, c, round, rand.New(rand.NewPCG(*stormSeed, uint64(round))), &count)
+		w.blow()
+		if t.Failed() {
+			t.Fatalf("in round %d of seed %d", round, *stormSeed)
+		}
+	}
+	t.Logf("%s; seed %d", &count, *stormSeed)
+	began := time.Now()
+	left := leak.AwaitNone(func() string { return joined(before, running()) }, 10*time.Second)
+	require.Empty(t, left, "%d goroutines are left after %v", strings.Count(left, "\n\n")+1, time.Since(began))
+	t.Logf("goroutines as before %v after the last round", time.Since(began).Round(time.Millisecond))
+}
+
+// tally counts what a storm did.
+type tally struct {
+	starts, cut, stops, cutStops, early, calls, guests atomic.Int64
+	longest                                            atomic.Int64 // that goroutines of a node outlived its Stop
+}
+
+func (c *tally) String() string {
+	return fmt.Sprintf("%d starts and %d cut short, %d stops and %d cut short, %d before the start, %d calls, %d "+
+		"connections from outside; goroutines were gone %v after Stop at the latest",
+		c.starts.Load(), c.cut.Load(), c.stops.Load(), c.cutStops.Load(), c.early.Load(), c.calls.Load(), c.guests.Load(),
+		time.Duration(c.longest.Load()).Round(time.Millisecond))
+}
+
+// storm is one round.
+type storm struct {
+	t     *testing.T
+	c     *clustertest.Cluster
+	round int
+	rnd   *rand.Rand // of the test's goroutine only
+	count *tally
+	certs *certs // nil: without TLS
+	nodes []*stormNode
+}
+
+func newStorm(t *testing.T, c *clustertest.Cluster, round int, rnd *rand.Rand, count *tally) *storm {
+	w := &storm{t: t, c: c, round: round, rnd: rnd, count: count}
+	if round%2 == 1 {
+		w.certs = newCerts()
+	}
+	for i := range 2 + rnd.IntN(4) {
+		w.nodes = append(w.nodes, w.newNode(i))
+	}
+	return w
+}
+
+// blow is the round: it returns when all is down again, and has been looked at.
+func (w *storm) blow() {
+	over, end := context.WithCancel(context.Background())
+	defer end()
+	var callers, lives sync.WaitGroup
+	for _, n := range w.nodes {
+		for _, call := range stormCalls {
+			callers.Go(func() { n.repeat(over, call) })
+		}
+	}
+	var guests []guest
+	for range 3 + w.rnd.IntN(6) {
+		kinds := slices.Sorted(maps.Keys(guestKinds))
+		kind, n := kinds[w.rnd.IntN(len(kinds))], w.nodes[w.rnd.IntN(len(w.nodes))]
+		if g := guestKinds[kind](n); g != nil {
+			guests = append(guests, g)
+			w.count.guests.Add(1)
+		}
+	}
+	for _, n := range w.nodes {
+		lives.Go(n.live)
+	}
+	w.await("the nodes are down", &lives)
+	for _, n := range w.nodes {
+		if n.shares { // a stream that one began lasts until the last one watches no more
+			n.lookForGoroutines()
+		}
+	}
+	end()
+	w.await("the calls have returned", &callers)
+	for _, g := range guests {
+		g()
+	}
+	w.lookForKeys()
+}
+
+// await fails the test with all stacks if something hangs.
+func (w *storm) await(what string, wg *sync.WaitGroup) {
+	w.t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wg.Wait()
+	}()
+	timer := time.NewTimer(2 * stormPatience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		w.t.Fatalf("it hangs: not so after %v: %s (round %d of seed %d)\n%s", 2*stormPatience, what, w.round, *stormSeed,
+			stacks())
+	}
+}
+
+// lookForKeys fails the test for every key and lease of a session that is left.
+func (w *storm) lookForKeys() {
+	w.t.Helper()
+	ctx := etcdtest.Context(w.t)
+	keys := nodetest.Keys
+	resp, err := w.c.Client().Get(ctx, keys.Prefix(), clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	require.NoError(w.t, err)
+	for _, kv := range resp.Kvs {
+		key := string(kv.Key)
+		switch {
+		case key == keys.ShardMap(), strings.HasPrefix(key, keys.EffectMarks()), strings.HasPrefix(key,
+			keys.Checkpoint(stormProcessor)):
+			continue // they outlive everybody
+		case kv.Lease == 0:
+			w.t.Errorf("a key is left that no lease will take along: %s", key)
+		default:
+			w.t.Errorf("a key is left: %s (lease %x)", key, kv.Lease)
+		}
+	}
+}
+
+var errStormCut = errors.New("cut short by the storm")
+
+// running are the stacks of all goroutines, by number.
+func running() map[string]string {
+	all := map[string]string{}
+	for _, stack := range strings.Split(strings.TrimSpace(stacks()), "\n\n") {
+		id, _, _ := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")
+		all[id] = stack
+	}
+	return all
+}
+
+func stacks() string {
+	for b := make([]byte, 1<<20); ; b = make([]byte, 2*len(b)) {
+		if n := runtime.Stack(b, true); n < len(b) {
+			return string(bytes.Clone(b[:n]))
+		}
+	}
+}
+
+// etcdServes is in the stacks of the goroutines with which the storm's etcd serves: they may begin to run
+// after the storm does, and last as long as that etcd.
+const etcdServes = "embed.(*serveCtx).startHandler"
+
+// joined are the stacks of those that are new.
+func joined(before, now map[string]string) string {
+	var out []string
+	for id, stack := range now {
+		if _, ok := before[id]; !ok && !strings.Contains(stack, etcdServes) {
+			out = append(out, stack)
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, "\n\n")
+}

@@ -1,4 +1,0 @@
-package clustertest
-
-// Label makes what f begins count as a node's own.
-func (c *Cluster) Label(f func()) { c.label(f) }

@@ -1,0 +1,34 @@
+// Package leaktest is the TestMain of packages whose tests start several members of etcd.
+package leaktest
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// patience is twice the read time-out of etcd's peer connections, after which the last goroutines of a closed
+// cluster end (see embedetcd.Cluster.Close).
+const patience = 10 * time.Second
+
+// Main runs the tests, and fails them if a goroutine outlives them by more than etcd's members need. It does
+// not return. It is goleak.VerifyTestMain with more patience.
+func Main(m *testing.M) {
+	code := m.Run()
+	deadline := time.Now().Add(patience)
+	// goleak itself looks again and again for a while, and then gives up.
+	for code == 0 {
+		leak := goleak.Find()
+		if leak == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			fmt.Fprintln(os.Stderr, leak)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
