@@ -234,7 +234,7 @@ func TestDesignNamesThePackages(t *testing.T) {
 	}
 }
 
-// Whoever imports cluster gets neither etcd's server nor what only the daemon
+// Importing cluster brings neither etcd's server nor what only the daemon
 // and the tests need.
 func TestClusterStaysLean(t *testing.T) {
 	all := packages(t)

@@ -250,8 +250,8 @@ func TestTransferAndResign(t *testing.T) {
 	require.ErrorIs(t, d.Resign(ctx), election.ErrNotLeader)
 }
 
-// A member that has just given way stands in no queue for a moment; whoever names
-// it then is not told that it does not stand.
+// A member that has just given way stands in no queue for a moment; the one that names
+// it then gets no error that it does not stand.
 func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	ctx := etcdtest.Context(t)

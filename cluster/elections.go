@@ -136,7 +136,7 @@ func (e *Election) Close() {
 }
 
 // Candidate is this node's candidacy in one named election. There is one for each name in a process,
-// whoever asked for it. All methods are safe for concurrent use.
+// no matter which code asked for it. All methods are safe for concurrent use.
 type Candidate struct{ e *elections.Election }
 
 // Name is the election's.

@@ -24,7 +24,7 @@ const defaultMaxAcquiring = 256
 
 // Sharding says how this node takes part in the shards. The zero value works. All nodes
 // of a cluster need the same Shards, and should have the same Window, MinMembers, Exclude
-// and MovesPerMinute: whoever leads goes by its own.
+// and MovesPerMinute: the leader goes by its own.
 type Sharding struct {
 	// Off: this node owns no shards. While it leads it deals them out to the others, as
 	// many as those work with.

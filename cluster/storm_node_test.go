@@ -40,7 +40,7 @@ func newCerts() *certs {
 	return c
 }
 
-// client are the credentials of whoever calls a node.
+// client are the credentials of a caller of a node.
 func (c *certs) client() credentials.TransportCredentials {
 	if c == nil {
 		return insecure.NewCredentials()

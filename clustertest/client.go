@@ -133,7 +133,7 @@ func (t *faultyTxn) Else(ops ...clientv3.Op) clientv3.Txn {
 	return t
 }
 
-// copied are operations to send later: whoever made them may use their memory again.
+// copied are operations to send later: the one that made them may use their memory again.
 func copied(ops []clientv3.Op) []clientv3.Op {
 	ops = slices.Clone(ops)
 	for i, op := range ops {

@@ -41,7 +41,7 @@ func newFaults() *Faults {
 	return f
 }
 
-// Inject puts faults between a client of etcd and whoever uses it from now on, for
+// Inject puts faults between a client of etcd and what uses it from now on, for
 // nodes that are no part of a [Cluster], in processes of their own: give the client to
 // their Config. It must be called before the client is used.
 func Inject(client *clientv3.Client) *Faults {

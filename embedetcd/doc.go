@@ -8,7 +8,7 @@
 // StartCluster runs several members in one process, stops and restarts them, and cuts
 // one off from the others.
 //
-// Not promised: security. There is neither TLS nor a password; whoever reaches the
+// Not promised: security. There is neither TLS nor a password; the one that reaches the
 // client address can read and write everything, so leave it on a loopback address or
 // run etcd proper. A server in one process is as available as that process. Members
 // cannot be added to or removed from a running cluster. And damage of the

@@ -130,7 +130,7 @@ func notReady(ctx context.Context) error {
 		"of the members (%w)", context.Cause(ctx))
 }
 
-// watch notices the end of the server, whoever caused it.
+// watch notices the end of the server, whatever caused it.
 func (s *Server) watch() {
 	defer close(s.done)
 	var cause error
@@ -154,7 +154,7 @@ func (s *Server) watch() {
 func (s *Server) Endpoint() string { return s.endpoint }
 
 // Client returns a client that calls the server in process, without a socket. It is
-// the same one each time, shares the server's life and is closed by Close; whoever
+// the same one each time, shares the server's life and is closed by Close; the one that
 // uses it must not close it. Its dialing methods, such as ActiveConnection, have
 // nothing to return.
 func (s *Server) Client() *clientv3.Client { return s.client }

@@ -117,7 +117,7 @@ func TestExecSaysWhatHappens(t *testing.T) {
 	require.Contains(t, log(), "a signal ends the wait: signal=terminated")
 }
 
-// An outage is told in the words of who runs a command: each thing once, and nothing of what is
+// An outage is reported in the words of who runs a command: each thing once, and nothing of what is
 // within.
 func TestExecSaysOfAnOutage(t *testing.T) {
 	t.Parallel()
@@ -153,7 +153,7 @@ func TestExecDoesNotWaitForEver(t *testing.T) {
 		require.Contains(t, p.Output(), "[WARN]  goversed: killing the command: it has not ended, and a second signal came")
 	}
 	// At the default levels it is said what goes on when that takes long.
-	for _, verb := range [][]string{{"exec", "--election", "deaf"}, {"lock", "deaf"}} {
+	for _, verb := range [][]string{{"exec", "--election", "stubborn"}, {"lock", "stubborn"}} {
 		p := kit.Goversed(t, append(verb, "--etcd", etcd.Endpoint, "--", "sh", "-c", deafScript)...)
 		p.AwaitOutput(t, patience, "ready")
 		p.Signal(t, syscall.SIGTERM)

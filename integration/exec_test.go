@@ -18,7 +18,7 @@ import (
 // must be able to keep it.
 const shortTTL = 3 * time.Second
 
-// Whoever of goversed, its guard and the command is killed: the next one works only when
+// Whichever of goversed, its guard and the command is killed: the next one works only when
 // nothing of this one is left, and soon.
 func TestExecKilled(t *testing.T) {
 	t.Parallel()
@@ -30,7 +30,7 @@ func TestExecKilled(t *testing.T) {
 		code int // of goversed; -1: it was killed itself
 	}{
 		"goversed": {longTTL, nil, func(t *testing.T, a *procs.Process, _ stint) { a.Kill(t) }, -1},
-		"goversed of a deaf one with children": {longTTL, []string{deaf, forks},
+		"goversed of a stubborn one with children": {longTTL, []string{stubborn, forks},
 			func(t *testing.T, a *procs.Process, _ stint) { a.Kill(t) }, -1},
 		"command": {longTTL, nil, func(t *testing.T, _ *procs.Process, w stint) {
 			require.NoError(t, syscall.Kill(w.pid, syscall.SIGKILL))
@@ -42,11 +42,11 @@ func TestExecKilled(t *testing.T) {
 		"guard": {longTTL, nil, func(t *testing.T, _ *procs.Process, w stint) {
 			require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
 		}, 137},
-		"guard of a deaf one with children": {longTTL, []string{deaf, forks},
+		"guard of a stubborn one with children": {longTTL, []string{stubborn, forks},
 			func(t *testing.T, _ *procs.Process, w stint) {
 				require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
 			}, 137},
-		"goversed and guard": {shortTTL, []string{deaf}, func(t *testing.T, a *procs.Process, w stint) {
+		"goversed and guard": {shortTTL, []string{stubborn}, func(t *testing.T, a *procs.Process, w stint) {
 			a.Freeze(t) // it shall not see the end of its guard
 			require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
 			a.Kill(t)
@@ -82,7 +82,7 @@ func TestExecWithoutEtcd(t *testing.T) {
 		away, back func(t *testing.T, e *procs.Etcd)
 	}{
 		"killed": {nil, func(t *testing.T, e *procs.Etcd) { e.Kill(t) }, func(t *testing.T, e *procs.Etcd) { e.Restart(t) }},
-		"killed, deaf with children": {[]string{deaf, forks}, func(t *testing.T, e *procs.Etcd) { e.Kill(t) },
+		"killed, stubborn with children": {[]string{stubborn, forks}, func(t *testing.T, e *procs.Etcd) { e.Kill(t) },
 			func(t *testing.T, e *procs.Etcd) { e.Restart(t) }},
 		"frozen": {nil, func(t *testing.T, e *procs.Etcd) { e.Freeze(t) }, func(t *testing.T, e *procs.Etcd) { e.Thaw(t) }},
 	} {
@@ -123,7 +123,7 @@ func alive(pid int) error {
 func TestExecPaused(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
-	for name, how := range map[string][]string{"deaf": {deaf}, "with children": {deaf, forks}} {
+	for name, how := range map[string][]string{"stubborn": {stubborn}, "with children": {stubborn, forks}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, etcd)
@@ -148,7 +148,7 @@ func TestExecGuardPausedWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	b := newBench(t, etcd)
-	b.exec(shortTTL, nil, deaf, forks)
+	b.exec(shortTTL, nil, stubborn, forks)
 	at := b.atWork(0, 2)
 	require.NoError(t, syscall.Kill(at[0].parent, syscall.SIGSTOP))
 	etcd.Kill(t)
@@ -196,7 +196,7 @@ func TestExecAsTheFirstProcess(t *testing.T) {
 	require.Equal(t, 137, p.Exit(t, patience))
 }
 
-// With a cgroup nobody escapes, whoever is killed.
+// With a cgroup nobody escapes, no matter which process is killed.
 func TestExecCgroup(t *testing.T) {
 	t.Parallel()
 	etcd := kit.StartEtcd(t, procs.Etcd37)
@@ -219,7 +219,7 @@ func TestExecCgroup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, etcd)
-			a := b.exec(shortTTL, []string{"--cgroup"}, deaf, escapes)
+			a := b.exec(shortTTL, []string{"--cgroup"}, stubborn, escapes)
 			at := b.atWork(0, 2)[0]
 			b.exec(shortTTL, nil)
 			b.queued(etcd, 2)

@@ -33,10 +33,10 @@ const (
 
 // How a worker behaves.
 const (
-	deaf    = "deaf"    // it ignores SIGTERM
-	forks   = "forks"   // it has a child in its group that works, and is deaf, too
-	escapes = "escapes" // it has such a child in a session of its own
-	leaves  = "leaves"  // it ends with exit code 7 when that child works
+	stubborn = "stubborn" // it ignores SIGTERM
+	forks    = "forks"    // it has a child in its group that works, and is stubborn, too
+	escapes  = "escapes"  // it has such a child in a session of its own
+	leaves   = "leaves"   // it ends with exit code 7 when that child works
 )
 
 // beat is between two signs of life; line is how long one is.
@@ -61,7 +61,7 @@ func monotonic() time.Duration {
 }
 
 func work(dir string, how []string) int {
-	if slices.Contains(how, deaf) {
+	if slices.Contains(how, stubborn) {
 		signal.Ignore(syscall.SIGTERM)
 	}
 	name := fmt.Sprintf("%s-%d-%d", os.Getenv("GOVERSE_TOKEN"), os.Getpid(), os.Getppid())
@@ -74,7 +74,7 @@ func work(dir string, how []string) int {
 			continue
 		}
 		child := exec.Command("/proc/self/exe")
-		child.Env = append(os.Environ(), workerHow+"="+deaf)
+		child.Env = append(os.Environ(), workerHow+"="+stubborn)
 		child.SysProcAttr = &syscall.SysProcAttr{Setsid: kind == escapes}
 		if err := child.Start(); err != nil {
 			panic(err)

@@ -50,7 +50,7 @@ func TestDeniedElectionFallsBackToTheSmallestAddress(t *testing.T) {
 		nodes = nodes[1:]
 		token = grown(t, token, agree(t, patience, nodes, nodes[0].Address, fallback, []string{}))
 
-		// The right is granted: a leader by election, whoever queues first.
+		// The right is granted: a leader by election, the first to queue.
 		granted := time.Now()
 		allowElection(t, admin)
 		token = grown(t, token, awaitElected(t, nodes))
@@ -106,7 +106,7 @@ func leaderOf(t *testing.T, n *procs.Node) string {
 	return st.LeaderID
 }
 
-// awaitElected waits until all nodes are ready and agree on whoever was elected.
+// awaitElected waits until all nodes are ready and agree on who was elected.
 func awaitElected(t *testing.T, nodes []*procs.Node) procs.Status {
 	t.Helper()
 	var leader string

@@ -28,7 +28,7 @@ var rollingPause = flag.Duration("rolling.pause", time.Second,
 
 const (
 	rollingNodes = 5
-	// stopTogether is by when all nodes have ended that were told to at once.
+	// stopTogether is by when all nodes have ended that were asked to at once.
 	stopTogether = 2 * time.Second
 )
 

@@ -102,7 +102,7 @@ func TestStutteringEtcd(t *testing.T) {
 type tally struct {
 	rounds   int
 	samples  int
-	revoked  int                        // sessions that were told that their lease or key is gone
+	revoked  int                        // sessions that were notified that their lease or key is gone
 	overlaps map[string][]time.Duration // by what was claimed twice
 	exempt   map[string][]time.Duration // the same, after a revocation by etcd
 	hit      map[string]int             // rounds in which it was

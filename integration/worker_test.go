@@ -29,7 +29,7 @@ import (
 // workerEnv makes a copy of the test binary a worker; it holds its configuration.
 const workerEnv = "GOVERSE_INTEGRATION_WORKER"
 
-// workerConfig is what a worker is told.
+// workerConfig is what a worker is given.
 type workerConfig struct {
 	Etcd, Postgres string
 	TTL            int

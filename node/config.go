@@ -22,7 +22,7 @@ type Config struct {
 
 	// ServerOptions are added to the gRPC server's own, after them, so they win.
 	// For TLS, give grpc.Creds here and the matching grpc.WithTransportCredentials
-	// to whoever calls this node, Identify included.
+	// to callers of this node, Identify included.
 	ServerOptions []grpc.ServerOption
 
 	// Logger receives what the node has to say. Nil: nothing is logged.

@@ -18,7 +18,7 @@ const drainMoment = 20 * time.Millisecond
 
 // MarkStopping says that this node is about to stop: Identify answers so, health
 // turns to NOT_SERVING for good and the channel Stopping is closed. Calls are still
-// served. Whoever has duties to hand over first calls this at their beginning;
+// served. A node that has duties to hand over first calls this at their beginning;
 // Stop and Close imply it. It does not block and may be called any number of times.
 func (n *Node) MarkStopping() { n.markStopping() }
 
@@ -65,7 +65,7 @@ func (n *Node) Stop(ctx context.Context) error {
 }
 
 // Close ends the node at once, as the end of its process would: running calls are cut
-// off, and watchers are not told goodbye. It frees the port also of
+// off, and watchers are sent no goodbye. It frees the port also of
 // a node that was never started, and hurries a Stop that is under way. Like Stop it
 // waits for the node's goroutines. It always returns nil.
 func (n *Node) Close() error {

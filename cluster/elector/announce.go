@@ -2,8 +2,8 @@ package elector
 
 import "sync"
 
-// announcer reports who leads, in order and one at a time, in a goroutine of its own: whoever is
-// told may take long, and a renewal must not wait for that.
+// announcer reports who leads, in order and one at a time, in a goroutine of its own: the one that is
+// notified may take long, and a renewal must not wait for that.
 type announcer struct {
 	notify func(string)
 

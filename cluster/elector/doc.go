@@ -23,7 +23,7 @@
 // # Tokens
 //
 // A term's token ([TokenFrom], [Elector.Token]) is the lease's LeaderTransitions: it grows with
-// each term, whoever leads it, also if the same candidate leads again. What a leader writes to
+// each term, no matter which candidate leads it, also if the same candidate leads again. What a leader writes to
 // should refuse a smaller one than it has seen, because work may go on after its context ended,
 // or in a process that stood still. In SQL, with a column for the token of the last write:
 //
@@ -34,7 +34,7 @@
 //
 // # What is not promised
 //
-//   - Order. Whoever writes first leads, whoever came first.
+//   - Order. The one that writes first leads, not the one that came first.
 //   - A fast handover everywhere. After a release it takes up to RetryPeriod, unless the store is
 //     a [LeaseWatcher]; after a crash up to LeaseDuration + RetryPeriod.
 //   - Clocks of which both stand still, as in a guest that its hypervisor stopped, or of which one

@@ -263,7 +263,7 @@ func TestDurationChangedByHands(t *testing.T) {
 	})
 }
 
-// Whoever raises the number in the record ends the term that has the smaller one.
+// The one that raises the number in the record ends the term that has the smaller one.
 func TestNumberRaisedByHands(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)

@@ -141,12 +141,12 @@ type candidate struct {
 	stop context.CancelFunc
 	done chan error // what Run returned
 
-	mu     sync.Mutex
-	events []string      // of terms
-	told   []string      // who leads
-	inside int           // functions of terms that run
-	work   chan struct{} // not nil: OnStartedLeading returns when it is closed, not before
-	finish func()        // closes it
+	mu       sync.Mutex
+	events   []string      // of terms
+	notified []string      // who leads
+	inside   int           // functions of terms that run
+	work     chan struct{} // not nil: OnStartedLeading returns when it is closed, not before
+	finish   func()        // closes it
 }
 
 func (c *candidate) note(event string) {
@@ -168,9 +168,9 @@ func (c *candidate) happened() []string {
 func (c *candidate) leaders() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	told := c.told
-	c.told = nil
-	return told
+	notified := c.notified
+	c.notified = nil
+	return notified
 }
 
 // stand starts a candidate with a lease of 10 s that looks every 2 s. It is stopped with the
@@ -202,7 +202,7 @@ func stand(t *testing.T, id string, store LeaseStore, change ...func(*candidate,
 		OnNewLeader: func(who string) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.told = append(c.told, who)
+			c.notified = append(c.notified, who)
 		},
 	}
 	for _, f := range change {

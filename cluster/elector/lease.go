@@ -31,7 +31,7 @@ type Lease struct {
 	// the holder's wall clock, for people. A store keeps them to the microsecond at least.
 	AcquireTime, RenewTime time.Time
 	// LeaderTransitions is the number of the term: larger than that of every term before,
-	// whoever led. It is the fencing token.
+	// no matter which one led. It is the fencing token.
 	LeaderTransitions int64
 	// Version is drawn by the store at each write, and never used again, not even for a
 	// record that was deleted and made anew. To others it is opaque.

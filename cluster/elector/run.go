@@ -107,14 +107,14 @@ func (r *run) watch(ctx context.Context) (changed <-chan struct{}, stop func()) 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	version := r.s.record.Version
-	told, ended := make(chan struct{}), make(chan struct{})
+	notified, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		if w.WatchLease(ctx, version) == nil {
-			close(told)
+			close(notified)
 		}
 	}()
-	return told, func() {
+	return notified, func() {
 		cancel()
 		<-ended
 	}

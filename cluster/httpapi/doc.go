@@ -1,9 +1,9 @@
 // Package httpapi shows a node over HTTP: JSON about the cluster as the node sees
-// it, probes for whoever supervises the process, metrics for Prometheus, and a
+// it, probes for the supervisor of the process, metrics for Prometheus, and a
 // middleware that lets only the leader answer.
 //
 //	GET /livez            the process runs: always 200
-//	GET /readyz           200 while this node can be given work, whoever leads or not; else 503
+//	GET /readyz           200 while this node can be given work, with or without a leader; else 503
 //	GET /metrics          Prometheus
 //	GET /cluster/status   this node's view: state, leader, queue, nodes
 //	GET /cluster/leader   who leads, since when and until when; 503 without a leader

@@ -46,7 +46,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// routes in the order in which they are named to whoever asks for something else.
+// routes in the order in which they are named to a caller that asks for something else.
 var routes = [...]string{"/livez", "/readyz", "/metrics", "/cluster/status", "/cluster/leader", "/cluster/shards",
 	"/cluster/processors", "/cluster/health"}
 

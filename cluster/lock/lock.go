@@ -56,7 +56,7 @@ type LockRegistry interface {
 	// ErrBadName, ErrNotStarted, ErrStopped, and what etcd refused for good.
 	Acquire(ctx context.Context, name string, opts ...Option) (Held, error)
 	// TryAcquire takes the lock if it is free and nobody waits for it, and reports whether it
-	// did; if not, Held is nil. Who tries in vain counts as one who waits until told so: of
+	// did; if not, Held is nil. Who tries in vain counts as one who waits until it knows: of
 	// two who try at the moment of a release, neither may get it. It does not wait for the
 	// lock, but for etcd, and where there is no session for the next one, until ctx ends.
 	// While the session may not be acted on, no lock is free; nor while a node may still count on

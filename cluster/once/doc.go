@@ -13,7 +13,7 @@
 // # Unknown outcomes
 //
 // A process that dies between the effect and the mark leaves open whether the effect took
-// place; nobody can know that but whoever received it. So it is neither repeated nor dropped:
+// place; only the system that received it can know. So it is neither repeated nor dropped:
 // all who ask get an [UnknownError], until somebody who has looked says what is true
 // ([Effects.Resolve]). If the receiver knows the effect's name as its idempotency key, that is
 // easily known. [List] finds those whose outcome is unknown, and [Look] says how one stands, from
@@ -45,7 +45,7 @@
 //   - More than at most once within the retention: when the mark of an effect that took place
 //     has expired, it can run again. One whose outcome is unknown never expires.
 //   - That a function ends when its context does. One that goes on after the session's deadline
-//     may still do its effect when others are already told that the outcome is unknown: the
+//     may still do its effect when others already know that the outcome is unknown: the
 //     token is there to refuse it.
 //   - That what [Look] calls running still does anything, nor that what it calls unknown has
 //     ended: it says whether the attempt's place stands at etcd.

@@ -18,7 +18,7 @@ func Example() {
 		})
 		var unknown *once.UnknownError
 		if errors.As(err, &unknown) {
-			tookPlace := false // ask whoever receives it, by the effect's name
+			tookPlace := false // ask the system that receives it, by the effect's name
 			return c.Effects().Resolve(ctx, unknown.Name, unknown.Token, tookPlace, nil)
 		}
 		if err == nil {

@@ -49,7 +49,7 @@ func TestBlackholeHoldsTheEnd(t *testing.T) {
 			r, h := relayed(t)
 			client, target := pair(t, r, h)
 			end.end(client)
-			require.ErrorIs(t, ends(t, target), end.seen, "without the fault it is told")
+			require.ErrorIs(t, ends(t, target), end.seen, "without the fault it is seen")
 
 			client, target = pair(t, r, h)
 			r.Blackhole(Both)

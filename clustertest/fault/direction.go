@@ -3,7 +3,7 @@ package fault
 // Direction says which way through a relay a fault works.
 type Direction int
 
-// The directions. A client is whoever connected to the relay.
+// The directions. A client is what connected to the relay.
 const (
 	// ToTarget is what clients send.
 	ToTarget Direction = 1 << iota

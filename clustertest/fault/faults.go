@@ -32,7 +32,7 @@ func (r *Relay) alter(d Direction, change func(*way)) {
 }
 
 // Reset sends a RST on every connection under way: in direction ToTarget to the
-// target, FromTarget to the clients. An end that is not told finds out as it would in
+// target, FromTarget to the clients. An end that is not notified finds out as it would in
 // a network: it is reset when it sends something the next time. A connection that has
 // not reached the target yet is reset as a whole. New connections work.
 func (r *Relay) Reset(d Direction) {
@@ -46,7 +46,7 @@ func (r *Relay) Reset(d Direction) {
 }
 
 // Refuse closes every connection and refuses new ones, as a host does whose process
-// ended: connecting fails with ECONNREFUSED. Both ends are told, whatever else is wrong
+// ended: connecting fails with ECONNREFUSED. Both ends are notified, whatever else is wrong
 // with the lines, and what was held back is lost. The port stays reserved for Heal (see
 // the package comment for systems other than Unix).
 func (r *Relay) Refuse() {

@@ -72,7 +72,7 @@ func (r *Relay) Address() string { return r.port.address }
 func (r *Relay) Target() string { return r.target }
 
 // Connections is how many connections are under way: also those that were not passed
-// on to the target yet, and those of which one end is gone and the other not told.
+// on to the target yet, and those of which one end is gone and the other not notified.
 func (r *Relay) Connections() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,12 +27,12 @@ func TestResetOneWay(t *testing.T) {
 		t.Run(way.String(), func(t *testing.T) {
 			r, h := relayed(t)
 			client, target := pair(t, r, h)
-			told, other := target, client
+			notified, other := target, client
 			if way == FromTarget {
-				told, other = client, target
+				notified, other = client, target
 			}
 			r.Reset(way)
-			require.ErrorIs(t, ends(t, told), syscall.ECONNRESET)
+			require.ErrorIs(t, ends(t, notified), syscall.ECONNRESET)
 			quiet(t, other)
 			send(t, other, "are you there?")
 			require.ErrorIs(t, ends(t, other), syscall.ECONNRESET)

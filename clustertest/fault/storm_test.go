@@ -80,7 +80,7 @@ func TestFaultsInTheWayOfEachOther(t *testing.T) {
 	client := connect(t, r.Address())
 	send(t, client, "still works")
 	hears(t, client, "still works")
-	r.Reset(Both) // for those of which only one end was told
+	r.Reset(Both) // for those of which only one end was notified
 	require.Eventually(t, func() bool { return r.Connections() == 0 }, patience, time.Millisecond)
 	close(gone)
 	serving.Wait()

@@ -83,7 +83,7 @@ func (l *link) finish(end error, to *net.TCPConn) {
 	switch {
 	case errors.Is(end, io.EOF):
 		_ = to.CloseWrite() // it may be closed already
-	case errors.Is(end, net.ErrClosed): // by a reset of one end: the other is not told
+	case errors.Is(end, net.ErrClosed): // by a reset of one end: the other is not notified
 	default:
 		l.reset(Both)
 	}

@@ -38,7 +38,7 @@ func devProcess(t *testing.T, env []string, args ...string) (stdout, stderr stri
 	cmd.Env = append(append(os.Environ(), asGoversed+"=1", "TMPDIR="+temp), env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	_ = cmd.Run() // told by its exit code
+	_ = cmd.Run() // seen by its exit code
 	left, err := os.ReadDir(temp)
 	require.NoError(t, err)
 	require.Empty(t, left)

@@ -41,7 +41,7 @@ func TestOperatorsCommands(t *testing.T) {
 
 	require.Contains(t, ask("transfer", "--to", second), second+" leads now (token ")
 	require.Contains(t, ask("transfer", "--to", second), "leads already")
-	c.WaitQueue(second, first) // whoever gave way queues again a moment later
+	c.WaitQueue(second, first) // the one that gave way queues again a moment later
 	require.Contains(t, ask("resign"), first+" leads now (token ")
 	c.WaitQueue(first, second)
 	var outcome map[string]any

@@ -19,7 +19,7 @@ type shardFlags struct {
 	planner      plannerFlags
 }
 
-// plannerFlags are what only the planner needs, and who foresees what it does.
+// plannerFlags are what only the planner needs, and what shows beforehand what it does.
 type plannerFlags struct {
 	window     time.Duration
 	minMembers int

@@ -145,7 +145,7 @@ func (c *copies) requireNoneLost() {
 
 func effect(due time.Time) string { return "cron/job/" + due.Format(time.RFC3339) }
 
-// Three copies serve every second; whoever serves is killed, three times. No time is served
+// Three copies serve every second; the one that serves is killed, three times. No time is served
 // twice, and those that are missing were named by the next leader.
 func TestEachTimeOnce(t *testing.T) {
 	t.Parallel()

@@ -70,7 +70,7 @@ func find(name string) (view, error) {
 const changeTimeout = 5 * time.Second
 
 // handle puts one event into the view, in the transaction that moves the view's checkpoint:
-// whoever dies when, each event is in it once.
+// no matter which copy dies when, each event is in it once.
 func (v view) handle(ctx context.Context, e processor.Event[[]byte]) error {
 	p, err := decode(e.Value)
 	if err != nil {

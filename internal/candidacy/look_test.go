@@ -112,7 +112,7 @@ func TestWorkIsNotWaitedForForever(t *testing.T) {
 	require.True(t, c.Clear(queue()))
 }
 
-// Whoever learns that the key is gone, or will be, ends the term under it alone.
+// The one that learns that the key is gone, or will be, ends the term under it alone.
 func TestKeysThatEnd(t *testing.T) {
 	s := queue(queued(ownLease, 20), queued(otherLease, 21))
 	for name, tc := range map[string]struct {

@@ -22,7 +22,7 @@ func (d *Detector) Answer(ctx context.Context) {
 	wg.Wait()
 }
 
-// watcherLost: whoever lost a watcher may be accused by it, and not hear of it.
+// watcherLost: a member that lost a watcher may be accused by it, and not hear of it.
 func (d *Detector) watcherLost(ctx context.Context) {
 	for {
 		select {

@@ -21,7 +21,7 @@ var ErrRefused = errors.New("connection refused")
 
 // Dialer opens watches on members.
 type Dialer interface {
-	// Watch opens a stream to whoever answers at address. It blocks no longer than
+	// Watch opens a stream to the node that answers at address. It blocks no longer than
 	// ctx allows. The stream outlives ctx.
 	Watch(ctx context.Context, address string) (Watch, error)
 }

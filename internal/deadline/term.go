@@ -20,7 +20,7 @@ import "github.com/goverse/goverse/internal/mutant"
 //  3. If r = h then r' is not later than h, and not earlier either: a majority had voted in h before,
 //     and one of those would not have confirmed an earlier leader. So the leader of h was confirmed
 //     after the renewal, and none of a later term had been elected by then. So it was the one that renewed.
-//  4. Whoever leads after it is elected after that, and begins by giving every lease its whole TTL. So
+//  4. The one that leads after it is elected after that, and begins by giving every lease its whole TTL. So
 //     nobody has the lease end before its TTL has passed since the renewal was sent.
 //
 // If the terms differ nothing is known, and the renewal is made again. A lease that was just granted

@@ -50,7 +50,7 @@ func TestScreenTellsOnceThatNobodyReads(t *testing.T) {
 	select {
 	case <-s.broken:
 	default:
-		require.Fail(t, "not told")
+		require.Fail(t, "not reported")
 	}
 }
 

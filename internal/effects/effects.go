@@ -82,7 +82,7 @@ func (e *Effects) Run(ctx context.Context) {
 // time. While another process runs it, Once waits. An error of fn is returned as it is, and
 // remembered: the next call runs fn again.
 //
-// fn gets a fencing token, larger than that of every attempt before, to give to whoever
+// fn gets a fencing token, larger than that of every attempt before, to give to the one that
 // receives the effect. Its context ends with ctx, and at the session's deadline. What it
 // returns is kept in etcd, if it is not longer than MaxValue. fn must not call Once with the
 // same name: that would wait for itself.
@@ -131,7 +131,7 @@ func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name strin
 	case m.State == once.Done:
 		return m.result(), false, nil
 	case m.State == once.Running:
-		return once.Result{}, false, m.unknown(name, nil) // whoever ran it is not first any more
+		return once.Result{}, false, m.unknown(name, nil) // the one that ran it is not first any more
 	}
 	work, stop := place.Within(ctx)
 	defer stop()

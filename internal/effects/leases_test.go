@@ -79,7 +79,7 @@ func TestLeasesEndApart(t *testing.T) {
 	require.Greater(t, len(ttls), many*3/4, "of so many seconds few are drawn twice")
 }
 
-// A lease that is shared has the retention left for whoever comes last, by either clock: one
+// A lease that is shared has the retention left for the one that comes last, by either clock: one
 // that was set back, or stood still, does not make it last.
 func TestEitherClockEndsTheUseOfALease(t *testing.T) {
 	t.Parallel()

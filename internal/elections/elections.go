@@ -29,7 +29,7 @@ type Config struct {
 	// given to it: one that comes and goes all the time moves it no oftener. Default 5 s.
 	PreferAfter time.Duration
 	// Final reports whether what etcd refuses a candidate is the end of its candidacy: Lead returns
-	// the error, and whoever asks for the election again stands anew. Default: none is, it is tried
+	// the error, and the one that asks for the election again stands anew. Default: none is, it is tried
 	// again after about a second, and logged.
 	Final func(error) bool
 }

@@ -133,11 +133,11 @@ func (s *testBed) first(name string) string {
 	return string(resp.Kvs[0].Value)
 }
 
-// handOvers counts how often another one was first, as told up to a revision.
-func handOvers(told clientv3.WatchChan, until int64, end func()) int {
+// handOvers counts how often another one was first, as seen up to a revision.
+func handOvers(changes clientv3.WatchChan, until int64, end func()) int {
 	end()
 	created, leader, n := map[string]int64{}, "", -1 // the first leader took it from nobody
-	for resp := range told {
+	for resp := range changes {
 		for i, ev := range resp.Events {
 			if ev.Kv.ModRevision > until {
 				return n

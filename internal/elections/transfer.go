@@ -55,7 +55,7 @@ func (e *Election) transfer(ctx context.Context, address string) error {
 		Create: entries[target].Create})
 }
 
-// AskResign asks whoever leads to give way to the next, as by Resign; one that is alone leads
+// AskResign asks the leader to give way to the next, as by Resign; one that is alone leads
 // again, with a new token. It blocks, and fails, as Transfer does.
 func (e *Election) AskResign(ctx context.Context) error {
 	q, err := e.known(ctx)

@@ -1,6 +1,6 @@
 // Package etcdlock keeps the locks of package lock in etcd, on the sessions of one process.
 //
-// Not promised: that what is held is released when Run ends; that is done by whoever closes the
+// Not promised: that what is held is released when Run ends; that is done by closing the
 // session.
 package etcdlock
 
@@ -60,7 +60,7 @@ func NewEtcd(cfg Config) (*Etcd, error) {
 }
 
 // Run serves on one session after the other until ctx ends, and returns when all it started
-// has ended. It does not release what is held: that is done by whoever closes the session.
+// has ended. It does not release what is held: that is done by closing the session.
 func (e *Etcd) Run(ctx context.Context) { e.engine.Run(ctx) }
 
 // Acquire implements lock.LockRegistry.

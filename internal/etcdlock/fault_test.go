@@ -243,7 +243,7 @@ func TestKeyThatNobodyAskedFor(t *testing.T) {
 	require.NoError(t, h.Release(s.ctx))
 }
 
-// A session that is suspended for a moment costs the locks; their keys stay until whoever held
+// A session that is suspended for a moment costs the locks; their keys stay until the one that held
 // them has ended its work.
 func TestSuspendedSession(t *testing.T) {
 	s := newTestBed(t)

@@ -154,15 +154,15 @@ func TestSuspicionSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 		require.True(t, s.Valid())
 		require.Greater(t, lease.calls.Load(), calls+5, "it asks again and again")
 		first := s.Period()
-		var told atomic.Int32
-		defer s.OnChange(func() { told.Add(1) })()
+		var notified atomic.Int32
+		defer s.OnChange(func() { notified.Add(1) })()
 		require.True(t, first.Valid())
 		pass(time.Millisecond)
 		require.False(t, s.Valid())
 		synctest.Wait()
 		require.Equal(t, session.ReasonUnconfirmed, session.ReasonOf(context.Cause(first.Context())))
 		require.NoError(t, s.Err(), "the lease is not given up")
-		require.EqualValues(t, 1, told.Load())
+		require.EqualValues(t, 1, notified.Load())
 
 		lease.answer(time.Second, nil) // slower than any suspicion allows
 		pass(1500 * time.Millisecond)
@@ -170,7 +170,7 @@ func TestSuspicionSuspendsTheSessionUnlessARenewalClearsIt(t *testing.T) {
 		require.False(t, first.Valid(), "what was begun before is over")
 		require.True(t, s.Period().Valid())
 		require.NoError(t, s.Period().Context().Err())
-		require.EqualValues(t, 2, told.Load())
+		require.EqualValues(t, 2, notified.Load())
 
 		lease.answer(0, errors.New("away"))
 		s.Suspect(100 * time.Millisecond)

@@ -4,7 +4,7 @@
 // deadline is computed here, from the instant before the renewal was sent, plus
 // the granted TTL, less a margin for clocks that run at different rates. etcd
 // counts from a later instant, so it cannot give the lease up before the
-// deadline; whoever acts only while Valid acts alone. The deadline moves only
+// deadline; a caller that acts only while Valid acts alone. The deadline moves only
 // if the renewal succeeded and a linearizable read sent after its answer showed
 // every key that the session stands on ([Session.Protect]), in the same raft term:
 // a leader of etcd that was deposed and does not know it yet renews leases of which
@@ -29,7 +29,7 @@
 // # What is not promised
 //
 // If somebody else revokes the lease or deletes its keys, etcd shows that at
-// once, and the session learns it from whoever watches or at its next renewal.
+// once, and the session learns it from a watch or at its next renewal.
 // A caller that checked Valid and was then paused may act late: guard what must
 // not be late with a fencing token, in etcd's transaction or wherever the write
 // lands. A guest whose hypervisor stops both clocks notices nothing.

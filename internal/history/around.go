@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// margin is how much before and after a finding is told.
+	// margin is how much before and after a finding is reported.
 	margin = 250 * time.Millisecond
-	// aroundLines is how much is told of one finding: half of it from its beginning,
+	// aroundLines is how much is reported of one finding: half of it from its beginning,
 	// half from its end.
 	aroundLines = 120
 	// wide is a window of a sample that is worth a word.

@@ -26,7 +26,7 @@
 //
 // Leadership is one subject, and each shard is another ([Node.WithShards]). A claim to a
 // shard has its epoch for a token, and everything is judged for each subject by itself: a
-// [Term] is an unbroken claim to one, overlaps and growth are told within one. An owner
+// [Term] is an unbroken claim to one, overlaps and growth are reported within one. An owner
 // may go on under its epoch after a suspension of its session; with another session it is
 // another owner. How long a subject was nobody's is in [Verdict.Pauses]. Every shard is
 // asked for in every round, so give a recorded cluster some dozens, not thousands.
@@ -38,7 +38,7 @@
 // ([Recorder.Counter]) is read and written by who holds a lock, on no condition but the lock's
 // guard; were that accepted of two holders, an increment would be lost. An effect
 // ([Recorder.Effects]) is a line in a file ([Ledger]) that no fault of the network reaches, and
-// what callers were told of it is held against that file. Locks and counters are checked against
+// what callers were answered is held against that file. Locks and counters are checked against
 // models as well: each has a linear order, or it is a finding.
 //
 // # What counts as certain

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// effects judges what was told of each effect by what stands in the ledger.
+// effects judges what callers were answered of each effect by what stands in the ledger.
 func effects(h History) []Finding {
 	attempts := map[string][]Attempt{}
 	for _, a := range h.Attempts {
@@ -35,7 +35,7 @@ func effect(name string, attempts []Attempt, entered []Entered) (out []Finding) 
 		out = append(out, Finding{Kind: k, Subject: Effect(name), From: from, To: max(from, to),
 			Text: fmt.Sprintf("effect %q: ", name) + fmt.Sprintf(format, args...)})
 	}
-	unknown := map[int64]bool{} // tokens that somebody was told about
+	unknown := map[int64]bool{} // tokens that some caller was answered
 	ran := map[int64]Attempt{}
 	by := map[string]Attempt{} // the attempt that made a value
 	for _, a := range attempts {
@@ -56,7 +56,7 @@ func effect(name string, attempts []Attempt, entered []Entered) (out []Finding) 
 		at[e.Token] = e
 		a := by[e.Value]
 		if (a.Answer == AnswerFailed || a.Answer == AnswerNotRun) && !unknown[e.Token] {
-			wrong(Untold, a.Call, e.At, "it took place by token %d, though %v", e.Token, a)
+			wrong(Unreported, a.Call, e.At, "it took place by token %d, though %v", e.Token, a)
 		}
 	}
 	if n := len(entered); n > 1 {

@@ -50,11 +50,11 @@ func (a Attempt) String() string {
 	}
 	switch a.Answer {
 	case AnswerNone:
-		return s + " was told nothing"
+		return s + " got no answer"
 	case AnswerDone, AnswerUnknown:
-		s += fmt.Sprintf(" was told that token %d is %s", a.Of, a.Answer)
+		s += fmt.Sprintf(" was answered that token %d is %s", a.Of, a.Answer)
 	default:
-		s += " was told that it is " + string(a.Answer)
+		s += " was answered that it is " + string(a.Answer)
 	}
 	if a.Value != "" {
 		s += fmt.Sprintf(", %q", a.Value)

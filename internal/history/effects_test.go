@@ -17,7 +17,7 @@ func tried(id, token int64, answer Answer, of int64) Attempt {
 	return a
 }
 
-func (a Attempt) told(value string) Attempt {
+func (a Attempt) answered(value string) Attempt {
 	a.Value = value
 	return a
 }
@@ -34,33 +34,36 @@ func TestEffects(t *testing.T) {
 		entered  []Entered
 		want     []Kind
 	}{
-		"once, and told twice": {[]Attempt{tried(1, 5, AnswerDone, 5).told("p#1"), tried(2, 0, AnswerDone, 5).told("p#1")},
+		"once, and answered twice": {[]Attempt{tried(1, 5, AnswerDone, 5).answered("p#1"), tried(2, 0, AnswerDone,
+			5).answered("p#1")},
 			[]Entered{took(5, "p#1")}, nil},
-		"failed, then done": {[]Attempt{tried(1, 5, AnswerFailed, 0), tried(2, 7, AnswerDone, 7).told("p#2")},
+		"failed, then done": {[]Attempt{tried(1, 5, AnswerFailed, 0), tried(2, 7, AnswerDone, 7).answered("p#2")},
 			[]Entered{took(7, "p#2")}, nil},
 		"died in the middle": {[]Attempt{tried(1, 5, AnswerNone, 0), tried(2, 0, AnswerUnknown, 5)},
 			[]Entered{took(5, "p#1")}, nil},
 		"died before, resolved so, and done": {[]Attempt{tried(1, 5, AnswerNone, 0), tried(2, 0, AnswerUnknown, 5), tried(3,
-			7, AnswerDone, 7).told("p#3")},
+			7, AnswerDone, 7).answered("p#3")},
 			[]Entered{shut(5), took(7, "p#3")}, nil},
-		"goes on when it was given up": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(3, 7, AnswerDone, 7).told("p#3")},
+		"goes on when it was given up": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(3, 7, AnswerDone, 7).answered("p#3")},
 			[]Entered{shut(5), took(5, "p#1"), took(7, "p#3")}, nil},
-		"repeated, though unknown": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(3, 7, AnswerDone, 7).told("p#3")},
+		"repeated, though unknown": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(3, 7, AnswerDone, 7).answered("p#3")},
 			[]Entered{took(5, "p#1"), took(7, "p#3")}, []Kind{Doubled}},
 		"repeated, though known to have taken place": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(3, 7, AnswerDone,
-			7).told("p#3")},
+			7).answered("p#3")},
 			[]Entered{took(5, "p#1"), shut(5), took(7, "p#3")}, []Kind{Doubled}},
-		"doubled silently": {[]Attempt{tried(1, 5, AnswerDone, 5).told("p#1"), tried(2, 7, AnswerDone, 7).told("p#2")},
+		"doubled silently": {[]Attempt{tried(1, 5, AnswerDone, 5).answered("p#1"), tried(2, 7, AnswerDone,
+			7).answered("p#2")},
 			[]Entered{took(5, "p#1"), took(7, "p#2")}, []Kind{Doubled}},
-		"doubled after a crash": {[]Attempt{tried(1, 5, AnswerNone, 0), tried(2, 7, AnswerDone, 7).told("p#2")},
+		"doubled after a crash": {[]Attempt{tried(1, 5, AnswerNone, 0), tried(2, 7, AnswerDone, 7).answered("p#2")},
 			[]Entered{took(5, "p#1"), took(7, "p#2")}, []Kind{Doubled}},
-		"lost": {[]Attempt{tried(1, 5, AnswerDone, 5).told("p#1")}, nil, []Kind{Lost}},
-		"resolved wrongly": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(2, 0, AnswerDone, 5).told("p#1")},
+		"lost": {[]Attempt{tried(1, 5, AnswerDone, 5).answered("p#1")}, nil, []Kind{Lost}},
+		"resolved wrongly": {[]Attempt{tried(1, 5, AnswerUnknown, 5), tried(2, 0, AnswerDone, 5).answered("p#1")},
 			[]Entered{shut(5), took(5, "p#1")}, []Kind{Lost}},
-		"another result":       {[]Attempt{tried(1, 5, AnswerDone, 5).told("p#9")}, []Entered{took(5, "p#1")}, []Kind{Lost}},
-		"said not to have run": {[]Attempt{tried(1, 5, AnswerNotRun, 0)}, []Entered{took(5, "p#1")}, []Kind{Untold}},
+		"another result": {[]Attempt{tried(1, 5, AnswerDone, 5).answered("p#9")}, []Entered{took(5, "p#1")},
+			[]Kind{Lost}},
+		"said not to have run": {[]Attempt{tried(1, 5, AnswerNotRun, 0)}, []Entered{took(5, "p#1")}, []Kind{Unreported}},
 		"by nobody":            {nil, []Entered{took(5, "p#1")}, []Kind{Doubled}},
-		"one token twice": {[]Attempt{tried(1, 5, AnswerFailed, 0), tried(2, 5, AnswerDone, 5).told("p#2")},
+		"one token twice": {[]Attempt{tried(1, 5, AnswerFailed, 0), tried(2, 5, AnswerDone, 5).answered("p#2")},
 			[]Entered{took(5, "p#2")}, []Kind{Token}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -95,7 +95,7 @@ func TestFollowSeesAllAndSaysWhatWasCompacted(t *testing.T) {
 		}
 	})
 	require.Eventually(t, func() bool { return len(p.read(t).Entries) == 2 }, 20*time.Second, 5*time.Millisecond)
-	// It goes on until it has seen what is there when it is told to end.
+	// It goes on until it has seen what is there when it is asked to end.
 	for range 50 {
 		ops = append(ops, g.Write(t.Context(), unfenced{3, c.Client()}))
 	}

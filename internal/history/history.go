@@ -152,7 +152,7 @@ func (o Op) String() string {
 	return s
 }
 
-// Entry is one state of a register in etcd's own order, as a watch told it.
+// Entry is one state of a register in etcd's own order, as a watch delivered it.
 type Entry struct {
 	Key      string  `json:"key"`
 	Subject  Subject `json:"subject,omitempty"`
@@ -160,7 +160,7 @@ type Entry struct {
 	Token    int64   `json:"token,omitempty"`
 	Value    string  `json:"value,omitempty"`
 	Deleted  bool    `json:"deleted,omitempty"`
-	At       Instant `json:"at"` // when it was told
+	At       Instant `json:"at"` // when it was delivered
 }
 
 // Gap says that a register's entries from From to before To are not known: etcd had

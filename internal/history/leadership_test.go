@@ -41,7 +41,7 @@ func TestOverlapsAndTokensOnlyWhereProven(t *testing.T) {
 			First: window(9, 10), Last: window(9, 10), Count: 1}, seenOnce("b", 2, window(5, 6))}, []Kind{Overlap}},
 		"token falls":         {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("b", 4, window(5, 6))}, []Kind{Token}},
 		"token falls at home": {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("a", 4, window(5, 6))}, []Kind{Token}},
-		"token falls, told once": {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("b", 6, window(2, 3)), seenOnce("c",
+		"token falls, reported once": {[]Run{seenOnce("a", 5, window(0, 1)), seenOnce("b", 6, window(2, 3)), seenOnce("c",
 			4, window(5, 6))}, []Kind{Token}},
 		"token grows, but not enough": {[]Run{seenOnce("a", 9, window(0, 1)), seenOnce("b", 4, window(2, 3)), seenOnce("c",
 			5, window(5, 6))}, []Kind{Token, Token}},

@@ -124,7 +124,7 @@ type state struct {
 	value            string
 }
 
-// after is the state that s leaves or was told, whichever is newer.
+// after is the state that s leaves or was answered, whichever is newer.
 func (x state) after(s seen) state {
 	if s.revision > x.revision {
 		x.revision, x.value = s.revision, s.op.Value

@@ -122,7 +122,7 @@ func (h *Hold) look() {
 func (h *Hold) tell() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.track.current != h.track.told {
+	if h.track.current != h.track.written {
 		h.l.rec.write(lineOf(h.track.current))
 	}
 }

@@ -64,7 +64,7 @@ type stored struct {
 	by Op
 }
 
-// order puts together, from the watch and from what clients were told, which states
+// order puts together, from the watch and from what clients were answered, which states
 // the register had at which revision. What does not fit is a finding.
 func (r *register) order() ([]stored, []Finding) {
 	writes := map[string]Op{} // by value

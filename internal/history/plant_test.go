@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What histories are planted with. Times are in milliseconds.
+// What histories are made of. Times are in milliseconds.
 
 func ms(n int) Instant { return Instant(n) * Instant(time.Millisecond) }
 
@@ -64,7 +64,7 @@ func (o *Op) unknown() Op {
 	return *o
 }
 
-// entry is what a watch told of a write.
+// entry is what a watch delivered of a write.
 func entry(op Op, revision int64, at int) Entry {
 	return Entry{Key: op.Key, Revision: revision, Token: op.Token, Value: op.Value, At: ms(at)}
 }

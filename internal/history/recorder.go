@@ -27,7 +27,7 @@ type Recorder struct {
 
 // NewRecorder begins a recording. Process names this process in reports; its id is
 // added, so that a process that is started again is another one. Each line goes to w
-// in one Write, at once. The recorder never closes w. An error of writing is told by
+// in one Write, at once. The recorder never closes w. An error of writing is reported by
 // Stop; nothing is recorded after it.
 func NewRecorder(w io.Writer, process string) *Recorder {
 	r := &Recorder{process: fmt.Sprintf("%s/%d", process, os.Getpid()), w: w,

@@ -37,7 +37,7 @@ func (p *paper) read(t *testing.T) History {
 	return h
 }
 
-// actor is a node that says what it is told to, and tells when it was asked.
+// actor is a node that says what it is asked to, and reports when it was asked.
 type actor struct {
 	mu      sync.Mutex
 	leads   bool

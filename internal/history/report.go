@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	fullFindings = 10  // told with what was around them
-	listed       = 100 // told in a line
+	fullFindings = 10  // reported with what was around them
+	listed       = 100 // reported in a line
 )
 
 // String is the report as text.
@@ -60,7 +60,8 @@ func (v Verdict) report(b *strings.Builder) {
 // Summary is the verdict in one line.
 func (v Verdict) Summary() string {
 	var parts []string
-	for _, k := range []Kind{Overlap, Token, Stale, NotLinearizable, Doubled, Lost, Untold, Silent, Unserved, Undecided,
+	for _, k := range []Kind{Overlap, Token, Stale, NotLinearizable, Doubled, Lost, Unreported, Silent, Unserved,
+		Undecided,
 		Empty} {
 		if n := len(v.Of(k)); n > 0 {
 			parts = append(parts, fmt.Sprintf("%s: %d", k, n))

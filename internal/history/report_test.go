@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// told is a history with an overlap, an exempt one, and much around them.
-func told() (History, Limits) {
+// sample is a history with an overlap, an exempt one, and much around them.
+func sample() (History, Limits) {
 	b := &book{}
 	b.write("a", 7, 40, 1010, 1012)
 	b.write("a", 7, 0, 1090, 1091).Outcome = OutcomeRefused
@@ -30,7 +30,7 @@ func told() (History, Limits) {
 }
 
 func TestReportIsATranscript(t *testing.T) {
-	v := Check(told())
+	v := Check(sample())
 	var b strings.Builder
 	n, err := v.WriteTo(&b)
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestReportIsATranscript(t *testing.T) {
 	require.Equal(t, "ok", Check(History{Runs: []Run{no("a", Candidate, 0, 1)}}, Limits{}).Summary())
 }
 
-// A history that is wrong all over is told in a length that can be read.
+// A history that is wrong all over is reported in a length that can be read.
 func TestReportIsBounded(t *testing.T) {
 	h := History{}
 	for i := range 5000 {

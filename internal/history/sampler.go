@@ -7,8 +7,8 @@ const (
 	sampleEvery = time.Millisecond
 	// askEvery is the time between two looks at its state, while nothing changes.
 	askEvery = 100 * time.Millisecond
-	// tellEvery bounds how much of a run that goes on a crash can lose.
-	tellEvery = 20 * time.Millisecond
+	// writeEvery bounds how much of a run that goes on a crash can lose.
+	writeEvery = 20 * time.Millisecond
 	// maxPause ends a run when nobody looked for so long: the process was paused, or
 	// starved, and what its node did not do meanwhile is not the node's fault.
 	maxPause = 100 * time.Millisecond
@@ -35,7 +35,7 @@ type sampler struct {
 type track struct {
 	subject Subject
 	current Run // goes on; Count is 0 before the first sample
-	told    Run // what of it is written
+	written Run // what of it is written
 }
 
 func (s *sampler) run() {
@@ -103,7 +103,7 @@ func (s *sampler) sampleShards() (lines []line) {
 		return nil
 	}
 	for i, one := range s.round {
-		// That it goes on not serving need not be told: see unserved.
+		// That it goes on not serving need not be written: see unserved.
 		lines = append(lines, s.shards[i].add(one, one.Leads)...)
 	}
 	return lines
@@ -124,14 +124,14 @@ func (t *track) add(one Run, alive bool) []line {
 	extended := t.current.extend(one)
 	var lines []line
 	switch {
-	case !extended && before != t.told:
+	case !extended && before != t.written:
 		lines = []line{lineOf(before), lineOf(t.current)}
-	case !extended || alive && one.Last.After.Sub(t.told.Last.After) >= tellEvery:
+	case !extended || alive && one.Last.After.Sub(t.written.Last.After) >= writeEvery:
 		lines = []line{lineOf(t.current)}
 	default:
 		return nil
 	}
-	t.told = t.current
+	t.written = t.current
 	return lines
 }
 
@@ -141,7 +141,7 @@ func lineOf(r Run) line { return line{Run: &r} }
 func (s *sampler) rest() []line {
 	lines := []line{lineOf(s.leads.current)}
 	for i := range s.shards {
-		if s.shards[i].current != s.shards[i].told {
+		if s.shards[i].current != s.shards[i].written {
 			lines = append(lines, lineOf(s.shards[i].current))
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Shards are sampled as soon as it is known how many there are. What a node serves is told
+// Shards are sampled as soon as it is known how many there are. What a node serves is written
 // again and again, what it does not serve when that changes.
 func TestSamplesOfShards(t *testing.T) {
 	count, epoch, p := 0, int64(0), &paper{}
@@ -33,14 +33,14 @@ func TestSamplesOfShards(t *testing.T) {
 	samples(2)
 	epoch = 7
 	samples(3)
-	// It goes on until that is told, so that a crash loses little.
+	// It goes on until that is written, so that a crash loses little.
 	require.Eventually(t, func() bool { samples(1); return of(1)[len(of(1))-1].Count > 1 }, 20*time.Second,
 		time.Millisecond)
 	epoch = 8
 	samples(2)
 	epoch = 0
 	samples(1)
-	require.Equal(t, 1, of(0)[0].Count, "not told again")
+	require.Equal(t, 1, of(0)[0].Count, "not written again")
 	s.write(s.rest()...)
 	of0, of1 := of(0), of(1)
 	require.Greater(t, of0[0].Count, 8)

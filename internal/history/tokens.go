@@ -7,7 +7,7 @@ import (
 )
 
 // tokens finds the terms of a subject whose token is not greater than that of every term
-// that was surely seen before them, and claims by no token at all. Each is told once,
+// that was surely seen before them, and claims by no token at all. Each is reported once,
 // beside the greatest token before it. Those who share a lock are not compared with each
 // other. Terms that overlap are found as that. A shard's
 // owner that was suspended may go on under the epoch that it had, on the same session, as

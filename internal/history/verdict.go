@@ -12,13 +12,13 @@ const (
 	Stale           Kind = "stale write"      // a write of a lost term was accepted
 	NotLinearizable Kind = "not linearizable" // a register, a counter or a lock did not behave as one
 	Doubled         Kind = "effect doubled"   // it took place twice
-	// somebody was told that it took place, and it did not, or with another result
-	Lost      Kind = "effect lost"
-	Untold    Kind = "effect untold" // it took place, and who ran it was told that it did not
-	Silent    Kind = "silent stop"
-	Unserved  Kind = "unserved"  // nobody served a shard, though nothing was done to anybody
-	Undecided Kind = "undecided" // the search for a linear order took too long
-	Empty     Kind = "empty"     // nothing was recorded
+	// some caller was answered that it took place, and it did not, or with another result
+	Lost       Kind = "effect lost"
+	Unreported Kind = "effect unreported" // it took place, and its caller was answered that it did not
+	Silent     Kind = "silent stop"
+	Unserved   Kind = "unserved"  // nobody served a shard, though nothing was done to anybody
+	Undecided  Kind = "undecided" // the search for a linear order took too long
+	Empty      Kind = "empty"     // nothing was recorded
 )
 
 // Finding is one thing that is surely wrong.
@@ -96,7 +96,7 @@ type Seen struct {
 	Locks, Grants, Shared          int // names; how often they were taken, and of these, to be shared
 	Increments, Fenced, Unanswered int // of counters: accepted, refused, and of unknown outcome
 	Effects, Attempts, Ran         int // names; calls of Once, and of these, those that ran the function
-	Unclear                        int // effects that somebody was told are unknown
+	Unclear                        int // effects whose callers were answered that it is unknown
 	Late                           int // effects that did not count, for the attempt had been given up
 }
 

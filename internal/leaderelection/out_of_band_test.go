@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/testkit/nodetest"
 )
 
-// places are whom a fault strikes in a queue of five.
+// places are the candidates that a fault hits in a queue of five.
 var places = map[string]int{"head": 0, "middle": 2, "tail": 4}
 
 // eachPlace does the fault to head, middle and tail of a queue of five nodes,

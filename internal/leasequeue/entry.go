@@ -18,7 +18,7 @@ import (
 
 // Why an entry is not first, or not any more.
 var (
-	// ErrAgain: the place is lost, with the session or out of band; whoever still
+	// ErrAgain: the place is lost, with the session or out of band; the one that still
 	// wants it queues anew.
 	ErrAgain = errors.New("the place in the queue is lost")
 	// ErrTaken: who only tries does not wait.

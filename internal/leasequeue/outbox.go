@@ -97,7 +97,7 @@ func (b *outbox) take(most int, again ...op) []op {
 		return true
 	})
 	if len(batch) > 0 && len(b.leaving)+len(b.ready) > 0 {
-		b.poke() // another lane; where that finds nothing, whoever calls done looks again
+		b.poke() // another lane; where that finds nothing, the one that calls done looks again
 	}
 	return batch
 }
@@ -130,7 +130,7 @@ func (b *outbox) leave(most int) []op {
 	return leaving
 }
 
-// done lets those enter who come behind the batch. Whoever calls it takes again.
+// done lets those enter who come behind the batch. The one that calls it takes again.
 func (b *outbox) done(batch []op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

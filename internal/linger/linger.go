@@ -43,7 +43,7 @@ const grace = 200 * time.Millisecond
 type Part struct {
 	own   string
 	term  uint64    // of etcd's raft, the newest that is known
-	early time.Time // when a member last told that its lease was revoked too early
+	early time.Time // when a member last reported that its lease was revoked too early
 	kept  []kept
 }
 

@@ -329,7 +329,7 @@ func (m *Membership) Run(ctx context.Context) {
 }
 
 // reconcile reports whether the record stands as it should, as far as can be
-// told by now.
+// known by now.
 func (m *Membership) reconcile(ctx context.Context) bool {
 	snap := m.cfg.Mirror.Snapshot()
 	s, incarnation, want := m.applyDrain(snap)

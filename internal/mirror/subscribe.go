@@ -19,7 +19,7 @@ type Subscription struct {
 }
 
 // Subscribe returns a subscription that has its first signal already. With a
-// thousand nodes in one process, waking whoever need not look is most of the
+// thousand nodes in one process, waking those that need not look is most of the
 // work, so concerns may say which changes matter; nil takes all. It is called
 // with each snapshot and the one before, from the mirror's own goroutine: it
 // must be quick and must not block. Snapshots that are stale, or follow a stale

@@ -17,7 +17,7 @@ import (
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
-// What certainly is no etcd is told from what may be one that is slow, or a proxy before one
+// What certainly is no etcd is distinguished from what may be one that is slow, or a proxy before one
 // that is gone.
 func TestWhatIsThere(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// shared holds the renewer of each client that has sessions: whoever opens a session knows the
+// shared holds the renewer of each client that has sessions: the code that opens a session knows the
 // client and not who else uses it.
 var shared = struct {
 	sync.Mutex

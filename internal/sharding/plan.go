@@ -31,7 +31,7 @@ type Mode int
 
 const (
 	// Repair moves only what must move: shards without an owner, of owners that
-	// are gone, and of excluded members. They go to whoever is furthest below
+	// are gone, and of excluded members. They go to the one that is furthest below
 	// its quota.
 	Repair Mode = iota
 	// Rebalance also moves what it takes to give each member its quota, and no more.

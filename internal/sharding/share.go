@@ -72,7 +72,7 @@ type ratio struct{ shards, weight int64 }
 func (r ratio) below(other ratio) bool { return r.shards*other.weight < other.shards*r.weight }
 
 // deal divides n things among those who want some, n at least one and at most
-// what all want together: to whoever wants most at the time, and of those the first by order.
+// what all want together: to the one that wants most at the time, and of those the first by order.
 func deal(wants []int, n int) []int {
 	above := func(level int) int { // what is wanted above a level
 		sum := 0

@@ -10,6 +10,6 @@
 // revision. Whether a node does serve it, only that node knows: its session must be
 // valid, and its OnAcquire must have returned.
 //
-// What is foreseen holds if nothing else happens meanwhile, if the planner goes by the
+// A preview holds if nothing else happens meanwhile, if the planner goes by the
 // settings that were given, and if every move it begins is done before its next plan.
 package shardview

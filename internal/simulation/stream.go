@@ -38,16 +38,16 @@ func (s *stream) end(e suspicion.Event, byWatcher, silently bool) {
 	}
 }
 
-// dial opens a stream to whoever is at an address, and tells within 2 s what came of it:
+// dial opens a stream to the one that is at an address, and tells within 2 s what came of it:
 // a stream, that nobody listens there, or neither.
 func (w *watched) dial(then func(s *stream, refused bool)) {
 	p := w.d.p
 	there := p.w.host(w.address)
 	p.w.after(p.host.hop(), func() {
 		target := there.process
-		deaf := p.host.silent || there.silent || there.suspended >= 0 || target != nil && target.paused
+		unreachable := p.host.silent || there.silent || there.suspended >= 0 || target != nil && target.paused
 		switch {
-		case deaf:
+		case unreachable:
 			w.later(dialTimeout, func() { then(nil, false) })
 		case there.refuses || target == nil || target.leaving.closed:
 			there.refused = p.w.now

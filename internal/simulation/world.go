@@ -42,7 +42,7 @@ func (w *world) at(t time.Duration, do func()) { w.queue.push(event{at: t, do: d
 // after makes do happen after d.
 func (w *world) after(d time.Duration, do func()) { w.queue.push(event{at: w.now + d, do: do}) }
 
-// manyEvents is far more than happens in any schedule: whoever makes as many goes round
+// manyEvents is far more than happens in any schedule: the one that makes as many goes round
 // in circles.
 const manyEvents = 100_000
 

@@ -126,7 +126,7 @@ func (q Queues) Batches(lease int64, lane int) string {
 }
 
 // QueueOf is the prefix of the queue that an entry's key lies in, or a request's; false if it is
-// the key of none. Whoever wrote it, and whatever stands after the last slash.
+// the key of none. Whatever wrote it, and whatever stands after the last slash.
 func (q Queues) QueueOf(key string) (queue string, ok bool) {
 	queue, _, _, ok = q.parse(key)
 	return queue, ok

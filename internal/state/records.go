@@ -48,7 +48,7 @@ type Record struct {
 	// member near etcd, or of a version that does not say.
 	RoundTripMS int64 `json:"round_trip_ms,omitempty"`
 	// Left says that this member has given up all it had, and that its lease is about to be revoked. It
-	// is said only where that would not be told from an end that came too early.
+	// is said only where that could not be distinguished from an end that came too early.
 	Left bool `json:"left,omitempty"`
 	// RevokedEarly says that this member's session before this one was revoked while it had been
 	// renewed in time. Where that was etcd itself, others have the same happen to them.

@@ -7,7 +7,7 @@
 // The holder has the session at etcd. The guard is a small process of its own, the parent of
 // the command; it knows the deadline on clocks that both read, and ends the command's process
 // group, SIGTERM and then SIGKILL, so that it is gone before the deadline unless the holder
-// told it a later one. It does the same at once when told to, and when the holder is gone,
+// sent it a later one. It does the same at once when ordered to, and when the holder is gone,
 // which the end of a pipe shows. It revokes the lease itself then, so that the next one need
 // not wait for the TTL. If the guard is killed, the kernel kills the command with it (on
 // Linux), and the holder ends what is left of the group. Nothing is given up at etcd before

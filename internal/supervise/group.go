@@ -16,7 +16,7 @@ type group struct {
 	others []process
 }
 
-// process is one, told from a later one that has its number.
+// process is one, distinguished from a later one that has its number.
 type process struct {
 	pid   int
 	began string // in the kernel's words
@@ -25,7 +25,7 @@ type process struct {
 // signal sends a signal to the group.
 func (g group) signal(sig syscall.Signal) {
 	if g.pid != 0 {
-		_ = syscall.Kill(-g.pid, sig) // whoever is not there any more needs none
+		_ = syscall.Kill(-g.pid, sig) // a process that is gone needs none
 	}
 }
 

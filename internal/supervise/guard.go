@@ -172,7 +172,7 @@ func (g *guard) obey(o order, ok bool) {
 	case o.Until != nil:
 		g.view.Until = *o.Until
 	case o.End:
-		g.view.Told = true
+		g.view.Ordered = true
 	case o.Hurry:
 		g.view.Hurry = true
 	case o.Done:

@@ -47,7 +47,7 @@ type job struct {
 	begun     bool      // the guard was given what to run
 	pid       int       // of the command; 0: not known
 	until     ending.Instant
-	told      bool    // the guard, that it is to end the command
+	ordered   bool    // the guard, that it is to end the command
 	late      bool    // and was killed for not having ended the command in time
 	unguarded bool    // the guard is gone
 	stuck     bool    // it was said that the command does not end
@@ -96,7 +96,7 @@ func (r *runner) attend(h *held) (*job, error) {
 }
 
 // lostBefore is the end of a command that never began.
-var lostBefore = report{Gone: true, Why: ending.Told}
+var lostBefore = report{Gone: true, Why: ending.Ordered}
 
 // ready waits until there is enough time before the deadline to begin; false: it is lost.
 func (j *job) ready(h *held) bool {
@@ -176,7 +176,7 @@ func (j *job) start(h *held) error {
 		return nil
 	}
 	j.until, j.terminal = until, holdsTerminal()
-	if !j.tell(spec{Path: []byte(j.r.path), Args: raw(j.r.cfg.Command), Env: raw(j.r.environment(h)), Times: j.times,
+	if !j.send(spec{Path: []byte(j.r.path), Args: raw(j.r.cfg.Command), Env: raw(j.r.environment(h)), Times: j.times,
 		Until:  j.until,
 		Cgroup: []byte(j.r.cgroup), Terminal: j.terminal, Lease: int64(h.session.ID())}, specTimeout) {
 		j.dismiss()
@@ -194,8 +194,8 @@ func (r *runner) environment(h *held) []string {
 		keysEnv+"="+strings.TrimSpace(lookup(r.cfg.Env, keysEnv)+" "+h.key))
 }
 
-// tell tells the guard something. It fails where the guard is gone or does not read.
-func (j *job) tell(what any, within time.Duration) bool {
+// send tells the guard something. It fails where the guard is gone or does not read.
+func (j *job) send(what any, within time.Duration) bool {
 	line, err := json.Marshal(what)
 	if err != nil {
 		panic("supervise: " + err.Error()) // plain structs
@@ -218,16 +218,16 @@ func (j *job) watch(h *held) {
 			j.stood = max(j.stood, time.Duration(at.Boot-j.looked.Boot))
 		}
 		j.looked = at
-		step := j.times.Holder(ending.Hold{Now: at, Until: j.until, Lost: h.ctx.Err() != nil, Told: j.told,
+		step := j.times.Holder(ending.Hold{Now: at, Until: j.until, Lost: h.ctx.Err() != nil, Ordered: j.ordered,
 			Asked: j.request.asked, Again: j.request.again, Hurried: j.hurried, Unguarded: j.unguarded, Gone: j.end.Gone})
 		switch step.Do {
 		case ending.Leave:
 			j.takeTerminal()
 			return
 		case ending.Ask:
-			j.told = j.tell(order{End: true}, orderTimeout)
+			j.ordered = j.send(order{End: true}, orderTimeout)
 		case ending.Hurry:
-			if j.hurried = j.tell(order{Hurry: true}, orderTimeout); j.hurried {
+			if j.hurried = j.send(order{Hurry: true}, orderTimeout); j.hurried {
 				j.r.sayHurry(j.request)
 			}
 		case ending.Kill:
@@ -237,7 +237,7 @@ func (j *job) watch(h *held) {
 		select {
 		case <-timer.C:
 		case <-again.C:
-			if until, ok := deadline(h); ok && j.tell(order{Until: &until}, orderTimeout) {
+			if until, ok := deadline(h); ok && j.send(order{Until: &until}, orderTimeout) {
 				j.until = until
 			}
 		case <-lost:
@@ -245,7 +245,7 @@ func (j *job) watch(h *held) {
 		case s := <-j.r.signals:
 			j.pass(s)
 		case <-j.unresponsive:
-			if !j.told && !j.hurried && !j.unguarded && !j.end.Gone {
+			if !j.ordered && !j.hurried && !j.unguarded && !j.end.Gone {
 				j.r.sayUnresponsive()
 			}
 		case said, ok := <-j.reports:
@@ -286,7 +286,7 @@ func (j *job) kill() {
 	g.kill()
 	if g.reap(); g.gone() {
 		j.end = report{Gone: true, Code: exitSignal + int(syscall.SIGKILL)}
-		if j.told || j.late {
+		if j.ordered || j.late {
 			j.end.Why = ending.Deadline
 		}
 	} else if !j.stuck && now().Until(j.until) < -stuckAfter {
@@ -311,7 +311,7 @@ func (j *job) pass(s os.Signal) {
 		j.r.requested = true
 		j.request = j.request.heard(now())
 	}
-	if !j.tell(order{Signal: int(sig)}, orderTimeout) && !j.unguarded {
+	if !j.send(order{Signal: int(sig)}, orderTimeout) && !j.unguarded {
 		j.r.cfg.Logger.Warn("could not pass a signal to the command", "signal", sig.String())
 	}
 }
@@ -321,7 +321,7 @@ func (j *job) dismiss() {
 	if j.guard == nil {
 		return
 	}
-	if j.begun && !j.tell(order{Done: true}, doneTimeout) {
+	if j.begun && !j.send(order{Done: true}, doneTimeout) {
 		// It guards nothing any more. The end of the orders would have it revoke the lease, on
 		// which this process may lead again.
 		_ = j.guard.Process.Kill()

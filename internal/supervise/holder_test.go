@@ -39,7 +39,7 @@ func init() {
 	os.Exit(0)
 }
 
-// aJob is one with a guard that behaves as told.
+// aJob is one with a guard that behaves as it says.
 func aJob(t *testing.T, how string) *job {
 	t.Helper()
 	cfg := valid()

@@ -166,4 +166,4 @@ func endsWait(sig syscall.Signal) bool {
 }
 
 // lost reports whether the command was ended because it might not run any more.
-func (j *job) lost() bool { return j.end.Why == ending.Told || j.end.Why == ending.Deadline }
+func (j *job) lost() bool { return j.end.Why == ending.Ordered || j.end.Why == ending.Deadline }

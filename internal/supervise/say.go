@@ -120,7 +120,7 @@ func reasonFor(cause error, stood, ttl time.Duration, guardStood bool) error {
 // Why a command is ended while what it needs is still held.
 var (
 	errUnconfirmed = errors.New("etcd has not confirmed the session in time")
-	errStood       = errors.New("goversed or its machine stood still, so that the guard was not told in time that all " +
-		"is well")
+	errStood       = errors.New("goversed or its machine stood still, so that the guard was not notified in time that " +
+		"all is well")
 	errGuardStood = errors.New("the guard of the command stood still")
 )

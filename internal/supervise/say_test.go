@@ -44,7 +44,7 @@ func TestReasonForTheEnd(t *testing.T) {
 // Each end is one line, at the level it deserves, or is left to the last word.
 func TestWhatIsSaidOfTheEnd(t *testing.T) {
 	t.Parallel()
-	self, lost := report{Gone: true, Code: 3}, report{Gone: true, Code: 143, Why: ending.Told}
+	self, lost := report{Gone: true, Code: 3}, report{Gone: true, Code: 143, Why: ending.Ordered}
 	for name, c := range map[string]struct {
 		job       job
 		again     bool

@@ -29,7 +29,7 @@ func (j *job) giveTerminal() {
 		return
 	}
 	if unix.IoctlSetPointerInt(0, unix.TIOCSPGRP, j.pid) == nil {
-		j.tell(order{Signal: int(syscall.SIGCONT)}, orderTimeout) // it may have read too early, and been stopped for that
+		j.send(order{Signal: int(syscall.SIGCONT)}, orderTimeout) // it may have read too early, and been stopped for that
 	}
 }
 
@@ -54,7 +54,7 @@ func (j *job) passOn() {
 	_ = syscall.Kill(0, sig) // to the group of this process
 }
 
-// Signals are those that goversed exec and lock pass on, without those that whoever started
+// Signals are those that goversed exec and lock pass on, without those that the process that started
 // this process wants ignored.
 func Signals() []os.Signal {
 	var out []os.Signal

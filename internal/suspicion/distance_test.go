@@ -137,10 +137,10 @@ func TestConstantDistanceIsToldOnce(t *testing.T) {
 		for range 3 { // the steps up, if it began low
 			d = d.Measured(noon, least*119/100)
 		}
-		told := d.RoundTrip()
+		said := d.RoundTrip()
 		for i := range 60 {
 			d = d.Measured(noon.Add(time.Duration(i)*5*time.Second), time.Duration(trip.Draw(t, "trip")))
-			require.Equal(t, told, d.RoundTrip())
+			require.Equal(t, said, d.RoundTrip())
 		}
 	})
 }

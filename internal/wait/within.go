@@ -11,7 +11,7 @@ func Within(ctx, other context.Context) (_ context.Context, stop context.CancelF
 	return ctx, func() { end(nil) }
 }
 
-// WithinCause is Within with a cause for whoever ends the context: end releases both, as stop does.
+// WithinCause is Within with a cause for the code that ends the context: end releases both, as stop does.
 func WithinCause(ctx, other context.Context) (_ context.Context, end context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if other.Err() != nil {

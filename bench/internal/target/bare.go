@@ -74,7 +74,7 @@ func (s *bareSide) follow(events clientv3.WatchChan) {
 	}
 }
 
-// lock queues, and waits until whoever was last before is gone.
+// lock queues, and waits until the one that was last before is gone.
 func (s *bareSide) lock(ctx context.Context, prefix, key string) error {
 	resp, err := s.client.Txn(ctx).Then(clientv3.OpPut(key, ""),
 		clientv3.OpGet(prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend),

@@ -59,8 +59,8 @@ func contended(ctx context.Context, env Env, r *report.Result) error {
 	r.Note("%s are the same contenders with nothing but what a lock in etcd needs at least: a transaction to queue, a "+
 		"deletion to leave, one standing watch a connection. They show what a "+
 		"handoff costs while another one queues at the same time; the floor's etcd has nothing else to do.", bareName)
-	r.Note("Locks a second are those of the same rounds, whoever took them. With redsync that is mostly whoever had it "+
-		"before, so its handoffs are measured apart: each holds the lock for %v and wants it "+
+	r.Note("Locks a second are those of the same rounds, by all together. With redsync that is mostly the one "+
+		"that had it before, so its handoffs are measured apart: each holds the lock for %v and wants it "+
 		"again only when another one has had it.", courtesy)
 	r.Note(peersNote)
 	return nil

@@ -11,11 +11,11 @@ import (
 const (
 	postgresName = "PostgreSQL advisory locks"
 	// postgresConnections is how many there are at the most: what a server allows that was
-	// not told otherwise.
+	// not configured otherwise.
 	postgresConnections = 100
 
 	postgresNote = "PostgreSQL's are session-level advisory locks, taken with `pg_advisory_lock` through pgx over TCP. " +
-		"Whoever holds or awaits one has a connection, out of a " +
+		"The one that holds or awaits one has a connection, out of a " +
 		"pool of 100, PostgreSQL's default limit: with more goroutines some wait for a connection first. They lie in the " +
 		"server's memory; nothing is written to the disk."
 )

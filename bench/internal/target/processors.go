@@ -152,7 +152,7 @@ func (c *crew) stop() error {
 // turnTime is how long a crew goes on until the other has its turn.
 const turnTime = 50 * time.Millisecond
 
-// turns hands out events to one crew at a time: whoever reads the events of a crew waits
+// turns hands out events to one crew at a time: the copy that reads the events of a crew waits
 // for its lock, which is free while the crew has its turn.
 type turns struct {
 	numbers

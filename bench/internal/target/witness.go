@@ -140,7 +140,7 @@ func (w *witness) killing(address string) (*life, error) {
 	return l, w.broken
 }
 
-// removal waits until l's keys are gone and returns when the watch told that it was
+// removal waits until l's keys are gone and returns when the watch reported that it was
 // accused, zero if it was not, and removed.
 func (w *witness) removal(ctx context.Context, l *life) (accused, removed time.Time, err error) {
 	for {

@@ -124,17 +124,17 @@ func watched(ctx context.Context, store elector.LeaseStore) error {
 		return err
 	}
 	ended, cancel := context.WithCancel(ctx)
-	told := make(chan error, 2)
-	go func() { told <- watcher.WatchLease(ctx, first.Version) }()
-	go func() { told <- watcher.WatchLease(ended, first.Version) }()
+	notified := make(chan error, 2)
+	go func() { notified <- watcher.WatchLease(ctx, first.Version) }()
+	go func() { notified <- watcher.WatchLease(ended, first.Version) }()
 	cancel()
-	if err := <-told; err == nil {
+	if err := <-notified; err == nil {
 		return errors.New("WatchLease returned nil before anything was written")
 	}
 	if _, err := store.UpdateLease(ctx, first); err != nil {
 		return err
 	}
-	if err := <-told; err != nil {
+	if err := <-notified; err != nil {
 		return fmt.Errorf("WatchLease, when the record was written: %w", err)
 	}
 	if err := watcher.WatchLease(ctx, first.Version); err != nil {

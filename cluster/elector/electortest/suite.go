@@ -2,7 +2,7 @@
 // has to do, whatever keeps its record. A store that passes lets one candidate win a vacancy.
 //
 // Not covered: what happens when a database fails over or a request is carried out late, which
-// is for whoever runs the database, and for the elector.
+// is for those who run the database, and for the elector.
 package electortest
 
 import (

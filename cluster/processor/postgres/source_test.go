@@ -110,7 +110,7 @@ func commit(t *testing.T, tx pgx.Tx) {
 	require.NoError(t, tx.Commit(etcdtest.Context(t)))
 }
 
-// Whoever writes wakes who reads, when it commits, and not before. A connection that is lost is
+// The one that writes wakes who reads, when it commits, and not before. A connection that is lost is
 // made again, and that is reason enough to look.
 func (s *testBed) listens(t *testing.T) {
 	table := s.table(t)

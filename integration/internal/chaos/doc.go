@@ -12,7 +12,7 @@
 // client avoids the member to which something is done. What comes of it, two leaders for a
 // moment, is no exempt case.
 //
-// The nodes share a few shards. Whoever serves one writes in it under its epoch, to a
+// The nodes share a few shards. The one that serves one writes in it under its epoch, to a
 // register whose store keeps the greatest epoch that it has seen; the work goes on under
 // an old epoch until that is refused.
 //

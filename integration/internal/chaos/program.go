@@ -39,7 +39,7 @@ const (
 	stopPatience  = 10 * time.Second
 )
 
-// programConfig is what a node is told.
+// programConfig is what a node is given.
 type programConfig struct {
 	Advertise, Listen, Etcd string
 	TTL                     int

@@ -68,7 +68,7 @@ func serve(encoded string) int {
 	return complain(fmt.Errorf("etcd ended: %w", <-server.Err()))
 }
 
-// What a member of etcd 3.7 is told on its standard input, a line each: to drop what raft says
+// What a member of etcd 3.7 is sent on its standard input, a line each: to drop what raft says
 // to another member and hears from it, or to do so no longer. The peer's address follows.
 const (
 	CutPeer  = "cut "

@@ -18,7 +18,7 @@ var ErrPassed = errors.New("another one leads than when it was asked for")
 // not any more, or who shall be first is gone.
 type Request struct {
 	Token  int64  `json:"token"`            // CreateRevision of who is first
-	Key    string `json:"key,omitempty"`    // of who shall be; empty: whoever is next
+	Key    string `json:"key,omitempty"`    // of who shall be; empty: the next one
 	Create int64  `json:"create,omitempty"` // CreateRevision of Key
 }
 
@@ -42,7 +42,7 @@ func (q Queue) Check(w Request) error {
 	if len(q.entries) == 0 || q.entries[0].Create != w.Token {
 		return ErrPassed
 	}
-	target := 1 // whoever is next
+	target := 1 // the next one
 	if w.Key != "" {
 		target = q.index(w.Key)
 		switch {
@@ -65,7 +65,7 @@ type Target struct {
 	Create    int64
 	Requested bool // somebody asked for it
 	First     bool // the first one lets it pass too, not only those who wait
-	Now       bool // somebody asked the first one to give way to whoever is next
+	Now       bool // somebody asked the first one to give way to the next one
 }
 
 // Target is the one that the first request which stands is about; else the first of the highest

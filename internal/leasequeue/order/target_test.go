@@ -101,7 +101,7 @@ func TestEveryQueueSettles(t *testing.T) {
 	const kinds = 4 // priorities 0, 1, 2; not ours
 	for n, all := 1, kinds; n <= 5; n, all = n+1, all*kinds {
 		for code := range all {
-			for target := -2; target < n; target++ { // no request, whoever is next, an entry
+			for target := -2; target < n; target++ { // no request, the next one, an entry
 				w, highest, lowest, foreign := newWorld(time.Second), 0, 2, false
 				for i, c := 0, code; i < n; i, c = i+1, c/kinds {
 					w.enter(fmt.Sprint(i), c%kinds%3, c%kinds == 3)
@@ -141,7 +141,7 @@ func TestEveryQueueSettles(t *testing.T) {
 	}
 }
 
-// Whatever each process knows and however late, whoever comes, dies, asks and takes it back,
+// Whatever each process knows and however late, whichever of them comes, dies, asks and takes it back,
 // and be some of them of a version that lets nobody pass: once that ends it settles.
 func TestItSettlesWhateverWasKnown(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -285,7 +285,7 @@ func TestSteadyTargetIsNotStarved(t *testing.T) {
 	require.Equal(t, 2, w.moved, "b, and the leader")
 }
 
-// Whoever comes and goes beside it: where nobody better stands, one that has stood for long
+// The one that comes and goes beside it: where nobody better stands, one that has stood for long
 // enough leads, or one as good as it.
 func TestNothingStarvesASteadyTarget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

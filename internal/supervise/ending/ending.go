@@ -2,7 +2,7 @@
 // values: no clock, no process, no I/O. The guard of a command runs it, and so does the
 // holder of the leadership or lock, as the second line behind the guard.
 //
-//	            told, alone, deadline near,
+//	            ordered, alone, deadline near,
 //	            or the command has exited                Stop later, or no time left
 //	running ───────────────────────────────► asked ─────────────────────────────► killed
 //	                                  (SIGTERM)                            (SIGKILL, again and again)
@@ -51,8 +51,8 @@ type Why string
 const (
 	// Exited: the command ended by itself, and left others of its group behind.
 	Exited Why = "exited"
-	// Told: the holder said so.
-	Told Why = "told"
+	// Ordered: the holder said so.
+	Ordered Why = "ordered"
 	// Alone: the holder is gone.
 	Alone Why = "alone"
 	// Deadline: no renewal was notified in time.
@@ -90,15 +90,15 @@ const (
 
 // View is what a guard knows at one instant.
 type View struct {
-	Now    Instant
-	Until  Instant // the last deadline told
-	Told   bool    // to end the command
-	Hurry  bool    // told to kill it
-	Alone  bool    // the holder is gone
-	Exited bool    // the command itself
-	Gone   bool    // the command, and all of its group
-	Asked  Instant // when SIGTERM was sent; zero: it was not
-	Why    Why     // and why
+	Now     Instant
+	Until   Instant // the last deadline that was sent
+	Ordered bool    // to end the command
+	Hurry   bool    // ordered to kill it
+	Alone   bool    // the holder is gone
+	Exited  bool    // the command itself
+	Gone    bool    // the command, and all of its group
+	Asked   Instant // when SIGTERM was sent; zero: it was not
+	Why     Why     // and why
 }
 
 // Guard is the step of a guard.
@@ -114,8 +114,8 @@ func (t Times) Guard(v View) Step {
 		why = Exited
 	case v.Hurry:
 		why = Hurried
-	case v.Told:
-		why = Told
+	case v.Ordered:
+		why = Ordered
 	case v.Alone:
 		why = Alone
 	case left <= t.Stop:
@@ -139,9 +139,9 @@ func (t Times) Guard(v View) Step {
 // Hold is what the holder knows at one instant.
 type Hold struct {
 	Now       Instant
-	Until     Instant // the last deadline it told the guard
+	Until     Instant // the last deadline it sent the guard
 	Lost      bool    // what it held
-	Told      bool    // the guard knows that
+	Ordered   bool    // the guard knows that
 	Asked     Instant // when a signal that asks for the end was passed on first; zero: none was
 	Again     bool    // another one came: not to wait any longer
 	Hurried   bool    // the guard knows that
@@ -160,7 +160,7 @@ func (t Times) Holder(v Hold) Step {
 		return Step{Do: Leave}
 	case v.Unguarded, left <= 0:
 		return Step{Do: Kill, Within: soon}
-	case v.Lost && !v.Told:
+	case v.Lost && !v.Ordered:
 		return Step{Do: Ask, Within: min(left, soon)}
 	case v.Hurried:
 	case v.Again:

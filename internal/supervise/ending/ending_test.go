@@ -34,22 +34,23 @@ func TestGuard(t *testing.T) {
 		"still there": {View{Now: at(1885 * ms), Asked: at(1380 * ms), Why: Deadline}, Step{Kill,
 			Deadline, soon}},
 		"paused past the deadline": {View{Now: at(time.Hour)}, Step{Kill, Deadline, soon}},
-		"told":                     {View{Now: at(0), Told: true}, Step{Ask, Told, soon}},
-		"told, and time to stop is over": {View{Now: at(500 * ms), Told: true, Asked: at(0), Why: Told}, Step{Kill, Told,
+		"ordered":                  {View{Now: at(0), Ordered: true}, Step{Ask, Ordered, soon}},
+		"ordered, and time to stop is over": {View{Now: at(500 * ms), Ordered: true, Asked: at(0), Why: Ordered}, Step{Kill,
+			Ordered,
 			soon}},
-		"told, little time left": {View{Now: at(1879 * ms), Told: true}, Step{Ask, Told, soon}},
-		"told just before the deadline": {View{Now: at(1878 * ms), Told: true, Asked: at(1877 * ms), Why: Told},
-			Step{Why: Told, Within: 2 * ms}},
+		"ordered, little time left": {View{Now: at(1879 * ms), Ordered: true}, Step{Ask, Ordered, soon}},
+		"ordered just before the deadline": {View{Now: at(1878 * ms), Ordered: true, Asked: at(1877 * ms), Why: Ordered},
+			Step{Why: Ordered, Within: 2 * ms}},
 		"hurried": {View{Now: at(0), Hurry: true}, Step{Kill, Hurried, soon}},
-		"asked, and hurried then": {View{Now: at(ms), Hurry: true, Told: true, Asked: at(0), Why: Told}, Step{Kill,
-			Told, soon}},
+		"asked, and hurried then": {View{Now: at(ms), Hurry: true, Ordered: true, Asked: at(0), Why: Ordered}, Step{Kill,
+			Ordered, soon}},
 		"hurried, and others are left": {View{Now: at(0), Hurry: true, Exited: true}, Step{Kill, Exited, soon}},
 		"alone":                        {View{Now: at(0), Alone: true}, Step{Ask, Alone, soon}},
 		"others are left":              {View{Now: at(0), Exited: true}, Step{Ask, Exited, soon}},
 		"exited, and alone since": {View{Now: at(0), Exited: true, Alone: true, Asked: at(-ms), Why: Exited},
 			Step{Why: Exited, Within: soon}},
 		"gone":            {View{Now: at(0), Exited: true, Gone: true}, Step{Do: Leave}},
-		"gone when asked": {View{Now: at(0), Gone: true, Why: Told}, Step{Do: Leave, Why: Told}},
+		"gone when asked": {View{Now: at(0), Gone: true, Why: Ordered}, Step{Do: Leave, Why: Ordered}},
 	} {
 		c.view.Until = until
 		require.Equal(t, c.want, times.Guard(c.view), name)
@@ -69,13 +70,13 @@ func TestHolder(t *testing.T) {
 	}{
 		"all is well":               {Hold{Now: at(0)}, Step{Within: look}},
 		"lost":                      {Hold{Now: at(0), Lost: true}, Step{Do: Ask, Within: soon}},
-		"lost, and told":            {Hold{Now: at(0), Lost: true, Told: true}, Step{Within: look}},
+		"lost, and ordered":         {Hold{Now: at(0), Lost: true, Ordered: true}, Step{Within: look}},
 		"the guard is gone":         {Hold{Now: at(0), Unguarded: true}, Step{Do: Kill, Within: soon}},
 		"the guard's time":          {Hold{Now: at(1900 * ms)}, Step{Within: 30 * ms}},
 		"the guard has not done it": {Hold{Now: at(1930 * ms)}, Step{Do: Kill, Within: soon}},
 		"asked to end":              {Hold{Now: at(0), Asked: at(-time.Hour)}, Step{Within: look}},
 		"asked twice":               {Hold{Now: at(0), Asked: at(-ms), Again: true}, Step{Do: Hurry, Within: soon}},
-		"asked twice, and told":     {Hold{Now: at(0), Asked: at(-ms), Again: true, Hurried: true}, Step{Within: look}},
+		"asked twice, and ordered":  {Hold{Now: at(0), Asked: at(-ms), Again: true, Hurried: true}, Step{Within: look}},
 		"lost, and asked twice":     {Hold{Now: at(0), Lost: true, Asked: at(-ms), Again: true}, Step{Do: Ask, Within: soon}},
 		"gone":                      {Hold{Now: at(time.Hour), Gone: true, Lost: true}, Step{Do: Leave}},
 	} {
@@ -138,7 +139,7 @@ func TestGuardIsInTime(t *testing.T) {
 			}
 			killed = killed || step.Do == Kill
 			v.Now = v.Now.Add(max(span(step.Within, "slept"), 1))
-			v.Told = v.Told || rapid.IntRange(0, 50).Draw(t, "told") == 0
+			v.Ordered = v.Ordered || rapid.IntRange(0, 50).Draw(t, "ordered") == 0
 			v.Hurry = v.Hurry || rapid.IntRange(0, 100).Draw(t, "hurried") == 0
 			v.Alone = v.Alone || rapid.IntRange(0, 50).Draw(t, "alone") == 0
 			v.Exited = v.Exited || rapid.IntRange(0, 50).Draw(t, "exited") == 0

@@ -26,7 +26,7 @@ type Delivery struct {
 
 // Conn is one client's way to etcd. All methods are safe for concurrent use.
 type Conn struct {
-	// Name is for whoever reads what went on.
+	// Name is for reading what went on.
 	Name string
 
 	e        *Etcd

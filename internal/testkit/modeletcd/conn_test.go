@@ -119,7 +119,7 @@ func TestWatch(t *testing.T) {
 		watch := s.client.Watch(ctx, "k", clientv3.WithPrefix())
 		require.True(s, (<-watch).Created)
 		put := func(key string) { _, _ = s.way.Put(s.Context(), key, "") }
-		told := func(key string) {
+		notified := func(key string) {
 			s.Helper()
 			resp := <-watch
 			require.NoError(s, resp.Err())
@@ -135,19 +135,19 @@ func TestWatch(t *testing.T) {
 			}
 		}
 		put("k1")
-		told("k1")
+		notified("k1")
 		s.next = Delivery{Back: time.Second}
 		put("k2")
 		s.next = Delivery{}
 		s.conn.Break()
-		told("k2")
+		notified("k2")
 		silent()
 		s.conn.Freeze(true)
 		put("other")
 		put("k3")
 		silent()
 		s.conn.Freeze(false)
-		told("k3")
+		notified("k3")
 		s.conn.Hold(true)
 		put("k4")
 		put("k5")

@@ -90,7 +90,7 @@ func (e *Etcd) Delete(key string) {
 	_, _ = e.Do(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: request}}})
 }
 
-// carryOut carries out a request of a connection's, and has the watches told. The lock is held.
+// carryOut carries out a request of a connection's, and has the watches deliver it. The lock is held.
 func carryOut[T any](e *Etcd, by *Conn, request func() (T, error)) (T, error) {
 	e.by = by
 	before := e.store.revision

@@ -288,7 +288,7 @@ func TestAnswersAsEtcdDoes(t *testing.T) {
 		require.NotZero(t, a.said[err.Error()], err)
 	}
 
-	var told [2][]string
+	var notified [2][]string
 	for of, watch := range watches {
 		require.NoError(t, func() error {
 			_, err := both[of].Put(ctx, &pb.PutRequest{Key: []byte("k/end")})
@@ -297,14 +297,15 @@ func TestAnswersAsEtcdDoes(t *testing.T) {
 		for ended := false; !ended; {
 			for _, ev := range (<-watch).Events {
 				ended = ended || string(ev.Kv.Key) == "k/end"
-				told[of] = append(told[of], fmt.Sprint(ev.Type, string(ev.Kv.Key), string(ev.Kv.Value), ev.Kv.CreateRevision,
+				notified[of] = append(notified[of], fmt.Sprint(ev.Type, string(ev.Kv.Key), string(ev.Kv.Value),
+					ev.Kv.CreateRevision,
 					ev.Kv.ModRevision, ev.Kv.Version))
 			}
 		}
 	}
-	require.Len(t, told[0], len(told[1]))
-	for i := range told[1] {
-		require.Equal(t, told[1][i], told[0][i], "seed %d, change %d", seed, i)
+	require.Len(t, notified[0], len(notified[1]))
+	for i := range notified[1] {
+		require.Equal(t, notified[1][i], notified[0][i], "seed %d, change %d", seed, i)
 	}
 	cancel()
 	for _, watch := range watches {

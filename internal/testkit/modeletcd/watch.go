@@ -177,7 +177,7 @@ func (w *watch) arrived() {
 	case w.resume == 0:
 		w.resume = resp.Header.Revision // as the client does
 	default:
-		return // opened anew, which is not told
+		return // opened anew, which is not notified
 	}
 	w.responses = append(w.responses, resp)
 	select {

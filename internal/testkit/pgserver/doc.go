@@ -4,7 +4,7 @@
 //	db := pgserver.ForTest(t)                 skips where PostgreSQL is not installed
 //	pool, err := pgxpool.New(ctx, db.URL())
 //
-// Each server has a directory of its own, listens at a port of 127.0.0.1 and trusts whoever
+// Each server has a directory of its own, listens at a port of 127.0.0.1 and trusts any client that
 // comes from there, so it is for nothing else. It writes to the disk as it does by default.
 //
 // It is for unix alone, and so are the tests that use it: elsewhere this package is empty.

@@ -43,7 +43,7 @@ func Draw(start func(port string) error) (err error) {
 
 // Start starts a server's program and returns when answers does without an error; it is called
 // again and again. A server that has not answered after 20 s, or when ctx ends, is killed, and one
-// that ends has failed, whoever answers; the error reports what it said.
+// that ends has failed, whichever server answers; the error reports what it said.
 func Start(ctx context.Context, cmd *exec.Cmd, answers func(ctx context.Context) error) (*fault.Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

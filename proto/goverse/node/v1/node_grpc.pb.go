@@ -30,9 +30,9 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // Node is served by every Goverse node at its advertise address. It needs no
-// cluster, no etcd and no leader: it tells who listens here.
+// cluster, no etcd and no leader: it says which process listens here.
 type NodeClient interface {
-	// Identify tells which process answers. Whoever suspects that a member is gone
+	// Identify reports which process answers. A member that suspects that another one is gone
 	// asks its address and compares the instance id.
 	Identify(ctx context.Context, in *IdentifyRequest, opts ...grpc.CallOption) (*IdentifyResponse, error)
 	// Watch stays open for as long as both sides live, so that either side's kernel
@@ -79,9 +79,9 @@ type Node_WatchClient = grpc.BidiStreamingClient[WatchRequest, WatchResponse]
 // for forward compatibility.
 //
 // Node is served by every Goverse node at its advertise address. It needs no
-// cluster, no etcd and no leader: it tells who listens here.
+// cluster, no etcd and no leader: it says which process listens here.
 type NodeServer interface {
-	// Identify tells which process answers. Whoever suspects that a member is gone
+	// Identify reports which process answers. A member that suspects that another one is gone
 	// asks its address and compares the instance id.
 	Identify(context.Context, *IdentifyRequest) (*IdentifyResponse, error)
 	// Watch stays open for as long as both sides live, so that either side's kernel

@@ -1,0 +1,58 @@
+package goverse
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// coined are words that this project once had names of its own for; CONTRIBUTING.md has the field's words
+// for them. What they also mean in plain English can be said in another way.
+var coined = regexp.MustCompile(`(?i)\b(wish(es|ed|ing)?|hands? from outside|(let|lets|letting) go|letgo|` +
+	`comings|amiss|heed(s|ed|ing)?|foresee\w*|foresight|emptied|levell(ed|ing)|chairs?|towns?|happenings?|` +
+	`strikes?|relieved?|gated|fates?|doubt(s|ed|ful)?|stretch(es)?|deaf|whoever|untold|scenes?)\b`)
+
+// coinedIn are those that a name in mixed case has.
+var coinedIn = regexp.MustCompile(`Wish|LetGo|letGo|Comings|Foresee|Foresight|Emptied|Levelled|Happening|` +
+	`[a-z]Doubt|Doubted|Stretch([A-Z]|\b)`)
+
+// wordsOf are the lines of a text that have coined words.
+func wordsOf(text string) (lines []int) {
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		if coined.MatchString(line) || coinedIn.MatchString(line) {
+			lines = append(lines, number)
+		}
+	}
+	return lines
+}
+
+// Code, comments, documentation, flags, logs and JSON speak the field's English; see CONTRIBUTING.md.
+func TestNoCoinedWords(t *testing.T) {
+	out, err := exec.Command("git", "ls-files").Output()
+	if err != nil {
+		t.Skip("not a git checkout")
+	}
+	require.Equal(t, []int{1, 3}, wordsOf("// a wish\n// a request\nfunc emptiedLevelled()\n"), "the test finds them")
+	for _, name := range strings.Fields(string(out)) {
+		switch {
+		case name == "words_test.go", name == "CONTRIBUTING.md", name == "CHANGELOG.md": // which list them
+			continue
+		case strings.HasSuffix(name, ".pb.go"), filepath.Ext(name) == ".sum", strings.HasSuffix(name, ".svg"):
+			continue
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue // deleted, and not committed yet
+		}
+		for _, line := range wordsOf(string(text)) {
+			t.Errorf("%s:%d has a word that CONTRIBUTING.md has a better one for", name, line)
+		}
+	}
+}
