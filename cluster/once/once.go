@@ -38,7 +38,7 @@ type UnknownError struct {
 	Attempt int
 	Token   int64  // of that attempt; Resolve needs it
 	By      string // who made it
-	Err     error  // why this very attempt could not be settled; nil if it was another one's
+	Err     error  // why this very attempt could not be resolved; nil if it was another one's
 }
 
 // Error names the effect, the attempt, and what to do.

@@ -137,7 +137,7 @@ func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name strin
 	defer stop()
 	m.mark = mark{State: once.Running, Attempt: m.Attempt + 1, Token: place.Token(), By: e.cfg.Owner,
 		Retention: int64(e.cfg.Retention / time.Second)}
-	err = e.marks.settle(work, place.Guard(), name, &m)
+	err = e.marks.confirm(work, place.Guard(), name, &m)
 	if err == nil && !place.Valid() {
 		err = fmt.Errorf("effect %q: %w", name, errOvertaken) // whatever the timers say
 	}
@@ -168,7 +168,7 @@ func (e *Effects) unmark(place *leasequeue.Entry, name string, m marked) error {
 		}
 		back := m
 		back.modified, back.State, back.Error = now.modified, once.Failed, "it did not begin"
-		if err = e.marks.settle(ctx, place.Guard(), name, &back); !errors.Is(err, errOvertaken) {
+		if err = e.marks.confirm(ctx, place.Guard(), name, &back); !errors.Is(err, errOvertaken) {
 			return err
 		}
 	}
@@ -189,7 +189,7 @@ func (e *Effects) ended(place *leasequeue.Entry, name string, m marked, value []
 	default:
 		m.State, m.Value = once.Done, value
 	}
-	if err := e.marks.settle(place.Session(), place.Guard(), name, &m); err != nil {
+	if err := e.marks.confirm(place.Session(), place.Guard(), name, &m); err != nil {
 		return once.Result{}, m.unknown(name, errors.Join(failure, err, context.Cause(place.Context())))
 	}
 	if failure != nil {
@@ -247,7 +247,7 @@ func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, name str
 	if tookPlace {
 		m.State, m.Value = once.Done, value
 	}
-	err = e.marks.settle(ctx, place.Guard(), name, &m)
+	err = e.marks.confirm(ctx, place.Guard(), name, &m)
 	return errors.Is(err, errOvertaken), err
 }
 

@@ -64,8 +64,8 @@ func newMarks(cfg Config) *marks {
 		leases: newLeases(cfg.Client, cfg.Retention, cfg.RequestTimeout)}
 }
 
-// settleRetry is how long to wait after a mark that could not be written.
-var settleRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 250 * time.Millisecond}
+// confirmRetry is how long to wait after a mark that could not be written.
+var confirmRetry = backoff.Policy{First: 50 * time.Millisecond, Last: 250 * time.Millisecond}
 
 func (k *marks) read(ctx context.Context, name string) (marked, error) {
 	brief, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), k.timeout)
@@ -128,11 +128,11 @@ func (k *marks) write(ctx context.Context, guard clientv3.Cmp, name string, m *m
 	return fmt.Errorf("write the mark of effect %q: %w", name, err)
 }
 
-// settle writes the mark, again and again until it is known to stand, or never will, or ctx
+// confirm writes the mark, again and again until it is known to stand, or never will, or ctx
 // ends.
-func (k *marks) settle(ctx context.Context, guard clientv3.Cmp, name string, m *marked) error {
+func (k *marks) confirm(ctx context.Context, guard clientv3.Cmp, name string, m *marked) error {
 	m.At = time.Now().UTC() // the same each time: by it a write is known again
-	for retry := (backoff.Backoff{Policy: settleRetry}); ; {
+	for retry := (backoff.Backoff{Policy: confirmRetry}); ; {
 		err := k.write(ctx, guard, name, m)
 		if err == nil || final(err) || !wait.For(ctx, retry.Next()) {
 			return err

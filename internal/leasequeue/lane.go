@@ -23,7 +23,7 @@ var laneRetry = backoff.Policy{First: 10 * time.Millisecond, Last: time.Second}
 
 // lane sends batches of operations one after the other. Each batch is made under the condition
 // that the one before it is the last that was made, and puts down its own number. So a batch
-// without an answer is settled for good by another one: either its number is there, or it can
+// without an answer is resolved for good by another one: either its number is there, or it can
 // never be any more.
 type lane struct {
 	r        *run
@@ -57,7 +57,7 @@ func (l *lane) run() {
 				return
 			}
 		}
-		if !l.remove(batch) && !l.make(batch) {
+		if !l.remove(batch) && !l.commit(batch) {
 			return
 		}
 		// Who was notified may want something at once: it goes with the next batch, if it may
@@ -69,7 +69,7 @@ func (l *lane) run() {
 }
 
 // remove sends a batch that is one deletion without a number, which is less work for etcd: under the
-// key's own condition it may be made late, or twice. It reports whether that settled it.
+// key's own condition it may be committed late, or twice. It reports whether that resolved it.
 func (l *lane) remove(batch []op) bool {
 	if len(batch) != 1 || batch[0].enter {
 		return false
@@ -89,7 +89,7 @@ func (l *lane) remove(batch []op) bool {
 	return true
 }
 
-// guard is the condition of a deletion that may be made late.
+// guard is the condition of a deletion that may be committed late.
 func guard(o op) []clientv3.Cmp {
 	if mutant.Is(mutant.ReleaseUnguarded) {
 		return nil
@@ -97,39 +97,39 @@ func guard(o op) []clientv3.Cmp {
 	return []clientv3.Cmp{o.entry.Guard()}
 }
 
-// make has the batch made, and notifies its entries. It returns false when the session is lost.
-func (l *lane) make(batch []op) bool {
+// commit commits the batch, and notifies its entries. It returns false when the session is lost.
+func (l *lane) commit(batch []op) bool {
 	retry := l.r.e.retry(laneRetry)
 	l.number++
 	for {
 		resp, err := l.send(batch)
 		switch {
 		case err == nil && resp.Succeeded:
-			l.settled(resp.Header.Revision)
+			l.resolved(resp.Header.Revision)
 			l.notify(batch, resp)
 			return true
 		case err == nil:
-			// The counter is not as it was left. An earlier attempt was made, though nobody
+			// The counter is not as it was left. An earlier attempt was committed, though nobody
 			// said so; or it was changed out of band.
-			if l.counted(resp) {
-				return l.found(batch)
+			if l.acknowledged(resp) {
+				return l.complete(batch)
 			}
 			continue
 		case l.r.ctx.Err() != nil:
 			return false
 		}
 		l.open = l.open || !refused(err)
-		var unsettled error
+		var unresolved error
 		if l.open {
-			var made bool
-			if made, unsettled = l.settle(); unsettled == nil && made {
-				return l.found(batch)
+			var committed bool
+			if committed, unresolved = l.resolve(); unresolved == nil && committed {
+				return l.complete(batch)
 			}
 		}
 		denied := errors.Is(err, rpctypes.ErrPermissionDenied)
 		tooMuch := errors.Is(err, rpctypes.ErrTooManyOps) || tooLarge(err)
 		switch {
-		case denied && l.open && !errors.Is(unsettled, rpctypes.ErrPermissionDenied), tooMuch && l.open:
+		case denied && l.open && !errors.Is(unresolved, rpctypes.ErrPermissionDenied), tooMuch && l.open:
 			// First it must be known what came of the attempts before.
 		case denied && l.open:
 			// Not even that may be asked: all is denied to all.
@@ -143,7 +143,7 @@ func (l *lane) make(batch []op) bool {
 			if tooMuch {
 				l.most = max(2, l.most/2)
 			}
-			return l.make(batch[:half]) && l.make(batch[half:])
+			return l.commit(batch[:half]) && l.commit(batch[half:])
 		case denied, tooMuch:
 			l.refuse(batch[0], err)
 			return true
@@ -160,7 +160,7 @@ func (l *lane) make(batch []op) bool {
 	}
 }
 
-// refused reports whether the error says that the attempt was not made, and never will be.
+// refused reports whether the error says that the attempt was not committed, and never will be.
 func refused(err error) bool {
 	for _, refusal := range []error{rpctypes.ErrPermissionDenied, rpctypes.ErrTooManyOps, rpctypes.ErrLeaseNotFound,
 		rpctypes.ErrNoSpace} {
@@ -203,8 +203,8 @@ func look(x *Entry) clientv3.Op {
 	return clientv3.OpGet(x.queue, opts...)
 }
 
-// settle finds out whether the last batch was made; if it was not, it never will be.
-func (l *lane) settle() (made bool, err error) {
+// resolve finds out whether the last batch was committed; if it was not, it never will be.
+func (l *lane) resolve() (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
 	resp, err := l.r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
@@ -213,29 +213,29 @@ func (l *lane) settle() (made bool, err error) {
 	case err != nil:
 		return false, err
 	case resp.Succeeded:
-		l.settled(resp.Header.Revision)
+		l.resolved(resp.Header.Revision)
 		return false, nil
 	}
-	return l.counted(resp), nil
+	return l.acknowledged(resp), nil
 }
 
-// settled: the counter was written at that revision, so that no attempt of before is made any
-// more.
-func (l *lane) settled(modified int64) {
+// resolved: the counter was written at that revision, so that no attempt of before is committed
+// any more.
+func (l *lane) resolved(modified int64) {
 	l.modified, l.open = modified, false
 	l.r.unbar(l.barred)
 	l.barred = nil
 }
 
-// counted takes over what the counter is, as a transaction found it that was not made, and
+// acknowledged takes over what the counter is, as a transaction found it that was not committed, and
 // reports whether it says that the last batch was.
-func (l *lane) counted(resp *clientv3.TxnResponse) bool {
+func (l *lane) acknowledged(resp *clientv3.TxnResponse) bool {
 	kvs := resp.Responses[0].GetResponseRange().Kvs
 	if len(kvs) == 0 {
-		l.settled(0)
+		l.resolved(0)
 		return false
 	}
-	l.settled(kvs[0].ModRevision)
+	l.resolved(kvs[0].ModRevision)
 	if mutant.Is(mutant.SilenceNotMade) {
 		return false
 	}
@@ -254,7 +254,7 @@ func (l *lane) drainBatch(batch []op) []op {
 }
 
 // release deletes the keys of those who leave, without a number, so each under its own
-// condition: it may be made late. It returns the rest of the batch.
+// condition: it may be committed late. It returns the rest of the batch.
 func (l *lane) release(batch []op) []op {
 	var ops []clientv3.Op
 	var leaving, rest []op
@@ -296,8 +296,8 @@ func (l *lane) forget(o op) {
 	l.r.forget(o.entry)
 }
 
-// finish: the operation is done with. If an attempt may still be made that puts or deletes the key,
-// nobody gets it until that is settled.
+// finish: the operation is done with. If an attempt may still be committed that puts or deletes the key,
+// nobody gets it until that is resolved.
 func (l *lane) finish(o op) {
 	l.finished = append(l.finished, o)
 	if l.open {
@@ -306,7 +306,7 @@ func (l *lane) finish(o op) {
 	}
 }
 
-// notify notifies the entries of what came of a batch that was made.
+// notify notifies the entries of what came of a batch that was committed.
 func (l *lane) notify(batch []op, resp *clientv3.TxnResponse) {
 	l.r.saw(resp.Header)
 	all := answers(resp)
@@ -322,9 +322,9 @@ func (l *lane) notify(batch []op, resp *clientv3.TxnResponse) {
 	}
 }
 
-// found notifies the entries of a batch that was made and whose answer was lost. It returns
+// complete notifies the entries of a batch that was committed and whose answer was lost. It returns
 // false when the session is lost.
-func (l *lane) found(batch []op) bool {
+func (l *lane) complete(batch []op) bool {
 	for _, o := range batch {
 		if !o.enter {
 			l.left(o)
@@ -334,7 +334,7 @@ func (l *lane) found(batch []op) bool {
 			ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 			resp, err := l.r.e.cfg.Client.Do(ctx, look(o.entry))
 			cancel()
-			if err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) { // its watch has to tell, then
+			if err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) { // its watch has to report it, then
 				l.finished = append(l.finished, o)
 				if err == nil {
 					l.r.saw(resp.Get().Header)

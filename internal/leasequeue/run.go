@@ -237,13 +237,13 @@ func (r *run) bar(key string) {
 
 // unbar: no request is under way any more that writes or deletes these keys. One that was to be
 // put may have been, unknown to us: it is free when it was seen that it was not.
-func (r *run) unbar(settled []op) {
-	if len(settled) == 0 {
+func (r *run) unbar(resolved []op) {
+	if len(resolved) == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, o := range settled {
+	for _, o := range resolved {
 		if o.enter {
 			r.unconfirmed = append(r.unconfirmed, o.entry.key)
 		} else {
