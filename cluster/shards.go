@@ -86,14 +86,13 @@ func (h *Shards) WatchOwner(ctx context.Context, key string) (<-chan shard.Owner
 func mapChanged(before, now *state.Snapshot) bool { return before.ShardMap != now.ShardMap }
 
 // Serve runs fn while this node serves the key's shard, and returns what fn returned; or at once a
-// shard.NotOwnerError if this node does not serve it, which matches ErrStopped too while the node stops;
-// after Stop it is ErrStopped alone. fn's context ends with ctx, when the shard was to be handed over and fn took
-// longer than the
-// drain time-out, and at the session's deadline; its cause then is shard.ErrNotOwner or a
-// session.LostError. The shard is not handed over before fn has returned, unless the session is lost:
-// then the epoch alone guards what fn writes. epoch is a fencing token: it grows with every owner of the
-// shard; give it to whatever fn writes to outside etcd, and in etcd use [Shards.Txn]. See [Shards.Hold]
-// for what goes on until the shard is to be handed over.
+// shard.NotOwnerError if this node does not serve it, which matches ErrStopped too while the node stops; after
+// Stop it is ErrStopped alone. fn's context ends with ctx, when the shard was to be handed over and fn took
+// longer than the drain time-out, and at the session's deadline; its cause then is shard.ErrNotOwner or a
+// session.LostError. The shard is not handed over before fn has returned, unless the session is lost: then the
+// epoch alone guards what fn writes. epoch is a fencing token: it grows with every owner of the shard; give it
+// to whatever fn writes to outside etcd, and in etcd use [Shards.Txn]. See [Shards.Hold] for what goes on until
+// the shard is to be handed over.
 func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
 	s, err := h.running()
 	if err != nil {
@@ -146,12 +145,11 @@ func (h *Shards) Held() int {
 	return s.Held()
 }
 
-// Guard are comparisons that hold in an etcd transaction only while the shard of that number is this
-// node's under that epoch, from OnAcquire until OnRelease has returned, for transactions of your own, as
-// in client.Txn(ctx).If(guard...). They are about the whole shard map at etcd, and all that this
-// node has released, so they also fail once after a rebalance that left this shard alone: take them anew then, which
-// fails with a
-// shard.NotOwnerError if the shard is lost. [Shards.Txn] does so by itself. It does not block.
+// Guard are comparisons that hold in an etcd transaction only while the shard of that number is this node's
+// under that epoch, from OnAcquire until OnRelease has returned, for transactions of your own, as in
+// client.Txn(ctx).If(guard...). They are about the whole shard map at etcd, and all that this node has
+// released, so they also fail once after a rebalance that left this shard alone: take them anew then, which
+// fails with a shard.NotOwnerError if the shard is lost. [Shards.Txn] does so by itself. It does not block.
 func (h *Shards) Guard(number int, epoch int64) ([]clientv3.Cmp, error) {
 	s, err := h.part(number)
 	if err != nil {
@@ -160,11 +158,10 @@ func (h *Shards) Guard(number int, epoch int64) ([]clientv3.Cmp, error) {
 	return s.Guard(number, epoch)
 }
 
-// Txn is a transaction that etcd commits only while the shard of that number is this node's under that
-// epoch, as Guard has it. Its Commit returns a shard.NotOwnerError and writes nothing if it does not; otherwise it
-// answers as an
-// ordinary transaction does: Succeeded is about the caller's own comparisons. It is for one goroutine at
-// a time.
+// Txn is a transaction that etcd commits only while the shard of that number is this node's under that epoch,
+// as Guard has it. Its Commit returns a shard.NotOwnerError and writes nothing if it does not; otherwise it
+// answers as an ordinary transaction does: Succeeded is about the caller's own comparisons. It is for one
+// goroutine at a time.
 func (h *Shards) Txn(ctx context.Context, number int, epoch int64) (clientv3.Txn, error) {
 	s, err := h.part(number)
 	if err != nil {

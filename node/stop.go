@@ -26,16 +26,14 @@ func (n *Node) MarkStopping() { n.markStopping() }
 // user's own services should end then, or Stop has to wait for them.
 func (n *Node) Stopping() <-chan struct{} { return n.stopping }
 
-// Stop ends the node gracefully: watchers are sent a goodbye, health says NOT_SERVING,
-// the port is freed, no new call is taken, running calls may finish. When ctx ends first, connections are
-// closed and the contexts of running calls cancelled, and the error matches
-// ErrCallsCut and the cause of ctx's end. Connections whose handshake is not
-// done are closed at once. It returns when every goroutine of the node has ended; only a
-// handler that ignores its cancelled context for a second is left behind. Of each connection
-// gRPC has one goroutine, keepalive, that it gives no way to wait for: it waits for nothing
-// but the end of its connection, and has that when Stop returns. Stop may be called at any time, also before Start,
-// again (nil if all
-// is already down), and concurrently: the context that ends first decides.
+// Stop ends the node gracefully: watchers are sent a goodbye, health says NOT_SERVING, the port is freed, no
+// new call is taken, running calls may finish. When ctx ends first, connections are closed and the contexts of
+// running calls cancelled, and the error matches ErrCallsCut and the cause of ctx's end. Connections whose
+// handshake is not done are closed at once. It returns when every goroutine of the node has ended; only a
+// handler that ignores its cancelled context for a second is left behind. Of each connection gRPC has one
+// goroutine, keepalive, that it gives no way to wait for: it waits for nothing but the end of its connection,
+// and has that when Stop returns. Stop may be called at any time, also before Start, again (nil if all is
+// already down), and concurrently: the context that ends first decides.
 func (n *Node) Stop(ctx context.Context) error {
 	n.sayGoodbye()
 	n.shutListener()

@@ -21,12 +21,10 @@ type Config[E any] struct {
 	Name string
 	// Source is what events are read from.
 	Source Source[E]
-	// Handler handles one event. It is called by one goroutine at a time, in the source's order. ctx
-	// ends when this process no longer leads; the handler must return soon after, for the next
-	// leader waits for it; TokenFrom(ctx) is the fencing token. An error has the event tried again, see MaxAttempts; one
-	// that matches
-	// ErrPoison parks it at once, one that matches ErrUnavailable does not count. A panic is an
-	// error.
+	// Handler handles one event. It is called by one goroutine at a time, in the source's order. ctx ends when
+	// this process no longer leads; the handler must return soon after, for the next leader waits for it;
+	// TokenFrom(ctx) is the fencing token. An error has the event tried again, see MaxAttempts; one that matches
+	// ErrPoison parks it at once, one that matches ErrUnavailable does not count. A panic is an error.
 	Handler func(ctx context.Context, event Event[E]) error
 	// Checkpoint keeps how far the processor has come.
 	Checkpoint Checkpoint

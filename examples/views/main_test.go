@@ -142,10 +142,9 @@ func stuck(t *testing.T, db *pgxpool.Pool, v view) (release func()) {
 	return func() { require.NoError(t, tx.Rollback(ctx)) }
 }
 
-// Three copies keep the views while events are written; who keeps one is killed in the
-// middle of a batch, twice for each view; one view is spoilt and rebuilt, and an event is poison. At the end each view
-// is what
-// one statement over the events says.
+// Three copies keep the views while events are written; who keeps one is killed in the middle of a batch, twice
+// for each view; one view is spoilt and rebuilt, and an event is poison. At the end each view is what one
+// statement over the events says.
 func TestEachEventOnceInEachView(t *testing.T) {
 	server := pgserver.ForTest(t)
 	db, err := pgxpool.New(etcdtest.Context(t), server.URL())

@@ -33,7 +33,6 @@ type pause struct {
 	unsure  atomic.Bool                      // the process stood still, which is not confirmed yet
 	noticed deadline.Instant                 // when that was noticed; while unsure
 	logged  time.Time                        // when a pause was logged last
-	risky   atomic.Bool                      // etcd may revoke the lease before its time
 }
 
 // risks reports whether etcd may revoke the lease before its time.
@@ -45,21 +44,20 @@ func (s *Session) risks() bool {
 	return newest > s.term
 }
 
-// awake reports whether the process did not stand still, as far as that matters.
-func (s *Session) awake(now deadline.Instant) bool {
-	p := &s.pause
-	if !p.risky.Load() || mutant.Is(mutant.PauseTrusted) {
-		return true
-	}
-	last := p.last.Load()
-	return last == nil || !now.Reached(last.Add(pauseLimit)) && !p.unsure.Load()
+// awake reports whether the process did not stand still, as far as that matters to what is claimed.
+func (s *Session) awake(now deadline.Instant) bool { return !s.risks() || !s.paused(now) }
+
+// paused reports whether the process stood still, and etcd has not confirmed the session since.
+func (s *Session) paused(now deadline.Instant) bool {
+	last := s.pause.last.Load()
+	return last != nil && (now.Reached(last.Add(pauseLimit)) || s.pause.unsure.Load()) &&
+		!mutant.Is(mutant.PauseTrusted)
 }
 
 // beat takes note of the time. It is called every beatEvery while the session stands.
 func (s *Session) beat() {
 	s.mu.Lock()
 	now, p := clock.Now(), &s.pause
-	p.risky.Store(s.risks())
 	var stood time.Duration
 	if last := p.last.Load(); last != nil && now.Reached(last.Add(pauseLimit)) {
 		stood = time.Duration(now.Mono - last.Mono)
@@ -72,7 +70,7 @@ func (s *Session) beat() {
 		s.notify()
 	}
 	p.last.Store(&now)
-	log := stood > 0 && p.risky.Load() && time.Since(p.logged) > pauseLogged
+	log := stood > 0 && s.risks() && time.Since(p.logged) > pauseLogged
 	if log {
 		p.logged = time.Now()
 	}

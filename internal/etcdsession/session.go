@@ -218,7 +218,7 @@ func (s *Session) Close(ctx context.Context) error {
 // which etcd has not cleared yet; see [Session.Suspect]. What is claimed goes on for a
 // while; nothing new should be claimed.
 func (s *Session) Suspected() bool {
-	return s.claim.Load().Suspected() || s.pause.unsure.Load() || !s.awake(clock.Now())
+	return s.claim.Load().Suspected() || s.paused(clock.Now())
 }
 
 // Check asks for a renewal round now, because somebody saw a sign that the

@@ -43,10 +43,9 @@ func overlap(x, y Term) Finding {
 	return f
 }
 
-// excuse is the mark that exempts an overlap: its name is one that the limits give a
-// bound to and that can excuse one about the subject, it was done to the node of the older term while that term can
-// have stood,
-// and the overlap lies between it and the bound.
+// excuse is the mark that exempts an overlap: its name is one that the limits give a bound to and that can
+// excuse one about the subject, it was done to the node of the older term while that term can have stood, and
+// the overlap lies between it and the bound.
 func excuse(f Finding, marks []Mark, exempt map[string]time.Duration) (Mark, bool) {
 	older := f.Terms[0]
 	for _, m := range marks {

@@ -6,13 +6,11 @@ import (
 	"slices"
 )
 
-// tokens finds the terms of a subject whose token is not greater than that of every term
-// that was surely seen before them, and claims by no token at all. Each is reported once,
-// beside the greatest token before it. Those who share a lock are not compared with each
-// other. Terms that overlap are found as that. A shard's
-// owner that was suspended may go on under the epoch that it had, on the same session, as
-// long as nobody has had it since; so may a leader whose process stood still, by its token, when etcd
-// has confirmed its session.
+// tokens finds the terms of a subject whose token is not greater than that of every term that was surely seen
+// before them, and claims by no token at all. Each is reported once, beside the greatest token before it. Those
+// who share a lock are not compared with each other. Terms that overlap are found as that. A shard's owner that
+// was suspended may go on under the epoch that it had, on the same session, as long as nobody has had it since;
+// so may a leader whose process stood still, by its token, when etcd has confirmed its session.
 func tokens(terms []Term) []Finding {
 	byEnd := slices.Clone(terms)
 	slices.SortFunc(byEnd, func(a, b Term) int { return cmp.Compare(a.Last.After, b.Last.After) })

@@ -14,12 +14,11 @@
 //     revoked too. Unless it steps down in the middle of that; then one of those whose leases are gone
 //     says so: it registers anew, and its record reports that its lease was revoked before its time.
 //
-// If another old lease stands, and nobody reports that, the lease has ended by itself, as far as anybody
-// knows, and the member lingers for a grace period: in that time it hears of it, if it is connected.
-// Else it lingers for a whole TTL, after which nothing that it claims is valid, or until it has heard
-// of it and registers anew. Nobody lingers who was removed on evidence, or had left, as its record says; who resigned
-// or gave a shard
-// up before its lease ended has nothing more that others would wait for.
+// If another old lease stands, and nobody reports that, the lease has ended by itself, as far as anybody knows,
+// and the member lingers for a grace period: in that time it hears of it, if it is connected. Else it lingers
+// for a whole TTL, after which nothing that it claims is valid, or until it has heard of it and registers anew.
+// Nobody lingers who was removed on evidence, or had left, as its record says; who resigned or gave a shard up
+// before its lease ended has nothing more that others would wait for.
 //
 // Not promised: anything about a member that is cut off for longer than the grace period, while a
 // deposed leader has its lease alone revoked and leaves another; about what is no member, like

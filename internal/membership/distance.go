@@ -47,43 +47,52 @@ func (m *Membership) measure(ctx context.Context, key string) error {
 		return errs[0]
 	}
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.setDistance(suspicion.At(m.session.TTL(), answered...))
+	warn := m.setDistance(suspicion.At(m.session.TTL(), answered...))
+	m.mu.Unlock()
+	warn()
 	return nil
 }
 
 // remeasure looks at the session's last read, if there was a renewal round since.
 func (m *Membership) remeasure() {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.incarnation == 0 {
+		m.mu.Unlock()
 		return
 	}
 	// Not both at one instant; then one round is measured as another, or next time.
 	renewed, trip := m.session.Renewed(), m.session.RoundTrip()
 	if renewed.Equal(m.distance.renewed) || trip == 0 {
+		m.mu.Unlock()
 		return
 	}
 	m.distance.renewed = renewed
 	before := m.record.RoundTrip()
-	m.setDistance(m.distance.Measured(time.Now(), trip))
-	if now := m.record.RoundTrip(); now != before {
+	warn := m.setDistance(m.distance.Measured(time.Now(), trip))
+	now := m.record.RoundTrip()
+	m.mu.Unlock()
+	warn()
+	if now != before {
 		m.log.Info("this node's distance from etcd has changed, and with it how long it has to refute an accusation",
 			"round_trip", now.String(), "before", before.String())
 		m.poke()
 	}
 }
 
-// setDistance makes d what the record says, and warns when it is too far. The lock is held.
-func (m *Membership) setDistance(d suspicion.Distance) {
+// setDistance makes d what the record says. The lock is held; warn is to be called without it, and warns when
+// the node has become too far from etcd.
+func (m *Membership) setDistance(d suspicion.Distance) (warn func()) {
 	m.distance.Distance = d
 	m.record.RoundTripMS = d.RoundTrip().Milliseconds()
-	far := suspicion.LeftToLease(&state.Member{Record: m.record})
-	if far && !m.distance.far && m.cfg.RemovePredecessor {
+	was, ttl := m.distance.far, time.Duration(m.record.TTL)*time.Second
+	m.distance.far = suspicion.LeftToLease(&state.Member{Record: m.record})
+	if !m.distance.far || was || !m.cfg.RemovePredecessor {
+		return func() {}
+	}
+	return func() {
 		m.log.Warn("this node is so far from etcd that crash detection leaves it to its lease: if its process dies, the "+
 			"others wait until that has run out; run it nearer to etcd, or raise the TTL",
-			"round_trip", d.RoundTrip().String(), "ttl", (time.Duration(m.record.TTL) * time.Second).String(),
+			"round_trip", d.RoundTrip().String(), "ttl", ttl.String(),
 			"ttl_needed", suspicion.TTLFor(d.RoundTrip()).String())
 	}
-	m.distance.far = far
 }

@@ -21,17 +21,18 @@ func drains(record state.Record, incarnation int64, request *state.Drain) bool {
 // the session and the incarnation that it belongs to.
 func (m *Membership) applyDrain(snap *state.Snapshot) (s *etcdsession.Session, incarnation int64, want state.Record) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	before := m.record.Draining
 	if snap != nil && m.incarnation != 0 {
-		if now := drains(m.record, m.incarnation, snap.Drain(m.cfg.Address)); now != m.record.Draining {
-			m.record.Draining = now
-			if now {
-				m.log.Info("an operator drains this node: it gives its shards up, and gets none until that is undone or it " +
-					"starts again")
-			} else {
-				m.log.Info("an operator ended the drain of this node: it may have shards again")
-			}
-		}
+		m.record.Draining = drains(m.record, m.incarnation, snap.Drain(m.cfg.Address))
 	}
-	return m.session, m.incarnation, m.record
+	s, incarnation, want = m.session, m.incarnation, m.record
+	m.mu.Unlock() // no line is written while it is held: the mirror's goroutine wants it, too
+	switch {
+	case want.Draining && !before:
+		m.log.Info("an operator drains this node: it gives its shards up, and gets none until that is undone or it " +
+			"starts again")
+	case before && !want.Draining:
+		m.log.Info("an operator ended the drain of this node: it may have shards again")
+	}
+	return s, incarnation, want
 }

@@ -53,7 +53,7 @@ func (l *memberLog) run(ctx context.Context, m *mirror.Mirror) {
 // two looks. It runs in the mirror's goroutine.
 func (l *memberLog) concerns(before, now *state.Snapshot) bool {
 	look := false
-	diff(before.Members, now.Members, func(was, is *state.Member) {
+	diff(before.Registered(), now.Registered(), func(was, is *state.Member) {
 		if was == nil || is == nil {
 			look = true
 		}
@@ -67,15 +67,15 @@ func (l *memberLog) concerns(before, now *state.Snapshot) bool {
 }
 
 func (l *memberLog) report(before, now *state.Snapshot) {
-	diff(before.Members, now.Members, func(was, is *state.Member) {
+	diff(before.Registered(), now.Registered(), func(was, is *state.Member) {
 		switch {
 		case was != nil && is != nil, was != nil && was.Address == l.own, is != nil && is.Address == l.own:
 		case is != nil:
-			l.log.Info("a node joined", "address", is.Address, "members", len(now.Members))
+			l.log.Info("a node joined", "address", is.Address, "members", len(now.Registered()))
 		case was.Stopping || l.marked(was.Incarnation):
-			l.log.Info("a node left", "address", was.Address, "members", len(now.Members))
+			l.log.Info("a node left", "address", was.Address, "members", len(now.Registered()))
 		default:
-			l.log.Info("a node was lost", "address", was.Address, "members", len(now.Members))
+			l.log.Info("a node was lost", "address", was.Address, "members", len(now.Registered()))
 		}
 	})
 	l.forget(now)
@@ -91,7 +91,7 @@ func (l *memberLog) marked(incarnation int64) bool {
 
 // forget drops the marks of members that are gone.
 func (l *memberLog) forget(now *state.Snapshot) {
-	there := make(map[int64]bool, len(now.Members))
+	there := make(map[int64]bool, len(now.Registered()))
 	for _, m := range now.Members {
 		there[m.Incarnation] = true
 	}

@@ -165,6 +165,7 @@ func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error
 			if err != nil {
 				return err
 			}
+			pause.Reset() // etcd answers, and awaitGone has waited
 			if free {
 				continue
 			}

@@ -2,6 +2,7 @@ package reach
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -27,6 +28,11 @@ func (c Config) ask(ctx context.Context, question func(ctx context.Context) erro
 	defer giveUp()
 	looking, stopLooking := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLooking()
+	defer context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.Canceled) {
+			stopLooking()
+		}
+	})()
 	waiting, answered := context.WithCancel(looking)
 	defer answered()
 	var seen *problem // read after look

@@ -15,6 +15,9 @@ import (
 // of its time.
 var askRetry = backoff.Policy{First: time.Second / 10, Last: time.Second}
 
+// certainAfter is how long what lasts has to be seen, where etcd itself did not say so.
+const certainAfter = 2 * time.Second
+
 // remindEvery is how often it is said that etcd still does not answer.
 const remindEvery = 30 * time.Second
 
@@ -29,7 +32,8 @@ type Question struct {
 }
 
 // Await blocks until etcd has answered the question, and returns the client, which the caller closes unless
-// it was given. What lasts (see Lasts) ends it at once. Otherwise it tries on until ctx ends, and warns once
+// it was given. What lasts (see Lasts) ends it: at once where etcd itself refuses the user, and else when
+// it has lasted for two seconds. Otherwise it tries on until ctx ends, and warns once
 // etcd has not answered for half a second and every half minute. The error then is why etcd did not answer;
 // where that was not seen before the deadline of ctx, to see it takes up to two seconds per address more.
 // Errors match ErrUnreachable, ErrNotEtcd or ErrDenied.
@@ -40,6 +44,8 @@ func (c Config) Await(ctx context.Context, q Question) (*clientv3.Client, error)
 		said.until = deadline
 	}
 	retry := backoff.Backoff{Policy: askRetry}
+	var lasting *problem // that was seen at every try since
+	var since time.Time
 	for {
 		err := c.ask(ctx, func(ctx context.Context) (err error) {
 			if client == nil {
@@ -56,8 +62,16 @@ func (c Config) Await(ctx context.Context, q Question) (*clientv3.Client, error)
 			return client, nil
 		}
 		p := c.asProblem(ctx, err, q.Needs)
-		if !p.lasts() && ctx.Err() == nil {
-			said.away(p)
+		switch {
+		case !p.lasts():
+			lasting = nil
+		case lasting == nil || lasting.cause != p.cause:
+			lasting, since = p, time.Now()
+		}
+		if ctx.Err() == nil && (lasting == nil || !p.certain(c) && time.Since(since) < certainAfter) {
+			if lasting == nil {
+				said.away(p)
+			}
 			if wait.For(ctx, retry.Next()) {
 				continue
 			}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// refusesPlain is why a connection without TLS fails, unknown if it does not. It closes conn.
-func refusesPlain(ctx context.Context, conn net.Conn, hostPort string) cause {
+// causeWithoutTLS is why a connection without TLS fails, unknown if it does not. It closes conn.
+func causeWithoutTLS(ctx context.Context, conn net.Conn, hostPort string) cause {
 	said := greet(conn)
 	_ = conn.Close() // a server that serves one at a time is to serve the next one
 	if said == http2 {
@@ -30,6 +30,16 @@ func refusesPlain(ctx context.Context, conn net.Conn, hostPort string) cause {
 		return silent
 	}
 	return unknown
+}
+
+// greetsPlain reports whether a server at hostPort speaks HTTP/2 without TLS.
+func greetsPlain(ctx context.Context, hostPort string) bool {
+	conn, err := connect(ctx, hostPort)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }() // nothing was written
+	return greet(conn) == http2
 }
 
 // answer is what a server says to the greeting of HTTP/2, which gRPC runs on.

@@ -3,23 +3,31 @@ package reach
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"reflect"
 	"syscall"
 	"time"
 )
 
-// refusesTLS is why a connection over TLS fails, unknown if it does not. It closes conn.
-func refusesTLS(ctx context.Context, conn net.Conn, hostPort string, config *tls.Config) (cause, error) {
+// causeOverTLS is why a connection over TLS fails, unknown if it does not. It closes conn.
+func causeOverTLS(ctx context.Context, conn net.Conn, hostPort string, config *tls.Config) (cause, error) {
 	secure, err := shakeHands(conn, hostPort, config, "h2")
-	if _, plain := errors.AsType[tls.RecordHeaderError](err); plain || errors.Is(err, io.EOF) ||
-		errors.Is(err, syscall.ECONNRESET) {
-		return speaksPlain, nil
-	}
+	_, plain := errors.AsType[tls.RecordHeaderError](err)
 	switch {
+	case plain:
+		return speaksPlain, nil
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		// So does a proxy before an etcd that is gone.
+		_ = conn.Close()
+		if greetsPlain(ctx, hostPort) {
+			return speaksPlain, nil
+		}
+		return unknown, fmt.Errorf("over TLS: %w", err)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return silent, nil
 	case isAlert(err):
@@ -40,7 +48,7 @@ func refusesTLS(ctx context.Context, conn net.Conn, hostPort string, config *tls
 	switch {
 	case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
 		return unknown, nil
-	case isStrange(err), isAlert(err):
+	case isStrange(err), refusesCertificate(err):
 		return badCertificate, err
 	}
 	return unknown, fmt.Errorf("over TLS: %w", err)
@@ -83,6 +91,55 @@ func isStrange(err error) bool {
 func isAlert(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "remote error"
+}
+
+// alertOf is the alert with which the other side ended TLS.
+func alertOf(err error) (tls.AlertError, bool) {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || op.Op != "remote error" {
+		return 0, false
+	}
+	alert := reflect.ValueOf(op.Err) // of a type that package tls keeps to itself
+	if alert.Kind() != reflect.Uint8 {
+		return 0, false
+	}
+	return tls.AlertError(alert.Uint()), true
+}
+
+// The alerts of TLS that are about a certificate (RFC 8446, section 6.2). A server of TLS 1.2 that misses
+// one fails the handshake.
+const (
+	handshakeFailure       tls.AlertError = 40
+	badCertificateAlert    tls.AlertError = 42
+	unsupportedCertificate tls.AlertError = 43
+	certificateRevoked     tls.AlertError = 44
+	certificateExpired     tls.AlertError = 45
+	certificateUnknown     tls.AlertError = 46
+	unknownAuthority       tls.AlertError = 48
+	accessDenied           tls.AlertError = 49
+	certificateRequired    tls.AlertError = 116
+)
+
+// refusesCertificate reports whether the other side refuses this one's certificate. Other alerts are of a
+// server that has trouble of its own: one whose key does not match its certificate, as these are being
+// replaced.
+func refusesCertificate(err error) bool {
+	switch alert, _ := alertOf(err); alert {
+	case handshakeFailure, badCertificateAlert, unsupportedCertificate, certificateRevoked, certificateExpired,
+		certificateUnknown, unknownAuthority, accessDenied, certificateRequired:
+		return true
+	}
+	return false
+}
+
+// isOutOfDate reports whether a certificate has expired, or is not valid yet: a clock that is put right, or
+// a renewal, changes that.
+func isOutOfDate(err error) bool {
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		return true
+	}
+	alert, _ := alertOf(err)
+	return alert == certificateExpired
 }
 
 // answersTLS reports whether the server answers a TLS greeting in kind.

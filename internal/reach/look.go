@@ -66,9 +66,9 @@ func (c Config) lookAt(ctx context.Context, address string) (cause, error) {
 	case c.given != nil:
 		return unknown, nil
 	case c.secure():
-		return refusesTLS(ctx, conn, hostPort, c.TLS)
+		return causeOverTLS(ctx, conn, hostPort, c.TLS)
 	}
-	return refusesPlain(ctx, conn, hostPort), nil
+	return causeWithoutTLS(ctx, conn, hostPort), nil
 }
 
 // secure reports whether the client speaks TLS: the first address decides for all.

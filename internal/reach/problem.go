@@ -63,7 +63,14 @@ func Lasts(err error) bool {
 
 func (p *problem) lasts() bool {
 	// A token that etcd does not know is replaced at the next attempt.
-	return p.cause >= badCertificate && !p.passes && !errors.Is(p.err, rpctypes.ErrInvalidAuthToken)
+	return p.cause >= badCertificate && !p.passes && !errors.Is(p.err, rpctypes.ErrInvalidAuthToken) &&
+		!isOutOfDate(p.err)
+}
+
+// certain reports whether one look is enough for what lasts. It is where etcd itself has answered; but a
+// proxy has answers of its own while it knows no etcd, and certificates and passwords are replaced.
+func (p *problem) certain(c Config) bool {
+	return p.cause > noPassword && (c.Credentials == nil || p.cause != userRefused)
 }
 
 // Is has the problem match the sentinel of its cause.

@@ -39,11 +39,10 @@ type Config struct {
 	// longer is tried with half as many events, and at one event that is its fault. Default 30 s;
 	// negative: what the server is set to.
 	IdleTimeout time.Duration
-	// RequestTimeout bounds each statement that the checkpoint makes for a processor, the commit among
-	// them, but not what the handler does: where a server says nothing any more, that waits as long as
-	// its own context lets it. So do Parked, Forget, Rewind, Unfence and CreateTables. Waiting for a connection of the
-	// pool is part of the first. It must be longer
-	// than a commit takes, with the constraints that are deferred to it. Default 5 s.
+	// RequestTimeout bounds each statement that the checkpoint makes for a processor, the commit among them, but
+	// not what the handler does: where a server says nothing any more, that waits as long as its own context lets
+	// it. So do Parked, Forget, Rewind, Unfence and CreateTables. Waiting for a connection of the pool is part of
+	// the first. It must be longer than a commit takes, with the constraints that are deferred to it. Default 5 s.
 	RequestTimeout time.Duration
 }
 

@@ -1,6 +1,5 @@
-// Package modeletcd is a model of etcd, of one member or several, and of the network before it, for tests in virtual
-// time
-// (testing/synctest): what runs on etcd's client runs on it as it is, and everything can go wrong.
+// Package modeletcd is a model of etcd, of one member or several, and of the network before it, for tests in
+// virtual time (testing/synctest): what runs on etcd's client runs on it as it is, and everything can go wrong.
 //
 //	client ──► Conn (Delivery, Hold) ──► Etcd: keys, leases, watches
 //	   ◄──────────────┘                        │
