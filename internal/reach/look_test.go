@@ -2,12 +2,15 @@ package reach
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -190,4 +193,31 @@ func says(text string) func(net.Conn) {
 		_, _ = io.WriteString(conn, text)
 		_, _ = io.Copy(io.Discard, conn)
 	}
+}
+
+// Clocks are put right, and certificates replaced: neither lasts for ever.
+func TestCertificatesThatWillBeOthers(t *testing.T) {
+	t.Parallel()
+	certificate, authority := newCertificate(t)
+	before := time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC)
+	early := Config{Address: startTLS(t, nowhere, serverTLS(certificate)),
+		TLS: &tls.Config{RootCAs: authority, MinVersion: tls.VersionTLS12, Time: func() time.Time { return before }}}
+	err := early.Explain(etcdtest.Context(t), context.DeadlineExceeded, "")
+	require.Equal(t, badCertificate, causeOf(t, err), err)
+	require.False(t, Lasts(err), "it is not valid yet: %v", err)
+
+	replaced := serverTLS(certificate)
+	replaced.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return nil, errors.New("no such key") }
+	err = Config{Address: startTLS(t, nowhere, replaced), TLS: &tls.Config{RootCAs: authority,
+		MinVersion: tls.VersionTLS12}}.Explain(etcdtest.Context(t), context.DeadlineExceeded, "")
+	require.Equal(t, unknown, causeOf(t, err), err)
+	require.False(t, Lasts(err), err)
+}
+
+// A proxy that takes connections and closes them, before an etcd that is gone, does not speak plain text.
+func TestConnectionThatIsCutOffIsNotPlain(t *testing.T) {
+	t.Parallel()
+	err := Config{Address: "https://" + serveTCP(t, func(net.Conn) {})}.Explain(etcdtest.Context(t),
+		context.DeadlineExceeded, "")
+	require.Equal(t, unknown, causeOf(t, err), err)
 }
