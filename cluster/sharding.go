@@ -51,7 +51,7 @@ type Sharding struct {
 	// Shards.Hold and HoldAlone run is cancelled at once. Default 10 s.
 	DrainTimeout time.Duration
 
-	// Window is for how long the members must have been the same before the leader levels
+	// Window is for how long the members must have been the same before the leader rebalances
 	// the load, and, up to a second, before it deals the shards out the first time. Shards of a node
 	// that is gone, or leaves, move at once. Default 1 s.
 	Window time.Duration

@@ -18,7 +18,7 @@ const markTimeout = time.Second
 
 // Stop hands everything over and leaves, in this order: it marks the node as
 // stopping; resigns and leaves the queue; waits until its shards are others', and releases
-// of them; ends what is done under locks and effects that run; says goodbye to those it watches and to its
+// them; ends what is done under locks and effects that run; says goodbye to those it watches and to its
 // watchers and serves running calls to their end; revokes the session, so that nothing of the node is left in
 // etcd; joins every goroutine. When ctx ends, what is left is done at once: calls
 // are cut off and the session revoked. The error is a [CutShortError] then, and

@@ -6,7 +6,7 @@
 //		Source:     orders,                           // reads events after a position
 //		Handler:    project,                          // func(ctx, processor.Event[Order]) error
 //		Checkpoint: checkpoints,                      // c.Checkpoints(), or package postgres
-//		LeaderLock: processor.Election(c, "views"),   // only who leads this election
+//		LeaderLock: processor.Election(c.Elections(), "views"), // only who leads this election
 //	})
 //	err = views.Run(ctx)
 //

@@ -11,8 +11,8 @@ import (
 // ErrNotThere: the key that was to be harmed does not exist, or is on no lease.
 var ErrNotThere = errors.New("no such key in etcd")
 
-// RevokeLease revokes the lease that a key is on, as an operator's hand would: the key
-// and all others on the lease vanish. With the key of a node (cluster/state has its
+// RevokeLease revokes the lease that a key is on, as an operator does with etcdctl: the key
+// and all others on the lease vanish. With the key of a node (docs/protocols.md has its
 // name) that is the node's session. Without such a key, or a lease on it, the error
 // matches ErrNotThere.
 func RevokeLease(ctx context.Context, client *clientv3.Client, key string) error {
@@ -29,7 +29,7 @@ func RevokeLease(ctx context.Context, client *clientv3.Client, key string) error
 	return nil
 }
 
-// DeleteKey deletes a key whatever it holds by now, as an operator's hand would. The
+// DeleteKey deletes a key whatever it holds by now, as an operator does with etcdctl. The
 // lease that it is on lives on. Without such a key the error matches ErrNotThere.
 func DeleteKey(ctx context.Context, client *clientv3.Client, key string) error {
 	resp, err := client.Delete(ctx, key)

@@ -49,7 +49,7 @@ rebalanced for an even load. --without and --with suppose that nodes leave and j
 
 The planner goes by its own settings, which are not in etcd: where nodes were started with
 other --shard-window, --shard-min-members or --shard-exclude than the defaults, give the
-same here.`,
+same here. The bound of --shard-moves-per-minute is left out: what moves is shown, not how fast.`,
 		Example: `  goversed shards plan
   goversed shards plan --without 127.0.0.1:47002
   goversed shards plan --with 10.0.0.4:47001 --with 10.0.0.5:47001=2 -o json

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
-// Of one key and name one at a time runs; who waits is notified of nothing but that the shard is here
+// Of one key and name one at a time runs; who waits knows nothing but that the shard is here
 // and nobody runs, and may stop waiting.
 func TestHoldAlone(t *testing.T) {
 	t.Parallel()

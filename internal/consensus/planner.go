@@ -106,19 +106,9 @@ func (p *planner) look(ctx context.Context, part shardplan.Planner) (shardplan.P
 	}
 	part = part.Wrote(orders.Plan, planned)
 	p.stats.wrote(orders.Plan, planned.Sub(began))
-	p.log.Info(
-		"dealt out the shards",
-		"generation",
-		orders.Plan.Map.Generation(),
-		"assigned",
-		orders.Plan.Assigned,
-		"drained",
-		orders.Plan.Drained,
-		"rebalanced",
-		orders.Plan.Rebalanced,
-		"planned_in",
-		planned.Sub(began).Round(10*time.Microsecond).String(),
-	)
+	p.log.Info("dealt out the shards", "generation", orders.Plan.Map.Generation(), "assigned", orders.Plan.Assigned,
+		"drained", orders.Plan.Drained, "rebalanced", orders.Plan.Rebalanced,
+		"planned_in", planned.Sub(began).Round(10*time.Microsecond).String())
 	// What follows is planned over this map, so not before it is seen.
 	_, _ = p.mirror.Wait(attempt, func(s *state.Snapshot) bool { return s.Revision >= resp.Header.Revision })
 	return part, shardplan.Again
@@ -141,5 +131,5 @@ func (p *planner) complain(over int64, err error) {
 	}
 	p.bad = over
 	p.log.Error("the shard map cannot be read or planned over: if no newer version of Goverse wrote it, delete "+
-		""+p.keys.ShardMap(), "error", err)
+		p.keys.ShardMap(), "error", err)
 }

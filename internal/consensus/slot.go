@@ -39,7 +39,7 @@ type slot struct {
 }
 
 // held is the epoch under which the shard is held, 0 when it is free, and
-// holding.Lapsed if it was acquired in another period.
+// ownership.Lapsed if it was acquired in another period.
 func (s *slot) held(period *etcdsession.Period) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

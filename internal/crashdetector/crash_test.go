@@ -130,7 +130,7 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	require.Zero(t, alone.Status().SessionsLost)
 }
 
-// Guards: refuteAgain. One request that etcd does not answer is no end of a member: it
+// Guards: suspicion.RefuteAgain. One request that etcd does not answer is no end of a member: it
 // is sent again while the first one hangs.
 func TestLostRefutationsAreSentAgain(t *testing.T) {
 	t.Parallel()

@@ -108,7 +108,7 @@ type view struct {
 	ledFor   time.Duration
 	up       time.Duration
 	kills    int
-	killing  bool // kills are requested for
+	killing  bool // the user has asked for kills
 	last     time.Duration
 	served   int
 	shards   int // 0 while there is no map

@@ -19,7 +19,7 @@ var (
 	ErrGaveWay = errors.New("it gave way to another candidate")
 )
 
-// over is the end of the term with that token, and why.
+// termOver is the end of the term with that token, and why.
 func (e *Election) termOver(token int64, why error) *election.TermOverError {
 	return &election.TermOverError{Election: e.name, Token: token, Reason: reasonOf(why), Err: why}
 }

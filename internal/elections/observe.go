@@ -62,7 +62,7 @@ func (s *Subscription) Close() {
 	}
 }
 
-// notify notifies all who subscribed. The lock is held.
+// notify wakes all who subscribed. The lock is held.
 func (e *Election) notify() {
 	for _, s := range e.subs {
 		select {

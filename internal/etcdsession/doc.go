@@ -1,4 +1,4 @@
-// Package session is one etcd lease and the safe deadline that comes with it.
+// Package etcdsession is one etcd lease and the safe deadline that comes with it.
 //
 // A [Session] may be trusted exactly as long as [Session.Valid] is true. The
 // deadline is computed here, from the instant before the renewal was sent, plus

@@ -41,7 +41,7 @@ type Config struct {
 	// KnownTerm, if set, is asked for the newest raft term of etcd's that this process knows of.
 	// It must not block.
 	KnownTerm func() uint64
-	// OnRead, if set, is notified of the header of each renewal's read, and what
+	// OnRead, if set, gets the header of each renewal's read, and what
 	// KnownRevision was before it. It must not block.
 	OnRead func(header *etcdserverpb.ResponseHeader, known int64)
 	// Proxied, if set, reports whether etcd is reached through a proxy that answers renewals itself, as

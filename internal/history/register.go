@@ -17,7 +17,7 @@ import (
 const attemptTimeout = 2 * time.Second
 
 // Fenced is a term whose transactions etcd refuses when it is over: a
-// [leaderelection.Term], or what a test puts in its place.
+// [election.Term], or what a test puts in its place.
 type Fenced interface {
 	Token() int64
 	Txn(ctx context.Context) clientv3.Txn

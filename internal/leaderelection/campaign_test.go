@@ -206,7 +206,7 @@ func TestObservationSaysNoLeaderAndStaysOpen(t *testing.T) {
 	}
 }
 
-// Guards: session.Open takes Start's context (through the keeper);
+// Guards: etcdsession.Open takes Start's context (through the keeper);
 // concurrency.NewSession grants without a bound.
 func TestStartIsBoundedWhenTheGrantHangs(t *testing.T) {
 	t.Parallel()
@@ -233,7 +233,7 @@ func TestStartIsBoundedWhenTheGrantHangs(t *testing.T) {
 	require.Less(t, time.Since(began), 1500*time.Millisecond)
 }
 
-// Guards: awaitEtcd ends with Start's context.
+// Guards: reach.Await ends with Start's context.
 func TestStartIsBoundedWhenEtcdIsSilent(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 0)

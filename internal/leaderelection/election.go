@@ -310,7 +310,7 @@ func (le *LeaderElection) poke() {
 	}
 }
 
-// notify notifies those who wait that something of the own part changed.
+// notify wakes those who wait: something of the own part changed.
 func (le *LeaderElection) notify() {
 	le.mu.Lock()
 	le.notifyLocked()

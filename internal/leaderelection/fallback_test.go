@@ -68,8 +68,8 @@ func inFallback(c *clustertest.Cluster, leader *clustertest.Node) bool {
 	return true
 }
 
-// Guards: campaignFailed on PermissionDenied, entitledToAct's order by name,
-// createActing's guards, and the loss of the session for the reason permission.
+// Guards: a campaign that is denied, entitledToAct's order by name,
+// the guards of an acting leader's key, and the loss of the session for the reason permission.
 func TestFallbackAndBack(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {

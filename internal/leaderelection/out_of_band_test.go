@@ -73,7 +73,7 @@ func requeued(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) {
 	}, "%s is queued again, at the tail", n.Address())
 }
 
-// Guards: the keeper opens a new session when one is lost (session.Keeper.Run),
+// Guards: the keeper opens a new session when one is lost (etcdsession.Keeper.Run),
 // and membership.reconcile asks for a renewal when its record is gone: without it
 // the node notices at its next renewal only, which is more than a second away.
 func TestLeaseRevokedFromOutside(t *testing.T) {
@@ -83,7 +83,7 @@ func TestLeaseRevokedFromOutside(t *testing.T) {
 	})
 }
 
-// Guards: round.look bars a campaign whose key is gone, so that decide joins
+// Guards: candidacy bars a campaign whose key is gone, so that decide joins
 // anew; concurrency.Election alone waits on for ever, or wins without a key.
 func TestOnlyTheCandidateKeyDeleted(t *testing.T) {
 	eachPlace(t, 2, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
@@ -94,7 +94,7 @@ func TestOnlyTheCandidateKeyDeleted(t *testing.T) {
 	})
 }
 
-// Guards: Mirror.Expect with its lag timer: a node whose watch is silent reads
+// Guards: the mirror and its lag timer: a node whose watch is silent reads
 // anew when its renewals show that etcd has moved on.
 func TestOnlyTheWatchFrozen(t *testing.T) {
 	eachPlace(t, 2, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {

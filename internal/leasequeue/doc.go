@@ -1,6 +1,6 @@
 // Package leasequeue keeps entries in queues at etcd: many queues, each with a name, on one
 // session at a time, for many callers in a process. The first entry has what the queue is
-// about: a lock, or a leadership; packages lock and elections make that of it.
+// about: a lock, or a leadership; packages etcdlock, elections and effects make that of it.
 //
 // Each entry is a key on the session's lease, and the key with the smallest CreateRevision is
 // the first. Many operations go in one transaction (group commit): what arrives while all lanes

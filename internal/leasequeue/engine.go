@@ -142,7 +142,7 @@ type Place struct {
 	Name string
 	// Value is what the key says, for others.
 	Value string
-	// Priority is seen by others, who may let the place pass: see queueing.Queue.Target.
+	// Priority is seen by others, who may let the place pass: see order.Queue.Target.
 	Priority int
 	// Shared: to be first among those who do not share is enough.
 	Shared bool

@@ -306,7 +306,7 @@ func (l *lane) finish(o op) {
 	}
 }
 
-// notify notifies the entries of what came of a batch that was committed.
+// notify reports to the entries what came of a batch that was committed.
 func (l *lane) notify(batch []op, resp *clientv3.TxnResponse) {
 	l.r.saw(resp.Header)
 	all := answers(resp)

@@ -128,7 +128,7 @@ func Queues() []Name {
 		RefusedForgotten, GoneIsGivenUp, UnwantedStays}
 }
 
-// Sessions are those that package session finds over several members of etcd.
+// Sessions are those that package etcdsession finds over several members of etcd.
 func Sessions() []Name { return []Name{TermUnchecked, DeadlineFromReceipt} }
 
 // Pure are those of the pure packages, which package simulation runs.

@@ -12,8 +12,8 @@
 // with each version. The epoch of a shard is the generation that gave it to its
 // owner: a fencing token for what the owner writes elsewhere. A [Move] that
 // stands in the map is open: the owner has to wait for the one before it. A
-// shard without an open move is settled. A [Report] is what a member has released
-// of. [Plan] makes the next map of the present one and the members.
+// shard without an open move rests. A [Report] is what a member has released.
+// [Plan] makes the next map of the present one and the members.
 //
 // # The handoff
 //

@@ -11,5 +11,6 @@
 // valid, and its OnAcquire must have returned.
 //
 // A preview holds if nothing else happens meanwhile, if the planner goes by the
-// settings that were given, and if every move it begins is done before its next plan.
+// settings that were given, if its bound of moves per minute does not spread them, and if every move
+// it begins is done before its next plan.
 package shardview

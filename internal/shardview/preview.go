@@ -36,7 +36,7 @@ type Preview struct {
 	Generation int64  `json:"generation"` // of the present map, 0 if there is none
 	Steps      []Step `json:"steps"`      // never nil; empty if nothing is to move
 	// OpenMoves are the shards that the present map already moves and that are not released
-	// of: no plan touches them unless their new owner goes.
+	// yet: no plan touches them unless their new owner goes.
 	OpenMoves int `json:"open_moves"`
 	// Nodes are by address, never nil.
 	Nodes []Load `json:"nodes"`

@@ -8,7 +8,7 @@ import (
 	"github.com/goverse/goverse/internal/sharding"
 )
 
-// dealt is notified of every map that etcd accepted from a process: planning was its duty at
+// dealt is called with every map that etcd accepted from a process: planning was its duty at
 // that revision.
 func (c *checks) dealt(w *world, p *process, d duty, plan sharding.Result) {
 	c.count(PlanAccepted)
@@ -38,7 +38,7 @@ func (c *checks) dealt(w *world, p *process, d duty, plan sharding.Result) {
 	}
 }
 
-// refused is notified of every map that etcd refused.
+// refused is called with every map that etcd refused.
 func (c *checks) refused(w *world, d duty) {
 	if w.notPlanner(d) != "" {
 		c.count(PlanTooLate)
@@ -113,7 +113,7 @@ func (c *checks) awake(w *world) {
 	}
 }
 
-// stoppedWell is notified that a process has stopped. Of the shards that it had when it had
+// stoppedWell is called when a process has stopped. Of the shards that it had when it had
 // handed them over none is its; what a planner gave it later, that had not seen it leave,
 // is assigned anew.
 func (c *checks) stoppedWell(p *process) {

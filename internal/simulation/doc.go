@@ -1,5 +1,5 @@
 // Package simulation runs the pure code of a cluster's nodes (package state's reducer,
-// candidacy, deadline, following, suspicion, planning, holding, and the changes that
+// candidacy, deadline, watchprogress, suspicion, shardplan, ownership, and the transactions that
 // they send) against a simulated etcd and network, in virtual time, and checks the
 // promises at every step.
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/txn"
 )
 
-// election stands for the shell of leaderelection: it keeps the candidacy, tells it
+// leaderElection stands for the shell of leaderelection: it keeps the candidacy, tells it
 // what happens, and carries its orders out.
 type leaderElection struct {
 	p     *process

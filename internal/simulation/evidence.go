@@ -13,7 +13,7 @@ type accusation struct {
 	at       time.Duration
 }
 
-// accused is notified of every accusation that was written. Silence leads to none.
+// accused is called with every accusation that was written. Silence leads to none.
 func (c *checks) accused(w *world, m *state.Member, revision int64) {
 	c.count(Accused)
 	c.accusations = append(c.accusations, accusation{revision: revision, at: w.now})
@@ -29,7 +29,7 @@ func (c *checks) accused(w *world, m *state.Member, revision int64) {
 // evidenceAge is how long the refusals may have been before the accusation they led to.
 const evidenceAge = 3 * time.Second
 
-// removed is notified of every removal that was carried out. A member that lives can only
+// removed is called with every removal that was carried out. A member that lives can only
 // be removed if it refused connections, and could not answer the accusation.
 func (c *checks) removed(w *world, m *state.Member, written int64) {
 	h := w.host(m.Address)
@@ -53,7 +53,7 @@ func (c *checks) removed(w *world, m *state.Member, written int64) {
 	}
 }
 
-// registered is notified of every registration that was carried out, and the key that it
+// registered is called with every registration that was carried out, and the key that it
 // made.
 func (c *checks) registered(p *process, kv *state.KV, revision int64) {
 	if kv.CreateRevision != revision {
@@ -67,13 +67,13 @@ type lostWatch struct {
 	by int64         // before the monotonic clock shows this
 }
 
-// suspected is notified that a session has to be confirmed within.
+// suspected is called when a session has to be confirmed, within so long.
 func (c *checks) suspected(s *session, within time.Duration) {
 	c.count(Suspected)
 	s.lostWatches = append(s.lostWatches, lostWatch{at: s.p.w.now, by: s.p.host.mono() + int64(within)})
 }
 
-// confirmed is notified that etcd answered a renewal round in full, which began then and
+// confirmed is called when etcd answered a renewal round in full, which began then and
 // looked for these keys.
 func (c *checks) confirmed(s *session, began time.Duration, keys []protection) {
 	s.confirmed = max(s.confirmed, began)

@@ -10,7 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/deadline"
 )
 
-// keeper stands for session.Keeper.Run: one session after the other.
+// keeper stands for etcdsession.Keeper.Run: one session after the other.
 type keeper struct {
 	p       *process
 	session *session // the newest, nil before the first
@@ -20,7 +20,7 @@ type keeper struct {
 	closed  func()   // what to do when the last lease was seen off
 }
 
-// session stands for session.Session.
+// session stands for etcdsession.Session.
 type session struct {
 	p         *process
 	lease     int64
@@ -47,7 +47,7 @@ type session struct {
 	lostWatches []lostWatch
 }
 
-// protection is session.Protection.
+// protection is etcdsession.Protection.
 type protection struct {
 	key      string
 	revision int64

@@ -97,7 +97,7 @@ func (c *checks) excusedBoth(a, b *process, older, newer int64) (besideBy, bool)
 	return 0, false
 }
 
-// reported is notified of every report that was written or deleted: the one before counts no
+// reported is called with every report that was written or deleted: the one before counts no
 // more for maps that come later.
 func (c *checks) reported(address string, revision int64) {
 	for i := range c.forged {

@@ -6,7 +6,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// began is notified of every term.
+// began is called with every term.
 func (c *checks) began(p *process, t candidacy.Term) {
 	c.seen.Count[TermBegan]++
 	if old := p.last; old != nil && old.works(p) {
@@ -24,7 +24,7 @@ func (c *checks) began(p *process, t candidacy.Term) {
 	}
 }
 
-// ended is notified of every term that ended. None is taken away from a member that has
+// ended is called with every term that ended. None is taken away from a member that has
 // its key.
 func (c *checks) ended(p *process, e candidacy.Ending) {
 	p.last = p.election.ended
@@ -52,7 +52,7 @@ var endings = [occurrences]election.Reason{Resigned: election.ReasonResigned, Ga
 	KeyLost:     election.ReasonKeyLost,
 	SessionLost: election.ReasonSessionLost, Superseded: election.ReasonSuperseded}
 
-// wrote is notified of every guarded write that etcd accepted.
+// wrote is called with every guarded write that etcd accepted.
 func (c *checks) wrote(w *world, p *process, t *term) {
 	c.seen.Count[WriteAccepted]++
 	why := ""
@@ -74,7 +74,7 @@ func (c *checks) wrote(w *world, p *process, t *term) {
 	c.written = max(c.written, t.Token)
 }
 
-// put is notified of every key that etcd wrote.
+// put is called with every key that etcd wrote.
 func (c *checks) put(w *world, kv state.KV) {
 	if len(c.forged) == 0 {
 		return
@@ -84,7 +84,7 @@ func (c *checks) put(w *world, kv state.KV) {
 	}
 }
 
-// deleted is notified of every key that etcd deleted, and why.
+// deleted is called with every key that etcd deleted, and why.
 func (c *checks) deleted(w *world, kv state.KV, why cause) {
 	parsed := w.keys.Parse(kv.Key)
 	if parsed.Kind == state.KindReleased {
@@ -126,7 +126,7 @@ func (c *checks) gaveUp(p *process, kv state.KV) {
 	c.fail("P3", "%s gave up its place in the queue (%d) without a reason", p.id, kv.CreateRevision)
 }
 
-// campaigned is notified of how a campaign ended.
+// campaigned is called with how a campaign ended.
 func (c *checks) campaigned(p *process, err error) {
 	switch {
 	case err == errDenied:
@@ -137,7 +137,7 @@ func (c *checks) campaigned(p *process, err error) {
 	}
 }
 
-// queued is notified that a member saw its key in the queue: the election works.
+// queued is called when a member saw its key in the queue: the election works.
 func (c *checks) queued(p *process, revision int64) {
 	if revision != 0 {
 		p.denied, p.failures = false, 0
@@ -149,5 +149,5 @@ func (t *term) works(p *process) bool {
 	return t.work > 0 && p.host.mono() < t.endedAt+int64(workTimeout)
 }
 
-// asked is notified of a term whose leader has to give its key up.
+// asked is called with a term whose leader has to give its key up.
 func (c *checks) asked(token int64) { c.resigned = append(c.resigned, token) }

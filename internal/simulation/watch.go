@@ -49,7 +49,7 @@ func (e *etcd) open(p *process, from int64) *watch {
 	return w
 }
 
-// tell tells every watch that something changed.
+// notify notifies every watch that something changed.
 func (e *etcd) notify() {
 	for _, w := range e.watches {
 		e.send(w, message{revision: e.revision})

@@ -13,7 +13,7 @@ import (
 // What users do with a node: functions in Lead, writes under the fence, requests of
 // operators, stops.
 
-// register is the key that leaders write to, outside the cluster's range.
+// registerKey is the key that leaders write to, outside the cluster's range.
 const registerKey = "/register"
 
 // work enters LeaderElection.Lead with the new term, or does not, and writes under it

@@ -23,7 +23,7 @@ func CheckName(name string) error {
 }
 
 // buckets is into how many ranges the queues under one root are parted, so that who
-// waits in one queue is notified of a small share of all the others.
+// waits in one queue hears of a small share of all the others.
 const buckets = 256
 
 // Queues builds and parses the keys of many queues under one root, each with a name of

@@ -50,7 +50,7 @@ func aJob(t *testing.T, how string) *job {
 	return j
 }
 
-// A guard that is not to be notified that it can go is ended before its orders are: it would revoke
+// A guard that cannot be notified that it may go is ended before its orders are: it would revoke
 // the lease of a holder that lives, and may lead again.
 func TestDismissedGuardRevokesNothing(t *testing.T) {
 	revoked := filepath.Join(t.TempDir(), "revoked")

@@ -98,7 +98,7 @@ func (w *walk) dies() {
 }
 
 // plan makes the next map as a leader does: first what must move, and only if that is
-// nothing, and the mode is Level, what may. Both are timed together.
+// nothing, and the mode is Rebalance, what may. Both are timed together.
 func (w *walk) plan(kind *planTimes, mode sharding.Mode) error {
 	w.generation++
 	in := sharding.Input{Generation: w.generation, Shards: shard.DefaultCount, Current: w.current, Members: w.members,

@@ -160,7 +160,7 @@ type turns struct {
 }
 
 func (t turns) Read(ctx context.Context, after processor.Position, limit int) ([]processor.Event[int64], error) {
-	t.mine.RLock() // blocks until it is this crew's turn
+	t.mine.RLock()   // blocks until it is this crew's turn
 	t.mine.RUnlock() //lint:ignore SA2001 it is only waited for
 	return t.numbers.Read(ctx, after, limit)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// witness follows a cluster's keys as a bare client and is informed which processes are
+// witness follows a cluster's keys as a bare client and knows which processes are
 // killed: what is removed of any other one is a fault.
 type witness struct {
 	keys   state.Keys

@@ -96,7 +96,7 @@ func first(q Queue) Entry {
 }
 
 // Every queue of up to five with priorities and programs of others among them, and every request
-// about it: it settles with the requested for or the preferred one first, after one hand-over.
+// about it: it settles with the requested or the preferred one first, after one hand-over.
 func TestEveryQueueSettles(t *testing.T) {
 	const kinds = 4 // priorities 0, 1, 2; not ours
 	for n, all := 1, kinds; n <= 5; n, all = n+1, all*kinds {

@@ -55,7 +55,7 @@ const (
 	Ordered Why = "ordered"
 	// Alone: the holder is gone.
 	Alone Why = "alone"
-	// Deadline: no renewal was notified in time.
+	// Deadline: no later deadline came in time.
 	Deadline Why = "deadline"
 	// Hurried: who asked for the end does not wait for it any longer.
 	Hurried Why = "hurried"
