@@ -15,8 +15,9 @@
 // A process that dies between the effect and the mark leaves open whether the effect took
 // place; only the system that received it can know. So it is neither repeated nor dropped:
 // all who ask get an [UnknownError], until somebody who has looked says what is true
-// ([Effects.Resolve]). If the receiver knows the effect's name as its idempotency key, that is
-// easily known. [List] finds those whose outcome is unknown, and [Look] says how one stands, from
+// (Effects.Resolve). If the receiver knows the effect's name as its idempotency key, that is
+// easily known. Effects.List of package cluster finds those whose outcome is unknown, and Effects.Look says how one
+// stands, from
 // outside of all processes that try it.
 //
 // # In a database's transaction
@@ -36,7 +37,7 @@
 //	insert into effects values ($name, $token, false) on conflict do nothing;
 //	select took_place from effects where name = $name and token = $token;
 //
-// and gives that answer to [Effects.Resolve], with the error's token. The insertion waits for a
+// and gives that answer to Effects.Resolve, with the error's token. The insertion waits for a
 // transaction that is under way; one that comes later fails, also if its process only stood still.
 // An attempt that failed, and said so, must have rolled back by then.
 //
@@ -47,6 +48,6 @@
 //   - That a function ends when its context does. One that goes on after the session's deadline
 //     may still do its effect when others already know that the outcome is unknown: the
 //     token is there to refuse it.
-//   - That what [Look] calls running still does anything, nor that what it calls unknown has
+//   - That what Effects.Look calls running still does anything, nor that what it calls unknown has
 //     ended: it says whether the attempt's place stands at etcd.
 package once

@@ -42,7 +42,7 @@ type Standing struct {
 	Retention time.Duration
 }
 
-// Query says which effects [List] is to find.
+// Query says which effects Effects.List of package cluster is to find.
 type Query struct {
 	// After leaves out the effects up to that name, in List's order.
 	After string

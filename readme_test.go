@@ -1,0 +1,131 @@
+package goverse
+
+import (
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// readmeImports are what the README's programs import, the first one apart, which says so itself.
+const readmeImports = `package readme
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/elector"
+	"github.com/goverse/goverse/cluster/elector/postgres"
+	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/cluster/slogger"
+	"github.com/goverse/goverse/node"
+)
+
+type Order struct{}
+
+var (
+	_ = errors.Is
+	_ = slog.Default
+	_ = net.Listen
+	_ time.Duration
+	_ *pgxpool.Pool
+	_ *clientv3.Client
+	_ grpc.ServiceRegistrar
+	_ cluster.Config
+	_ election.Leader
+	_ = elector.New
+	_ = postgres.New
+	_ = httpapi.New
+	_ = once.ErrUnknown
+	_ processor.Position
+	_ shard.Owner
+	_ = slogger.New
+)
+`
+
+// readmeGiven are the parameters of each program of the README: what it uses, and a reader has.
+var readmeGiven = []string{
+	`plan string`,
+	`c *cluster.Cluster, n *node.Node, err error, pb struct{ RegisterOrdersServer func(grpc.ServiceRegistrar, any) }`,
+	`n *node.Node, store, follow func(context.Context, int64) error`,
+	`c *cluster.Cluster, publish func(context.Context, int64) error, send func(context.Context) ([]byte, error)`,
+	`c *cluster.Cluster, orders processor.Source[Order], project func(context.Context, processor.Event[Order]) error`,
+	`pool *pgxpool.Pool, host string, publish func(context.Context, int64) error`,
+}
+
+// readmeTypes are declarations that a program needs.
+var readmeTypes = map[int]string{1: `type orders struct{ cluster *cluster.Cluster }`}
+
+// The programs of the README compile.
+func TestReadmeCompiles(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	var programs []string
+	for i, part := range strings.Split(string(text), "```") {
+		if code, ok := strings.CutPrefix(part, "go\n"); ok && i%2 == 1 {
+			programs = append(programs, code)
+		}
+	}
+	require.Len(t, programs, len(readmeGiven), "each program has what it is given in readmeGiven")
+	check := typeChecker(t)
+	for i, program := range programs {
+		if strings.HasPrefix(program, "import (") {
+			_, program, _ = strings.Cut(program, "\n)\n")
+		}
+		source := fmt.Sprintf("%s\nfunc program(ctx context.Context, %s) {\n%s\n{\n%s\n}\n}\n", readmeImports, readmeGiven[i],
+			readmeTypes[i], program)
+		for _, err := range check(source) {
+			t.Errorf("program %d of the README: %v", i+1, err)
+		}
+	}
+	require.NotEmpty(t, check(readmeImports+"func program() { cluster.NoSuchName() }\n"), "the test finds errors")
+}
+
+// typeChecker returns what finds errors in a source file; variables that are not used are none.
+func typeChecker(t *testing.T) func(source string) []error {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./cluster/...",
+		"./node", "github.com/jackc/pgx/v5/pgxpool").Output()
+	require.NoError(t, err)
+	files := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		files[path] = file
+	}
+	set := token.NewFileSet()
+	from := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
+	return func(source string) (errs []error) {
+		file, err := parser.ParseFile(set, "README.md", source, 0)
+		if err != nil {
+			return []error{err}
+		}
+		cfg := types.Config{Importer: from, Error: func(err error) {
+			if found, ok := err.(types.Error); !ok || !found.Soft {
+				errs = append(errs, err)
+			}
+		}}
+		_, _ = cfg.Check("readme", set, []*ast.File{file}, nil) // each error is reported to Error
+		return errs
+	}
+}
