@@ -16,9 +16,8 @@
 // place; only the system that received it can know. So it is neither repeated nor dropped:
 // all who ask get an [UnknownError], until somebody who has looked says what is true
 // (Effects.Resolve). If the receiver knows the effect's name as its idempotency key, that is
-// easily known. Effects.List of package cluster finds those whose outcome is unknown, and Effects.Look says how one
-// stands, from
-// outside of all processes that try it.
+// easily known. Effects.List of package cluster finds those whose outcome is unknown, and
+// Effects.Look says how one stands, from outside of all processes that try it.
 //
 // # In a database's transaction
 //
