@@ -79,21 +79,11 @@ func TestStrangeCertificate(t *testing.T) {
 }
 
 func TestRefusedByEtcdsAccessControl(t *testing.T) {
-	ctx := etcdtest.Context(t)
 	etcd := etcdtest.Start(t)
 	client := etcd.Client()
-	for user, role := range map[string]string{"root": "root", "u": "weak"} {
-		_, err := client.RoleAdd(ctx, role)
-		require.NoError(t, err)
-		_, err = client.UserAdd(ctx, user, "p")
-		require.NoError(t, err)
-		_, err = client.UserGrantRole(ctx, user, role)
-		require.NoError(t, err)
-	}
-	_, err := client.AuthEnable(ctx)
-	require.NoError(t, err)
+	etcdtest.EnableAuth(t, client, "p", "u")
 
-	_, err = startAt(t, Config{EtcdAddress: etcd.Endpoint()})
+	_, err := startAt(t, Config{EtcdAddress: etcd.Endpoint()})
 	require.ErrorIs(t, err, ErrEtcdDenied)
 	require.ErrorContains(t, err, "set Username and Password to those of a user with READ and WRITE on the range "+
 		"/goverse/leader- to /goverse/shards0")

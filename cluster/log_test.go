@@ -48,6 +48,7 @@ func TestOwnHostThatDoesNotResolveIsLogged(t *testing.T) {
 	require.NoError(t, c.Start(etcdtest.Context(t)))
 	log.Await(t, `the host of this node's address does not resolve here, and other nodes reach it by that alone: `+
 		`set AdvertiseAddress (--advertise) to a name that resolves, or to an IP address; `+
-		`in Kubernetes set publishNotReadyAddresses of the headless service: address=nosuch.invalid:47001 error="no such host"`)
+		`in Kubernetes set publishNotReadyAddresses of the headless service: `+
+		`address=nosuch.invalid:47001 error="no such host"`)
 	require.NoError(t, c.Stop(etcdtest.Context(t)))
 }

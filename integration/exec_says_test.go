@@ -80,7 +80,8 @@ func TestExecSaysWhatHappens(t *testing.T) {
 		}{
 			{log, []string{
 				`\[INFO\]  goversed: ` + begins + `, starting the command: ` + kind + `=it token=\d+ command=sh`,
-				`\[INFO\]  goversed: passing the signal on to the command, and waiting for its end; another one kills it: signal=terminated`,
+				`\[INFO\]  goversed: passing the signal on to the command, and waiting for its end; ` +
+					`another one kills it: signal=terminated`,
 				`\[INFO\]  goversed: the command ended: ` + kind + `=it token=\d+ code=143`,
 			}},
 			{after, []string{
@@ -248,7 +249,8 @@ func TestExecRefusedByEtcd(t *testing.T) {
 		p := kit.Goversed(t, append(verb, "--etcd", etcd.Endpoint, "--etcd-user", reader, "--etcd-password", reader, "--",
 			"true")...)
 		require.Equal(t, 125, p.Exit(t, patience))
-		require.Contains(t, p.Output(), `goversed: etcd refused the user "reader": grant it READ and WRITE on all of /goverse/`)
+		require.Contains(t, p.Output(), `goversed: etcd refused the user "reader": `+
+			`grant it READ and WRITE on all of /goverse/`)
 		require.Equal(t, 1, strings.Count(p.Output(), "\n"), p.Output())
 	}
 }

@@ -101,7 +101,8 @@ func TestLockAtATerminal(t *testing.T) {
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	goversed := fmt.Sprintf("%s lock it --etcd %s", kit.GoversedPath(t), etcd.Endpoint)
 
-	x := newTerminal(t, goversed+` -- sh -c 'echo ready; read a; echo "got <$a>"; read b; echo "got <$b>"; exit 4'; echo "code <$?>"; read c; echo "then <$c>"`)
+	x := newTerminal(t, goversed+` -- sh -c 'echo ready; read a; echo "got <$a>"; read b; echo "got <$b>"; exit 4'; `+
+		`echo "code <$?>"; read c; echo "then <$c>"`)
 	x.await("ready")
 	x.press("one\n")
 	x.await("got <one>")
@@ -121,7 +122,8 @@ func TestLockAtATerminal(t *testing.T) {
 	x.await("outer <int>")
 
 	// In a pipe the terminal is left to the others; Ctrl-C comes by goversed.
-	x = newTerminal(t, goversed+` -- sh -c 'trap "echo command int; exit 5" INT; echo ready; while :; do sleep 0.05; done' | (trap '' INT; cat)`)
+	x = newTerminal(t, goversed+` -- sh -c 'trap "echo command int; exit 5" INT; echo ready; `+
+		`while :; do sleep 0.05; done' | (trap '' INT; cat)`)
 	x.await("ready")
 	x.press(ctrlC)
 	x.await("command int")

@@ -216,7 +216,8 @@ const (
 		CREATE TABLE written (n bigserial PRIMARY KEY, token bigint NOT NULL);
 		INSERT INTO guarded VALUES ('it', 0, 0)`
 	// fenced writes unless a greater token was seen, and puts down that it has.
-	fenced = `WITH done AS (UPDATE guarded SET value = value + 1, token = $1 WHERE name = 'it' AND token <= $1 RETURNING token)
+	fenced = `WITH done AS (UPDATE guarded SET value = value + 1, token = $1 WHERE name = 'it'
+		AND token <= $1 RETURNING token)
 		INSERT INTO written (token) SELECT token FROM done`
 	unfenced = `WITH done AS (UPDATE guarded SET value = value + 1, token = $1 WHERE name = 'it' RETURNING token)
 		INSERT INTO written (token) SELECT token FROM done`

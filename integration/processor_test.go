@@ -145,10 +145,12 @@ func (f *factory) awaitBy(p *procs.Process) time.Duration {
 // had its effect, once, in order and by tokens that grow, and none beyond.
 func (f *factory) judge() error {
 	var position, count, distinct, last, back int64
-	err := f.pool.QueryRow(f.ctx, `select coalesce((select nullif(position, '')::bigint from goverse_checkpoints where name = $1), 0),
+	err := f.pool.QueryRow(f.ctx, `select coalesce((select nullif(position, '')::bigint from goverse_checkpoints
+			where name = $1), 0),
 		count(*), count(distinct seq), coalesce(max(seq), 0),
 		count(*) filter (where seq <= before or token < under)
-		from (select seq, token, lag(seq) over w as before, lag(token) over w as under from effects window w as (order by number)) as effects`,
+		from (select seq, token, lag(seq) over w as before, lag(token) over w as under
+			from effects window w as (order by number)) as effects`,
 		workerName).Scan(&position, &count, &distinct, &last, &back)
 	if err != nil {
 		return err

@@ -81,7 +81,8 @@ func shardStatus() shard.Stats {
 }
 
 const shardMap = `{"version":1,"shards":8,"generation":5,
-		"grants":[{"address":"127.0.0.1:47001","incarnation":2,"epoch":3,"shards":"0-3"},{"address":"127.0.0.1:47002","incarnation":4,"epoch":5,"shards":"4-7"}],
+		"grants":[{"address":"127.0.0.1:47001","incarnation":2,"epoch":3,"shards":"0-3"},
+			{"address":"127.0.0.1:47002","incarnation":4,"epoch":5,"shards":"4-7"}],
 		"moves":[{"address":"127.0.0.1:47001","incarnation":2,"since":5,"shards":"4-7"}]}`
 
 // shardSnapshot is a view of the cluster with this shard map; "" is none.

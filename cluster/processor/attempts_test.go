@@ -95,7 +95,8 @@ func TestOneLineForAnEvent(t *testing.T) {
 	require.Contains(t, lines[1],
 		`an event failed, trying it again: processor=it token=1 after= position=1 error="oops; at: there"`)
 	require.Contains(t, lines[2], "the event that failed is handled")
-	require.Contains(t, lines[3], `an event was parked: it is not handled: processor=it token=1 position=2 attempts=1 error="oops; the event cannot be handled"`)
+	require.Contains(t, lines[3], `an event was parked: it is not handled: `+
+		`processor=it token=1 position=2 attempts=1 error="oops; the event cannot be handled"`)
 	require.Contains(t, lines[4], "processing ends")
 }
 

@@ -50,7 +50,8 @@ func TestDevRunsKillsMeasuresAndEnds(t *testing.T) {
 	stdout, stderr, code := devProcess(t, []string{"GOVERSE_ADVERTISE=127.0.0.1:1", "GOVERSE_WEIGHT=-1", "GOVERSE_FOR=3s"},
 		"dev", "--kill-leader-every", "500ms")
 	require.Zero(t, code, stderr)
-	require.Regexp(t, `leads \(term \d+\), the first leader, (\d+|\d\.\d) ms after the start|the first leader, [012]\.\d\d s after the start`, stdout)
+	require.Regexp(t, `leads \(term \d+\), the first leader, (\d+|\d\.\d) ms after the start|`+
+		`the first leader, [012]\.\d\d s after the start`, stdout)
 	require.Len(t, regexp.MustCompile(`started: process \d+`).FindAllString(stdout, -1), 3)
 	require.Regexp(t, `killed: the leader of term \d+`, stdout)
 	require.Regexp(t, `leads \(term \d+\), \S+ m?s after the kill: `, stdout)

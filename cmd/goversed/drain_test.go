@@ -40,7 +40,8 @@ func TestDrainCommand(t *testing.T) {
 		require.Empty(t, r.stderr)
 		return r.stdout
 	}
-	require.Regexp(t, `^draining `+second+`, which has 4 shards\n`+second+` is empty: it gave up 4 shards in [0-9.]+m?s, and gets none until `+
+	require.Regexp(t, `^draining `+second+`, which has 4 shards\n`+second+` is empty: it gave up 4 shards in [0-9.]+m?s, `+
+		`and gets none until `+
 		`goversed drain --undo `+second+`, or until it starts again\n$`, ask("drain", second))
 	require.Regexp(t, `(?m)^`+second+` +candidate .* draining$`, ask("nodes"))
 	require.Regexp(t, `(?m)^`+second+` +draining +1 +0 +0 +-$`, ask("shards"))

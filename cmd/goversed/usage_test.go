@@ -17,13 +17,16 @@ import (
 func TestBadCommandLines(t *testing.T) {
 	t.Parallel()
 	for line, says := range map[string]string{
-		"--foo":                                            "unknown flag: --foo; see goversed --help",
-		"foo":                                              `unknown command "foo"`,
-		"stats":                                            "did you mean status?",
-		"help foo":                                         `unknown command "foo"`,
-		"help status x":                                    `unexpected argument "x": goversed status has no verbs; see goversed status --help`,
-		"help effects foo":                                 `unexpected argument "foo": the verbs here are list, resolve, show; see goversed effects --help`,
-		"transfer a:1":                                     `unexpected argument "a:1": write --to a:1; see goversed transfer --help`,
+		"--foo":    "unknown flag: --foo; see goversed --help",
+		"foo":      `unknown command "foo"`,
+		"stats":    "did you mean status?",
+		"help foo": `unknown command "foo"`,
+		"help status x": `unexpected argument "x": ` +
+			`goversed status has no verbs; see goversed status --help`,
+		"help effects foo": `unexpected argument "foo": ` +
+			`the verbs here are list, resolve, show; see goversed effects --help`,
+		"transfer a:1": `unexpected argument "a:1": ` +
+			`write --to a:1; see goversed transfer --help`,
 		"transfer --to a:1 b:1":                            `unexpected argument "b:1": everything is given as --flag value`,
 		"effects --limit many":                             "--limit many: write a whole number",
 		"effects --unknown=maybe":                          "--unknown=maybe: write true or false",

@@ -144,7 +144,8 @@ type status struct {
 func (s sink) status(w http.ResponseWriter, r *http.Request) {
 	var now status
 	err := s.db.QueryRow(r.Context(), `select (select count(*) from received), repeated, refused, token,
-coalesce((select event from received order by number desc limit 1), '') from received_from`).Scan(&now.Received, &now.Repeated, &now.Refused, &now.Token, &now.Last)
+coalesce((select event from received order by number desc limit 1), '') from received_from`).Scan(
+		&now.Received, &now.Repeated, &now.Refused, &now.Token, &now.Last)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return

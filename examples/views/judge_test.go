@@ -16,9 +16,11 @@ import (
 
 // aggregates are what each view must be: one statement over the events.
 var aggregates = map[string]string{
-	"totals":   `select customer, sum(sign * pieces)::bigint as pieces, sum(sign * pieces * cents)::bigint as cents from purchases group by customer`,
+	"totals": `select customer, sum(sign * pieces)::bigint as pieces,
+		sum(sign * pieces * cents)::bigint as cents from purchases group by customer`,
 	"products": `select product, sum(sign * pieces)::bigint as pieces from purchases group by product`,
-	"latest":   `select distinct on (customer) customer, kind, product from purchases order by customer, xid desc, id desc`,
+	"latest": `select distinct on (customer) customer, kind, product from purchases
+		order by customer, xid desc, id desc`,
 }
 
 // purchases are the events that can be handled.
@@ -34,7 +36,8 @@ func judge(ctx context.Context, db interface {
 }, v view) error {
 	rows, err := db.Query(ctx, fmt.Sprintf(`%s, want as (%s)
 select 'not ' || t::text from (table %s except table want) t
-union all select 'but ' || t::text from (table want except table %s) t`, purchases, aggregates[v.name], v.table(), v.table()))
+union all select 'but ' || t::text from (table want except table %s) t`,
+		purchases, aggregates[v.name], v.table(), v.table()))
 	if err != nil {
 		return err
 	}

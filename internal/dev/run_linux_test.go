@@ -146,7 +146,8 @@ func TestRunKillsLeadersAndMeasures(t *testing.T) {
 	r.stop()
 	require.NoError(t, r.end(t))
 	text := r.out.String()
-	after := regexp.MustCompile(`leads \(term (\d+)\), ([\d.]+) (m?s) after the kill: (\S+) was removed by`).FindAllStringSubmatch(text, -1)
+	after := regexp.MustCompile(`leads \(term (\d+)\), ([\d.]+) (m?s) after the kill: `+
+		`(\S+) was removed by`).FindAllStringSubmatch(text, -1)
 	require.GreaterOrEqual(t, len(after), 3, text)
 	killed := regexp.MustCompile(`(\S+) killed: the leader of term (\d+)`).FindAllStringSubmatch(text, -1)
 	for i, m := range after {

@@ -28,7 +28,8 @@ func TestADatabaseSaysWhatIsTrue(t *testing.T) {
 		return conn
 	}
 	worker, other := connect(), connect()
-	_, err := other.Exec(s.ctx, `create table effects (name text, token bigint, took_place bool not null, primary key (name, token));
+	_, err := other.Exec(s.ctx, `create table effects (name text, token bigint, took_place bool not null,
+		primary key (name, token));
 		create table accounts (booked int not null); insert into accounts values (0)`)
 	require.NoError(t, err)
 

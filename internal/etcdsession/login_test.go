@@ -17,14 +17,7 @@ import (
 // guarded is a client of an etcd with access control on, as the user root, that counts its log-ins.
 func guarded(t *testing.T, endpoint string) (client *clientv3.Client, logins *atomic.Int64) {
 	t.Helper()
-	ctx := etcdtest.Context(t)
-	open := etcdtest.Dial(t, endpoint)
-	_, err := open.UserAdd(ctx, "root", "secret")
-	require.NoError(t, err)
-	_, err = open.UserGrantRole(ctx, "root", "root")
-	require.NoError(t, err)
-	_, err = open.AuthEnable(ctx)
-	require.NoError(t, err)
+	etcdtest.EnableAuth(t, etcdtest.Dial(t, endpoint), "secret")
 	logins = &atomic.Int64{}
 	count := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
 		opts ...grpc.CallOption) error {
@@ -33,7 +26,7 @@ func guarded(t *testing.T, endpoint string) (client *clientv3.Client, logins *at
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
-	client, err = clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Username: "root", Password: "secret",
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Username: "root", Password: "secret",
 		Logger:      zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(count)}})
 	require.NoError(t, err)

@@ -21,14 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func user(t *testing.T) *clientv3.Client {
 	t.Helper()
 	server := etcdtest.Start(t)
-	ctx := etcdtest.Context(t)
-	open := etcdtest.Dial(t, server.Endpoint())
-	_, err := open.UserAdd(ctx, "root", "secret")
-	require.NoError(t, err)
-	_, err = open.UserGrantRole(ctx, "root", "root")
-	require.NoError(t, err)
-	_, err = open.AuthEnable(ctx)
-	require.NoError(t, err)
+	etcdtest.EnableAuth(t, etcdtest.Dial(t, server.Endpoint()), "secret")
 	cfg := clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: "root", Password: "secret",
 		Logger: zap.NewNop()}
 	client, err := clientv3.New(cfg)

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/logtest"
 )
 
 // proxyWatcher answers watches as `etcd grpc-proxy` does: it says nothing of which etcd it is where
@@ -73,35 +73,17 @@ func (w *proxyWatcher) silence(mute int) {
 	w.mute = mute
 }
 
-// said is a log to look into.
-type said struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *said) count(what string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Count(s.text.String(), what)
-}
-
 const proxyLag = 50 * time.Millisecond
 
-func behindAProxy(t *testing.T, w *proxyWatcher) (*Mirror, *clientv3.Client, *said) {
+func behindAProxy(t *testing.T, w *proxyWatcher) (*Mirror, *clientv3.Client, *logtest.Buffer) {
 	t.Helper()
 	client, keys := etcdtest.Client(t), testKeys(t)
 	w.Watcher, w.keys = client.Watcher, keys
 	derived := clientv3.NewCtxClient(context.Background())
 	derived.KV, derived.Watcher = client.KV, w
-	log := &said{}
+	log := &logtest.Buffer{}
 	m := New(Config{Client: derived, Keys: keys, LagTimeout: proxyLag,
-		Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
+		Logger: log.Logger()})
 	run(t, m)
 	return m, client, log
 }
@@ -125,7 +107,7 @@ func TestBehindAProxyNothingIsReadAnew(t *testing.T) {
 	}
 	require.Zero(t, m.Rebuilds())
 	require.Equal(t, 2, w.watches(), "the second is of a range of its own")
-	require.Equal(t, 1, log.count("grpc-proxy"), log.text.String())
+	require.Equal(t, 1, strings.Count(log.String(), "grpc-proxy"), log)
 }
 
 // The proxy may lose a watch and say nothing. What is missing then is seen by a comparison,

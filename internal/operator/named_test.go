@@ -95,5 +95,6 @@ b         elsewhere (not a Goverse node)  8      b:1 (priority 2), c:1
 	require.Equal(t, "nobody stands in a named election under /p\n", out.String())
 	out.Reset()
 	require.NoError(t, PrintElections(&out, "/p", all[:1], true))
-	require.JSONEq(t, `[{"name": "a name", "leader_id": "a:1", "token": 7, "candidates": [{"address": "a:1", "priority": 0, "member": true}]}]`, out.String())
+	require.JSONEq(t, `[{"name": "a name", "leader_id": "a:1", "token": 7,
+		"candidates": [{"address": "a:1", "priority": 0, "member": true}]}]`, out.String())
 }

@@ -54,5 +54,6 @@ func TestPrintDrained(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, PrintDrained(&out, Drained{Address: "a:1", Incarnation: 3, Draining: true, Changed: true,
 		Released: 8, Seconds: 0.5}, true))
-	require.JSONEq(t, `{"address":"a:1","incarnation":3,"draining":true,"changed":true,"released":8,"seconds":0.5,"is_leader":false}`, out.String())
+	require.JSONEq(t, `{"address":"a:1","incarnation":3,"draining":true,"changed":true,
+		"released":8,"seconds":0.5,"is_leader":false}`, out.String())
 }

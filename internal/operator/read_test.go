@@ -86,7 +86,8 @@ func TestReadOfNothing(t *testing.T) {
 	require.ErrorIs(t, PrintLeader(&out, some, true), election.ErrNoLeader)
 	require.Empty(t, out.String())
 	require.NoError(t, PrintStatus(&out, d, false))
-	require.Regexp(t, `^leader    none\nqueue     none\nnodes     0\nrevision  \d+\n\nno node is registered under /goverse: check --prefix\n$`, out.String())
+	require.Regexp(t, `^leader    none\nqueue     none\nnodes     0\nrevision  \d+\n\n`+
+		`no node is registered under /goverse: check --prefix\n$`, out.String())
 	out.Reset()
 	require.NoError(t, PrintNodes(&out, d, false))
 	require.Equal(t, "no node is registered under /goverse: check --prefix\n", out.String())

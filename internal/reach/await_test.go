@@ -167,18 +167,9 @@ func ignoreCanceled(err error) error {
 
 func TestWhatEtcdRefusesAUser(t *testing.T) {
 	t.Parallel()
-	server, ctx := etcdtest.Start(t), etcdtest.Context(t)
+	server := etcdtest.Start(t)
 	client := server.Client()
-	for user, role := range map[string]string{"root": "root", "u": "weak"} {
-		_, err := client.RoleAdd(ctx, role)
-		require.NoError(t, err)
-		_, err = client.UserAdd(ctx, user, "p")
-		require.NoError(t, err)
-		_, err = client.UserGrantRole(ctx, user, role)
-		require.NoError(t, err)
-	}
-	_, err := client.AuthEnable(ctx)
-	require.NoError(t, err)
+	etcdtest.EnableAuth(t, client, "p", "u")
 	for name, c := range map[string]struct {
 		user, password string
 		words          Words

@@ -50,7 +50,8 @@ func TestTwoThreeTwo(t *testing.T) {
 	require.Equal(t, []int{4096, 4096}, loads(first.Map))
 	require.Equal(t, `{"version":1,"shards":8192,"generation":10,"grants":[`+
 		`{"address":"10.0.0.100:47001","incarnation":1,"epoch":10,"shards":"0-4095"},`+
-		`{"address":"10.0.0.101:47001","incarnation":2,"epoch":10,"shards":"4096-8191"}],"moves":[]}`, string(first.Map.Encode()))
+		`{"address":"10.0.0.101:47001","incarnation":2,"epoch":10,"shards":"4096-8191"}],"moves":[]}`,
+		string(first.Map.Encode()))
 
 	idle := plan(t, Input{Generation: 11, Shards: 8192, Current: first.Map, Members: members(3)})
 	require.Same(t, first.Map, idle.Map, "a repair leaves alone who joins")

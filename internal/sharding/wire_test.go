@@ -127,7 +127,9 @@ func TestDecodeTellsANewerVersion(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(stored))
 	f.Add([]byte(`{"version":1,"shards":1,"generation":1}`))
-	f.Add([]byte(`{"version":1,"shards":4,"generation":9,"grants":[{"address":"\ud800","incarnation":1,"epoch":1,"shards":"0,1,2-3"}],"moves":[{"address":"<","incarnation":1,"since":9,"shards":"3"}]}`))
+	f.Add([]byte(`{"version":1,"shards":4,"generation":9,` +
+		`"grants":[{"address":"\ud800","incarnation":1,"epoch":1,"shards":"0,1,2-3"}],` +
+		`"moves":[{"address":"<","incarnation":1,"since":9,"shards":"3"}]}`))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		m, err := Decode(value)
 		if err != nil {

@@ -40,9 +40,11 @@ func New(db DB, table pgx.Identifier, name string) (*Store, error) {
 		return nil, fmt.Errorf("postgres: the lease's name has %d bytes; give it at most %d", len(name), maxName)
 	}
 	return &Store{db: db, name: name,
-		get: `SELECT version, holder_identity, holder_instance, lease_duration_ns, acquire_time, renew_time, leader_transitions
+		get: `SELECT version, holder_identity, holder_instance, lease_duration_ns, acquire_time, renew_time,
+			leader_transitions
 FROM ` + t + ` WHERE name = $1`,
-		create: `INSERT INTO ` + t + ` (name, version, holder_identity, holder_instance, lease_duration_ns, acquire_time, renew_time, leader_transitions)
+		create: `INSERT INTO ` + t + ` (name, version, holder_identity, holder_instance, lease_duration_ns,
+			acquire_time, renew_time, leader_transitions)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (name) DO NOTHING`,
 		update: `UPDATE ` + t + ` SET version = $2, holder_identity = $3, holder_instance = $4, lease_duration_ns = $5,
 acquire_time = $6, renew_time = $7, leader_transitions = $8 WHERE name = $1 AND version = $9`,

@@ -305,9 +305,11 @@ func (s *testBed) silent(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded, "the beginning")
 
 	// A commit that takes too long.
-	_, err = s.pool.Exec(ctx, `create function slowly() returns trigger language plpgsql as $$ begin perform pg_sleep(60); return null; end $$;
+	_, err = s.pool.Exec(ctx, `create function slowly() returns trigger language plpgsql
+			as $$ begin perform pg_sleep(60); return null; end $$;
 		create table slow_commits (n int);
-		create constraint trigger slow after insert on slow_commits deferrable initially deferred for each row execute function slowly()`)
+		create constraint trigger slow after insert on slow_commits deferrable initially deferred
+			for each row execute function slowly()`)
 	require.NoError(t, err)
 	m, err = checkpoint.Claim(ctx, "it", 1)
 	require.NoError(t, err)

@@ -48,3 +48,22 @@ func Dial(t testing.TB, endpoint string) *clientv3.Client {
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
+
+// EnableAuth turns etcd's access control on. root and the other users have the password, and each of these
+// has a role of its own name, without any right. A client without a user is refused from then on.
+func EnableAuth(t testing.TB, client *clientv3.Client, password string, users ...string) {
+	t.Helper()
+	ctx := Context(t)
+	for _, user := range append(users, "root") {
+		if user != "root" {
+			_, err := client.RoleAdd(ctx, user)
+			require.NoError(t, err)
+		}
+		_, err := client.UserAdd(ctx, user, password)
+		require.NoError(t, err)
+		_, err = client.UserGrantRole(ctx, user, user)
+		require.NoError(t, err)
+	}
+	_, err := client.AuthEnable(ctx)
+	require.NoError(t, err)
+}
