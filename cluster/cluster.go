@@ -26,10 +26,10 @@ import (
 
 // The errors of a cluster that does not run, to test for with errors.Is.
 var (
-	// ErrStarted: a cluster starts once.
-	ErrStarted = errors.New("a cluster starts once; make a new one with NewClusterWithNode")
 	// ErrNotStarted: the method needs a started cluster, and Start has not returned yet.
 	ErrNotStarted = lifecycle.ErrNotStarted
+	// ErrStarted: a cluster starts once.
+	ErrStarted = errors.New("a cluster starts once; make a new one with NewClusterWithNode")
 	// ErrStopped: the node stops or has stopped, or its Start has failed.
 	ErrStopped = lifecycle.ErrStopped
 	// ErrAddressTaken: another living node is registered at this address.
@@ -121,7 +121,7 @@ func (p *parts) closeRest() {
 }
 
 // NewClusterWithNode checks the configuration and binds it to a node that is not
-// started yet. Nothing runs before Start.
+// started yet, and that no other cluster has. Nothing runs before Start, which starts the node, too.
 func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 	if n == nil {
 		return nil, fmt.Errorf("%w: the node is nil; make one with node.NewNode", ErrBadConfig)

@@ -98,12 +98,27 @@ func TestNeverStarted(t *testing.T) {
 	require.ErrorIs(t, c.Resign(etcdtest.Context(t)), ErrNotStarted)
 	_, err := c.WaitForLeader(etcdtest.Context(t))
 	require.ErrorIs(t, err, ErrNotStarted)
-	require.Equal(t, StateStopped, c.Status().State)
+	require.Equal(t, StateStarting, c.Status().State)
 	address := c.address()
 	require.NoError(t, c.Stop(etcdtest.Context(t)))
 	n, err := node.NewNode(node.Config{AdvertiseAddress: address})
 	require.NoError(t, err, "the port is free again")
 	require.NoError(t, n.Close())
+}
+
+// A node belongs to the cluster that started it, and runs on when another one cannot.
+func TestANodeIsForOneCluster(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	first := start(t, etcd)
+	second, err := NewClusterWithNode(Config{Client: etcd.Client(), EtcdPrefix: "/other"}, first.Node())
+	require.NoError(t, err)
+	require.ErrorIs(t, second.Start(etcdtest.Context(t)), node.ErrStarted)
+	require.Equal(t, StateStopped, second.Status().State)
+	select {
+	case <-first.Node().Done():
+		t.Fatal("the node of the first cluster was stopped")
+	default:
+	}
 }
 
 func TestEtcdUnreachableAtStart(t *testing.T) {
@@ -329,7 +344,7 @@ func TestRecordIsKept(t *testing.T) {
 }
 
 // What etcd keeps is not always what was given (bytes that are no UTF-8): that is
-// no reason to write for ever.
+// no reason to write forever.
 func TestRecordSettles(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	c := start(t, etcd, func(c *Config) { c.Labels = map[string]string{"bad": "\xff\xfe"} })

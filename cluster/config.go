@@ -171,6 +171,13 @@ func (c Config) Validate() error {
 	default:
 		return fmt.Errorf("%w: Fallback %q: use FallbackByName or FallbackNone", ErrBadConfig, c.Fallback)
 	}
+	switch { // etcd's client would go on as nobody
+	case c.Username != "" && c.Password == "" && c.Credentials == nil:
+		return fmt.Errorf("%w: Username is %q and there is no Password: give both, or Credentials", ErrBadConfig,
+			c.Username)
+	case c.Username == "" && c.Password != "":
+		return fmt.Errorf("%w: Password is set and Username is not: give both", ErrBadConfig)
+	}
 	if c.Weight < 0 {
 		return fmt.Errorf("%w: Weight is negative (%d); leave it 0 for 1", ErrBadConfig, c.Weight)
 	}

@@ -28,6 +28,8 @@ func TestConfigIsChecked(t *testing.T) {
 		{Config{PreferAfter: -1}, ErrBadConfig},
 		{Config{Fallback: "other"}, ErrBadConfig},
 		{Config{Weight: -1}, ErrBadConfig},
+		{Config{Username: "u"}, ErrBadConfig},
+		{Config{Password: "p"}, ErrBadConfig},
 	} {
 		err := tc.cfg.Validate()
 		require.ErrorIs(t, err, tc.want, "%+v", tc.cfg)

@@ -9,7 +9,7 @@ import (
 	"github.com/goverse/goverse/internal/reach"
 )
 
-// The errors of Start and NewEtcdClient where etcd is not to be had, to test for with errors.Is. Their text
+// The errors of Start and NewEtcdClient where etcd is not available, to test for with errors.Is. Their text
 // names the reason and the remedy.
 var (
 	// ErrEtcdUnreachable: etcd did not answer before the context of Start ended, or one side's

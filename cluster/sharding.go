@@ -34,7 +34,7 @@ type Sharding struct {
 	// OnAcquire is called when a shard becomes this node's, before it is served here. ctx
 	// is the owner's: it ends when the shard is handed over, and at the session's deadline
 	// at the latest. epoch is a fencing token: it grows with every owner of the shard. The
-	// shard is served when OnAcquire has returned; if it cannot do its work, it tries on
+	// shard is served when OnAcquire has returned; if it cannot do its work, it keeps trying
 	// until ctx ends. Calls for different shards run at the same time, up to MaxAcquiring; one whose
 	// shard is lost before its turn is not made, nor is OnRelease then.
 	OnAcquire func(ctx context.Context, shard int, epoch int64)
@@ -55,7 +55,7 @@ type Sharding struct {
 	// the load, and, up to a second, before it deals the shards out the first time. Shards of a node
 	// that is gone, or leaves, move at once. Default 1 s.
 	Window time.Duration
-	// MinMembers is how many must be there before shards are dealt out at all. Default 1.
+	// MinMembers is how many must be there before shards are assigned at all. Default 1.
 	MinMembers int
 	// Exclude are labels (see Config.Labels): a node that carries one of them gets no
 	// shards. It can still lead.

@@ -19,11 +19,12 @@ func ttlOf(cfg Config) time.Duration { return time.Duration(cfg.LeaderElectionTT
 // Start serves the node's gRPC and joins the cluster. It returns once the node
 // is registered, has a first snapshot, and is queued for leadership (or in
 // fallback, or an observer); not once it leads. While etcd cannot be reached it
-// tries on, until ctx ends; so give it a deadline. What stays however often it is
+// keeps trying, until ctx ends; so give it a deadline. What stays however often it is
 // tried ends it at once: another server at etcd's address, a user or a certificate
-// that is refused. After an error everything is undone and the node closed; the
-// cluster cannot be started again: the error is ErrStarted then, and ErrStopped
-// too once it has stopped.
+// that is refused. After an error everything is undone and the node closed, unless
+// it had been started before: that is node.ErrStarted, or node.ErrStopped, and the node is left
+// alone. A cluster cannot be started again: the error is ErrStarted then, and ErrStopped too once
+// it has stopped.
 func (c *Cluster) Start(ctx context.Context) error {
 	c.mu.Lock()
 	if phase := c.phase; phase != fresh {
@@ -51,14 +52,14 @@ func (c *Cluster) Start(ctx context.Context) error {
 }
 
 func (c *Cluster) start(ctx context.Context) (_ *parts, err error) {
+	if err := c.node.Start(); err != nil {
+		return nil, err // somebody else started the node, who may be using it
+	}
 	defer func() {
 		if err != nil {
 			_ = c.node.Close() // always nil
 		}
 	}()
-	if err := c.node.Start(); err != nil {
-		return nil, err
-	}
 	client, err := c.connect(ctx)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -17,11 +18,15 @@ type NodeState string
 
 // The node states.
 const (
+	StateStarting  NodeState = "starting"  // Start has not returned yet, or was not called
 	StateFollower  NodeState = "follower"  // registered, not queued
 	StateCandidate NodeState = "candidate" // waits in the queue
 	StateLeader    NodeState = "leader"
-	StateStopped   NodeState = "stopped" // not started yet, or stopped
+	StateStopped   NodeState = "stopped" // or its Start has failed
 )
+
+// Running reports whether the node is part of its cluster: Start has returned, and Stop has not.
+func (s NodeState) Running() bool { return s != StateStarting && s != StateStopped }
 
 // Status is a node's view of the cluster at one instant.
 type Status struct {
@@ -32,7 +37,7 @@ type Status struct {
 	Token    int64  // the leader's term; 0 when there is none
 	Mode     election.Mode
 	// Ready: this node can be given work. It is a member, its session is valid and its view of
-	// the cluster fresh, and it does not stop. Whether anybody leads is of no account.
+	// the cluster fresh, and it does not stop. It does not matter whether anybody leads.
 	Ready bool
 	// Stopping: Stop was called, and has not returned.
 	Stopping bool
@@ -64,10 +69,13 @@ type Status struct {
 // Status never blocks and asks nobody. Lists are in order: the queue first come
 // first, the nodes by address.
 func (c *Cluster) Status() Status {
-	st := Status{NodeID: c.node.AdvertiseAddress(), State: StateStopped, Mode: election.ModeElection,
+	st := Status{NodeID: c.node.AdvertiseAddress(), State: StateStarting, Mode: election.ModeElection,
 		Queue: []string{}, Nodes: []string{}}
-	p := c.parts.Load()
-	if p == nil {
+	p, err := c.running()
+	if err != nil {
+		if errors.Is(err, ErrStopped) {
+			st.State = StateStopped
+		}
 		return st
 	}
 	c.mu.Lock()

@@ -21,7 +21,7 @@ var errCutShort = errors.New("the file is cut short")
 
 // check looks at the database before etcd does, which answers a damaged one with a
 // panic in a goroutine of its own, and one that another program has open by waiting
-// for ever. It reads little: damage deep inside is still found by etcd only.
+// forever. It reads little: damage deep inside is still found by etcd only.
 func (d *dataDir) check() error {
 	path := filepath.Join(d.path, "member", "snap", "db")
 	var system syscall.Errno

@@ -20,7 +20,7 @@ type dataDir struct {
 }
 
 // openDataDir creates the directory if needed and locks it. The lock is ours: etcd
-// itself waits for ever, and silently, when another server has its database open.
+// itself waits forever, and silently, when another server has its database open.
 func openDataDir(path string) (*dataDir, error) {
 	d := &dataDir{path: path}
 	if path == "" {

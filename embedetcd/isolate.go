@@ -53,7 +53,7 @@ func (l *links) isolate(i int, yes bool) {
 	l.apply()
 }
 
-// apply cuts and mends every link as it is to be. Both ends of one, so that neither
+// apply cuts and heals every link as it is to be. Both ends of one, so that neither
 // sends: what is sent over a connection of its own, the other end cannot drop.
 func (l *links) apply() {
 	for i, s := range l.servers {

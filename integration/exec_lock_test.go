@@ -82,7 +82,7 @@ func TestLockCommandLine(t *testing.T) {
 		waited := b.lock([]string{"-w", "0.3"}, "true")
 		require.Equal(t, 124, waited.Exit(t, patience))
 		require.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
-		require.Contains(t, waited.Output(), "not to be had within 300ms")
+		require.Contains(t, waited.Output(), "not available within 300ms")
 		require.Zero(t, b.lock([]string{"--shared", "-n"}, "true").Exit(t, patience), "it is shared")
 
 		waits := b.lock(nil, "true")

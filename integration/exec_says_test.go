@@ -224,7 +224,7 @@ func TestExecRefusedByEtcd(t *testing.T) {
 		flags []string
 		says  string
 	}{
-		"no user": {etcd.Endpoint, nil, "there is none; set --etcd-user (GOVERSE_ETCD_USER)"},
+		"no user": {etcd.Endpoint, nil, "none was given; set --etcd-user (GOVERSE_ETCD_USER)"},
 		"wrong password": {etcd.Endpoint, []string{"--etcd-user", nodeUser, "--etcd-password", "x"},
 			"--etcd-password (GOVERSE_ETCD_PASSWORD)"},
 		"no right": {etcd.Endpoint, []string{"--etcd-user", stranger, "--etcd-password", stranger},

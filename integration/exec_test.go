@@ -47,7 +47,7 @@ func TestExecKilled(t *testing.T) {
 				require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
 			}, 137},
 		"goversed and guard": {shortTTL, []string{stubborn}, func(t *testing.T, a *procs.Process, w stint) {
-			a.Freeze(t) // it shall not see the end of its guard
+			a.Freeze(t) // it is not to see the end of its guard
 			require.NoError(t, syscall.Kill(w.parent, syscall.SIGKILL))
 			a.Kill(t)
 		}, -1},
@@ -176,7 +176,7 @@ func TestExecLeftBehind(t *testing.T) {
 }
 
 // As the first process of a container goversed is the one who must reap what others leave: a
-// zombie is one of its group for ever.
+// zombie is one of its group forever.
 func TestExecAsTheFirstProcess(t *testing.T) {
 	t.Parallel()
 	contained := []string{"--pid", "--fork", "--mount-proc"}

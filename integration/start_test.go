@@ -103,9 +103,9 @@ func TestEtcdUnreachableAtStart(t *testing.T) {
 	n := kit.StartNode(t, procs.NodeConfig{Etcd: nowhere, Flags: []string{"--start-timeout", limit.String()}})
 	// It lives, and says that it is not ready, and why.
 	n.AwaitStatus(t, patience, "is not started",
-		func(st procs.Status) error { return equal("state", st.State, "stopped") })
+		func(st procs.Status) error { return equal("state", st.State, "starting") })
 	require.ErrorIs(t, n.Ready(soon(t)), procs.ErrAnswer)
-	n.AwaitOutput(t, patience, "etcd does not answer, trying on")
+	n.AwaitOutput(t, patience, "etcd does not answer, retrying")
 	require.Less(t, time.Since(began), limit)
 	said := refused(t, n.Process)
 	require.GreaterOrEqual(t, time.Since(began), limit, "it tried on")
@@ -120,7 +120,7 @@ func TestEtcdThatComesLaterIsJoined(t *testing.T) {
 		etcd := kit.StartEtcd(t, flavour)
 		etcd.Kill(t)
 		n := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint})
-		n.AwaitOutput(t, patience, "etcd does not answer, trying on")
+		n.AwaitOutput(t, patience, "etcd does not answer, retrying")
 		returned := etcd.Restart(t)
 		n.AwaitStatus(t, patience, "leads", leads)
 		t.Logf("%v after etcd came it leads", time.Since(returned))
@@ -131,7 +131,7 @@ func TestEtcdThatComesLaterIsJoined(t *testing.T) {
 func TestSIGTERMWhileEtcdIsAway(t *testing.T) {
 	t.Parallel()
 	starting := kit.StartNode(t, procs.NodeConfig{Etcd: kit.Addresses(t, 1)[0]})
-	starting.AwaitOutput(t, patience, "etcd does not answer, trying on")
+	starting.AwaitOutput(t, patience, "etcd does not answer, retrying")
 	starting.Signal(t, syscall.SIGTERM)
 	require.Zero(t, starting.Exit(t, patience), "it was asked to stop, and did")
 

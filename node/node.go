@@ -23,9 +23,9 @@ import (
 // Errors about a node's life. Compare with errors.Is.
 var (
 	// ErrStarted: Start was called before.
-	ErrStarted = errors.New("node was already started")
+	ErrStarted = errors.New("the node was already started")
 	// ErrStopped: Stop or Close was called before; make a new node.
-	ErrStopped = errors.New("node was stopped")
+	ErrStopped = errors.New("the node was stopped")
 	// ErrCallsCut: Stop's context ended before the node had come to rest, so its
 	// connections were closed and the contexts of running calls cancelled.
 	ErrCallsCut = errors.New("running calls were cut off")
@@ -128,7 +128,7 @@ func NewNode(cfg Config) (*Node, error) {
 // the port that was really bound.
 func (n *Node) AdvertiseAddress() string { return n.advertise }
 
-// ListenAddress returns the IP address and port that are bound, as the kernel tells.
+// ListenAddress returns the IP address and port that are bound, as the kernel has them.
 func (n *Node) ListenAddress() string { return n.listener.Addr().String() }
 
 // InstanceID returns 128 random bits in hex, new for each Node, by which others
@@ -154,7 +154,7 @@ func (n *Node) Start() error {
 	case n.stopped:
 		return fmt.Errorf("node: %w: make a new one with NewNode", ErrStopped)
 	case n.started:
-		return fmt.Errorf("node: %w: call Start once", ErrStarted)
+		return fmt.Errorf("node: %w: a cluster's Start starts its node itself, and one node is for one cluster", ErrStarted)
 	}
 	n.started = true
 	go n.serve()
@@ -175,7 +175,7 @@ func (n *Node) serve() {
 }
 
 // Done is closed when the node no longer serves: after Stop or Close, or after a
-// fault of its listener, which Err then tells.
+// fault of its listener, which Err then returns.
 func (n *Node) Done() <-chan struct{} { return n.served }
 
 // Err returns why the node ceased to serve by itself, and nil while it serves and

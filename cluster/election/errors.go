@@ -39,7 +39,7 @@ var (
 	ErrPreferred = errors.New("another candidate has a higher priority and would take it back; alter the priorities")
 	// ErrFallback: in fallback the leader is chosen by name; it cannot be moved.
 	ErrFallback = errors.New("the cluster is in fallback, where the smallest address leads; " +
-		"mend the election first: goversed status shows why it fails")
+		"repair the election first: goversed status shows why it fails")
 	// ErrNotMoved: the leadership did not go where it was asked to in time.
 	ErrNotMoved = errors.New("the leadership was not handed over in time")
 )

@@ -83,7 +83,7 @@ func TestTheLogOfAStoreThatFails(t *testing.T) {
 		a.stop()
 		synctest.Wait()
 		require.NoError(t, <-a.done)
-		require.Equal(t, `[WARN]  the lease store fails, trying on: candidate=a error="cannot connect: 127.0.0.1: refused"
+		require.Equal(t, `[WARN]  the lease store fails, retrying: candidate=a error="cannot connect: 127.0.0.1: refused"
 [INFO]  the lease store works again: candidate=a
 [INFO]  this candidate leads: candidate=a token=1
 [INFO]  this candidate no longer leads: candidate=a token=1 reason="context canceled"

@@ -30,7 +30,7 @@ func NewEtcd(client *clientv3.Client, prefix, name string) (*Etcd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("elector: %w", err)
 	}
-	if err := state.CheckName(name); err != nil {
+	if err := state.CheckName("election", name); err != nil {
 		return nil, fmt.Errorf("elector: %w", err)
 	}
 	return &Etcd{client: client, key: keys.LeaseRecord(name)}, nil

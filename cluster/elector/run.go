@@ -162,7 +162,7 @@ func (r *run) heard(err error) {
 	r.err = err
 	switch {
 	case err != nil && before == nil:
-		r.e.log.Warn("the lease store fails, trying on", r.trouble()...)
+		r.e.log.Warn("the lease store fails, retrying", r.trouble()...)
 	case err == nil && before != nil:
 		r.e.log.Info("the lease store works again")
 	}

@@ -107,10 +107,12 @@ func leader() *fake {
 	return f
 }
 
-// starting is a node that is not part of a cluster yet, and says so as a zero
-// value does.
-func starting() *fake {
-	return &fake{status: cluster.Status{NodeID: followerAt, State: cluster.StateStopped, Mode: election.ModeElection},
+// starting is a node that is not part of a cluster yet, and stopped one that no longer is.
+func starting() *fake { return outside(cluster.StateStarting) }
+func stopped() *fake  { return outside(cluster.StateStopped) }
+
+func outside(at cluster.NodeState) *fake {
+	return &fake{status: cluster.Status{NodeID: followerAt, State: at, Mode: election.ModeElection},
 		err: election.ErrNoLeader}
 }
 

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -88,8 +89,8 @@ func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
 	switch {
 	case st.Ready:
 		writeJSON(w, http.StatusOK, probe{Status: "ready"})
-	case st.State == cluster.StateStopped:
-		writeError(w, http.StatusServiceUnavailable, "not ready: this node is starting or has stopped")
+	case !st.State.Running():
+		writeError(w, http.StatusServiceUnavailable, "not ready: "+notRunning(st).Error())
 	case !st.SessionValid:
 		writeError(w, http.StatusServiceUnavailable, "not ready: this node has no session with etcd")
 	case st.Stopping:
@@ -97,6 +98,14 @@ func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
 	default:
 		writeError(w, http.StatusServiceUnavailable, "not ready: the view of the cluster is being read anew")
 	}
+}
+
+// notRunning is what is said of a node that is no part of its cluster.
+func notRunning(st cluster.Status) error {
+	if st.State == cluster.StateStopped {
+		return cluster.ErrStopped
+	}
+	return errors.New("this node is starting")
 }
 
 func (a *api) status(w http.ResponseWriter, _ *http.Request) {
@@ -147,7 +156,7 @@ func known(t time.Time) *time.Time {
 func (a *api) health(w http.ResponseWriter, _ *http.Request) {
 	st := a.source.Status()
 	body := Health{
-		Status: HealthDegraded, Clustering: st.State != cluster.StateStopped, NodeID: st.NodeID,
+		Status: HealthDegraded, Clustering: st.State.Running(), NodeID: st.NodeID,
 		State: string(st.State), IsLeader: st.IsLeader, LeaderID: st.LeaderID, ClusterSize: len(st.Nodes),
 		ClusterReady: st.ClusterReady, Timestamp: time.Now().UTC(), Version: a.opts.Version,
 	}

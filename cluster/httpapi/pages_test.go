@@ -31,7 +31,7 @@ func TestListsAreNeverNull(t *testing.T) {
 	require.Equal(t, http.StatusOK, code)
 	require.Equal(t, []any{}, body["queue"])
 	require.Equal(t, []any{}, body["nodes"])
-	require.Equal(t, "stopped", body["state"])
+	require.Equal(t, "starting", body["state"])
 	require.Equal(t, "", body["leader_id"])
 }
 
@@ -120,8 +120,8 @@ func TestProbes(t *testing.T) {
 	noSession, stopping, stale := follower(), follower(), follower()
 	noSession.status.SessionValid = false
 	stopping.status.Stopping = true
-	for reason, f := range map[string]*fake{"starting": starting(), "session": noSession, "stopping": stopping,
-		"read anew": stale} {
+	for reason, f := range map[string]*fake{"starting": starting(), "has stopped": stopped(), "session": noSession,
+		"stopping": stopping, "read anew": stale} {
 		f.status.Ready = false
 		code, body := get(t, f, "/readyz")
 		require.Equal(t, http.StatusServiceUnavailable, code)

@@ -74,7 +74,7 @@ func Serve(l net.Listener, h http.Handler, log hclog.Logger) *Server {
 func (s *Server) Address() string { return s.address }
 
 // Done is closed when the server no longer accepts: after Stop, or after a fault
-// that Err tells.
+// that Err returns.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
 // Err is why the server ended by itself; nil while it runs and after Stop.

@@ -1,10 +1,8 @@
 package httpapi
 
 import (
-	"errors"
 	"net/http"
 
-	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/oneline"
 )
@@ -28,8 +26,8 @@ type Held struct {
 func (a *api) shards(w http.ResponseWriter, _ *http.Request) {
 	st := a.source.Status()
 	switch {
-	case st.State == cluster.StateStopped:
-		unavailable(w, errors.New("this node is starting or has stopped"))
+	case !st.State.Running():
+		unavailable(w, notRunning(st))
 		return
 	case st.Shards.Shards == 0:
 		writeError(w, http.StatusNotFound, "sharding is off on this node: ask another one")

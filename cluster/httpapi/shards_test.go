@@ -47,7 +47,8 @@ func TestNoShards(t *testing.T) {
 		code int
 	}{
 		"sharding is off on this node": {off, http.StatusNotFound},
-		"starting or has stopped":      {starting(), http.StatusServiceUnavailable},
+		"this node is starting":        {starting(), http.StatusServiceUnavailable},
+		"the node has stopped":         {stopped(), http.StatusServiceUnavailable},
 		"there is no shard map yet":    {none, http.StatusServiceUnavailable},
 		"delete /goverse/shards/map":   {bad, http.StatusServiceUnavailable},
 	} {

@@ -25,7 +25,7 @@ type memoryQueue struct {
 
 // Acquire implements [LockRegistry].
 func (m *Memory) Acquire(ctx context.Context, name string, opts ...Option) (Held, error) {
-	if err := state.CheckName(name); err != nil {
+	if err := state.CheckName("lock", name); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
@@ -43,7 +43,7 @@ func (m *Memory) Acquire(ctx context.Context, name string, opts ...Option) (Held
 
 // TryAcquire implements [LockRegistry].
 func (m *Memory) TryAcquire(ctx context.Context, name string, opts ...Option) (Held, bool, error) {
-	if err := state.CheckName(name); err != nil {
+	if err := state.CheckName("lock", name); err != nil {
 		return nil, false, err
 	}
 	if ctx.Err() != nil {

@@ -17,8 +17,8 @@ var (
 	// ErrUnknown is matched by every [UnknownError].
 	ErrUnknown = errors.New("it is not known whether the effect took place")
 	// ErrValueTooLong: the effect took place, and what it returned is not kept.
-	ErrValueTooLong = fmt.Errorf("it is longer than the %d bytes that are kept; keep it elsewhere, under the effect's "+
-		"name", MaxValue)
+	ErrValueTooLong = fmt.Errorf("the value is longer than the %d bytes that are kept: keep it elsewhere, by the "+
+		"effect's name", MaxValue)
 	// ErrNoMark: nothing is known of that effect. It was never tried, or it was forgotten.
 	ErrNoMark = errors.New("nothing is known of that effect: it never ran, or was forgotten since")
 	// ErrNotStarted: the cluster has not started yet.
@@ -43,7 +43,7 @@ type UnknownError struct {
 
 // Error names the effect, the attempt, and what to do.
 func (e *UnknownError) Error() string {
-	s := fmt.Sprintf("effect %q, attempt %d by %s, token %d: %v; look where it should have taken place, then Resolve it",
+	s := fmt.Sprintf("effect %q, attempt %d by %s, token %d: %v: look where it would have taken place, then call Resolve",
 		e.Name, e.Attempt, e.By, e.Token, ErrUnknown)
 	if e.Err != nil { // several may say the same
 		s += ": " + strings.Join(slices.Compact(strings.Split(e.Err.Error(), "\n")), "; ")

@@ -103,9 +103,9 @@ func TestOneLineForAnEvent(t *testing.T) {
 // With MaxAttempts negative all waits for the event.
 func TestNeverParked(t *testing.T) {
 	t.Parallel()
-	var mended atomic.Bool
+	var repaired atomic.Bool
 	tries := &attempts{fail: func(e, _ int) error {
-		if e == 2 && !mended.Load() {
+		if e == 2 && !repaired.Load() {
 			return errors.Join(errOops, processor.ErrUnavailable)
 		}
 		return nil
@@ -116,7 +116,7 @@ func TestNeverParked(t *testing.T) {
 	eventually(t, func() bool { return tries.of(2) > 30 }, "it is tried on")
 	require.EqualValues(t, "1", p.Status().Position)
 	require.Zero(t, tries.of(3))
-	mended.Store(true)
+	repaired.Store(true)
 	eventually(t, func() bool { return p.Status().Position == "3" }, "it goes on")
 	require.Equal(t, upTo(3), tries.all())
 }

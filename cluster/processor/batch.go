@@ -51,15 +51,15 @@ func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) err
 		t.at = at
 		t.count(events, park)
 	case park && why != nil && !errors.Is(err, ErrUnavailable):
-		t.wait(ctx, "OnPark failed, trying on", err)
+		t.wait(ctx, "OnPark failed, retrying", err)
 	case park:
-		t.failing(ctx, "could not park an event, trying on", err)
+		t.failing(ctx, "could not park an event, retrying", err)
 	case says(ErrRefused):
 		t.retry(t.trouble.refused(positions(events), err), "a batch was refused, trying with fewer events")
 	case failed != "":
 		t.retry(t.trouble.failed(failed, why, judge(err)), "an event failed, trying it again")
 	default:
-		t.failing(ctx, "could not store what was handled, trying on", err)
+		t.failing(ctx, "could not store what was handled, retrying", err)
 	}
 	return err
 }

@@ -39,7 +39,7 @@ type Config[E any] struct {
 	// Backoff is how long to wait after a failure.
 	Backoff Backoff
 	// MaxAttempts is how often an event is tried before it is parked. Default 10, which with the
-	// default Backoff takes about a minute; negative: for ever, and all behind it waits.
+	// default Backoff takes about a minute; negative: forever, and all behind it waits.
 	MaxAttempts int
 	// OnPark is called when an event is given up, with what it failed with last; in the
 	// checkpoint's transaction if it has one. If it fails, the event is not parked, and OnPark is
@@ -97,11 +97,11 @@ var ErrBadConfig = errors.New("bad processor configuration")
 
 // Validate reports what is wrong with the configuration.
 func (c Config[E]) Validate() error {
-	if err := state.CheckName(c.Name); err != nil {
-		return fmt.Errorf("processor's name: %w", err)
+	if err := state.CheckName("processor", c.Name); err != nil {
+		return err
 	}
 	if !utf8.ValidString(c.Name) || strings.ContainsRune(c.Name, 0) { // not every checkpoint can keep it
-		return fmt.Errorf("processor's name: %w: %q is no UTF-8 text without NUL; write it in hex, for example",
+		return fmt.Errorf("%w for the processor: %q is no UTF-8 text without NUL; write it in hex, for example",
 			lifecycle.ErrBadName, c.Name)
 	}
 	bad := func(what string) error { return fmt.Errorf("%w: processor %q: %s", ErrBadConfig, c.Name, what) }

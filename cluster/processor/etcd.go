@@ -77,7 +77,7 @@ func (e *Etcd) read(ctx context.Context, name string) (stored, error) {
 	}
 	s := stored{revision: resp.Kvs[0].ModRevision}
 	if err := json.Unmarshal(resp.Kvs[0].Value, &s); err != nil {
-		return stored{}, fmt.Errorf("the checkpoint of processor %q cannot be read, mend or delete %s: %w", name, key, err)
+		return stored{}, fmt.Errorf("the checkpoint of processor %q cannot be read, repair or delete %s: %w", name, key, err)
 	}
 	return s, nil
 }
@@ -186,7 +186,7 @@ func (e *Etcd) Parked(ctx context.Context, name string) ([]Parked, error) {
 	parked := make([]Parked, len(resp.Kvs))
 	for i, kv := range resp.Kvs {
 		if err := json.Unmarshal(kv.Value, &parked[i]); err != nil {
-			return nil, fmt.Errorf("a parked event of processor %q cannot be read, mend or delete %s: %w", name, kv.Key, err)
+			return nil, fmt.Errorf("a parked event of processor %q cannot be read, repair or delete %s: %w", name, kv.Key, err)
 		}
 	}
 	return parked, nil

@@ -33,7 +33,7 @@ func New[E any](cfg Config[E]) (*Processor[E], error) {
 
 // Run processes whenever this process leads, until ctx ends; it returns nil then, when the
 // handler has returned and the lead is given up. What etcd, the source or the checkpoint
-// refuse is tried again for ever. Errors are ErrRunning, and ErrNoLock when the node has
+// refuse is tried again forever. Errors are ErrRunning, and ErrNoLock when the node has
 // stopped.
 func (p *Processor[E]) Run(ctx context.Context) error {
 	if !p.running.TryLock() {
@@ -55,7 +55,7 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 		case t == nil && err != nil:
 			p.report.failed(err)
 			if failures == 0 {
-				p.cfg.Logger.Warn("could not get the leader lock, trying on", "processor", p.cfg.Name, "error", oneline.Of(err))
+				p.cfg.Logger.Warn("could not get the leader lock, retrying", "processor", p.cfg.Name, "error", oneline.Of(err))
 			}
 		}
 		failures++

@@ -32,7 +32,7 @@ func (f *faulty) Lag(_ context.Context, after processor.Position) (int64, error)
 	return f.behind(after), nil
 }
 
-// What the source has wrong holds all up, is reported, and mends itself.
+// What the source has wrong holds all up, is reported, and recovers.
 func TestSourceThatFails(t *testing.T) {
 	t.Parallel()
 	for says, fail := range map[string]func(processor.Position) ([]processor.Event[int], error){

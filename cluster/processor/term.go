@@ -50,7 +50,7 @@ func (t *term[E]) process(ctx context.Context, token int64) error {
 		changed := t.changed()
 		events, err := t.read(ctx)
 		if err != nil {
-			if !t.failing(ctx, "could not read the source, trying on", err) {
+			if !t.failing(ctx, "could not read the source, retrying", err) {
 				break
 			}
 			continue
@@ -98,7 +98,7 @@ func (t *term[E]) claim(ctx context.Context, token int64) error {
 		if errors.Is(err, ErrFenced) {
 			return t.overtaken(err)
 		}
-		if !t.failing(ctx, "could not claim the checkpoint, trying on", err) {
+		if !t.failing(ctx, "could not claim the checkpoint, retrying", err) {
 			return context.Cause(ctx)
 		}
 	}

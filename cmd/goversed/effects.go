@@ -140,7 +140,7 @@ func effectName(what, s string) (string, error) {
 				s)
 		}
 	}
-	if err := state.CheckName(name); err != nil {
+	if err := state.CheckName("effect", name); err != nil {
 		return "", fmt.Errorf("%s: %w", what, err)
 	}
 	return name, nil

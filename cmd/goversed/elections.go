@@ -66,7 +66,7 @@ func newElectionsAsk(base *cobra.Command, ask func(context.Context, *operator.Op
 	var cmd *cobra.Command
 	cmd = newOperator(base, 15*time.Second, func(f *operatorFlags) (verb, error) {
 		args := cmd.Flags().Args()
-		if err := state.CheckName(args[0]); err != nil {
+		if err := state.CheckName("election", args[0]); err != nil {
 			return nil, fmt.Errorf("NAME: %w", err)
 		}
 		if args[len(args)-1] == "" {

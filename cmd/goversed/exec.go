@@ -190,12 +190,12 @@ func (f *superviseFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd
 	if cfg.Keys, err = state.NewKeys(f.etcd.prefix); err != nil {
 		return etcd, f.etcd.nameFlag(err)
 	}
-	name := "--election"
+	argument, what := "--election", "election"
 	if cfg.Lock != "" {
-		name = "NAME"
+		argument, what = "NAME", "lock"
 	}
-	if err := state.CheckName(cmp.Or(cfg.Election, cfg.Lock)); err != nil {
-		return etcd, fmt.Errorf("%s: %w", name, err)
+	if err := state.CheckName(what, cmp.Or(cfg.Election, cfg.Lock)); err != nil {
+		return etcd, fmt.Errorf("%s: %w", argument, err)
 	}
 	log := hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level, Output: cmd.ErrOrStderr()})
 	etcd.Logger = log

@@ -43,7 +43,7 @@ func TestBadCommandLinesOfExecAndLock(t *testing.T) {
 		"exec --etcd a:1 --election e --grace 0 -- true": "--grace 0s: give more than 0; leave it out to wait",
 		"lock a --etcd a:1 --grace -1s -- true":          "--grace -1s: give more than 0",
 		"lock a --etcd a:1 --timeout 0 -- true": "--timeout 0s: give more than 0; leave it out to wait " +
-			"for ever",
+			"forever",
 		"lock a --etcd a:1 -w soon -- true":           "--timeout soon: write it like 10s",
 		"lock a --etcd a:1 -E 256 -- true":            "--conflict-exit-code 256: give a number from 1 to 255",
 		"lock a --etcd a:1 --log-level loud -- true":  `--log-level "loud"`,
@@ -52,7 +52,8 @@ func TestBadCommandLinesOfExecAndLock(t *testing.T) {
 			"GOVERSE_ETCD_PASSWORD",
 		"lock a --etcd a:1 --etcd-cert c -- true":                  "--etcd-cert and --etcd-key belong together",
 		"lock a --etcd http://a:1 --etcd-cacert c -- true":         "would not be encrypted although certificates are given",
-		"lock --etcd a:1 " + strings.Repeat("x", 513) + " -- true": "NAME: bad name: it has 513 bytes; give it from 1 to 512",
+		"lock --etcd a:1 " + strings.Repeat("x", 513) + " -- true": "NAME: bad name for the lock: it has 513 bytes; " +
+			"give it from 1 to 512",
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()

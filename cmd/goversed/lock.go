@@ -41,7 +41,7 @@ is wrong.`,
 			}
 			switch {
 			case timeout < 0 || cmd.Flags().Changed("timeout") && timeout == 0:
-				return cli.Usage(cmd.CommandPath(), fmt.Errorf("--timeout %v: give more than 0; leave it out to wait for ever, "+
+				return cli.Usage(cmd.CommandPath(), fmt.Errorf("--timeout %v: give more than 0; leave it out to wait forever, "+
 					"or use --nonblock", time.Duration(timeout)))
 			case busy < 1 || busy > 255:
 				return cli.Usage(cmd.CommandPath(), fmt.Errorf("--conflict-exit-code %d: give a number from 1 to 255", busy))
@@ -53,7 +53,7 @@ is wrong.`,
 		},
 	}
 	fs := cmd.Flags()
-	fs.VarP(&timeout, "timeout", "w", "how long to wait for the lock; 30 is 30s (default: for ever; with --nonblock 5s "+
+	fs.VarP(&timeout, "timeout", "w", "how long to wait for the lock; 30 is 30s (default: forever; with --nonblock 5s "+
 		"for etcd to answer)")
 	fs.Lookup("timeout").DefValue = ""
 	fs.BoolVarP(&nonblock, "nonblock", "n", false, "do not wait: give up if another holds the lock")

@@ -77,7 +77,7 @@ a second one stops at once.`,
 	fs.StringToStringVar(&f.labels, "label", nil, "`key=value` sent to the other nodes; can be repeated")
 	fs.Lookup("label").DefValue = "" // not [], in the help
 	fs.IntVar(&f.weight, "weight", 1, "this node's share of the shards relative to others")
-	fs.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the start may try; 0 is for ever")
+	fs.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the start may try; 0 is forever")
 	fs.DurationVar(&f.stopTimeout, "stop-timeout", 15*time.Second, "how long a graceful stop may take; 0 is no limit")
 	fs.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn, error or off")
 	fs.BoolVar(&f.logJSON, "log-json", false, "log as JSON, a line each")
@@ -169,8 +169,12 @@ func (f *nodeFlags) checkCrash() error {
 		return fmt.Errorf("--crash-detection %q: give on or off", f.crashDetection)
 	case f.crash.Watchers < 1:
 		return fmt.Errorf("--crash-watchers %d: give a number from 1 up, or --crash-detection off", f.crash.Watchers)
-	case f.crash.GracePeriod <= 0:
-		return fmt.Errorf("--crash-grace-period %v: give more than 0; 100ms is a good one", f.crash.GracePeriod)
+	case f.crash.GracePeriod < crashdetector.LeastGracePeriod:
+		return fmt.Errorf("--crash-grace-period %v: give at least %v; 100ms is a good one", f.crash.GracePeriod,
+			crashdetector.LeastGracePeriod)
+	case 3*f.crash.GracePeriod > f.ttl:
+		return fmt.Errorf("--crash-grace-period %v: give at most a third of --ttl (%v), or a lease runs out sooner",
+			f.crash.GracePeriod, f.ttl)
 	case f.crash.Confirmations < 1:
 		return fmt.Errorf("--crash-confirmations %d: give a number from 1 up", f.crash.Confirmations)
 	}

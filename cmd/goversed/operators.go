@@ -118,8 +118,8 @@ func newStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Show leader, queue and nodes",
 		Long: `Show who leads and by which token, who waits in the queue, and the nodes with what they
-say of themselves, as etcd has it at one revision. Exit code 0 also when nobody leads: goversed
-leader tells.`,
+say of themselves, as etcd has it at one revision. Exit code 0 also when nobody leads; that of
+goversed leader is 1 then.`,
 		Example: "  goversed status\n  goversed status --etcd 127.0.0.1:2379 --prefix /goverse -o json",
 	}, 5*time.Second, details(operator.PrintStatus))
 }
@@ -195,6 +195,6 @@ is the node's own, as goversed nodes shows it.`,
 			return o.Transfer(ctx, f.timeout, to)
 		}, operator.PrintOutcome), nil
 	})
-	cmd.Flags().StringVar(&to, "to", "", "`address` of the node that shall lead")
+	cmd.Flags().StringVar(&to, "to", "", "`address` of the node to lead")
 	return cmd
 }

@@ -29,7 +29,7 @@ type plannerFlags struct {
 func (f *shardFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.sharding, "sharding", "on", "on: this node owns a share of the shards; off: it owns none")
 	fs.IntVar(&f.shards, "shards", shard.DefaultCount,
-		"how many shards the cluster has; the same for all its nodes, for ever")
+		"how many shards the cluster has; the same for all its nodes, forever")
 	fs.DurationVar(&f.drainTimeout, "shard-drain-timeout", 10*time.Second,
 		"how long calls in a shard that is handed over may go on")
 	fs.IntVar(&f.moves, "shard-moves-per-minute", 0,
@@ -40,7 +40,7 @@ func (f *shardFlags) register(fs *pflag.FlagSet) {
 func (f *plannerFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.window, "shard-window", time.Second,
 		"how long the nodes must have been the same before shards move to rebalance the load")
-	fs.IntVar(&f.minMembers, "shard-min-members", 1, "how many nodes must be there before shards are dealt out at all")
+	fs.IntVar(&f.minMembers, "shard-min-members", 1, "how many nodes must be there before shards are assigned at all")
 	fs.StringToStringVar(&f.exclude, "shard-exclude", nil,
 		"`key=value`: nodes with this label get no shards; can be repeated")
 	fs.Lookup("shard-exclude").DefValue = "" // not [], in the help

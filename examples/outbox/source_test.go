@@ -47,7 +47,7 @@ func (s *testBed) cleaning(t *testing.T) {
 	require.EqualValues(t, n-10, lag)
 	_, err = source.clean(ctx, "17", 0)
 	require.ErrorIs(t, err, postgres.ErrForeignPosition)
-	require.Zero(t, patient(), "a database that falls silent would hold them up for ever")
+	require.Zero(t, patient(), "a database that falls silent would hold them up forever")
 }
 
 // bounded is a pool of the same database, and how many of its statements had no time-out.

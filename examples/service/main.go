@@ -43,7 +43,7 @@ func main() {
 	flag.StringVar(&cfg.prefix, "prefix", "/service", "the cluster's `prefix` in etcd: the same for all copies")
 	flag.StringVar(&cfg.listen, "listen", "localhost:47001", "`address` of this copy's gRPC, which the others must reach")
 	flag.StringVar(&cfg.http, "http", "localhost:48001", "`address` of this copy's HTTP")
-	flag.IntVar(&cfg.shards, "shards", 64, "how many shards there are: the same for all copies, for ever")
+	flag.IntVar(&cfg.shards, "shards", 64, "how many shards there are: the same for all copies, forever")
 	flag.DurationVar(&cfg.every, "every", 10*time.Second, "how often the leader makes a report")
 	flag.Parse()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -94,13 +94,20 @@ func run(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	}
 	log.Info("ready", "grpc", n.AdvertiseAddress(), "http", web.Address())
 	var jobs sync.WaitGroup
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	jobs.Go(func() { report.run(ctx, cfg.every) })
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-n.Done(): // its listener failed
+		log.Error("stopping", "error", n.Err())
+		stop()
+	}
 
 	// In this order: what leads has ended before another node leads, calls end before their shards
 	// move, and the status can be read to the end.
 	jobs.Wait()
 	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	return errors.Join(c.Stop(stopping), web.Stop(stopping))
+	return errors.Join(n.Err(), c.Stop(stopping), web.Stop(stopping))
 }

@@ -124,7 +124,7 @@ func TestDecide(t *testing.T) {
 		{"stopping with a campaign under way", given{}, func(v *view) { v.campaign.running, v.standing = true, false },
 			does(Abandon, 0)},
 
-		// Mending.
+		// Repairing.
 		{"the value was altered", given{kvs: []state.KV{altered, queued(otherLease, 19)}}, nil, does(Rewrite, 50)},
 		{"taken off the lease", given{kvs: []state.KV{unleased, queued(otherLease, 19)}}, nil, does(Rewrite, 51)},
 

@@ -106,7 +106,7 @@ func (p *planner) look(ctx context.Context, part shardplan.Planner) (shardplan.P
 	}
 	part = part.Wrote(orders.Plan, planned)
 	p.stats.wrote(orders.Plan, planned.Sub(began))
-	p.log.Info("dealt out the shards", "generation", orders.Plan.Map.Generation(), "assigned", orders.Plan.Assigned,
+	p.log.Info("wrote the shard map", "generation", orders.Plan.Map.Generation(), "assigned", orders.Plan.Assigned,
 		"drained", orders.Plan.Drained, "rebalanced", orders.Plan.Rebalanced,
 		"planned_in", planned.Sub(began).Round(10*time.Microsecond).String())
 	// What follows is planned over this map, so not before it is seen.
@@ -118,7 +118,7 @@ func (p *planner) look(ctx context.Context, part shardplan.Planner) (shardplan.P
 // again.
 func (p *planner) failed(err error) time.Duration {
 	if p.retry.Failures() == 0 {
-		p.log.Warn("could not write the shard map, trying on", "error", err)
+		p.log.Warn("could not write the shard map, retrying", "error", err)
 	}
 	return p.retry.Next()
 }

@@ -49,7 +49,7 @@ func (h *Shards) report(ctx context.Context) {
 			continue
 		}
 		if retry.Failures() == 0 && ctx.Err() == nil {
-			h.cfg.Logger.Warn("could not report which shards were released, trying on", "error", err)
+			h.cfg.Logger.Warn("could not report which shards were released, retrying", "error", err)
 		}
 		if !wait.For(ctx, retry.Next()) {
 			return

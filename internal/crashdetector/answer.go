@@ -1,6 +1,7 @@
 package crashdetector
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"sync"
@@ -124,7 +125,7 @@ func (r *refuter) send(ctx context.Context, s *state.Snapshot, against []*state.
 	case err != nil:
 		if newest.ModRevision > r.failed && newest.ModRevision > r.denied {
 			r.failed = newest.ModRevision
-			r.d.log.Warn("could not refute an accusation, trying on", "accuser", newest.Accuser, "error", err)
+			r.d.log.Warn("could not refute an accusation, retrying", "accuser", accuserName(s, newest), "error", err)
 		}
 		return
 	case !resp.Succeeded:
@@ -137,7 +138,12 @@ func (r *refuter) send(ctx context.Context, s *state.Snapshot, against []*state.
 		r.d.refutations.Add(1)
 		r.d.log.Log(refutedLevel(s, a.Address), "refuted an accusation against this node: it lives, but another one "+
 			"cannot reach it; check the network and the advertise address",
-			"accuser", a.Accuser, "evidence", a.Evidence)
+			"accuser", accuserName(s, a), "evidence", a.Evidence)
 	}
 	r.denied = max(r.denied, newest.ModRevision)
+}
+
+// accuserName is the accuser's address, where that is known.
+func accuserName(s *state.Snapshot, a *state.Accusation) string {
+	return cmp.Or(s.AccuserAddress(a), a.Accuser)
 }

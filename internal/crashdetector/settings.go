@@ -13,9 +13,9 @@ const (
 	DefaultRest          = time.Second
 )
 
-// leastGrace is more than a living member needs to refute on a machine that is not
+// LeastGracePeriod is more than a living member needs to refute on a machine that is not
 // overloaded.
-const leastGrace = 10 * time.Millisecond
+const LeastGracePeriod = 10 * time.Millisecond
 
 // Settings say how crashes are detected. The zero value is the default.
 type Settings struct {
@@ -48,9 +48,9 @@ func (s Settings) Validate() error {
 			"default; Off turns detection off", s.Watchers)
 	case s.Confirmations < 0:
 		return fmt.Errorf("CrashDetection.Confirmations is %d: give a number from 1, or 0 for the default", s.Confirmations)
-	case s.GracePeriod != 0 && s.GracePeriod < leastGrace:
+	case s.GracePeriod != 0 && s.GracePeriod < LeastGracePeriod:
 		return fmt.Errorf("CrashDetection.GracePeriod is %v: give at least %v, or 0 for the default", s.GracePeriod,
-			leastGrace)
+			LeastGracePeriod)
 	case s.Rest < 0:
 		return fmt.Errorf("CrashDetection.Rest is negative (%v): leave it 0 for the default", s.Rest)
 	}

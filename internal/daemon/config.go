@@ -29,7 +29,7 @@ type Config struct {
 	// Etcd is the embedded etcd. Unused unless one is run.
 	Etcd embedetcd.Config
 
-	// StartTimeout bounds how long the start may try. 0: for ever.
+	// StartTimeout bounds how long the start may try. 0: forever.
 	StartTimeout time.Duration
 	// StopTimeout bounds a graceful stop; after it what is left is cut short. 0: no
 	// bound.

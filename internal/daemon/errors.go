@@ -107,7 +107,7 @@ func etcdError(cfg embedetcd.Config, err error) error {
 func joinError(cfg cluster.Config, err error) error {
 	switch {
 	case errors.Is(err, cluster.ErrEtcdUnreachable) && !reach.Lasts(err): // else it would still be trying
-		return fmt.Errorf("%w; --start-timeout 0 waits for ever", err)
+		return fmt.Errorf("%w; --start-timeout 0 waits forever", err)
 	case errors.Is(err, cluster.ErrShardCount):
 		return sayAnew(err, "--shards %d is not this cluster's number, which is fixed: give the one that goversed shards "+
 			"shows, or --sharding off",

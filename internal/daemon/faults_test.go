@@ -38,7 +38,7 @@ func TestEtcdThatCannotBeReached(t *testing.T) {
 	d := run(t, cfg)
 	err := d.end(t)
 	require.ErrorIs(t, err, cluster.ErrEtcdUnreachable)
-	require.ErrorContains(t, err, "; --start-timeout 0 waits for ever")
+	require.ErrorContains(t, err, "; --start-timeout 0 waits forever")
 	require.NotContains(t, err.Error(), "\n")
 	requireFree(t, d.NodeAddress(), d.HTTPAddress())
 }
@@ -56,7 +56,7 @@ func TestNoUserWhereEtcdWantsOne(t *testing.T) {
 	cfg.Cluster.EtcdPrefix = "/goverse"
 	err = run(t, cfg).end(t)
 	require.ErrorIs(t, err, cluster.ErrEtcdDenied)
-	require.EqualError(t, err, "etcd refused the user: there is none; set --etcd-user (GOVERSE_ETCD_USER) and "+
+	require.EqualError(t, err, "etcd refused the user: none was given; set --etcd-user (GOVERSE_ETCD_USER) and "+
 		"--etcd-password (GOVERSE_ETCD_PASSWORD) to those of a user with READ and WRITE on the range /goverse/leader- to "+
 		"/goverse/shards0 (etcdserver: user name is empty)")
 }
@@ -77,7 +77,7 @@ func TestNotReadyWhileStarting(t *testing.T) {
 	var st httpapi.Status
 	require.Eventually(t, func() bool { return get(t, d.HTTPAddress(), "/cluster/status", &st) == http.StatusOK },
 		eventually, tick)
-	require.Equal(t, httpapi.Status{NodeID: d.NodeAddress(), State: "stopped", Mode: "election", Queue: []string{},
+	require.Equal(t, httpapi.Status{NodeID: d.NodeAddress(), State: "starting", Mode: "election", Queue: []string{},
 		Nodes: []string{}}, st)
 	var body map[string]string
 	require.Equal(t, http.StatusServiceUnavailable, get(t, d.HTTPAddress(), "/readyz", &body))

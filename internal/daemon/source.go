@@ -17,7 +17,7 @@ type source struct {
 }
 
 func newSource(address string) *source {
-	return &source{before: cluster.Status{NodeID: address, State: cluster.StateStopped, Mode: election.ModeElection}}
+	return &source{before: cluster.Status{NodeID: address, State: cluster.StateStarting, Mode: election.ModeElection}}
 }
 
 func (s *source) set(c *cluster.Cluster) { s.cluster.Store(c) }

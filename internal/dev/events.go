@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -157,16 +158,8 @@ func whyGone(before, after *state.Snapshot, m *state.Member) string {
 	if a == nil {
 		return fmt.Sprintf("the lease of %s ended", m.Address)
 	}
-	// A process that takes over its own address accuses before it is registered.
-	accuser := "its replacement"
-	for _, s := range []*state.Snapshot{before, after} {
-		for _, o := range s.Members {
-			if o.Address != m.Address && (o.InstanceID == a.Accuser || o.Address == a.Accuser) {
-				accuser = o.Address
-			}
-		}
-	}
-	return fmt.Sprintf("%s was removed by %s", m.Address, accuser)
+	return fmt.Sprintf("%s was removed by %s", m.Address,
+		cmp.Or(after.AccuserAddress(a), before.AccuserAddress(a), "its replacement"))
 }
 
 // accused is the accusation that stands against this incarnation, nil if none does.

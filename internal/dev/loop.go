@@ -208,7 +208,7 @@ func (l *loop) see(s *state.Snapshot, now time.Time) {
 	l.seen = s
 	for _, c := range l.slots {
 		if c.member(s) != nil {
-			c.proven = true
+			c.proven, c.run.joined = true, true
 		}
 	}
 }
@@ -258,7 +258,7 @@ func (l *loop) draw(now time.Time) {
 	for _, c := range l.slots {
 		at := slotState{address: c.address, http: c.http, gone: c.gone}
 		if c.run != nil {
-			at.pid, at.age = c.run.pid(), now.Sub(c.run.started)
+			at.pid, at.age, at.joined = c.run.pid(), now.Sub(c.run.started), c.run.joined
 		}
 		slots = append(slots, at)
 	}

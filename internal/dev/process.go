@@ -18,6 +18,7 @@ type process struct {
 	log     *lineWriter
 	started time.Time
 	killed  bool // by us, as a leader
+	joined  bool // it was registered once
 }
 
 // exit is the end of a process, reported to the loop.

@@ -17,7 +17,7 @@ func shardChanges(before, after *state.Snapshot) []event {
 	was, _ := shardview.New(before) // empty without a map
 	var out []event
 	if was.Generation != now.Generation {
-		if why := dealtOut(before, after); why != "" {
+		if why := assignment(before, after); why != "" {
 			out = append(out, event{what: dealt, why: why})
 		}
 	}
@@ -27,8 +27,8 @@ func shardChanges(before, after *state.Snapshot) []event {
 	return out
 }
 
-// dealtOut says which shards the map of after gives to whom.
-func dealtOut(before, after *state.Snapshot) string {
+// assignment says which shards the map of after gives to whom.
+func assignment(before, after *state.Snapshot) string {
 	m, old := after.ShardMap.Map, (*sharding.Map)(nil)
 	if before.ShardMap != nil {
 		old = before.ShardMap.Map

@@ -18,6 +18,7 @@ type slotState struct {
 	address, http string
 	pid           int           // 0 while no process runs
 	age           time.Duration // of the process
+	joined        bool          // the process was registered once
 	gone          int64         // the incarnation that died with the last process
 }
 
@@ -41,6 +42,9 @@ func rows(s *state.Snapshot, slots []slotState) []row {
 		r := row{address: at.address, http: beside(at.address, at.http), pid: "-", state: "down", age: "-"}
 		if at.pid != 0 {
 			r.pid, r.state, r.age = strconv.Itoa(at.pid), "starting", short(at.age)
+			if at.joined { // it stands still, or ends
+				r.state = "not registered"
+			}
 		}
 		switch m := s.Member(at.address); {
 		case m != nil && m.Incarnation == at.gone:

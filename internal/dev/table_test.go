@@ -28,6 +28,7 @@ func TestRows(t *testing.T) {
 		{address: "e:1", http: "e:2", pid: 104},
 		{address: "f:1", http: "f:2", pid: 105},
 		{address: "g:1", http: "g:2"},
+		{address: "h:1", http: "h:2", pid: 106, joined: true},
 	}
 	require.Equal(t, []row{
 		{"a:1", ":2", "100", "candidate", "", "2", "", "3.00 s", false},
@@ -37,18 +38,19 @@ func TestRows(t *testing.T) {
 		{"e:1", ":2", "104", "follower", "", "", "", "0.0 ms", false},
 		{"f:1", ":2", "105", "starting", "", "", "", "0.0 ms", false},
 		{"g:1", ":2", "-", "down", "", "", "", "-", false},
+		{"h:1", ":2", "106", "not registered", "", "", "", "0.0 ms", false},
 		{"z:1", ":2", "-", "follower", "", "", "", "-", false},
 		{"x", "not a node", "-", "leader", "10", "1", "", "-", true},
 	}, rows(s, slots))
 
 	s.ShardMap = shardMap(t, 10, nil, "a:1", 1, "b:1", 2, "d:1", 4)
 	r := rows(s, slots)
-	require.Equal(t, []string{"4", "3", "", "", "", "", "", "", ""}, shardsOf(r), "who is dead serves none")
+	require.Equal(t, []string{"4", "3", "", "", "", "", "", "", "", ""}, shardsOf(r), "who is dead serves none")
 
 	s.Queue = s.Queue[1:]
 	r = rows(s, slots)
 	require.Equal(t, row{"a:1", ":2", "100", "leader", "11", "1", "4", "3.00 s", true}, r[0])
-	require.Len(t, r, 8, "the other program is gone")
+	require.Len(t, r, 9, "the other program is gone")
 	require.Equal(t, "starting", rows(nil, slots)[0].state, "before the first snapshot")
 }
 

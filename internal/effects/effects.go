@@ -94,7 +94,7 @@ func (e *Effects) Run(ctx context.Context) {
 // unknown.
 func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Context, token int64) ([]byte,
 	error)) (once.Result, error) {
-	switch err := state.CheckName(name); {
+	switch err := state.CheckName("effect", name); {
 	case err != nil:
 		return once.Result{}, err
 	case fn == nil: // or the outcome would be unknown

@@ -14,7 +14,7 @@ import (
 // Look reads how an effect stands, at one revision, and changes nothing. Errors are ErrNoMark,
 // lifecycle.ErrBadName, and etcd's.
 func Look(ctx context.Context, client *clientv3.Client, keys state.Keys, name string) (once.Standing, error) {
-	if err := state.CheckName(name); err != nil {
+	if err := state.CheckName("effect", name); err != nil {
 		return once.Standing{}, err
 	}
 	found, err := look(ctx, client, keys, []string{name})

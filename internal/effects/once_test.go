@@ -326,8 +326,8 @@ func TestUnknownErrorIsOneLine(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("session lost")
 	err := &once.UnknownError{Name: "e", Attempt: 1, By: "a:1", Token: 7, Err: errors.Join(errRefused, lost, lost)}
-	require.EqualError(t, err, `effect "e", attempt 1 by a:1, token 7: it is not known whether the effect took place; `+
-		"look where it should have taken place, then Resolve it: the mail server is away; session lost")
+	require.EqualError(t, err, `effect "e", attempt 1 by a:1, token 7: it is not known whether the effect took place: `+
+		"look where it would have taken place, then call Resolve: the mail server is away; session lost")
 }
 
 func TestMarksExpire(t *testing.T) {

@@ -207,7 +207,7 @@ func (e *Election) settled() {
 			e.err, e.gone = err, cmp.Or(e.gone, fmt.Errorf("election %q: %w", e.name, err))
 		default:
 			if e.err == nil {
-				e.all.cfg.Logger.Warn("etcd refuses that this process stands in the election, trying on", "election", e.name,
+				e.all.cfg.Logger.Warn("etcd refuses that this process stands in the election, retrying", "election", e.name,
 					"error", err)
 			}
 			e.err, e.denied = err, true
@@ -246,14 +246,12 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t elec
 		return err
 	}
 	// The context's cause may be the reason alone, and what is known now say more.
-	if errors.Is(err, election.ErrTermOver) || !errors.Is(err, context.Canceled) && !errors.Is(err,
-		cause) && !errors.Is(cause, err) {
+	said := errors.Is(err, election.ErrTermOver)
+	ofTheEnd := errors.Is(err, context.Canceled) || errors.Is(err, cause) || errors.Is(cause, err)
+	if said || !ofTheEnd {
 		return err
 	}
-	if errors.Is(cause, election.ErrTermOver) {
-		return cause
-	}
-	return e.termOver(t.token, cause)
+	return t.over(cause)
 }
 
 // enter waits for a term of this node and counts the caller as its work.

@@ -113,7 +113,7 @@ func (es *Elections) Observe(name string) (*Election, error) {
 }
 
 func (es *Elections) follow(name string, want func(*Election)) (*Election, error) {
-	if err := state.CheckName(name); err != nil {
+	if err := state.CheckName("election", name); err != nil {
 		return nil, err
 	}
 	es.mu.Lock()

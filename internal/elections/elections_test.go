@@ -175,6 +175,7 @@ func TestTxnIsFenced(t *testing.T) {
 	require.NoError(t, err)
 	_, err = term.Txn(s.ctx).Then(clientv3.OpPut("/x", "2")).Commit()
 	require.ErrorIs(t, err, election.ErrTermOver, "by etcd, if this node has not noticed")
+	require.Equal(t, election.ReasonKeyLost, election.ReasonOf(err))
 }
 
 func TestWatch(t *testing.T) {

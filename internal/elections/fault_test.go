@@ -97,7 +97,7 @@ func TestWatchThatIsSilent(t *testing.T) {
 	s.eventually(func() bool { return o.Leader() == election.Leader{} }, "and that nobody leads")
 }
 
-// etcd refuses this node: it says why, and tries on, at its leisure.
+// etcd refuses this node: it says why, and keeps trying, at its leisure.
 func TestDenied(t *testing.T) {
 	s := newTestBed(t)
 	for range 2 {

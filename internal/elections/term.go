@@ -2,12 +2,13 @@ package elections
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/txn"
 )
@@ -51,12 +52,21 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 		Guards: t.Guard(),
 		Over: func() error {
 			if t.e.term.Load() != t || !t.place.Stands() {
-				return fmt.Errorf("election %q, token %d: %w", t.e.name, t.token, election.ErrTermOver)
+				return t.over(session.ErrLost)
 			}
 			return nil
 		},
-		Refused: func() error {
-			return fmt.Errorf("etcd refused election %q, token %d: %w", t.e.name, t.token, election.ErrTermOver)
-		},
+		Refused: func() error { return t.over(election.ErrKeyLost) },
 	})
+}
+
+// over is why t ended: why, unless its place in the queue says something else already.
+func (t *Term) over(why error) *election.TermOverError {
+	if cause := t.place.Over(); cause != nil {
+		why = cause
+	}
+	if over, ok := errors.AsType[*election.TermOverError](why); ok {
+		return over
+	}
+	return t.e.termOver(t.token, why)
 }

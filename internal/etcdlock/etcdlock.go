@@ -85,6 +85,9 @@ func (e *Etcd) TryAcquire(ctx context.Context, name string, opts ...lock.Option)
 }
 
 func (e *Etcd) take(ctx context.Context, name string, try bool, o lock.Options) (*leasequeue.Entry, error) {
+	if err := state.CheckName("lock", name); err != nil {
+		return nil, err
+	}
 	return e.engine.Take(ctx, leasequeue.Place{Name: name, Value: e.owner, Shared: o.Shared, Try: try})
 }
 

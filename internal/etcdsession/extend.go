@@ -61,7 +61,7 @@ func (s *Session) remaining(ctx context.Context, term uint64) (extension, error)
 		return extension{}, rpctypes.ErrLeaseNotFound
 	case resp.TTL == 0:
 		return extension{}, errAlmostOver
-	case resp.TTL > 2*int64(s.ttl/time.Second)+60: // before 3.4.32 and 3.5.14 who leads no more says for ever
+	case resp.TTL > 2*int64(s.ttl/time.Second)+60: // before 3.4.32 and 3.5.14 who leads no more says forever
 		return extension{}, errForever
 	case resp.GetRaftTerm() != term:
 		return extension{}, fmt.Errorf("%w: renewed in %d, looked at in %d", errOtherTerm, term, resp.GetRaftTerm())

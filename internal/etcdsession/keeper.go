@@ -37,7 +37,7 @@ type KeeperConfig struct {
 }
 
 // Keeper keeps one session alive: when it is lost, its lease is revoked as soon
-// as etcd answers, and a new session is opened and registered, for ever. All
+// as etcd answers, and a new session is opened and registered, forever. All
 // methods are safe for concurrent use.
 type Keeper struct {
 	cfg KeeperConfig

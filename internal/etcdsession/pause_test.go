@@ -108,7 +108,7 @@ func TestTwoPauses(t *testing.T) {
 	require.True(t, s.Period().Confirm(etcdtest.Context(t)))
 }
 
-// etcd's raft term can fall, when it is restored from a backup: the session is not held to be asleep for ever.
+// etcd's raft term can fall, when it is restored from a backup: the session is not held to be asleep forever.
 func TestRiskThatPasses(t *testing.T) {
 	t.Parallel()
 	s, _, _ := risky(t)

@@ -132,7 +132,7 @@ func (s *Session) round(round context.Context, protected []*Protection, known in
 	err = s.read(ctx, renewed, protected, known)
 	if errors.Is(err, errUnread) {
 		// The client's endpoints get its requests in turn. With a bad one of two, a
-		// round begun anew would ask the bad one for the read again, for ever.
+		// round begun anew would ask the bad one for the read again, forever.
 		ctx, cancel := context.WithTimeout(round, bound)
 		defer cancel()
 		err = s.read(ctx, renewed, protected, known)

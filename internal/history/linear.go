@@ -34,7 +34,7 @@ type seen struct {
 //     before the next one writes), so it is left out. So is a write of unknown outcome
 //     that nobody ever saw.
 //   - One that was seen was carried out before it, or anything later, was seen: it is
-//     not open for ever.
+//     not open forever.
 //   - Where no operation is open the history is cut. etcd's revisions only grow, and
 //     say exactly which state stands at the cut: the newest seen before it.
 //

@@ -74,7 +74,7 @@ func Of(name string, c *cluster.Cluster) Node {
 // few of them, by Sharding.Shards.
 func (n Node) WithShards(c *cluster.Cluster) Node {
 	n.Shards = func() int {
-		if c.Status().State == cluster.StateStopped {
+		if !c.Status().State.Running() {
 			return 0
 		}
 		return c.Shards().Count()
@@ -104,7 +104,7 @@ func leads(isLeader func() bool, term func() election.Term) (bool, int64) {
 func stateOf(c *cluster.Cluster) State {
 	st := c.Status()
 	switch {
-	case st.State == cluster.StateStopped:
+	case !st.State.Running():
 		return Stopped
 	case st.State == cluster.StateLeader:
 		return Leader

@@ -64,7 +64,7 @@ func (r *round) start(req candidacy.Request) {
 		case hopeless:
 			r.s.Lose(session.ReasonPermission, err)
 		case first:
-			le.log.Warn("could not write this node's election key, trying on", "error", err)
+			le.log.Warn("could not write this node's election key, retrying", "error", err)
 		}
 		le.poke()
 	})

@@ -14,7 +14,7 @@
 // over.
 //
 // What to do is decided by a pure state machine, package internal/candidacy:
-// who leads now, and which of the own keys to make, delete or mend. Everything here
+// who leads now, and which of the own keys to make, delete or repair. Everything here
 // carries that out.
 //
 // If the election itself cannot work because etcd refuses the candidates' keys,

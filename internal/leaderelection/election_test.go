@@ -3,6 +3,8 @@ package leaderelection
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,8 +131,10 @@ func TestTxnIsFenced(t *testing.T) {
 	require.True(t, late.Valid())
 	_, err = late.Txn(ctx).Then(clientv3.OpPut("/x", "stale")).Commit()
 	require.ErrorIs(t, err, election.ErrTermOver, "etcd refuses the token")
+	require.Equal(t, election.ReasonResigned, election.ReasonOf(err))
 	_, err = term.Txn(ctx).Then(clientv3.OpPut("/x", "stale")).Commit()
 	require.ErrorIs(t, err, election.ErrTermOver, "refused here already")
+	require.EqualError(t, err, fmt.Sprintf("token %d: the term is over: resigned", term.Token()))
 	get, err := client.Get(ctx, "/x")
 	require.NoError(t, err)
 	require.Equal(t, "1", string(get.Kvs[0].Value))
@@ -171,8 +175,17 @@ func TestLeadIsAScope(t *testing.T) {
 	require.False(t, b.IsLeader())
 	close(finish)
 	require.NoError(t, <-resigned)
-	require.ErrorIs(t, <-result, election.ErrTermOver)
+	err = <-result
+	require.ErrorIs(t, err, election.ErrTermOver)
+	require.Equal(t, 1, strings.Count(err.Error(), "token"), err)
 	awaitLeads(t, b)
+}
+
+// A process that wakes up after its deadline has lost its session, also while nothing else has noticed.
+func TestReasonOfATermThatEndedDuringAPause(t *testing.T) {
+	term := Term{token: 7, ctx: t.Context()}
+	require.Equal(t, election.ReasonSessionLost, election.ReasonOf(term.over(election.ReasonSessionLost, nil)))
+	require.Equal(t, election.ReasonKeyLost, election.ReasonOf(term.over(election.ReasonKeyLost, election.ErrKeyLost)))
 }
 
 // Work that does not end holds the next leader up for WorkTimeout, no longer.

@@ -84,7 +84,7 @@ func TestLeaseRevokedFromOutside(t *testing.T) {
 }
 
 // Guards: candidacy bars a campaign whose key is gone, so that decide joins
-// anew; concurrency.Election alone waits on for ever, or wins without a key.
+// anew; concurrency.Election alone waits on forever, or wins without a key.
 func TestOnlyTheCandidateKeyDeleted(t *testing.T) {
 	eachPlace(t, 2, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
 		lease := victim.Lease()

@@ -3,7 +3,6 @@ package leaderelection
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -59,11 +58,11 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 		Guards: t.Guard(),
 		Over: func() error {
 			if t.le.term.Load() != t || !t.period.Stands() {
-				return fmt.Errorf("token %d: %w", t.token, election.ErrTermOver)
+				return t.over(election.ReasonSessionLost, nil)
 			}
 			return nil
 		},
-		Refused: func() error { return fmt.Errorf("etcd refused token %d: %w", t.token, election.ErrTermOver) },
+		Refused: func() error { return t.over(election.ReasonKeyLost, election.ErrKeyLost) },
 	})
 }
 
@@ -89,18 +88,21 @@ func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context,
 	defer stop()
 	err = fn(work, t)
 	if errors.Is(err, context.Canceled) && ctx.Err() == nil && t.ctx.Err() != nil {
-		return fmt.Errorf("token %d: %w", t.token, overError(t))
+		return t.over(election.ReasonSessionLost, nil)
 	}
 	return err
 }
 
-// overError is why t ended, as an error that matches ErrTermOver.
-func overError(t *Term) error {
+// over is why t ended. Where its context does not say so yet, it is the given reason.
+func (t *Term) over(reason election.Reason, why error) *election.TermOverError {
 	cause := context.Cause(t.ctx)
-	if errors.Is(cause, election.ErrTermOver) {
-		return cause
+	if over, ok := errors.AsType[*election.TermOverError](cause); ok {
+		return over
 	}
-	return &election.TermOverError{Token: t.token, Reason: election.ReasonSessionLost, Err: cause}
+	if cause != nil { // only the session ends it but for endTerm
+		reason, why = election.ReasonSessionLost, cause
+	}
+	return &election.TermOverError{Token: t.token, Reason: reason, Err: why}
 }
 
 // enter waits for a term of this node and counts the caller as its work.

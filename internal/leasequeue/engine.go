@@ -178,11 +178,8 @@ func (e *Engine) TryEnter(p Place) *Entry {
 }
 
 // Take queues, on one session after the other, until the place is first, or ctx ends. Errors
-// are ctx's cause, lifecycle.ErrBadName, lifecycle.ErrStopped, ErrTaken, and what etcd refused.
+// are ctx's cause, lifecycle.ErrStopped, ErrTaken, and what etcd refused.
 func (e *Engine) Take(ctx context.Context, p Place) (*Entry, error) {
-	if err := state.CheckName(p.Name); err != nil {
-		return nil, err
-	}
 	for ctx.Err() == nil {
 		x, err := e.Enter(ctx, p)
 		if err != nil {

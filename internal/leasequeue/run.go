@@ -3,8 +3,10 @@ package leasequeue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -180,7 +182,7 @@ func (r *run) unwait(x *Entry) {
 	}
 }
 
-// putOff has the entry's key deleted later: who may not do it now may when access control was mended,
+// putOff has the entry's key deleted later: who may not do it now may when access control was repaired,
 // and until then the place is in everybody's way.
 func (r *run) putOff(x *Entry) {
 	r.mu.Lock()
@@ -324,9 +326,26 @@ func (r *run) expelAll(ctx context.Context) error {
 	case <-cleared:
 	case <-r.ctx.Done(): // the session is lost, and all places with it
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return fmt.Errorf("not released: %s: %w", r.names(), context.Cause(ctx))
 	}
 	return nil
+}
+
+// names are those of the entries, a few of them, for people.
+func (r *run) names() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	const most = 3
+	var names []string
+	for _, x := range r.entries {
+		names = append(names, strconv.Quote(x.Name))
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // wait has the entry granted when it is first.

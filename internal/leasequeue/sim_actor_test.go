@@ -45,7 +45,7 @@ func (a *actor) run(ctx context.Context) {
 			for _, name := range a.h.w.names {
 				x, err := a.h.present().engine.Take(ctx, Place{Name: name, Value: a.name})
 				if err != nil {
-					a.h.w.checks.fail("%s: %s is not to be had: %v", a.name, name, err)
+					a.h.w.checks.fail("%s: %s is not available: %v", a.name, name, err)
 					return
 				}
 				a.hold(x)

@@ -172,7 +172,7 @@ var events = []string{"answers lost", "carried out late", "requests lost", "refu
 	"key written by hand", "suspicion", "stopped", "killed", "closed", "leases extended",
 	"places not given up", "tried while a place was not given up"}
 
-// goWrong has things go wrong for as long as they may, and mends them.
+// goWrong has things go wrong for as long as they may, and ends them.
 func (w *world) goWrong() {
 	if w.rand.IntN(4) == 0 {
 		w.e.MaxOps = 3 + w.rand.IntN(4) // who enters has three: the counter, the key, the look
@@ -183,7 +183,7 @@ func (w *world) goWrong() {
 			h.set(w.storm())
 		}
 	}
-	mend := map[string]func(){}
+	repair := map[string]func(){}
 	end := time.Now().Add(faulty)
 	pause, what := faulty/4, func() (int, *host) { return w.rand.IntN(kinds), w.hosts[w.rand.IntN(len(w.hosts))] }
 	if w.rand.IntN(3) == 0 { // one thing over and over again
@@ -199,9 +199,9 @@ func (w *world) goWrong() {
 			break
 		}
 		kind, at := what()
-		w.happen(kind, at, mend)
+		w.happen(kind, at, repair)
 	}
-	for _, m := range mend {
+	for _, m := range repair {
 		m()
 	}
 	w.e.SetNoSpace(false)
@@ -214,15 +214,15 @@ func (w *world) goWrong() {
 // than once.
 const kinds = 20
 
-// happen has one of them go wrong at a host, and it is mended after a while or at the end.
-func (w *world) happen(kind int, h *host, mend map[string]func()) {
+// happen has one of them go wrong at a host, and it is repaired after a while or at the end.
+func (w *world) happen(kind int, h *host, repair map[string]func()) {
 	p := h.present()
 	lasting := func(what string, again func()) {
 		w.checks.saw(what)
 		d := between(w.rand, 10*time.Millisecond, 2*simTTL)
 		w.log.say("%s: %s for %v", p.conn.Name, what, d)
 		key := p.conn.Name + what
-		mend[key] = again
+		repair[key] = again
 		time.AfterFunc(d, again)
 	}
 	once := func(what string) {

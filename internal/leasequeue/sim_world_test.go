@@ -98,7 +98,7 @@ func (w *world) run() {
 		<-time.After(2 * simTTL)
 		w.checks.quiet()
 	case <-time.After(patience):
-		w.checks.fail("somebody waits for ever")
+		w.checks.fail("somebody waits forever")
 	}
 	cancel()
 	<-ended

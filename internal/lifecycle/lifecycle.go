@@ -9,7 +9,7 @@ import "errors"
 
 var (
 	// ErrNotStarted: Start has not returned yet.
-	ErrNotStarted = errors.New("the cluster is not started")
+	ErrNotStarted = errors.New("the cluster is not started: Start has to return first")
 	// ErrStopped: Stop was called.
 	ErrStopped = errors.New("the node has stopped, or is stopping")
 	// ErrShardingOff: the node takes no part in the shards.

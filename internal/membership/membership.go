@@ -3,7 +3,7 @@
 // are what a node logs of the other members, and of its own host name.
 //
 // Not promised: that a node is registered. It is while etcd answers and its address is free; until then it
-// tries on.
+// keeps trying.
 package membership
 
 import (
@@ -143,7 +143,7 @@ func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error
 		switch {
 		case err != nil:
 			if !warned {
-				m.log.Warn("could not register, trying on", "error", err)
+				m.log.Warn("could not register, retrying", "error", err)
 				warned = true
 			}
 		case resp.Succeeded:
@@ -236,7 +236,7 @@ func (m *Membership) removePredecessor(ctx context.Context, s *etcdsession.Sessi
 }
 
 // awaitGone waits until the snapshot no longer shows that incarnation, and reports whether it does;
-// not for ever, for the node at the address may begin to answer.
+// not forever, for the node at the address may begin to answer.
 func (m *Membership) awaitGone(ctx context.Context, there *state.Member) bool {
 	attempt, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

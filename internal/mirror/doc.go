@@ -11,7 +11,7 @@
 // coalescing signal and never hold the mirror up.
 //
 // The watch alone cannot be trusted: a stream that was cut, or a server that
-// lost its quorum, can stay silent for ever. The one that reads etcd anyway (a
+// lost its quorum, can stay silent forever. The one that reads etcd anyway (a
 // session's renewal) reports to [Mirror.Saw] what it saw; a mirror that has not
 // reached it after LagTimeout compares its snapshot with etcd, by a small read, and
 // reads anew if it lacks a change. Behind `etcd grpc-proxy`, whose watches report no

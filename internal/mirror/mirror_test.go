@@ -114,7 +114,7 @@ func TestFollowsEveryChange(t *testing.T) {
 	require.Equal(t, read, s, "folded and read agree")
 }
 
-// A watch that is silent for ever is found out by a revision that is known to
+// A watch that is silent forever is found out by a revision that is known to
 // exist, and only by that: no event need be missing for the mirror to be right.
 func TestFrozenWatchIsFoundOut(t *testing.T) {
 	client, keys := etcdtest.Client(t), testKeys(t)

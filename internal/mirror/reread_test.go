@@ -28,7 +28,7 @@ type broken struct {
 
 func (b *broken) Get(ctx context.Context, _ string, _ ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	if b.reads = append(b.reads, time.Now()); len(b.reads) > tooMany {
-		<-ctx.Done() // or they would take no time at all, for ever
+		<-ctx.Done() // or they would take no time at all, forever
 	}
 	if err := b.get(b.m); err != nil {
 		return nil, err

@@ -41,7 +41,7 @@ func (m *Mirror) follow(ctx context.Context, s *state.Snapshot) (stood time.Dura
 			upTo = next.upTo
 		case errors.Is(err, errNotOpened) && !again:
 			// The client's endpoints get its requests in turn. With a bad one of two, a watch
-			// after another read would be the bad one's again, for ever.
+			// after another read would be the bad one's again, forever.
 			again = true
 		default:
 			return stood, err

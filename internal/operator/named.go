@@ -92,7 +92,7 @@ func (o *Operator) ResignElection(ctx context.Context, timeout time.Duration, na
 // who leads before and after.
 func (o *Operator) askNamed(ctx context.Context, timeout time.Duration, name string, ask func(context.Context,
 	*elections.Election) error) (Outcome, error) {
-	if err := state.CheckName(name); err != nil {
+	if err := state.CheckName("election", name); err != nil {
 		return Outcome{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -33,7 +33,7 @@ type Question struct {
 
 // Await blocks until etcd has answered the question, and returns the client, which the caller closes unless
 // it was given. What lasts (see Lasts) ends it: at once where etcd itself refuses the user, and else when
-// it has lasted for two seconds. Otherwise it tries on until ctx ends, and warns once
+// it has lasted for two seconds. Otherwise it keeps trying until ctx ends, and warns once
 // etcd has not answered for half a second and every half minute. The error then is why etcd did not answer;
 // where that was not seen before the deadline of ctx, to see it takes up to two seconds per address more.
 // Errors match ErrUnreachable, ErrNotEtcd or ErrDenied.

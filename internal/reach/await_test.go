@@ -176,9 +176,9 @@ func TestWhatEtcdRefusesAUser(t *testing.T) {
 		cause          error
 		text           string
 	}{
-		"no user": {"", "", Fields, rpctypes.ErrUserEmpty, "etcd refused the user: there is none; set Username and " +
+		"no user": {"", "", Fields, rpctypes.ErrUserEmpty, "etcd refused the user: none was given; set Username and " +
 			"Password to those of a user with READ on /goverse (etcdserver: user name is empty)"},
-		"no user, flags": {"", "", Flags, rpctypes.ErrUserEmpty, "etcd refused the user: there is none; set --etcd-user " +
+		"no user, flags": {"", "", Flags, rpctypes.ErrUserEmpty, "etcd refused the user: none was given; set --etcd-user " +
 			"(GOVERSE_ETCD_USER) and --etcd-password (GOVERSE_ETCD_PASSWORD) to those of a user with READ on /goverse " +
 			"(etcdserver: user name is empty)"},
 		"a wrong password": {"u", "wrong", Fields, rpctypes.ErrAuthFailed, `etcd refused the user "u": check Username and ` +
@@ -226,7 +226,7 @@ func TestHowAwaitTries(t *testing.T) {
 			require.InEpsilon(t, pause, asked[i+1]-asked[i]-2*time.Second, 0.2, "after the time-out of try %d", i)
 		}
 		require.Equal(t, 3, strings.Count(log.String(), "\n"), "every half minute: %s", log.String())
-		require.True(t, strings.HasPrefix(log.String(), "[WARN]  etcd does not answer, trying on: at_most=1m19.5s error=\""+
+		require.True(t, strings.HasPrefix(log.String(), "[WARN]  etcd does not answer, retrying: at_most=1m19.5s error=\""+
 			"etcd cannot be reached through the Client: "), log.String())
 	})
 }
@@ -245,7 +245,7 @@ func TestAwaitThatIsAnswered(t *testing.T) {
 			}})
 		require.NoError(t, err)
 		require.Equal(t, given, client)
-		require.Equal(t, "[WARN]  etcd does not answer, trying on: error=\"etcd cannot be reached through the Client: check "+
+		require.Equal(t, "[WARN]  etcd does not answer, retrying: error=\"etcd cannot be reached through the Client: check "+
 			"the Client's endpoints and that etcd runs there (etcdserver: no leader)\"\n[INFO]  etcd answers\n", log.String())
 	})
 }

@@ -195,7 +195,7 @@ func says(text string) func(net.Conn) {
 	}
 }
 
-// Clocks are put right, and certificates replaced: neither lasts for ever.
+// Clocks are put right, and certificates replaced: neither lasts forever.
 func TestCertificatesThatWillBeOthers(t *testing.T) {
 	t.Parallel()
 	certificate, authority := newCertificate(t)

@@ -9,7 +9,7 @@ import (
 // report says in the log whether etcd answers.
 type report struct {
 	log    hclog.Logger
-	until  time.Time // it is tried; zero for ever
+	until  time.Time // it is tried; zero forever
 	last   *problem  // nil if etcd was not seen to be away
 	warned time.Time
 }
@@ -25,7 +25,7 @@ func (r *report) away(p *problem) {
 	if !r.until.IsZero() {
 		about = append(about, "at_most", time.Until(r.until).Round(time.Second/10).String())
 	}
-	r.log.Warn("etcd does not answer, trying on", append(about, "error", p)...)
+	r.log.Warn("etcd does not answer, retrying", append(about, "error", p)...)
 }
 
 // answered is called in the end.

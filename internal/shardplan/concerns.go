@@ -3,7 +3,7 @@ package shardplan
 import "github.com/goverse/goverse/internal/state"
 
 // Concerns reports whether a snapshot can make a planner decide otherwise than the one
-// before: what is dealt out, among whom, what was released, or whose duty it is changed.
+// before: what is assigned, among whom, what was released, or whose duty it is changed.
 // Beside a leader from outside the duty changes with the queue alone.
 func Concerns(before, now *state.Snapshot) bool {
 	return ShardsChanged(before, now) || before.Planner() != now.Planner()

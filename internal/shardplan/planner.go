@@ -1,5 +1,5 @@
 // Package shardplan decides when the shards are planned anew, as values: no clock, no
-// goroutine, no I/O. How they are dealt out is package sharding's; package
+// goroutine, no I/O. How they are assigned is package sharding's; package
 // consensus writes the map; the simulation runs the same code.
 //
 //   - What must move, moves at once: shards without an owner, of members that are gone, and
@@ -40,7 +40,7 @@ type Settings struct {
 const (
 	// windows is how many windows rebalancing waits at most where members keep changing.
 	windows = 5
-	// firstWindow is for how long nobody must have come before the shards are dealt out the first
+	// firstWindow is for how long nobody must have come before the shards are assigned the first
 	// time, unless Window is less.
 	firstWindow = time.Second
 )
@@ -170,7 +170,7 @@ func (p Planner) afford(n int) time.Duration {
 	return time.Duration(over / float64(p.cfg.Budget) * float64(time.Minute))
 }
 
-// Members are those among whom the shards are dealt out, in order of addresses. All
+// Members are those among whom the shards are assigned, in order of addresses. All
 // registered ones are, for what one of them holds is not free; those that are leaving,
 // linger, are excluded by a label, or do not work with as many shards, get none.
 func Members(s *state.Snapshot, cfg Settings) []sharding.Member {

@@ -99,7 +99,7 @@ func (w *world) first() string {
 	return w.look()
 }
 
-// The first map waits for others who start at the same time, but not for ever, nor for a whole long
+// The first map waits for others who start at the same time, but not forever, nor for a whole long
 // window; and so it does where all were gone.
 func TestFirstPlanWaitsForOthers(t *testing.T) {
 	long := cfg

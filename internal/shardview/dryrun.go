@@ -77,7 +77,7 @@ func remark(s *state.Snapshot, cfg shardplan.Settings) string {
 	case takers == 0:
 		return "no node can take shards: all of them leave, are excluded, or run without sharding"
 	case !owned:
-		return fmt.Sprintf("nothing is dealt out before %d nodes can take shards; there are %d", cfg.MinMembers, takers)
+		return fmt.Sprintf("nothing is assigned before %d nodes can take shards; there are %d", cfg.MinMembers, takers)
 	}
 	return ""
 }

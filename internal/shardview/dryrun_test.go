@@ -118,7 +118,7 @@ func TestDryRunTheFirstMap(t *testing.T) {
 	few.MinMembers, few.Exclude = 2, map[string]string{"role": "gateway"}
 	f = dryRun(t, w, few, Change{})
 	require.Empty(t, f.Steps)
-	require.Equal(t, "nothing is dealt out before 2 nodes can take shards; there are 1", f.Remark)
+	require.Equal(t, "nothing is assigned before 2 nodes can take shards; there are 1", f.Remark)
 	f = dryRun(t, w, few, Change{Join: []Joiner{{"c:1", 1}}})
 	require.Equal(t, []Load{{"a:1", 0, 0}, {"b:1", 0, 6}, {"c:1", 0, 6}}, f.Nodes)
 }

@@ -40,7 +40,7 @@ type Preview struct {
 	OpenMoves int `json:"open_moves"`
 	// Nodes are by address, never nil.
 	Nodes []Load `json:"nodes"`
-	// Remark is why nothing can be dealt out, "" if that is not so.
+	// Remark is why nothing can be assigned, "" if that is not so.
 	Remark string `json:"remark,omitempty"`
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// ErrNoMap: the shards were not dealt out yet. A map that cannot be read is
+// ErrNoMap: the shards were not assigned yet. A map that cannot be read is
 // sharding.ErrBadMap.
 var ErrNoMap = errors.New("there is no shard map yet: the leader writes one as soon as enough nodes with sharding " +
 	"are there")

@@ -148,7 +148,7 @@ func (w *world) differs(truth, s *state.Snapshot) string {
 // is not there to put it right: nobody else may.
 func (w *world) tidy() {
 	e := w.etcd
-	w.mendMap()
+	w.deleteMap()
 	for i := 0; i < len(e.keys); i++ {
 		kv := e.keys[i]
 		if kv.Lease == 0 && kv.Key != registerKey && kv.Key != w.keys.ShardMap() && !w.cared(kv) {

@@ -52,12 +52,12 @@ func (w *world) cutFor(h *host, d time.Duration, requests, answers bool) {
 	}
 	w.faults.last(d, func() {
 		h.link.noRequests, h.link.noAnswers = false, false
-		w.mended(h)
+		w.repaired(h)
 	})
 }
 
-// mended: what is wrong with the way to etcd is over.
-func (w *world) mended(h *host) {
+// repaired: what is wrong with the way to etcd is over.
+func (w *world) repaired(h *host) {
 	h.hinder()
 	w.note(h, "is over")
 	w.etcd.free()
@@ -74,7 +74,7 @@ func slowLink(w *world, h *host) {
 func (w *world) fastAgain(h *host) {
 	h.lagged = max(h.lagged, w.now+2*h.link.slow)
 	h.link.slow = 0
-	w.mended(h)
+	w.repaired(h)
 }
 
 // slowThenCut: etcd's answers to a renewal take their time, and are the last for long.
@@ -92,7 +92,7 @@ func freezeWatch(w *world, h *host) { w.freezeFor(h, w.duration(h)) }
 func (w *world) freezeFor(h *host, d time.Duration) {
 	w.note(h, "its watch delivers nothing for %v", d)
 	h.link.frozen = true
-	w.faults.last(d, func() { h.link.frozen = false; w.mended(h) })
+	w.faults.last(d, func() { h.link.frozen = false; w.repaired(h) })
 }
 
 // deadWatch: nothing comes through a watch any more, and nobody says so; or through the

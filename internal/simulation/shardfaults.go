@@ -26,14 +26,14 @@ func handOnShards(w *world, h *host) {
 		w.handOn(txn.Op{Kind: txn.Put, Key: w.keys.ShardMap(), Value: "somebody"})
 		w.checks.handed = append(w.checks.handed, e.revision)
 		w.checks.count(MapTaken)
-		w.faults.last(w.duration(h), w.mendMap)
+		w.faults.last(w.duration(h), w.deleteMap)
 	default:
 		handOnReport(w, h)
 	}
 }
 
-// mendMap is the operator, who deletes a map that nobody can read.
-func (w *world) mendMap() {
+// deleteMap is the operator, who deletes a map that nobody can read.
+func (w *world) deleteMap() {
 	kv := w.etcd.get(w.keys.ShardMap())
 	if kv == nil {
 		return

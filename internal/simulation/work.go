@@ -153,7 +153,7 @@ func (p *process) serveToTheEnd() {
 		s.end(suspicion.Goodbye, false, false)
 	}
 	if p.host.roles.drains {
-		return // there is a call that takes for ever
+		return // there is a call that takes forever
 	}
 	p.after(w.between(0, 200*time.Millisecond), func() {
 		p.keeper.close(func() {

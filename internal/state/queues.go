@@ -13,11 +13,12 @@ import (
 // maxName is far below what etcd takes, and long enough for a path.
 const maxName = 512
 
-// CheckName reports what is wrong with a name that a user gives to a lock, an election
+// CheckName reports what is wrong with a name that a user gives to what is said, a lock, an election
 // or an effect: it is to be from 1 to 512 bytes long; any bytes will do.
-func CheckName(name string) error {
+func CheckName(what, name string) error {
 	if name == "" || len(name) > maxName {
-		return fmt.Errorf("%w: it has %d bytes; give it from 1 to %d", lifecycle.ErrBadName, len(name), maxName)
+		return fmt.Errorf("%w for the %s: it has %d bytes; give it from 1 to %d", lifecycle.ErrBadName, what, len(name),
+			maxName)
 	}
 	return nil
 }

@@ -90,10 +90,10 @@ func TestLeaseRecordsLieApart(t *testing.T) {
 }
 
 func TestCheckName(t *testing.T) {
-	require.NoError(t, CheckName("a"))
-	require.NoError(t, CheckName(strings.Repeat("a", maxName)))
+	require.NoError(t, CheckName("lock", "a"))
+	require.NoError(t, CheckName("lock", strings.Repeat("a", maxName)))
 	for _, name := range []string{"", strings.Repeat("a", maxName+1)} {
-		require.ErrorIs(t, CheckName(name), lifecycle.ErrBadName)
+		require.ErrorIs(t, CheckName("lock", name), lifecycle.ErrBadName)
 	}
 }
 
@@ -118,7 +118,7 @@ func FuzzQueueOf(f *testing.F) {
 			require.True(t, ok)
 			require.Equal(t, queue, again)
 		}
-		if CheckName(name) == nil {
+		if CheckName("lock", name) == nil {
 			written := q.Entry(name, 7, 1, Traits{Priority: priority, Shared: shared})
 			queue, ok := q.QueueOf(written)
 			require.True(t, ok)

@@ -66,7 +66,7 @@ func (r Record) Encode() string { return encode(r) }
 
 // AsStored is the record as it comes back from etcd: bytes that are no UTF-8 do
 // not survive JSON, and a record that differs from what is stored would be
-// written for ever.
+// written forever.
 func (r Record) AsStored() Record {
 	stored, err := DecodeRecord([]byte(r.Encode()))
 	if err != nil {

@@ -88,6 +88,17 @@ type Snapshot struct {
 	History int
 }
 
+// AccuserAddress is that of the member which wrote the accusation, "" if it is none now: a process that
+// takes over its own address accuses before it is registered.
+func (s *Snapshot) AccuserAddress(a *Accusation) string {
+	for _, m := range s.Members {
+		if m.Address != a.Address && (m.InstanceID == a.Accuser || m.Address == a.Accuser) {
+			return m.Address
+		}
+	}
+	return ""
+}
+
 // Lacks reports whether s misses a change, up to a revision that s has not reached yet and at
 // which the range had total keys, the last written of them at newest. A put that s misses and
 // that still counts is newer than s; if there is none, all keys are as s has them, and one that was

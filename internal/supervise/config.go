@@ -89,7 +89,7 @@ func (c Config) withDefaults() Config {
 // Validate reports what is wrong with the configuration; errors match lifecycle.ErrBadName and
 // ErrBadStop.
 func (c Config) Validate() error {
-	_, name := c.kind()
+	kind, name := c.kind()
 	switch {
 	case c.Etcd.Address == "", len(c.Command) == 0, len(c.Guard) == 0, (c.Election == "") == (c.Lock == ""):
 		return errors.New("supervise: Etcd, Guard, Command and one of Election and Lock are required")
@@ -99,7 +99,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w %v: it is to end before the deadline, so give at most half of the TTL, %v", ErrBadStop, c.Stop,
 			c.withDefaults().TTL/2)
 	}
-	return state.CheckName(name)
+	return state.CheckName(kind, name)
 }
 
 // what is held, for people.

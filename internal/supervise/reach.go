@@ -17,9 +17,9 @@ import (
 
 var (
 	// errLate: the time for the wait is over.
-	errLate = errors.New("not to be had in time")
+	errLate = errors.New("not free in time")
 	// errNested: it would wait for one that waits for it.
-	errNested = errors.New("it would wait for itself for ever")
+	errNested = errors.New("it would wait for itself forever")
 )
 
 // bounded is the context of all that is waited for: what is to be had within Timeout is to be
@@ -116,9 +116,9 @@ func (r *runner) ended(err error) error {
 	case errors.Is(err, errBusy):
 		return r.busy(fmt.Errorf("%s is held by another: leave --nonblock out to wait for it", r.cfg.what()))
 	case errors.Is(err, errLate) && !r.cfg.Try && r.claim != nil && r.claim.others():
-		return r.busy(fmt.Errorf("%s was not to be had within %v: give a longer --timeout", r.cfg.what(), r.cfg.Timeout))
+		return r.busy(fmt.Errorf("%s was not available within %v: give a longer --timeout", r.cfg.what(), r.cfg.Timeout))
 	case errors.Is(err, errLate): // whether another holds it is not known
-		return failed(fmt.Errorf("%s was not to be had within %v: %w", r.cfg.what(), r.cfg.Timeout, r.silence()))
+		return failed(fmt.Errorf("%s was not available within %v: %w", r.cfg.what(), r.cfg.Timeout, r.silence()))
 	}
 	return failed(err)
 }

@@ -31,9 +31,9 @@ func TestWhyEtcdDoesNotAnswer(t *testing.T) {
 		err := Run(cfg, nil)
 		require.Equal(t, ExitFailed, cli.ExitCode(err))
 		why := "etcd cannot be reached at 127.0.0.1:1: nothing listens there: check --etcd and that etcd runs there"
-		require.ErrorContains(t, err, `lock "it" was not to be had within 1s: `+why)
+		require.ErrorContains(t, err, `lock "it" was not available within 1s: `+why)
 		require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
-		require.Contains(t, log.String(), `[WARN]  etcd does not answer, trying on: at_most=`)
+		require.Contains(t, log.String(), `[WARN]  etcd does not answer, retrying: at_most=`)
 		require.Contains(t, log.String(), why)
 
 		web := httptest.NewServer(http.NotFoundHandler())

@@ -110,7 +110,7 @@ func (r *runner) giveUp(h *held, j *job) {
 	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 	if err := h.giveUp(ctx); err != nil && ctx.Err() != nil {
-		r.cfg.Logger.Log(level, "could not give leadership up yet, trying on", "election", r.cfg.Election, "error", err)
+		r.cfg.Logger.Log(level, "could not give leadership up yet, retrying", "election", r.cfg.Election, "error", err)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Ports are drawn from a block that no other fleet draws from, of this process or
-// another: nobody shall have taken one when its node starts again.
+// another: nobody may have taken one when its node starts again.
 const (
 	firstPort, lastPort = 10000, 20000
 	blockSize           = 2000

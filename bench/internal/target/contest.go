@@ -46,7 +46,7 @@ func (c *contest) fails() {
 	c.changed.Broadcast()
 }
 
-// again reports whether who held it shall want it again; after another one if it is polite.
+// again reports whether who held it wants it again; after another one if it is polite.
 func (c *contest) again(who int, polite bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -161,7 +161,7 @@ func dealt(ctx context.Context, etcd string) (writes int, err error) {
 		}
 	}
 	if !even {
-		return 0, fmt.Errorf("the shards of goversed dev are not dealt out evenly after %v", devGoal)
+		return 0, fmt.Errorf("the shards of goversed dev are not assigned evenly after %v", devGoal)
 	}
 	return writes, nil
 }

@@ -27,14 +27,14 @@ type DB interface {
 type Config struct {
 	// DB is never closed. Each processor uses one connection of a pool at a time, for a [Source] of the
 	// same pool too, and a second one while that counts the lag. A handler that takes another one of
-	// the same pool, beside Tx, may wait for ever when as many processors as the pool has connections
+	// the same pool, beside Tx, may wait forever when as many processors as the pool has connections
 	// do so: give it a pool of its own.
 	DB DB
 	// Table is the checkpoints' table, with its schema or without. What is parked is in a table
 	// of that name and _parked. Default goverse_checkpoints.
 	Table string
 	// IdleTimeout is after how long without a statement PostgreSQL ends a batch's transaction,
-	// so that a process that stands still does not keep its locks for ever. It must be longer
+	// so that a process that stands still does not keep its locks forever. It must be longer
 	// than what handlers do, one after the other, between two statements: a batch that takes
 	// longer is tried with half as many events, and at one event that is its fault. Default 30 s;
 	// negative: what the server is set to.
@@ -105,7 +105,7 @@ var errNoTx = fmt.Errorf("%w: postgres.Tx: there is no transaction in this conte
 // Tx is the transaction in which a handler, or OnPark, is called, with its ctx: what is written
 // there takes effect together with the new position. Neither commit it nor roll it back. It panics
 // for any other ctx, with an error that matches processor.ErrUnavailable: a processor whose
-// checkpoint is another one tries on, and parks nothing for it.
+// checkpoint is another one keeps trying, and parks nothing for it.
 func Tx(ctx context.Context) pgx.Tx {
 	tx, ok := ctx.Value(txKey{}).(pgx.Tx)
 	if !ok {

@@ -262,7 +262,7 @@ func (s *testBed) inHandler(t *testing.T) {
 	require.EqualValues(t, 1, p.Status().Parked)
 }
 
-// A database that does not answer holds up nobody for ever; a handler may take its time.
+// A database that does not answer holds up nobody forever; a handler may take its time.
 func (s *testBed) silent(t *testing.T) {
 	ctx := etcdtest.Context(t)
 	const timeout = 300 * time.Millisecond

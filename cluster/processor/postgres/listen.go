@@ -30,7 +30,7 @@ func (s *Source) Listen(ctx context.Context) {
 			lost = false
 		})
 		if !lost && ctx.Err() == nil {
-			log.Warn("does not hear of new events, trying on; until then the table is polled", "error", err)
+			log.Warn("does not hear of new events, retrying; until then the table is polled", "error", err)
 			lost = true
 		}
 		wait.For(ctx, relisten.Delay(1, rand.Float64()))

@@ -76,7 +76,7 @@ func (g *guarded) acquire(ctx context.Context, shard int, epoch int64) {
 }
 
 // work looks at one shard after the other until ctx ends: it writes in those that the node
-// serves, and where it lost one it tries on under the old epoch until that is refused,
+// serves, and where it lost one it keeps trying under the old epoch until that is refused,
 // as a worker would that does not hear of it.
 func (g *guarded) work(ctx context.Context, owned *cluster.Shards) {
 	tick := time.NewTicker(writeEvery)

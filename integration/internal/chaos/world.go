@@ -216,7 +216,7 @@ func (w *world) at(address string) *chaosNode {
 }
 
 // calm waits until all is as it should be: every node registered and queued once, one of
-// them leads, the shards are dealt out evenly, every node sees it so and serves exactly
+// them leads, the shards are assigned evenly, every node sees it so and serves exactly
 // those that are its own; and then until each had every lock and every effect has taken place.
 func (w *world) calm(ctx context.Context) error {
 	if err := w.atEase(ctx); err != nil {
@@ -231,7 +231,7 @@ func (w *world) atEase(ctx context.Context) error {
 	if err := errors.Join(w.answers(ctx), w.joined(ctx)); err != nil {
 		return err
 	}
-	if _, err := w.await(ctx, calmPatience, "every node is registered and queued once, and the shards are dealt out "+
+	if _, err := w.await(ctx, calmPatience, "every node is registered and queued once, and the shards are assigned "+
 		"evenly", w.complete); err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func serve(encoded string) int {
 // to another member and hears from it, or to do so no longer. The peer's address follows.
 const (
 	CutPeer  = "cut "
-	MendPeer = "mend "
+	MendPeer = "connect "
 )
 
 // obey does what in says. What members ask each other over HTTP is not dropped; see

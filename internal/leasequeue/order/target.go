@@ -15,10 +15,10 @@ import (
 var ErrPassed = errors.New("another one leads than when it was asked for")
 
 // Request is somebody's request about who is first in a queue. It is void when who was first then is
-// not any more, or who shall be first is gone.
+// not any more, or who was to be first is gone.
 type Request struct {
 	Token  int64  `json:"token"`            // CreateRevision of who is first
-	Key    string `json:"key,omitempty"`    // of who shall be; empty: the next one
+	Key    string `json:"key,omitempty"`    // of who is to be; empty: the next one
 	Create int64  `json:"create,omitempty"` // CreateRevision of Key
 }
 

@@ -85,7 +85,7 @@ func (w *world) settle(t require.TestingT) {
 			return
 		}
 	}
-	require.Fail(t, "they move for ever", "%v", w.truth().Entries())
+	require.Fail(t, "they move forever", "%v", w.truth().Entries())
 }
 
 func first(q Queue) Entry {
@@ -260,7 +260,7 @@ func (w *world) calm(t require.TestingT) {
 			return
 		}
 	}
-	require.Fail(t, "they move for ever", "%v", w.truth().Entries())
+	require.Fail(t, "they move forever", "%v", w.truth().Entries())
 }
 
 // One that comes and goes, and is preferred to all, does not keep a steady one from the

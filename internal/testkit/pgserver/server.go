@@ -22,7 +22,7 @@ import (
 // ErrNotInstalled: there is no PostgreSQL server on this machine.
 var ErrNotInstalled = errors.New("PostgreSQL's server is not installed: apt-get install postgresql")
 
-// restartTimeout is how long Restart tries on.
+// restartTimeout is how long Restart keeps trying.
 const restartTimeout = 20 * time.Second
 
 // Server is one PostgreSQL server with an empty database. Its methods are to be called by one
