@@ -33,6 +33,7 @@ func startAt(t *testing.T, cfg Config) (took time.Duration, err error) {
 
 // Another server at etcd's address does not become etcd by waiting.
 func TestWhatAnswersIsNoEtcd(t *testing.T) {
+	t.Parallel()
 	other, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
 	require.NoError(t, other.Start())
@@ -50,18 +51,22 @@ func TestWhatAnswersIsNoEtcd(t *testing.T) {
 		"a gRPC server": other.AdvertiseAddress(), "a web server": web.Listener.Addr().String(),
 		"a web server with HTTP/2": web2.Listener.Addr().String()} {
 		for _, user := range []string{"", "u"} {
-			took, err := startAt(t, Config{EtcdAddress: address, Username: user, Password: user,
-				RequestTimeout: 500 * time.Millisecond})
-			require.ErrorIs(t, err, ErrNotEtcd, name)
-			require.EqualError(t, err, "what answers at "+address+" is no etcd: set EtcdAddress to etcd's client address, "+
-				"usually port 2379", name)
-			require.Less(t, took, 10*time.Second, name)
+			t.Run(name+", user "+user, func(t *testing.T) {
+				t.Parallel()
+				took, err := startAt(t, Config{EtcdAddress: address, Username: user, Password: user,
+					RequestTimeout: 500 * time.Millisecond})
+				require.ErrorIs(t, err, ErrNotEtcd)
+				require.EqualError(t, err, "what answers at "+address+" is no etcd: set EtcdAddress to etcd's client "+
+					"address, usually port 2379")
+				require.Less(t, took, 10*time.Second)
+			})
 		}
 	}
 }
 
 // A certificate that is refused ends the start, and is the same error with a user, who would log in first.
 func TestStrangeCertificate(t *testing.T) {
+	t.Parallel()
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that fail
 	secure.EnableHTTP2 = true

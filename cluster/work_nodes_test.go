@@ -84,7 +84,7 @@ func TestStopWaitsForLocksBounded(t *testing.T) {
 	h := <-acquire(t, c, c.Node(0), "it")
 	require.EqualError(t, c.Node(0).StopContext(t.Context()),
 		"the stop was cut short: have the locks released: not done within WorkTimeout, 50ms, though the contexts have "+
-			"ended: context deadline exceeded")
+			"ended: not released: \"it\": context deadline exceeded")
 	require.False(t, h.Valid())
 	require.ErrorIs(t, h.Release(t.Context()), lock.ErrLost)
 	require.Empty(t, lockQueue(t, c, "it"))

@@ -50,8 +50,8 @@ func TestBadCommandLinesOfExecAndLock(t *testing.T) {
 		"lock a --etcd a:1 --etcd-password p -- true": "without --etcd-user",
 		"lock a --etcd a:1 --etcd-user u -- true": "--etcd-user is given without a password: give it as " +
 			"GOVERSE_ETCD_PASSWORD",
-		"lock a --etcd a:1 --etcd-cert c -- true":                  "--etcd-cert and --etcd-key belong together",
-		"lock a --etcd http://a:1 --etcd-cacert c -- true":         "would not be encrypted although certificates are given",
+		"lock a --etcd a:1 --etcd-cert c -- true":          "--etcd-cert and --etcd-key belong together",
+		"lock a --etcd http://a:1 --etcd-cacert c -- true": "would not be encrypted although certificates are given",
 		"lock --etcd a:1 " + strings.Repeat("x", 513) + " -- true": "NAME: bad name for the lock: it has 513 bytes; " +
 			"give it from 1 to 512",
 	} {

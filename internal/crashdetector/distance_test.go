@@ -138,6 +138,7 @@ func TestDistanceThatGrowsIsRecorded(t *testing.T) {
 
 // One that is too far for its TTL is said so once, and left to its lease.
 func TestNodeTooFarFromEtcdIsLeftToItsLease(t *testing.T) {
+	t.Parallel()
 	const warning, refuses = "crash detection leaves it to its lease", "cannot watch a member"
 	log := &logtest.Buffer{}
 	c := clustertest.New(t, 3, clustertest.WithTTL(3), first(110*time.Millisecond),

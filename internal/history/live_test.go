@@ -95,6 +95,18 @@ func (l *live) resign() {
 	}, "who resigned queues at the tail")
 }
 
+// waitServed waits until every shard is served, and that was sampled.
+func (l *live) waitServed() {
+	l.Eventually(func() bool {
+		served := 0
+		for _, n := range l.Nodes() {
+			served += int(n.Cluster().Status().Shards.Serving)
+		}
+		return served == liveShards
+	}, "every shard is served")
+	l.see()
+}
+
 // finish ends the recording and returns what was recorded.
 func (l *live) finish() History {
 	l.end()
@@ -110,6 +122,7 @@ func TestLeaderChangesAreClean(t *testing.T) {
 	for range 4 {
 		l.resign()
 	}
+	l.waitServed()
 	first := l.WaitLeader()
 	end := l.rec.Begin(first.Address(), "cut off", "")
 	first.Faults().CutOff()
@@ -119,6 +132,7 @@ func TestLeaderChangesAreClean(t *testing.T) {
 	first.Faults().Reconnect()
 	end()
 	l.WaitAgreed()
+	l.waitServed()
 	v := Check(l.finish(), Limits{})
 	require.True(t, v.OK(), v)
 	require.GreaterOrEqual(t, v.Seen.Terms, 5)
