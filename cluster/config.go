@@ -144,8 +144,8 @@ func (c Config) Validate() error {
 		return err
 	}
 	if c.LeaderElectionTTL < 0 || c.LeaderElectionTTL > 24*60*60 {
-		return fmt.Errorf("%w: %d s: give a number of seconds from 1 to 86400; 10 is a good one", ErrBadTTL,
-			c.LeaderElectionTTL)
+		return fmt.Errorf("%w: %d s: give a number of seconds from 1 to 86400; 10 is a good one",
+			ErrBadTTL, c.LeaderElectionTTL)
 	}
 	if err := checkAddresses(c.EtcdAddress); err != nil {
 		return err
@@ -157,8 +157,8 @@ func (c Config) Validate() error {
 		}
 	}
 	if c.OnceRetention != 0 && c.OnceRetention < time.Minute {
-		return fmt.Errorf("%w: OnceRetention is %v; give it a minute or more, or leave it 0 for 24h", ErrBadConfig,
-			c.OnceRetention)
+		return fmt.Errorf("%w: OnceRetention is %v; give it a minute or more, or leave it 0 for 24h",
+			ErrBadConfig, c.OnceRetention)
 	}
 	if err := c.CrashDetection.validate(ttlOf(c)); err != nil {
 		return err
@@ -173,8 +173,8 @@ func (c Config) Validate() error {
 	}
 	switch { // etcd's client would go on as nobody
 	case c.Username != "" && c.Password == "" && c.Credentials == nil:
-		return fmt.Errorf("%w: Username is %q and there is no Password: give both, or Credentials", ErrBadConfig,
-			c.Username)
+		return fmt.Errorf("%w: Username is %q and there is no Password: give both, or Credentials",
+			ErrBadConfig, c.Username)
 	case c.Username == "" && c.Password != "":
 		return fmt.Errorf("%w: Password is set and Username is not: give both", ErrBadConfig)
 	}

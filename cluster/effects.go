@@ -28,8 +28,8 @@ func (c *Cluster) Effects() *Effects { return &c.effects }
 // ErrStopped; ctx's cause, or etcd's error, if fn did not run. When fn has returned, Once goes on until
 // etcd has the outcome or the session is lost, also if ctx has ended. A panic of fn leaves the outcome
 // unknown.
-func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Context, token int64) ([]byte,
-	error)) (once.Result, error) {
+func (e *Effects) Once(ctx context.Context, name string,
+	fn func(ctx context.Context, token int64) ([]byte, error)) (once.Result, error) {
 	p, err := e.c.running()
 	if err != nil {
 		return once.Result{}, err
@@ -72,7 +72,7 @@ func (e *Effects) List(ctx context.Context, q once.Query) (found []once.Standing
 }
 
 // Once is [Effects.Once].
-func (c *Cluster) Once(ctx context.Context, name string, fn func(ctx context.Context, token int64) ([]byte,
-	error)) (once.Result, error) {
+func (c *Cluster) Once(ctx context.Context, name string,
+	fn func(ctx context.Context, token int64) ([]byte, error)) (once.Result, error) {
 	return c.effects.Once(ctx, name, fn)
 }

@@ -38,8 +38,8 @@ type Member struct {
 
 func memberOf(m *state.Member) Member {
 	out := Member{Address: m.Address, Incarnation: m.Incarnation, InstanceID: m.InstanceID, Hostname: m.Hostname,
-		HTTPAddress: m.HTTPAddress, Version: m.Version, Labels: maps.Clone(m.Labels), Weight: max(m.Weight,
-			1), Shards: m.Shards,
+		HTTPAddress: m.HTTPAddress, Version: m.Version, Labels: maps.Clone(m.Labels),
+		Weight: max(m.Weight, 1), Shards: m.Shards,
 		Observer: m.Observer, Draining: m.Draining, Stopping: m.Stopping, RoundTrip: m.Record.RoundTrip()}
 	if m.ElectionFailed {
 		out.ElectionFailed = m.Reason

@@ -90,21 +90,21 @@ func (s Sharding) withDefaults() Sharding {
 func (s Sharding) validate() error {
 	switch {
 	case s.Shards < 0 || s.Shards > shard.MaxCount:
-		return fmt.Errorf("%w: Sharding.Shards is %d: give a number from 1 to %d; 8192 is a good one", ErrBadConfig,
-			s.Shards, shard.MaxCount)
+		return fmt.Errorf("%w: Sharding.Shards is %d: give a number from 1 to %d; 8192 is a good one",
+			ErrBadConfig, s.Shards, shard.MaxCount)
 	case s.MaxAcquiring < 0:
-		return fmt.Errorf("%w: Sharding.MaxAcquiring is negative (%d); leave it 0 for the default", ErrBadConfig,
-			s.MaxAcquiring)
+		return fmt.Errorf("%w: Sharding.MaxAcquiring is negative (%d); leave it 0 for the default",
+			ErrBadConfig, s.MaxAcquiring)
 	case s.DrainTimeout < 0:
-		return fmt.Errorf("%w: Sharding.DrainTimeout is negative (%v); leave it 0 for the default", ErrBadConfig,
-			s.DrainTimeout)
+		return fmt.Errorf("%w: Sharding.DrainTimeout is negative (%v); leave it 0 for the default",
+			ErrBadConfig, s.DrainTimeout)
 	case s.Window < 0:
 		return fmt.Errorf("%w: Sharding.Window is negative (%v); leave it 0 for the default", ErrBadConfig, s.Window)
 	case s.MinMembers < 0:
 		return fmt.Errorf("%w: Sharding.MinMembers is negative (%d); leave it 0 for 1", ErrBadConfig, s.MinMembers)
 	case s.MovesPerMinute < 0:
-		return fmt.Errorf("%w: Sharding.MovesPerMinute is negative (%d); leave it 0 for the default", ErrBadConfig,
-			s.MovesPerMinute)
+		return fmt.Errorf("%w: Sharding.MovesPerMinute is negative (%d); leave it 0 for the default",
+			ErrBadConfig, s.MovesPerMinute)
 	}
 	return nil
 }

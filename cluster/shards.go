@@ -117,8 +117,8 @@ func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Conte
 // HoldAlone is Hold for what is to run once on this node: a caller with the same key and name as another
 // one waits until that one's fn has returned, as it would if another node served the shard. Other names
 // of the key do not wait for each other, nor do callers of Hold.
-func (h *Shards) HoldAlone(ctx context.Context, key, name string, fn func(ctx context.Context,
-	epoch int64) error) error {
+func (h *Shards) HoldAlone(ctx context.Context, key, name string,
+	fn func(ctx context.Context, epoch int64) error) error {
 	s, err := h.running()
 	if err != nil {
 		return err

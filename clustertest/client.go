@@ -65,31 +65,31 @@ type faultyKV struct {
 }
 
 func (kv faultyKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	return do(ctx, kv.f, opRequest(clientv3.OpGet(key, opts...)), func(ctx context.Context) (*clientv3.GetResponse,
-		error) {
+	request := opRequest(clientv3.OpGet(key, opts...))
+	return do(ctx, kv.f, request, func(ctx context.Context) (*clientv3.GetResponse, error) {
 		return kv.KV.Get(ctx, key, opts...)
 	})
 }
 
 func (kv faultyKV) GetStream(ctx context.Context, key string,
 	opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
-	return do(ctx, kv.f, opRequest(clientv3.OpGet(key, opts...)), func(ctx context.Context) (clientv3.GetStreamChan,
-		error) {
+	request := opRequest(clientv3.OpGet(key, opts...))
+	return do(ctx, kv.f, request, func(ctx context.Context) (clientv3.GetStreamChan, error) {
 		return kv.KV.GetStream(ctx, key, opts...)
 	})
 }
 
 func (kv faultyKV) Put(ctx context.Context, key, val string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
-	return do(ctx, kv.f, opRequest(clientv3.OpPut(key, val, opts...)), func(ctx context.Context) (*clientv3.PutResponse,
-		error) {
+	request := opRequest(clientv3.OpPut(key, val, opts...))
+	return do(ctx, kv.f, request, func(ctx context.Context) (*clientv3.PutResponse, error) {
 		return kv.KV.Put(ctx, key, val, opts...)
 	})
 }
 
 func (kv faultyKV) Delete(ctx context.Context, key string,
 	opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
-	return do(ctx, kv.f, opRequest(clientv3.OpDelete(key, opts...)), func(ctx context.Context) (*clientv3.DeleteResponse,
-		error) {
+	request := opRequest(clientv3.OpDelete(key, opts...))
+	return do(ctx, kv.f, request, func(ctx context.Context) (*clientv3.DeleteResponse, error) {
 		return kv.KV.Delete(ctx, key, opts...)
 	})
 }

@@ -61,8 +61,7 @@ func (c *Cluster) await(d time.Duration, cond func() bool) bool {
 			return cond()
 		}
 		if !open {
-			maps.DeleteFunc(changes, func(_ *Node,
-				c <-chan election.Leader) bool {
+			maps.DeleteFunc(changes, func(_ *Node, c <-chan election.Leader) bool {
 				return reflect.ValueOf(c) == cases[chosen].Chan
 			})
 		}

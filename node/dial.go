@@ -70,8 +70,8 @@ func (a *attempt) anonymous() error {
 
 // noAnswer is the error for everything that proves nothing.
 func noAnswer(address string, cause error) error {
-	return fmt.Errorf("node: %w from %s: check the address, the network and the TLS settings (%w)", ErrNoAnswer, address,
-		cause)
+	return fmt.Errorf("node: %w from %s: check the address, the network and the TLS settings (%w)",
+		ErrNoAnswer, address, cause)
 }
 
 // dialOnce dials the first time it is asked to and remembers what came of it. grpc

@@ -56,8 +56,8 @@ func (r *run) settle(now deadline.Instant) {
 	}
 	if r.e.term.Swap(nil) != nil {
 		t.end(ErrTaken)
-		r.e.log.Info("this candidate no longer leads", append([]any{"token", t.token, "reason", context.Cause(t.ctx)},
-			r.trouble()...)...)
+		r.e.log.Info("this candidate no longer leads",
+			append([]any{"token", t.token, "reason", context.Cause(t.ctx)}, r.trouble()...)...)
 	}
 	select {
 	case <-t.done:

@@ -85,6 +85,6 @@ func collectShards(source Source, st cluster.Status, metrics []shardMetric, ch c
 	for _, b := range st.Shards.Pauses.Buckets {
 		buckets[b.AtMost.Seconds()] = uint64(b.Count)
 	}
-	ch <- prometheus.MustNewConstHistogram(pauseDesc, uint64(st.Shards.Pauses.Count), st.Shards.Pauses.Sum.Seconds(),
-		buckets)
+	ch <- prometheus.MustNewConstHistogram(pauseDesc,
+		uint64(st.Shards.Pauses.Count), st.Shards.Pauses.Sum.Seconds(), buckets)
 }

@@ -25,8 +25,8 @@ import (
 // It blocks until next has returned and the lock is released, or ctx ends; the lock is then
 // released as soon as possible. next must not hand on a command of the same key, and wait for
 // it: that would wait for itself.
-func SingleWriter[C, R any](locks LockRegistry, key func(C) string, next func(context.Context, C) (R,
-	error)) func(context.Context, C) (R, error) {
+func SingleWriter[C, R any](locks LockRegistry, key func(C) string,
+	next func(context.Context, C) (R, error)) func(context.Context, C) (R, error) {
 	return func(ctx context.Context, command C) (result R, err error) {
 		if locks == nil {
 			return result, errors.New("lock: SingleWriter's registry is nil; give it the one of Cluster.Locks")

@@ -137,8 +137,8 @@ func (t *term[E]) count(events []Event[E], park bool) {
 		t.log.Error("an event was parked: it is not handled", "token", t.at.Token, "position", t.at.Position,
 			"attempts", t.trouble.attempts, "error", oneline.Of(t.trouble.err))
 	} else if t.trouble.at != "" && t.trouble.at == events[0].Position {
-		t.log.Info("the event that failed is handled", "token", t.at.Token, "position", t.trouble.at, "failures",
-			t.trouble.failures)
+		t.log.Info("the event that failed is handled", "token", t.at.Token, "position", t.trouble.at,
+			"failures", t.trouble.failures)
 	}
 	t.trouble = t.trouble.passed(positions(events[:n]), t.cfg.BatchSize)
 	t.p.report.passed(t.at, n, park, time.Now())

@@ -125,8 +125,8 @@ func (e *Etcd) Claim(ctx context.Context, name string, token int64) (Mark, error
 
 // Advance implements [Checkpoint]. What was done is stored also if ctx has ended meanwhile; that
 // takes two request time-outs at most.
-func (e *Etcd) Advance(ctx context.Context, name string, at Mark, work func(ctx context.Context) (Progress,
-	error)) (Mark, error) {
+func (e *Etcd) Advance(ctx context.Context, name string, at Mark,
+	work func(ctx context.Context) (Progress, error)) (Mark, error) {
 	progress, failed := work(ctx)
 	if progress.Position == at.Position && len(progress.Parked) == 0 {
 		return at, failed

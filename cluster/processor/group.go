@@ -48,8 +48,8 @@ func (g Group) Status() []Status {
 // serves the shard of the processor's name: so the partitions spread over the nodes, and move when
 // nodes come and go. set gives each its Source, and what else is its own; the name is
 // cfg.Name/partition if it gives no other, and Shard the LeaderLock. All nodes run the same group.
-func Partitions[E any](cfg Config[E], in Shards, partitions []string, set func(partition string,
-	cfg *Config[E])) (Group, error) {
+func Partitions[E any](cfg Config[E], in Shards, partitions []string,
+	set func(partition string, cfg *Config[E])) (Group, error) {
 	var g Group
 	for _, partition := range partitions {
 		own := cfg

@@ -55,8 +55,8 @@ func (m *Memory) Claim(_ context.Context, name string, token int64) (Mark, error
 }
 
 // Advance implements [Checkpoint]. It cannot undo what work did.
-func (m *Memory) Advance(ctx context.Context, name string, at Mark, work func(ctx context.Context) (Progress,
-	error)) (Mark, error) {
+func (m *Memory) Advance(ctx context.Context, name string, at Mark,
+	work func(ctx context.Context) (Progress, error)) (Mark, error) {
 	progress, failed := work(ctx)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -79,8 +79,7 @@ func (m *Memory) Advance(ctx context.Context, name string, at Mark, work func(ct
 func (m *Memory) Parked(_ context.Context, name string) ([]Parked, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	sorted := slices.SortedFunc(maps.Values(m.get(name).parked), func(a,
-		b parkedAt) int {
+	sorted := slices.SortedFunc(maps.Values(m.get(name).parked), func(a, b parkedAt) int {
 		return cmp.Compare(a.version, b.version)
 	})
 	parked := make([]Parked, len(sorted))

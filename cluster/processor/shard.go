@@ -39,6 +39,6 @@ func Shard(in Shards, key string) LeaderLock {
 
 // never: this process will never serve the shard.
 func never(err error) bool {
-	return errors.Is(err, lifecycle.ErrStopped) || errors.Is(err, lifecycle.ErrNotStarted) || errors.Is(err,
-		lifecycle.ErrShardingOff)
+	return errors.Is(err, lifecycle.ErrStopped) || errors.Is(err, lifecycle.ErrNotStarted) ||
+		errors.Is(err, lifecycle.ErrShardingOff)
 }

@@ -53,8 +53,8 @@ func NewRelayAt(address, target string) (*Relay, error) {
 	}
 	p, err := reserve(at)
 	if err != nil {
-		return nil, fmt.Errorf("fault: a relay cannot listen at %s: choose another port, or 0 for a free one (%w)", address,
-			err)
+		return nil, fmt.Errorf("fault: a relay cannot listen at %s: choose another port, or 0 for a free one (%w)",
+			address, err)
 	}
 	r := &Relay{target: target, port: p, changed: make(chan struct{}),
 		lines: map[Direction]*line{ToTarget: {}, FromTarget: {}}}

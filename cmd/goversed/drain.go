@@ -72,8 +72,8 @@ never end: where no other node can take the shards, or nobody leads.`,
 }
 
 // drain shows on its way how far it is, unless the result alone is wanted.
-func drain(ctx context.Context, o *operator.Operator, out io.Writer, timeout time.Duration, address string, undo,
-	json bool) (operator.Drained, error) {
+func drain(ctx context.Context, o *operator.Operator, out io.Writer, timeout time.Duration, address string,
+	undo, json bool) (operator.Drained, error) {
 	switch {
 	case undo:
 		return o.Undrain(ctx, timeout, address)

@@ -136,8 +136,8 @@ func effectName(what, s string) (string, error) {
 	if strings.HasPrefix(s, `"`) {
 		var err error
 		if name, err = strconv.Unquote(s); err != nil {
-			return "", fmt.Errorf("%s %s: what begins with a quotation mark is to be quoted as goversed effects shows it", what,
-				s)
+			return "", fmt.Errorf("%s %s: what begins with a quotation mark is to be quoted as goversed effects shows it",
+				what, s)
 		}
 	}
 	if err := state.CheckName("effect", name); err != nil {

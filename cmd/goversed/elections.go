@@ -60,8 +60,9 @@ seconds later.`,
 }
 
 // newElectionsAsk makes a command that moves a named election, with the arguments named.
-func newElectionsAsk(base *cobra.Command, ask func(context.Context, *operator.Operator, time.Duration,
-	[]string) (operator.Outcome, error), names ...string) *cobra.Command {
+func newElectionsAsk(base *cobra.Command,
+	ask func(context.Context, *operator.Operator, time.Duration, []string) (operator.Outcome, error),
+	names ...string) *cobra.Command {
 	base.Args = exactly("goversed elections shows names and addresses", "one election at a time", names...)
 	var cmd *cobra.Command
 	cmd = newOperator(base, 15*time.Second, func(f *operatorFlags) (verb, error) {

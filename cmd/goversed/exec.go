@@ -123,8 +123,8 @@ func aCommand(words int) cobra.PositionalArgs {
 			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q before --: take it out, or write it "+
 				"behind -- if it is the command's", args[words]))
 		case at < 0 && len(args) > words:
-			return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: write -- before the command to run",
-				args[words]))
+			return cli.Usage(cmd.CommandPath(),
+				fmt.Errorf("unexpected argument %q: write -- before the command to run", args[words]))
 		case at < 0, len(args) == at:
 			return cli.Usage(cmd.CommandPath(), errors.New("there is no command to run: write it behind --, as in -- ./publish"))
 		}

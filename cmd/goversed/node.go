@@ -170,8 +170,8 @@ func (f *nodeFlags) checkCrash() error {
 	case f.crash.Watchers < 1:
 		return fmt.Errorf("--crash-watchers %d: give a number from 1 up, or --crash-detection off", f.crash.Watchers)
 	case f.crash.GracePeriod < crashdetector.LeastGracePeriod:
-		return fmt.Errorf("--crash-grace-period %v: give at least %v; 100ms is a good one", f.crash.GracePeriod,
-			crashdetector.LeastGracePeriod)
+		return fmt.Errorf("--crash-grace-period %v: give at least %v; 100ms is a good one",
+			f.crash.GracePeriod, crashdetector.LeastGracePeriod)
 	case 3*f.crash.GracePeriod > f.ttl:
 		return fmt.Errorf("--crash-grace-period %v: give at most a third of --ttl (%v), or a lease runs out sooner",
 			f.crash.GracePeriod, f.ttl)

@@ -84,8 +84,8 @@ func (f *operatorFlags) config() (cluster.Config, error) {
 }
 
 // showing is the verb that shows what get brings.
-func showing[T any](get func(ctx context.Context,
-	o *operator.Operator) (T, error), show func(out io.Writer, what T, json bool) error) verb {
+func showing[T any](get func(ctx context.Context, o *operator.Operator) (T, error),
+	show func(out io.Writer, what T, json bool) error) verb {
 	return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
 		what, err := get(ctx, o)
 		if err != nil {
@@ -96,8 +96,8 @@ func showing[T any](get func(ctx context.Context,
 }
 
 // reading is showing, with the --timeout for get.
-func reading[T any](f *operatorFlags, get func(ctx context.Context,
-	o *operator.Operator) (T, error), show func(out io.Writer, what T, json bool) error) verb {
+func reading[T any](f *operatorFlags, get func(ctx context.Context, o *operator.Operator) (T, error),
+	show func(out io.Writer, what T, json bool) error) verb {
 	return showing(func(ctx context.Context, o *operator.Operator) (T, error) {
 		ctx, cancel := context.WithTimeout(ctx, f.timeout)
 		defer cancel()
@@ -108,8 +108,8 @@ func reading[T any](f *operatorFlags, get func(ctx context.Context,
 // details prepares a verb that shows all that one read of the cluster found.
 func details(show func(out io.Writer, d operator.Details, json bool) error) func(*operatorFlags) (verb, error) {
 	return func(f *operatorFlags) (verb, error) {
-		return reading(f, func(ctx context.Context, o *operator.Operator) (operator.Details, error) { return o.Read(ctx) },
-			show), nil
+		read := func(ctx context.Context, o *operator.Operator) (operator.Details, error) { return o.Read(ctx) }
+		return reading(f, read, show), nil
 	}
 }
 

@@ -56,8 +56,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 		},
 	}
 	root.SetVersionTemplate(versionLine()) // nothing in it is a template's
-	root.SetFlagErrorFunc(func(cmd *cobra.Command,
-		err error) error {
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return cli.Usage(cmd.CommandPath(), cli.BadFlag(cmd, err))
 	})
 	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newDrain(), newElections(),

@@ -52,8 +52,8 @@ func (f *shardFlags) config() (cluster.Sharding, error) {
 	case f.sharding != "on" && f.sharding != "off":
 		return cluster.Sharding{}, fmt.Errorf("--sharding %q: give on or off", f.sharding)
 	case f.shards < 1 || f.shards > shard.MaxCount:
-		return cluster.Sharding{}, fmt.Errorf("--shards %d: give a number from 1 to %d, or --sharding off", f.shards,
-			shard.MaxCount)
+		return cluster.Sharding{}, fmt.Errorf("--shards %d: give a number from 1 to %d, or --sharding off",
+			f.shards, shard.MaxCount)
 	case f.drainTimeout <= 0:
 		return cluster.Sharding{}, fmt.Errorf("--shard-drain-timeout %v: give more than 0; 10s is a good one", f.drainTimeout)
 	case f.moves < 0:

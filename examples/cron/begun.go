@@ -42,8 +42,8 @@ func (j job) lastBegun(ctx context.Context, term election.Term, now time.Time) (
 	value := string(resp.Responses[0].GetResponseRange().Kvs[0].Value)
 	begun, err := time.Parse(time.RFC3339Nano, value)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%q at %s is no time; delete the key, and the job begins anew: %w", value, j.begun,
-			err)
+		return time.Time{}, fmt.Errorf("%q at %s is no time; delete the key, and the job begins anew: %w",
+			value, j.begun, err)
 	}
 	return begun, nil
 }

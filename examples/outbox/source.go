@@ -55,7 +55,7 @@ func (o *outbox) park(ctx context.Context, e processor.Event[[]byte], why error)
 	}
 	ctx, cancel := context.WithTimeout(ctx, parkTimeout)
 	defer cancel()
-	_, err = o.db.Exec(ctx, "update outbox set parked = $3 where xid = $1::text::xid8 and id = $2::bigint", xid, id,
-		why.Error())
+	_, err = o.db.Exec(ctx, "update outbox set parked = $3 where xid = $1::text::xid8 and id = $2::bigint",
+		xid, id, why.Error())
 	return err
 }

@@ -96,8 +96,7 @@ func keep(ctx context.Context, cfg config, c *cluster.Cluster, db *pgxpool.Pool,
 	pages := http.NewServeMux()
 	pages.Handle("/", httpapi.New(c, httpapi.Options{Processors: group.Status})) // /cluster/processors, /metrics …
 	pages.HandleFunc("GET /views/{view}", func(w http.ResponseWriter, r *http.Request) { show(w, r, db) })
-	pages.HandleFunc("GET /views/{view}/parked", func(w http.ResponseWriter,
-		r *http.Request) {
+	pages.HandleFunc("GET /views/{view}/parked", func(w http.ResponseWriter, r *http.Request) {
 		parked(w, r, checkpoints)
 	})
 	server := httpapi.Serve(l, pages, log)

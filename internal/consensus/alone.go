@@ -8,8 +8,8 @@ import (
 // HoldAlone is Hold for what is to run once on this node: who calls it with the same key and name
 // as another waits until that one's fn has returned, as it would if another node served the shard.
 // Other names of the key do not wait for each other, nor does who calls Hold.
-func (h *Shards) HoldAlone(ctx context.Context, key, name string, fn func(ctx context.Context,
-	epoch int64) error) error {
+func (h *Shards) HoldAlone(ctx context.Context, key, name string,
+	fn func(ctx context.Context, epoch int64) error) error {
 	for {
 		moved := false
 		err := h.Hold(ctx, key, func(held context.Context, epoch int64) error {

@@ -69,8 +69,8 @@ func newShards(cfg ShardsConfig) *Shards {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	h := &Shards{cfg: cfg, slots: make([]slot, cfg.Shards), wake: make(chan struct{}, 1), reported: make(chan struct{},
-		1), none: make(chan struct{})}
+	h := &Shards{cfg: cfg, slots: make([]slot, cfg.Shards), wake: make(chan struct{}, 1),
+		reported: make(chan struct{}, 1), none: make(chan struct{})}
 	if cfg.MaxAcquiring > 0 {
 		h.turn = make(chan struct{}, cfg.MaxAcquiring)
 	}
@@ -107,8 +107,8 @@ func (h *Shards) run(ctx context.Context) {
 	select {
 	case <-ended:
 	case <-last.C:
-		h.cfg.Logger.Warn("what runs in shards goes on after its context ended; not waiting for it any longer", "shards",
-			h.Held())
+		h.cfg.Logger.Warn("what runs in shards goes on after its context ended; not waiting for it any longer",
+			"shards", h.Held())
 	}
 }
 

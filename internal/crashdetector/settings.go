@@ -49,8 +49,8 @@ func (s Settings) Validate() error {
 	case s.Confirmations < 0:
 		return fmt.Errorf("CrashDetection.Confirmations is %d: give a number from 1, or 0 for the default", s.Confirmations)
 	case s.GracePeriod != 0 && s.GracePeriod < LeastGracePeriod:
-		return fmt.Errorf("CrashDetection.GracePeriod is %v: give at least %v, or 0 for the default", s.GracePeriod,
-			LeastGracePeriod)
+		return fmt.Errorf("CrashDetection.GracePeriod is %v: give at least %v, or 0 for the default",
+			s.GracePeriod, LeastGracePeriod)
 	case s.Rest < 0:
 		return fmt.Errorf("CrashDetection.Rest is negative (%v): leave it 0 for the default", s.Rest)
 	}

@@ -209,8 +209,8 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 	case errors.Is(err, ErrChanged):
 		return suspicion.Unregistered
 	case err != nil:
-		w.d.log.Warn("could not accuse a member, looking at it again", "address", w.address, "evidence", evidence, "error",
-			err)
+		w.d.log.Warn("could not accuse a member, looking at it again", "address", w.address, "evidence", evidence,
+			"error", err)
 		return suspicion.NotAccused
 	}
 	w.written = written

@@ -59,8 +59,8 @@ func assignment(before, after *state.Snapshot) string {
 		parts = append(parts, count(given.shards, "shard", "shards")+of+" assigned to "+given.to.names())
 	}
 	if moved.shards > 0 {
-		parts = append(parts, count(moved.shards, "shard moves",
-			"shards move")+" from "+moved.from.names()+" to "+moved.to.names())
+		parts = append(parts,
+			count(moved.shards, "shard moves", "shards move")+" from "+moved.from.names()+" to "+moved.to.names())
 	}
 	return strings.Join(parts, ", ")
 }

@@ -92,8 +92,8 @@ func (e *Effects) Run(ctx context.Context) {
 // or etcd's error, if fn did not run. When fn has returned, Once goes on until etcd has what
 // came of it or the session is lost, also if ctx has ended. A panic of fn leaves the outcome
 // unknown.
-func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Context, token int64) ([]byte,
-	error)) (once.Result, error) {
+func (e *Effects) Once(ctx context.Context, name string,
+	fn func(ctx context.Context, token int64) ([]byte, error)) (once.Result, error) {
 	switch err := state.CheckName("effect", name); {
 	case err != nil:
 		return once.Result{}, err
@@ -121,8 +121,8 @@ func (e *Effects) Once(ctx context.Context, name string, fn func(ctx context.Con
 
 // first is what who is first in the effect's queue does, and leaves it. again says that the
 // place was lost before anything began, or the mark was changed out of band.
-func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name string, fn func(context.Context,
-	int64) ([]byte, error)) (_ once.Result, again bool, err error) {
+func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name string,
+	fn func(context.Context, int64) ([]byte, error)) (_ once.Result, again bool, err error) {
 	defer e.leave(ctx, place)
 	m, err := e.marks.read(ctx, name)
 	switch {
@@ -184,8 +184,8 @@ func (e *Effects) ended(place *leasequeue.Entry, name string, m marked, value []
 	case failure != nil:
 		m.State, m.Error = once.Failed, brief(failure)
 	case len(value) > once.MaxValue:
-		m.State, tooLong = once.Done, fmt.Errorf("effect %q took place and returned %d bytes: %w", name, len(value),
-			once.ErrValueTooLong)
+		m.State, tooLong = once.Done,
+			fmt.Errorf("effect %q took place and returned %d bytes: %w", name, len(value), once.ErrValueTooLong)
 	default:
 		m.State, m.Value = once.Done, value
 	}

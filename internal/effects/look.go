@@ -103,9 +103,9 @@ func look(ctx context.Context, client *clientv3.Client, keys state.Keys, names [
 		names = names[len(some):]
 		var reads []clientv3.Op
 		for _, name := range some {
-			reads = append(reads, clientv3.OpGet(keys.EffectMark(name)), clientv3.OpGet(keys.Effects().Queue(name),
-				clientv3.WithPrefix(), clientv3.WithKeysOnly(),
-				clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1)))
+			reads = append(reads, clientv3.OpGet(keys.EffectMark(name)),
+				clientv3.OpGet(keys.Effects().Queue(name), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+					clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1)))
 		}
 		resp, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(reads...).Commit()
 		if err != nil {

@@ -142,6 +142,6 @@ func (k *marks) confirm(ctx context.Context, guard clientv3.Cmp, name string, m 
 
 // final reports whether another attempt would not do better.
 func final(err error) bool {
-	return errors.Is(err, errOvertaken) || errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err,
-		rpctypes.ErrRequestTooLarge)
+	return errors.Is(err, errOvertaken) || errors.Is(err, rpctypes.ErrPermissionDenied) ||
+		errors.Is(err, rpctypes.ErrRequestTooLarge)
 }

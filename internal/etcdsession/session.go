@@ -207,8 +207,8 @@ func (s *Session) Close(ctx context.Context) error {
 	s.Lose(session.ReasonClosed, nil)
 	s.wg.Wait()
 	s.endRenewals()
-	if _, err := s.cfg.Client.Revoke(clientv3.WithRequireLeader(ctx), s.id); err != nil && !errors.Is(err,
-		rpctypes.ErrLeaseNotFound) {
+	if _, err := s.cfg.Client.Revoke(clientv3.WithRequireLeader(ctx), s.id); err != nil &&
+		!errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return fmt.Errorf("revoke lease %x: %w", int64(s.id), err)
 	}
 	return nil

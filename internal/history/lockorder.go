@@ -44,8 +44,8 @@ func lockOrder(c claims, marks []Mark, exempt map[string]time.Duration, timeout 
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
-		f.Kind, f.Text = Undecided, fmt.Sprintf("%v: no linear order of %d holds was found or excluded within %v", c.subject,
-			len(c.terms), timeout)
+		f.Kind, f.Text = Undecided,
+			fmt.Sprintf("%v: no linear order of %d holds was found or excluded within %v", c.subject, len(c.terms), timeout)
 		return []Finding{f}
 	}
 	f.Kind, f.Text = NotLinearizable, fmt.Sprintf("%v: not linearizable", c.subject)
@@ -70,8 +70,8 @@ func lockOrder(c claims, marks []Mark, exempt map[string]time.Duration, timeout 
 func (t Term) robbed(marks []Mark, exempt map[string]time.Duration) Instant {
 	at := forever
 	for _, m := range marks {
-		if _, named := exempt[m.Name]; named && t.Subject.excused(m.Name) && m.concerns(t.Node) && max(m.From,
-			m.To) >= t.notBefore {
+		if _, named := exempt[m.Name]; named && t.Subject.excused(m.Name) && m.concerns(t.Node) &&
+			max(m.From, m.To) >= t.notBefore {
 			at = min(at, m.From)
 		}
 	}

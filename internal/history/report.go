@@ -109,8 +109,8 @@ func (p Pauses) String() string {
 	if p.Count == 0 {
 		return "no pause between two"
 	}
-	return fmt.Sprintf("%d pauses between two, median %v, longest %v", p.Count, p.Median.Round(time.Microsecond),
-		p.Longest.Round(time.Millisecond))
+	return fmt.Sprintf("%d pauses between two, median %v, longest %v",
+		p.Count, p.Median.Round(time.Microsecond), p.Longest.Round(time.Millisecond))
 }
 
 func (f Finding) line(start Instant) string {

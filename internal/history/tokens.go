@@ -48,8 +48,8 @@ func tokens(terms []Term) []Finding {
 		case greatest.Token == y.Token && greatest.Who == y.Who && y.Subject == Leadership:
 			f.Terms, f.Text = []Term{*greatest, y}, fmt.Sprintf("a term came back after it had ended: %v", y)
 		default:
-			f.Terms, f.Text = []Term{*greatest, y}, fmt.Sprintf("the %s did not grow: %v, after %v", y.Subject.token(), y,
-				*greatest)
+			f.Terms, f.Text = []Term{*greatest, y},
+				fmt.Sprintf("the %s did not grow: %v, after %v", y.Subject.token(), y, *greatest)
 		}
 		out = append(out, f)
 	}

@@ -165,8 +165,8 @@ func (b *bucket) retire() bool {
 
 // watch opens the watch, reads what is waited for, and follows it.
 func (b *bucket) watch(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(metadata.AppendToOutgoingContext(ctx, "goverse-queues",
-		fmt.Sprintf("%p", b.r.e))))
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
+		metadata.AppendToOutgoingContext(ctx, "goverse-queues", fmt.Sprintf("%p", b.r.e))))
 	defer cancel()
 	b.reported, b.missed = 0, 0
 	opening := time.AfterFunc(b.r.e.cfg.RequestTimeout, cancel)
@@ -308,8 +308,8 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, b.r.e.cfg.RequestTimeout)
 	defer cancel()
 	resp, err := b.r.e.cfg.Client.Txn(ctx).Then(ops...).Commit()
-	if half := len(prefixes) / 2; half > 0 && (errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err,
-		rpctypes.ErrPermissionDenied)) {
+	if half := len(prefixes) / 2; half > 0 &&
+		(errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)) {
 		// What is denied is denied for those alone whom it concerns.
 		return errors.Join(b.readSome(ctx, prefixes[:half]), b.readSome(ctx, prefixes[half:]))
 	}

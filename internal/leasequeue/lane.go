@@ -195,8 +195,8 @@ func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
 
 // look reads who is first; for who would share, all.
 func look(x *Entry) clientv3.Op {
-	opts := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision,
-		clientv3.SortAscend)}
+	opts := []clientv3.OpOption{clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)}
 	if !x.Shared {
 		opts = append(opts, clientv3.WithLimit(1), clientv3.WithKeysOnly())
 	}
@@ -263,8 +263,8 @@ func (l *lane) release(batch []op) []op {
 		if o.enter || len(leaving) == most {
 			rest = append(rest, o)
 		} else {
-			leaving, ops = append(leaving, o), append(ops, clientv3.OpTxn(guard(o),
-				[]clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
+			leaving = append(leaving, o)
+			ops = append(ops, clientv3.OpTxn(guard(o), []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
 		}
 	}
 	if len(leaving) == 0 {

@@ -433,8 +433,8 @@ func (r *run) unknown(ctx context.Context, key string) (gone bool) {
 	}
 	r.e.cfg.Logger.Warn("deleting a key on this process's lease that it did not ask for", "key", key)
 	// What fails is tried again the next time.
-	resp, err := r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=",
-		found.Kvs[0].CreateRevision)).
+	resp, err := r.e.cfg.Client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(key), "=", found.Kvs[0].CreateRevision)).
 		Then(clientv3.OpDelete(key)).Commit()
 	return err == nil && resp.Succeeded
 }

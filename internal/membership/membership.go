@@ -199,8 +199,8 @@ func (m *Membership) free(ctx context.Context, s *etcdsession.Session, there *st
 			return m.removePredecessor(ctx, s, there)
 		}
 	case err == nil:
-		return false, fmt.Errorf("%s: %w (instance %s at host %q)", m.cfg.Address, ErrAddressTaken, instance.InstanceID,
-			there.Hostname)
+		return false, fmt.Errorf("%s: %w (instance %s at host %q)",
+			m.cfg.Address, ErrAddressTaken, instance.InstanceID, there.Hostname)
 	}
 	if !*warned {
 		*warned = true

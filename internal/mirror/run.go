@@ -38,8 +38,8 @@ func (m *Mirror) Run(ctx context.Context) error {
 			m.publish(old.AsStale())
 		}
 		if !quiet {
-			m.log.Warn("lost the view of the cluster, reading it anew", "reason", err, "in",
-				pause.Round(time.Millisecond).String())
+			m.log.Warn("lost the view of the cluster, reading it anew", "reason", err,
+				"in", pause.Round(time.Millisecond).String())
 			quiet = true
 		}
 		m.rest(ctx, pause)

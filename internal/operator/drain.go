@@ -43,8 +43,8 @@ type Drained struct {
 //
 // Not promised: that a plan which was on its way already gives the node nothing. The next
 // plan, at once, takes that away again.
-func (o *Operator) Drain(ctx context.Context, timeout time.Duration, address string, show func(left,
-	before int)) (Drained, error) {
+func (o *Operator) Drain(ctx context.Context, timeout time.Duration, address string,
+	show func(left, before int)) (Drained, error) {
 	return o.drain(ctx, timeout, address, false, show)
 }
 
@@ -55,8 +55,8 @@ func (o *Operator) Undrain(ctx context.Context, timeout time.Duration, address s
 	return o.drain(ctx, timeout, address, true, func(int, int) {})
 }
 
-func (o *Operator) drain(ctx context.Context, timeout time.Duration, address string, undo bool, show func(left,
-	before int)) (Drained, error) {
+func (o *Operator) drain(ctx context.Context, timeout time.Duration, address string, undo bool,
+	show func(left, before int)) (Drained, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	lease, m, end, err := o.begin(ctx, timeout)

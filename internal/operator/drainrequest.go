@@ -69,8 +69,8 @@ func (w *drainRequest) look(s *state.Snapshot) (done bool, err error) {
 	m := s.Member(w.asked.Address)
 	switch {
 	case m == nil || m.Incarnation != w.asked.Incarnation:
-		return false, fmt.Errorf("%s: %w; goversed nodes shows whether it is there and drains", w.asked.Address,
-			request.ErrMemberGone)
+		return false, fmt.Errorf("%s: %w; goversed nodes shows whether it is there and drains",
+			w.asked.Address, request.ErrMemberGone)
 	case w.undo && m.Stopping:
 		return false, fmt.Errorf("%w: %s is stopping", ErrRefused, m.Address)
 	case w.undo:

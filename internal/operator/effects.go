@@ -81,8 +81,8 @@ func (o *Operator) look(ctx context.Context, name string) (once.Standing, error)
 		return err
 	})
 	if errors.Is(err, once.ErrNoMark) {
-		return s, fmt.Errorf("effect %s: %w; check --prefix; goversed effects shows those that are known", shown(name),
-			once.ErrNoMark)
+		return s, fmt.Errorf("effect %s: %w; check --prefix; goversed effects shows those that are known",
+			shown(name), once.ErrNoMark)
 	}
 	return s, err
 }
@@ -130,8 +130,8 @@ func resolvable(s once.Standing, token int64) error {
 	case s.State == once.Unreadable:
 		return fmt.Errorf("effect %s: its mark cannot be read: %s", shown(s.Name), s.Error)
 	case s.Token != token:
-		return fmt.Errorf("%s, is %s: it is not the attempt with token %d; look at it anew: %w", attempt, s.State, token,
-			once.ErrNotUnknown)
+		return fmt.Errorf("%s, is %s: it is not the attempt with token %d; look at it anew: %w",
+			attempt, s.State, token, once.ErrNotUnknown)
 	case s.State == once.Running:
 		return fmt.Errorf("%s: %w: its session lives, and it says itself what became of it; wait until it has ended",
 			attempt, ErrRuns)

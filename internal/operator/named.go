@@ -39,8 +39,8 @@ func (o *Operator) Elections(ctx context.Context) ([]NamedElection, error) {
 func (o *Operator) named(ctx context.Context, prefix string) ([]NamedElection, error) {
 	var resp *clientv3.GetResponse
 	err := o.etcd.Ask(ctx, "READ on the prefix "+o.keys.Elections().Root(), func(ctx context.Context) (err error) {
-		resp, err = o.client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision,
-			clientv3.SortAscend))
+		resp, err = o.client.Get(ctx, prefix, clientv3.WithPrefix(),
+			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 		return err
 	})
 	if err != nil {
@@ -73,8 +73,7 @@ func (o *Operator) named(ctx context.Context, prefix string) ([]NamedElection, e
 // elections.Election.Transfer; the wait ends after timeout with election.ErrNotMoved, and the
 // request is withdrawn.
 func (o *Operator) TransferElection(ctx context.Context, timeout time.Duration, name, address string) (Outcome, error) {
-	return o.askNamed(ctx, timeout, name, func(ctx context.Context,
-		e *elections.Election) error {
+	return o.askNamed(ctx, timeout, name, func(ctx context.Context, e *elections.Election) error {
 		return e.Transfer(ctx, address)
 	})
 }
@@ -82,16 +81,15 @@ func (o *Operator) TransferElection(ctx context.Context, timeout time.Duration, 
 // ResignElection asks the leader of a named election to give way to the next, as
 // TransferElection does.
 func (o *Operator) ResignElection(ctx context.Context, timeout time.Duration, name string) (Outcome, error) {
-	return o.askNamed(ctx, timeout, name, func(ctx context.Context,
-		e *elections.Election) error {
+	return o.askNamed(ctx, timeout, name, func(ctx context.Context, e *elections.Election) error {
 		return e.AskResign(ctx)
 	})
 }
 
 // askNamed has ask done by one that follows the election, on a session of its own, and reads
 // who leads before and after.
-func (o *Operator) askNamed(ctx context.Context, timeout time.Duration, name string, ask func(context.Context,
-	*elections.Election) error) (Outcome, error) {
+func (o *Operator) askNamed(ctx context.Context, timeout time.Duration, name string,
+	ask func(context.Context, *elections.Election) error) (Outcome, error) {
 	if err := state.CheckName("election", name); err != nil {
 		return Outcome{}, err
 	}

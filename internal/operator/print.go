@@ -110,8 +110,8 @@ func PrintOutcome(out io.Writer, o Outcome, asJSON bool) error {
 	var err error
 	switch {
 	case o.Moved:
-		_, err = fmt.Fprintf(out, "%s leads now (token %d), was %s (token %d)\n", o.LeaderID, o.Token, o.PreviousLeaderID,
-			o.PreviousToken)
+		_, err = fmt.Fprintf(out, "%s leads now (token %d), was %s (token %d)\n",
+			o.LeaderID, o.Token, o.PreviousLeaderID, o.PreviousToken)
 	case o.Token == o.PreviousToken:
 		_, err = fmt.Fprintf(out, "%s leads already (token %d)\n", o.LeaderID, o.Token)
 	default:

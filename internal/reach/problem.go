@@ -144,8 +144,8 @@ func (p *problem) denied() string {
 	}
 	switch p.cause {
 	case userMissing:
-		return fmt.Sprintf("%s: none was given; set %s to those of a user with %s%s", refused, p.words.User, needs,
-			p.detail())
+		return fmt.Sprintf("%s: none was given; set %s to those of a user with %s%s",
+			refused, p.words.User, needs, p.detail())
 	case permissionMissing:
 		return fmt.Sprintf("%s: grant it %s%s", refused, needs, p.detail())
 	}

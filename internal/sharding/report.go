@@ -69,8 +69,8 @@ func DecodeReport(value []byte) (Report, error) {
 		return Report{}, fmt.Errorf("%w: %w", ErrBadReport, err)
 	}
 	if w.Incarnation < 1 || w.Generation < 1 {
-		return Report{}, fmt.Errorf("%w: incarnation %d or generation %d is not positive", ErrBadReport, w.Incarnation,
-			w.Generation)
+		return Report{}, fmt.Errorf("%w: incarnation %d or generation %d is not positive",
+			ErrBadReport, w.Incarnation, w.Generation)
 	}
 	r := Report{Incarnation: w.Incarnation, Generation: w.Generation}
 	if err := parseRanges(w.Busy, shard.MaxCount, func(shard int) error {

@@ -31,8 +31,8 @@ func (c *checks) dealt(w *world, p *process, d duty, plan sharding.Result) {
 	for shard := range w.shards {
 		epoch := m.Epoch(shard)
 		if epoch < c.granted[shard] {
-			c.fail("P5", "the map of %s gives shard %d away under epoch %d, after one of %d", p.id, shard, epoch,
-				c.granted[shard])
+			c.fail("P5", "the map of %s gives shard %d away under epoch %d, after one of %d",
+				p.id, shard, epoch, c.granted[shard])
 		}
 		c.granted[shard] = epoch
 	}

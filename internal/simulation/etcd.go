@@ -159,8 +159,7 @@ func (e *etcd) readAt(revision int64) (answer, error) {
 		if ev.Key < e.w.keys.RangeStart() || ev.Key >= e.w.keys.RangeEnd() {
 			continue
 		}
-		i, exists := slices.BinarySearchFunc(a.found, ev.Key, func(kv state.KV,
-			key string) int {
+		i, exists := slices.BinarySearchFunc(a.found, ev.Key, func(kv state.KV, key string) int {
 			return strings.Compare(kv.Key, key)
 		})
 		if exists {

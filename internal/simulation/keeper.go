@@ -69,8 +69,8 @@ func (k *keeper) open() {
 		return
 	}
 	sent := p.host.clock()
-	p.call(toGrant, max(openTimeout, p.w.ttl/5), func(e *etcd) (answer, error) { return e.grant(), nil }, func(a answer,
-		err error) {
+	grant := func(e *etcd) (answer, error) { return e.grant(), nil }
+	p.call(toGrant, max(openTimeout, p.w.ttl/5), grant, func(a answer, err error) {
 		if err != nil || k.closing {
 			k.again()
 			return

@@ -239,8 +239,8 @@ func (m *member) reconcile() {
 		return
 	}
 	m.poked = true // one at a time, and again after a while
-	p.change(toRecord, requestTimeout, txn.UpdateRecord(p.w.keys, p.host.address, m.record, own.ModRevision), func(answer,
-		error) {
+	update := txn.UpdateRecord(p.w.keys, p.host.address, m.record, own.ModRevision)
+	p.change(toRecord, requestTimeout, update, func(answer, error) {
 		p.after(registerRetry, m.reconcile)
 	})
 }

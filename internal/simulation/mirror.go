@@ -51,8 +51,8 @@ func (m *mirror) read() {
 			return
 		}
 		if a.revision < known {
-			p.w.checks.fail("other-history", "%s takes etcd's history for another one: read %d, knew %d", p.id, a.revision,
-				known)
+			p.w.checks.fail("other-history", "%s takes etcd's history for another one: read %d, knew %d",
+				p.id, a.revision, known)
 		}
 		m.learn(a.revision)
 		first := m.snapshot == nil
@@ -208,8 +208,8 @@ func (m *mirror) progress() {
 // saw is Mirror.Saw.
 func (m *mirror) saw(revision, known int64) {
 	if revision < known {
-		m.p.w.checks.fail("other-history", "%s takes etcd's history for another one: saw %d, knew %d", m.p.id, revision,
-			known)
+		m.p.w.checks.fail("other-history", "%s takes etcd's history for another one: saw %d, knew %d",
+			m.p.id, revision, known)
 	}
 	if m.learn(revision) && m.watch != nil {
 		var timer watchprogress.Timer

@@ -82,8 +82,8 @@ func (p *process) call(k kind, timeout time.Duration, do func(e *etcd) (answer, 
 	due := h.mono() + int64(timeout)
 	f, lateness := w.faults.sends(p, k)
 	if w.log != nil && f != arrives {
-		w.log.of(p, "its %s: %s", k, [...]string{"", "is lost", "will not be answered", fmt.Sprint("arrives after ",
-			lateness)}[f])
+		w.log.of(p, "its %s: %s", k,
+			[...]string{"", "is lost", "will not be answered", fmt.Sprint("arrives after ", lateness)}[f])
 	}
 	giveUp := func() {
 		left := h.untilMono(due)

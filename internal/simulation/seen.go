@@ -154,19 +154,19 @@ func (s Seen) String() string {
 		name string
 	}{{hand, "an out-of-band change"}, {removal, "removal on evidence"}} {
 		e := s.Exempt[x.by]
-		fmt.Fprintf(&b, "%9d  exempt: leaders whose key was taken by %s (noticed after %v at most)\n", e.Keyless, x.name,
-			e.LongestKeyless.Round(time.Millisecond))
-		fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with the next one (of %v at most)\n", e.Overlaps,
-			e.Longest.Round(time.Millisecond))
+		fmt.Fprintf(&b, "%9d  exempt: leaders whose key was taken by %s (noticed after %v at most)\n",
+			e.Keyless, x.name, e.LongestKeyless.Round(time.Millisecond))
+		fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with the next one (of %v at most)\n",
+			e.Overlaps, e.Longest.Round(time.Millisecond))
 	}
 	e := s.Exempt[early]
-	fmt.Fprintf(&b, "%9d  exempt: leaders whose lease etcd revoked early (noticed after %v at most)\n", e.Keyless,
-		e.LongestKeyless.Round(time.Millisecond))
-	fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with one that could not know it (of %v at most)\n", e.Overlaps,
-		e.Longest.Round(time.Millisecond))
+	fmt.Fprintf(&b, "%9d  exempt: leaders whose lease etcd revoked early (noticed after %v at most)\n",
+		e.Keyless, e.LongestKeyless.Round(time.Millisecond))
+	fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with one that could not know it (of %v at most)\n",
+		e.Overlaps, e.Longest.Round(time.Millisecond))
 	e = s.Exempt[outsideCandidate]
-	fmt.Fprintf(&b, "%9d  exempt: acting leaders beside an outside candidate (for %v at most)\n", e.Overlaps,
-		e.Longest.Round(time.Millisecond))
+	fmt.Fprintf(&b, "%9d  exempt: acting leaders beside an outside candidate (for %v at most)\n",
+		e.Overlaps, e.Longest.Round(time.Millisecond))
 	for i, name := range []string{"its owner's key or lease was taken by a hand", "its owner was removed on evidence",
 		"a hand was on the map or on a report"} {
 		e := s.Beside[i]

@@ -52,8 +52,8 @@ func (w *world) wrongShards(s *state.Snapshot) string {
 func (w *world) overstated(s *state.Snapshot) string {
 	for _, r := range s.Released {
 		if m := s.Member(r.Address); m != nil && m.Incarnation == r.Incarnation && r.Generation > s.ShardMap.Generation() {
-			return fmt.Sprintf("a report of %s is about generation %d, and the map has %d", r.Address, r.Generation,
-				s.ShardMap.Generation())
+			return fmt.Sprintf("a report of %s is about generation %d, and the map has %d",
+				r.Address, r.Generation, s.ShardMap.Generation())
 		}
 	}
 	return ""

@@ -95,8 +95,8 @@ func (c *checks) deleted(w *world, kv state.KV, why cause) {
 		c.taken = append(c.taken, taken{token: kv.CreateRevision, at: w.now, by: hand})
 	case removal:
 		if parsed.Kind == state.KindNode && kv.CreateRevision != why.member.Incarnation {
-			c.fail("P4", "the removal of %s at %d deleted the one at %d", parsed.Address, why.member.Incarnation,
-				kv.CreateRevision)
+			c.fail("P4", "the removal of %s at %d deleted the one at %d",
+				parsed.Address, why.member.Incarnation, kv.CreateRevision)
 		}
 		c.taken = append(c.taken, taken{token: kv.CreateRevision, lease: why.member.KeyLease, at: w.now, by: removal})
 	case request:

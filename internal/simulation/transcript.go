@@ -34,8 +34,8 @@ func (t *transcript) line(who, text string) {
 // truth notes what etcd holds.
 func (t *transcript) truth() {
 	for _, kv := range t.w.etcd.keys {
-		t.say("etcd has %s = %s on lease %x, created at %d, written at %d", kv.Key, kv.Value, kv.Lease, kv.CreateRevision,
-			kv.ModRevision)
+		t.say("etcd has %s = %s on lease %x, created at %d, written at %d",
+			kv.Key, kv.Value, kv.Lease, kv.CreateRevision, kv.ModRevision)
 	}
 }
 

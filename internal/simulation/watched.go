@@ -244,8 +244,8 @@ func (w *watched) remove() {
 }
 
 // accuse is Accuser.accuse.
-func (p *process) accuse(m *state.Member, lease int64, evidence string, then func(written int64, changed bool,
-	err error)) {
+func (p *process) accuse(m *state.Member, lease int64, evidence string,
+	then func(written int64, changed bool, err error)) {
 	c := txn.Accuse(p.w.keys, m, p.id, lease, evidence)
 	p.call(toAccuse, accuseTimeout, func(e *etcd) (answer, error) {
 		a, err := e.execute(p.host, c)

@@ -95,8 +95,8 @@ func (p *process) ask(kind state.RequestKind, target string) {
 	if p.w.log != nil {
 		p.w.log.of(p, "asks for %s of token %d to %q", kind, request.Token, target)
 	}
-	p.change(toAsk, requestTimeout, txn.Ask(p.w.keys, p.keeper.session.lease, s.Queue[0].Key, request), func(a answer,
-		err error) {
+	ask := txn.Ask(p.w.keys, p.keeper.session.lease, s.Queue[0].Key, request)
+	p.change(toAsk, requestTimeout, ask, func(a answer, err error) {
 		if err != nil || !a.held {
 			return
 		}

@@ -17,8 +17,8 @@ const maxName = 512
 // or an effect: it is to be from 1 to 512 bytes long; any bytes will do.
 func CheckName(what, name string) error {
 	if name == "" || len(name) > maxName {
-		return fmt.Errorf("%w for the %s: it has %d bytes; give it from 1 to %d", lifecycle.ErrBadName, what, len(name),
-			maxName)
+		return fmt.Errorf("%w for the %s: it has %d bytes; give it from 1 to %d",
+			lifecycle.ErrBadName, what, len(name), maxName)
 	}
 	return nil
 }
@@ -155,8 +155,8 @@ func (q Queues) parse(key string) (queue, name string, request, ok bool) {
 	}
 	escaped, request = strings.CutPrefix(escaped, requestMark)
 	name, ok = unescape(escaped)
-	if n, err := strconv.ParseUint(bucket, 16, 8); !ok || err != nil || int(n) != shard.Of(name,
-		buckets) || len(bucket) != 2 {
+	if n, err := strconv.ParseUint(bucket, 16, 8); !ok || err != nil ||
+		int(n) != shard.Of(name, buckets) || len(bucket) != 2 {
 		return "", "", false, false
 	}
 	return key[:len(key)-len(id)], name, request, true

@@ -72,8 +72,7 @@ func (s *Snapshot) removeReleased(address string) {
 }
 
 func (s *Snapshot) releasedIndex(address string) (int, bool) {
-	return slices.BinarySearchFunc(s.Released, address, func(r *Released,
-		a string) int {
+	return slices.BinarySearchFunc(s.Released, address, func(r *Released, a string) int {
 		return cmp.Compare(r.Address, a)
 	})
 }

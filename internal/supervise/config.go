@@ -96,8 +96,8 @@ func (c Config) Validate() error {
 	case c.Grace < 0:
 		return fmt.Errorf("%w: a grace of %v: give more than 0, or none", ErrBadStop, c.Grace)
 	case c.Stop < 0, c.Stop > c.withDefaults().TTL/2:
-		return fmt.Errorf("%w %v: it is to end before the deadline, so give at most half of the TTL, %v", ErrBadStop, c.Stop,
-			c.withDefaults().TTL/2)
+		return fmt.Errorf("%w %v: it is to end before the deadline, so give at most half of the TTL, %v",
+			ErrBadStop, c.Stop, c.withDefaults().TTL/2)
 	}
 	return state.CheckName(kind, name)
 }

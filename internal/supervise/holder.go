@@ -305,8 +305,8 @@ func (j *job) pass(s os.Signal) {
 	if sig == syscall.SIGINT || sig == syscall.SIGTERM {
 		if !j.r.requested {
 			j.unresponsive = time.After(unresponsiveAfter)
-			j.r.cfg.Logger.Info("passing the signal on to the command, and waiting for its end; another one kills it", "signal",
-				sig.String())
+			j.r.cfg.Logger.Info("passing the signal on to the command, and waiting for its end; another one kills it",
+				"signal", sig.String())
 		}
 		j.r.requested = true
 		j.request = j.request.heard(now())

@@ -120,8 +120,8 @@ func (r *runner) result(j *job) error {
 	case len(j.end.Refused) > 0:
 		return &cli.CodeError{Code: j.end.Code, Err: errors.New(string(j.end.Refused))}
 	case j.lost() && !r.requested:
-		return &cli.CodeError{Code: ExitLost, Err: fmt.Errorf("%s was lost and the command ended: %w", r.cfg.what(),
-			j.reason)}
+		return &cli.CodeError{Code: ExitLost,
+			Err: fmt.Errorf("%s was lost and the command ended: %w", r.cfg.what(), j.reason)}
 	case j.end.Code == 0:
 		return nil
 	}

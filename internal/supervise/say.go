@@ -58,8 +58,8 @@ func (r *runner) sayHeld(h *held) {
 		verb = "leads"
 	}
 	kind, name := r.cfg.kind()
-	r.cfg.Logger.Info(verb+" the "+kind+", starting the command", kind, name, "token", h.token, "command",
-		r.cfg.Command[0])
+	r.cfg.Logger.Info(verb+" the "+kind+", starting the command", kind, name, "token", h.token,
+		"command", r.cfg.Command[0])
 }
 
 // sayUnresponsive says that the command has not ended although it was asked to.
@@ -90,11 +90,11 @@ func (r *runner) sayEnd(h *held, j *job, again bool) {
 		r.cfg.Logger.Info("leadership goes to another candidate as was asked for, and the command was ended; campaigning "+
 			"again", about...)
 	case again && !j.begun:
-		r.cfg.Logger.Warn("leadership was lost before the command began, campaigning again", append(about, "reason",
-			j.reason)...)
+		r.cfg.Logger.Warn("leadership was lost before the command began, campaigning again",
+			append(about, "reason", j.reason)...)
 	case again:
-		r.cfg.Logger.Warn("leadership was lost and the command ended, campaigning again", append(about, "reason",
-			j.reason)...)
+		r.cfg.Logger.Warn("leadership was lost and the command ended, campaigning again",
+			append(about, "reason", j.reason)...)
 	case j.begun && len(j.end.Refused) == 0 && (!j.lost() || r.requested):
 		r.cfg.Logger.Info("the command ended", append(about, "code", j.end.Code)...)
 	}

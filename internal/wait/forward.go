@@ -10,8 +10,8 @@ func Forward[T comparable](ctx context.Context, out chan<- T, changed <-chan str
 }
 
 // ForwardFunc is Forward for values that equal tells apart.
-func ForwardFunc[T any](ctx context.Context, out chan<- T, changed <-chan struct{}, now func() T, equal func(a,
-	b T) bool) {
+func ForwardFunc[T any](ctx context.Context, out chan<- T, changed <-chan struct{}, now func() T,
+	equal func(a, b T) bool) {
 	var sent, value T
 	stale := true // value has to be asked for
 	for first := true; ; {

@@ -14,8 +14,8 @@ import (
 func sample() elector.Lease {
 	return elector.Lease{
 		HolderIdentity: `ä "b" \ 'c'/%2F` + "\n", HolderInstance: "7", LeaseDuration: 1500*time.Millisecond + 1,
-		AcquireTime: time.Date(2031, 2, 3, 4, 5, 6, 789_123_000, time.UTC), RenewTime: time.Date(1999, 12, 31, 23, 59, 59,
-			999_999_000, time.UTC),
+		AcquireTime:       time.Date(2031, 2, 3, 4, 5, 6, 789_123_000, time.UTC),
+		RenewTime:         time.Date(1999, 12, 31, 23, 59, 59, 999_999_000, time.UTC),
 		LeaderTransitions: 1<<53 + 1,
 	}
 }
@@ -33,8 +33,8 @@ func differs(got, want elector.Lease) error {
 	field("LeaseDuration", got.LeaseDuration == want.LeaseDuration, got.LeaseDuration, want.LeaseDuration)
 	field("AcquireTime", got.AcquireTime.Equal(want.AcquireTime), got.AcquireTime, want.AcquireTime)
 	field("RenewTime", got.RenewTime.Equal(want.RenewTime), got.RenewTime, want.RenewTime)
-	field("LeaderTransitions", got.LeaderTransitions == want.LeaderTransitions, got.LeaderTransitions,
-		want.LeaderTransitions)
+	field("LeaderTransitions", got.LeaderTransitions == want.LeaderTransitions,
+		got.LeaderTransitions, want.LeaderTransitions)
 	if got.Version == "" {
 		wrong = append(wrong, errors.New("the version is empty"))
 	}

@@ -80,8 +80,8 @@ func New(cfg Config) (*Checkpoint, error) {
 	}
 	c := &Checkpoint{db: cfg.DB, sql: statementsFor(cfg.Table), timeout: cfg.RequestTimeout}
 	if cfg.IdleTimeout > 0 {
-		c.begin.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d", max(1,
-			cfg.IdleTimeout.Milliseconds()))
+		c.begin.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d",
+			max(1, cfg.IdleTimeout.Milliseconds()))
 	}
 	return c, nil
 }

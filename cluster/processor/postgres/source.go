@@ -149,8 +149,8 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
-	of := strings.NewReplacer("{table}", quoted(cfg.Table), "{xid}", quoted(cfg.XID), "{id}", quoted(cfg.ID), "{value}",
-		quoted(cfg.Value)).Replace
+	of := strings.NewReplacer("{table}", quoted(cfg.Table), "{xid}", quoted(cfg.XID), "{id}", quoted(cfg.ID),
+		"{value}", quoted(cfg.Value)).Replace
 	return &Source{
 		cfg: cfg,
 		read: of(`select {xid}::text || '/' || {id}, {value} from {table}

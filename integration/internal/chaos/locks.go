@@ -89,8 +89,8 @@ func (w *world) settled(ctx context.Context) error {
 // lockDeleted: somebody deletes a key by which the node holds a lock or waits for it. Who held
 // it must notice by itself.
 func lockDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) error {
-	for until := time.Now().Add(effectPatience); time.Now().Before(until) && ctx.Err() == nil; hold(ctx,
-		time.Millisecond) {
+	until := time.Now().Add(effectPatience)
+	for ; time.Now().Before(until) && ctx.Err() == nil; hold(ctx, time.Millisecond) {
 		m := w.mirror.Snapshot().Member(n.address())
 		if m == nil {
 			continue
@@ -106,8 +106,8 @@ func lockDeleted(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) erro
 			}
 			gone := false
 			err := w.rec.Do(n.address(), history.LockDeleted, func() error {
-				resp, err := w.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(string(kv.Key)), "=",
-					kv.CreateRevision)).
+				resp, err := w.client.Txn(ctx).
+					If(clientv3.Compare(clientv3.CreateRevision(string(kv.Key)), "=", kv.CreateRevision)).
 					Then(clientv3.OpDelete(string(kv.Key))).Commit()
 				gone = err == nil && resp.Succeeded
 				return err

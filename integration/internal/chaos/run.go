@@ -234,8 +234,8 @@ func target(n *chaosNode, leads bool) string {
 func (r *runner) say(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.log = append(r.log, fmt.Sprintf("%8.3fs (clock %d) ", time.Since(r.began).Seconds(),
-		history.Now())+fmt.Sprintf(format, args...))
+	r.log = append(r.log, fmt.Sprintf("%8.3fs (clock %d) ", time.Since(r.began).Seconds(), history.Now())+
+		fmt.Sprintf(format, args...))
 }
 
 func (r *runner) failed() error {

@@ -93,8 +93,8 @@ func need34(t testing.TB, path, want, pkg string, args ...string) {
 	if err == nil && strings.Contains(string(out), want) {
 		return
 	}
-	needed.Missing(t, string(Etcd34), fmt.Sprintf("this needs etcd 3.4's %s: apt-get install %s (said %q, %v)", path, pkg,
-		out, err))
+	needed.Missing(t, string(Etcd34),
+		fmt.Sprintf("this needs etcd 3.4's %s: apt-get install %s (said %q, %v)", path, pkg, out, err))
 }
 
 // Restart starts the server, again on its data and its port, after Kill. It returns

@@ -63,8 +63,8 @@ func (m Member) flags34(election int) []string {
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=" + strings.Join(all, ","),
 		"--initial-cluster-token=" + strings.Join(m.Peers, ","), fmt.Sprintf("--bcrypt-cost=%d", leastBcryptCost)}
 	if election > 0 {
-		args = append(args, fmt.Sprintf("--election-timeout=%d", election), fmt.Sprintf("--heartbeat-interval=%d",
-			election/heartbeats))
+		args = append(args, fmt.Sprintf("--election-timeout=%d", election),
+			fmt.Sprintf("--heartbeat-interval=%d", election/heartbeats))
 	}
 	return args
 }

@@ -18,8 +18,8 @@ func Found(t *testing.T, mutants []mutant.Name) {
 	if testing.Short() {
 		t.Skip("builds the tests anew with the mutants in them")
 	}
-	out, err := exec.Command("go", "test", "-tags", "mutants", "-count=1", "-v", "-run", "^TestMutantsAreFound$",
-		".").CombinedOutput()
+	out, err := exec.Command("go", "test", "-tags", "mutants", "-count=1", "-v",
+		"-run", "^TestMutantsAreFound$", ".").CombinedOutput()
 	var found []string
 	for line := range strings.Lines(string(out)) {
 		if _, text, ok := strings.Cut(line, ".go:"); ok {

@@ -33,8 +33,8 @@ func (k keys) Range(ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallOptio
 }
 
 func (k keys) Put(ctx context.Context, r *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
-	resp, err := k.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: r}}}},
-		opts...)
+	resp, err := k.Txn(ctx,
+		&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: r}}}}, opts...)
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +107,7 @@ func (s *renewals) Send(r *pb.LeaseKeepAliveRequest) error {
 func (s *renewals) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	select {
 	case r := <-s.sent:
-		return ask(s.ctx, s.c, s.m, r, func(answer func(*pb.LeaseKeepAliveResponse,
-			error)) {
+		return ask(s.ctx, s.c, s.m, r, func(answer func(*pb.LeaseKeepAliveResponse, error)) {
 			s.c.e.keepAlive(s.m, r, answer)
 		})
 	case <-s.ctx.Done():

@@ -94,8 +94,8 @@ func (c *Conn) after(d time.Duration, do func()) {
 var errUnavailable = status.Error(codes.Unavailable, "the connection broke")
 
 // call sends a request that a majority must agree to and waits for its answer, for as long as ctx lasts.
-func call[T interface{ GetHeader() *pb.ResponseHeader }](ctx context.Context, c *Conn, request any, execute func() (T,
-	error)) (T, error) {
+func call[T interface{ GetHeader() *pb.ResponseHeader }](ctx context.Context, c *Conn, request any,
+	execute func() (T, error)) (T, error) {
 	m := c.e.members[c.to()]
 	return ask(ctx, c, m, request, func(answer func(T, error)) {
 		c.e.consent(m, func() {

@@ -29,8 +29,7 @@ type store struct {
 }
 
 func (s *store) find(key []byte) (int, bool) {
-	return slices.BinarySearchFunc(s.keys, key, func(kv *mvccpb.KeyValue,
-		key []byte) int {
+	return slices.BinarySearchFunc(s.keys, key, func(kv *mvccpb.KeyValue, key []byte) int {
 		return bytes.Compare(kv.Key, key)
 	})
 }

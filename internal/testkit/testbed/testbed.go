@@ -76,8 +76,8 @@ func Queues(p *Process) leasequeue.Config {
 // Under are the keys with that prefix, the first to be created first.
 func (s *TestBed) Under(prefix string) []string {
 	s.Helper()
-	resp, err := s.Client.Get(s.Ctx, prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision,
-		clientv3.SortAscend))
+	resp, err := s.Client.Get(s.Ctx, prefix, clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
 	require.NoError(s, err)
 	keys := []string{}
 	for _, kv := range resp.Kvs {
