@@ -13,7 +13,10 @@ import (
 	"github.com/goverse/goverse/node"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	leaktest.Main(m)
+}
 
 // newCluster is a cluster that is not started, at address.
 func newCluster(t *testing.T, etcd *embedetcd.Server, address string, change ...func(*Config)) *Cluster {

@@ -8,6 +8,7 @@ import (
 )
 
 func TestThreeMembersSurviveOneStopping(t *testing.T) {
+	t.Parallel()
 	began := time.Now()
 	c, err := StartCluster(patient(t), 3, TestTiming(Config{}))
 	require.NoError(t, err)

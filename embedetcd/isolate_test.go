@@ -50,8 +50,10 @@ func awaitPut(t *testing.T, client *clientv3.Client, key, val string) {
 }
 
 func TestIsolatedMember(t *testing.T) {
+	t.Parallel()
 	for name, offset := range map[string]int{"etcd's leader": 0, "a follower": 1} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := calm(t)
 			i := (leaderOf(t, c) + offset) % 3
 			alone := dial(t, c.Member(i).Endpoint())
@@ -101,6 +103,7 @@ func TestIsolatedMember(t *testing.T) {
 }
 
 func TestIsolationOutlivesRestarts(t *testing.T) {
+	t.Parallel()
 	c := calm(t)
 	i := leaderOf(t, c)
 	j := (i + 1) % 3

@@ -11,7 +11,10 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	leaktest.Main(m)
+}
 
 // patient returns a context that only ends if a test hangs.
 func patient(t *testing.T) context.Context {

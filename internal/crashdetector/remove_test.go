@@ -13,9 +13,13 @@ import (
 	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	goleak.VerifyTestMain(m)
+}
 
 // testBed is an etcd with a member "a:1" that holds a node key and a candidacy on
 // a lease, and an accuser "x".

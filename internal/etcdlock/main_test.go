@@ -7,10 +7,14 @@ import (
 
 	"github.com/goverse/goverse/cluster/lock"
 	"github.com/goverse/goverse/cluster/lock/locktest"
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 	"github.com/goverse/goverse/internal/testkit/testbed"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	goleak.VerifyTestMain(m)
+}
 
 // process is what one process has.
 type process = testbed.Locks

@@ -36,6 +36,7 @@ func guarded(t *testing.T, endpoint string) (client *clientv3.Client, logins *at
 
 // etcd's client logs in before it opens a stream: a stream for each renewal was a log-in for each.
 func TestRenewalsOfAUserAreNoLogIns(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client, logins := guarded(t, server.Endpoint())
 	ctx := etcdtest.Context(t)

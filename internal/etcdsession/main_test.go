@@ -3,7 +3,11 @@ package etcdsession
 import (
 	"testing"
 
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	goleak.VerifyTestMain(m)
+}

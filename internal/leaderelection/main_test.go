@@ -10,9 +10,13 @@ import (
 
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	goleak.VerifyTestMain(m)
+}
 
 // start is a started election at address, stopped at the test's end.
 func start(t *testing.T, client *clientv3.Client, address string, change ...func(*Config)) *LeaderElection {

@@ -11,11 +11,15 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	goleak.VerifyTestMain(m)
+}
 
 // nowhere is an address of 127.0.0.1 at which nothing listens.
 const nowhere = "127.0.0.1:1"

@@ -1,9 +1,12 @@
-// Package leaktest is the TestMain of packages whose tests start several members of etcd.
+// Package leaktest is the TestMain of packages whose tests start several members of etcd, or wait a lot.
 package leaktest
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -32,3 +35,16 @@ func Main(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+// RunMore lets four parallel tests run at a time on a machine of fewer cores: for packages whose tests wait
+// for leases and time-outs more than they compute. A flag -parallel counts instead. Call it first in TestMain.
+func RunMore() {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given && runtime.GOMAXPROCS(0) < waiting {
+		_ = flag.Set("test.parallel", strconv.Itoa(waiting)) // it is registered
+	}
+}
+
+const waiting = 4
