@@ -14,7 +14,7 @@ func (c *Cluster) GetLeaderNode() string { return c.Leader().Address }
 // It is false before Start has returned and after Stop.
 func (c *Cluster) IsLeader() bool {
 	p := c.parts.Load()
-	return p != nil && p.manager.IsLeader()
+	return p != nil && p.manager.Election().IsLeader()
 }
 
 // Leader is the present leader; the zero Leader when there is none, while this node is cut off

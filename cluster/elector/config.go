@@ -11,11 +11,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// ErrBadConfig is wrapped by every error of [ElectorConfig.Validate].
+// ErrBadConfig is matched by every error of [Config.Validate] and [EtcdConfig.Validate], and by those of the
+// configuration of package postgres.
 var ErrBadConfig = errors.New("bad elector configuration")
 
-// ElectorConfig is what an elector needs. LeaseStore and CandidateID are required.
-type ElectorConfig struct {
+// Config is what an elector needs. LeaseStore and CandidateID are required.
+type Config struct {
 	// LeaseStore keeps the record that the candidates compete for.
 	LeaseStore LeaseStore
 	// CandidateID names this candidate to people and to OnNewLeader: any UTF-8 without zero
@@ -58,7 +59,7 @@ const (
 	mostLease    = 365 * 24 * time.Hour
 )
 
-func (c ElectorConfig) withDefaults() ElectorConfig {
+func (c Config) withDefaults() Config {
 	if c.LeaseDuration == 0 {
 		c.LeaseDuration = defaultLease
 	}
@@ -81,12 +82,12 @@ func (c ElectorConfig) withDefaults() ElectorConfig {
 }
 
 // requestTimeout bounds each request to the store. It leaves time for several within a lease.
-func (c ElectorConfig) requestTimeout() time.Duration {
+func (c Config) requestTimeout() time.Duration {
 	return max(c.RetryPeriod, c.LeaseDuration/5)
 }
 
 // Validate reports what is wrong with the configuration.
-func (c ElectorConfig) Validate() error {
+func (c Config) Validate() error {
 	d := c.withDefaults()
 	switch {
 	case c.LeaseStore == nil:

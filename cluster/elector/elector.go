@@ -31,7 +31,7 @@ var (
 
 // Elector is one candidate. All methods are safe for concurrent use.
 type Elector struct {
-	cfg      ElectorConfig
+	cfg      Config
 	log      hclog.Logger
 	instance string
 	period   time.Duration // a little less than RetryPeriod, so that candidates get out of step
@@ -43,7 +43,7 @@ type Elector struct {
 
 // New checks the configuration; [Elector.Run] makes the candidate stand. The error wraps
 // ErrBadConfig.
-func New(cfg ElectorConfig) (*Elector, error) {
+func New(cfg Config) (*Elector, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func TestATermFromItsBeginToItsEnd(t *testing.T) {
 // A store that can tell hands over at once.
 func TestAWatchHandsOverAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		watched := func(_ *candidate, cfg *ElectorConfig) { cfg.LeaseStore = store }
+		watched := func(_ *candidate, cfg *Config) { cfg.LeaseStore = store }
 		a := stand(t, "a", store, watched)
 		synctest.Wait()
 		b := stand(t, "b", store, watched)
@@ -72,7 +72,7 @@ func TestAWatchHandsOverAtOnce(t *testing.T) {
 func TestTheLogOfAStoreThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		var logged strings.Builder // read when Run has returned
-		a := stand(t, "a", store, func(c *candidate, cfg *ElectorConfig) {
+		a := stand(t, "a", store, func(c *candidate, cfg *Config) {
 			cfg.Logger = hclog.New(&hclog.LoggerOptions{Output: &logged, DisableTime: true})
 			c.rule(get, func(context.Context, func(context.Context) (Lease, error)) (Lease, error) {
 				return Lease{}, errors.New("cannot connect:\n\t127.0.0.1: refused\n")
@@ -144,7 +144,7 @@ func TestAVanishedLeaderIsReplaced(t *testing.T) {
 // The holder's duration counts, not that of who waits.
 func TestTheHolderSaysHowLong(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		a := stand(t, "a", store, func(_ *candidate, cfg *ElectorConfig) { cfg.LeaseDuration = time.Minute })
+		a := stand(t, "a", store, func(_ *candidate, cfg *Config) { cfg.LeaseDuration = time.Minute })
 		synctest.Wait()
 		b := stand(t, "b", store)
 		pass(time.Second)
@@ -281,7 +281,7 @@ func TestNumberRaisedByHands(t *testing.T) {
 
 func TestWithoutReleaseTheLeaseRunsOut(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		a := stand(t, "a", store, func(_ *candidate, cfg *ElectorConfig) { cfg.ReleaseOnCancel = false })
+		a := stand(t, "a", store, func(_ *candidate, cfg *Config) { cfg.ReleaseOnCancel = false })
 		synctest.Wait()
 		b := stand(t, "b", store)
 		pass(time.Second)
@@ -314,7 +314,7 @@ func TestWhoNeverLedNeverStops(t *testing.T) {
 
 func TestATermGoesOnWhenItsFunctionReturns(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		a := stand(t, "a", store, func(c *candidate, cfg *ElectorConfig) {
+		a := stand(t, "a", store, func(c *candidate, cfg *Config) {
 			cfg.OnStartedLeading = func(context.Context) { c.note("starts") }
 		})
 		pass(time.Minute)
@@ -369,18 +369,18 @@ func TestRecordRemovedOrTakenByHands(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
-	good := ElectorConfig{LeaseStore: NewMemory(), CandidateID: "a"}
+	good := Config{LeaseStore: NewMemory(), CandidateID: "a"}
 	require.NoError(t, good.Validate())
-	for _, change := range []func(*ElectorConfig){
-		func(c *ElectorConfig) { c.LeaseStore = nil },
-		func(c *ElectorConfig) { c.CandidateID = "" },
-		func(c *ElectorConfig) { c.CandidateID = "\xff" },
-		func(c *ElectorConfig) { c.CandidateID = "a\x00" },
-		func(c *ElectorConfig) { c.LeaseDuration = time.Millisecond },
-		func(c *ElectorConfig) { c.LeaseDuration = -time.Second },
-		func(c *ElectorConfig) { c.LeaseDuration = 1<<63 - 1 },
-		func(c *ElectorConfig) { c.RetryPeriod = -time.Second },
-		func(c *ElectorConfig) { c.RetryPeriod = 8 * time.Second },
+	for _, change := range []func(*Config){
+		func(c *Config) { c.LeaseStore = nil },
+		func(c *Config) { c.CandidateID = "" },
+		func(c *Config) { c.CandidateID = "\xff" },
+		func(c *Config) { c.CandidateID = "a\x00" },
+		func(c *Config) { c.LeaseDuration = time.Millisecond },
+		func(c *Config) { c.LeaseDuration = -time.Second },
+		func(c *Config) { c.LeaseDuration = 1<<63 - 1 },
+		func(c *Config) { c.RetryPeriod = -time.Second },
+		func(c *Config) { c.RetryPeriod = 8 * time.Second },
 	} {
 		bad := good
 		change(&bad)

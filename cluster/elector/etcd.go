@@ -1,6 +1,7 @@
 package elector
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,20 +21,45 @@ type Etcd struct {
 	key    string
 }
 
-// NewEtcd returns the store of that name under a prefix of etcd's keys, as /goverse. The client is
-// never closed. It asks etcd nothing.
-func NewEtcd(client *clientv3.Client, prefix, name string) (*Etcd, error) {
-	if client == nil {
-		return nil, errors.New("elector: the etcd client is nil; make one with clientv3.New")
+// EtcdConfig is what a lease store in etcd needs. Client and Name are required.
+type EtcdConfig struct {
+	// Client reaches etcd. It is never closed.
+	Client *clientv3.Client
+	// Prefix is where the record lies in etcd. Default /goverse.
+	Prefix string
+	// Name is the record's, from 1 to 512 bytes: candidates with the same Prefix and Name compete.
+	Name string
+}
+
+func (c EtcdConfig) withDefaults() EtcdConfig {
+	c.Prefix = cmp.Or(c.Prefix, "/goverse")
+	return c
+}
+
+// Validate reports what is wrong with the configuration.
+func (c EtcdConfig) Validate() error {
+	if c.Client == nil {
+		return fmt.Errorf("%w: EtcdConfig.Client is nil; make one with clientv3.New", ErrBadConfig)
 	}
-	keys, err := state.NewKeys(prefix)
+	if _, err := state.NewKeys(c.withDefaults().Prefix); err != nil {
+		return fmt.Errorf("%w: EtcdConfig.Prefix: %w", ErrBadConfig, err)
+	}
+	if err := state.CheckName("election", c.Name); err != nil {
+		return fmt.Errorf("%w: EtcdConfig.Name: %w", ErrBadConfig, err)
+	}
+	return nil
+}
+
+// NewEtcd checks the configuration. It asks etcd nothing.
+func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	keys, err := state.NewKeys(cfg.withDefaults().Prefix)
 	if err != nil {
-		return nil, fmt.Errorf("elector: %w", err)
+		return nil, err
 	}
-	if err := state.CheckName("election", name); err != nil {
-		return nil, fmt.Errorf("elector: %w", err)
-	}
-	return &Etcd{client: client, key: keys.LeaseRecord(name)}, nil
+	return &Etcd{client: cfg.Client, key: keys.LeaseRecord(cfg.Name)}, nil
 }
 
 // etcdRecord is a lease as etcd keeps it.

@@ -14,7 +14,7 @@ func Example() {
 	store := elector.NewMemory()
 	leads := make(chan string)
 	stand := func(id string) (stop func()) {
-		e, err := elector.New(elector.ElectorConfig{
+		e, err := elector.New(elector.Config{
 			LeaseStore:      store,
 			CandidateID:     id,
 			ReleaseOnCancel: true,

@@ -16,7 +16,7 @@ import (
 // write that is answered.
 func TestTheAnswerToTheFirstWriteIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		a := stand(t, "a", store, func(c *candidate, _ *ElectorConfig) { c.loseAnswer(create) })
+		a := stand(t, "a", store, func(c *candidate, _ *Config) { c.loseAnswer(create) })
 		pass(time.Second)
 		require.False(t, a.IsLeader())
 		pass(4 * time.Second)
@@ -69,7 +69,7 @@ func TestALateRenewal(t *testing.T) {
 // The deadline counts from when a renewal was sent.
 func TestAnAnswerThatTakesLong(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		slow := func(c *candidate, cfg *ElectorConfig) {
+		slow := func(c *candidate, cfg *Config) {
 			cfg.RetryPeriod = 5 * time.Second // that long a request may take
 			c.delay(create, 4*time.Second)
 		}
@@ -91,7 +91,7 @@ func TestAReadThatTakesLong(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)
 		synctest.Wait()
-		b := stand(t, "b", store, func(c *candidate, cfg *ElectorConfig) {
+		b := stand(t, "b", store, func(c *candidate, cfg *Config) {
 			cfg.RetryPeriod = 5 * time.Second // that long a request may take
 			c.slow(get, 4*time.Second)
 		})
@@ -107,7 +107,7 @@ func TestAReadThatTakesLong(t *testing.T) {
 // Who never asked for the lease has nothing to look for when it is stopped.
 func TestStoppedBeforeItAsks(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		a := stand(t, "a", store, func(c *candidate, _ *ElectorConfig) { c.cutOff(true) })
+		a := stand(t, "a", store, func(c *candidate, _ *Config) { c.cutOff(true) })
 		pass(time.Minute)
 		began := time.Now()
 		a.stop()
@@ -119,7 +119,7 @@ func TestStoppedBeforeItAsks(t *testing.T) {
 // An answer that comes when the lease has run out begins no term.
 func TestAnAnswerThatComesTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		a := stand(t, "a", store, func(c *candidate, _ *ElectorConfig) { c.delay(create, 9900*time.Millisecond) })
+		a := stand(t, "a", store, func(c *candidate, _ *Config) { c.delay(create, 9900*time.Millisecond) })
 		pass(9900*time.Millisecond - 1)
 		require.False(t, a.IsLeader())
 		pass(1)
@@ -171,7 +171,7 @@ func TestARenewalOvertakesTheRelease(t *testing.T) {
 // Who is stopped while it asks for the lease does not leave a lease behind that nobody holds.
 func TestStoppedWhileItAsks(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		a := stand(t, "a", store, func(c *candidate, _ *ElectorConfig) { c.loseAnswer(create) })
+		a := stand(t, "a", store, func(c *candidate, _ *Config) { c.loseAnswer(create) })
 		pass(time.Second)
 		a.stop()
 		require.NoError(t, <-a.done)
@@ -209,7 +209,7 @@ func TestClocksThatDisagree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, store *Memory) {
-				e, err := New(ElectorConfig{LeaseStore: store, CandidateID: "a", LeaseDuration: 10 * time.Second})
+				e, err := New(Config{LeaseStore: store, CandidateID: "a", LeaseDuration: 10 * time.Second})
 				require.NoError(t, err)
 				sent := clock.Now()
 				e.now = func() deadline.Instant {
@@ -240,7 +240,7 @@ func TestClocksThatDisagree(t *testing.T) {
 // A callback that takes long holds no renewal up, and receives all in order.
 func TestACallbackThatTakesLong(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
-		a := stand(t, "a", store, func(c *candidate, cfg *ElectorConfig) {
+		a := stand(t, "a", store, func(c *candidate, cfg *Config) {
 			tell := cfg.OnNewLeader
 			cfg.OnNewLeader = func(who string) { pass(time.Hour); tell(who) }
 		})

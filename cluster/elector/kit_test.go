@@ -175,10 +175,10 @@ func (c *candidate) leaders() []string {
 
 // stand starts a candidate with a lease of 10 s that looks every 2 s. It is stopped with the
 // test, and checks that its functions come in order.
-func stand(t *testing.T, id string, store LeaseStore, change ...func(*candidate, *ElectorConfig)) *candidate {
+func stand(t *testing.T, id string, store LeaseStore, change ...func(*candidate, *Config)) *candidate {
 	t.Helper()
 	c := &candidate{t: t, link: newLink(store), finish: func() {}}
-	cfg := ElectorConfig{LeaseStore: c.link, CandidateID: id, LeaseDuration: 10 * time.Second,
+	cfg := Config{LeaseStore: c.link, CandidateID: id, LeaseDuration: 10 * time.Second,
 		RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
 		OnStartedLeading: func(ctx context.Context) {
 			c.enter(1)
@@ -221,7 +221,7 @@ func stand(t *testing.T, id string, store LeaseStore, change ...func(*candidate,
 }
 
 // lingers has the functions of a candidate's terms go on until finish is called.
-func lingers(c *candidate, _ *ElectorConfig) {
+func lingers(c *candidate, _ *Config) {
 	c.work = make(chan struct{})
 	c.finish = sync.OnceFunc(func() { close(c.work) })
 }

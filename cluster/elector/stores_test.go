@@ -46,7 +46,7 @@ func (s *testBed) client() *clientv3.Client {
 
 func (s *testBed) store(client *clientv3.Client, name string) *elector.Etcd {
 	s.Helper()
-	store, err := elector.NewEtcd(client, s.keys.Prefix(), name)
+	store, err := elector.NewEtcd(elector.EtcdConfig{Client: client, Prefix: s.keys.Prefix(), Name: name})
 	require.NoError(s, err)
 	return store
 }
@@ -78,13 +78,14 @@ func TestEtcdKeepsNamesApart(t *testing.T) {
 	require.NotErrorIs(t, err, elector.ErrNotFound)
 
 	for _, name := range []string{"", string(make([]byte, 1000))} {
-		_, err = elector.NewEtcd(client, s.keys.Prefix(), name)
+		_, err = elector.NewEtcd(elector.EtcdConfig{Client: client, Prefix: s.keys.Prefix(), Name: name})
 		require.ErrorIs(t, err, lifecycle.ErrBadName)
 	}
-	_, err = elector.NewEtcd(nil, s.keys.Prefix(), "a")
-	require.Error(t, err)
-	_, err = elector.NewEtcd(client, "bad", "a")
-	require.Error(t, err)
+	for _, cfg := range []elector.EtcdConfig{{Name: "a"}, {Client: client, Prefix: "bad", Name: "a"}, {Client: client}} {
+		_, err = elector.NewEtcd(cfg)
+		require.ErrorIs(t, err, elector.ErrBadConfig)
+	}
+	require.NoError(t, elector.EtcdConfig{Client: client, Name: "a"}.Validate())
 }
 
 // candidate is an elector of a process of its own.
@@ -100,7 +101,7 @@ func (s *testBed) stand(id string, lease, retry time.Duration) *candidate {
 	client := s.client()
 	c := &candidate{starts: make(chan time.Time, 100), faults: clustertest.Inject(client)}
 	var err error
-	c.Elector, err = elector.New(elector.ElectorConfig{LeaseStore: s.store(client, "it"), CandidateID: id,
+	c.Elector, err = elector.New(elector.Config{LeaseStore: s.store(client, "it"), CandidateID: id,
 		LeaseDuration: lease, RetryPeriod: retry,
 		ReleaseOnCancel:  true,
 		OnStartedLeading: func(ctx context.Context) { c.starts <- time.Now(); <-ctx.Done() },

@@ -34,17 +34,36 @@ type Etcd struct {
 	timeout time.Duration
 }
 
-// NewEtcd checks the configuration.
-func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
+func (c EtcdConfig) withDefaults() EtcdConfig {
+	c.Prefix = cmp.Or(c.Prefix, "/goverse")
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 2*time.Second)
+	return c
+}
+
+// Validate reports what is wrong with the configuration; errors match [ErrBadConfig].
+func (c EtcdConfig) Validate() error {
+	_, err := state.NewKeys(c.withDefaults().Prefix)
 	switch {
-	case cfg.Client == nil:
-		return nil, fmt.Errorf("%w: EtcdConfig.Client is nil; give it an etcd client", ErrBadConfig)
-	case cfg.RequestTimeout <= 0:
-		cfg.RequestTimeout = 2 * time.Second
+	case c.Client == nil:
+		return fmt.Errorf("%w: EtcdConfig.Client is nil; give it an etcd client", ErrBadConfig)
+	case c.RequestTimeout < 0:
+		return fmt.Errorf("%w: EtcdConfig.RequestTimeout is negative (%v); leave it 0 for the default", ErrBadConfig,
+			c.RequestTimeout)
+	case err != nil:
+		return fmt.Errorf("%w: EtcdConfig.Prefix: %w", ErrBadConfig, err)
 	}
-	keys, err := state.NewKeys(cmp.Or(cfg.Prefix, "/goverse"))
+	return nil
+}
+
+// NewEtcd checks the configuration. It asks etcd nothing.
+func NewEtcd(cfg EtcdConfig) (*Etcd, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	keys, err := state.NewKeys(cfg.Prefix)
 	if err != nil {
-		return nil, fmt.Errorf("%w: EtcdConfig.Prefix: %w", ErrBadConfig, err)
+		return nil, err
 	}
 	return &Etcd{client: cfg.Client, keys: keys, timeout: cfg.RequestTimeout}, nil
 }

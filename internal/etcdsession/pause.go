@@ -45,7 +45,7 @@ func (s *Session) risks() bool {
 }
 
 // awake reports whether the process did not stand still, as far as that matters to what is claimed.
-func (s *Session) awake(now deadline.Instant) bool { return !s.risks() || !s.paused(now) }
+func (s *Session) awake(now deadline.Instant) bool { return !s.paused(now) || !s.risks() }
 
 // paused reports whether the process stood still, and etcd has not confirmed the session since.
 func (s *Session) paused(now deadline.Instant) bool {

@@ -96,7 +96,7 @@ func (p Planner) Look(s *state.Snapshot, now time.Time) (Planner, Orders) {
 			p.waiting = now
 		}
 	}
-	in := sharding.Input{Generation: s.Revision, Shards: count(s, p.cfg), Members: members, Done: s.MoveDone,
+	in := sharding.Input{Generation: s.Revision, Shards: Count(s, p.cfg.Shards), Members: members, Done: s.MoveDone,
 		Mode: sharding.Repair}
 	if s.ShardMap == nil || !owned(s) { // or all were gone: the cluster starts again
 		if takers(members) < max(p.cfg.MinMembers, 1) {
@@ -174,7 +174,7 @@ func (p Planner) afford(n int) time.Duration {
 // registered ones are, for what one of them holds is not free; those that are leaving,
 // linger, are excluded by a label, or do not work with as many shards, get none.
 func Members(s *state.Snapshot, cfg Settings) []sharding.Member {
-	shards := count(s, cfg)
+	shards := Count(s, cfg.Shards)
 	members := make([]sharding.Member, len(s.Members))
 	for i, m := range s.Members {
 		members[i] = sharding.Member{Owner: sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}, Weight: m.Weight,
@@ -183,15 +183,16 @@ func Members(s *state.Snapshot, cfg Settings) []sharding.Member {
 	return members
 }
 
-// count is how many shards there are: as many as the map has; before there is one, as the
-// planner works with, or if it takes no part, the member that was there first of those that do.
-func count(s *state.Snapshot, cfg Settings) int {
+// Count is how many shards there are: as many as the map has; before there is one, as the
+// planner works with (own), or if it takes no part, the member that was there first of those that do.
+// 0 where none does.
+func Count(s *state.Snapshot, own int) int {
 	if s.ShardMap != nil && s.ShardMap.Map != nil {
 		return s.ShardMap.Shards()
 	}
-	shards, first := cfg.Shards, int64(0)
+	shards, first := own, int64(0)
 	for _, m := range s.Members {
-		if cfg.Shards == 0 && m.Shards > 0 && (first == 0 || m.Incarnation < first) {
+		if own == 0 && m.Shards > 0 && (first == 0 || m.Incarnation < first) {
 			shards, first = m.Shards, m.Incarnation
 		}
 	}

@@ -1,12 +1,14 @@
 package shardview
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/shardplan"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -35,20 +37,8 @@ func supposed(s *state.Snapshot, suppose Change) (*state.Snapshot, error) {
 	return &now, nil
 }
 
-// count is how many shards there are: as the map says, or the member that was there
-// first, or the default.
-func count(s *state.Snapshot) int {
-	if s.ShardMap != nil && s.ShardMap.Map != nil {
-		return s.ShardMap.Map.Shards()
-	}
-	shards, first := shard.DefaultCount, int64(0)
-	for _, m := range s.Members {
-		if m.Shards > 0 && (first == 0 || m.Incarnation < first) {
-			shards, first = m.Shards, m.Incarnation
-		}
-	}
-	return shards
-}
+// count is how many shards there are, or would be by default.
+func count(s *state.Snapshot) int { return cmp.Or(shardplan.Count(s, 0), shard.DefaultCount) }
 
 // carriedOut is the snapshot once a map was written and all its moves are done.
 func carriedOut(s *state.Snapshot, m *sharding.Map) *state.Snapshot {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/elections"
 )
 
@@ -99,28 +98,3 @@ func (r *runner) sayEnd(h *held, j *job, again bool) {
 		r.cfg.Logger.Info("the command ended", append(about, "code", j.end.Code)...)
 	}
 }
-
-// reasonFor is why what was held might not be held any more: what ended it, or if nothing has
-// yet, why the command was ended before that. stood is the longest that this process stood still.
-func reasonFor(cause error, stood, ttl time.Duration, guardStood bool) error {
-	if over, ok := errors.AsType[*election.TermOverError](cause); ok {
-		return over.Err // what is over is said beside it
-	}
-	switch {
-	case cause != nil:
-		return cause
-	case guardStood:
-		return errGuardStood
-	case stood >= ttl/8:
-		return errStood
-	}
-	return errUnconfirmed
-}
-
-// Why a command is ended while what it needs is still held.
-var (
-	errUnconfirmed = errors.New("etcd has not confirmed the session in time")
-	errStood       = errors.New("goversed or its machine stood still, so that the guard was not notified in time that " +
-		"all is well")
-	errGuardStood = errors.New("the guard of the command stood still")
-)

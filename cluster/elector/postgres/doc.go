@@ -3,8 +3,8 @@
 //
 //	pool, err := pgxpool.New(ctx, url)
 //	err = postgres.CreateTable(ctx, pool, nil) // or in your migrations
-//	store, err := postgres.New(pool, nil, "reports")
-//	e, err := elector.New(elector.ElectorConfig{LeaseStore: store, CandidateID: host, …})
+//	store, err := postgres.New(postgres.Config{DB: pool, Name: "reports"})
+//	e, err := elector.New(elector.Config{LeaseStore: store, CandidateID: host, …})
 //
 // The row's number, leader_transitions, is the fencing token. Work in the same database can read
 // it in the transaction that writes, and so is refused at once when another one leads:

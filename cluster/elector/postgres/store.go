@@ -25,21 +25,44 @@ type Store struct {
 // maxName is what the other stores allow, too. PostgreSQL's index takes rows of up to 2704 bytes.
 const maxName = 512
 
-// New returns the store of that name in a table that [CreateTable] made; nil is goverse_leases.
-// The name is any UTF-8 without zero bytes, of at most 512 bytes. It asks the database nothing.
-func New(db DB, table pgx.Identifier, name string) (*Store, error) {
-	t, err := quoted(table)
-	switch {
+// Config is what a lease store in PostgreSQL needs. DB and Name are required.
+type Config struct {
+	// DB is a pool or a connection. It is never closed.
+	DB DB
+	// Table is one that [CreateTable] made. Default goverse_leases.
+	Table pgx.Identifier
+	// Name is the row's: candidates with the same Table and Name compete. Any UTF-8 without zero bytes, of at most
+	// 512 bytes.
+	Name string
+}
+
+// Validate reports what is wrong with the configuration; errors match elector.ErrBadConfig.
+func (c Config) Validate() error {
+	switch _, err := quoted(c.Table); {
 	case err != nil:
-		return nil, err
-	case db == nil:
-		return nil, errors.New("postgres: DB is nil; make one with pgxpool.New")
-	case name == "" || !utf8.ValidString(name) || strings.ContainsRune(name, 0):
-		return nil, fmt.Errorf("postgres: the lease's name is %q; give it one in UTF-8, like the task's", name)
-	case len(name) > maxName:
-		return nil, fmt.Errorf("postgres: the lease's name has %d bytes; give it at most %d", len(name), maxName)
+		return err
+	case c.DB == nil:
+		return fmt.Errorf("%w: postgres.Config.DB is nil; make one with pgxpool.New", elector.ErrBadConfig)
+	case c.Name == "" || !utf8.ValidString(c.Name) || strings.ContainsRune(c.Name, 0):
+		return fmt.Errorf("%w: postgres.Config.Name is %q; give it one in UTF-8, like the task's",
+			elector.ErrBadConfig, c.Name)
+	case len(c.Name) > maxName:
+		return fmt.Errorf("%w: postgres.Config.Name has %d bytes; give it at most %d", elector.ErrBadConfig,
+			len(c.Name), maxName)
 	}
-	return &Store{db: db, name: name,
+	return nil
+}
+
+// New checks the configuration. It asks the database nothing.
+func New(cfg Config) (*Store, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	t, err := quoted(cfg.Table)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{db: cfg.DB, name: cfg.Name,
 		get: `SELECT version, holder_identity, holder_instance, lease_duration_ns, acquire_time, renew_time,
 			leader_transitions
 FROM ` + t + ` WHERE name = $1`,

@@ -46,7 +46,7 @@ func (d database) stores(table pgx.Identifier, options string) func(t *testing.T
 	return func(t *testing.T) elector.LeaseStore {
 		pool := d.pool(t, options)
 		require.NoError(t, postgres.CreateTable(d.ctx, pool, table))
-		store, err := postgres.New(pool, table, fmt.Sprint(`it's "`, names.Add(1)))
+		store, err := postgres.New(postgres.Config{DB: pool, Table: table, Name: fmt.Sprint(`it's "`, names.Add(1))})
 		require.NoError(t, err)
 		return store
 	}
@@ -83,25 +83,25 @@ func (d database) tableIsMadeOnce(t *testing.T) {
 		wg.Wait()
 		require.NoError(t, postgres.CreateTable(d.ctx, pool, table), "again")
 	}
-	forgot, err := postgres.New(pool, pgx.Identifier{"forgotten"}, "it")
+	forgot, err := postgres.New(postgres.Config{DB: pool, Table: pgx.Identifier{"forgotten"}, Name: "it"})
 	require.NoError(t, err)
 	_, err = forgot.GetLease(d.ctx)
 	require.ErrorContains(t, err, "make the table with CreateTable")
 	require.Error(t, postgres.CreateTable(d.ctx, pool, pgx.Identifier{"no such schema", "leases"}))
 	require.Error(t, postgres.CreateTable(d.ctx, pool, pgx.Identifier{""}))
-	_, err = postgres.New(pool, pgx.Identifier{"a", ""}, "it")
-	require.Error(t, err)
-	_, err = postgres.New(nil, nil, "it")
-	require.Error(t, err)
+	_, err = postgres.New(postgres.Config{DB: pool, Table: pgx.Identifier{"a", ""}, Name: "it"})
+	require.ErrorIs(t, err, elector.ErrBadConfig)
+	_, err = postgres.New(postgres.Config{Name: "it"})
+	require.ErrorIs(t, err, elector.ErrBadConfig)
 	var long string
 	for len(long) < 513 {
 		long += rand.Text()
 	}
 	for _, name := range []string{"", "\xff", "a\x00", long[:513]} {
-		_, err = postgres.New(pool, nil, name)
-		require.Error(t, err)
+		_, err = postgres.New(postgres.Config{DB: pool, Name: name})
+		require.ErrorIs(t, err, elector.ErrBadConfig)
 	}
-	store, err := postgres.New(pool, pgx.Identifier{"many at once 0"}, long[:512])
+	store, err := postgres.New(postgres.Config{DB: pool, Table: pgx.Identifier{"many at once 0"}, Name: long[:512]})
 	require.NoError(t, err)
 	_, err = store.CreateLease(d.ctx, elector.Lease{})
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func (d database) oneConnection(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, conn.Close(d.ctx)) }()
 	require.NoError(t, postgres.CreateTable(d.ctx, conn, nil))
-	store, err := postgres.New(conn, nil, "connection")
+	store, err := postgres.New(postgres.Config{DB: conn, Name: "connection"})
 	require.NoError(t, err)
 	lease, err := store.CreateLease(d.ctx, elector.Lease{HolderIdentity: "a"})
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func (d database) oneConnection(t *testing.T) {
 
 func (d database) madeAnew(t *testing.T) {
 	pool := d.pool(t, "")
-	store, err := postgres.New(pool, nil, "anew")
+	store, err := postgres.New(postgres.Config{DB: pool, Name: "anew"})
 	require.NoError(t, err)
 	first, err := store.CreateLease(d.ctx, elector.Lease{})
 	require.NoError(t, err)
@@ -146,7 +146,7 @@ func (d database) stand(t *testing.T, store elector.LeaseStore, id string) *cand
 	t.Helper()
 	c := &candidate{starts: make(chan time.Time, 100)}
 	var err error
-	c.Elector, err = elector.New(elector.ElectorConfig{LeaseStore: store, CandidateID: id, LeaseDuration: 2 * time.Second,
+	c.Elector, err = elector.New(elector.Config{LeaseStore: store, CandidateID: id, LeaseDuration: 2 * time.Second,
 		RetryPeriod: 100 * time.Millisecond, ReleaseOnCancel: true,
 		OnStartedLeading: func(ctx context.Context) { c.starts <- time.Now(); <-ctx.Done() }})
 	require.NoError(t, err)

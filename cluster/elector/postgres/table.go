@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/goverse/goverse/cluster/elector"
 )
 
 // DB is what a store needs of pgx: a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx is one. A pool is
@@ -28,8 +30,8 @@ func quoted(table pgx.Identifier) (string, error) {
 	}
 	for _, part := range table {
 		if part == "" {
-			return "", fmt.Errorf("postgres: the table's name %q has an empty part; give it as {\"table\"} or {\"schema\", "+
-				"\"table\"}", []string(table))
+			return "", fmt.Errorf("%w: the table's name %q has an empty part; give it as {\"table\"} or {\"schema\", "+
+				"\"table\"}", elector.ErrBadConfig, []string(table))
 		}
 	}
 	return table.Sanitize(), nil

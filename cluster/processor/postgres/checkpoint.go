@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,24 +61,35 @@ type Checkpoint struct {
 	timeout time.Duration
 }
 
+func (c Config) withDefaults() Config {
+	c.Table = cmp.Or(c.Table, "goverse_checkpoints")
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, 30*time.Second)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second)
+	return c
+}
+
+// Validate reports what is wrong with the configuration; errors match processor.ErrBadConfig or [ErrBadTable].
+func (c Config) Validate() error {
+	d := c.withDefaults()
+	switch {
+	case d.DB == nil:
+		return fmt.Errorf("%w: postgres.Config.DB is nil; give it a pgxpool.Pool", processor.ErrBadConfig)
+	case !plainName.MatchString(d.Table):
+		return fmt.Errorf("%w %q: write it in small letters, digits and underscores, with a schema and a dot before "+
+			"it or not, of at most 56 bytes", ErrBadTable, d.Table)
+	case d.RequestTimeout < 0:
+		return fmt.Errorf("%w: postgres.Config.RequestTimeout is negative (%v); leave it 0 for the default",
+			processor.ErrBadConfig, d.RequestTimeout)
+	}
+	return nil
+}
+
 // New checks the configuration. It asks the database nothing.
 func New(cfg Config) (*Checkpoint, error) {
-	if cfg.DB == nil {
-		return nil, fmt.Errorf("%w: postgres.Config.DB is nil; give it a pgxpool.Pool", processor.ErrBadConfig)
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
-	if cfg.Table == "" {
-		cfg.Table = "goverse_checkpoints"
-	}
-	if !plainName.MatchString(cfg.Table) {
-		return nil, fmt.Errorf("%w %q: write it in small letters, digits and underscores, with a schema and a dot before "+
-			"it or not, of at most 56 bytes", ErrBadTable, cfg.Table)
-	}
-	if cfg.IdleTimeout == 0 {
-		cfg.IdleTimeout = 30 * time.Second
-	}
-	if cfg.RequestTimeout <= 0 {
-		cfg.RequestTimeout = 5 * time.Second
-	}
+	cfg = cfg.withDefaults()
 	c := &Checkpoint{db: cfg.DB, sql: statementsFor(cfg.Table), timeout: cfg.RequestTimeout}
 	if cfg.IdleTimeout > 0 {
 		c.begin.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d",

@@ -126,29 +126,43 @@ var (
 	_ processor.Changer        = (*Source)(nil)
 )
 
-// NewSource checks the configuration; errors match processor.ErrBadConfig or [ErrBadTable]. It asks
-// the database nothing.
-func NewSource(cfg SourceConfig) (*Source, error) {
-	if cfg.DB == nil {
-		return nil, fmt.Errorf("%w: postgres.SourceConfig.DB is nil; give it a pgxpool.Pool", processor.ErrBadConfig)
+func (c SourceConfig) withDefaults() SourceConfig {
+	c.XID, c.ID, c.Value = cmp.Or(c.XID, "xid"), cmp.Or(c.ID, "id"), cmp.Or(c.Value, "body")
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second)
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
 	}
-	if !plainTable.MatchString(cfg.Table) {
-		return nil, fmt.Errorf("%w %q: give the table of events one in small letters, digits and underscores, with a "+
-			"schema and a dot before it or not", ErrBadTable, cfg.Table)
+	return c
+}
+
+// Validate reports what is wrong with the configuration; errors match processor.ErrBadConfig or [ErrBadTable].
+func (c SourceConfig) Validate() error {
+	d := c.withDefaults()
+	switch {
+	case d.DB == nil:
+		return fmt.Errorf("%w: postgres.SourceConfig.DB is nil; give it a pgxpool.Pool", processor.ErrBadConfig)
+	case !plainTable.MatchString(d.Table):
+		return fmt.Errorf("%w %q: give the table of events one in small letters, digits and underscores, with a "+
+			"schema and a dot before it or not", ErrBadTable, d.Table)
+	case d.RequestTimeout < 0:
+		return fmt.Errorf("%w: postgres.SourceConfig.RequestTimeout is negative (%v); leave it 0 for the default",
+			processor.ErrBadConfig, d.RequestTimeout)
 	}
-	cfg.XID, cfg.ID, cfg.Value = cmp.Or(cfg.XID, "xid"), cmp.Or(cfg.ID, "id"), cmp.Or(cfg.Value, "body")
-	for _, name := range []string{cfg.XID, cfg.ID, cfg.Value, cmp.Or(cfg.Channel, "none")} {
+	for _, name := range []string{d.XID, d.ID, d.Value, cmp.Or(d.Channel, "none")} {
 		if !plainWord.MatchString(name) {
-			return nil, fmt.Errorf("%w: column or channel %q of table %s: write it in small letters, digits and underscores",
-				processor.ErrBadConfig, name, cfg.Table)
+			return fmt.Errorf("%w: column or channel %q of table %s: write it in small letters, digits and underscores",
+				processor.ErrBadConfig, name, d.Table)
 		}
 	}
-	if cfg.RequestTimeout <= 0 {
-		cfg.RequestTimeout = 5 * time.Second
+	return nil
+}
+
+// NewSource checks the configuration. It asks the database nothing.
+func NewSource(cfg SourceConfig) (*Source, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = hclog.NewNullLogger()
-	}
+	cfg = cfg.withDefaults()
 	of := strings.NewReplacer("{table}", quoted(cfg.Table), "{xid}", quoted(cfg.XID), "{id}", quoted(cfg.ID),
 		"{value}", quoted(cfg.Value)).Replace
 	return &Source{

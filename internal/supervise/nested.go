@@ -1,0 +1,52 @@
+//go:build linux || darwin || freebsd || openbsd || dragonfly
+
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goverse/goverse/internal/state"
+)
+
+// errNested: it would wait for one that waits for it.
+var errNested = errors.New("it would wait for itself forever")
+
+// keysEnv has the keys of all goversed exec and lock that a command runs under, the last one's
+// last.
+const keysEnv = "GOVERSE_KEYS"
+
+// around are the keys of those around this process for which it would wait as they wait for it.
+func (c Config) around() []string {
+	if c.Try {
+		return nil // it does not wait
+	}
+	_, mine := c.kind()
+	var out []string
+	for _, key := range strings.Fields(lookup(c.Env, keysEnv)) {
+		if name, ok := c.queues().NameOf(key); ok && name == mine && !(c.Shared && state.TraitsOf(key).Shared) {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+// lookup is a variable's value; the last one counts.
+func lookup(env []string, name string) (value string) {
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+func (r *runner) nested() error {
+	if r.cfg.Election != "" {
+		return fmt.Errorf("%s is led by the goversed exec that this one runs under, and %w: run the command itself, or "+
+			"give another --election", r.cfg.what(), errNested)
+	}
+	return fmt.Errorf("%s is held by the goversed lock that this one runs under, and %w: run the command itself, or "+
+		"give another NAME", r.cfg.what(), errNested)
+}
