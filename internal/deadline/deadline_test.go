@@ -36,7 +36,8 @@ func TestSuspicionIsClearedByWhatIsSentAfterIt(t *testing.T) {
 	c := Granted(at(0), ttl).Suspect(at(time.Second), 100*time.Millisecond)
 	require.Equal(t, at(1100*time.Millisecond), c.Until())
 	require.Equal(t, c, c.Renewed(at(900*time.Millisecond), at(1050*time.Millisecond)), "sent before")
-	require.Equal(t, at(10920*time.Millisecond), c.Renewed(at(1020*time.Millisecond), at(1050*time.Millisecond)).Until())
+	cleared := c.Renewed(at(1020*time.Millisecond), at(1050*time.Millisecond))
+	require.Equal(t, at(10920*time.Millisecond), cleared.Until())
 	again := c.Suspect(at(1050*time.Millisecond), 100*time.Millisecond)
 	require.Equal(t, c.Until(), again.Until(), "a second suspicion gives no more time")
 	between := again.Renewed(at(1020*time.Millisecond), at(1060*time.Millisecond))
@@ -44,8 +45,8 @@ func TestSuspicionIsClearedByWhatIsSentAfterIt(t *testing.T) {
 		"an answer to what was sent between them leaves the second")
 	require.True(t, between.Suspected())
 	require.False(t, between.Renewed(at(1055*time.Millisecond), at(1070*time.Millisecond)).Suspected())
-	require.Equal(t, at(500*time.Millisecond), Granted(at(0), ttl).Suspect(at(400*time.Millisecond),
-		100*time.Millisecond).Until())
+	suspected := Granted(at(0), ttl).Suspect(at(400*time.Millisecond), 100*time.Millisecond)
+	require.Equal(t, at(500*time.Millisecond), suspected.Until())
 }
 
 func TestSuspicionSuspendsAndAnAnswerResumes(t *testing.T) {

@@ -29,16 +29,14 @@ func (s *Session) Period() *Period { return s.period.Load() }
 // since the period began. It reads atomics and the clock: no lock, no allocation, no
 // network.
 func (t *Period) Valid() bool {
-	now := clock.Now()
-	return t.stands(now) && t.s.awake(now)
+	claim, now := t.s.claim.Load(), clock.Now()
+	return !t.s.over.Load() && claim.Period() == t.number && claim.Valid(now) && t.s.awake(now)
 }
 
 // Stands is Valid, but for a process that stood still for a moment, of which etcd has not confirmed
 // yet that nothing was taken from it: what began in the period goes on if it does.
-func (t *Period) Stands() bool { return t.stands(clock.Now()) }
-
-func (t *Period) stands(now deadline.Instant) bool {
-	claim := t.s.claim.Load()
+func (t *Period) Stands() bool {
+	claim, now := t.s.claim.Load(), clock.Now()
 	return !t.s.over.Load() && claim.Period() == t.number && claim.Valid(now)
 }
 
