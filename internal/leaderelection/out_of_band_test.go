@@ -64,10 +64,12 @@ func noPhantom(t *testing.T, c *clustertest.Cluster) {
 }
 
 // requeued waits until the node is queued behind all others, by a key other than
-// at that revision, and fails after a second.
+// at that revision. It fails after five seconds: by then a node that notices at
+// once has come back even on a machine of busy cores, and one that never notices,
+// or by its next renewal of a long TTL only, has not.
 func requeued(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) {
 	t.Helper()
-	c.Within(time.Second, func() bool {
+	c.Within(5*time.Second, func() bool {
 		q := queueKeys(t, c)
 		return len(q) == 5 && q[4] == nodetest.Keys.Candidate(int64(n.Lease()))
 	}, "%s is queued again, at the tail", n.Address())
@@ -75,9 +77,9 @@ func requeued(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) {
 
 // Guards: the keeper opens a new session when one is lost (etcdsession.Keeper.Run),
 // and membership.reconcile asks for a renewal when its record is gone: without it
-// the node notices at its next renewal only, which is more than a second away.
+// the node notices at its next renewal only, which may be ten seconds away.
 func TestLeaseRevokedFromOutside(t *testing.T) {
-	eachPlace(t, 5, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
+	eachPlace(t, 30, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
 		c.RevokeLease(victim)
 		requeued(t, c, victim)
 	})
@@ -138,7 +140,7 @@ func TestLateKeyOfANodeThatWithdrewIsCleared(t *testing.T) {
 		require.NoError(t, inspect.Election(n.Cluster()).Withdraw(etcdtest.Context(t)))
 		for range *rounds {
 			c.PutLateCandidateKey(n)
-			c.Within(time.Second, func() bool { return len(queueKeys(t, c)) == 2-boolInt(n == c.Node(0)) },
+			c.Within(5*time.Second, func() bool { return len(queueKeys(t, c)) == 2-boolInt(n == c.Node(0)) },
 				"the late key of %s is cleared", n.Address())
 			require.False(t, n.IsLeader())
 		}
