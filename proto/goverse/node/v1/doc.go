@@ -9,5 +9,4 @@
 // says that its process lives, not that etcd still knows it.
 package nodepb
 
-//go:generate protoc --proto_path=../../.. --go_out=../../.. --go_opt=paths=source_relative --go-grpc_out=../../..
-//--go-grpc_opt=paths=source_relative goverse/node/v1/node.proto
+//go:generate protoc --proto_path=../../.. --go_out=../../.. --go_opt=paths=source_relative --go-grpc_out=../../.. --go-grpc_opt=paths=source_relative goverse/node/v1/node.proto

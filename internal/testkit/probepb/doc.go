@@ -1,0 +1,7 @@
+// Package probepb is a gRPC service for tests of objects. All but this file is generated from probe.proto;
+// regenerate with go generate, which needs protoc, protoc-gen-go v1.36 and protoc-gen-go-grpc v1.6 in the PATH.
+//
+// Not promised: anything. It is for tests alone.
+package probepb
+
+//go:generate protoc --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative probe.proto

@@ -1,0 +1,12 @@
+// Package objectspb holds the messages and the gRPC service by which calls to objects travel
+// between nodes, and from programs that are no nodes. All but this file is generated from
+// objects.proto; regenerate with
+//
+//	go generate ./proto/...
+//
+// which needs protoc, protoc-gen-go v1.36 and protoc-gen-go-grpc v1.6 in the PATH.
+//
+// Not promised: that a program of one minor version of Goverse understands one of another before v1.
+package objectspb
+
+//go:generate protoc --proto_path=../../.. --go_out=../../.. --go_opt=paths=source_relative --go-grpc_out=../../.. --go-grpc_opt=paths=source_relative goverse/objects/v1/objects.proto
