@@ -76,10 +76,13 @@ func (h *Shards) release(shard int) {
 	if mine {
 		h.phases[serving].Add(-1)
 		h.phases[releasing].Add(1)
+		if h.residents != nil {
+			h.residents.Leaving(shard)
+		}
 	}
 	switch {
 	case !mine:
-	case drained == nil && h.cfg.OnRelease == nil:
+	case drained == nil && h.cfg.OnRelease == nil && !h.occupied(shard):
 		h.clear(slot)
 	default:
 		h.work.Go(func() { h.finishRelease(slot, shard, drained) })
@@ -101,6 +104,7 @@ func (h *Shards) finishRelease(slot *slot, shard int, drained <-chan struct{}) {
 		}
 	}
 	slot.close()
+	h.vacate(shard)
 	if h.cfg.OnRelease != nil {
 		ctx, cancel := context.WithTimeout(h.patience, h.cfg.DrainTimeout)
 		h.cfg.OnRelease(ctx, shard)

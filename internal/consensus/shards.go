@@ -48,6 +48,8 @@ type Shards struct {
 	work     sync.WaitGroup                  // shards on their way
 	turn     chan struct{}                   // held while OnAcquire runs; nil: any number may
 
+	residents Residents // nil: none
+
 	patience context.Context // ends when nothing is waited for any longer
 	hurry    context.CancelFunc
 

@@ -69,6 +69,9 @@ func (s *slot) end() {
 func (s *slot) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.running > 0 {
+		s.context() // a caller that asks for it later finds it ended
+	}
 	s.end()
 }
 
@@ -95,10 +98,7 @@ func (s *slot) join() (ctx context.Context, epoch int64, awaited <-chan struct{}
 		return nil, 0, s.awaited
 	}
 	s.running++
-	if s.stay == nil {
-		s.stay, s.endStay = context.WithCancelCause(s.context())
-	}
-	return s.stay, s.epoch, nil
+	return s.staying(), s.epoch, nil
 }
 
 // confirm waits for etcd's confirmation where the shard is served, and the process stood still a moment
