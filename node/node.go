@@ -152,14 +152,20 @@ func (n *Node) Start() error {
 	defer n.mu.Unlock()
 	switch {
 	case n.stopped:
-		return fmt.Errorf("node: %w: make a new one with NewNode", ErrStopped)
+		return errStopped()
 	case n.started:
-		return fmt.Errorf("node: %w: a cluster's Start starts its node itself, and one node is for one cluster", ErrStarted)
+		return errStarted()
 	}
 	n.started = true
 	go n.serve()
 	n.log.Info("serving", "address", n.advertise, "listen", n.ListenAddress(), "instance", n.instanceID)
 	return nil
+}
+
+func errStopped() error { return fmt.Errorf("node: %w: make a new one with NewNode", ErrStopped) }
+
+func errStarted() error {
+	return fmt.Errorf("node: %w: a cluster's Start starts its node itself, and one node is for one cluster", ErrStarted)
 }
 
 // serve runs until the listener is closed, by Stop or by a fault.

@@ -39,6 +39,24 @@ func (r registrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	n.server.RegisterService(desc, impl)
 }
 
+// Register registers a service of the program's own, as Server does, and reports ErrStarted or ErrStopped
+// where it is too late.
+func (n *Node) Register(desc *grpc.ServiceDesc, impl any) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.stopped:
+		return errStopped()
+	case n.started:
+		return errStarted()
+	}
+	if _, ok := n.server.GetServiceInfo()[desc.ServiceName]; ok {
+		return errStarted() // another cluster is about to start it
+	}
+	n.server.RegisterService(desc, impl)
+	return nil
+}
+
 // identity answers who this node is.
 type identity struct {
 	nodepb.UnimplementedNodeServer

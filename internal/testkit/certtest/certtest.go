@@ -1,0 +1,151 @@
+// Package certtest makes authorities and certificates for tests.
+package certtest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// serials numbers the certificates of this process.
+var serials atomic.Int64
+
+// Authority signs certificates.
+type Authority struct {
+	// PEM is its own certificate, for those that trust it.
+	PEM  []byte
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// Certificate is one that an authority signed.
+type Certificate struct {
+	Serial *big.Int
+	// Cert and Key are PEM.
+	Cert, Key []byte
+}
+
+// NewAuthority makes an authority that signs itself.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	a := &Authority{key: newKey(t)}
+	ca := template("authority")
+	ca.IsCA, ca.BasicConstraintsValid, ca.KeyUsage = true, true, x509.KeyUsageCertSign
+	ca.Subject.CommonName = "authority " + ca.SerialNumber.String()
+	a.PEM, a.cert = sign(t, ca, ca, a.key, a.key)
+	return a
+}
+
+// Intermediate makes an authority that this one has signed.
+func (a *Authority) Intermediate(t testing.TB) *Authority {
+	t.Helper()
+	under := &Authority{key: newKey(t)}
+	ca := template("intermediate")
+	ca.IsCA, ca.BasicConstraintsValid, ca.KeyUsage = true, true, x509.KeyUsageCertSign
+	under.PEM, under.cert = sign(t, ca, a.cert, under.key, a.key)
+	return under
+}
+
+// Issue makes a certificate for hosts, which are names or IP addresses, for servers and for clients, valid from an hour
+// ago for two hours. Each alter may change that.
+func (a *Authority) Issue(t testing.TB, hosts []string, alter ...func(*x509.Certificate)) Certificate {
+	t.Helper()
+	cert := template("node")
+	cert.KeyUsage = x509.KeyUsageDigitalSignature
+	cert.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			cert.IPAddresses = append(cert.IPAddresses, ip)
+		} else {
+			cert.DNSNames = append(cert.DNSNames, host)
+		}
+	}
+	for _, change := range alter {
+		change(cert)
+	}
+	key := newKey(t)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	text, _ := sign(t, cert, a.cert, key, a.key)
+	return Certificate{Serial: cert.SerialNumber, Cert: text, Key: encode("PRIVATE KEY", der)}
+}
+
+// Files are those of one program, in a directory that goes with the test.
+type Files struct{ Cert, Key, CA string }
+
+// NewFiles names files that do not exist yet.
+func NewFiles(t testing.TB) Files {
+	t.Helper()
+	dir := t.TempDir()
+	return Files{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"),
+		CA: filepath.Join(dir, "ca.pem")}
+}
+
+// Write writes the certificate, and its key.
+func (f Files) Write(t testing.TB, c Certificate) {
+	t.Helper()
+	Replace(t, f.Cert, c.Cert)
+	Replace(t, f.Key, c.Key)
+}
+
+// Trust writes the authorities.
+func (f Files) Trust(t testing.TB, authorities ...*Authority) {
+	t.Helper()
+	var all []byte
+	for _, a := range authorities {
+		all = append(all, a.PEM...)
+	}
+	Replace(t, f.CA, all)
+}
+
+// Replace writes a file so that readers see the former one or the new one, and nothing between.
+func Replace(t testing.TB, file string, text []byte) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(file+".new", text, 0o600))
+	require.NoError(t, os.Rename(file+".new", file))
+}
+
+func template(name string) *x509.Certificate {
+	return &x509.Certificate{SerialNumber: big.NewInt(serials.Add(1)), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	return key
+}
+
+func sign(t testing.TB, cert, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) ([]byte, *x509.Certificate) {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, cert, parent, &key.PublicKey, signer)
+	require.NoError(t, err)
+	signed, err := x509.ParseCertificate(der)
+	require.NoError(t, err)
+	return encode("CERTIFICATE", der), signed
+}
+
+func encode(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+// KeyPEM is the authority's own key.
+func (a *Authority) KeyPEM(t testing.TB) []byte {
+	t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(a.key)
+	require.NoError(t, err)
+	return encode("PRIVATE KEY", der)
+}

@@ -1,0 +1,67 @@
+package mtls
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// DefaultInterval is how often the files are looked at.
+const DefaultInterval = 10 * time.Second
+
+// Config names the files, which are PEM. The first three fields are required.
+type Config struct {
+	// CertFile has the certificate to show to others, and after it the intermediate ones, if there are any.
+	CertFile string
+	// KeyFile has the private key of the certificate. It may be the same file.
+	KeyFile string
+	// CAFile has the authorities that may have signed the certificates of others. Those of this one's own are
+	// among them: a node calls itself, too.
+	CAFile string
+
+	// Host, if set, is a name or IP address that the certificate must be for: the host of the node's advertise
+	// address. Certificates for others are refused as broken files are.
+	Host string
+	// ClientOnly is for a program that only calls nodes: its certificate need not be one for servers.
+	ClientOnly bool
+
+	// Interval is how often the files are looked at for changes. Default: DefaultInterval.
+	Interval time.Duration
+	// Logger gets a line when certificates were replaced, when they could not be, and when one is about to
+	// expire; at level debug also one per connection that was refused. Nil: nothing is logged.
+	Logger hclog.Logger
+}
+
+// Validate checks what can be checked without reading a file. Its errors are one line and name the field.
+func (c Config) Validate() error {
+	for _, f := range []struct{ field, file, what string }{
+		{"CertFile", c.CertFile, "certificate"},
+		{"KeyFile", c.KeyFile, "certificate's private key"},
+		{"CAFile", c.CAFile, "authorities' certificates"},
+	} {
+		if f.file == "" {
+			return fmt.Errorf("mtls: %s is empty: name the PEM file with the %s", f.field, f.what)
+		}
+	}
+	if c.Interval < 0 {
+		return fmt.Errorf("mtls: Interval %v is negative: leave it out, which means %v", c.Interval, DefaultInterval)
+	}
+	return nil
+}
+
+// FileError says what is wrong with a file.
+type FileError struct {
+	// Field is that of Config: CertFile, KeyFile or CAFile.
+	Field string
+	// File is the file's name.
+	File string
+	// Err is what is wrong, and the remedy.
+	Err error
+}
+
+// Error is one line.
+func (e *FileError) Error() string { return fmt.Sprintf("mtls: %s %s: %v", e.Field, e.File, e.Err) }
+
+// Unwrap is what is wrong.
+func (e *FileError) Unwrap() error { return e.Err }

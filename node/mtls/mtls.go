@@ -1,0 +1,178 @@
+package mtls
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+)
+
+// Certificates are what the files hold, kept current. New makes them; all methods are safe for concurrent use.
+type Certificates struct {
+	cfg     Config
+	log     hclog.Logger
+	current atomic.Pointer[generation]
+	stop    context.CancelFunc
+	done    chan struct{}
+	reading sync.Mutex // one at a time reads the files
+}
+
+// New reads the files, and looks at them from then on, until Close. Errors are one line; where a file is at fault
+// they are a *FileError.
+func New(cfg Config) (*Certificates, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Interval == 0 {
+		cfg.Interval = DefaultInterval
+	}
+	c := &Certificates{cfg: cfg, log: cfg.Logger, done: make(chan struct{})}
+	if c.log == nil {
+		c.log = hclog.NewNullLogger()
+	}
+	if _, err := c.look(); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	c.stop = stop
+	go c.run(ctx)
+	return c, nil
+}
+
+// ServerOption is for node.Config.ServerOptions, or any other gRPC server: it is served to callers with a certificate
+// of the authorities only.
+func (c *Certificates) ServerOption() grpc.ServerOption { return grpc.Creds(transport{c}) }
+
+// DialOption is for cluster.Config.DialOptions, node.Identify, or any other gRPC client: it verifies the server and
+// shows the certificate.
+func (c *Certificates) DialOption() grpc.DialOption {
+	return grpc.WithTransportCredentials(transport{c})
+}
+
+// Leaf is the certificate that new connections show now. It must not be altered.
+func (c *Certificates) Leaf() *x509.Certificate { return c.current.Load().leaf }
+
+// Reload reads the files now: on a signal, for example. Where it fails, what was in use stays so; the error is as
+// with New.
+func (c *Certificates) Reload() error {
+	_, err := c.look()
+	return err
+}
+
+// Close ends looking at the files, and returns when it has ended. The options go on working with the certificates as
+// they were last. It may be called again.
+func (c *Certificates) Close() {
+	c.stop()
+	<-c.done
+}
+
+// look reads the files and, if they have changed, takes what they hold. seen identifies what was seen, also where it
+// is broken.
+func (c *Certificates) look() (seen string, err error) {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	held, err := c.cfg.read()
+	if err != nil {
+		return err.Error(), err
+	}
+	sum, former := held.sum(), c.current.Load()
+	seen = string(sum[:])
+	if former != nil && former.sum == sum {
+		return seen, nil
+	}
+	now, err := c.cfg.generation(held, time.Now())
+	if err != nil {
+		return seen, err
+	}
+	c.current.Store(now)
+	says := "certificates loaded"
+	if former != nil {
+		says = "certificates replaced: new connections use them"
+	}
+	c.log.Info(says, "file", c.cfg.CertFile, "serial", now.leaf.SerialNumber, "for", names(now.leaf),
+		"expires", utc(now.leaf.NotAfter))
+	return seen, nil
+}
+
+// run looks at the files until ctx ends.
+func (c *Certificates) run(ctx context.Context) {
+	defer close(c.done)
+	ticker := time.NewTicker(c.cfg.Interval)
+	defer ticker.Stop()
+	var w watcher
+	for {
+		w.remind(c.Leaf(), time.Now(), c.log)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		seen, err := c.look()
+		w.report(seen, err, c.log)
+	}
+}
+
+// watcher remembers what was logged.
+type watcher struct {
+	broken, logged string // what was seen that could not be used
+	ending         *x509.Certificate
+}
+
+// report logs what cannot be used once, and only when it was seen twice: half of the files may have been written.
+func (w *watcher) report(seen string, err error, log hclog.Logger) {
+	if err == nil {
+		w.broken, w.logged = "", ""
+		return
+	}
+	if seen == w.broken && seen != w.logged {
+		w.logged = seen
+		log.Warn("new certificate files cannot be used, the former certificates stay in use", "error", err)
+	}
+	w.broken = seen
+}
+
+// remind logs once that a certificate has less than a tenth of its time left.
+func (w *watcher) remind(leaf *x509.Certificate, now time.Time, log hclog.Logger) {
+	if w.ending == leaf || leaf.NotAfter.Sub(now) > leaf.NotAfter.Sub(leaf.NotBefore)/10 {
+		return
+	}
+	w.ending = leaf
+	log.Warn("the certificate is about to expire, then others refuse new connections: write a new one into its files",
+		"serial", leaf.SerialNumber, "expires", utc(leaf.NotAfter))
+}
+
+// transport are credentials that make each handshake with the certificates of that moment.
+type transport struct{ certs *Certificates }
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (t transport) ClientHandshake(ctx context.Context, authority string,
+	raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return t.certs.current.Load().client.ClientHandshake(ctx, authority, raw)
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := t.certs.current.Load().server.ServerHandshake(raw)
+	if err != nil {
+		t.certs.log.Debug("refused a connection", "from", raw.RemoteAddr(), "error", err)
+	}
+	return conn, info, err
+}
+
+// Info implements credentials.TransportCredentials.
+func (t transport) Info() credentials.ProtocolInfo { return t.certs.current.Load().client.Info() }
+
+// Clone implements credentials.TransportCredentials.
+func (t transport) Clone() credentials.TransportCredentials { return t }
+
+// OverrideServerName implements credentials.TransportCredentials.
+func (t transport) OverrideServerName(string) error {
+	return errors.New("mtls: the server's name is not set here: use grpc.WithAuthority")
+}

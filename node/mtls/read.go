@@ -1,0 +1,167 @@
+package mtls
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// contents are the files as they were read.
+type contents struct{ cert, key, authorities []byte }
+
+// read reads the files.
+func (c Config) read() (contents, error) {
+	var held contents
+	for _, f := range []struct {
+		field, file string
+		into        *[]byte
+	}{
+		{"CertFile", c.CertFile, &held.cert},
+		{"KeyFile", c.KeyFile, &held.key},
+		{"CAFile", c.CAFile, &held.authorities},
+	} {
+		var err error
+		if *f.into, err = os.ReadFile(f.file); err != nil {
+			return contents{}, &FileError{Field: f.field, File: f.file,
+				Err: fmt.Errorf("name a file that this user may read (%w)", err)}
+		}
+	}
+	return held, nil
+}
+
+// sum tells contents apart.
+func (h contents) sum() [sha256.Size]byte {
+	var sums []byte
+	for _, part := range [][]byte{h.cert, h.key, h.authorities} {
+		sum := sha256.Sum256(part)
+		sums = append(sums, sum[:]...)
+	}
+	return sha256.Sum256(sums)
+}
+
+// generation is what one version of the files makes.
+type generation struct {
+	sum            [sha256.Size]byte
+	leaf           *x509.Certificate
+	server, client credentials.TransportCredentials
+}
+
+// generation makes the credentials, and refuses those that others would refuse.
+func (c Config) generation(held contents, now time.Time) (*generation, error) {
+	authorities, err := certificates(held.authorities)
+	if err != nil {
+		return nil, c.wrong("CAFile", "%w", err)
+	}
+	chain, err := certificates(held.cert)
+	if err != nil {
+		return nil, c.wrong("CertFile", "%w", err)
+	}
+	pair, err := tls.X509KeyPair(held.cert, held.key)
+	if err != nil {
+		return nil, c.wrong("KeyFile", "name the PEM file with the private key, without a password, of the certificate in "+
+			"%s (%w)", c.CertFile, err)
+	}
+	leaf, pool := chain[0], x509.NewCertPool()
+	for _, authority := range authorities {
+		pool.AddCert(authority)
+	}
+	if err := c.check(chain, pool, now); err != nil {
+		return nil, err
+	}
+	// Without tickets every connection is a whole handshake, which looks at the certificates as they are.
+	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool,
+		ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, SessionTicketsDisabled: true}
+	return &generation{sum: held.sum(), leaf: leaf, server: credentials.NewTLS(config),
+		client: credentials.NewTLS(config)}, nil
+}
+
+// check verifies the certificate as others do.
+func (c Config) check(chain []*x509.Certificate, authorities *x509.CertPool, now time.Time) error {
+	leaf := chain[0]
+	switch {
+	case now.After(leaf.NotAfter):
+		return c.wrong("CertFile", "it expired at %s: issue a new one", utc(leaf.NotAfter))
+	case now.Before(leaf.NotBefore):
+		return c.wrong("CertFile", "it is not valid before %s: wait, or set this machine's clock", utc(leaf.NotBefore))
+	}
+	between := x509.NewCertPool()
+	for _, cert := range chain[1:] {
+		between.AddCert(cert)
+	}
+	verify := func(use x509.ExtKeyUsage) error {
+		_, err := leaf.Verify(x509.VerifyOptions{Roots: authorities, Intermediates: between, CurrentTime: now,
+			KeyUsages: []x509.ExtKeyUsage{use}})
+		return err
+	}
+	if err := verify(x509.ExtKeyUsageAny); err != nil {
+		return c.wrong("CertFile", "no authority in %s has signed it: put its authority there, and intermediate ones into "+
+			"this file (%w)", c.CAFile, err)
+	}
+	if c.Host != "" {
+		if err := leaf.VerifyHostname(c.Host); err != nil {
+			return c.wrong("CertFile", "it is not for %s, at which others call: issue one that has this among its subject "+
+				"alternative names (%w)", c.Host, err)
+		}
+	}
+	if err := verify(x509.ExtKeyUsageClientAuth); err != nil {
+		return c.wrong("CertFile", "it is not for clients: issue one with the extended key usage clientAuth (%w)", err)
+	}
+	if err := verify(x509.ExtKeyUsageServerAuth); err != nil && !c.ClientOnly {
+		return c.wrong("CertFile", "it is not for servers: issue one with the extended key usages serverAuth and clientAuth "+
+			"(%w)", err)
+	}
+	return nil
+}
+
+func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// wrong is the error about a file.
+func (c Config) wrong(field, format string, args ...any) error {
+	file := map[string]string{"CertFile": c.CertFile, "KeyFile": c.KeyFile, "CAFile": c.CAFile}[field]
+	return &FileError{Field: field, File: file, Err: fmt.Errorf(format, args...)}
+}
+
+// certificates are those in a file, at least one. Unlike x509.CertPool and tls.X509KeyPair it passes over none that is
+// broken or cut off, which could be the one that matters.
+func certificates(text []byte) (all []*x509.Certificate, err error) {
+	for {
+		block, rest := pem.Decode(text)
+		if block == nil {
+			break
+		}
+		text = rest
+		if block.Type != "CERTIFICATE" {
+			continue // a key, where one file has both
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d in it is broken: write the file anew (%w)", len(all)+1, err)
+		}
+		all = append(all, cert)
+	}
+	if bytes.Contains(text, []byte("-----BEGIN")) {
+		return nil, errors.New("it is cut off: write the file anew, to its end")
+	}
+	if len(all) == 0 {
+		return nil, errors.New("it holds no PEM certificate: name a file that begins with -----BEGIN CERTIFICATE-----")
+	}
+	return all, nil
+}
+
+// names are what a certificate is for.
+func names(cert *x509.Certificate) string {
+	all := append([]string{}, cert.DNSNames...)
+	for _, ip := range cert.IPAddresses {
+		all = append(all, ip.String())
+	}
+	return strings.Join(all, ",")
+}
