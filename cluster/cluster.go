@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/consensus"
 	"github.com/goverse/goverse/internal/crashdetector"
@@ -52,12 +53,15 @@ type Cluster struct {
 	parts atomic.Pointer[parts] // nil before Start has returned, and after Stop
 	over  atomic.Bool           // Stop has returned, or Start has failed
 
+	services []objects.Service // before Start: under mu; then they stay as they are
+
 	consensus   ConsensusManager
 	shards      Shards
 	elections   Elections
 	locks       locks
 	effects     Effects
 	checkpoints Checkpoints
+	objects     Objects
 
 	mu      sync.Mutex
 	phase   phase
@@ -84,6 +88,7 @@ type parts struct {
 	manager  *consensus.ConsensusManager
 	detector *crashdetector.Detector
 	work     work
+	objects  *hosting
 
 	keeperCtx  context.Context
 	stopKeeper context.CancelFunc
@@ -138,7 +143,7 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 	c := &Cluster{cfg: cfg, keys: keys, node: n, log: cfg.Logger, lookup: net.DefaultResolver.LookupHost,
 		stopped: make(chan struct{})}
 	c.consensus, c.shards, c.elections = ConsensusManager{c}, Shards{c}, Elections{c}
-	c.locks, c.effects, c.checkpoints = locks{c}, Effects{c}, Checkpoints{c}
+	c.locks, c.effects, c.checkpoints, c.objects = locks{c}, Effects{c}, Checkpoints{c}, Objects{c}
 	return c, nil
 }
 
@@ -197,7 +202,10 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 			Timeout:   c.cfg.RequestTimeout,
 			OnAcquire: sharding.OnAcquire, MaxAcquiring: sharding.MaxAcquiring, OnRelease: sharding.OnRelease, Logger: log}
 	}
-	p.manager, err = consensus.New(config)
+	if p.manager, err = consensus.New(config); err != nil {
+		return nil, err
+	}
+	p.objects, err = c.newHosting(p)
 	return p, err
 }
 

@@ -88,6 +88,9 @@ type Config struct {
 	// Sharding says how this node takes part in the shards. It does by default.
 	Sharding Sharding
 
+	// Objects says how this node hosts objects, and calls them.
+	Objects ObjectsConfig
+
 	// Observer registers this node without standing for election.
 	Observer bool
 	// Fallback says what to do when the election itself cannot work.
@@ -164,6 +167,9 @@ func (c Config) Validate() error {
 		return err
 	}
 	if err := c.Sharding.validate(); err != nil {
+		return err
+	}
+	if err := c.Objects.validate(); err != nil {
 		return err
 	}
 	switch c.Fallback {

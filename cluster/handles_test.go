@@ -35,10 +35,12 @@ type handles struct {
 	locks       lock.LockRegistry
 	effects     *cluster.Effects
 	checkpoints *cluster.Checkpoints
+	objects     *cluster.Objects
 }
 
 func handlesOf(c *cluster.Cluster) handles {
-	return handles{c, c.GetConsensusManager(), c.Shards(), c.Elections(), c.Locks(), c.Effects(), c.Checkpoints()}
+	return handles{c, c.GetConsensusManager(), c.Shards(), c.Elections(), c.Locks(), c.Effects(), c.Checkpoints(),
+		c.Objects()}
 }
 
 // use calls everything that there is, and returns the errors, by what was called. None of it
@@ -131,6 +133,10 @@ func (h handles) use(ctx context.Context) map[string]error {
 	errs["checkpoints.Forget"] = h.checkpoints.Forget(brief, "c", "1")
 	errs["checkpoints.Rewind"] = h.checkpoints.Rewind(brief, "c", "")
 	errs["checkpoints.Unfence"] = h.checkpoints.Unfence(brief, "c")
+	_, _ = h.objects.Stats(), h.objects.At("a")
+	_, _ = h.objects.Find("a")
+	errs["objects.At.Invoke"] = h.objects.At("a").Invoke(brief, "/none.None/None", &emptypb.Empty{}, &emptypb.Empty{})
+	_, errs["objects.At.NewStream"] = h.objects.At("a").NewStream(brief, &grpc.StreamDesc{}, "/none.None/None")
 	return errs
 }
 

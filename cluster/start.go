@@ -9,6 +9,7 @@ import (
 	"github.com/goverse/goverse/internal/membership"
 	"github.com/goverse/goverse/internal/reach"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
 // undoTimeout bounds the clean-up of a Start that failed.
@@ -52,7 +53,7 @@ func (c *Cluster) Start(ctx context.Context) error {
 }
 
 func (c *Cluster) start(ctx context.Context) (_ *parts, err error) {
-	if err := c.node.Start(); err != nil {
+	if err := c.serve(); err != nil {
 		return nil, err // somebody else started the node, who may be using it
 	}
 	defer func() {
@@ -82,6 +83,14 @@ func (c *Cluster) start(ctx context.Context) (_ *parts, err error) {
 	return p, nil
 }
 
+// serve starts the node, with what it serves for the objects.
+func (c *Cluster) serve() error {
+	if err := c.node.Register(&objectspb.Objects_ServiceDesc, &objectsServer{c: c}); err != nil {
+		return err
+	}
+	return c.node.Start()
+}
+
 // run starts everything below the election.
 func (c *Cluster) run(p *parts) {
 	restCtx, stopRest := context.WithCancel(context.Background())
@@ -93,6 +102,8 @@ func (c *Cluster) run(p *parts) {
 	p.rest.Go(func() { p.work.locks.Run(restCtx) })
 	p.rest.Go(func() { p.work.effects.Run(restCtx) })
 	p.rest.Go(func() { p.work.elections.Run(restCtx) })
+	p.rest.Go(func() { p.objects.routes.run(restCtx) })
+	p.rest.Go(func() { p.objects.forget(restCtx, p.mirror) })
 	if c.log.IsInfo() {
 		p.rest.Go(func() { membership.Log(restCtx, p.mirror, c.node.AdvertiseAddress(), c.log) })
 	}

@@ -83,6 +83,7 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	c.log.Info("stopping", "address", c.node.AdvertiseAddress())
 	c.node.MarkStopping()
 	p.member.MarkStopping()
+	p.objects.markStopping()
 	marked := false // and etcd answers, so that others can take over
 	if s := p.keeper.Current(); s != nil && s.Period().Stands() {
 		cut.TTL = s.TTL()
@@ -103,7 +104,9 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	step("release the shards", c.relinquish(ctx, p))
 	c.closeWork(ctx, p.work, step)
 	p.detector.Stop(ctx) // says goodbye to those watched, as node.Stop to the watchers
+	step("end the calls of other nodes", p.objects.closeIncoming(ctx))
 	step("stop serving", c.node.Stop(ctx))
+	p.objects.close()
 	if s := p.keeper.Current(); len(cut.Steps) == 0 && s != nil && s.Period().Stands() && s.Term() < p.mirror.Term() {
 		// Else others wait for this node, which they could not tell from one that does not know that
 		// its lease is gone.

@@ -9,6 +9,7 @@
 //	GET /cluster/leader   who leads, since when and until when; 503 without a leader
 //	GET /cluster/shards   who owns which shards, open moves; 503 without a map, 404 with sharding off
 //	GET /cluster/processors  the program's processors here: position, lag, errors
+//	GET /cluster/objects  services, calls and times here; ?key=NAME: its objects; 404 for a Source without objects
 //	GET /cluster/health   healthy or degraded, for dashboards
 //
 // Lists are never null, and an error is a JSON object with the field "error".

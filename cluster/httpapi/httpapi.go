@@ -13,7 +13,7 @@ import (
 )
 
 // Source is what the handler shows; *cluster.Cluster is one. All methods are
-// called from many goroutines at once.
+// called from many goroutines at once. One that also is an ObjectSource shows its objects.
 type Source interface {
 	// Status is the node's view. It must not block.
 	Status() cluster.Status
@@ -48,29 +48,35 @@ func (o Options) withDefaults() Options {
 
 // routes in the order in which they are named to a caller that asks for something else.
 var routes = [...]string{"/livez", "/readyz", "/metrics", "/cluster/status", "/cluster/leader", "/cluster/shards",
-	"/cluster/processors", "/cluster/health"}
+	"/cluster/processors", "/cluster/objects", "/cluster/health"}
 
 // New makes the handler of every route named in the package comment. Other paths
 // are answered with 404 and other methods than GET and HEAD with 405. It starts no
 // goroutine.
 func New(source Source, opts Options) http.Handler {
-	a := &api{source: source, opts: opts.withDefaults()}
+	return newHandler(source, func() objectView { return objectsOf(source) }, opts)
+}
+
+func newHandler(source Source, view func() objectView, opts Options) http.Handler {
+	a := &api{source: source, objects: view, opts: opts.withDefaults()}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", a.livez)
 	mux.HandleFunc("/readyz", a.readyz)
-	mux.Handle("/metrics", metricsHandler(source, a.opts))
+	mux.Handle("/metrics", a.metricsHandler())
 	mux.HandleFunc("/cluster/status", a.status)
 	mux.HandleFunc("/cluster/leader", a.leader)
 	mux.HandleFunc("/cluster/shards", a.shards)
 	mux.HandleFunc("/cluster/processors", a.processors)
+	mux.HandleFunc("/cluster/objects", a.objectsPage)
 	mux.HandleFunc("/cluster/health", a.health)
 	mux.HandleFunc("/", notFound)
 	return readOnly(mux)
 }
 
 type api struct {
-	source Source
-	opts   Options
+	source  Source
+	objects func() objectView
+	opts    Options
 }
 
 // readOnly refuses every method that could be meant to change something.

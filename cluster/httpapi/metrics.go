@@ -100,6 +100,9 @@ type statusCollector struct {
 
 	processors func() []processor.Status
 	perEach    []processorMetric
+
+	objects   func() objectView
+	ofObjects objectMetrics
 }
 
 // Describe implements prometheus.Collector.
@@ -115,6 +118,7 @@ func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, m := range c.perEach {
 		ch <- m.desc
 	}
+	c.ofObjects.describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -126,6 +130,7 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	collectShards(c.source, st, c.shards, ch)
 	collectProcessors(c.processors(), c.perEach, ch)
+	c.ofObjects.collect(c.objects(), st, ch)
 }
 
 // NewCollector collects the metrics of a node, for a registry of the program's own, where /metrics of
@@ -133,19 +138,21 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 // others with prometheus.WrapRegistererWith where several nodes run in one process. It starts no
 // goroutine, and a scrape does not block.
 func NewCollector(source Source, opts Options) prometheus.Collector {
-	opts = opts.withDefaults()
+	return newCollector(source, func() objectView { return objectsOf(source) }, opts.withDefaults())
+}
+
+func newCollector(source Source, view func() objectView, opts Options) *statusCollector {
 	build := prometheus.NewDesc("goverse_build_info", "Always 1; the label tells the program's version.", nil,
 		prometheus.Labels{"version": opts.Version})
 	return &statusCollector{source: source, build: build, metrics: metrics(), shards: shardMetrics(),
-		processors: opts.Processors,
-		perEach:    processorMetrics()}
+		processors: opts.Processors, perEach: processorMetrics(), objects: view, ofObjects: newObjectMetrics()}
 }
 
 // metricsHandler serves a registry of its own: two nodes in one process do not
 // collide, and the program's own registry stays as it is.
-func metricsHandler(source Source, opts Options) http.Handler {
+func (a *api) metricsHandler() http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(NewCollector(source, opts), collectors.NewGoCollector(),
+	registry.MustRegister(newCollector(a.source, a.objects, a.opts), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 }

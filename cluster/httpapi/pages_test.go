@@ -135,7 +135,7 @@ func TestOtherPathsAndMethods(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, code)
 	require.Contains(t, body["error"], "/cluster/status")
 
-	h := New(leader(), Options{})
+	h := withObjects(leader(), someObjects())
 	for _, path := range routes {
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch,
 			http.MethodOptions} {

@@ -1,0 +1,157 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/objects/gateway"
+	"github.com/goverse/goverse/internal/objects/host"
+	"github.com/goverse/goverse/internal/objects/interceptor"
+	"github.com/goverse/goverse/internal/objects/link"
+	"github.com/goverse/goverse/internal/objects/route"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+// hosting is a node's part in the objects.
+type hosting struct {
+	services *host.Services
+	host     *host.Host // nil with sharding off
+	pool     *link.Pool
+	router   *route.Router
+	gateway  *gateway.Gateway
+	links    *link.Server
+	routes   *routes
+}
+
+// newHosting makes what runs objects and calls them. Shards of the manager must not run yet.
+func (c *Cluster) newHosting(p *parts) (*hosting, error) {
+	cfg, log := c.cfg.Objects, c.log.Named("objects")
+	services := host.NewServices(c.services)
+	h := &hosting{services: services, routes: newRoutes(c, p.mirror)}
+	h.pool = link.NewPool(link.Config{Prefix: c.cfg.EtcdPrefix, DialOptions: c.cfg.DialOptions,
+		MaxMessage: cfg.MaxMessage, Logger: log})
+	self := ""
+	if shards := p.manager.Shards(); shards != nil {
+		self = c.node.AdvertiseAddress()
+		h.host = host.New(host.Config{Shards: shards, At: c.objects.At,
+			Unary: interceptor.UnaryServer(cfg.UnaryInterceptors), Stream: interceptor.StreamServer(cfg.StreamInterceptors),
+			IdleAfter: cfg.IdleAfter, MaxActive: cfg.MaxActive, MaxQueue: cfg.MaxQueue, MaxWaiting: cfg.MaxWaiting,
+			MaxMessage:        cfg.MaxMessage,
+			ActivationTimeout: cfg.ActivationTimeout, DrainTimeout: c.cfg.Sharding.DrainTimeout, Logger: log}, services)
+		shards.SetResidents(h.host)
+	}
+	router, err := route.New(route.Config{Map: h.routes, Pool: h.pool, Host: h.host, Self: self, Services: services,
+		CallTimeout: cfg.CallTimeout, Unary: interceptor.UnaryClient(cfg.UnaryClientInterceptors),
+		Stream: interceptor.StreamClient(cfg.StreamClientInterceptors), Logger: log})
+	if err != nil {
+		if h.host != nil {
+			h.host.Close()
+		}
+		return nil, err
+	}
+	h.router = router
+	h.gateway = gateway.New(gateway.Config{Router: router, Map: h.routes, Services: services, Host: h.host, Self: self})
+	h.links = link.NewServer(link.ServerConfig{Prefix: c.cfg.EtcdPrefix, Handler: h.gateway, MaxMessage: cfg.MaxMessage})
+	return h, nil
+}
+
+// stats is all of it as figures.
+func (h *hosting) stats() objects.Stats {
+	f := h.router.Figures()
+	st := objects.Stats{Services: h.services.Stats(), Local: f.Local.Load(), Remote: f.Remote.Load(),
+		Retried: f.Retried.Load(), Lost: f.Lost.Load()}
+	if h.host != nil {
+		st.Running = h.host.Running()
+	}
+	return st
+}
+
+// forget closes the connections to nodes that are gone, until ctx ends. A call to one that stands still would else
+// wait for its deadline. Where another process has the address of one that is gone, the kernel has closed them.
+func (h *hosting) forget(ctx context.Context, view *mirror.Mirror) {
+	sub := view.Subscribe(func(before, now *state.Snapshot) bool { return !slices.Equal(before.Members, now.Members) })
+	defer sub.Close()
+	known := map[string]bool{}
+	for {
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			return
+		}
+		snap := view.Snapshot()
+		if snap == nil {
+			continue
+		}
+		for address := range known {
+			if snap.Member(address) == nil {
+				h.pool.Drop(address)
+				delete(known, address)
+			}
+		}
+		for _, m := range snap.Members {
+			known[m.Address] = true
+		}
+	}
+}
+
+// markStopping: what is deactivated from here on is because the node stops.
+func (h *hosting) markStopping() {
+	if h.host != nil {
+		h.host.MarkStopping()
+	}
+}
+
+// closeIncoming lets no further call in, and waits for those of other nodes that run, until ctx ends.
+func (h *hosting) closeIncoming(ctx context.Context) error {
+	h.gateway.Close()
+	return h.links.Close(ctx)
+}
+
+// close ends the rest: no shard is held any more, and nobody calls.
+func (h *hosting) close() {
+	h.pool.Close()
+	if h.host != nil {
+		h.host.Close()
+	}
+	h.router.Close()
+}
+
+// objectsServer is what the node serves to other nodes, and to programs that are none.
+type objectsServer struct {
+	objectspb.UnimplementedObjectsServer
+	c *Cluster
+}
+
+// Link implements objectspb.ObjectsServer.
+func (s *objectsServer) Link(stream grpc.BidiStreamingServer[objectspb.LinkRequest, objectspb.LinkResponse]) error {
+	p, err := s.c.running()
+	if err != nil {
+		return &notRunningError{err}
+	}
+	return p.objects.links.Link(stream)
+}
+
+// WatchRoutes implements objectspb.ObjectsServer.
+func (s *objectsServer) WatchRoutes(req *objectspb.WatchRoutesRequest,
+	stream grpc.ServerStreamingServer[objectspb.WatchRoutesResponse]) error {
+	p, err := s.c.running()
+	if err != nil {
+		return &notRunningError{err}
+	}
+	return p.objects.gateway.WatchRoutes(req, s.c.cfg.EtcdPrefix, p.objects.routes, stream)
+}
+
+// Describe implements objectspb.ObjectsServer.
+func (s *objectsServer) Describe(_ context.Context, req *objectspb.DescribeRequest) (*objectspb.DescribeResponse,
+	error) {
+	p, err := s.c.running()
+	if err != nil {
+		return nil, &notRunningError{err}
+	}
+	return p.objects.gateway.Describe(req, s.c.cfg.EtcdPrefix)
+}

@@ -1,0 +1,123 @@
+package httpapi
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/objects"
+)
+
+// serviceMetric is one figure of each service of objects.
+type serviceMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(objects.ServiceStats) int64
+}
+
+// nodeMetric is one figure of all objects of the node.
+type nodeMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(objects.Stats) int64
+}
+
+func objectDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("goverse_objects_"+name, help, labels, nil)
+}
+
+// callsMade is the figure of the calls to objects at one place.
+func callsMade(to string, value func(objects.Stats) int64) nodeMetric {
+	const help = "Unary calls that this node sent to objects: local, on this node, or remote. Calls from outside that " +
+		"came in here are among them; one that was sent anew is counted each time."
+	return nodeMetric{prometheus.NewDesc("goverse_objects_calls_made_total", help, nil, prometheus.Labels{"to": to}),
+		prometheus.CounterValue, value}
+}
+
+// objectMetrics are those of a node's objects. Counters are since its start.
+type objectMetrics struct {
+	ofNode                      []nodeMetric
+	ofService                   []serviceMetric
+	calls, deactivations        *prometheus.Desc
+	callDuration, queueDuration *prometheus.Desc
+}
+
+func newObjectMetrics() objectMetrics {
+	return objectMetrics{
+		ofNode: []nodeMetric{
+			{objectDesc("turns_running", "Turns of objects that run on this node."), prometheus.GaugeValue,
+				func(st objects.Stats) int64 { return int64(st.Running) }},
+			callsMade("local", func(st objects.Stats) int64 { return st.Local }),
+			callsMade("remote", func(st objects.Stats) int64 { return st.Remote }),
+			{objectDesc("calls_retried_total", "Times that a call was tried anew on this node: nobody owned the object's "+
+				"shard, or it had moved, or its node was gone."), prometheus.CounterValue,
+				func(st objects.Stats) int64 { return st.Retried }},
+			{objectDesc("calls_lost_total", "Calls of this node whose connection was lost: they may have run, or run still."),
+				prometheus.CounterValue, func(st objects.Stats) int64 { return st.Lost }},
+		},
+		ofService: []serviceMetric{
+			{objectDesc("active", "Objects that are active on this node.", "service"), prometheus.GaugeValue,
+				func(s objects.ServiceStats) int64 { return s.Active }},
+			{objectDesc("waiting", "Calls that wait on this node for their object's turn, its activation or its shard.",
+				"service"), prometheus.GaugeValue, func(s objects.ServiceStats) int64 { return s.Waiting }},
+			{objectDesc("panics_total", "Panics of methods, ticks, factories and Deactivated on this node.", "service"),
+				prometheus.CounterValue, func(s objects.ServiceStats) int64 { return s.Panics }},
+		},
+		calls: objectDesc("calls_total", "Calls that ran on this node, by how they ended. Those that were refused before "+
+			"they were started are not among them.", "service", "method", "code"),
+		deactivations: objectDesc("deactivations_total", "Objects that were deactivated on this node: idle, evicted for "+
+			"others, moved with their shard, stopping with the node, lost with its session, failed by a panic, or "+
+			"requested by themselves.", "service", "reason"),
+		callDuration: objectDesc("call_duration_seconds", "For how long methods ran on this node, without the wait for "+
+			"their turn. About one call in eight is timed: count and sum are of those, and are not scaled up.", "service"),
+		queueDuration: objectDesc("queue_duration_seconds", "For how long calls waited on this node for their turn, of "+
+			"those that had to wait and were started.", "service"),
+	}
+}
+
+// describe sends all descriptions.
+func (m objectMetrics) describe(ch chan<- *prometheus.Desc) {
+	for _, one := range m.ofNode {
+		ch <- one.desc
+	}
+	for _, one := range m.ofService {
+		ch <- one.desc
+	}
+	for _, desc := range []*prometheus.Desc{m.calls, m.deactivations, m.callDuration, m.queueDuration} {
+		ch <- desc
+	}
+}
+
+// collect adds nothing for a node that does not run, or has no objects to show.
+func (m objectMetrics) collect(view objectView, st cluster.Status, ch chan<- prometheus.Metric) {
+	if view == nil || !st.State.Running() {
+		return
+	}
+	stats := view.Stats()
+	for _, one := range m.ofNode {
+		ch <- prometheus.MustNewConstMetric(one.desc, one.kind, float64(one.value(stats)))
+	}
+	for _, s := range stats.Services {
+		for _, one := range m.ofService {
+			ch <- prometheus.MustNewConstMetric(one.desc, one.kind, float64(one.value(s)), s.Name)
+		}
+		for _, method := range s.Methods {
+			for code, n := range method.Calls {
+				ch <- prometheus.MustNewConstMetric(m.calls, prometheus.CounterValue, float64(n), s.Name, method.Name,
+					code.String())
+			}
+		}
+		for reason, n := range s.Deactivations {
+			ch <- prometheus.MustNewConstMetric(m.deactivations, prometheus.CounterValue, float64(n), s.Name, string(reason))
+		}
+		ch <- histogram(m.callDuration, s.Latency, s.Name)
+		ch <- histogram(m.queueDuration, s.Queued, s.Name)
+	}
+}
+
+func histogram(desc *prometheus.Desc, d objects.Durations, labels ...string) prometheus.Metric {
+	buckets := make(map[float64]uint64, len(d.Buckets))
+	for _, b := range d.Buckets {
+		buckets[b.AtMost.Seconds()] = uint64(b.Count)
+	}
+	return prometheus.MustNewConstHistogram(desc, uint64(d.Count), d.Sum.Seconds(), buckets, labels...)
+}

@@ -1,0 +1,183 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/oneline"
+)
+
+// ObjectSource is a Source that also has objects to show; *cluster.Cluster is one.
+type ObjectSource interface {
+	// Objects are asked for figures and for keys; nil while there is nobody to ask.
+	Objects() *cluster.Objects
+}
+
+// objectView is what is seen of a node's objects. It must not block.
+type objectView interface {
+	Stats() objects.Stats
+	Find(key string) (owner string, here []objects.Activity)
+}
+
+// objectsOf are those of a source, nil if it has none to show.
+func objectsOf(source Source) objectView {
+	if s, ok := source.(ObjectSource); ok {
+		if o := s.Objects(); o != nil {
+			return o
+		}
+	}
+	return nil
+}
+
+// Objects is the body of /cluster/objects: this node's part in the objects. Counters are since its start.
+type Objects struct {
+	NodeID   string          `json:"node_id"` // advertise address
+	Running  int             `json:"running"` // turns
+	Calls    ObjectCalls     `json:"calls"`
+	Services []ObjectService `json:"services"`      // registered on this node, by name
+	Key      *ObjectKey      `json:"key,omitempty"` // the one that was asked for
+}
+
+// ObjectCalls are the unary calls that this node sent to objects, and those from outside that came in here. One that
+// was sent anew is in it each time.
+type ObjectCalls struct {
+	Local  int64 `json:"local"`  // to objects on this node
+	Remote int64 `json:"remote"` // to objects on other nodes
+	// Retried is how often a call was tried anew: nobody owned the shard, or it had moved, or its node was gone.
+	Retried int64 `json:"retried"`
+	Lost    int64 `json:"lost"` // their connection was: they may have run, or run still
+}
+
+// ObjectService is one service on this node.
+type ObjectService struct {
+	Name    string         `json:"name"`
+	Active  int64          `json:"active"`  // objects
+	Waiting int64          `json:"waiting"` // calls
+	Methods []ObjectMethod `json:"methods"`
+	// Deactivations by reason.
+	Deactivations map[objects.Reason]int64 `json:"deactivations"`
+	Panics        int64                    `json:"panics"`
+	// Latency is for how long methods ran, of one call in eight. Queued is for how long calls waited for their turn,
+	// of those that had to wait and were started.
+	Latency ObjectTimes `json:"latency"`
+	Queued  ObjectTimes `json:"queued"`
+}
+
+// ObjectMethod is how the calls of a method ended that ran on this node.
+type ObjectMethod struct {
+	Name  string           `json:"name"`  // without the service's
+	Calls map[string]int64 `json:"calls"` // by gRPC's code: OK, NotFound, ...
+}
+
+// ObjectTimes sums a histogram up. Of a quantile it is known below which bound of the histogram it is; it is
+// absent where there is nothing to sum up, and above the last bound.
+type ObjectTimes struct {
+	Count     int64    `json:"count"`
+	Mean      float64  `json:"mean_seconds"`
+	P50AtMost *float64 `json:"p50_at_most_seconds,omitempty"`
+	P99AtMost *float64 `json:"p99_at_most_seconds,omitempty"`
+}
+
+// ObjectKey is where the objects of one key live. Bytes of the key that are no UTF-8 are shown as U+FFFD.
+type ObjectKey struct {
+	Key   string `json:"key"`
+	Shard *int   `json:"shard,omitempty"` // absent with sharding off
+	Owner string `json:"owner"`           // advertise address as far as this node knows, "" if nobody owns the shard
+	// Here are those that are on this node, by service.
+	Here []ObjectActivity `json:"here"`
+}
+
+// ObjectActivity is one object on this node.
+type ObjectActivity struct {
+	Service string  `json:"service"`
+	State   string  `json:"state"` // activating, active, deactivating; waiting: calls wait for the shard
+	Epoch   int64   `json:"epoch"`
+	Waiting int     `json:"waiting"`     // calls
+	Running int     `json:"running"`     // calls
+	Age     float64 `json:"age_seconds"` // since it was activated
+}
+
+func (a *api) objectsPage(w http.ResponseWriter, r *http.Request) {
+	st, view := a.source.Status(), a.objects()
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	key, asked := query.Get("key"), query.Has("key")
+	switch {
+	case !st.State.Running():
+		unavailable(w, notRunning(st))
+		return
+	case view == nil:
+		writeError(w, http.StatusNotFound, "this program shows no objects: ask a node that hosts them")
+		return
+	case err != nil:
+		writeError(w, http.StatusBadRequest, "write the query as ?key=NAME, percent-encoded: "+oneline.Of(err))
+		return
+	case asked && (key == "" || len(key) > objects.MaxKey):
+		writeError(w, http.StatusBadRequest, fmt.Sprintf("a key has 1 to %d bytes, and this one %d: write ?key=NAME",
+			objects.MaxKey, len(key)))
+		return
+	}
+	body := newObjects(st.NodeID, view.Stats())
+	if asked {
+		body.Key = newObjectKey(key, st.Shards.Shards, view)
+	}
+	writeJSON(w, http.StatusOK, body)
+}
+
+func newObjects(self string, st objects.Stats) Objects {
+	body := Objects{NodeID: self, Running: st.Running, Services: []ObjectService{},
+		Calls: ObjectCalls{Local: st.Local, Remote: st.Remote, Retried: st.Retried, Lost: st.Lost}}
+	for _, s := range st.Services {
+		view := ObjectService{Name: s.Name, Active: s.Active, Waiting: s.Waiting, Methods: []ObjectMethod{},
+			Deactivations: s.Deactivations, Panics: s.Panics, Latency: sumUp(s.Latency), Queued: sumUp(s.Queued)}
+		for _, m := range s.Methods {
+			calls := map[string]int64{}
+			for code, n := range m.Calls {
+				calls[code.String()] += n
+			}
+			view.Methods = append(view.Methods, ObjectMethod{Name: m.Name, Calls: calls})
+		}
+		body.Services = append(body.Services, view)
+	}
+	return body
+}
+
+func newObjectKey(key string, shards int, view objectView) *ObjectKey {
+	owner, here := view.Find(key)
+	k := &ObjectKey{Key: key, Owner: owner, Here: []ObjectActivity{}}
+	if shards > 0 {
+		n := shard.Of(key, shards)
+		k.Shard = &n
+	}
+	for _, o := range here {
+		k.Here = append(k.Here, ObjectActivity{Service: o.Service, State: o.State, Epoch: o.Epoch, Waiting: o.Waiting,
+			Running: o.Running, Age: o.Age.Seconds()})
+	}
+	return k
+}
+
+func sumUp(d objects.Durations) ObjectTimes {
+	t := ObjectTimes{Count: d.Count, P50AtMost: quantile(d, 50), P99AtMost: quantile(d, 99)}
+	if d.Count > 0 {
+		t.Mean = (d.Sum / time.Duration(d.Count)).Seconds()
+	}
+	return t
+}
+
+// quantile is the bound, in seconds, that so many in a hundred durations do not exceed.
+func quantile(d objects.Durations, percent int64) *float64 {
+	if d.Count == 0 {
+		return nil
+	}
+	for _, b := range d.Buckets {
+		if b.Count*100 >= d.Count*percent {
+			at := b.AtMost.Seconds()
+			return &at
+		}
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"google.golang.org/grpc"
+)
+
+// Service is a gRPC service that is hosted as objects: what [Register] makes.
+type Service struct {
+	// Desc is the service as generated.
+	Desc *grpc.ServiceDesc
+	// New makes the implementation of one object: see [Register].
+	New func(ctx context.Context, o *Object) (any, error)
+	// Options are what the options of Register say.
+	Options Options
+}
+
+// Registrar is where services are registered: a *cluster.Cluster. RegisterObjects panics as Register does.
+type Registrar interface {
+	RegisterObjects(Service)
+}
+
+// Register hosts a service as objects, before the cluster's Start. register is the function that
+// protoc-gen-go-grpc generated, Register...Server; factory makes the implementation for one key, and is called
+// at most once at a time for each key in the cluster, on the node that owns the key's shard, before the first
+// call. Its ctx ends after the activation time-out of the cluster's configuration, and when the shard is lost;
+// an error that is no gRPC status fails the calls that wait with UNAVAILABLE, and the next call tries again.
+// The implementation may have the methods of [Activator] and [Deactivator].
+//
+// Every node of a cluster that takes part in the shards registers the same services. A mistake in the program
+// panics, as http.Handle does: a cluster that was started, a service registered twice, a method named in an
+// option that the service has not.
+func Register[T any](c Registrar, register func(grpc.ServiceRegistrar, T),
+	factory func(ctx context.Context, o *Object) (T, error), options ...Option) {
+	if register == nil || factory == nil {
+		panic("objects: Register needs the generated Register...Server function, and a factory")
+	}
+	var caught catcher
+	var none T
+	register(&caught, none)
+	if caught.desc == nil {
+		panic("objects: the function given to Register registers no service: give it the generated Register...Server")
+	}
+	if t := reflect.TypeFor[T](); t.Kind() != reflect.Interface {
+		panic(fmt.Sprintf("objects: %s: the implementations are of type %v, which is no interface", caught.desc.ServiceName,
+			t))
+	}
+	c.RegisterObjects(Service{
+		Desc: caught.desc,
+		New: func(ctx context.Context, o *Object) (any, error) {
+			impl, err := factory(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			if any(impl) == nil {
+				return nil, fmt.Errorf("objects: the factory of %s returned neither an implementation nor an error",
+					caught.desc.ServiceName)
+			}
+			return impl, nil
+		},
+		Options: optionsOf(caught.desc, options),
+	})
+}
+
+// catcher is a registrar that keeps the description of a service.
+type catcher struct{ desc *grpc.ServiceDesc }
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (c *catcher) RegisterService(desc *grpc.ServiceDesc, _ any) {
+	if c.desc != nil {
+		panic(fmt.Sprintf("objects: one function registers both %s and %s: register each service by itself",
+			c.desc.ServiceName, desc.ServiceName))
+	}
+	c.desc = desc
+}

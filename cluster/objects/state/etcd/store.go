@@ -1,0 +1,239 @@
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/objects/state"
+)
+
+// Config is what a store in etcd needs. Client is required.
+type Config struct {
+	// Client reaches etcd. It is never closed.
+	Client *clientv3.Client
+	// Prefix is where the states lie, apart from that of any cluster, which watches all below its own. Default
+	// /goverse-objects.
+	Prefix string
+	// Retention is for how long replies are kept, and claims of objects without a state; at least 1 s, in
+	// whole seconds. Default 24 h.
+	Retention time.Duration
+	// RequestTimeout bounds each call, beside the caller's context. Default 5 s.
+	RequestTimeout time.Duration
+	// MaxBytes is how large a state and a reply may be, together. etcd refuses requests of more than its
+	// --max-request-bytes, which is 1.5 MiB unless it is set. Default 1 MiB.
+	MaxBytes int
+}
+
+func (c Config) withDefaults() Config {
+	c.Prefix = cmp.Or(c.Prefix, "/goverse-objects")
+	c.Retention = cmp.Or(c.Retention, state.DefaultRetention)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 1<<20)
+	return c
+}
+
+// Validate reports what is wrong with the configuration; errors match state.ErrBadConfig.
+func (c Config) Validate() error {
+	d := c.withDefaults()
+	switch {
+	case d.Client == nil:
+		return fmt.Errorf("%w: etcd.Config.Client is nil; make one with clientv3.New", state.ErrBadConfig)
+	case !strings.HasPrefix(d.Prefix, "/") || strings.HasSuffix(d.Prefix, "/"):
+		return fmt.Errorf("%w: etcd.Config.Prefix is %q; begin it with a slash, and do not end it with one",
+			state.ErrBadConfig, d.Prefix)
+	case d.Retention < time.Second:
+		return fmt.Errorf("%w: etcd.Config.Retention is %v; make it at least 1s, or leave it 0 for the default",
+			state.ErrBadConfig, d.Retention)
+	case d.RequestTimeout < 0:
+		return fmt.Errorf("%w: etcd.Config.RequestTimeout is negative (%v); leave it 0 for the default",
+			state.ErrBadConfig, d.RequestTimeout)
+	case d.MaxBytes < 0:
+		return fmt.Errorf("%w: etcd.Config.MaxBytes is negative (%d); leave it 0 for the default",
+			state.ErrBadConfig, d.MaxBytes)
+	}
+	return nil
+}
+
+// Store is a state.Store in etcd. All methods are safe for concurrent use.
+type Store struct {
+	cfg    Config
+	leases leases
+}
+
+var _ state.Store = (*Store)(nil)
+
+// New checks the configuration. It asks etcd nothing.
+func New(cfg Config) (*Store, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	return &Store{cfg: cfg, leases: leases{client: cfg.Client, retention: cfg.Retention}}, nil
+}
+
+func (s *Store) record(ref state.Ref) string {
+	return s.cfg.Prefix + "/records/" + url.PathEscape(ref.Service) + "/" + url.PathEscape(ref.Key)
+}
+
+func (s *Store) reply(ref state.Ref, requestID string) string {
+	return s.cfg.Prefix + "/replies/" + url.PathEscape(ref.Service) + "/" + url.PathEscape(ref.Key) + "/" +
+		url.PathEscape(requestID)
+}
+
+// request bounds what is asked of etcd; a member that is cut off from the others refuses it.
+func (s *Store) request(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(clientv3.WithRequireLeader(ctx), s.cfg.RequestTimeout)
+}
+
+// header is before the state: the epoch, so that values are in the order of their epochs, and whether there is
+// a state.
+const header = 9
+
+func encode(epoch int64, found bool, value []byte) string {
+	b := make([]byte, header, header+len(value))
+	binary.BigEndian.PutUint64(b, uint64(epoch))
+	if found {
+		b[header-1] = 1
+	}
+	return string(append(b, value...))
+}
+
+func decode(key string, value []byte) (epoch int64, found bool, rest []byte, err error) {
+	if len(value) < header || value[header-1] > 1 {
+		return 0, false, nil, fmt.Errorf("%w: %s holds no record; delete it if nothing else uses it", state.ErrUnreadable,
+			key)
+	}
+	return int64(binary.BigEndian.Uint64(value)), value[header-1] == 1, value[header:], nil
+}
+
+// atMost compares the stored epoch: all values of a greater one are greater than this one.
+func atMost(key string, epoch int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.Value(key), "<", encode(epoch+1, false, nil)[:header-1])
+}
+
+// Load implements [state.Store]: it reads the record and writes it anew, with the epoch, until nobody was
+// faster.
+func (s *Store) Load(ctx context.Context, ref state.Ref, epoch int64) (state.Record, error) {
+	if err := checked(ref, epoch); err != nil {
+		return state.Record{}, err
+	}
+	ctx, cancel := s.request(ctx)
+	defer cancel()
+	key := s.record(ref)
+	for {
+		resp, err := s.cfg.Client.Get(ctx, key)
+		if err != nil {
+			return state.Record{}, fmt.Errorf("%w: %w", state.ErrUnavailable, err)
+		}
+		var r state.Record
+		var stored, modified int64
+		if len(resp.Kvs) > 0 {
+			modified = resp.Kvs[0].ModRevision
+			if stored, r.Found, r.Value, err = decode(key, resp.Kvs[0].Value); err != nil {
+				return state.Record{}, err
+			}
+		}
+		if stored > epoch {
+			return state.Record{}, fmt.Errorf("epoch %d, stored %d: %w", epoch, stored, state.ErrFenced)
+		}
+		txn, err := s.commit(ctx, !r.Found, func(lease clientv3.LeaseID) clientv3.Txn {
+			put := clientv3.OpPut(key, encode(epoch, r.Found, r.Value))
+			if !r.Found {
+				put = clientv3.OpPut(key, encode(epoch, false, nil), clientv3.WithLease(lease))
+			}
+			return s.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", modified)).Then(put)
+		})
+		if err != nil {
+			return state.Record{}, fmt.Errorf("%w: %w", state.ErrUnavailable, err)
+		}
+		if txn.Succeeded {
+			r.Version = txn.Header.Revision
+			return r, nil
+		}
+	}
+}
+
+// checked: values are in the order of their epochs from 0 on.
+func checked(ref state.Ref, epoch int64) error {
+	if epoch < 0 {
+		return fmt.Errorf("%w: the epoch %d is negative", state.ErrBadRef, epoch)
+	}
+	return ref.Validate()
+}
+
+// Reply implements [state.Store].
+func (s *Store) Reply(ctx context.Context, ref state.Ref, requestID string) (reply []byte, ok bool, err error) {
+	if err := errors.Join(ref.Validate(), state.CheckRequestID(requestID)); err != nil {
+		return nil, false, err
+	}
+	ctx, cancel := s.request(ctx)
+	defer cancel()
+	resp, err := s.cfg.Client.Get(ctx, s.reply(ref, requestID))
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: %w", state.ErrUnavailable, err)
+	}
+	if len(resp.Kvs) == 0 {
+		return nil, false, nil
+	}
+	return resp.Kvs[0].Value, true, nil
+}
+
+// Save implements [state.Store], in one transaction.
+func (s *Store) Save(ctx context.Context, ref state.Ref, w state.Write) (int64, error) {
+	if err := errors.Join(checked(ref, w.Epoch), w.Validate()); err != nil {
+		return 0, err
+	}
+	if size := len(w.Value) + len(w.Reply); size > s.cfg.MaxBytes {
+		return 0, fmt.Errorf("%w: they have %d bytes of at most %d", state.ErrTooLarge, size, s.cfg.MaxBytes)
+	}
+	ctx, cancel := s.request(ctx)
+	defer cancel()
+	if ctx.Err() != nil {
+		return 0, fmt.Errorf("%w: %w", state.ErrUnavailable, context.Cause(ctx))
+	}
+	key := s.record(ref)
+	txn, err := s.commit(ctx, w.Delete || w.RequestID != "", func(lease clientv3.LeaseID) clientv3.Txn {
+		put := clientv3.OpPut(key, encode(w.Epoch, true, w.Value))
+		if w.Delete {
+			put = clientv3.OpPut(key, encode(w.Epoch, false, nil), clientv3.WithLease(lease))
+		}
+		ops := []clientv3.Op{put}
+		if w.RequestID != "" {
+			ops = append(ops, clientv3.OpPut(s.reply(ref, w.RequestID), string(w.Reply), clientv3.WithLease(lease)))
+		}
+		return s.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", w.Version),
+			clientv3.Compare(clientv3.ModRevision(key), ">", 0), atMost(key, w.Epoch)).
+			Then(ops...).Else(clientv3.OpGet(key))
+	})
+	switch {
+	case err != nil:
+		return 0, saveError(err)
+	case !txn.Succeeded:
+		return 0, refused(key, w, txn)
+	}
+	return txn.Header.Revision, nil
+}
+
+// refused says why a save replaced nothing.
+func refused(key string, w state.Write, txn *clientv3.TxnResponse) error {
+	kvs := txn.Responses[0].GetResponseRange().Kvs
+	if len(kvs) == 0 {
+		return fmt.Errorf("%w: it is not claimed, or no longer", state.ErrConflict)
+	}
+	epoch, _, _, err := decode(key, kvs[0].Value)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", state.ErrConflict, err)
+	case epoch > w.Epoch:
+		return fmt.Errorf("epoch %d, stored %d: %w", w.Epoch, epoch, state.ErrFenced)
+	}
+	return fmt.Errorf("version %d, stored %d: %w", w.Version, kvs[0].ModRevision, state.ErrConflict)
+}

@@ -1,0 +1,202 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/goverse/goverse/cluster/objects/state"
+)
+
+// DB is where the states lie: a *pgxpool.Pool. A *pgx.Conn serves one caller at a time, and pgx closes it when
+// a context ends in the middle of a statement.
+type DB interface {
+	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Config is what a store in PostgreSQL needs. DB is required.
+type Config struct {
+	// DB is never closed. Each call takes one connection of a pool for one statement.
+	DB DB
+	// Table is one that [CreateTables] made, with its schema or without: in small letters, digits and
+	// underscores, of at most 55 bytes. Replies are in a table of that name and _replies. Default
+	// goverse_objects.
+	Table string
+	// Retention is for how long replies are kept, and claims of objects without a state. Default 24 h.
+	Retention time.Duration
+	// RequestTimeout bounds each statement, the wait for a connection of the pool and for the row's lock
+	// included, beside the caller's context. Default 5 s.
+	RequestTimeout time.Duration
+	// MaxBytes is how large a state and a reply may be, together. Default 64 MiB.
+	MaxBytes int
+}
+
+func (c Config) withDefaults() Config {
+	c.Table = cmp.Or(c.Table, defaultTable)
+	c.Retention = cmp.Or(c.Retention, state.DefaultRetention)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second)
+	c.MaxBytes = cmp.Or(c.MaxBytes, 64<<20)
+	return c
+}
+
+// Validate reports what is wrong with the configuration; errors match state.ErrBadConfig.
+func (c Config) Validate() error {
+	d := c.withDefaults()
+	switch {
+	case d.DB == nil:
+		return fmt.Errorf("%w: postgres.Config.DB is nil; make one with pgxpool.New", state.ErrBadConfig)
+	case d.Retention < 0:
+		return fmt.Errorf("%w: postgres.Config.Retention is negative (%v); leave it 0 for the default",
+			state.ErrBadConfig, d.Retention)
+	case d.RequestTimeout < 0:
+		return fmt.Errorf("%w: postgres.Config.RequestTimeout is negative (%v); leave it 0 for the default",
+			state.ErrBadConfig, d.RequestTimeout)
+	case d.MaxBytes < 0:
+		return fmt.Errorf("%w: postgres.Config.MaxBytes is negative (%d); leave it 0 for the default",
+			state.ErrBadConfig, d.MaxBytes)
+	}
+	return checkTable(d.Table)
+}
+
+// Store is a state.Store in PostgreSQL. All methods are safe for concurrent use, but those with a transaction's
+// context: a transaction is for one goroutine at a time.
+type Store struct {
+	cfg   Config
+	sql   statements
+	saves atomic.Uint64 // with a reply
+}
+
+var _ state.Store = (*Store)(nil)
+
+// New checks the configuration. It asks the database nothing.
+func New(cfg Config) (*Store, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	return &Store{cfg: cfg, sql: statementsFor(cfg.Table)}, nil
+}
+
+// Load implements [state.Store]. It is never part of a transaction: the claim has to stand whatever becomes of
+// that. It waits for one that has saved the object and has not ended.
+func (s *Store) Load(ctx context.Context, ref state.Ref, epoch int64) (state.Record, error) {
+	if err := ref.Validate(); err != nil {
+		return state.Record{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+	defer cancel()
+	for attempt := 1; ; attempt++ {
+		var r state.Record
+		err := s.cfg.DB.QueryRow(ctx, s.sql.load, ref.Service, []byte(ref.Key), epoch).
+			Scan(&r.Version, &r.Found, &r.Value)
+		switch {
+		case err == nil:
+			return r, nil
+		case errors.Is(err, pgx.ErrNoRows):
+			return state.Record{}, fmt.Errorf("epoch %d: %w", epoch, state.ErrFenced)
+		case transient(err) && attempt < maxAttempts: // another one was faster, and the isolation says so
+			continue
+		}
+		return state.Record{}, fmt.Errorf("%w: %w", state.ErrUnavailable, hinted(err))
+	}
+}
+
+// Reply implements [state.Store].
+func (s *Store) Reply(ctx context.Context, ref state.Ref, requestID string) (reply []byte, ok bool, err error) {
+	if err := errors.Join(ref.Validate(), state.CheckRequestID(requestID)); err != nil {
+		return nil, false, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+	defer cancel()
+	err = s.in(ctx).QueryRow(ctx, s.sql.reply, ref.Service, []byte(ref.Key), requestID, s.cfg.Retention).Scan(&reply)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("%w: %w", state.ErrUnavailable, hinted(err))
+	}
+	return reply, true, nil
+}
+
+// Save implements [state.Store], in one statement.
+func (s *Store) Save(ctx context.Context, ref state.Ref, w state.Write) (version int64, err error) {
+	if err := errors.Join(ref.Validate(), w.Validate()); err != nil {
+		return 0, err
+	}
+	if size := len(w.Value) + len(w.Reply); size > s.cfg.MaxBytes {
+		return 0, fmt.Errorf("%w: they have %d bytes of at most %d", state.ErrTooLarge, size, s.cfg.MaxBytes)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+	defer cancel()
+	db, release, err := s.connect(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", state.ErrUnavailable, err)
+	}
+	defer release()
+	sql, args := s.statement(ref, w)
+	for attempt := 1; ; attempt++ {
+		err = db.QueryRow(ctx, sql, args...).Scan(&version)
+		switch {
+		case err == nil:
+			return version, nil
+		case errors.Is(err, pgx.ErrNoRows):
+			return 0, cmp.Or(s.refused(ctx, db, ref, w), state.ErrConflict)
+		case !transient(err) || s.tx(ctx) != nil:
+			return 0, lost(err)
+		}
+		// Another one was in the way, and the isolation says so: perhaps at this very record.
+		if refused := s.refused(ctx, db, ref, w); refused != nil {
+			return 0, refused
+		}
+		if attempt == maxAttempts {
+			return 0, lost(err)
+		}
+	}
+}
+
+// maxAttempts is how often a statement is tried that PostgreSQL has refused because of others.
+const maxAttempts = 10
+
+// statement is what saves.
+func (s *Store) statement(ref state.Ref, w state.Write) (sql string, args []any) {
+	args = []any{ref.Service, []byte(ref.Key), w.Epoch, w.Version, notNull(w.Value), w.Delete}
+	switch {
+	case w.RequestID == "":
+		return s.sql.save, args
+	case s.saves.Add(1)%expireEvery != 0:
+		return s.sql.saveReply, append(args, w.RequestID, notNull(w.Reply))
+	}
+	return s.sql.saveExpire, append(args, w.RequestID, notNull(w.Reply), s.cfg.Retention)
+}
+
+func notNull(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// refused says why a save replaced nothing; nil: the record would allow it.
+func (s *Store) refused(ctx context.Context, db querier, ref state.Ref, w state.Write) error {
+	var version, epoch int64
+	err := db.QueryRow(ctx, s.sql.read, ref.Service, []byte(ref.Key)).Scan(&version, &epoch)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return fmt.Errorf("%w: it is not claimed, or no longer", state.ErrConflict)
+	case err != nil:
+		return fmt.Errorf("%w: and why was not answered: %w", state.ErrConflict, err)
+	case epoch > w.Epoch:
+		return fmt.Errorf("epoch %d, stored %d: %w", w.Epoch, epoch, state.ErrFenced)
+	case version != w.Version:
+		return fmt.Errorf("version %d, stored %d: %w", w.Version, version, state.ErrConflict)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/goverse/goverse/cluster/objects/state"
+)
+
+const defaultTable = "goverse_objects"
+
+// plainName needs no quotes, so that what is written here and in psql is the same.
+var plainName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0,54}$`)
+
+func checkTable(table string) error {
+	if !plainName.MatchString(table) {
+		return fmt.Errorf("%w: the table's name is %q; write it in small letters, digits and underscores, with a "+
+			"schema and a dot before it or not, of at most 55 bytes", state.ErrBadConfig, table)
+	}
+	return nil
+}
+
+// CreateTables makes the tables where they do not exist; "" is the default name. Any number of processes may
+// do that at once, and again. It does not compare a table that is there with what it would make. It blocks
+// until PostgreSQL has answered or ctx ends.
+func CreateTables(ctx context.Context, db DB, table string) error {
+	table = cmp.Or(table, defaultTable)
+	if err := checkTable(table); err != nil {
+		return err
+	}
+	if _, err := db.Exec(ctx, statementsFor(table).create); err != nil {
+		return fmt.Errorf("create the tables of objects: %w", err)
+	}
+	return nil
+}
+
+// Every so many saves with a reply, up to expireBatch replies and claims whose time is over are removed: more
+// than are made meanwhile, and few enough that a save takes no longer.
+const (
+	expireEvery = 16
+	expireBatch = 64
+)
+
+// statements are all that is asked of the database.
+type statements struct {
+	create, load, read, save, saveReply, saveExpire, reply string
+}
+
+func statementsFor(table string) statements {
+	schema, name, found := strings.Cut(table, ".")
+	if !found {
+		name = schema
+	}
+	names := strings.NewReplacer("{table}", quoted(table), "{replies}", quoted(table+"_replies"),
+		"{empty index}", quoted(name+"_empty"), "{age index}", quoted(name+"_age"),
+		"{batch}", fmt.Sprint(expireBatch))
+	of := names.Replace
+	// The state's row has no index on what a save changes, so that PostgreSQL can replace it in its page.
+	save := `update {table} set epoch = $3, version = version + 1, state = $5, updated_at = now(),
+empty_since = case when $6::bool then now() end
+where service = $1 and key = $2 and version = $4 and epoch <= $3
+returning version`
+	saveReply := `with saved as (` + save + `), replied as (
+	insert into {replies} (service, key, request_id, reply, created_at)
+	select $1, $2, $7::text, $8::bytea, now() from saved
+	on conflict (service, key, request_id) do update set reply = excluded.reply, created_at = excluded.created_at
+)`
+	expire := `, old_replies as (
+	select service, key, request_id from {replies}
+	where created_at <= now() - $9::interval and (service, key, request_id) <> ($1, $2, $7::text)
+	order by created_at limit {batch} for update skip locked
+), no_replies as (
+	delete from {replies} r using old_replies o
+	where r.service = o.service and r.key = o.key and r.request_id = o.request_id
+), old_claims as (
+	select service, key from {table}
+	where empty_since <= now() - $9::interval and (service, key) <> ($1, $2)
+	order by empty_since limit {batch} for update skip locked
+), no_claims as (
+	delete from {table} t using old_claims o where t.service = o.service and t.key = o.key
+)`
+	return statements{
+		// Two that create a table at once get in each other's way, so they take turns. Statements that are
+		// sent together are one transaction.
+		create: of(`select pg_advisory_xact_lock(hashtext('{table}'));
+create table if not exists {table} (
+	service text not null,
+	key bytea not null,
+	epoch bigint not null,
+	version bigint not null,
+	state bytea not null,
+	updated_at timestamptz not null default now(),
+	empty_since timestamptz, -- not null: the object is claimed, and has no state
+	primary key (service, key)
+) with (fillfactor = 80);
+create index if not exists {empty index} on {table} (empty_since) where empty_since is not null;
+create table if not exists {replies} (
+	service text not null,
+	key bytea not null,
+	request_id text not null,
+	reply bytea not null,
+	created_at timestamptz not null,
+	primary key (service, key, request_id)
+);
+create index if not exists {age index} on {replies} (created_at)`),
+		// A row that was removed and is made again begins at a version that it never had.
+		load: of(`insert into {table} as t (service, key, epoch, version, state, empty_since)
+values ($1, $2, $3, (extract(epoch from clock_timestamp()) * 1000000)::bigint, '', now())
+on conflict (service, key) do update set epoch = excluded.epoch, version = t.version + 1, updated_at = now(),
+empty_since = case when t.empty_since is not null then now() end
+where t.epoch <= excluded.epoch
+returning version, empty_since is null, state`),
+		read:       of(`select version, epoch from {table} where service = $1 and key = $2`),
+		save:       of(save),
+		saveReply:  of(saveReply + ` select version from saved`),
+		saveExpire: of(saveReply + expire + ` select version from saved`),
+		reply: of(`select reply from {replies}
+where service = $1 and key = $2 and request_id = $3 and created_at > now() - $4::interval`),
+	}
+}
+
+// quoted is a plain name as SQL may have it: it may be a word of SQL's.
+func quoted(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }

@@ -1,0 +1,227 @@
+package statetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/goverse/goverse/cluster/objects/state"
+)
+
+// rounds is how often many do something at once: a store that reads and then writes is found only now and
+// then.
+const (
+	rounds = 20
+	many   = 8
+)
+
+// together runs f many times at once.
+func together(f func(i int) error) (errs []error) {
+	errs = make([]error, many)
+	begin := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() {
+			<-begin
+			errs[i] = f(i)
+		})
+	}
+	close(begin)
+	wg.Wait()
+	return errs
+}
+
+// oneWins: of many saves with one version, one replaces it.
+func oneWins(ctx context.Context, store state.Store) error {
+	for round := range rounds {
+		ref := state.Ref{Service: it.Service, Key: strconv.Itoa(round)}
+		r, err := loads(ctx, store, ref, 1, nil)
+		if err != nil {
+			return err
+		}
+		won := -1
+		for i, err := range together(func(i int) error {
+			_, err := store.Save(ctx, ref, state.Write{Version: r.Version, Epoch: 1, Value: fmt.Append(nil, i)})
+			return err
+		}) {
+			switch {
+			case err == nil && won >= 0:
+				return fmt.Errorf("saves %d and %d have replaced the same version", won, i)
+			case err == nil:
+				won = i
+			case !errors.Is(err, state.ErrConflict):
+				return fmt.Errorf("one of many saves: %w", err)
+			}
+		}
+		if won < 0 {
+			return errors.New("of many saves with the right version none has replaced it")
+		}
+		if _, err := loads(ctx, store, ref, 1, fmt.Append(nil, won)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// largestWins: many owners load at once and save; when all have, only the largest epoch can.
+func largestWins(ctx context.Context, store state.Store) error {
+	for round := range rounds {
+		ref := state.Ref{Service: it.Service, Key: strconv.Itoa(round)}
+		claimed := make([]state.Record, many)
+		for i, err := range together(func(i int) (err error) {
+			claimed[i], err = store.Load(ctx, ref, int64(i+1))
+			return err
+		}) {
+			if err != nil && (!errors.Is(err, state.ErrFenced) || i == many-1) {
+				return fmt.Errorf("the Load for epoch %d of %d: %w", i+1, many, err)
+			}
+		}
+		for i, err := range together(func(i int) error {
+			_, err := store.Save(ctx, ref, state.Write{Version: claimed[i].Version, Epoch: int64(i + 1),
+				Value: fmt.Append(nil, i)})
+			return err
+		}) {
+			want := state.ErrFenced
+			if i == many-1 {
+				want = nil
+			}
+			if err := is(fmt.Sprintf("Save for epoch %d of %d", i+1, many), err, want); err != nil {
+				return err
+			}
+		}
+		if _, err := loads(ctx, store, ref, many, fmt.Append(nil, many-1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lossy carries every third save out and loses its answer.
+type lossy struct {
+	state.Store
+	saves atomic.Int64
+}
+
+var errLost = errors.New("the answer was lost")
+
+func (l *lossy) Save(ctx context.Context, ref state.Ref, w state.Write) (int64, error) {
+	version, err := l.Store.Save(ctx, ref, w)
+	if err == nil && l.saves.Add(1)%3 == 0 {
+		return 0, errLost
+	}
+	return version, err
+}
+
+// owner is one activation.
+type owner struct {
+	ref   state.Ref
+	epoch int64
+}
+
+func (o owner) Service() string { return o.ref.Service }
+func (o owner) Key() string     { return o.ref.Key }
+func (o owner) Epoch() int64    { return o.epoch }
+
+const (
+	objects    = 2
+	increments = 15
+)
+
+// onceEach: workers that take objects from each other add to them, by calls that they repeat until they get a
+// reply.
+func onceEach(ctx context.Context, store state.Store) error {
+	w := &world{store: &lossy{Store: store}}
+	replies := [many][]int64{} // of each worker, by object and then
+	for _, err := range together(func(i int) error {
+		r := rand.New(rand.NewPCG(1, uint64(i)))
+		for n := range increments {
+			ref := state.Ref{Service: it.Service, Key: strconv.Itoa((i + n) % objects)}
+			reply, err := w.add(ctx, ref, r, fmt.Sprintf("%d-%d", i, n))
+			if err != nil {
+				return err
+			}
+			replies[i] = append(replies[i], reply)
+		}
+		return nil
+	}) {
+		if err != nil {
+			return err
+		}
+	}
+	for object := range objects {
+		seen := map[int64]bool{}
+		for i := range many {
+			for n, reply := range replies[i] {
+				if (i+n)%objects != object {
+					continue
+				}
+				if seen[reply] {
+					return fmt.Errorf("two calls have brought object %d to %d", object, reply)
+				}
+				seen[reply] = true
+			}
+		}
+		ref := state.Ref{Service: it.Service, Key: strconv.Itoa(object)}
+		s, err := state.Load(ctx, store, owner{ref, w.epoch.Add(1)}, &wrapperspb.Int64Value{})
+		if err != nil {
+			return err
+		}
+		if got := s.Value().Value; got != int64(len(seen)) {
+			return fmt.Errorf("object %d is at %d, after %d calls", object, got, len(seen))
+		}
+	}
+	return nil
+}
+
+// world is where objects are now here and now there.
+type world struct {
+	store  state.Store
+	epoch  atomic.Int64
+	owners sync.Map // sync.Mutex by object
+}
+
+// add calls until it gets a reply.
+func (w *world) add(ctx context.Context, ref state.Ref, r *rand.Rand, id string) (int64, error) {
+	epoch := w.epoch.Load()
+	for ctx.Err() == nil {
+		if r.IntN(2) == 0 {
+			epoch = w.epoch.Add(1)
+		}
+		reply, err := w.try(ctx, ref, epoch, r.IntN(8) > 0, id)
+		switch {
+		case err == nil:
+			return reply.Value, nil
+		case errors.Is(err, state.ErrFenced):
+			epoch = w.epoch.Add(1)
+		case !errors.Is(err, state.ErrConflict) && !errors.Is(err, state.ErrUnavailable) && !errors.Is(err, errLost):
+			return 0, err
+		}
+	}
+	return 0, context.Cause(ctx)
+}
+
+// try activates the object and calls it: as its one owner, or beside that.
+func (w *world) try(ctx context.Context, ref state.Ref, epoch int64, alone bool,
+	id string) (*wrapperspb.Int64Value, error) {
+	if alone {
+		owned, _ := w.owners.LoadOrStore(ref, &sync.Mutex{})
+		owned.(*sync.Mutex).Lock()
+		defer owned.(*sync.Mutex).Unlock()
+	}
+	s, err := state.Load(ctx, w.store, owner{ref, epoch}, &wrapperspb.Int64Value{})
+	if err != nil {
+		return nil, err
+	}
+	return state.Do(ctx, s, id, func(context.Context) (*wrapperspb.Int64Value, error) {
+		s.Value().Value++
+		runtime.Gosched() // others load meanwhile, as over a network
+		return wrapperspb.Int64(s.Value().Value), nil
+	})
+}

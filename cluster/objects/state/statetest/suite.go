@@ -1,0 +1,100 @@
+// Package statetest is the conformance suite of stores: what every state.Store has to do, whatever keeps its
+// records. With a store that passes, a former owner of an object stores nothing, and a call with a request id
+// takes effect once.
+//
+//	func TestConforms(t *testing.T) {
+//		statetest.Run(t, func(t *testing.T) state.Store { return newStore(t) })
+//	}
+//
+// Not covered: that replies expire, which takes a clock; and what happens when a database fails over.
+package statetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/goverse/goverse/cluster/objects/state"
+)
+
+const patience = time.Minute
+
+// Run checks the stores that newStore returns. Each has to be without a record of the objects of earlier ones,
+// and to take states of 256 KiB; newStore may have the test skip.
+func Run(t *testing.T, newStore func(t *testing.T) state.Store) {
+	for _, c := range checks {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if err := c.check(ctx, newStore(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// check is one thing that a store has to do; it returns what it did instead.
+type check struct {
+	name  string
+	check func(ctx context.Context, store state.Store) error
+}
+
+var checks = []check{
+	{"there is nothing at first", nothing},
+	{"what is saved is loaded", roundTrip},
+	{"a smaller epoch is refused", fenced},
+	{"a smaller epoch is refused its first save", fencedFirst},
+	{"a smaller epoch cannot claim", claims},
+	{"a claim ends the versions before it", reclaimed},
+	{"a version is replaced once", replacedOnce},
+	{"no version comes again", newVersions},
+	{"what is refused changes nothing", nothingChanged},
+	{"objects of any name", names},
+	{"replies are stored with the state", replies},
+	{"request ids of any kind", requestIDs},
+	{"what is deleted is gone", deleted},
+	{"a deleted object stays fenced", deletedFenced},
+	{"slices are not shared", slicesApart},
+	{"a context that ended is honoured", contextEnded},
+	{"one of many saves wins", oneWins},
+	{"the largest epoch wins", largestWins},
+	{"calls that are repeated take effect once", onceEach},
+}
+
+var it = state.Ref{Service: "test.Service", Key: "it"}
+
+// is reports an error that is not the one that it should be.
+func is(what string, got, want error) error {
+	switch {
+	case want == nil && got != nil:
+		return fmt.Errorf("%s: %w", what, got)
+	case !errors.Is(got, want):
+		return fmt.Errorf("%s: the error is %v, not %q", what, got, want)
+	}
+	return nil
+}
+
+// stands reports a record that is not the one that it should be; value nil: none.
+func stands(what string, r state.Record, value []byte) error {
+	switch {
+	case r.Found != (value != nil):
+		return fmt.Errorf("%s: Found is %v", what, r.Found)
+	case !bytes.Equal(r.Value, value):
+		return fmt.Errorf("%s: the value is %.40q, not %.40q", what, r.Value, value)
+	}
+	return nil
+}
+
+// loads claims and compares.
+func loads(ctx context.Context, store state.Store, ref state.Ref, epoch int64, value []byte) (state.Record, error) {
+	r, err := store.Load(ctx, ref, epoch)
+	if err != nil {
+		return r, fmt.Errorf("the Load of %v for epoch %d: %w", ref, epoch, err)
+	}
+	return r, stands(fmt.Sprintf("Load of %v for epoch %d", ref, epoch), r, value)
+}
+
+func text(s string) []byte { return []byte(s) }

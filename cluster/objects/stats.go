@@ -1,0 +1,64 @@
+package objects
+
+import (
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+// Stats is a node's part in the objects, as figures. Counters are since the start.
+type Stats struct {
+	// Services are those registered on this node, by name.
+	Services []ServiceStats
+	// Running is how many turns run.
+	Running int
+	// Calls that were made on this node: to objects here, to objects on other nodes, sent anew because their object
+	// had moved, and lost: nobody knows whether they ran.
+	Local, Remote, Retried, Lost int64
+}
+
+// ServiceStats is one service on one node.
+type ServiceStats struct {
+	Name string
+	// What there is at present: activations, and calls that wait.
+	Active, Waiting int64
+	// Methods are those of the service, by name.
+	Methods []MethodStats
+	// Deactivations by reason.
+	Deactivations map[Reason]int64
+	// Panics of methods, ticks and factories.
+	Panics int64
+	// Latency is for how long methods ran, of one call of eight. Queued is for how long calls waited for their turn,
+	// of those that had to wait.
+	Latency, Queued Durations
+}
+
+// MethodStats are the calls of one method that have ended on one node.
+type MethodStats struct {
+	Name  string // without the service's
+	Calls map[codes.Code]int64
+}
+
+// Durations is a histogram.
+type Durations struct {
+	Count   int64
+	Sum     time.Duration
+	Buckets [12]DurationBucket
+}
+
+// DurationBucket is how many took AtMost so long; shorter ones are counted in too.
+type DurationBucket struct {
+	AtMost time.Duration
+	Count  int64
+}
+
+// Activity is one object of a node, for operators.
+type Activity struct {
+	Service string
+	// State is "activating", "active" or "deactivating", or "waiting" where calls wait for the shard.
+	State            string
+	Epoch            int64
+	Waiting, Running int
+	// Age is for how long it has been there.
+	Age time.Duration
+}

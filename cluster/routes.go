@@ -1,0 +1,132 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+// routes are who owns what, from the node's own snapshot. It implements route.Map and gateway.Routes.
+type routes struct {
+	c    *Cluster
+	view *mirror.Mirror
+
+	mu      sync.Mutex
+	now     *objectspb.WatchRoutesResponse
+	changed chan struct{} // closed when now is another
+}
+
+func newRoutes(c *Cluster, view *mirror.Mirror) *routes {
+	return &routes{c: c, view: view, changed: make(chan struct{})}
+}
+
+// shardMap is the map as this node knows it, nil without one.
+func (r *routes) shardMap() *sharding.Map {
+	if snap := r.view.Snapshot(); snap != nil && snap.ShardMap != nil {
+		return snap.ShardMap.Map
+	}
+	return nil
+}
+
+// Shard implements route.Map.
+func (r *routes) Shard(key string) (int, bool) {
+	if !r.c.cfg.Sharding.Off {
+		return shard.Of(key, r.c.cfg.Sharding.Shards), true
+	}
+	m := r.shardMap()
+	if m == nil {
+		return 0, false
+	}
+	return shard.Of(key, m.Shards()), true
+}
+
+// Owner implements route.Map.
+func (r *routes) Owner(n int) (address string, generation int64) {
+	return ownerIn(r.view.Snapshot(), n)
+}
+
+// ownerIn is the owner of a shard that calls go to: none if it is gone, though the map names it still. The next map
+// comes at once; a connection to a process that stands still would be accepted meanwhile, and not answered.
+func ownerIn(s *state.Snapshot, n int) (address string, generation int64) {
+	if s == nil || s.ShardMap == nil || s.ShardMap.Map == nil || n >= s.ShardMap.Shards() {
+		return "", 0
+	}
+	owner, _ := s.ShardMap.Owner(n)
+	if m := s.Member(owner.Address); m == nil || m.Incarnation != owner.Incarnation {
+		owner.Address = ""
+	}
+	return owner.Address, s.ShardMap.Generation()
+}
+
+// AwaitChange implements route.Map.
+func (r *routes) AwaitChange(ctx context.Context, n int, owner string, generation int64) error {
+	_, err := r.view.Wait(ctx, func(s *state.Snapshot) bool {
+		now, g := ownerIn(s, n)
+		return g > generation || g == generation && now != owner
+	})
+	if err != nil && r.c.over.Load() {
+		return fmt.Errorf("%w: %w", ErrStopped, err)
+	}
+	return err
+}
+
+// Routes implements gateway.Routes.
+func (r *routes) Routes() (*objectspb.WatchRoutesResponse, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now, r.changed
+}
+
+// run keeps what Routes returns current until ctx ends.
+func (r *routes) run(ctx context.Context) {
+	sub := r.view.Subscribe(func(before, now *state.Snapshot) bool {
+		return before.ShardMap != now.ShardMap || before.Leader().Address != now.Leader().Address ||
+			!slices.Equal(before.Members, now.Members)
+	})
+	defer sub.Close()
+	for {
+		next := routesOf(r.view.Snapshot(), r.c.cfg.EtcdPrefix)
+		r.mu.Lock()
+		r.now = next
+		close(r.changed)
+		r.changed = make(chan struct{})
+		r.mu.Unlock()
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// routesOf is a snapshot for who is no node; nil while there is no map.
+func routesOf(s *state.Snapshot, prefix string) *objectspb.WatchRoutesResponse {
+	if s == nil || s.ShardMap == nil || s.ShardMap.Map == nil {
+		return nil
+	}
+	m := s.ShardMap.Map
+	out := &objectspb.WatchRoutesResponse{Prefix: prefix, Generation: m.Generation(), Owners: make([]uint32, m.Shards()),
+		Leader: s.Leader().Address}
+	known := map[string]uint32{}
+	for n := range out.Owners {
+		owner, _ := ownerIn(s, n)
+		if owner == "" {
+			continue
+		}
+		at, seen := known[owner]
+		if !seen {
+			out.Addresses = append(out.Addresses, owner)
+			at = uint32(len(out.Addresses))
+			known[owner] = at
+		}
+		out.Owners[n] = at
+	}
+	return out
+}

@@ -1,0 +1,203 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/objects/host"
+	"github.com/goverse/goverse/internal/objects/route"
+)
+
+// Register puts a service of objects onto a gRPC server. current is the gateway, or the error of a
+// node that does not run.
+func Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, current func() (*Gateway, error)) {
+	outside := grpc.ServiceDesc{ServiceName: desc.ServiceName, HandlerType: (*any)(nil), Metadata: desc.Metadata}
+	for _, m := range desc.Methods {
+		name := "/" + desc.ServiceName + "/" + m.MethodName
+		outside.Methods = append(outside.Methods, grpc.MethodDesc{MethodName: m.MethodName,
+			Handler: func(_ any, ctx context.Context, decode func(any) error, around grpc.UnaryServerInterceptor) (any, error) {
+				// The generated handler knows the type of the request; what it would do with it is done here.
+				return m.Handler(nil, ctx, decode,
+					func(ctx context.Context, request any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+						handle := func(ctx context.Context, request any) (any, error) {
+							g, err := current()
+							if err != nil {
+								return nil, err
+							}
+							return g.unary(ctx, name, request)
+						}
+						if around == nil {
+							return handle(ctx, request)
+						}
+						return around(ctx, request, info, handle)
+					})
+			}})
+	}
+	for _, s := range desc.Streams {
+		name := "/" + desc.ServiceName + "/" + s.StreamName
+		outside.Streams = append(outside.Streams, grpc.StreamDesc{StreamName: s.StreamName,
+			ServerStreams: s.ServerStreams, ClientStreams: s.ClientStreams,
+			Handler: func(_ any, stream grpc.ServerStream) error {
+				g, err := current()
+				if err != nil {
+					return err
+				}
+				return g.stream(name, stream)
+			}})
+	}
+	server.RegisterService(&outside, struct{}{})
+}
+
+// unary is a call from outside.
+func (g *Gateway) unary(ctx context.Context, method string, request any) (any, error) {
+	in, err := route.ReadHeaders(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var response taken
+	call := route.Call{Method: method, Key: in.Key, Metadata: in.Metadata, Request: request, Response: &response,
+		Patient: true}
+	err = g.cfg.Router.Do(host.WithChain(ctx, in.Chain), &call)
+	_ = grpc.SetHeader(ctx, call.Header) // fails only where the call has ended
+	_ = grpc.SetTrailer(ctx, call.Trailer)
+	if err != nil {
+		return nil, err
+	}
+	return response.message, nil
+}
+
+// taken is a response on its way out.
+type taken struct{ message proto.Message }
+
+// Take implements route.Taker: the object may keep its response.
+func (t *taken) Take(response any) error {
+	m, ok := response.(proto.Message)
+	if !ok {
+		raw, err := host.Marshal(response)
+		if err != nil {
+			return err
+		}
+		return t.TakeRaw(raw)
+	}
+	t.message = proto.Clone(m)
+	return nil
+}
+
+// TakeRaw implements route.Taker.
+func (t *taken) TakeRaw(raw []byte) error {
+	t.message = unread(raw)
+	return nil
+}
+
+// unread is a message that is sent as these bytes: all of its fields are unknown.
+func unread(raw []byte) proto.Message {
+	m := &emptypb.Empty{}
+	m.ProtoReflect().SetUnknown(raw)
+	return m
+}
+
+// stream is a streaming call, from outside or from another node.
+func (g *Gateway) stream(method string, stream grpc.ServerStream) error {
+	ctx := stream.Context()
+	in, err := route.ReadHeaders(ctx)
+	if err != nil {
+		return err
+	}
+	m := g.cfg.Services.Method(method)
+	if m == nil || m.Stream == nil {
+		return route.Unimplemented(g.cfg.Services, method)
+	}
+	n, known := g.cfg.Map.Shard(in.Key)
+	if !known {
+		return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node knows no shard map yet")
+	}
+	owner, _ := g.cfg.Map.Owner(n)
+	if g.cfg.Host != nil && (in.Forwarded || owner == g.cfg.Self) {
+		call := &host.Call{Method: m, Shard: n, Key: in.Key, Generation: in.Generation, Chain: in.Chain,
+			Metadata: in.Metadata}
+		call.Deadline, _ = ctx.Deadline()
+		call.Peer, _ = peer.FromContext(ctx)
+		err := g.cfg.Host.Stream(call, stream)
+		if !host.Moved(err) {
+			return err
+		}
+	}
+	if in.Forwarded {
+		return objects.Error(codes.Unavailable, objects.ReasonNotStarted,
+			"objects: the object's shard has moved while the call was under way: call again")
+	}
+	return g.forward(ctx, in, m, stream)
+}
+
+// forward carries a streaming call on to the owner of its object.
+func (g *Gateway) forward(ctx context.Context, in route.Incoming, m *host.Method, stream grpc.ServerStream) error {
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(host.WithChain(ctx, in.Chain), forwardable(in.Metadata)))
+	defer cancel()
+	defer context.AfterFunc(g.ctx, cancel)()
+	out, err := g.cfg.Router.Stream(ctx, in.Key, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, m.Name, nil)
+	if err != nil {
+		if g.ctx.Err() != nil {
+			return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node stops")
+		}
+		return err
+	}
+	// It ends when the stream does, which the return from here sees to.
+	go func() {
+		for {
+			var message emptypb.Empty
+			switch err := stream.RecvMsg(&message); {
+			case errors.Is(err, io.EOF):
+				_ = out.CloseSend() // its error is that of receiving
+				return
+			case err != nil:
+				cancel()
+				return
+			}
+			if err := out.SendMsg(&message); err != nil {
+				return // and receiving says why
+			}
+		}
+	}()
+	header, err := out.Header()
+	if err == nil {
+		err = stream.SendHeader(header)
+	}
+	for err == nil {
+		var message emptypb.Empty
+		if err = out.RecvMsg(&message); err == nil {
+			err = stream.SendMsg(&message)
+		}
+	}
+	stream.SetTrailer(out.Trailer())
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case g.ctx.Err() != nil:
+		return objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
+			"objects: the node that forwarded this stream stops: call again")
+	}
+	return status.Convert(err).Err()
+}
+
+// forwardable is metadata without what gRPC sets itself.
+func forwardable(md metadata.MD) metadata.MD {
+	md = md.Copy()
+	for name := range md {
+		if name == "content-type" || name == "user-agent" || name == "te" || strings.HasPrefix(name, ":") ||
+			strings.HasPrefix(name, "grpc-") {
+			md.Delete(name)
+		}
+	}
+	return md
+}

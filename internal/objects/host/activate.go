@@ -1,0 +1,151 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/cluster/session"
+)
+
+// activate makes the implementation of an object for the calls that wait. The lock of the shard is held.
+func (h *Host) activate(o *object) {
+	epoch, ok := h.enterShard(o.home)
+	if !ok {
+		h.await(o.home)
+		return
+	}
+	o.phase, o.epoch, o.turn, o.since = activating, epoch, o.home.newTurn(), time.Now()
+	o.home.live++
+	chain := chainOf(o.first.chain, o.turn)
+	if !h.spawn(func() { h.make(o, chain) }) {
+		o.phase, o.turn = empty, 0
+		o.home.live--
+		h.cfg.Shards.Exit(o.home.number)
+		h.refuse(o, errMoved)
+	}
+}
+
+// make runs the factory, and lets the calls in that wait, or refuses them.
+func (h *Host) make(o *object, chain []uint64) {
+	defer h.cfg.Shards.Exit(o.home.number)
+	room := h.makeRoom()
+	overdue := time.AfterFunc(h.cfg.ActivationTimeout, func() { h.overdue(o) })
+	impl, err := any(nil), errFull
+	if room {
+		impl, err = h.construct(o, chain)
+	}
+	overdue.Stop()
+	o.home.mu.Lock()
+	defer o.home.mu.Unlock()
+	o.turn = 0
+	if err == nil && !o.hung {
+		o.impl, o.phase = impl, active
+		o.service.figures.active.Add(1)
+		h.remember(o)
+		h.advance(o)
+		return
+	}
+	h.active.Add(-1)
+	o.home.live--
+	if err == nil {
+		err = errHung(o)
+	}
+	o.phase = empty
+	o.end()
+	h.cfg.Logger.Warn("could not activate an object; the next call of it tries again", "service", o.service.name,
+		"key", quoted(o.key), "error", err)
+	h.refuse(o, activationError(o, err))
+}
+
+// construct calls the factory and Activated.
+func (h *Host) construct(o *object, chain []uint64) (impl any, err error) {
+	ctx, cancel := context.WithTimeout(h.cfg.Shards.Drained(o.home.number), h.cfg.ActivationTimeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			o.service.figures.panics.Add(1)
+			h.cfg.Logger.Error("the factory of an object panicked", "service", o.service.name, "key", quoted(o.key),
+				"panic", p, "stack", string(debug.Stack()))
+			impl, err = nil, status.Errorf(codes.Internal, "the factory panicked: %v", p)
+		}
+	}()
+	ctx = WithChain(ctx, chain)
+	if impl, err = o.service.registered.New(ctx, &o.Object); err != nil {
+		return nil, err
+	}
+	if a, ok := impl.(objects.Activator); ok {
+		err = a.Activated(ctx)
+	}
+	return impl, err
+}
+
+// overdue refuses the calls that wait for a factory that has not returned in time; it is waited for still.
+func (h *Host) overdue(o *object) {
+	o.home.mu.Lock()
+	defer o.home.mu.Unlock()
+	if o.phase != activating {
+		return
+	}
+	o.hung = true
+	h.cfg.Logger.Warn("the factory of an object has not returned in time; its key cannot be called until it does",
+		"service", o.service.name, "key", quoted(o.key), "after", h.cfg.ActivationTimeout.String())
+	h.refuse(o, errHung(o))
+}
+
+var errFull = status.Error(codes.ResourceExhausted,
+	"this node has as many activations as MaxActive allows, and all are in use")
+
+func errHung(o *object) error {
+	return objects.Error(codes.Unavailable, objects.ReasonActivation, "objects: "+o.name()+
+		": its factory has not returned within the activation time-out")
+}
+
+// activationError is the error of calls whose object could not be activated: with the factory's own
+// code, if it is a status.
+func activationError(o *object, err error) error {
+	if objects.ReasonOf(err) != "" {
+		return err
+	}
+	code := codes.Unavailable
+	var own []protoadapt.MessageV1
+	if s, ok := status.FromError(err); ok {
+		code = s.Code()
+		for _, detail := range s.Details() {
+			if m, ok := detail.(protoadapt.MessageV1); ok {
+				own = append(own, m)
+			}
+		}
+		err = errors.New(s.Message())
+	}
+	own = append(own, &errdetails.ErrorInfo{Reason: objects.ReasonActivation, Domain: objects.Domain})
+	s := status.New(code, fmt.Sprintf("objects: %s could not be activated: %v", o.name(), err))
+	if detailed, derr := s.WithDetails(own...); derr == nil {
+		s = detailed
+	}
+	return s.Err()
+}
+
+// lost reports whether the context of a shard ended because the session did.
+func lost(ctx context.Context) bool {
+	var lost *session.LostError
+	return ctx.Err() != nil && errors.As(context.Cause(ctx), &lost)
+}
+
+// quoted is a key for people.
+func quoted(key string) string {
+	const most = 80
+	if len(key) > most {
+		return strconv.Quote(key[:most]) + "..."
+	}
+	return strconv.Quote(key)
+}

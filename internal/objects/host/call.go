@@ -1,0 +1,209 @@
+package host
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/cluster/objects"
+)
+
+// Call is one unary call to an object of this node.
+type Call struct {
+	Method     *Method
+	Shard      int
+	Key        string
+	Generation int64 // of the map by which this node was chosen; 0: any
+	Chain      []uint64
+	Metadata   metadata.MD
+	Deadline   time.Time // zero: none
+	Peer       *peer.Peer
+
+	// Decode fills the request that the method is given.
+	Decode func(request any) error
+	// Reply has what the method returned, and is called while the turn lasts, so that the object cannot
+	// change the response any more when the call has ended. It may be called when nobody waits any longer.
+	Reply func(response any, header, trailer metadata.MD) error
+
+	waiter  waiter
+	headers headers
+	ready   chan error  // made when the call is queued and somebody waits for it
+	done    func(error) // nil: somebody waits
+	run     func()      // what begin runs
+	stream  grpc.ServerStream
+	dropped chan struct{} // of a stream: closed when its object is dropped
+	ctx     *turnContext
+}
+
+// prepare sets up what a call takes its turn with.
+func (c *Call) prepare(h *Host, caller context.Context) {
+	c.waiter.method, c.waiter.chain, c.waiter.owner = c.Method, c.Chain, c
+	c.headers.method = c.Method
+	c.ctx = &turnContext{host: h, shard: c.Shard, chain: c.Chain, caller: caller, deadline: c.Deadline, call: c}
+}
+
+// queue implements resolver.
+func (c *Call) queue() {
+	if c.done == nil {
+		c.ready = make(chan error, 1)
+	}
+}
+
+// resolve implements resolver.
+func (c *Call) resolve(err error) {
+	switch {
+	case c.done == nil:
+		c.ready <- err
+	case err != nil:
+		c.done(err)
+	default:
+		c.begin()
+	}
+}
+
+// begin performs a call that has its turn, in a goroutine of its own.
+func (c *Call) begin() {
+	if c.run == nil {
+		c.run = c.performed
+	}
+	if !c.ctx.host.spawn(c.run) {
+		c.ctx.host.dropTurn(&c.waiter)
+		c.done(errMoved)
+	}
+}
+
+// performed performs a call, and says how it has ended.
+func (c *Call) performed() {
+	err := errLeft
+	defer func() { c.done(err) }()
+	err = c.ctx.host.perform(c)
+}
+
+// errLeft: the method has left its goroutine, by runtime.Goexit.
+var errLeft = status.Error(codes.Internal, "the method did not return")
+
+// Serve begins a call that came from elsewhere; it does not block. done is called once, with the error of the
+// call: a gRPC status, or one for which [Moved] is true; it must not block. Cancel may be called from then on.
+func (h *Host) Serve(c *Call, done func(error)) {
+	c.prepare(h, nil)
+	c.done = done
+	granted, err := h.enter(&c.waiter, c.Shard, c.Key, c.Generation)
+	switch {
+	case err != nil:
+		done(err)
+	case granted:
+		c.begin()
+	}
+}
+
+// Cancel ends a call that Serve has begun and that nobody waits for any longer. It reports true if the call
+// was not started and will not be: done is not called then.
+func (h *Host) Cancel(c *Call) (notStarted bool) {
+	if h.abandon(&c.waiter) {
+		return true
+	}
+	c.ctx.cut(context.Canceled)
+	return false
+}
+
+// awaitTurn waits for the turn of a call that is queued, no longer than its deadline.
+func (h *Host) awaitTurn(ctx context.Context, c *Call) error {
+	var over <-chan time.Time
+	if _, bounded := ctx.Deadline(); !bounded && !c.Deadline.IsZero() {
+		timer := time.NewTimer(time.Until(c.Deadline))
+		defer timer.Stop()
+		over = timer.C
+	}
+	var late error
+	select {
+	case err := <-c.ready:
+		return err
+	case <-over:
+		late = context.DeadlineExceeded
+	case <-ctx.Done():
+		late = ctx.Err()
+	}
+	if !h.abandon(&c.waiter) {
+		if err := <-c.ready; err != nil {
+			return err
+		}
+		h.finish(&c.waiter)
+	}
+	return objects.Error(status.FromContextError(late).Code(), objects.ReasonNotStarted,
+		"objects: "+c.Method.service.name+" "+quoted(c.Key)+": the call was waiting for its turn: "+late.Error())
+}
+
+// sampleOf is of how many calls one is timed.
+const sampleOf = 8
+
+// perform runs the method of a call that has its turn, and ends the turn. The error is a gRPC status.
+func (h *Host) perform(c *Call) (err error) {
+	o := c.waiter.object
+	returned := false
+	defer func() {
+		if !returned {
+			err = h.panicked(c, recover())
+			c.Method.outcomes.count(c.Shard, codes.Internal)
+		}
+		c.ctx.end()
+		h.finish(&c.waiter)
+	}()
+	c.ctx.turn = c.waiter.turn
+	// Reading the clock takes a tenth of a call in memory.
+	var began time.Time
+	sampled := c.waiter.turn%sampleOf == 0
+	if sampled {
+		began = time.Now()
+	}
+	if c.stream == nil {
+		err = h.respond(c)
+	} else {
+		err = h.converse(c)
+	}
+	returned = true
+	c.Method.outcomes.count(c.Shard, status.Code(err))
+	if sampled {
+		o.service.figures.latency.observe(time.Since(began))
+	}
+	return err
+}
+
+// respond runs a unary method.
+func (h *Host) respond(c *Call) error {
+	response, err := c.Method.Unary.Handler(c.waiter.object.impl, c.ctx, c.Decode, h.cfg.Unary)
+	c.headers.mu.Lock()
+	defer c.headers.mu.Unlock()
+	if err != nil {
+		_ = c.Reply(nil, c.headers.header, c.headers.trailer)
+		return asStatus(err)
+	}
+	return c.Reply(response, c.headers.header, c.headers.trailer)
+}
+
+// asStatus is the error of a method, as gRPC's server sends it.
+func asStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Err()
+	}
+	return status.FromContextError(err).Err()
+}
+
+// panicked drops the object of a call that panicked, or left its goroutine.
+func (h *Host) panicked(c *Call, p any) error {
+	o := c.waiter.object
+	o.service.figures.panics.Add(1)
+	h.cfg.Logger.Error("a call panicked; its object is dropped", "method", c.Method.Name, "key", quoted(c.Key), "panic", p,
+		"stack", string(debug.Stack()))
+	h.dropLater(o, objects.Failed)
+	return objects.Error(codes.Internal, objects.ReasonPanic, "objects: "+o.name()+
+		": the method panicked; see the log of its node")
+}

@@ -1,0 +1,79 @@
+package host
+
+import (
+	"fmt"
+	"reflect"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/protoadapt"
+)
+
+// copyInto makes to a copy of from, so that neither side sees what the other one does with its own. What has more bytes
+// than limit is refused, as it would be between two nodes.
+func copyInto(to, from any, limit int) error {
+	dst, err := message(to)
+	if err != nil {
+		return err
+	}
+	src, err := message(from)
+	if err != nil {
+		return err
+	}
+	if size := proto.Size(src); size > limit {
+		return status.Errorf(codes.ResourceExhausted, "objects: the message has %d bytes and may have %d: send less, "+
+			"or raise MaxMessage on all nodes", size, limit)
+	}
+	proto.Reset(dst)
+	if reflect.TypeOf(to) == reflect.TypeOf(from) && dst.ProtoReflect().Descriptor() == src.ProtoReflect().Descriptor() {
+		proto.Merge(dst, src)
+		return nil
+	}
+	// One side has types of its own making: dynamic ones, or of another version.
+	raw, err := proto.Marshal(src)
+	if err == nil {
+		err = proto.Unmarshal(raw, dst)
+	}
+	if err != nil {
+		return status.Errorf(codes.Internal, "objects: cannot copy a %T to a %T: %v", from, to, err)
+	}
+	return nil
+}
+
+// Marshal serializes a message.
+func Marshal(from any) ([]byte, error) {
+	m, err := message(from)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "objects: cannot serialize a %T: %v", from, err)
+	}
+	return raw, nil
+}
+
+// Unmarshal is the reverse of Marshal.
+func Unmarshal(raw []byte, to any) error {
+	m, err := message(to)
+	if err != nil {
+		return err
+	}
+	proto.Reset(m) // which proto.Unmarshal does by reflection
+	if err := (proto.UnmarshalOptions{Merge: true}).Unmarshal(raw, m); err != nil {
+		return status.Errorf(codes.Internal, "objects: cannot read a %T: %v", to, err)
+	}
+	return nil
+}
+
+// message is v as a message.
+func message(v any) (proto.Message, error) {
+	switch m := v.(type) {
+	case proto.Message:
+		return m, nil
+	case protoadapt.MessageV1:
+		return protoadapt.MessageV2Of(m), nil
+	}
+	return nil, status.Errorf(codes.Internal, "objects: a %s is no message of protocol buffers", fmt.Sprintf("%T", v))
+}

@@ -1,0 +1,156 @@
+package host
+
+import (
+	"sort"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/goverse/goverse/cluster/objects"
+)
+
+// figures are what is counted of a service.
+type figures struct {
+	active, waiting, panics atomic.Int64
+	reasons                 [len(reasonNames)]atomic.Int64 // deactivations
+	latency, queued         histogram
+}
+
+// outcomes counts the calls of a method by code. Shards share a stripe, so that calls on several processors
+// seldom write to the same cache line.
+type outcomes [8]stripe
+
+type stripe struct {
+	counts [codes.Unauthenticated + 1]atomic.Int64
+	_      [56]byte
+}
+
+func (o *outcomes) count(shard int, code codes.Code) {
+	if code > codes.Unauthenticated {
+		code = codes.Unknown
+	}
+	o[shard%len(o)].counts[code].Add(1)
+}
+
+// read is how many calls there were of each code.
+func (o *outcomes) read() map[codes.Code]int64 {
+	calls := map[codes.Code]int64{}
+	for i := range o {
+		for code := range o[i].counts {
+			if n := o[i].counts[code].Load(); n > 0 {
+				calls[codes.Code(code)] += n
+			}
+		}
+	}
+	return calls
+}
+
+// reasonNames are the reasons of deactivations, in the order in which they are counted.
+var reasonNames = [...]objects.Reason{objects.Idle, objects.Evicted, objects.Moved, objects.Stopping, objects.Lost,
+	objects.Failed, objects.Requested}
+
+func (f *figures) deactivated(reason objects.Reason) {
+	f.active.Add(-1)
+	for i, name := range reasonNames {
+		if name == reason {
+			f.reasons[i].Add(1)
+		}
+	}
+}
+
+// bounds are those of the histograms: from a call in memory to one that waits for others.
+var bounds = [len(objects.Durations{}.Buckets)]time.Duration{10 * time.Microsecond, 100 * time.Microsecond,
+	time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond,
+	300 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, 30 * time.Second}
+
+// histogram counts durations by the first bound that they do not exceed.
+type histogram struct {
+	sum    atomic.Int64
+	counts [len(bounds) + 1]atomic.Int64
+}
+
+func (h *histogram) observe(d time.Duration) {
+	h.sum.Add(int64(d))
+	h.counts[sort.Search(len(bounds), func(i int) bool { return d <= bounds[i] })].Add(1)
+}
+
+func (h *histogram) read() objects.Durations {
+	d := objects.Durations{Sum: time.Duration(h.sum.Load())}
+	for i, bound := range bounds {
+		d.Count += h.counts[i].Load()
+		d.Buckets[i] = objects.DurationBucket{AtMost: bound, Count: d.Count}
+	}
+	d.Count += h.counts[len(bounds)].Load()
+	return d
+}
+
+// Stats are the services as figures. It does not block.
+func (t *Services) Stats() []objects.ServiceStats {
+	all := make([]objects.ServiceStats, 0, len(t.byName))
+	for _, s := range t.byName {
+		f := &s.figures
+		one := objects.ServiceStats{Name: s.name, Active: f.active.Load(), Waiting: f.waiting.Load(),
+			Panics: f.panics.Load(), Latency: f.latency.read(), Queued: f.queued.read(),
+			Deactivations: map[objects.Reason]int64{}}
+		for i, name := range reasonNames {
+			one.Deactivations[name] = f.reasons[i].Load()
+		}
+		for _, m := range s.methods {
+			one.Methods = append(one.Methods, objects.MethodStats{Name: m.short, Calls: m.outcomes.read()})
+		}
+		all = append(all, one)
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	return all
+}
+
+// Running is how many turns run on the node. It looks at every shard.
+func (h *Host) Running() (turns int) {
+	for n := range h.shards {
+		s := &h.shards[n]
+		s.mu.Lock()
+		turns += s.running
+		s.mu.Unlock()
+	}
+	return turns
+}
+
+// Look describes the objects of a key that are in a shard of this node, one of each service at most, by service.
+func (h *Host) Look(n int, key string) []objects.Activity {
+	s := &h.shards[n]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []objects.Activity
+	for _, service := range h.services.byName {
+		o := s.objects[id{service, key}]
+		if o == nil {
+			continue
+		}
+		running := int(o.beside)
+		if o.turn != 0 && o.phase == active {
+			running++
+		}
+		a := objects.Activity{Service: service.name, Epoch: o.epoch, State: o.phase.String(), Waiting: int(o.queued),
+			Running: running}
+		if !o.since.IsZero() {
+			a.Age = time.Since(o.since)
+		}
+		all = append(all, a)
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].Service < all[j].Service })
+	return all
+}
+
+// String is the phase for operators.
+func (p phase) String() string {
+	switch p {
+	case activating:
+		return "activating"
+	case active:
+		return "active"
+	case deactivating:
+		return "deactivating"
+	}
+	return "waiting"
+}

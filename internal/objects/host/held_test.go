@@ -1,0 +1,131 @@
+package host
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/goverse/goverse/cluster/objects"
+	cshard "github.com/goverse/goverse/cluster/shard"
+)
+
+// held is a node's part in the shards for tests without a cluster.
+type held struct {
+	mu     sync.Mutex
+	shards []heldShard
+}
+
+type heldShard struct {
+	serves  bool
+	epoch   int64
+	running int
+	quiet   chan struct{} // closed when nothing runs any more; nil: nobody waits
+	served  chan struct{} // closed when it is served, or elsewhere
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	away    bool
+}
+
+func newHeld(count int, serves bool) *held {
+	s := &held{shards: make([]heldShard, count)}
+	for n := range s.shards {
+		s.shards[n].served = make(chan struct{})
+		if serves {
+			s.acquire(n)
+		}
+	}
+	return s
+}
+
+func (s *held) acquire(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := &s.shards[n]
+	h.serves, h.away = true, false
+	h.epoch++
+	h.ctx, h.cancel = context.WithCancelCause(context.Background())
+	close(h.served)
+}
+
+// release is what consensus.Shards does with a shard that moves.
+func (s *held) release(ctx context.Context, h *Host, n int, cause error) {
+	s.mu.Lock()
+	one := &s.shards[n]
+	one.serves, one.away = false, true
+	one.served = make(chan struct{})
+	var quiet chan struct{}
+	if one.running > 0 {
+		quiet = make(chan struct{})
+		one.quiet = quiet
+	}
+	s.mu.Unlock()
+	h.Leaving(n)
+	if quiet != nil {
+		select {
+		case <-quiet:
+		case <-ctx.Done():
+			one.cancel(cause)
+			<-quiet
+		}
+	}
+	one.cancel(cause)
+	if h.Occupied(n) {
+		h.Leave(context.Background(), n)
+	}
+}
+
+func (s *held) Count() int { return len(s.shards) }
+
+func (s *held) Enter(n int) (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.shards[n].serves {
+		return 0, false
+	}
+	s.shards[n].running++
+	return s.shards[n].epoch, true
+}
+
+func (s *held) Exit(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := &s.shards[n]
+	h.running--
+	if h.running == 0 && h.quiet != nil {
+		close(h.quiet)
+		h.quiet = nil
+	}
+}
+
+func (s *held) Drained(n int) context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shards[n].ctx
+}
+
+func (s *held) Staying(n int) context.Context { return s.Drained(n) }
+
+func (s *held) Await(ctx context.Context, n int, _ int64) error {
+	s.mu.Lock()
+	served, away := s.shards[n].served, s.shards[n].away
+	s.mu.Unlock()
+	if away {
+		return cshard.ErrNotOwner
+	}
+	select {
+	case <-served:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func invoke(ctx context.Context, h *Host, method *Method, key string, request, response proto.Message) error {
+	return h.Invoke(ctx, &Local{Method: method, Key: key, Shard: cshard.Of(key, len(h.shards)), Request: request,
+		Response: response})
+}
+
+type registrar struct{ all []objects.Service }
+
+func (r *registrar) RegisterObjects(s objects.Service) { r.all = append(r.all, s) }

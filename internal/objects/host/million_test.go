@@ -1,0 +1,62 @@
+package host
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/testkit/probepb"
+)
+
+var many = flag.Int("host.objects", 20_000, "how many objects TestManyObjects activates")
+
+// heap is how many bytes are in use.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // what finalizers freed
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// What an activation takes beside its implementation and its key, and that nothing of it is left.
+func TestManyObjects(t *testing.T) {
+	impl := &counter{}
+	var r registrar
+	objects.Register(&r, probepb.RegisterProbeServer, func(context.Context, *objects.Object) (probepb.ProbeServer, error) {
+		return impl, nil
+	}, objects.IdleAfter(time.Second+time.Duration(*many)*30*time.Microsecond))
+	h := New(Config{Shards: newHeld(max(64, min(8192, *many/128)), true), MaxActive: 1 << 30,
+		At: func(string) grpc.ClientConnInterface { return nil }}, NewServices(r.all))
+	defer h.Close()
+	echo := h.services.Method(probepb.Probe_Add_FullMethodName)
+	keys := make([]string, *many)
+	for i := range keys {
+		keys[i] = fmt.Sprint("object/", i)
+	}
+	before, goroutines := heap(), runtime.NumGoroutine()
+	began := time.Now()
+	for _, key := range keys {
+		require.NoError(t, invoke(context.Background(), h, echo, key, &probepb.AddRequest{}, &probepb.AddResponse{}))
+	}
+	took := time.Since(began)
+	if active := h.active.Load(); active == int64(*many) { // else some are idle already
+		each := float64(heap()-before) / float64(*many)
+		t.Logf("%d objects: %.0f bytes each, %v to activate one", *many, each, took/time.Duration(*many))
+		require.Less(t, each, 400.0)
+		require.LessOrEqual(t, runtime.NumGoroutine(), goroutines+maxIdle, "an object at rest has no goroutine")
+	}
+	require.Eventually(t, func() bool { return h.active.Load() == 0 }, time.Minute, 10*time.Millisecond)
+	after := heap()
+	t.Logf("all of them idle after %v; %d bytes are left of each", time.Since(began),
+		(int64(after)-int64(before))/int64(*many))
+	require.Less(t, int64(after)-int64(before), int64(*many)*10+1<<20)
+	runtime.KeepAlive(keys)
+}

@@ -1,0 +1,179 @@
+package host
+
+import (
+	"sync"
+	"time"
+
+	"github.com/goverse/goverse/cluster/objects"
+)
+
+// recent are the activations of a service, by when they were called last. An object that is called moves
+// to the front once a tick at most.
+type recent struct {
+	mu             sync.Mutex
+	newest, oldest *object
+}
+
+// remember puts a new activation to the front. The lock of its shard is held.
+func (h *Host) remember(o *object) {
+	r := &o.service.recent
+	r.mu.Lock()
+	o.used = h.tick.Load()
+	r.front(o)
+	r.mu.Unlock()
+	select {
+	case h.sweep <- struct{}{}:
+	default:
+	}
+}
+
+// touch notes that an object was called. The lock of its shard is held.
+func (h *Host) touch(o *object) {
+	if now := h.tick.Load(); o.used != now && o.phase == active {
+		h.toFront(o, now)
+	}
+}
+
+func (h *Host) toFront(o *object, now int64) {
+	r := &o.service.recent
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.remove(o)
+	o.used = now
+	r.front(o)
+}
+
+// outOfUse takes an object out of the list. The lock of its shard is held.
+func (h *Host) outOfUse(o *object) {
+	r := &o.service.recent
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.remove(o)
+}
+
+func (r *recent) front(o *object) {
+	o.older, o.newer = r.newest, nil
+	if r.newest == nil {
+		r.oldest = o
+	} else {
+		r.newest.newer = o
+	}
+	r.newest = o
+}
+
+func (r *recent) remove(o *object) {
+	if o.newer == nil {
+		r.newest = o.older
+	} else {
+		o.newer.older = o.older
+	}
+	if o.older == nil {
+		r.oldest = o.newer
+	} else {
+		o.older.newer = o.newer
+	}
+	o.older, o.newer = nil, nil
+}
+
+// last is the least recently called one, and when that was; nil if there is none.
+func (r *recent) last() (o *object, used int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.oldest == nil {
+		return nil, 0
+	}
+	return r.oldest, r.oldest.used
+}
+
+// again puts an object that is in use to the front.
+func (h *Host) again(o *object) {
+	o.home.mu.Lock()
+	defer o.home.mu.Unlock()
+	if o.phase == active {
+		h.toFront(o, h.tick.Load())
+	}
+}
+
+// sweepIdle deactivates what is idle, until the host is closed. It rests while nothing is active.
+func (h *Host) sweepIdle() {
+	period := h.period()
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	began := time.Now()
+	for {
+		if h.active.Load() == 0 {
+			select {
+			case <-h.sweep:
+			case <-h.ctx.Done():
+				return
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-h.ctx.Done():
+			return
+		}
+		h.tick.Store(int64(time.Since(began) / period))
+		for _, s := range h.services.byName {
+			h.sweepService(s, int64(or(s.idleAfter, h.cfg.IdleAfter)/period))
+		}
+	}
+}
+
+// period is that of the coarse clock: fine enough for the shortest time in which an object becomes idle.
+func (h *Host) period() time.Duration {
+	shortest := h.cfg.IdleAfter
+	for _, s := range h.services.byName {
+		shortest = min(shortest, or(s.idleAfter, h.cfg.IdleAfter))
+	}
+	return max(time.Millisecond, min(shortest/8, time.Second))
+}
+
+// sweepService deactivates the objects of a service that were not called for so many ticks.
+func (h *Host) sweepService(s *service, ticks int64) {
+	now := h.tick.Load()
+	for h.ctx.Err() == nil {
+		o, used := s.recent.last()
+		if o == nil || now-used <= ticks {
+			return
+		}
+		if !h.evict(o, objects.Idle) {
+			h.again(o)
+		}
+	}
+}
+
+// evict deactivates an object if it is idle.
+func (h *Host) evict(o *object, reason objects.Reason) bool {
+	o.home.mu.Lock()
+	defer o.home.mu.Unlock()
+	return o.idle() && h.deactivate(o, reason)
+}
+
+// triedToEvict is how many objects are looked at for one that can be evicted.
+const triedToEvict = 1024
+
+// makeRoom counts one activation more, and evicts the least recently called one if that is one too many. It
+// reports false if none can be evicted; it is counted all the same.
+func (h *Host) makeRoom() bool {
+	if h.active.Add(1) <= int64(h.cfg.MaxActive) {
+		return true
+	}
+	for range triedToEvict {
+		var oldest *object
+		var used int64
+		for _, s := range h.services.byName {
+			if o, t := s.recent.last(); o != nil && (oldest == nil || t < used) {
+				oldest, used = o, t
+			}
+		}
+		if oldest == nil {
+			return false
+		}
+		if h.evict(oldest, objects.Evicted) {
+			return true
+		}
+		h.again(oldest)
+	}
+	return false
+}

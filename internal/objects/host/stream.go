@@ -1,0 +1,98 @@
+package host
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/cluster/objects"
+)
+
+// Stream makes a streaming call over a stream of gRPC's server, whose handler is to return when it does: the error is
+// a gRPC status, or one for which [Moved] is true. The method's context ends as soon as the shard is to be handed
+// over, and so does the call: a stream may stay open for as long as it likes, and the shard is not to wait for it.
+func (h *Host) Stream(c *Call, stream grpc.ServerStream) error {
+	ctx := stream.Context()
+	c.stream = stream
+	c.prepare(h, ctx)
+	granted, err := h.enter(&c.waiter, c.Shard, c.Key, c.Generation)
+	if err != nil {
+		return err
+	}
+	if !granted {
+		if err := h.awaitTurn(ctx, c); err != nil {
+			return err
+		}
+	}
+	leaves := h.cfg.Shards.Staying(c.Shard)
+	c.opened()
+	defer c.closed()
+	done := make(chan error, 1)
+	c.done = func(err error) { done <- err }
+	c.begin()
+	select {
+	case err := <-done:
+		if leaves.Err() == nil || status.Code(err) != codes.Canceled {
+			return err
+		}
+	case <-leaves.Done():
+		// The method may wait for a message: that ends when gRPC's handler has returned.
+	case <-c.dropped:
+	}
+	return errCut
+}
+
+// opened notes that the stream is to end when its object is dropped.
+func (c *Call) opened() {
+	o := c.waiter.object
+	c.dropped = make(chan struct{})
+	o.home.mu.Lock()
+	defer o.home.mu.Unlock()
+	e := o.more()
+	if e.streams == nil {
+		e.streams = map[*Call]struct{}{}
+	}
+	e.streams[c] = struct{}{}
+	if o.drop != "" { // since the stream has its turn
+		o.endOpen()
+	}
+}
+
+// closed follows opened.
+func (c *Call) closed() {
+	o := c.waiter.object
+	o.home.mu.Lock()
+	defer o.home.mu.Unlock()
+	if o.extras != nil {
+		delete(o.extras.streams, c)
+	}
+}
+
+// errDropped is why the context of a stream ends when its object is dropped.
+var errDropped = errors.New("the object is dropped")
+
+var errCut = objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
+	"objects: the object of this stream was dropped, or is handed over to another node: call again")
+
+// converse runs a streaming method.
+func (h *Host) converse(c *Call) error {
+	impl, stream := c.waiter.object.impl, &turnStream{ServerStream: c.stream, ctx: c.ctx}
+	if h.cfg.Stream == nil {
+		return asStatus(c.Method.Stream.Handler(impl, stream))
+	}
+	return asStatus(h.cfg.Stream(impl, stream, &grpc.StreamServerInfo{FullMethod: c.Method.Name,
+		IsClientStream: c.Method.Stream.ClientStreams, IsServerStream: c.Method.Stream.ServerStreams},
+		c.Method.Stream.Handler))
+}
+
+// turnStream is a stream with the context of its turn.
+type turnStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s *turnStream) Context() context.Context { return s.ctx }

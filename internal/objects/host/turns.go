@@ -1,0 +1,252 @@
+package host
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/goverse/goverse/cluster/objects"
+)
+
+// errMoved: the call was not started, because its shard is not this node's.
+var errMoved = errors.New("the shard of the object is not this node's")
+
+// Moved reports whether a call was not started because its shard is elsewhere.
+func Moved(err error) bool { return errors.Is(err, errMoved) }
+
+// maxChain is how many turns may wait for one another.
+const maxChain = 64
+
+// resolver is what a waiter is for. Its methods are called under the lock of the shard, and must not block.
+type resolver interface {
+	// queue is called before the waiter is queued.
+	queue()
+	// resolve is called once if it was: with nil when it has its turn, else with why it has none.
+	resolve(err error)
+}
+
+// waiter is a call, or a tick, on its way to its turn.
+type waiter struct {
+	method *Method
+	chain  []uint64 // the turns that wait for this one
+	owner  resolver
+
+	object     *object
+	turn       uint64 // its own, once it has one
+	alone      bool   // it has the object to itself
+	queued     bool
+	since      time.Time // when it was queued
+	beside     bool      // while it is queued: it does not need the object for itself
+	prev, next *waiter
+}
+
+// enter gives w its turn at once, or queues it; an error says that it is neither. generation is that of the map
+// by which the call came to this node.
+func (h *Host) enter(w *waiter, n int, key string, generation int64) (granted bool, err error) {
+	s := &h.shards[n]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.get(h, w.method.service, key)
+	w.object = o
+	if len(w.chain) > 0 {
+		if err := o.cycle(w); err != nil {
+			h.tidy(o)
+			return false, err
+		}
+	}
+	if (o.first == nil || !o.needsTurn(w)) && h.grant(o, w) {
+		return true, nil
+	}
+	switch {
+	case o.hung:
+		err = errHung(o)
+	case int(o.queued) >= or(o.service.maxQueue, h.cfg.MaxQueue):
+		err = objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull, "objects: "+o.name()+
+			": too many calls wait for this object: call it less often, or raise its MaxQueue")
+	case h.waiting.Load() >= int64(h.cfg.MaxWaiting):
+		err = objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull,
+			"objects: too many calls wait for objects of this node")
+	}
+	if err != nil {
+		h.tidy(o)
+		return false, err
+	}
+	s.generation = max(s.generation, generation)
+	w.owner.queue()
+	h.push(o, w)
+	if s.leaving {
+		h.await(s)
+	}
+	h.advance(o)
+	return false, nil
+}
+
+// cycle is the error of a call that comes back to an object whose turn waits for it.
+func (o *object) cycle(w *waiter) error {
+	switch {
+	case len(w.chain) >= maxChain:
+		return objects.Error(codes.FailedPrecondition, objects.ReasonCycle,
+			"objects: "+o.name()+": too many objects wait for one another in this chain of calls")
+	case o.turn == 0 || !slices.Contains(w.chain, o.turn) || !o.needsTurn(w):
+		return nil
+	}
+	return objects.Error(codes.FailedPrecondition, objects.ReasonCycle, "objects: "+o.name()+
+		": the call comes back to an object that waits for it: change the order of the calls, or make "+w.method.Name+
+		" Reentrant")
+}
+
+// needsTurn reports whether a call needs the object for itself.
+func (o *object) needsTurn(w *waiter) bool {
+	if w.method.concurrent {
+		return false
+	}
+	return !w.method.reentrant || o.turn == 0 || !slices.Contains(w.chain, o.turn)
+}
+
+// grant gives w its turn if it can have it now. The lock of the shard is held.
+func (h *Host) grant(o *object, w *waiter) bool {
+	alone := o.needsTurn(w)
+	if o.phase != active || o.drop != "" || alone && o.turn != 0 {
+		return false
+	}
+	if _, ok := h.enterShard(o.home); !ok {
+		h.await(o.home)
+		return false
+	}
+	w.turn, w.alone = o.home.newTurn(), alone
+	if alone {
+		o.turn = w.turn
+	} else {
+		o.beside++
+	}
+	o.home.running++
+	return true
+}
+
+// finish ends a turn.
+func (h *Host) finish(w *waiter) {
+	o, s := w.object, w.object.home
+	s.mu.Lock()
+	s.running--
+	if w.alone {
+		o.turn = 0
+	} else {
+		o.beside--
+	}
+	if !w.method.tick {
+		h.touch(o)
+	}
+	h.advance(o)
+	s.mu.Unlock()
+	h.cfg.Shards.Exit(s.number)
+}
+
+// advance does with an object what can be done now: activates it for those that wait, gives turns to them, drops
+// it. The lock of the shard is held.
+func (h *Host) advance(o *object) {
+	switch o.phase {
+	case empty:
+		if o.first != nil {
+			h.activate(o)
+		}
+		return
+	case active:
+	default:
+		return
+	}
+	if o.drop != "" {
+		if o.turn == 0 && o.beside == 0 {
+			h.deactivate(o, o.drop)
+		}
+		return
+	}
+	for w := o.first; w != nil; {
+		next := w.next
+		if o.turn != 0 && o.queuedBeside == 0 {
+			return
+		}
+		if h.grant(o, w) {
+			o.service.figures.queued.observe(time.Since(w.since))
+			h.pull(w)
+			w.owner.resolve(nil)
+		} else if o.home.awaiting {
+			return
+		}
+		w = next
+	}
+}
+
+// refuse resolves all that wait for an object with err. The lock of the shard is held.
+func (h *Host) refuse(o *object, err error) {
+	for w := o.first; w != nil; w = o.first {
+		h.pull(w)
+		w.owner.resolve(err)
+	}
+	h.tidy(o)
+}
+
+// abandon takes a waiter out of its queue; it reports false if it is resolved already.
+func (h *Host) abandon(w *waiter) bool {
+	s := w.object.home
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !w.queued {
+		return false
+	}
+	o := w.object
+	h.pull(w)
+	h.tidy(o)
+	return true
+}
+
+// tidy forgets an object of which nothing is left. The lock of the shard is held.
+func (h *Host) tidy(o *object) {
+	if o.phase == empty && o.first == nil {
+		o.home.forget(o)
+	}
+}
+
+// push queues w. The lock of the shard is held.
+func (h *Host) push(o *object, w *waiter) {
+	w.queued, w.prev = true, o.last
+	if o.last == nil {
+		o.first = w
+	} else {
+		o.last.next = w
+	}
+	o.last = w
+	o.queued++
+	if w.beside = !o.needsTurn(w); w.beside {
+		o.queuedBeside++
+	}
+	w.since = time.Now()
+	h.waiting.Add(1)
+	o.service.figures.waiting.Add(1)
+}
+
+// pull takes w out of the queue. The lock of the shard is held.
+func (h *Host) pull(w *waiter) {
+	o := w.object
+	if w.prev == nil {
+		o.first = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		o.last = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.prev, w.next, w.queued = nil, nil, false
+	o.queued--
+	if w.beside {
+		o.queuedBeside--
+	}
+	h.waiting.Add(-1)
+	o.service.figures.waiting.Add(-1)
+}
+
+// name is the object in messages.
+func (o *object) name() string { return o.service.name + " " + quoted(o.key) }

@@ -1,0 +1,45 @@
+package link
+
+import (
+	"errors"
+	"io"
+	"time"
+)
+
+// mayPass reports whether a call may be sent by its caller, which saves waking the writer. That is so where Send does
+// not block: the peer has read all that was sent before, because it has answered all of it, or a small call that was
+// sent later. The lock is held, and the call is among the waiters already.
+func (l *link) mayPass(w *waiter) bool {
+	return l.idle && l.stream != nil && len(l.waiters) == 1 && len(l.cancels) == 0 && l.unproven == 0 &&
+		len(w.payload) <= partSize
+}
+
+// sendAlone sends a call in the writer's place. The lock is held, and released.
+func (l *link) sendAlone(w *waiter) {
+	l.idle, l.alone = false, true
+	l.begun++
+	w.begun, w.taken = l.begun, len(w.payload)
+	l.mu.Unlock()
+
+	var now time.Time
+	if !w.deadline.IsZero() {
+		now = time.Now()
+	}
+	w.message.Calls = append(w.message.Calls[:0], frame{e: &w.entry, part: w.payload, first: true, last: true}.toCall(now))
+	message, err := encode(&w.message)
+	w.message.Calls[0] = nil
+	if err == nil {
+		err = l.stream.SendMsg(message)
+	}
+	l.mu.Lock()
+	l.alone = false
+	if l.out.empty() && len(l.cancels) == 0 {
+		l.idle = true
+	} else {
+		poke(l.wake)
+	}
+	l.mu.Unlock()
+	if err != nil && !errors.Is(err, io.EOF) { // of that the reader gets the reason
+		l.fail(err, -1)
+	}
+}

@@ -1,0 +1,79 @@
+package link
+
+import (
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+// delivery is a call that has ended, and how.
+type delivery struct {
+	w *waiter
+	result
+}
+
+// deliver hands out the replies of a message to those who wait for them; space is for its own use. After an error
+// the link is to end.
+func (l *link) deliver(m *objectspb.LinkResponse, space []delivery) ([]delivery, error) {
+	ended, err := l.match(m, space)
+	for _, d := range ended {
+		d.w.done <- d.result
+	}
+	return ended, err
+}
+
+// match finds the calls that have ended with a message, and forgets them.
+func (l *link) match(m *objectspb.LinkResponse, ended []delivery) ([]delivery, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range m.Replies {
+		w := l.waiters[r.GetId()]
+		if w == nil {
+			continue // it was cancelled, or has never been
+		}
+		if w.begun == 0 {
+			return ended, misuse(fmt.Errorf("a reply to call %d, which was not sent", r.Id))
+		}
+		res, done, err := w.receive(r, l.peer.pool.cfg.MaxMessage)
+		switch {
+		case err != nil:
+			return ended, err
+		case !done:
+			continue
+		}
+		if r.More || w.taken < len(w.payload) {
+			l.cancels = append(l.cancels, w.id) // the rest, in either direction, is of no use
+			l.wakeWriter()
+		}
+		switch {
+		case len(w.payload) > partSize:
+			l.unproven = l.begun // the last parts may not have been read
+		case w.begun > l.unproven:
+			l.unproven = 0
+		}
+		l.forget(w)
+		ended = append(ended, delivery{w, res})
+	}
+	return ended, nil
+}
+
+// receive takes a reply or a part of one, and returns the result once there is one. The link's lock is held.
+func (w *waiter) receive(r *objectspb.Reply, max int) (res result, done bool, err error) {
+	switch {
+	case len(w.parts)+len(r.Response) > max:
+		err := status.Errorf(codes.ResourceExhausted, "link: the response has more than %d bytes: raise MaxMessage on both "+
+			"sides, or ask for less", max)
+		return result{err: err}, true, nil
+	case r.More && len(r.Response) == 0:
+		return result{}, false, misuse(fmt.Errorf("an empty part of the reply to call %d", r.Id))
+	case r.More:
+		w.parts = extend(w.parts, r.Response, max)
+		return result{}, false, nil
+	case w.parts != nil:
+		r.Response, w.parts = extend(w.parts, r.Response, max), nil
+	}
+	return result{reply: r}, true, nil
+}

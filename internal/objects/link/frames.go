@@ -1,0 +1,40 @@
+package link
+
+import (
+	"time"
+
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+// toCall is the frame as it is sent. In one piece it is the call itself, with the time that is left.
+func (f frame) toCall(now time.Time) *objectspb.Call {
+	if !f.first {
+		return &objectspb.Call{Id: f.e.id, Request: f.part, More: !f.last}
+	}
+	c := f.e.call
+	c.Id, c.More, c.Timeout = f.e.id, false, left(f.e.deadline, now)
+	if f.last {
+		return c
+	}
+	return &objectspb.Call{Id: c.Id, Method: c.Method, Key: c.Key, Request: f.part, More: true, Timeout: c.Timeout,
+		Metadata: c.Metadata, Chain: c.Chain, Generation: c.Generation}
+}
+
+// left is the time until the deadline as calls carry it: 0 means that there is none, so that one which has passed is
+// the shortest time.
+func left(deadline, now time.Time) int64 {
+	if deadline.IsZero() {
+		return 0
+	}
+	return max(1, int64(deadline.Sub(now)))
+}
+
+// toReply is the frame as it is sent. The last one is the reply itself.
+func (f frame) toReply() *objectspb.Reply {
+	if !f.last {
+		return &objectspb.Reply{Id: f.e.id, Response: f.part, More: true}
+	}
+	r := f.e.reply
+	r.Id, r.Response, r.More = f.e.id, f.part, false
+	return r
+}

@@ -1,0 +1,167 @@
+package link
+
+import (
+	"errors"
+	"io"
+	"runtime"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+type stream = grpc.BidiStreamingClient[objectspb.LinkRequest, objectspb.LinkResponse]
+
+// run opens the link and reads from it until it ends.
+func (l *link) run() {
+	defer l.peer.pool.wg.Done()
+	defer l.cancel()
+	s, err := l.open()
+	if err != nil {
+		l.fail(err, 0)
+		return
+	}
+	l.mu.Lock()
+	l.stream = s
+	l.mu.Unlock()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		l.write(s)
+	}()
+	err = l.read(s)
+	l.fail(err, taken(s))
+	if errors.Is(l.err, err) { // it is not written any more
+		l.peer.pool.cfg.Logger.Info("a link was lost; the next call opens it again", "address", l.peer.address, "error", err)
+	}
+	<-written
+}
+
+// open opens the stream, and returns it once the node has accepted it. No call was sent if it fails.
+func (l *link) open() (stream, error) {
+	s, err := objectspb.NewObjectsClient(l.peer.conn).Link(l.ctx, grpc.WaitForReady(false), grpc.ForceCodecV2(newCodec()),
+		grpc.MaxCallSendMsgSize(maxStreamMessage), grpc.MaxCallRecvMsgSize(maxStreamMessage))
+	if err != nil {
+		return nil, err
+	}
+	hello := &objectspb.LinkRequest{Hello: &objectspb.Hello{Prefix: l.peer.pool.cfg.Prefix}}
+	if err := s.Send(hello); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if header, err := s.Header(); err != nil || header != nil {
+		return s, err
+	}
+	if _, err := s.Recv(); !errors.Is(err, io.EOF) && err != nil {
+		return nil, err
+	}
+	return nil, errEnded
+}
+
+// errEnded is the end of a link that the node has ended without an error.
+var errEnded = status.Error(codes.Unavailable, "the node has ended the link")
+
+// taken is how many calls the node has begun to read on a stream that has ended; -1: it does not say.
+func taken(s stream) int64 {
+	if values := s.Trailer().Get(takenKey); len(values) == 1 {
+		if n, err := strconv.ParseInt(values[0], 10, 64); err == nil && n >= 0 {
+			return n
+		}
+	}
+	return -1
+}
+
+// write sends calls until the link ends.
+func (l *link) write(s stream) {
+	var b batch
+	for {
+		message, err := l.next(&b)
+		if message != nil {
+			err = s.SendMsg(message)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return // the reader gets the reason
+		case err != nil:
+			l.fail(err, -1)
+			return
+		case message != nil:
+			continue
+		}
+		select {
+		case <-l.wake:
+			// Goroutines that are ready may have more to send.
+			runtime.Gosched()
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+// batch is what the writer makes messages in.
+type batch struct {
+	frames  []frame
+	message objectspb.LinkRequest
+}
+
+// next is the next message, encoded; nil where there is none.
+func (l *link) next(b *batch) (*encoded, error) {
+	l.encoding.Lock()
+	defer l.encoding.Unlock()
+	l.mu.Lock()
+	if l.alone {
+		l.mu.Unlock()
+		return nil, nil
+	}
+	b.frames = l.out.take(b.frames[:0])
+	deadlines := false
+	for _, f := range b.frames {
+		if f.first {
+			l.begun++
+			f.e.begun = l.begun
+			deadlines = deadlines || !f.e.deadline.IsZero()
+		}
+	}
+	if b.message.Cancelled, l.cancels = l.cancels, nil; len(b.message.Cancelled) > 0 {
+		l.unproven = l.begun
+	}
+	l.idle = len(b.frames)+len(b.message.Cancelled) == 0
+	idle := l.idle
+	l.mu.Unlock()
+	if idle {
+		return nil, nil
+	}
+	var now time.Time
+	if deadlines {
+		now = time.Now()
+	}
+	for _, f := range b.frames {
+		b.message.Calls = append(b.message.Calls, f.toCall(now))
+	}
+	e, err := encode(&b.message)
+	clear(b.frames)
+	clear(b.message.Calls)
+	b.message.Calls = b.message.Calls[:0]
+	return e, err
+}
+
+// read takes replies until the link ends, and returns the reason.
+func (l *link) read(s stream) error {
+	var ended []delivery
+	for {
+		m, err := s.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			return errEnded
+		case err != nil:
+			return err
+		}
+		if ended, err = l.deliver(m, ended[:0]); err != nil {
+			return err
+		}
+		clear(ended)
+	}
+}

@@ -1,0 +1,139 @@
+package link
+
+import (
+	"time"
+
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+// entry is a call, or a reply, on its way out. It is in one queue at most.
+type entry struct {
+	prev, next *entry
+	in         *queue
+
+	id    uint64
+	call  *objectspb.Call  // of the caller's side
+	reply *objectspb.Reply // of the called side
+
+	payload []byte // request or response
+	taken   int    // bytes of the payload that were taken to be sent
+	extra   int    // size of the rest on the wire
+
+	deadline time.Time // of a call; zero: none
+	begun    uint64    // of a call: its place in the order in which calls were begun to be sent; 0: it was not
+}
+
+func (e *entry) size() int { return len(e.payload) - e.taken + e.extra }
+
+// queue is a list of entries, first in, first out. An entry can leave it at any place.
+type queue struct {
+	first, last *entry
+	n           int
+}
+
+func (q *queue) push(e *entry) {
+	e.in, e.prev, e.next = q, q.last, nil
+	if q.last == nil {
+		q.first = e
+	} else {
+		q.last.next = e
+	}
+	q.last = e
+	q.n++
+}
+
+func (q *queue) remove(e *entry) {
+	if e.prev == nil {
+		q.first = e.next
+	} else {
+		e.prev.next = e.next
+	}
+	if e.next == nil {
+		q.last = e.prev
+	} else {
+		e.next.prev = e.prev
+	}
+	e.in, e.prev, e.next = nil, nil, nil
+	q.n--
+}
+
+// outbox is what one side of a link has to send. It is a plain value; its owner has the lock.
+type outbox struct {
+	small queue // in one piece
+	large queue // in parts, not begun
+	ring  queue // in parts, begun: each has its turn
+	bytes int64 // of all that was not taken yet
+}
+
+// frame is an entry, or a part of one, as it goes into a message.
+type frame struct {
+	e           *entry
+	part        []byte // of the payload
+	first, last bool   // parts; a frame that is both is the entry in one piece
+}
+
+func (b *outbox) empty() bool { return b.small.n+b.large.n+b.ring.n == 0 }
+
+// add appends an entry.
+func (b *outbox) add(e *entry) {
+	if len(e.payload) > partSize {
+		b.large.push(e)
+	} else {
+		b.small.push(e)
+	}
+	b.bytes += int64(e.size())
+}
+
+// remove takes out an entry, or the parts of it that were not taken yet. It does nothing where there are none.
+func (b *outbox) remove(e *entry) {
+	if e.in == &b.small || e.in == &b.large || e.in == &b.ring {
+		b.bytes -= int64(e.size())
+		e.in.remove(e)
+	}
+}
+
+// take appends the frames of the next message: of small entries as many as fit beside one part, and one at least; then
+// of each large one in turn a part, as long as they fit, and one part at least.
+func (b *outbox) take(frames []frame) []frame {
+	for b.ring.n < sendParts && b.large.n > 0 {
+		e := b.large.first
+		b.large.remove(e)
+		b.ring.push(e)
+	}
+	room := messageSize
+	if b.ring.n > 0 {
+		room -= partSize
+	}
+	for e := b.small.first; e != nil && (len(frames) == 0 || e.size() <= room); e = b.small.first {
+		room -= e.size()
+		b.bytes -= int64(e.size())
+		b.small.remove(e)
+		e.taken = len(e.payload)
+		frames = append(frames, frame{e: e, part: e.payload, first: true, last: true})
+	}
+	if b.ring.n > 0 {
+		room += partSize
+	}
+	for i := range b.ring.n {
+		e := b.ring.first
+		f := frame{e: e, part: e.payload[e.taken:min(len(e.payload), e.taken+partSize)], first: e.taken == 0}
+		cost := len(f.part) + frameOverhead
+		if f.first {
+			cost += e.extra
+		}
+		if i > 0 && cost > room {
+			break
+		}
+		room -= cost
+		b.ring.remove(e)
+		b.bytes -= int64(len(f.part))
+		e.taken += len(f.part)
+		if f.last = e.taken == len(e.payload); f.last {
+			b.bytes -= int64(e.extra)
+		} else {
+			b.ring.push(e)
+		}
+		frames = append(frames, f)
+	}
+	return frames
+}

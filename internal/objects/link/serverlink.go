@@ -1,0 +1,204 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+// takenKey is the trailer in which a server says how many calls of a link it has begun to read, so that the caller
+// knows which were certainly not started.
+const takenKey = "goverse-link-taken"
+
+// serverLink is the called side of one link: a goroutine that reads, one that writes, and that of the gRPC handler,
+// which waits for the end.
+type serverLink struct {
+	s      *Server
+	stream grpc.BidiStreamingServer[objectspb.LinkRequest, objectspb.LinkResponse]
+	ctx    context.Context
+	wake   chan struct{} // for the writer
+	room   chan struct{} // for the reader: less is held
+	ended  chan struct{}
+
+	mu       sync.Mutex
+	in       *inbound
+	out      outbox
+	held     int64 // bytes of calls that were not answered
+	corked   bool  // the reader hands out calls, and wakes the writer afterwards
+	idle     bool  // the writer waits
+	waiting  bool  // the reader waits for room
+	draining error // no further calls are taken, and the link ends with that (io.EOF: well) once it is idle
+	over     bool
+	err      error // with which the link has ended
+}
+
+func newServerLink(s *Server,
+	stream grpc.BidiStreamingServer[objectspb.LinkRequest, objectspb.LinkResponse]) *serverLink {
+	return &serverLink{s: s, stream: stream, ctx: stream.Context(), wake: make(chan struct{}, 1),
+		room: make(chan struct{}, 1), ended: make(chan struct{}), in: newInbound(s.cfg.Prefix, s.cfg.MaxMessage)}
+}
+
+// wait returns when the link has ended, with the status of the stream.
+func (l *serverLink) wait() error {
+	select {
+	case <-l.ended:
+	case <-l.ctx.Done():
+		l.stop(status.FromContextError(l.ctx.Err()).Err())
+	}
+	l.mu.Lock()
+	err, taken := l.err, l.in.begun
+	l.mu.Unlock()
+	l.stream.SetTrailer(metadata.Pairs(takenKey, strconv.FormatUint(taken, 10)))
+	return err
+}
+
+// stop ends the link at once, and reports whether it had not ended before.
+func (l *serverLink) stop(err error) bool {
+	l.mu.Lock()
+	if l.over {
+		l.mu.Unlock()
+		return false
+	}
+	l.over, l.err = true, err
+	var cancels []func()
+	for _, c := range l.in.calls {
+		if f := c.end(); f != nil {
+			cancels = append(cancels, f)
+		}
+	}
+	clear(l.in.calls)
+	clear(l.in.open)
+	l.out = outbox{}
+	l.mu.Unlock()
+	close(l.ended)
+	for _, f := range cancels {
+		f()
+	}
+	return true
+}
+
+// drain takes no further calls, and ends the link once all replies are sent. An error of io.EOF ends it well.
+func (l *serverLink) drain(err error) {
+	l.mu.Lock()
+	if l.draining == nil {
+		l.draining = err
+	}
+	l.idle = false
+	l.mu.Unlock()
+	poke(l.wake)
+}
+
+// read takes in messages until the link ends.
+func (l *serverLink) read() {
+	defer l.s.wg.Done()
+	for {
+		m, err := l.stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			l.drain(io.EOF)
+			return
+		case err != nil:
+			l.stop(err)
+			return
+		}
+		if !l.receive(m) {
+			return
+		}
+	}
+}
+
+// receive handles one message, and reports whether a next one may be read; it waits until that is so.
+func (l *serverLink) receive(m *objectspb.LinkRequest) bool {
+	l.mu.Lock()
+	if l.over || l.draining != nil {
+		l.mu.Unlock()
+		return false
+	}
+	first := !l.in.greeted
+	a, err := l.in.receive(m)
+	if err != nil {
+		l.mu.Unlock()
+		l.stop(err)
+		return false
+	}
+	var cancels []func()
+	for _, c := range a.cancelled {
+		l.out.remove(&c.entry)
+		if f := c.end(); f != nil {
+			cancels = append(cancels, f)
+		}
+	}
+	for _, c := range a.calls {
+		c.l = l
+		l.held += c.cost
+	}
+	for _, id := range a.refused {
+		l.push(&Incoming{id: id}, failure(codes.ResourceExhausted, "link: the request has more than "+
+			strconv.Itoa(l.s.cfg.MaxMessage)+" bytes: send less, or raise MaxMessage on both sides"))
+	}
+	l.corked = true
+	l.mu.Unlock()
+	if first {
+		// By the header the caller knows that it was accepted. An interceptor may have sent it before.
+		_ = l.stream.SendHeader(nil)
+	}
+	for _, c := range a.calls {
+		l.s.cfg.Handler.Serve(c)
+	}
+	for _, f := range cancels {
+		f()
+	}
+	l.mu.Lock()
+	l.corked = false
+	wake := l.idle && !l.out.empty()
+	if wake {
+		l.idle = false
+	}
+	full := l.full()
+	l.waiting = full
+	l.mu.Unlock()
+	if wake {
+		poke(l.wake)
+	}
+	return !full || l.waitForRoom()
+}
+
+// full reports whether the reader is to wait. The lock is held.
+func (l *serverLink) full() bool {
+	return l.held > l.s.cfg.MaxHeld || l.out.bytes > l.s.cfg.MaxBuffered
+}
+
+// waitForRoom blocks until less is held, and reports false if the link ends before.
+func (l *serverLink) waitForRoom() bool {
+	for {
+		select {
+		case <-l.room:
+		case <-l.ended:
+			return false
+		}
+		l.mu.Lock()
+		full := l.full()
+		l.waiting = full
+		l.mu.Unlock()
+		if !full {
+			return true
+		}
+	}
+}
+
+// poke wakes the goroutine that waits on c, or the next time it is about to.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,187 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/objects/host"
+	"github.com/goverse/goverse/internal/objects/link"
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+// Figures are what is counted of calls that were made here.
+type Figures struct {
+	Local, Remote, Retried, Lost atomic.Int64
+}
+
+// Figures are the router's.
+func (r *Router) Figures() *Figures { return &r.figures }
+
+// errAgain: the call was not started, and is to be sent anew.
+var errAgain = errors.New("the call was not started, and is to be sent anew")
+
+// unreachableAgain is how long to wait before a node is tried again that could not be reached, unless the map
+// names another one before.
+var unreachableAgain = backoff.Policy{First: 10 * time.Millisecond, Last: 500 * time.Millisecond}
+
+// attempt is a call on its way.
+type attempt struct {
+	router   *Router
+	call     *Call
+	method   *host.Method // nil: not registered in this process
+	deadline time.Time
+	shard    int
+	pause    backoff.Backoff
+	raw      []byte // the request, once it was serialized
+}
+
+// once sends the call to where its object is now; errAgain says that it is to be sent anew.
+func (a *attempt) once(ctx context.Context) error {
+	r := a.router
+	n, known := r.cfg.Map.Shard(a.call.Key)
+	if !known {
+		return a.await(ctx, "", 0, nil)
+	}
+	a.shard = n
+	owner, generation := r.cfg.Map.Owner(n)
+	switch {
+	case owner == "":
+		return a.await(ctx, owner, generation, nil)
+	case owner == r.cfg.Self && r.cfg.Host != nil:
+		return a.here(ctx, generation)
+	}
+	return a.there(ctx, owner, generation)
+}
+
+// here makes the call on this node.
+func (a *attempt) here(ctx context.Context, generation int64) error {
+	c := a.call
+	if a.method == nil || a.method.Unary == nil {
+		return Unimplemented(a.router.cfg.Services, c.Method)
+	}
+	a.router.figures.Local.Add(1)
+	l := host.Local{Method: a.method, Shard: a.shard, Key: c.Key, Generation: generation, Metadata: c.Metadata,
+		Deadline: a.deadline, Request: c.Request, Response: c.Response, Patient: c.Patient}
+	err := a.router.cfg.Host.Invoke(ctx, &l)
+	if host.Moved(err) {
+		return a.await(ctx, a.router.cfg.Self, generation, nil)
+	}
+	c.Header, c.Trailer = l.Header, l.Trailer
+	return err
+}
+
+// Unimplemented is the error for a method that is not hosted.
+func Unimplemented(services *host.Services, method string) error {
+	service, _, _ := cutMethod(method)
+	if services != nil && services.Has(service) {
+		return objects.Error(codes.Unimplemented, objects.ReasonBadCall,
+			fmt.Sprintf("objects: unknown method %s, or it is called as another kind of method than it is", method))
+	}
+	return objects.Error(codes.Unimplemented, objects.ReasonBadCall,
+		fmt.Sprintf("objects: service %s is not registered on the node: register it with objects.Register on every node",
+			service))
+}
+
+// there makes the call on another node.
+func (a *attempt) there(ctx context.Context, owner string, generation int64) error {
+	c := a.call
+	if a.raw == nil {
+		if _, _, ok := cutMethod(c.Method); !ok {
+			return Unimplemented(nil, c.Method)
+		}
+		var err error
+		if a.raw, err = host.Marshal(c.Request); err != nil {
+			return err
+		}
+	}
+	a.router.figures.Remote.Add(1)
+	reply, err := a.router.cfg.Pool.CallBy(ctx, a.deadline, owner, &objectspb.Call{Method: c.Method, Key: []byte(c.Key),
+		Request: a.raw, Metadata: ToHeaders(c.Metadata), Chain: host.ChainOf(ctx), Generation: generation})
+	switch {
+	case err == nil:
+		return a.answered(ctx, reply, owner, generation)
+	case errors.Is(err, link.ErrNotSent):
+		return a.await(ctx, owner, generation, err)
+	case errors.Is(err, link.ErrRefused):
+		return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: "+err.Error())
+	case errors.Is(err, link.ErrClosed):
+		return objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
+			"objects: the call may have run: its caller's process has closed the connections between nodes")
+	case errors.Is(err, link.ErrLost):
+		a.router.figures.Lost.Add(1)
+		if a.method != nil && a.method.Idempotent || a.router.cfg.Idempotent[c.Method] {
+			return a.await(ctx, owner, generation, err)
+		}
+		return objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
+			"objects: the call may have run: "+err.Error())
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Err()
+	}
+	return status.FromContextError(err).Err()
+}
+
+// answered is the end of a call that a node has replied to.
+func (a *attempt) answered(ctx context.Context, reply *objectspb.Reply, owner string, generation int64) error {
+	if reply.GetMoved() > 0 {
+		return a.await(ctx, owner, max(generation, reply.GetMoved()-1), nil)
+	}
+	a.call.Header, a.call.Trailer = FromHeaders(reply.GetHeader()), FromHeaders(reply.GetTrailer())
+	if len(reply.GetStatus()) > 0 {
+		var s spb.Status
+		if err := proto.Unmarshal(reply.GetStatus(), &s); err != nil {
+			return status.Errorf(codes.Internal, "objects: %s sent a status that cannot be read: %v", owner, err)
+		}
+		return status.ErrorProto(&s)
+	}
+	if t, ok := a.call.Response.(Taker); ok {
+		return t.TakeRaw(reply.GetResponse())
+	}
+	return host.Unmarshal(reply.GetResponse(), a.call.Response)
+}
+
+// await waits until the map says something else than this owner by this generation, or, where the owner could
+// not be reached, until it is time to try it again. It returns errAgain, or the error of a call that has not
+// been started within its time.
+func (a *attempt) await(ctx context.Context, owner string, generation int64, unreachable error) error {
+	limit := a.deadline
+	if unreachable != nil {
+		a.pause.Policy = unreachableAgain
+		if again := time.Now().Add(a.pause.Next()); again.Before(limit) {
+			limit = again
+		}
+	}
+	waiting, cancel := context.WithDeadline(ctx, limit)
+	err := a.router.cfg.Map.AwaitChange(waiting, a.shard, owner, generation)
+	cancel()
+	if err == nil || unreachable != nil && ctx.Err() == nil && time.Now().Before(a.deadline) &&
+		errors.Is(err, context.DeadlineExceeded) {
+		return errAgain
+	}
+	code := codes.Unavailable
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		code = status.FromContextError(context.DeadlineExceeded).Code()
+		if errors.Is(ctx.Err(), context.Canceled) {
+			code = codes.Canceled
+		}
+	}
+	what := "no node owns the shard of the object"
+	if owner != "" {
+		what = "the object's node is " + owner + ", which does not serve its shard now"
+	}
+	if unreachable != nil {
+		what = unreachable.Error()
+	}
+	return objects.Error(code, objects.ReasonNotStarted,
+		fmt.Sprintf("objects: the call was not started: %s (%v)", what, err))
+}

@@ -1,0 +1,109 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/objects/host"
+)
+
+func newNowhere() (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///objects", grpc.WithTransportCredentials(insecure.NewCredentials()))
+}
+
+// Invoke is that of a grpc.ClientConnInterface for the object with that key.
+func (r *Router) Invoke(ctx context.Context, key, method string, request, response any,
+	opts ...grpc.CallOption) error {
+	if r.cfg.Unary == nil {
+		return r.invoke(ctx, key, method, request, response, opts)
+	}
+	return r.cfg.Unary(ctx, method, request, response, r.nowhere,
+		func(ctx context.Context, method string, request, response any, _ *grpc.ClientConn, opts ...grpc.CallOption) error {
+			return r.invoke(ctx, key, method, request, response, opts)
+		}, opts...)
+}
+
+func (r *Router) invoke(ctx context.Context, key, method string, request, response any, opts []grpc.CallOption) error {
+	call := Call{Method: method, Key: key, Request: request, Response: response}
+	if md, ok := metadata.FromOutgoingContext(ctx); ok {
+		call.Metadata = md
+	}
+	if len(opts) == 0 {
+		return r.Do(ctx, &call)
+	}
+	var asked asked
+	if err := asked.read(opts); err != nil {
+		return err
+	}
+	err := r.Do(ctx, &call)
+	asked.finish(&call, err)
+	return err
+}
+
+// Call is a unary call to an object, wherever it is.
+type Call struct {
+	Method   string
+	Key      string
+	Metadata metadata.MD
+	// Request is a message, and Response one that is filled, or a [Taker].
+	Request, Response any
+	// Header and Trailer receive those of the reply.
+	Header, Trailer metadata.MD
+	// Patient: the caller can wait for a method that does not end when its context does.
+	Patient bool
+}
+
+// Taker receives a response of whatever type it has, or as it was serialized.
+type Taker interface {
+	host.Taker
+	TakeRaw(raw []byte) error
+}
+
+// CheckKey is the error for a key that no object can have.
+func CheckKey(key string) error {
+	switch {
+	case key == "":
+		return badHeader("the key is empty: say which object is meant, by At(key) or the header " + objects.KeyHeader)
+	case len(key) > objects.MaxKey:
+		return badHeader("the key has " + strconv.Itoa(len(key)) + " bytes, and may have " + strconv.Itoa(objects.MaxKey))
+	}
+	return nil
+}
+
+func badHeader(problem string) error {
+	return objects.Error(codes.InvalidArgument, objects.ReasonBadCall, "objects: "+problem)
+}
+
+// Do makes a call. The error is a gRPC status.
+func (r *Router) Do(ctx context.Context, c *Call) error {
+	if err := CheckKey(c.Key); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return status.FromContextError(err).Err()
+	}
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(r.cfg.CallTimeout)
+	}
+	a := attempt{router: r, call: c, deadline: deadline}
+	if r.cfg.Services != nil {
+		a.method = r.cfg.Services.Method(c.Method)
+	}
+	for {
+		err := a.once(ctx)
+		if !errors.Is(err, errAgain) {
+			return err
+		}
+		r.figures.Retried.Add(1)
+	}
+}

@@ -1,0 +1,143 @@
+package route
+
+import (
+	"context"
+	"encoding/binary"
+	"strconv"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/objects/host"
+)
+
+// Headers of streaming calls, beside the key's.
+const (
+	chainHeader      = "goverse-chain-bin"
+	generationHeader = "goverse-generation"
+	// ForwardedHeader says that who sends the call follows the shard map, be it a node that forwards it: it is
+	// not forwarded again.
+	ForwardedHeader = "goverse-forwarded"
+)
+
+// NewStream is that of a grpc.ClientConnInterface for the object with that key. A streaming call is a stream of
+// gRPC's own to the owner's node, also where that is this one.
+func (r *Router) NewStream(ctx context.Context, key string, desc *grpc.StreamDesc, method string,
+	opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if err := CheckKey(key); err != nil {
+		return nil, err
+	}
+	if r.cfg.Stream == nil {
+		return r.Stream(ctx, key, desc, method, opts)
+	}
+	return r.cfg.Stream(ctx, desc, r.nowhere, method,
+		func(ctx context.Context, desc *grpc.StreamDesc, _ *grpc.ClientConn, method string,
+			opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			return r.Stream(ctx, key, desc, method, opts)
+		}, opts...)
+}
+
+// Stream opens a streaming call at the owner of a key.
+func (r *Router) Stream(ctx context.Context, key string, desc *grpc.StreamDesc, method string,
+	opts []grpc.CallOption) (grpc.ClientStream, error) {
+	s := &objectStream{ctx: ctx, desc: desc, opts: opts,
+		attempt: attempt{router: r, call: &Call{Method: method, Key: key}}}
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// open opens the stream where the object is now.
+func (a *attempt) open(ctx context.Context, desc *grpc.StreamDesc, opts []grpc.CallOption) (*opened, error) {
+	r := a.router
+	n, known := r.cfg.Map.Shard(a.call.Key)
+	if !known {
+		return nil, a.await(ctx, "", 0, nil)
+	}
+	a.shard = n
+	owner, generation := r.cfg.Map.Owner(n)
+	if owner == "" {
+		return nil, a.await(ctx, owner, generation, nil)
+	}
+	conn, err := r.cfg.Pool.Conn(owner)
+	if err != nil {
+		return nil, a.await(ctx, owner, generation, err)
+	}
+	stream, err := conn.NewStream(outgoing(ctx, a.call.Key, generation), desc, a.call.Method, opts...)
+	if err == nil {
+		return &opened{ClientStream: stream, conn: conn, owner: owner, generation: generation}, nil
+	}
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	return nil, a.await(ctx, owner, generation, err)
+}
+
+// outgoing adds the headers of a streaming call.
+func outgoing(ctx context.Context, key string, generation int64) context.Context {
+	md, _ := metadata.FromOutgoingContext(ctx) // a copy
+	if md == nil {
+		md = metadata.MD{}
+	}
+	md.Delete(objects.KeyHeader)
+	md.Set(objects.BinaryKeyHeader, key)
+	md.Set(generationHeader, strconv.FormatInt(generation, 10))
+	if chain := host.ChainOf(ctx); len(chain) > 0 {
+		raw := make([]byte, 0, 8*len(chain))
+		for _, turn := range chain {
+			raw = binary.BigEndian.AppendUint64(raw, turn)
+		}
+		md.Set(chainHeader, string(raw))
+	}
+	md.Set(ForwardedHeader, "1")
+	return metadata.NewOutgoingContext(ctx, md)
+}
+
+// Incoming is what the headers of a call say.
+type Incoming struct {
+	Key        string
+	Chain      []uint64
+	Generation int64
+	Forwarded  bool
+	Metadata   metadata.MD // the rest
+}
+
+// ReadHeaders reads the headers of a call. The error is one for the caller.
+func ReadHeaders(ctx context.Context) (Incoming, error) {
+	md, _ := metadata.FromIncomingContext(ctx) // a copy
+	keys := append(md.Get(objects.KeyHeader), md.Get(objects.BinaryKeyHeader)...)
+	if len(keys) > 1 {
+		return Incoming{}, badHeader("the call has several keys: send one header, " + objects.KeyHeader + " or " +
+			objects.BinaryKeyHeader)
+	}
+	if len(keys) == 0 {
+		return Incoming{}, badHeader("the call has no key: say which object is meant, in the header " + objects.KeyHeader)
+	}
+	in := Incoming{Key: keys[0], Metadata: md}
+	if err := CheckKey(in.Key); err != nil {
+		return Incoming{}, err
+	}
+	if raw := md.Get(chainHeader); len(raw) > 0 {
+		if len(raw[0])%8 != 0 {
+			return Incoming{}, badHeader("the header " + chainHeader + " is malformed")
+		}
+		for b := []byte(raw[0]); len(b) > 0; b = b[8:] {
+			in.Chain = append(in.Chain, binary.BigEndian.Uint64(b))
+		}
+	}
+	if text := md.Get(generationHeader); len(text) > 0 {
+		generation, err := strconv.ParseInt(text[0], 10, 64)
+		if err != nil || generation < 0 {
+			return Incoming{}, badHeader("the header " + generationHeader + " is malformed")
+		}
+		in.Generation = generation
+	}
+	in.Forwarded = len(md.Get(ForwardedHeader)) > 0
+	for _, name := range []string{objects.KeyHeader, objects.BinaryKeyHeader, chainHeader, generationHeader,
+		ForwardedHeader} {
+		md.Delete(name)
+	}
+	return in, nil
+}
