@@ -132,16 +132,24 @@ func effectArguments(names ...string) cobra.PositionalArgs {
 
 // effectName reads a name as it is, or quoted as the commands show it. what says which it is.
 func effectName(what, s string) (string, error) {
-	name := s
-	if strings.HasPrefix(s, `"`) {
-		var err error
-		if name, err = strconv.Unquote(s); err != nil {
-			return "", fmt.Errorf("%s %s: what begins with a quotation mark is to be quoted as goversed effects shows it",
-				what, s)
-		}
+	name, err := unquoted(what, s, "goversed effects")
+	if err != nil {
+		return "", err
 	}
 	if err := state.CheckName("effect", name); err != nil {
 		return "", fmt.Errorf("%s: %w", what, err)
 	}
 	return name, nil
+}
+
+// unquoted reads a word as it is, or quoted as the command shower shows it.
+func unquoted(what, s, shower string) (string, error) {
+	if !strings.HasPrefix(s, `"`) {
+		return s, nil
+	}
+	word, err := strconv.Unquote(s)
+	if err != nil {
+		return "", fmt.Errorf("%s %s: what begins with a quotation mark is to be quoted as %s shows it", what, s, shower)
+	}
+	return word, nil
 }

@@ -19,6 +19,7 @@ import (
 type nodeFlags struct {
 	etcd                      etcdFlags
 	listen, advertise, http   string
+	tls                       nodeTLSFlags
 	ttl                       time.Duration
 	dataDir, etcdListen       string
 	logLevel                  string
@@ -47,6 +48,7 @@ a second one stops at once.`,
 		Example: `  goversed node
   goversed node --etcd 127.0.0.1:2379 --listen 127.0.0.1:47002 --http 127.0.0.1:48002
   goversed node --etcd https://a:2379,https://b:2379 --etcd-cacert ca.pem --listen :47001 --advertise host1:47001
+  goversed node --etcd a:2379 --listen host1:47001 --node-cert node.pem --node-key node-key.pem --node-ca ca.pem
   GOVERSE_ETCD=127.0.0.1:2379 GOVERSE_TTL=5s goversed node
   curl http://127.0.0.1:48001/cluster/status`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runNode(cmd, f) },
@@ -58,6 +60,7 @@ a second one stops at once.`,
 		"--listen)")
 	fs.StringVar(&f.http, "http", "127.0.0.1:48001",
 		"`host:port` for the status API; port 0 picks a free one, none serves none")
+	f.tls.register(fs)
 	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood (default: "+
 		"start an embedded etcd)")
 	fs.StringVar(&f.dataDir, "data-dir", "goverse-data", "`directory` of the embedded etcd")
@@ -144,7 +147,7 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 		return daemon.Config{}, err
 	}
 	cfg := daemon.Config{
-		Listen: f.listen, Advertise: f.advertise, HTTP: http,
+		Listen: f.listen, Advertise: f.advertise, HTTP: http, TLS: f.tls.config(),
 		Cluster: cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), Observer: f.observer, CrashDetection: f.crash,
 			Sharding: sharding,
 			Labels:   f.labels, Weight: f.weight, Version: version()},

@@ -35,6 +35,10 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
   goversed shards
   goversed shards plan --without 127.0.0.1:47002
 
+  # how many objects are on which node, and what one of them does
+  goversed objects
+  goversed objects alice
+
   # run a command of any language on one host at a time
   goversed exec --election outbox --etcd 127.0.0.1:2379 -- ./publish-outbox
   goversed lock nightly --etcd 127.0.0.1:2379 -- ./backup.sh
@@ -59,8 +63,8 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return cli.Usage(cmd.CommandPath(), cli.BadFlag(cmd, err))
 	})
-	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newDrain(), newElections(),
-		newEffects(), newExec(), newLock(), newGuard(),
+	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newObjects(), newDrain(),
+		newElections(), newEffects(), newExec(), newLock(), newGuard(),
 		newWatch(), newResign(), newTransfer(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {

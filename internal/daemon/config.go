@@ -10,6 +10,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/node"
+	"github.com/goverse/goverse/node/mtls"
 )
 
 // Config says what to run. Listen is required.
@@ -21,6 +22,10 @@ type Config struct {
 	Advertise string
 	// HTTP is the host:port of the status API; port 0 picks a free one. Empty: none.
 	HTTP string
+
+	// TLS names the files with which the node serves its gRPC and calls other nodes; see
+	// package mtls. Host and Logger are set here. The zero value: plain text.
+	TLS mtls.Config
 
 	// Cluster is the node's part in the cluster. With an empty EtcdAddress and no
 	// Client an embedded etcd is run, which Etcd describes, and used in process.
@@ -61,6 +66,9 @@ func (c Config) Validate() error {
 			return sayAnew(errors.Join(ErrHTTPAddress, err), "--http %s: write host:port, like 127.0.0.1:48001, or none (%v)",
 				c.HTTP, err)
 		}
+	}
+	if err := c.validateTLS(); err != nil {
+		return err
 	}
 	if c.StartTimeout < 0 || c.StopTimeout < 0 {
 		return errors.New("--start-timeout and --stop-timeout must not be negative: 0 means no limit")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/reach"
 	"github.com/goverse/goverse/node"
+	"github.com/goverse/goverse/node/mtls"
 )
 
 // A Daemon is one node process. New makes it, Run runs it once.
@@ -20,7 +22,8 @@ type Daemon struct {
 	cfg    Config
 	log    hclog.Logger
 	node   *node.Node
-	http   net.Listener // nil without HTTP
+	certs  *mtls.Certificates // nil without TLS
+	http   net.Listener       // nil without HTTP
 	source *source
 
 	server  *httpapi.Server
@@ -28,7 +31,7 @@ type Daemon struct {
 	cluster *cluster.Cluster
 }
 
-// New checks the configuration and binds the ports. Run frees them.
+// New checks the configuration, reads the certificates and binds the ports. Run frees them.
 // Errors are one line and name goversed's flags.
 func New(cfg Config) (*Daemon, error) {
 	if cfg.Logger == nil {
@@ -38,15 +41,19 @@ func New(cfg Config) (*Daemon, error) {
 		return nil, err
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Logger}
-	var err error
+	nodeConfig, err := d.secure(cfg.node())
+	if err != nil {
+		return nil, err
+	}
 	if cfg.HTTP != "" {
 		if d.http, err = net.Listen("tcp", cfg.HTTP); err != nil {
+			d.closeCertificates()
 			return nil, httpError(cfg.HTTP, err)
 		}
 	}
-	nodeConfig := cfg.node()
 	nodeConfig.Logger = d.log.Named("node")
 	if d.node, err = node.NewNode(nodeConfig); err != nil {
+		d.closeCertificates()
 		if d.http != nil {
 			_ = d.http.Close() // nothing can be done about it
 		}
@@ -126,6 +133,9 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 	}
 	cfg := d.cfg.Cluster
 	cfg.HTTPAddress, cfg.Logger = d.HTTPAddress(), d.log
+	if d.certs != nil {
+		cfg.DialOptions = append(slices.Clone(cfg.DialOptions), d.certs.DialOption())
+	}
 	if d.cfg.embedded() {
 		etcd := d.cfg.Etcd
 		etcd.Logger = d.log

@@ -45,3 +45,11 @@ func (s *source) ShardTable() (shard.Table, error) {
 	}
 	return shard.Table{}, cluster.ErrNotStarted
 }
+
+// Objects implements httpapi.ObjectSource: a node of goversed hosts none, and knows where keys live.
+func (s *source) Objects() *cluster.Objects {
+	if c := s.cluster.Load(); c != nil {
+		return c.Objects()
+	}
+	return nil
+}

@@ -27,6 +27,7 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 	} else {
 		errs = append(errs, d.node.Close())
 	}
+	d.closeCertificates()
 	if d.server != nil {
 		errs = append(errs, d.server.Stop(stopping))
 	}

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/goverse/goverse/node/mtls"
+)
+
+// nodeTLSFlags are the flags about TLS between nodes, and to nodes.
+type nodeTLSFlags struct{ cert, key, ca string }
+
+func (f *nodeTLSFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.cert, "node-cert", "", "PEM `file` with the certificate to show to nodes and their callers; with it, "+
+		"gRPC is mutual TLS; read again when it changes")
+	fs.StringVar(&f.key, "node-key", "", "PEM `file` with the key of that certificate")
+	fs.StringVar(&f.ca, "node-ca", "", "PEM `file` with the authorities that sign the certificates of nodes "+
+		"and of their callers")
+}
+
+func (f *nodeTLSFlags) config() mtls.Config {
+	return mtls.Config{CertFile: f.cert, KeyFile: f.key, CAFile: f.ca}
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/operator"
+	"github.com/goverse/goverse/node/mtls"
+)
+
+// answerTimeout is how long one node has to say what objects it has.
+const answerTimeout = 2 * time.Second
+
+func newObjects() *cobra.Command {
+	var nodes nodeTLSFlags
+	var cmd *cobra.Command
+	cmd = newOperator(&cobra.Command{
+		Use:   "objects [KEY]",
+		Short: "Show how many objects are on which node, or where one key lives",
+		Long: `Show how many objects of each service are active on each node, how many calls wait for
+them, and how many have run there; or, with a KEY, which node owns it, and what the objects
+with that key do. The nodes and the owner are read from etcd; then each node is asked at its
+address, over TLS if --node-cert and its like are given. One that has not answered after 2s
+is listed as such, with exit code 0.
+
+A key that could be mistaken is quoted; a KEY that begins with " is read as it is shown here,
+so that it can have any bytes: '"\x00\xff"'. One that begins with a dash stands after --.`,
+		Example: `  goversed objects
+  goversed objects alice
+  goversed objects --node-cert me.pem --node-key me-key.pem --node-ca ca.pem
+  goversed objects -o json | jq '[.nodes[].services[].active] | add'
+  goversed objects alice -o json | jq -r .key.owner`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return cli.Usage(cmd.CommandPath(), fmt.Errorf("unexpected argument %q: one key at a time", args[1]))
+			}
+			return nil
+		},
+	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
+		key := ""
+		if args := cmd.Flags().Args(); len(args) == 1 {
+			var err error
+			if key, err = objectKey(args[0]); err != nil {
+				return nil, err
+			}
+		}
+		opts, err := nodes.dialOptions()
+		if err != nil {
+			return nil, err
+		}
+		return reading(f, func(ctx context.Context, o *operator.Operator) (operator.Objects, error) {
+			return o.Objects(ctx, answerTimeout, key, opts...)
+		}, operator.PrintObjects), nil
+	})
+	nodes.register(cmd.Flags())
+	return cmd
+}
+
+// dialOptions are those for calls of nodes by this process, none without certificates. It reads the files.
+func (f *nodeTLSFlags) dialOptions() ([]grpc.DialOption, error) {
+	if *f == (nodeTLSFlags{}) {
+		return nil, nil
+	}
+	cfg := f.config()
+	cfg.ClientOnly = true
+	if cfg.CertFile == "" || cfg.KeyFile == "" || cfg.CAFile == "" {
+		return nil, errors.New("--node-cert, --node-key and --node-ca belong together: give all three")
+	}
+	certs, err := mtls.New(cfg)
+	if wrong, ok := errors.AsType[*mtls.FileError](err); ok {
+		flags := map[string]string{"CertFile": "--node-cert", "KeyFile": "--node-key", "CAFile": "--node-ca"}
+		return nil, fmt.Errorf("%s %s: %w", flags[wrong.Field], wrong.File, wrong.Err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	certs.Close() // as they are now is enough
+	return []grpc.DialOption{certs.DialOption()}, nil
+}
+
+// objectKey reads a key as it is, or quoted as the command shows it.
+func objectKey(s string) (string, error) {
+	key, err := unquoted("KEY", s, "goversed objects")
+	if err == nil && (key == "" || len(key) > objects.MaxKey) {
+		err = fmt.Errorf("KEY has %d bytes: give 1 to %d, or leave it out", len(key), objects.MaxKey)
+	}
+	return key, err
+}
