@@ -1,0 +1,340 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/testkit/probepb"
+)
+
+var (
+	objectsFaults = flag.Int("objects.faults", 5, "how many nodes TestObjectsOfCrashedNodes kills or pauses; 50 or "+
+		"more in the full run")
+	objectsTTL = flag.Int("objects.ttl", 2, "the workers' TTL in TestObjectsOfCrashedNodes, in seconds; 10 in the "+
+		"full run")
+	objectsAttempt = flag.Duration("objects.attempt", 20*time.Second, "time-out of calls of objects whose node is "+
+		"about to fail, in TestObjectsOfCrashedNodes; 20s shows whether anything but that ends their wait")
+	objectsSeed = flag.Uint64("objects.seed", 1, "which nodes are killed or paused, in which order")
+)
+
+const (
+	crashedCounters = 90
+	// callPause is from one call of a counter to the next, repeatPause before one is repeated.
+	callPause, repeatPause = 50 * time.Millisecond, 2 * time.Millisecond
+	// answeredBy is a generous bound of how long calls are unanswered when the caller knows the next owner.
+	answeredBy = 2 * time.Second
+)
+
+// mayHaveRun reports whether a call is to be repeated under its name.
+func mayHaveRun(err error) bool {
+	switch status.Code(err) {
+	case codes.Unavailable, codes.Unknown, codes.DeadlineExceeded:
+		return true
+	}
+	return false
+}
+
+// caller increments one counter again and again, by calls that have names, each until it is acknowledged.
+type caller struct {
+	crashes   *crashes
+	key       string
+	client    probepb.ProbeClient           // nil: it calls from outside
+	victim    atomic.Pointer[objectsWorker] // it owns the counter, and is about to fail; nil: its node is not touched
+	acked     atomic.Int64
+	elsewhere atomic.Int64 // when a node other than the victim has first replied, after its fault; 0: not yet
+}
+
+// crashes are the callers of a test, and what they have seen.
+type crashes struct {
+	w       *objectWorld
+	ledger  ledger
+	callers []*caller
+	stopped atomic.Bool
+	outside map[*objectsWorker]probepb.ProbeClient
+	gates   atomic.Pointer[[]probepb.ProbeClient] // through which calls come from outside
+
+	mu       sync.Mutex
+	repeated map[string]int // calls of victims' objects, by what they failed with
+	others   int            // failed calls of other objects
+}
+
+// run increments until the test stops it.
+func (c *caller) run() {
+	pause := time.NewTicker(callPause)
+	defer pause.Stop()
+	again := time.NewTicker(repeatPause)
+	defer again.Stop()
+	for n := 0; !c.crashes.stopped.Load(); n++ {
+		request := &probepb.AddRequest{Amount: 1, Request: fmt.Sprint(c.key, "/", n)}
+		for !c.attempt(request) {
+			<-again.C
+		}
+		if c.victim.Load() == nil || c.elsewhere.Load() != 0 {
+			<-pause.C
+		} // else there is always a call under way, for the fault to hit
+	}
+}
+
+// attempt makes a call, and reports whether no other one is needed.
+func (c *caller) attempt(request *probepb.AddRequest) bool {
+	victim, timeout := c.victim.Load(), workPatience
+	if victim != nil {
+		timeout = *objectsAttempt
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	client := c.client
+	if client == nil {
+		gates := *c.crashes.gates.Load()
+		client = gates[rand.IntN(len(gates))]
+		ctx = metadata.AppendToOutgoingContext(ctx, objects.KeyHeader, c.key)
+	}
+	reply, err := client.Add(ctx, request)
+	if err == nil {
+		c.crashes.ledger.acknowledged(c.key, reply.GetSum())
+		c.acked.Add(1)
+		if victim != nil && reply.GetNode() != victim.address {
+			c.elsewhere.CompareAndSwap(0, time.Now().UnixNano())
+		}
+		return true
+	}
+	return c.crashes.failed(c, victim, request, err)
+}
+
+// failed takes note of a call that failed, and reports whether it is not to be repeated.
+func (c *crashes) failed(by *caller, victim *objectsWorker, request *probepb.AddRequest, err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if victim == nil {
+		if c.others++; c.others <= 10 {
+			c.w.Errorf("call %s, of an object whose node was not touched: %v", request.GetRequest(), err)
+		}
+	}
+	c.repeated[status.Code(err).String()+" "+objects.ReasonOf(err)]++
+	if mayHaveRun(err) {
+		return false
+	}
+	c.w.Errorf("call %s: %v", request.GetRequest(), err)
+	return true
+}
+
+// open has calls from outside come through these workers.
+func (c *crashes) open(workers []*objectsWorker) {
+	var gates []probepb.ProbeClient
+	for _, worker := range workers {
+		if c.outside[worker] == nil {
+			c.outside[worker] = c.w.outside(worker)
+		}
+		gates = append(gates, c.outside[worker])
+	}
+	c.gates.Store(&gates)
+}
+
+// progress waits until each of these callers has had a further call acknowledged.
+func (c *crashes) progress(what string, callers []*caller) {
+	c.w.Helper()
+	before := make([]int64, len(callers))
+	for i, one := range callers {
+		before[i] = one.acked.Load()
+	}
+	procs.Await(c.w.T, workPatience, what, func() error {
+		for i, one := range callers {
+			if now := one.acked.Load(); now <= before[i]+1 { // the first one may have been under way
+				return fmt.Errorf("%s had %d calls acknowledged, and has %d", one.key, before[i], now)
+			}
+		}
+		return nil
+	})
+}
+
+// faultKind is what happens to a worker.
+type faultKind int
+
+const (
+	killOwner   faultKind = iota
+	pauseOwner            // for longer than its TTL
+	killArrival           // while the first shards are on their way to it
+	faultKinds
+)
+
+func (k faultKind) String() string {
+	return []string{"SIGKILL", "SIGSTOP", "SIGKILL of a node that has just joined"}[k]
+}
+
+// fail makes a worker fail, and returns for how long calls of its objects were unanswered, and after what time the
+// caller knew their next owners.
+func (c *crashes) fail(victim *objectsWorker, fault func() time.Time) (unanswered []time.Duration,
+	moved time.Duration) {
+	c.w.Helper()
+	var its []*caller
+	for _, one := range c.callers {
+		if c.w.owner(one.key) == victim.address {
+			one.elsewhere.Store(0)
+			one.victim.Store(victim)
+			its = append(its, one)
+		}
+	}
+	require.NotEmpty(c.w, its)
+	c.progress("calls of the victim's objects have the short time-out, and none comes through it", c.callers)
+	at := fault()
+	procs.Await(c.w.T, workPatience, "the victim owns nothing", func() error {
+		if c.w.load(victim) > 0 {
+			return errNotYet
+		}
+		return nil
+	})
+	moved = time.Since(at)
+	procs.Await(c.w.T, workPatience, "other nodes answer for the victim's objects", func() error {
+		for _, one := range its {
+			if one.elsewhere.Load() == 0 {
+				return errNotYet
+			}
+		}
+		return nil
+	})
+	for _, one := range its {
+		unanswered = append(unanswered, time.Unix(0, one.elsewhere.Load()).Sub(at))
+	}
+	if after := quantile(unanswered, 1) - moved; after > answeredBy {
+		c.w.Errorf("calls were unanswered for another %v when the caller knew the next owners", after)
+	}
+	return unanswered, moved
+}
+
+// killNewcomer starts a worker, and kills it when the first shards are its own, before they can all be there. Which
+// calls that hits is not known, so no call counts as one of another node's object.
+func (c *crashes) killNewcomer() {
+	newcomer := startObjectsWorker(c.w.T, c.w.cfg)
+	for _, one := range c.callers {
+		one.elsewhere.Store(1)
+		one.victim.Store(newcomer)
+	}
+	c.progress("all calls have the short time-out", c.callers)
+	procs.Await(c.w.T, workPatience, "the newcomer owns shards", func() error {
+		if c.w.load(newcomer) == 0 {
+			return errNotYet
+		}
+		return nil
+	})
+	newcomer.Kill(c.w.T)
+}
+
+// Nodes are killed, or stand still for longer than their TTL, while counters are called, and calls that may have run
+// are repeated under their names: each increment takes effect once, and nothing happens to objects of other nodes.
+func TestObjectsOfCrashedNodes(t *testing.T) {
+	w := newObjectWorld(t, *objectsTTL, "")
+	workers := w.start(3)
+	c := &crashes{w: w, repeated: map[string]int{}, outside: map[*objectsWorker]probepb.ProbeClient{}}
+	c.open(workers)
+	var wg sync.WaitGroup
+	stop := sync.OnceFunc(func() {
+		c.stopped.Store(true)
+		wg.Wait()
+	})
+	defer stop()
+	for i, key := range counterKeys(crashedCounters) {
+		one := &caller{crashes: c, key: key}
+		if i%outsideEach != 0 {
+			one.client = w.client(key)
+		}
+		c.callers = append(c.callers, one)
+		wg.Go(one.run)
+	}
+	c.progress("all counters are called", c.callers)
+
+	rng := rand.New(rand.NewPCG(*objectsSeed, 0))
+	var unanswered [faultKinds][]time.Duration
+	var faults [faultKinds]int
+	for round, n := range rng.Perm(*objectsFaults) {
+		kind := []faultKind{killOwner, pauseOwner, killOwner, pauseOwner, killArrival}[n%5]
+		faults[kind]++
+		i := rng.IntN(len(workers))
+		victim := workers[i]
+		c.open(slices.Delete(slices.Clone(workers), i, i+1))
+		var took []time.Duration
+		var moved time.Duration
+		switch kind {
+		case killOwner:
+			took, moved = c.fail(victim, func() time.Time { return victim.Kill(t) })
+			workers[i] = startObjectsWorker(t, w.cfg)
+		case pauseOwner:
+			took, moved = c.fail(victim, func() time.Time { return victim.Freeze(t) })
+			victim.Thaw(t)
+		case killArrival:
+			c.killNewcomer()
+		}
+		if took != nil {
+			t.Logf("round %d: %v: the caller knew the next owners after %v; unanswered for %s", round, kind, brief(moved),
+				quantiles(took))
+		}
+		unanswered[kind] = append(unanswered[kind], took...)
+		w.awaitShared(workers)
+		c.open(workers)
+		c.progress("all counters are called after the fault", c.callers)
+		for _, one := range c.callers {
+			one.victim.Store(nil)
+		}
+		c.progress("no call has the short time-out any more", c.callers)
+	}
+	began := time.Now()
+	stop()
+	t.Logf("the last calls ended after %v", brief(time.Since(began)))
+	require.NoError(t, c.ledger.judge(w.stored()))
+	require.Zero(t, c.others, "failed calls of objects whose node was not touched")
+	for _, kind := range []faultKind{killOwner, pauseOwner} {
+		t.Logf("%d times %v: calls of the victims' objects were unanswered for %s", faults[kind], kind,
+			quantiles(unanswered[kind]))
+	}
+	t.Logf("%d times %v", faults[killArrival], killArrival)
+	t.Logf("TTL %d s: %d increments acknowledged, none was lost or doubled; %d calls of objects of other nodes failed; "+
+		"repeated were %v", *objectsTTL, c.ledger.increments(), c.others, c.repeated)
+	require.Less(t, quantile(unanswered[killOwner], 0.5), time.Duration(*objectsTTL)*time.Second,
+		"nobody waits for the lease of a process that is gone")
+}
+
+// A process is killed when an increment is stored and its caller has no reply. Where the worker remembers the names of
+// calls it takes effect once; the mutant, which ignores them, doubles it, and the judge finds that.
+func TestObjectsRepeatedCall(t *testing.T) {
+	t.Parallel()
+	for _, mutant := range []string{"", forgetful} {
+		t.Run("mutant="+mutant, func(t *testing.T) {
+			t.Parallel()
+			var l ledger
+			w := newObjectWorld(t, 2, mutant)
+			workers := w.start(2)
+			key := w.ownedBy(workers[0])
+			ctx, cancel := context.WithTimeout(t.Context(), workPatience)
+			defer cancel()
+			_, err := w.client(key).Do(ctx, &probepb.DoRequest{What: dieAfter, Key: "the call"})
+			require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+			require.Equal(t, objects.ReasonMayHaveStarted, objects.ReasonOf(err), "%v", err)
+			require.False(t, objects.NotStarted(err), "%v", err)
+			workers[0].Exit(t, patience)
+			reply, err := w.client(key).Add(ctx, &probepb.AddRequest{Amount: 1, Request: "the call"})
+			require.NoError(t, err)
+			l.acknowledged(key, reply.GetSum())
+			if mutant == "" {
+				require.NoError(t, l.judge(w.stored()))
+				require.Equal(t, workers[0].address, reply.GetNode(), "it is the stored reply, of the node that died")
+				return
+			}
+			require.ErrorContains(t, l.judge(w.stored()), "doubled")
+		})
+	}
+}
