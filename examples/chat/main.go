@@ -1,0 +1,153 @@
+// Command chat has rooms that are objects: each room is on one node, which orders its messages and sends them to those
+// who subscribe, through whichever node they call.
+//
+//	go run ./examples/chat
+//	go run ./examples/chat -join lobby -name ann
+//	go run ./examples/chat -join lobby -name bob
+//
+// The first is a node, with an etcd of its own; the others are in a room, each in a terminal of its own, and end with
+// Ctrl-D. README.md has several nodes, and how to kill one.
+//
+// A room survives its node: a message is stored, in etcd, before its post is acknowledged and before anybody sees it,
+// with the room's epoch, so that a former owner stores nothing. A post that was not answered is repeated under its
+// request id and stored once; a visitor whose subscription ends subscribes again from the last number that came. So
+// everybody sees each message once, and all of them in the same order. A room keeps its last 100 messages; a visitor
+// who was away for longer is notified of how many are missing.
+//
+// Not promised: that rooms outlive the etcd of the first node, which is for trying; and many rooms that are written
+// to all the time, for which etcd is no store: package cluster/objects/state/postgres has one.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/objects/state/etcd"
+	"github.com/goverse/goverse/cluster/slogger"
+	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/examples/chat/chatpb"
+	"github.com/goverse/goverse/node"
+)
+
+const startTimeout, stopTimeout = 30 * time.Second, 15 * time.Second
+
+type config struct{ listen, etcd, etcdListen, join, name, nodes string }
+
+func main() {
+	var cfg config
+	flag.StringVar(&cfg.listen, "listen", "127.0.0.1:47001", "`address` of this node, which the others must reach")
+	flag.StringVar(&cfg.etcd, "etcd", "", "`address` of etcd; if there is none, this process runs one")
+	flag.StringVar(&cfg.etcdListen, "etcd-listen", "127.0.0.1:2379", "`address` of the etcd of this process")
+	flag.StringVar(&cfg.join, "join", "", "`room` to join, in place of being a node")
+	flag.StringVar(&cfg.name, "name", "somebody", "whose `name` is on what is said in the room")
+	flag.StringVar(&cfg.nodes, "nodes", "127.0.0.1:47001", "`addresses` of nodes to join through, with commas between")
+	flag.Parse()
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process
+	run := serve
+	if cfg.join != "" {
+		run = join
+	}
+	if err := run(ctx, cfg, log); err != nil {
+		log.Error("ended", "error", err)
+		os.Exit(1)
+	}
+}
+
+// serve is one node, until ctx ends.
+func serve(ctx context.Context, cfg config, log *slog.Logger) (err error) {
+	if cfg.etcd == "" {
+		server, err := embedetcd.Start(ctx, embedetcd.Config{ListenClient: cfg.etcdListen})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, server.Close()) }()
+		cfg.etcd = server.Endpoint()
+	}
+	clusterConfig := cluster.Config{EtcdAddress: cfg.etcd, EtcdPrefix: "/chat", Logger: slogger.New(log)}
+	client, err := cluster.NewEtcdClient(clusterConfig)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	store, err := etcd.New(etcd.Config{Client: client, Prefix: "/chat-rooms"})
+	if err != nil {
+		return err
+	}
+	n, err := node.NewNode(node.Config{AdvertiseAddress: cfg.listen})
+	if err != nil {
+		return err
+	}
+	c, err := cluster.NewClusterWithNode(clusterConfig, n)
+	if err != nil {
+		return err
+	}
+	register(c, store)
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := c.Start(starting); err != nil {
+		return err
+	}
+	log.Info("ready", "listen", n.AdvertiseAddress(), "etcd", cfg.etcd)
+	select {
+	case <-ctx.Done():
+	case <-n.Done(): // its listener failed
+	}
+	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return errors.Join(n.Err(), c.Stop(stopping))
+}
+
+// join is a terminal in a room, until the input or ctx ends.
+func join(ctx context.Context, cfg config, _ *slog.Logger) (err error) {
+	v, err := visit(cfg.nodes, cfg.join, cfg.name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, v.close()) }()
+	ended := make(chan error, 2)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	watching.Go(func() { ended <- v.subscribe(ctx, show) })
+	go func() { ended <- talk(ctx, v, os.Stdin) }() // a read of a terminal cannot be cut off: it ends with the process
+	err = <-ended
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// show prints a message.
+func show(m *chatpb.Message) {
+	fmt.Printf("%4d %s: %s\n", m.GetNumber(), m.GetFrom(), m.GetText())
+}
+
+// talk posts each line of the input.
+func talk(ctx context.Context, v *visitor, input io.Reader) error {
+	lines := bufio.NewScanner(input)
+	for lines.Scan() {
+		if lines.Text() == "" {
+			continue
+		}
+		if _, err := v.post(ctx, lines.Text()); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			fmt.Fprintln(os.Stderr, "chat:", err)
+		}
+	}
+	return lines.Err()
+}

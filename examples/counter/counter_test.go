@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/examples/counter/counterpb"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
+)
+
+// atMost is how many lines the counters may have.
+const atMost = 25
+
+// The counters, and the same ones by hand, do the same; and here is how many lines each takes.
+func TestCountersAndTheSameByHand(t *testing.T) {
+	for name, file := range map[string]string{"objects": "counter.go", "by hand": "byhand_test.go"} {
+		t.Run(name, func(t *testing.T) {
+			var made []*byHand
+			var registers []func(*cluster.Cluster)
+			c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+				cfg.Sharding.Shards, cfg.Sharding.Window = 64, 20*time.Millisecond
+				cfg.Sharding.MinMembers = 3
+				if name == "objects" {
+					registers = append(registers, register)
+					return
+				}
+				b, register := byHandOn(&cfg.Sharding)
+				made, registers = append(made, b), append(registers, register)
+			}))
+			t.Cleanup(func() {
+				for _, b := range made {
+					require.NoError(t, b.close())
+				}
+			})
+			for i := range 3 {
+				n := c.NewNode()
+				registers[i](n.Cluster())
+				require.NoError(t, n.Start(etcdtest.Context(t)))
+			}
+			var clients []counterpb.CounterClient
+			for _, n := range c.Nodes() {
+				clients = append(clients, dial(t, n.Address()))
+			}
+			const keys = 30
+			for key := range keys {
+				for i, client := range clients {
+					reply, err := client.Add(at(t, key), &counterpb.AddRequest{Amount: 5})
+					require.NoError(t, err)
+					require.EqualValues(t, 5*(i+1), reply.GetSum())
+				}
+			}
+			_, err := clients[0].Get(etcdtest.Context(t), &counterpb.GetRequest{})
+			require.Equal(t, codes.InvalidArgument, status.Code(err), "there is no key")
+
+			require.NoError(t, c.Node(2).Cluster().Stop(etcdtest.Context(t)))
+			kept := 0
+			for key := range keys {
+				reply, err := clients[0].Get(at(t, key), &counterpb.GetRequest{})
+				require.NoError(t, err)
+				again, err := clients[1].Get(at(t, key), &counterpb.GetRequest{})
+				require.NoError(t, err)
+				require.Equal(t, reply.GetSum(), again.GetSum())
+				if reply.GetSum() != 0 {
+					require.EqualValues(t, 15, reply.GetSum())
+					kept++
+				}
+			}
+			require.NotZero(t, kept)
+			require.Less(t, kept, keys, "those of the node that stopped begin again")
+
+			all, code := lines(t, file)
+			t.Logf("%s: %d lines, of which %d are code", name, all, code)
+			if name == "objects" {
+				require.LessOrEqual(t, all, atMost)
+			}
+		})
+	}
+}
+
+// lines counts those between the marks of a file, and of them those that are neither empty nor a comment.
+func lines(t *testing.T, file string) (all, code int) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	_, marked, begins := strings.Cut(string(text), "\n// From here to the end ")
+	marked, _, ends := strings.Cut(marked, "\n// The end.\n")
+	require.True(t, begins && ends, "%s has its marks", file)
+	_, marked, _ = strings.Cut(marked, "\n")
+	for line := range strings.Lines(strings.TrimSpace(marked)) {
+		all++
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
+			code++
+		}
+	}
+	return all, code
+}
+
+// dial is a client that calls one node, whatever object it means.
+func dial(t *testing.T, address string) counterpb.CounterClient {
+	return counterpb.NewCounterClient(connect(t, address))
+}
+
+func connect(t *testing.T, address string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	return conn
+}
+
+// at is the context of a call to a counter.
+func at(t *testing.T, key int) context.Context {
+	return metadata.AppendToOutgoingContext(etcdtest.Context(t), "goverse-key", fmt.Sprint("counter", key))
+}

@@ -1,0 +1,9 @@
+// Package counterpb is generated from counter.proto: the gRPC service of the example. All but this file is
+// generated; regenerate with
+//
+//	go generate ./examples/counter/...
+//
+// which needs protoc, protoc-gen-go v1.36 and protoc-gen-go-grpc v1.6 in the PATH.
+package counterpb
+
+//go:generate protoc --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative counter.proto

@@ -1,0 +1,237 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/clustertest/fault"
+	"github.com/goverse/goverse/examples/counter/counterpb"
+	"github.com/goverse/goverse/examples/internal/trial"
+	"github.com/goverse/goverse/internal/port"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/needed"
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+const patience = 20 * time.Second
+
+// TestMain: with the variable, this is the program.
+func TestMain(m *testing.M) { trial.Main(m, main) }
+
+// process is one node.
+type process struct {
+	*fault.Process
+	address string
+	client  counterpb.CounterClient
+	objects objectspb.ObjectsClient
+}
+
+// start starts a node and waits until it is ready.
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	p := &process{address: free(t)}
+	p.Process = trial.Program(t, append([]string{"-listen", p.address}, args...)...)
+	require.Eventually(t, func() bool { return strings.Contains(p.Output(), "msg=ready") }, patience,
+		5*time.Millisecond)
+	conn := connect(t, p.address)
+	p.client, p.objects = counterpb.NewCounterClient(conn), objectspb.NewObjectsClient(conn)
+	return p
+}
+
+func free(t *testing.T) string {
+	t.Helper()
+	address, err := port.Servers.Draw("127.0.0.1")
+	require.NoError(t, err)
+	return address
+}
+
+// has reports whether a counter is on the node.
+func (p *process) has(t *testing.T, key int) bool {
+	t.Helper()
+	resp, err := p.objects.Describe(etcdtest.Context(t), &objectspb.DescribeRequest{Key: fmt.Append(nil, "counter", key)})
+	require.NoError(t, err)
+	return len(resp.GetObjects()) > 0
+}
+
+// One process is enough: it has its own etcd.
+func TestOneCommand(t *testing.T) {
+	etcd := free(t)
+	first := start(t, "-etcd-listen", etcd)
+	second := start(t, "-etcd", etcd)
+	for key := range 10 {
+		for i, p := range []*process{first, second, first} {
+			reply, err := p.client.Add(at(t, key), &counterpb.AddRequest{Amount: 1})
+			require.NoError(t, err)
+			require.EqualValues(t, i+1, reply.GetSum())
+		}
+	}
+	trial.StopWithin(t, patience, second.Process)
+	trial.StopWithin(t, patience, first.Process)
+}
+
+// Three nodes are called from outside, each of them for counters of all of them. One is killed, another one joins, and
+// one stops: the calls go on, and a counter begins again only where its node was lost, or its shard has moved.
+func TestNodesComeAndGo(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	var nodes []*process
+	for range 3 {
+		nodes = append(nodes, start(t, "-etcd", etcd.Endpoint()))
+	}
+	const keys = 40
+	counts := func(p *process) (n int) {
+		for key := range keys {
+			if p.has(t, key) {
+				n++
+			}
+		}
+		return n
+	}
+	require.Eventually(t, func() bool { // until the shards are on all three
+		for key := range keys {
+			_, err := nodes[key%3].client.Get(at(t, key), &counterpb.GetRequest{})
+			require.NoError(t, err)
+		}
+		return counts(nodes[0]) > 0 && counts(nodes[1]) > 0 && counts(nodes[2]) > 0
+	}, patience, 20*time.Millisecond)
+	begun := map[int]int64{}
+	for key := range keys {
+		reply, err := nodes[0].client.Get(at(t, key), &counterpb.GetRequest{})
+		require.NoError(t, err)
+		require.Zero(t, reply.GetSum())
+		here := 0
+		for i, p := range nodes {
+			reply, err := p.client.Add(at(t, key), &counterpb.AddRequest{Amount: 10})
+			require.NoError(t, err)
+			require.EqualValues(t, 10*(i+1), reply.GetSum(), "each node calls the same counter")
+			begun[key] = reply.GetSum()
+			if p.has(t, key) {
+				here++
+			}
+		}
+		require.Equal(t, 1, here, "a counter is on one node")
+	}
+
+	// From here on each counter is called all the time, by one caller, through the first two nodes.
+	var calls, unknown atomic.Int64
+	var restarts [keys]atomic.Int64
+	next := make(chan int, keys)
+	sums := [keys]int64{}
+	for key := range keys {
+		sums[key] = begun[key]
+		next <- key
+	}
+	end := trial.Meanwhile(t, 8, time.Millisecond, func(ctx context.Context) error {
+		key := <-next
+		defer func() { next <- key }()
+		ctx = metadata.AppendToOutgoingContext(ctx, objects.KeyHeader, fmt.Sprint("counter", key))
+		reply, err := nodes[key%2].client.Add(ctx, &counterpb.AddRequest{Amount: 1})
+		switch {
+		case err == nil && reply.GetSum() == sums[key]+1:
+		case err == nil && reply.GetSum() == 1:
+			restarts[key].Add(1)
+		case err == nil:
+			return fmt.Errorf("counter %d: %d after %d", key, reply.GetSum(), sums[key])
+		case status.Code(err) == codes.Unavailable && objects.ReasonOf(err) == objects.ReasonMayHaveStarted:
+			unknown.Add(1) // whether it was added is not known, but that it was on a node that is gone is
+			sums[key] = -1
+			return nil
+		default:
+			return err
+		}
+		sums[key] = reply.GetSum()
+		calls.Add(1)
+		return nil
+	})
+	goesOn := func() {
+		t.Helper()
+		before := calls.Load()
+		require.Eventually(t, func() bool { return calls.Load() > before+2*keys }, patience, 5*time.Millisecond)
+	}
+	goesOn()
+
+	lost := map[int]bool{}
+	for key := range keys {
+		lost[key] = nodes[2].has(t, key)
+		assert.Zero(t, restarts[key].Load(), "counter %d, before anything happened", key)
+	}
+	_, err := nodes[2].Kill()
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		for key := range keys {
+			if lost[key] && restarts[key].Load() == 0 {
+				return false
+			}
+		}
+		return true
+	}, patience, 5*time.Millisecond, "the counters of the killed node go on elsewhere, from 0")
+	for key := range keys {
+		if !lost[key] {
+			require.Zero(t, restarts[key].Load(), "counter %d is on a node that lives", key)
+		}
+	}
+	killed := unknown.Load()
+
+	third := start(t, "-etcd", etcd.Endpoint())
+	require.Eventually(t, func() bool { return counts(third) > keys/5 }, patience, 20*time.Millisecond)
+	goesOn()
+	trial.StopWithin(t, patience, third.Process)
+	goesOn()
+	require.Equal(t, killed, unknown.Load(), "no call is lost where a node joins or stops")
+	end()
+	for key := range keys {
+		reply, err := nodes[(key+1)%2].client.Get(at(t, key), &counterpb.GetRequest{})
+		require.NoError(t, err)
+		require.Equal(t, sums[key], reply.GetSum(), "the other node reads what was added")
+	}
+	t.Logf("%d calls, of %d it is not known whether they ran", calls.Load(), killed)
+	trial.Stop(t, nodes[0].Process, nodes[1].Process)
+}
+
+// The client in Python is one of gRPC's own, and calls the counters that others call.
+func TestPython(t *testing.T) {
+	python := pythonWithGRPC(t)
+	dir := t.TempDir()
+	out, err := exec.Command(python, "-m", "grpc_tools.protoc", "-I", "counterpb", "--python_out", dir,
+		"--grpc_python_out", dir, "counter.proto").CombinedOutput()
+	require.NoError(t, err, string(out))
+	p := start(t, "-etcd-listen", free(t))
+	_, err = p.client.Add(metadata.AppendToOutgoingContext(etcdtest.Context(t), objects.KeyHeader, "alice"),
+		&counterpb.AddRequest{Amount: 2})
+	require.NoError(t, err)
+	script, err := filepath.Abs("client.py")
+	require.NoError(t, err)
+	add := exec.Command(python, script, p.address, "alice", "5")
+	add.Env = append(add.Environ(), "PYTHONPATH="+dir)
+	out, err = add.CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Equal(t, "7\n", string(out))
+	trial.Stop(t, p.Process)
+}
+
+// pythonWithGRPC is a Python that has gRPC and its generator.
+func pythonWithGRPC(t *testing.T) string {
+	t.Helper()
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		if exec.Command(python, "-c", "import grpc, grpc_tools").Run() == nil {
+			return python
+		}
+	}
+	needed.Missing(t, "python-grpc", "no python3 with gRPC: pip install grpcio grpcio-tools, or apt-get install "+
+		"python3-grpcio python3-grpc-tools")
+	return ""
+}
