@@ -23,6 +23,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/goverse/goverse/bench/internal/callproc"
 	"github.com/goverse/goverse/bench/internal/etcdproc"
 	"github.com/goverse/goverse/bench/internal/reexec"
 	"github.com/goverse/goverse/bench/internal/report"
@@ -42,8 +43,10 @@ func main() {
 	if len(os.Args) == 2 && os.Args[1] == etcdproc.ServeArg {
 		exit(etcdproc.Serve())
 	}
-	if asked, err := reexec.Serve(os.Args[1:]); asked {
-		exit(err)
+	for _, serve := range []func([]string) (bool, error){reexec.Serve, callproc.Serve} {
+		if asked, err := serve(os.Args[1:]); asked {
+			exit(err)
+		}
 	}
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)

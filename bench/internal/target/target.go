@@ -64,6 +64,8 @@ func All() []Benchmark {
 		{"T10", "dealing the shards out", dealing},
 		{"T11p", "shards move: two nodes, three, two", moving},
 		{"T12", "SIGKILL of an owner of shards", orphan},
+		{"T13", "a call to an object on the same node", localCalls},
+		{"T13b", "a call to an object on another node", remoteCalls},
 		{"T14", "start", start},
 		{"T15", "idle cost", idle},
 	}

@@ -1,0 +1,58 @@
+package callproc
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/bench/internal/etcdproc"
+	"github.com/goverse/goverse/bench/internal/reexec"
+)
+
+// TestMain makes this very binary the processes that a test starts, and checks that no goroutine is left.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == etcdproc.ServeArg {
+		exit(etcdproc.Serve())
+	}
+	if asked, err := Serve(os.Args[1:]); asked {
+		exit(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func patient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// started has the process end with the test, after those that were started later.
+func started[P interface{ Stop() error }](t *testing.T) func(p P, err error) P {
+	t.Helper()
+	return func(p P, err error) P {
+		t.Helper()
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, p.Stop()) })
+		return p
+	}
+}
+
+func server(t *testing.T) func(*reexec.Process, error) *reexec.Process {
+	return started[*reexec.Process](t)
+}
+
+func client(t *testing.T) func(*Caller, error) *Caller { return started[*Caller](t) }
