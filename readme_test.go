@@ -35,10 +35,12 @@ import (
 	"github.com/goverse/goverse/cluster/elector"
 	"github.com/goverse/goverse/cluster/elector/postgres"
 	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/cluster/slogger"
+	"github.com/goverse/goverse/examples/counter/counterpb"
 	"github.com/goverse/goverse/node"
 )
 
@@ -57,6 +59,8 @@ var (
 	_ = elector.New
 	_ = postgres.New
 	_ = httpapi.New
+	_ = objects.NotStarted
+	_ counterpb.CounterServer
 	_ = once.ErrUnknown
 	_ processor.Position
 	_ shard.Owner
@@ -68,6 +72,7 @@ var (
 var readmeGiven = []string{
 	`plan string`,
 	`c *cluster.Cluster, n *node.Node, err error, pb struct{ RegisterOrdersServer func(grpc.ServiceRegistrar, any) }`,
+	`c *cluster.Cluster`,
 	`n *node.Node, store, follow func(context.Context, int64) error`,
 	`c *cluster.Cluster, publish func(context.Context, int64) error, send func(context.Context) ([]byte, error)`,
 	`c *cluster.Cluster, orders processor.Source[Order], project func(context.Context, processor.Event[Order]) error`,
@@ -75,7 +80,10 @@ var readmeGiven = []string{
 }
 
 // readmeTypes are declarations that a program needs.
-var readmeTypes = map[int]string{1: `type orders struct{ cluster *cluster.Cluster }`}
+var readmeTypes = map[int]string{
+	1: `type orders struct{ cluster *cluster.Cluster }`,
+	2: `type counter struct { counterpb.UnimplementedCounterServer; key string }`,
+}
 
 // The programs of the README compile.
 func TestReadmeCompiles(t *testing.T) {
@@ -106,7 +114,7 @@ func TestReadmeCompiles(t *testing.T) {
 func typeChecker(t *testing.T) func(source string) []error {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./cluster/...",
-		"./node", "github.com/jackc/pgx/v5/pgxpool").Output()
+		"./node", "./examples/counter/counterpb", "github.com/jackc/pgx/v5/pgxpool").Output()
 	require.NoError(t, err)
 	files := map[string]string{}
 	for line := range strings.Lines(string(out)) {
