@@ -147,6 +147,9 @@ func (s *seen) add(v history.Verdict) {
 	s.sum.Ran += v.Seen.Ran
 	s.sum.Unclear += v.Seen.Unclear
 	s.sum.Late += v.Seen.Late
+	s.sum.Activations += v.Seen.Activations
+	s.sum.Calls += v.Seen.Calls
+	s.sum.Answered += v.Seen.Answered
 	s.leaders = append(s.leaders, v.Pauses(history.Leadership)...)
 	for shard := range v.Seen.Shards {
 		s.owners = append(s.owners, v.Pauses(history.Shard(shard))...)
@@ -162,7 +165,8 @@ func (s *seen) String() string {
 			s.sum.Increments, s.sum.Fenced, s.sum.Unanswered) +
 		fmt.Sprintf("; %d effects tried %d times, run %d times, %d unknown for a while, %d too late", s.sum.Effects,
 			s.sum.Attempts, s.sum.Ran,
-			s.sum.Unclear, s.sum.Late)
+			s.sum.Unclear, s.sum.Late) +
+		fmt.Sprintf("; %d activations of objects, %d of %d calls answered", s.sum.Activations, s.sum.Answered, s.sum.Calls)
 }
 
 func percentiles(pauses []time.Duration) string {

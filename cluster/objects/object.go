@@ -19,6 +19,7 @@ type Activation interface {
 	Shard() int
 	Epoch() int64
 	Context() context.Context
+	Valid() bool
 	At(key string) grpc.ClientConnInterface
 	Every(period time.Duration, tick func(ctx context.Context)) (stop func())
 	After(delay time.Duration, tick func(ctx context.Context)) (stop func())
@@ -41,9 +42,15 @@ func (o *Object) Shard() int { return o.activation.Shard() }
 // writes, and have the store refuse a smaller one than it has seen.
 func (o *Object) Epoch() int64 { return o.activation.Epoch() }
 
-// Context ends with the activation, when its Deactivated method has returned; and at once when the
+// Context ends when the activation is to end, before its Deactivated method is called; and at once when the
 // node's session is lost. It is for what the object starts and does not wait for.
 func (o *Object) Context() context.Context { return o.activation.Context() }
+
+// Valid reports, without asking anybody, whether this activation is the only one of its key in the cluster at an
+// instant within the call: it is not over, and the node has its shard by a session that has been valid all the time.
+// That holds from the factory until Deactivated has returned, but where the session is lost. What is done after it may
+// come late, for the process can be paused; so give stores the epoch.
+func (o *Object) Valid() bool { return o.activation.Valid() }
 
 // At calls other objects: it is the connection of the object with that key, for a generated client. Give the calls
 // the context of the turn that makes them, so that a circle of calls is recognised.

@@ -30,6 +30,15 @@ func (h *Shards) Enter(n int) (epoch int64, ok bool) { return h.slots[n].admit()
 // Exit follows each Enter that was ok.
 func (h *Shards) Exit(n int) { h.slots[n].leave() }
 
+// Holds reports whether this node has the shard under that epoch at this instant: it serves it, or lets what runs in it
+// end. Nobody else has it then.
+func (h *Shards) Holds(n int, epoch int64) bool {
+	s := &h.slots[n]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return (s.phase == serving || s.phase == releasing) && s.epoch == epoch && s.period.Valid()
+}
+
 // Drained is the context of what runs in a shard until it has to be cut off: it ends with [ErrNotOwner] when the
 // drain time-out has passed, and with the session's deadline. It is for who has entered.
 func (h *Shards) Drained(n int) context.Context {

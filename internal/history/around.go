@@ -38,6 +38,9 @@ func (h History) start() Instant {
 	for _, a := range h.Attempts {
 		first = min(first, a.Call)
 	}
+	for _, c := range h.Calls {
+		first = min(first, c.Call)
+	}
 	return first
 }
 
@@ -87,6 +90,11 @@ func (h History) around(f Finding) []string {
 	for _, a := range h.Attempts {
 		if Effect(a.Name) == f.Subject {
 			tell(a.Call, max(a.Call, a.Return), "%v, returned %s", a, a.Return.since(start))
+		}
+	}
+	for _, c := range h.Calls {
+		if c.Object == f.Subject {
+			tell(c.Call, max(c.Call, c.Return), "%s: %v, returned %s", c.Process, c, c.Return.since(start))
 		}
 	}
 	for _, e := range h.Effects {
@@ -144,6 +152,10 @@ func (r Run) claim() string {
 		return fmt.Sprintf("holds %v by token %d", r.Subject, r.Token)
 	case r.Subject.is(ofLock):
 		return fmt.Sprintf("does not hold %v", r.Subject)
+	case r.Subject.is(ofObject) && r.Leads:
+		return fmt.Sprintf("has %v active under epoch %d", r.Subject, r.Token)
+	case r.Subject.is(ofObject):
+		return fmt.Sprintf("does not have %v active", r.Subject)
 	case r.Leads:
 		return fmt.Sprintf("serves %v under epoch %d", r.Subject, r.Token) + onSession(r.Session)
 	}

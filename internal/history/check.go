@@ -41,7 +41,7 @@ func Check(h History, limits Limits) Verdict {
 	limits = limits.withDefaults()
 	all := h.claims()
 	v := Verdict{Seen: count(h, all), history: h, pauses: map[Subject][]time.Duration{}}
-	if v.Seen.Samples == 0 && v.Seen.Grants == 0 && v.Seen.Attempts == 0 {
+	if v.Seen.Samples == 0 && v.Seen.Grants == 0 && v.Seen.Attempts == 0 && v.Seen.Calls == 0 {
 		v.Findings = append(v.Findings, Finding{Kind: Empty, Text: "no node was sampled: nothing is known"})
 	}
 	of := map[Subject][]Term{}
@@ -58,6 +58,8 @@ func Check(h History, limits Limits) Verdict {
 			continue
 		case c.subject.is(ofShard):
 			shards = append(shards, c)
+		case c.subject.is(ofObject):
+			continue // it is active only when it is called
 		}
 		v.pauses[c.subject] = pauses(c.terms)
 	}
@@ -70,6 +72,7 @@ func Check(h History, limits Limits) Verdict {
 		v.Findings = append(v.Findings, r.check(of[r.subject])...)
 	}
 	v.Findings = append(v.Findings, effects(h)...)
+	v.Findings = append(v.Findings, objectOrders(h, limits.Exempt, searchTimeout)...)
 	slices.SortStableFunc(v.Findings, func(a, b Finding) int { return cmp.Compare(a.From, b.From) })
 	return v
 }

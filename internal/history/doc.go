@@ -20,6 +20,7 @@
 //	faults ─ marks ──────────┘   (one file a process)    ├─► History ─► Check ─► Verdict
 //	Register.Follow ─ etcd's own order ──────────────────┤
 //	Locks, Effects ─ holds, increments, attempts ────────┤
+//	Objects ─ activations, calls ────────────────────────┤
 //	Ledger ─ what took place ────────────────────────────┘
 //
 // # Subjects
@@ -40,6 +41,12 @@
 // ([Recorder.Effects]) is a line in a file ([Ledger]) that no fault of the network reaches, and
 // what callers were answered is held against that file. Locks and counters are checked against
 // models as well: each has a linear order, or it is a finding.
+//
+// # Objects
+//
+// Each activation of an object ([Recorder.Objects]) is a life of its own, which is asked whether it is valid until it
+// is over; no two of one object may stand at once. Calls of objects that count ([Recorder.ObjectCall]) are checked
+// against a model: each object's have a linear order, or that is a finding.
 //
 // # What counts as certain
 //

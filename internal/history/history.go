@@ -16,6 +16,7 @@ type History struct {
 	Gaps      []Gap
 	Attempts  []Attempt
 	Effects   []Entered // alone of all, in the ledger's order
+	Calls     []ObjectCall
 }
 
 // Process is one that recorded.
@@ -56,7 +57,7 @@ func (s State) idle() bool { return s == Follower || s == NoSession }
 type Run struct {
 	Who
 	Subject Subject `json:"subject,omitempty"`
-	Leads   bool    `json:"leads,omitempty"`   // it claims the subject: leads, serves the shard, or holds the lock
+	Leads   bool    `json:"leads,omitempty"`   // it claims the subject: leads, serves the shard, holds the lock, is active
 	Shared  bool    `json:"shared,omitempty"`  // it shares the lock
 	Token   int64   `json:"token,omitempty"`   // 0 while it claims nothing, or claims it by none
 	Session int64   `json:"session,omitempty"` // on which it serves the shard
@@ -183,6 +184,7 @@ func Merge(histories ...History) History {
 		all.Gaps = append(all.Gaps, h.Gaps...)
 		all.Attempts = append(all.Attempts, h.Attempts...)
 		all.Effects = append(all.Effects, h.Effects...)
+		all.Calls = append(all.Calls, h.Calls...)
 	}
 	return all
 }

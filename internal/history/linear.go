@@ -161,23 +161,12 @@ func (r *register) explain(start state, part []seen, timeout time.Duration) []Fi
 	case porcupine.Unknown:
 		return []Finding{r.undecided(part, timeout)}
 	}
-	placed := map[int]bool{} // of the operations, in the longest beginning
-	for _, ids := range info.PartialLinearizations()[0] {
-		if len(ids) > len(placed) {
-			clear(placed)
-			for _, id := range ids {
-				placed[id] = true
-			}
-		}
-	}
 	f := Finding{Kind: NotLinearizable, From: part[0].call, To: part[len(part)-1].ret,
 		Text: fmt.Sprintf("register %s: not linearizable", r.key)}
-	for i, s := range part {
-		if !placed[i] {
-			f.From, f.To, f.Ops = s.call, s.ret, []Op{s.op}
-			f.Text += fmt.Sprintf(": %v does not fit", s.op)
-			break
-		}
+	if i, ok := misfit(info, len(part)); ok {
+		s := part[i]
+		f.From, f.To, f.Ops = s.call, s.ret, []Op{s.op}
+		f.Text += fmt.Sprintf(": %v does not fit", s.op)
 	}
 	return []Finding{f}
 }

@@ -24,13 +24,16 @@ type line struct {
 	Gap     *Gap     `json:"gap,omitempty"`
 	Attempt *Attempt `json:"attempt,omitempty"`
 	Effect  *Entered `json:"effect,omitempty"`
+
+	ObjectCall *ObjectCall `json:"call,omitempty"`
 }
 
 // Read reads what one recorder wrote. An unfinished last line, which a crash leaves,
 // is ignored.
 func Read(r io.Reader) (History, error) {
 	in := bufio.NewReaderSize(r, 1<<16)
-	b := builder{runs: map[runKey]int{}, marks: map[opKey]int{}, ops: map[opKey]int{}, attempts: map[opKey]int{}}
+	b := builder{runs: map[runKey]int{}, marks: map[opKey]int{}, ops: map[opKey]int{}, attempts: map[opKey]int{},
+		calls: map[opKey]int{}}
 	for n := 1; ; n++ {
 		text, err := in.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
@@ -85,6 +88,7 @@ type builder struct {
 	marks    map[opKey]int
 	ops      map[opKey]int
 	attempts map[opKey]int
+	calls    map[opKey]int
 }
 
 func (b *builder) add(l line) bool {
@@ -106,6 +110,8 @@ func (b *builder) add(l line) bool {
 		replace(&h.Attempts, b.attempts, opKey{l.Attempt.Process, l.Attempt.ID}, *l.Attempt)
 	case l.Effect != nil:
 		h.Effects = append(h.Effects, *l.Effect)
+	case l.ObjectCall != nil:
+		replace(&h.Calls, b.calls, opKey{l.ObjectCall.Process, l.ObjectCall.ID}, *l.ObjectCall)
 	default:
 		return false
 	}

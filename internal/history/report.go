@@ -102,6 +102,9 @@ func (s Seen) String() string {
 		text += fmt.Sprintf("; %d effects tried %d times, run %d times, %d of them unknown for a while, %d too late",
 			s.Effects, s.Attempts, s.Ran, s.Unclear, s.Late)
 	}
+	if s.Calls > 0 {
+		text += fmt.Sprintf("; %d activations of objects, %d calls, %d answered", s.Activations, s.Calls, s.Answered)
+	}
 	return text
 }
 

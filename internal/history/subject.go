@@ -11,10 +11,11 @@ import (
 type Subject string
 
 // Leadership of the cluster is the subject of whatever names none. The other subjects
-// are shards, where the token of a claim is its epoch, locks and effects.
+// are shards, where the token of a claim is its epoch, locks, effects and objects, whose token is the epoch
+// of their shard.
 const Leadership Subject = ""
 
-const ofShard, ofLock, ofEffect = "shard ", "lock ", "effect "
+const ofShard, ofLock, ofEffect, ofObject = "shard ", "lock ", "effect ", "object "
 
 // Shard is ownership of a shard, by its number.
 func Shard(n int) Subject { return Subject(fmt.Sprint(ofShard, n)) }
@@ -24,6 +25,9 @@ func Lock(name string) Subject { return Subject(ofLock + name) }
 
 // Effect is an effect, by its name.
 func Effect(name string) Subject { return Subject(ofEffect + name) }
+
+// Object is an object, by its service and its key.
+func Object(service, key string) Subject { return Subject(ofObject + service + " " + key) }
 
 // IsLock reports whether s is a lock.
 func (s Subject) IsLock() bool { return s.is(ofLock) }
@@ -39,7 +43,7 @@ func (s Subject) String() string {
 
 // token is what the token of a claim to s is called.
 func (s Subject) token() string {
-	if s.is(ofShard) {
+	if s.is(ofShard) || s.is(ofObject) {
 		return "epoch"
 	}
 	return "token"
@@ -52,6 +56,8 @@ func (s Subject) several() string {
 		return "two leaders"
 	case s.is(ofLock):
 		return fmt.Sprintf("two holders of %s", string(s))
+	case s.is(ofObject):
+		return fmt.Sprintf("two activations of %s", string(s))
 	}
 	return fmt.Sprintf("two owners of %s", string(s))
 }

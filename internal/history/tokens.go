@@ -10,7 +10,8 @@ import (
 // before them, and claims by no token at all. Each is reported once, beside the greatest token before it. Those
 // who share a lock are not compared with each other. Terms that overlap are found as that. A shard's owner that
 // was suspended may go on under the epoch that it had, on the same session, as long as nobody has had it since;
-// so may a leader whose process stood still, by its token, when etcd has confirmed its session.
+// so may a leader whose process stood still, by its token, when etcd has confirmed its session. An object may be
+// activated again on its node under the epoch of its shard.
 func tokens(terms []Term) []Finding {
 	byEnd := slices.Clone(terms)
 	slices.SortFunc(byEnd, func(a, b Term) int { return cmp.Compare(a.Last.After, b.Last.After) })
@@ -40,6 +41,8 @@ func tokens(terms []Term) []Finding {
 		case y.Token == 0:
 			f.Terms, f.Text = []Term{y}, fmt.Sprintf("no %s: %v", y.Subject.token(), y)
 		case greatest == nil || greatest.Token < y.Token:
+			continue
+		case greatest.Token == y.Token && y.Subject.is(ofObject) && greatest.Process == y.Process && greatest.Node == y.Node:
 			continue
 		case greatest.Token == y.Token && greatest.Who == y.Who && y.Subject != Leadership && greatest.Session == y.Session:
 			continue

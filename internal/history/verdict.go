@@ -7,10 +7,10 @@ type Kind string
 
 // The kinds of findings.
 const (
-	Overlap         Kind = "overlap"          // two nodes led, served one shard, or held one lock unshared, at one instant
+	Overlap         Kind = "overlap"          // two nodes led, served one shard, held one lock unshared, or had one object active, at one instant
 	Token           Kind = "token"            // a token or an epoch that did not grow
 	Stale           Kind = "stale write"      // a write of a lost term was accepted
-	NotLinearizable Kind = "not linearizable" // a register, a counter or a lock did not behave as one
+	NotLinearizable Kind = "not linearizable" // a register, a counter, a lock or an object did not behave as one
 	Doubled         Kind = "effect doubled"   // it took place twice
 	// some caller was answered that it took place, and it did not, or with another result
 	Lost       Kind = "effect lost"
@@ -98,6 +98,8 @@ type Seen struct {
 	Effects, Attempts, Ran         int // names; calls of Once, and of these, those that ran the function
 	Unclear                        int // effects whose callers were answered that it is unknown
 	Late                           int // effects that did not count, for the attempt had been given up
+
+	Activations, Calls, Answered int // of objects: how often they were activated; their calls, and those answered
 }
 
 func count(h History, all []claims) Seen {
@@ -121,6 +123,10 @@ func count(h History, all []claims) Seen {
 					s.Shared++
 				}
 			}
+			continue
+		}
+		if c.subject.is(ofObject) {
+			s.Activations += len(c.terms)
 			continue
 		}
 		s.Shards++
@@ -150,6 +156,12 @@ func count(h History, all []claims) Seen {
 		}
 	}
 	s.effects(h)
+	for _, c := range h.Calls {
+		s.Calls++
+		if c.Return != 0 {
+			s.Answered++
+		}
+	}
 	return s
 }
 

@@ -92,6 +92,8 @@ const (
 	MapUnfenced Name = "map-unfenced"
 	// LapsedKept keeps a shard that was acquired before the session was suspended.
 	LapsedKept Name = "lapsed-kept"
+	// ActivationStays keeps the objects of a shard that leaves, until it comes back.
+	ActivationStays Name = "activation-stays"
 )
 
 // The mutants of package leasequeue, which has a simulation of its own.

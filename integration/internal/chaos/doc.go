@@ -20,13 +20,16 @@
 // but the lock's guard protects; and all of them try each of a row of fresh effects at the same
 // moment, which are lines in a file. Who lost a lock goes on writing until that is refused.
 //
+// Each node hosts objects that count, with what they have counted in etcd; programs outside of the cluster call them
+// through any node, and repeat a call that is not answered by its request id until it is.
+//
 // Faults are drawn from a shuffled deck, so that every kind comes equally often; more
 // than half of those that can hit one node hit the leader of the moment. A fault has
 // an effect that is observed at etcd or at the process; without it, it is not counted.
 // Every node records what it claims, leadership and shards (package
 // internal/history); the checker judges all of it together. After each deck all must
 // be well again, every shard served by exactly the owner that an even map names, every lock to
-// be had by every node, and every effect have taken place.
+// be had by every node, every effect have taken place, and every object answer through every node.
 //
 // To see it find something, build it with the tag mutants, and let the environment
 // variable GOVERSE_MUTANT name one of those of package internal/mutant.

@@ -99,8 +99,12 @@ func program(encoded string) (err error) {
 	defer func() { err = errors.Join(err, ledger.Close()) }()
 	owner := newGuarded(rec, cfg.Advertise, ccfg.Client)
 	ccfg.Sharding = owner.sharding()
+	ccfg.Objects = objectsConfig()
 	c, err := cluster.NewClusterWithNode(ccfg, n)
 	if err != nil {
+		return errors.Join(err, n.Close())
+	}
+	if err := host(c, ccfg.Client, rec.Objects(cfg.Advertise)); err != nil {
 		return errors.Join(err, n.Close())
 	}
 	rec.Add(history.Of(cfg.Advertise, c).WithShards(c))

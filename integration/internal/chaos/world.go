@@ -76,6 +76,8 @@ type world struct {
 	aside  atomic.Pointer[member] // to which something is done
 	leases *leases.Watcher
 
+	outside *outside // who calls objects; nil before there are nodes
+
 	etcdBusy sync.RWMutex // held by a fault at etcd; shared by what needs etcd well
 }
 
@@ -126,6 +128,9 @@ func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 		return w, err
 	}
 	w.leases = w.watchLeases()
+	if w.outside, err = newOutside(w.rec, w.nodes); err != nil {
+		return w, err
+	}
 	return w, w.calm(ctx)
 }
 
@@ -217,12 +222,13 @@ func (w *world) at(address string) *chaosNode {
 
 // calm waits until all is as it should be: every node registered and queued once, one of
 // them leads, the shards are assigned evenly, every node sees it so and serves exactly
-// those that are its own; and then until each had every lock and every effect has taken place.
+// those that are its own; and then until each had every lock, every effect has taken place, and every object
+// has answered through every node.
 func (w *world) calm(ctx context.Context) error {
 	if err := w.atEase(ctx); err != nil {
 		return err
 	}
-	return w.settled(ctx)
+	return errors.Join(w.settled(ctx), w.outside.answers(ctx))
 }
 
 func (w *world) atEase(ctx context.Context) error {
@@ -297,8 +303,9 @@ func (w *world) describe() string {
 	return out
 }
 
-// stop ends the nodes gracefully and returns what they recorded.
+// stop ends the calls, and then the nodes gracefully.
 func (w *world) stop(ctx context.Context) error {
+	w.outside.stop()
 	errs := make([]error, len(w.nodes))
 	var wg sync.WaitGroup
 	for i, n := range w.nodes {
@@ -311,6 +318,9 @@ func (w *world) stop(ctx context.Context) error {
 // close ends everything that is left.
 func (w *world) close() error {
 	var errs []error
+	if w.outside != nil {
+		errs = append(errs, w.outside.close())
+	}
 	for _, n := range w.nodes {
 		if n.entrance != nil {
 			errs = append(errs, n.close())

@@ -15,6 +15,8 @@ type Shards interface {
 	// Enter counts a turn in if the shard is served at this instant; Exit counts it out.
 	Enter(shard int) (epoch int64, ok bool)
 	Exit(shard int)
+	// Holds reports whether the shard is had under that epoch at this instant, whether it is served or leaves.
+	Holds(shard int, epoch int64) bool
 	// Drained ends when what runs in the shard is to be cut off, Staying as soon as the shard leaves. They are for
 	// who has entered.
 	Drained(shard int) context.Context

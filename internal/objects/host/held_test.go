@@ -87,6 +87,12 @@ func (s *held) Enter(n int) (int64, bool) {
 	return s.shards[n].epoch, true
 }
 
+func (s *held) Holds(n int, epoch int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shards[n].epoch == epoch && s.shards[n].ctx.Err() == nil
+}
+
 func (s *held) Exit(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -87,6 +87,15 @@ func (o *object) Shard() int { return o.home.number }
 // Epoch implements objects.Activation.
 func (o *object) Epoch() int64 { return o.epoch }
 
+// Valid implements objects.Activation. An activation that is not over and whose shard has been held without a break
+// since was valid when its phase was read.
+func (o *object) Valid() bool {
+	o.home.mu.Lock()
+	over := o.phase == empty || o.phase == gone
+	o.home.mu.Unlock()
+	return !over && o.host.cfg.Shards.Holds(o.home.number, o.epoch)
+}
+
 // At implements objects.Activation.
 func (o *object) At(key string) grpc.ClientConnInterface { return o.host.cfg.At(key) }
 

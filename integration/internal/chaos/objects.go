@@ -1,0 +1,199 @@
+//go:build unix
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/cluster/objects/state"
+	"github.com/goverse/goverse/cluster/objects/state/etcd"
+	"github.com/goverse/goverse/internal/history"
+	"github.com/goverse/goverse/internal/testkit/probepb"
+)
+
+const (
+	// states is where the objects keep what they have counted.
+	states = "/chaos/objects"
+	// objectCount is how many objects there are. The last ones are called so seldom that they idle out.
+	objectCount = 16
+	idleAfter   = 300 * time.Millisecond
+
+	// callers is how many call at once, from outside of the cluster, and callEvery the pace of each.
+	callers   = 4
+	callEvery = 20 * time.Millisecond
+	// callTimeout is that of one attempt; the next one goes to another node.
+	callTimeout = 2 * time.Second
+	// answerWithin is by when every object answers through every node, after the last fault.
+	answerWithin = 30 * time.Second
+)
+
+// subjectOf is an object in the history.
+func subjectOf(key string) history.Subject {
+	return history.Object(probepb.Probe_ServiceDesc.ServiceName, key)
+}
+
+func objectKey(n int) string { return fmt.Sprint("object-", n) }
+
+// objectsConfig makes objects idle out, and not wait for each other for long.
+func objectsConfig() cluster.ObjectsConfig { return cluster.ObjectsConfig{IdleAfter: idleAfter} }
+
+// host makes a node host objects that count.
+func host(c *cluster.Cluster, client *clientv3.Client, of *history.Objects) error {
+	store, err := etcd.New(etcd.Config{Client: client, Prefix: states})
+	if err != nil {
+		return err
+	}
+	objects.Register(c, probepb.RegisterProbeServer, func(ctx context.Context, o *objects.Object) (probepb.ProbeServer,
+		error) {
+		n := &counting{object: o, activation: of.Activated(o)}
+		if n.state, err = state.Load(ctx, store, o, &wrapperspb.Int64Value{}); err != nil {
+			n.activation.Deactivated()
+			return nil, err
+		}
+		return n, nil
+	})
+	return nil
+}
+
+// counting is an object that keeps a number in etcd.
+type counting struct {
+	probepb.UnimplementedProbeServer
+	object     *objects.Object
+	activation *history.Activation
+	state      *state.State[*wrapperspb.Int64Value]
+}
+
+// Add implements probepb.ProbeServer: it adds under the request's id, or reads what it has in memory if there is
+// nothing to add.
+func (n *counting) Add(ctx context.Context, req *probepb.AddRequest) (*probepb.AddResponse, error) {
+	if req.GetAmount() == 0 {
+		return &probepb.AddResponse{Sum: n.state.Value().GetValue()}, n.state.Err()
+	}
+	reply, err := state.Do(ctx, n.state, req.GetRequest(), func(context.Context) (*probepb.AddResponse, error) {
+		n.state.Value().Value += req.GetAmount()
+		return &probepb.AddResponse{Sum: n.state.Value().GetValue()}, nil
+	})
+	if n.state.Err() != nil {
+		n.object.Deactivate()
+	}
+	return reply, err
+}
+
+// Deactivated implements objects.Deactivator.
+func (n *counting) Deactivated(context.Context, objects.Reason) { n.activation.Deactivated() }
+
+// outside calls the cluster's objects as any gRPC client can, through each of its nodes.
+type outside struct {
+	rec   *history.Recorder
+	conns []*grpc.ClientConn
+
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+func newOutside(rec *history.Recorder, nodes []*chaosNode) (*outside, error) {
+	o := &outside{rec: rec}
+	for _, n := range nodes {
+		conn, err := grpc.NewClient(n.address(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: callTimeout,
+				Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, MaxDelay: 200 * time.Millisecond, Multiplier: 2}}))
+		if err != nil {
+			return nil, errors.Join(err, o.close())
+		}
+		o.conns = append(o.conns, conn)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	o.cancel = cancel
+	for range callers {
+		o.wg.Go(func() { o.work(ctx, rand.New(rand.NewPCG(rand.Uint64(), 0))) })
+	}
+	return o, nil
+}
+
+// work makes one call after the other until ctx ends; the last one is waited for no longer.
+func (o *outside) work(ctx context.Context, rnd *rand.Rand) {
+	tick := time.NewTicker(callEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		r := rnd.Float64()
+		adds := rnd.IntN(4) > 0
+		_ = o.call(ctx, objectKey(int(objectCount*r*r*r)), adds, rnd.IntN(len(o.conns)), callTimeout) // ctx has ended
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// call makes one call, again and again through one node after the other until it is answered, or ctx ends.
+func (o *outside) call(ctx context.Context, key string, adds bool, through int, timeout time.Duration) error {
+	req := &probepb.AddRequest{}
+	if adds {
+		req.Amount, req.Request = 1, fmt.Sprintf("%x", rand.Uint64())
+	}
+	answered := o.rec.ObjectCall(subjectOf(key), adds)
+	for ; ; through++ {
+		attempt, cancel := context.WithTimeout(ctx, timeout)
+		reply, err := probepb.NewProbeClient(o.conns[through%len(o.conns)]).Add(metadata.AppendToOutgoingContext(attempt,
+			objects.KeyHeader, key), req)
+		cancel()
+		if err == nil {
+			answered(reply.GetSum())
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("object %s does not answer: %w", key, err)
+		}
+		hold(ctx, glance)
+	}
+}
+
+// answers waits until every object has answered through every node.
+func (o *outside) answers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	errs := make([]error, objectCount)
+	var wg sync.WaitGroup
+	for n := range objectCount {
+		wg.Go(func() {
+			for through := range o.conns {
+				one := &outside{rec: o.rec, conns: o.conns[through : through+1]}
+				errs[n] = errors.Join(errs[n], one.call(ctx, objectKey(n), false, 0, callTimeout))
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// stop ends the calls.
+func (o *outside) stop() {
+	if o.cancel != nil {
+		o.cancel()
+	}
+	o.wg.Wait()
+}
+
+// close ends the calls and closes the connections.
+func (o *outside) close() error {
+	o.stop()
+	var errs []error
+	for _, c := range o.conns {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}

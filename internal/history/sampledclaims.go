@@ -1,0 +1,136 @@
+package history
+
+import (
+	"sync"
+	"time"
+)
+
+// sampledClaims are the claims of one node that come and go, such as locks that it holds: each is asked every
+// millisecond whether it is valid, from when it began until it is over or says that it is not.
+type sampledClaims struct {
+	rec  *Recorder
+	node string
+
+	mu  sync.Mutex
+	all map[*claim]struct{} // not over, as far as is known
+}
+
+// sample makes the claims of a node, which are asked until Stop.
+func (r *Recorder) sample(node string) *sampledClaims {
+	s := &sampledClaims{rec: r, node: node, all: map[*claim]struct{}{}}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.stopped {
+		r.wg.Go(s.run)
+	}
+	return s
+}
+
+func (s *sampledClaims) run() {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	var all []*claim
+	for {
+		all = all[:0]
+		s.mu.Lock()
+		for c := range s.all {
+			all = append(all, c)
+		}
+		s.mu.Unlock()
+		for _, c := range all {
+			c.look()
+		}
+		select {
+		case <-tick.C:
+		case <-s.rec.stop:
+			for _, c := range all {
+				c.flush()
+			}
+			return
+		}
+	}
+}
+
+// claim is one of them; each counts as a life of its own.
+type claim struct {
+	in     *sampledClaims
+	who    Who
+	shared bool
+	valid  func() (token int64, ok bool)
+
+	mu    sync.Mutex
+	track track
+	over  bool // it was given up, or said that it is not valid
+}
+
+// begin asks about a claim to a subject that has not stood before that instant, from now on.
+func (s *sampledClaims) begin(subject Subject, shared bool, before Instant, valid func() (token int64, ok bool)) *claim {
+	c := &claim{in: s, shared: shared, valid: valid, who: Who{Process: s.rec.process, Node: s.node,
+		Life: int(s.rec.ids.Add(1))}, track: track{subject: subject}}
+	c.add(Window{before, before}, 0, false)
+	s.mu.Lock()
+	s.all[c] = struct{}{}
+	s.mu.Unlock()
+	c.look()
+	return c
+}
+
+// look asks once.
+func (c *claim) look() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
+	}
+	before := Now()
+	token, valid := c.valid()
+	c.add(Window{before, Now()}, token, valid)
+	if !valid {
+		c.forget()
+	}
+}
+
+// giveUp asks a last time, and reports whether the claim is valid until now.
+func (c *claim) giveUp() bool {
+	c.look()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	valid := !c.over
+	c.forget()
+	return valid
+}
+
+// ended records that a claim that was given up did not stand any more at some instant within w.
+func (c *claim) ended(w Window) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.add(w, 0, false)
+}
+
+// flush writes what was not written yet.
+func (c *claim) flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.track.current != c.track.written {
+		c.in.rec.write(lineOf(c.track.current))
+	}
+}
+
+// add records one answer. The lock is held, or nobody else knows c yet.
+func (c *claim) add(w Window, token int64, valid bool) {
+	one := Run{Who: c.who, Subject: c.track.subject, Leads: valid, Shared: c.shared, First: w, Count: 1}
+	if valid {
+		one.Token = token
+	}
+	if lines := c.track.add(one, valid); len(lines) > 0 {
+		c.in.rec.write(lines...)
+	}
+}
+
+// forget: there is nothing more to ask. The lock is held.
+func (c *claim) forget() {
+	c.over = true
+	c.in.mu.Lock()
+	delete(c.in.all, c)
+	c.in.mu.Unlock()
+}
