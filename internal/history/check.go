@@ -44,10 +44,10 @@ func Check(h History, limits Limits) Verdict {
 	if v.Seen.Samples == 0 && v.Seen.Grants == 0 && v.Seen.Attempts == 0 && v.Seen.Calls == 0 {
 		v.Findings = append(v.Findings, Finding{Kind: Empty, Text: "no node was sampled: nothing is known"})
 	}
-	of := map[Subject][]Term{}
+	of, sessions := map[Subject][]Term{}, h.sessions()
 	var shards []claims
 	for _, c := range all {
-		found, excused := overlaps(c.terms, h.Marks, limits.Exempt)
+		found, excused := overlaps(c.terms, sessions, h.Marks, limits.Exempt)
 		v.Exempt = append(v.Exempt, excused...)
 		v.Findings = append(v.Findings, found...)
 		v.Findings = append(v.Findings, tokens(c.terms)...)

@@ -16,7 +16,7 @@ type Locks struct {
 
 // Locks records what a node does with a registry, until Stop.
 func (r *Recorder) Locks(node string, registry lock.LockRegistry) *Locks {
-	return &Locks{held: r.sample(node), registry: registry}
+	return &Locks{held: r.sample(node, nil), registry: registry}
 }
 
 // Wanted is how a lock is to be taken.

@@ -6,8 +6,11 @@ import "github.com/goverse/goverse/cluster/objects"
 // factory ran until it is over or says that it is not. All methods are safe for concurrent use.
 type Objects struct{ active *sampledClaims }
 
-// Objects records the activations of a node, until Stop.
-func (r *Recorder) Objects(node string) *Objects { return &Objects{r.sample(node)} }
+// Objects records the activations of a node, until Stop. Session names the session by which the node has its shards, as
+// [Node.Session] does.
+func (r *Recorder) Objects(node string, session func() int64) *Objects {
+	return &Objects{r.sample(node, session)}
+}
 
 // Activated is to be called by the factory of an object, or by its method Activated.
 func (o *Objects) Activated(object *objects.Object) *Activation {

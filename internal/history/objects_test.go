@@ -154,7 +154,7 @@ func TestActivationsAreSampled(t *testing.T) {
 	} {
 		var text bytes.Buffer
 		rec := NewRecorder(&text, "test")
-		of := rec.Objects("a")
+		of := rec.Objects("a", func() int64 { return 1 })
 		activate := func() (*fake, *Activation) {
 			f := &fake{}
 			f.valid.Store(true)

@@ -5,9 +5,31 @@ import (
 	"time"
 )
 
+// sessionOf is a session of a node.
+type sessionOf struct {
+	process, node string
+	session       int64
+}
+
+// sessions are those on which something was claimed, each with when it was seen first.
+func (h History) sessions() map[sessionOf]Instant {
+	seen := map[sessionOf]Instant{}
+	for _, r := range h.Runs {
+		if r.Session == 0 {
+			continue
+		}
+		s := sessionOf{r.Process, r.Node, r.Session}
+		if at, known := seen[s]; !known || r.First.Before < at {
+			seen[s] = r.First.Before
+		}
+	}
+	return seen
+}
+
 // overlaps finds the pairs of terms of a subject that surely stood at one instant and do not
 // share it, and tells those apart that the limits exempt. The terms are in the order of Begun.
-func overlaps(terms []Term, marks []Mark, exempt map[string]time.Duration) (found, excused []Finding) {
+func overlaps(terms []Term, sessions map[sessionOf]Instant, marks []Mark,
+	exempt map[string]time.Duration) (found, excused []Finding) {
 	for i, x := range terms {
 		for _, y := range terms[i+1:] {
 			if y.Begun() >= x.Ended() {
@@ -17,7 +39,7 @@ func overlaps(terms []Term, marks []Mark, exempt map[string]time.Duration) (foun
 				continue
 			}
 			f := overlap(x, y)
-			if m, ok := excuse(f, marks, exempt); ok {
+			if m, ok := excuse(f, sessions, marks, exempt); ok {
 				f.Mark = &m
 				excused = append(excused, f)
 				continue
@@ -44,14 +66,18 @@ func overlap(x, y Term) Finding {
 }
 
 // excuse is the mark that exempts an overlap: its name is one that the limits give a bound to and that can
-// excuse one about the subject, it was done to the node of the older term while that term can have stood, and
-// the overlap lies between it and the bound.
-func excuse(f Finding, marks []Mark, exempt map[string]time.Duration) (Mark, bool) {
+// excuse one about the subject, it was done to the node of the older term while that term can have stood, or the
+// session on which it stood, and the overlap lies between it and the bound.
+func excuse(f Finding, sessions map[sessionOf]Instant, marks []Mark, exempt map[string]time.Duration) (Mark, bool) {
 	older := f.Terms[0]
+	since := older.notBefore
+	if at, known := sessions[sessionOf{older.Process, older.Node, older.Session}]; known {
+		since = min(since, at)
+	}
 	for _, m := range marks {
 		bound, named := exempt[m.Name]
 		done := max(m.From, m.To) // an intervention whose end is not known excuses no longer for it
-		if !named || !f.Subject.excused(m.Name) || !m.concerns(older.Node) || done < older.notBefore {
+		if !named || !f.Subject.excused(m.Name) || !m.concerns(older.Node) || done < since {
 			continue
 		}
 		within := m.From <= f.From && f.To <= done.Add(bound)

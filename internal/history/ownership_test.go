@@ -85,6 +85,21 @@ func TestExemptOverlapsOfOwners(t *testing.T) {
 	}
 }
 
+// An owner that is removed alive begins to serve one more shard before it knows: that is by the session that was taken
+// from it, not by one that it got afterwards.
+func TestExemptOwnerBeginsLate(t *testing.T) {
+	limits := Limits{Exempt: map[string]time.Duration{RemovedAlive: 30 * time.Millisecond}}
+	for session, excused := range map[int64]bool{7: true, 8: false} {
+		other := yes("a", 4, window(10, 11), window(20, 21)).of(4)
+		late := yes("a", 5, window(81, 82), window(99, 100)).of(3)
+		other.Session, late.Session = 7, session
+		v := Check(History{Runs: []Run{no("a", Candidate, 0, 300), other, no("a", Unknown, 0, 80).of(3), late,
+			no("b", Unknown, 0, 78).of(3), yes("b", 6, window(79, 80), window(200, 201)).of(3)},
+			Marks: []Mark{mark("a", RemovedAlive, 75, 76)}}, limits)
+		require.Equal(t, excused, v.OK(), "%v", v)
+	}
+}
+
 func TestUnserved(t *testing.T) {
 	alive := no("a", Candidate, 0, 5000)
 	asked := no("a", Unknown, 0, 1).of(3) // and is not served by it from then on

@@ -8,16 +8,17 @@ import (
 // sampledClaims are the claims of one node that come and go, such as locks that it holds: each is asked every
 // millisecond whether it is valid, from when it began until it is over or says that it is not.
 type sampledClaims struct {
-	rec  *Recorder
-	node string
+	rec     *Recorder
+	node    string
+	session func() int64 // nil: the claims are not about one
 
 	mu  sync.Mutex
 	all map[*claim]struct{} // not over, as far as is known
 }
 
 // sample makes the claims of a node, which are asked until Stop.
-func (r *Recorder) sample(node string) *sampledClaims {
-	s := &sampledClaims{rec: r, node: node, all: map[*claim]struct{}{}}
+func (r *Recorder) sample(node string, session func() int64) *sampledClaims {
+	s := &sampledClaims{rec: r, node: node, session: session, all: map[*claim]struct{}{}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.stopped {
@@ -121,6 +122,9 @@ func (c *claim) add(w Window, token int64, valid bool) {
 	one := Run{Who: c.who, Subject: c.track.subject, Leads: valid, Shared: c.shared, First: w, Count: 1}
 	if valid {
 		one.Token = token
+		if c.in.session != nil {
+			one.Session = c.in.session()
+		}
 	}
 	if lines := c.track.add(one, valid); len(lines) > 0 {
 		c.in.rec.write(lines...)

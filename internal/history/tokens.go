@@ -42,7 +42,8 @@ func tokens(terms []Term) []Finding {
 			f.Terms, f.Text = []Term{y}, fmt.Sprintf("no %s: %v", y.Subject.token(), y)
 		case greatest == nil || greatest.Token < y.Token:
 			continue
-		case greatest.Token == y.Token && y.Subject.is(ofObject) && greatest.Process == y.Process && greatest.Node == y.Node:
+		case greatest.Token == y.Token && y.Subject.is(ofObject) && greatest.Process == y.Process &&
+			greatest.Node == y.Node && greatest.Session == y.Session:
 			continue
 		case greatest.Token == y.Token && greatest.Who == y.Who && y.Subject != Leadership && greatest.Session == y.Session:
 			continue

@@ -104,7 +104,8 @@ func program(encoded string) (err error) {
 	if err != nil {
 		return errors.Join(err, n.Close())
 	}
-	if err := host(c, ccfg.Client, rec.Objects(cfg.Advertise)); err != nil {
+	session := func() int64 { return int64(c.Session().ID()) }
+	if err := host(c, ccfg.Client, rec.Objects(cfg.Advertise, session)); err != nil {
 		return errors.Join(err, n.Close())
 	}
 	rec.Add(history.Of(cfg.Advertise, c).WithShards(c))
