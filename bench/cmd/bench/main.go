@@ -54,7 +54,7 @@ func main() {
 	flags.BoolVar(&o.quick, "quick", false, "few samples: shows that it works, judges nothing")
 	flags.StringVar(&o.out, "out", "", `directory for samples and plots (default "results", with -quick a temporary one)`)
 	flags.StringVar(&o.doc, "doc", "",
-		`document to write the tables into (default "../docs/benchmarks.md", with -quick none)`)
+		`document to write the tables into (default "../docs/benchmarks.md", with -quick or -out none)`)
 	flags.BoolVar(&o.render, "render", false, "measure nothing, write the tables from the results that are there")
 	flags.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of this process to this file")
 	_ = flags.Parse(os.Args[1:]) // ends the process on an error
@@ -128,6 +128,9 @@ func run(ctx context.Context, o options) (err error) {
 }
 
 func (o options) withDefaults() (options, error) {
+	if o.doc == "" && !o.quick && o.out == "" { // a directory of one's own may lack the other results
+		o.doc = filepath.Join("..", "docs", "benchmarks.md")
+	}
 	switch {
 	case o.out != "":
 	case o.quick:
@@ -138,9 +141,6 @@ func (o options) withDefaults() (options, error) {
 		o.out = dir
 	default:
 		o.out = "results"
-	}
-	if o.doc == "" && !o.quick {
-		o.doc = filepath.Join("..", "docs", "benchmarks.md")
 	}
 	return o, nil
 }
