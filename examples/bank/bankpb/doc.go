@@ -1,0 +1,9 @@
+// Package bankpb is generated from bank.proto: the gRPC services of the example. All but this file is
+// generated; regenerate with
+//
+//	go generate ./examples/bank/...
+//
+// which needs protoc, protoc-gen-go v1.36 and protoc-gen-go-grpc v1.6 in the PATH.
+package bankpb
+
+//go:generate protoc --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative bank.proto

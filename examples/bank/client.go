@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/cluster/objects/state"
+	"github.com/goverse/goverse/examples/bank/bankpb"
+)
+
+// attemptTimeout is for how long a call waits for its answer before it is repeated, and pause how long it takes to
+// another node.
+const attemptTimeout, pause = 5 * time.Second, 20 * time.Millisecond
+
+// client calls the bank through whichever of its nodes answers. It is no node itself.
+type client struct {
+	conns []*grpc.ClientConn
+	now   atomic.Int64 // the connection that answered last, modulo their number
+}
+
+// dial makes a client of nodes, whose addresses have commas between. close is to be called.
+func dial(nodes string) (*client, error) {
+	b := &client{}
+	for address := range strings.SplitSeq(nodes, ",") {
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return nil, errors.Join(err, b.close())
+		}
+		b.conns = append(b.conns, conn)
+	}
+	return b, nil
+}
+
+func (b *client) close() (err error) {
+	for _, conn := range b.conns {
+		err = errors.Join(err, conn.Close())
+	}
+	return err
+}
+
+// open opens an account, once.
+func (b *client) open(ctx context.Context, name string, balance int64) (outcome bankpb.Outcome, err error) {
+	ctx = state.WithRequestID(ctx, rand.Text())
+	err = b.call(ctx, name, func(ctx context.Context, conn *grpc.ClientConn) error {
+		receipt, err := bankpb.NewAccountClient(conn).Open(ctx, &bankpb.OpenRequest{Balance: balance})
+		outcome = receipt.GetOutcome()
+		return err
+	})
+	return outcome, err
+}
+
+// balance fails with NOT_FOUND if there is no such account.
+func (b *client) balance(ctx context.Context, name string) (balance int64, err error) {
+	err = b.call(ctx, name, func(ctx context.Context, conn *grpc.ClientConn) error {
+		reply, err := bankpb.NewAccountClient(conn).Balance(ctx, &bankpb.BalanceRequest{})
+		balance = reply.GetBalance()
+		return err
+	})
+	return balance, err
+}
+
+// transfer moves money, once for each id.
+func (b *client) transfer(ctx context.Context, id string, req *bankpb.RunRequest) (outcome bankpb.Outcome, err error) {
+	err = b.call(ctx, id, func(ctx context.Context, conn *grpc.ClientConn) error {
+		reply, err := bankpb.NewTransferClient(conn).Run(ctx, req)
+		outcome = reply.GetOutcome()
+		return err
+	})
+	return outcome, err
+}
+
+// call makes a call to the objects with that key, and repeats it, by one node after the other, until one has an answer
+// or ctx ends.
+func (b *client) call(ctx context.Context, key string, do func(context.Context, *grpc.ClientConn) error) error {
+	ctx = metadata.AppendToOutgoingContext(ctx, objects.BinaryKeyHeader, key)
+	again := time.NewTimer(pause)
+	defer again.Stop()
+	for {
+		now := b.now.Load()
+		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		err := do(attempt, b.conns[now%int64(len(b.conns))])
+		cancel()
+		if ctx.Err() != nil && err != nil {
+			return ctx.Err()
+		}
+		switch status.Code(err) {
+		case codes.Unavailable, codes.Unknown, codes.Aborted, codes.DeadlineExceeded:
+		default:
+			return err
+		}
+		b.now.CompareAndSwap(now, now+1)
+		again.Reset(pause)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/examples/bank/bankpb"
+)
+
+const (
+	// resumeEvery is how often the leader looks for transfers that are left, and resumeAfter how old those are: of the
+	// younger ones most are just being carried out.
+	resumeEvery, resumeAfter = time.Second, 2 * time.Second
+	// resumeTimeout is for one of them. Others wait meanwhile, and those that fail are called again.
+	resumeTimeout = 5 * time.Second
+)
+
+// resumer calls the transfers whose callers do not, whenever this node leads. That one node does it saves work; were
+// it two, no transfer would be carried out twice.
+type resumer struct {
+	cluster *cluster.Cluster
+	db      *pgxpool.Pool
+	log     *slog.Logger
+}
+
+// run returns when ctx has ended, or the cluster has stopped.
+func (r *resumer) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := r.cluster.Lead(ctx, r.lead); errors.Is(err, cluster.ErrStopped) {
+			return
+		}
+	}
+}
+
+// lead is one term.
+func (r *resumer) lead(ctx context.Context, _ election.Term) error {
+	again := time.NewTicker(resumeEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := r.all(ctx); err != nil && ctx.Err() == nil {
+			r.log.Warn("cannot look for unfinished transfers, trying again", "error", err)
+		}
+	}
+}
+
+func (r *resumer) all(ctx context.Context) error {
+	looking, cancel := context.WithTimeout(ctx, resumeTimeout)
+	defer cancel()
+	rows, err := r.db.Query(looking, "select transfer from bank_unfinished where since < now() - $1::interval "+
+		"order by since", resumeAfter)
+	if err != nil {
+		return err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		r.one(ctx, id)
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil
+}
+
+func (r *resumer) one(ctx context.Context, id string) {
+	calling, cancel := context.WithTimeout(ctx, resumeTimeout)
+	defer cancel()
+	reply, err := bankpb.NewTransferClient(r.cluster.Objects().At(id)).Resume(calling, &bankpb.ResumeRequest{})
+	switch {
+	case err == nil:
+		r.log.Info("resumed", "transfer", id, "outcome", reply.GetOutcome())
+	case ctx.Err() == nil:
+		r.log.Warn("could not resume a transfer, trying again", "transfer", id, "error", err)
+	}
+}

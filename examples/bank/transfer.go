@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/cluster/objects/state"
+	"github.com/goverse/goverse/cluster/objects/state/postgres"
+	"github.com/goverse/goverse/examples/bank/bankpb"
+)
+
+// transfer is one transfer, whose key is its id.
+type transfer struct {
+	bankpb.UnimplementedTransferServer
+	object *objects.Object
+	store  *postgres.Store
+	state  *state.State[*bankpb.TransferState]
+}
+
+// registerTransfers hosts the transfers. A transfer is called once or twice, so it is not kept in memory for long.
+func registerTransfers(c *cluster.Cluster, store *postgres.Store) {
+	objects.Register(c, bankpb.RegisterTransferServer,
+		func(ctx context.Context, o *objects.Object) (bankpb.TransferServer, error) {
+			s, err := state.Load(ctx, store, o, &bankpb.TransferState{})
+			return &transfer{object: o, store: store, state: s}, err
+		}, objects.Idempotent(), objects.IdleAfter(idleAfter))
+}
+
+// Run implements bankpb.TransferServer.
+func (t *transfer) Run(ctx context.Context, req *bankpb.RunRequest) (*bankpb.RunResponse, error) {
+	if t.state.Exists() {
+		if !proto.Equal(req, t.state.Value().GetIntent()) {
+			return nil, status.Error(codes.AlreadyExists, "there is another transfer with this id")
+		}
+		return t.finish(ctx)
+	}
+	if err := t.check(req); err != nil {
+		return nil, err
+	}
+	outcome, err := t.destination(ctx, req.GetTo())
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, "nothing was recorded: "+err.Error())
+	}
+	if err := t.save(ctx, &bankpb.TransferState{Intent: req, Outcome: outcome}); err != nil {
+		return nil, err
+	}
+	return t.finish(ctx)
+}
+
+// check refuses what could never be carried out, so that what is recorded comes to an end.
+func (t *transfer) check(req *bankpb.RunRequest) error {
+	if err := state.CheckRequestID(t.object.Key()); err != nil {
+		return err
+	}
+	for _, name := range []string{req.GetFrom(), req.GetTo()} {
+		if err := checkName(name); err != nil {
+			return err
+		}
+	}
+	if req.GetFrom() == req.GetTo() {
+		return status.Error(codes.InvalidArgument, "a transfer is between two accounts")
+	}
+	return checkAmount(req.GetAmount(), 1)
+}
+
+// destination is how a transfer to that account begins: unfinished, or refused. It is recorded, and nobody asks again:
+// reads are not fenced, so that a former owner of the account could say that it does not exist, after the withdrawal.
+func (t *transfer) destination(ctx context.Context, name string) (bankpb.Outcome, error) {
+	_, err := bankpb.NewAccountClient(t.object.At(name)).Balance(ctx, &bankpb.BalanceRequest{})
+	if status.Code(err) == codes.NotFound {
+		return bankpb.Outcome_UNKNOWN_ACCOUNT, nil
+	}
+	return bankpb.Outcome_UNFINISHED, err
+}
+
+// Resume implements bankpb.TransferServer.
+func (t *transfer) Resume(ctx context.Context, _ *bankpb.ResumeRequest) (*bankpb.RunResponse, error) {
+	if !t.state.Exists() {
+		return nil, status.Error(codes.NotFound, "no such transfer was recorded")
+	}
+	return t.finish(ctx)
+}
+
+// finish carries the transfer out, unless that is done, and records the outcome. Where it stood does not matter: the
+// accounts know which of their halves are done. Its errors are its own, without the details of the errors of the calls
+// that it makes: those say that a call was not started, which is not true of this one.
+func (t *transfer) finish(ctx context.Context) (*bankpb.RunResponse, error) {
+	now := t.state.Value()
+	if now.GetOutcome() == bankpb.Outcome_UNFINISHED {
+		outcome, err := t.move(ctx, now.GetIntent())
+		if err == nil {
+			err = t.save(ctx, &bankpb.TransferState{Intent: now.GetIntent(), Outcome: outcome})
+		}
+		if err != nil {
+			return nil, status.Error(codes.Unavailable, "the transfer is recorded, and not finished yet: "+err.Error())
+		}
+	}
+	return &bankpb.RunResponse{Outcome: now.GetOutcome()}, nil
+}
+
+// move withdraws and deposits, each half under the transfer's id. The deposit is not refused: the account was there
+// when the intent was recorded, and accounts are never closed. So nothing is ever to be returned.
+func (t *transfer) move(ctx context.Context, intent *bankpb.RunRequest) (bankpb.Outcome, error) {
+	ctx = state.WithRequestID(ctx, t.object.Key())
+	receipt, err := bankpb.NewAccountClient(t.object.At(intent.GetFrom())).
+		Withdraw(ctx, &bankpb.WithdrawRequest{Amount: intent.GetAmount()})
+	if err != nil || receipt.GetOutcome() != bankpb.Outcome_DONE {
+		return receipt.GetOutcome(), err
+	}
+	receipt, err = bankpb.NewAccountClient(t.object.At(intent.GetTo())).
+		Deposit(ctx, &bankpb.DepositRequest{Amount: intent.GetAmount()})
+	if err == nil && receipt.GetOutcome() != bankpb.Outcome_DONE {
+		err = status.Errorf(codes.Internal, "the deposit was refused: %v", receipt.GetOutcome())
+	}
+	return receipt.GetOutcome(), err
+}
+
+// save stores the state and, in the same transaction, whether the transfer is among the unfinished ones.
+func (t *transfer) save(ctx context.Context, next *bankpb.TransferState) error {
+	mark := "insert into bank_unfinished (transfer) values ($1)"
+	if next.GetOutcome() != bankpb.Outcome_UNFINISHED {
+		mark = "delete from bank_unfinished where transfer = $1"
+	}
+	err := t.store.InTx(ctx, t.state, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, mark, t.object.Key()); err != nil {
+			return err
+		}
+		value := t.state.Value()
+		proto.Reset(value)
+		proto.Merge(value, next)
+		return t.state.Save(ctx)
+	})
+	if t.state.Err() != nil { // whether it was stored is not known here: the next activation sees it
+		t.object.Deactivate()
+	}
+	return err
+}
