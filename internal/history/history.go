@@ -60,7 +60,7 @@ type Run struct {
 	Leads   bool    `json:"leads,omitempty"`   // it claims the subject: leads, serves the shard, holds the lock, is active
 	Shared  bool    `json:"shared,omitempty"`  // it shares the lock
 	Token   int64   `json:"token,omitempty"`   // 0 while it claims nothing, or claims it by none
-	Session int64   `json:"session,omitempty"` // on which it serves the shard, or has the object active
+	Session int64   `json:"session,omitempty"` // on which it leads, serves the shard, or has the object active
 	State   State   `json:"state,omitempty"`   // of runs about leadership only
 	First   Window  `json:"first"`
 	Last    Window  `json:"last"`

@@ -25,8 +25,8 @@ type Node struct {
 	// Serves reports whether the node says, at an instant within the call, that it serves
 	// a shard, and under which epoch: both must be about the same instant.
 	Serves func(shard int) (epoch int64, ok bool)
-	// Session names the session that it serves shards on, 0 between two. An owner with
-	// another session is another owner: the epoch must be another one too. Without it all
+	// Session names the session that it leads and serves shards on, 0 between two. An owner
+	// with another session is another owner: the epoch must be another one too. Without it all
 	// sessions of a node are taken for one.
 	Session func() int64
 	// State is coarsely what the node does; without it silent stops are not found.
@@ -42,9 +42,10 @@ type Node struct {
 // [Node.WithShards].
 func Of(name string, c *cluster.Cluster) Node {
 	return Node{
-		Name:  name,
-		Leads: func() (bool, int64) { return leads(c.IsLeader, c.Term) },
-		State: func() State { return stateOf(c) },
+		Name:    name,
+		Leads:   func() (bool, int64) { return leads(c.IsLeader, c.Term) },
+		State:   func() State { return stateOf(c) },
+		Session: func() int64 { return int64(c.Session().ID()) },
 		Subscribe: func() (<-chan struct{}, func()) {
 			ctx, cancel := context.WithCancel(context.Background())
 			leaders, err := c.WatchLeader(ctx)
@@ -80,7 +81,6 @@ func (n Node) WithShards(c *cluster.Cluster) Node {
 		return c.Shards().Count()
 	}
 	n.Serves = c.Shards().Serves
-	n.Session = func() int64 { return int64(c.Session().ID()) }
 	return n
 }
 

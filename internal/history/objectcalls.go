@@ -9,7 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// ObjectCall is one call of an object that counts, until it was answered; whoever made it repeated it, by the same
+// ObjectCall is one call of an object that counts, until it was answered; its caller repeated it, by the same
 // request id, until then.
 type ObjectCall struct {
 	Process string  `json:"proc"`

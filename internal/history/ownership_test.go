@@ -100,6 +100,19 @@ func TestExemptOwnerBeginsLate(t *testing.T) {
 	}
 }
 
+// The same of a leader, which sees late that it is the first in the queue, and then that it is not in it any more.
+func TestExemptLeaderBeginsLate(t *testing.T) {
+	limits := Limits{Exempt: map[string]time.Duration{RemovedAlive: 30 * time.Millisecond}}
+	for session, excused := range map[int64]bool{7: true, 8: false} {
+		shard := yes("a", 4, window(10, 11), window(20, 21)).of(4)
+		late := yes("a", 5, window(81, 82), window(84, 85))
+		shard.Session, late.Session = 7, session
+		v := Check(History{Runs: []Run{no("a", Candidate, 0, 80), shard, late, no("b", Candidate, 0, 78),
+			yes("b", 6, window(79, 80), window(200, 201))}, Marks: []Mark{mark("a", RemovedAlive, 75, 76)}}, limits)
+		require.Equal(t, excused, v.OK(), "%v", v)
+	}
+}
+
 func TestUnserved(t *testing.T) {
 	alive := no("a", Candidate, 0, 5000)
 	asked := no("a", Unknown, 0, 1).of(3) // and is not served by it from then on

@@ -65,7 +65,8 @@ type claim struct {
 }
 
 // begin asks about a claim to a subject that has not stood before that instant, from now on.
-func (s *sampledClaims) begin(subject Subject, shared bool, before Instant, valid func() (token int64, ok bool)) *claim {
+func (s *sampledClaims) begin(subject Subject, shared bool, before Instant,
+	valid func() (token int64, ok bool)) *claim {
 	c := &claim{in: s, shared: shared, valid: valid, who: Who{Process: s.rec.process, Node: s.node,
 		Life: int(s.rec.ids.Add(1))}, track: track{subject: subject}}
 	c.add(Window{before, before}, 0, false)

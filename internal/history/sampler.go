@@ -62,7 +62,9 @@ func (s *sampler) sample() {
 	one.First.Before = Now()
 	one.Leads, one.Token = s.node.Leads()
 	one.First.After = Now()
-	if !one.Leads {
+	if one.Leads {
+		one.Session = s.session()
+	} else {
 		one.Token = 0
 	}
 	if one.Leads != s.leads.current.Leads || one.Token != s.leads.current.Token ||

@@ -12,7 +12,7 @@ type Term struct {
 	Who
 	Subject     Subject
 	Token       int64
-	Session     int64  // on which it served a shard, or had an object active
+	Session     int64  // on which it led, served a shard, or had an object active
 	Shared      bool   // a lock
 	First, Last Window // of the samples, by which it surely stood
 	Count       int    // of samples

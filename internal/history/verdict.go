@@ -7,7 +7,8 @@ type Kind string
 
 // The kinds of findings.
 const (
-	Overlap         Kind = "overlap"          // two nodes led, served one shard, held one lock unshared, or had one object active, at one instant
+	// two nodes led, served one shard, held one lock unshared, or had one object active, at one instant
+	Overlap         Kind = "overlap"
 	Token           Kind = "token"            // a token or an epoch that did not grow
 	Stale           Kind = "stale write"      // a write of a lost term was accepted
 	NotLinearizable Kind = "not linearizable" // a register, a counter, a lock or an object did not behave as one
