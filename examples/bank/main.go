@@ -74,9 +74,9 @@ const (
 	retention = 30 * 24 * time.Hour
 	// idleAfter is how long a transfer stays in memory.
 	idleAfter = 10 * time.Second
-	// standstill is for how long a process that stands still, or whose host is gone, holds the rows that its transaction
+	// idleTimeout is for how long a process that stands still, or whose host is gone, holds the rows that its transaction
 	// has locked: a transaction is a few statements, with nothing between them.
-	standstill = "5s"
+	idleTimeout = 5 * time.Second
 )
 
 //go:embed schema.sql
@@ -170,14 +170,9 @@ func openDatabase(ctx context.Context, url string) (*pgxpool.Pool, *postgres.Sto
 	if url == "" {
 		return nil, nil, errors.New("which database? give -postgres postgres://user:password@host/name")
 	}
-	cfg, err := pgxpool.ParseConfig(url)
+	db, err := pgxpool.New(ctx, url)
 	if err != nil {
 		return nil, nil, fmt.Errorf("-postgres: %w", err)
-	}
-	cfg.ConnConfig.RuntimeParams["idle_in_transaction_session_timeout"] = standstill
-	db, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, nil, err
 	}
 	if err := postgres.CreateTables(ctx, db, ""); err != nil {
 		return nil, nil, err
@@ -185,6 +180,6 @@ func openDatabase(ctx context.Context, url string) (*pgxpool.Pool, *postgres.Sto
 	if _, err := db.Exec(ctx, tables); err != nil {
 		return nil, nil, err
 	}
-	store, err := postgres.New(postgres.Config{DB: db, Retention: retention})
+	store, err := postgres.New(postgres.Config{DB: db, Retention: retention, IdleTimeout: idleTimeout})
 	return db, store, err
 }

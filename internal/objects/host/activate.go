@@ -81,12 +81,20 @@ func (h *Host) construct(o *object, chain []uint64) (impl any, err error) {
 	}()
 	ctx = WithChain(ctx, chain)
 	if impl, err = o.service.registered.New(ctx, &o.Object); err != nil {
-		return nil, err
+		return nil, own(err)
 	}
 	if a, ok := impl.(objects.Activator); ok {
-		err = a.Activated(ctx)
+		err = own(a.Activated(ctx))
 	}
 	return impl, err
+}
+
+// own is the error of a factory; a status is without what Goverse has said about another call.
+func own(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return asStatus(err)
+	}
+	return err
 }
 
 // overdue refuses the calls that wait for a factory that has not returned in time; it is waited for still.

@@ -3,13 +3,16 @@ package host
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/goverse/goverse/cluster/objects"
 )
@@ -186,15 +189,25 @@ func (h *Host) respond(c *Call) error {
 	return c.Reply(response, c.headers.header, c.headers.trailer)
 }
 
-// asStatus is the error of a method, as gRPC's server sends it.
+// asStatus is the error of a method, as gRPC's server sends it. A method may return the error of a call that it has
+// made: what that says, of whether it was started, is not true of the method's own.
 func asStatus(err error) error {
 	if err == nil {
 		return nil
 	}
-	if s, ok := status.FromError(err); ok {
+	s, ok := status.FromError(err)
+	if !ok {
+		s = status.FromContextError(err)
+	}
+	if objects.ReasonOf(s.Err()) == "" {
 		return s.Err()
 	}
-	return status.FromContextError(err).Err()
+	p := s.Proto() // a copy
+	p.Details = slices.DeleteFunc(p.Details, func(detail *anypb.Any) bool {
+		var info errdetails.ErrorInfo
+		return detail.UnmarshalTo(&info) == nil && info.GetDomain() == objects.Domain
+	})
+	return status.ErrorProto(p)
 }
 
 // panicked drops the object of a call that panicked, or left its goroutine.

@@ -35,6 +35,11 @@ type Config struct {
 	// RequestTimeout bounds each statement, the wait for a connection of the pool and for the row's lock
 	// included, beside the caller's context. Default 5 s.
 	RequestTimeout time.Duration
+	// IdleTimeout is after how long without a statement PostgreSQL ends a transaction of [Store.InTx], so that a
+	// process that stands still, or whose host is gone, does not keep its locks forever: the next owner of its
+	// objects waits for them. It must be longer than what is done in fn between two statements. Default 10 s;
+	// negative: what the server is set to.
+	IdleTimeout time.Duration
 	// MaxBytes is how large a state and a reply may be, together. Default 64 MiB.
 	MaxBytes int
 }
@@ -43,6 +48,7 @@ func (c Config) withDefaults() Config {
 	c.Table = cmp.Or(c.Table, defaultTable)
 	c.Retention = cmp.Or(c.Retention, state.DefaultRetention)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, 10*time.Second)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 64<<20)
 	return c
 }
@@ -70,6 +76,7 @@ func (c Config) Validate() error {
 // context: a transaction is for one goroutine at a time.
 type Store struct {
 	cfg   Config
+	begin pgx.TxOptions
 	sql   statements
 	saves atomic.Uint64 // with a reply
 }
@@ -82,7 +89,12 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	return &Store{cfg: cfg, sql: statementsFor(cfg.Table)}, nil
+	s := &Store{cfg: cfg, sql: statementsFor(cfg.Table)}
+	if cfg.IdleTimeout > 0 {
+		s.begin.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d",
+			max(1, cfg.IdleTimeout.Milliseconds()))
+	}
+	return s, nil
 }
 
 // Load implements [state.Store]. It is never part of a transaction: the claim has to stand whatever becomes of

@@ -123,6 +123,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("a transaction that fails", d.inTxFails)
 	t.Run("a transaction whose commit is refused", d.commitRefused)
 	t.Run("a transaction whose outcome is not known", d.commitLost)
+	t.Run("a transaction of a process that stands still", d.idleTx)
 	t.Run("a call in a transaction", d.doInTx)
 	t.Run("a transaction of the caller's", d.withTx)
 	t.Run("a session that ends in a save", d.terminated)

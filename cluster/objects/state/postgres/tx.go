@@ -29,8 +29,9 @@ const rollbackTimeout = 2 * time.Second
 //
 // fn neither commits nor rolls back. If fn or the commit fails, or fn panics, s and its value are as before; if
 // the commit's outcome is not known (state.ErrOutcomeUnknown), s is stale, too. The error is fn's as it is, or
-// one of package state's. The row of s is locked from the save to the end, so save last. InTx blocks as fn
-// does, and up to Config.RequestTimeout for the beginning and for the commit. It is a use of s.
+// one of package state's. The row of s is locked from the save to the end, so save last; a process that stands still
+// loses it after Config.IdleTimeout. InTx blocks as fn does, and up to Config.RequestTimeout for the beginning and for
+// the commit. It is a use of s.
 func (s *Store) InTx(ctx context.Context, m state.Member, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	tx, err := s.start(ctx)
 	if err != nil {
@@ -57,7 +58,7 @@ func (s *Store) InTx(ctx context.Context, m state.Member, fn func(ctx context.Co
 func (s *Store) start(ctx context.Context) (pgx.Tx, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
-	return s.cfg.DB.BeginTx(ctx, pgx.TxOptions{})
+	return s.cfg.DB.BeginTx(ctx, s.begin)
 }
 
 func (s *Store) commit(ctx context.Context, tx pgx.Tx) (state.Outcome, error) {
@@ -79,7 +80,7 @@ type txKey struct{ store *Store }
 // returned context are part of it. When it has ended, call end with the error of tx.Commit, or with any other
 // one if it was rolled back: States that were saved are stale then, until they are reloaded, and their values
 // as before. Until end is called they can be used with that context alone. Prefer [Store.InTx], which knows
-// more of how it ended.
+// more of how it ended, and bounds how long a process that stands still keeps its locks.
 func (s *Store) WithTx(ctx context.Context, tx pgx.Tx) (inside context.Context, end func(commit error)) {
 	inside, ended := s.withTx(ctx, tx)
 	return inside, func(err error) {

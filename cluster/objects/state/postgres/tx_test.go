@@ -97,6 +97,23 @@ func (d database) commitRefused(t *testing.T) {
 	require.NoError(t, s.Save(d.ctx))
 }
 
+// A process that stands still within a transaction loses it, and the next owner of the object gets its row.
+func (d database) idleTx(t *testing.T) {
+	store, mine := d.store(t, func(c *postgres.Config) { c.IdleTimeout = 100 * time.Millisecond }), d.rows(t)
+	s := d.load(t, store, 1)
+	err := store.InTx(d.ctx, s, func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "insert into "+mine+" values (1)")
+		require.NoError(t, err)
+		s.Value().Value = 7
+		require.NoError(t, s.Save(ctx))
+		require.Zero(t, d.load(t, store, 2).Value().Value) // waits for the lock
+		return nil
+	})
+	require.Error(t, err)
+	require.Zero(t, d.count(t, mine))
+	require.ErrorIs(t, s.Save(d.ctx), state.ErrStale)
+}
+
 // lossy is a database that carries a commit, or a save, out, and whose answer is lost.
 type lossy struct{ *pgxpool.Pool }
 
