@@ -1,0 +1,47 @@
+package client_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/objects/client"
+)
+
+func TestBadConfig(t *testing.T) {
+	t.Parallel()
+	good := []string{"127.0.0.1:1"}
+	for part, cfg := range map[string]client.Config{
+		"Addresses is empty":       {},
+		`Addresses has "here"`:     {Addresses: []string{"here"}},
+		`Addresses has ":1"`:       {Addresses: []string{"127.0.0.1:1", ":1"}},
+		`Prefix is "goverse"`:      {Addresses: good, Prefix: "goverse"},
+		`Prefix is "/goverse/"`:    {Addresses: good, Prefix: "/goverse/"},
+		"CallTimeout is negative":  {Addresses: good, CallTimeout: -time.Second},
+		"MaxMessage is negative":   {Addresses: good, MaxMessage: -1},
+		`Idempotent has "Get"`:     {Addresses: good, Idempotent: []string{"Get"}},
+		`Idempotent has "a.B/Get"`: {Addresses: good, Idempotent: []string{"a.B/Get"}},
+	} {
+		_, err := client.Dial(t.Context(), cfg)
+		require.ErrorIs(t, err, client.ErrBadConfig)
+		require.ErrorContains(t, err, part)
+		require.NotContains(t, err.Error(), "\n")
+	}
+	require.NoError(t, client.Config{Addresses: good, Prefix: "/a/b", Idempotent: []string{"/a.B/Get"}}.Validate())
+}
+
+// A context that ends with a cause of its own is told from one that does not.
+func TestDialEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errOwn)
+	_, err := client.Dial(ctx, client.Config{Addresses: []string{"127.0.0.1:1", "127.0.0.1:2"}})
+	require.ErrorIs(t, err, errOwn)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "127.0.0.1:1: ")
+	require.ErrorContains(t, err, "127.0.0.1:2: ")
+	require.Equal(t, 1, strings.Count(err.Error(), "127.0.0.1:1"))
+}

@@ -1,0 +1,31 @@
+package client_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/objects/client"
+	"github.com/goverse/goverse/internal/testkit/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// patient ends only if a test hangs, and with the test.
+func patient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// dial is a client that is closed with the test.
+func dial(t *testing.T, cfg client.Config) *client.Client {
+	t.Helper()
+	c, err := client.Dial(patient(t), cfg)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}

@@ -1,0 +1,203 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/cluster/objects/client"
+	"github.com/goverse/goverse/internal/objects/link"
+	"github.com/goverse/goverse/internal/testkit/probepb"
+	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+// scripted is a node that reports the routes which a test gives it, and answers every call well.
+type scripted struct {
+	objectspb.UnimplementedObjectsServer
+	address string
+	links   *link.Server
+	stop    func()
+
+	mu      sync.Mutex
+	routes  *objectspb.WatchRoutesResponse
+	changed chan struct{}
+}
+
+func newScripted(t *testing.T) *scripted {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &scripted{address: l.Addr().String(), changed: make(chan struct{})}
+	s.links = link.NewServer(link.ServerConfig{Prefix: "/scripted", Handler: s})
+	server := grpc.NewServer()
+	objectspb.RegisterObjectsServer(server, s)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = server.Serve(l) })
+	s.stop = sync.OnceFunc(func() {
+		server.Stop()
+		_ = s.links.Close(context.Background()) // its streams have ended
+		wg.Wait()
+	})
+	t.Cleanup(s.stop)
+	return s
+}
+
+// Serve implements link.Handler.
+func (s *scripted) Serve(in *link.Incoming) { in.Reply(&objectspb.Reply{}) }
+
+// Link implements objectspb.ObjectsServer.
+func (s *scripted) Link(stream grpc.BidiStreamingServer[objectspb.LinkRequest, objectspb.LinkResponse]) error {
+	return s.links.Link(stream)
+}
+
+// say has the node report one shard, of that owner.
+func (s *scripted) say(generation int64, owner, leader string) {
+	r := &objectspb.WatchRoutesResponse{Prefix: "/scripted", Generation: generation, Owners: []uint32{0}, Leader: leader}
+	if owner != "" {
+		r.Addresses, r.Owners = []string{owner}, []uint32{1}
+	}
+	s.report(r)
+}
+
+func (s *scripted) report(r *objectspb.WatchRoutesResponse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.routes = r
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// WatchRoutes implements objectspb.ObjectsServer.
+func (s *scripted) WatchRoutes(_ *objectspb.WatchRoutesRequest,
+	stream grpc.ServerStreamingServer[objectspb.WatchRoutesResponse]) error {
+	for {
+		s.mu.Lock()
+		routes, changed := s.routes, s.changed
+		s.mu.Unlock()
+		if routes != nil {
+			if err := stream.Send(routes); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-changed:
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+func restless(t *testing.T, nodes ...*scripted) *client.Client {
+	t.Helper()
+	var cfg client.Config
+	for _, n := range nodes {
+		cfg.Addresses = append(cfg.Addresses, n.address)
+	}
+	c, err := client.DialRestless(patient(t), cfg)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func awaitGeneration(t *testing.T, c *client.Client, generation int64) {
+	t.Helper()
+	require.Eventually(t, func() bool { return c.Generation() == generation }, 20*time.Second, time.Millisecond)
+}
+
+// A node that lags is not watched as long as another one may be found; then the cluster was made anew.
+func TestOlderMapsCountOnlyAtLast(t *testing.T) {
+	t.Parallel()
+	first, lags, next := newScripted(t), newScripted(t), newScripted(t)
+	first.say(7, next.address, "")
+	c := restless(t, first)
+	require.EqualValues(t, 7, c.Generation())
+	next.say(7, lags.address, "")
+	lags.say(6, lags.address, "")
+	first.stop()
+	awaitGeneration(t, c, 7)
+	next.say(8, lags.address, next.address)
+	awaitGeneration(t, c, 8)
+	next.stop()
+	awaitGeneration(t, c, 6)
+	// What one node says later replaces what it said before.
+	lags.say(5, lags.address, "")
+	awaitGeneration(t, c, 5)
+	_, err := probepb.NewProbeClient(c.At("key")).Echo(patient(t), &probepb.Blob{})
+	require.NoError(t, err)
+}
+
+// Calls wait for routes that the watched node does not know, and another one does.
+func TestAnotherNodeIsWatchedIfCallsWait(t *testing.T) {
+	t.Parallel()
+	stale, fresh := newScripted(t), newScripted(t)
+	stale.say(3, "", fresh.address) // by which the client knows of it
+	c := restless(t, stale)
+	fresh.say(4, fresh.address, fresh.address)
+	_, err := probepb.NewProbeClient(c.At("key")).Echo(patient(t), &probepb.Blob{})
+	require.NoError(t, err)
+	require.EqualValues(t, 4, c.Generation())
+}
+
+func TestNoRoutesAndBrokenOnes(t *testing.T) {
+	t.Parallel()
+	n := newScripted(t)
+	dial := func(part string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeoutCause(patient(t), 500*time.Millisecond, errOwn)
+		defer cancel()
+		_, err := client.DialRestless(ctx, client.Config{Addresses: []string{n.address}})
+		require.ErrorContains(t, err, part)
+		require.True(t, errors.Is(err, context.DeadlineExceeded) && errors.Is(err, errOwn))
+	}
+	dial("it has no routes yet")
+	n.report(&objectspb.WatchRoutesResponse{Prefix: "/scripted", Generation: 1})
+	dial("a map of 0 shards")
+	n.report(&objectspb.WatchRoutesResponse{Prefix: "/scripted", Generation: 1, Owners: []uint32{1}})
+	dial("no address for it")
+}
+
+// Calls to a shard without an owner wait for one; their deadline says that they were not started.
+func TestWithoutOwnerAndLeader(t *testing.T) {
+	t.Parallel()
+	n := newScripted(t)
+	n.say(1, "", "")
+	c := restless(t, n)
+	brief, cancel := context.WithTimeout(patient(t), 50*time.Millisecond)
+	defer cancel()
+	_, err := probepb.NewProbeClient(c.At("key")).Echo(brief, &probepb.Blob{})
+	require.Equal(t, codes.DeadlineExceeded, status.Code(err), "%v", err)
+	require.ErrorContains(t, err, "no node owns the shard")
+
+	// Calls to the leader wait until there was one, whether or not they ask for that.
+	conn := connect(t, c, "goverse:///leader", plain)
+	identify := func(opts ...grpc.CallOption) <-chan error {
+		answer := make(chan error, 1)
+		ctx := patient(t)
+		go func() {
+			_, err := conn.Identify(ctx, &nodepb.IdentifyRequest{}, opts...)
+			answer <- err
+		}()
+		return answer
+	}
+	waits := identify()
+	n.say(1, "", n.address)
+	require.Equal(t, codes.Unimplemented, status.Code(<-waits), "it has reached the leader")
+	n.say(1, "", "")
+	require.Eventually(t, func() bool { return c.Leader() == "" }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool {
+		err := <-identify()
+		return status.Code(err) == codes.Unavailable && status.Convert(err).Message() != ""
+	}, 20*time.Second, time.Millisecond)
+	waits = identify(grpc.WaitForReady(true))
+	n.say(1, "", n.address)
+	require.Equal(t, codes.Unimplemented, status.Code(<-waits))
+}

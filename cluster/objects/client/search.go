@@ -1,0 +1,133 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+// Why a node did not report the routes, where gRPC does not say.
+var (
+	errNotAsked  = errors.New("not asked yet")
+	errNoAnswer  = errors.New("no answer yet")
+	errNoRoutes  = errors.New("connected, but it has no routes yet: the cluster has no shard map, or this node no etcd")
+	errOptions   = errors.New("the DialOptions do not fit together")
+	errOvertaken = errors.New("another node has answered")
+)
+
+// source is a stream of routes from one node, and the first that came.
+type source struct {
+	address string
+	ctx     context.Context // of the stream
+	cancel  context.CancelFunc
+	conn    *grpc.ClientConn
+	stream  grpc.ServerStreamingClient[objectspb.WatchRoutesResponse]
+	first   *routes
+	err     error // why there is none
+}
+
+// close ends the stream.
+func (s *source) close() {
+	s.cancel()
+	if s.conn != nil {
+		_ = s.conn.Close() // it is closed once
+	}
+}
+
+// search asks the nodes one after the other, the next one when one has failed, or has not answered for a while. It
+// returns the first that reports routes that count, nil if none does in time; all that it began has ended then.
+// older says that routes count whatever their generation.
+func (w *watcher) search(ctx context.Context, addresses []string, older bool) *source {
+	round, end := context.WithTimeout(ctx, w.timing.round)
+	defer end()
+	stagger := time.NewTicker(w.timing.stagger)
+	defer stagger.Stop()
+	answers := make(chan *source)
+	var won *source
+	for asked, open, due := 0, 0, true; ; {
+		if due && won == nil && asked < len(addresses) && round.Err() == nil {
+			address := addresses[asked]
+			go func() { answers <- w.ask(ctx, round, address, older) }() // all of them are received below
+			asked, open, due = asked+1, open+1, false
+		}
+		if open == 0 {
+			return won
+		}
+		select {
+		case s := <-answers:
+			open, due = open-1, true
+			switch {
+			case s.err != nil:
+				s.close()
+				if !errors.Is(s.err, errOvertaken) && slices.Contains(w.cfg.Addresses, s.address) {
+					w.failures[s.address] = &askError{s.address, s.err}
+				}
+			case won == nil:
+				won = s
+				end()
+			default:
+				s.close()
+			}
+		case <-stagger.C:
+			due = true
+		}
+	}
+}
+
+// ask waits until a node reports routes that count; the stream then lasts until ctx ends, or it is closed. Before that
+// it ends with round.
+func (w *watcher) ask(ctx, round context.Context, address string, older bool) *source {
+	s := &source{address: address}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	keep := context.AfterFunc(round, s.cancel)
+	s.err = w.open(s, older)
+	if !keep() && (s.err == nil || status.Code(s.err) == codes.Canceled) {
+		s.err = s.unanswered(ctx, round)
+	}
+	return s
+}
+
+// open opens the stream, and waits for its first routes that count.
+func (w *watcher) open(s *source, older bool) (err error) {
+	if s.conn, err = grpc.NewClient("passthrough:///"+s.address, w.dial...); err != nil {
+		return fmt.Errorf("%w: %w", errOptions, err)
+	}
+	prefix, known := w.cfg.Prefix, w.table.current.Load()
+	if known != nil {
+		prefix = known.prefix
+	}
+	s.stream, err = objectspb.NewObjectsClient(s.conn).WatchRoutes(s.ctx, &objectspb.WatchRoutesRequest{Prefix: prefix},
+		grpc.WaitForReady(false))
+	for err == nil {
+		var m *objectspb.WatchRoutesResponse
+		if m, err = s.stream.Recv(); err != nil {
+			return err
+		}
+		if s.first, err = read(m); err != nil || known == nil || older || s.first.generation >= known.generation {
+			return err
+		}
+	}
+	return err
+}
+
+// unanswered is why a node had not reported routes that count when the round ended.
+func (s *source) unanswered(ctx, round context.Context) error {
+	switch {
+	case ctx.Err() == nil && errors.Is(round.Err(), context.Canceled):
+		return errOvertaken
+	case s.first != nil:
+		return fmt.Errorf("it lags: its shard map is of generation %d, and a later one is known", s.first.generation)
+	case s.conn != nil && s.conn.GetState() == connectivity.Ready:
+		return errNoRoutes
+	}
+	return errNoAnswer
+}

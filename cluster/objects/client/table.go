@@ -1,0 +1,145 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+// table has the routes as they were reported last. It implements route.Map. All methods are safe for concurrent use;
+// only one goroutine puts routes into it.
+type table struct {
+	current atomic.Pointer[routes]
+	stall   time.Duration
+	// stalled signals that calls have waited for other routes for as long as stall.
+	stalled chan struct{}
+	closed  chan struct{}
+
+	mu          sync.Mutex
+	since, last time.Time // of the waiting that goes on: its begin, and when somebody was seen to wait
+}
+
+// routes are immutable.
+type routes struct {
+	prefix     string
+	generation int64
+	addresses  []string // of nodes that own shards
+	owners     []string // by shard
+	leader     string
+	history    int           // grows when the generation goes back
+	replaced   chan struct{} // closed when there are others
+}
+
+func newTable(stall time.Duration) *table {
+	return &table{stall: stall, stalled: make(chan struct{}, 1), closed: make(chan struct{})}
+}
+
+// read makes routes of what a node reported. The error says why that cannot be.
+func read(m *objectspb.WatchRoutesResponse) (*routes, error) {
+	if len(m.GetOwners()) == 0 || len(m.GetOwners()) > shard.MaxCount {
+		return nil, fmt.Errorf("it reports a map of %d shards", len(m.GetOwners()))
+	}
+	r := &routes{prefix: m.GetPrefix(), generation: m.GetGeneration(), addresses: m.GetAddresses(),
+		owners: make([]string, len(m.GetOwners())), leader: m.GetLeader(), replaced: make(chan struct{})}
+	for n, at := range m.GetOwners() {
+		switch {
+		case int64(at) > int64(len(r.addresses)):
+			return nil, fmt.Errorf("it reports an owner of shard %d, and no address for it", n)
+		case at > 0:
+			r.owners[n] = r.addresses[at-1]
+		}
+	}
+	return r, nil
+}
+
+// same reports whether calls and the resolver would do the same by both.
+func (r *routes) same(other *routes) bool {
+	return other != nil && r.generation == other.generation && r.leader == other.leader &&
+		slices.Equal(r.owners, other.owners)
+}
+
+// put replaces the routes, and reports whether they were others.
+func (t *table) put(next *routes) bool {
+	former := t.current.Load()
+	if next.same(former) {
+		return false
+	}
+	t.mu.Lock()
+	t.since = time.Now()
+	t.mu.Unlock()
+	if former == nil {
+		t.current.Store(next)
+		return true
+	}
+	next.history = former.history
+	if next.generation < former.generation {
+		next.history++
+	}
+	t.current.Store(next)
+	close(former.replaced)
+	return true
+}
+
+// Shard implements route.Map.
+func (t *table) Shard(key string) (int, bool) {
+	return shard.Of(key, len(t.current.Load().owners)), true
+}
+
+// Owner implements route.Map.
+func (t *table) Owner(n int) (address string, generation int64) { return t.current.Load().owner(n) }
+
+func (r *routes) owner(n int) (address string, generation int64) {
+	if n >= len(r.owners) { // a cluster that was made anew with fewer shards
+		return "", r.generation
+	}
+	return r.owners[n], r.generation
+}
+
+// AwaitChange implements route.Map. It returns, too, when the generation has gone back: there is nothing to wait for
+// then.
+func (t *table) AwaitChange(ctx context.Context, n int, owner string, generation int64) error {
+	r := t.current.Load()
+	history := r.history
+	look := time.NewTicker(t.stall)
+	defer look.Stop()
+	for ; ; r = t.current.Load() {
+		now, g := r.owner(n)
+		if g > generation || g == generation && now != owner || r.history != history {
+			return nil
+		}
+		t.wait()
+		select {
+		case <-r.replaced:
+		case <-look.C:
+		case <-t.closed:
+			return ErrClosed
+		case <-ctx.Done():
+			return fmt.Errorf("no other routes than of generation %d have come: %w", r.generation, endOf(ctx))
+		}
+	}
+}
+
+// wait takes note that a call waits for other routes, and signals if that goes on for too long. Calls that are
+// repeated without the routes having changed count as one that waits.
+func (t *table) wait() {
+	now := time.Now()
+	t.mu.Lock()
+	if now.Sub(t.last) > 2*t.stall {
+		t.since = now
+	}
+	t.last = now
+	long := now.Sub(t.since) >= t.stall
+	t.mu.Unlock()
+	if long {
+		select {
+		case t.stalled <- struct{}{}:
+		default:
+		}
+	}
+}
