@@ -106,8 +106,10 @@ func (h *hosting) markStopping() {
 	}
 }
 
-// closeIncoming lets no further call in, and waits for those of other nodes that run, until ctx ends.
+// closeIncoming lets no further call in, and waits for those of other nodes that run, until ctx ends. This node has no
+// shard any more; who waits for another one to have it may wait for long.
 func (h *hosting) closeIncoming(ctx context.Context) error {
+	h.router.Leave()
 	h.gateway.Close()
 	return h.links.Close(ctx)
 }

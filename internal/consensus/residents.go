@@ -27,7 +27,20 @@ func (h *Shards) SetResidents(r Residents) { h.residents = r }
 // over in between, unless the session is lost.
 func (h *Shards) Enter(n int) (epoch int64, ok bool) { return h.slots[n].admit() }
 
-// Exit follows each Enter that was ok.
+// Reenter is Enter for a call that something waits for which runs in the shard: it is let in also while that is waited
+// for before the shard is handed over.
+func (h *Shards) Reenter(n int) (epoch int64, ok bool) {
+	s := &h.slots[n]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != serving && s.phase != releasing || s.running == 0 || !s.period.Valid() {
+		return 0, false
+	}
+	s.running++
+	return s.epoch, true
+}
+
+// Exit follows each Enter and Reenter that was ok.
 func (h *Shards) Exit(n int) { h.slots[n].leave() }
 
 // Holds reports whether this node has the shard under that epoch at this instant: it serves it, or lets what runs in it
@@ -57,7 +70,7 @@ func (h *Shards) Staying(n int) context.Context {
 }
 
 // Await blocks until this node serves the shard; or the map says, in that generation or a later one, that
-// another node owns it, or nobody, which is a [shard.NotOwnerError]; or ctx ends.
+// another node owns it, or nobody, or this node leaves, which are a [shard.NotOwnerError]; or ctx ends.
 func (h *Shards) Await(ctx context.Context, n int, generation int64) error {
 	slot := &h.slots[n]
 	sub := h.cfg.Mirror.Subscribe(shardplan.ShardsChanged)
@@ -70,7 +83,17 @@ func (h *Shards) Await(ctx context.Context, n int, generation int64) error {
 		if owner, _, _ := h.OwnerOf(n); owner.Address != h.cfg.Address && h.Generation() >= generation {
 			return h.refusal(n)
 		}
+		h.mu.Lock()
+		leaving, changed := h.leaving, h.none
+		h.mu.Unlock()
+		switch {
+		case !leaving:
+			changed = h.left
+		case slot.free(): // nobody else may be there to make another map
+			return h.refusal(n)
+		}
 		select {
+		case <-changed:
 		case <-awaited:
 			return nil
 		case <-sub.C:
@@ -134,8 +157,18 @@ func (s *slot) await() <-chan struct{} {
 	return s.awaited
 }
 
+// free reports whether the node has nothing of the shard.
+func (s *slot) free() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase == idle
+}
+
 // staying ends as soon as the shard is not served any more. The lock is held.
 func (s *slot) staying() context.Context {
+	if s.phase == idle {
+		return released
+	}
 	if s.stay == nil {
 		s.stay, s.endStay = context.WithCancelCause(s.context())
 		if s.phase != serving {

@@ -61,6 +61,7 @@ type Shards struct {
 
 	mu      sync.Mutex
 	leaving bool          // nothing is acquired any more
+	left    chan struct{} // closed when leaving is set
 	late    []int         // shards whose calls take too long, to be said
 	waiting int           // shards that are this node's and still somebody else's to release
 	none    chan struct{} // closed when no shard is held the next time
@@ -72,7 +73,7 @@ func newShards(cfg ShardsConfig) *Shards {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	h := &Shards{cfg: cfg, slots: make([]slot, cfg.Shards), wake: make(chan struct{}, 1),
-		reported: make(chan struct{}, 1), none: make(chan struct{})}
+		reported: make(chan struct{}, 1), none: make(chan struct{}), left: make(chan struct{})}
 	if cfg.MaxAcquiring > 0 {
 		h.turn = make(chan struct{}, cfg.MaxAcquiring)
 	}
@@ -137,7 +138,10 @@ func (h *Shards) serve(ctx context.Context, s *etcdsession.Session) {
 // It does not block: see idle.
 func (h *Shards) leave() {
 	h.mu.Lock()
-	h.leaving = true
+	if !h.leaving {
+		h.leaving = true
+		close(h.left)
+	}
 	h.mu.Unlock()
 	h.poke()
 }

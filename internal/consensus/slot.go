@@ -52,11 +52,21 @@ func (s *slot) held(period *etcdsession.Period) int64 {
 // context is the owner's: it ends when the shard is released, and at the session's
 // deadline. The lock is held.
 func (s *slot) context() context.Context {
+	if s.phase == idle {
+		return released
+	}
 	if s.ctx == nil {
 		s.ctx, s.cancel = context.WithCancelCause(s.period.Context())
 	}
 	return s.ctx
 }
+
+// released is the context of a shard that is not held.
+var released = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(shard.ErrNotOwner)
+	return ctx
+}()
 
 // end ends the owner's context. The lock is held.
 func (s *slot) end() {
@@ -102,12 +112,12 @@ func (s *slot) join() (ctx context.Context, epoch int64, awaited <-chan struct{}
 }
 
 // confirm waits for etcd's confirmation where the shard is served, and the process stood still a moment
-// ago. It reports whether it has waited and there is one.
+// ago. It reports whether there is one by now.
 func (s *slot) confirm(ctx context.Context) bool {
 	s.mu.Lock()
 	period, serves := s.period, s.phase == serving
 	s.mu.Unlock()
-	return serves && !period.Valid() && period.Confirm(ctx)
+	return serves && (period.Valid() || period.Confirm(ctx))
 }
 
 func (s *slot) leave() {

@@ -19,7 +19,7 @@ import (
 
 // activate makes the implementation of an object for the calls that wait. The lock of the shard is held.
 func (h *Host) activate(o *object) {
-	epoch, ok := h.enterShard(o.home)
+	epoch, ok := h.enterShard(o.home, o.first.chain)
 	if !ok {
 		h.await(o.home)
 		return
@@ -35,16 +35,27 @@ func (h *Host) activate(o *object) {
 	}
 }
 
-// make runs the factory, and lets the calls in that wait, or refuses them.
+// make runs the factory.
 func (h *Host) make(o *object, chain []uint64) {
 	defer h.cfg.Shards.Exit(o.home.number)
 	room := h.makeRoom()
 	overdue := time.AfterFunc(h.cfg.ActivationTimeout, func() { h.overdue(o) })
 	impl, err := any(nil), errFull
+	defer func() { // also where the factory has left its goroutine
+		overdue.Stop()
+		h.made(o, impl, err)
+	}()
 	if room {
+		err = errNoReturn
 		impl, err = h.construct(o, chain)
 	}
-	overdue.Stop()
+}
+
+// errNoReturn: the factory has left its goroutine, by runtime.Goexit.
+var errNoReturn = errors.New("the factory did not return")
+
+// made lets the calls in that wait, or refuses them.
+func (h *Host) made(o *object, impl any, err error) {
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
 	o.turn = 0

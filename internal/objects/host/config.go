@@ -12,8 +12,10 @@ import (
 type Shards interface {
 	// Count is how many there are.
 	Count() int
-	// Enter counts a turn in if the shard is served at this instant; Exit counts it out.
+	// Enter counts a turn in if the shard is served at this instant; Exit counts it out. Reenter is for a turn that
+	// another one waits for which has entered: also while the shard leaves.
 	Enter(shard int) (epoch int64, ok bool)
+	Reenter(shard int) (epoch int64, ok bool)
 	Exit(shard int)
 	// Holds reports whether the shard is had under that epoch at this instant, whether it is served or leaves.
 	Holds(shard int, epoch int64) bool

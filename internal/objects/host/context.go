@@ -114,6 +114,13 @@ func (c *turnContext) asked() *fullContext {
 	return f
 }
 
+// wasAsked reports whether somebody may have what belongs to the call.
+func (c *turnContext) wasAsked() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.full != nil
+}
+
 // values adds what gRPC finds in the context of a method.
 func (c *Call) values(ctx context.Context) context.Context {
 	if c.stream != nil {

@@ -21,9 +21,8 @@ func copyInto(to, from any, limit int) error {
 	if err != nil {
 		return err
 	}
-	if size := proto.Size(src); size > limit {
-		return status.Errorf(codes.ResourceExhausted, "objects: the message has %d bytes and may have %d: send less, "+
-			"or raise MaxMessage on all nodes", size, limit)
+	if err := checkSize(src, limit); err != nil {
+		return err
 	}
 	proto.Reset(dst)
 	if reflect.TypeOf(to) == reflect.TypeOf(from) && dst.ProtoReflect().Descriptor() == src.ProtoReflect().Descriptor() {
@@ -37,6 +36,19 @@ func copyInto(to, from any, limit int) error {
 	}
 	if err != nil {
 		return status.Errorf(codes.Internal, "objects: cannot copy a %T to a %T: %v", from, to, err)
+	}
+	return nil
+}
+
+// checkSize refuses what has more bytes than limit.
+func checkSize(v any, limit int) error {
+	m, err := message(v)
+	if err != nil {
+		return err
+	}
+	if size := proto.Size(m); size > limit {
+		return status.Errorf(codes.ResourceExhausted, "objects: the message has %d bytes and may have %d: send less, "+
+			"or raise MaxMessage on all nodes", size, limit)
 	}
 	return nil
 }

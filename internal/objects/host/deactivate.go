@@ -38,7 +38,7 @@ func (o *object) endOpen() {
 // deactivate ends an object in which nothing runs. It reports false if its shard leaves, which does it then. The
 // lock of the shard is held.
 func (h *Host) deactivate(o *object, reason objects.Reason) bool {
-	if _, ok := h.enterShard(o.home); !ok {
+	if _, ok := h.enterShard(o.home, nil); !ok {
 		if o.first != nil {
 			h.await(o.home)
 		}
@@ -54,10 +54,7 @@ func (h *Host) deactivate(o *object, reason objects.Reason) bool {
 		defer h.cfg.Shards.Exit(o.home.number)
 		ctx, cancel := context.WithTimeout(context.Background(), h.cfg.DrainTimeout)
 		defer cancel()
-		h.notify(ctx, o, reason)
-		o.home.mu.Lock()
-		defer o.home.mu.Unlock()
-		h.bury(o, reason)
+		h.leave(ctx, o, reason)
 	})
 	if !spawned { // the node has stopped
 		h.bury(o, reason)
@@ -90,6 +87,16 @@ func (o *object) end() {
 func (o *object) notified() bool {
 	_, ok := o.impl.(objects.Deactivator)
 	return ok
+}
+
+// leave calls Deactivated, and forgets the object, also where that has left its goroutine.
+func (h *Host) leave(ctx context.Context, o *object, reason objects.Reason) {
+	defer func() {
+		o.home.mu.Lock()
+		defer o.home.mu.Unlock()
+		h.bury(o, reason)
+	}()
+	h.notify(ctx, o, reason)
 }
 
 // notify calls Deactivated.

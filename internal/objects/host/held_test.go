@@ -77,10 +77,26 @@ func (s *held) release(ctx context.Context, h *Host, n int, cause error) {
 
 func (s *held) Count() int { return len(s.shards) }
 
+func (s *held) serves(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shards[n].serves
+}
+
 func (s *held) Enter(n int) (int64, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.shards[n].serves {
+		return 0, false
+	}
+	s.shards[n].running++
+	return s.shards[n].epoch, true
+}
+
+func (s *held) Reenter(n int) (int64, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.shards[n].running == 0 || s.shards[n].ctx.Err() != nil {
 		return 0, false
 	}
 	s.shards[n].running++

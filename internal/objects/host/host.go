@@ -29,7 +29,8 @@ func New(cfg Config, services *Services) *Host {
 	h := &Host{cfg: cfg.withDefaults(), services: services, shards: make([]shard, cfg.Shards.Count()),
 		sweep: make(chan struct{}, 1)}
 	for n := range h.shards {
-		h.shards[n].number, h.shards[n].turns = n, rand.Uint64()
+		h.shards[n].number, h.shards[n].before = n, rand.Uint64()
+		h.shards[n].turns = h.shards[n].before
 	}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.spawn(h.sweepIdle)

@@ -41,6 +41,9 @@ func (h *Host) Invoke(ctx context.Context, l *Local) error {
 		return err // the method still runs, and uses the call
 	}
 	l.Header, l.Trailer = c.local.Header, c.local.Trailer
+	if Moved(err) || c.ctx.wasAsked() {
+		return err // its turn is ended by another goroutine, or what its context refers to may outlive it
+	}
 	c.reset()
 	localCalls.Put(c)
 	return err
@@ -49,9 +52,6 @@ func (h *Host) Invoke(ctx context.Context, l *Local) error {
 // reset makes the call ready to be used again. What the next use sets anyway stays.
 func (c *localCall) reset() {
 	c.ready, c.done, c.ctx = nil, nil, nil
-	if c.headers.header != nil || c.headers.trailer != nil || c.headers.sent {
-		c.headers = headers{}
-	}
 	c.local.Header, c.local.Trailer = nil, nil
 	c.local.Request, c.local.Response = nil, nil
 }
@@ -133,6 +133,9 @@ func (c *localCall) reply(response any, header, trailer metadata.MD) error {
 		return nil
 	}
 	if t, ok := c.local.Response.(Taker); ok {
+		if err := checkSize(response, c.limit); err != nil {
+			return err
+		}
 		return t.Take(response)
 	}
 	return copyInto(c.local.Response, response, c.limit)

@@ -104,11 +104,13 @@ func (o *object) Context() context.Context {
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
 	e := o.more()
-	if e.ctx == nil {
+	switch {
+	case e.ctx != nil:
+	case o.phase == activating || o.phase == active && o.drop == "":
 		e.ctx, e.cancel = context.WithCancel(o.host.cfg.Shards.Drained(o.home.number))
-		if o.phase >= deactivating || o.drop != "" {
-			e.cancel()
-		}
+	default: // the shard may have gone, and come back
+		e.ctx, e.cancel = context.WithCancel(context.Background())
+		e.cancel()
 	}
 	return e.ctx
 }

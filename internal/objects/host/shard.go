@@ -16,7 +16,8 @@ type shard struct {
 	objects    map[id]*object // nil: none
 	live       int            // of those, how many are not empty
 	running    int            // turns
-	turns      uint64         // the id of the last turn; begins anywhere, so that no two shards have the same
+	before     uint64         // the ids of turns follow it; it is anywhere, so that no two shards have the same
+	turns      uint64         // the id of the last turn
 	leaving    bool           // it is to be handed over: nobody has entered since
 	awaiting   bool           // a goroutine waits for the shard
 	generation int64          // of the newest map by which a call that waits came here
@@ -44,6 +45,16 @@ func (s *shard) newTurn() uint64 {
 	return s.turns
 }
 
+// issued reports whether one of the turns that wait for a call is of this shard, on this node. The lock is held.
+func (s *shard) issued(chain []uint64) bool {
+	for _, turn := range chain {
+		if turn-s.before-1 < s.turns-s.before { // the ids may have passed 0
+			return true
+		}
+	}
+	return false
+}
+
 // forget takes an object out of the table. The lock is held.
 func (s *shard) forget(o *object) {
 	o.phase = gone
@@ -61,17 +72,23 @@ func (h *Host) await(s *shard) {
 	}
 	s.awaiting = h.spawn(func() {
 		s.mu.Lock()
-		generation := s.generation
-		s.mu.Unlock()
-		err := h.cfg.Shards.Await(h.ctx, s.number, generation)
-		s.mu.Lock()
 		defer s.mu.Unlock()
+		var err error
+		for asked := int64(-1); asked < s.generation; { // also by a newer map, of calls that came meanwhile
+			asked = s.generation
+			s.mu.Unlock()
+			err = h.cfg.Shards.Await(h.ctx, s.number, asked)
+			s.mu.Lock()
+			if err == nil || h.ctx.Err() != nil {
+				break
+			}
+		}
 		s.awaiting = false
 		for _, o := range s.objects {
 			if err == nil {
 				h.advance(o)
 			} else if o.first != nil {
-				h.refuse(o, errMoved)
+				h.moved(o)
 			}
 		}
 		if err != nil {
@@ -83,6 +100,49 @@ func (h *Host) await(s *shard) {
 			h.refuse(o, errMoved)
 		}
 	}
+}
+
+// moved refuses those that wait for an object whose shard is not this node's any more, but not those that the shard is
+// waited for. The lock of the shard is held.
+func (h *Host) moved(o *object) {
+	s := o.home
+	for w := o.first; w != nil; {
+		next := w.next
+		if !h.inside(s, w.chain) {
+			h.pull(w)
+			w.owner.resolve(errMoved)
+		}
+		w = next
+	}
+	if o.first == nil {
+		h.tidy(o)
+	} else {
+		h.advance(o)
+	}
+}
+
+// Inside reports whether a call is waited for by a turn in its own shard, which leaves this node, and does not before
+// that turn has ended: it is to be made here, though the map names another owner.
+func (h *Host) Inside(n int, chain []uint64) bool {
+	if len(chain) == 0 {
+		return false
+	}
+	s := &h.shards[n]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return h.inside(s, chain)
+}
+
+// inside is Inside. The lock of the shard is held.
+func (h *Host) inside(s *shard, chain []uint64) bool {
+	if !s.issued(chain) {
+		return false
+	}
+	_, ok := h.cfg.Shards.Reenter(s.number)
+	if ok {
+		h.cfg.Shards.Exit(s.number)
+	}
+	return ok
 }
 
 // Leaving implements consensus.Residents: calls that wait are not to wait for those that run.
@@ -99,12 +159,16 @@ func (h *Host) Leaving(n int) {
 	}
 }
 
-// enterShard counts a turn into the shard. The lock is held.
-func (h *Host) enterShard(s *shard) (epoch int64, ok bool) {
+// enterShard counts a turn into the shard, for which the chain waits. The lock is held.
+func (h *Host) enterShard(s *shard, chain []uint64) (epoch int64, ok bool) {
 	if epoch, ok = h.cfg.Shards.Enter(s.number); ok {
 		s.leaving = false
+		return epoch, true
 	}
-	return epoch, ok
+	if s.issued(chain) {
+		return h.cfg.Shards.Reenter(s.number)
+	}
+	return 0, false
 }
 
 // Occupied implements consensus.Residents.
@@ -136,22 +200,16 @@ func (h *Host) Leave(ctx context.Context, n int) {
 	s.mu.Unlock()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	end := func(o *object) {
-		h.notify(ctx, o, reason)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		h.bury(o, reason)
-	}
 	turn := make(chan struct{}, leavers)
 	for _, o := range all {
 		if !o.notified() {
-			end(o)
+			h.leave(ctx, o, reason)
 			continue
 		}
 		turn <- struct{}{}
 		wg.Go(func() {
-			end(o)
-			<-turn
+			defer func() { <-turn }()
+			h.leave(ctx, o, reason)
 		})
 	}
 }

@@ -53,7 +53,7 @@ func (t *timer) due() {
 	if t.ended {
 		return
 	}
-	t.waiting = &waiter{method: &o.service.ticks, object: o, owner: t}
+	t.waiting = &waiter{method: &o.service.ticks, home: o.home, object: o, owner: t}
 	o.host.push(o, t.waiting)
 	o.host.advance(o)
 }

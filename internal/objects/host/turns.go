@@ -33,9 +33,10 @@ type waiter struct {
 	chain  []uint64 // the turns that wait for this one
 	owner  resolver
 
-	object     *object
-	turn       uint64 // its own, once it has one
-	alone      bool   // it has the object to itself
+	home       *shard
+	object     *object // it is another one when what it waits for has been replaced
+	turn       uint64  // its own, once it has one
+	alone      bool    // it has the object to itself
 	queued     bool
 	since      time.Time // when it was queued
 	beside     bool      // while it is queued: it does not need the object for itself
@@ -49,7 +50,7 @@ func (h *Host) enter(w *waiter, n int, key string, generation int64) (granted bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.get(h, w.method.service, key)
-	w.object = o
+	w.home, w.object = s, o
 	if len(w.chain) > 0 {
 		if err := o.cycle(w); err != nil {
 			h.tidy(o)
@@ -89,7 +90,7 @@ func (o *object) cycle(w *waiter) error {
 	case len(w.chain) >= maxChain:
 		return objects.Error(codes.FailedPrecondition, objects.ReasonCycle,
 			"objects: "+o.name()+": too many objects wait for one another in this chain of calls")
-	case o.turn == 0 || !slices.Contains(w.chain, o.turn) || !o.needsTurn(w):
+	case o.turn == 0 || !slices.Contains(w.chain, o.turn) || !o.needsTurn(w) && o.phase == active:
 		return nil
 	}
 	return objects.Error(codes.FailedPrecondition, objects.ReasonCycle, "objects: "+o.name()+
@@ -108,10 +109,12 @@ func (o *object) needsTurn(w *waiter) bool {
 // grant gives w its turn if it can have it now. The lock of the shard is held.
 func (h *Host) grant(o *object, w *waiter) bool {
 	alone := o.needsTurn(w)
-	if o.phase != active || o.drop != "" || alone && o.turn != 0 {
+	// What runs in an object that is to be dropped may wait for a call that comes back.
+	back := !alone && len(w.chain) > 0 && (o.turn != 0 || o.beside > 0)
+	if o.phase != active || o.drop != "" && !back || alone && o.turn != 0 {
 		return false
 	}
-	if _, ok := h.enterShard(o.home); !ok {
+	if _, ok := h.enterShard(o.home, w.chain); !ok {
 		h.await(o.home)
 		return false
 	}
@@ -189,7 +192,7 @@ func (h *Host) refuse(o *object, err error) {
 
 // abandon takes a waiter out of its queue; it reports false if it is resolved already.
 func (h *Host) abandon(w *waiter) bool {
-	s := w.object.home
+	s := w.home
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !w.queued {

@@ -30,6 +30,9 @@ func (r *Router) Figures() *Figures { return &r.figures }
 // errAgain: the call was not started, and is to be sent anew.
 var errAgain = errors.New("the call was not started, and is to be sent anew")
 
+// errStops is why nothing is waited for any longer.
+var errStops = errors.New("this node stops")
+
 // unreachableAgain is how long to wait before a node is tried again that could not be reached, unless the map
 // names another one before.
 var unreachableAgain = backoff.Policy{First: 10 * time.Millisecond, Last: 500 * time.Millisecond}
@@ -55,10 +58,10 @@ func (a *attempt) once(ctx context.Context) error {
 	a.shard = n
 	owner, generation := r.cfg.Map.Owner(n)
 	switch {
+	case r.cfg.Host != nil && (owner == r.cfg.Self || r.cfg.Host.Inside(n, host.ChainOf(ctx))):
+		return a.here(ctx, generation)
 	case owner == "":
 		return a.await(ctx, owner, generation, nil)
-	case owner == r.cfg.Self && r.cfg.Host != nil:
-		return a.here(ctx, generation)
 	}
 	return a.there(ctx, owner, generation)
 }
@@ -162,14 +165,18 @@ func (a *attempt) await(ctx context.Context, owner string, generation int64, unr
 		}
 	}
 	waiting, cancel := context.WithDeadline(ctx, limit)
+	release := context.AfterFunc(a.router.leaving, cancel)
 	err := a.router.cfg.Map.AwaitChange(waiting, a.shard, owner, generation)
+	release()
 	cancel()
 	if err == nil || unreachable != nil && ctx.Err() == nil && time.Now().Before(a.deadline) &&
 		errors.Is(err, context.DeadlineExceeded) {
 		return errAgain
 	}
 	code := codes.Unavailable
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if a.router.leaving.Err() != nil && ctx.Err() == nil {
+		err = errStops
+	} else if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		code = status.FromContextError(context.DeadlineExceeded).Code()
 		if errors.Is(ctx.Err(), context.Canceled) {
 			code = codes.Canceled

@@ -48,6 +48,9 @@ type Router struct {
 	figures Figures
 	// nowhere is what interceptors get that ask for a connection; nothing is sent on it.
 	nowhere *grpc.ClientConn
+
+	leaving context.Context
+	leave   context.CancelFunc
 }
 
 // New makes a router, which runs nothing by itself.
@@ -59,6 +62,7 @@ func New(cfg Config) (*Router, error) {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	r := &Router{cfg: cfg}
+	r.leaving, r.leave = context.WithCancel(context.Background())
 	if cfg.Unary != nil || cfg.Stream != nil {
 		var err error
 		if r.nowhere, err = newNowhere(); err != nil {
@@ -68,8 +72,13 @@ func New(cfg Config) (*Router, error) {
 	return r, nil
 }
 
+// Leave has no call wait any longer for the owner of its object: those that do, and those that would have to, fail with
+// UNAVAILABLE. Calls that are under way go on.
+func (r *Router) Leave() { r.leave() }
+
 // Close is to be called once, when no call is made any more.
 func (r *Router) Close() {
+	r.leave()
 	if r.nowhere != nil {
 		_ = r.nowhere.Close()
 	}

@@ -25,6 +25,8 @@ type World struct {
 
 	// Make, if set, is called by the factory; Factory's error is that of the factory.
 	Make func(ctx context.Context, o *objects.Object) error
+	// Leave, if set, is called by Deactivated.
+	Leave func()
 }
 
 // Event is an activation or its end.
@@ -103,6 +105,9 @@ func (p *Probe) Activated(context.Context) error {
 // Deactivated implements objects.Deactivator.
 func (p *Probe) Deactivated(_ context.Context, reason objects.Reason) {
 	p.World.saw(Event{Key: p.Object.Key(), Node: p.Node, Epoch: p.Object.Epoch(), Reason: reason})
+	if p.World.Leave != nil {
+		p.World.Leave()
+	}
 }
 
 // Add implements ProbeServer.

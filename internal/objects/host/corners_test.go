@@ -1,0 +1,259 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/goverse/goverse/cluster/objects"
+	cshard "github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/testkit/probepb"
+)
+
+// reply is an action that does nothing.
+func reply(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+	return &probepb.DoResponse{}, nil
+}
+
+// drop is an action that drops its object.
+func drop(_ context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+	p.Object.Deactivate()
+	return &probepb.DoResponse{}, nil
+}
+
+// keysOf are n keys of a shard.
+func keysOf(shard, n int) (keys []string) {
+	for i := 0; len(keys) < n; i++ {
+		if key := "key " + strconv.Itoa(i); cshard.Of(key, 16) == shard {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// A call comes back to its object, which is to be dropped: the turn that the object waits for waits for the call.
+func TestCallComesBackToADroppedObject(t *testing.T) {
+	s := newSite(t, nil, objects.Reentrant("Again"), objects.Concurrent("Beside"))
+	s.world.Arrange("reply", reply)
+	s.world.Arrange("again", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
+		error) {
+		p.Object.Deactivate()
+		return s.client("a").Again(ctx, &probepb.DoRequest{What: "reply"})
+	})
+	s.world.Arrange("beside", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
+		error) {
+		p.Object.Deactivate()
+		return s.client("a").Beside(ctx, &probepb.DoRequest{What: "reply"})
+	})
+	require.NoError(t, s.do(s.ctx(), "a", "again"))
+	_, err := s.client("a").Beside(s.ctx(), &probepb.DoRequest{What: "beside"})
+	require.NoError(t, err)
+	s.eventually(func() bool { return s.world.Active("a") == 0 })
+}
+
+// A factory calls its own object, which is not there before it has returned, whatever the method allows.
+func TestFactoryCallsItsOwnObject(t *testing.T) {
+	s := newSite(t, nil, objects.Concurrent("Beside"), objects.Reentrant("Again"))
+	s.world.Make = func(ctx context.Context, o *objects.Object) (err error) {
+		switch client := s.client(o.Key()); o.Key() {
+		case "plain":
+			_, err = client.Add(ctx, &probepb.AddRequest{})
+		case "beside":
+			_, err = client.Beside(ctx, &probepb.DoRequest{})
+		case "again":
+			_, err = client.Again(ctx, &probepb.DoRequest{})
+		}
+		require.Equal(t, objects.ReasonCycle, objects.ReasonOf(err))
+		return err
+	}
+	for _, key := range []string{"plain", "beside", "again"} {
+		_, err := s.client(key).Add(s.ctx(), &probepb.AddRequest{})
+		require.Equal(t, objects.ReasonActivation, objects.ReasonOf(err), key)
+	}
+}
+
+// What a user calls leaves its goroutine, as t.FailNow does.
+func TestGoexit(t *testing.T) {
+	s := newSite(t, nil)
+	first := true
+	s.world.Make = func(context.Context, *objects.Object) error {
+		if first {
+			first = false
+			runtime.Goexit()
+		}
+		return nil
+	}
+	err := s.do(s.ctx(), "a", "drop")
+	require.Equal(t, objects.ReasonActivation, objects.ReasonOf(err))
+	require.Zero(t, s.host.active.Load())
+
+	s.world.Leave = runtime.Goexit
+	s.world.Arrange("drop", drop)
+	for range 2 {
+		require.NoError(t, s.do(s.ctx(), "a", "drop"))
+	}
+	for _, key := range keysOf(0, leavers+3) {
+		_, err := s.client(key).Add(s.ctx(), &probepb.AddRequest{})
+		require.NoError(t, err)
+	}
+	s.shards.release(s.ctx(), s.host, 0, cshard.ErrNotOwner) // returns
+	s.eventually(func() bool { return s.host.active.Load() == 0 })
+}
+
+// A goroutine of a method that has returned sets a header: it is no other caller's.
+func TestHeaderOfACallThatHasEnded(t *testing.T) {
+	s := newSite(t, nil)
+	kept := make(chan context.Context, 1)
+	s.world.Arrange("keep", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
+		error) {
+		require.NoError(t, grpc.SetHeader(ctx, metadata.Pairs("a", "b")))
+		kept <- ctx
+		return &probepb.DoResponse{}, nil
+	})
+	require.NoError(t, s.do(s.ctx(), "a", "keep"))
+	old := <-kept
+	s.world.Arrange("late", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+		_ = grpc.SetHeader(old, metadata.Pairs("secret", "of a"))
+		return &probepb.DoResponse{}, nil
+	})
+	for range 20 {
+		l := Local{Method: s.host.services.Method(probepb.Probe_Do_FullMethodName), Key: "b", Shard: cshard.Of("b", 16),
+			Request: &probepb.DoRequest{What: "late"}, Response: &probepb.DoResponse{}}
+		require.NoError(t, s.host.Invoke(context.Background(), &l))
+		require.Empty(t, l.Header)
+	}
+}
+
+// A call gives up while it is passed on to the next activation: for the race detector.
+func TestCallGivesUpBetweenTwoActivations(t *testing.T) {
+	s := newSite(t, nil)
+	left := make(chan struct{})
+	s.world.Leave = func() { <-left }
+	s.world.Arrange("drop", drop)
+	for i := range 50 {
+		key := strconv.Itoa(i)
+		require.NoError(t, s.do(s.ctx(), key, "drop"))
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = s.client(key).Add(ctx, &probepb.AddRequest{}) // either
+		}()
+		s.eventually(func() bool { return s.host.waiting.Load() == 1 })
+		go cancel()
+		left <- struct{}{}
+		<-ended
+	}
+}
+
+// A turn calls an object of its own shard, which is to be handed over when the turn has ended.
+func TestCallWithinALeavingShard(t *testing.T) {
+	s := newSite(t, nil)
+	keys := keysOf(3, 3)
+	begun, leaving := make(chan struct{}), make(chan struct{})
+	s.world.Arrange("reply", reply)
+	s.world.Arrange("call", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse,
+		error) {
+		close(begun)
+		<-leaving
+		for _, key := range keys[1:] { // of which one is active
+			if !s.host.Inside(3, ChainOf(ctx)) {
+				return nil, errors.New("the call would be made elsewhere")
+			}
+			if err := s.do(ctx, key, "reply"); err != nil {
+				return nil, err
+			}
+		}
+		return &probepb.DoResponse{}, nil
+	})
+	require.NoError(t, s.do(s.ctx(), keys[1], "reply"))
+	ended := make(chan error, 1)
+	go func() { ended <- s.do(s.ctx(), keys[0], "call") }()
+	<-begun
+	released := make(chan struct{})
+	go func() {
+		defer close(released)
+		s.shards.release(s.ctx(), s.host, 3, cshard.ErrNotOwner)
+	}()
+	s.eventually(func() bool { return !s.shards.serves(3) })
+	require.False(t, s.host.Inside(3, []uint64{1}), "the chain of others")
+	require.True(t, Moved(s.do(s.ctx(), keys[2], "reply")), "others go elsewhere")
+	close(leaving)
+	require.NoError(t, <-ended)
+	<-released
+	s.eventually(func() bool { return s.host.active.Load() == 0 })
+}
+
+// A call comes by a newer map than the one that a call waits by already: what says that the shard is elsewhere by the
+// older one says nothing of the newer one.
+func TestCallByANewerMap(t *testing.T) {
+	g := &generations{held: newHeld(16, false), asked: make(chan int64), answer: make(chan error)}
+	s := &site{t: t, shards: g.held, world: &probepb.World{}}
+	var r registrar
+	s.world.Register(&r, "here")
+	s.host = New(Config{Shards: g, At: func(key string) grpc.ClientConnInterface { return at{s, key} }},
+		NewServices(r.all))
+	t.Cleanup(s.host.Close)
+	shard := cshard.Of("a", 16)
+	ended := make(chan error, 2)
+	call := func(generation int64) {
+		l := Local{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a", Shard: shard,
+			Generation: generation, Request: &probepb.AddRequest{}, Response: &probepb.AddResponse{}}
+		ended <- s.host.Invoke(s.ctx(), &l)
+	}
+	go call(10)
+	require.EqualValues(t, 10, <-g.asked)
+	go call(12)
+	s.eventually(func() bool { return s.host.waiting.Load() == 2 })
+	g.answer <- cshard.ErrNotOwner // by map 11
+	require.EqualValues(t, 12, <-g.asked)
+	g.held.acquire(shard)
+	g.answer <- nil
+	require.NoError(t, <-ended)
+	require.NoError(t, <-ended)
+}
+
+// generations are shards of which a test says when they are served.
+type generations struct {
+	*held
+	asked  chan int64
+	answer chan error
+}
+
+func (g *generations) Await(ctx context.Context, _ int, generation int64) error {
+	select {
+	case g.asked <- generation:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-g.answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+var _ Shards = (*generations)(nil)
+
+// The context of an activation that is over has ended, whoever has the shard now.
+func TestContextAfterTheActivation(t *testing.T) {
+	s := newSite(t, nil)
+	var kept *objects.Object
+	s.world.Make = func(_ context.Context, o *objects.Object) error { kept = o; return nil }
+	_, err := s.client("a").Add(s.ctx(), &probepb.AddRequest{})
+	require.NoError(t, err)
+	require.True(t, kept.Valid())
+	n := cshard.Of("a", 16)
+	s.shards.release(s.ctx(), s.host, n, cshard.ErrNotOwner)
+	require.False(t, kept.Valid())
+	s.shards.acquire(n)
+	require.ErrorIs(t, kept.Context().Err(), context.Canceled)
+	require.False(t, kept.Valid())
+}
