@@ -45,7 +45,8 @@ func (c *Cluster) newHosting(p *parts) (*hosting, error) {
 			ActivationTimeout: cfg.ActivationTimeout, DrainTimeout: c.cfg.Sharding.DrainTimeout, Logger: log}, services)
 		shards.SetResidents(h.host)
 	}
-	router, err := route.New(route.Config{Map: h.routes, Pool: h.pool, Host: h.host, Self: self, Services: services,
+	router, err := route.New(route.Config{Map: h.routes, Pool: h.pool, Prefix: c.cfg.EtcdPrefix, Host: h.host, Self: self,
+		Services:    services,
 		CallTimeout: cfg.CallTimeout, Unary: interceptor.UnaryClient(cfg.UnaryClientInterceptors),
 		Stream: interceptor.StreamClient(cfg.StreamClientInterceptors), Logger: log})
 	if err != nil {
@@ -55,7 +56,8 @@ func (c *Cluster) newHosting(p *parts) (*hosting, error) {
 		return nil, err
 	}
 	h.router = router
-	h.gateway = gateway.New(gateway.Config{Router: router, Map: h.routes, Services: services, Host: h.host, Self: self})
+	h.gateway = gateway.New(gateway.Config{Router: router, Map: h.routes, Services: services, Host: h.host, Self: self,
+		Prefix: c.cfg.EtcdPrefix})
 	h.links = link.NewServer(link.ServerConfig{Prefix: c.cfg.EtcdPrefix, Handler: h.gateway, MaxMessage: cfg.MaxMessage})
 	return h, nil
 }

@@ -26,6 +26,8 @@ type Config struct {
 	// Host and Self are this node's; nil and empty where it takes no part in the shards.
 	Host *host.Host
 	Self string
+	// Prefix names the cluster.
+	Prefix string
 }
 
 // Gateway lets calls in. All methods are safe for concurrent use.

@@ -114,6 +114,9 @@ func (g *Gateway) stream(method string, stream grpc.ServerStream) error {
 	if err != nil {
 		return err
 	}
+	if in.Forwarded && in.Prefix != g.cfg.Prefix {
+		return otherCluster(g.cfg.Prefix, in.Prefix)
+	}
 	m := g.cfg.Services.Method(method)
 	if m == nil || m.Stream == nil {
 		return route.Unimplemented(g.cfg.Services, method)

@@ -43,10 +43,10 @@ func TestHeadersOfStreams(t *testing.T) {
 	chain := []uint64{1, 1 << 63, 42}
 	ctx := metadata.AppendToOutgoingContext(host.WithChain(context.Background(), chain), "other", "value",
 		objects.KeyHeader, "of another object")
-	md, _ := metadata.FromOutgoingContext(outgoing(ctx, "a\x00", 7))
+	md, _ := metadata.FromOutgoingContext(outgoing(ctx, "/p", "a\x00", 7))
 	in, err := ReadHeaders(metadata.NewIncomingContext(context.Background(), md))
 	require.NoError(t, err)
-	require.Equal(t, Incoming{Key: "a\x00", Chain: chain, Generation: 7, Forwarded: true,
+	require.Equal(t, Incoming{Key: "a\x00", Chain: chain, Generation: 7, Forwarded: true, Prefix: "/p",
 		Metadata: metadata.Pairs("other", "value")}, in)
 	require.Equal(t, in.Metadata, FromHeaders(ToHeaders(in.Metadata)))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,6 +41,7 @@ type objectStream struct {
 	answered bool // nothing is sent again any more
 	closed   bool // by CloseSend
 	ended    error
+	resent   chan struct{} // closed when all that was kept is sent again; nil while nothing is
 }
 
 // opened is a stream to one node.
@@ -112,14 +114,20 @@ func (s *objectStream) CloseSend() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
+	if s.resent != nil {
+		return nil // it follows what is sent again
+	}
 	return s.now.CloseSend()
 }
 
 // SendMsg implements grpc.ClientStream.
 func (s *objectStream) SendMsg(m any) error {
 	s.mu.Lock()
-	now, kept := s.now, s.keep(m)
+	now, kept, resent := s.now, s.keep(m), s.resent
 	s.mu.Unlock()
+	if resent != nil {
+		<-resent // it ends with the stream at the latest
+	}
 	err := now.SendMsg(m)
 	if errors.Is(err, io.EOF) && kept {
 		return nil // receiving says why it has ended, or sends all again
@@ -191,15 +199,28 @@ func (s *objectStream) again(was *opened, err error) error {
 	if err := s.open(); err != nil {
 		return err
 	}
-	for _, m := range s.kept {
-		if err := s.now.SendMsg(m); err != nil {
+	// Not here: the node may not read on before its own messages are received.
+	s.resent = make(chan struct{})
+	go s.resend(s.now, slices.Clone(s.kept), s.resent)
+	return nil
+}
+
+// resend sends again what was sent to another node. It ends with the stream.
+func (s *objectStream) resend(to *opened, kept []proto.Message, sent chan struct{}) {
+	for _, m := range kept {
+		if err := to.SendMsg(m); err != nil {
 			break // receiving says why
 		}
 	}
-	if s.closed {
-		_ = s.now.CloseSend() // always nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.resent == sent {
+		s.resent = nil
+		if s.closed {
+			_ = to.CloseSend() // always nil
+		}
 	}
-	return nil
+	close(sent)
 }
 
 // explain is the error of a stream whose node, or the connection to it, was lost; others are as they are.

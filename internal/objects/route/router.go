@@ -27,6 +27,8 @@ type Map interface {
 type Config struct {
 	Map  Map
 	Pool *link.Pool
+	// Prefix names the cluster.
+	Prefix string
 	// Host and Self are this node's; nil and empty where it hosts nothing.
 	Host *host.Host
 	Self string

@@ -19,6 +19,8 @@ const (
 	// ForwardedHeader says that who sends the call follows the shard map, be it a node that forwards it: it is
 	// not forwarded again.
 	ForwardedHeader = "goverse-forwarded"
+	// prefixHeader names the cluster that such a call is for.
+	prefixHeader = "goverse-prefix-bin"
 )
 
 // NewStream is that of a grpc.ClientConnInterface for the object with that key. A streaming call is a stream of
@@ -65,7 +67,7 @@ func (a *attempt) open(ctx context.Context, desc *grpc.StreamDesc, opts []grpc.C
 	if err != nil {
 		return nil, a.await(ctx, owner, generation, err)
 	}
-	stream, err := conn.NewStream(outgoing(ctx, a.call.Key, generation), desc, a.call.Method, opts...)
+	stream, err := conn.NewStream(outgoing(ctx, r.cfg.Prefix, a.call.Key, generation), desc, a.call.Method, opts...)
 	if err == nil {
 		return &opened{ClientStream: stream, conn: conn, owner: owner, generation: generation}, nil
 	}
@@ -76,7 +78,7 @@ func (a *attempt) open(ctx context.Context, desc *grpc.StreamDesc, opts []grpc.C
 }
 
 // outgoing adds the headers of a streaming call.
-func outgoing(ctx context.Context, key string, generation int64) context.Context {
+func outgoing(ctx context.Context, prefix, key string, generation int64) context.Context {
 	md, _ := metadata.FromOutgoingContext(ctx) // a copy
 	if md == nil {
 		md = metadata.MD{}
@@ -92,6 +94,7 @@ func outgoing(ctx context.Context, key string, generation int64) context.Context
 		md.Set(chainHeader, string(raw))
 	}
 	md.Set(ForwardedHeader, "1")
+	md.Set(prefixHeader, prefix)
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
@@ -101,6 +104,7 @@ type Incoming struct {
 	Chain      []uint64
 	Generation int64
 	Forwarded  bool
+	Prefix     string      // of the cluster that a forwarded call is for
 	Metadata   metadata.MD // the rest
 }
 
@@ -135,8 +139,11 @@ func ReadHeaders(ctx context.Context) (Incoming, error) {
 		in.Generation = generation
 	}
 	in.Forwarded = len(md.Get(ForwardedHeader)) > 0
+	if prefix := md.Get(prefixHeader); len(prefix) > 0 {
+		in.Prefix = prefix[0]
+	}
 	for _, name := range []string{objects.KeyHeader, objects.BinaryKeyHeader, chainHeader, generationHeader,
-		ForwardedHeader} {
+		ForwardedHeader, prefixHeader} {
 		md.Delete(name)
 	}
 	return in, nil
