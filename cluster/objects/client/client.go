@@ -73,7 +73,8 @@ func (c *Client) open(cfg Config) error {
 		DialOptions: append([]grpc.DialOption{grpc.WithKeepaliveParams(ping)}, cfg.DialOptions...), Logger: cfg.Logger})
 	c.wg.Go(c.sweep)
 	var err error
-	c.router, err = route.New(route.Config{Map: c.table, Pool: c.pool, Prefix: c.table.current.Load().prefix, Idempotent: idempotent,
+	c.router, err = route.New(route.Config{Map: c.table, Pool: c.pool, Prefix: c.table.current.Load().prefix,
+		Idempotent:  idempotent,
 		CallTimeout: cfg.CallTimeout, Unary: interceptor.UnaryClient(cfg.UnaryInterceptors),
 		Stream: interceptor.StreamClient(cfg.StreamInterceptors), Logger: cfg.Logger})
 	return err

@@ -242,7 +242,7 @@ func (g *generations) Await(ctx context.Context, _ int, generation int64) error 
 
 var _ Shards = (*generations)(nil)
 
-// The context of an activation that is over has ended, whoever has the shard now.
+// The context of an activation that is over has ended, also where the shard has come back.
 func TestContextAfterTheActivation(t *testing.T) {
 	s := newSite(t, nil)
 	var kept *objects.Object
