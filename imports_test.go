@@ -41,6 +41,7 @@ var allowed = map[string][]string{
 		"internal/objects/link", "internal/objects/route", "internal/oneline", "internal/wait",
 		"proto/goverse/objects/v1"},
 	"cluster/objects/state":           {},
+	"cluster/objects/tracing":         {"cluster", "cluster/objects/client"},
 	"cluster/objects/state/etcd":      {"cluster/objects/state"},
 	"cluster/objects/state/postgres":  {"cluster/objects/state"},
 	"cluster/objects/state/statetest": {"cluster/objects/state"},
