@@ -20,7 +20,8 @@ type Config struct {
 	// picks a free port. Empty: the same as AdvertiseAddress.
 	ListenAddress string
 
-	// ServerOptions are added to the gRPC server's own, after them, so they win.
+	// ServerOptions are added to the gRPC server's own, after them, so they win. The own ones let one connection
+	// have 16384 calls at a time, and a call 64 KiB of headers; messages have gRPC's limit, 4 MiB.
 	// For TLS, give grpc.Creds here and the matching grpc.WithTransportCredentials
 	// to callers of this node, Identify included.
 	ServerOptions []grpc.ServerOption
@@ -28,6 +29,11 @@ type Config struct {
 	// Logger receives what the node has to say. Nil: nothing is logged.
 	Logger hclog.Logger
 }
+
+const (
+	maxStreams = 16384
+	maxHeader  = 64 << 10
+)
 
 // Validate checks the addresses without binding anything. Its errors are one line,
 // name the field to change, and match ErrBadAddress.

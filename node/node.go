@@ -116,6 +116,7 @@ func NewNode(cfg Config) (*Node, error) {
 		// minutes below which grpc would otherwise cut the connection as abuse.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.ChainStreamInterceptor(n.endWatches),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader),
 	}, cfg.ServerOptions...)...)
 	n.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	healthpb.RegisterHealthServer(n.server, n.health)

@@ -37,7 +37,8 @@ func callsMade(to string, value func(objects.Stats) int64) nodeMetric {
 type objectMetrics struct {
 	ofNode                      []nodeMetric
 	ofService                   []serviceMetric
-	calls, deactivations        *prometheus.Desc
+	calls, refused              *prometheus.Desc
+	deactivations               *prometheus.Desc
 	callDuration, queueDuration *prometheus.Desc
 }
 
@@ -64,6 +65,9 @@ func newObjectMetrics() objectMetrics {
 		},
 		calls: objectDesc("calls_total", "Calls that ran on this node, by how they ended. Those that were refused before "+
 			"they were started are not among them.", "service", "method", "code"),
+		refused: objectDesc("calls_refused_total", "Calls that this node did not start, and no other one: their object was "+
+			"busy, could not be activated, or waited for them, or their time was up while they waited.", "service", "method",
+			"code"),
 		deactivations: objectDesc("deactivations_total", "Objects that were deactivated on this node: idle, evicted for "+
 			"others, moved with their shard, stopping with the node, lost with its session, failed by a panic, or "+
 			"requested by themselves.", "service", "reason"),
@@ -82,7 +86,7 @@ func (m objectMetrics) describe(ch chan<- *prometheus.Desc) {
 	for _, one := range m.ofService {
 		ch <- one.desc
 	}
-	for _, desc := range []*prometheus.Desc{m.calls, m.deactivations, m.callDuration, m.queueDuration} {
+	for _, desc := range []*prometheus.Desc{m.calls, m.refused, m.deactivations, m.callDuration, m.queueDuration} {
 		ch <- desc
 	}
 }
@@ -103,6 +107,10 @@ func (m objectMetrics) collect(view objectView, st cluster.Status, ch chan<- pro
 		for _, method := range s.Methods {
 			for code, n := range method.Calls {
 				ch <- prometheus.MustNewConstMetric(m.calls, prometheus.CounterValue, float64(n), s.Name, method.Name,
+					code.String())
+			}
+			for code, n := range method.Refused {
+				ch <- prometheus.MustNewConstMetric(m.refused, prometheus.CounterValue, float64(n), s.Name, method.Name,
 					code.String())
 			}
 		}

@@ -39,7 +39,8 @@ func someObjects() *fakeObjects {
 		stats: objects.Stats{Running: 3, Local: 11, Remote: 12, Retried: 13, Lost: 14, Services: []objects.ServiceStats{
 			{Name: "shop.Cart", Active: 2, Waiting: 1, Panics: 4, Deactivations: map[objects.Reason]int64{objects.Idle: 7,
 				objects.Moved: 0},
-				Methods: []objects.MethodStats{{Name: "Add", Calls: map[codes.Code]int64{codes.OK: 90, codes.NotFound: 10}},
+				Methods: []objects.MethodStats{{Name: "Add", Calls: map[codes.Code]int64{codes.OK: 90, codes.NotFound: 10},
+					Refused: map[codes.Code]int64{codes.ResourceExhausted: 6}},
 					{Name: "List", Calls: map[codes.Code]int64{}}},
 				Latency: durations(10*time.Millisecond, 50, 100), Queued: durations(time.Second, 1)},
 			{Name: "shop.Stock", Deactivations: map[objects.Reason]int64{}},
@@ -150,6 +151,7 @@ func TestObjectMetrics(t *testing.T) {
 		"turns_running 3", `panics_total{service="shop.Cart"} 4`,
 		`calls_total{code="OK",method="Add",service="shop.Cart"} 90`,
 		`calls_total{code="NotFound",method="Add",service="shop.Cart"} 10`,
+		`calls_refused_total{code="ResourceExhausted",method="Add",service="shop.Cart"} 6`,
 		`deactivations_total{reason="idle",service="shop.Cart"} 7`,
 		`deactivations_total{reason="moved",service="shop.Cart"} 0`,
 		`calls_made_total{to="local"} 11`, `calls_made_total{to="remote"} 12`, "calls_retried_total 13",

@@ -37,6 +37,9 @@ type ServiceStats struct {
 type MethodStats struct {
 	Name  string // without the service's
 	Calls map[codes.Code]int64
+	// Refused are those that were not started: their object was busy, could not be activated, or waited for them, or
+	// their time was up while they waited. Those that went to another node are not among them.
+	Refused map[codes.Code]int64
 }
 
 // Durations is a histogram.

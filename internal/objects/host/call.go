@@ -105,10 +105,13 @@ func (h *Host) Serve(c *Call, done func(error)) {
 	}
 }
 
+var errCancelled = status.FromContextError(context.Canceled).Err()
+
 // Cancel ends a call that Serve has begun and that nobody waits for any longer. It reports true if the call
 // was not started and will not be: done is not called then.
 func (h *Host) Cancel(c *Call) (notStarted bool) {
 	if h.abandon(&c.waiter) {
+		c.Method.refuse(errCancelled)
 		return true
 	}
 	c.ctx.cut(context.Canceled)
@@ -138,8 +141,10 @@ func (h *Host) awaitTurn(ctx context.Context, c *Call) error {
 		}
 		h.finish(&c.waiter)
 	}
-	return objects.Error(status.FromContextError(late).Code(), objects.ReasonNotStarted,
+	err := objects.Error(status.FromContextError(late).Code(), objects.ReasonNotStarted,
 		"objects: "+c.Method.service.name+" "+quoted(c.Key)+": the call was waiting for its turn: "+late.Error())
+	c.Method.refuse(err)
+	return err
 }
 
 // sampleOf is of how many calls one is timed.

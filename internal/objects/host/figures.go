@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/objects"
 )
@@ -27,23 +28,39 @@ type stripe struct {
 }
 
 func (o *outcomes) count(shard int, code codes.Code) {
+	o[shard%len(o)].count(code)
+}
+
+func (s *stripe) count(code codes.Code) {
 	if code > codes.Unauthenticated {
 		code = codes.Unknown
 	}
-	o[shard%len(o)].counts[code].Add(1)
+	s.counts[code].Add(1)
 }
 
 // read is how many calls there were of each code.
 func (o *outcomes) read() map[codes.Code]int64 {
 	calls := map[codes.Code]int64{}
 	for i := range o {
-		for code := range o[i].counts {
-			if n := o[i].counts[code].Load(); n > 0 {
-				calls[codes.Code(code)] += n
-			}
-		}
+		o[i].read(calls)
 	}
 	return calls
+}
+
+// refuse counts a call that was not started, and is not tried elsewhere.
+func (m *Method) refuse(err error) {
+	if m.tick || Moved(err) {
+		return
+	}
+	m.refused.count(status.Code(err))
+}
+
+func (s *stripe) read(calls map[codes.Code]int64) {
+	for code := range s.counts {
+		if n := s.counts[code].Load(); n > 0 {
+			calls[codes.Code(code)] += n
+		}
+	}
 }
 
 // reasonNames are the reasons of deactivations, in the order in which they are counted.
@@ -97,7 +114,9 @@ func (t *Services) Stats() []objects.ServiceStats {
 			one.Deactivations[name] = f.reasons[i].Load()
 		}
 		for _, m := range s.methods {
-			one.Methods = append(one.Methods, objects.MethodStats{Name: m.short, Calls: m.outcomes.read()})
+			stats := objects.MethodStats{Name: m.short, Calls: m.outcomes.read(), Refused: map[codes.Code]int64{}}
+			m.refused.read(stats.Refused)
+			one.Methods = append(one.Methods, stats)
 		}
 		all = append(all, one)
 	}

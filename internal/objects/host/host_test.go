@@ -170,6 +170,13 @@ func TestQueuesAreBounded(t *testing.T) {
 	require.Error(t, err)
 	_, err = s.client("c").Echo(s.ctx(), &probepb.Blob{})
 	require.Equal(t, codes.ResourceExhausted, status.Code(err), "it would wait for its activation")
+	refused := map[string]map[codes.Code]int64{}
+	for _, m := range s.host.services.Stats()[0].Methods {
+		refused[m.Name] = m.Refused
+	}
+	require.Equal(t, map[codes.Code]int64{codes.ResourceExhausted: 2}, refused["Do"])
+	require.Equal(t, map[codes.Code]int64{codes.ResourceExhausted: 2}, refused["Echo"])
+	require.Empty(t, refused["Add"])
 	close(end)
 	wg.Wait()
 	_, err = s.client("c").Echo(s.ctx(), &probepb.Blob{})

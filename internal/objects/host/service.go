@@ -50,6 +50,7 @@ type Method struct {
 	tick                  bool // of a timer: no method of the service
 	short                 string
 	outcomes              outcomes
+	refused               stripe // calls that were not started
 }
 
 func (t *Services) add(r objects.Service) {

@@ -46,6 +46,11 @@ type waiter struct {
 // enter gives w its turn at once, or queues it; an error says that it is neither. generation is that of the map
 // by which the call came to this node.
 func (h *Host) enter(w *waiter, n int, key string, generation int64) (granted bool, err error) {
+	defer func() {
+		if err != nil {
+			w.method.refuse(err)
+		}
+	}()
 	s := &h.shards[n]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,6 +190,7 @@ func (h *Host) advance(o *object) {
 func (h *Host) refuse(o *object, err error) {
 	for w := o.first; w != nil; w = o.first {
 		h.pull(w)
+		w.method.refuse(err)
 		w.owner.resolve(err)
 	}
 	h.tidy(o)
