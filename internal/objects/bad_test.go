@@ -242,3 +242,16 @@ func TestMetadataStatusAndDeadlinesTravel(t *testing.T) {
 }
 
 type ownKey struct{}
+
+// A node refuses a call with too many headers, and goes on.
+func TestHeadersAreBounded(t *testing.T) {
+	c, _ := objectNodes(t, 1)
+	client := probepb.NewProbeClient(outside(t, c.Node(0)))
+	ctx := metadata.AppendToOutgoingContext(patient(t), objects.KeyHeader, "k")
+	_, err := client.Add(ctx, &probepb.AddRequest{}) // the client has read the node's settings
+	require.NoError(t, err)
+	_, err = client.Add(metadata.AppendToOutgoingContext(ctx, "much", strings.Repeat("x", 65<<10)), &probepb.AddRequest{})
+	require.Error(t, err)
+	_, err = client.Add(metadata.AppendToOutgoingContext(ctx, "some", strings.Repeat("x", 60<<10)), &probepb.AddRequest{})
+	require.NoError(t, err)
+}
