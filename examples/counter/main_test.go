@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os/exec"
@@ -18,7 +19,10 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/examples/counter/counterpb"
 	"github.com/goverse/goverse/examples/internal/trial"
@@ -204,23 +208,81 @@ func TestNodesComeAndGo(t *testing.T) {
 
 // The client in Python is one of gRPC's own, and calls the counters that others call.
 func TestPython(t *testing.T) {
+	client := pythonClient(t)
+	p := start(t, "-etcd-listen", free(t))
+	_, err := p.client.Add(metadata.AppendToOutgoingContext(etcdtest.Context(t), objects.KeyHeader, "alice"),
+		&counterpb.AddRequest{Amount: 2})
+	require.NoError(t, err)
+	out, err := client(p.address, "alice", "5").CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Equal(t, "7\n", string(out))
+	trial.Stop(t, p.Process)
+}
+
+// The client in Python calls a node that owns the counter neither before nor after its shard moves, while neither of
+// the two owners serves it.
+func TestPythonWhileTheShardMoves(t *testing.T) {
+	client := pythonClient(t)
+	const key, shards = "alice", 64
+	var held atomic.Bool
+	release := make(chan struct{})
+	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+		cfg.Sharding.Shards, cfg.Sharding.Window, cfg.Sharding.MinMembers = shards, 20*time.Millisecond, 3
+		cfg.Sharding.DrainTimeout = patience
+		cfg.Sharding.OnRelease = func(_ context.Context, n int) {
+			if n == shard.Of(key, shards) && held.CompareAndSwap(false, true) {
+				<-release
+			}
+		}
+	}))
+	for range 3 {
+		n := c.NewNode()
+		register(n.Cluster())
+		require.NoError(t, n.Start(etcdtest.Context(t)))
+	}
+	ownerOf := func(n *clustertest.Node) string {
+		owner, _ := n.Cluster().Objects().Find(key)
+		return owner
+	}
+	require.Eventually(t, func() bool { return ownerOf(c.Node(0)) != "" }, patience, time.Millisecond)
+	former := c.NodeAt(ownerOf(c.Node(0)))
+	stopped := make(chan error, 1)
+	go func() { stopped <- former.Cluster().Stop(etcdtest.Context(t)) }()
+	require.Eventually(t, func() bool { return held.Load() && ownerOf(former) != former.Address() }, patience,
+		time.Millisecond)
+	next := c.NodeAt(ownerOf(former))
+	var through *clustertest.Node
+	for _, n := range c.Nodes() {
+		if n != former && n != next {
+			through = n
+		}
+	}
+	call := client(through.Address(), key, "5")
+	var out bytes.Buffer
+	call.Stdout, call.Stderr = &out, &out
+	require.NoError(t, call.Start())
+	require.Eventually(t, func() bool { return next.Cluster().Objects().Stats().Services[0].Waiting == 1 }, patience,
+		time.Millisecond, "the call waits at the next owner")
+	close(release)
+	require.NoError(t, call.Wait(), out.String())
+	require.Equal(t, "5\n", out.String())
+	require.NoError(t, <-stopped)
+}
+
+// pythonClient is the command that calls a counter: a node's address, a key and an amount.
+func pythonClient(t *testing.T) func(args ...string) *exec.Cmd {
 	python := pythonWithGRPC(t)
 	dir := t.TempDir()
 	out, err := exec.Command(python, "-m", "grpc_tools.protoc", "-I", "counterpb", "--python_out", dir,
 		"--grpc_python_out", dir, "counter.proto").CombinedOutput()
 	require.NoError(t, err, string(out))
-	p := start(t, "-etcd-listen", free(t))
-	_, err = p.client.Add(metadata.AppendToOutgoingContext(etcdtest.Context(t), objects.KeyHeader, "alice"),
-		&counterpb.AddRequest{Amount: 2})
-	require.NoError(t, err)
 	script, err := filepath.Abs("client.py")
 	require.NoError(t, err)
-	add := exec.Command(python, script, p.address, "alice", "5")
-	add.Env = append(add.Environ(), "PYTHONPATH="+dir)
-	out, err = add.CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.Equal(t, "7\n", string(out))
-	trial.Stop(t, p.Process)
+	return func(args ...string) *exec.Cmd {
+		cmd := exec.Command(python, append([]string{script}, args...)...)
+		cmd.Env = append(cmd.Environ(), "PYTHONPATH="+dir)
+		return cmd
+	}
 }
 
 // pythonWithGRPC is a Python that has gRPC and its generator.
