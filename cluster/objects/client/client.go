@@ -74,8 +74,7 @@ func (c *Client) open(cfg Config) error {
 	c.wg.Go(c.sweep)
 	var err error
 	c.router, err = route.New(route.Config{Map: c.table, Pool: c.pool, Prefix: c.table.current.Load().prefix,
-		Idempotent:  idempotent,
-		CallTimeout: cfg.CallTimeout, Unary: interceptor.UnaryClient(cfg.UnaryInterceptors),
+		Idempotent: idempotent, CallTimeout: cfg.CallTimeout, Unary: interceptor.UnaryClient(cfg.UnaryInterceptors),
 		Stream: interceptor.StreamClient(cfg.StreamInterceptors), Logger: cfg.Logger})
 	return err
 }

@@ -6,4 +6,7 @@
 // which needs protoc, protoc-gen-go v1.36 and protoc-gen-go-grpc v1.6 in the PATH.
 package chatpb
 
-//go:generate protoc --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative chat.proto
+//go:generate -command messages protoc --go_out=. --go_opt=paths=source_relative
+//go:generate -command services protoc --go-grpc_out=. --go-grpc_opt=paths=source_relative
+//go:generate messages chat.proto
+//go:generate services chat.proto

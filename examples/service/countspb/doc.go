@@ -1,4 +1,7 @@
 // Package countspb is generated from counts.proto: the gRPC service of the example.
 package countspb
 
-//go:generate protoc --proto_path=. --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative counts.proto
+//go:generate -command messages protoc --proto_path=. --go_out=. --go_opt=paths=source_relative
+//go:generate -command services protoc --proto_path=. --go-grpc_out=. --go-grpc_opt=paths=source_relative
+//go:generate messages counts.proto
+//go:generate services counts.proto

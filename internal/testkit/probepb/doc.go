@@ -4,4 +4,7 @@
 // Not promised: anything. It is for tests alone.
 package probepb
 
-//go:generate protoc --go_out=. --go_opt=paths=source_relative --go-grpc_out=. --go-grpc_opt=paths=source_relative probe.proto
+//go:generate -command messages protoc --go_out=. --go_opt=paths=source_relative
+//go:generate -command services protoc --go-grpc_out=. --go-grpc_opt=paths=source_relative
+//go:generate messages probe.proto
+//go:generate services probe.proto

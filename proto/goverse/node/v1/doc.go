@@ -9,4 +9,7 @@
 // says that its process lives, not that etcd still knows it.
 package nodepb
 
-//go:generate protoc --proto_path=../../.. --go_out=../../.. --go_opt=paths=source_relative --go-grpc_out=../../.. --go-grpc_opt=paths=source_relative goverse/node/v1/node.proto
+//go:generate -command messages protoc --proto_path=../../.. --go_out=../../.. --go_opt=paths=source_relative
+//go:generate -command services protoc --proto_path=../../.. --go-grpc_out=../../.. --go-grpc_opt=paths=source_relative
+//go:generate messages goverse/node/v1/node.proto
+//go:generate services goverse/node/v1/node.proto

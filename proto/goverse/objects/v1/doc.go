@@ -9,4 +9,7 @@
 // Not promised: that a program of one minor version of Goverse understands one of another before v1.
 package objectspb
 
-//go:generate protoc --proto_path=../../.. --go_out=../../.. --go_opt=paths=source_relative --go-grpc_out=../../.. --go-grpc_opt=paths=source_relative goverse/objects/v1/objects.proto
+//go:generate -command messages protoc --proto_path=../../.. --go_out=../../.. --go_opt=paths=source_relative
+//go:generate -command services protoc --proto_path=../../.. --go-grpc_out=../../.. --go-grpc_opt=paths=source_relative
+//go:generate messages goverse/objects/v1/objects.proto
+//go:generate services goverse/objects/v1/objects.proto
