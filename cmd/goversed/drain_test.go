@@ -23,10 +23,15 @@ func shared(t *testing.T) (c *clustertest.Cluster, env map[string]string) {
 	c = clustertest.New(t, 2, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding = cluster.Sharding{Shards: 8, Window: 20 * time.Millisecond}
 	}))
+	awaitShares(c)
+	return c, map[string]string{"GOVERSE_ETCD": c.Etcd().Endpoint()}
+}
+
+// awaitShares waits until each of the two nodes serves its four shards. A node has released what the other serves.
+func awaitShares(c *clustertest.Cluster) {
 	c.Eventually(func() bool {
 		return c.Node(0).Cluster().Shards().Held() == 4 && c.Node(1).Cluster().Shards().Held() == 4
 	}, "each has its share")
-	return c, map[string]string{"GOVERSE_ETCD": c.Etcd().Endpoint()}
 }
 
 func TestDrainCommand(t *testing.T) {
@@ -51,7 +56,7 @@ func TestDrainCommand(t *testing.T) {
 	require.Equal(t, second+" was not draining\n", ask("drain", second, "--undo"))
 
 	// With --self it is this host's node, which the variables of goversed node name; nothing is drained by default.
-	c.Eventually(func() bool { return c.Node(0).Cluster().Shards().Held() == 4 }, "each has its share again")
+	awaitShares(c)
 	env["GOVERSE_LISTEN"] = second
 	env["GOVERSE_ADVERTISE"] = first
 	var d operator.Drained
