@@ -23,6 +23,10 @@ const (
 	// maxStreamMessage is the longest message of a stream that is accepted from it, whatever the dial options say.
 	maxStreamMessage = 4 << 20
 
+	// streamWindow and connWindow are a node's own, in package node, where their reason stands.
+	streamWindow = 4 << 20
+	connWindow   = 16 << 20
+
 	defaultMaxMessage  = 4 << 20
 	defaultMaxInFlight = 256 << 20
 	// defaultMaxHeld is above the in-flight limit of callers, so that they wait at home, where that is by

@@ -36,7 +36,8 @@ type peer struct {
 func newPeer(pool *Pool, address string) (*peer, error) {
 	p := &peer{pool: pool, address: address}
 	opts := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
-		grpc.WithConnectParams(reconnect), grpc.WithChainStreamInterceptor(p.countStream),
+		grpc.WithConnectParams(reconnect), grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connWindow), grpc.WithChainStreamInterceptor(p.countStream),
 		grpc.WithChainUnaryInterceptor(p.countCall)}, pool.cfg.DialOptions...)
 	// passthrough: the dialer gets the address as it is, and resolves it itself.
 	conn, err := grpc.NewClient("passthrough:///"+address, opts...)
