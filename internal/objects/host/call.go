@@ -44,6 +44,12 @@ type Call struct {
 	ctx     *turnContext
 }
 
+// Reusable reports whether a call that has ended with err may be used for another one: nothing refers to it any more.
+func (c *Call) Reusable(err error) bool {
+	// Where it has moved, its turn is ended by another goroutine; what was asked of its context may outlive it.
+	return !Moved(err) && !c.ctx.wasAsked()
+}
+
 // prepare sets up what a call takes its turn with.
 func (c *Call) prepare(h *Host, caller context.Context) {
 	c.waiter.method, c.waiter.chain, c.waiter.owner = c.Method, c.Chain, c

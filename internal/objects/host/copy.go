@@ -54,12 +54,15 @@ func checkSize(v any, limit int) error {
 }
 
 // Marshal serializes a message.
-func Marshal(from any) ([]byte, error) {
+func Marshal(from any) ([]byte, error) { return AppendMarshal(nil, from) }
+
+// AppendMarshal appends a message, serialized, to b.
+func AppendMarshal(b []byte, from any) ([]byte, error) {
 	m, err := message(from)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := proto.Marshal(m)
+	raw, err := proto.MarshalOptions{}.MarshalAppend(b, m)
 	if err != nil {
 		return nil, status.Errorf(codes.Internal, "objects: cannot serialize a %T: %v", from, err)
 	}

@@ -41,8 +41,8 @@ func (h *Host) Invoke(ctx context.Context, l *Local) error {
 		return err // the method still runs, and uses the call
 	}
 	l.Header, l.Trailer = c.local.Header, c.local.Trailer
-	if Moved(err) || c.ctx.wasAsked() {
-		return err // its turn is ended by another goroutine, or what its context refers to may outlive it
+	if !c.Reusable(err) {
+		return err
 	}
 	c.reset()
 	localCalls.Put(c)

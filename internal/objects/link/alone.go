@@ -25,12 +25,11 @@ func (l *link) sendAlone(w *waiter) {
 	if !w.deadline.IsZero() {
 		now = time.Now()
 	}
-	w.message.Calls = append(w.message.Calls[:0], frame{e: &w.entry, part: w.payload, first: true, last: true}.toCall(now))
-	message, err := encode(&w.message)
-	w.message.Calls[0] = nil
-	if err == nil {
-		err = l.stream.SendMsg(message)
-	}
+	m := &w.message.Message
+	m.Calls = append(m.Calls[:0], frame{e: &w.entry, part: w.payload, first: true, last: true}.toCall(now))
+	message := encode(&w.message)
+	m.Calls[0] = nil
+	err := l.stream.SendMsg(message)
 	l.mu.Lock()
 	l.alone = false
 	if l.out.empty() && len(l.cancels) == 0 {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/goverse/goverse/internal/objects/link/wire"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -37,9 +38,9 @@ type countedStream struct {
 
 func (s *countedStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
-	if request, ok := m.(*objectspb.LinkRequest); ok && err == nil && request.Hello == nil {
+	if request, ok := m.(*wire.Request); ok && err == nil && request.Message.Hello == nil {
 		s.counts.messages.Add(1)
-		s.counts.calls.Add(int64(len(request.Calls)))
+		s.counts.calls.Add(int64(len(request.Message.Calls)))
 	}
 	return err
 }
@@ -89,7 +90,7 @@ func TestCallsTravelAsTheyAre(t *testing.T) {
 		Header:  []*objectspb.Header{{Name: "a", Value: []byte{0xff}}},
 		Trailer: []*objectspb.Header{{Name: "b", Value: []byte("c")}}}
 	s := local(t, func(c *Incoming) {
-		got <- c.Call
+		got <- proto.Clone(c.Call).(*objectspb.Call)
 		c.Reply(proto.Clone(want).(*objectspb.Reply))
 		c.Reply(nil)
 	})

@@ -4,7 +4,8 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
-	pb "google.golang.org/protobuf/proto"
+
+	"github.com/goverse/goverse/internal/objects/link/wire"
 )
 
 // encoded is a message as it goes out. The writer encodes messages itself, so that it is known when the calls in
@@ -14,17 +15,11 @@ type encoded struct {
 }
 
 // encode returns the message for a stream with the codec.
-func encode(m pb.Message) (*encoded, error) {
-	opts := pb.MarshalOptions{UseCachedSize: true}
+func encode(m *wire.Request) *encoded {
 	pool := mem.DefaultBufferPool()
-	buf := pool.Get(pb.Size(m))
-	data, err := opts.MarshalAppend((*buf)[:0], m)
-	if err != nil {
-		pool.Put(buf)
-		return nil, err
-	}
-	*buf = data
-	return &encoded{data: mem.BufferSlice{mem.NewBuffer(buf, pool)}}, nil
+	buf := pool.Get(m.Size())
+	*buf = m.Append((*buf)[:0])
+	return &encoded{data: mem.BufferSlice{mem.NewBuffer(buf, pool)}}
 }
 
 // codec is gRPC's for protocol buffers, for messages that may have been encoded.

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/goverse/goverse/internal/objects/link/wire"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -32,6 +33,7 @@ func (l *link) match(m *objectspb.LinkResponse, ended []delivery) ([]delivery, e
 	for _, r := range m.Replies {
 		w := l.waiters[r.GetId()]
 		if w == nil {
+			wire.FreeReply(r)
 			continue // it was cancelled, or has never been
 		}
 		if w.begun == 0 {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/goverse/goverse/internal/objects/link/wire"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -20,6 +21,8 @@ type inbound struct {
 	calls   map[uint64]*Incoming // in flight: complete, neither answered nor cancelled
 	open    map[uint64]*partial  // parts are missing
 	begun   uint64               // calls whose first part has come
+	spare   []*Incoming          // to be used again
+	space   []*Incoming          // of the last arrived
 }
 
 // partial is a call of which parts are missing.
@@ -28,7 +31,32 @@ type partial struct {
 	refused bool // it is too large: what comes is dropped, up to the last part
 }
 
-// arrived is what a message has brought.
+// maxSpare is how many calls are kept to be used again.
+const maxSpare = 1024
+
+// take is a call to be used, with the Scratch that it had before.
+func (in *inbound) take() *Incoming {
+	last := len(in.spare) - 1
+	if last < 0 {
+		return &Incoming{}
+	}
+	c := in.spare[last]
+	in.spare[last], in.spare = nil, in.spare[:last]
+	c.answered = false
+	return c
+}
+
+// free has a call used again by a later message: it was answered, the answer was sent, and it was not cancelled. Until
+// then it still says that it was answered.
+func (in *inbound) free(c *Incoming) {
+	wire.FreeCall(c.Call)
+	*c = Incoming{Scratch: c.Scratch, l: c.l, answered: true}
+	if len(in.spare) < maxSpare {
+		in.spare = append(in.spare, c)
+	}
+}
+
+// arrived is what a message has brought, until the next one.
 type arrived struct {
 	calls     []*Incoming // complete
 	refused   []uint64    // too large: to be answered at once
@@ -49,7 +77,7 @@ func (in *inbound) receive(m *objectspb.LinkRequest) (arrived, error) {
 		return arrived{}, misuse(errors.New("an empty message"))
 	}
 	begun := in.begun
-	a := arrived{calls: make([]*Incoming, 0, len(m.Calls))}
+	a := arrived{calls: in.space[:0]}
 	for _, c := range m.Calls {
 		complete, tooLarge, err := in.add(c)
 		switch {
@@ -59,7 +87,8 @@ func (in *inbound) receive(m *objectspb.LinkRequest) (arrived, error) {
 		case tooLarge:
 			a.refused = append(a.refused, c.Id)
 		case complete != nil:
-			call := &Incoming{Call: complete, id: complete.Id, cost: costOf(complete)}
+			call := in.take()
+			call.Call, call.id, call.cost = complete, complete.Id, costOf(complete)
 			in.calls[call.id] = call
 			a.calls = append(a.calls, call)
 		}
@@ -71,6 +100,7 @@ func (in *inbound) receive(m *objectspb.LinkRequest) (arrived, error) {
 		}
 		delete(in.open, id)
 	}
+	in.space = a.calls
 	return a, nil
 }
 

@@ -13,10 +13,14 @@ import (
 )
 
 // Incoming is a call that has arrived in whole. It waits for its Reply, also after it was cancelled: until then it
-// counts as held. Its methods may be called from any goroutine.
+// counts as held. Its methods may be called from any goroutine; after Serve has returned and Reply was called, it may
+// be used for another call.
 type Incoming struct {
-	// Call is the call, of which the handler may keep or alter all.
+	// Call is the call. Its key and its request must not be read after Reply; all else may be kept.
 	Call *objectspb.Call
+	// Scratch is the handler's: what it stores here before Reply it may find in a later call, which is of the same
+	// link and comes when this one has ended.
+	Scratch any
 
 	l    *serverLink
 	id   uint64

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goverse/goverse/internal/objects/link/wire"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -42,8 +43,8 @@ type waiter struct {
 	cost    int64
 	parts   []byte // of the response
 	done    chan result
-	timer   *time.Timer           // nil before the first call that needs it
-	message objectspb.LinkRequest // in which it is sent when it is alone
+	timer   *time.Timer  // nil before the first call that needs it
+	message wire.Request // in which it is sent when it is alone
 }
 
 // within receives when so much time is over. The timer is used again by the next call.

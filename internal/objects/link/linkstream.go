@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/goverse/goverse/internal/objects/link/wire"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -78,7 +79,8 @@ func taken(s stream) int64 {
 func (l *link) write(s stream) {
 	var b batch
 	for {
-		message, err := l.next(&b)
+		message := l.next(&b)
+		var err error
 		if message != nil {
 			err = s.SendMsg(message)
 		}
@@ -104,17 +106,17 @@ func (l *link) write(s stream) {
 // batch is what the writer makes messages in.
 type batch struct {
 	frames  []frame
-	message objectspb.LinkRequest
+	message wire.Request
 }
 
 // next is the next message, encoded; nil where there is none.
-func (l *link) next(b *batch) (*encoded, error) {
+func (l *link) next(b *batch) *encoded {
 	l.encoding.Lock()
 	defer l.encoding.Unlock()
 	l.mu.Lock()
 	if l.alone {
 		l.mu.Unlock()
-		return nil, nil
+		return nil
 	}
 	b.frames = l.out.take(b.frames[:0])
 	deadlines := false
@@ -125,41 +127,43 @@ func (l *link) next(b *batch) (*encoded, error) {
 			deadlines = deadlines || !f.e.deadline.IsZero()
 		}
 	}
-	if b.message.Cancelled, l.cancels = l.cancels, nil; len(b.message.Cancelled) > 0 {
+	m := &b.message.Message
+	if m.Cancelled, l.cancels = l.cancels, nil; len(m.Cancelled) > 0 {
 		l.unproven = l.begun
 	}
-	l.idle = len(b.frames)+len(b.message.Cancelled) == 0
+	l.idle = len(b.frames)+len(m.Cancelled) == 0
 	idle := l.idle
 	l.mu.Unlock()
 	if idle {
-		return nil, nil
+		return nil
 	}
 	var now time.Time
 	if deadlines {
 		now = time.Now()
 	}
 	for _, f := range b.frames {
-		b.message.Calls = append(b.message.Calls, f.toCall(now))
+		m.Calls = append(m.Calls, f.toCall(now))
 	}
-	e, err := encode(&b.message)
+	e := encode(&b.message)
 	clear(b.frames)
-	clear(b.message.Calls)
-	b.message.Calls = b.message.Calls[:0]
-	return e, err
+	clear(m.Calls)
+	m.Calls = m.Calls[:0]
+	return e
 }
 
 // read takes replies until the link ends, and returns the reason.
 func (l *link) read(s stream) error {
 	var ended []delivery
+	m := wire.NewResponse()
 	for {
-		m, err := s.Recv()
+		err := s.RecvMsg(m)
 		switch {
 		case errors.Is(err, io.EOF):
 			return errEnded
 		case err != nil:
 			return err
 		}
-		if ended, err = l.deliver(m, ended[:0]); err != nil {
+		if ended, err = l.deliver(&m.Message, ended[:0]); err != nil {
 			return err
 		}
 		clear(ended)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/goverse/goverse/internal/objects/link/wire"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -32,11 +33,12 @@ type serverLink struct {
 	mu       sync.Mutex
 	in       *inbound
 	out      outbox
-	held     int64 // bytes of calls that were not answered
-	corked   bool  // the reader hands out calls, and wakes the writer afterwards
-	idle     bool  // the writer waits
-	waiting  bool  // the reader waits for room
-	draining error // no further calls are taken, and the link ends with that (io.EOF: well) once it is idle
+	sent     []*Incoming // whose replies are in the message that is being sent
+	held     int64       // bytes of calls that were not answered
+	corked   bool        // the reader hands out calls, and wakes the writer afterwards
+	idle     bool        // the writer waits
+	waiting  bool        // the reader waits for room
+	draining error       // no further calls are taken, and the link ends with that (io.EOF: well) once it is idle
 	over     bool
 	err      error // with which the link has ended
 }
@@ -100,8 +102,9 @@ func (l *serverLink) drain(err error) {
 // read takes in messages until the link ends.
 func (l *serverLink) read() {
 	defer l.s.wg.Done()
+	m := wire.NewRequest()
 	for {
-		m, err := l.stream.Recv()
+		err := l.stream.RecvMsg(m)
 		switch {
 		case errors.Is(err, io.EOF):
 			l.drain(io.EOF)
@@ -110,7 +113,7 @@ func (l *serverLink) read() {
 			l.stop(err)
 			return
 		}
-		if !l.receive(m) {
+		if !l.receive(&m.Message) {
 			return
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 
+	"github.com/goverse/goverse/internal/objects/link/wire"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -45,7 +46,8 @@ func (l *serverLink) makeRoom() {
 func (l *serverLink) write() {
 	defer l.s.wg.Done()
 	var frames []frame
-	m := &objectspb.LinkResponse{}
+	message := wire.NewResponse()
+	m := &message.Message
 	for {
 		var end error
 		if frames, end = l.next(frames[:0]); end != nil {
@@ -68,7 +70,7 @@ func (l *serverLink) write() {
 		for _, f := range frames {
 			m.Replies = append(m.Replies, f.toReply())
 		}
-		if err := l.stream.Send(m); err != nil {
+		if err := l.stream.SendMsg(message); err != nil {
 			l.stop(err)
 			return
 		}
@@ -86,10 +88,16 @@ func (l *serverLink) next(frames []frame) (_ []frame, end error) {
 	if l.over {
 		return frames, nil
 	}
+	for _, c := range l.sent {
+		l.in.free(c)
+	}
+	clear(l.sent)
+	l.sent = l.sent[:0]
 	frames = l.out.take(frames)
 	for _, f := range frames {
 		if c := l.in.calls[f.e.id]; f.last && c != nil && &c.entry == f.e {
 			delete(l.in.calls, f.e.id)
+			l.sent = append(l.sent, c)
 		}
 	}
 	l.makeRoom()

@@ -16,6 +16,7 @@ import (
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/objects/host"
 	"github.com/goverse/goverse/internal/objects/link"
+	"github.com/goverse/goverse/internal/objects/link/wire"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -45,7 +46,7 @@ type attempt struct {
 	deadline time.Time
 	shard    int
 	pause    backoff.Backoff
-	raw      []byte // the request, once it was serialized
+	out      *objectspb.Call // the call with its request, once it was serialized
 }
 
 // once sends the call to where its object is now; errAgain says that it is to be sent anew.
@@ -98,18 +99,14 @@ func Unimplemented(services *host.Services, method string) error {
 // there makes the call on another node.
 func (a *attempt) there(ctx context.Context, owner string, generation int64) error {
 	c := a.call
-	if a.raw == nil {
-		if _, _, ok := cutMethod(c.Method); !ok {
-			return Unimplemented(nil, c.Method)
-		}
-		var err error
-		if a.raw, err = host.Marshal(c.Request); err != nil {
+	if a.out == nil {
+		if err := a.serialize(ctx); err != nil {
 			return err
 		}
 	}
+	a.out.Generation = generation
 	a.router.figures.Remote.Add(1)
-	reply, err := a.router.cfg.Pool.CallBy(ctx, a.deadline, owner, &objectspb.Call{Method: c.Method, Key: []byte(c.Key),
-		Request: a.raw, Metadata: ToHeaders(c.Metadata), Chain: host.ChainOf(ctx), Generation: generation})
+	reply, err := a.router.cfg.Pool.CallBy(ctx, a.deadline, owner, a.out)
 	switch {
 	case err == nil:
 		return a.answered(ctx, reply, owner, generation)
@@ -134,6 +131,22 @@ func (a *attempt) there(ctx context.Context, owner string, generation int64) err
 	return status.FromContextError(err).Err()
 }
 
+// serialize makes the call that is sent to another node.
+func (a *attempt) serialize(ctx context.Context) (err error) {
+	c := a.call
+	if _, _, ok := cutMethod(c.Method); !ok {
+		return Unimplemented(nil, c.Method)
+	}
+	out := wire.NewCall()
+	if out.Request, err = host.AppendMarshal(out.Request, c.Request); err != nil {
+		return err
+	}
+	out.Method, out.Key = c.Method, append(out.Key, c.Key...)
+	out.Metadata, out.Chain = ToHeaders(c.Metadata), host.ChainOf(ctx)
+	a.out = out
+	return nil
+}
+
 // answered is the end of a call that a node has replied to.
 func (a *attempt) answered(ctx context.Context, reply *objectspb.Reply, owner string, generation int64) error {
 	if reply.GetMoved() > 0 {
@@ -150,7 +163,9 @@ func (a *attempt) answered(ctx context.Context, reply *objectspb.Reply, owner st
 	if t, ok := a.call.Response.(Taker); ok {
 		return t.TakeRaw(reply.GetResponse())
 	}
-	return host.Unmarshal(reply.GetResponse(), a.call.Response)
+	err := host.Unmarshal(reply.GetResponse(), a.call.Response)
+	wire.FreeReply(reply)
+	return err
 }
 
 // await waits until the map says something else than this owner by this generation, or, where the owner could

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/internal/objects/host"
+	"github.com/goverse/goverse/internal/objects/link/wire"
 )
 
 func newNowhere() (*grpc.ClientConn, error) {
@@ -102,6 +103,7 @@ func (r *Router) Do(ctx context.Context, c *Call) error {
 	for {
 		err := a.once(ctx)
 		if !errors.Is(err, errAgain) {
+			wire.FreeCall(a.out)
 			return err
 		}
 		r.figures.Retried.Add(1)

@@ -1,0 +1,201 @@
+package wire
+
+import (
+	"errors"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+var (
+	errUTF8   = errors.New("a method or a name in a header is not valid UTF-8")
+	errNumber = errors.New("the number of a field is too large")
+)
+
+// field is one field of a message: its number and what it holds, by its type on the wire.
+type field struct {
+	number protowire.Number
+	kind   protowire.Type
+	varint uint64
+	bytes  []byte
+}
+
+// next takes the first field off b. Of types that no field here has, only the number is set.
+func next(b []byte) (f field, rest []byte, err error) {
+	number, kind, n := protowire.ConsumeTag(b)
+	if n < 0 {
+		return field{}, nil, protowire.ParseError(n)
+	}
+	if number > protowire.MaxValidNumber {
+		return field{}, nil, errNumber
+	}
+	f.number, f.kind = number, kind
+	b = b[n:]
+	switch kind {
+	case protowire.VarintType:
+		f.varint, n = protowire.ConsumeVarint(b)
+	case protowire.BytesType:
+		f.bytes, n = protowire.ConsumeBytes(b)
+	case protowire.Fixed64Type:
+		f.varint, n = protowire.ConsumeFixed64(b)
+	default:
+		n = protowire.ConsumeFieldValue(number, kind, b)
+	}
+	if n < 0 {
+		return field{}, nil, protowire.ParseError(n)
+	}
+	return f, b[n:], nil
+}
+
+// is reports whether this is the field with that number, as it is encoded. One of another type is an unknown field.
+func (f field) is(number protowire.Number, kind protowire.Type) bool {
+	return f.number == number && f.kind == kind
+}
+
+func (r *Request) parse(b []byte) (err error) {
+	m := &r.Message
+	clear(m.Calls)
+	m.Hello, m.Calls, m.Cancelled = nil, m.Calls[:0], m.Cancelled[:0]
+	for len(b) > 0 {
+		var f field
+		if f, b, err = next(b); err != nil {
+			return err
+		}
+		switch {
+		case f.is(requestHello, protowire.BytesType):
+			if m.Hello == nil {
+				m.Hello = &objectspb.Hello{}
+			}
+			err = proto.UnmarshalOptions{Merge: true, DiscardUnknown: true}.Unmarshal(f.bytes, m.Hello)
+		case f.is(requestCalls, protowire.BytesType):
+			c := NewCall()
+			m.Calls = append(m.Calls, c)
+			err = parseCall(f.bytes, c, r.methods)
+		case f.is(requestCancelled, protowire.BytesType):
+			m.Cancelled, err = parseIDs(f.bytes, m.Cancelled)
+		case f.is(requestCancelled, protowire.VarintType):
+			m.Cancelled = append(m.Cancelled, f.varint)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Response) parse(b []byte) (err error) {
+	m := &r.Message
+	clear(m.Replies)
+	m.Replies = m.Replies[:0]
+	for len(b) > 0 {
+		var f field
+		if f, b, err = next(b); err != nil {
+			return err
+		}
+		if f.is(responseReplies, protowire.BytesType) {
+			reply := newReply()
+			m.Replies = append(m.Replies, reply)
+			if err = parseReply(f.bytes, reply); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func parseIDs(b []byte, ids []uint64) ([]uint64, error) {
+	for len(b) > 0 {
+		id, n := protowire.ConsumeVarint(b)
+		if n < 0 {
+			return ids, protowire.ParseError(n)
+		}
+		ids, b = append(ids, id), b[n:]
+	}
+	return ids, nil
+}
+
+func parseCall(b []byte, c *objectspb.Call, methods names) (err error) {
+	for len(b) > 0 {
+		var f field
+		if f, b, err = next(b); err != nil {
+			return err
+		}
+		switch {
+		case f.is(callID, protowire.VarintType):
+			c.Id = f.varint
+		case f.is(callMethod, protowire.BytesType):
+			if !utf8.Valid(f.bytes) {
+				return errUTF8
+			}
+			c.Method = methods.of(f.bytes)
+		case f.is(callKey, protowire.BytesType):
+			c.Key = append(c.Key[:0], f.bytes...)
+		case f.is(callRequest, protowire.BytesType):
+			c.Request = append(c.Request[:0], f.bytes...)
+		case f.is(callMore, protowire.VarintType):
+			c.More = protowire.DecodeBool(f.varint)
+		case f.is(callTimeout, protowire.VarintType):
+			c.Timeout = int64(f.varint)
+		case f.is(callMetadata, protowire.BytesType):
+			c.Metadata, err = parseHeader(f.bytes, c.Metadata)
+		case f.is(callChain, protowire.BytesType):
+			c.Chain, err = parseTurns(f.bytes, c.Chain)
+		case f.is(callChain, protowire.Fixed64Type):
+			c.Chain = append(c.Chain, f.varint)
+		case f.is(callMapGeneration, protowire.VarintType):
+			c.Generation = int64(f.varint)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func parseReply(b []byte, r *objectspb.Reply) (err error) {
+	for len(b) > 0 {
+		var f field
+		if f, b, err = next(b); err != nil {
+			return err
+		}
+		switch {
+		case f.is(replyID, protowire.VarintType):
+			r.Id = f.varint
+		case f.is(replyResponse, protowire.BytesType):
+			r.Response = append(r.Response[:0], f.bytes...)
+		case f.is(replyMore, protowire.VarintType):
+			r.More = protowire.DecodeBool(f.varint)
+		case f.is(replyStatus, protowire.BytesType):
+			r.Status = append([]byte(nil), f.bytes...)
+		case f.is(replyHeader, protowire.BytesType):
+			r.Header, err = parseHeader(f.bytes, r.Header)
+		case f.is(replyTrailer, protowire.BytesType):
+			r.Trailer, err = parseHeader(f.bytes, r.Trailer)
+		case f.is(replyMoved, protowire.VarintType):
+			r.Moved = int64(f.varint)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func parseHeader(b []byte, headers []*objectspb.Header) ([]*objectspb.Header, error) {
+	h := &objectspb.Header{}
+	return append(headers, h), proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, h)
+}
+
+func parseTurns(b []byte, turns []uint64) ([]uint64, error) {
+	for len(b) > 0 {
+		turn, n := protowire.ConsumeFixed64(b)
+		if n < 0 {
+			return turns, protowire.ParseError(n)
+		}
+		turns, b = append(turns, turn), b[n:]
+	}
+	return turns, nil
+}

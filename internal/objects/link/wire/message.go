@@ -1,0 +1,85 @@
+package wire
+
+import (
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/runtime/protoiface"
+
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+// Request is a LinkRequest on its way. Each message that is received replaces the one before, and has calls of its own.
+type Request struct {
+	Message objectspb.LinkRequest
+	fast    fast
+	methods names // of what was received
+}
+
+// NewRequest returns an empty one.
+func NewRequest() *Request {
+	r := &Request{methods: names{}}
+	r.fast = fast{r.Message.ProtoReflect(), r}
+	return r
+}
+
+// Response is a LinkResponse on its way. Each message that is received replaces the one before, and has replies of its
+// own.
+type Response struct {
+	Message objectspb.LinkResponse
+	fast    fast
+}
+
+// NewResponse returns an empty one.
+func NewResponse() *Response {
+	r := &Response{}
+	r.fast = fast{r.Message.ProtoReflect(), r}
+	return r
+}
+
+// ProtoReflect implements proto.Message.
+func (r *Request) ProtoReflect() protoreflect.Message { return &r.fast }
+
+// ProtoReflect implements proto.Message.
+func (r *Response) ProtoReflect() protoreflect.Message { return &r.fast }
+
+// Reset implements what proto.Unmarshal asks for first; parse does it.
+func (r *Request) Reset() {}
+
+// Reset implements what proto.Unmarshal asks for first; parse does it.
+func (r *Response) Reset() {}
+
+// coded is a message with a codec of its own.
+type coded interface {
+	protoreflect.ProtoMessage
+	Size() int
+	Append(b []byte) []byte
+	parse(b []byte) error
+}
+
+// fast is the message as reflection sees it, but for how it is encoded and decoded.
+type fast struct {
+	protoreflect.Message
+	coded coded
+}
+
+// Interface implements protoreflect.Message.
+func (f *fast) Interface() protoreflect.ProtoMessage { return f.coded }
+
+// ProtoMethods implements protoreflect.Message.
+func (f *fast) ProtoMethods() *protoiface.Methods { return &fastMethods }
+
+// fastMethods are those of all messages here. No field is required, so all are initialized.
+var fastMethods = protoiface.Methods{
+	Flags: protoiface.SupportMarshalDeterministic | protoiface.SupportUnmarshalDiscardUnknown,
+	Size: func(in protoiface.SizeInput) protoiface.SizeOutput {
+		return protoiface.SizeOutput{Size: in.Message.(*fast).coded.Size()}
+	},
+	Marshal: func(in protoiface.MarshalInput) (protoiface.MarshalOutput, error) {
+		return protoiface.MarshalOutput{Buf: in.Message.(*fast).coded.Append(in.Buf)}, nil
+	},
+	Unmarshal: func(in protoiface.UnmarshalInput) (protoiface.UnmarshalOutput, error) {
+		return protoiface.UnmarshalOutput{Flags: protoiface.UnmarshalInitialized}, in.Message.(*fast).coded.parse(in.Buf)
+	},
+	CheckInitialized: func(protoiface.CheckInitializedInput) (protoiface.CheckInitializedOutput, error) {
+		return protoiface.CheckInitializedOutput{}, nil
+	},
+}

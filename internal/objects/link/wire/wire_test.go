@@ -1,0 +1,147 @@
+package wire
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
+
+var requests = []*objectspb.LinkRequest{
+	{},
+	{Hello: &objectspb.Hello{}},
+	{Hello: &objectspb.Hello{Prefix: "/goverse"}},
+	{Cancelled: []uint64{1, 1 << 40, 0}},
+	{Calls: []*objectspb.Call{{}}},
+	{Calls: []*objectspb.Call{
+		{Id: 1, Method: "/a.B/C", Key: []byte("alice"), Request: []byte{1}, Timeout: 30e9, Generation: 7},
+		{Id: 1 << 63, Key: bytes.Repeat([]byte("k"), 1024), Request: bytes.Repeat([]byte("x"), 300_000), More: true},
+		{Timeout: -1, Generation: -1, Chain: []uint64{0, 1, 1<<64 - 1},
+			Metadata: []*objectspb.Header{{}, {Name: "a"}, {Name: "b", Value: []byte{0, 255}}}},
+	}, Cancelled: []uint64{5}},
+}
+
+var responses = []*objectspb.LinkResponse{
+	{},
+	{Replies: []*objectspb.Reply{{}}},
+	{Replies: []*objectspb.Reply{
+		{Id: 1, Response: []byte("abc")},
+		{Id: 2, Response: bytes.Repeat([]byte("x"), 300_000), More: true},
+		{Id: 3, Status: []byte{8, 14}, Moved: 1 << 40, Header: []*objectspb.Header{{Name: "a", Value: []byte("1")}},
+			Trailer: []*objectspb.Header{{Name: "b"}, {}}},
+	}},
+}
+
+// What is encoded here is what the generated code encodes, and each reads the other's.
+func TestEncodesAsTheGeneratedCodeDoes(t *testing.T) {
+	in, out := NewRequest(), NewRequest()
+	for _, m := range requests {
+		out.Message.Hello, out.Message.Calls, out.Message.Cancelled = m.Hello, m.Calls, m.Cancelled
+		requireSame(t, m, out, in)
+		require.True(t, proto.Equal(m, &in.Message), fmt.Sprint(&in.Message))
+	}
+	back, forth := NewResponse(), NewResponse()
+	for _, m := range responses {
+		forth.Message.Replies = m.Replies
+		requireSame(t, m, forth, back)
+		require.True(t, proto.Equal(m, &back.Message), fmt.Sprint(&back.Message))
+	}
+}
+
+// requireSame encodes m by generated code and as out, and reads it as in.
+func requireSame(t *testing.T, m proto.Message, out, in coded) {
+	t.Helper()
+	generated, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	require.NoError(t, err)
+	own, err := proto.Marshal(out)
+	require.NoError(t, err)
+	require.Equal(t, generated, own)
+	require.Equal(t, len(own), proto.Size(out))
+	require.Equal(t, append([]byte("before"), own...), out.Append([]byte("before")))
+	require.NoError(t, proto.Unmarshal(generated, in))
+}
+
+// Interceptors that log messages see what is in them.
+func TestMessagesAreSeenByReflection(t *testing.T) {
+	r := NewRequest()
+	r.Message.Hello = &objectspb.Hello{Prefix: "/seen"}
+	require.Equal(t, "goverse.objects.v1.LinkRequest", string(r.ProtoReflect().Descriptor().FullName()))
+	hello := r.ProtoReflect().Get(r.ProtoReflect().Descriptor().Fields().ByName("hello")).Message()
+	require.Equal(t, "/seen", hello.Get(hello.Descriptor().Fields().ByName("prefix")).String())
+}
+
+// What was given back and is used again has nothing of what it was before.
+func TestWhatIsUsedAgainIsEmpty(t *testing.T) {
+	r := NewRequest()
+	require.NoError(t, proto.Unmarshal(marshal(t, requests[5]), r))
+	full := r.Message.Calls[2]
+	FreeCall(full)
+	require.True(t, proto.Equal(&objectspb.Call{}, full), fmt.Sprint(full))
+	FreeCall(nil)
+
+	reply := proto.Clone(responses[2].Replies[2]).(*objectspb.Reply)
+	FreeReply(reply)
+	require.True(t, proto.Equal(&objectspb.Reply{}, reply), fmt.Sprint(reply))
+	FreeReply(nil)
+}
+
+func TestMethodsThatAreKeptAreBounded(t *testing.T) {
+	n := names{}
+	for i := range 2 * maxNames {
+		name := fmt.Sprint("/a/", i)
+		require.Equal(t, name, n.of([]byte(name)))
+	}
+	require.Len(t, n, maxNames)
+	long := bytes.Repeat([]byte("m"), maxNameLength+1)
+	n = names{}
+	require.Equal(t, string(long), n.of(long))
+	require.Empty(t, n)
+}
+
+func marshal(t require.TestingT, m proto.Message) []byte {
+	b, err := proto.Marshal(m)
+	require.NoError(t, err)
+	return b
+}
+
+// Whatever comes is refused, or read as the generated code reads it.
+func FuzzRequest(f *testing.F) {
+	for _, m := range requests {
+		f.Add(marshal(f, m))
+	}
+	f.Add([]byte{0x12, 0x03, 0x12, 0x01, 0xff})       // a method that is not UTF-8
+	f.Add([]byte{0x1a, 0x02, 0x05, 0x06, 0x18, 0x07}) // ids packed, and one that is not
+	f.Fuzz(func(t *testing.T, data []byte) {
+		own, generated := NewRequest(), &objectspb.LinkRequest{}
+		requireReadAlike(t, data, own, &own.Message, generated)
+	})
+}
+
+// Whatever comes is refused, or read as the generated code reads it.
+func FuzzResponse(f *testing.F) {
+	for _, m := range responses {
+		f.Add(marshal(f, m))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		own, generated := NewResponse(), &objectspb.LinkResponse{}
+		requireReadAlike(t, data, own, &own.Message, generated)
+	})
+}
+
+func requireReadAlike(t *testing.T, data []byte, own coded, message, generated proto.Message) {
+	want := proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, generated)
+	got := proto.Unmarshal(data, own)
+	require.Equal(t, want == nil, got == nil, "%v, and the generated code: %v", got, want)
+	if got != nil {
+		return
+	}
+	require.True(t, proto.Equal(generated, message), "%v, and the generated code: %v", message, generated)
+	require.Equal(t, len(own.Append(nil)), own.Size())
+	again := marshal(t, own)
+	require.NoError(t, proto.Unmarshal(again, own))
+	require.True(t, proto.Equal(generated, message))
+}
