@@ -34,6 +34,9 @@ type Config struct {
 const (
 	maxStreams = 16384
 	maxHeader  = 64 << 10
+	// streamWorkers are goroutines for calls: one that is made for a call grows its stack each time anew, which takes a
+	// tenth of a small call. While they are busy others are made all the same.
+	streamWorkers = 64
 	// How much of a stream, and of a connection, is on its way without having been read. With windows that do not
 	// adapt, gRPC does not measure the connection by a ping beside nearly every message, which takes a tenth of a
 	// small call; these are as large as those that adapt become, or large enough for 50 MB/s at 80 ms.

@@ -67,7 +67,7 @@ func (g *Gateway) unary(ctx context.Context, method string, request any) (any, e
 	}
 	var response taken
 	call := route.Call{Method: method, Key: in.Key, Metadata: in.Metadata, Request: request, Response: &response,
-		Patient: true}
+		Patient: true, Given: true}
 	err = g.cfg.Router.Do(host.WithChain(ctx, in.Chain), &call)
 	_ = grpc.SetHeader(ctx, call.Header) // fails only where the call has ended
 	_ = grpc.SetTrailer(ctx, call.Trailer)

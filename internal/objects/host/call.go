@@ -191,13 +191,15 @@ func (h *Host) perform(c *Call) (err error) {
 // respond runs a unary method.
 func (h *Host) respond(c *Call) error {
 	response, err := c.Method.Unary.Handler(c.waiter.object.impl, c.ctx, c.Decode, h.cfg.Unary)
-	c.headers.mu.Lock()
-	defer c.headers.mu.Unlock()
+	var header, trailer metadata.MD
+	if c.ctx.wasAsked() { // else nobody has what sets them
+		header, trailer = c.headers.taken()
+	}
 	if err != nil {
-		_ = c.Reply(nil, c.headers.header, c.headers.trailer)
+		_ = c.Reply(nil, header, trailer)
 		return asStatus(err)
 	}
-	return c.Reply(response, c.headers.header, c.headers.trailer)
+	return c.Reply(response, header, trailer)
 }
 
 // asStatus is the error of a method, as gRPC's server sends it. A method may return the error of a call that it has

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -26,7 +27,7 @@ type turnContext struct {
 	mu    sync.Mutex
 	call  *Call // what is asked for; nil for a tick, and when the turn has ended
 	cause error // it has ended: why
-	full  *fullContext
+	full  atomic.Pointer[fullContext]
 }
 
 // fullContext is a context as others make it, which ends with all that a turn ends with.
@@ -79,17 +80,20 @@ func WithChain(ctx context.Context, chain []uint64) context.Context {
 
 // asked is the full context, made now if need be.
 func (c *turnContext) asked() *fullContext {
+	if f := c.full.Load(); f != nil {
+		return f
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.full != nil {
-		return c.full
+	if f := c.full.Load(); f != nil {
+		return f
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	f := &fullContext{cancel: cancel, stop: func() {}}
-	c.full = f
 	if c.cause != nil {
 		cancel(c.cause)
 		f.Context = ctx
+		c.full.Store(f)
 		return f
 	}
 	if !c.deadline.IsZero() {
@@ -111,15 +115,12 @@ func (c *turnContext) asked() *fullContext {
 	}
 	f.releases = append(f.releases, context.AfterFunc(owned, func() { cancel(context.Cause(owned)) }))
 	f.Context = ctx
+	c.full.Store(f)
 	return f
 }
 
 // wasAsked reports whether somebody may have what belongs to the call.
-func (c *turnContext) wasAsked() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.full != nil
-}
+func (c *turnContext) wasAsked() bool { return c.full.Load() != nil }
 
 // values adds what gRPC finds in the context of a method.
 func (c *Call) values(ctx context.Context) context.Context {
@@ -141,21 +142,26 @@ func (c *Call) values(ctx context.Context) context.Context {
 func (c *turnContext) cut(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.cutFor(cause)
+}
+
+// cutFor is cut. The lock is held.
+func (c *turnContext) cutFor(cause error) {
 	if c.cause == nil {
 		c.cause = cause
 	}
-	if c.full != nil {
-		c.full.cancel(c.cause)
+	if f := c.full.Load(); f != nil {
+		f.cancel(c.cause)
 	}
 }
 
 // end ends the context with its turn.
 func (c *turnContext) end() {
-	c.cut(errTurnOver)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.cutFor(errTurnOver)
 	c.call = nil
-	if f := c.full; f != nil && f.stop != nil {
+	if f := c.full.Load(); f != nil && f.stop != nil {
 		for _, release := range f.releases {
 			release()
 		}
@@ -196,6 +202,13 @@ func (t *headers) SendHeader(md metadata.MD) error {
 	defer t.mu.Unlock()
 	t.sent = true
 	return nil
+}
+
+// taken are the headers and trailers that were set, for the reply.
+func (t *headers) taken() (header, trailer metadata.MD) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.header, t.trailer
 }
 
 // SetTrailer implements grpc.ServerTransportStream.

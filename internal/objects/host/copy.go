@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // copyInto makes to a copy of from, so that neither side sees what the other one does with its own. What has more bytes
@@ -37,6 +38,32 @@ func copyInto(to, from any, limit int) error {
 	if err != nil {
 		return status.Errorf(codes.Internal, "objects: cannot copy a %T to a %T: %v", from, to, err)
 	}
+	return nil
+}
+
+// moveInto makes to what from is, which is not used any more: they share what they consist of.
+func moveInto(to, from any, limit int) error {
+	dst, err := message(to)
+	if err != nil {
+		return err
+	}
+	src, err := message(from)
+	if err != nil {
+		return err
+	}
+	if reflect.TypeOf(to) != reflect.TypeOf(from) || dst.ProtoReflect().Descriptor() != src.ProtoReflect().Descriptor() {
+		return copyInto(to, from, limit)
+	}
+	if err := checkSize(src, limit); err != nil {
+		return err
+	}
+	proto.Reset(dst)
+	d, s := dst.ProtoReflect(), src.ProtoReflect()
+	s.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		d.Set(field, v)
+		return true
+	})
+	d.SetUnknown(s.GetUnknown())
 	return nil
 }
 

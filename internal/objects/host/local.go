@@ -24,6 +24,8 @@ type Local struct {
 	Peer              *peer.Peer // nil: this process
 	// Patient: the caller can wait for a method that does not end when its context does.
 	Patient bool
+	// Given: nobody else uses Request any more, so what it consists of need not be copied.
+	Given bool
 	// Header and Trailer receive those of the reply.
 	Header, Trailer metadata.MD
 }
@@ -118,6 +120,9 @@ func (c *localCall) decode(request any) error {
 	defer c.mu.Unlock()
 	if c.left {
 		return status.FromContextError(context.Canceled).Err()
+	}
+	if c.local.Given {
+		return moveInto(request, c.local.Request, c.limit)
 	}
 	return copyInto(request, c.local.Request, c.limit)
 }

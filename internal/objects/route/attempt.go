@@ -41,7 +41,7 @@ var unreachableAgain = backoff.Policy{First: 10 * time.Millisecond, Last: 500 * 
 // attempt is a call on its way.
 type attempt struct {
 	router   *Router
-	call     *Call
+	call     Call
 	method   *host.Method // nil: not registered in this process
 	deadline time.Time
 	shard    int
@@ -69,13 +69,14 @@ func (a *attempt) once(ctx context.Context) error {
 
 // here makes the call on this node.
 func (a *attempt) here(ctx context.Context, generation int64) error {
-	c := a.call
+	c := &a.call
 	if a.method == nil || a.method.Unary == nil {
 		return Unimplemented(a.router.cfg.Services, c.Method)
 	}
 	a.router.figures.Local.Add(1)
 	l := host.Local{Method: a.method, Shard: a.shard, Key: c.Key, Generation: generation, Metadata: c.Metadata,
-		Deadline: a.deadline, Request: c.Request, Response: c.Response, Patient: c.Patient}
+		Deadline: a.deadline, Request: c.Request, Response: c.Response, Patient: c.Patient,
+		Given: c.Given}
 	err := a.router.cfg.Host.Invoke(ctx, &l)
 	if host.Moved(err) {
 		return a.await(ctx, a.router.cfg.Self, generation, nil)
@@ -98,7 +99,7 @@ func Unimplemented(services *host.Services, method string) error {
 
 // there makes the call on another node.
 func (a *attempt) there(ctx context.Context, owner string, generation int64) error {
-	c := a.call
+	c := &a.call
 	if a.out == nil {
 		if err := a.serialize(ctx); err != nil {
 			return err
@@ -133,7 +134,7 @@ func (a *attempt) there(ctx context.Context, owner string, generation int64) err
 
 // serialize makes the call that is sent to another node.
 func (a *attempt) serialize(ctx context.Context) (err error) {
-	c := a.call
+	c := &a.call
 	if _, _, ok := cutMethod(c.Method); !ok {
 		return Unimplemented(nil, c.Method)
 	}

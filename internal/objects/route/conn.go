@@ -61,6 +61,8 @@ type Call struct {
 	Header, Trailer metadata.MD
 	// Patient: the caller can wait for a method that does not end when its context does.
 	Patient bool
+	// Given: nobody else uses Request any more.
+	Given bool
 }
 
 // Taker receives a response of whatever type it has, or as it was serialized.
@@ -96,7 +98,7 @@ func (r *Router) Do(ctx context.Context, c *Call) error {
 	if !ok {
 		deadline = time.Now().Add(r.cfg.CallTimeout)
 	}
-	a := attempt{router: r, call: c, deadline: deadline}
+	a := attempt{router: r, call: *c, deadline: deadline} // a copy: what is stored in an attempt escapes to the heap
 	if r.cfg.Services != nil {
 		a.method = r.cfg.Services.Method(c.Method)
 	}
@@ -104,6 +106,7 @@ func (r *Router) Do(ctx context.Context, c *Call) error {
 		err := a.once(ctx)
 		if !errors.Is(err, errAgain) {
 			wire.FreeCall(a.out)
+			c.Header, c.Trailer = a.call.Header, a.call.Trailer
 			return err
 		}
 		r.figures.Retried.Add(1)

@@ -44,7 +44,7 @@ func (r *Router) NewStream(ctx context.Context, key string, desc *grpc.StreamDes
 func (r *Router) Stream(ctx context.Context, key string, desc *grpc.StreamDesc, method string,
 	opts []grpc.CallOption) (grpc.ClientStream, error) {
 	s := &objectStream{ctx: ctx, desc: desc, opts: opts,
-		attempt: attempt{router: r, call: &Call{Method: method, Key: key}}}
+		attempt: attempt{router: r, call: Call{Method: method, Key: key}}}
 	if err := s.open(); err != nil {
 		return nil, err
 	}
