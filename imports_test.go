@@ -121,7 +121,7 @@ var allowed = map[string][]string{
 	"internal/objects":           {},
 	"internal/objects/gateway": {"cluster/objects", "internal/objects/host", "internal/objects/link",
 		"internal/objects/route", "proto/goverse/objects/v1"},
-	"internal/objects/host":        {"cluster/objects", "cluster/session", "internal/mutant"},
+	"internal/objects/host":        {"cluster/objects", "internal/mutant"},
 	"internal/objects/interceptor": {},
 	"internal/objects/link":        {"internal/objects/link/wire", "proto/goverse/objects/v1"},
 	"internal/objects/link/wire":   {"proto/goverse/objects/v1"},

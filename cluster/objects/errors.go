@@ -21,7 +21,7 @@ const (
 const (
 	Domain = "goverse"
 
-	// ReasonNotStarted: UNAVAILABLE, and the call has certainly not been started.
+	// ReasonNotStarted: UNAVAILABLE, DEADLINE_EXCEEDED or CANCELLED, and the call has certainly not been started.
 	ReasonNotStarted = "NOT_STARTED"
 	// ReasonMayHaveStarted: UNAVAILABLE, and the call may have run, or run still.
 	ReasonMayHaveStarted = "MAY_HAVE_STARTED"
@@ -57,8 +57,8 @@ func ReasonOf(err error) string {
 }
 
 // NotStarted reports whether the error of a call says that it has certainly not been started, so that it can be
-// repeated whatever the method does. Of any other error this is not known: not of a deadline that has
-// passed, and not of an error of the method's own.
+// repeated whatever the method does. Of any other error this is not known: not of a deadline that has passed, unless
+// its reason says so, and not of an error of the method's own.
 func NotStarted(err error) bool {
 	switch ReasonOf(err) {
 	case ReasonNotStarted, ReasonQueueFull, ReasonCycle, ReasonBadCall, ReasonActivation:

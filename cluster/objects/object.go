@@ -56,8 +56,8 @@ func (o *Object) Valid() bool { return o.activation.Valid() }
 // the context of the turn that makes them, so that a circle of calls is recognised.
 func (o *Object) At(key string) grpc.ClientConnInterface { return o.activation.At(key) }
 
-// Every calls tick in turns of the object, a period after the activation's call of Every, and then a period
-// after each return; ctx is that of the turn. It ends with the activation, or with stop, which does not wait
+// Every calls tick in turns of the object, first a period after Every was called, and then a period after each return;
+// ctx is that of the turn. It ends with the activation, or with stop, which does not wait
 // for a tick that runs. Ticks do not keep an object from being idle.
 func (o *Object) Every(period time.Duration, tick func(ctx context.Context)) (stop func()) {
 	return o.activation.Every(period, tick)
@@ -95,6 +95,6 @@ const (
 	Moved     Reason = "moved"     // the shard moves to another node
 	Stopping  Reason = "stopping"  // the node stops
 	Lost      Reason = "lost"      // the session was lost or suspended: what is written now is likely to be refused
-	Failed    Reason = "failed"    // a call panicked
+	Failed    Reason = "failed"    // a call or a tick panicked
 	Requested Reason = "requested" // by Object.Deactivate
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"google.golang.org/grpc"
 )
@@ -31,8 +32,8 @@ type Registrar interface {
 // The implementation may have the methods of [Activator] and [Deactivator].
 //
 // Every node of a cluster that takes part in the shards registers the same services. A mistake in the program
-// panics, as http.Handle does: a cluster that was started, a service registered twice, a method named in an
-// option that the service has not.
+// panics, as http.Handle does: a cluster that was started, a service registered twice, an option
+// that names a method which the service does not have.
 func Register[T any](c Registrar, register func(grpc.ServiceRegistrar, T),
 	factory func(ctx context.Context, o *Object) (T, error), options ...Option) {
 	if register == nil || factory == nil {
@@ -55,6 +56,9 @@ func Register[T any](c Registrar, register func(grpc.ServiceRegistrar, T),
 			if err != nil {
 				return nil, err
 			}
+			if err := checkNotified(caught.desc, impl); err != nil {
+				return nil, err
+			}
 			if any(impl) == nil {
 				return nil, fmt.Errorf("objects: the factory of %s returned neither an implementation nor an error",
 					caught.desc.ServiceName)
@@ -75,4 +79,25 @@ func (c *catcher) RegisterService(desc *grpc.ServiceDesc, _ any) {
 			c.desc.ServiceName, desc.ServiceName))
 	}
 	c.desc = desc
+}
+
+// checkNotified refuses an implementation whose Activated or Deactivated would never be called.
+func checkNotified(desc *grpc.ServiceDesc, impl any) error {
+	v := reflect.ValueOf(impl)
+	if !v.IsValid() {
+		return nil
+	}
+	wrong := ""
+	if _, ok := impl.(Activator); !ok && v.MethodByName("Activated").IsValid() {
+		wrong = "Activated"
+	}
+	if _, ok := impl.(Deactivator); !ok && v.MethodByName("Deactivated").IsValid() {
+		wrong = "Deactivated"
+	}
+	if wrong == "" || slices.ContainsFunc(desc.Methods, func(m grpc.MethodDesc) bool { return m.MethodName == wrong }) ||
+		slices.ContainsFunc(desc.Streams, func(m grpc.StreamDesc) bool { return m.StreamName == wrong }) {
+		return nil
+	}
+	return fmt.Errorf("objects: the method %s of %T would not be called: it is to be Activated(context.Context) error, "+
+		"or Deactivated(context.Context, objects.Reason)", wrong, impl)
 }

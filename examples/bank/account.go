@@ -133,9 +133,6 @@ func (a *account) once(ctx context.Context, change int64, decide func() bankpb.O
 		})
 		return err
 	})
-	if a.state.Err() != nil { // whether it was stored is not known here: the next activation sees it
-		a.object.Deactivate()
-	}
 	if err != nil {
 		return nil, err
 	}

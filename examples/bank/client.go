@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -27,11 +28,12 @@ const attemptTimeout, pause = 5 * time.Second, 20 * time.Millisecond
 type client struct {
 	conns []*grpc.ClientConn
 	now   atomic.Int64 // the connection that answered last, modulo their number
+	log   *slog.Logger
 }
 
 // dial makes a client of nodes, whose addresses have commas between. close is to be called.
-func dial(nodes string) (*client, error) {
-	b := &client{}
+func dial(nodes string, log *slog.Logger) (*client, error) {
+	b := &client{log: log}
 	for address := range strings.SplitSeq(nodes, ",") {
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
@@ -86,7 +88,7 @@ func (b *client) call(ctx context.Context, key string, do func(context.Context, 
 	ctx = metadata.AppendToOutgoingContext(ctx, objects.BinaryKeyHeader, key)
 	again := time.NewTimer(pause)
 	defer again.Stop()
-	for {
+	for failures := 1; ; failures++ {
 		now := b.now.Load()
 		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 		err := do(attempt, b.conns[now%int64(len(b.conns))])
@@ -98,6 +100,9 @@ func (b *client) call(ctx context.Context, key string, do func(context.Context, 
 		case codes.Unavailable, codes.Unknown, codes.Aborted, codes.DeadlineExceeded:
 		default:
 			return err
+		}
+		if failures == len(b.conns) {
+			b.log.Warn("no answer; asking the nodes again and again", "error", err)
 		}
 		b.now.CompareAndSwap(now, now+1)
 		again.Reset(pause)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func ready(t *testing.T, p *fault.Process) {
 
 func newClient(t *testing.T, addresses ...string) *client {
 	t.Helper()
-	b, err := dial(strings.Join(addresses, ","))
+	b, err := dial(strings.Join(addresses, ","), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.close()) })
 	return b
@@ -95,8 +96,10 @@ func TestOneCommand(t *testing.T) {
 		{"balance cid", "0"},
 	} {
 		order := trial.Program(t, append([]string{"-nodes", at}, strings.Fields(c.line)...)...)
-		trial.Succeeds(t, order)
+		code, err := order.Exit(etcdtest.Context(t))
+		require.NoError(t, err)
 		require.Contains(t, order.Output(), c.says, c.line)
+		require.Equal(t, strings.Contains(c.says, "_"), code != 0, "what is refused has no good end: %s", order.Output())
 	}
 	b, ctx := newClient(t, at), etcdtest.Context(t)
 	_, err := b.balance(ctx, "dan")

@@ -14,8 +14,8 @@ import (
 )
 
 // order carries out what the command line asks the bank for.
-func order(ctx context.Context, cfg config, _ *slog.Logger) (err error) {
-	b, err := dial(cfg.nodes)
+func order(ctx context.Context, cfg config, log *slog.Logger) (err error) {
+	b, err := dial(cfg.nodes, log)
 	if err != nil {
 		return err
 	}
@@ -46,8 +46,12 @@ func order(ctx context.Context, cfg config, _ *slog.Logger) (err error) {
 	default:
 		return fmt.Errorf("%q is no order; -help shows them", args)
 	}
-	if err == nil {
-		fmt.Println(outcome)
+	if err != nil {
+		return err
 	}
-	return err
+	fmt.Println(outcome)
+	if outcome != bankpb.Outcome_DONE {
+		return fmt.Errorf("the bank refuses: %s", outcome)
+	}
+	return nil
 }

@@ -127,7 +127,7 @@ func (t *transfer) save(ctx context.Context, next *bankpb.TransferState) error {
 	if next.GetOutcome() != bankpb.Outcome_UNFINISHED {
 		mark = "delete from bank_unfinished where transfer = $1"
 	}
-	err := t.store.InTx(ctx, t.state, func(ctx context.Context, tx pgx.Tx) error {
+	return t.store.InTx(ctx, t.state, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, mark, t.object.Key()); err != nil {
 			return err
 		}
@@ -136,8 +136,4 @@ func (t *transfer) save(ctx context.Context, next *bankpb.TransferState) error {
 		proto.Merge(value, next)
 		return t.state.Save(ctx)
 	})
-	if t.state.Err() != nil { // whether it was stored is not known here: the next activation sees it
-		t.object.Deactivate()
-	}
-	return err
 }

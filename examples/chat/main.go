@@ -111,8 +111,8 @@ func serve(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 }
 
 // join is a terminal in a room, until the input or ctx ends.
-func join(ctx context.Context, cfg config, _ *slog.Logger) (err error) {
-	v, err := visit(cfg.nodes, cfg.join, cfg.name)
+func join(ctx context.Context, cfg config, log *slog.Logger) (err error) {
+	v, err := visit(cfg.nodes, cfg.join, cfg.name, log)
 	if err != nil {
 		return err
 	}

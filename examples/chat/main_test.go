@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
@@ -54,7 +55,7 @@ func start(t *testing.T, address string, args ...string) *fault.Process {
 // enter makes a visitor who asks the nodes in this order.
 func enter(t *testing.T, name string, addresses ...string) *visitor {
 	t.Helper()
-	v, err := visit(strings.Join(addresses, ","), room1, name)
+	v, err := visit(strings.Join(addresses, ","), room1, name, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, v.close()) })
 	return v

@@ -25,14 +25,12 @@ const kept, longest = 100, 1000
 // room is one room. Posts take turns; subscriptions run beside them, on what they share under the lock.
 type room struct {
 	chatpb.UnimplementedRoomServer
-	object *objects.Object
-	state  *state.State[*chatpb.History] // for turns alone
+	state *state.State[*chatpb.History] // for turns alone
 
 	mu       sync.Mutex
 	messages []*chatpb.Message // those that are stored; neither the slice nor a message is changed any more
 	last     int64             // the number of the last one
 	changed  chan struct{}     // closed when there are others
-	over     bool              // the room is left, for the next activation
 }
 
 // register hosts the rooms, whose messages are in the store.
@@ -43,7 +41,7 @@ func register(c *cluster.Cluster, store state.Store) {
 			if err != nil {
 				return nil, err
 			}
-			r := &room{object: o, state: s, changed: make(chan struct{})}
+			r := &room{state: s, changed: make(chan struct{})}
 			r.publish()
 			return r, nil
 		}, objects.Concurrent("Subscribe"))
@@ -65,12 +63,11 @@ func (r *room) Post(ctx context.Context, req *chatpb.PostRequest) (*chatpb.PostR
 		h.Messages = slices.Delete(h.Messages, 0, max(0, len(h.Messages)-kept))
 		return &chatpb.PostResponse{Number: h.Last}, nil
 	})
-	if r.state.Err() != nil { // the message may be stored or not: the next activation sees it
-		r.leave()
+	if err != nil { // if it is not known whether it was stored, the next activation sees that
 		return nil, err
 	}
 	r.publish()
-	return reply, err
+	return reply, nil
 }
 
 // publish shows what is stored to the subscriptions. It is called in turns alone.
@@ -90,29 +87,18 @@ func (r *room) publish() {
 	r.changed = make(chan struct{})
 }
 
-// leave ends the subscriptions, too: the activation ends when nothing runs in it any more.
-func (r *room) leave() {
-	r.object.Deactivate()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over {
-		r.over = true
-		close(r.changed)
-	}
-}
-
 // look is what the room has now, and what is closed when it has something else.
-func (r *room) look() (messages []*chatpb.Message, last int64, changed <-chan struct{}, over bool) {
+func (r *room) look() (messages []*chatpb.Message, last int64, changed <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.messages, r.last, r.changed, r.over
+	return r.messages, r.last, r.changed
 }
 
 // Subscribe implements chatpb.RoomServer.
 func (r *room) Subscribe(req *chatpb.SubscribeRequest, stream grpc.ServerStreamingServer[chatpb.Message]) error {
 	after := req.GetAfter()
 	for {
-		messages, last, changed, over := r.look()
+		messages, last, changed := r.look()
 		if after > last {
 			return status.Errorf(codes.OutOfRange, "the room has %d messages, and no number %d", last, after)
 		}
@@ -124,9 +110,6 @@ func (r *room) Subscribe(req *chatpb.SubscribeRequest, stream grpc.ServerStreami
 				return err
 			}
 			after = m.GetNumber()
-		}
-		if over {
-			return status.Error(codes.Unavailable, "the room is opened anew: subscribe again")
 		}
 		select {
 		case <-changed:

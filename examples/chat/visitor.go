@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -36,11 +37,12 @@ type visitor struct {
 	room, name string
 	conns      []*grpc.ClientConn
 	now        atomic.Int64 // the connection that answered last, modulo their number
+	log        *slog.Logger
 }
 
 // visit connects to nodes, whose addresses have commas between. close is to be called.
-func visit(nodes, room, name string) (*visitor, error) {
-	v := &visitor{room: room, name: name}
+func visit(nodes, room, name string, log *slog.Logger) (*visitor, error) {
+	v := &visitor{room: room, name: name, log: log}
 	for address := range strings.SplitSeq(nodes, ",") {
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 			grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: silence, Timeout: silence}))
@@ -105,7 +107,7 @@ func (v *visitor) untilAnswered(ctx context.Context, call func(context.Context, 
 	calling := metadata.AppendToOutgoingContext(ctx, objects.BinaryKeyHeader, v.room)
 	again := time.NewTimer(pause)
 	defer again.Stop()
-	for {
+	for failures := 1; ; failures++ {
 		now := v.now.Load()
 		err := call(calling, chatpb.NewRoomClient(v.conns[now%int64(len(v.conns))]))
 		if ctx.Err() != nil {
@@ -115,6 +117,9 @@ func (v *visitor) untilAnswered(ctx context.Context, call func(context.Context, 
 		case codes.Unavailable, codes.Unknown, codes.Aborted, codes.DeadlineExceeded:
 		default:
 			return err
+		}
+		if failures == len(v.conns) {
+			v.log.Warn("no answer; asking the nodes again and again", "error", err)
 		}
 		v.now.CompareAndSwap(now, now+1)
 		again.Reset(pause)

@@ -34,9 +34,9 @@ type Client struct {
 }
 
 // Dial makes a client. It blocks until a node has reported the cluster's routes, so calls can be made at once; until
-// all of Config.Addresses refuse; or until ctx ends, so give ctx a deadline. Addresses that cannot be reached, and
-// nodes that have no routes yet, are asked again until then. The client does not depend on ctx afterwards, and is to be
-// closed.
+// every one of Config.Addresses answers that it will not serve this client; or until ctx ends, so give ctx a deadline.
+// Addresses that cannot be reached, and nodes that have no routes yet, are asked again until then. The client does not
+// depend on ctx afterwards, and is to be closed.
 //
 // Errors are one line that says of each address why it did not answer. They match ErrBadConfig; ErrOtherCluster, if
 // a node is of another cluster than Config.Prefix; and the error and cause of ctx, if that has ended. The gRPC

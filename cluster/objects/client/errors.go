@@ -65,8 +65,7 @@ func (e *dialError) Error() string {
 	for _, a := range e.asked {
 		b.WriteString(a.Error() + "; ")
 	}
-	b.WriteString("check Addresses and Prefix, and DialOptions if nodes serve TLS, for which they may ask for a " +
-		"certificate")
+	b.WriteString("check Addresses and Prefix; if the nodes use TLS, set DialOptions (they may require a certificate)")
 	if e.cause != nil {
 		b.WriteString(" (" + e.cause.Error() + ")")
 	}

@@ -63,7 +63,7 @@ func TestMutualTLS(t *testing.T) {
 		_, err = client.Dial(ctx, client.Config{Addresses: addresses, DialOptions: options})
 		require.ErrorIs(t, err, context.DeadlineExceeded, name)
 		require.ErrorContains(t, err, addresses[0]+": ", name)
-		require.ErrorContains(t, err, "DialOptions if nodes serve TLS, for which they may ask for a certificate", name)
+		require.ErrorContains(t, err, "if the nodes use TLS, set DialOptions (they may require a certificate)", name)
 		require.NotContains(t, err.Error(), "\n")
 		t.Log(name, "-", err)
 	}

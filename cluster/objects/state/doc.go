@@ -2,9 +2,10 @@
 // activation, saved at the end of a turn, and fenced by the epoch of the shard, so that a former owner which
 // was paused overwrites nothing.
 //
-//	func (c *Counter) Activate(ctx context.Context, o *objects.Object) (err error) {
-//		c.state, err = state.Load(ctx, c.store, o, &pb.Counter{})
-//		return err
+//	// The factory, for objects.Register:
+//	func(ctx context.Context, o *objects.Object) (pb.CounterServer, error) {
+//		s, err := state.Load(ctx, store, o, &pb.Counter{})
+//		return &Counter{state: s}, err
 //	}
 //
 //	func (c *Counter) Add(ctx context.Context, in *pb.AddRequest) (*pb.AddReply, error) {
@@ -36,10 +37,10 @@
 // not stored are gone. What else is to be done depends on the error:
 //
 //	error               stored?     the State         gRPC code          what to do
-//	ErrFenced           no          stale             UNAVAILABLE        drop the object; another node has it
-//	ErrConflict         no          stale             ABORTED            drop the object, or Reload
-//	ErrOutcomeUnknown   not known   stale             UNKNOWN            drop the object, or Reload, which shows it
-//	ErrStale            no          stale before      UNAVAILABLE        drop the object, or Reload
+//	ErrFenced           no          stale             UNAVAILABLE        another node has the object
+//	ErrConflict         no          stale             ABORTED            call again
+//	ErrOutcomeUnknown   not known   stale             UNKNOWN            call again: the next activation shows it
+//	ErrStale            no          stale before      UNAVAILABLE        call again
 //	ErrUnavailable      no          can be used       UNAVAILABLE        try again
 //	ErrTooLarge         no          can be used       RESOURCE_EXHAUSTED keep less in one object
 //	ErrBadRequestID,
@@ -47,8 +48,9 @@
 //	ErrBadRef           no          can be used       INVALID_ARGUMENT   use another key
 //	ErrUnreadable       no          can be used       INTERNAL           see to the record, or the program
 //
-// A method may return these errors as they are, or wrapped: gRPC sends the code. To drop an object is to
-// deactivate it, so that its next call activates and loads it anew. [State.Err] says that it is time.
+// A method may return these errors as they are, or wrapped: gRPC sends the code. A State that becomes stale
+// deactivates its object, so that the next call activates and loads it anew (see [Load]); [State.Err] says so, and
+// [State.Reload] is for those who do not want that.
 //
 // # Calls that are repeated
 //

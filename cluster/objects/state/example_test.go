@@ -27,10 +27,10 @@ type Counter struct {
 	state *state.State[*wrapperspb.Int64Value]
 }
 
-// Activate loads the number.
-func (c *Counter) Activate(ctx context.Context, store state.Store, o state.Holder) (err error) {
-	c.state, err = state.Load(ctx, store, o, &wrapperspb.Int64Value{})
-	return err
+// newCounter loads the number: it is what the factory given to objects.Register does.
+func newCounter(ctx context.Context, store state.Store, o state.Holder) (*Counter, error) {
+	s, err := state.Load(ctx, store, o, &wrapperspb.Int64Value{})
+	return &Counter{state: s}, err
 }
 
 // Add is one of its methods: in a gRPC service the id would come from state.RequestID(ctx).
@@ -46,17 +46,18 @@ func (c *Counter) Add(ctx context.Context, id string, by int64) (*wrapperspb.Int
 func Example() {
 	ctx := context.Background()
 	store := &state.Memory{} // elsewhere that of package postgres, or of package etcd
-	var here, there Counter
-	if err := here.Activate(ctx, store, activation{"visits", 1}); err != nil {
+	here, err := newCounter(ctx, store, activation{"visits", 1})
+	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(here.Add(ctx, "request 1", 5))
-	if err := there.Activate(ctx, store, activation{"visits", 2}); err != nil {
+	there, err := newCounter(ctx, store, activation{"visits", 2})
+	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(there.Add(ctx, "request 1", 5)) // its reply was lost, say
 	fmt.Println(there.Add(ctx, "request 2", 5))
-	_, err := here.Add(ctx, "request 3", 5)
+	_, err = here.Add(ctx, "request 3", 5)
 	fmt.Println(errors.Is(err, state.ErrFenced), status.Code(err))
 	// Output:
 	// value:5 <nil>

@@ -32,7 +32,8 @@ type State[T proto.Message] struct {
 	tx     *transaction // not ended yet
 	before mark         // that transaction
 
-	err error // why it is stale
+	err  error  // why it is stale
+	drop func() // what follows from that
 }
 
 // mark is what is stored, as far as the State knows.
@@ -46,10 +47,16 @@ type mark struct {
 // none; from then on saves by former owners, and with former States of this object, are refused. Call it when
 // the object is activated, and once: each Load makes the States of before unusable.
 //
+// When the State becomes stale (see [State.Err]), the activation is dropped after the turn: if o has a method
+// Deactivate, as *objects.Object has, it is called. To Reload instead, hide it: struct{ state.Holder }{o}.
+//
 // value belongs to the State from then on. Errors match ErrFenced (an owner with a larger epoch has loaded the
 // object), ErrUnavailable, ErrBadRef or ErrUnreadable. It blocks as the store does.
 func Load[T proto.Message](ctx context.Context, store Store, o Holder, value T) (*State[T], error) {
-	s := &State[T]{store: store, ref: Ref{o.Service(), o.Key()}, epoch: o.Epoch(), value: value}
+	s := &State[T]{store: store, ref: Ref{o.Service(), o.Key()}, epoch: o.Epoch(), value: value, drop: func() {}}
+	if d, ok := o.(interface{ Deactivate() }); ok {
+		s.drop = d.Deactivate
+	}
 	if err := s.ref.Validate(); err != nil {
 		return nil, err
 	}
@@ -103,7 +110,7 @@ func (s *State[T]) Epoch() int64 { return s.epoch }
 
 // Err is nil while the value is the stored one as far as can be known, and the State can be saved. After a
 // save that was refused, or whose outcome is not known, it is an error that matches ErrStale and that save's:
-// deactivate the object, or call Reload.
+// the object is to be deactivated, which Load sees to, or Reload to be called.
 func (s *State[T]) Err() error { return s.err }
 
 // Revert sets the value back to what was stored last, or to its default if nothing is: for a turn that fails
@@ -126,9 +133,15 @@ func (s *State[T]) Reload(ctx context.Context) error {
 	}
 	err := s.load(ctx)
 	if err != nil {
-		s.err = fmt.Errorf("%w (%w)", ErrStale, err)
+		s.spoil(fmt.Errorf("%w (%w)", ErrStale, err))
 	}
 	return err
+}
+
+// spoil makes the State stale.
+func (s *State[T]) spoil(err error) {
+	s.err = err
+	s.drop()
 }
 
 // Save stores the value, in one write. After an error the value is what was stored last, and the State may be
@@ -173,7 +186,7 @@ func (s *State[T]) write(ctx context.Context, w Write) error {
 	if err != nil {
 		err = saveError(s.ref, err)
 		if of(err, ErrFenced, ErrConflict, ErrOutcomeUnknown) {
-			s.err = fmt.Errorf("%w (%w)", ErrStale, err)
+			s.spoil(fmt.Errorf("%w (%w)", ErrStale, err))
 		}
 		s.Revert()
 		return err

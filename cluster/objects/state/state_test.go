@@ -52,6 +52,37 @@ func (f *faulty) Save(ctx context.Context, ref state.Ref, w state.Write) (versio
 	return version, err
 }
 
+// droppable is an owner that can be deactivated.
+type droppable struct {
+	owner
+	deactivated *int
+}
+
+func (a droppable) Deactivate() { *a.deactivated++ }
+
+// A State that becomes stale has its object dropped, and one that can still be used has not.
+func TestStaleStateDeactivates(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		err   error
+		stale bool
+	}{
+		{"fenced", state.ErrFenced, true},
+		{"conflict", state.ErrConflict, true},
+		{"outcome unknown", state.ErrOutcomeUnknown, true},
+		{"unavailable", state.ErrUnavailable, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			deactivated, store := 0, &faulty{Store: &state.Memory{}, before: c.err}
+			s, err := state.Load(t.Context(), store, droppable{1, &deactivated}, &wrapperspb.Int64Value{})
+			require.NoError(t, err)
+			require.ErrorIs(t, s.Save(t.Context()), c.err)
+			require.Equal(t, c.stale, s.Err() != nil)
+			require.Equal(t, c.stale, deactivated == 1)
+		})
+	}
+}
+
 func load(t *testing.T, store state.Store, epoch owner) *counter {
 	t.Helper()
 	s, err := state.Load(t.Context(), store, epoch, &wrapperspb.Int64Value{})

@@ -86,6 +86,6 @@ func (s *State[T]) ended(t *transaction, o Outcome) {
 	s.at = s.before
 	s.Revert()
 	if o == Unknown {
-		s.err = fmt.Errorf("%w (%v: %w)", ErrStale, s.ref, ErrOutcomeUnknown)
+		s.spoil(fmt.Errorf("%w (%v: %w)", ErrStale, s.ref, ErrOutcomeUnknown))
 	}
 }

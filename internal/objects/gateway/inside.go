@@ -68,7 +68,7 @@ func (s *inside) accept() error {
 	case g.cfg.Host == nil:
 		return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node hosts no objects")
 	case method == nil || method.Unary == nil:
-		return route.Unimplemented(g.cfg.Services, c.GetMethod())
+		return route.Unimplemented(g.cfg.Services, c.GetMethod(), g.cfg.Self)
 	case c.GetTimeout() < 0:
 		return status.FromContextError(context.DeadlineExceeded).Err()
 	}

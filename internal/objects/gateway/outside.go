@@ -119,7 +119,7 @@ func (g *Gateway) stream(method string, stream grpc.ServerStream) error {
 	}
 	m := g.cfg.Services.Method(method)
 	if m == nil || m.Stream == nil {
-		return route.Unimplemented(g.cfg.Services, method)
+		return route.Unimplemented(g.cfg.Services, method, g.cfg.Self)
 	}
 	n, known := g.cfg.Map.Shard(in.Key)
 	if !known {

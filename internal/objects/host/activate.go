@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/cluster/session"
 )
 
 // activate makes the implementation of an object for the calls that wait. The lock of the shard is held.
@@ -73,9 +72,23 @@ func (h *Host) made(o *object, impl any, err error) {
 	}
 	o.phase = empty
 	o.end()
-	h.cfg.Logger.Warn("could not activate an object; the next call of it tries again", "service", o.service.name,
-		"key", quoted(o.key), "error", err)
+	h.warnActivation(o, err)
 	h.refuse(o, activationError(o, err))
+}
+
+// warnEvery is how often at most it is logged that objects of a service could not be activated.
+const warnEvery = time.Second
+
+// warnActivation logs that an object could not be activated, and how many others since it did so last.
+func (h *Host) warnActivation(o *object, err error) {
+	f := &o.service.figures
+	f.unwarned.Add(1)
+	now, last := time.Now().UnixNano(), f.warned.Load()
+	if now-last < int64(warnEvery) || !f.warned.CompareAndSwap(last, now) {
+		return
+	}
+	h.cfg.Logger.Warn("could not activate an object; the next call of it tries again", "service", o.service.name,
+		"key", logged(o.key), "error", err, "failures", f.unwarned.Swap(0))
 }
 
 // construct calls the factory and Activated.
@@ -85,7 +98,7 @@ func (h *Host) construct(o *object, chain []uint64) (impl any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			o.service.figures.panics.Add(1)
-			h.cfg.Logger.Error("the factory of an object panicked", "service", o.service.name, "key", quoted(o.key),
+			h.cfg.Logger.Error("the factory of an object panicked", "service", o.service.name, "key", logged(o.key),
 				"panic", p, "stack", string(debug.Stack()))
 			impl, err = nil, status.Errorf(codes.Internal, "the factory panicked: %v", p)
 		}
@@ -117,7 +130,7 @@ func (h *Host) overdue(o *object) {
 	}
 	o.hung = true
 	h.cfg.Logger.Warn("the factory of an object has not returned in time; its key cannot be called until it does",
-		"service", o.service.name, "key", quoted(o.key), "after", h.cfg.ActivationTimeout.String())
+		"service", o.service.name, "key", logged(o.key), "after", h.cfg.ActivationTimeout.String())
 	h.refuse(o, errHung(o))
 }
 
@@ -154,17 +167,21 @@ func activationError(o *object, err error) error {
 	return s.Err()
 }
 
-// lost reports whether the context of a shard ended because the session did.
-func lost(ctx context.Context) bool {
-	var lost *session.LostError
-	return ctx.Err() != nil && errors.As(context.Cause(ctx), &lost)
-}
+// shownKey is how much of a key is shown.
+const shownKey = 80
 
-// quoted is a key for people.
+// quoted is a key in errors.
 func quoted(key string) string {
-	const most = 80
-	if len(key) > most {
-		return strconv.Quote(key[:most]) + "..."
+	if len(key) > shownKey {
+		return strconv.Quote(key[:shownKey]) + "..."
 	}
 	return strconv.Quote(key)
+}
+
+// logged is a key in the log, which quotes what needs it.
+func logged(key string) string {
+	if len(key) > shownKey {
+		return key[:shownKey] + "..."
+	}
+	return key
 }

@@ -227,7 +227,7 @@ func asStatus(err error) error {
 func (h *Host) panicked(c *Call, p any) error {
 	o := c.waiter.object
 	o.service.figures.panics.Add(1)
-	h.cfg.Logger.Error("a call panicked; its object is dropped", "method", c.Method.Name, "key", quoted(c.Key), "panic", p,
+	h.cfg.Logger.Error("a call panicked; its object is dropped", "method", c.Method.Name, "key", logged(c.Key), "panic", p,
 		"stack", string(debug.Stack()))
 	h.dropLater(o, objects.Failed)
 	return objects.Error(codes.Internal, objects.ReasonPanic, "objects: "+o.name()+

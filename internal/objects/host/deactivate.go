@@ -108,7 +108,7 @@ func (h *Host) notify(ctx context.Context, o *object, reason objects.Reason) {
 	defer func() {
 		if p := recover(); p != nil {
 			o.service.figures.panics.Add(1)
-			h.cfg.Logger.Error("Deactivated panicked", "service", o.service.name, "key", quoted(o.key), "panic", p,
+			h.cfg.Logger.Error("Deactivated panicked", "service", o.service.name, "key", logged(o.key), "panic", p,
 				"stack", string(debug.Stack()))
 		}
 	}()

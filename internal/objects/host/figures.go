@@ -16,6 +16,7 @@ type figures struct {
 	active, waiting, panics atomic.Int64
 	reasons                 [len(reasonNames)]atomic.Int64 // deactivations
 	latency, queued         histogram
+	warned, unwarned        atomic.Int64 // when activations that failed were logged, and how many were not
 }
 
 // outcomes counts the calls of a method by code. Shards share a stripe, so that calls on several processors

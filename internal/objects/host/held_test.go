@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -106,7 +107,8 @@ func (s *held) Reenter(n int) (int64, bool) {
 func (s *held) Holds(n int, epoch int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.shards[n].epoch == epoch && s.shards[n].ctx.Err() == nil
+	h := &s.shards[n]
+	return h.epoch == epoch && (h.ctx.Err() == nil || errors.Is(context.Cause(h.ctx), cshard.ErrNotOwner))
 }
 
 func (s *held) Exit(n int) {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/cluster/session"
 	cshard "github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/testkit/probepb"
 )
@@ -105,6 +106,16 @@ func TestShardLeaves(t *testing.T) {
 	s.shards.acquire(n)
 	require.NoError(t, s.do(s.ctx(), "a", "wait"))
 	require.EqualValues(t, 2, s.world.Events()[2].Epoch)
+}
+
+// A shard that leaves because the session is lost says so, though the map may have said before that it moves.
+func TestShardIsLost(t *testing.T) {
+	s := newSite(t, nil)
+	_, end := s.block("wait")
+	close(end)
+	require.NoError(t, s.do(s.ctx(), "a", "wait"))
+	s.shards.release(context.Background(), s.host, cshard.Of("a", 16), &session.LostError{Reason: session.ReasonPaused})
+	require.Equal(t, objects.Lost, s.world.Events()[1].Reason)
 }
 
 func TestShardOnItsWayHere(t *testing.T) {

@@ -188,7 +188,6 @@ func (h *Host) Leave(ctx context.Context, n int) {
 		return
 	}
 	s := &h.shards[n]
-	reason := h.leaveReason(n)
 	s.mu.Lock()
 	var all []*object
 	for _, o := range s.objects {
@@ -198,6 +197,10 @@ func (h *Host) Leave(ctx context.Context, n int) {
 		}
 	}
 	s.mu.Unlock()
+	if len(all) == 0 {
+		return
+	}
+	reason := h.leaveReason(n, all[0].epoch)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	turn := make(chan struct{}, leavers)
@@ -214,10 +217,10 @@ func (h *Host) Leave(ctx context.Context, n int) {
 	}
 }
 
-// leaveReason is why a shard leaves.
-func (h *Host) leaveReason(n int) objects.Reason {
+// leaveReason is why a shard leaves that was had under that epoch.
+func (h *Host) leaveReason(n int, epoch int64) objects.Reason {
 	switch {
-	case lost(h.cfg.Shards.Drained(n)):
+	case !h.cfg.Shards.Holds(n, epoch): // others may have it, or have had it
 		return objects.Lost
 	case h.stopping.Load():
 		return objects.Stopping

@@ -78,7 +78,7 @@ func (t *timer) run(w *waiter) {
 		if p := recover(); p != nil {
 			o.service.figures.panics.Add(1)
 			h.cfg.Logger.Error("a tick of an object panicked; the object is dropped", "service", o.service.name,
-				"key", quoted(o.key), "panic", p, "stack", string(debug.Stack()))
+				"key", logged(o.key), "panic", p, "stack", string(debug.Stack()))
 			h.dropLater(o, objects.Failed)
 		}
 		c.end()

@@ -37,7 +37,8 @@ func (l *link) run() {
 	err = l.read(s)
 	l.fail(err, taken(s))
 	if errors.Is(l.err, err) { // it is not written any more
-		l.peer.pool.cfg.Logger.Info("a link was lost; the next call opens it again", "address", l.peer.address, "error", err)
+		l.peer.pool.cfg.Logger.Info("a link for calls of objects has ended; the next call opens it again",
+			"address", l.peer.address, "error", err)
 	}
 	<-written
 }

@@ -124,4 +124,4 @@ func (s *Server) Close(ctx context.Context) error {
 }
 
 // errStopping ends the links of a server that is closed.
-var errStopping = status.Error(codes.Unavailable, "link: the node stops; make the call again, elsewhere")
+var errStopping = status.Error(codes.Unavailable, "link: the node stops")

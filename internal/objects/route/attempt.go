@@ -71,7 +71,7 @@ func (a *attempt) once(ctx context.Context) error {
 func (a *attempt) here(ctx context.Context, generation int64) error {
 	c := &a.call
 	if a.method == nil || a.method.Unary == nil {
-		return Unimplemented(a.router.cfg.Services, c.Method)
+		return Unimplemented(a.router.cfg.Services, c.Method, a.router.cfg.Self)
 	}
 	a.router.figures.Local.Add(1)
 	l := host.Local{Method: a.method, Shard: a.shard, Key: c.Key, Generation: generation, Metadata: c.Metadata,
@@ -85,16 +85,20 @@ func (a *attempt) here(ctx context.Context, generation int64) error {
 	return err
 }
 
-// Unimplemented is the error for a method that is not hosted.
-func Unimplemented(services *host.Services, method string) error {
-	service, _, _ := cutMethod(method)
-	if services != nil && services.Has(service) {
+// Unimplemented is the error for a method that is not hosted on the node at an address.
+func Unimplemented(services *host.Services, method, address string) error {
+	service, _, ok := cutMethod(method)
+	switch {
+	case !ok || services != nil && services.Has(service):
 		return objects.Error(codes.Unimplemented, objects.ReasonBadCall,
 			fmt.Sprintf("objects: unknown method %s, or it is called as another kind of method than it is", method))
+	case address == "":
+		return objects.Error(codes.Unimplemented, objects.ReasonBadCall,
+			fmt.Sprintf("objects: service %s is not registered on this node, which takes no part in the shards", service))
 	}
-	return objects.Error(codes.Unimplemented, objects.ReasonBadCall,
-		fmt.Sprintf("objects: service %s is not registered on the node: register it with objects.Register on every node",
-			service))
+	return objects.Error(codes.Unimplemented, objects.ReasonBadCall, fmt.Sprintf("objects: service %s is not registered "+
+		"on the node %s, which owns the object's shard: register it there, too, or keep that node out of the shards "+
+		"(Sharding.Off, goversed node --sharding off) or under another prefix", service, address))
 }
 
 // there makes the call on another node.
@@ -129,14 +133,15 @@ func (a *attempt) there(ctx context.Context, owner string, generation int64) err
 	if s, ok := status.FromError(err); ok {
 		return s.Err()
 	}
-	return status.FromContextError(err).Err()
+	return status.Errorf(status.FromContextError(err).Code(),
+		"objects: the call may have run: no reply from %s to %s of %q (%v)", owner, c.Method, c.Key, err)
 }
 
 // serialize makes the call that is sent to another node.
 func (a *attempt) serialize(ctx context.Context) (err error) {
 	c := &a.call
 	if _, _, ok := cutMethod(c.Method); !ok {
-		return Unimplemented(nil, c.Method)
+		return Unimplemented(nil, c.Method, "")
 	}
 	out := wire.NewCall()
 	if out.Request, err = host.AppendMarshal(out.Request, c.Request); err != nil {

@@ -2,7 +2,7 @@
 // record is one key, which a save replaces in a transaction if nobody has since it was read, together with the
 // reply to the call.
 //
-//	store, err := etcd.New(etcd.Config{Client: client, Prefix: "/shop/objects"})
+//	store, err := etcd.New(etcd.Config{Client: client, Prefix: "/shop-objects"})
 //	s, err := state.Load(ctx, store, o, &pb.Settings{})
 //
 // Below the prefix, a record is records/<service>/<key>: 8 bytes of the epoch, one byte that says whether there

@@ -19,8 +19,8 @@ func NewCall() *objectspb.Call { return calls.Get().(*objectspb.Call) }
 
 func newReply() *objectspb.Reply { return replies.Get().(*objectspb.Reply) }
 
-// FreeCall gives a call back that was received or made by NewCall, to be used again with the space of its key and its request: nobody
-// reads it, or these, any more. What it refers to otherwise may be kept.
+// FreeCall gives a call back that was received or made by NewCall, to be used again with the space of its key and its
+// request: nobody reads it, or these, any more. What it refers to otherwise may be kept.
 func FreeCall(c *objectspb.Call) {
 	if c == nil || cap(c.Request)+cap(c.Key) > maxKept {
 		return
