@@ -29,8 +29,8 @@ type inside struct {
 	cancelled func()
 }
 
-// maxSpace is how many bytes are kept for the responses of further calls.
-const maxSpace = 64 << 10
+// maxSpace is how many bytes are kept for the response of a further call.
+const maxSpace = 8 << 10
 
 // insideOf is what serves a call.
 func (g *Gateway) insideOf(in *link.Incoming) *inside {
@@ -41,9 +41,14 @@ func (g *Gateway) insideOf(in *link.Incoming) *inside {
 		in.Scratch = s
 	}
 	s.in = in
+	return s
+}
+
+// Freed implements link.Freer: nothing of the call, or of its object, is held until the next one.
+func (s *inside) Freed() {
 	r := &s.reply
 	r.Response, r.Status, r.Header, r.Trailer, r.Moved = nil, nil, nil, nil, 0
-	return s
+	s.call.Forget()
 }
 
 // Serve implements link.Handler.

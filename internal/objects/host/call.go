@@ -35,6 +35,7 @@ type Call struct {
 	Reply func(response any, header, trailer metadata.MD) error
 
 	waiter  waiter
+	timeout time.Duration // for a Deadline when one is needed; 0: there is one, or none is
 	headers headers
 	ready   chan error  // made when the call is queued and somebody waits for it
 	done    func(error) // nil: somebody waits
@@ -50,17 +51,25 @@ func (c *Call) Reusable(err error) bool {
 	return !Moved(err) && !c.ctx.wasAsked()
 }
 
+// Forget drops what a call that is [Call.Reusable] refers to, until it is used again.
+func (c *Call) Forget() {
+	c.waiter, c.ctx = waiter{}, nil
+	c.Key, c.Chain, c.Metadata, c.Peer = "", nil, nil, nil
+}
+
 // prepare sets up what a call takes its turn with.
 func (c *Call) prepare(h *Host, caller context.Context) {
 	c.waiter.method, c.waiter.chain, c.waiter.owner = c.Method, c.Chain, c
 	c.headers.method = c.Method
-	c.ctx = &turnContext{host: h, shard: c.Shard, chain: c.Chain, caller: caller, deadline: c.Deadline, call: c}
+	c.ctx = &turnContext{host: h, shard: c.Shard, chain: c.Chain, caller: caller, deadline: c.Deadline,
+		timeout: c.timeout, call: c}
 }
 
 // queue implements resolver.
 func (c *Call) queue() {
 	if c.done == nil {
 		c.ready = make(chan error, 1)
+		c.Deadline, _ = c.ctx.Deadline()
 	}
 }
 

@@ -21,13 +21,14 @@ type turnContext struct {
 	chain []uint64
 	turn  uint64
 	// caller's end is the turn's; nil: it has none but the deadline. Its values are not the turn's.
-	caller   context.Context
-	deadline time.Time // zero: none
+	caller context.Context
 
-	mu    sync.Mutex
-	call  *Call // what is asked for; nil for a tick, and when the turn has ended
-	cause error // it has ended: why
-	full  atomic.Pointer[fullContext]
+	mu       sync.Mutex
+	deadline time.Time     // zero: none
+	timeout  time.Duration // by which the deadline is set when it is first asked for; 0: it is set, or there is none
+	call     *Call         // what is asked for; nil for a tick, and when the turn has ended
+	cause    error         // it has ended: why
+	full     atomic.Pointer[fullContext]
 }
 
 // fullContext is a context as others make it, which ends with all that a turn ends with.
@@ -42,7 +43,22 @@ type fullContext struct {
 var errTurnOver = errors.New("the call has ended")
 
 // Deadline implements context.Context.
-func (c *turnContext) Deadline() (time.Time, bool) { return c.deadline, !c.deadline.IsZero() }
+func (c *turnContext) Deadline() (time.Time, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.by(), !c.deadline.IsZero()
+}
+
+// by is the deadline, zero if there is none. The lock is held.
+func (c *turnContext) by() time.Time {
+	if c.timeout > 0 {
+		c.deadline, c.timeout = time.Now().Add(c.timeout), 0
+	}
+	return c.deadline
+}
+
+// String is for those that print contexts: fmt would else read what changes meanwhile.
+func (c *turnContext) String() string { return "the context of a turn" }
 
 // Done implements context.Context.
 func (c *turnContext) Done() <-chan struct{} { return c.asked().Done() }
@@ -96,8 +112,8 @@ func (c *turnContext) asked() *fullContext {
 		c.full.Store(f)
 		return f
 	}
-	if !c.deadline.IsZero() {
-		ctx, f.stop = context.WithDeadline(ctx, c.deadline)
+	if deadline := c.by(); !deadline.IsZero() {
+		ctx, f.stop = context.WithDeadline(ctx, deadline)
 	}
 	if caller := c.caller; caller != nil {
 		f.releases = append(f.releases, context.AfterFunc(caller, func() {

@@ -18,6 +18,8 @@ type Local struct {
 	Generation int64
 	Metadata   metadata.MD // nil: none
 	Deadline   time.Time   // zero: none
+	// Timeout is from when the call is queued, or its context asked for a deadline, for a call that has none; 0: none.
+	Timeout time.Duration
 	// Request is read, and Response written, until Invoke returns and not longer; both are messages of
 	// protocol buffers, which the object does not see: it has copies. Response may be a [Taker].
 	Request, Response any
@@ -38,6 +40,9 @@ func (h *Host) Invoke(ctx context.Context, l *Local) error {
 	c.local, c.limit = *l, h.cfg.MaxMessage
 	c.Method, c.Shard, c.Key, c.Generation = l.Method, l.Shard, l.Key, l.Generation
 	c.Chain, c.Metadata, c.Deadline, c.Peer = ChainOf(ctx), l.Metadata, l.Deadline, l.Peer
+	if c.timeout = 0; l.Deadline.IsZero() {
+		c.timeout = l.Timeout
+	}
 	err := c.do(h, ctx)
 	if c.left {
 		return err // the method still runs, and uses the call

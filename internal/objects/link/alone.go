@@ -28,6 +28,7 @@ func (l *link) sendAlone(w *waiter) {
 	m := &w.message.Message
 	m.Calls = append(m.Calls[:0], frame{e: &w.entry, part: w.payload, first: true, last: true}.toCall(now))
 	message := encode(&w.message)
+	l.written.Store(w.begun)
 	m.Calls[0] = nil
 	err := l.stream.SendMsg(message)
 	l.mu.Lock()

@@ -36,7 +36,7 @@ func (l *link) match(m *objectspb.LinkResponse, ended []delivery) ([]delivery, e
 			wire.FreeReply(r)
 			continue // it was cancelled, or has never been
 		}
-		if w.begun == 0 {
+		if w.begun == 0 || w.begun > l.written.Load() {
 			return ended, misuse(fmt.Errorf("a reply to call %d, which was not sent", r.Id))
 		}
 		res, done, err := w.receive(r, l.peer.pool.cfg.MaxMessage)

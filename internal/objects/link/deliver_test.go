@@ -26,6 +26,7 @@ func unconnected(t testing.TB, n int, max int) *link {
 			w.begun, w.taken = id, len(w.payload)
 		}
 	}
+	l.written.Store(uint64(n - 1))
 	return l
 }
 
@@ -62,6 +63,9 @@ func TestDeliver(t *testing.T) {
 	require.ErrorContains(t, err, "empty part")
 	_, err = l.deliver(replies(&objectspb.Reply{Id: 6}), nil)
 	require.ErrorContains(t, err, "not sent")
+	l.waiters[6].begun = 6
+	_, err = l.deliver(replies(&objectspb.Reply{Id: 6}), nil)
+	require.ErrorContains(t, err, "not sent", "it is being encoded")
 }
 
 func FuzzReply(f *testing.F) {

@@ -32,7 +32,7 @@ type partial struct {
 }
 
 // maxSpare is how many calls are kept to be used again.
-const maxSpare = 1024
+const maxSpare = 256
 
 // take is a call to be used, with the Scratch that it had before.
 func (in *inbound) take() *Incoming {
@@ -50,9 +50,15 @@ func (in *inbound) take() *Incoming {
 // then it still says that it was answered.
 func (in *inbound) free(c *Incoming) {
 	wire.FreeCall(c.Call)
-	*c = Incoming{Scratch: c.Scratch, l: c.l, answered: true}
+	if s, ok := c.Scratch.(Freer); ok {
+		s.Freed()
+	}
+	// l stays as it is, for OnCancel reads it without the lock.
+	c.Call, c.id, c.cost, c.entry, c.ended, c.onCancel = nil, 0, 0, entry{}, false, nil
 	if len(in.spare) < maxSpare {
 		in.spare = append(in.spare, c)
+	} else {
+		c.Scratch = nil
 	}
 }
 

@@ -19,7 +19,7 @@ type Incoming struct {
 	// Call is the call. Its key and its request must not be read after Reply; all else may be kept.
 	Call *objectspb.Call
 	// Scratch is the handler's: what it stores here before Reply it may find in a later call, which is of the same
-	// link and comes when this one has ended.
+	// link and comes when this one has ended. It may be a Freer.
 	Scratch any
 
 	l    *serverLink
@@ -32,6 +32,10 @@ type Incoming struct {
 	ended    bool // it was cancelled, or the link has ended
 	onCancel func()
 }
+
+// Freer is a Scratch that is notified when its call has ended: the reply was sent, and is not read any more. What a
+// later call has no use for is to be dropped then. Freed must not block, or use the link.
+type Freer interface{ Freed() }
 
 // Context is that of the link's stream, with the caller's peer and the metadata of the stream. It ends with the
 // link, not with the call.

@@ -13,11 +13,12 @@ import (
 
 // link is the caller's side of one link: a goroutine that opens it and then reads, and one that writes.
 type link struct {
-	peer   *peer
-	ctx    context.Context // of the stream
-	cancel context.CancelFunc
-	wake   chan struct{} // for the writer
-	dead   atomic.Bool   // err is set
+	peer    *peer
+	ctx     context.Context // of the stream
+	cancel  context.CancelFunc
+	wake    chan struct{} // for the writer
+	dead    atomic.Bool   // err is set
+	written atomic.Uint64 // calls begun up to this one were encoded
 
 	// encoding is held, and taken before mu, while calls are encoded that were taken to be sent.
 	encoding sync.Mutex

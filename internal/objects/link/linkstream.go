@@ -133,7 +133,7 @@ func (l *link) next(b *batch) *encoded {
 		l.unproven = l.begun
 	}
 	l.idle = len(b.frames)+len(m.Cancelled) == 0
-	idle := l.idle
+	idle, begun := l.idle, l.begun
 	l.mu.Unlock()
 	if idle {
 		return nil
@@ -146,6 +146,7 @@ func (l *link) next(b *batch) *encoded {
 		m.Calls = append(m.Calls, f.toCall(now))
 	}
 	e := encode(&b.message)
+	l.written.Store(begun)
 	clear(b.frames)
 	clear(m.Calls)
 	m.Calls = m.Calls[:0]

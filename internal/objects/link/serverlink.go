@@ -141,7 +141,9 @@ func (l *serverLink) receive(m *objectspb.LinkRequest) bool {
 		}
 	}
 	for _, c := range a.calls {
-		c.l = l
+		if c.l == nil {
+			c.l = l
+		}
 		l.held += c.cost
 	}
 	for _, id := range a.refused {
@@ -157,6 +159,7 @@ func (l *serverLink) receive(m *objectspb.LinkRequest) bool {
 	for _, c := range a.calls {
 		l.s.cfg.Handler.Serve(c)
 	}
+	clear(a.calls)
 	for _, f := range cancels {
 		f()
 	}

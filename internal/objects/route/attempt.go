@@ -1,6 +1,7 @@
 package route
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -43,10 +44,19 @@ type attempt struct {
 	router   *Router
 	call     Call
 	method   *host.Method // nil: not registered in this process
-	deadline time.Time
+	deadline time.Time    // zero: the default one, which is computed when it is needed
 	shard    int
 	pause    backoff.Backoff
 	out      *objectspb.Call // the call with its request, once it was serialized
+}
+
+// by is the deadline. That of a call which begins at once on this node is not needed, and reading the clock would
+// take a tenth of it.
+func (a *attempt) by() time.Time {
+	if a.deadline.IsZero() {
+		a.deadline = time.Now().Add(a.router.cfg.CallTimeout)
+	}
+	return a.deadline
 }
 
 // once sends the call to where its object is now; errAgain says that it is to be sent anew.
@@ -75,7 +85,7 @@ func (a *attempt) here(ctx context.Context, generation int64) error {
 	}
 	a.router.figures.Local.Add(1)
 	l := host.Local{Method: a.method, Shard: a.shard, Key: c.Key, Generation: generation, Metadata: c.Metadata,
-		Deadline: a.deadline, Request: c.Request, Response: c.Response, Patient: c.Patient,
+		Deadline: a.deadline, Timeout: a.router.cfg.CallTimeout, Request: c.Request, Response: c.Response, Patient: c.Patient,
 		Given: c.Given}
 	err := a.router.cfg.Host.Invoke(ctx, &l)
 	if host.Moved(err) {
@@ -111,7 +121,7 @@ func (a *attempt) there(ctx context.Context, owner string, generation int64) err
 	}
 	a.out.Generation = generation
 	a.router.figures.Remote.Add(1)
-	reply, err := a.router.cfg.Pool.CallBy(ctx, a.deadline, owner, a.out)
+	reply, err := a.router.cfg.Pool.CallBy(ctx, a.by(), owner, a.out)
 	switch {
 	case err == nil:
 		return a.answered(ctx, reply, owner, generation)
@@ -147,6 +157,9 @@ func (a *attempt) serialize(ctx context.Context) (err error) {
 	if out.Request, err = host.AppendMarshal(out.Request, c.Request); err != nil {
 		return err
 	}
+	if n := len(out.Request); !wire.Fits(cap(out.Request), n) {
+		out.Request = bytes.Clone(out.Request)
+	}
 	out.Method, out.Key = c.Method, append(out.Key, c.Key...)
 	out.Metadata, out.Chain = ToHeaders(c.Metadata), host.ChainOf(ctx)
 	a.out = out
@@ -178,7 +191,7 @@ func (a *attempt) answered(ctx context.Context, reply *objectspb.Reply, owner st
 // not be reached, until it is time to try it again. It returns errAgain, or the error of a call that has not
 // been started within its time.
 func (a *attempt) await(ctx context.Context, owner string, generation int64, unreachable error) error {
-	limit := a.deadline
+	limit := a.by()
 	if unreachable != nil {
 		a.pause.Policy = unreachableAgain
 		if again := time.Now().Add(a.pause.Next()); again.Before(limit) {
@@ -190,7 +203,7 @@ func (a *attempt) await(ctx context.Context, owner string, generation int64, unr
 	err := a.router.cfg.Map.AwaitChange(waiting, a.shard, owner, generation)
 	release()
 	cancel()
-	if err == nil || unreachable != nil && ctx.Err() == nil && time.Now().Before(a.deadline) &&
+	if err == nil || unreachable != nil && ctx.Err() == nil && time.Now().Before(a.by()) &&
 		errors.Is(err, context.DeadlineExceeded) {
 		return errAgain
 	}

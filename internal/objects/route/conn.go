@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -94,11 +93,8 @@ func (r *Router) Do(ctx context.Context, c *Call) error {
 	if err := ctx.Err(); err != nil {
 		return status.FromContextError(err).Err()
 	}
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		deadline = time.Now().Add(r.cfg.CallTimeout)
-	}
-	a := attempt{router: r, call: *c, deadline: deadline} // a copy: what is stored in an attempt escapes to the heap
+	a := attempt{router: r, call: *c} // a copy: what is stored in an attempt escapes to the heap
+	a.deadline, _ = ctx.Deadline()
 	if r.cfg.Services != nil {
 		a.method = r.cfg.Services.Method(c.Method)
 	}

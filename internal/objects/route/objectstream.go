@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -55,11 +54,7 @@ type opened struct {
 // open opens the stream, wherever the object is by then.
 func (s *objectStream) open() error {
 	a := &s.attempt
-	if deadline, ok := s.ctx.Deadline(); ok {
-		a.deadline = deadline
-	} else {
-		a.deadline = time.Now().Add(a.router.cfg.CallTimeout)
-	}
+	a.deadline, _ = s.ctx.Deadline()
 	for {
 		now, err := a.open(s.ctx, s.desc, s.opts)
 		if err == nil {
@@ -187,11 +182,7 @@ func (s *objectStream) again(was *opened, err error) error {
 	if s.answered || objects.ReasonOf(err) != objects.ReasonNotStarted || s.ctx.Err() != nil {
 		return s.explain(was, err)
 	}
-	if deadline, ok := s.ctx.Deadline(); ok {
-		s.attempt.deadline = deadline
-	} else {
-		s.attempt.deadline = time.Now().Add(s.attempt.router.cfg.CallTimeout)
-	}
+	s.attempt.deadline, _ = s.ctx.Deadline()
 	if err := s.attempt.await(s.ctx, was.owner, was.generation, errors.New(status.Convert(err).Message())); !errors.Is(err,
 		errAgain) {
 		return err

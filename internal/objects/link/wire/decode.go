@@ -57,8 +57,6 @@ func (f field) is(number protowire.Number, kind protowire.Type) bool {
 
 func (r *Request) parse(b []byte) (err error) {
 	m := &r.Message
-	clear(m.Calls)
-	m.Hello, m.Calls, m.Cancelled = nil, m.Calls[:0], m.Cancelled[:0]
 	for len(b) > 0 {
 		var f field
 		if f, b, err = next(b); err != nil {
@@ -88,8 +86,6 @@ func (r *Request) parse(b []byte) (err error) {
 
 func (r *Response) parse(b []byte) (err error) {
 	m := &r.Message
-	clear(m.Replies)
-	m.Replies = m.Replies[:0]
 	for len(b) > 0 {
 		var f field
 		if f, b, err = next(b); err != nil {
@@ -134,7 +130,7 @@ func parseCall(b []byte, c *objectspb.Call, methods names) (err error) {
 		case f.is(callKey, protowire.BytesType):
 			c.Key = append(c.Key[:0], f.bytes...)
 		case f.is(callRequest, protowire.BytesType):
-			c.Request = append(c.Request[:0], f.bytes...)
+			c.Request = append(fit(c.Request, len(f.bytes)), f.bytes...)
 		case f.is(callMore, protowire.VarintType):
 			c.More = protowire.DecodeBool(f.varint)
 		case f.is(callTimeout, protowire.VarintType):
@@ -165,7 +161,7 @@ func parseReply(b []byte, r *objectspb.Reply) (err error) {
 		case f.is(replyID, protowire.VarintType):
 			r.Id = f.varint
 		case f.is(replyResponse, protowire.BytesType):
-			r.Response = append(r.Response[:0], f.bytes...)
+			r.Response = append(fit(r.Response, len(f.bytes)), f.bytes...)
 		case f.is(replyMore, protowire.VarintType):
 			r.More = protowire.DecodeBool(f.varint)
 		case f.is(replyStatus, protowire.BytesType):

@@ -41,11 +41,19 @@ func (r *Request) ProtoReflect() protoreflect.Message { return &r.fast }
 // ProtoReflect implements proto.Message.
 func (r *Response) ProtoReflect() protoreflect.Message { return &r.fast }
 
-// Reset implements what proto.Unmarshal asks for first; parse does it.
-func (r *Request) Reset() {}
+// Reset empties the message; proto.Unmarshal calls it. The space of its lists is used again.
+func (r *Request) Reset() {
+	m := &r.Message
+	clear(m.Calls)
+	m.Hello, m.Calls, m.Cancelled = nil, m.Calls[:0], m.Cancelled[:0]
+}
 
-// Reset implements what proto.Unmarshal asks for first; parse does it.
-func (r *Response) Reset() {}
+// Reset empties the message; proto.Unmarshal calls it. The space of its list is used again.
+func (r *Response) Reset() {
+	m := &r.Message
+	clear(m.Replies)
+	m.Replies = m.Replies[:0]
+}
 
 // coded is a message with a codec of its own.
 type coded interface {

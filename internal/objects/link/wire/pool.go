@@ -41,6 +41,18 @@ func FreeReply(r *objectspb.Reply) {
 	replies.Put(r)
 }
 
+// Fits reports whether the space that n bytes are in is not much larger than they are. What waits for long is not to
+// hold more than what it is counted as.
+func Fits(space, n int) bool { return space <= 4*n+1024 }
+
+// fit is empty space for n bytes: the one that is there, unless it is much too large.
+func fit(space []byte, n int) []byte {
+	if !Fits(cap(space), n) {
+		return nil
+	}
+	return space[:0]
+}
+
 // names are methods that were called, so that their names are not made anew for each call.
 type names map[string]string
 

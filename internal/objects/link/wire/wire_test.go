@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
@@ -72,6 +73,16 @@ func TestMessagesAreSeenByReflection(t *testing.T) {
 	require.Equal(t, "goverse.objects.v1.LinkRequest", string(r.ProtoReflect().Descriptor().FullName()))
 	hello := r.ProtoReflect().Get(r.ProtoReflect().Descriptor().Fields().ByName("hello")).Message()
 	require.Equal(t, "/seen", hello.Get(hello.Descriptor().Fields().ByName("prefix")).String())
+}
+
+// Others that fill a message clear it first.
+func TestMessagesAreCleared(t *testing.T) {
+	r := NewRequest()
+	for range 2 {
+		require.NoError(t, protojson.Unmarshal([]byte(`{"calls":[{"id":"1"}],"cancelled":["2"]}`), r))
+		require.Len(t, r.Message.Calls, 1)
+		require.Len(t, r.Message.Cancelled, 1)
+	}
 }
 
 // What was given back and is used again has nothing of what it was before.
