@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io"
 	"time"
+
+	"github.com/goverse/goverse/internal/objects/link/wire"
 )
 
 // mayPass reports whether a call may be sent by its caller, which saves waking the writer. That is so where Send does
@@ -27,7 +29,7 @@ func (l *link) sendAlone(w *waiter) {
 	}
 	m := &w.message.Message
 	m.Calls = append(m.Calls[:0], frame{e: &w.entry, part: w.payload, first: true, last: true}.toCall(now))
-	message := encode(&w.message)
+	message := wire.Encode(&w.message)
 	l.written.Store(w.begun)
 	m.Calls[0] = nil
 	err := l.stream.SendMsg(message)

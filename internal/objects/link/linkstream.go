@@ -45,7 +45,7 @@ func (l *link) run() {
 
 // open opens the stream, and returns it once the node has accepted it. No call was sent if it fails.
 func (l *link) open() (stream, error) {
-	s, err := objectspb.NewObjectsClient(l.peer.conn).Link(l.ctx, grpc.WaitForReady(false), grpc.ForceCodecV2(newCodec()),
+	s, err := objectspb.NewObjectsClient(l.peer.conn).Link(l.ctx, grpc.WaitForReady(false), grpc.CallContentSubtype(wire.Subtype),
 		grpc.MaxCallSendMsgSize(maxStreamMessage), grpc.MaxCallRecvMsgSize(maxStreamMessage))
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ type batch struct {
 }
 
 // next is the next message, encoded; nil where there is none.
-func (l *link) next(b *batch) *encoded {
+func (l *link) next(b *batch) *wire.Encoded {
 	l.encoding.Lock()
 	defer l.encoding.Unlock()
 	l.mu.Lock()
@@ -145,7 +145,7 @@ func (l *link) next(b *batch) *encoded {
 	for _, f := range b.frames {
 		m.Calls = append(m.Calls, f.toCall(now))
 	}
-	e := encode(&b.message)
+	e := wire.Encode(&b.message)
 	l.written.Store(begun)
 	clear(b.frames)
 	clear(m.Calls)

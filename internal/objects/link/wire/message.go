@@ -58,6 +58,7 @@ func (r *Response) Reset() {
 // coded is a message with a codec of its own.
 type coded interface {
 	protoreflect.ProtoMessage
+	Reset()
 	Size() int
 	Append(b []byte) []byte
 	parse(b []byte) error
