@@ -96,11 +96,14 @@ func runObjectsWorker(encoded string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	pool, err := pgxpool.New(ctx, cfg.Postgres+"&pool_max_conns=12")
+	pool, err := pgxpool.New(ctx, cfg.Postgres+fmt.Sprint("&pool_max_conns=", poolSize))
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
+	if err := connect(ctx, pool); err != nil {
+		return err
+	}
 	log := hclog.New(&hclog.LoggerOptions{Output: os.Stderr, Level: hclog.Info})
 	n, err := node.NewNode(node.Config{AdvertiseAddress: cfg.Advertise})
 	if err != nil {
@@ -135,6 +138,23 @@ func runObjectsWorker(encoded string) error {
 	return c.Stop(stopping)
 }
 
+// poolSize is how many connections a worker has to PostgreSQL.
+const poolSize = 12
+
+// connect opens all connections of a pool before the node joins: it is given a share of the objects at once, and their
+// first calls would wait for the connections.
+func connect(ctx context.Context, pool *pgxpool.Pool) (err error) {
+	for range poolSize {
+		conn, aerr := pool.Acquire(ctx)
+		if aerr != nil {
+			return aerr
+		}
+		defer conn.Release()
+		err = errors.Join(err, conn.Ping(ctx))
+	}
+	return err
+}
+
 // objectsConfig is the configuration that all nodes have in common.
 func objectsConfig(etcd string, ttl int, log hclog.Logger) cluster.Config {
 	return cluster.Config{EtcdAddress: etcd, EtcdPrefix: procs.Prefix, LeaderElectionTTL: ttl, Logger: log,
@@ -159,16 +179,12 @@ func (c *counter) add(ctx context.Context, request string, amount int64, before 
 	if c.cfg.Mutant == forgetful {
 		request = ""
 	}
-	reply, err := state.Do(ctx, c.state, request, func(context.Context) (*probepb.AddResponse, error) {
+	return state.Do(ctx, c.state, request, func(context.Context) (*probepb.AddResponse, error) {
 		before()
 		sum := c.state.Value()
 		sum.Value += amount
 		return &probepb.AddResponse{Sum: sum.GetValue(), Epoch: c.object.Epoch(), Node: c.cfg.Advertise}, nil
 	})
-	if c.state.Err() != nil {
-		c.object.Deactivate()
-	}
-	return reply, err
 }
 
 // Do implements probepb.ProbeServer.
