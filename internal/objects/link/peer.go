@@ -8,7 +8,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
@@ -30,7 +32,7 @@ type peer struct {
 	link    atomic.Pointer[link]
 
 	mu      sync.Mutex
-	retired bool // no link is opened any more
+	retired bool // no link is opened any more, and no stream begun
 }
 
 func newPeer(pool *Pool, address string) (*peer, error) {
@@ -45,13 +47,28 @@ func newPeer(pool *Pool, address string) (*peer, error) {
 	return p, err
 }
 
+// errRetired refuses what is begun on a connection that is about to be closed: nothing was sent.
+var errRetired = status.Error(codes.Unavailable, "link: the connection is being closed, as the node had left; call again")
+
+// borrow counts a stream that begins, unless the peer has retired.
+func (p *peer) borrow() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.retired {
+		p.streams.Add(1)
+	}
+	return !p.retired
+}
+
 // countStream counts the streams that are open, those of links apart.
 func (p *peer) countStream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
 	streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if method == objectspb.Objects_Link_FullMethodName {
 		return streamer(ctx, desc, conn, method, opts...)
 	}
-	p.streams.Add(1)
+	if !p.borrow() {
+		return nil, errRetired
+	}
 	done := sync.OnceFunc(func() { p.streams.Add(-1) })
 	stream, err := streamer(ctx, desc, conn, method, append(opts, grpc.OnFinish(func(error) { done() }))...)
 	if err != nil {
@@ -63,7 +80,9 @@ func (p *peer) countStream(ctx context.Context, desc *grpc.StreamDesc, conn *grp
 // countCall counts the unary calls that are made on the connection itself.
 func (p *peer) countCall(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
 	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	p.streams.Add(1)
+	if !p.borrow() {
+		return errRetired
+	}
 	defer p.streams.Add(-1)
 	return invoke(ctx, method, req, reply, conn, opts...)
 }

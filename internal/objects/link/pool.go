@@ -156,7 +156,7 @@ func (p *Pool) peer(address string) (*peer, error) {
 
 // Keep closes the links and connections to all addresses for which keep returns false, except those on which a call
 // or a stream is under way; call Keep again for these. It does not wait. keep is called without a lock. A stream
-// that is begun on a connection from Conn while that is closed fails, with the status CANCELED.
+// that is begun on a connection from Conn after that was closed fails before anything is sent, with UNAVAILABLE.
 func (p *Pool) Keep(keep func(address string) bool) {
 	p.mu.RLock()
 	var candidates []*peer
