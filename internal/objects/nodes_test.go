@@ -31,10 +31,16 @@ func patient(t *testing.T) context.Context {
 
 // objectNodes is a cluster whose nodes host probes.
 func objectNodes(t *testing.T, nodes int, options ...objects.Option) (*clustertest.Cluster, *probepb.World) {
-	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+	return objectNodesIn(t, nodes, nil, options...)
+}
+
+// objectNodesIn is objectNodes in a world of its own.
+func objectNodesIn(t *testing.T, nodes int, world []clustertest.Option,
+	options ...objects.Option) (*clustertest.Cluster, *probepb.World) {
+	c := clustertest.New(t, 0, append(world, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Shards, cfg.Sharding.Window = 64, 20*time.Millisecond
 		cfg.Sharding.MinMembers = nodes
-	}))
+	}))...)
 	w := &probepb.World{}
 	for range nodes {
 		addObjectNode(t, c, w, options...)
@@ -125,8 +131,17 @@ func comeAndGo(t *testing.T, c *clustertest.Cluster, w *probepb.World,
 	}
 }
 
-func TestCallsGoOnWhileNodesComeAndGo(t *testing.T) {
-	c, w := objectNodes(t, 2, objects.Concurrent("Download"))
+func TestCallsGoOnWhileNodesComeAndGo(t *testing.T) { callsGoOn(t) }
+
+// The map reaches each node at another time, and what it has released reaches the others as late.
+func TestCallsGoOnWhereNodesAreFarFromEtcd(t *testing.T) {
+	callsGoOn(t, clustertest.WithTTL(5), clustertest.WithDistance(func(i int) time.Duration {
+		return []time.Duration{0, 40 * time.Millisecond, 75 * time.Millisecond}[i%3] // one way
+	}))
+}
+
+func callsGoOn(t *testing.T, world ...clustertest.Option) {
+	c, w := objectNodesIn(t, 2, world, objects.Concurrent("Download"))
 	at := c.Node(0).Cluster().Objects().At
 	var callers []func(ctx context.Context, key string) error
 	for range 4 {
