@@ -48,7 +48,7 @@ func newPeer(pool *Pool, address string) (*peer, error) {
 }
 
 // errRetired refuses what is begun on a connection that is about to be closed: nothing was sent.
-var errRetired = status.Error(codes.Unavailable, "link: the connection is being closed, as the node had left; call again")
+var errRetired = status.Error(codes.Unavailable, "link: the connection is being closed: call again")
 
 // borrow counts a stream that begins, unless the peer has retired.
 func (p *peer) borrow() bool {
