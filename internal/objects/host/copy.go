@@ -11,9 +11,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// copyInto makes to a copy of from, so that neither side sees what the other one does with its own. What has more bytes
-// than limit is refused, as it would be between two nodes.
-func copyInto(to, from any, limit int) error {
+// copyInto makes to a copy of from, so that neither side sees what the other one does with its own; or, where from is
+// given, and not used any more, what from is: they share what they consist of. What has more bytes than limit is
+// refused, as it would be between two nodes.
+func copyInto(to, from any, limit int, given bool) error {
 	dst, err := message(to)
 	if err != nil {
 		return err
@@ -26,7 +27,13 @@ func copyInto(to, from any, limit int) error {
 		return err
 	}
 	proto.Reset(dst)
-	if reflect.TypeOf(to) == reflect.TypeOf(from) && dst.ProtoReflect().Descriptor() == src.ProtoReflect().Descriptor() {
+	d, s := dst.ProtoReflect(), src.ProtoReflect()
+	same := reflect.TypeOf(to) == reflect.TypeOf(from) && d.Descriptor() == s.Descriptor()
+	switch {
+	case same && given:
+		share(d, s)
+		return nil
+	case same:
 		proto.Merge(dst, src)
 		return nil
 	}
@@ -41,30 +48,13 @@ func copyInto(to, from any, limit int) error {
 	return nil
 }
 
-// moveInto makes to what from is, which is not used any more: they share what they consist of.
-func moveInto(to, from any, limit int) error {
-	dst, err := message(to)
-	if err != nil {
-		return err
-	}
-	src, err := message(from)
-	if err != nil {
-		return err
-	}
-	if reflect.TypeOf(to) != reflect.TypeOf(from) || dst.ProtoReflect().Descriptor() != src.ProtoReflect().Descriptor() {
-		return copyInto(to, from, limit)
-	}
-	if err := checkSize(src, limit); err != nil {
-		return err
-	}
-	proto.Reset(dst)
-	d, s := dst.ProtoReflect(), src.ProtoReflect()
-	s.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		d.Set(field, v)
+// share makes dst, which is empty, what src is, without copying what that consists of.
+func share(dst, src protoreflect.Message) {
+	src.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		dst.Set(field, v)
 		return true
 	})
-	d.SetUnknown(s.GetUnknown())
-	return nil
+	dst.SetUnknown(src.GetUnknown())
 }
 
 // checkSize refuses what has more bytes than limit.

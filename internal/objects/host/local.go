@@ -126,10 +126,7 @@ func (c *localCall) decode(request any) error {
 	if c.left {
 		return status.FromContextError(context.Canceled).Err()
 	}
-	if c.local.Given {
-		return moveInto(request, c.local.Request, c.limit)
-	}
-	return copyInto(request, c.local.Request, c.limit)
+	return copyInto(request, c.local.Request, c.limit, c.local.Given)
 }
 
 func (c *localCall) reply(response any, header, trailer metadata.MD) error {
@@ -148,5 +145,5 @@ func (c *localCall) reply(response any, header, trailer metadata.MD) error {
 		}
 		return t.Take(response)
 	}
-	return copyInto(c.local.Response, response, c.limit)
+	return copyInto(c.local.Response, response, c.limit, false)
 }

@@ -1,9 +1,6 @@
 package wire
 
 import (
-	"math/bits"
-	"sync"
-
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
@@ -60,36 +57,4 @@ func Encode(m interface {
 	b := space.Get(m.Size())
 	*b = m.Append((*b)[:0])
 	return &Encoded{data: mem.BufferSlice{mem.NewBuffer(b, &space)}}
-}
-
-// space is that of messages.
-var space pool
-
-// The space of a message has at least 1 KiB, and at most 4 MiB if it is used again.
-const smallest, largest = 10, 22
-
-// pool has space by powers of two. It implements mem.BufferPool, and clears nothing.
-type pool [largest + 1]sync.Pool
-
-// Get implements mem.BufferPool.
-func (p *pool) Get(n int) *[]byte {
-	class := max(smallest, bits.Len(uint(max(n, 1)-1)))
-	if class > largest {
-		b := make([]byte, n)
-		return &b
-	}
-	b, ok := p[class].Get().(*[]byte)
-	if !ok {
-		made := make([]byte, n, 1<<class)
-		return &made
-	}
-	*b = (*b)[:n]
-	return b
-}
-
-// Put implements mem.BufferPool.
-func (p *pool) Put(b *[]byte) {
-	if c := cap(*b); c >= 1<<smallest && c <= 1<<largest && c&(c-1) == 0 {
-		p[bits.Len(uint(c)-1)].Put(b)
-	}
 }

@@ -38,7 +38,7 @@ func TestCodecsAgree(t *testing.T) {
 }
 
 func TestPool(t *testing.T) {
-	var p pool
+	var p bufferPool
 	for _, n := range []int{0, 1, 1024, 1025, 4096, 1 << 20, 1<<20 + 1, 4 << 20, 4<<20 + 1} {
 		for range 3 {
 			b := p.Get(n)

@@ -86,10 +86,9 @@ func sizeOfCall(c *objectspb.Call) int {
 	if c == nil {
 		return 0
 	}
-	n := sizeOfVarint(c.Id) + sizeOfBytes(len(c.Method)) + sizeOfBytes(len(c.Key)) + sizeOfBytes(len(c.Request)) +
+	return sizeOfVarint(c.Id) + sizeOfBytes(len(c.Method)) + sizeOfBytes(len(c.Key)) + sizeOfBytes(len(c.Request)) +
 		sizeOfBool(c.More) + sizeOfVarint(uint64(c.Timeout)) + sizeOfHeaders(c.Metadata) + sizeOfBytes(8*len(c.Chain)) +
 		sizeOfVarint(uint64(c.Generation))
-	return n
 }
 
 func appendCall(b []byte, c *objectspb.Call) []byte {
