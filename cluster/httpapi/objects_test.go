@@ -223,6 +223,8 @@ func TestObjectsOfNodes(t *testing.T) {
 	}()
 	<-begun
 
+	// The map may have reached one of them alone.
+	c.Eventually(func() bool { return read(0).Key.Owner != "" && read(1).Key.Owner != "" }, "both know the owner")
 	owner := 0
 	if read(0).Key.Owner != c.Node(0).Address() {
 		owner = 1
