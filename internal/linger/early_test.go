@@ -222,6 +222,8 @@ func claimsOf(t *testing.T, old *cluster.Cluster, others []*cluster.Cluster) []c
 		named[i], err = c.Elections().Stand("e")
 		require.NoError(t, err)
 	}
+	// Then the first one has read all that it reads, and hears of the election by its watch alone, which is frozen later.
+	require.Eventually(t, func() bool { return len(first.Queue()) == 1+len(others) }, 20*time.Second, time.Millisecond)
 	return append(claims, claim{locking, held.Valid, func() bool {
 		return slices.ContainsFunc([]int{0, 1}, func(i int) bool { l := next[i].Load(); return l != nil && (*l).Valid() })
 	}}, claim{naming, first.IsLeader, func() bool { return named[0].IsLeader() || named[1].IsLeader() }})
