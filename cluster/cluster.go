@@ -17,6 +17,7 @@ import (
 	"github.com/goverse/goverse/internal/consensus"
 	"github.com/goverse/goverse/internal/crashdetector"
 	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/eventlog"
 	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/membership"
@@ -62,6 +63,7 @@ type Cluster struct {
 	effects     Effects
 	checkpoints Checkpoints
 	objects     Objects
+	events      Events
 
 	mu      sync.Mutex
 	phase   phase
@@ -89,6 +91,7 @@ type parts struct {
 	detector *crashdetector.Detector
 	work     work
 	objects  *hosting
+	events   *eventlog.Log
 
 	keeperCtx  context.Context
 	stopKeeper context.CancelFunc
@@ -144,11 +147,18 @@ func NewClusterWithNode(cfg Config, n *node.Node) (*Cluster, error) {
 		stopped: make(chan struct{})}
 	c.consensus, c.shards, c.elections = ConsensusManager{c}, Shards{c}, Elections{c}
 	c.locks, c.effects, c.checkpoints, c.objects = locks{c}, Effects{c}, Checkpoints{c}, Objects{c}
+	c.events = Events{c}
 	return c, nil
 }
 
 // Node is the node that was given.
 func (c *Cluster) Node() *node.Node { return c.node }
+
+// sessionValid reports whether this node's session is valid now.
+func (p *parts) sessionValid() bool {
+	s := p.keeper.Current()
+	return s != nil && s.Valid()
+}
 
 // newRecord is what this node says of itself.
 func (c *Cluster) newRecord() state.Record {
@@ -159,6 +169,7 @@ func (c *Cluster) newRecord() state.Record {
 // lost is called for every session that was lost.
 func (p *parts) lost(s *etcdsession.Session, lost *session.LostError) {
 	p.member.SessionLost(s, lost)
+	p.events.SessionLost(int64(s.ID()), lost)
 	leaderelection.RebuildOnOtherHistory(p.mirror)(s, lost)
 }
 
@@ -205,6 +216,9 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 	if p.manager, err = consensus.New(config); err != nil {
 		return nil, err
 	}
+	p.events = eventlog.New(eventlog.Config{Client: client, Keys: c.keys, Mirror: p.mirror, Election: p.manager.Election(),
+		Address: c.node.AdvertiseAddress(), Valid: p.sessionValid, Off: c.cfg.Events.Off, Max: c.cfg.Events.Max,
+		MaxAge: c.cfg.Events.MaxAge, RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("events")})
 	p.objects, err = c.newHosting(p)
 	return p, err
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -77,14 +78,14 @@ func TestStopLeavesNothing(t *testing.T) {
 	require.Empty(t, leases.Leases)
 }
 
-// keysLeft are all keys but the shard map, which is nobody's.
+// keysLeft are all keys but the shard map and the event log, which are nobody's.
 func keysLeft(t *testing.T, etcd *embedetcd.Server) []string {
 	t.Helper()
 	resp, err := etcd.Client().Get(etcdtest.Context(t), "/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	require.NoError(t, err)
 	var left []string
 	for _, kv := range resp.Kvs {
-		if key := string(kv.Key); key != "/goverse/shards/map" {
+		if key := string(kv.Key); key != "/goverse/shards/map" && !strings.HasPrefix(key, "/goverse/events/") {
 			left = append(left, key)
 		}
 	}
@@ -347,7 +348,10 @@ func TestRecordIsKept(t *testing.T) {
 // no reason to write forever.
 func TestRecordSettles(t *testing.T) {
 	etcd := etcdtest.Start(t)
-	c := start(t, etcd, func(c *Config) { c.Labels = map[string]string{"bad": "\xff\xfe"} })
+	c := start(t, etcd, func(c *Config) {
+		c.Labels = map[string]string{"bad": "\xff\xfe"}
+		c.Events.Off = true // they are written after a while
+	})
 	awaitLeader(t, c, c.address())
 	awaitState(t, c, func(s *state.Snapshot) bool { return s.ShardMap != nil })
 	read := func() int64 {

@@ -91,6 +91,9 @@ type Config struct {
 	// Objects says how this node hosts objects, and calls them.
 	Objects ObjectsConfig
 
+	// Events says what this node does for the event log.
+	Events EventLog
+
 	// Observer registers this node without standing for election.
 	Observer bool
 	// Fallback says what to do when the election itself cannot work.
@@ -133,6 +136,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.CrashDetection = CrashDetection(c.CrashDetection.settings())
 	c.Sharding = c.Sharding.withDefaults()
+	c.Events = c.Events.withDefaults()
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
@@ -170,6 +174,9 @@ func (c Config) Validate() error {
 		return err
 	}
 	if err := c.Objects.validate(); err != nil {
+		return err
+	}
+	if err := c.Events.validate(); err != nil {
 		return err
 	}
 	switch c.Fallback {

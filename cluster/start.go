@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/membership"
 	"github.com/goverse/goverse/internal/reach"
 	"github.com/goverse/goverse/internal/state"
@@ -79,7 +80,7 @@ func (c *Cluster) start(ctx context.Context) (_ *parts, err error) {
 	}
 	c.node.SetReady(true)
 	c.log.Info("this node is part of the cluster", "address", c.node.AdvertiseAddress(), "prefix", c.cfg.EtcdPrefix,
-		"members", len(p.mirror.Snapshot().Registered()))
+		"members", len(p.mirror.Snapshot().Registered()), event.Field, string(event.NodeJoined))
 	return p, nil
 }
 
@@ -104,9 +105,11 @@ func (c *Cluster) run(p *parts) {
 	p.rest.Go(func() { p.work.elections.Run(restCtx) })
 	p.rest.Go(func() { p.objects.routes.run(restCtx) })
 	p.rest.Go(func() { p.objects.forget(restCtx, p.mirror) })
-	if c.log.IsInfo() {
-		p.rest.Go(func() { membership.Log(restCtx, p.mirror, c.node.AdvertiseAddress(), c.log) })
-	}
+	p.rest.Go(func() {
+		changed := p.manager.Election().Subscribe()
+		defer changed.Close()
+		p.events.Run(restCtx, changed.C)
+	})
 	if c.log.IsWarn() {
 		p.rest.Go(func() { membership.CheckHostname(restCtx, c.node.AdvertiseAddress(), c.lookup, c.log) })
 	}

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/event"
 )
 
 // markTimeout bounds the wait for the mark that this node stops, which takes a millisecond
@@ -115,12 +116,15 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 		_ = p.member.Recorded(brief) // they wait, then
 		cancel()
 	}
+	leaving, left := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, markTimeout))
+	p.events.Leave(leaving)
+	left()
 	p.stopKeeper() // revokes
 	<-p.keeperDone
 	step("stop the election", ignoreOver(p.manager.Stop(ctx)))
 	p.closeRest()
 	c.closeClient(p.client)
-	c.log.Info("stopped", "address", c.node.AdvertiseAddress())
+	c.log.Info("stopped", "address", c.node.AdvertiseAddress(), event.Field, string(event.NodeLeft))
 	cut.Cause, cut.Left = context.Cause(ctx), p.keeper.Left()
 	if len(cut.Steps) == 0 && cut.Left == nil {
 		return nil

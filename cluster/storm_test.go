@@ -159,8 +159,8 @@ func (w *storm) lookForKeys() {
 	for _, kv := range resp.Kvs {
 		key := string(kv.Key)
 		switch {
-		case key == keys.ShardMap(), strings.HasPrefix(key, keys.EffectMarks()), strings.HasPrefix(key,
-			keys.Checkpoint(stormProcessor)):
+		case key == keys.ShardMap(), strings.HasPrefix(key, keys.Events()), strings.HasPrefix(key, keys.EffectMarks()),
+			strings.HasPrefix(key, keys.Checkpoint(stormProcessor)):
 			continue // they outlive everybody
 		case kv.Lease == 0:
 			w.t.Errorf("a key is left that no lease will take along: %s", key)

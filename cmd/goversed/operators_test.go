@@ -60,7 +60,8 @@ func TestOperatorsCommands(t *testing.T) {
 func TestOperatorsWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{"status", "leader", "nodes", "shards", "shards plan", "objects", "objects alice",
-		"watch", "resign", "transfer --to 127.0.0.1:2", "drain 127.0.0.1:2", "drain --self --undo",
+		"watch", "events", "events --follow", "resign", "transfer --to 127.0.0.1:2", "drain 127.0.0.1:2",
+		"drain --self --undo",
 		"effects", "effects show it", "effects resolve it 1 --done"} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +79,8 @@ func TestOperatorsAtAnotherServer(t *testing.T) {
 	t.Cleanup(web.Close)
 	address := web.Listener.Addr().String()
 	for _, line := range []string{"status", "leader", "nodes", "shards", "shards plan", "objects", "objects alice",
-		"watch", "resign", "transfer --to 127.0.0.1:2", "drain 127.0.0.1:2", "drain --self --undo",
+		"watch", "events", "events --follow", "resign", "transfer --to 127.0.0.1:2", "drain 127.0.0.1:2",
+		"drain --self --undo",
 		"effects", "effects show it", "effects resolve it 1 --done", "elections", "elections resign it", "elections " +
 			"transfer it 127.0.0.1:2",
 		"status --etcd-user u --etcd-password p"} {

@@ -35,6 +35,9 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
   goversed shards
   goversed shards plan --without 127.0.0.1:47002
 
+  # what happened in the last hour, and from now on
+  goversed events --since 1h --follow
+
   # how many objects are on which node, and what one of them does
   goversed objects
   goversed objects alice
@@ -64,7 +67,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 		return cli.Usage(cmd.CommandPath(), cli.BadFlag(cmd, err))
 	})
 	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newObjects(), newDrain(),
-		newElections(), newEffects(), newExec(), newLock(), newGuard(),
+		newElections(), newEffects(), newEvents(), newExec(), newLock(), newGuard(),
 		newWatch(), newResign(), newTransfer(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {

@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/internal/mirror"
@@ -108,7 +109,7 @@ func (p *planner) look(ctx context.Context, part shardplan.Planner) (shardplan.P
 	p.stats.wrote(orders.Plan, planned.Sub(began))
 	p.log.Info("wrote the shard map", "generation", orders.Plan.Map.Generation(), "assigned", orders.Plan.Assigned,
 		"drained", orders.Plan.Drained, "rebalanced", orders.Plan.Rebalanced,
-		"planned_in", planned.Sub(began).Round(10*time.Microsecond).String())
+		"planned_in", planned.Sub(began).Round(10*time.Microsecond).String(), event.Field, string(event.ShardsRebalanced))
 	// What follows is planned over this map, so not before it is seen.
 	_, _ = p.mirror.Wait(attempt, func(s *state.Snapshot) bool { return s.Revision >= resp.Header.Revision })
 	return part, shardplan.Again

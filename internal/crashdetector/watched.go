@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/suspicion"
@@ -216,7 +217,8 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 	w.written = written
 	w.d.accusations.Add(1)
 	w.d.log.Info("accused a member: it is removed unless it answers", "address", w.address,
-		"evidence", evidence, "grace", suspicion.Grace(w.d.cfg.Settings.GracePeriod, w.took, w.member).String())
+		"evidence", evidence, "grace", suspicion.Grace(w.d.cfg.Settings.GracePeriod, w.took, w.member).String(),
+		event.Field, string(event.NodeAccused))
 	return suspicion.Accused
 }
 
@@ -245,7 +247,7 @@ func (w *watched) wasRefuted() {
 	w.d.log.Log(refutedLevel(w.d.cfg.Mirror.Snapshot(), w.address),
 		"a member refuted an accusation: it lives, but its address does not answer here; check the network and its "+
 			"advertise address",
-		"address", w.address, "evidence", w.evidence)
+		"address", w.address, "evidence", w.evidence, event.Field, string(event.NodeRefuted))
 }
 
 // refutedLevel is that of a line about a refutation: a member on its way out closes its
@@ -271,7 +273,7 @@ func (w *watched) remove(ctx context.Context) suspicion.Event {
 		w.d.removed[w.member.InstanceID]++
 		w.d.mu.Unlock()
 		w.d.log.Warn("removed a member whose process is gone", "address", w.address, "evidence", w.evidence,
-			"after", time.Since(w.broke).Round(time.Millisecond).String())
+			"after", time.Since(w.broke).Round(time.Millisecond).String(), event.Field, string(event.NodeRemoved))
 		return suspicion.Removed
 	case errors.Is(err, ErrChanged):
 		return suspicion.Unregistered

@@ -159,11 +159,6 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 		return joined, joinError(cfg, err)
 	}
 	guards.watch(d.node.Done(), d.node.Err)
-	leaders, err := c.WatchLeader(run)
-	if err != nil {
-		return joined, err
-	}
-	guards.goes(func() { followLeader(leaders, d.NodeAddress(), d.log) })
 	return joined, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/deadline"
@@ -157,7 +158,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			k.lost++
 			k.mu.Unlock()
 			k.outage.begin(time.Now())
-			about := []any{"lease", leaseName(s.id), "reason", string(lost.Reason)}
+			about := []any{"lease", leaseName(s.id), "reason", string(lost.Reason), event.Field, string(event.SessionLost)}
 			if lost.Err != nil { // none after a pause
 				about = append(about, "error", lost.Err)
 			}

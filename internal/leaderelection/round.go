@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/candidacy"
 	"github.com/goverse/goverse/internal/etcdsession"
@@ -143,7 +144,7 @@ func (r *round) beginTerm(began candidacy.Term, period *etcdsession.Period, now 
 	t.ctx, t.cancel = context.WithCancelCause(period.Context())
 	le.terms++
 	le.term.Store(t)
-	le.log.Info("this node leads", "token", t.token, "mode", string(t.mode))
+	le.log.Info("this node leads", "token", t.token, "mode", string(t.mode), event.Field, string(event.LeaderElected))
 	le.notifyLocked()
 }
 
@@ -165,7 +166,7 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 	case election.ReasonRequested:
 		why = err.Error()
 	}
-	le.log.Log(level, "this node no longer leads", "token", t.token, "reason", why)
+	le.log.Log(level, "this node no longer leads", "token", t.token, "reason", why, event.Field, string(event.LeaderLost))
 	le.notifyLocked()
 }
 

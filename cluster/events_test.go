@@ -1,0 +1,187 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/nodetest"
+)
+
+// eventLog waits until the log, as a node reads it, has an event that is, and returns that one and the whole log.
+func eventLog(t *testing.T, c *cluster.Cluster, what string, is func(event.Event) bool) (event.Event, []event.Event) {
+	t.Helper()
+	var events []event.Event
+	var found event.Event
+	require.Eventually(t, func() bool {
+		var err error
+		events, err = c.Events().List(etcdtest.Context(t), cluster.EventQuery{})
+		require.NoError(t, err)
+		i := slices.IndexFunc(events, is)
+		if i < 0 {
+			return false
+		}
+		found = events[i]
+		return true
+	}, 20*time.Second, 10*time.Millisecond, what)
+	return found, events
+}
+
+func of(typ event.Type, node string) func(event.Event) bool {
+	return func(e event.Event) bool { return e.Type == typ && e.Node == node }
+}
+
+// once requires that no event is in the log twice, and that they are in order.
+func requireOnce(t *testing.T, events []event.Event) {
+	t.Helper()
+	seen := map[string]bool{}
+	for i, e := range events {
+		require.False(t, seen[e.ID], "%s is there twice", e.ID)
+		seen[e.ID] = true
+		require.NotZero(t, e.Seq)
+		require.NotEmpty(t, e.RecordedBy)
+		require.WithinDuration(t, time.Now(), e.Time, time.Minute)
+		if i > 0 {
+			require.LessOrEqual(t, events[i-1].Revision, e.Revision)
+		}
+	}
+}
+
+func TestEventsOfALeaderThatGivesWay(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 3, nodetest.Sharded(cluster.Sharding{Shards: 64, Window: 20 * time.Millisecond}))
+	first, second, third := c.Node(0), c.Node(1), c.Node(2)
+	c.WaitLeaderIs(first.Address())
+	token := first.Cluster().Term().Token()
+	for _, n := range c.Nodes() {
+		_, _ = eventLog(t, first.Cluster(), "it joined", of(event.NodeJoined, n.Address()))
+	}
+	elected, _ := eventLog(t, third.Cluster(), "the first leads", of(event.LeaderElected, first.Address()))
+	require.Equal(t, token, elected.Token)
+	shards, _ := eventLog(t, third.Cluster(), "the shards are dealt out", func(e event.Event) bool {
+		return e.Type == event.ShardsRebalanced
+	})
+	require.Equal(t, 64, shards.Moved)
+
+	require.NoError(t, first.Cluster().Resign(etcdtest.Context(t)))
+	lost, _ := eventLog(t, second.Cluster(), "it resigned", of(event.LeaderLost, first.Address()))
+	require.Equal(t, token, lost.Token)
+	require.Equal(t, string(election.ReasonResigned), lost.Reason)
+	require.Equal(t, first.Address(), lost.RecordedBy, "who knows why")
+	_, _ = eventLog(t, third.Cluster(), "the second leads", of(event.LeaderElected, second.Address()))
+
+	require.NoError(t, third.Cluster().Transfer(etcdtest.Context(t), third.Address()))
+	lost, _ = eventLog(t, first.Cluster(), "it was asked", of(event.LeaderLost, second.Address()))
+	require.Equal(t, string(election.ReasonRequested), lost.Reason)
+
+	third.Stop()
+	lost, _ = eventLog(t, first.Cluster(), "it stopped", of(event.LeaderLost, third.Address()))
+	require.Equal(t, string(election.ReasonStopped), lost.Reason)
+	_, events := eventLog(t, first.Cluster(), "it left", of(event.NodeLeft, third.Address()))
+	requireOnce(t, events)
+}
+
+func TestEventsOfFaults(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 4)
+	leader := c.Node(0)
+	c.WaitLeaderIs(leader.Address())
+	leader.Kill()
+	removed, _ := eventLog(t, c.Node(1).Cluster(), "its process is gone", of(event.NodeRemoved, leader.Address()))
+	require.NotEmpty(t, removed.Peer)
+	require.NotEmpty(t, removed.Reason)
+	accused, _ := eventLog(t, c.Node(1).Cluster(), "it was accused", of(event.NodeAccused, leader.Address()))
+	lost, _ := eventLog(t, c.Node(1).Cluster(), "its term is over", of(event.LeaderLost, leader.Address()))
+	require.Equal(t, event.ReasonRemoved, lost.Reason)
+	elected, _ := eventLog(t, c.Node(1).Cluster(), "the next one leads", of(event.LeaderElected, c.Node(1).Address()))
+	require.InDelta(t, elected.Time.Sub(accused.Time).Seconds(), elected.Seconds, 0.2,
+		"from the accusation on, by two clocks at most")
+	require.Positive(t, elected.Seconds)
+
+	c.RevokeLease(c.Node(1))
+	_, _ = eventLog(t, c.Node(2).Cluster(), "its lease is gone", of(event.NodeLost, c.Node(1).Address()))
+	gone, _ := eventLog(t, c.Node(2).Cluster(), "it says so itself", of(event.SessionLost, c.Node(1).Address()))
+	require.Equal(t, "revoked", gone.Reason)
+	require.Equal(t, c.Node(1).Address(), gone.RecordedBy)
+	require.Positive(t, gone.Seconds)
+
+	now := c.WaitLeader()
+	token := now.Cluster().Term().Token()
+	c.DeleteCandidateKey(now)
+	lost, events := eventLog(t, c.Node(2).Cluster(), "by somebody's hand", func(e event.Event) bool {
+		return e.Type == event.LeaderLost && e.Token == token
+	})
+	require.Equal(t, string(election.ReasonKeyLost), lost.Reason)
+	requireOnce(t, events)
+}
+
+// While nobody stands, the oldest member records that nobody leads; when somebody leads again, for how long.
+func TestEventsOfAClusterThatNobodyLeads(t *testing.T) {
+	t.Parallel()
+	var alone atomic.Bool
+	alone.Store(true)
+	c := clustertest.New(t, 3, clustertest.WithConfig(func(i int, cfg *cluster.Config) { cfg.Observer = i > 0 && alone.Load() }))
+	c.WaitLeaderIs(c.Node(0).Address())
+	token := c.Node(0).Cluster().Term().Token()
+	c.Node(0).Stop()
+	degraded, _ := eventLog(t, c.Node(1).Cluster(), "nobody leads", func(e event.Event) bool {
+		return e.Type == event.ClusterDegraded
+	})
+	require.Equal(t, token, degraded.Token)
+	started, _ := eventLog(t, c.Node(1).Cluster(), "an election", func(e event.Event) bool {
+		return e.Type == event.ElectionStarted && e.Token == token
+	})
+	require.Equal(t, c.Node(1).Address(), started.RecordedBy, "the oldest")
+	alone.Store(false)
+	c.AddNode()
+	recovered, events := eventLog(t, c.Node(1).Cluster(), "somebody leads again", func(e event.Event) bool {
+		return e.Type == event.ClusterRecovered
+	})
+	require.GreaterOrEqual(t, recovered.Seconds, 1.0)
+	requireOnce(t, events)
+}
+
+func TestFollowEvents(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2)
+	c.WaitLeaderIs(c.Node(0).Address())
+	_, before := eventLog(t, c.Node(1).Cluster(), "a leader", of(event.LeaderElected, c.Node(0).Address()))
+	enough := errors.New("enough")
+	var seqs []int64
+	next := func(after int64, until event.Type) (last event.Event) {
+		err := c.Node(1).Cluster().Events().Follow(etcdtest.Context(t), after, func(e event.Event) error {
+			seqs = append(seqs, e.Seq)
+			if last = e; e.Type == until {
+				return enough
+			}
+			return nil
+		})
+		require.ErrorIs(t, err, enough)
+		return last
+	}
+	elected := next(0, event.LeaderElected)
+	require.Equal(t, c.Node(0).Address(), elected.Node)
+	require.LessOrEqual(t, len(seqs), len(before))
+	require.NoError(t, c.Node(0).Cluster().Resign(etcdtest.Context(t)))
+	require.Equal(t, c.Node(1).Address(), next(elected.Seq, event.LeaderElected).Node)
+	require.True(t, slices.IsSorted(seqs))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, c.Node(0).Cluster().Events().Follow(ctx, 0, func(event.Event) error { return nil }))
+	c.Node(0).Stop()
+	_, err := c.Node(0).Cluster().Events().List(etcdtest.Context(t), cluster.EventQuery{})
+	require.ErrorIs(t, err, cluster.ErrStopped)
+	require.Nil(t, c.Node(0).Cluster().Events().Recent())
+	require.NotEmpty(t, c.Node(1).Cluster().Events().Recent())
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/internal/operator"
+)
+
+func newEvents() *cobra.Command {
+	var since string
+	var limit int
+	var follow bool
+	var cmd *cobra.Command
+	cmd = newOperator(&cobra.Command{
+		Use:   "events",
+		Short: "Show what happened: leaders, nodes, shards, sessions",
+		Long: `Show the cluster's event log, oldest first: who was elected and why a leader was lost, which nodes
+joined, left or were removed, when shards were moved, and when nobody led. Times are by the clock
+of the node that recorded the event. With -o json it is an object a line.
+
+The nodes keep the newest thousand events, for a week.`,
+		Example: `  goversed events --since 1h
+  goversed events --since 2026-11-24T08:00:00Z
+  goversed events --follow -o json | jq -c 'select(.type == "leader_elected") | [.node, .seconds]'`,
+	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
+		from, err := readSince(since, time.Now())
+		switch {
+		case err != nil:
+			return nil, err
+		case limit < 0:
+			return nil, fmt.Errorf("--limit %d: give a number from 1 up, or 0 for all", limit)
+		}
+		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+			skipped, err := o.Events(ctx, f.timeout, from, limit, follow, func(e event.Event) error {
+				return operator.PrintEvent(out, e, json)
+			})
+			if err == nil && skipped > 0 {
+				_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%d values below %s/events/ are no events, and were passed over\n",
+					skipped, f.etcd.prefix)
+			}
+			return err
+		}, nil
+	})
+	fs := cmd.Flags()
+	fs.StringVar(&since, "since", "", "only what happened since: a `duration` back from now, like 1h30m, or a time like "+
+		"2026-11-24T08:00:00Z")
+	fs.IntVar(&limit, "limit", 0, "only the newest `n`; 0 is all")
+	fs.BoolVarP(&follow, "follow", "f", false, "go on with what happens from now, until interrupted")
+	return cmd
+}
+
+// readSince reads a --since: the zero time if there is none.
+func readSince(s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if back, err := time.ParseDuration(s); err == nil && back >= 0 {
+		return now.Add(-back), nil
+	}
+	at, err := time.Parse(time.RFC3339, s)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("--since %q: give how long ago, like 1h30m, or a time like 2026-11-24T08:00:00Z", s)
+	}
+	return at, nil
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
+)
+
+func TestEventsCommand(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2)
+	first, second := c.Node(0), c.Node(1)
+	c.WaitLeaderIs(first.Address())
+	env := map[string]string{"GOVERSE_ETCD": c.Etcd().Endpoint()}
+
+	// A follower sees what happened before, and then what happens.
+	ctx, interrupt := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	ended := make(chan int)
+	go func() {
+		code := run(ctx, []string{"events", "--follow", "-o", "json"}, lookup(env), in, io.Discard)
+		_ = in.Close()
+		ended <- code
+	}()
+	lines := bufio.NewScanner(out)
+	until := func(typ event.Type, node string) event.Event {
+		t.Helper()
+		for lines.Scan() {
+			var e event.Event
+			require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
+			if e.Type == typ && e.Node == node {
+				return e
+			}
+		}
+		t.Fatal("the command ended")
+		return event.Event{}
+	}
+	until(event.LeaderElected, first.Address())
+	require.NoError(t, first.Cluster().Resign(etcdtest.Context(t)))
+	elected := until(event.LeaderElected, second.Address())
+	require.NotZero(t, elected.Token)
+	interrupt()
+	require.Equal(t, cli.ExitOK, <-ended)
+
+	r := goversed(t, env, "events")
+	require.Equal(t, cli.ExitOK, r.code, r.stderr)
+	require.Empty(t, r.stderr)
+	require.Regexp(t, `(?m)^\S+Z  leader_lost        `+first.Address()+`  token \d+  resigned$`, r.stdout)
+	require.Regexp(t, `(?m)^\S+Z  leader_elected     `+second.Address()+`  token \d+`, r.stdout)
+	require.Equal(t, 1, strings.Count(goversed(t, env, "events", "--limit", "1").stdout, "\n"))
+	require.Empty(t, goversed(t, env, "events", "--since", time.Now().Add(time.Hour).Format(time.RFC3339)).stdout)
+	require.Equal(t, r.stdout, goversed(t, env, "events", "--since", "1h").stdout)
+
+	_, err := c.Client().Put(etcdtest.Context(t), "/goverse/events/foreign", "by somebody's hand")
+	require.NoError(t, err)
+	r = goversed(t, env, "events")
+	require.Equal(t, cli.ExitOK, r.code)
+	require.Equal(t, "1 values below /goverse/events/ are no events, and were passed over\n", r.stderr)
+
+	requireOneLine(t, goversed(t, env, "events", "--since", "yesterday"), cli.ExitUsage, `--since "yesterday": give how `+
+		`long ago`)
+	requireOneLine(t, goversed(t, env, "events", "--limit", "-1"), cli.ExitUsage, "--limit -1")
+}
+
+// A user who may not read the log is told what to grant.
+func TestEventsWithoutTheRight(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	etcdtest.EnableAuth(t, server.Client(), "secret", "nobody")
+	env := map[string]string{"GOVERSE_ETCD": server.Endpoint(), "GOVERSE_ETCD_USER": "nobody",
+		"GOVERSE_ETCD_PASSWORD": "secret"}
+	requireOneLine(t, goversed(t, env, "events"), cli.ExitFailure, "READ on the prefix /goverse/events/")
+}

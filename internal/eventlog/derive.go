@@ -1,0 +1,209 @@
+package eventlog
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// differs reports whether Derive could find an event between the two. It is called at every change of the cluster on
+// every node, so it only looks whether lists, which are never written to, are the same.
+func differs(before, now *state.Snapshot) bool {
+	return !same(before.Members, now.Members) || !same(before.Lingering, now.Lingering) ||
+		!same(before.Accusations, now.Accusations) || before.ShardMap != now.ShardMap || before.Acting != now.Acting ||
+		before.Leader() != now.Leader()
+}
+
+func same[T any](a, b []T) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// Derive is what happened to the cluster between two snapshots of one history, in an order in which it can be told.
+// The events have no time, and their ids are the same wherever they are derived. Between snapshots of two histories
+// it finds nothing: etcd was restored or replaced, and nobody knows what happened.
+func Derive(before, now *state.Snapshot) []event.Event {
+	if before.History != now.History {
+		return nil
+	}
+	var out []event.Event
+	add := func(id int64, e event.Event) {
+		e.ID, e.Revision = fmt.Sprintf("%s-%d", e.Type, id), now.Revision
+		out = append(out, e)
+	}
+	accusations(before, now, add)
+	members(before, now, add)
+	leaders(before, now, add)
+	shards(before, now, add)
+	return out
+}
+
+type adder func(id int64, e event.Event)
+
+func accusations(before, now *state.Snapshot, add adder) {
+	if same(before.Accusations, now.Accusations) {
+		return
+	}
+	for _, a := range now.Accusations {
+		m := now.Member(a.Address)
+		if m == nil || m.Incarnation != a.Incarnation || before.Accused(a.Address, a.Accuser, a.ModRevision) {
+			continue
+		}
+		add(a.ModRevision, event.Event{Type: event.NodeAccused, Node: a.Address, Peer: now.AccuserAddress(a),
+			Reason: a.Evidence})
+	}
+	refuted := map[string]bool{} // one refutation answers all accusers
+	for _, a := range before.Accusations {
+		m := now.Member(a.Address)
+		if m == nil || m.Incarnation != a.Incarnation || now.Lingers(m) || m.Stopping || refuted[a.Address] ||
+			now.Accused(a.Address, a.Accuser, a.ModRevision) {
+			continue
+		}
+		refuted[a.Address] = true
+		add(a.ModRevision, event.Event{Type: event.NodeRefuted, Node: a.Address, Peer: before.AccuserAddress(a)})
+	}
+}
+
+// accusation is the first one of that incarnation, nil if there is none.
+func accusation(s *state.Snapshot, m *state.Member) *state.Accusation {
+	i := slices.IndexFunc(s.Accusations, func(a *state.Accusation) bool {
+		return a.Address == m.Address && a.Incarnation == m.Incarnation
+	})
+	if i < 0 {
+		return nil
+	}
+	return s.Accusations[i]
+}
+
+func members(before, now *state.Snapshot, add adder) {
+	if same(before.Members, now.Members) && same(before.Lingering, now.Lingering) {
+		return
+	}
+	diff(before.Registered(), now.Registered(), func(was, is *state.Member) {
+		switch {
+		case was == nil:
+			add(is.Incarnation, event.Event{Type: event.NodeJoined, Node: is.Address})
+		case is == nil:
+			add(was.Incarnation, gone(before, was))
+		case was.Draining != is.Draining && !is.Stopping:
+			e := event.Event{Type: event.DrainEnded, Node: is.Address}
+			if is.Draining {
+				e.Type = event.DrainStarted
+			}
+			add(is.ModRevision, e)
+		}
+	})
+}
+
+// gone is the event that a member's key is gone: why is what was last seen of it.
+func gone(before *state.Snapshot, was *state.Member) event.Event {
+	e := event.Event{Type: event.NodeLost, Node: was.Address}
+	if a := accusation(before, was); was.Stopping {
+		e.Type = event.NodeLeft
+	} else if a != nil {
+		e.Type, e.Peer, e.Reason = event.NodeRemoved, before.AccuserAddress(a), a.Evidence
+	}
+	return e
+}
+
+func leaders(before, now *state.Snapshot, add adder) {
+	was, is := before.Leader(), now.Leader()
+	if was.Token != is.Token {
+		if was.Token != 0 {
+			add(was.Token, event.Event{Type: event.LeaderLost, Node: was.Address, Token: was.Token,
+				Reason: whyLost(before, now, was)})
+		}
+		if is.Token == 0 {
+			add(was.Token, event.Event{Type: event.ElectionStarted, Token: was.Token})
+		}
+	}
+	if was, is := before.Acting, now.Acting; was != nil && (is == nil || is.CreateRevision != was.CreateRevision) {
+		add(was.CreateRevision, event.Event{Type: event.FallbackLeft, Node: was.Address, Token: was.CreateRevision})
+	}
+	if was, is := before.Acting, now.Acting; is != nil && (was == nil || is.CreateRevision != was.CreateRevision) {
+		add(is.CreateRevision, event.Event{Type: event.FallbackEntered, Node: is.Address, Token: is.CreateRevision})
+	}
+	if was.Token != is.Token && is.Token != 0 {
+		add(is.Token, event.Event{Type: event.LeaderElected, Node: is.Address, Token: is.Token})
+	}
+}
+
+// whyLost is what the others can say of the end of a term. The leader itself knows better, if it still can.
+func whyLost(before, now *state.Snapshot, was election.Leader) string {
+	m := before.Member(was.Address)
+	if m == nil || !was.Member {
+		return "" // an outside candidate
+	}
+	next := now.Member(was.Address)
+	switch {
+	case m.Stopping || next != nil && next.Incarnation == m.Incarnation && next.Stopping:
+		return string(election.ReasonStopped)
+	case next == nil || next.Incarnation != m.Incarnation:
+		if accusation(before, m) != nil {
+			return event.ReasonRemoved
+		}
+		return string(election.ReasonSessionLost)
+	case was.Mode == election.ModeFallback:
+		return string(election.ReasonSuperseded)
+	case before.Request != nil && before.Request.Token == was.Token:
+		return string(election.ReasonRequested)
+	}
+	return string(election.ReasonResigned)
+}
+
+func shards(before, now *state.Snapshot, add adder) {
+	was, is := before.ShardMap, now.ShardMap
+	if was == is || is == nil || is.Map == nil || was != nil && was.ModRevision == is.ModRevision {
+		return
+	}
+	e := event.Event{Type: event.ShardsRebalanced, Generation: is.Generation()}
+	for shard := range is.Shards() {
+		owner, _ := is.Owner(shard)
+		if was == nil || was.Map == nil || was.Shards() <= shard {
+			e.Moved++
+			continue
+		}
+		if former, _ := was.Owner(shard); former != owner {
+			e.Moved++
+		}
+	}
+	if e.Moved > 0 {
+		add(is.ModRevision, e)
+	}
+}
+
+// diff calls differs for every member, both lists being sorted by address, that is in one list only (the other one
+// is nil) or whose record differs. A new incarnation at an address is another member.
+func diff(before, now []*state.Member, differs func(was, is *state.Member)) {
+	for len(before) > 0 || len(now) > 0 {
+		order := 0
+		switch {
+		case len(now) == 0:
+			order = -1
+		case len(before) == 0:
+			order = 1
+		default:
+			order = cmp.Compare(before[0].Address, now[0].Address)
+		}
+		switch {
+		case order < 0:
+			differs(before[0], nil)
+		case order > 0:
+			differs(nil, now[0])
+		case before[0].Incarnation != now[0].Incarnation:
+			differs(before[0], nil)
+			differs(nil, now[0])
+		case before[0] != now[0]:
+			differs(before[0], now[0])
+		}
+		if order <= 0 {
+			before = before[1:]
+		}
+		if order >= 0 {
+			now = now[1:]
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// Follow calls each with every event that is recorded after the revision, in the order of the log, until ctx ends or
+// each fails; it returns each's error, or nil. When etcd is away it goes on where it was; what was pruned meanwhile
+// is missing. down is notified of an error that lasts, and of nil when it is over; it may be nil.
+func Follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after int64,
+	each func(event.Event) error, down func(error)) error {
+	if down == nil {
+		down = func(error) {}
+	}
+	retry := backoff.Backoff{Policy: retryPolicy}
+	for ctx.Err() == nil {
+		var ours error // of each
+		err := follow(ctx, client, keys, &after, func(e event.Event) error {
+			ours = each(e)
+			return ours
+		}, func() {
+			if retry.Failures() > 0 {
+				down(nil)
+			}
+			retry.Reset()
+		})
+		if ours != nil {
+			return ours
+		}
+		if retry.Failures() == 1 && ctx.Err() == nil {
+			down(err)
+		}
+		wait.For(ctx, retry.Next())
+	}
+	return nil
+}
+
+// follow reads what was recorded after a revision, which it moves on, and then watches, until that fails.
+func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after *int64,
+	each func(event.Event) error, works func()) error {
+	events, _, revision, err := List(ctx, client, keys, Query{})
+	if err != nil {
+		return err
+	}
+	works()
+	if revision < *after {
+		*after = 0 // etcd was restored or replaced
+	}
+	slices.SortStableFunc(events, bySeq)
+	for _, e := range events {
+		if e.Seq > *after {
+			if err := each(e); err != nil {
+				return err
+			}
+		}
+	}
+	*after = revision
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	defer cancel()
+	for resp := range client.Watch(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithRev(revision+1),
+		clientv3.WithFilterDelete()) {
+		if err := resp.Err(); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+			return err
+		}
+		for _, change := range resp.Events {
+			if change.Type != mvccpb.PUT || !change.IsCreate() {
+				continue
+			}
+			e, err := decode(keys, string(change.Kv.Key), change.Kv.Value, change.Kv.CreateRevision)
+			if err != nil {
+				continue // a foreign value: List counts them
+			}
+			if err := each(e); err != nil {
+				return err
+			}
+		}
+		*after = max(*after, resp.Header.Revision)
+	}
+	return context.Cause(ctx)
+}

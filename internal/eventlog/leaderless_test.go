@@ -1,0 +1,83 @@
+package eventlog
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/event"
+)
+
+func TestLeaderless(t *testing.T) {
+	now := time.Unix(1000, 0)
+	a, b, nobody := election.Leader{Address: "a:1", Token: 1}, election.Leader{Address: "b:1", Token: 2}, election.Leader{}
+	var l leaderless
+	look := func(leader election.Leader, after time.Duration) verdict {
+		now = now.Add(after)
+		var v verdict
+		l, v = l.look(leader, 7, now)
+		return v
+	}
+	require.Equal(t, leaderlessFor, look(nobody, 0).again)
+	require.Equal(t, verdict{}, look(a, leaderlessFor-1), "the first leader, soon enough")
+	require.Equal(t, leaderlessFor, look(nobody, time.Hour).again)
+	require.Equal(t, leaderlessFor/2, look(nobody, leaderlessFor/2).again)
+	require.Equal(t, verdict{}, look(b, leaderlessFor/4), "between two leaders there is always a moment")
+
+	look(nobody, time.Hour)
+	began := now
+	degraded := look(nobody, leaderlessFor).events
+	require.Equal(t, []event.Event{{ID: "cluster_degraded-2", Type: event.ClusterDegraded, Time: began, Token: 2,
+		Revision: 7}}, degraded)
+	require.Equal(t, verdict{}, look(nobody, time.Hour), "it is said once")
+	require.Equal(t, verdict{withdrawn: "cluster_degraded-2"}, look(b, 0), "b leads on: it was this node alone")
+
+	look(nobody, time.Hour)
+	look(nobody, leaderlessFor)
+	recovered := look(a, time.Second)
+	require.Equal(t, "cluster_degraded-2", recovered.over)
+	require.Len(t, recovered.events, 1)
+	require.Equal(t, event.ClusterRecovered, recovered.events[0].Type)
+	require.InDelta(t, 2, recovered.events[0].Seconds, 1e-9)
+
+	l = leaderless{}
+	look(nobody, 0)
+	require.Equal(t, "cluster_degraded-at-7", look(nobody, leaderlessFor).events[0].ID, "there was no leader yet")
+}
+
+func TestFailover(t *testing.T) {
+	leader := election.Leader{Address: "a:1", Token: 1}
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	var f failover
+	see := func(e event.Event) float64 {
+		f = f.look(&e, leader)
+		return e.Seconds
+	}
+	require.Zero(t, see(event.Event{Type: event.LeaderElected, Time: at(0)}), "nobody led before")
+	see(event.Event{Type: event.LeaderLost, Time: at(1)})
+	require.EqualValues(t, 3, see(event.Event{Type: event.LeaderElected, Time: at(4)}))
+
+	see(event.Event{Type: event.NodeAccused, Node: "a:1", Time: at(10)})
+	see(event.Event{Type: event.NodeAccused, Node: "a:1", Time: at(11)})
+	see(event.Event{Type: event.LeaderLost, Time: at(12)})
+	require.EqualValues(t, 2, see(event.Event{Type: event.LeaderElected, Time: at(12)}), "from the first accusation on")
+
+	see(event.Event{Type: event.NodeAccused, Node: "a:1", Time: at(20)})
+	see(event.Event{Type: event.NodeRefuted, Node: "a:1", Time: at(21)})
+	see(event.Event{Type: event.NodeAccused, Node: "b:1", Time: at(21)})
+	see(event.Event{Type: event.LeaderLost, Time: at(30)})
+	require.Zero(t, see(event.Event{Type: event.LeaderElected, Time: at(30)}), "it lived, and another was accused")
+
+	var all Failovers
+	all.count(event.Event{Type: event.LeaderElected, Seconds: 0})
+	all.count(event.Event{Type: event.LeaderElected, Seconds: 0.2})
+	all.count(event.Event{Type: event.LeaderElected, Seconds: 3600})
+	all.count(event.Event{Type: event.LeaderLost, Reason: "resigned"})
+	require.EqualValues(t, 3, all.Elected)
+	require.EqualValues(t, 1, all.Buckets[0])
+	require.EqualValues(t, 1, all.Buckets[4])
+	require.EqualValues(t, 1, all.Buckets[len(FailoverBuckets)])
+	require.EqualValues(t, 1, all.clone().Lost["resigned"])
+}

@@ -1,0 +1,58 @@
+package eventlog
+
+import (
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/cluster/event"
+)
+
+// logLine writes the line of an event, if an operator of this node cares. What this node does itself is logged where
+// it does it, with the same field.
+func logLine(log hclog.Logger, e event.Event, self string, members int) {
+	if e.Node == self || e.Type == event.NodeRemoved && e.Peer == self {
+		return
+	}
+	about := []any{"address", e.Node}
+	level, text := hclog.Info, ""
+	switch e.Type {
+	case event.NodeJoined:
+		text, about = "a node joined", append(about, "members", members)
+	case event.NodeLeft:
+		text, about = "a node left", append(about, "members", members)
+	case event.NodeLost:
+		text, about = "a node was lost", append(about, "members", members)
+	case event.NodeRemoved:
+		text, about = "a node was removed, its process is gone", append(about, "members", members, "accuser", e.Peer,
+			"evidence", e.Reason)
+	case event.LeaderElected:
+		text, about = "the leader is another node", []any{"leader", e.Node, "token", e.Token}
+		if e.Seconds > 0 {
+			about = append(about, "leaderless", seconds(e.Seconds))
+		}
+	case event.LeaderLost:
+		level, text, about = hclog.Debug, "the leader's term is over", []any{"leader", e.Node, "token", e.Token,
+			"reason", e.Reason}
+	case event.ClusterDegraded:
+		level, text, about = hclog.Warn, "this node knows of no leader", []any{"since", e.Time.Format(time.RFC3339Nano)}
+	case event.ClusterRecovered:
+		text, about = "somebody leads again", []any{"leader", e.Node, "token", e.Token, "leaderless", seconds(e.Seconds)}
+	case event.FallbackEntered:
+		level, text, about = hclog.Warn, "the election does not work: a node leads by its name", []any{"leader", e.Node,
+			"token", e.Token}
+	case event.FallbackLeft:
+		text, about = "nobody leads by name any more", []any{"leader", e.Node, "token", e.Token}
+	case event.DrainStarted:
+		text = "a node gives its shards up"
+	case event.DrainEnded:
+		text = "a node may have shards again"
+	default: // accusations and shard maps are logged by those that write them, sessions by those that lose them
+		return
+	}
+	log.Log(level, text, append(about, event.Field, string(e.Type))...)
+}
+
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
+}

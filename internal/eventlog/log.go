@@ -1,0 +1,205 @@
+// Package eventlog is a node's part in the cluster's event log: what the node sees happen is derived from its
+// snapshots, logged, and recorded in etcd, once for all nodes.
+//
+//	mirror ── snapshots ──► Derive ──┬──► a line of the log
+//	election, session ───────────────┴──► writer ──► etcd, if this node is the one that records
+//
+// Every node derives the same events, with the same ids, so it does not matter which one records them, and twice is
+// once: an event is only ever created. The *recorder* records: the leader, or the member that plans in its place, or
+// where nobody leads the oldest member. The others keep what they derived for a while; the one that becomes the
+// recorder makes up for what its predecessor left out. What only one node knows (that its session was lost, why its
+// own term ended) that node records itself; the recorder speaks for a leader that says nothing.
+//
+// # What is not promised
+//
+//   - That every event is recorded: see package event.
+//   - That the order of the log is that of the events: an event can be recorded late. List orders them by revision.
+package eventlog
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/cluster/session"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// Election is what a log asks about the leader, as far as the node may say; *leaderelection.LeaderElection is one.
+type Election interface {
+	Leader() election.Leader
+	LastEnd() *election.TermOverError
+}
+
+// Config is what a log needs.
+type Config struct {
+	Client   *clientv3.Client
+	Keys     state.Keys
+	Mirror   *mirror.Mirror
+	Election Election
+	// Address is this node's.
+	Address string
+	// Valid reports whether this node's session is valid. It must not block.
+	Valid func() bool
+	// Off logs, and records nothing.
+	Off bool
+	// Max is how many events are kept in etcd, and MaxAge for how long.
+	Max    int
+	MaxAge time.Duration
+	// RequestTimeout bounds one request to etcd.
+	RequestTimeout time.Duration
+	Logger         hclog.Logger
+}
+
+// maxRecent is how many events a node remembers, and how many it keeps that it may have to record.
+const maxRecent = 256
+
+// Log is one node's part in the event log. All methods are safe for concurrent use.
+type Log struct {
+	cfg    Config
+	seen   transitions
+	writer *writer
+	look   chan struct{}
+
+	mu     sync.Mutex
+	recent []event.Event
+	lost   []lostSession
+	took   Failovers
+}
+
+// lostSession is a session that ended without being closed.
+type lostSession struct {
+	id     int64
+	reason string
+	at     time.Time
+}
+
+// New makes a log; Run makes it live.
+func New(cfg Config) *Log {
+	l := &Log{cfg: cfg, look: make(chan struct{}, 1)}
+	if !cfg.Off {
+		l.writer = newWriter(cfg)
+	}
+	return l
+}
+
+// Run derives, logs and records events until ctx ends. changed signals that the election's answers may be others.
+func (l *Log) Run(ctx context.Context, changed <-chan struct{}) {
+	sub := l.cfg.Mirror.Subscribe(l.seen.concerns)
+	defer sub.Close()
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	if l.writer != nil {
+		writing.Go(func() { l.writer.run(ctx) })
+	}
+	again := time.NewTimer(time.Hour)
+	defer again.Stop()
+	again.Stop()
+	o := &observer{log: l}
+	for {
+		select {
+		case <-sub.C:
+		case <-changed:
+		case <-l.look:
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+		if after := o.observe(time.Now()); after > 0 {
+			again.Reset(after)
+		}
+	}
+}
+
+// Leave records what nobody else would when this node is gone: what it alone knows, and if no other member is there,
+// that it left. It is called before the node's key is deleted, while Run runs, and blocks until that is done or ctx
+// ends.
+func (l *Log) Leave(ctx context.Context) {
+	if l.writer == nil || ctx.Err() != nil {
+		return
+	}
+	alone := false
+	if snap := l.cfg.Mirror.Snapshot(); snap != nil {
+		registered := snap.Registered()
+		if alone = len(registered) == 1 && registered[0].Address == l.cfg.Address; alone {
+			l.writer.add(event.Event{ID: fmt.Sprintf("%s-%d", event.NodeLeft, registered[0].Incarnation),
+				Type: event.NodeLeft, Time: time.Now(), Node: l.cfg.Address, Revision: snap.Revision}, true, 0)
+		}
+	}
+	l.writer.leave(ctx, alone)
+}
+
+// SessionLost notes that this node's session with that lease was lost. It does not block.
+func (l *Log) SessionLost(lease int64, lost *session.LostError) {
+	l.mu.Lock()
+	if len(l.lost) < maxRecent {
+		l.lost = append(l.lost, lostSession{id: lease, reason: string(lost.Reason), at: time.Now()})
+	}
+	l.mu.Unlock()
+	signal(l.look)
+}
+
+// Recent are the newest events that this node saw, oldest first, whether they are recorded or not: a copy. It does
+// not block.
+func (l *Log) Recent() []event.Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]event.Event(nil), l.recent...)
+}
+
+// Failovers are the changes of leader that this node saw. It does not block.
+func (l *Log) Failovers() Failovers {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.took.clone()
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// transitions are the snapshots that the observer has not looked at, in order. The zero value is ready.
+type transitions struct {
+	mu    sync.Mutex
+	began bool
+	next  []*state.Snapshot
+}
+
+// concerns keeps a snapshot in which something happened. It runs in the mirror's goroutine.
+func (t *transitions) concerns(before, now *state.Snapshot) bool {
+	if !differs(before, now) {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.began {
+		t.next, t.began = append(t.next, before), true
+	}
+	if len(t.next) == maxRecent { // what lies between is seen as one change
+		t.next = t.next[:maxRecent-1]
+	}
+	t.next = append(t.next, now)
+	return true
+}
+
+// take are those not looked at, the newest last.
+func (t *transitions) take(newest *state.Snapshot) []*state.Snapshot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	taken := t.next
+	t.next, t.began = nil, true
+	if len(taken) == 0 || taken[len(taken)-1] != newest && taken[len(taken)-1].Revision <= newest.Revision {
+		taken = append(taken, newest)
+	}
+	return taken
+}

@@ -1,0 +1,9 @@
+package eventlog
+
+import (
+	"testing"
+
+	"github.com/goverse/goverse/internal/testkit/leaktest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }

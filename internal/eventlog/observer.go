@@ -1,0 +1,157 @@
+package eventlog
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// observer turns what a node sees into events. It is Run's goroutine's.
+type observer struct {
+	log        *Log
+	last       *state.Snapshot // that was looked at; nil before the first
+	joined     bool            // this node has been seen among the members
+	leaderless leaderless
+	speaks     bool // of the last time when nobody led: this node recorded that
+	failover   failover
+	ended      int64 // the token of the last own term whose end was reported
+}
+
+// observe looks at all that has changed, and returns after which time to look again; 0: when something changes.
+func (o *observer) observe(now time.Time) time.Duration {
+	l := o.log
+	newest := l.cfg.Mirror.Snapshot()
+	if newest == nil {
+		return 0
+	}
+	if end := l.cfg.Election.LastEnd(); end != nil && end.Token != o.ended {
+		o.ended = end.Token
+		if o.last != nil {
+			o.happened(o.ownEnd(end, now), true)
+		}
+	}
+	for _, s := range l.seen.take(newest) {
+		before := o.last
+		o.last = s
+		if before == nil {
+			continue
+		}
+		for _, e := range Derive(before, s) {
+			e.Time = now
+			o.failover = o.failover.look(&e, before.Leader())
+			o.happened(e, false)
+		}
+	}
+	o.sessions(now)
+	if o.joined = o.joined || o.last.Member(l.cfg.Address) != nil; !o.joined {
+		return 0 // a node that is no member yet need not know who leads
+	}
+	var found verdict
+	o.leaderless, found = o.leaderless.look(l.cfg.Election.Leader(), o.last.Revision, now)
+	if found.withdrawn != "" {
+		l.withdraw(found.withdrawn)
+	}
+	for _, e := range found.events {
+		o.degraded(e, found.over)
+	}
+	return found.again
+}
+
+// degraded reports that nobody has led for long, or that somebody leads again, which ends the event with the id over.
+// Whoever saw it as the recorder says both; else it is for the one that records now. The others may have been cut
+// off from a cluster that fared well.
+func (o *observer) degraded(e event.Event, over string) {
+	records := recorder(o.last) == o.log.cfg.Address
+	if e.Type == event.ClusterDegraded {
+		o.speaks = records && o.log.cfg.Valid()
+	}
+	o.happened(e, o.speaks)
+	if over != "" && !records && !o.speaks && o.log.writer != nil {
+		o.log.writer.withdraw(over)
+		o.log.writer.withdraw(e.ID)
+	}
+}
+
+// ownEnd is the end of this node's own term, which knows why.
+func (o *observer) ownEnd(end *election.TermOverError, now time.Time) event.Event {
+	return event.Event{ID: fmt.Sprintf("%s-%d", event.LeaderLost, end.Token), Type: event.LeaderLost, Time: now,
+		Node: o.log.cfg.Address, Token: end.Token, Revision: o.last.Revision, Reason: string(end.Reason)}
+}
+
+// sessions reports the sessions that were lost, once this node has another one: it cannot be recorded before, and
+// only then it is known for how long there was none.
+func (o *observer) sessions(now time.Time) {
+	l := o.log
+	if !l.cfg.Valid() {
+		return
+	}
+	l.mu.Lock()
+	lost := l.lost
+	l.lost = nil
+	l.mu.Unlock()
+	for _, s := range lost {
+		o.happened(event.Event{ID: fmt.Sprintf("%s-%x", event.SessionLost, s.id), Type: event.SessionLost, Time: s.at,
+			Node: l.cfg.Address, Revision: o.last.Revision, Reason: s.reason, Seconds: now.Sub(s.at).Seconds()}, true)
+	}
+}
+
+// happened remembers an event, logs it, and hands it to the writer. own: this node knows best.
+func (o *observer) happened(e event.Event, own bool) {
+	l := o.log
+	known := l.remember(e, own)
+	if l.writer != nil {
+		l.writer.add(e, own, o.patience(e, own))
+	}
+	if !known {
+		logLine(l.cfg.Logger, e, l.cfg.Address, len(o.last.Registered()))
+	}
+}
+
+// patience is how long the recorder waits before it records an event.
+func (o *observer) patience(e event.Event, own bool) time.Duration {
+	if e.Type == event.LeaderLost && !own && o.last.Member(e.Node) != nil && !o.last.Lingers(o.last.Member(e.Node)) {
+		return deputyAfter
+	}
+	return settle
+}
+
+// remember adds an event to the recent ones, and reports whether it was there. What the node knows best replaces
+// what was derived, and is not replaced.
+func (l *Log) remember(e event.Event, own bool) (known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := len(l.recent) - 1; i >= 0; i-- {
+		if l.recent[i].ID == e.ID {
+			if own {
+				l.recent[i] = e
+			}
+			return true
+		}
+	}
+	if len(l.recent) == maxRecent {
+		l.recent = append(l.recent[:0], l.recent[1:]...)
+	}
+	l.recent = append(l.recent, e)
+	if e.Type == event.LeaderElected || e.Type == event.LeaderLost {
+		l.took.count(e)
+	}
+	return false
+}
+
+// withdraw forgets an event that was about this node alone.
+func (l *Log) withdraw(id string) {
+	l.mu.Lock()
+	for i, e := range l.recent {
+		if e.ID == id {
+			l.recent = append(l.recent[:i:i], l.recent[i+1:]...)
+			break
+		}
+	}
+	l.mu.Unlock()
+	if l.writer != nil {
+		l.writer.withdraw(id)
+	}
+}

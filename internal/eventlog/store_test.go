@@ -1,0 +1,144 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
+)
+
+func keysUnder(t *testing.T, prefix string) state.Keys {
+	t.Helper()
+	keys, err := state.NewKeys(prefix)
+	require.NoError(t, err)
+	return keys
+}
+
+func list(t *testing.T, kv clientv3.KV, keys state.Keys, q Query) []event.Event {
+	t.Helper()
+	events, _, _, err := List(etcdtest.Context(t), kv, keys, q)
+	require.NoError(t, err)
+	return events
+}
+
+func TestStore(t *testing.T) {
+	client, keys, ctx := etcdtest.Client(t), keysUnder(t, "/g"), etcdtest.Context(t)
+	began := time.Now().Add(-time.Hour).UTC().Round(time.Millisecond)
+	make := func(i int) event.Event {
+		return event.Event{ID: fmt.Sprintf("node_joined-%d", i), Type: event.NodeJoined, Node: "a:1", Revision: int64(i),
+			Time: began.Add(time.Duration(i) * time.Second)}
+	}
+	var all []event.Event
+	for i := range 100 {
+		all = append(all, make(i+1))
+	}
+	for from := 0; from < len(all); from += batch {
+		require.NoError(t, record(ctx, client, keys, all[from:min(from+batch, len(all))]))
+	}
+	again := make(7)
+	again.Node = "other:1"
+	require.NoError(t, record(ctx, client, keys, []event.Event{again}))
+	got := list(t, client, keys, Query{})
+	require.Len(t, got, 100)
+	require.Equal(t, "a:1", got[6].Node, "it is recorded once, as it was first")
+	for i, e := range got {
+		require.NotZero(t, e.Seq)
+		e.Seq = 0
+		require.Equal(t, all[i], e)
+	}
+
+	require.Len(t, list(t, client, keys, Query{Since: all[90].Time}), 10)
+	require.Equal(t, all[99].ID, list(t, client, keys, Query{Limit: 1})[0].ID, "the newest")
+
+	for key, value := range map[string]string{"foreign": "{", "typeless": "{}", "long": strings.Repeat("x", maxEvent+1)} {
+		_, err := client.Put(ctx, keys.Event(key), value)
+		require.NoError(t, err)
+	}
+	got, skipped, _, err := List(ctx, client, keys, Query{})
+	require.NoError(t, err)
+	require.Len(t, got, 100)
+	require.Equal(t, 3, skipped)
+
+	require.NoError(t, prune(ctx, client, keys, 53, began))
+	require.Equal(t, all[50].ID, list(t, client, keys, Query{})[0].ID, "the three that are no events count, too")
+	require.NoError(t, prune(ctx, client, keys, 1000, all[89].Time.Add(time.Millisecond)))
+	require.Equal(t, all[90].ID, list(t, client, keys, Query{})[0].ID)
+	ids, err := recorded(ctx, client, keys)
+	require.NoError(t, err)
+	require.Len(t, ids, 13)
+	require.True(t, ids["node_joined-100"])
+}
+
+// Follow goes on where it was when etcd's watch breaks, and passes over what is no event.
+func TestFollow(t *testing.T) {
+	server := etcdtest.Start(t)
+	client, keys, ctx := server.Client(), keysUnder(t, "/f"), etcdtest.Context(t)
+	put := func(i int) {
+		require.NoError(t, record(ctx, client, keys, []event.Event{{ID: fmt.Sprint(i), Type: event.NodeLeft, Time: time.Now()}}))
+	}
+	put(1)
+	put(2)
+	enough := errors.New("enough")
+	got, ended := make(chan event.Event), make(chan error)
+	go func() {
+		ended <- Follow(ctx, client, keys, 0, func(e event.Event) error {
+			got <- e
+			if e.ID == "9" {
+				return enough
+			}
+			return nil
+		}, nil)
+	}()
+	require.Equal(t, "1", (<-got).ID)
+	second := <-got
+	require.Equal(t, "2", second.ID)
+	_, err := client.Put(ctx, keys.Event("foreign"), "no event")
+	require.NoError(t, err)
+	put(3)
+	require.Equal(t, "3", (<-got).ID)
+	_, err = client.Put(ctx, keys.Event("3"), `{"type":"node_left"}`)
+	require.NoError(t, err, "an event is created once; this is somebody's hand")
+	put(9)
+	require.Equal(t, "9", (<-got).ID)
+	require.ErrorIs(t, <-ended, enough)
+
+	var ids []string
+	require.ErrorIs(t, Follow(ctx, client, keys, second.Seq, func(e event.Event) error {
+		if ids = append(ids, e.ID); e.ID == "9" {
+			return enough
+		}
+		return nil
+	}, nil), enough)
+	require.Equal(t, []string{"3", "9"}, ids)
+
+	ended2, cancel := context.WithCancel(ctx)
+	cancel()
+	require.NoError(t, Follow(ended2, client, keys, 0, func(event.Event) error { return nil }, nil))
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add("/g/events/node_joined-1", []byte(`{"id":"x","type":"node_joined","time":"2026-01-02T03:04:05Z","node":"a:1"}`))
+	f.Add("/g/events/", []byte(`{}`))
+	f.Add("/g/event", []byte(`[`))
+	keys, err := state.NewKeys("/g")
+	require.NoError(f, err)
+	f.Fuzz(func(t *testing.T, key string, value []byte) {
+		e, err := decode(keys, key, value, 7)
+		if err != nil {
+			require.ErrorIs(t, err, state.ErrBadRecord)
+			return
+		}
+		require.Equal(t, key, keys.Event(e.ID))
+		require.EqualValues(t, 7, e.Seq)
+		require.NotEmpty(t, e.Type)
+	})
+}

@@ -1,0 +1,36 @@
+package operator
+
+import (
+	"context"
+	"time"
+
+	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/internal/eventlog"
+)
+
+// Events calls show with each event of the log that happened at since or later, oldest first, of at most limit the
+// newest; 0: all. With follow it goes on with those that are recorded from then on, until ctx ends. timeout bounds
+// the first read. skipped is how many values in the log were no events. Errors are those of Read, and show's.
+func (o *Operator) Events(ctx context.Context, timeout time.Duration, since time.Time, limit int, follow bool,
+	show func(event.Event) error) (skipped int, err error) {
+	var events []event.Event
+	var revision int64
+	first, cancel := context.WithTimeout(ctx, timeout)
+	err = o.etcd.Ask(first, "READ on the prefix "+o.keys.Events(), func(ctx context.Context) (err error) {
+		events, skipped, revision, err = eventlog.List(ctx, o.client, o.keys, eventlog.Query{Since: since, Limit: limit})
+		return err
+	})
+	cancel()
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range events {
+		if err := show(e); err != nil {
+			return skipped, err
+		}
+	}
+	if follow {
+		err = eventlog.Follow(ctx, o.client, o.keys, revision, show, nil)
+	}
+	return skipped, err
+}

@@ -1,0 +1,58 @@
+package operator
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/goverse/goverse/cluster/event"
+)
+
+// PrintEvent writes one line: an event as a sentence, or as JSON.
+func PrintEvent(out io.Writer, e event.Event, asJSON bool) error {
+	if asJSON {
+		line, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(out, "%s\n", line)
+		return err
+	}
+	_, err := fmt.Fprintf(out, "%s  %-17s  %s\n", e.Time.UTC().Format("2006-01-02T15:04:05.000Z"), e.Type,
+		strings.Join(about(e), "  "))
+	return err
+}
+
+// about is what an event says beside its type, each thing apart.
+func about(e event.Event) []string {
+	var out []string
+	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	if e.Node != "" {
+		add("%s", shown(e.Node))
+	}
+	if e.Token != 0 {
+		add("token %d", e.Token)
+	}
+	if e.Generation != 0 {
+		add("generation %d, %d moved", e.Generation, e.Moved)
+	}
+	if e.Peer != "" {
+		add("by %s", shown(e.Peer))
+	}
+	if e.Reason != "" {
+		add("%s", said(short(e.Reason)))
+	}
+	if e.Seconds != 0 {
+		add("%s %s", lasted[e.Type], time.Duration(e.Seconds*float64(time.Second)).Round(time.Millisecond))
+	}
+	return out
+}
+
+// lasted says what the seconds of an event are.
+var lasted = map[event.Type]string{
+	event.LeaderElected:    "nobody led for",
+	event.ClusterRecovered: "nobody led for",
+	event.SessionLost:      "without a session for",
+}
