@@ -68,7 +68,7 @@ func TestEventsOfALeaderThatGivesWay(t *testing.T) {
 	}
 	elected, _ := eventLog(t, third.Cluster(), "the first leads", of(event.LeaderElected, first.Address()))
 	require.Equal(t, token, elected.Token)
-	shards, _ := eventLog(t, third.Cluster(), "the shards are dealt out", func(e event.Event) bool {
+	shards, _ := eventLog(t, third.Cluster(), "the shards are assigned", func(e event.Event) bool {
 		return e.Type == event.ShardsRebalanced
 	})
 	require.Equal(t, 64, shards.Moved)
@@ -130,7 +130,9 @@ func TestEventsOfAClusterThatNobodyLeads(t *testing.T) {
 	t.Parallel()
 	var alone atomic.Bool
 	alone.Store(true)
-	c := clustertest.New(t, 3, clustertest.WithConfig(func(i int, cfg *cluster.Config) { cfg.Observer = i > 0 && alone.Load() }))
+	c := clustertest.New(t, 3, clustertest.WithConfig(func(i int, cfg *cluster.Config) {
+		cfg.Observer = i > 0 && alone.Load()
+	}))
 	c.WaitLeaderIs(c.Node(0).Address())
 	token := c.Node(0).Cluster().Term().Token()
 	c.Node(0).Stop()

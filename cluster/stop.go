@@ -124,7 +124,11 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	step("stop the election", ignoreOver(p.manager.Stop(ctx)))
 	p.closeRest()
 	c.closeClient(p.client)
-	c.log.Info("stopped", "address", c.node.AdvertiseAddress(), event.Field, string(event.NodeLeft))
+	about := []any{"address", c.node.AdvertiseAddress()}
+	if c.parts.Load() == p { // else its Start has failed
+		about = append(about, event.Field, string(event.NodeLeft))
+	}
+	c.log.Info("stopped", about...)
 	cut.Cause, cut.Left = context.Cause(ctx), p.keeper.Left()
 	if len(cut.Steps) == 0 && cut.Left == nil {
 		return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/cluster/stats"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/shardview"
 	"github.com/goverse/goverse/internal/state"
@@ -74,8 +75,9 @@ func shardStatus() shard.Stats {
 	st.Shards, st.Acquiring, st.Serving, st.Releasing, st.Waiting = 8, 1, 2, 3, 1
 	st.Plans, st.Assigned, st.Drained, st.Rebalanced, st.PlanTime = 6, 21, 22, 23, 1500*time.Microsecond
 	st.Pauses.Count, st.Pauses.Sum = 3, 2*time.Second
-	for i := range st.Pauses.Buckets {
-		st.Pauses.Buckets[i].AtMost, st.Pauses.Buckets[i].Count = time.Duration(i+1)*time.Millisecond, int64(min(i, 3))
+	for i := range 15 {
+		st.Pauses.Buckets = append(st.Pauses.Buckets, stats.Bucket{AtMost: time.Duration(i+1) * time.Millisecond,
+			Count: int64(min(i, 3))})
 	}
 	return st
 }

@@ -57,7 +57,7 @@ func metrics() []metric {
 			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.ElectionFailed != "") }),
 		gauge("session_valid", "1 while this node's session with etcd is valid.",
 			func(st cluster.Status, _ time.Time) float64 { return oneIf(st.SessionValid) }),
-		gauge("session_deadline_seconds", "Seconds until the session's deadline unless it is renewed, 0 without a session.",
+		gauge("session_remaining_seconds", "Seconds until the session's deadline unless it is renewed, 0 without a session.",
 			func(st cluster.Status, now time.Time) float64 {
 				if st.Deadline.IsZero() {
 					return 0
@@ -115,6 +115,7 @@ func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- m.desc
 	}
 	ch <- pauseDesc
+	describeStats(ch)
 	for _, m := range c.perEach {
 		ch <- m.desc
 	}
@@ -128,6 +129,7 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, m := range c.metrics {
 		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(st, now))
 	}
+	collectStats(c.source, ch)
 	collectShards(c.source, st, c.shards, ch)
 	collectProcessors(c.processors(), c.perEach, ch)
 	c.ofObjects.collect(c.objects(), st, ch)

@@ -121,11 +121,3 @@ func (m objectMetrics) collect(view objectView, st cluster.Status, ch chan<- pro
 		ch <- histogram(m.queueDuration, s.Queued, s.Name)
 	}
 }
-
-func histogram(desc *prometheus.Desc, d objects.Durations, labels ...string) prometheus.Metric {
-	buckets := make(map[float64]uint64, len(d.Buckets))
-	for _, b := range d.Buckets {
-		buckets[b.AtMost.Seconds()] = uint64(b.Count)
-	}
-	return prometheus.MustNewConstHistogram(desc, uint64(d.Count), d.Sum.Seconds(), buckets, labels...)
-}

@@ -34,7 +34,8 @@ func shardMoves(kind string, value func(shardFigures) float64) shardMetric {
 
 func shardMetrics() []shardMetric {
 	return []shardMetric{
-		shardGauge("count", "Shards of the cluster.", func(f shardFigures) float64 { return float64(f.Shards) }),
+		{prometheus.NewDesc("goverse_shards", "Shards of the cluster.", nil, nil), prometheus.GaugeValue,
+			func(f shardFigures) float64 { return float64(f.Shards) }},
 		shardGauge("generation", "Generation of the shard map, 0 when there is none.",
 			func(f shardFigures) float64 { return float64(f.table.Generation) }),
 		shardGauge("owned", "Shards that the map gives to this node.",
@@ -81,10 +82,5 @@ func collectShards(source Source, st cluster.Status, metrics []shardMetric, ch c
 	for _, m := range metrics {
 		ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(f))
 	}
-	buckets := map[float64]uint64{}
-	for _, b := range st.Shards.Pauses.Buckets {
-		buckets[b.AtMost.Seconds()] = uint64(b.Count)
-	}
-	ch <- prometheus.MustNewConstHistogram(pauseDesc,
-		uint64(st.Shards.Pauses.Count), st.Shards.Pauses.Sum.Seconds(), buckets)
+	ch <- histogram(pauseDesc, st.Shards.Pauses)
 }

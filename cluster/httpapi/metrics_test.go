@@ -35,7 +35,7 @@ func TestMetrics(t *testing.T) {
 	} {
 		require.Contains(t, text, line+"\n")
 	}
-	require.Regexp(t, `(?m)^goverse_session_deadline_seconds [78]\.`, text)
+	require.Regexp(t, `(?m)^goverse_session_remaining_seconds [78]\.`, text)
 	require.Contains(t, text, "go_goroutines ")
 	require.Contains(t, text, "process_open_fds ")
 }
@@ -49,7 +49,7 @@ func TestMetricsFollowTheSource(t *testing.T) {
 	f.status.Deadline, f.status.ElectionFailed = time.Now().Add(-time.Second), "denied"
 	text := scrape(t, h)
 	for _, line := range []string{"goverse_is_leader 0", "goverse_has_leader 0", "goverse_mode_fallback 1",
-		"goverse_session_deadline_seconds 0", "goverse_election_failed 1"} {
+		"goverse_session_remaining_seconds 0", "goverse_election_failed 1"} {
 		require.Contains(t, text, line+"\n")
 	}
 }

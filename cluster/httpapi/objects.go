@@ -9,6 +9,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/cluster/stats"
 	"github.com/goverse/goverse/internal/oneline"
 )
 
@@ -160,7 +161,7 @@ func newObjectKey(key string, shards int, view objectView) *ObjectKey {
 	return k
 }
 
-func sumUp(d objects.Durations) ObjectTimes {
+func sumUp(d stats.Durations) ObjectTimes {
 	t := ObjectTimes{Count: d.Count, P50AtMost: quantile(d, 50), P99AtMost: quantile(d, 99)}
 	if d.Count > 0 {
 		t.Mean = (d.Sum / time.Duration(d.Count)).Seconds()
@@ -169,7 +170,7 @@ func sumUp(d objects.Durations) ObjectTimes {
 }
 
 // quantile is the bound, in seconds, that so many in a hundred durations do not exceed.
-func quantile(d objects.Durations, percent int64) *float64 {
+func quantile(d stats.Durations, percent int64) *float64 {
 	if d.Count == 0 {
 		return nil
 	}

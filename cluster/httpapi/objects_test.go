@@ -18,6 +18,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/cluster/stats"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/testkit/probepb"
 )
@@ -51,13 +52,13 @@ func someObjects() *fakeObjects {
 }
 
 // durations is a histogram with these counts in its first buckets, and with one more that is above all of them.
-func durations(sum time.Duration, counts ...int64) objects.Durations {
-	d := objects.Durations{Sum: sum}
-	for i := range d.Buckets {
+func durations(sum time.Duration, counts ...int64) stats.Durations {
+	d := stats.Durations{Sum: sum}
+	for i := range 12 {
 		if i < len(counts) {
 			d.Count = counts[i]
 		}
-		d.Buckets[i] = objects.DurationBucket{AtMost: time.Duration(i+1) * time.Millisecond, Count: d.Count}
+		d.Buckets = append(d.Buckets, stats.Bucket{AtMost: time.Duration(i+1) * time.Millisecond, Count: d.Count})
 	}
 	d.Count++
 	return d

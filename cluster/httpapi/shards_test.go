@@ -66,7 +66,7 @@ func TestShardMetrics(t *testing.T) {
 	f := follower()
 	text := scrape(t, New(f, Options{}))
 	for _, line := range []string{
-		"goverse_shards_count 8", "goverse_shards_generation 5", "goverse_shards_owned 4", "goverse_shards_acquiring " +
+		"goverse_shards 8", "goverse_shards_generation 5", "goverse_shards_owned 4", "goverse_shards_acquiring " +
 			"1", "goverse_shards_serving 2",
 		"goverse_shards_releasing 3", "goverse_shards_waiting 1", "goverse_shards_moves_open " +
 			"1", "goverse_shards_plan_seconds 0.0015",
@@ -84,6 +84,6 @@ func TestShardMetrics(t *testing.T) {
 	f.shards = shardSnapshot("")
 	text = scrape(t, New(f, Options{}))
 	require.Contains(t, text, "goverse_shards_owned 0\n", "without a map")
-	require.Contains(t, text, "goverse_shards_count 8\n")
+	require.Contains(t, text, "goverse_shards 8\n")
 	require.NotContains(t, scrape(t, New(starting(), Options{})), "goverse_shards_")
 }

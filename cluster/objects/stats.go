@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+
+	"github.com/goverse/goverse/cluster/stats"
 )
 
 // Stats is a node's part in the objects, as figures. Counters are since the start.
@@ -30,7 +32,7 @@ type ServiceStats struct {
 	Panics int64
 	// Latency is for how long methods ran, of one call of eight. Queued is for how long calls waited for their turn,
 	// of those that had to wait.
-	Latency, Queued Durations
+	Latency, Queued stats.Durations
 }
 
 // MethodStats are the calls of one method that have ended on one node.
@@ -40,19 +42,6 @@ type MethodStats struct {
 	// Refused are those that were not started: their object was busy, could not be activated, or waited for them, or
 	// their time was up while they waited. Those that went to another node are not among them.
 	Refused map[codes.Code]int64
-}
-
-// Durations is a histogram.
-type Durations struct {
-	Count   int64
-	Sum     time.Duration
-	Buckets [12]DurationBucket
-}
-
-// DurationBucket is how many took AtMost so long; shorter ones are counted in too.
-type DurationBucket struct {
-	AtMost time.Duration
-	Count  int64
 }
 
 // Activity is one object of a node, for operators.

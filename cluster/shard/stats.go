@@ -1,6 +1,10 @@
 package shard
 
-import "time"
+import (
+	"time"
+
+	"github.com/goverse/goverse/cluster/stats"
+)
 
 // Stats is a node's part in the shards, as figures. With sharding off all of them are zero.
 type Stats struct {
@@ -20,18 +24,5 @@ type Stats struct {
 	PlanTime time.Duration
 	// Pauses are those of the shards that came to this node by a move: from when it first
 	// saw the move until it served the shard.
-	Pauses Pauses
-}
-
-// Pauses is a histogram of pauses.
-type Pauses struct {
-	Count   int64
-	Sum     time.Duration
-	Buckets [15]PauseBucket
-}
-
-// PauseBucket is how many pauses took AtMost so long; shorter ones are counted in too.
-type PauseBucket struct {
-	AtMost time.Duration
-	Count  int64
+	Pauses stats.Durations
 }

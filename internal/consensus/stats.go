@@ -6,35 +6,14 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/cluster/stats"
 	"github.com/goverse/goverse/internal/sharding"
 )
 
 // pauseBounds are close together where handoffs should be, and reach as far as a straggler.
-var pauseBounds = [len(shard.Pauses{}.Buckets)]time.Duration{time.Millisecond, 2 * time.Millisecond,
-	5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond,
-	50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second,
-	2 * time.Second,
-	5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
-
-// observed is the histogram with one pause more.
-func observed(p shard.Pauses, pause time.Duration) shard.Pauses {
-	p.Count++
-	p.Sum += pause
-	for i, bound := range pauseBounds {
-		if pause <= bound {
-			p.Buckets[i].Count++
-		}
-	}
-	return p
-}
-
-// bounded is the histogram with its bounds filled in.
-func bounded(p shard.Pauses) shard.Pauses {
-	for i, bound := range pauseBounds {
-		p.Buckets[i].AtMost = bound
-	}
-	return p
-}
+var pauseBounds = []time.Duration{time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond,
+	20 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond, 200 * time.Millisecond,
+	500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
 
 // ShardStats does not block, and asks nobody.
 func (m *ConsensusManager) ShardStats() shard.Stats {
@@ -54,9 +33,7 @@ func (h *Shards) stats(st *shard.Stats) {
 	if s := h.cfg.Keeper.Current(); s == nil || !s.Valid() {
 		st.Serving = 0
 	}
-	h.pauses.mu.Lock()
-	defer h.pauses.mu.Unlock()
-	st.Pauses = bounded(h.pauses.all)
+	st.Pauses = h.pauses.read()
 }
 
 // planStats counts what a planner wrote.
@@ -78,14 +55,26 @@ func (p *planStats) read(st *shard.Stats) {
 	st.PlanTime = time.Duration(p.took.Load())
 }
 
-// pauses is written by all who acquire shards.
+// pauses is written by all who acquire shards. The zero value is ready.
 type pauses struct {
 	mu  sync.Mutex
-	all shard.Pauses
+	all stats.Durations
 }
 
 func (p *pauses) observe(pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all = observed(p.all, pause)
+	if p.all.Buckets == nil {
+		p.all = stats.NewDurations(pauseBounds...)
+	}
+	p.all.Observe(pause)
+}
+
+func (p *pauses) read() stats.Durations {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all.Buckets == nil {
+		return stats.NewDurations(pauseBounds...)
+	}
+	return p.all.Clone()
 }

@@ -6,24 +6,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/cluster/stats"
 	"github.com/goverse/goverse/internal/sharding"
 )
 
 func TestPausesAreCountedUpwards(t *testing.T) {
 	t.Parallel()
-	var p shard.Pauses
+	var all pauses
 	for _, pause := range []time.Duration{300 * time.Microsecond, time.Millisecond, 3 * time.Millisecond, 2 * time.Hour} {
-		p = observed(p, pause)
+		all.observe(pause)
 	}
-	p = bounded(p)
+	p := all.read()
 	require.EqualValues(t, 4, p.Count)
 	require.Equal(t, 2*time.Hour+4300*time.Microsecond, p.Sum)
-	require.Equal(t, shard.PauseBucket{AtMost: time.Millisecond, Count: 2}, p.Buckets[0], "a bound belongs to its bucket")
-	require.Equal(t, shard.PauseBucket{AtMost: 2 * time.Millisecond, Count: 2}, p.Buckets[1])
-	require.Equal(t, shard.PauseBucket{AtMost: 5 * time.Millisecond, Count: 3}, p.Buckets[2])
-	require.Equal(t, shard.PauseBucket{AtMost: time.Minute, Count: 3}, p.Buckets[len(p.Buckets)-1],
-		"the longest is in none")
+	require.Equal(t, stats.Bucket{AtMost: time.Millisecond, Count: 2}, p.Buckets[0], "a bound belongs to its bucket")
+	require.Equal(t, stats.Bucket{AtMost: 5 * time.Millisecond, Count: 3}, p.Buckets[2])
+	require.Equal(t, stats.Bucket{AtMost: time.Minute, Count: 3}, p.Buckets[len(p.Buckets)-1], "the longest is in none")
 	for i := 1; i < len(p.Buckets); i++ {
 		require.Greater(t, p.Buckets[i].AtMost, p.Buckets[i-1].AtMost)
 	}

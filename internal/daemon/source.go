@@ -46,6 +46,14 @@ func (s *source) ShardTable() (shard.Table, error) {
 	return shard.Table{}, cluster.ErrNotStarted
 }
 
+// Stats implements httpapi.StatsSource.
+func (s *source) Stats() cluster.Stats {
+	if c := s.cluster.Load(); c != nil {
+		return c.Stats()
+	}
+	return cluster.Stats{}
+}
+
 // Objects implements httpapi.ObjectSource: a node of goversed hosts none, and knows where keys live.
 func (s *source) Objects() *cluster.Objects {
 	if c := s.cluster.Load(); c != nil {

@@ -64,8 +64,14 @@ func NewKeeper(cfg KeeperConfig) (*Keeper, error) {
 		return nil, err
 	}
 	cfg.Config = cfg.withDefaults()
+	if cfg.Renewals == nil {
+		cfg.Renewals = NewRenewals()
+	}
 	return &Keeper{cfg: cfg, log: cfg.Logger, changed: make(chan struct{})}, nil
 }
+
+// Renewals are those of all its sessions so far.
+func (k *Keeper) Renewals() *Renewals { return k.cfg.Renewals }
 
 // Current is the registered session, or nil between two of them. It may have
 // been lost already: ask Valid.

@@ -51,6 +51,7 @@ func (s *Session) renewLoop() {
 		}
 		started := time.Now()
 		err := s.renew()
+		s.cfg.Renewals.observe(time.Since(started), err)
 		if s.ctx.Err() != nil {
 			return
 		}

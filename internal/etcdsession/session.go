@@ -48,6 +48,8 @@ type Config struct {
 	// etcd grpc-proxy: its answers may belong to renewals that were sent before, so it is etcd that is asked
 	// how long the lease lasts. That is reported in whole seconds: up to one of them is lost. It must not block.
 	Proxied func() bool
+	// Renewals, if set, counts the rounds of this session with those of others.
+	Renewals *Renewals
 	// Logger gets one line per event an operator cares about. Default: none.
 	Logger hclog.Logger
 }

@@ -64,9 +64,10 @@ func TestDerive(t *testing.T) {
 		before, now *state.Snapshot
 		want        []string
 	}{
-		"nothing":     {led, led, []string{}},
-		"first node":  {at(9, nil), at(10, []*state.Member{a}), []string{"node_joined-10 a:1"}},
-		"first leads": {at(10, []*state.Member{a}), at(11, []*state.Member{a}, stands(a, 11)), []string{"leader_elected-11 a:1"}},
+		"nothing":    {led, led, []string{}},
+		"first node": {at(9, nil), at(10, []*state.Member{a}), []string{"node_joined-10 a:1"}},
+		"first leads": {at(10, []*state.Member{a}), at(11, []*state.Member{a}, stands(a, 11)), []string{
+			"leader_elected-11 a:1"}},
 		"lease ran out": {led, at(40, []*state.Member{b}, stands(b, 21)), []string{
 			"node_lost-10 a:1", "leader_lost-11 a:1: session lost", "leader_elected-21 b:1"}},
 		"accused":    {led, accused, []string{"node_accused-31 a:1: refused"}},
@@ -86,8 +87,9 @@ func TestDerive(t *testing.T) {
 			"node_lost-10 a:1", "node_joined-40 a:1", "leader_lost-11 a:1: session lost", "leader_elected-21 b:1"}},
 		"drains": {led, at(31, []*state.Member{member("a:1", 10, draining, func(m *state.Member) { m.ModRevision = 31 }), b},
 			led.Queue...), []string{"drain_started-31 a:1"}},
-		"fallback":      {at(30, both), acting, []string{"fallback_entered-31 a:1", "leader_elected-31 a:1"}},
-		"fallback ends": {acting, at(35, both, stands(b, 33)), []string{"leader_lost-31 a:1: fallback superseded", "fallback_left-31 a:1", "leader_elected-33 b:1"}},
+		"fallback": {at(30, both), acting, []string{"fallback_entered-31 a:1", "leader_elected-31 a:1"}},
+		"fallback ends": {acting, at(35, both, stands(b, 33)), []string{
+			"leader_lost-31 a:1: fallback superseded", "fallback_left-31 a:1", "leader_elected-33 b:1"}},
 		"other history": {led, other, nil},
 		"lingers":       {led, lingers, []string{"node_lost-10 a:1"}},
 	} {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/cluster/stats"
 )
 
 // failover measures how long nobody led between two leaders: from the first sign in etcd that the leader is gone,
@@ -37,39 +38,38 @@ func (f failover) look(e *event.Event, leader election.Leader) failover {
 	return f
 }
 
-// Failovers counts the changes of leader that a node saw.
+// Failovers are the changes of leader that a node saw.
 type Failovers struct {
-	// Elected is how many leaders were elected.
-	Elected int64
+	// Elected is how many leaders were elected after another one, and for how long nobody led.
+	Elected stats.Durations
 	// Lost is how many terms ended, by reason.
 	Lost map[string]int64
-	// Seconds is for how long nobody led, in total, and Buckets how many were over within so many seconds each: those
-	// of [FailoverBuckets], not cumulated; the last one is for what took longer.
-	Seconds float64
-	Buckets [len(FailoverBuckets) + 1]int64
+
+	after bool // a leader was lost
 }
 
-// FailoverBuckets are the upper bounds of Failovers.Buckets, in seconds.
-var FailoverBuckets = [...]float64{0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
+// failoverBounds are close together where a handover and a crash are, and reach as far as a lease.
+var failoverBounds = []time.Duration{time.Millisecond, 5 * time.Millisecond, 25 * time.Millisecond,
+	100 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond,
+	5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute}
+
+func newFailovers() Failovers {
+	return Failovers{Elected: stats.NewDurations(failoverBounds...), Lost: map[string]int64{}}
+}
 
 func (f *Failovers) count(e event.Event) {
-	if e.Type == event.LeaderLost {
-		if f.Lost == nil {
-			f.Lost = map[string]int64{}
-		}
+	switch e.Type {
+	case event.LeaderLost:
 		f.Lost[e.Reason]++
-		return
+		f.after = true
+	case event.LeaderElected:
+		if !f.after {
+			return // the first that this node sees
+		}
+		f.Elected.Observe(time.Duration(e.Seconds * float64(time.Second)))
 	}
-	f.Elected++
-	f.Seconds += e.Seconds
-	i := 0
-	for i < len(FailoverBuckets) && e.Seconds > FailoverBuckets[i] {
-		i++
-	}
-	f.Buckets[i]++
 }
 
 func (f Failovers) clone() Failovers {
-	f.Lost = maps.Clone(f.Lost)
-	return f
+	return Failovers{Elected: f.Elected.Clone(), Lost: maps.Clone(f.Lost)}
 }

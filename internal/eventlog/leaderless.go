@@ -58,7 +58,8 @@ func (l leaderless) look(leader election.Leader, revision int64, now time.Time) 
 	case was.token == leader.Token:
 		return l, verdict{withdrawn: was.degraded}
 	}
-	return l, verdict{over: was.degraded, events: []event.Event{{ID: fmt.Sprintf("%s-%d", event.ClusterRecovered, leader.Token),
+	recovered := event.Event{ID: fmt.Sprintf("%s-%d", event.ClusterRecovered, leader.Token),
 		Type: event.ClusterRecovered, Time: now, Node: leader.Address, Token: leader.Token, Revision: revision,
-		Seconds: now.Sub(was.since).Seconds()}}}
+		Seconds: now.Sub(was.since).Seconds()}
+	return l, verdict{over: was.degraded, events: []event.Event{recovered}}
 }

@@ -70,14 +70,17 @@ func TestFailover(t *testing.T) {
 	see(event.Event{Type: event.LeaderLost, Time: at(30)})
 	require.Zero(t, see(event.Event{Type: event.LeaderElected, Time: at(30)}), "it lived, and another was accused")
 
-	var all Failovers
+	all := newFailovers()
+	all.count(event.Event{Type: event.LeaderElected, Seconds: 3600})
+	all.count(event.Event{Type: event.LeaderLost, Reason: "stopped"})
 	all.count(event.Event{Type: event.LeaderElected, Seconds: 0})
 	all.count(event.Event{Type: event.LeaderElected, Seconds: 0.2})
 	all.count(event.Event{Type: event.LeaderElected, Seconds: 3600})
 	all.count(event.Event{Type: event.LeaderLost, Reason: "resigned"})
-	require.EqualValues(t, 3, all.Elected)
-	require.EqualValues(t, 1, all.Buckets[0])
-	require.EqualValues(t, 1, all.Buckets[4])
-	require.EqualValues(t, 1, all.Buckets[len(FailoverBuckets)])
-	require.EqualValues(t, 1, all.clone().Lost["resigned"])
+	before := all.clone()
+	all.count(event.Event{Type: event.LeaderLost, Reason: "resigned"})
+	require.EqualValues(t, 3, before.Elected.Count)
+	require.EqualValues(t, 1, before.Elected.Buckets[0].Count)
+	require.EqualValues(t, 2, before.Elected.Buckets[len(before.Elected.Buckets)-1].Count)
+	require.EqualValues(t, 1, before.Lost["resigned"])
 }

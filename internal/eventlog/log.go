@@ -83,7 +83,7 @@ type lostSession struct {
 
 // New makes a log; Run makes it live.
 func New(cfg Config) *Log {
-	l := &Log{cfg: cfg, look: make(chan struct{}, 1)}
+	l := &Log{cfg: cfg, look: make(chan struct{}, 1), took: newFailovers()}
 	if !cfg.Off {
 		l.writer = newWriter(cfg)
 	}

@@ -61,7 +61,7 @@ func (o *observer) observe(now time.Time) time.Duration {
 }
 
 // degraded reports that nobody has led for long, or that somebody leads again, which ends the event with the id over.
-// Whoever saw it as the recorder says both; else it is for the one that records now. The others may have been cut
+// The node that saw it as the recorder says both; else it is for the one that records now. The others may have been cut
 // off from a cluster that fared well.
 func (o *observer) degraded(e event.Event, over string) {
 	records := recorder(o.last) == o.log.cfg.Address
@@ -135,9 +135,7 @@ func (l *Log) remember(e event.Event, own bool) (known bool) {
 		l.recent = append(l.recent[:0], l.recent[1:]...)
 	}
 	l.recent = append(l.recent, e)
-	if e.Type == event.LeaderElected || e.Type == event.LeaderLost {
-		l.took.count(e)
-	}
+	l.took.count(e)
 	return false
 }
 

@@ -83,7 +83,8 @@ func TestFollow(t *testing.T) {
 	server := etcdtest.Start(t)
 	client, keys, ctx := server.Client(), keysUnder(t, "/f"), etcdtest.Context(t)
 	put := func(i int) {
-		require.NoError(t, record(ctx, client, keys, []event.Event{{ID: fmt.Sprint(i), Type: event.NodeLeft, Time: time.Now()}}))
+		require.NoError(t, record(ctx, client, keys, []event.Event{{ID: fmt.Sprint(i), Type: event.NodeLeft,
+			Time: time.Now()}}))
 	}
 	put(1)
 	put(2)

@@ -221,5 +221,7 @@ func recorder(s *state.Snapshot) string {
 	if len(registered) == 0 {
 		return ""
 	}
-	return slices.MinFunc(registered, func(a, b *state.Member) int { return cmp.Compare(a.Incarnation, b.Incarnation) }).Address
+	return slices.MinFunc(registered, func(a, b *state.Member) int {
+		return cmp.Compare(a.Incarnation, b.Incarnation)
+	}).Address
 }

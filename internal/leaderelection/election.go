@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/stats"
 	"github.com/goverse/goverse/internal/candidacy"
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/mirror"
@@ -108,6 +109,7 @@ type LeaderElection struct {
 	failed  error  // why the election cannot work for this member
 	ended   *Term  // the last term that ended, while its work may be running
 	terms   int64
+	lasted  stats.Durations // the terms that ended
 	lastEnd *election.TermOverError
 }
 
@@ -122,7 +124,8 @@ func New(cfg Config) (*LeaderElection, error) {
 		return nil, err
 	}
 	le := &LeaderElection{cfg: cfg, keys: keys, log: cfg.Logger, mirror: cfg.Mirror, keeper: cfg.Keeper,
-		wake: make(chan struct{}, 1), changed: make(chan struct{}), subs: map[*Subscription]struct{}{},
+		lasted: stats.NewDurations(termBounds...), wake: make(chan struct{}, 1),
+		changed: make(chan struct{}), subs: map[*Subscription]struct{}{},
 		part: candidacy.New(candidacy.Settings{Address: cfg.Address, Fallback: cfg.Fallback, WorkTimeout: cfg.WorkTimeout},
 			!cfg.Observer)}
 	if le.mirror == nil {
@@ -244,6 +247,17 @@ func (le *LeaderElection) Failed() error {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	return le.failed
+}
+
+// termBounds reach from a term that was handed on at once to one of weeks.
+var termBounds = []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour,
+	6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour}
+
+// Lasted is how long those of this node's terms lasted that ended.
+func (le *LeaderElection) Lasted() stats.Durations {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	return le.lasted.Clone()
 }
 
 // Terms counts the terms that this node began.

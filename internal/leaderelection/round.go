@@ -157,6 +157,7 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 	t := le.term.Swap(nil)
 	over := &election.TermOverError{Token: t.token, Reason: election.Reason(ended.Reason), Err: err}
 	le.lastEnd = over
+	le.lasted.Observe(time.Since(t.acquired))
 	le.ended = t
 	t.cancel(over)
 	level, why := hclog.Info, string(ended.Reason)

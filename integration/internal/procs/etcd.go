@@ -152,7 +152,7 @@ func (e *Etcd) Client(t testing.TB, user, password string) *clientv3.Client {
 	return client
 }
 
-// Keys returns the keys below a prefix and their values.
+// Keys returns the keys below a prefix and their values, those of the event log apart, which is nobody's.
 func Keys(t testing.TB, client *clientv3.Client, prefix string) map[string]string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -161,7 +161,9 @@ func Keys(t testing.TB, client *clientv3.Client, prefix string) map[string]strin
 	require.NoError(t, err)
 	out := map[string]string{}
 	for _, kv := range resp.Kvs {
-		out[string(kv.Key)] = string(kv.Value)
+		if key := string(kv.Key); !strings.HasPrefix(key, Prefix+"/events/") {
+			out[key] = string(kv.Value)
+		}
 	}
 	return out
 }

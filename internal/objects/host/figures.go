@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/cluster/stats"
 )
 
 // figures are what is counted of a service.
@@ -78,7 +79,7 @@ func (f *figures) deactivated(reason objects.Reason) {
 }
 
 // bounds are those of the histograms: from a call in memory to one that waits for others.
-var bounds = [len(objects.Durations{}.Buckets)]time.Duration{10 * time.Microsecond, 100 * time.Microsecond,
+var bounds = [...]time.Duration{10 * time.Microsecond, 100 * time.Microsecond,
 	time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond,
 	300 * time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, 30 * time.Second}
 
@@ -93,11 +94,12 @@ func (h *histogram) observe(d time.Duration) {
 	h.counts[sort.Search(len(bounds), func(i int) bool { return d <= bounds[i] })].Add(1)
 }
 
-func (h *histogram) read() objects.Durations {
-	d := objects.Durations{Sum: time.Duration(h.sum.Load())}
-	for i, bound := range bounds {
+func (h *histogram) read() stats.Durations {
+	d := stats.NewDurations(bounds[:]...)
+	d.Sum = time.Duration(h.sum.Load())
+	for i := range d.Buckets {
 		d.Count += h.counts[i].Load()
-		d.Buckets[i] = objects.DurationBucket{AtMost: bound, Count: d.Count}
+		d.Buckets[i].Count = d.Count
 	}
 	d.Count += h.counts[len(bounds)].Load()
 	return d

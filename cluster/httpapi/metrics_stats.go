@@ -1,0 +1,66 @@
+package httpapi
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/stats"
+)
+
+// StatsSource is a Source that also counts; *cluster.Cluster is one. Without it the metrics of this file are missing.
+type StatsSource interface {
+	// Stats must not block.
+	Stats() cluster.Stats
+}
+
+// The metrics that are taken from Stats.
+var (
+	leadersLostDesc = prometheus.NewDesc("goverse_leaders_lost_total",
+		"Terms of the cluster's leaders that this node saw end, by reason.", []string{"reason"}, nil)
+	failoverDesc = prometheus.NewDesc("goverse_failover_duration_seconds",
+		"For each leader that this node saw elected after another one, for how long nobody led: from the first sign in etcd "+
+			"that the former one was gone.", nil, nil)
+	termBeganDesc = prometheus.NewDesc("goverse_term_began_timestamp_seconds",
+		"When this node learned that it leads, 0 while it does not.", nil, nil)
+	termDesc = prometheus.NewDesc("goverse_term_duration_seconds",
+		"How long the terms lasted that this node led and that have ended.", nil, nil)
+	renewalsDesc = prometheus.NewDesc("goverse_session_renewals_total",
+		"Renewals of this node's session with etcd, by outcome.", []string{"outcome"}, nil)
+	renewalDesc = prometheus.NewDesc("goverse_session_renewal_duration_seconds",
+		"How long the renewals took that counted, with the read that confirms each.", nil, nil)
+)
+
+func describeStats(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{leadersLostDesc, failoverDesc, termBeganDesc, termDesc, renewalsDesc, renewalDesc} {
+		ch <- d
+	}
+}
+
+func collectStats(source Source, ch chan<- prometheus.Metric) {
+	from, ok := source.(StatsSource)
+	if !ok {
+		return
+	}
+	st := from.Stats()
+	for reason, n := range st.Lost {
+		ch <- prometheus.MustNewConstMetric(leadersLostDesc, prometheus.CounterValue, float64(n), reason)
+	}
+	ch <- histogram(failoverDesc, st.Elected)
+	began := 0.0
+	if !st.TermBegan.IsZero() {
+		began = float64(st.TermBegan.UnixMilli()) / 1000
+	}
+	ch <- prometheus.MustNewConstMetric(termBeganDesc, prometheus.GaugeValue, began)
+	ch <- histogram(termDesc, st.Terms)
+	ch <- prometheus.MustNewConstMetric(renewalsDesc, prometheus.CounterValue, float64(st.Renewals.Count), "renewed")
+	ch <- prometheus.MustNewConstMetric(renewalsDesc, prometheus.CounterValue, float64(st.RenewalsFailed), "failed")
+	ch <- histogram(renewalDesc, st.Renewals)
+}
+
+func histogram(desc *prometheus.Desc, d stats.Durations, labels ...string) prometheus.Metric {
+	buckets := make(map[float64]uint64, len(d.Buckets))
+	for _, b := range d.Buckets {
+		buckets[b.AtMost.Seconds()] = uint64(b.Count)
+	}
+	return prometheus.MustNewConstHistogram(desc, uint64(d.Count), d.Sum.Seconds(), buckets, labels...)
+}

@@ -1,0 +1,90 @@
+package httpapi
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/stats"
+)
+
+var updateDoc = flag.Bool("metrics.update", false, "write docs/metrics.md anew")
+
+const metricsDoc = "../../docs/metrics.md"
+
+// all is a source of which every metric has a value.
+type all struct{ *fake }
+
+func (all) Stats() cluster.Stats {
+	d := stats.NewDurations(time.Millisecond, time.Second)
+	d.Observe(2 * time.Millisecond)
+	return cluster.Stats{Elected: d, Terms: d, Renewals: d, RenewalsFailed: 3, Lost: map[string]int64{"resigned": 2}}
+}
+
+var _ StatsSource = (*cluster.Cluster)(nil)
+
+func gatherAll(t *testing.T) []*dto.MetricFamily {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry() // what is collected was described
+	registry.MustRegister(newCollector(all{leader()}, func() objectView { return someObjects() },
+		Options{Version: "v1", Processors: processors}.withDefaults()))
+	families, err := registry.Gather()
+	require.NoError(t, err)
+	return families
+}
+
+// Prometheus' own rules for names and help texts hold.
+func TestMetricsLint(t *testing.T) {
+	t.Parallel()
+	problems, err := promlint.NewWithMetricFamilies(gatherAll(t)).Lint()
+	require.NoError(t, err)
+	require.Empty(t, problems)
+}
+
+// The table in docs/metrics.md is what is exported: written by go test ./cluster/httpapi -run MetricsDoc -metrics.update
+func TestMetricsDoc(t *testing.T) {
+	t.Parallel()
+	// Every metric that is described is among those that are gathered, so none is missing in the table.
+	described := make(chan *prometheus.Desc, 1000)
+	newCollector(all{leader()}, func() objectView { return someObjects() }, Options{}.withDefaults()).Describe(described)
+	close(described)
+	families := gatherAll(t)
+	for d := range described {
+		require.True(t, slices.ContainsFunc(families, func(f *dto.MetricFamily) bool {
+			return strings.Contains(d.String(), fmt.Sprintf("fqName: %q", f.GetName()))
+		}), "the test has no value for %s", d)
+	}
+
+	var rows strings.Builder
+	rows.WriteString("| metric | type | labels | |\n|---|---|---|---|\n")
+	for _, f := range families {
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, "`"+l.GetName()+"`")
+		}
+		fmt.Fprintf(&rows, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()),
+			strings.Join(labels, ", "), strings.ReplaceAll(f.GetHelp(), "|", `\|`))
+	}
+	doc, err := os.ReadFile(metricsDoc)
+	require.NoError(t, err)
+	const begin, end = "<!-- exported -->\n", "<!-- /exported -->\n"
+	before, rest, found := strings.Cut(string(doc), begin)
+	require.True(t, found)
+	table, after, found := strings.Cut(rest, end)
+	require.True(t, found)
+	if *updateDoc {
+		require.NoError(t, os.WriteFile(metricsDoc, []byte(before+begin+rows.String()+end+after), 0o644))
+		return
+	}
+	require.Equal(t, rows.String(), table, "write it anew: go test ./cluster/httpapi -run MetricsDoc -metrics.update")
+}
