@@ -69,6 +69,16 @@ func (es *Elections) List(ctx context.Context, q election.Query) (found []electi
 	return elections.List(ctx, p.client, es.c.keys, q)
 }
 
+// Look reads how one election stands, with all its candidates. Errors are election.ErrNoLeader if nobody stands in it,
+// election.ErrBadName, ErrNotStarted, ErrStopped, and etcd's.
+func (es *Elections) Look(ctx context.Context, name string) (election.Standing, error) {
+	p, err := es.c.running()
+	if err != nil {
+		return election.Standing{}, err
+	}
+	return elections.Look(ctx, p.client, es.c.keys, name)
+}
+
 // Election is what this node knows of one named election, by a handle of the caller's own. All methods
 // are safe for concurrent use.
 type Election struct {

@@ -2,6 +2,7 @@ package elections
 
 import (
 	"context"
+	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -20,22 +21,32 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys, q elect
 		return nil, false, err
 	}
 	for _, r := range read {
-		first := r.Entries[0]
-		s := election.Standing{Name: r.Name, Length: r.Length, Leader: leaderOf(first)}
-		for _, x := range r.Entries {
-			s.Candidates = append(s.Candidates, election.Standby{Address: x.Value, Priority: x.Priority,
-				Member: !x.Foreign})
-		}
-		found = append(found, s)
+		found = append(found, standing(r))
 	}
 	return found, more, nil
 }
 
-// LeaderOf reads who leads one election; the zero Leader if nobody stands in it. Errors are etcd's.
-func LeaderOf(ctx context.Context, client *clientv3.Client, keys state.Keys, name string) (election.Leader, error) {
-	found, err := leasequeue.Read(ctx, client, keys.Elections(), name, 1)
-	if err != nil || len(found.Entries) == 0 {
-		return election.Leader{}, err
+// Look reads how one election stands, with all its candidates. Errors are election.ErrNoLeader if nobody stands in it,
+// election.ErrBadName, and etcd's.
+func Look(ctx context.Context, client *clientv3.Client, keys state.Keys, name string) (election.Standing, error) {
+	if err := state.CheckName("election", name); err != nil {
+		return election.Standing{}, err
 	}
-	return leaderOf(found.Entries[0]), nil
+	read, err := leasequeue.Read(ctx, client, keys.Elections(), name, 0)
+	if err != nil {
+		return election.Standing{}, err
+	}
+	if len(read.Entries) == 0 {
+		return election.Standing{Name: name}, fmt.Errorf("election %q: %w", name, election.ErrNoLeader)
+	}
+	return standing(read), nil
+}
+
+// standing is how an election stands in whose queue somebody does.
+func standing(r leasequeue.Found) election.Standing {
+	s := election.Standing{Name: r.Name, Length: r.Length, Leader: leaderOf(r.Entries[0])}
+	for _, x := range r.Entries {
+		s.Candidates = append(s.Candidates, election.Standby{Address: x.Value, Priority: x.Priority, Member: !x.Foreign})
+	}
+	return s
 }

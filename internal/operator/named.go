@@ -3,6 +3,7 @@ package operator
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -107,16 +108,16 @@ func (o *Operator) askNamed(ctx context.Context, timeout time.Duration, name str
 func (o *Operator) leads(ctx context.Context, name string) (election.Leader, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	var l election.Leader
+	var e election.Standing
 	err := o.etcd.Ask(ctx, "READ on the prefix "+o.keys.Elections().Root(), func(ctx context.Context) (err error) {
-		l, err = elections.LeaderOf(ctx, o.client, o.keys, name)
+		e, err = elections.Look(ctx, o.client, o.keys, name)
 		return err
 	})
-	if err == nil && l.Address == "" {
+	if errors.Is(err, election.ErrNoLeader) {
 		err = fmt.Errorf("election %s: %w; goversed elections shows those that somebody leads",
 			shown(name), election.ErrNoLeader)
 	}
-	return l, err
+	return e.Leader, err
 }
 
 // follow has do done with an election that is followed, and ends the session.
