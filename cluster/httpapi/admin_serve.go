@@ -15,8 +15,8 @@ import (
 	"github.com/goverse/goverse/internal/oneline"
 )
 
-// maxBody is how many bytes the body of an admin call may have.
-const maxBody = 64 << 10
+// maxBody is how many bytes the body of an admin call may have: once.MaxValue in base64, and the rest.
+const maxBody = 128 << 10
 
 // admin serves the admin calls. A nil one says that they are off.
 type admin struct {
