@@ -105,7 +105,8 @@ type parts struct {
 	mu     sync.Mutex
 	closed bool // nothing is added to rest any more
 
-	leaders leaderTimes
+	leaders   leaderTimes
+	sightings sightings
 }
 
 // goRest runs f, which ends with its context, among the rest; it does not when that is being stopped.

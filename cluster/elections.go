@@ -58,6 +58,27 @@ func (es *Elections) Observe(name string) (*Election, error) {
 	return h, nil
 }
 
+// List reads how the elections stand in which somebody does, also those that this node does not know; more says
+// that there are others behind the last. Each is read at one revision, and not all at the same. It blocks until
+// etcd has answered, or ctx ends. Errors are ErrNotStarted, ErrStopped, and etcd's.
+func (es *Elections) List(ctx context.Context, q election.Query) (found []election.Standing, more bool, err error) {
+	p, err := es.c.running()
+	if err != nil {
+		return nil, false, err
+	}
+	return elections.List(ctx, p.client, es.c.keys, q)
+}
+
+// Look reads how one election stands, with all its candidates. Errors are election.ErrNoLeader if nobody stands in it,
+// election.ErrBadName, ErrNotStarted, ErrStopped, and etcd's.
+func (es *Elections) Look(ctx context.Context, name string) (election.Standing, error) {
+	p, err := es.c.running()
+	if err != nil {
+		return election.Standing{}, err
+	}
+	return elections.Look(ctx, p.client, es.c.keys, name)
+}
+
 // Election is what this node knows of one named election, by a handle of the caller's own. All methods
 // are safe for concurrent use.
 type Election struct {

@@ -101,6 +101,16 @@ func (c *Cluster) Transfer(ctx context.Context, address string) error {
 	return p.manager.Election().Transfer(ctx, address)
 }
 
+// RequestResign asks the leader to give way to the next in the queue, as by Resign; one that is alone leads again,
+// with a new token. Any node may ask for it. It blocks, and fails, as Transfer does.
+func (c *Cluster) RequestResign(ctx context.Context) error {
+	p, err := c.running()
+	if err != nil {
+		return err
+	}
+	return p.manager.Election().RequestResign(ctx)
+}
+
 // ConsensusManager is this node's view of what the cluster agrees on. All methods are safe for
 // concurrent use and none blocks. Before Start has returned and after Stop nobody leads.
 type ConsensusManager struct{ c *Cluster }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/internal/etcdlock"
 )
 
 // Locks are the locks of the cluster's nodes, by name, on this node's session. It is never nil: until
@@ -29,4 +30,15 @@ func (l locks) TryAcquire(ctx context.Context, name string, opts ...lock.Option)
 		return nil, false, err
 	}
 	return p.work.locks.TryAcquire(ctx, name, opts...)
+}
+
+// ListLocks reads how the locks stand that somebody holds or waits for, in the whole cluster; more says that there
+// are others behind the last. Each is read at one revision, and not all at the same. It blocks until etcd has
+// answered, or ctx ends. Errors are ErrNotStarted, ErrStopped, and etcd's.
+func (c *Cluster) ListLocks(ctx context.Context, q lock.Query) (found []lock.Standing, more bool, err error) {
+	p, err := c.running()
+	if err != nil {
+		return nil, false, err
+	}
+	return etcdlock.List(ctx, p.client, c.keys, q)
 }

@@ -100,6 +100,7 @@ func (c *Cluster) run(p *parts) {
 	p.rest.Go(func() { _ = p.mirror.Run(restCtx) }) // ends with its context only
 	p.rest.Go(func() { p.member.Run(restCtx) })
 	p.rest.Go(func() { p.followElection(restCtx) })
+	p.rest.Go(func() { p.sightings.follow(restCtx, p.mirror) })
 	p.rest.Go(func() { p.work.locks.Run(restCtx) })
 	p.rest.Go(func() { p.work.effects.Run(restCtx) })
 	p.rest.Go(func() { p.work.elections.Run(restCtx) })

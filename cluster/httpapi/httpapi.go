@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/goverse/goverse/cluster"
@@ -29,16 +28,24 @@ type Source interface {
 type Options struct {
 	// Version is the program's, shown in /cluster/health and in the metrics.
 	Version string
-	// LeaderTimeout bounds the question to etcd behind /cluster/leader. Default 2 s.
+	// LeaderTimeout bounds the questions to etcd behind /cluster/leader and the cluster-wide lists. Default 2 s.
 	LeaderTimeout time.Duration
 	// Processors are the program's, for /cluster/processors and the metrics: the Status of a
 	// processor.Group, for example. It must not block, and no two may have one name. Default: none.
 	Processors func() []processor.Status
+	// MaxRequests is how many requests are served at a time; the probes are not among them, and are always
+	// answered. Default 64.
+	MaxRequests int
+	// Admin switches the calls on that change something. Nil: they are off.
+	Admin *Admin
 }
 
 func (o Options) withDefaults() Options {
 	if o.LeaderTimeout <= 0 {
 		o.LeaderTimeout = 2 * time.Second
+	}
+	if o.MaxRequests <= 0 {
+		o.MaxRequests = 64
 	}
 	if o.Processors == nil {
 		o.Processors = func() []processor.Status { return nil }
@@ -46,67 +53,47 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// routes in the order in which they are named to a caller that asks for something else.
-var routes = [...]string{"/livez", "/readyz", "/metrics", "/cluster/status", "/cluster/leader", "/cluster/shards",
-	"/cluster/processors", "/cluster/objects", "/cluster/health"}
-
-// New makes the handler of every route named in the package comment. Other paths
-// are answered with 404 and other methods than GET and HEAD with 405. It starts no
-// goroutine.
+// New makes the handler of every route named in the package comment. Other paths are answered with 404, and methods
+// that a route has not with 405. It can be mounted below a prefix with http.StripPrefix. It starts no goroutine.
 func New(source Source, opts Options) http.Handler {
 	return newHandler(source, func() objectView { return objectsOf(source) }, opts)
 }
 
-func newHandler(source Source, view func() objectView, opts Options) http.Handler {
-	a := &api{source: source, objects: view, opts: opts.withDefaults()}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/livez", a.livez)
-	mux.HandleFunc("/readyz", a.readyz)
-	mux.Handle("/metrics", a.metricsHandler())
-	mux.HandleFunc("/cluster/status", a.status)
-	mux.HandleFunc("/cluster/leader", a.leader)
-	mux.HandleFunc("/cluster/shards", a.shards)
-	mux.HandleFunc("/cluster/processors", a.processors)
-	mux.HandleFunc("/cluster/objects", a.objectsPage)
-	mux.HandleFunc("/cluster/health", a.health)
-	mux.HandleFunc("/", notFound)
-	return readOnly(mux)
+func newHandler(source Source, view func() objectView, opts Options) *router {
+	a := &api{source: source, objects: view, opts: opts.withDefaults(), lists: newCache(listTTL)}
+	return &router{routes: a.routes(), slots: make(chan struct{}, a.opts.MaxRequests)}
+}
+
+// routes in the order in which they are named to a caller that asks for something else.
+func (a *api) routes() []route {
+	return append([]route{
+		probed("/livez", a.livez),
+		probed("/readyz", a.readyz),
+		page("/metrics", a.metricsHandler().ServeHTTP),
+		page("/cluster/status", a.status),
+		page("/cluster/leader", a.leader),
+		page("/cluster/nodes", a.nodes),
+		page("/cluster/shards", a.shards),
+		page("/cluster/processors", a.processors),
+		page("/cluster/objects", a.objectsPage),
+		page("/cluster/elections", a.elections),
+		page("/cluster/locks", a.locks),
+		page("/cluster/effects", a.effects),
+		page("/cluster/health", a.health),
+		page("/openapi.json", openAPI),
+	}, a.adminRoutes()...)
 }
 
 type api struct {
 	source  Source
 	objects func() objectView
 	opts    Options
+	lists   *cache
 }
 
-// readOnly refuses every method that could be meant to change something.
-func readOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			writeError(w, http.StatusMethodNotAllowed, "use GET or HEAD: nothing can be changed here")
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-func notFound(w http.ResponseWriter, _ *http.Request) {
-	writeError(w, http.StatusNotFound, "no such page; there are "+strings.Join(routes[:], ", "))
-}
-
-// errorBody is every answer that is not what was asked for.
-type errorBody struct {
-	Error string `json:"error"`
-}
-
-func writeError(w http.ResponseWriter, code int, message string) {
-	writeJSON(w, code, errorBody{Error: message})
-}
-
+// writeJSON answers with what was asked for.
 func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(body) // fails only if the client has gone
 }

@@ -26,7 +26,7 @@ func TestLeaderOnlyRefusesElsewhere(t *testing.T) {
 	w := call(LeaderOnly(follower(), teapot, LeaderOnlyOptions{}), http.MethodPost, "/work")
 	require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	require.Equal(t, "1", w.Header().Get("Retry-After"))
-	require.Contains(t, w.Body.String(), `"error"`)
+	require.Contains(t, w.Body.String(), `"detail"`)
 }
 
 func TestLeaderOnlyRedirects(t *testing.T) {

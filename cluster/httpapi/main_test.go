@@ -15,6 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/cluster/stats"
+	"github.com/goverse/goverse/internal/problem"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/shardview"
 	"github.com/goverse/goverse/internal/state"
@@ -128,7 +129,8 @@ func call(h http.Handler, method, path string) *httptest.ResponseRecorder {
 func get(t *testing.T, f *fake, path string) (int, map[string]any) {
 	t.Helper()
 	w := call(New(f, Options{Version: "v1"}), http.MethodGet, path)
-	require.Equal(t, "application/json", w.Header().Get("Content-Type"))
+	require.Equal(t, map[bool]string{true: "application/json", false: problem.MediaType}[w.Code == http.StatusOK],
+		w.Header().Get("Content-Type"))
 	var body map[string]any
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body), w.Body.String())
 	return w.Code, body

@@ -29,6 +29,8 @@ func processorMetrics() []processorMetric {
 	return []processorMetric{
 		ofProcessor(prometheus.GaugeValue, "leading", "1 while the processor processes on this node.",
 			func(s processor.Status) float64 { return oneIf(s.Leading) }),
+		ofProcessor(prometheus.GaugeValue, "paused", "1 while the processor handles no further event on this node.",
+			func(s processor.Status) float64 { return oneIf(s.Paused) }),
 		ofProcessor(prometheus.GaugeValue, "token", "Fencing token of the processor's last term on this node, 0 before "+
 			"the first.",
 			func(s processor.Status) float64 { return float64(s.Token) }),

@@ -112,7 +112,7 @@ func (a *api) objectsPage(w http.ResponseWriter, r *http.Request) {
 		unavailable(w, notRunning(st))
 		return
 	case view == nil:
-		writeError(w, http.StatusNotFound, "this program shows no objects: ask a node that hosts them")
+		writeProblem(w, notShown, "this program shows no objects: ask a node that hosts them")
 		return
 	case err != nil:
 		writeError(w, http.StatusBadRequest, "write the query as ?key=NAME, percent-encoded: "+oneline.Of(err))

@@ -20,6 +20,7 @@ import (
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/cluster/stats"
 	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/problem"
 	"github.com/goverse/goverse/internal/testkit/probepb"
 )
 
@@ -134,10 +135,10 @@ func TestNoObjects(t *testing.T) {
 	} {
 		w := call(withObjects(tc.f, tc.o), http.MethodGet, "/cluster/objects"+tc.query)
 		require.Equal(t, tc.code, w.Code, says)
-		var body errorBody
+		var body problem.Problem
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body))
-		require.Contains(t, body.Error, says)
-		require.NotContains(t, body.Error, "\n")
+		require.Contains(t, body.Detail, says)
+		require.NotContains(t, body.Detail, "\n")
 		require.Equal(t, tc.code == http.StatusServiceUnavailable, w.Header().Get("Retry-After") != "", says)
 	}
 	code, _ := get(t, follower(), "/cluster/objects")

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 
@@ -105,7 +104,7 @@ func notRunning(st cluster.Status) error {
 	if st.State == cluster.StateStopped {
 		return cluster.ErrStopped
 	}
-	return errors.New("this node is starting")
+	return errStarting
 }
 
 func (a *api) status(w http.ResponseWriter, _ *http.Request) {

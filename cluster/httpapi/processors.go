@@ -17,6 +17,7 @@ type Processors struct {
 type ProcessorView struct {
 	Name     string     `json:"name"`
 	Leading  bool       `json:"leading"` // it processes here
+	Paused   bool       `json:"paused"`  // it handles no further event here until it is resumed
 	Token    int64      `json:"token"`   // of the last term here, 0 before the first
 	Since    *time.Time `json:"since,omitempty"`
 	Position string     `json:"position"`      // as far as this node knows
@@ -44,7 +45,7 @@ func (a *api) processors(w http.ResponseWriter, _ *http.Request) {
 }
 
 func viewOf(s processor.Status) ProcessorView {
-	v := ProcessorView{Name: s.Name, Leading: s.Leading, Token: s.Token, Since: known(s.Since),
+	v := ProcessorView{Name: s.Name, Leading: s.Leading, Paused: s.Paused, Token: s.Token, Since: known(s.Since),
 		Position: string(s.Position),
 		Handled:  s.Handled, PerSecond: s.PerSecond, HandledAt: known(s.HandledAt), Batches: s.Batches, Retries: s.Retries,
 		Parked: s.Parked, Failures: s.Failures, Attempts: s.Attempts, LastError: s.LastError,

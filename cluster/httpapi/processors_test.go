@@ -15,7 +15,8 @@ import (
 func processors() []processor.Status {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 500_000_000, time.UTC)
 	return []processor.Status{
-		{Name: "views", Leading: true, Token: 7, Since: at, Position: "0/16B3748", Lag: 12, Handled: 1000, PerSecond: 33.5,
+		{Name: "views", Leading: true, Paused: true, Token: 7, Since: at, Position: "0/16B3748", Lag: 12,
+			Handled: 1000, PerSecond: 33.5,
 			HandledAt: at,
 			Batches:   10, Retries: 4, Parked: 2, Failures: 3, Attempts: 1, LastError: "no such customer", LastErrorAt: at},
 		{Name: "outbox", Lag: -1},
@@ -30,12 +31,14 @@ func TestProcessors(t *testing.T) {
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body))
 	const at = "2026-01-02T03:04:05.5Z"
 	require.Equal(t, map[string]any{"node_id": followerAt, "processors": []any{
-		map[string]any{"name": "views", "leading": true, "token": 7.0, "since": at, "position": "0/16B3748", "lag": 12.0,
+		map[string]any{"name": "views", "leading": true, "paused": true, "token": 7.0,
+			"since": at, "position": "0/16B3748", "lag": 12.0,
 			"handled":    1000.0,
 			"per_second": 33.5, "handled_at": at, "batches": 10.0, "retries": 4.0, "parked": 2.0, "failures": 3.0,
 			"attempts":   1.0,
 			"last_error": "no such customer", "last_error_at": at},
-		map[string]any{"name": "outbox", "leading": false, "token": 0.0, "position": "", "handled": 0.0, "per_second": 0.0,
+		map[string]any{"name": "outbox", "leading": false, "paused": false, "token": 0.0,
+			"position": "", "handled": 0.0, "per_second": 0.0,
 			"batches": 0.0,
 			"retries": 0.0, "parked": 0.0, "failures": 0.0, "attempts": 0.0},
 	}}, body)

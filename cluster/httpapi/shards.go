@@ -30,20 +30,14 @@ func (a *api) shards(w http.ResponseWriter, _ *http.Request) {
 		unavailable(w, notRunning(st))
 		return
 	case st.Shards.Shards == 0:
-		writeError(w, http.StatusNotFound, "sharding is off on this node: ask another one")
+		writeProblem(w, shardingOff, "sharding is off on this node: ask another one")
 		return
 	}
 	table, err := a.source.ShardTable()
-	if err != nil {
-		unavailable(w, err)
+	if err != nil { // also one that cannot be read
+		writeProblem(w, noShardMap, oneline.Of(err))
 		return
 	}
 	writeJSON(w, http.StatusOK, Shards{NodeID: st.NodeID, Waiting: st.Shards.Waiting, Table: table,
 		Held: Held{Acquiring: st.Shards.Acquiring, Serving: st.Shards.Serving, Releasing: st.Shards.Releasing}})
-}
-
-// unavailable is the answer for what will be there later.
-func unavailable(w http.ResponseWriter, err error) {
-	w.Header().Set("Retry-After", retryAfter)
-	writeError(w, http.StatusServiceUnavailable, oneline.Of(err))
 }

@@ -54,8 +54,8 @@ func TestNoShards(t *testing.T) {
 	} {
 		code, body := get(t, tc.f, "/cluster/shards")
 		require.Equal(t, tc.code, code, says)
-		require.Contains(t, body["error"], says)
-		require.NotContains(t, body["error"], "\n")
+		require.Contains(t, body["detail"], says)
+		require.NotContains(t, body["detail"], "\n")
 		w := call(New(tc.f, Options{}), http.MethodGet, "/cluster/shards")
 		require.Equal(t, tc.code == http.StatusServiceUnavailable, w.Header().Get("Retry-After") != "", says)
 	}

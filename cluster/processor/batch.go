@@ -28,6 +28,9 @@ func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) err
 			if ctx.Err() != nil {
 				return done, context.Cause(ctx)
 			}
+			if shut, _ := t.p.gate.isShut(); shut && done.Position != t.at.Position {
+				return done, nil // what was handled is stored, the rest comes after the pause
+			}
 			if why = t.handle(ctx, e); why != nil {
 				if ctx.Err() == nil {
 					failed = e.Position

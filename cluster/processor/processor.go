@@ -19,6 +19,7 @@ type Processor[E any] struct {
 	cfg     Config[E]
 	running sync.Mutex
 	report  report
+	gate    gate
 }
 
 // New checks the configuration; [Processor.Run] makes the processor live.
@@ -62,12 +63,12 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 		if t != nil && !t.fenced {
 			failures = 1 // a term as any other
 		}
-		p.pause(ctx, failures)
+		p.delay(ctx, failures)
 	}
 	return nil
 }
 
-// pause waits as long as is due after so many failures in a row. It reports whether ctx goes on.
-func (p *Processor[E]) pause(ctx context.Context, failures int) bool {
+// delay waits as long as is due after so many failures in a row. It reports whether ctx goes on.
+func (p *Processor[E]) delay(ctx context.Context, failures int) bool {
 	return wait.For(ctx, p.cfg.Backoff.policy().Delay(failures, rand.Float64()))
 }

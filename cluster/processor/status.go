@@ -9,6 +9,7 @@ import (
 type Status struct {
 	Name    string
 	Leading bool      // this process processes
+	Paused  bool      // it handles no further event until Resume
 	Token   int64     // of the last term
 	Since   time.Time // when it began
 	// Position is the last event that is known to be done with; "" before the first term.
@@ -46,6 +47,7 @@ func (p *Processor[E]) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.s
+	s.Paused, _ = p.gate.isShut()
 	s.PerSecond = r.rate.perSecond(time.Now())
 	return s
 }

@@ -47,6 +47,9 @@ func (t *term[E]) run(ctx context.Context, token int64) error {
 // process handles batch after batch.
 func (t *term[E]) process(ctx context.Context, token int64) error {
 	for ctx.Err() == nil {
+		if err := t.hold(ctx, token); err != nil {
+			return err
+		}
 		changed := t.changed()
 		events, err := t.read(ctx)
 		if err != nil {
@@ -64,10 +67,14 @@ func (t *term[E]) process(ctx context.Context, token int64) error {
 			continue
 		}
 		do := t.trouble.next(positions(events), t.cfg.MaxAttempts)
-		if do.wait > 0 && !t.p.pause(ctx, do.wait) {
+		if do.wait > 0 && !t.p.delay(ctx, do.wait) {
 			break
 		}
+		if !t.p.gate.enter() {
+			continue // paused meanwhile
+		}
 		err = t.advance(ctx, events[:do.take], do.park)
+		t.p.gate.leave()
 		if err == nil {
 			continue
 		}
@@ -139,7 +146,7 @@ func (t *term[E]) wait(ctx context.Context, what string, err error) bool {
 		t.log.Warn(what, "position", t.at.Position, "error", oneline.Of(err))
 	}
 	t.p.report.failed(err)
-	return t.p.pause(ctx, t.outage)
+	return t.p.delay(ctx, t.outage)
 }
 
 // fine: source and checkpoint answer.

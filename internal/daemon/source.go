@@ -61,3 +61,6 @@ func (s *source) Objects() *cluster.Objects {
 	}
 	return nil
 }
+
+// Cluster implements httpapi.ClusterSource.
+func (s *source) Cluster() *cluster.Cluster { return s.cluster.Load() }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -16,7 +17,11 @@ func (e *Election) Leader() election.Leader {
 	if len(entries) == 0 {
 		return election.Leader{}
 	}
-	first := entries[0]
+	return leaderOf(entries[0])
+}
+
+// leaderOf is the leader whose entry is the first.
+func leaderOf(first order.Entry) election.Leader {
 	return election.Leader{Address: first.Value, Token: first.Create, Mode: election.ModeElection, Member: !first.Foreign,
 		Lease: first.Lease}
 }

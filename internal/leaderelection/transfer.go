@@ -16,12 +16,22 @@ import (
 // (ErrStopped); give ctx a deadline. A member that is about to queue, as one that
 // has just given way is, is waited for.
 func (le *LeaderElection) Transfer(ctx context.Context, address string) error {
+	return le.ask(ctx, state.RequestTransfer, address)
+}
+
+// RequestResign asks the leader to give way to the next in the queue, as by Resign; one that is alone leads
+// again, with a new token. Any member may ask. It blocks, and fails, as Transfer does.
+func (le *LeaderElection) RequestResign(ctx context.Context) error {
+	return le.ask(ctx, state.RequestResign, "")
+}
+
+func (le *LeaderElection) ask(ctx context.Context, kind state.RequestKind, address string) error {
 	s := le.keeper.Current()
 	if s == nil || !s.Valid() {
 		return election.ErrNoLeader
 	}
 	ctx, stop := wait.Within(ctx, le.ctx)
 	defer stop()
-	_, err := request.Ask(ctx, le.cfg.Client, le.mirror, s.ID(), state.RequestTransfer, address)
+	_, err := request.Ask(ctx, le.cfg.Client, le.mirror, s.ID(), kind, address)
 	return err
 }

@@ -2,22 +2,17 @@ package operator
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/goverse/goverse/internal/request"
-	"github.com/goverse/goverse/internal/state"
 )
 
-// The errors of a drain that began.
+// The errors of a drain that began, and of one that could not be done.
 var (
-	// ErrNotEmpty: the node has shards still. It goes on draining.
-	ErrNotEmpty = errors.New("the node is not empty yet")
-	// ErrNoAnswer: the node did not say that it does what was asked.
-	ErrNoAnswer = errors.New("the node did not answer")
-	// ErrUndone: somebody else ended the drain.
-	ErrUndone = errors.New("somebody ended the drain meanwhile")
+	ErrNotEmpty = request.ErrNotEmpty
+	ErrNoAnswer = request.ErrNoAnswer
+	ErrUndone   = request.ErrUndone
+	ErrRefused  = request.ErrRefused
 )
 
 // Drained is a node that was drained, or may have shards again.
@@ -64,60 +59,14 @@ func (o *Operator) drain(ctx context.Context, timeout time.Duration, address str
 		return Drained{}, err
 	}
 	defer end()
-	w, err := newDrainRequest(m.Snapshot(), address, undo)
-	if err != nil {
+	if err := someone(m.Snapshot()); err != nil {
 		return Drained{}, err
 	}
 	began := time.Now()
-	withdraw, err := request.Drain(ctx, o.client, o.keys, lease, w.asked, undo)
+	d, err := request.AwaitDrain(ctx, o.client, m, lease, address, undo, show)
 	if err != nil {
 		return Drained{}, o.explain(ctx, err)
 	}
-	defer withdraw()
-	show(w.left, w.before)
-	sub := m.Subscribe(nil)
-	defer sub.Close()
-	for {
-		select {
-		case <-sub.C:
-		case <-ctx.Done():
-			return Drained{}, w.unfinished()
-		}
-		s, last := m.Snapshot(), w.left
-		done, err := w.look(s)
-		if err != nil {
-			return Drained{}, err
-		}
-		if w.left != last {
-			show(w.left, w.before)
-		}
-		if done {
-			return w.outcome(s, time.Since(began)), nil
-		}
-	}
-}
-
-func (w *drainRequest) outcome(s *state.Snapshot, took time.Duration) Drained {
-	l := s.Leader()
-	d := Drained{Address: w.asked.Address, Incarnation: w.asked.Incarnation, Draining: !w.undo,
-		Changed: w.asked.Draining == w.undo,
-		Seconds: took.Seconds(), Leader: l.Member && l.Lease == w.asked.Lease}
-	if !w.undo {
-		d.Released = w.before
-	}
-	return d
-}
-
-// unfinished is the error when the time is up.
-func (w *drainRequest) unfinished() error {
-	if !w.answered {
-		return fmt.Errorf("%s: %w: it does not reach etcd, or is older than this command; no request is left behind",
-			w.asked.Address, ErrNoAnswer)
-	}
-	why := "goversed shards shows whom they wait for"
-	if w.stuck {
-		why = "no other node can take them any more: start one"
-	}
-	return fmt.Errorf("%w: %s has %d of %d shards and goes on draining; %s; goversed drain --undo %s ends it",
-		ErrNotEmpty, w.asked.Address, w.left, w.before, why, w.asked.Address)
+	return Drained{Address: d.Address, Incarnation: d.Incarnation, Draining: d.Draining, Changed: d.Changed,
+		Released: d.Before, Seconds: time.Since(began).Seconds(), Leader: d.Leader}, nil
 }

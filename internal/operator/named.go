@@ -3,11 +3,10 @@ package operator
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/elections"
@@ -30,42 +29,37 @@ type NamedCandidate struct {
 	Member   bool   `json:"member"` // false if it is no Goverse node
 }
 
+// electionsAtOnce is how many are read between two questions whether there are more.
+const electionsAtOnce = 1000
+
 // Elections reads which named elections somebody stands in, by name. Errors are those of Read.
 func (o *Operator) Elections(ctx context.Context) ([]NamedElection, error) {
-	return o.named(ctx, o.keys.Elections().Root())
-}
-
-// named are the elections whose entries lie under prefix.
-func (o *Operator) named(ctx context.Context, prefix string) ([]NamedElection, error) {
-	var resp *clientv3.GetResponse
-	err := o.etcd.Ask(ctx, "READ on the prefix "+o.keys.Elections().Root(), func(ctx context.Context) (err error) {
-		resp, err = o.client.Get(ctx, prefix, clientv3.WithPrefix(),
-			clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	found := map[string]*NamedElection{}
-	for _, kv := range resp.Kvs {
-		name, ok := o.keys.Elections().NameOf(string(kv.Key))
-		if !ok {
-			continue
-		}
-		e := found[name]
-		if e == nil {
-			e = &NamedElection{Name: name, LeaderID: string(kv.Value), Token: kv.CreateRevision}
-			found[name] = e
-		}
-		traits := state.TraitsOf(string(kv.Key))
-		e.Candidates = append(e.Candidates, NamedCandidate{string(kv.Value), traits.Priority, traits.Own})
-	}
 	out := []NamedElection{}
-	for _, e := range found {
-		out = append(out, *e)
+	q := election.Query{Limit: electionsAtOnce}
+	for more := true; more; {
+		var found []election.Standing
+		err := o.etcd.Ask(ctx, "READ on the prefix "+o.keys.Elections().Root(), func(ctx context.Context) (err error) {
+			found, more, err = elections.List(ctx, o.client, o.keys, q)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range found {
+			out = append(out, namedElection(s))
+			q.After = s.Name
+		}
 	}
 	slices.SortFunc(out, func(a, b NamedElection) int { return cmp.Compare(a.Name, b.Name) })
 	return out, nil
+}
+
+func namedElection(s election.Standing) NamedElection {
+	e := NamedElection{Name: s.Name, LeaderID: s.Leader.Address, Token: s.Leader.Token}
+	for _, c := range s.Candidates {
+		e.Candidates = append(e.Candidates, NamedCandidate(c))
+	}
+	return e
 }
 
 // TransferElection asks for a named election to be led by the candidate at address, and waits
@@ -106,23 +100,24 @@ func (o *Operator) askNamed(ctx context.Context, timeout time.Duration, name str
 	if err != nil {
 		return Outcome{}, err
 	}
-	return Outcome{LeaderID: now.LeaderID, Term: now.Token, Token: now.Token,
-		PreviousLeaderID: before.LeaderID, PreviousToken: before.Token, Moved: now.LeaderID != before.LeaderID}, nil
+	return Outcome{LeaderID: now.Address, Term: now.Token, Token: now.Token,
+		PreviousLeaderID: before.Address, PreviousToken: before.Token, Moved: now.Address != before.Address}, nil
 }
 
-// leads reads one election.
-func (o *Operator) leads(ctx context.Context, name string) (NamedElection, error) {
+// leads reads who leads one election.
+func (o *Operator) leads(ctx context.Context, name string) (election.Leader, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	found, err := o.named(ctx, o.keys.Elections().Queue(name))
-	if err != nil {
-		return NamedElection{}, err
-	}
-	if len(found) == 0 {
-		return NamedElection{}, fmt.Errorf("election %s: %w; goversed elections shows those that somebody leads",
+	var e election.Standing
+	err := o.etcd.Ask(ctx, "READ on the prefix "+o.keys.Elections().Root(), func(ctx context.Context) (err error) {
+		e, err = elections.Look(ctx, o.client, o.keys, name)
+		return err
+	})
+	if errors.Is(err, election.ErrNoLeader) {
+		err = fmt.Errorf("election %s: %w; goversed elections shows those that somebody leads",
 			shown(name), election.ErrNoLeader)
 	}
-	return found[0], nil
+	return e.Leader, err
 }
 
 // follow has do done with an election that is followed, and ends the session.

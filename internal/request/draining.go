@@ -1,11 +1,10 @@
-package operator
+package request
 
 import (
 	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/goverse/goverse/internal/request"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/shardview"
 	"github.com/goverse/goverse/internal/state"
@@ -31,9 +30,6 @@ type drainRequest struct {
 // newDrainRequest is the request about the member at address, unless it makes no sense at s: what is
 // asked for could not end.
 func newDrainRequest(s *state.Snapshot, address string, undo bool) (*drainRequest, error) {
-	if err := someone(s); err != nil {
-		return nil, err
-	}
 	m := s.Member(address)
 	switch {
 	case m == nil:
@@ -70,7 +66,7 @@ func (w *drainRequest) look(s *state.Snapshot) (done bool, err error) {
 	switch {
 	case m == nil || m.Incarnation != w.asked.Incarnation:
 		return false, fmt.Errorf("%s: %w; goversed nodes shows whether it is there and drains",
-			w.asked.Address, request.ErrMemberGone)
+			w.asked.Address, ErrMemberGone)
 	case w.undo && m.Stopping:
 		return false, fmt.Errorf("%w: %s is stopping", ErrRefused, m.Address)
 	case w.undo:

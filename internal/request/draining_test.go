@@ -1,4 +1,4 @@
-package operator
+package request
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goverse/goverse/internal/request"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -84,9 +83,9 @@ func TestRequest(t *testing.T) {
 	_, err = w.look(s)
 	require.ErrorIs(t, err, ErrUndone)
 	_, err = w.look(&state.Snapshot{Members: []*state.Member{b}})
-	require.ErrorIs(t, err, request.ErrMemberGone)
+	require.ErrorIs(t, err, ErrMemberGone)
 	_, err = w.look(&state.Snapshot{Members: []*state.Member{sharder("a:1", 9, drains), b}})
-	require.ErrorIs(t, err, request.ErrMemberGone)
+	require.ErrorIs(t, err, ErrMemberGone)
 
 	undo, err := newDrainRequest(said, "a:1", true)
 	require.NoError(t, err)

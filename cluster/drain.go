@@ -1,0 +1,72 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/request"
+	"github.com/goverse/goverse/internal/shardview"
+)
+
+// The errors of Drain and Undrain, to test for with errors.Is.
+var (
+	// ErrUnknownNode: no node is registered at that address.
+	ErrUnknownNode = shardview.ErrUnknownNode
+	// ErrNoShardMap: no node has dealt the shards out yet.
+	ErrNoShardMap = shardview.ErrNoMap
+	// ErrDrainRefused: what is asked for would never end.
+	ErrDrainRefused = request.ErrRefused
+	// ErrMemberGone: the node left, or registered anew, meanwhile.
+	ErrMemberGone = request.ErrMemberGone
+	// ErrNotEmpty: the node has shards still. It goes on draining.
+	ErrNotEmpty = request.ErrNotEmpty
+	// ErrNoAnswer: the node did not say that it does what was asked. No request is left behind.
+	ErrNoAnswer = request.ErrNoAnswer
+	// ErrUndone: somebody else ended the drain.
+	ErrUndone = request.ErrUndone
+)
+
+// Drained is how far a drain has come, or one that was undone.
+type Drained struct {
+	Address     string
+	Incarnation int64
+	Draining    bool // false after an undo
+	Changed     bool // false if it was draining, or not, before
+	Before      int  // shards that it had when it was asked; 0 for an undo
+	Left        int  // what it has not released yet
+	Leader      bool // it leads, which a drain does not alter
+}
+
+// Drain asks the node at address to give its shards up, and waits until it has: the map names it no more and it has
+// released all that was its. Any node may ask for any. The node keeps to it until Undrain or its end; it stays a
+// member, and leads if it did.
+//
+// It blocks until that is done or ctx ends: the error is then ErrNotEmpty if the node goes on draining, and Drained
+// says how far it has come, or else ErrNoAnswer. Refused, with ErrDrainRefused, is what would never end. Others are
+// ErrUnknownNode, ErrNoShardMap, ErrMemberGone, ErrUndone, ErrNotStarted, ErrStopped, ctx's cause, and etcd's.
+func (c *Cluster) Drain(ctx context.Context, address string) (Drained, error) {
+	return c.drain(ctx, address, false)
+}
+
+// Undrain asks the node at address to take shards again, and waits until it says so: when the load is rebalanced it
+// gets its share. That it was not drained is no error. It blocks, and fails, as Drain does.
+func (c *Cluster) Undrain(ctx context.Context, address string) (Drained, error) {
+	return c.drain(ctx, address, true)
+}
+
+func (c *Cluster) drain(ctx context.Context, address string, undo bool) (Drained, error) {
+	p, err := c.running()
+	if err != nil {
+		return Drained{}, err
+	}
+	session, err := p.keeper.Wait(ctx, nil)
+	if err != nil {
+		return Drained{}, fmt.Errorf("wait for a session with etcd: %w", err)
+	}
+	// On the node's own lease: should the process die, the request dies with it.
+	d, err := request.AwaitDrain(ctx, p.client, p.mirror, clientv3.LeaseID(session.ID()), address, undo,
+		func(int, int) {})
+	return Drained(d), err
+}

@@ -1,0 +1,206 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/cluster/processor"
+)
+
+// TransferRequest is the body of the calls that transfer a leadership.
+type TransferRequest struct {
+	To string `json:"to"` // advertise address of the node that is to lead
+}
+
+// Moved is the answer to a resignation or a transfer: who leads, and who led before.
+type Moved struct {
+	LeaderID         string `json:"leader_id"` // as far as this node knows; "" between two leaders
+	Token            int64  `json:"token"`
+	PreviousLeaderID string `json:"previous_leader_id"`
+	PreviousToken    int64  `json:"previous_token"`
+	Moved            bool   `json:"moved"` // to another node
+}
+
+func moved(before, now election.Leader) Moved {
+	return Moved{LeaderID: now.Address, Token: now.Token, PreviousLeaderID: before.Address, PreviousToken: before.Token,
+		Moved: now.Address != before.Address}
+}
+
+func (s *admins) resign(ctx context.Context, r *adminRequest) (any, error) {
+	if err := r.read(&struct{}{}); err != nil {
+		return nil, err
+	}
+	before := s.c.Leader()
+	if err := s.c.RequestResign(ctx); err != nil {
+		return nil, err
+	}
+	return moved(before, s.c.Leader()), nil
+}
+
+// target reads which node is to lead.
+func target(r *adminRequest) (to string, err error) {
+	var body TransferRequest
+	if err = r.read(&body); err == nil && body.To == "" {
+		err = missing("to", "the address of the node that is to lead, as /cluster/nodes has it")
+	}
+	return body.To, err
+}
+
+func (s *admins) transfer(ctx context.Context, r *adminRequest) (any, error) {
+	to, err := target(r)
+	if err != nil {
+		return nil, err
+	}
+	before := s.c.Leader()
+	if err := s.c.Transfer(ctx, to); err != nil {
+		return nil, err
+	}
+	return moved(before, s.c.Leader()), nil
+}
+
+func (s *admins) resignElection(ctx context.Context, r *adminRequest) (any, error) {
+	if err := r.read(&struct{}{}); err != nil {
+		return nil, err
+	}
+	return s.named(ctx, r.name, func(e *cluster.Election) error { return e.RequestResign(ctx) })
+}
+
+func (s *admins) transferElection(ctx context.Context, r *adminRequest) (any, error) {
+	to, err := target(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.named(ctx, r.name, func(e *cluster.Election) error { return e.Transfer(ctx, to) })
+}
+
+// named has ask done with a named election.
+func (s *admins) named(ctx context.Context, name string, ask func(*cluster.Election) error) (any, error) {
+	before, err := s.c.Elections().Look(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	e, err := s.c.Elections().Observe(name)
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	if err := ask(e); err != nil {
+		return nil, err
+	}
+	now, err := s.c.Elections().Look(ctx, name)
+	if err != nil && !errors.Is(err, election.ErrNoLeader) {
+		return nil, err
+	}
+	return moved(before.Leader, now.Leader), nil
+}
+
+// DrainRequest is the body of drain and undrain.
+type DrainRequest struct {
+	Node string `json:"node"` // advertise address
+}
+
+// Drained is the answer to drain and undrain. With status 202 the node goes on draining, for so long as it has
+// shards: /cluster/nodes shows how far it has come.
+type Drained struct {
+	Address      string `json:"address"`
+	Incarnation  int64  `json:"incarnation"`
+	Draining     bool   `json:"draining"`      // false after an undrain
+	Changed      bool   `json:"changed"`       // false if it was draining, or not, before
+	ShardsBefore int    `json:"shards_before"` // that it had when it was asked; 0 for an undrain
+	ShardsLeft   int    `json:"shards_left"`   // that it has not released yet
+	IsLeader     bool   `json:"is_leader"`     // which a drain does not alter
+}
+
+func (s *admins) drain(ctx context.Context, r *adminRequest) (any, error) {
+	return s.drainOrUndo(ctx, r, s.c.Drain)
+}
+
+func (s *admins) undrain(ctx context.Context, r *adminRequest) (any, error) {
+	return s.drainOrUndo(ctx, r, s.c.Undrain)
+}
+
+func (s *admins) drainOrUndo(ctx context.Context, r *adminRequest,
+	do func(ctx context.Context, address string) (cluster.Drained, error)) (any, error) {
+	var body DrainRequest
+	if err := r.read(&body); err != nil {
+		return nil, err
+	}
+	if body.Node == "" {
+		return nil, missing("node", "the node's address, as /cluster/nodes has it")
+	}
+	d, err := do(ctx, body.Node)
+	if err != nil && !errors.Is(err, cluster.ErrNotEmpty) {
+		return nil, err
+	}
+	return Drained{Address: d.Address, Incarnation: d.Incarnation, Draining: d.Draining, Changed: d.Changed,
+		ShardsBefore: d.Before, ShardsLeft: d.Left, IsLeader: d.Leader}, nil
+}
+
+// ResolveRequest is the body of the call that says what became of an effect whose outcome is unknown.
+type ResolveRequest struct {
+	Token int64 `json:"token"` // of the attempt that was looked into, as /cluster/effects has it
+	// Outcome is done, the effect took place; or failed, it did not, and the next one to try runs it again.
+	Outcome once.State `json:"outcome"`
+	Result  []byte     `json:"result,omitempty"` // what it returned, in base64, if it took place
+}
+
+func (s *admins) resolve(ctx context.Context, r *adminRequest) (any, error) {
+	var body ResolveRequest
+	if err := r.read(&body); err != nil {
+		return nil, err
+	}
+	switch {
+	case body.Token < 1:
+		return nil, missing("token", "that of the attempt, as /cluster/effects has it")
+	case body.Outcome != once.Done && body.Outcome != once.Failed:
+		return nil, missing("outcome", "done, if the effect took place, or failed, if it did not")
+	case body.Outcome == once.Failed && len(body.Result) > 0:
+		return nil, fmt.Errorf(`%w: "result" is of an effect that took place`, errBody)
+	}
+	before, err := s.c.Effects().Look(ctx, r.name)
+	switch {
+	case err != nil:
+		return nil, err
+	case before.State == once.Running && before.Token == body.Token:
+		return nil, fmt.Errorf("%w: it still runs: its session lives, and it says itself what became of it",
+			once.ErrNotUnknown)
+	}
+	if err := s.c.Effects().Resolve(ctx, r.name, body.Token, body.Outcome == once.Done, body.Result); err != nil {
+		return nil, err
+	}
+	// As it was written: somebody may run it again already.
+	before.State, before.Value, before.Resolved = body.Outcome, body.Result, s.c.Node().AdvertiseAddress()
+	return effectOf(before), nil
+}
+
+// Paused is the answer to pause and resume: what has become of the processor of this node.
+type Paused struct {
+	NodeID    string `json:"node_id"` // advertise address of this node, which alone is concerned
+	Processor string `json:"processor"`
+	Paused    bool   `json:"paused"`
+}
+
+func (s *admins) pause(ctx context.Context, r *adminRequest) (any, error) {
+	return s.paused(r, true, func(p ProcessorPauser) error { return p.Pause(ctx, r.name) })
+}
+
+func (s *admins) resume(_ context.Context, r *adminRequest) (any, error) {
+	return s.paused(r, false, func(p ProcessorPauser) error { return p.Resume(r.name) })
+}
+
+func (s *admins) paused(r *adminRequest, paused bool, do func(ProcessorPauser) error) (any, error) {
+	if err := r.read(&struct{}{}); err != nil {
+		return nil, err
+	}
+	if s.processors == nil {
+		return nil, fmt.Errorf("%q: %w", r.name, processor.ErrUnknown)
+	}
+	if err := do(s.processors); err != nil {
+		return nil, err
+	}
+	return Paused{NodeID: s.c.Node().AdvertiseAddress(), Processor: r.name, Paused: paused}, nil
+}

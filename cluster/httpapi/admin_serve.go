@@ -1,0 +1,172 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/oneline"
+)
+
+// maxBody is how many bytes the body of an admin call may have: once.MaxValue in base64, and the rest.
+const maxBody = 128 << 10
+
+// admin serves the admin calls. A nil one says that they are off.
+type admin struct {
+	api      *api
+	opts     Admin
+	failures *failures
+	origin   *http.CrossOriginProtection
+}
+
+func newAdmin(a *api, opts Admin) *admin {
+	return &admin{api: a, opts: opts, failures: newFailures(opts.Failures), origin: http.NewCrossOriginProtection()}
+}
+
+// admins carry admin calls out, in a cluster that runs.
+type admins struct {
+	c          *cluster.Cluster
+	processors ProcessorPauser
+}
+
+// adminRequest is what an admin call was asked for.
+type adminRequest struct {
+	name string // in the path
+	body []byte
+}
+
+// errBody is wrapped by what is wrong with a body.
+var errBody = errors.New("bad body")
+
+// read reads the body into what the call has fields for. An empty one has none of them.
+func (r *adminRequest) read(into any) error {
+	if len(r.body) == 0 {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(r.body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("%w: it is not the JSON object that this call takes: %w", errBody, err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: something follows the JSON object", errBody)
+	}
+	return nil
+}
+
+// missing is the error for a field that is to be there.
+func missing(field, what string) error {
+	return fmt.Errorf("%w: %q is missing: give %s", errBody, field, what)
+}
+
+// serve checks that a request is one of somebody who may, carries it out and logs it.
+func (a *admin) serve(w http.ResponseWriter, r *http.Request, name string,
+	call func(s *admins, ctx context.Context, r *adminRequest) (any, error)) {
+	if a == nil {
+		writeProblem(w, adminOff, "admin calls are off on this node: give goversed --admin-token-file or --http-client-ca, "+
+			"or set httpapi.Options.Admin")
+		return
+	}
+	caller, ok := a.authorize(w, r)
+	if !ok {
+		return
+	}
+	seen := &recorder{ResponseWriter: w}
+	began := time.Now()
+	a.carryOut(seen, r, name, call)
+	a.opts.Logger.Info("admin call", "call", r.URL.EscapedPath(), "by", caller, "from", r.RemoteAddr, "status", seen.status,
+		"took", time.Since(began).Round(time.Millisecond))
+}
+
+// authorize answers a request that may not be carried out.
+func (a *admin) authorize(w http.ResponseWriter, r *http.Request) (caller string, ok bool) {
+	refuse := func(k kind, detail string, err error) {
+		a.opts.Logger.Warn("admin call refused", "call", r.URL.EscapedPath(), "from", r.RemoteAddr, "status", k.status,
+			"error", oneline.Of(err))
+		writeProblem(w, k, detail)
+	}
+	if err := a.origin.Check(r); err != nil {
+		refuse(crossSite, "a browser sent this from a page of another origin", err)
+		return "", false
+	}
+	if a.failures.exceeded(r.RemoteAddr, time.Now()) {
+		w.Header().Set("Retry-After", "10")
+		writeProblem(w, tooManyFailed, "too many authentications from this address failed: wait")
+		return "", false
+	}
+	caller, err := a.opts.Authorize(r)
+	switch {
+	case err == nil:
+		return caller, true
+	case errors.Is(err, ErrUnauthenticated):
+		// The only way of HTTP's own; a certificate is a matter of TLS.
+		w.Header().Set("WWW-Authenticate", `Bearer realm="goverse"`)
+		refuse(unauthenticated, "give a token, as Authorization: Bearer TOKEN, or show a client certificate", err)
+	default:
+		refuse(forbidden, "the token or the certificate is not one that may make admin calls on this node", err)
+	}
+	a.failures.failed(r.RemoteAddr, time.Now())
+	return "", false
+}
+
+// carryOut does what a caller that may asks for.
+func (a *admin) carryOut(w http.ResponseWriter, r *http.Request, name string,
+	call func(s *admins, ctx context.Context, r *adminRequest) (any, error)) {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || media != "application/json" {
+		writeError(w, http.StatusUnsupportedMediaType, "send Content-Type: application/json")
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		writeError(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", maxBody))
+		return
+	} else if err != nil {
+		writeError(w, http.StatusBadRequest, "the body cannot be read: "+oneline.Of(err))
+		return
+	}
+	c := a.api.cluster(w, "cluster")
+	if c == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), a.opts.Timeout)
+	defer cancel()
+	answer, err := call(&admins{c, a.opts.Processors}, ctx, &adminRequest{name, body})
+	switch {
+	case errors.Is(err, errBody):
+		writeError(w, http.StatusBadRequest, oneline.Of(err))
+	case err != nil && ctx.Err() != nil && problemOf(err) == etcdFailed:
+		writeProblem(w, notDone, oneline.Of(err))
+	case err != nil:
+		fail(w, err)
+	default:
+		writeJSON(w, answerStatus(answer), answer)
+	}
+}
+
+// answerStatus is 202 for what goes on after the answer.
+func answerStatus(answer any) int {
+	if d, ok := answer.(Drained); ok && d.Draining && d.ShardsLeft > 0 {
+		return http.StatusAccepted
+	}
+	return http.StatusOK
+}
+
+// recorder remembers the status that was answered, for the log.
+type recorder struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorder) WriteHeader(status int) {
+	r.status = status
+	r.ResponseWriter.WriteHeader(status)
+}

@@ -1,0 +1,75 @@
+package httpapi
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	// listTTL is for how long an answer from etcd serves others that ask the same.
+	listTTL = time.Second
+	// mostCached is how many different questions are remembered: a question comes from outside.
+	mostCached = 64
+)
+
+// cache answers a question from etcd once for all that ask it at a time, and for a while. Failures are remembered,
+// too: an etcd that is in trouble is not asked more often. It is safe for concurrent use.
+type cache struct {
+	ttl    time.Duration
+	flight singleflight.Group
+
+	mu      sync.Mutex
+	answers map[string]answer
+}
+
+type answer struct {
+	body any
+	err  error
+	at   time.Time
+}
+
+func newCache(ttl time.Duration) *cache { return &cache{ttl: ttl, answers: map[string]answer{}} }
+
+// get is the answer to a question, which read finds out within timeout. It blocks until there is one: what it waits
+// for is not its own, so the end of ctx does not end it, and timeout does.
+func (c *cache) get(ctx context.Context, question string, timeout time.Duration,
+	read func(ctx context.Context) (any, error)) (any, error) {
+	if a, ok := c.remembered(question, time.Now()); ok {
+		return a.body, a.err
+	}
+	body, err, _ := c.flight.Do(question, func() (any, error) {
+		if a, ok := c.remembered(question, time.Now()); ok { // since we looked
+			return a.body, a.err
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+		body, err := read(ctx)
+		c.remember(question, answer{body, err, time.Now()})
+		return body, err
+	})
+	return body, err
+}
+
+func (c *cache) remembered(question string, now time.Time) (answer, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, ok := c.answers[question]
+	return a, ok && now.Sub(a.at) < c.ttl
+}
+
+// remember makes room by what is over. If there is none left, the next one asks anew.
+func (c *cache) remember(question string, a answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for q, old := range c.answers {
+		if a.at.Sub(old.at) >= c.ttl {
+			delete(c.answers, q)
+		}
+	}
+	if _, known := c.answers[question]; known || len(c.answers) < mostCached {
+		c.answers[question] = a
+	}
+}

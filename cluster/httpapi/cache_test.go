@@ -1,0 +1,78 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A hundred that ask the same cost one read a second, also where it fails, and where the first of them has gone.
+func TestCache(t *testing.T) {
+	t.Parallel()
+	for _, failed := range []error{nil, errors.New("etcd is away")} {
+		synctest.Test(t, func(t *testing.T) {
+			c, reads := newCache(time.Second), atomic.Int64{}
+			ask := func(ctx context.Context, question string) (any, error) {
+				return c.get(ctx, question, 2*time.Second, func(ctx context.Context) (any, error) {
+					n := reads.Add(1)
+					time.Sleep(100 * time.Millisecond) // in virtual time
+					return n, errors.Join(ctx.Err(), failed)
+				})
+			}
+			gone, leave := context.WithCancel(t.Context())
+			defer leave()
+			var wg sync.WaitGroup
+			for i := range 100 {
+				wg.Go(func() {
+					ctx := t.Context()
+					if i == 0 {
+						ctx = gone
+					}
+					for range 50 { // each dashboard every 200 ms, for ten seconds
+						_, err := ask(ctx, "it")
+						require.ErrorIs(t, err, failed)
+						leave()
+						time.Sleep(200 * time.Millisecond)
+					}
+				})
+			}
+			wg.Wait()
+			require.LessOrEqual(t, reads.Load(), int64(11))
+			require.GreaterOrEqual(t, reads.Load(), int64(8))
+		})
+	}
+}
+
+// Another question is another answer; a read that hangs ends; and what is remembered has a bound.
+func TestCacheIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCache(time.Second)
+		read := func(body any) func(context.Context) (any, error) {
+			return func(context.Context) (any, error) { return body, nil }
+		}
+		for i := range 3 * mostCached {
+			body, err := c.get(t.Context(), fmt.Sprint(i), time.Second, read(i))
+			require.NoError(t, err)
+			require.Equal(t, i, body)
+		}
+		require.Len(t, c.answers, mostCached)
+		time.Sleep(time.Second)
+		body, err := c.get(t.Context(), "0", time.Second, read("new"))
+		require.NoError(t, err)
+		require.Equal(t, "new", body)
+		require.Len(t, c.answers, 1, "the others are forgotten")
+		_, err = c.get(t.Context(), "hangs", time.Second, func(ctx context.Context) (any, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}

@@ -1,0 +1,177 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/cluster/once"
+)
+
+// Page is what all lists that are read from etcd say of themselves.
+type Page struct {
+	// ReadAt is when etcd was asked, by this node's clock: an answer serves others for a second.
+	ReadAt time.Time `json:"read_at"`
+	// Truncated: there are others behind the last; ?after= with Next, as it is, gives those.
+	Truncated bool   `json:"truncated"`
+	Next      string `json:"next,omitempty"`
+}
+
+// Elections is the body of /cluster/elections: the named elections in which somebody stands, in the whole cluster.
+type Elections struct {
+	Page
+	Elections []Election `json:"elections"` // in the order of their keys in etcd
+}
+
+// Election is one named election. Bytes of a name that are no UTF-8 are shown as U+FFFD, here and in the other lists.
+type Election struct {
+	Name       string      `json:"name"`
+	LeaderID   string      `json:"leader_id"`
+	Token      int64       `json:"token"`
+	Length     int         `json:"length"`     // how many stand, the leader included
+	Candidates []Candidate `json:"candidates"` // the leader first; 20 at most
+}
+
+// Candidate is one that stands in an election.
+type Candidate struct {
+	Address  string `json:"address"`
+	Priority int    `json:"priority"`
+	Member   bool   `json:"member"` // false if it is no Goverse node
+}
+
+// Locks is the body of /cluster/locks: the locks that somebody holds or waits for, in the whole cluster.
+type Locks struct {
+	Page
+	Locks []Lock `json:"locks"` // in the order of their keys in etcd
+}
+
+// Lock is one lock. Since when it is held nobody knows: etcd does not keep it.
+type Lock struct {
+	Name string `json:"name"`
+	// Mode is exclusive, or shared by several that hold it together.
+	Mode    string       `json:"mode"`
+	Holders []LockHolder `json:"holders"` // the first first; 20 at most
+	Length  int          `json:"length"`  // how many hold it or wait for it
+}
+
+// What Lock.Mode says.
+const (
+	LockExclusive = "exclusive"
+	LockShared    = "shared"
+)
+
+// LockHolder is one that holds a lock.
+type LockHolder struct {
+	Owner string `json:"owner"` // advertise address of a node, or what another process calls itself
+	Token int64  `json:"token"` // fencing token of the grant
+}
+
+// Effects is the body of /cluster/effects: the effects that run at most once, in the whole cluster; with
+// ?unknown=true those whose outcome is unknown.
+type Effects struct {
+	Page
+	Effects []Effect `json:"effects"` // in the order of their keys in etcd
+}
+
+// Effect is one effect, without what it returned.
+type Effect struct {
+	Name    string     `json:"name"`
+	State   once.State `json:"state"` // running, unknown, done, failed or unreadable
+	Attempt int        `json:"attempt"`
+	Token   int64      `json:"token"` // of that attempt
+	By      string     `json:"by"`    // the process that made it
+	// At is since when it is so, by the clock of the process that wrote it.
+	At          *time.Time `json:"at,omitempty"`
+	Error       string     `json:"error,omitempty"`
+	ResolvedBy  string     `json:"resolved_by,omitempty"`
+	ResultBytes int        `json:"result_bytes"`
+}
+
+func (a *api) elections(w http.ResponseWriter, r *http.Request) {
+	q, ok := readList(w, r)
+	if !ok {
+		return
+	}
+	a.list(w, r, "elections", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
+		found, more, err := c.Elections().List(ctx, election.Query{After: q.after, Limit: q.limit, Candidates: mostNamed})
+		body := Elections{Page: newPage(found, more, func(s election.Standing) string { return s.Name }),
+			Elections: []Election{}}
+		for _, s := range found {
+			e := Election{Name: s.Name, LeaderID: s.Leader.Address, Token: s.Leader.Token, Length: s.Length}
+			for _, x := range s.Candidates {
+				e.Candidates = append(e.Candidates, Candidate(x))
+			}
+			body.Elections = append(body.Elections, e)
+		}
+		return body, err
+	})
+}
+
+func (a *api) locks(w http.ResponseWriter, r *http.Request) {
+	q, ok := readList(w, r)
+	if !ok {
+		return
+	}
+	a.list(w, r, "locks", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
+		found, more, err := c.ListLocks(ctx, lock.Query{After: q.after, Limit: q.limit, Holders: mostNamed})
+		body := Locks{Page: newPage(found, more, func(s lock.Standing) string { return s.Name }), Locks: []Lock{}}
+		for _, s := range found {
+			l := Lock{Name: s.Name, Mode: LockExclusive, Length: s.Length}
+			if s.Shared {
+				l.Mode = LockShared
+			}
+			for _, h := range s.Holders {
+				l.Holders = append(l.Holders, LockHolder(h))
+			}
+			body.Locks = append(body.Locks, l)
+		}
+		return body, err
+	})
+}
+
+func (a *api) effects(w http.ResponseWriter, r *http.Request) {
+	q, ok := readList(w, r, "unknown")
+	if !ok {
+		return
+	}
+	a.list(w, r, "effects", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
+		found, more, err := c.Effects().List(ctx, once.Query{After: q.after, Limit: q.limit, Unknown: q.unknown})
+		body := Effects{Page: newPage(found, more, func(s once.Standing) string { return s.Name }), Effects: []Effect{}}
+		for _, s := range found {
+			body.Effects = append(body.Effects, effectOf(s))
+		}
+		return body, err
+	})
+}
+
+func effectOf(s once.Standing) Effect {
+	return Effect{Name: s.Name, State: s.State, Attempt: s.Attempt, Token: s.Token, By: s.By, At: known(s.At),
+		Error: s.Error, ResolvedBy: s.Resolved, ResultBytes: len(s.Value)}
+}
+
+// list answers with what read finds in etcd, or was found within the last second.
+func (a *api) list(w http.ResponseWriter, r *http.Request, what string, q listQuery,
+	read func(ctx context.Context, c *cluster.Cluster) (any, error)) {
+	c := a.cluster(w, what)
+	if c == nil {
+		return
+	}
+	body, err := a.lists.get(r.Context(), q.question(what), a.opts.LeaderTimeout,
+		func(ctx context.Context) (any, error) { return read(ctx, c) })
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, body)
+}
+
+func newPage[T any](found []T, more bool, name func(T) string) Page {
+	p := Page{ReadAt: time.Now().UTC(), Truncated: more}
+	if more {
+		p.Next = next(name(found[len(found)-1]))
+	}
+	return p
+}

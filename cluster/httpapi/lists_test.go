@@ -1,0 +1,137 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/problem"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
+)
+
+// read fills into with the answer of a page.
+func read[T any](t *testing.T, h http.Handler, path string) (body T) {
+	t.Helper()
+	w := call(h, http.MethodGet, path)
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body))
+	return body
+}
+
+// What other nodes do is seen on each, in pages, whatever its name is.
+func TestClusterWideLists(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2)
+	ctx, here, there := etcdtest.Context(t), c.Node(0), c.Node(1)
+	names := []string{"plain", "a name/with, all & 100%", "\xff no UTF-8", "..", "+"}
+	for _, name := range names {
+		e, err := there.Cluster().Elections().Stand(name)
+		require.NoError(t, err)
+		c.Eventually(e.IsLeader, "it leads")
+		held, err := there.Cluster().Locks().Acquire(ctx, name, lock.Shared())
+		require.NoError(t, err)
+		defer func() { require.NoError(t, held.Release(ctx)) }()
+		_, err = there.Cluster().Once(ctx, name, nothing)
+		require.NoError(t, err)
+	}
+	h := New(here.Cluster(), Options{})
+	shown := map[string]bool{}
+	for _, name := range names {
+		shown[strings.ToValidUTF8(name, "\uFFFD")] = true
+	}
+	follow := func(page string, found func(path string) ([]string, Page)) {
+		t.Helper()
+		seen, path, pages := map[string]bool{}, "/cluster/"+page+"?limit=2", 0
+		for pages++; path != ""; pages++ {
+			some, p := found(path)
+			require.LessOrEqual(t, len(some), 2)
+			require.WithinDuration(t, time.Now(), p.ReadAt, time.Minute)
+			for _, name := range some {
+				require.False(t, seen[name], "twice: %s", name)
+				seen[name] = true
+			}
+			path = ""
+			if p.Truncated {
+				path = "/cluster/" + page + "?limit=2&after=" + p.Next
+			}
+		}
+		require.Equal(t, shown, seen)
+		require.Equal(t, 4, pages)
+	}
+	follow("elections", func(path string) (names []string, _ Page) {
+		body := read[Elections](t, h, path)
+		for _, e := range body.Elections {
+			require.Equal(t, Election{Name: e.Name, LeaderID: there.Address(), Token: e.Token, Length: 1,
+				Candidates: []Candidate{{Address: there.Address(), Member: true}}}, e)
+			require.Positive(t, e.Token)
+			names = append(names, e.Name)
+		}
+		return names, body.Page
+	})
+	follow("locks", func(path string) (names []string, _ Page) {
+		body := read[Locks](t, h, path)
+		for _, l := range body.Locks {
+			require.Equal(t, Lock{Name: l.Name, Mode: LockShared, Length: 1,
+				Holders: []LockHolder{{Owner: there.Address(), Token: l.Holders[0].Token}}}, l)
+			names = append(names, l.Name)
+		}
+		return names, body.Page
+	})
+	follow("effects", func(path string) (names []string, _ Page) {
+		body := read[Effects](t, h, path)
+		for _, e := range body.Effects {
+			require.Equal(t, Effect{Name: e.Name, State: "done", Attempt: 1, Token: e.Token, By: there.Address(), At: e.At,
+				ResultBytes: 3}, e)
+			names = append(names, e.Name)
+		}
+		return names, body.Page
+	})
+	require.Empty(t, read[Effects](t, h, "/cluster/effects?unknown=true").Effects)
+
+	nodes := read[Nodes](t, h, "/cluster/nodes?limit=1")
+	require.True(t, nodes.Truncated)
+	rest := read[Nodes](t, h, "/cluster/nodes?limit=1&after="+nodes.Next)
+	require.False(t, rest.Truncated)
+	require.Len(t, append(nodes.Nodes, rest.Nodes...), 2)
+	for _, n := range append(nodes.Nodes, rest.Nodes...) {
+		require.Equal(t, HealthHealthy, n.Health)
+		require.NotNil(t, n.Labels)
+		require.NotNil(t, n.SeenSince)
+		state := map[string]cluster.MemberState{here.Address(): "leader", there.Address(): "candidate"}[n.Address]
+		require.Equal(t, state, n.State)
+	}
+	require.Empty(t, read[Nodes](t, h, "/cluster/nodes?after=zzz").Nodes)
+}
+
+func TestListsThatCannotBeShown(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1)
+	running, outside := New(c.Node(0).Cluster(), Options{}), New(follower(), Options{})
+	for _, path := range []string{"/cluster/nodes", "/cluster/elections", "/cluster/locks", "/cluster/effects"} {
+		p := problemIn(t, call(outside, http.MethodGet, path))
+		require.Equal(t, problemTypes+"not-shown", p.Type)
+		for _, query := range []string{"?limit=0", "?limit=1001", "?limit=x", "?after=", "?limit=1&limit=2", "?what=1",
+			"?%zz", "?after=" + strings.Repeat("x", 513), "?unknown=perhaps"} {
+			p := problemIn(t, call(running, http.MethodGet, path+query))
+			require.Equal(t, http.StatusBadRequest, p.Status, "%s%s", path, query)
+			require.Equal(t, problem.Blank, p.Type)
+		}
+	}
+	c.Node(0).Stop()
+	for _, path := range []string{"/cluster/nodes", "/cluster/elections", "/cluster/locks", "/cluster/effects"} {
+		w := call(running, http.MethodGet, path)
+		require.Equal(t, problemTypes+"not-running", problemIn(t, w).Type, path)
+		require.NotEmpty(t, w.Header().Get("Retry-After"))
+	}
+}
+
+// nothing is an effect.
+func nothing(context.Context, int64) ([]byte, error) { return []byte("did"), nil }

@@ -1,0 +1,102 @@
+package httpapi
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/goverse/goverse/cluster"
+)
+
+// Nodes is the body of /cluster/nodes: the registered nodes as this node sees them.
+type Nodes struct {
+	NodeID    string `json:"node_id"` // advertise address of this node
+	Revision  int64  `json:"revision"`
+	Truncated bool   `json:"truncated"`      // there are others behind the last
+	Next      string `json:"next,omitempty"` // what to give as ?after= for them, as it is
+	Nodes     []Node `json:"nodes"`          // by address
+}
+
+// Node is one registered node.
+type Node struct {
+	Address string `json:"address"` // advertise address: its name in the cluster
+	// Incarnation distinguishes this process from others at the address: a revision of etcd, which only grows.
+	Incarnation int64  `json:"incarnation"`
+	InstanceID  string `json:"instance_id"` // random, per process
+	Hostname    string `json:"hostname"`
+	APIURL      string `json:"api_url"` // "" when it serves none
+	// State is its part in the election: leader, candidate, follower or observer.
+	State    cluster.MemberState `json:"state"`
+	Place    int                 `json:"place"`    // in the queue from 1 up, 0 when it is not queued
+	Draining bool                `json:"draining"` // it gives its shards up, and gets none
+	Stopping bool                `json:"stopping"` // it is on its way out
+	// SeenSince is when the answering node first saw this incarnation, by its own clock: etcd keeps no time of
+	// registration. Of nodes that were there before it, it is when it joined.
+	SeenSince *time.Time `json:"seen_since,omitempty"`
+	// Health is healthy, degraded (it cannot stand for election) or suspected (another node says that its process
+	// is gone).
+	Health         string            `json:"health"`
+	ElectionFailed string            `json:"election_failed,omitempty"` // why it cannot stand for election
+	Version        string            `json:"version"`
+	Labels         map[string]string `json:"labels"`
+	Weight         int               `json:"weight"`
+	// RoundTripMS is how long its requests to etcd take, in milliseconds, in coarse steps; 0: it is near.
+	RoundTripMS int64 `json:"round_trip_ms"`
+	Shards      int   `json:"shards"` // that the map gives it
+}
+
+// HealthSuspected is what Node.Health says, beside HealthHealthy and HealthDegraded, of a node that another one takes
+// for gone.
+const HealthSuspected = "suspected"
+
+func (a *api) nodes(w http.ResponseWriter, r *http.Request) {
+	q, ok := readList(w, r)
+	if !ok {
+		return
+	}
+	c := a.cluster(w, "nodes")
+	if c == nil {
+		return
+	}
+	table, err := c.MemberTable()
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, newNodes(a.source.Status().NodeID, table, q))
+}
+
+func newNodes(self string, table cluster.MemberTable, q listQuery) Nodes {
+	body := Nodes{NodeID: self, Revision: table.Revision, Nodes: []Node{}}
+	at, found := slices.BinarySearchFunc(table.Members, q.after,
+		func(m cluster.MemberRow, after string) int { return cmp.Compare(m.Address, after) })
+	if found {
+		at++
+	}
+	for _, m := range table.Members[at:] {
+		if len(body.Nodes) == q.limit {
+			body.Truncated, body.Next = true, next(body.Nodes[q.limit-1].Address)
+			break
+		}
+		body.Nodes = append(body.Nodes, nodeOf(m))
+	}
+	return body
+}
+
+func nodeOf(m cluster.MemberRow) Node {
+	n := Node{Address: m.Address, Incarnation: m.Incarnation, InstanceID: m.InstanceID, Hostname: m.Hostname,
+		APIURL: apiURL(m.HTTPAddress), State: m.State, Place: m.Place, Draining: m.Draining, Stopping: m.Stopping,
+		SeenSince: known(m.SeenSince), Health: HealthHealthy, ElectionFailed: m.ElectionFailed, Version: m.Version,
+		Labels: m.Labels, Weight: m.Weight, RoundTripMS: m.RoundTrip.Milliseconds(), Shards: m.Owned}
+	switch {
+	case m.Suspected:
+		n.Health = HealthSuspected
+	case m.ElectionFailed != "":
+		n.Health = HealthDegraded
+	}
+	if n.Labels == nil {
+		n.Labels = map[string]string{}
+	}
+	return n
+}

@@ -1,0 +1,27 @@
+package httpapi
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster"
+)
+
+func TestNodeOf(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m := cluster.MemberRow{Member: cluster.Member{Address: leaderAt, Incarnation: 4, InstanceID: "id", Hostname: "host",
+		HTTPAddress: "host:80", Version: "v1", Labels: map[string]string{"zone": "a"}, Weight: 2, Draining: true,
+		RoundTrip: 50 * time.Millisecond}, State: cluster.MemberLeader, Place: 1, SeenSince: at, Owned: 7}
+	want := Node{Address: leaderAt, Incarnation: 4, InstanceID: "id", Hostname: "host", APIURL: "http://host:80",
+		State: "leader", Place: 1, Draining: true, SeenSince: &at, Health: "healthy", Version: "v1",
+		Labels: map[string]string{"zone": "a"}, Weight: 2, RoundTripMS: 50, Shards: 7}
+	require.Equal(t, want, nodeOf(m))
+	m.ElectionFailed, m.HTTPAddress, m.SeenSince = "denied", "https://host:443", time.Time{}
+	want.ElectionFailed, want.Health, want.APIURL, want.SeenSince = "denied", "degraded", "https://host:443", nil
+	require.Equal(t, want, nodeOf(m))
+	m.Suspected = true
+	require.Equal(t, "suspected", nodeOf(m).Health)
+}

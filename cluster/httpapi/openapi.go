@@ -1,0 +1,18 @@
+package httpapi
+
+import (
+	_ "embed"
+	"net/http"
+)
+
+// openAPIText describes every route, answer and problem; tests hold it true. It is written anew with
+//
+//	go test ./cluster/httpapi -run TestOpenAPIIsCurrent -update
+//
+//go:embed openapi.json
+var openAPIText []byte
+
+func openAPI(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(openAPIText) // fails only if the client has gone
+}

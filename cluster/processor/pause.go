@@ -1,0 +1,158 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrUnknown: this process has no processor of that name that can be paused.
+var ErrUnknown = errors.New("there is no such processor in this process")
+
+// Pauser is a processor that can be paused; every [Processor] is one.
+type Pauser interface {
+	// Pause has no further event handled in this process until Resume, and blocks until the one that is being
+	// handled is done with; see [Processor.Pause].
+	Pause(ctx context.Context) error
+	// Resume ends that. It does not block.
+	Resume()
+}
+
+// Pause has no further event handled in this process until Resume. Where the processor processes here, it keeps its
+// lead and its claim on the checkpoint, so no other process handles events meanwhile either; where it does not, it
+// is paused when it comes to. A pause is of this process and in memory: it ends with the process, and another one
+// that leads then goes on.
+//
+// Pause blocks until the event that is being handled is done with and stored, so a handler must not call it. When
+// ctx ends before, the error is its cause, and the processor is paused all the same as soon as that event is. That it
+// was paused before is no error.
+func (p *Processor[E]) Pause(ctx context.Context) error {
+	if err := p.gate.shut(ctx); err != nil {
+		return fmt.Errorf("processor %q is paused, but for an event that is still being handled: %w", p.cfg.Name, err)
+	}
+	return nil
+}
+
+// Resume ends a pause. It does not block; that it was not paused is no error.
+func (p *Processor[E]) Resume() { p.gate.open() }
+
+// Pause pauses the processor of that name, as [Processor.Pause] does. The error is ErrUnknown if there is none, or
+// that of Pause.
+func (g Group) Pause(ctx context.Context, name string) error {
+	p, err := g.pauser(name)
+	if err != nil {
+		return err
+	}
+	return p.Pause(ctx)
+}
+
+// Resume ends the pause of the processor of that name. The error is ErrUnknown if there is none.
+func (g Group) Resume(name string) error {
+	p, err := g.pauser(name)
+	if err == nil {
+		p.Resume()
+	}
+	return err
+}
+
+func (g Group) pauser(name string) (Pauser, error) {
+	for _, r := range g {
+		if p, ok := r.(Pauser); ok && r.Status().Name == name {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("processor %q: %w", name, ErrUnknown)
+}
+
+// gate lets batches through unless it is shut. The zero value is open. It is safe for concurrent use.
+type gate struct {
+	mu      sync.Mutex
+	paused  bool
+	inside  bool          // a batch is
+	changed chan struct{} // closed at the next change, if somebody waits for one
+}
+
+// enter reports whether a batch may begin; leave must follow if it does.
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inside = !g.paused
+	return g.inside
+}
+
+func (g *gate) leave() { g.change(func() { g.inside = false }) }
+
+func (g *gate) open() { g.change(func() { g.paused = false }) }
+
+// shut blocks until no batch is inside.
+func (g *gate) shut(ctx context.Context) error {
+	g.change(func() { g.paused = true })
+	for {
+		g.mu.Lock()
+		inside, changed := g.inside, g.next()
+		g.mu.Unlock()
+		if !inside {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// isShut reports whether no batch may begin, and what is closed when that may be otherwise.
+func (g *gate) isShut() (bool, <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.paused, g.next()
+}
+
+func (g *gate) change(do func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	do()
+	if g.changed != nil {
+		close(g.changed)
+		g.changed = nil
+	}
+}
+
+// next is closed at the next change. The lock is held.
+func (g *gate) next() <-chan struct{} {
+	if g.changed == nil {
+		g.changed = make(chan struct{})
+	}
+	return g.changed
+}
+
+// hold waits while the processor is paused, until ctx ends. As idle does, it looks now and then at the checkpoint,
+// which may have been rewound, or claimed by another.
+func (t *term[E]) hold(ctx context.Context, token int64) error {
+	shut, changed := t.p.gate.isShut()
+	if !shut {
+		return nil
+	}
+	t.log.Info("processing is paused", "token", token, "position", t.at.Position)
+	look := time.NewTicker(t.cfg.CheckInterval)
+	defer look.Stop()
+	for shut && ctx.Err() == nil {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		case <-look.C:
+			if err := t.claim(ctx, token); err != nil {
+				return err
+			}
+			t.p.report.at(t.at)
+		}
+		shut, changed = t.p.gate.isShut()
+	}
+	if ctx.Err() == nil {
+		t.log.Info("processing goes on after a pause", "token", token, "position", t.at.Position)
+	}
+	return nil
+}

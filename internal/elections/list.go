@@ -1,0 +1,52 @@
+package elections
+
+import (
+	"context"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// List reads how the elections stand in which somebody does, as leasequeue.List does: more says that there are
+// others behind the last. Errors are etcd's.
+func List(ctx context.Context, client *clientv3.Client, keys state.Keys, q election.Query) (
+	found []election.Standing, more bool, err error) {
+	read, more, err := leasequeue.List(ctx, client, keys.Elections(),
+		leasequeue.Query{After: q.After, Limit: q.Limit, Entries: q.Candidates})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, r := range read {
+		found = append(found, standing(r))
+	}
+	return found, more, nil
+}
+
+// Look reads how one election stands, with all its candidates. Errors are election.ErrNoLeader if nobody stands in it,
+// election.ErrBadName, and etcd's.
+func Look(ctx context.Context, client *clientv3.Client, keys state.Keys, name string) (election.Standing, error) {
+	if err := state.CheckName("election", name); err != nil {
+		return election.Standing{}, err
+	}
+	read, err := leasequeue.Read(ctx, client, keys.Elections(), name, 0)
+	if err != nil {
+		return election.Standing{}, err
+	}
+	if len(read.Entries) == 0 {
+		return election.Standing{Name: name}, fmt.Errorf("election %q: %w", name, election.ErrNoLeader)
+	}
+	return standing(read), nil
+}
+
+// standing is how an election stands in whose queue somebody does.
+func standing(r leasequeue.Found) election.Standing {
+	s := election.Standing{Name: r.Name, Length: r.Length, Leader: leaderOf(r.Entries[0])}
+	for _, x := range r.Entries {
+		s.Candidates = append(s.Candidates, election.Standby{Address: x.Value, Priority: x.Priority, Member: !x.Foreign})
+	}
+	return s
+}
