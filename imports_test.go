@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"cluster/elector/electortest": {"cluster/elector"},
 	"cluster/elector/postgres":    {"cluster/elector"},
 	"cluster/event":               {},
-	"cluster/httpapi": {"cluster", "cluster/election", "cluster/lock", "cluster/objects", "cluster/once",
+	"cluster/httpapi": {"cluster", "cluster/election", "cluster/event", "cluster/lock", "cluster/objects", "cluster/once",
 		"cluster/processor", "cluster/shard", "cluster/stats", "internal/oneline", "internal/problem"},
 	"cluster/lock": {"cluster/election", "internal/leasequeue", "internal/leasequeue/order",
 		"internal/lifecycle", "internal/state", "internal/wait"},

@@ -23,7 +23,7 @@ var (
 type Authorizer func(r *http.Request) (caller string, err error)
 
 // BearerToken lets requests through that have the token in their header, "Authorization: Bearer TOKEN"; name is what
-// the log calls whoever has it. Tokens are compared in a time that says nothing about them. It panics if the token is
+// the log calls the holder. Tokens are compared in a time that says nothing about them. It panics if the token is
 // shorter than MinToken, which could be guessed.
 func BearerToken(name, token string) Authorizer {
 	if len(token) < MinToken {

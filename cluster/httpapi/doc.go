@@ -10,6 +10,9 @@
 //	GET /cluster/shards   who owns which shards, open moves; 503 without a map, 404 with sharding off
 //	GET /cluster/processors  the program's processors here: position, lag, errors
 //	GET /cluster/objects  services, calls and times here; ?key=NAME: its objects; 404 for a Source without objects
+//	GET /cluster/events   the newest events of the cluster; ?limit=N&since=TIME
+//	GET /cluster/events/stream  each event as it is recorded, as server-sent events
+//	GET /cluster/stream   pages whenever they change, as server-sent events: ?page=/cluster/nodes&page=...
 //	GET /cluster/health   healthy or degraded, for dashboards
 //
 // Lists are never null, and an error is a JSON object with the field "error".

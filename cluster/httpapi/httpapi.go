@@ -36,6 +36,8 @@ type Options struct {
 	// MaxRequests is how many requests are served at a time; the probes are not among them, and are always
 	// answered. Default 64.
 	MaxRequests int
+	// MaxStreams is how many streams are served at a time. Default 64.
+	MaxStreams int
 	// Admin switches the calls on that change something. Nil: they are off.
 	Admin *Admin
 }
@@ -46,6 +48,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxRequests <= 0 {
 		o.MaxRequests = 64
+	}
+	if o.MaxStreams <= 0 {
+		o.MaxStreams = 64
 	}
 	if o.Processors == nil {
 		o.Processors = func() []processor.Status { return nil }
@@ -61,7 +66,10 @@ func New(source Source, opts Options) http.Handler {
 
 func newHandler(source Source, view func() objectView, opts Options) *router {
 	a := &api{source: source, objects: view, opts: opts.withDefaults(), lists: newCache(listTTL)}
-	return &router{routes: a.routes(), slots: make(chan struct{}, a.opts.MaxRequests)}
+	rt := &router{routes: a.routes(), slots: make(chan struct{}, a.opts.MaxRequests),
+		streams: make(chan struct{}, a.opts.MaxStreams), source: source, pages: newCache(pushEvery)}
+	rt.routes = append(rt.routes, streaming("/cluster/stream", rt.pageStream))
+	return rt
 }
 
 // routes in the order in which they are named to a caller that asks for something else.
@@ -70,16 +78,18 @@ func (a *api) routes() []route {
 		probed("/livez", a.livez),
 		probed("/readyz", a.readyz),
 		page("/metrics", a.metricsHandler().ServeHTTP),
-		page("/cluster/status", a.status),
-		page("/cluster/leader", a.leader),
-		page("/cluster/nodes", a.nodes),
-		page("/cluster/shards", a.shards),
-		page("/cluster/processors", a.processors),
-		page("/cluster/objects", a.objectsPage),
-		page("/cluster/elections", a.elections),
-		page("/cluster/locks", a.locks),
-		page("/cluster/effects", a.effects),
-		page("/cluster/health", a.health),
+		live("/cluster/status", a.status),
+		live("/cluster/leader", a.leader),
+		live("/cluster/nodes", a.nodes),
+		live("/cluster/shards", a.shards),
+		live("/cluster/processors", a.processors),
+		live("/cluster/objects", a.objectsPage),
+		live("/cluster/elections", a.elections),
+		live("/cluster/locks", a.locks),
+		live("/cluster/effects", a.effects),
+		live("/cluster/events", a.events),
+		live("/cluster/health", a.health),
+		streaming("/cluster/events/stream", a.eventStream),
 		page("/openapi.json", openAPI),
 	}, a.adminRoutes()...)
 }

@@ -31,7 +31,8 @@ var (
 )
 
 func describeStats(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{leadersLostDesc, failoverDesc, termBeganDesc, termDesc, renewalsDesc, renewalDesc} {
+	for _, d := range []*prometheus.Desc{leadersLostDesc, failoverDesc, termBeganDesc, termDesc, renewalsDesc,
+		renewalDesc} {
 		ch <- d
 	}
 }

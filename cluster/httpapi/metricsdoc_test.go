@@ -51,7 +51,9 @@ func TestMetricsLint(t *testing.T) {
 	require.Empty(t, problems)
 }
 
-// The table in docs/metrics.md is what is exported: written by go test ./cluster/httpapi -run MetricsDoc -metrics.update
+// The table in docs/metrics.md is what is exported. It is written by
+//
+//	go test ./cluster/httpapi -run MetricsDoc -metrics.update
 func TestMetricsDoc(t *testing.T) {
 	t.Parallel()
 	// Every metric that is described is among those that are gathered, so none is missing in the table.

@@ -16,6 +16,10 @@ type route struct {
 	handle func(w http.ResponseWriter, r *http.Request, name string)
 	// probe: it is answered however many requests run. It must not block.
 	probe bool
+	// pushed: /cluster/stream can have it.
+	pushed bool
+	// stream: it is answered for as long as the client likes.
+	stream bool
 }
 
 // page is a route that reads, and has no name in it.
@@ -28,6 +32,20 @@ func page(path string, handle http.HandlerFunc) route {
 func probed(path string, handle http.HandlerFunc) route {
 	p := page(path, handle)
 	p.probe = true
+	return p
+}
+
+// live is a page that /cluster/stream can have.
+func live(path string, handle http.HandlerFunc) route {
+	p := page(path, handle)
+	p.pushed = true
+	return p
+}
+
+// streaming is a page that is answered for as long as the client likes.
+func streaming(path string, handle http.HandlerFunc) route {
+	p := page(path, handle)
+	p.stream = true
 	return p
 }
 
@@ -70,8 +88,11 @@ func (r route) takes(method string) bool {
 // router finds the route of a request.
 type router struct {
 	routes []route
-	// slots has one place for each request that may run at a time, probes apart.
-	slots chan struct{}
+	// slots has one place for each request that may run at a time, probes and streams apart, which have theirs.
+	slots, streams chan struct{}
+	// What streams look at.
+	source Source
+	pages  *cache
 }
 
 // ServeHTTP implements http.Handler.
@@ -90,10 +111,16 @@ func (rt *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusMethodNotAllowed, message)
 	case found.probe:
 		found.handle(w, r, name)
+	case found.stream && r.Method == http.MethodHead:
+		w.Header().Set("Content-Type", "text/event-stream")
 	default:
+		slots := rt.slots
+		if found.stream {
+			slots = rt.streams
+		}
 		select {
-		case rt.slots <- struct{}{}:
-			defer func() { <-rt.slots }()
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
 			found.handle(w, r, name)
 		default:
 			writeProblem(w, busy, "as many requests run as this node serves at a time: try again")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -25,10 +26,15 @@ const (
 // ended.
 const handlerGrace = time.Second
 
+// stoppingKey is that of a channel in a request's context, which is closed when the server is to stop: streams end
+// then.
+type stoppingKey struct{}
+
 // Server is an HTTP server that runs. Its methods are safe for concurrent use.
 type Server struct {
 	server  *http.Server
 	address string
+	halt    func() // ends the streams
 	log     hclog.Logger
 	conns   *conns
 	done    chan struct{}
@@ -42,9 +48,13 @@ func Serve(l net.Listener, h http.Handler, log hclog.Logger) *Server {
 	if log == nil {
 		log = hclog.NewNullLogger()
 	}
+	stopping := make(chan struct{})
+	base := context.WithValue(context.Background(), stoppingKey{}, (<-chan struct{})(stopping))
 	s := &Server{
+		halt: sync.OnceFunc(func() { close(stopping) }),
 		server: &http.Server{
 			Handler:           h,
+			BaseContext:       func(net.Listener) context.Context { return base },
 			ReadHeaderTimeout: headerTimeout,
 			ReadTimeout:       readTimeout,
 			WriteTimeout:      writeTimeout,
@@ -87,12 +97,13 @@ func (s *Server) Err() error {
 	}
 }
 
-// Stop frees the port and lets running requests finish; connections on which no request
+// Stop frees the port and lets running requests finish, but for streams, which end; connections on which no request
 // came yet are closed. When ctx ends it cuts the requests off and says so. It returns when
 // the server's goroutines have ended, those of its connections included; only a handler
 // that ignores for a second that its request's context has ended is left behind. It may be
 // called again, and concurrently.
 func (s *Server) Stop(ctx context.Context) error {
+	s.halt()
 	s.conns.shutSilent()
 	err := s.server.Shutdown(ctx)
 	<-s.done

@@ -1,0 +1,144 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/internal/oneline"
+)
+
+// Events is the body of /cluster/events: the newest events of the cluster's event log, oldest first.
+type Events struct {
+	// Source is log where they are those of etcd, and memory where etcd does not answer and they are what this node saw
+	// itself.
+	Source string        `json:"source"`
+	ReadAt time.Time     `json:"read_at"`
+	Events []event.Event `json:"events"`
+}
+
+// What Events.Source says.
+const (
+	EventsOfLog    = "log"
+	EventsOfMemory = "memory"
+)
+
+// eventQuery is what the events were asked for.
+type eventQuery struct {
+	since time.Time
+	limit int
+}
+
+// readEvents reads ?limit=N&since=TIME, where TIME is RFC 3339 or how long ago. It answers where something is wrong.
+func readEvents(w http.ResponseWriter, r *http.Request, now time.Time) (q eventQuery, ok bool) {
+	bad := func(format string, args ...any) (eventQuery, bool) {
+		writeError(w, http.StatusBadRequest, fmt.Sprintf(format, args...))
+		return eventQuery{}, false
+	}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return bad("write the query as ?limit=N&since=TIME, percent-encoded: %s", oneline.Of(err))
+	}
+	q.limit = defaultLimit
+	for name, all := range values {
+		value := all[0]
+		switch {
+		case name != "limit" && name != "since":
+			return bad(`there is no parameter %q here; there are ["limit" "since"]`, name)
+		case len(all) > 1:
+			return bad("the parameter %s is there %d times: give it once", name, len(all))
+		case name == "limit":
+			if q.limit, err = strconv.Atoi(value); err != nil || q.limit < 1 || q.limit > mostListed {
+				return bad("limit=%q: give a number from 1 to %d", value, mostListed)
+			}
+		default:
+			if ago, derr := time.ParseDuration(value); derr == nil && ago >= 0 {
+				q.since = now.Add(-ago)
+			} else if q.since, err = time.Parse(time.RFC3339, value); err != nil {
+				return bad("since=%q: give how long ago, like 1h30m, or a time like 2026-11-24T08:00:00Z", value)
+			}
+		}
+	}
+	return q, true
+}
+
+// events reads the log once a second for all that ask.
+func (a *api) events(w http.ResponseWriter, r *http.Request) {
+	q, ok := readEvents(w, r, time.Now())
+	if !ok {
+		return
+	}
+	c := a.cluster(w, "events")
+	if c == nil {
+		return
+	}
+	found, err := a.lists.get(r.Context(), "events", a.opts.LeaderTimeout, func(ctx context.Context) (any, error) {
+		events, err := c.Events().List(ctx, cluster.EventQuery{})
+		return Events{Source: EventsOfLog, ReadAt: time.Now().UTC(), Events: events}, err
+	})
+	body, _ := found.(Events)
+	switch {
+	case errors.Is(err, cluster.ErrNotStarted), errors.Is(err, cluster.ErrStopped):
+		fail(w, err)
+		return
+	case err != nil:
+		body = Events{Source: EventsOfMemory, ReadAt: time.Now().UTC(), Events: c.Events().Recent()}
+	}
+	body.Events = newest(body.Events, q)
+	writeJSON(w, http.StatusOK, body)
+}
+
+// newest are the events that were asked for: a list of its own.
+func newest(all []event.Event, q eventQuery) []event.Event {
+	out := []event.Event{}
+	for _, e := range all {
+		if !e.Time.Before(q.since) {
+			out = append(out, e)
+		}
+	}
+	return out[max(0, len(out)-q.limit):]
+}
+
+// eventStream sends each event of the log, as it is recorded: those after the Last-Event-ID of a client that comes
+// back, else those to come.
+func (a *api) eventStream(w http.ResponseWriter, r *http.Request) {
+	c := a.cluster(w, "events")
+	if c == nil {
+		return
+	}
+	var after int64
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		var err error
+		if after, err = strconv.ParseInt(last, 10, 64); err != nil || after < 0 {
+			writeError(w, http.StatusBadRequest, fmt.Sprintf("Last-Event-ID %q: give the id of an event of this stream", last))
+			return
+		}
+	} else {
+		ctx, cancel := context.WithTimeout(r.Context(), a.opts.LeaderTimeout)
+		events, err := c.Events().List(ctx, cluster.EventQuery{})
+		cancel()
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		for _, e := range events {
+			after = max(after, e.Seq)
+		}
+	}
+	s := newStream(w, r)
+	defer s.close()
+	_ = c.Events().Follow(s.ctx, after, func(e event.Event) error { // the client has gone, or the node stops
+		data, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		return s.send(strconv.FormatInt(e.Seq, 10), string(e.Type), data)
+	})
+}

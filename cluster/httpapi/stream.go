@@ -1,0 +1,222 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// beatEvery is how often a stream sends an event "beat", by which a client can tell that it lives.
+	beatEvery = 2 * time.Second
+	// sendTimeout is how long a client may take to receive something: one that does not is cut off.
+	sendTimeout = 10 * time.Second
+	// pushEvery is how often the pages of a stream are looked at, however often the cluster changes.
+	pushEvery = 100 * time.Millisecond
+	// mostPages is how many pages one stream may have.
+	mostPages = 16
+)
+
+// stream sends server-sent events, as the HTML standard describes them. Its methods are safe for concurrent use.
+type stream struct {
+	ctx  context.Context // ends with the request, and when the server is to stop
+	end  context.CancelFunc
+	beat sync.WaitGroup
+
+	mu      sync.Mutex
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+// newStream begins the answer, and beats until close.
+func newStream(w http.ResponseWriter, r *http.Request) *stream {
+	ctx, end := context.WithCancel(r.Context())
+	s := &stream{ctx: ctx, end: end, w: w, control: http.NewResponseController(w)}
+	if stopping, ok := r.Context().Value(stoppingKey{}).(<-chan struct{}); ok {
+		s.beat.Go(func() {
+			select {
+			case <-stopping:
+				end()
+			case <-ctx.Done():
+			}
+		})
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx passes it on as it comes
+	w.WriteHeader(http.StatusOK)
+	s.beat.Go(func() {
+		again := time.NewTicker(beatEvery)
+		defer again.Stop()
+		for s.send("", "beat", []byte("{}")) == nil {
+			select {
+			case <-again.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return s
+}
+
+// close ends what runs for the stream. The answer ends when the handler returns.
+func (s *stream) close() {
+	s.end()
+	s.beat.Wait()
+}
+
+// send sends one event. id may be empty. data has no line breaks, as JSON has none.
+func (s *stream) send(id, name string, data []byte) error {
+	var b bytes.Buffer
+	if id != "" {
+		fmt.Fprintf(&b, "id: %s\n", id)
+	}
+	fmt.Fprintf(&b, "event: %s\ndata: %s\n\n", name, data)
+	return s.write(b.Bytes())
+}
+
+// write sends bytes at once. After a failure the stream is over.
+func (s *stream) write(b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.ctx.Err(); err != nil {
+		return err
+	}
+	// A server that cannot has its own time-out, or none.
+	_ = s.control.SetWriteDeadline(time.Now().Add(sendTimeout))
+	_, err := s.w.Write(b)
+	if err == nil {
+		err = s.control.Flush()
+	}
+	if err != nil {
+		s.end()
+	}
+	return err
+}
+
+// pageStream sends pages again whenever they change: ?page=/cluster/nodes&page=/cluster/leader. The name of each event
+// is the page as it was asked for, and its data Push.
+func (rt *router) pageStream(w http.ResponseWriter, r *http.Request) {
+	pages, err := rt.streamed(r)
+	if err != nil {
+		writeError(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	s := newStream(w, r)
+	defer s.close()
+	var changed <-chan struct{}
+	if c, _ := clusterOf(rt.source); c != nil {
+		changed, _ = c.WatchChanges(s.ctx) // of a node that does not run nothing changes but by its start
+	}
+	sent := make(map[string][]byte, len(pages))
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		for _, page := range pages {
+			push := rt.render(page)
+			if bytes.Equal(push, sent[page]) {
+				continue
+			}
+			if s.send("", page, push) != nil {
+				return
+			}
+			sent[page] = push
+		}
+		pause := time.NewTimer(pushEvery)
+		select {
+		case <-pause.C:
+		case <-s.ctx.Done():
+			pause.Stop()
+			return
+		}
+		select {
+		case _, ok := <-changed:
+			if !ok {
+				changed = nil // the node stops: the pages say so
+			}
+		case <-look.C:
+			if c, _ := clusterOf(rt.source); changed == nil && c != nil {
+				changed, _ = c.WatchChanges(s.ctx)
+			}
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+// streamed are the pages that a stream was asked for.
+func (rt *router) streamed(r *http.Request) ([]string, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	pages := values["page"]
+	delete(values, "page")
+	switch {
+	case err != nil || len(values) > 0 || len(pages) == 0:
+		return nil, fmt.Errorf("name the pages, percent-encoded: ?page=/cluster/nodes&page=/cluster/leader")
+	case len(pages) > mostPages:
+		return nil, fmt.Errorf("%d pages: give %d at most", len(pages), mostPages)
+	}
+	for _, page := range pages {
+		path, _, _ := strings.Cut(page, "?")
+		found, _, ok := rt.find(path)
+		if !ok || !found.pushed || strings.ContainsAny(page, "\r\n") {
+			return nil, fmt.Errorf("page=%q: there are %s", page, strings.Join(rt.pushed(), ", "))
+		}
+	}
+	return pages, nil
+}
+
+// pushed are the pages that a stream can have.
+func (rt *router) pushed() (paths []string) {
+	for _, r := range rt.routes {
+		if r.pushed {
+			paths = append(paths, r.path)
+		}
+	}
+	return paths
+}
+
+// Push is the data of an event of /cluster/stream: a page, as it would be answered.
+type Push struct {
+	Status int             `json:"status"` // the code of HTTP
+	Body   json.RawMessage `json:"body"`   // also where it is a problem
+}
+
+// render is a page as the data of an event: made once for all streams that look at it at a time.
+func (rt *router) render(page string) []byte {
+	answered, err := rt.pages.get(context.Background(), page, time.Minute, func(ctx context.Context) (any, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+		if err != nil {
+			return nil, err
+		}
+		w := &rendered{header: http.Header{}, status: http.StatusOK}
+		found, name, _ := rt.find(r.URL.EscapedPath())
+		found.handle(w, r, name)
+		return json.Marshal(Push{Status: w.status, Body: bytes.TrimSpace(w.body.Bytes())})
+	})
+	if err != nil { // a page that cannot be asked for: streamed found it, so it is no JSON
+		return nil
+	}
+	push, _ := answered.([]byte)
+	return push
+}
+
+// rendered is a page that nobody has asked for over the network.
+type rendered struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (w *rendered) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *rendered) WriteHeader(code int) { w.status = code }
+
+// Write implements http.ResponseWriter.
+func (w *rendered) Write(b []byte) (int, error) { return w.body.Write(b) }
