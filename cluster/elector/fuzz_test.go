@@ -1,0 +1,38 @@
+package elector
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/deadline"
+)
+
+// Whatever record lies in etcd, an elector that reads it waits, or asks for a lease with a greater token.
+func FuzzRecord(f *testing.F) {
+	f.Add([]byte(`{"holderIdentity":"a","holderInstance":"i","leaseDuration":15000000000,"leaderTransitions":3}`), int64(1))
+	f.Add([]byte(`{"leaderTransitions":9223372036854775807}`), int64(1)<<62)
+	f.Add([]byte(`{"leaseDuration":-1,"renewTime":"2026-01-02T03:04:05Z"}`), int64(-1))
+	f.Add([]byte(`null`), int64(0))
+	f.Fuzz(func(t *testing.T, value []byte, after int64) {
+		r, err := decodeRecord(value)
+		if err != nil {
+			return
+		}
+		read := deadline.Instant{Mono: 1, Wall: 1}
+		s := standing{id: "me", instance: "my instance", duration: 15 * time.Second, period: 2 * time.Second}
+		s = s.got(lease(r, 7), true, read)
+		now := deadline.Instant{Mono: 1 + max(0, after%int64(48*time.Hour)), Wall: 1}
+		switch step := s.decide(now); step.do {
+		case update:
+			require.Greater(t, step.lease.LeaderTransitions, r.LeaderTransitions)
+			require.Positive(t, step.lease.LeaderTransitions)
+			require.Equal(t, "7", step.lease.Version)
+		case rest, get:
+		default:
+			require.Fail(t, "neither waits nor asks", "%v", step)
+		}
+		s.other(now)
+	})
+}

@@ -1,0 +1,93 @@
+package state
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/sharding"
+)
+
+// keyOf is one of the keys of the range: of each kind, or one that is none of ours.
+func keyOf(k Keys, kind uint8, a, b string) string {
+	switch kind % 9 {
+	case 0:
+		return k.Queue() + a
+	case 1:
+		return k.Acting()
+	case 2:
+		return k.Request()
+	case 3:
+		return k.Node(a)
+	case 4:
+		return k.Accusation(a, b)
+	case 5:
+		return k.Drain(a)
+	case 6:
+		return k.ShardMap()
+	case 7:
+		return k.Released(a)
+	}
+	return k.RangeStart() + a
+}
+
+// Whatever lies at our keys: reading it does not fail, and folding a change in makes the snapshot that a read of the
+// whole range makes.
+func FuzzSnapshot(f *testing.F) {
+	keys := testKeys(f)
+	record := Record{InstanceID: "i", Lease: 7, TTL: 10, Shards: 8, Labels: map[string]string{"a": "b"}, Draining: true}
+	report := sharding.Report{Incarnation: 2, Generation: 5, Busy: []int{6}}
+	f.Add(uint8(3), "a:1", "", []byte(record.Encode()), uint8(0), "7", "", []byte("a:1"), false)
+	f.Add(uint8(4), "a:1", "b", []byte(AccusationRecord{Incarnation: 2, Evidence: "refused"}.Encode()), uint8(1), "", "",
+		[]byte("a:1"), true)
+	f.Add(uint8(2), "", "", []byte(RequestRecord{Kind: RequestTransfer, Token: 3, Target: "b:1"}.Encode()), uint8(7), "a:1",
+		"", report.Encode(), false)
+	f.Add(uint8(6), "", "", []byte(`{"version":1,"shards":8,"generation":5,"grants":[{"address":"a:1","incarnation":2,`+
+		`"epoch":3,"shards":"0-7"}],"moves":[{"address":"b:1","incarnation":1,"since":5,"shards":"4-7"}]}`), uint8(5), "a:1",
+		"", []byte(`{"incarnation":2}`), false)
+	f.Add(uint8(8), "x", "", []byte{0xff}, uint8(3), "a:1", "", []byte("null"), true)
+
+	f.Fuzz(func(t *testing.T, kind1 uint8, a1, b1 string, value1 []byte, kind2 uint8, a2, b2 string, value2 []byte,
+		del bool) {
+		one := KV{Key: keyOf(keys, kind1, a1, b1), Value: value1, CreateRevision: 2, ModRevision: 2, Lease: 7}
+		two := KV{Key: keyOf(keys, kind2, a2, b2), Value: value2, CreateRevision: 3, ModRevision: 3, Lease: 7}
+		if one.Key == two.Key {
+			two.CreateRevision = one.CreateRevision
+		}
+		before := Build(keys, 1, 2, []KV{one})
+		now := []KV{one, two}
+		event := Event{KV: two}
+		switch {
+		case del:
+			event, now = Event{KV: KV{Key: one.Key, ModRevision: 3}, Deleted: true}, nil
+		case one.Key == two.Key:
+			now = []KV{two}
+		}
+		after := before.Apply(3, []Event{event})
+		require.Equal(t, emptyIsNil(*Build(keys, 1, 3, now)), emptyIsNil(*after))
+		for _, s := range []*Snapshot{before, after} {
+			s.Leader()
+			s.Planner()
+			for _, m := range s.Registered() {
+				s.Keep(s.Lost(m, after)).Forget(s.Lost(m, after))
+				m.RoundTrip()
+			}
+			for _, x := range s.Accusations {
+				s.AccuserAddress(x)
+			}
+		}
+	})
+}
+
+func emptyIsNil(s Snapshot) Snapshot {
+	s.Members, s.Queue, s.Accusations = orNil(s.Members), orNil(s.Queue), orNil(s.Accusations)
+	s.Drains, s.Released = orNil(s.Drains), orNil(s.Released)
+	return s
+}
+
+func orNil[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
