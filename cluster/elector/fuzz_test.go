@@ -11,7 +11,8 @@ import (
 
 // Whatever record lies in etcd, an elector that reads it waits, or asks for a lease with a greater token.
 func FuzzRecord(f *testing.F) {
-	f.Add([]byte(`{"holderIdentity":"a","holderInstance":"i","leaseDuration":15000000000,"leaderTransitions":3}`), int64(1))
+	f.Add([]byte(`{"holderIdentity":"a","holderInstance":"i","leaseDuration":15000000000,"leaderTransitions":3}`),
+		int64(1))
 	f.Add([]byte(`{"leaderTransitions":9223372036854775807}`), int64(1)<<62)
 	f.Add([]byte(`{"leaseDuration":-1,"renewTime":"2026-01-02T03:04:05Z"}`), int64(-1))
 	f.Add([]byte(`null`), int64(0))

@@ -149,7 +149,8 @@ func TestPageStreamRefuses(t *testing.T) {
 	t.Parallel()
 	h := New(follower(), Options{})
 	for _, query := range []string{"", "?page=/metrics", "?page=/cluster/nothing", "?page=/cluster/stream",
-		"?page=/cluster/events/stream", "?page=/cluster/leader&x=1", "?page=" + url.QueryEscape("/cluster/leader?\r\ndata: x"),
+		"?page=/cluster/events/stream", "?page=/cluster/leader&x=1",
+		"?page=" + url.QueryEscape("/cluster/leader?\r\ndata: x"),
 		"?page=/cluster/admin/resign", "?page=%zz", "?" + strings.Repeat("page=/cluster/leader&", mostPages+1)} {
 		w := call(h, http.MethodGet, "/cluster/stream"+query)
 		require.Equal(t, http.StatusBadRequest, w.Code, query)
@@ -203,7 +204,8 @@ func TestEvents(t *testing.T) {
 	require.Len(t, read[Events](t, h, "/cluster/events?limit=1").Events, 1)
 	require.Empty(t, read[Events](t, h, "/cluster/events?since=2099-01-01T00:00:00Z").Events)
 	require.Equal(t, page.Events, read[Events](t, h, "/cluster/events?since=1h").Events)
-	for _, query := range []string{"?limit=0", "?limit=x", "?since=yesterday", "?limit=1&limit=2", "?after=x", "?since=%zz"} {
+	for _, query := range []string{"?limit=0", "?limit=x", "?since=yesterday", "?limit=1&limit=2", "?after=x",
+		"?since=%zz"} {
 		require.Equal(t, http.StatusBadRequest, call(h, http.MethodGet, "/cluster/events"+query).Code, query)
 	}
 

@@ -59,7 +59,7 @@ func interrupted(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() == nil:
 		return err
-	case errors.Is(err, election.ErrNotMoved), errors.Is(err, election.ErrNotMoved):
+	case errors.Is(err, election.ErrNotMoved):
 		return errors.New("interrupted; no request is left behind")
 	case errors.Is(err, operator.ErrNotEmpty), errors.Is(err, operator.ErrNotConfirmed):
 		return fmt.Errorf("interrupted: %w", err)

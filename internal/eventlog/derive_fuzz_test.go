@@ -15,7 +15,8 @@ func FuzzDerive(f *testing.F) {
 	require.NoError(f, err)
 	f.Add([]byte(`{"lease":7}`), []byte(`{"lease":7,"draining":true}`), []byte(`{"incarnation":2,"evidence":"x"}`), "a:1",
 		int64(7), int64(9))
-	f.Add([]byte(`{"stopping":true}`), []byte(``), []byte(`{"version":1,"shards":8,"generation":5}`), "a:1", int64(-7), int64(2))
+	f.Add([]byte(`{"stopping":true}`), []byte(``), []byte(`{"version":1,"shards":8,"generation":5}`), "a:1", int64(-7),
+		int64(2))
 	f.Fuzz(func(t *testing.T, first, then, other []byte, address string, lease, revision int64) {
 		at := func(revision int64, record []byte) *state.Snapshot {
 			return state.Build(keys, 1, revision, []state.KV{

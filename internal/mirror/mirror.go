@@ -56,6 +56,7 @@ type Mirror struct {
 	term     atomic.Uint64     // of raft at etcd, the newest that is known
 	fresh    atomic.Pointer[freshness]
 	proxied  atomic.Bool // that was said
+	foreign  int         // keys that were reported; Run's alone
 
 	mu      sync.Mutex
 	subs    []*Subscription

@@ -82,6 +82,7 @@ func (m *Mirror) Wait(ctx context.Context, cond func(*state.Snapshot) bool) (*st
 
 func (m *Mirror) publish(s *state.Snapshot) {
 	before := m.snapshot.Swap(s)
+	m.reportForeign(before, s)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.waiters = slices.DeleteFunc(m.waiters, func(w *waiter) bool {

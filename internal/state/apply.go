@@ -24,7 +24,7 @@ type Event struct {
 func Build(keys Keys, clusterID uint64, revision int64, kvs []KV) *Snapshot {
 	s := &Snapshot{Keys: keys, ClusterID: clusterID, Revision: revision, Total: len(kvs)}
 	for _, kv := range kvs {
-		s.put(keys.Parse(kv.Key), kv)
+		s.note(kv.Key, s.put(keys.Parse(kv.Key), kv))
 	}
 	return s
 }
@@ -44,11 +44,12 @@ func (s *Snapshot) Apply(revision int64, events []Event) *Snapshot {
 		if p := s.Keys.Parse(ev.Key); ev.Deleted {
 			next.Total--
 			next.remove(p, ev.Key)
+			next.note(ev.Key, nil)
 		} else {
 			if ev.CreateRevision == ev.ModRevision {
 				next.Total++
 			}
-			next.put(p, ev.KV)
+			next.note(ev.Key, next.put(p, ev.KV))
 		}
 	}
 	return &next
@@ -61,7 +62,8 @@ func (s *Snapshot) AsStale() *Snapshot {
 	return &next
 }
 
-func (s *Snapshot) put(p ParsedKey, kv KV) {
+// put takes a key over. The error is why it is passed over, or means less than it should.
+func (s *Snapshot) put(p ParsedKey, kv KV) error {
 	switch p.Kind {
 	case KindCandidate:
 		c := &Candidate{Key: kv.Key, KeyLease: p.Lease, Lease: kv.Lease, Address: string(kv.Value),
@@ -77,35 +79,39 @@ func (s *Snapshot) put(p ParsedKey, kv KV) {
 		s.remove(p, kv.Key)
 		// A member whose record cannot be read is a member still: it holds its
 		// address, and no queue entry is its own.
-		record, _ := DecodeRecord(kv.Value)
+		record, err := DecodeRecord(kv.Value)
 		i, _ := s.memberIndex(p.Address)
 		s.Members = with(s.Members, i, &Member{Address: p.Address, Incarnation: kv.CreateRevision,
 			ModRevision: kv.ModRevision, KeyLease: kv.Lease, Record: record})
+		return err
 	case KindActing:
 		s.Acting = &Acting{Address: string(kv.Value), Lease: kv.Lease, CreateRevision: kv.CreateRevision}
 	case KindRequest:
 		s.Request = nil
 		record, err := DecodeRequest(kv.Value)
 		if err != nil {
-			return
+			return err
 		}
 		s.Request = &Request{RequestRecord: record, ModRevision: kv.ModRevision}
 	case KindAccusation:
 		s.remove(p, kv.Key)
 		record, err := DecodeAccusation(kv.Value)
 		if err != nil {
-			return
+			return err
 		}
 		i, _ := s.accusationIndex(p.Address, p.Accuser)
 		s.Accusations = with(s.Accusations, i, &Accusation{Address: p.Address, Accuser: p.Accuser,
 			AccusationRecord: record, ModRevision: kv.ModRevision, Lease: kv.Lease})
 	case KindDrain:
-		s.putDrain(p, kv)
+		return s.putDrain(p, kv)
 	case KindShardMap:
-		s.putShardMap(kv)
+		s.putShardMap(kv) // and keeps the error
 	case KindReleased:
-		s.putReleased(p, kv)
+		return s.putReleased(p, kv)
+	default:
+		return errForeignKey
 	}
+	return nil
 }
 
 func (s *Snapshot) remove(p ParsedKey, key string) {

@@ -35,14 +35,15 @@ func (s *Snapshot) Drain(address string) *Drain {
 	return nil
 }
 
-func (s *Snapshot) putDrain(p ParsedKey, kv KV) {
+func (s *Snapshot) putDrain(p ParsedKey, kv KV) error {
 	s.removeDrain(p.Address)
 	record, err := DecodeDrain(kv.Value)
 	if err != nil {
-		return
+		return err
 	}
 	i, _ := s.drainIndex(p.Address)
 	s.Drains = with(s.Drains, i, &Drain{Address: p.Address, DrainRecord: record, ModRevision: kv.ModRevision})
+	return nil
 }
 
 func (s *Snapshot) removeDrain(address string) {

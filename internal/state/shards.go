@@ -55,14 +55,15 @@ func (s *Snapshot) putShardMap(kv KV) {
 	s.ShardMap = &ShardMap{Map: m, Err: err, ModRevision: kv.ModRevision}
 }
 
-func (s *Snapshot) putReleased(p ParsedKey, kv KV) {
+func (s *Snapshot) putReleased(p ParsedKey, kv KV) error {
 	s.removeReleased(p.Address)
 	// One that cannot be read says nothing, and is there all the same: its author has to
 	// write over it.
-	report, _ := sharding.DecodeReport(kv.Value)
+	report, err := sharding.DecodeReport(kv.Value)
 	i, _ := s.releasedIndex(p.Address)
 	s.Released = with(s.Released, i, &Released{Address: p.Address, Report: report, ModRevision: kv.ModRevision,
 		Lease: kv.Lease})
+	return err
 }
 
 func (s *Snapshot) removeReleased(address string) {

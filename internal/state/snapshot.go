@@ -83,6 +83,9 @@ type Snapshot struct {
 	ShardMap *ShardMap
 	// Released is what members have released, sorted by address.
 	Released []*Released
+	// Foreign are the keys of the range that are none of ours, or whose values cannot be read, sorted by key; the
+	// shard map, which says so itself, is not among them.
+	Foreign []Foreign
 	// History counts how often the mirror found itself on another history than
 	// before: etcd was restored from a backup, or replaced.
 	History int

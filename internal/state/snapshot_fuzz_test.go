@@ -43,8 +43,8 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add(uint8(2), "", "", []byte(RequestRecord{Kind: RequestTransfer, Token: 3, Target: "b:1"}.Encode()), uint8(7), "a:1",
 		"", report.Encode(), false)
 	f.Add(uint8(6), "", "", []byte(`{"version":1,"shards":8,"generation":5,"grants":[{"address":"a:1","incarnation":2,`+
-		`"epoch":3,"shards":"0-7"}],"moves":[{"address":"b:1","incarnation":1,"since":5,"shards":"4-7"}]}`), uint8(5), "a:1",
-		"", []byte(`{"incarnation":2}`), false)
+		`"epoch":3,"shards":"0-7"}],"moves":[{"address":"b:1","incarnation":1,"since":5,"shards":"4-7"}]}`), uint8(5),
+		"a:1", "", []byte(`{"incarnation":2}`), false)
 	f.Add(uint8(8), "x", "", []byte{0xff}, uint8(3), "a:1", "", []byte("null"), true)
 
 	f.Fuzz(func(t *testing.T, kind1 uint8, a1, b1 string, value1 []byte, kind2 uint8, a2, b2 string, value2 []byte,
@@ -81,7 +81,7 @@ func FuzzSnapshot(f *testing.F) {
 
 func emptyIsNil(s Snapshot) Snapshot {
 	s.Members, s.Queue, s.Accusations = orNil(s.Members), orNil(s.Queue), orNil(s.Accusations)
-	s.Drains, s.Released = orNil(s.Drains), orNil(s.Released)
+	s.Drains, s.Released, s.Foreign = orNil(s.Drains), orNil(s.Released), orNil(s.Foreign)
 	return s
 }
 
