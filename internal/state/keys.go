@@ -106,6 +106,13 @@ func (k Keys) Released(address string) string {
 	return k.prefix + "/shards/released/" + url.PathEscape(address)
 }
 
+// Doctor is the key in the range under which goversed doctor tries whether it may write there, each time with
+// another id. It means nothing to the members: its kind is KindOther.
+func (k Keys) Doctor(id string) string { return k.DoctorKeys() + url.PathEscape(id) }
+
+// DoctorKeys is the prefix of those keys, with its slash.
+func (k Keys) DoctorKeys() string { return k.prefix + "/nodes-doctor/" }
+
 // Kind says what a key of the cluster's range holds.
 type Kind int
 
