@@ -101,50 +101,68 @@ func membersOf(ctx context.Context, client *clientv3.Client) (out []diagnosis.Me
 	return out
 }
 
-// measure reads, and creates and revokes leases, and says how long each took. One that fails ends it.
+// measure reads, and creates and revokes leases, and says how long each took, or why the first one failed. The
+// connection is made before, and those of a kind are sent at once, so that they take no longer than one.
 func (x *examiner) measure(ctx context.Context, client *clientv3.Client, e *diagnosis.Endpoint) {
-	for range reads {
-		took, err := x.timed(ctx, func(ctx context.Context) error {
-			_, err := client.Get(clientv3.WithRequireLeader(ctx), x.Keys.RangeStart(), clientv3.WithKeysOnly())
-			if reach.Refuses(err) {
-				return nil // it is refused only when it was read
-			}
-			return err
-		})
-		if err != nil {
-			e.ReadError = why(err)
-			return
+	read := func(ctx context.Context) error {
+		_, err := client.Get(clientv3.WithRequireLeader(ctx), x.Keys.RangeStart(), clientv3.WithKeysOnly())
+		if reach.Refuses(err) {
+			return nil // it is refused only when it was read
 		}
-		e.Reads = append(e.Reads, took)
+		return err
 	}
-	for range leases {
-		var lease clientv3.LeaseID
-		took, err := x.timed(ctx, func(ctx context.Context) error {
-			granted, err := client.Grant(ctx, int64(x.TTL/time.Second))
-			if err == nil {
-				lease, e.Granted = granted.ID, time.Duration(granted.TTL)*time.Second
-			}
-			return err
-		})
-		if err != nil {
-			e.WriteError = why(err)
-			return
+	if _, err := timed(ctx, 1, func(ctx context.Context, _ int) error { return read(ctx) }); err != nil {
+		e.ReadError = why(err)
+		return
+	}
+	took, err := timed(ctx, reads, func(ctx context.Context, _ int) error { return read(ctx) })
+	if err != nil {
+		e.ReadError = why(err)
+		return
+	}
+	e.Reads = took
+	var granted [leases]*clientv3.LeaseGrantResponse
+	took, err = timed(ctx, leases, func(ctx context.Context, i int) (err error) {
+		granted[i], err = client.Grant(ctx, int64(x.TTL/time.Second))
+		return err
+	})
+	if err != nil {
+		e.WriteError = why(err)
+	} else {
+		e.Writes, e.Granted = took, time.Duration(granted[0].TTL)*time.Second
+	}
+	took, err = timed(context.WithoutCancel(ctx), leases, func(ctx context.Context, i int) error {
+		if granted[i] == nil {
+			return nil
 		}
-		e.Writes = append(e.Writes, took)
-		began := time.Now()
-		if revoke(ctx, client, lease) == nil {
-			e.Writes = append(e.Writes, time.Since(began))
-		}
+		return revoke(ctx, client, granted[i].ID)
+	})
+	if err == nil && e.WriteError == "" {
+		e.Writes = append(e.Writes, took...)
 	}
 }
 
-// timed is how long do took, which has the time-out of a step.
-func (x *examiner) timed(ctx context.Context, do func(context.Context) error) (time.Duration, error) {
+// timed does something n times at once, each with the time-out of a step, and returns how long each took, or an
+// error.
+func timed(ctx context.Context, n int, do func(ctx context.Context, i int) error) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	began := time.Now()
-	err := do(ctx)
-	return time.Since(began), err
+	took, errs := make([]time.Duration, n), make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			began := time.Now()
+			errs[i] = do(ctx, i)
+			took[i] = time.Since(began)
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return took, nil
 }
 
 // revoke ends a lease, also when ctx has ended.

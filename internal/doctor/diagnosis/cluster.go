@@ -23,25 +23,23 @@ func prefix(f Facts) []Finding {
 	for _, p := range f.Others.Prefixes {
 		others = append(others, fmt.Sprintf("%s (%s)", p.Prefix, count(p.Nodes, "node")))
 	}
-	members := len(f.State.Snapshot.Members)
-	switch {
-	case members == 0 && len(others) > 0:
-		c.add(Warning, "check --prefix", "no node is registered under %s; other clusters in this etcd: %s", f.Prefix,
-			listed(others))
-	case members == 0:
-		c.add(Note, "", "no node is registered under %s yet", f.Prefix)
-	}
-	says := fmt.Sprintf("%s under %s", count(members, "node"), f.Prefix)
+	members, more := len(f.State.Snapshot.Members), ""
 	switch {
 	case len(others) > 0:
-		says += "; other clusters in this etcd: " + listed(others)
+		more = "; other clusters in this etcd: " + listed(others)
 	case f.Others.Denied:
-		says += "; this user may not look for other clusters"
+		more = "; this user may not look for other clusters"
 	}
 	if f.Others.More {
-		says += "; not all of etcd's keys were looked at"
+		more += "; not all of etcd's keys were looked at"
 	}
-	return c.orOK("%s", says)
+	switch {
+	case members == 0 && len(others) > 0:
+		c.add(Warning, "check --prefix", "no node is registered under %s%s", f.Prefix, more)
+	case members == 0:
+		c.add(Note, "", "no node is registered under %s yet%s", f.Prefix, more)
+	}
+	return c.orOK("%s under %s%s", count(members, "node"), f.Prefix, more)
 }
 
 // unreadable is why a value in the range means nothing to a node, "" if it does.
@@ -244,8 +242,8 @@ func leases(f Facts) []Finding {
 					"its shards and its locks", m.KeyLease, m.Address, lease.Left)
 		}
 	}
-	for id, l := range f.Leases.Of {
-		if l.Left > long {
+	for _, id := range slices.Sorted(maps.Keys(f.Leases.Of)) {
+		if l := f.Leases.Of[id]; l.Left > long {
 			c.add(Warning, fmt.Sprintf("find out who made it; if that is gone: etcdctl lease revoke %x", id),
 				"the lease %x, which keys of the cluster are on, goes on for %v", id, l.Left)
 		}
