@@ -24,7 +24,9 @@ func keys(t *testing.T, prefix string) state.Keys {
 // Every key that a node writes lies in one of its ranges, and every part in its own.
 func TestRangesHoldTheKeys(t *testing.T) {
 	k := keys(t, "/goverse")
-	holds := func(r Range, key string) bool { return r.Start <= key && (key < r.End || r.End == "" && key == r.Start) }
+	holds := func(r Range, key string) bool {
+		return r.Start <= key && (key < r.End || r.End == "" && key == r.Start)
+	}
 	for _, key := range []string{k.Candidate(1), k.Acting(), k.Request(), k.Node("a:1"), k.Accusation("a:1", "b"),
 		k.Drain("a:1"), k.ShardMap(), k.Released("a:1"), k.Doctor("1"), k.Locks().Entry("x", 1, 1, state.Traits{}),
 		k.Elections().Entry("x", 1, 1, state.Traits{}), k.Effects().Entry("x", 1, 1, state.Traits{}), k.EffectMark("x"),

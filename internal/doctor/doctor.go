@@ -17,8 +17,13 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// stepTimeout bounds one question.
-const stepTimeout = 2 * time.Second
+const (
+	// stepTimeout bounds one question.
+	stepTimeout = 2 * time.Second
+	// loginTimeout bounds the last log-in, after which etcd is known to answer: a busy one takes long to check a
+	// password.
+	loginTimeout = 5 * time.Second
+)
 
 // Config says what to look at. All but Options are required.
 type Config struct {
@@ -58,10 +63,10 @@ func Examine(ctx context.Context, cfg Config) diagnosis.Facts {
 		return f
 	}
 	through := cfg.Etcd
-	through.Address, through.DialTimeout = strings.Join(serving, ","), stepTimeout
+	through.Address, through.DialTimeout = strings.Join(serving, ","), loginTimeout
 	client, err := through.Connect(ctx)
 	if err != nil {
-		f.Unread = oneline.Of(err)
+		f.Unread = why(err)
 		return f
 	}
 	defer func() { _ = client.Close() }() // what was written is revoked
@@ -83,7 +88,7 @@ func (x *examiner) cluster(ctx context.Context, client *clientv3.Client, f *diag
 		var err error
 		if f.State, err = x.state(ctx, client); err != nil {
 			if !reach.Refuses(err) {
-				f.Unread = oneline.Of(err)
+				f.Unread = why(err)
 			}
 			return
 		}

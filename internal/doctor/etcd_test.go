@@ -47,9 +47,9 @@ func TestNobodyListens(t *testing.T) {
 	found = look(t, closed+","+etcd)
 	requireFound(t, found, diagnosis.CheckEndpoints, diagnosis.Warning, closed, "nothing listens there")
 	requireFound(t, found, diagnosis.CheckEndpoints, diagnosis.OK, etcd)
+	requireAtMost(t, found, diagnosis.Warning) // the other endpoint is enough
 	requireFound(t, look(t, "no-such-host.invalid:1,"+etcd), diagnosis.CheckEndpoints, diagnosis.Warning,
 		"no-such-host.invalid:1", "name service")
-	require.Less(t, diagnosis.Worst(found), diagnosis.Problem, "the other endpoint is enough")
 }
 
 func TestMembersOfEtcdThatAreDown(t *testing.T) {
@@ -58,18 +58,13 @@ func TestMembersOfEtcdThatAreDown(t *testing.T) {
 	requireFound(t, look(t, etcd.Endpoints()[0]), diagnosis.CheckQuorum, diagnosis.Note, "1 of etcd's 3 voting members",
 		"name all members")
 	require.NoError(t, etcd.StopMember(2))
-	var found []diagnosis.Finding
-	require.Eventually(t, func() bool { // it may have led
-		found = look(t, endpoints)
-		return finds(found, diagnosis.CheckQuorum, diagnosis.Warning, "2 of 3 voting members", "it stands no further loss")
-	}, patience, 10*time.Millisecond, "%v", found)
+	found := look(t, endpoints)
+	requireFound(t, found, diagnosis.CheckQuorum, diagnosis.Warning, "2 of 3 voting members", "it stands no further loss")
 	requireFound(t, found, diagnosis.CheckEndpoints, diagnosis.Warning, etcd.Endpoints()[2])
 
 	require.NoError(t, etcd.StopMember(1))
-	require.Eventually(t, func() bool {
-		found = look(t, endpoints)
-		return finds(found, diagnosis.CheckQuorum, diagnosis.Problem, "1 of 3 voting members", "2 must run")
-	}, patience, 10*time.Millisecond, "%v", found)
+	found = look(t, endpoints)
+	requireFound(t, found, diagnosis.CheckQuorum, diagnosis.Problem, "1 of 3 voting members", "2 must run")
 	requireFound(t, found, diagnosis.CheckUnread, diagnosis.Note)
 }
 
@@ -80,10 +75,8 @@ func TestNoQuorumForAUser(t *testing.T) {
 	etcdtest.EnableAuth(t, etcdtest.Dial(t, etcd.Endpoints()[0]), "p", "u")
 	require.NoError(t, etcd.StopMember(1))
 	require.NoError(t, etcd.StopMember(2))
-	require.Eventually(t, func() bool {
-		return finds(look(t, endpoints, user("u", "p")), diagnosis.CheckQuorum, diagnosis.Problem, "etcd has no leader",
-			"more than half must run")
-	}, patience, 10*time.Millisecond)
+	requireFound(t, look(t, endpoints, user("u", "p")), diagnosis.CheckQuorum, diagnosis.Problem, "etcd has no leader",
+		"more than half must run")
 }
 
 func TestMemberOfEtcdThatIsCutOff(t *testing.T) {
@@ -91,11 +84,8 @@ func TestMemberOfEtcdThatIsCutOff(t *testing.T) {
 	etcd, endpoints := three(t)
 	etcd.IsolateMember(0)
 	t.Cleanup(func() { etcd.RejoinMember(0) })
-	var found []diagnosis.Finding
-	require.Eventually(t, func() bool {
-		found = look(t, endpoints)
-		return finds(found, diagnosis.CheckQuorum, diagnosis.Warning, etcd.Endpoints()[0], "sees no leader", "repair")
-	}, patience, 10*time.Millisecond, "%v", found)
+	requireFound(t, look(t, endpoints), diagnosis.CheckQuorum, diagnosis.Warning, etcd.Endpoints()[0], "sees no "+
+		"leader", "repair")
 }
 
 func TestTLS(t *testing.T) {
@@ -187,7 +177,7 @@ func TestNothingIsLeft(t *testing.T) {
 	watch := client.Watch(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCreatedNotify(), clientv3.WithRev(1))
 	require.True(t, (<-watch).Created)
 	found := look(t, etcd.Endpoint())
-	require.LessOrEqual(t, diagnosis.Worst(found), diagnosis.Note, text(t, found))
+	requireAtMost(t, found, diagnosis.Note)
 	leases, err := client.Leases(ctx)
 	require.NoError(t, err)
 	require.Empty(t, leases.Leases)
@@ -205,8 +195,8 @@ func TestNothingIsLeft(t *testing.T) {
 			break
 		}
 	}
-	require.Len(t, touched, 3, "the doctor's own key, written and deleted")
-	for _, key := range touched[:2] {
+	require.GreaterOrEqual(t, len(touched), 3, "the doctor's own key, written and deleted")
+	for _, key := range touched[:len(touched)-1] {
 		require.True(t, strings.HasPrefix(key, keys(t).DoctorKeys()), key)
 	}
 }
@@ -220,6 +210,17 @@ func TestItIsBounded(t *testing.T) {
 	relay.Blackhole(fault.Both)
 	began := time.Now()
 	found := look(t, relay.Address(), func(c *Config) { c.Timeout = time.Second })
-	require.Equal(t, diagnosis.Problem, diagnosis.Worst(found), text(t, found))
+	require.Equal(t, diagnosis.Problem, diagnosis.Worst(found.found), found)
 	require.Less(t, time.Since(began), patience/2)
+}
+
+// A member that was added as a learner, and is named among the endpoints.
+func TestLearner(t *testing.T) {
+	t.Parallel()
+	first, peers := startMembers(t, embeddedEtcd{})
+	learner := addLearner(t, first, peers)
+	found := look(t, first+","+learner)
+	requireFound(t, found, diagnosis.CheckLearners, diagnosis.Warning, learner+" is a learner", "etcdctl member promote")
+	requireFound(t, found, diagnosis.CheckQuorum, diagnosis.OK, "1 of 1 voting members")
+	requireAtMost(t, found, diagnosis.Note, diagnosis.CheckLatency)
 }

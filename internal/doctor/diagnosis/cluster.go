@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,14 +43,16 @@ func prefix(f Facts) []Finding {
 	return c.orOK("%s under %s%s", count(members, "node"), f.Prefix, more)
 }
 
-// unreadable is why a value in the range means nothing to a node, "" if it does.
-func unreadable(parsed state.ParsedKey, value []byte) string {
-	var err error
+// errNoProcess: a record could be any JSON.
+var errNoProcess = errors.New("it names no process")
+
+// unreadable is why a value in the range means nothing to a node, nil if it does.
+func unreadable(parsed state.ParsedKey, value []byte) (err error) {
 	switch parsed.Kind {
 	case state.KindNode:
 		var r state.Record
 		if r, err = state.DecodeRecord(value); err == nil && r.InstanceID == "" {
-			return "it names no process"
+			return errNoProcess
 		}
 	case state.KindRequest:
 		_, err = state.DecodeRequest(value)
@@ -62,10 +65,7 @@ func unreadable(parsed state.ParsedKey, value []byte) string {
 	case state.KindReleased:
 		_, err = sharding.DecodeReport(value)
 	}
-	if err != nil {
-		return strings.ReplaceAll(err.Error(), "\n", " ")
-	}
-	return ""
+	return err
 }
 
 // values judges whether all that lies in the range is Goverse's, and can be read.
@@ -81,16 +81,20 @@ func values(f Facts) []Finding {
 		if parsed.Kind == state.KindOther && !strings.HasPrefix(kv.Key, keys.DoctorKeys()) {
 			foreign = append(foreign, kv.Key)
 		}
-		why := unreadable(parsed, kv.Value)
-		if why == "" {
+		err := unreadable(parsed, kv.Value)
+		if err == nil {
 			continue
 		}
+		why := strings.ReplaceAll(err.Error(), "\n", " ")
 		remedy := "find out who wrote it, then etcdctl del " + kv.Key
-		switch parsed.Kind {
-		case state.KindShardMap:
-			c.add(Problem, remedy+": the leader then assigns all shards anew", "the shard map %s cannot be read, so no shard "+
+		switch {
+		case errors.Is(err, sharding.ErrNewerVersion):
+			c.add(Problem, "do not delete it: upgrade the nodes, and this goversed", "%s cannot be read by the version of " +
+				"this goversed, nor by nodes of that: %s", kv.Key, why)
+		case parsed.Kind == state.KindShardMap:
+			c.add(Problem, remedy+": the leader then assigns all shards anew", "the shard map %s cannot be read, so no shard " +
 				"is assigned: %s", kv.Key, why)
-		case state.KindNode:
+		case parsed.Kind == state.KindNode:
 			c.add(Problem, remedy, "the record of a node, %s, cannot be read, and keeps its address from others: %s", kv.Key,
 				why)
 		default:
@@ -168,7 +172,7 @@ func fallback(f Facts) []Finding {
 		}
 	}
 	if l := s.Leader(); l.Mode == election.ModeFallback {
-		c.add(Problem, "repair what keeps the nodes from the election", "%s leads in fallback, because the election does "+
+		c.add(Problem, "repair what keeps the nodes from the election", "%s leads in fallback, because the election does " +
 			"not work",
 			l.Address)
 	}
@@ -230,15 +234,15 @@ func leases(f Facts) []Finding {
 		})
 		switch {
 		case m.KeyLease == 0:
-			c.add(Problem, "if that node does not run: etcdctl del "+s.Keys.Node(m.Address), "the record of the node %s has "+
+			c.add(Problem, "if that node does not run: etcdctl del "+s.Keys.Node(m.Address), "the record of the node %s has " +
 				"no lease: it stays when the node is gone", m.Address)
 		case m.InstanceID != "" && m.KeyLease != m.Lease:
-			c.add(Warning, "find out who wrote it, and restart that node", "the record of the node %s is on another lease "+
+			c.add(Warning, "find out who wrote it, and restart that node", "the record of the node %s is on another lease " +
 				"(%x) than it says (%x)", m.Address, m.KeyLease, m.Lease)
 		case gone && known:
 			c.add(Warning, fmt.Sprintf("wait for that, start the node again at its address, or: etcdctl lease revoke %x",
 				m.KeyLease),
-				"the lease %x of the node %s, whose process does not answer there, has %v left: until then it keeps its place, "+
+				"the lease %x of the node %s, whose process does not answer there, has %v left: until then it keeps its place, " +
 					"its shards and its locks", m.KeyLease, m.Address, lease.Left)
 		}
 	}
