@@ -12,7 +12,7 @@ func permissions(f Facts) []Finding {
 	c := findings{check: CheckAccess}
 	for _, a := range f.Access {
 		if a.Failed != "" {
-			c.add(Warning, "look at what etcd's log says, and run goversed doctor again", "it could not be tried whether etcd " +
+			c.add(Warning, "look at what etcd's log says, and run goversed doctor again", "it could not be tried whether etcd "+
 				"allows %s on %v: %s", a.Right.Words(), a.Range, a.Failed)
 			continue
 		}
@@ -29,7 +29,7 @@ func permissions(f Facts) []Finding {
 	}
 	switch {
 	case f.Round.Failed != "" && len(c.all) == 0:
-		c.add(Problem, "look at etcd's log, and whether a proxy stands before it", "a key of goversed doctor's own could " +
+		c.add(Problem, "look at etcd's log, and whether a proxy stands before it", "a key of goversed doctor's own could "+
 			"not be written, watched and deleted: %s", f.Round.Failed)
 	case len(f.Access) == 0:
 		return nil

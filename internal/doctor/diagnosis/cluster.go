@@ -89,10 +89,10 @@ func values(f Facts) []Finding {
 		remedy := "find out who wrote it, then etcdctl del " + kv.Key
 		switch {
 		case errors.Is(err, sharding.ErrNewerVersion):
-			c.add(Problem, "do not delete it: upgrade the nodes, and this goversed", "%s cannot be read by the version of " +
+			c.add(Problem, "do not delete it: upgrade the nodes, and this goversed", "%s cannot be read by the version of "+
 				"this goversed, nor by nodes of that: %s", kv.Key, why)
 		case parsed.Kind == state.KindShardMap:
-			c.add(Problem, remedy+": the leader then assigns all shards anew", "the shard map %s cannot be read, so no shard " +
+			c.add(Problem, remedy+": the leader then assigns all shards anew", "the shard map %s cannot be read, so no shard "+
 				"is assigned: %s", kv.Key, why)
 		case parsed.Kind == state.KindNode:
 			c.add(Problem, remedy, "the record of a node, %s, cannot be read, and keeps its address from others: %s", kv.Key,
@@ -172,7 +172,7 @@ func fallback(f Facts) []Finding {
 		}
 	}
 	if l := s.Leader(); l.Mode == election.ModeFallback {
-		c.add(Problem, "repair what keeps the nodes from the election", "%s leads in fallback, because the election does " +
+		c.add(Problem, "repair what keeps the nodes from the election", "%s leads in fallback, because the election does "+
 			"not work",
 			l.Address)
 	}
@@ -234,15 +234,15 @@ func leases(f Facts) []Finding {
 		})
 		switch {
 		case m.KeyLease == 0:
-			c.add(Problem, "if that node does not run: etcdctl del "+s.Keys.Node(m.Address), "the record of the node %s has " +
+			c.add(Problem, "if that node does not run: etcdctl del "+s.Keys.Node(m.Address), "the record of the node %s has "+
 				"no lease: it stays when the node is gone", m.Address)
 		case m.InstanceID != "" && m.KeyLease != m.Lease:
-			c.add(Warning, "find out who wrote it, and restart that node", "the record of the node %s is on another lease " +
+			c.add(Warning, "find out who wrote it, and restart that node", "the record of the node %s is on another lease "+
 				"(%x) than it says (%x)", m.Address, m.KeyLease, m.Lease)
 		case gone && known:
 			c.add(Warning, fmt.Sprintf("wait for that, start the node again at its address, or: etcdctl lease revoke %x",
 				m.KeyLease),
-				"the lease %x of the node %s, whose process does not answer there, has %v left: until then it keeps its place, " +
+				"the lease %x of the node %s, whose process does not answer there, has %v left: until then it keeps its place, "+
 					"its shards and its locks", m.KeyLease, m.Address, lease.Left)
 		}
 	}

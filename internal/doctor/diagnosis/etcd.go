@@ -76,7 +76,7 @@ func quorum(f Facts) []Finding {
 	case all > 0 && answering < all && failed:
 		c.add(Warning, "start the missing members again", "of etcd, %s; %s", share(answering, all), spare(answering-needed))
 	case all > 0 && answering < all:
-		c.add(Note, "name all members in --etcd", "--etcd reaches %d of etcd's %d voting members: when those stop, nodes " +
+		c.add(Note, "name all members in --etcd", "--etcd reaches %d of etcd's %d voting members: when those stop, nodes "+
 			"do not reach the others", answering, all)
 	case all == 2:
 		c.add(Note, "run three members", "etcd has two members, and stands the loss of neither")
@@ -150,7 +150,7 @@ func alarms(f Facts) []Finding {
 			said += " " + strings.Join(e.Status.Errors, " ")
 		}
 		if strings.Contains(said, "NOSPACE") {
-			c.add(Problem, "make space (etcdctl compact, then etcdctl defrag, or a larger --quota-backend-bytes), then " +
+			c.add(Problem, "make space (etcdctl compact, then etcdctl defrag, or a larger --quota-backend-bytes), then "+
 				"etcdctl alarm disarm", "etcd has the alarm NOSPACE: it refuses every write, and so each new session")
 		}
 		if strings.Contains(said, "CORRUPT") {
@@ -188,8 +188,8 @@ func space(f Facts) []Finding {
 		}
 		if s.Size > quota/5*4 {
 			c.add(Warning, "etcdctl compact and etcdctl defrag, or a larger --quota-backend-bytes of etcd",
-				"the database of etcd at %s has %d MiB, of which %d are in use, of the %d MiB that are %s: when it is full, etcd " +
-				"refuses writes", e.Address, s.Size/mebibyte, s.InUse/mebibyte, quota/mebibyte, known)
+				"the database of etcd at %s has %d MiB, of which %d are in use, of the %d MiB that are %s: when it is full, etcd "+
+					"refuses writes", e.Address, s.Size/mebibyte, s.InUse/mebibyte, quota/mebibyte, known)
 		}
 	}
 	if largest.Size == 0 {
@@ -213,7 +213,7 @@ func versions(f Facts) []Finding {
 			etcd = append(etcd, e.Status.Version)
 		}
 		if etcdversion.RevokesRenewed(e.Status.Version) {
-			c.add(Warning, etcdversion.Upgrade, "etcd %s at %s can revoke leases that were renewed (etcd's issue 15247), so " +
+			c.add(Warning, etcdversion.Upgrade, "etcd %s at %s can revoke leases that were renewed (etcd's issue 15247), so "+
 				"that two nodes may lead for a moment", e.Status.Version, e.Address)
 		}
 	}
@@ -235,7 +235,7 @@ func versions(f Facts) []Finding {
 		return c.all
 	}
 	if len(f.Members) > 1 {
-		return c.orOK("etcd %s; a leader of it that stood still for most of a TTL can revoke leases that were renewed, for " +
+		return c.orOK("etcd %s; a leader of it that stood still for most of a TTL can revoke leases that were renewed, for "+
 			"which there are tokens", listed(etcd))
 	}
 	return c.orOK("etcd %s", listed(etcd))
@@ -277,10 +277,10 @@ func latency(f Facts) []Finding {
 		}
 		switch {
 		case read > bound || write > bound:
-			c.add(Problem, remedy(max(read, write)), "etcd at %s is too slow for a TTL of %v: a read takes %s and a write %s, " +
+			c.add(Problem, remedy(max(read, write)), "etcd at %s is too slow for a TTL of %v: a read takes %s and a write %s, "+
 				"and a session gives a request %s", e.Address, f.TTL, short(read), short(write), short(bound))
 		case slices.Max(e.Reads) > bound || len(e.Writes) > 0 && slices.Max(e.Writes) > bound:
-			c.add(Warning, remedy(slices.Max(append(slices.Clone(e.Writes), e.Reads...))), "etcd at %s was too slow once for " +
+			c.add(Warning, remedy(slices.Max(append(slices.Clone(e.Writes), e.Reads...))), "etcd at %s was too slow once for "+
 				"a TTL of %v: up to %s for a read and %s for a write, and a session gives a request %s", e.Address, f.TTL,
 				short(slices.Max(e.Reads)), short(maxOf(e.Writes)), short(bound))
 		case suspicion.LeftToLease(&state.Member{Record: state.Record{TTL: int64(f.TTL / time.Second),
@@ -319,7 +319,7 @@ func ttl(f Facts) []Finding {
 	for _, e := range f.Endpoints {
 		granted = granted || e.Granted > 0
 		if e.Granted > f.TTL {
-			c.add(Warning, fmt.Sprintf("set --ttl %v, or a shorter --election-timeout of etcd, of which 1.5 times is the " +
+			c.add(Warning, fmt.Sprintf("set --ttl %v, or a shorter --election-timeout of etcd, of which 1.5 times is the "+
 				"least TTL",
 				e.Granted),
 				"etcd grants a TTL of %v where %v are asked for: that is how long the others wait for a node that vanished",
@@ -366,7 +366,7 @@ func clocks(f Facts) []Finding {
 		}
 	}
 	if apart := last.AtLeast - first.AtMost; apart > certain {
-		c.add(Warning, "synchronise the clocks, with NTP: no term and no lease counts by them, but certificates, tokens of " +
+		c.add(Warning, "synchronise the clocks, with NTP: no term and no lease counts by them, but certificates, tokens of "+
 			"etcd's access control and every log do",
 			"the clock of %s is at least %s ahead of that of %s", last.name, short(apart), first.name)
 	}
@@ -380,7 +380,7 @@ func unread(f Facts) []Finding {
 	}
 	c := findings{check: CheckUnread}
 	if slices.ContainsFunc(f.Endpoints, Endpoint.served) {
-		c.add(Warning, "run goversed doctor again; if it stays so, etcd is too busy", "the cluster itself was not looked " +
+		c.add(Warning, "run goversed doctor again; if it stays so, etcd is too busy", "the cluster itself was not looked "+
 			"at, although etcd answers: %s", f.Unread)
 		return c.all
 	}

@@ -25,21 +25,21 @@ func addresses(f Facts) []Finding {
 			if m := f.State.Snapshot.Member(n.Address); m != nil {
 				registered = m.InstanceID
 			}
-			c.add(Problem, "give each process an --advertise of its own; if the node was just started again there, look again " +
+			c.add(Problem, "give each process an --advertise of its own; if the node was just started again there, look again "+
 				"when the former lease has run out",
 				"at the address of the node %s another process answers (%s, and %s is registered)", n.Address, n.Instance,
 				registered)
 		case Refused:
-			c.add(Problem, "start the node again, or correct its --advertise: if it runs, the others take it for dead and " +
+			c.add(Problem, "start the node again, or correct its --advertise: if it runs, the others take it for dead and "+
 				"cannot call it", "nobody listens at the address of the node %s", n.Address)
 		case NotNode:
 			c.add(Problem, "correct its --advertise", "what answers at the address of the node %s is no node%s", n.Address,
 				detail)
 		case Unresolved:
-			c.add(Problem, "give a name that resolves, or an IP address, as its --advertise", "the name in the address of the " +
+			c.add(Problem, "give a name that resolves, or an IP address, as its --advertise", "the name in the address of the "+
 				"node %s is unknown here%s", n.Address, detail)
 		case Silent:
-			c.add(Warning, "check the network and firewalls between here and there, its --advertise, and --node-cert, " +
+			c.add(Warning, "check the network and firewalls between here and there, its --advertise, and --node-cert, "+
 				"--node-key and --node-ca if nodes use TLS; what counts is whether the other nodes reach it",
 				"the node %s does not answer from here%s", n.Address, detail)
 		}
@@ -68,10 +68,10 @@ func status(f Facts) []Finding {
 		asked++
 		switch {
 		case n.HTTP.Failed != "":
-			c.add(Note, "give an --http that is reached from where it is wanted; nodes do not need it", "the status of the " +
+			c.add(Note, "give an --http that is reached from where it is wanted; nodes do not need it", "the status of the "+
 				"node %s at %s does not answer from here: %s", n.Address, n.HTTP.Address, n.HTTP.Failed)
 		case !n.HTTP.Ready:
-			c.add(Warning, "look for the reason in its log", "the node %s says that it is not ready: its session or its view " +
+			c.add(Warning, "look for the reason in its log", "the node %s says that it is not ready: its session or its view "+
 				"of the cluster is not fresh, or it stops", n.Address)
 		}
 	}
@@ -90,12 +90,12 @@ func crashes(f Facts) []Finding {
 	for _, m := range f.State.Snapshot.Members {
 		if suspicion.LeftToLease(m) {
 			c.add(Warning, fmt.Sprintf("run it nearer to etcd, or raise its --ttl to %v", suspicion.TTLFor(m.RoundTrip())),
-				"the node %s is so far from etcd (%v for one request, a TTL of %v) that it is left to its lease: if its process " +
-				"dies, the others wait until that has run out", m.Address, m.RoundTrip(), time.Duration(m.TTL)*time.Second)
+				"the node %s is so far from etcd (%v for one request, a TTL of %v) that it is left to its lease: if its process "+
+					"dies, the others wait until that has run out", m.Address, m.RoundTrip(), time.Duration(m.TTL)*time.Second)
 		}
 	}
 	for _, a := range f.State.Snapshot.Accusations {
-		c.add(Warning, "if it runs: check its --advertise and the network between the two", "the node %s is accused of " +
+		c.add(Warning, "if it runs: check its --advertise and the network between the two", "the node %s is accused of "+
 			"being gone by %s: %s", a.Address, cmp.Or(f.State.Snapshot.AccuserAddress(a), a.Accuser), a.Evidence)
 	}
 	for _, n := range f.Nodes {
