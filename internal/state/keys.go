@@ -16,8 +16,8 @@ var ErrBadPrefix = errors.New("bad etcd prefix")
 //
 // The cluster's state lies in one contiguous range, [Keys.RangeStart] to
 // [Keys.RangeEnd], because '-' sorts before '/' and '0' after it: one watch
-// carries leader-acting, leader-request, leader/…, nodes-accused/…, nodes-drain/…,
-// nodes/… and shards/… in revision order.
+// carries leader-acting, leader-request, leader/…, nodes-accused/…, nodes-doctor/…,
+// nodes-drain/…, nodes/… and shards/… in revision order.
 type Keys struct{ prefix string }
 
 // NewKeys checks prefix and returns the layout under it. A prefix starts with a
