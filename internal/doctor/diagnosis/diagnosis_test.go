@@ -150,6 +150,14 @@ func TestEachRule(t *testing.T) {
 			check: CheckHTTP, severity: Warning, says: "a:1 says that it is not ready"},
 		"no status": {alter: func(f *Facts) { f.Nodes[0].HTTP.Failed = "refused" },
 			check: CheckHTTP, severity: Note, says: "h:1 does not answer from here: refused"},
+		"another TTL": {alter: func(f *Facts) { f.TTL = 9 * second },
+			check: CheckTTL, severity: Warning, says: "a TTL of 10s where 9s are asked for"},
+		"nodes with another TTL": {alter: func(f *Facts) {
+			f.TTL = 5 * second
+			for i := range f.Endpoints {
+				f.Endpoints[i].Granted = f.TTL
+			}
+		}, check: CheckTTL, severity: Note, says: "the node a:1 has a TTL of 10s, and etcd is judged here by 5s"},
 		"nothing but etcd": {alter: func(f *Facts) { f.Unread, f.State = "silence", nil },
 			check: CheckUnread, severity: Warning, says: "although etcd answers: silence"},
 		"more nodes than are asked": {alter: func(f *Facts) { f.NodesLeft = 3 },

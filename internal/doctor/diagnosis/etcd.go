@@ -329,7 +329,25 @@ func ttl(f Facts) []Finding {
 	if !granted {
 		return c.all
 	}
+	if f.State != nil {
+		for _, m := range f.State.Snapshot.Members {
+			if has := time.Duration(m.TTL) * time.Second; m.TTL > 0 && has != f.granted() {
+				c.add(Note, "give all nodes, and goversed doctor, the same --ttl", "the node %s has a TTL of %v, and etcd is "+
+					"judged here by %v", m.Address, has, f.TTL)
+				break
+			}
+		}
+	}
 	return c.orOK("etcd grants the TTL that is asked for, %v", f.TTL)
+}
+
+// granted is the TTL that a node with the flags of the doctor would have.
+func (f Facts) granted() time.Duration {
+	most := f.TTL
+	for _, e := range f.Endpoints {
+		most = max(most, e.Granted)
+	}
+	return most
 }
 
 // certain is by how much two clocks have to differ before it is said. HTTP dates are exact to a second.
