@@ -3,9 +3,9 @@ package cluster
 import (
 	"context"
 
-	"github.com/coreos/go-semver/semver"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/internal/etcdversion"
 	"github.com/goverse/goverse/internal/reach"
 )
 
@@ -75,9 +75,9 @@ func warnOldServers(ctx context.Context, cfg Config, client *clientv3.Client) {
 			continue // another one answered, or nothing would have come so far
 		}
 		newest = max(newest, status.Version)
-		if tooOld(status.Version) {
-			cfg.Logger.Warn("this etcd can revoke leases that were renewed, so that two nodes may lead for a moment: upgrade "+
-				"to 3.4.31, 3.5.13 or later",
+		if etcdversion.RevokesRenewed(status.Version) {
+			cfg.Logger.Warn("this etcd can revoke leases that were renewed, so that two nodes may lead for a moment: "+
+				etcdversion.Upgrade,
 				"endpoint", endpoint, "version", status.Version)
 			return
 		}
@@ -92,20 +92,4 @@ func warnOldServers(ctx context.Context, cfg Config, client *clientv3.Client) {
 			"guard writes with tokens",
 			"version", newest, "members", len(members.Members))
 	}
-}
-
-func tooOld(version string) bool {
-	v, err := semver.NewVersion(version)
-	if err != nil {
-		return false
-	}
-	switch {
-	case v.Major < 3, v.Major == 3 && v.Minor < 4:
-		return true
-	case v.Major == 3 && v.Minor == 4:
-		return v.LessThan(semver.Version{Major: 3, Minor: 4, Patch: 31})
-	case v.Major == 3 && v.Minor == 5:
-		return v.LessThan(semver.Version{Major: 3, Minor: 5, Patch: 13})
-	}
-	return false
 }

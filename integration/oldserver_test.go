@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +18,9 @@ func TestOldServersAreWarnedOf(t *testing.T) {
 		etcd := kit.StartEtcd(t, flavour)
 		nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint}, 1)
 		said := nodes[0].Output()
+		doctor := kit.Goversed(t, "doctor", "--etcd", etcd.Endpoint, "--prefix", procs.Prefix, "--ttl", "2s")
+		require.Zero(t, doctor.Exit(t, patience), doctor.Output())
+		require.Equal(t, flavour == procs.Etcd34, strings.Contains(doctor.Output(), "-> "+warning), doctor.Output())
 		if flavour == procs.Etcd37 {
 			require.NotContains(t, said, warning)
 			return

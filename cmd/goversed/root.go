@@ -47,7 +47,11 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
   goversed lock nightly --etcd 127.0.0.1:2379 -- ./backup.sh
 
   # empty a node of its shards before maintenance
-  goversed drain 127.0.0.1:47002`,
+  goversed drain 127.0.0.1:47002
+
+  # what is wrong, and what rights a node needs at etcd
+  goversed doctor
+  goversed rbac`,
 		Version:       version(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -68,7 +72,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 	})
 	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newObjects(), newDrain(),
 		newElections(), newEffects(), newEvents(), newExec(), newLock(), newGuard(),
-		newWatch(), newResign(), newTransfer(), newVersion())
+		newDoctor(), newRBAC(), newWatch(), newResign(), newTransfer(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {
 		if cmd.Args == nil {

@@ -91,24 +91,51 @@ func (p *problem) Unwrap() error { return p.err }
 
 // Error is one line that names the remedy.
 func (p *problem) Error() string {
+	says, remedy := p.parts()
+	if remedy == "" {
+		return says
+	}
+	between := ": "
+	if p.cause == userMissing {
+		between = "; " // says has a colon
+	}
+	return says + between + remedy + p.detail()
+}
+
+// Parts are an error of this package as what is so, with what was said about it, and what to do; false for any
+// other error. There is no remedy where the error of Credentials has to name one.
+func Parts(err error) (says, remedy string, ok bool) {
+	p, ok := errors.AsType[*problem](err)
+	if !ok {
+		return "", "", false
+	}
+	says, remedy = p.parts()
+	if remedy != "" {
+		says += p.detail()
+	}
+	return says, remedy, true
+}
+
+// parts are what is so, and the remedy.
+func (p *problem) parts() (says, remedy string) {
 	switch p.cause {
 	case notEtcd:
-		return fmt.Sprintf("what answers at %s is %v: set %s to etcd's client address, usually port 2379", p.address,
-			ErrNotEtcd, p.words.Address)
+		return fmt.Sprintf("what answers at %s is %v", p.address, ErrNotEtcd), "set " + p.words.Address +
+			" to etcd's client address, usually port 2379"
 	case noPassword:
-		return fmt.Sprintf("there is no password to log in to etcd with: %v", p.err)
+		return fmt.Sprintf("there is no password to log in to etcd with: %v", p.err), ""
 	case userRefused, userMissing, permissionMissing:
 		return p.denied()
 	}
-	at := "through the Client"
+	says = ErrUnreachable.Error() + " through the Client"
 	if p.address != "" {
-		at = "at " + p.address
+		says = ErrUnreachable.Error() + " at " + p.address
 	}
 	finding, remedy := p.finding()
 	if finding != "" {
-		finding += ": "
+		says += ": " + finding
 	}
-	return fmt.Sprintf("%v %s: %s%s%s", ErrUnreachable, at, finding, remedy, p.detail())
+	return says, remedy
 }
 
 // finding is what was seen where etcd does not answer, if anything, and the remedy.
@@ -133,7 +160,7 @@ func (p *problem) finding() (finding, remedy string) {
 }
 
 // denied is what etcd refuses the user, and the remedy.
-func (p *problem) denied() string {
+func (p *problem) denied() (says, remedy string) {
 	refused := ErrDenied.Error()
 	if p.user != "" && p.cause != userMissing {
 		refused += fmt.Sprintf(" %q", p.user)
@@ -144,17 +171,16 @@ func (p *problem) denied() string {
 	}
 	switch p.cause {
 	case userMissing:
-		return fmt.Sprintf("%s: none was given; set %s to those of a user with %s%s",
-			refused, p.words.User, needs, p.detail())
+		return refused + ": none was given", fmt.Sprintf("set %s to those of a user with %s", p.words.User, needs)
 	case permissionMissing:
-		return fmt.Sprintf("%s: grant it %s%s", refused, needs, p.detail())
+		return refused, "grant it " + needs
 	}
-	return fmt.Sprintf("%s: check %s%s", refused, p.words.User, p.detail())
+	return refused, "check " + p.words.User
 }
 
 // detail is what was said, in brackets, where that adds to the finding.
 func (p *problem) detail() string {
-	if p.err == nil || p.cause == silent || p.cause == speaksTLS || p.cause == speaksPlain {
+	if p.err == nil || p.cause == notEtcd || p.cause == silent || p.cause == speaksTLS || p.cause == speaksPlain {
 		return ""
 	}
 	return fmt.Sprintf(" (%v)", p.err)

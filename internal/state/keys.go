@@ -16,8 +16,8 @@ var ErrBadPrefix = errors.New("bad etcd prefix")
 //
 // The cluster's state lies in one contiguous range, [Keys.RangeStart] to
 // [Keys.RangeEnd], because '-' sorts before '/' and '0' after it: one watch
-// carries leader-acting, leader-request, leader/…, nodes-accused/…, nodes-drain/…,
-// nodes/… and shards/… in revision order.
+// carries leader-acting, leader-request, leader/…, nodes-accused/…, nodes-doctor/…,
+// nodes-drain/…, nodes/… and shards/… in revision order.
 type Keys struct{ prefix string }
 
 // NewKeys checks prefix and returns the layout under it. A prefix starts with a
@@ -105,6 +105,13 @@ func (k Keys) ShardMap() string { return k.prefix + "/shards/map" }
 func (k Keys) Released(address string) string {
 	return k.prefix + "/shards/released/" + url.PathEscape(address)
 }
+
+// Doctor is the key in the range under which goversed doctor tries whether it may write there, each time with
+// another id. It means nothing to the members: its kind is KindOther.
+func (k Keys) Doctor(id string) string { return k.DoctorKeys() + url.PathEscape(id) }
+
+// DoctorKeys is the prefix of those keys, with its slash.
+func (k Keys) DoctorKeys() string { return k.prefix + "/nodes-doctor/" }
 
 // Kind says what a key of the cluster's range holds.
 type Kind int

@@ -37,7 +37,8 @@ func TestNewKeysRefusesBadPrefixes(t *testing.T) {
 func TestRangeHoldsTheState(t *testing.T) {
 	k := testKeys(t)
 	for _, key := range []string{k.Candidate(1), k.Candidate(1 << 62), k.Acting(), k.Request(), k.Node("a:1"),
-		k.Accusation("a:1", "b"), k.Drain("a:1"), "/goverse/shards/map", "/goverse/shards/released/a:1"} {
+		k.Accusation("a:1", "b"), k.Drain("a:1"), "/goverse/shards/map", "/goverse/shards/released/a:1",
+		k.Doctor("x")} {
 		require.True(t, key >= k.RangeStart() && key < k.RangeEnd(), key)
 	}
 	for _, name := range []string{"checkpoints", "elections", "events", "work"} {
@@ -76,6 +77,7 @@ func TestParseTellsEveryKeyFromEveryOther(t *testing.T) {
 		"/goverse/nodes/a/b":         {},
 		"/goverse/nodes/%zz":         {},
 		"/goverse/leader-else":       {},
+		k.Doctor("x"):                {},
 		"/other/nodes/a":             {},
 		"":                           {},
 	} {

@@ -40,8 +40,8 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add(uint8(3), "a:1", "", []byte(record.Encode()), uint8(0), "7", "", []byte("a:1"), false)
 	f.Add(uint8(4), "a:1", "b", []byte(AccusationRecord{Incarnation: 2, Evidence: "refused"}.Encode()), uint8(1), "", "",
 		[]byte("a:1"), true)
-	f.Add(uint8(2), "", "", []byte(RequestRecord{Kind: RequestTransfer, Token: 3, Target: "b:1"}.Encode()), uint8(7), "a:1",
-		"", report.Encode(), false)
+	f.Add(uint8(2), "", "", []byte(RequestRecord{Kind: RequestTransfer, Token: 3, Target: "b:1"}.Encode()), uint8(7),
+		"a:1", "", report.Encode(), false)
 	f.Add(uint8(6), "", "", []byte(`{"version":1,"shards":8,"generation":5,"grants":[{"address":"a:1","incarnation":2,`+
 		`"epoch":3,"shards":"0-7"}],"moves":[{"address":"b:1","incarnation":1,"since":5,"shards":"4-7"}]}`), uint8(5),
 		"a:1", "", []byte(`{"incarnation":2}`), false)

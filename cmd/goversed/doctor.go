@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/access"
+	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/doctor"
+	"github.com/goverse/goverse/internal/doctor/diagnosis"
+	"github.com/goverse/goverse/internal/operator"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// doctorFlags are the flags of goversed doctor.
+type doctorFlags struct {
+	operatorFlags
+	program string
+	ttl     time.Duration
+	nodes   nodeTLSFlags
+}
+
+func newDoctor() *cobra.Command {
+	f := &doctorFlags{}
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find out what is wrong with etcd, its access control, or the cluster",
+		Long: `Look at etcd and the cluster as a node would, with the flags that the nodes have, and say
+what is wrong and what to do: which endpoint does not answer and why, whether etcd has a quorum,
+alarms, space, a version without known faults, and is fast enough for --ttl; what etcd denies the
+user; whether the prefix is the one that is meant, what lies there that nobody can read, who
+leads, whether each node answers at its address, and whose lease is left behind.
+
+Each finding is a line: ok, note, warning (it works, and will not when something else fails) or
+problem. Run it where a node runs: what is reached from there is what counts. It changes nothing
+that stays: leases of its own are revoked, and one key of its own below PREFIX/nodes-doctor/ is
+deleted.
+
+Exit codes: 0 no problem, 1 a problem, 2 the command line is wrong.`,
+		Example: `  goversed doctor --etcd a:2379,b:2379,c:2379 --ttl 10s
+  GOVERSE_ETCD_PASSWORD=secret goversed doctor --etcd https://a:2379 --etcd-cacert ca.pem --etcd-user goverse
+  goversed doctor -o json | jq -r '.findings[] | select(.severity == "problem") | .says'`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return runDoctor(cmd, f) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	f.etcd.register(fs, "127.0.0.1:2379", "etcd's `host:port`, several with commas; http:// and https:// are understood")
+	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "the --ttl of the nodes")
+	fs.StringVar(&f.program, "for", string(access.Node), "whose rights at etcd are tried: node, exec, lock or operator")
+	f.nodes.register(fs)
+	fs.DurationVar(&f.timeout, "timeout", 20*time.Second, "how long all of it may take")
+	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
+	return cmd
+}
+
+func runDoctor(cmd *cobra.Command, f *doctorFlags) error {
+	cfg, err := f.config()
+	if err != nil {
+		return cli.Usage(cmd.CommandPath(), err)
+	}
+	ctx, _, release := withSignals(cmd.Context())
+	defer release()
+	found := diagnosis.Diagnose(doctor.Examine(ctx, cfg))
+	if ctx.Err() != nil {
+		return errors.New("interrupted; nothing is left behind")
+	}
+	if err := doctor.Print(cmd.OutOrStdout(), found, f.output == "json"); err != nil {
+		return err
+	}
+	if diagnosis.Worst(found) == diagnosis.Problem {
+		return &cli.CodeError{Code: cli.ExitFailure} // all is said
+	}
+	return nil
+}
+
+func (f *doctorFlags) config() (doctor.Config, error) {
+	if err := checkTTL(f.ttl); err != nil {
+		return doctor.Config{}, err
+	}
+	program, err := access.ParseProgram(f.program)
+	if err != nil {
+		return doctor.Config{}, fmt.Errorf("--for: %w", err)
+	}
+	etcd, err := f.operatorFlags.config()
+	if err != nil {
+		return doctor.Config{}, err
+	}
+	var opts []grpc.DialOption
+	if opts, err = f.nodes.dialOptions(); err != nil {
+		return doctor.Config{}, err
+	}
+	return doctor.Config{Etcd: operator.Etcd(etcd), Keys: keysOf(etcd), TTL: f.ttl, Program: program, Timeout: f.timeout,
+		Options: opts}, nil
+}
+
+// keysOf are the keys of a configuration that was validated.
+func keysOf(cfg cluster.Config) state.Keys {
+	keys, err := state.NewKeys(cfg.EtcdPrefix)
+	if err != nil {
+		panic(fmt.Sprintf("goversed: a prefix that was validated is refused: %v", err))
+	}
+	return keys
+}

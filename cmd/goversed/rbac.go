@@ -1,0 +1,103 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverse/goverse/internal/access"
+	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// rbacFlags are the flags of goversed rbac.
+type rbacFlags struct {
+	prefix, program          string
+	role, user, passwordFile string
+}
+
+func newRBAC() *cobra.Command {
+	f := &rbacFlags{}
+	cmd := &cobra.Command{
+		Use:   "rbac",
+		Short: "Print the least rights at etcd that a program needs",
+		Long: `Print, as a script of etcdctl commands, a role for etcd's access control with the least
+rights that a program needs, and a user that has it. It asks nobody: an administrator of etcd
+runs the script, once. goversed doctor then finds what is denied.
+
+--for says whose rights: those of a node (the default), of goversed exec or lock, or of an
+operator, who runs goversed status, transfer, drain, elections and effects.`,
+		Example: `  goversed rbac
+  goversed rbac --prefix /orders --user orders --password-file password | ETCDCTL_USER=root:secret sh -e
+  goversed rbac --for lock --role nightly --user nightly`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			role, err := f.config()
+			if err != nil {
+				return cli.Usage(cmd.CommandPath(), err)
+			}
+			return printCommands(cmd.OutOrStdout(), role)
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&f.prefix, "prefix", "/goverse", "where the cluster lies in etcd; the same for all its nodes")
+	fs.StringVar(&f.program, "for", string(access.Node), "whose rights: node, exec, lock or operator")
+	fs.StringVar(&f.role, "role", "", "name of the role (default: goverse- and what --for says)")
+	fs.StringVar(&f.user, "user", "goverse", "name of the user; none makes none")
+	fs.StringVar(&f.passwordFile, "password-file", "", "`file` from which the script reads the user's password (default: "+
+		"etcdctl asks for it)")
+	return cmd
+}
+
+func (f *rbacFlags) config() (access.Role, error) {
+	program, err := access.ParseProgram(f.program)
+	if err != nil {
+		return access.Role{}, fmt.Errorf("--for: %w", err)
+	}
+	keys, err := state.NewKeys(f.prefix)
+	if err != nil {
+		return access.Role{}, fmt.Errorf("--prefix: %w", err)
+	}
+	role := access.Role{Keys: keys, Program: program, Name: cmp.Or(f.role, "goverse-"+string(program)), User: f.user,
+		PasswordFile: f.passwordFile}
+	switch {
+	case role.User == "":
+		return access.Role{}, errors.New("--user is empty: give a name, or none")
+	case role.User == "none":
+		role.User = ""
+	}
+	for flag, name := range map[string]string{"--role": role.Name, "--user": role.User,
+		"--password-file": f.passwordFile} {
+		if strings.ContainsAny(name, "\r\n") || strings.HasPrefix(name, "-") {
+			return access.Role{}, fmt.Errorf("%s %q: give a name of one line that does not begin with a dash", flag, name)
+		}
+	}
+	if strings.Contains(role.User, ":") {
+		return access.Role{}, fmt.Errorf("--user %s: give a name without a colon, which etcdctl takes for the password's",
+			role.User)
+	}
+	return role, nil
+}
+
+// printCommands writes the script.
+func printCommands(out io.Writer, role access.Role) error {
+	text := &strings.Builder{}
+	fmt.Fprintf(text, "# For goversed %s under %s, by a user with etcd's role root. Access control itself is turned on\n"+
+		"# once, when root has a password: etcdctl auth enable\n", role.Program, role.Keys.Prefix())
+	if role.Program == access.Node {
+		fmt.Fprintf(text, "# A program that links Goverse needs the same, and rights on what it keeps in etcd itself.\n")
+	}
+	fmt.Fprintf(text, "export ETCDCTL_API=3\n")
+	for _, c := range role.Commands() {
+		if c.For != "" {
+			fmt.Fprintf(text, "# %s:\n", c.For)
+		}
+		fmt.Fprintln(text, c.Line)
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}

@@ -1,0 +1,348 @@
+//go:build unix
+
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	terms "github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/access"
+	"github.com/goverse/goverse/internal/doctor/diagnosis"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/node"
+)
+
+// onlyRoot turns access control on: there is nobody but the administrator, whose client is returned.
+func onlyRoot(t *testing.T, etcd *procs.Etcd) *clientv3.Client {
+	t.Helper()
+	open := etcd.Client(t, "", "")
+	_, err := open.UserAdd(soon(t), administrator, administrator)
+	require.NoError(t, err)
+	_, err = open.RoleAdd(soon(t), administrator)
+	require.NoError(t, err)
+	_, err = open.UserGrantRole(soon(t), administrator, administrator)
+	require.NoError(t, err)
+	_, err = open.AuthEnable(soon(t))
+	require.NoError(t, err)
+	return etcd.Client(t, administrator, administrator)
+}
+
+// rights are those of a user as goversed rbac prints them.
+type rights struct {
+	etcd    *procs.Etcd
+	admin   *clientv3.Client
+	program access.Program
+	secret  string // the file with the password, which is the user's name
+}
+
+// grant makes the role, and a user of the program's name, with the printed script.
+func grant(t *testing.T, etcd *procs.Etcd, admin *clientv3.Client, program access.Program) *rights {
+	t.Helper()
+	r := &rights{etcd: etcd, admin: admin, program: program, secret: filepath.Join(t.TempDir(), "password")}
+	require.NoError(t, os.WriteFile(r.secret, []byte(string(program)+"\n"), 0o600))
+	printed := kit.Goversed(t, "rbac", "--prefix", procs.Prefix, "--for", string(program), "--role",
+		"role-of-"+string(program),
+		"--user", string(program), "--password-file", r.secret)
+	require.Zero(t, printed.Exit(t, patience), printed.Output())
+	r.apply(t, printed.Output())
+	return r
+}
+
+// apply runs a script as an administrator would: by a shell if there is an etcdctl, and else by a client.
+func (r *rights) apply(t *testing.T, script string) {
+	t.Helper()
+	if _, err := exec.LookPath("etcdctl"); err != nil {
+		r.byClient(t, script)
+		return
+	}
+	cmd := exec.CommandContext(soon(t), "sh", "-e")
+	cmd.Stdin = strings.NewReader(script)
+	cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+r.etcd.Endpoint, "ETCDCTL_API=3",
+		"ETCDCTL_USER="+administrator+":"+administrator)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s\n%s", script, out)
+}
+
+// byClient carries the same commands out without etcdctl.
+func (r *rights) byClient(t *testing.T, script string) {
+	t.Helper()
+	for line := range strings.Lines(script) {
+		words := strings.Fields(line)
+		if len(words) < 3 || words[0] != "etcdctl" {
+			require.True(t, strings.HasPrefix(line, "#") || strings.HasPrefix(line, "export "), line)
+			continue
+		}
+		verb, args := words[1]+" "+words[2], words[3:]
+		end := func(from int) (start, end string) {
+			switch rest := args[from:]; {
+			case rest[0] == "--prefix":
+				return rest[1], clientv3.GetPrefixRangeEnd(rest[1])
+			case len(rest) == 1:
+				return rest[0], ""
+			default:
+				return rest[0], rest[1]
+			}
+		}
+		var err error
+		switch verb {
+		case "role add":
+			_, err = r.admin.RoleAdd(soon(t), args[0])
+		case "role grant-permission":
+			kind, known := map[string]clientv3.PermissionType{"read": clientv3.PermissionType(clientv3.PermRead),
+				"readwrite": clientv3.PermissionType(clientv3.PermReadWrite)}[args[1]]
+			require.True(t, known, line)
+			start, end := end(2)
+			_, err = r.admin.RoleGrantPermission(soon(t), args[0], start, end, kind)
+		case "role revoke-permission":
+			start, end := end(1)
+			_, err = r.admin.RoleRevokePermission(soon(t), args[0], start, end)
+		case "user add":
+			_, err = r.admin.UserAdd(soon(t), args[0], string(r.program))
+		case "user grant-role":
+			_, err = r.admin.UserGrantRole(soon(t), args[0], args[1])
+		default:
+			t.Fatalf("unknown command: %s", line)
+		}
+		require.NoError(t, err, line)
+	}
+}
+
+// goversed runs a verb as the user, and returns its exit code and what it said.
+func (r *rights) goversed(t *testing.T, args ...string) (int, string) {
+	t.Helper()
+	args = append([]string{args[0], "--etcd", r.etcd.Endpoint, "--prefix", procs.Prefix, "--etcd-user", string(r.program),
+		"--etcd-password-file", r.secret}, args[1:]...)
+	p := kit.Start(t, "goversed "+args[0], kit.GoversedPath(t), args, nil)
+	return p.Exit(t, patience), p.Output()
+}
+
+func (r *rights) must(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out := r.goversed(t, args...)
+	require.Zero(t, code, out)
+	return out
+}
+
+// doctor is what goversed doctor finds of the user's rights.
+func (r *rights) doctor(t *testing.T) diagnosis.Finding {
+	t.Helper()
+	code, out := r.goversed(t, "doctor", "--ttl", "2s", "--for", string(r.program), "-o", "json")
+	var said struct {
+		Findings []diagnosis.Finding `json:"findings"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &said), out)
+	require.Equal(t, diagnosis.Worst(said.Findings) == diagnosis.Problem, code == 1, out)
+	for _, f := range said.Findings {
+		if f.Check == diagnosis.CheckAccess {
+			return f
+		}
+	}
+	t.Fatalf("nothing is said of rights: %s", out)
+	return diagnosis.Finding{}
+}
+
+// finds waits until the doctor, which has time-outs and may be on a busy machine, says all of this of the rights.
+func (r *rights) finds(t *testing.T, least diagnosis.Severity, says ...string) {
+	t.Helper()
+	procs.Await(t, patience, "the doctor finds it", func() error {
+		f := r.doctor(t)
+		for _, one := range says {
+			if !strings.Contains(f.Says, one) && !strings.Contains(f.Remedy, one) {
+				return fmt.Errorf("%w: %q in %v", errMismatch, one, f)
+			}
+		}
+		if f.Severity < least || least == diagnosis.OK && f.Severity > least {
+			return fmt.Errorf("%w: %v", errMismatch, f)
+		}
+		return nil
+	})
+}
+
+// eachIsMissed takes each right away, and whether it can be written alone, and has the doctor name it.
+func (r *rights) eachIsMissed(t *testing.T) {
+	t.Helper()
+	keys, err := state.NewKeys(procs.Prefix)
+	require.NoError(t, err)
+	r.finds(t, diagnosis.OK)
+	role := "role-of-" + string(r.program)
+	all := access.Ranges(keys, r.program)
+	for _, one := range all {
+		denied := "READ"
+		for _, other := range all { // an operator may read a range in which it may write here and there
+			if other.String() != one.String() && other.Start <= one.Start && one.Start < other.End && one.End <= other.End {
+				denied = "WRITE"
+			}
+		}
+		r.apply(t, one.Revoke(role)+"\n")
+		r.finds(t, diagnosis.Warning, denied, "on "+one.String(), one.Grant("ROLE"))
+		if one.Right == access.ReadWrite {
+			reading := one
+			reading.Right = access.Read
+			r.apply(t, reading.Grant(role)+"\n")
+			r.finds(t, diagnosis.Warning, fmt.Sprintf("denies the user %q WRITE on %v", r.program, one))
+			r.apply(t, one.Revoke(role)+"\n")
+		}
+		r.apply(t, one.Grant(role)+"\n")
+	}
+	r.finds(t, diagnosis.OK)
+}
+
+// join starts a node in this process, as the user.
+func (r *rights) join(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	n, err := node.NewNode(node.Config{ListenAddress: "127.0.0.1:0"})
+	require.NoError(t, err)
+	cfg := cluster.Config{EtcdAddress: r.etcd.Endpoint, EtcdPrefix: procs.Prefix, Username: string(r.program),
+		Password: string(r.program), LeaderElectionTTL: 10}
+	cfg.Sharding.Shards, cfg.Sharding.Window, cfg.Sharding.MinMembers = 16, 20*time.Millisecond, 2
+	c, err := cluster.NewClusterWithNode(cfg, n)
+	require.NoError(t, err)
+	require.NoError(t, c.Start(soon(t)))
+	t.Cleanup(func() { require.NoError(t, c.Stop(context.WithoutCancel(t.Context()))) })
+	return c
+}
+
+// works has two nodes do all that nodes do in etcd.
+func works(t *testing.T, first, second *cluster.Cluster) {
+	t.Helper()
+	ctx := soon(t)
+	var unknown any
+	served := errors.New("served")
+	err := first.Lead(ctx, func(ctx context.Context, _ terms.Term) error { return served })
+	require.ErrorIs(t, err, served)
+	require.NoError(t, first.Transfer(ctx, second.Status().NodeID))
+	require.Eventually(t, second.IsLeader, patience, time.Millisecond)
+
+	require.Eventually(t, func() bool {
+		for _, c := range []*cluster.Cluster{first, second} {
+			err := c.Shards().Serve(ctx, "a key", func(context.Context, int64) error { return served })
+			if errors.Is(err, served) {
+				return true
+			}
+			var other *shard.NotOwnerError
+			require.ErrorAs(t, err, &other)
+		}
+		return false
+	}, patience, 10*time.Millisecond)
+
+	held, err := first.Locks().Acquire(ctx, "a lock")
+	require.NoError(t, err)
+	require.NoError(t, held.Release(ctx))
+
+	for _, c := range []*cluster.Cluster{first, second} {
+		_, err := c.Elections().Stand("jobs")
+		require.NoError(t, err)
+	}
+	result, err := second.Once(ctx, "mail/1", func(context.Context, int64) ([]byte, error) { return []byte("sent"), nil })
+	require.NoError(t, err)
+	require.Equal(t, "sent", string(result.Value))
+	func() {
+		defer func() { unknown = recover() }()
+		_, _ = first.Once(ctx, "mail/2", func(context.Context, int64) ([]byte, error) { panic("in the middle") })
+	}()
+	require.NotNil(t, unknown)
+
+	mark, err := first.Checkpoints().Claim(ctx, "views", 1)
+	require.NoError(t, err)
+	mark, err = first.Checkpoints().Advance(ctx, "views", mark, func(context.Context) (processor.Progress, error) {
+		return processor.Progress{Position: "7"}, nil
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, "7", mark.Position)
+}
+
+// The roles that goversed rbac prints are enough for each kind of program; and without any one of their rights the
+// doctor names it. Neither leaves anything in etcd.
+func TestLeastRights(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		t.Parallel()
+		etcd := kit.StartEtcd(t, flavour)
+		admin := onlyRoot(t, etcd)
+		nodes := grant(t, etcd, admin, access.Node)
+		first, second := nodes.join(t), nodes.join(t)
+		works(t, first, second)
+
+		operators := grant(t, etcd, admin, access.Operator)
+		require.Contains(t, operators.must(t, "status"), second.Status().NodeID)
+		operators.must(t, "transfer", "--to", first.Status().NodeID)
+		operators.must(t, "resign")
+		operators.must(t, "shards")
+		operators.must(t, "drain", second.Status().NodeID)
+		operators.must(t, "drain", "--undo", second.Status().NodeID)
+		operators.must(t, "elections")
+		operators.must(t, "elections", "resign", "jobs")
+		var effect struct {
+			Token int64 `json:"token"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(operators.must(t, "effects", "show", "mail/2", "-o", "json")), &effect))
+		operators.must(t, "effects", "resolve", "mail/2", strconv.FormatInt(effect.Token, 10), "--done")
+
+		execs, locks := grant(t, etcd, admin, access.Exec), grant(t, etcd, admin, access.Lock)
+		execs.must(t, "exec", "--election", "outbox", "--", "true")
+		locks.must(t, "lock", "nightly", "--", "true")
+
+		before := keysBelow(t, admin)
+		for _, r := range []*rights{operators, execs, locks} {
+			r.eachIsMissed(t)
+		}
+		require.Equal(t, before, keysBelow(t, admin))
+	})
+	t.Run("a node's", func(t *testing.T) {
+		t.Parallel()
+		onEach(t, func(t *testing.T, flavour procs.Flavour) {
+			t.Parallel()
+			etcd := kit.StartEtcd(t, flavour)
+			admin := onlyRoot(t, etcd)
+			grant(t, etcd, admin, access.Node).eachIsMissed(t)
+			require.Empty(t, keysBelow(t, admin))
+		})
+	})
+	t.Run("without etcdctl", func(t *testing.T) {
+		t.Parallel()
+		etcd := kit.StartEtcd(t, procs.Etcd37)
+		r := &rights{etcd: etcd, admin: onlyRoot(t, etcd), program: access.Operator, secret: secretOf(t, access.Operator)}
+		printed := kit.Goversed(t, "rbac", "--prefix", procs.Prefix, "--for", "operator", "--user", "operator")
+		require.Zero(t, printed.Exit(t, patience), printed.Output())
+		r.byClient(t, printed.Output())
+		r.finds(t, diagnosis.OK)
+	})
+}
+
+// secretOf is a file with the password of a program's user.
+func secretOf(t *testing.T, program access.Program) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(path, []byte(program), 0o600))
+	return path
+}
+
+// keysBelow are the names of the cluster's keys.
+func keysBelow(t *testing.T, admin *clientv3.Client) string {
+	t.Helper()
+	resp, err := admin.Get(soon(t), procs.Prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	require.NoError(t, err)
+	var out bytes.Buffer
+	for _, kv := range resp.Kvs {
+		fmt.Fprintln(&out, string(kv.Key))
+	}
+	return out.String()
+}

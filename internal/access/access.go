@@ -1,0 +1,159 @@
+// Package access is the one table of the ranges of keys in etcd that each kind of program needs rights on, and
+// what for: goversed rbac prints it as commands, goversed doctor tries each of them, and the README shows it.
+// It is pure.
+//
+// Not promised: rights for a program's own keys, such as those that the state of objects lies in, or what a
+// term's transactions write. No program here needs the role root.
+package access
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/goverse/goverse/internal/state"
+)
+
+// ErrBadProgram is wrapped by the errors of ParseProgram.
+var ErrBadProgram = errors.New("unknown program")
+
+// Program is a kind of program.
+type Program string
+
+// The kinds of programs.
+const (
+	// Node is a process that links Goverse, or goversed node.
+	Node Program = "node"
+	// Exec is goversed exec.
+	Exec Program = "exec"
+	// Lock is goversed lock.
+	Lock Program = "lock"
+	// Operator is what else goversed does from outside: status, transfer, drain, elections, effects.
+	Operator Program = "operator"
+)
+
+// Programs are all kinds.
+func Programs() []Program { return []Program{Node, Exec, Lock, Operator} }
+
+// ParseProgram reads what String of a Program says. Errors match ErrBadProgram and name the choices.
+func ParseProgram(s string) (Program, error) {
+	var all []string
+	for _, p := range Programs() {
+		if s == string(p) {
+			return p, nil
+		}
+		all = append(all, string(p))
+	}
+	last := len(all) - 1
+	return "", fmt.Errorf("%w %q: give %s or %s", ErrBadProgram, s, strings.Join(all[:last], ", "), all[last])
+}
+
+// Right is what a user may do with the keys of a range.
+type Right int
+
+// The rights. A watch needs Read, and deletions need what writes do.
+const (
+	Read Right = iota + 1
+	ReadWrite
+)
+
+// String is the right as etcdctl role grant-permission takes it.
+func (r Right) String() string {
+	if r == Read {
+		return "read"
+	}
+	return "readwrite"
+}
+
+// Words are the rights in a sentence.
+func (r Right) Words() string {
+	if r == Read {
+		return "READ"
+	}
+	return "READ and WRITE"
+}
+
+// Part is a place in a range where a program writes.
+type Part struct {
+	// Key is one key, or all that begin with it if it ends with a slash.
+	Key string
+	// For is what is written there.
+	For string
+}
+
+// Range is a range of keys, and the right on it that a program needs.
+type Range struct {
+	// Start is the first key and End what lies behind the last one; "" if it is the one key Start.
+	Start, End string
+	// Prefix says that it is all keys that begin with Start.
+	Prefix bool
+	Right  Right
+	// For is what the program has there.
+	For string
+	// Always: each such program needs it; others only if they use what it is for.
+	Always bool
+	// Parts are where the program writes; none with Read.
+	Parts []Part
+}
+
+// String names the range as in a sentence: "the range A to B", "the prefix A" or "the key A".
+func (r Range) String() string {
+	switch {
+	case r.Prefix:
+		return "the prefix " + r.Start
+	case r.End == "":
+		return "the key " + r.Start
+	}
+	return "the range " + r.Start + " to " + r.End
+}
+
+// Ranges are those that a program needs on a cluster with these keys, in the order of keys.
+func Ranges(keys state.Keys, p Program) []Range {
+	elections := prefix(keys.Elections().Root(), ReadWrite, "named elections")
+	switch p {
+	case Exec:
+		elections.Always = true
+		return []Range{elections}
+	case Lock:
+		locks := prefix(keys.Locks().Root(), ReadWrite, "locks")
+		locks.Always = true
+		return []Range{locks}
+	case Operator:
+		return operators(keys, elections)
+	}
+	events := prefix(keys.Prefix()+"/events/", ReadWrite, "the log of events")
+	work := prefix(keys.Prefix()+"/work/", ReadWrite, "locks, effects and checkpoints")
+	work.Parts = []Part{{keys.Locks().Root(), "locks"}, {keys.Effects().Root(), "effects"},
+		{keys.EffectMarks(), "marks of effects"}, {keys.Prefix() + "/work/checkpoints/", "checkpoints"},
+		{keys.Prefix() + "/work/parked/", "parked events"}, {keys.Prefix() + "/work/leases/", "electors"}}
+	own := Range{Start: keys.RangeStart(), End: keys.RangeEnd(), Right: ReadWrite, Always: true,
+		For: "the cluster itself: leadership, nodes, shards",
+		Parts: []Part{{keys.Queue(), "candidacy"}, {keys.Acting(), "fallback"}, {keys.Request(), "requests"},
+			{keys.Nodes(), "registration"}, {keys.Prefix() + "/nodes-accused/", "crash detection"},
+			{keys.Prefix() + "/nodes-drain/", "drains"}, {keys.ShardMap(), "the shard map"},
+			{keys.Prefix() + "/shards/released/", "released shards"}}}
+	return []Range{elections, events, own, work}
+}
+
+func operators(keys state.Keys, elections Range) []Range {
+	request := Range{Start: keys.Request(), Right: ReadWrite, For: "goversed resign and transfer",
+		Parts: []Part{{keys.Request(), "requests"}}}
+	marks := prefix(keys.EffectMarks(), ReadWrite, "goversed effects resolve")
+	elections.For = "goversed elections"
+	return []Range{elections,
+		prefix(keys.Prefix()+"/events/", Read, "the log of events"),
+		{Start: keys.RangeStart(), End: keys.RangeEnd(), Right: Read, Always: true, For: "goversed status and its like"},
+		request,
+		prefix(keys.Prefix()+"/nodes-drain/", ReadWrite, "goversed drain"),
+		prefix(keys.Effects().Root(), ReadWrite, "goversed effects"),
+		marks}
+}
+
+// prefix is the range of all keys that begin with start, which ends with a slash.
+func prefix(start string, right Right, what string) Range {
+	r := Range{Start: start, End: strings.TrimSuffix(start, "/") + "0", Prefix: true, Right: right, For: what}
+	if right == ReadWrite {
+		r.Parts = []Part{{start, what}}
+	}
+	return r
+}

@@ -1,0 +1,263 @@
+package diagnosis
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/state"
+)
+
+// prefix judges whether this is the prefix that is meant.
+func prefix(f Facts) []Finding {
+	if f.State == nil {
+		return nil
+	}
+	c := findings{check: CheckPrefix}
+	var others []string
+	for _, p := range f.Others.Prefixes {
+		others = append(others, fmt.Sprintf("%s (%s)", p.Prefix, count(p.Nodes, "node")))
+	}
+	members, more := len(f.State.Snapshot.Members), ""
+	switch {
+	case len(others) > 0:
+		more = "; other clusters in this etcd: " + listed(others)
+	case f.Others.Denied:
+		more = "; this user may not look for other clusters"
+	}
+	if f.Others.More {
+		more += "; not all of etcd's keys were looked at"
+	}
+	switch {
+	case members == 0 && len(others) > 0:
+		c.add(Warning, "check --prefix", "no node is registered under %s%s", f.Prefix, more)
+	case members == 0:
+		c.add(Note, "", "no node is registered under %s yet%s", f.Prefix, more)
+	}
+	return c.orOK("%s under %s%s", count(members, "node"), f.Prefix, more)
+}
+
+// errNoProcess: a record could be any JSON.
+var errNoProcess = errors.New("it names no process")
+
+// unreadable is why a value in the range means nothing to a node, nil if it does.
+func unreadable(parsed state.ParsedKey, value []byte) (err error) {
+	switch parsed.Kind {
+	case state.KindNode:
+		var r state.Record
+		if r, err = state.DecodeRecord(value); err == nil && r.InstanceID == "" {
+			return errNoProcess
+		}
+	case state.KindRequest:
+		_, err = state.DecodeRequest(value)
+	case state.KindAccusation:
+		_, err = state.DecodeAccusation(value)
+	case state.KindDrain:
+		_, err = state.DecodeDrain(value)
+	case state.KindShardMap:
+		_, err = sharding.Decode(value)
+	case state.KindReleased:
+		_, err = sharding.DecodeReport(value)
+	}
+	return err
+}
+
+// values judges whether all that lies in the range is Goverse's, and can be read.
+func values(f Facts) []Finding {
+	if f.State == nil {
+		return nil
+	}
+	c := findings{check: CheckValues}
+	keys := f.State.Snapshot.Keys
+	var foreign []string
+	for _, kv := range f.State.KVs {
+		parsed := keys.Parse(kv.Key)
+		if parsed.Kind == state.KindOther && !strings.HasPrefix(kv.Key, keys.DoctorKeys()) {
+			foreign = append(foreign, kv.Key)
+		}
+		err := unreadable(parsed, kv.Value)
+		if err == nil {
+			continue
+		}
+		why := strings.ReplaceAll(err.Error(), "\n", " ")
+		remedy := "find out who wrote it, then etcdctl del " + kv.Key
+		switch {
+		case errors.Is(err, sharding.ErrNewerVersion):
+			c.add(Problem, "do not delete it: upgrade the nodes, and this goversed", "%s cannot be read by the version of "+
+				"this goversed, nor by nodes of that: %s", kv.Key, why)
+		case parsed.Kind == state.KindShardMap:
+			c.add(Problem, remedy+": the leader then assigns all shards anew", "the shard map %s cannot be read, so no shard "+
+				"is assigned: %s", kv.Key, why)
+		case parsed.Kind == state.KindNode:
+			c.add(Problem, remedy, "the record of a node, %s, cannot be read, and keeps its address from others: %s", kv.Key,
+				why)
+		default:
+			c.add(Warning, remedy, "the value of %s cannot be read and is passed over: %s", kv.Key, why)
+		}
+	}
+	if len(foreign) > 0 {
+		c.add(Note, "keep keys of your own under another prefix", "%s below %s that no node knows: %s",
+			count(len(foreign), "key"), f.Prefix, listed(foreign))
+	}
+	return c.orOK("every key of the cluster can be read")
+}
+
+// leader judges whether somebody leads, and a node does.
+func leader(f Facts) []Finding {
+	if f.State == nil {
+		return nil
+	}
+	c, s := findings{check: CheckLeader}, f.State.Snapshot
+	for place, candidate := range s.Queue {
+		if s.MemberOf(candidate) != nil {
+			continue
+		}
+		key := fmt.Sprintf("the key %s (%q)", candidate.Key, candidate.Address)
+		switch {
+		case candidate.Lease == 0:
+			severity, where := Problem, "first in the election's queue, so that no node leads"
+			if place > 0 {
+				severity, where = Warning, "in the election's queue, and will lead when those before it are gone"
+			}
+			c.add(severity, "find out who wrote it, then etcdctl del "+candidate.Key,
+				"%s is no node's and has no lease: it never ends, and is %s", key, where)
+		case place == 0:
+			c.add(Warning, fmt.Sprintf("wait until that program ends, or if it has: etcdctl lease revoke %x", candidate.Lease),
+				"%s, which is no node's, leads: a program outside, as etcdctl elect%s", key, f.left(candidate.Lease))
+		default:
+			c.add(Note, "", "%s, which is no node's, waits in the election's queue%s", key, f.left(candidate.Lease))
+		}
+	}
+	l := s.Leader()
+	standing := slices.ContainsFunc(s.Members, func(m *state.Member) bool { return !m.Observer })
+	switch {
+	case len(s.Members) == 0 && len(s.Queue) == 0:
+		return c.all
+	case l.Address == "" && len(s.Queue) == 0 && !standing:
+		c.add(Warning, "start a node without --observer", "nobody leads: every node is an observer")
+	case l.Address == "" && len(s.Queue) == 0:
+		c.add(Problem, "look for the reason in the logs of the nodes; etcd may deny them "+s.Keys.Queue(),
+			"nobody leads, and no node is queued")
+	case l.Address == "" && s.Acting != nil:
+		c.add(Note, "look again in some seconds", "leadership goes from fallback (%s) back to the election", s.Acting.Address)
+	}
+	return c.orOK("%s leads by token %d; %d in the queue", l.Address, l.Token, len(s.Queue))
+}
+
+// left says for how long a lease goes on, if that is known.
+func (f Facts) left(lease int64) string {
+	l, ok := f.Leases.Of[lease]
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("; its lease of %v has %v left", l.Granted, l.Left)
+}
+
+// fallback judges whether the election itself works for every node.
+func fallback(f Facts) []Finding {
+	if f.State == nil || len(f.State.Snapshot.Members) == 0 {
+		return nil
+	}
+	c, s := findings{check: CheckFallback}, f.State.Snapshot
+	for _, m := range s.Members {
+		if m.ElectionFailed {
+			c.add(Problem, "grant WRITE on "+s.Keys.Queue()+" if etcd denies it; the election comes back by itself",
+				"the election of %s does not work: %s", m.Address, cmp.Or(m.Reason, "it does not say why"))
+		}
+	}
+	if l := s.Leader(); l.Mode == election.ModeFallback {
+		c.add(Problem, "repair what keeps the nodes from the election", "%s leads in fallback, because the election does "+
+			"not work",
+			l.Address)
+	}
+	return c.orOK("the election works for every node")
+}
+
+// shards judges whether all nodes mean the same shards.
+func shards(f Facts) []Finding {
+	if f.State == nil {
+		return nil
+	}
+	c, s := findings{check: CheckShards}, f.State.Snapshot
+	by := map[int][]string{}
+	for _, m := range s.Members {
+		if m.Shards > 0 {
+			by[m.Shards] = append(by[m.Shards], m.Address)
+		}
+	}
+	if len(by) == 0 {
+		return nil
+	}
+	var counts []string
+	for _, n := range slices.SortedFunc(maps.Keys(by), func(a, b int) int {
+		return cmp.Or(cmp.Compare(len(by[b]), len(by[a])), cmp.Compare(a, b))
+	}) {
+		counts = append(counts, fmt.Sprintf("%d at %s", n, listed(by[n])))
+	}
+	fixed := 0
+	if s.ShardMap != nil && s.ShardMap.Map != nil {
+		fixed = s.ShardMap.Shards()
+	}
+	switch {
+	case len(by) > 1:
+		c.add(Problem, "start all nodes with the same --shards", "the nodes have different numbers of shards: %s",
+			strings.Join(counts, "; "))
+	case fixed > 0 && len(by[fixed]) == 0:
+		c.add(Problem, fmt.Sprintf("start the nodes with --shards %d, or stop all of them and delete %s", fixed,
+			s.Keys.ShardMap()),
+			"the shard map has %d shards, and the nodes have another number: %s", fixed, counts[0])
+	case s.ShardMap == nil:
+		return c.orOK("the shards are not assigned yet: goversed shards plan says what the leader waits for")
+	}
+	return c.orOK("the shard map and the nodes have the same number of shards")
+}
+
+// long is a lease that no node asks for.
+const long = 24 * time.Hour
+
+// leases judges whether leases end when their holders do.
+func leases(f Facts) []Finding {
+	if f.State == nil {
+		return nil
+	}
+	c, s := findings{check: CheckLeases}, f.State.Snapshot
+	for _, m := range s.Members {
+		lease, known := f.Leases.Of[m.KeyLease]
+		gone := slices.ContainsFunc(f.Nodes, func(n Node) bool {
+			return n.Address == m.Address && (n.Answer == Refused || n.Answer == Another)
+		})
+		switch {
+		case m.KeyLease == 0:
+			c.add(Problem, "if that node does not run: etcdctl del "+s.Keys.Node(m.Address), "the record of the node %s has "+
+				"no lease: it stays when the node is gone", m.Address)
+		case m.InstanceID != "" && m.KeyLease != m.Lease:
+			c.add(Warning, "find out who wrote it, and restart that node", "the record of the node %s is on another lease "+
+				"(%x) than it says (%x)", m.Address, m.KeyLease, m.Lease)
+		case gone && known:
+			c.add(Warning, fmt.Sprintf("wait for that, start the node again at its address, or: etcdctl lease revoke %x",
+				m.KeyLease),
+				"the lease %x of the node %s, whose process does not answer there, has %v left: until then it keeps its place, "+
+					"its shards and its locks", m.KeyLease, m.Address, lease.Left)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(f.Leases.Of)) {
+		if l := f.Leases.Of[id]; l.Left > long {
+			c.add(Warning, fmt.Sprintf("find out who made it; if that is gone: etcdctl lease revoke %x", id),
+				"the lease %x, which keys of the cluster are on, goes on for %v", id, l.Left)
+		}
+	}
+	if many := 100; f.Leases.Empty >= many {
+		c.add(Warning, "find the program that creates leases and neither uses nor revokes them",
+			"%d of %d leases that were looked at have no key", f.Leases.Empty, f.Leases.Looked)
+	}
+	if f.Leases.Total < 0 {
+		return c.orOK("%s of the cluster; this user may not see those of others", count(len(f.Leases.Of), "lease"))
+	}
+	return c.orOK("%s of the cluster, of %d in etcd", count(len(f.Leases.Of), "lease"), f.Leases.Total)
+}
