@@ -48,7 +48,7 @@ const (
 // next is what the member c.Name, which has no data and says mine, does next, where the others
 // answered so. Members of a new cluster begin it when each has seen all others without data: only so
 // one that has lost its data can be told from one that is new. Errors match ErrMemberLost,
-// ErrNotMember or ErrConfig.
+// ErrNotMember, ErrDataDir or ErrConfig.
 func next(c Config, mine greeting, others map[string]answer) (step, error) {
 	names := slices.Sorted(maps.Keys(others))
 	var running, missing []string
@@ -61,8 +61,7 @@ func next(c Config, mine greeting, others map[string]answer) (step, error) {
 		case a.greeting == nil:
 			missing = append(missing, name)
 		case a.greeting.Members != mine.Members:
-			return step{}, badConfig("Peers and Token of %s are %s, and here %s: give all members the same", name,
-				a.greeting.Members, mine.Members)
+			return step{}, &DisagreeError{Member: name, Theirs: a.greeting.Members, Ours: mine.Members}
 		case a.greeting.Agreed != "":
 			agreed[a.greeting.Agreed] = true
 		}
@@ -80,8 +79,8 @@ func next(c Config, mine greeting, others map[string]answer) (step, error) {
 	case len(running) > 0:
 		return nextRunning(c, others, running, missing)
 	case len(agreed) > 1:
-		return step{}, fmt.Errorf("embedetcd: %w: it was emptied while the cluster began: empty the data directories of all "+
-			"members and start them again", ErrMemberLost)
+		return step{}, fmt.Errorf("embedetcd: %w: a data directory was emptied while the cluster began: empty those of all "+
+			"members and start them again", ErrDataDir)
 	case len(missing) > 0:
 		return step{do: doWait, missing: missing}, nil
 	case mine.Agreed == "":

@@ -180,7 +180,7 @@ func TestRemovedMemberSaysSo(t *testing.T) {
 		err = s.Err()
 		require.NoError(t, s.Close())
 	}
-	require.ErrorIs(t, err, ErrNotMember)
+	require.ErrorIs(t, err, ErrRemoved)
 	require.NotContains(t, err.Error(), "\n")
 }
 
@@ -225,7 +225,7 @@ func TestWhatAMemberWithoutDataDoesNext(t *testing.T) {
 		"one that agreed is away":     {agreed, answer{}, hello("nc", "na"), doWait, "", []string{"a"}, nil},
 		"all have agreed":             {agreed, hello("na", "na"), hello("nc", "na"), doBegin, "", nil, nil},
 		"one has begun":               {agreed, runs(known), answer{}, doBegin, "", nil, nil},
-		"on different things":         {agreed, hello("x", "x"), hello("nc", "na"), 0, "", nil, ErrMemberLost},
+		"on different things":         {agreed, hello("x", "x"), hello("nc", "na"), 0, "", nil, ErrDataDir},
 		"other members":               {greeting{Members: "x"}, hello("na", ""), answer{}, 0, "", nil, ErrConfig},
 		"the cluster knows it":        {mine, runs(known), answer{}, 0, "", nil, ErrMemberLost},
 		"though another is new":       {mine, runs(known), hello("nc", ""), 0, "", nil, ErrMemberLost},

@@ -30,9 +30,29 @@ var (
 	// ErrMemberLost: the other members of the cluster know this one, and its data directory
 	// is empty: it would vote a second time on what it has confirmed already. See Start.
 	ErrMemberLost = errors.New("the data of this member of etcd is lost")
-	// ErrNotMember: the other members do not know this one, or not any more.
+	// ErrPeerAddress: the data is of a member with another peer address than that in Peers. It
+	// matches ErrConfig.
+	ErrPeerAddress = fmt.Errorf("%w: the member has another peer address", ErrConfig)
+	// ErrNotMember: the other members do not know this one.
 	ErrNotMember = errors.New("this is no member of the etcd cluster")
+	// ErrRemoved: they do not any more: it was removed, and its data is of no use. It matches ErrNotMember.
+	ErrRemoved = fmt.Errorf("%w any more", ErrNotMember)
 )
+
+// A DisagreeError is another member that was given other Peers or another Token. It matches ErrConfig.
+type DisagreeError struct {
+	Member       string // its name, by the Peers here
+	Theirs, Ours string // the members, and the token
+}
+
+// Error names the member, and both configurations.
+func (e *DisagreeError) Error() string {
+	return fmt.Sprintf("embedetcd: %v: Peers and Token of %s are %s, and here %s: give all members the same", ErrConfig,
+		e.Member, e.Theirs, e.Ours)
+}
+
+// Unwrap is ErrConfig.
+func (e *DisagreeError) Unwrap() error { return ErrConfig }
 
 // Config describes one etcd server. The zero value works: a free port of 127.0.0.1
 // and a temporary directory.

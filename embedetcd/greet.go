@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	neturl "net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -62,6 +63,7 @@ func meet(ctx context.Context, c Config, dir *dataDir, mine greeting) (step, err
 				return step{}, err
 			}
 			g.mine.Store(&mine)
+			said = newReminder(c.Logger)
 			c.Logger.Info("all members of etcd are here and have no data: a new cluster begins", "members", len(c.Peers))
 			continue
 		case doWait:
@@ -181,6 +183,9 @@ func getJSON(ctx context.Context, client *http.Client, url string, into any) (in
 	}
 	resp, err := client.Do(req)
 	if err != nil {
+		if failed, ok := errors.AsType[*neturl.Error](err); ok {
+			err = failed.Err // without the URL, which is known
+		}
 		return 0, nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()

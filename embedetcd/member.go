@@ -30,27 +30,32 @@ func (s *Server) Endpoints() []string {
 // Leads reports whether this member is etcd's leader.
 func (s *Server) Leads() bool { return s.etcd.Server.Lead() == uint64(s.etcd.Server.MemberID()) }
 
-// handOver moves etcd's leadership to another member, if there is one, and returns when it leads.
-func (s *Server) handOver() {
-	if !s.Leads() || s.voters() < 2 {
-		return
-	}
-	began := time.Now()
-	if err := s.etcd.Server.TryTransferLeadershipOnShutdown(); err != nil {
-		s.log.Warn("etcd's leadership could not be handed over: the other members wait for their election time-out",
-			"error", err)
-		return
-	}
-	s.log.Info("etcd's leadership was handed over", "to", types.ID(s.etcd.Server.Lead()), "took", time.Since(began))
-}
-
-func (s *Server) voters() (n int) {
-	for _, m := range s.etcd.Server.Cluster().Members() {
-		if !m.IsLearner {
-			n++
+// handOver moves etcd's leadership to another member, if this one has it, and returns when that leads. It
+// reports whether this member leads no more. Each other member is tried once, for an election time-out.
+func (s *Server) handOver() bool {
+	server := s.etcd.Server
+	own, began, tried := uint64(server.MemberID()), time.Now(), 0
+	for _, m := range server.Cluster().Members() {
+		if !s.Leads() {
+			break
+		}
+		if uint64(m.ID) == own || m.IsLearner {
+			continue
+		}
+		tried++
+		ctx, cancel := context.WithTimeout(context.Background(), s.cfg.ElectionTimeout)
+		err := server.MoveLeader(ctx, own, uint64(m.ID))
+		cancel()
+		if err == nil {
+			s.log.Info("etcd's leadership was handed over", "to", m.Name, "took", time.Since(began).Round(time.Millisecond))
+			return true
 		}
 	}
-	return n
+	if tried > 0 && s.Leads() {
+		s.log.Warn("etcd's leadership could not be handed over: no other member took it; if any run, they elect one of them")
+		return false
+	}
+	return true
 }
 
 // checkAddress fails if the cluster knows this member by another peer address than the configured one:
@@ -64,8 +69,8 @@ func (s *Server) checkAddress() error {
 	if m == nil || slices.Contains(m.PeerURLs, own.String()) {
 		return nil
 	}
-	return badConfig("Peers has %s for %s, and the data in %s is of a member at %v: give the address that it has, or another "+
-		"DataDir", own.String(), s.cfg.Name, s.cfg.DataDir, m.PeerURLs)
+	return fmt.Errorf("embedetcd: %w: Peers has %s for %s, and the data in %s is of a member at %v: give the address that it "+
+		"has, or another DataDir", ErrPeerAddress, own.String(), s.cfg.Name, s.cfg.DataDir, m.PeerURLs)
 }
 
 // removed reports whether the other members do not know this one any more. It asks them.
@@ -103,6 +108,6 @@ func (s *Server) removed() bool {
 }
 
 func removedError(c Config, id types.ID) error {
-	return fmt.Errorf("embedetcd: %w any more: the cluster has removed member %s: move %s away and start with an empty directory, "+
-		"once a member was added in its place", ErrNotMember, id, c.DataDir)
+	return fmt.Errorf("embedetcd: %w: the cluster has removed member %s: move %s away and start with an empty directory, "+
+		"once a member was added in its place", ErrRemoved, id, c.DataDir)
 }

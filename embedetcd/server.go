@@ -230,7 +230,7 @@ func (s *Server) shut(crash bool) error {
 	s.closeOnce.Do(func() {
 		close(s.closing)
 		if !crash && s.client != nil {
-			s.handOver() // while clients can still be answered
+			crash = !s.handOver() // while clients can still be answered; etcd need not try again
 		}
 		if s.client != nil {
 			_ = s.client.Close()
