@@ -79,8 +79,8 @@ func next(c Config, mine greeting, others map[string]answer) (step, error) {
 	case len(running) > 0:
 		return nextRunning(c, others, running, missing)
 	case len(agreed) > 1:
-		return step{}, fmt.Errorf("embedetcd: %w: a data directory was emptied while the cluster began: empty those of all "+
-			"members and start them again", ErrDataDir)
+		return step{}, fmt.Errorf("embedetcd: %w: a data directory was lost while the cluster began: remove those of "+
+			"all members and start them again", ErrDataDir)
 	case len(missing) > 0:
 		return step{do: doWait, missing: missing}, nil
 	case mine.Agreed == "":
@@ -100,7 +100,7 @@ func next(c Config, mine greeting, others map[string]answer) (step, error) {
 // proposal is what others have agreed on already, or else what the first member by name has drawn.
 func proposal(c Config, mine greeting, others map[string]answer, agreed map[string]bool) string {
 	for token := range agreed {
-		return token
+		return token // there is no other
 	}
 	first := slices.Min(slices.Collect(maps.Keys(c.Peers)))
 	if first == c.Name {
@@ -113,17 +113,23 @@ func proposal(c Config, mine greeting, others map[string]answer, agreed map[stri
 func nextRunning(c Config, others map[string]answer, running, missing []string) (step, error) {
 	own := c.PeerTLS.scheme() + "://" + c.Peers[c.Name]
 	var added *membership.Member
+	unknown, same := 0, true
 	for _, name := range running {
-		m := at(others[name].members, own)
-		switch {
+		switch m := at(others[name].members, own); {
 		case m == nil:
-			return step{}, notMember(c, own)
+			unknown++
 		case m.Name != "" || len(m.ClientURLs) > 0:
 			return step{}, memberLost(c, m)
-		case added != nil && added.ID != m.ID:
-			return step{do: doWait, missing: running}, nil // one of them is behind
+		default:
+			same = same && (added == nil || added.ID == m.ID)
+			added = m
 		}
-		added = m
+	}
+	switch {
+	case unknown == len(running):
+		return step{}, notMember(c, own)
+	case unknown > 0 || !same:
+		return step{do: doWait, missing: running}, nil // one of them is behind
 	}
 	members := others[running[0]].members
 	voters := 0
@@ -149,12 +155,13 @@ func at(members []*membership.Member, url string) *membership.Member {
 }
 
 func memberLost(c Config, m *membership.Member) error {
-	return fmt.Errorf("embedetcd: %w: the cluster knows %s as member %s, and %s is empty: put the data back, or replace the "+
-		"member in the cluster", ErrMemberLost, c.Name, types.ID(m.ID), c.DataDir)
+	return fmt.Errorf("embedetcd: %w: the cluster knows %s as member %s, and %s is empty: put the data back, or "+
+		"replace the member in the cluster", ErrMemberLost, c.Name, types.ID(m.ID), c.DataDir)
 }
 
 func notMember(c Config, own string) error {
-	return fmt.Errorf("embedetcd: %w: its members do not know %s at %s: add it to the cluster, or correct Peers", ErrNotMember,
+	return fmt.Errorf("embedetcd: %w: its members do not know %s at %s: add it to the cluster, or correct "+
+		"Peers", ErrNotMember,
 		c.Name, own)
 }
 

@@ -2,6 +2,7 @@ package embedetcd
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
@@ -124,18 +126,22 @@ func TestMemberThatLostItsData(t *testing.T) {
 	a = servers[0]
 	require.Equal(t, "before", value(t, a.Client(), "key"))
 
-	require.Eventually(t, func() bool {
-		_, err := a.Client().MemberRemove(patient(t), uint64(lost))
-		return err == nil
-	}, 20*time.Second, 10*time.Millisecond)
+	remove(t, a, lost)
 	_, err = Start(patient(t), cfg["c"])
 	require.ErrorIs(t, err, ErrNotMember)
 	var added *clientv3.MemberAddResponse
 	require.Eventually(t, func() bool {
-		added, err = a.Client().MemberAddAsLearner(patient(t), []string{"https://" + cfg["c"].Peers["c"]})
+		if added, err = a.Client().MemberAddAsLearner(patient(t), []string{"https://" + cfg["c"].Peers["c"]}); err != nil {
+			require.NotErrorIs(t, err, rpctypes.ErrPeerURLExist)
+		}
 		return err == nil
 	}, 20*time.Second, 10*time.Millisecond, "etcd takes a while to trust members that have just come")
-	c = startAll(t, cfg["c"])[0]
+	require.Eventually(t, func() bool { // until both of the others have heard of it
+		c, err = Start(patient(t), cfg["c"])
+		return !errors.Is(err, ErrNotMember)
+	}, 20*time.Second, 10*time.Millisecond)
+	require.NoError(t, err)
+	defer func() { _ = c.shut(true) }()
 	require.Eventually(t, func() bool {
 		_, err = a.Client().MemberPromote(patient(t), added.Member.ID)
 		return err == nil
@@ -147,6 +153,15 @@ func TestMemberThatLostItsData(t *testing.T) {
 	require.NoError(t, c.Close())
 	c = startAll(t, cfg["c"])[0]
 	require.Equal(t, "before", value(t, c.Client(), "key"), "it restarts as an ordinary member")
+}
+
+// remove removes a member that is dead.
+func remove(t *testing.T, by *Server, id types.ID) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := by.Client().MemberRemove(patient(t), uint64(id))
+		return err == nil || errors.Is(err, rpctypes.ErrMemberNotFound) // an answer may be lost
+	}, 20*time.Second, 10*time.Millisecond)
 }
 
 // A member that closes while it is etcd's leader has handed that over first.
@@ -170,10 +185,7 @@ func TestRemovedMemberSaysSo(t *testing.T) {
 	servers := startAll(t, cfg["a"], cfg["b"], cfg["c"])
 	id := servers[2].etcd.Server.MemberID()
 	require.NoError(t, servers[2].shut(true))
-	require.Eventually(t, func() bool {
-		_, err := servers[0].Client().MemberRemove(patient(t), uint64(id))
-		return err == nil
-	}, 20*time.Second, 10*time.Millisecond)
+	remove(t, servers[0], id)
 	s, err := Start(patient(t), cfg["c"])
 	if err == nil { // it served before it was notified
 		<-s.Done()
@@ -234,6 +246,7 @@ func TestWhatAMemberWithoutDataDoesNext(t *testing.T) {
 		"it was added":                {mine, runs(learner(9)), runs(learner(9)), doJoin, "", nil, nil},
 		"by what only one says":       {mine, runs(learner(9)), answer{}, doWait, "", []string{"c"}, nil},
 		"one of them is behind":       {mine, runs(learner(9)), runs(learner(8)), doWait, "", []string{"a", "c"}, nil},
+		"one has not heard of it":     {mine, runs(learner(9)), runs(nil), doWait, "", []string{"a", "c"}, nil},
 		"one of them knows better":    {mine, runs(learner(9)), runs(known), 0, "", nil, ErrMemberLost},
 		"agreed, and then not a part": {agreed, runs(nil), answer{}, 0, "", nil, ErrNotMember},
 	} {

@@ -78,8 +78,8 @@ func meet(ctx context.Context, c Config, dir *dataDir, mine greeting) (step, err
 }
 
 func notMet(ctx context.Context, missing []string) error {
-	return fmt.Errorf("embedetcd: this member of etcd has no data, and %s did not answer: start all members of a new cluster "+
-		"(%w)", strings.Join(missing, ", "), context.Cause(ctx))
+	return fmt.Errorf("embedetcd: this member of etcd has no data, and %s did not answer: start all members of a new "+
+		"cluster (%w)", strings.Join(missing, ", "), context.Cause(ctx))
 }
 
 // greeter answers the other members and asks them, at the peer addresses, before etcd runs.

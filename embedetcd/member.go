@@ -69,8 +69,8 @@ func (s *Server) checkAddress() error {
 	if m == nil || slices.Contains(m.PeerURLs, own.String()) {
 		return nil
 	}
-	return fmt.Errorf("embedetcd: %w: Peers has %s for %s, and the data in %s is of a member at %v: give the address that it "+
-		"has, or another DataDir", ErrPeerAddress, own.String(), s.cfg.Name, s.cfg.DataDir, m.PeerURLs)
+	return fmt.Errorf("embedetcd: %w: Peers has %s for %s, and the data in %s is of a member at %v: give the address "+
+		"that it has, or another DataDir", ErrPeerAddress, own.String(), s.cfg.Name, s.cfg.DataDir, m.PeerURLs)
 }
 
 // removed reports whether the other members do not know this one any more. It asks them.
@@ -108,6 +108,6 @@ func (s *Server) removed() bool {
 }
 
 func removedError(c Config, id types.ID) error {
-	return fmt.Errorf("embedetcd: %w: the cluster has removed member %s: move %s away and start with an empty directory, "+
-		"once a member was added in its place", ErrRemoved, id, c.DataDir)
+	return fmt.Errorf("embedetcd: %w: the cluster has removed member %s: move %s away and start with an empty "+
+		"directory, once a member was added in its place", ErrRemoved, id, c.DataDir)
 }

@@ -201,7 +201,8 @@ func loseOne(t *testing.T, c *embeddedCluster, etcdsLeader int) {
 	c.nodes[2].Kill(t)
 	require.NoError(t, os.RemoveAll(c.data(2)))
 	c.start(t, 2)
-	c.nodes[2].AwaitOutput(t, longPatience, "its data is lost; put it back, or replace the member by goversed etcd replace c")
+	c.nodes[2].AwaitOutput(t, longPatience, "its data is lost; put it back, or replace the member by goversed etcd "+
+		"replace c")
 	began := time.Now()
 	replace := kit.Goversed(t, c.command(t, "etcd replace", 0)...)
 	require.Equal(t, 0, replace.Exit(t, longPatience), replace.Output())
@@ -306,6 +307,7 @@ func (c *embeddedCluster) stopEtcdsLeader(t *testing.T) {
 	require.Equal(t, term+1, now.RaftTerm, "one change of etcd's leader")
 	n, longest := stop()
 	require.Positive(t, n)
-	t.Logf("etcd's leader was stopped: another node leads after %v, the process ended after %v; %d writes at another member, "+
-		"at most %v apart", led.Round(time.Millisecond), ended.Round(time.Millisecond), n, longest.Round(time.Millisecond))
+	t.Logf("etcd's leader was stopped: another node leads after %v, the process ended after %v; %d writes at another "+
+		"member, at most %v apart", led.Round(time.Millisecond), ended.Round(time.Millisecond), n,
+			longest.Round(time.Millisecond))
 }

@@ -25,20 +25,22 @@ type embeddedFlags struct {
 
 func (f *embeddedFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.dataDir, "data-dir", "goverse-data", "`directory` of the embedded etcd")
-	fs.StringVar(&f.listen, "etcd-listen", "127.0.0.1:2379", "`host:port` of the embedded etcd, for nodes and other clients")
-	fs.StringVar(&f.advertise, "etcd-advertise", "", "`host:port` under which other machines reach it (default: --etcd-listen)")
-	fs.StringVar(&f.serve.CertFile, "etcd-serve-cert", "", "PEM `file` with the certificate that the embedded etcd shows to "+
-		"clients; with it, they must use https://")
+	fs.StringVar(&f.listen, "etcd-listen", "127.0.0.1:2379", "`host:port` of the embedded etcd, for nodes and other "+
+		"clients")
+	fs.StringVar(&f.advertise, "etcd-advertise", "", "`host:port` under which other machines reach it (default: "+
+		"--etcd-listen)")
+	fs.StringVar(&f.serve.CertFile, "etcd-serve-cert", "", "PEM `file` with the certificate that the embedded etcd "+
+		"shows to clients; with it, they must use https://")
 	fs.StringVar(&f.serve.KeyFile, "etcd-serve-key", "", "PEM `file` with the key of that certificate")
-	fs.StringVar(&f.serve.CAFile, "etcd-serve-ca", "", "PEM `file` with the authorities one of which must have signed the "+
-		"certificate of a client (default: clients need none)")
+	fs.StringVar(&f.serve.CAFile, "etcd-serve-ca", "", "PEM `file` with the authorities one of which must have signed "+
+		"the certificate of a client (default: clients need none)")
 	fs.StringVar(&f.cluster, "etcd-cluster", "", "the members of an etcd cluster that these processes embed, as "+
 		"`name=peer URL`, with commas between; the same for all of them")
 	fs.StringVar(&f.name, "etcd-name", "", "which of --etcd-cluster this process is, by `name`")
-	fs.StringVar(&f.peerListen, "etcd-peer-listen", "", "`host:port` at which it listens to the other members (default: that "+
-		"of its peer URL)")
-	fs.StringVar(&f.peer.CertFile, "etcd-peer-cert", "", "PEM `file` with the certificate for the connections between the "+
-		"members, for both sides; with it, peer URLs begin with https://")
+	fs.StringVar(&f.peerListen, "etcd-peer-listen", "", "`host:port` at which it listens to the other members "+
+		"(default: that of its peer URL)")
+	fs.StringVar(&f.peer.CertFile, "etcd-peer-cert", "", "PEM `file` with the certificate for the connections between "+
+		"the members, for both sides; with it, peer URLs begin with https://")
 	fs.StringVar(&f.peer.KeyFile, "etcd-peer-key", "", "PEM `file` with the key of that certificate")
 	fs.StringVar(&f.peer.CAFile, "etcd-peer-ca", "", "PEM `file` with the authorities that sign the members' certificates")
 }
@@ -74,8 +76,8 @@ func (f *embeddedFlags) config() (embedetcd.Config, error) {
 	}
 	if f.cluster == "" {
 		if f.name != "" || f.peerListen != "" || given {
-			return cfg, errors.New("--etcd-name, --etcd-peer-listen and --etcd-peer-cert are of one of several members: give " +
-				"--etcd-cluster, too")
+			return cfg, errors.New("--etcd-name, --etcd-peer-listen and --etcd-peer-cert are of one of several members: " +
+				"give --etcd-cluster, too")
 		}
 		return cfg, nil
 	}
@@ -98,11 +100,11 @@ func (f *embeddedFlags) peers() (map[string]string, error) {
 		address = strings.TrimSuffix(address, "/")
 		switch _, twice := peers[name]; {
 		case scheme == "http" && strings.HasPrefix(url, "https://"):
-			return nil, fmt.Errorf("--etcd-cluster has %s, which needs certificates: give --etcd-peer-cert, --etcd-peer-key and "+
-				"--etcd-peer-ca, or write http://", url)
+			return nil, fmt.Errorf("--etcd-cluster has %s, which needs certificates: give --etcd-peer-cert, --etcd-peer-key "+
+				"and --etcd-peer-ca, or write http://", url)
 		case scheme == "https" && strings.HasPrefix(url, "http://"):
-			return nil, fmt.Errorf("--etcd-cluster has %s, which would not be encrypted although certificates are given: write "+
-				"https://", url)
+			return nil, fmt.Errorf("--etcd-cluster has %s, which would not be encrypted although certificates are given: "+
+				"write https://", url)
 		case !ok || name == "" || strings.ContainsAny(name, " \t") || !hasScheme || !fixed(address):
 			return nil, fmt.Errorf("--etcd-cluster: %q: write name=URL for each member, like "+
 				"a=%s://10.0.0.1:2380,b=%[2]s://10.0.0.2:2380,c=%[2]s://10.0.0.3:2380", part, scheme)
@@ -132,11 +134,11 @@ func (f *embeddedFlags) checkAddresses(cfg embedetcd.Config) error {
 	listen, own := cmp.Or(f.peerListen, cfg.Peers[f.name]), cfg.Peers[f.name]
 	if host, port, err := net.SplitHostPort(listen); err != nil || port == "0" || !bindable(host) || !isPort(port) {
 		if f.peerListen == "" {
-			return fmt.Errorf("--etcd-peer-listen is missing: the peer URL of %s has a name, and to listen takes an IP address of "+
-				"this machine, like 0.0.0.0:2380", f.name)
+			return fmt.Errorf("--etcd-peer-listen is missing: the peer URL of %s has a name, and to listen takes an IP "+
+				"address of this machine, like 0.0.0.0:2380", f.name)
 		}
-		return fmt.Errorf("--etcd-peer-listen %s: write host:port, like 0.0.0.0:2380; the host is an IP address of this machine "+
-			"or localhost", f.peerListen)
+		return fmt.Errorf("--etcd-peer-listen %s: write host:port, like 0.0.0.0:2380; the host is an IP address of this "+
+			"machine or localhost", f.peerListen)
 	}
 	host, _, err := net.SplitHostPort(f.listen)
 	if err != nil || len(cfg.Peers) == 1 {
@@ -146,11 +148,11 @@ func (f *embeddedFlags) checkAddresses(cfg embedetcd.Config) error {
 	peer, _, _ := net.SplitHostPort(own)
 	switch {
 	case f.advertise == "" && (host == "" || ip.Unmap().IsUnspecified()):
-		return fmt.Errorf("--etcd-advertise is missing: --etcd-listen %s is every interface, and the other nodes need to know one "+
-			"address, like %s:2379", f.listen, peer)
+		return fmt.Errorf("--etcd-advertise is missing: --etcd-listen %s is every interface, and the other nodes need to "+
+			"know one address, like %s:2379", f.listen, peer)
 	case isLoopback(host) && !isLoopback(peer):
-		return fmt.Errorf("--etcd-listen %s cannot be reached by the nodes of the other members: give this machine's address, "+
-			"like %s", f.listen, net.JoinHostPort(peer, "2379"))
+		return fmt.Errorf("--etcd-listen %s cannot be reached by the nodes of the other members: give this machine's "+
+			"address, like %s", f.listen, net.JoinHostPort(peer, "2379"))
 	}
 	return nil
 }

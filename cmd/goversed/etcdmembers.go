@@ -78,7 +78,8 @@ Refused, and nothing is changed, while the member answers, or if too few others 
 			return operator.PrintReplaced(out, done, json)
 		}, nil
 	})
-	cmd.Flags().StringVar(&peer, "peer", "", "`URL` at which the other members reach the new one (default: that of the old one)")
+	cmd.Flags().StringVar(&peer, "peer", "", "`URL` at which the other members reach the new one (default: that of "+
+		"the old one)")
 	return cmd
 }
 

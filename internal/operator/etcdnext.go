@@ -52,7 +52,8 @@ func nextReplace(name, peer string, kept *replacement, members []EtcdMember) (re
 		return beginReplace(name, peer, members)
 	}
 	if peer != "" && peer != kept.Peer {
-		return replaceStep{}, fmt.Errorf("%w: %s by %s; leave --peer out to complete that", ErrOtherReplacement, name, kept.Peer)
+		return replaceStep{}, fmt.Errorf("%w: %s by %s; leave --peer out to complete "+
+			"that", ErrOtherReplacement, name, kept.Peer)
 	}
 	for _, m := range members {
 		if m.ID == kept.Removed {
