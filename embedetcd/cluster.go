@@ -64,7 +64,7 @@ func startCluster(ctx context.Context, n int, cfg Config) (*Cluster, error) {
 		one := cfg
 		one.Name = fmt.Sprintf("%s-%d", cfg.Name, i)
 		one.DataDir = filepath.Join(dir, one.Name)
-		one.Peers, one.Token = peers, token
+		one.Peers, one.Token, one.together = peers, token, true
 		if one.ListenClient, err = choosePort(ctx, "ListenClient", cfg.ListenClient); err == nil {
 			peers[one.Name], err = choosePort(ctx, "Peers", "127.0.0.1:0")
 		}

@@ -27,7 +27,32 @@ var (
 	ErrDamaged = fmt.Errorf("%w: its database is damaged", ErrDataDir)
 	// ErrAddressInUse: another socket is bound to a wanted address.
 	ErrAddressInUse = errors.New("address already in use")
+	// ErrMemberLost: the other members of the cluster know this one, and its data directory
+	// is empty: it would vote a second time on what it has confirmed already. See Start.
+	ErrMemberLost = errors.New("the data of this member of etcd is lost")
+	// ErrPeerAddress: the data is of a member with another peer address than that in Peers. It
+	// matches ErrConfig.
+	ErrPeerAddress = fmt.Errorf("%w: the member has another peer address", ErrConfig)
+	// ErrNotMember: the other members do not know this one.
+	ErrNotMember = errors.New("this is no member of the etcd cluster")
+	// ErrRemoved: they do not any more: it was removed, and its data is of no use. It matches ErrNotMember.
+	ErrRemoved = fmt.Errorf("%w any more", ErrNotMember)
 )
+
+// A DisagreeError is another member that was given other Peers or another Token. It matches ErrConfig.
+type DisagreeError struct {
+	Member       string // its name, by the Peers here
+	Theirs, Ours string // the members, and the token
+}
+
+// Error names the member, and both configurations.
+func (e *DisagreeError) Error() string {
+	return fmt.Sprintf("embedetcd: %v: Peers and Token of %s are %s, and here %s: give all members the same", ErrConfig,
+		e.Member, e.Theirs, e.Ours)
+}
+
+// Unwrap is ErrConfig.
+func (e *DisagreeError) Unwrap() error { return ErrConfig }
 
 // Config describes one etcd server. The zero value works: a free port of 127.0.0.1
 // and a temporary directory.
@@ -44,15 +69,32 @@ type Config struct {
 	// Name is the member's name in etcd's own cluster. Default "goverse".
 	Name string
 
+	// AdvertiseClient is the host:port at which clients of other machines reach this
+	// member; clients that ask any member for the addresses of all get it. Default:
+	// ListenClient, or this machine's own 127.0.0.1 if that is every interface.
+	AdvertiseClient string
+
+	// ClientTLS is for the connections of clients. With CAFile clients must show a
+	// certificate of one of its authorities. The zero value: plain text.
+	ClientTLS TLS
+
 	// Peers makes this server one member of an etcd cluster: the host:port for
 	// etcd's own traffic of every member, by member name, this one included. All
-	// members must be given the same. Only members of a new cluster or those who
-	// restart on their data can start so. Empty: the only member, without a peer port.
+	// members must be given the same. How the cluster begins, and what a member does
+	// whose data is lost, is described at Start. Empty: the only member, without a peer port.
 	Peers map[string]string
 
-	// Token tells clusters apart that were ever built with the same Peers, so that
-	// their members never mix. All members must be given the same. Default "goverse".
-	// Unused without Peers: a single member's cluster id is always random.
+	// ListenPeer is the host:port at which this member listens to the others. Default: its
+	// address in Peers.
+	ListenPeer string
+
+	// PeerTLS is for the connections between the members: all three files, the certificate
+	// for both sides. Its hosts must be those of Peers. The zero value: plain text.
+	PeerTLS TLS
+
+	// Token tells clusters apart, so that their members never mix. All members must be given
+	// the same. Default "goverse". Clusters that were built one after the other with the same
+	// Peers differ by themselves: a part of the cluster id is random.
 	Token string
 
 	// HeartbeatInterval is how often etcd's leader shows itself to its members, and
@@ -76,6 +118,9 @@ type Config struct {
 
 	// Logger receives etcd's log, its info as debug. Nil: nothing is logged.
 	Logger hclog.Logger
+
+	// together says that all members are new, and that nobody needs to be asked about it.
+	together bool
 }
 
 // TestTiming returns cfg with the timing that suits tests: heartbeats of 10 ms, an
@@ -137,9 +182,23 @@ func (c Config) Validate() error {
 	if c.BcryptCost < bcrypt.MinCost || c.BcryptCost > bcrypt.MaxCost {
 		return badConfig("BcryptCost is %d: use %d to %d, or 0 for the default", c.BcryptCost, bcrypt.MinCost, bcrypt.MaxCost)
 	}
+	if c.AdvertiseClient != "" && !reachableFrom(c.AdvertiseClient) {
+		return badConfig("AdvertiseClient is %q: use host:port, with the host by which others know this machine and a "+
+			"fixed port", c.AdvertiseClient)
+	}
+	if err := c.validateTLS(); err != nil {
+		return err
+	}
 	if len(c.Peers) == 0 {
+		if c.ListenPeer != "" || c.PeerTLS != (TLS{}) {
+			return badConfig("ListenPeer or PeerTLS is set without Peers: set Peers, too")
+		}
 		return nil
 	}
+	return c.validatePeers()
+}
+
+func (c Config) validatePeers() error {
 	if _, ok := c.Peers[c.Name]; !ok {
 		return badConfig("Peers does not name this member, %q: add its peer address", c.Name)
 	}
@@ -147,12 +206,43 @@ func (c Config) Validate() error {
 		if name == "" || strings.ContainsAny(name, "=, \t\r\n") {
 			return badConfig("Peers has the name %q: use names without spaces, commas and equals signs", name)
 		}
-		if _, port, err := net.SplitHostPort(address); err != nil || !validPort(port) || port == "0" ||
-			strings.HasPrefix(address, ":") {
+		if !reachableFrom(address) {
 			return badConfig("Peers has the address %q for %s: use host:port with a fixed port", address, name)
 		}
 	}
+	for name, address := range c.Peers {
+		for other, same := range c.Peers {
+			if name != other && address == same {
+				return badConfig("Peers has the address %q for %s and for %s: each member has one of its own", address,
+					min(name, other), max(name, other))
+			}
+		}
+	}
+	if c.ListenPeer != "" {
+		if _, port, err := net.SplitHostPort(c.ListenPeer); err == nil && port == "0" {
+			return badConfig("ListenPeer is %q: use a fixed port", c.ListenPeer)
+		}
+		return checkListen("ListenPeer", c.ListenPeer)
+	}
 	return checkListen("Peers", c.Peers[c.Name])
+}
+
+// reachableFrom reports whether others can be given the address: it has a host and a fixed port.
+func reachableFrom(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || host == "" || !validPort(port) || port == "0" {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err != nil || !ip.Unmap().IsUnspecified()
+}
+
+// listenPeer is where this member listens to the others.
+func (c Config) listenPeer() string {
+	if c.ListenPeer != "" {
+		return c.ListenPeer
+	}
+	return c.Peers[c.Name]
 }
 
 // checkListen accepts what etcd can bind: an IP address, localhost or no host.

@@ -1,7 +1,6 @@
 package embedetcd
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"go.etcd.io/etcd/client/pkg/v3/tlsutil"
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
@@ -19,7 +19,7 @@ import (
 const loneMember = "127.0.0.1:2380"
 
 // etcdConfig translates a Config, with its defaults filled in, for etcd.
-func etcdConfig(c Config, s *Server, listen string) *embed.Config {
+func etcdConfig(c Config, s *Server, b boot, listen string) *embed.Config {
 	e := embed.NewConfig()
 	e.Dir = s.dir.path
 	e.Name = c.Name
@@ -27,20 +27,21 @@ func etcdConfig(c Config, s *Server, listen string) *embed.Config {
 	e.ElectionMs = uint(c.ElectionTimeout.Milliseconds())
 	e.UnsafeNoFsync = c.UnsafeNoFsync
 	e.BcryptCost = uint(c.BcryptCost)
-	e.ListenClientUrls = []url.URL{listenURL(listen)}
-	e.AdvertiseClientUrls = []url.URL{httpURL(reachable(listen))}
+	e.ListenClientUrls = []url.URL{listenURL(c.ClientTLS, listen)}
+	e.AdvertiseClientUrls = []url.URL{urlOf(c.ClientTLS, advertised(c, listen))}
+	e.ClientTLSInfo, e.PeerTLSInfo = c.ClientTLS.info(), c.PeerTLS.info()
+	e.TlsMinVersion = string(tlsutil.TLSVersion12)
 	if len(c.Peers) == 0 {
 		e.ListenPeerUrls = nil
-		e.AdvertisePeerUrls = []url.URL{httpURL(loneMember)}
-		// etcd derives the cluster id from the token. It must differ from one new
-		// data directory to the next, or clients cannot see that history was lost.
-		e.InitialClusterToken = rand.Text()
+		e.AdvertisePeerUrls = []url.URL{urlOf(TLS{}, loneMember)}
 	} else {
-		e.ListenPeerUrls = []url.URL{listenURL(c.Peers[c.Name])}
-		e.AdvertisePeerUrls = []url.URL{httpURL(c.Peers[c.Name])}
-		e.InitialClusterToken = c.Token
+		e.ListenPeerUrls = []url.URL{listenURL(c.PeerTLS, c.listenPeer())}
+		e.AdvertisePeerUrls = []url.URL{urlOf(c.PeerTLS, c.Peers[c.Name])}
 	}
-	e.InitialCluster = initialCluster(c)
+	e.InitialCluster, e.InitialClusterToken = b.cluster, b.token
+	if b.joins {
+		e.ClusterState = embed.ClusterStateFlagExisting
+	}
 	// Watches and elections write without end; without compaction the database
 	// grows to etcd's quota and then refuses writes.
 	e.AutoCompactionMode = embed.CompactorModePeriodic
@@ -58,20 +59,28 @@ func initialCluster(c Config) string {
 	}
 	var members []string
 	for name, address := range c.Peers {
-		members = append(members, name+"=http://"+address)
+		members = append(members, name+"="+c.PeerTLS.scheme()+"://"+address)
 	}
 	slices.Sort(members)
 	return strings.Join(members, ",")
 }
 
-func httpURL(address string) url.URL { return url.URL{Scheme: "http", Host: address} }
+func urlOf(t TLS, address string) url.URL { return url.URL{Scheme: t.scheme(), Host: address} }
 
-// listenURL is httpURL for a listener: etcd has no empty host.
-func listenURL(address string) url.URL {
+// listenURL is urlOf for a listener: etcd has no empty host.
+func listenURL(t TLS, address string) url.URL {
 	if host, port, _ := net.SplitHostPort(address); host == "" {
 		address = net.JoinHostPort("0.0.0.0", port)
 	}
-	return httpURL(address)
+	return urlOf(t, address)
+}
+
+// advertised is the address that clients are given of a server that listens there.
+func advertised(c Config, listen string) string {
+	if c.AdvertiseClient != "" {
+		return c.AdvertiseClient
+	}
+	return reachable(listen)
 }
 
 // startError says what went wrong while etcd started, and what to do.
@@ -79,8 +88,8 @@ func startError(c Config, dir, listen string, cause error) error {
 	var path *fs.PathError
 	switch {
 	case errors.Is(cause, syscall.EADDRINUSE):
-		if peer, ok := c.Peers[c.Name]; ok {
-			listen += " or " + peer
+		if len(c.Peers) > 0 {
+			listen += " or " + c.listenPeer()
 		}
 		return listenError("ListenClient or Peers", listen, cause)
 	case errors.As(cause, &path), errors.Is(cause, fs.ErrPermission):

@@ -33,10 +33,14 @@ func start(t *testing.T, cfg Config) *Server {
 	return s
 }
 
+func clientConfig(endpoints ...string) clientv3.Config {
+	return clientv3.Config{Endpoints: endpoints, DialTimeout: 10 * time.Second}
+}
+
 // dial returns a client that connects over TCP.
 func dial(t *testing.T, endpoints ...string) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 10 * time.Second})
+	c, err := clientv3.New(clientConfig(endpoints...))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -23,6 +24,7 @@ const startAttempts = 10
 // A Server is one running etcd server. Its methods are safe for concurrent use.
 type Server struct {
 	log      hclog.Logger
+	cfg      Config
 	etcd     *embed.Etcd
 	dir      *dataDir
 	endpoint string
@@ -44,6 +46,16 @@ type Server struct {
 // its files before it can be interrupted (replaying a large log) is waited for. Other
 // errors match ErrConfig, ErrDataDir or ErrAddressInUse. ctx does not bound the
 // server's life: Close ends it.
+//
+// One of several Peers starts in one of three ways. On its data it is the member that it was, and
+// serves once a majority runs. Without data it asks the others, until they have answered. If none of
+// them has data either, each waits until all agree on that, and a new cluster begins: so all must be
+// there once, started in any order. If the others run etcd, Start fails with ErrMemberLost where
+// they know this member as one that has served, for it must not vote a second time on what it has
+// confirmed before, and with ErrNotMember where they do not know it at all; the remedy is to remove the
+// member of that name from the cluster, if it is there, and to add one with this peer address, as a
+// learner. What was added so, and has not served yet, joins, and gets its data from the others.
+// Start may simply be called again until then.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	s, err := begin(ctx, cfg)
 	if err != nil {
@@ -64,32 +76,43 @@ func begin(ctx context.Context, cfg Config) (*Server, error) {
 	if ctx.Err() != nil {
 		return nil, notReady(ctx)
 	}
+	if err := cfg.readTLS(); err != nil {
+		return nil, err
+	}
 	dir, err := openDataDir(cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}
+	cfg.DataDir = dir.path
 	if err := dir.check(); err != nil {
 		return nil, errors.Join(err, dir.release())
 	}
-	s, err := launch(ctx, cfg, dir)
+	b, err := prepare(ctx, cfg, dir)
 	if err != nil {
 		return nil, errors.Join(err, dir.release())
+	}
+	s, err := launch(ctx, cfg, dir, b)
+	if err != nil {
+		return nil, errors.Join(err, dir.release())
+	}
+	if err := dir.begun(); err != nil {
+		return nil, errors.Join(err, s.shut(true))
 	}
 	return s, nil
 }
 
 // launch starts etcd, with another free port if somebody was faster.
-func launch(ctx context.Context, cfg Config, dir *dataDir) (*Server, error) {
+func launch(ctx context.Context, cfg Config, dir *dataDir, b boot) (*Server, error) {
 	for attempt := 1; ; attempt++ {
 		listen, err := choosePort(ctx, "ListenClient", cfg.ListenClient)
 		if err != nil {
 			return nil, err
 		}
 		s := &Server{
-			log: cfg.Logger, dir: dir, endpoint: reachable(listen),
+			log: cfg.Logger, cfg: cfg, dir: dir, endpoint: reachable(listen),
 			rpc: make(chan struct{}), closing: make(chan struct{}), done: make(chan struct{}),
 		}
-		s.etcd, err = embed.StartEtcd(etcdConfig(cfg, s, listen))
+		s.etcd, err = embed.StartEtcd(etcdConfig(cfg, s, b, listen))
 		if err == nil {
 			go s.watch()
 			return s, nil
@@ -113,16 +136,36 @@ func (s *Server) served(g *grpc.Server) {
 // waitReady waits until etcd has a leader and its client port is being served.
 func (s *Server) waitReady(ctx context.Context) error {
 	for _, ready := range []<-chan struct{}{s.etcd.Server.ReadyNotify(), s.rpc} {
+		if err := s.await(ctx, ready); err != nil {
+			return err
+		}
+	}
+	if err := s.checkAddress(); err != nil {
+		return err
+	}
+	s.client = v3client.New(s.etcd.Server)
+	return nil
+}
+
+// await waits for ready, and says so now and then.
+func (s *Server) await(ctx context.Context, ready <-chan struct{}) error {
+	again := time.NewTimer(sayAfter)
+	defer again.Stop()
+	for {
 		select {
 		case <-ready:
+			return nil
 		case <-s.done:
 			return s.err
 		case <-ctx.Done():
 			return notReady(ctx)
+		case <-again.C:
+			if len(s.cfg.Peers) > 1 {
+				s.log.Info("waiting for a majority of etcd's members", "member", s.cfg.Name, "members", initialCluster(s.cfg))
+			}
+			again.Reset(sayEvery)
 		}
 	}
-	s.client = v3client.New(s.etcd.Server)
-	return nil
 }
 
 func notReady(ctx context.Context) error {
@@ -144,6 +187,9 @@ func (s *Server) watch() {
 	default:
 	}
 	s.err = fmt.Errorf("embedetcd: %w at %s: see its log, then close it and start another", ErrStopped, s.endpoint)
+	if s.removed() {
+		s.err = removedError(s.cfg, s.etcd.Server.MemberID())
+	}
 	if cause != nil {
 		s.err = fmt.Errorf("%w (%w)", s.err, cause)
 	}
@@ -173,8 +219,8 @@ func (s *Server) Err() error {
 	}
 }
 
-// Close ends the server: clients are cut off, a member of a cluster hands etcd's
-// leadership over, the ports are free, and a temporary data directory is gone when
+// Close ends the server: a member of a cluster hands etcd's leadership over if it has it, clients
+// are cut off, the ports are free, and a temporary data directory is gone when
 // it returns. Acknowledged writes are kept. It may be called any number of times, and
 // waits for the first call.
 func (s *Server) Close() error { return s.shut(false) }
@@ -183,6 +229,9 @@ func (s *Server) Close() error { return s.shut(false) }
 func (s *Server) shut(crash bool) error {
 	s.closeOnce.Do(func() {
 		close(s.closing)
+		if !crash && s.client != nil {
+			crash = !s.handOver() // while clients can still be answered; etcd need not try again
+		}
 		if s.client != nil {
 			_ = s.client.Close()
 		}

@@ -37,10 +37,8 @@ func (e *etcdFlags) register(fs *pflag.FlagSet, address, usage string) {
 	fs.StringVar(&e.key, "etcd-key", "", "PEM `file` with the key of that certificate")
 }
 
-// accessFlags are the names of the flags that only matter for an etcd elsewhere.
-func accessFlags() []string {
-	return []string{"etcd-user", "etcd-password", "etcd-password-file", "etcd-cacert", "etcd-cert", "etcd-key"}
-}
+// certFlags are the names of the flags that only matter for an etcd with TLS.
+func certFlags() []string { return []string{"etcd-cacert", "etcd-cert", "etcd-key"} }
 
 // apply puts the flags into cfg. It reads the certificate files.
 func (e *etcdFlags) apply(cfg *cluster.Config) error {

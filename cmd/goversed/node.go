@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -21,7 +20,7 @@ type nodeFlags struct {
 	listen, advertise, http   string
 	tls                       nodeTLSFlags
 	ttl                       time.Duration
-	dataDir, etcdListen       string
+	embedded                  embeddedFlags
 	logLevel                  string
 	logJSON                   bool
 	observer                  bool
@@ -43,10 +42,16 @@ func newNode() *cobra.Command {
 gRPC (health and reflection) at --listen and its status as JSON at --http.
 
 Without --etcd it starts an etcd of its own that keeps its data in --data-dir, and that
-further nodes join by their --etcd. SIGTERM or SIGINT hands leadership over and leaves;
-a second one stops at once.`,
+further nodes join by their --etcd. With --etcd-cluster that is one member of a cluster of
+three or five which as many processes embed, on machines of their own: start all of them, in any
+order; a new cluster begins once all are there. The cluster serves while more than half of
+them run; goversed etcd replaces one whose machine has lost its data.
+
+SIGTERM or SIGINT hands leadership over and leaves; a second one stops at once.`,
 		Example: `  goversed node
   goversed node --etcd 127.0.0.1:2379 --listen 127.0.0.1:47002 --http 127.0.0.1:48002
+  goversed node --etcd-name a --etcd-cluster a=http://10.0.0.1:2380,b=http://10.0.0.2:2380,c=http://10.0.0.3:2380 \
+    --etcd-listen 10.0.0.1:2379 --listen 10.0.0.1:47001
   goversed node --etcd https://a:2379,https://b:2379 --etcd-cacert ca.pem --listen :47001 --advertise host1:47001
   goversed node --etcd a:2379 --listen host1:47001 --node-cert node.pem --node-key node-key.pem --node-ca ca.pem
   GOVERSE_ETCD=127.0.0.1:2379 GOVERSE_TTL=5s goversed node
@@ -63,8 +68,7 @@ a second one stops at once.`,
 	f.tls.register(fs)
 	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood (default: "+
 		"start an embedded etcd)")
-	fs.StringVar(&f.dataDir, "data-dir", "goverse-data", "`directory` of the embedded etcd")
-	fs.StringVar(&f.etcdListen, "etcd-listen", "127.0.0.1:2379", "`host:port` of the embedded etcd, for other nodes")
+	f.embedded.register(fs)
 	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a node that vanished; whole seconds")
 	fs.BoolVar(&f.observer, "observer", false, "register without standing for election")
 	fs.StringVar(&f.fallback, "fallback", "name", "who leads when the election itself fails: name (the smallest "+
@@ -80,7 +84,8 @@ a second one stops at once.`,
 	fs.StringToStringVar(&f.labels, "label", nil, "`key=value` sent to the other nodes; can be repeated")
 	fs.Lookup("label").DefValue = "" // not [], in the help
 	fs.IntVar(&f.weight, "weight", 1, "this node's share of the shards relative to others")
-	fs.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the start may try; 0 is forever")
+	fs.DurationVar(&f.startTimeout, "start-timeout", 30*time.Second, "how long the start may try; 0 is forever, which "+
+		"is the default with --etcd-cluster")
 	fs.DurationVar(&f.stopTimeout, "stop-timeout", 15*time.Second, "how long a graceful stop may take; 0 is no limit")
 	fs.StringVar(&f.logLevel, "log-level", "info", "trace, debug, info, warn, error or off")
 	fs.BoolVar(&f.logJSON, "log-json", false, "log as JSON, a line each")
@@ -107,24 +112,31 @@ func runNode(cmd *cobra.Command, f *nodeFlags) error {
 // config checks what only the command line knows and leaves the rest to Validate.
 func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	embedded := f.etcd.address == ""
-	without := accessFlags()
-	reason := "only has a meaning with --etcd: add that"
-	if !embedded {
-		without, reason = []string{"data-dir", "etcd-listen"}, "is of the embedded etcd, which --etcd replaces: leave one "+
-			"of them out"
+	var without []string
+	reason := "is of the embedded etcd, which --etcd replaces: leave one of them out"
+	switch {
+	case !embedded:
+		without = embeddedNames()
+	case f.embedded.serve.CertFile == "":
+		without, reason = certFlags(), "only has a meaning with --etcd or --etcd-serve-cert: add one of them"
 	}
 	for _, name := range without {
 		if cmd.Flags().Changed(name) {
 			return daemon.Config{}, fmt.Errorf("--%s %s", name, reason)
 		}
 	}
+	var etcd embedetcd.Config
+	if embedded {
+		var err error
+		if etcd, err = f.embedded.config(); err != nil {
+			return daemon.Config{}, err
+		}
+	}
+	startTimeout := f.startTimeout
+	if len(etcd.Peers) > 1 && !cmd.Flags().Changed("start-timeout") {
+		startTimeout = 0 // it waits for the others
+	}
 	switch {
-	case embedded && f.dataDir == "":
-		return daemon.Config{}, errors.New("--data-dir is empty: name the directory in which the embedded etcd keeps its " +
-			"data")
-	case embedded && f.etcdListen == "":
-		return daemon.Config{}, errors.New("--etcd-listen is empty: give the host:port of the embedded etcd, for example " +
-			"127.0.0.1:2379")
 	case f.weight < 1:
 		return daemon.Config{}, fmt.Errorf("--weight %d: give a number from 1 up", f.weight)
 	}
@@ -151,8 +163,8 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 		Cluster: cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), Observer: f.observer, CrashDetection: f.crash,
 			Sharding: sharding,
 			Labels:   f.labels, Weight: f.weight, Version: version()},
-		Etcd:         embedetcd.Config{DataDir: f.dataDir, ListenClient: f.etcdListen},
-		StartTimeout: f.startTimeout, StopTimeout: f.stopTimeout, Logger: log,
+		Etcd:         etcd,
+		StartTimeout: startTimeout, StopTimeout: f.stopTimeout, Logger: log,
 	}
 	switch f.fallback {
 	case "name":

@@ -71,7 +71,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 		return cli.Usage(cmd.CommandPath(), cli.BadFlag(cmd, err))
 	})
 	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newObjects(), newDrain(),
-		newElections(), newEffects(), newEvents(), newExec(), newLock(), newGuard(),
+		newElections(), newEffects(), newEvents(), newEtcd(), newExec(), newLock(), newGuard(),
 		newDoctor(), newRBAC(), newWatch(), newResign(), newTransfer(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {

@@ -55,7 +55,7 @@ func TestBadCommandLines(t *testing.T) {
 		"node --etcd localhost":                            "--etcd localhost: write host:port, like 127.0.0.1:2379",
 		"node --etcd a:1 --data-dir d":                     "--data-dir is of the embedded etcd",
 		"node --etcd a:1 --etcd-listen b:1":                "--etcd-listen is of the embedded etcd",
-		"node --etcd-user u":                               "--etcd-user only has a meaning with --etcd",
+		"node --etcd-user u":                               "--etcd-user is given without a password",
 		"node --data-dir=":                                 "--data-dir is empty",
 		"node --etcd-listen nowhere":                       "--etcd-listen nowhere: write host:port, like 127.0.0.1:2379;",
 		"node --crash-detection maybe":                     `--crash-detection "maybe": give on or off`,

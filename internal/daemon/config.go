@@ -28,10 +28,11 @@ type Config struct {
 	TLS mtls.Config
 
 	// Cluster is the node's part in the cluster. With an empty EtcdAddress and no
-	// Client an embedded etcd is run, which Etcd describes, and used in process.
-	// HTTPAddress and Logger are set here.
+	// Client an embedded etcd is run, which Etcd describes, and used: in process if it is the
+	// only member and no user is given, and else over TCP, at the addresses of all members. TLS is
+	// for that client, by default made of Etcd.ClientTLS. HTTPAddress and Logger are set here.
 	Cluster cluster.Config
-	// Etcd is the embedded etcd. Unused unless one is run.
+	// Etcd is the embedded etcd, or this process's member of it. Unused unless one is run.
 	Etcd embedetcd.Config
 
 	// StartTimeout bounds how long the start may try. 0: forever.
@@ -83,6 +84,12 @@ func (c Config) Validate() error {
 }
 
 func (c Config) embedded() bool { return c.Cluster.EtcdAddress == "" && c.Cluster.Client == nil }
+
+// dials reports whether the node reaches the embedded etcd over TCP: with all members as endpoints it
+// goes on when its own member is cut off from the others, and only so it can log in.
+func (c Config) dials() bool {
+	return len(c.Etcd.Peers) > 0 || c.Cluster.Username != "" || c.Cluster.Credentials != nil
+}
 
 func (c Config) node() node.Config {
 	return node.Config{AdvertiseAddress: c.Advertise, ListenAddress: c.Listen}

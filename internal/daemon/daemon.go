@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
@@ -28,6 +29,7 @@ type Daemon struct {
 
 	server  *httpapi.Server
 	etcd    *embedetcd.Server
+	dialled *clientv3.Client // of the embedded etcd, nil where it is used in process
 	cluster *cluster.Cluster
 }
 
@@ -137,14 +139,19 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 		cfg.DialOptions = append(slices.Clone(cfg.DialOptions), d.certs.DialOption())
 	}
 	if d.cfg.embedded() {
-		etcd := d.cfg.Etcd
-		etcd.Logger = d.log
-		if d.etcd, err = embedetcd.Start(starting, etcd); err != nil {
-			return joined, etcdError(etcd, err)
+		if err := d.startEtcd(starting); err != nil {
+			return joined, err
 		}
 		d.sayEtcd()
-		guards.watch(d.etcd.Done(), d.etcd.Err)
+		guards.watch(d.etcd.Done(), func() error { err, _ := memberError(d.cfg.Etcd, d.etcd.Err()); return err })
 		cfg.Client, cfg.EtcdAddress = d.etcd.Client(), d.etcd.Endpoint()
+		if d.cfg.dials() {
+			if d.dialled, err = d.dial(starting, cfg); err != nil {
+				return joined, err
+			}
+			cfg.Client = d.dialled
+			guards.goes(func() { d.followMembers(run) })
+		}
 	}
 	c, err := cluster.NewClusterWithNode(cfg, d.node)
 	if err != nil {
@@ -160,18 +167,4 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 	}
 	guards.watch(d.node.Done(), d.node.Err)
 	return joined, nil
-}
-
-// sayEtcd says where further nodes find the embedded etcd. Served on every interface,
-// it is known here by an address that only means this machine.
-func (d *Daemon) sayEtcd() {
-	endpoint, dir := d.etcd.Endpoint(), d.cfg.Etcd.DataDir
-	host, _, err := net.SplitHostPort(d.cfg.Etcd.ListenClient)
-	if ip, perr := netip.ParseAddr(host); err == nil && (host == "" || perr == nil && ip.Unmap().IsUnspecified()) {
-		_, port, _ := net.SplitHostPort(endpoint)
-		d.log.Info("embedded etcd serves on every interface; further nodes join with --etcd, this host's address and the "+
-			"port", "port", port, "data_dir", dir)
-		return
-	}
-	d.log.Info("embedded etcd serves; further nodes join with --etcd", "etcd", endpoint, "data_dir", dir)
 }

@@ -73,9 +73,15 @@ func notBound(flag, address string, err error) error {
 }
 
 func etcdError(cfg embedetcd.Config, err error) error {
+	if err, ok := memberError(cfg, err); ok {
+		return err
+	}
 	switch {
 	case errors.Is(err, ErrStartTimeout):
 		return sayAnew(err, "the embedded etcd did not serve: %v", ErrStartTimeout)
+	case errors.Is(err, embedetcd.ErrAddressInUse) && len(cfg.Peers) > 0:
+		return sayAnew(err, "--etcd-listen %s or the peer address %s is in use: stop the process that uses it (ss -tanp "+
+			"shows it), or give another address", cfg.ListenClient, peerListen(cfg))
 	case errors.Is(err, embedetcd.ErrAddressInUse):
 		return sayAnew(err, "--etcd-listen %s is in use: join the etcd that runs there with --etcd %[1]s, or stop the "+
 			"process that uses it (ss -tanp shows it), or give another address",
@@ -91,8 +97,8 @@ func etcdError(cfg embedetcd.Config, err error) error {
 			"directory away and start with an empty one",
 			cfg.DataDir, why)
 	case errors.Is(err, embedetcd.ErrDataDirInUse):
-		return sayAnew(err, "--data-dir %s is used by another running server: give another directory, or join that server "+
-			"with --etcd", cfg.DataDir)
+		return sayAnew(err, "--data-dir %s is used by another running server: give another directory, or join that "+
+			"server with --etcd", cfg.DataDir)
 	case errors.Is(err, embedetcd.ErrDataDir):
 		why := ""
 		if path, ok := errors.AsType[*fs.PathError](err); ok {
@@ -102,6 +108,54 @@ func etcdError(cfg embedetcd.Config, err error) error {
 			cfg.DataDir, why)
 	}
 	return fmt.Errorf("embedded etcd: %w", err)
+}
+
+// etcdFiles are the flags of the files of embedetcd.Config.
+var etcdFiles = map[string]string{
+	"ClientTLS.CertFile": "--etcd-serve-cert", "ClientTLS.KeyFile": "--etcd-serve-key",
+	"ClientTLS.CAFile": "--etcd-serve-ca",
+	"PeerTLS.CertFile": "--etcd-peer-cert", "PeerTLS.KeyFile": "--etcd-peer-key", "PeerTLS.CAFile": "--etcd-peer-ca",
+}
+
+// memberError says what keeps a member of etcd from its cluster.
+func memberError(cfg embedetcd.Config, err error) (error, bool) {
+	if wrong, ok := errors.AsType[*embedetcd.FileError](err); ok {
+		return sayAnew(err, "%s %s: %v", etcdFiles[wrong.Field], wrong.File, wrong.Err), true
+	}
+	if other, ok := errors.AsType[*embedetcd.DisagreeError](err); ok {
+		return sayAnew(err, "--etcd-cluster differs: member %s has %s, and this one %s: give all members "+
+			"the same", other.Member, other.Theirs, other.Ours), true
+	}
+	replace := fmt.Sprintf("goversed etcd replace %s --etcd ADDRESS, with the client address of another member", cfg.Name)
+	scheme := "http"
+	if cfg.PeerTLS.CertFile != "" {
+		scheme = "https"
+	}
+	add := fmt.Sprintf("etcdctl member add %s --learner --peer-urls=%s://%s, and later etcdctl member promote", cfg.Name,
+		scheme, cfg.Peers[cfg.Name])
+	switch {
+	case errors.Is(err, embedetcd.ErrPeerAddress):
+		return sayAnew(err, "--etcd-cluster has %s for %s, and --data-dir %s is of a member with another peer address: "+
+			"give the one that goversed etcd members shows, or another directory", cfg.Peers[cfg.Name], cfg.Name,
+			cfg.DataDir), true
+	case errors.Is(err, embedetcd.ErrMemberLost):
+		return sayAnew(err, "--data-dir %s is empty, and the other members of etcd know %s: its data is lost; put it "+
+			"back, or replace the member by %s; this process then joins by itself", cfg.DataDir, cfg.Name, replace), true
+	case errors.Is(err, embedetcd.ErrRemoved):
+		return sayAnew(err, "--data-dir %s is of a member that was removed from etcd's cluster: move that directory "+
+			"away; then, unless one was added in its place, %s; this process then joins by itself", cfg.DataDir, add), true
+	case errors.Is(err, embedetcd.ErrNotMember):
+		return sayAnew(err, "the other members of etcd do not know %s at %s: correct --etcd-cluster, or add it (%s); "+
+			"this process then joins by itself", cfg.Name, cfg.Peers[cfg.Name], add), true
+	}
+	return err, false
+}
+
+func peerListen(cfg embedetcd.Config) string {
+	if cfg.ListenPeer != "" {
+		return cfg.ListenPeer
+	}
+	return cfg.Peers[cfg.Name]
 }
 
 func joinError(cfg cluster.Config, err error) error {

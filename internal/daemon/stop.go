@@ -31,8 +31,11 @@ func (d *Daemon) stop(ctx, cut context.Context) error {
 	if d.server != nil {
 		errs = append(errs, d.server.Stop(stopping))
 	}
+	if d.dialled != nil {
+		_ = d.dialled.Close() // its error is that its context was cancelled
+	}
 	if d.etcd != nil {
-		if others > 0 {
+		if others > 0 && len(d.cfg.Etcd.Peers) < 2 {
 			d.log.Warn("stopping the embedded etcd: nodes that joined it have none now", "nodes", others)
 		}
 		errs = append(errs, d.etcd.Close())

@@ -98,6 +98,11 @@ func (k Keys) Drain(address string) string {
 	return k.prefix + "/nodes-drain/" + url.PathEscape(address)
 }
 
+// EtcdReplace keeps how far the replacement of a member of etcd has come. It lies outside the range.
+func (k Keys) EtcdReplace(member string) string {
+	return k.prefix + "/etcd-replace/" + url.PathEscape(member)
+}
+
 // ShardMap is the key of the shard map.
 func (k Keys) ShardMap() string { return k.prefix + "/shards/map" }
 

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverse/goverse/internal/operator"
+)
+
+func newEtcd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "etcd",
+		Short: "Show the members of etcd, or replace one that has lost its data",
+		Example: `  goversed etcd members --etcd 10.0.0.1:2379
+  goversed etcd replace c --etcd 10.0.0.1:2379,10.0.0.2:2379`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unexpected(cmd, args[0], "")
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newEtcdMembers(), newEtcdReplace())
+	return cmd
+}
+
+func newEtcdMembers() *cobra.Command {
+	return newOperator(&cobra.Command{
+		Use:   "members",
+		Short: "List the members of etcd, and what each is doing",
+		Long: `List the members of etcd's own cluster by name, and ask each at its client URLs what it is
+doing: leader, follower, learner (without a vote yet), not started (added, and not there
+yet), or no answer.`,
+		Example: "  goversed etcd members --etcd 10.0.0.1:2379\n  goversed etcd members -o json | jq '.[] | [.name, .state]'",
+	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
+		return reading(f, func(ctx context.Context, o *operator.Operator) ([]operator.EtcdMember, error) {
+			return o.EtcdMembers(ctx)
+		}, operator.PrintEtcdMembers), nil
+	})
+}
+
+func newEtcdReplace() *cobra.Command {
+	var peer string
+	var cmd *cobra.Command
+	cmd = newOperator(&cobra.Command{
+		Use:   "replace NAME",
+		Short: "Replace a member of etcd whose data is lost, while the others serve",
+		Long: `Remove the member NAME of etcd, which must not answer any more, add one in its place as a
+learner, wait until that has started and caught up, and give it its vote. Give --etcd the
+addresses of the others. Start goversed node for NAME with an empty --data-dir before or after, on
+the same machine or, with --peer, on another. Interrupted anywhere, the same command goes on.
+Refused, and nothing is changed, while the member answers, or if too few others do.`,
+		Example: `  goversed etcd replace c --etcd 10.0.0.1:2379,10.0.0.2:2379
+  goversed etcd replace c --etcd 10.0.0.1:2379,10.0.0.2:2379 --peer http://10.0.0.4:2380`,
+		Args: exactly("goversed etcd members shows the names", "one member at a time", "NAME"),
+	}, 5*time.Minute, func(f *operatorFlags) (verb, error) {
+		name := cmd.Flags().Arg(0)
+		if name == "" {
+			return nil, errors.New("NAME is empty: goversed etcd members shows the names")
+		}
+		if err := checkPeer(peer); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, o *operator.Operator, out io.Writer, json bool) error {
+			done, err := o.ReplaceEtcdMember(ctx, f.timeout, name, strings.TrimSuffix(peer, "/"), func(line string) {
+				_, _ = fmt.Fprintln(cmd.ErrOrStderr(), line) // the outcome is what counts
+			})
+			if err != nil {
+				return err
+			}
+			return operator.PrintReplaced(out, done, json)
+		}, nil
+	})
+	cmd.Flags().StringVar(&peer, "peer", "", "`URL` at which the other members reach the new one (default: that of "+
+		"the old one)")
+	return cmd
+}
+
+// checkPeer checks a --peer.
+func checkPeer(peer string) error {
+	address, ok := strings.CutPrefix(peer, "https://")
+	if !ok {
+		address, ok = strings.CutPrefix(peer, "http://")
+	}
+	if peer != "" && (!ok || !fixed(strings.TrimSuffix(address, "/"))) {
+		return fmt.Errorf("--peer %s: write it as in --etcd-cluster, like http://10.0.0.4:2380", peer)
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+package embedetcd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/client/pkg/v3/types"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
+
+	"github.com/goverse/goverse/internal/testkit/certtest"
+	"github.com/goverse/goverse/internal/testkit/logtest"
+)
+
+// trio is the configuration of three members on free ports, by name.
+func trio(t *testing.T, alter func(*Config)) map[string]Config {
+	t.Helper()
+	peers := map[string]string{}
+	for _, name := range []string{"a", "b", "c"} {
+		address, err := choosePort(patient(t), "Peers", "127.0.0.1:0")
+		require.NoError(t, err)
+		peers[name] = address
+	}
+	out := map[string]Config{}
+	for name := range peers {
+		cfg := TestTiming(Config{Name: name, Peers: peers, DataDir: filepath.Join(t.TempDir(), "etcd")})
+		if alter != nil {
+			alter(&cfg)
+		}
+		out[name] = cfg
+	}
+	return out
+}
+
+// startAll starts members at the same time, which are closed with the test.
+func startAll(t *testing.T, configs ...Config) []*Server {
+	t.Helper()
+	servers, errs := make([]*Server, len(configs)), make([]error, len(configs))
+	var wg sync.WaitGroup
+	for i, cfg := range configs {
+		wg.Go(func() { servers[i], errs[i] = Start(patient(t), cfg) })
+	}
+	wg.Wait()
+	for i := range servers {
+		if servers[i] != nil {
+			t.Cleanup(func() { _ = servers[i].shut(true) })
+		}
+	}
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	return servers
+}
+
+func clusterID(t *testing.T, s *Server) uint64 {
+	t.Helper()
+	got, err := s.Client().Get(patient(t), "x")
+	require.NoError(t, err)
+	return got.Header.ClusterId
+}
+
+// Members that are new agree on that, in any order, and two clusters with the same members differ.
+func TestNewMembersAgree(t *testing.T) {
+	t.Parallel()
+	cfg := trio(t, nil)
+	early, cancel := context.WithTimeout(patient(t), 1500*time.Millisecond)
+	defer cancel()
+	log := &logtest.Buffer{}
+	a := cfg["a"]
+	a.Logger = log.Logger()
+	_, err := Start(early, a)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "b, c did not answer: start all members of a new cluster")
+	require.Contains(t, log.String(), "waiting for the other members of etcd")
+	require.False(t, (&dataDir{path: a.DataDir}).hasLog(), "nothing has begun")
+
+	servers := startAll(t, cfg["a"], cfg["b"], cfg["c"])
+	first := clusterID(t, servers[0])
+	for _, s := range servers {
+		require.Equal(t, first, clusterID(t, s))
+	}
+	for _, s := range servers {
+		require.NoFileExists(t, filepath.Join(s.dir.path, noteName))
+		require.NoError(t, s.shut(true))
+		require.NoError(t, os.RemoveAll(s.dir.path))
+	}
+	require.NotEqual(t, first, clusterID(t, startAll(t, cfg["c"], cfg["b"], cfg["a"])[0]))
+}
+
+// A member that has lost its data does not come back as if it were new: not while the others run, and not
+// beside one of them that it cannot reach.
+func TestMemberThatLostItsData(t *testing.T) {
+	t.Parallel()
+	ca, files := certtest.NewAuthority(t), certtest.NewFiles(t)
+	files.Write(t, ca.Issue(t, []string{"127.0.0.1"}))
+	files.Trust(t, ca)
+	cfg := trio(t, func(c *Config) {
+		c.ClientTLS = TLS{CertFile: files.Cert, KeyFile: files.Key, CAFile: files.CA}
+		c.PeerTLS = c.ClientTLS
+	})
+	servers := startAll(t, cfg["a"], cfg["b"], cfg["c"])
+	a, b, c := servers[0], servers[1], servers[2]
+	_, err := a.Client().Put(patient(t), "key", "before")
+	require.NoError(t, err)
+	lost := c.etcd.Server.MemberID()
+	require.NoError(t, c.shut(true))
+	require.NoError(t, os.RemoveAll(cfg["c"].DataDir))
+	_, err = Start(patient(t), cfg["c"])
+	require.ErrorIs(t, err, ErrMemberLost)
+	require.NotContains(t, err.Error(), "\n")
+
+	require.NoError(t, a.shut(true))
+	require.NoError(t, b.shut(true))
+	early, cancel := context.WithTimeout(patient(t), 500*time.Millisecond)
+	defer cancel()
+	_, err = Start(early, cfg["c"])
+	require.ErrorIs(t, err, context.DeadlineExceeded, "nobody can say whether it is new")
+	servers = startAll(t, cfg["a"], cfg["b"])
+	a = servers[0]
+	require.Equal(t, "before", value(t, a.Client(), "key"))
+
+	remove(t, a, lost)
+	_, err = Start(patient(t), cfg["c"])
+	require.ErrorIs(t, err, ErrNotMember)
+	var added *clientv3.MemberAddResponse
+	require.Eventually(t, func() bool {
+		if added, err = a.Client().MemberAddAsLearner(patient(t), []string{"https://" + cfg["c"].Peers["c"]}); err != nil {
+			require.NotErrorIs(t, err, rpctypes.ErrPeerURLExist)
+		}
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond, "etcd takes a while to trust members that have just come")
+	require.Eventually(t, func() bool { // until both of the others have heard of it
+		c, err = Start(patient(t), cfg["c"])
+		return !errors.Is(err, ErrNotMember)
+	}, 20*time.Second, 10*time.Millisecond)
+	require.NoError(t, err)
+	defer func() { _ = c.shut(true) }()
+	require.Eventually(t, func() bool {
+		_, err = a.Client().MemberPromote(patient(t), added.Member.ID)
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond)
+	require.Equal(t, "before", value(t, c.Client(), "key"))
+	require.Eventually(t, func() bool { return len(c.Endpoints()) == 3 }, 20*time.Second, 10*time.Millisecond)
+	require.Equal(t, "https://"+c.Endpoint(), c.Endpoints()[0])
+
+	require.NoError(t, c.Close())
+	c = startAll(t, cfg["c"])[0]
+	require.Equal(t, "before", value(t, c.Client(), "key"), "it restarts as an ordinary member")
+}
+
+// remove removes a member that is dead.
+func remove(t *testing.T, by *Server, id types.ID) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := by.Client().MemberRemove(patient(t), uint64(id))
+		return err == nil || errors.Is(err, rpctypes.ErrMemberNotFound) // an answer may be lost
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// A member that closes while it is etcd's leader has handed that over first.
+func TestCloseHandsOver(t *testing.T) {
+	t.Parallel()
+	log := &logtest.Buffer{}
+	cluster, err := StartCluster(patient(t), 3, TestTiming(Config{Logger: log.Logger()}))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, cluster.Close()) }()
+	leader := leaderOf(t, cluster)
+	other := cluster.Member((leader + 1) % 3)
+	require.NoError(t, cluster.Member(leader).Close())
+	require.NotZero(t, other.etcd.Server.Lead())
+	require.NotEqual(t, cluster.Member(leader).etcd.Server.MemberID(), other.etcd.Server.Leader())
+	require.Contains(t, log.String(), "etcd's leadership was handed over")
+}
+
+func TestRemovedMemberSaysSo(t *testing.T) {
+	t.Parallel()
+	cfg := trio(t, nil)
+	servers := startAll(t, cfg["a"], cfg["b"], cfg["c"])
+	id := servers[2].etcd.Server.MemberID()
+	require.NoError(t, servers[2].shut(true))
+	remove(t, servers[0], id)
+	s, err := Start(patient(t), cfg["c"])
+	if err == nil { // it served before it was notified
+		<-s.Done()
+		err = s.Err()
+		require.NoError(t, s.Close())
+	}
+	require.ErrorIs(t, err, ErrRemoved)
+	require.NotContains(t, err.Error(), "\n")
+}
+
+func TestWhatAMemberWithoutDataDoesNext(t *testing.T) {
+	t.Parallel()
+	cfg := Config{Name: "b", Peers: map[string]string{"a": "h1:1", "b": "h2:1", "c": "h3:1"}, DataDir: "dir"}
+	mine := greeting{Members: "m", Nonce: "nb"}
+	agreed := greeting{Members: "m", Nonce: "nb", Agreed: "na"}
+	hello := func(nonce, agreed string) answer {
+		return answer{greeting: &greeting{Members: "m", Nonce: nonce, Agreed: agreed}}
+	}
+	runs := func(own *membership.Member) answer {
+		ms := []*membership.Member{
+			{ID: 1, RaftAttributes: membership.RaftAttributes{PeerURLs: []string{"http://h1:1"}},
+				Attributes: membership.Attributes{Name: "a"}},
+			{ID: 3, RaftAttributes: membership.RaftAttributes{PeerURLs: []string{"http://h3:1"}},
+				Attributes: membership.Attributes{Name: "c"}}}
+		if own != nil {
+			own.PeerURLs = []string{"http://h2:1"}
+			ms = append(ms, own)
+		}
+		return answer{members: ms}
+	}
+	learner := func(id types.ID) *membership.Member {
+		return &membership.Member{ID: id, RaftAttributes: membership.RaftAttributes{IsLearner: true}}
+	}
+	known := &membership.Member{ID: 2, Attributes: membership.Attributes{Name: "b"}}
+	served := &membership.Member{ID: 2, Attributes: membership.Attributes{ClientURLs: []string{"u"}}}
+	for name, c := range map[string]struct {
+		mine   greeting
+		a, c   answer
+		do     action
+		agree  string
+		misses []string
+		err    error
+	}{
+		"nobody answers":              {mine, answer{}, answer{}, doWait, "", []string{"a", "c"}, nil},
+		"one does not":                {mine, hello("na", ""), answer{}, doWait, "", []string{"c"}, nil},
+		"all are new":                 {mine, hello("na", ""), hello("nc", ""), doAgree, "na", nil, nil},
+		"another has agreed already":  {mine, hello("other", ""), hello("nc", "na"), doAgree, "na", nil, nil},
+		"the others have not yet":     {agreed, hello("na", "na"), hello("nc", ""), doWait, "", []string{"c"}, nil},
+		"one that agreed is away":     {agreed, answer{}, hello("nc", "na"), doWait, "", []string{"a"}, nil},
+		"all have agreed":             {agreed, hello("na", "na"), hello("nc", "na"), doBegin, "", nil, nil},
+		"one has begun":               {agreed, runs(known), answer{}, doBegin, "", nil, nil},
+		"on different things":         {agreed, hello("x", "x"), hello("nc", "na"), 0, "", nil, ErrDataDir},
+		"other members":               {greeting{Members: "x"}, hello("na", ""), answer{}, 0, "", nil, ErrConfig},
+		"the cluster knows it":        {mine, runs(known), answer{}, 0, "", nil, ErrMemberLost},
+		"though another is new":       {mine, runs(known), hello("nc", ""), 0, "", nil, ErrMemberLost},
+		"it served before it did":     {mine, runs(served), answer{}, 0, "", nil, ErrMemberLost},
+		"nobody knows it":             {mine, runs(nil), runs(nil), 0, "", nil, ErrNotMember},
+		"it was added":                {mine, runs(learner(9)), runs(learner(9)), doJoin, "", nil, nil},
+		"by what only one says":       {mine, runs(learner(9)), answer{}, doWait, "", []string{"c"}, nil},
+		"one of them is behind":       {mine, runs(learner(9)), runs(learner(8)), doWait, "", []string{"a", "c"}, nil},
+		"one has not heard of it":     {mine, runs(learner(9)), runs(nil), doWait, "", []string{"a", "c"}, nil},
+		"one of them knows better":    {mine, runs(learner(9)), runs(known), 0, "", nil, ErrMemberLost},
+		"agreed, and then not a part": {agreed, runs(nil), answer{}, 0, "", nil, ErrNotMember},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := next(cfg, c.mine, map[string]answer{"a": c.a, "c": c.c})
+			if c.err != nil {
+				require.ErrorIs(t, err, c.err)
+				require.NotContains(t, err.Error(), "\n")
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.do, s.do)
+			require.Equal(t, c.agree, s.agree)
+			require.Equal(t, c.misses, s.missing)
+		})
+	}
+	require.Equal(t, "a=http://h1:1,b=http://h2:1,c=http://h3:1", withMembers(cfg, runs(learner(9)).members))
+}

@@ -1,0 +1,229 @@
+package embedetcd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	neturl "net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
+)
+
+const (
+	// greetingPath is where a member without data says so, at its peer address.
+	greetingPath = "/goverse/bootstrap"
+	// askEvery is the pause between two rounds of questions to the others.
+	askEvery = 100 * time.Millisecond
+	// askTimeout bounds one question.
+	askTimeout = 2 * time.Second
+	// sayAfter is how long it is waited for others before it is said, and sayEvery how often then.
+	sayAfter, sayEvery = time.Second, 30 * time.Second
+	// mostAnswer bounds the answer of another member, in bytes.
+	mostAnswer = 1 << 20
+)
+
+var (
+	errNoMember = errors.New("what answers there is no member of etcd: name peer addresses, usually port 2380")
+	errOther    = errors.New("it answered with an error")
+)
+
+// meet blocks until it is known how this member, which has no data, starts: it answers the others at
+// the peer address meanwhile, asks them, and keeps in dir what it agreed to.
+func meet(ctx context.Context, c Config, dir *dataDir, mine greeting) (step, error) {
+	g, err := newGreeter(c, mine)
+	if err != nil {
+		return step{}, err
+	}
+	defer g.close()
+	again := time.NewTicker(askEvery)
+	defer again.Stop()
+	said := newReminder(c.Logger)
+	for {
+		answers := g.ask(ctx)
+		s, err := next(c, mine, answers)
+		if err != nil {
+			return step{}, err
+		}
+		switch s.do {
+		case doBegin, doJoin:
+			return s, nil
+		case doAgree:
+			mine.Agreed = s.agree
+			if err := dir.keep(mine); err != nil {
+				return step{}, err
+			}
+			g.mine.Store(&mine)
+			said = newReminder(c.Logger)
+			c.Logger.Info("all members of etcd are here and have no data: a new cluster begins", "members", len(c.Peers))
+			continue
+		case doWait:
+			said.missing(s.missing, answers)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return step{}, notMet(ctx, s.missing)
+		}
+	}
+}
+
+func notMet(ctx context.Context, missing []string) error {
+	return fmt.Errorf("embedetcd: this member of etcd has no data, and %s did not answer: start all members of a new "+
+		"cluster (%w)", strings.Join(missing, ", "), context.Cause(ctx))
+}
+
+// greeter answers the other members and asks them, at the peer addresses, before etcd runs.
+type greeter struct {
+	cfg    Config
+	mine   atomic.Pointer[greeting]
+	server *http.Server
+	served sync.WaitGroup
+	client *http.Client
+}
+
+func newGreeter(c Config, mine greeting) (*greeter, error) {
+	g := &greeter{cfg: c}
+	g.mine.Store(&mine)
+	info := c.PeerTLS.info()
+	listen := listenURL(c.PeerTLS, c.listenPeer())
+	l, err := transport.NewListener(listen.Host, listen.Scheme, &info)
+	if err != nil {
+		return nil, listenError("ListenPeer or Peers", listen.Host, err)
+	}
+	rt, err := transport.NewTransport(info, askTimeout)
+	if err != nil {
+		return nil, errors.Join(badConfig("PeerTLS: %v", err), l.Close())
+	}
+	rt.DisableKeepAlives = true // etcd is to have the port
+	g.client = &http.Client{Transport: rt, Timeout: askTimeout}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+greetingPath, func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(g.mine.Load()) // who went away asks again
+	})
+	g.server = &http.Server{Handler: mux, ReadHeaderTimeout: askTimeout,
+		ErrorLog: c.Logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug})}
+	g.server.SetKeepAlivesEnabled(false)
+	g.served.Go(func() { _ = g.server.Serve(l) }) // it ends by close alone
+	return g, nil
+}
+
+// close frees the port. Answers that are on their way may end for a moment.
+func (g *greeter) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	if g.server.Shutdown(ctx) != nil {
+		_ = g.server.Close()
+	}
+	g.served.Wait()
+	g.client.CloseIdleConnections()
+}
+
+// ask asks all others once, at the same time.
+func (g *greeter) ask(ctx context.Context) map[string]answer {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	answers := map[string]answer{}
+	for name, address := range g.cfg.Peers {
+		if name == g.cfg.Name {
+			continue
+		}
+		wg.Go(func() {
+			a := askPeer(ctx, g.client, g.cfg.PeerTLS.scheme()+"://"+address)
+			mu.Lock()
+			defer mu.Unlock()
+			answers[name] = a
+		})
+	}
+	wg.Wait()
+	return answers
+}
+
+// askPeer asks one member whether it has data: one that runs etcd does not know the first question.
+func askPeer(ctx context.Context, client *http.Client, url string) answer {
+	var hello greeting
+	code, _, err := getJSON(ctx, client, url+greetingPath, &hello)
+	switch {
+	case err != nil:
+		return answer{err: err}
+	case code == http.StatusOK:
+		return answer{greeting: &hello}
+	}
+	members, err := askMembers(ctx, client, url)
+	return answer{members: members, err: err}
+}
+
+// askMembers asks a running member of etcd for all members, as it knows them.
+func askMembers(ctx context.Context, client *http.Client, url string) ([]*membership.Member, error) {
+	var members []*membership.Member
+	code, header, err := getJSON(ctx, client, url+"/members", &members)
+	switch {
+	case err != nil:
+		return nil, err
+	case code != http.StatusOK || header.Get("X-Etcd-Cluster-Id") == "" || len(members) == 0:
+		return nil, errNoMember
+	}
+	return members, nil
+}
+
+// getJSON reads an answer into what into points to, unless its code is another than 200.
+func getJSON(ctx context.Context, client *http.Client, url string, into any) (int, http.Header, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		if failed, ok := errors.AsType[*neturl.Error](err); ok {
+			err = failed.Err // without the URL, which is known
+		}
+		return 0, nil, err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	switch {
+	case resp.StatusCode == http.StatusNotFound:
+		return resp.StatusCode, resp.Header, nil
+	case resp.StatusCode != http.StatusOK:
+		return 0, nil, fmt.Errorf("%w: %s", errOther, resp.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, mostAnswer)).Decode(into); err != nil {
+		return 0, nil, fmt.Errorf("%w (%w)", errNoMember, err)
+	}
+	return resp.StatusCode, resp.Header, nil
+}
+
+// reminder says for whom it is waited: when that has taken a while, when it changes, and again and again.
+type reminder struct {
+	log  hclog.Logger
+	at   time.Time
+	last []string
+}
+
+func newReminder(log hclog.Logger) *reminder {
+	return &reminder{log: log, at: time.Now().Add(sayAfter)}
+}
+
+func (r *reminder) missing(names []string, answers map[string]answer) {
+	now := time.Now()
+	if now.Before(r.at) && (r.last == nil || slices.Equal(names, r.last)) {
+		return
+	}
+	r.at, r.last = now.Add(sayEvery), names
+	reasons := []any{"missing", strings.Join(names, ", ")}
+	for _, name := range names {
+		if err := answers[name].err; err != nil {
+			reasons = append(reasons, name, err)
+		}
+	}
+	r.log.Info("waiting for the other members of etcd: this one has no data, and a new cluster begins when all are here",
+		reasons...)
+}

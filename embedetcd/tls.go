@@ -1,0 +1,103 @@
+package embedetcd
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+)
+
+// TLS names the PEM files of one of etcd's two sorts of connections. Certificate and key are read
+// again at each handshake, so they can be replaced while the server runs; the authorities are
+// read at the start. Whose host a client's certificate names is not looked at: every certificate
+// of the authorities counts the same.
+type TLS struct {
+	// CertFile and KeyFile are the server's certificate and its key. They belong together.
+	CertFile, KeyFile string
+	// CAFile has the authorities that have signed the other side's certificates.
+	CAFile string
+}
+
+// A FileError is a file of Config that cannot be used. It matches ErrConfig.
+type FileError struct {
+	Field string // as in "PeerTLS.CAFile"
+	File  string
+	Err   error
+}
+
+// Error names the field and the file.
+func (e *FileError) Error() string {
+	return fmt.Sprintf("embedetcd: %v: %s %s: %v", ErrConfig, e.Field, e.File, e.Err)
+}
+
+// Unwrap is ErrConfig, and what is wrong.
+func (e *FileError) Unwrap() []error { return []error{ErrConfig, e.Err} }
+
+var errNoCertificate = errors.New("it holds no PEM certificate: name the authorities' certificate file")
+
+// on reports whether there is to be TLS.
+func (t TLS) on() bool { return t.CertFile != "" }
+
+func (t TLS) scheme() string {
+	if t.on() {
+		return "https"
+	}
+	return "http"
+}
+
+// info is the same for etcd.
+func (t TLS) info() transport.TLSInfo {
+	if !t.on() {
+		return transport.TLSInfo{}
+	}
+	return transport.TLSInfo{CertFile: t.CertFile, KeyFile: t.KeyFile, TrustedCAFile: t.CAFile,
+		ClientCertAuth: t.CAFile != "", SkipClientSANVerify: true}
+}
+
+// validateTLS reports what can be seen without reading the files.
+func (c Config) validateTLS() error {
+	if t := c.ClientTLS; (t.CertFile == "") != (t.KeyFile == "") || t.CAFile != "" && t.CertFile == "" {
+		return badConfig("ClientTLS needs CertFile and KeyFile, and only with them CAFile: set both, or none of the three")
+	}
+	t := c.PeerTLS
+	if t != (TLS{}) && (t.CertFile == "" || t.KeyFile == "" || t.CAFile == "") {
+		return badConfig("PeerTLS needs CertFile, KeyFile and CAFile: set all three, or none")
+	}
+	return nil
+}
+
+// readTLS reports what is wrong with the files, which etcd would say in its log only.
+func (c Config) readTLS() error {
+	if err := c.ClientTLS.read("ClientTLS"); err != nil {
+		return err
+	}
+	return c.PeerTLS.read("PeerTLS")
+}
+
+func (t TLS) read(field string) error {
+	if !t.on() {
+		return nil
+	}
+	for suffix, file := range map[string]string{".CertFile": t.CertFile, ".KeyFile": t.KeyFile} {
+		if _, err := os.ReadFile(file); err != nil {
+			return &FileError{field + suffix, file, fmt.Errorf("name a file that this user may read (%w)", err)}
+		}
+	}
+	if _, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile); err != nil {
+		return &FileError{field + ".CertFile", t.CertFile, fmt.Errorf("name PEM files that belong together (%w)", err)}
+	}
+	if t.CAFile == "" {
+		return nil
+	}
+	text, err := os.ReadFile(t.CAFile)
+	if err != nil {
+		return &FileError{field + ".CAFile", t.CAFile, fmt.Errorf("name a file that this user may read (%w)", err)}
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(text) {
+		return &FileError{field + ".CAFile", t.CAFile, errNoCertificate}
+	}
+	return nil
+}

@@ -1,0 +1,358 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+// documented is the command of docs/operations.md that begins so, as it stands there.
+func documented(t *testing.T, begins string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if command, ok := strings.CutPrefix(line, "    goversed "); ok && strings.HasPrefix(command, begins) {
+			return strings.Fields(command)
+		}
+	}
+	t.Fatalf("docs/operations.md has no command goversed %s", begins)
+	return nil
+}
+
+// embeddedCluster is three goversed processes, each with a member of etcd, by the documented commands.
+type embeddedCluster struct {
+	here  map[string]string // the addresses of the documentation, and here
+	dir   string
+	certs *procs.Certificates // nil: without TLS
+	nodes []*procs.Node       // of a, b, c
+}
+
+var memberNames = []string{"a", "b", "c"}
+
+func newEmbeddedCluster(t *testing.T, certs *procs.Certificates) *embeddedCluster {
+	t.Helper()
+	c := &embeddedCluster{here: map[string]string{}, dir: t.TempDir(), certs: certs, nodes: make([]*procs.Node, 3)}
+	addresses := kit.Addresses(t, 12)
+	for i := range 3 {
+		for j, port := range []string{"2379", "2380", "47001", "48001"} {
+			c.here[fmt.Sprintf("10.0.0.%d:%s", i+1, port)] = addresses[4*i+j]
+		}
+	}
+	return c
+}
+
+// command is a documented command, on the machine with that number.
+func (c *embeddedCluster) command(t *testing.T, begins string, machine int) []string {
+	t.Helper()
+	args := documented(t, begins)
+	for i, arg := range args {
+		switch {
+		case i > 0 && args[i-1] == "--etcd-name":
+			arg = memberNames[machine]
+		case i > 0 && args[i-1] == "--etcd-cluster":
+			if c.certs != nil {
+				arg = strings.ReplaceAll(arg, "http://", "https://")
+			}
+		case begins == "node ":
+			arg = strings.ReplaceAll(arg, "10.0.0.1:", fmt.Sprintf("10.0.0.%d:", machine+1))
+		}
+		for there, here := range c.here {
+			arg = strings.ReplaceAll(arg, there, here)
+		}
+		args[i] = strings.ReplaceAll(arg, "/var/lib/goverse", c.data(machine))
+	}
+	if c.certs == nil {
+		return args
+	}
+	if begins == "node " {
+		return append(args, "--etcd-serve-cert", c.certs.Cert, "--etcd-serve-key", c.certs.Key, "--etcd-serve-ca", c.certs.CA,
+			"--etcd-peer-cert", c.certs.Cert, "--etcd-peer-key", c.certs.Key, "--etcd-peer-ca", c.certs.CA)
+	}
+	return append(args, "--etcd-cert", c.certs.Cert, "--etcd-key", c.certs.Key, "--etcd-cacert", c.certs.CA)
+}
+
+func (c *embeddedCluster) data(machine int) string { return filepath.Join(c.dir, memberNames[machine]) }
+
+func (c *embeddedCluster) endpoint(machine int) string {
+	return c.here[fmt.Sprintf("10.0.0.%d:2379", machine+1)]
+}
+
+func (c *embeddedCluster) address(machine int) string {
+	return c.here[fmt.Sprintf("10.0.0.%d:47001", machine+1)]
+}
+
+// start starts the process of a machine.
+func (c *embeddedCluster) start(t *testing.T, machine int) {
+	t.Helper()
+	p := kit.Goversed(t, append(c.command(t, "node ", machine), "--ttl", "5s")...)
+	c.nodes[machine] = kit.Serving(t, p, c.address(machine), c.here[fmt.Sprintf("10.0.0.%d:48001", machine+1)])
+}
+
+// all waits until each of these nodes knows all of them, and returns the status of the first.
+func (c *embeddedCluster) all(t *testing.T, machines ...int) procs.Status {
+	t.Helper()
+	var first procs.Status
+	for _, i := range slices.Backward(machines) {
+		first, _ = c.nodes[i].AwaitStatus(t, longPatience, "all nodes are there, and one leads", func(st procs.Status) error {
+			if st.ClusterSize != len(machines) || st.LeaderID == "" || !st.ClusterReady {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	}
+	return first
+}
+
+const longPatience = time.Minute
+
+// client is a client of the members of these machines.
+func (c *embeddedCluster) client(t *testing.T, machines ...int) *clientv3.Client {
+	t.Helper()
+	cfg := clientv3.Config{DialTimeout: 5 * time.Second, Logger: zap.NewNop()}
+	if c.certs != nil {
+		cfg.TLS = c.certs.Config(t)
+	}
+	for _, i := range machines {
+		cfg.Endpoints = append(cfg.Endpoints, c.endpoint(i))
+	}
+	client, err := clientv3.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// writes writes one key after the other until stop is called, which returns how many were confirmed and the
+// longest time between two confirmations.
+func writes(t *testing.T, client *clientv3.Client) (stop func() (n int, longest time.Duration)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	n, longest, failed := 0, time.Duration(0), error(nil)
+	wg.Go(func() {
+		last := time.Now()
+		for ctx.Err() == nil {
+			one, done := context.WithTimeout(clientv3.WithRequireLeader(ctx), time.Second)
+			_, err := client.Put(one, fmt.Sprintf("/written/%06d", n), "x")
+			done()
+			switch {
+			case err == nil:
+				now := time.Now()
+				n, longest, last = n+1, max(longest, now.Sub(last)), now
+			case ctx.Err() == nil:
+				failed = err
+			}
+		}
+		longest = max(longest, time.Since(last))
+	})
+	both := sync.OnceValues(func() (int, time.Duration) {
+		cancel()
+		wg.Wait()
+		if failed != nil {
+			t.Logf("a write failed, the last with: %v", failed)
+		}
+		return n, longest
+	})
+	t.Cleanup(func() { both() })
+	return both
+}
+
+// Three goversed processes with an etcd of their own: one machine loses its data and is replaced while the others
+// serve, by the commands of docs/operations.md; all are killed, and come back by themselves; etcd's leader stops in
+// order.
+func TestEmbeddedEtcdCluster(t *testing.T) {
+	t.Parallel()
+	t.Run("plain", func(t *testing.T) {
+		t.Parallel()
+		loseOne(t, newEmbeddedCluster(t, nil), 1)
+	})
+	t.Run("TLS", func(t *testing.T) {
+		t.Parallel()
+		certs := procs.NewCertificates(t)
+		loseOne(t, newEmbeddedCluster(t, &certs), 2)
+	})
+}
+
+// loseOne loses c while etcd is led by the machine of that number. If that is c, etcd has to elect first, and
+// leadership of Goverse may move.
+func loseOne(t *testing.T, c *embeddedCluster, etcdsLeader int) {
+	c.start(t, 2) // in any order
+	c.nodes[2].AwaitOutput(t, longPatience, "waiting for the other members of etcd")
+	c.start(t, 0)
+	c.start(t, 1)
+	c.all(t, 0, 1, 2)
+	members := kit.Goversed(t, c.command(t, "etcd members", 0)...)
+	require.Equal(t, 0, members.Exit(t, patience), members.Output())
+	require.NotContains(t, members.Output(), "no answer")
+	refuse := kit.Goversed(t, c.command(t, "etcd replace", 0)...)
+	require.Equal(t, 1, refuse.Exit(t, patience))
+	require.Contains(t, refuse.Output(), "c answers at")
+
+	before := c.lead(t, 0)
+	c.leadEtcd(t, etcdsLeader)
+	stop := writes(t, c.client(t, 0, 1))
+	c.nodes[2].Kill(t)
+	require.NoError(t, os.RemoveAll(c.data(2)))
+	c.start(t, 2)
+	c.nodes[2].AwaitOutput(t, longPatience, "its data is lost; put it back, or replace the member by goversed etcd "+
+		"replace c")
+	began := time.Now()
+	replace := kit.Goversed(t, c.command(t, "etcd replace", 0)...)
+	require.Equal(t, 0, replace.Exit(t, longPatience), replace.Output())
+	require.Contains(t, replace.Output(), "member c of etcd is replaced")
+	replaced := time.Since(began)
+	after := c.all(t, 0, 1, 2)
+	if etcdsLeader != 2 {
+		require.Equal(t, before.Token, after.Token, "the leader of Goverse was not disturbed")
+	}
+	require.GreaterOrEqual(t, after.Token, before.Token)
+	n, longest := stop()
+	require.Positive(t, n)
+	require.Less(t, longest, 10*time.Second)
+	t.Logf("the member was replaced %v after the command began; beside it %d writes, at most %v apart",
+		replaced.Round(time.Millisecond), n, longest.Round(time.Millisecond))
+	count, err := c.client(t, 2).Get(soon(t), "/written/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, count.Count, int64(n), "the new member has it all")
+
+	for _, node := range c.nodes {
+		node.Kill(t)
+	}
+	began = time.Now()
+	for i := range c.nodes {
+		c.start(t, i)
+	}
+	again := c.all(t, 0, 1, 2)
+	require.Greater(t, again.Token, before.Token)
+	t.Logf("after a SIGKILL of all three a node leads within %v", time.Since(began).Round(time.Millisecond))
+	if c.certs == nil {
+		c.roll(t, c.stopEtcdsLeader(t))
+	}
+}
+
+// roll starts the process that was stopped, and then restarts the others one after the other: leadership of Goverse
+// moves only when its process stops.
+func (c *embeddedCluster) roll(t *testing.T, stopped int) {
+	t.Helper()
+	c.start(t, stopped)
+	c.all(t, 0, 1, 2)
+	all, _ := c.statuses(t)
+	term, terms := all[0].RaftTerm, map[int64]bool{}
+	stop := writes(t, c.client(t, 0, 1, 2))
+	for _, i := range []int{(stopped + 1) % 3, (stopped + 2) % 3} {
+		sent := c.nodes[i].Signal(t, syscall.SIGTERM)
+		st, _ := c.nodes[stopped].AwaitStatus(t, longPatience, "another leads", func(st procs.Status) error {
+			if st.LeaderID == "" || st.LeaderID == c.address(i) {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		terms[st.Token] = true
+		t.Logf("a node of the others leads %v after the SIGTERM", time.Since(sent).Round(time.Millisecond))
+		require.Equal(t, 0, c.nodes[i].Exit(t, longPatience))
+		c.start(t, i)
+		st = c.all(t, 0, 1, 2)
+		require.True(t, terms[st.Token], "a process that joins takes no leadership away")
+	}
+	n, longest := stop()
+	all, _ = c.statuses(t)
+	require.Less(t, longest, 10*time.Second)
+	t.Logf("two more were restarted; beside it %d writes, at most %v apart; raft terms: %d", n,
+		longest.Round(time.Millisecond), all[0].RaftTerm-term)
+}
+
+// statuses are those of all members.
+func (c *embeddedCluster) statuses(t *testing.T) (all []*clientv3.StatusResponse, leader int) {
+	t.Helper()
+	leader = -1
+	for i := range c.nodes {
+		client := c.client(t, i)
+		procs.Await(t, longPatience, "the member answers", func() error {
+			st, err := client.Status(soon(t), c.endpoint(i))
+			if err == nil {
+				all = append(all, st)
+			}
+			return err
+		})
+		if all[i].Leader == all[i].Header.MemberId {
+			leader = i
+		}
+	}
+	return all, leader
+}
+
+// leadEtcd makes the member of a machine etcd's leader.
+func (c *embeddedCluster) leadEtcd(t *testing.T, machine int) {
+	t.Helper()
+	procs.Await(t, longPatience, "the member leads etcd", func() error {
+		all, leader := c.statuses(t)
+		switch leader {
+		case machine:
+			return nil
+		case -1:
+			return errors.New("nobody leads")
+		}
+		_, err := c.client(t, leader).MoveLeader(soon(t), all[machine].Header.MemberId)
+		return errors.Join(errors.New("it was asked to"), err)
+	})
+}
+
+// lead makes the node of a machine lead Goverse.
+func (c *embeddedCluster) lead(t *testing.T, machine int) procs.Status {
+	t.Helper()
+	args := c.command(t, "etcd members", 0)
+	transfer := kit.Goversed(t, append([]string{"transfer", "--to", c.address(machine)}, args[2:]...)...)
+	transfer.Exit(t, patience) // it may lead already
+	st, _ := c.nodes[machine].AwaitStatus(t, longPatience, "leads", leads)
+	return st
+}
+
+// stopEtcdsLeader stops the process whose member leads etcd, whose node leads Goverse too, and returns which.
+func (c *embeddedCluster) stopEtcdsLeader(t *testing.T) int {
+	all, leader := c.statuses(t)
+	require.NotEqual(t, -1, leader)
+	term, others := all[leader].RaftTerm, []int{(leader + 1) % 3, (leader + 2) % 3}
+	before := c.lead(t, leader)
+	client := c.client(t, others[0])
+	stop := writes(t, client)
+	sent := c.nodes[leader].Signal(t, syscall.SIGTERM)
+	st, _ := c.nodes[others[0]].AwaitStatus(t, longPatience, "another leads", func(st procs.Status) error {
+		if st.LeaderID == "" || st.LeaderID == c.address(leader) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	led := time.Since(sent)
+	require.Greater(t, st.Token, before.Token)
+	require.Equal(t, 0, c.nodes[leader].Exit(t, longPatience))
+	require.Contains(t, c.nodes[leader].Output(), "etcd's leadership was handed over")
+	ended := time.Since(sent)
+	now, err := client.Status(soon(t), c.endpoint(others[0]))
+	require.NoError(t, err)
+	require.NotZero(t, now.Leader)
+	require.Greater(t, now.RaftTerm, term)
+	procs.Await(t, longPatience, "a write succeeds", func() error {
+		_, err := client.Put(soon(t), "/written/last", "x")
+		return err
+	})
+	n, longest := stop()
+	t.Logf("etcd's leader was stopped: another node leads after %v, the process ended after %v; %d writes at another "+
+		"member, at most %v apart", led.Round(time.Millisecond), ended.Round(time.Millisecond), n,
+		longest.Round(time.Millisecond))
+	return leader
+}

@@ -1,0 +1,72 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap"
+
+	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/internal/port"
+)
+
+// What a restored backup does to a node that runs on: it notices, starts over, and tokens have grown with
+// the revisions that were bumped, and gone back without that.
+func TestNodesAndARestoredBackup(t *testing.T) {
+	t.Parallel()
+	for name, bump := range map[string]uint64{"bumped": 1_000_000, "not bumped": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address, err := port.Restarted.Loopback(1)
+			require.NoError(t, err)
+			cfg := embedded(t)
+			cfg.Etcd.ListenClient = address[0]
+			first := run(t, cfg)
+			first.ready(t)
+			backup := filepath.Join(t.TempDir(), "backup.db")
+			manager := snapshot.NewV3(zap.NewNop())
+			_, err = manager.Save(t.Context(), clientv3.Config{Endpoints: address}, backup)
+			require.NoError(t, err)
+			for range 100 { // what was written since the backup
+				_, err = first.etcd.Client().Put(t.Context(), "/other", "x")
+				require.NoError(t, err)
+			}
+			other, log := logged(t, joining(t, address[0]))
+			require.Eventually(t, func() bool { return len(other.ready(t).Nodes) == 2 }, eventually, tick)
+			require.NoError(t, first.cluster.Transfer(t.Context(), other.NodeAddress()))
+			var before httpapi.Status
+			require.Eventually(t, func() bool {
+				before = other.ready(t)
+				return before.LeaderID == other.NodeAddress()
+			}, eventually, tick)
+			first.stop()
+			require.NoError(t, first.end(t))
+
+			require.NoError(t, os.RemoveAll(cfg.Etcd.DataDir))
+			require.NoError(t, manager.Restore(snapshot.RestoreConfig{SnapshotPath: backup, Name: "goverse",
+				OutputDataDir: cfg.Etcd.DataDir, PeerURLs: []string{"http://127.0.0.1:2380"},
+				InitialCluster: "goverse=http://127.0.0.1:2380", InitialClusterToken: "restored-1", RevisionBump: bump,
+				MarkCompacted: bump > 0}))
+			first = run(t, cfg)
+			first.ready(t)
+			var after httpapi.Status
+			// The sessions of the backup are there again, until their leases run out; so is the leader of then.
+			live := []string{first.NodeAddress(), other.NodeAddress()}
+			require.Eventually(t, func() bool {
+				return get(t, other.HTTPAddress(), "/cluster/status", &after) == 200 && slices.Contains(live, after.LeaderID) &&
+					after.Token != before.Token && after.ClusterReady && len(after.Nodes) == 2
+			}, eventually, tick)
+			if bump > 0 {
+				require.Greater(t, after.Token, before.Token)
+			} else {
+				require.Less(t, after.Token, before.Token, "the reason for --bump-revision")
+			}
+			require.Contains(t, log.String(), "history")
+		})
+	}
+}
