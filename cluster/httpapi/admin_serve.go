@@ -81,8 +81,8 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request, name string,
 	seen := &recorder{ResponseWriter: w}
 	began := time.Now()
 	a.carryOut(seen, r, name, call)
-	a.opts.Logger.Info("admin call", "call", r.URL.EscapedPath(), "by", caller, "from", r.RemoteAddr, "status", seen.status,
-		"took", time.Since(began).Round(time.Millisecond))
+	a.opts.Logger.Info("admin call", "call", r.URL.EscapedPath(), "by", caller, "from", r.RemoteAddr,
+		"status", seen.status, "took", time.Since(began).Round(time.Millisecond))
 }
 
 // authorize answers a request that may not be carried out.

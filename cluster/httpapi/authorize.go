@@ -22,8 +22,8 @@ var (
 // a secret. It is called from many goroutines at once. The text of its error goes to the log and not into the answer.
 type Authorizer func(r *http.Request) (caller string, err error)
 
-// BearerToken lets requests through that have the token in their header, "Authorization: Bearer TOKEN"; name is what
-// the log calls whoever has it. Tokens are compared in a time that says nothing about them. It panics if the token is
+// BearerToken lets requests through that have the token in their header, "Authorization: Bearer TOKEN"; the log calls
+// a caller that has it by name. Tokens are compared in a time that says nothing about them. It panics if the token is
 // shorter than MinToken, which could be guessed.
 func BearerToken(name, token string) Authorizer {
 	if len(token) < MinToken {

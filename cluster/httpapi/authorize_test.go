@@ -49,12 +49,6 @@ func shows(verified bool, cn string, names ...string) func(*http.Request) {
 	}
 }
 
-func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w
-}
-
 func TestAuthorizers(t *testing.T) {
 	t.Parallel()
 	bearer, two := BearerToken("ops", token), BearerTokens(func() (map[string]string, error) {
