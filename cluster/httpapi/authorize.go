@@ -73,11 +73,17 @@ func ClientCertificate(names ...string) Authorizer {
 			return "", ErrUnauthenticated
 		}
 		leaf := r.TLS.VerifiedChains[0][0]
-		its := append([]string{leaf.Subject.CommonName}, leaf.DNSNames...)
-		if len(names) > 0 && !slices.ContainsFunc(its, func(name string) bool { return slices.Contains(names, name) }) {
-			return "", fmt.Errorf("%w: the certificate is for %q", ErrForbidden, its)
+		its := slices.DeleteFunc(append([]string{leaf.Subject.CommonName}, leaf.DNSNames...),
+			func(name string) bool { return name == "" })
+		for _, name := range its {
+			if len(names) == 0 || slices.Contains(names, name) {
+				return "certificate " + name, nil
+			}
 		}
-		return fmt.Sprintf("certificate %q", its[0]), nil
+		if len(names) == 0 {
+			return "certificate " + leaf.SerialNumber.String(), nil
+		}
+		return "", fmt.Errorf("%w: the certificate is for %q", ErrForbidden, its)
 	}
 }
 
