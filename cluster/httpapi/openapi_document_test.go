@@ -59,7 +59,8 @@ func operations() map[string]operation {
 	drain.answers[202] = Drained{}
 	objectsPage := showing("objects", "This node's part in the objects, with ?key= those of one key.", Objects{}, 400, 404,
 		503)
-	objectsPage.params = []object{queryParam("key", "Show the objects of this key.", object{"type": "string", "minLength": 1})}
+	objectsPage.params = []object{queryParam("key", "Show the objects of this key.",
+		object{"type": "string", "minLength": 1})}
 	return map[string]operation{
 		"/livez":              showing("livez", "Whether the process runs: always 200.", probe{}),
 		"/readyz":             showing("readyz", "Whether this node can be given work.", probe{}, 503),
@@ -111,9 +112,9 @@ func document(t *testing.T) object {
 	}
 	return object{
 		"openapi": "3.1.0",
-		"info": object{"title": "Goverse node", "version": "1", "description": "The HTTP API of a node of a Goverse cluster. " +
-			"Any node answers any call. GET routes answer HEAD, too. Fields may be added to answers. Problems are those of " +
-			"RFC 9457; docs/http.md has their types."},
+		"info": object{"title": "Goverse node", "version": "1", "description": "The HTTP API of a node of a Goverse " +
+			"cluster. Any node answers any call. GET routes answer HEAD, too. Fields may be added to answers. Problems are those " +
+			"of RFC 9457; docs/http.md has their types."},
 		"paths": paths,
 		"components": object{"schemas": s.made, "responses": s.responses, "securitySchemes": object{
 			"bearer":      object{"type": "http", "scheme": "bearer"},

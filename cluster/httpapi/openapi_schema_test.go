@@ -145,7 +145,13 @@ func (s *schemas) of(v reflect.Type) object {
 func (s *schemas) ref(v reflect.Type) object {
 	name := strings.ToUpper(v.Name()[:1]) + v.Name()[1:]
 	if _, there := s.made[name]; !there {
-		made := object{"type": "object", "additionalProperties": false, "description": s.comments[v.Name()]}
+		made := object{"type": "object"}
+		if says := s.comments[v.Name()]; says != "" {
+			made["description"] = says
+		}
+		if v == reflect.TypeFor[empty]() || strings.HasSuffix(name, "Request") {
+			made["additionalProperties"] = false // fields that a call does not know are refused
+		}
 		s.made[name] = made
 		properties, required := object{}, []string{}
 		s.fields(v, name, properties, &required)

@@ -87,6 +87,10 @@ func newDescription() *described {
 		panic(err)
 	}
 	d.doc = doc.(object)
+	// Fields may be added to answers, so clients are to bear it; those that are there now are described.
+	for _, s := range d.doc["components"].(object)["schemas"].(object) {
+		s.(object)["additionalProperties"] = false
+	}
 	d.schema.DefaultDraft(jsonschema.Draft2020)
 	d.schema.AssertFormat()
 	if err := d.schema.AddResource("openapi.json", doc); err != nil {

@@ -46,7 +46,8 @@ func secured(t *testing.T, trust *certtest.Authority, shows ...certtest.Certific
 // admin makes an admin call, and returns the answer.
 func admin(t *testing.T, c *http.Client, base, path, token, body string) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/cluster/admin/"+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/cluster/admin/"+path,
+		strings.NewReader(body))
 	require.NoError(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	if token != "" {
@@ -145,6 +146,9 @@ func TestAdminConfiguration(t *testing.T) {
 	f.Write(t, a.Issue(t, []string{"127.0.0.1"}))
 	f.Trust(t, a)
 	good := tokens(t, canary)
+	pair := func(cert, key string) func(*Config) {
+		return func(c *Config) { c.HTTPTLS.CertFile, c.HTTPTLS.KeyFile = cert, key }
+	}
 	for says, change := range map[string]func(*Config){
 		"--http-cert and --http-key belong together": func(c *Config) { c.HTTPTLS.CertFile = f.Cert },
 		"--http-client-ca needs --http-cert":         func(c *Config) { c.HTTPTLS.CAFile = f.CA },
@@ -155,8 +159,8 @@ func TestAdminConfiguration(t *testing.T) {
 		"--admin-token-file: name a file":            func(c *Config) { c.Admin.TokenFile = "/none" },
 		"it has no token: write one a line":          func(c *Config) { c.Admin.TokenFile = tokens(t, " \n\n") },
 		"the token in line 2 has 5 bytes":            func(c *Config) { c.Admin.TokenFile = tokens(t, canary+"\nshort") },
-		"--http-cert /none: name a file":             func(c *Config) { c.HTTPTLS.CertFile, c.HTTPTLS.KeyFile = "/none", f.Key },
-		"--http-key " + f.CA + ": name the PEM file": func(c *Config) { c.HTTPTLS.CertFile, c.HTTPTLS.KeyFile = f.Cert, f.CA },
+		"--http-cert /none: name a file":             pair("/none", f.Key),
+		"--http-key " + f.CA + ": name the PEM file": pair(f.Cert, f.CA),
 	} {
 		cfg := embedded(t)
 		change(&cfg)
