@@ -47,18 +47,23 @@ func TestEveryPageInEveryState(t *testing.T) {
 	require.NoError(t, err)
 	held, err := c.Node(1).Cluster().Locks().Acquire(etcdtest.Context(t), "it")
 	require.NoError(t, err)
+	defer func() { _ = held.Release(etcdtest.Context(t)) }() // it is lost with the session, below
 
 	got := codes(late) // it has not started
 	require.Equal(t, 503, got["/cluster/nodes"])
 	require.Equal(t, 200, got["/cluster/status"])
 	require.NoError(t, late.Start(etcdtest.Context(t)))
 	for _, n := range []*clustertest.Node{c.Node(0), c.Node(1), late} {
-		got := codes(n)
-		for _, path := range []string{"/readyz", "/metrics", "/cluster/leader", "/cluster/nodes", "/cluster/elections",
-			"/cluster/locks", "/cluster/effects", "/cluster/objects", "/openapi.json"} {
-			require.Equal(t, 200, got[path], path)
-		}
-		require.Equal(t, 404, got["/cluster/admin/transfer"])
+		c.Eventually(func() bool { // on a busy machine a question may take too long
+			got = codes(n)
+			for _, path := range []string{"/readyz", "/metrics", "/cluster/leader", "/cluster/nodes", "/cluster/elections",
+				"/cluster/locks", "/cluster/effects", "/cluster/objects", "/openapi.json"} {
+				if got[path] != http.StatusOK {
+					return false
+				}
+			}
+			return got["/cluster/admin/transfer"] == http.StatusNotFound
+		}, "all is shown")
 	}
 
 	c.Node(1).Faults().CutOff()
@@ -73,7 +78,6 @@ func TestEveryPageInEveryState(t *testing.T) {
 	c.Node(1).Faults().Reconnect()
 	c.Eventually(func() bool { return c.Node(1).Cluster().Status().Ready }, "it is back")
 	codes(c.Node(1))
-	_ = held.Release(etcdtest.Context(t)) // it was lost with the session
 
 	c.Node(0).Stop()
 	remove := c.PutStrayKey(nodetest.Keys.ShardMap(), "{")
