@@ -18,7 +18,7 @@ type TransferRequest struct {
 
 // Moved is the answer to a resignation or a transfer: who leads, and who led before.
 type Moved struct {
-	LeaderID         string `json:"leader_id"` // as far as this node knows; "" between two leaders
+	LeaderID         string `json:"leader_id"` // "" if nobody did when the time was up
 	Token            int64  `json:"token"`
 	PreviousLeaderID string `json:"previous_leader_id"`
 	PreviousToken    int64  `json:"previous_token"`
@@ -35,10 +35,19 @@ func (s *admins) resign(ctx context.Context, r *adminRequest) (any, error) {
 		return nil, err
 	}
 	before := s.c.Leader()
-	if err := s.c.RequestResign(ctx); err != nil {
+	return s.afterwards(ctx, before, s.c.RequestResign(ctx))
+}
+
+// afterwards is what came of a request. One that was fulfilled a moment ago may have this node lead in a moment.
+func (s *admins) afterwards(ctx context.Context, before election.Leader, err error) (any, error) {
+	if err != nil {
 		return nil, err
 	}
-	return moved(before, s.c.Leader()), nil
+	now, err := s.c.WaitForLeader(ctx)
+	if err != nil && ctx.Err() == nil {
+		return nil, err
+	}
+	return moved(before, now), nil
 }
 
 // target reads which node is to lead.
@@ -56,10 +65,7 @@ func (s *admins) transfer(ctx context.Context, r *adminRequest) (any, error) {
 		return nil, err
 	}
 	before := s.c.Leader()
-	if err := s.c.Transfer(ctx, to); err != nil {
-		return nil, err
-	}
-	return moved(before, s.c.Leader()), nil
+	return s.afterwards(ctx, before, s.c.Transfer(ctx, to))
 }
 
 func (s *admins) resignElection(ctx context.Context, r *adminRequest) (any, error) {

@@ -81,8 +81,8 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request, name string,
 	seen := &recorder{ResponseWriter: w}
 	began := time.Now()
 	a.carryOut(seen, r, name, call)
-	a.opts.Logger.Info("admin call", "call", r.URL.EscapedPath(), "by", caller, "from", r.RemoteAddr, "status", seen.status,
-		"took", time.Since(began).Round(time.Millisecond))
+	a.opts.Logger.Info("admin call", "call", r.URL.EscapedPath(), "by", caller, "from", r.RemoteAddr,
+		"status", seen.status, "took", time.Since(began).Round(time.Millisecond))
 }
 
 // authorize answers a request that may not be carried out.
@@ -93,7 +93,9 @@ func (a *admin) authorize(w http.ResponseWriter, r *http.Request) (caller string
 		writeProblem(w, k, detail)
 	}
 	if err := a.origin.Check(r); err != nil {
-		refuse(crossSite, "a browser sent this from a page of another origin", err)
+		// A page can send as many as it likes: neither the log nor the failures of the address are its to fill.
+		a.opts.Logger.Debug("cross-site request refused", "call", r.URL.EscapedPath(), "from", r.RemoteAddr)
+		writeProblem(w, crossSite, "a browser sent this from a page of another origin")
 		return "", false
 	}
 	if a.failures.exceeded(r.RemoteAddr, time.Now()) {

@@ -75,7 +75,8 @@ func TestMoveTheLeadership(t *testing.T) {
 
 	refuses(t, h, 404, "unknown", "transfer", `{"to":"127.0.0.1:1"}`)
 	for body, says := range map[string]string{"": `"to" is missing`, "{}": `"to" is missing`, `{"to":1}`: "not the JSON",
-		`{"node":"x"}`: `unknown field "node"`, `{"to":"x"} {}`: "something follows", "[]": "not the JSON", "{": "not the JSON"} {
+		`{"node":"x"}`: `unknown field "node"`, `{"to":"x"} {}`: "something follows",
+		"[]": "not the JSON", "{": "not the JSON"} {
 		require.Contains(t, refuses(t, h, 400, "", "transfer", body), says)
 	}
 	refuses(t, h, 400, "", "resign", `{"to":"x"}`)
@@ -196,7 +197,8 @@ func TestPauseAProcessor(t *testing.T) {
 	require.Equal(t, Paused{NodeID: self, Processor: "views/a", Paused: true},
 		does[Paused](t, h, 200, "processors/views%2Fa/pause", "{}"))
 	require.True(t, p.Status().Paused)
-	require.Equal(t, Paused{NodeID: self, Processor: "views/a"}, does[Paused](t, h, 200, "processors/views%2Fa/resume", ""))
+	require.Equal(t, Paused{NodeID: self, Processor: "views/a"},
+		does[Paused](t, h, 200, "processors/views%2Fa/resume", ""))
 	require.False(t, p.Status().Paused)
 	refuses(t, h, 404, "unknown", "processors/other/pause", "{}")
 	none := New(c.Node(1).Cluster(), Options{Admin: &Admin{Authorize: BearerToken("ops", token)}})

@@ -22,8 +22,8 @@ var (
 // a secret. It is called from many goroutines at once. The text of its error goes to the log and not into the answer.
 type Authorizer func(r *http.Request) (caller string, err error)
 
-// BearerToken lets requests through that have the token in their header, "Authorization: Bearer TOKEN"; name is what
-// the log calls the holder. Tokens are compared in a time that says nothing about them. It panics if the token is
+// BearerToken lets requests through that have the token in their header, "Authorization: Bearer TOKEN"; the log calls
+// a caller that has it by name. Tokens are compared in a time that says nothing about them. It panics if the token is
 // shorter than MinToken, which could be guessed.
 func BearerToken(name, token string) Authorizer {
 	if len(token) < MinToken {
@@ -73,11 +73,17 @@ func ClientCertificate(names ...string) Authorizer {
 			return "", ErrUnauthenticated
 		}
 		leaf := r.TLS.VerifiedChains[0][0]
-		its := append([]string{leaf.Subject.CommonName}, leaf.DNSNames...)
-		if len(names) > 0 && !slices.ContainsFunc(its, func(name string) bool { return slices.Contains(names, name) }) {
-			return "", fmt.Errorf("%w: the certificate is for %q", ErrForbidden, its)
+		its := slices.DeleteFunc(append([]string{leaf.Subject.CommonName}, leaf.DNSNames...),
+			func(name string) bool { return name == "" })
+		for _, name := range its {
+			if len(names) == 0 || slices.Contains(names, name) {
+				return "certificate " + name, nil
+			}
 		}
-		return fmt.Sprintf("certificate %q", its[0]), nil
+		if len(names) == 0 {
+			return "certificate " + leaf.SerialNumber.String(), nil
+		}
+		return "", fmt.Errorf("%w: the certificate is for %q", ErrForbidden, its)
 	}
 }
 

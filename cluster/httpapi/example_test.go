@@ -31,3 +31,12 @@ func Example() {
 	}
 	_ = serve
 }
+
+// The node's pages below a prefix of the program's own mux, with admin calls for the one that has the token.
+func Example_mounted() {
+	serve := func(c *cluster.Cluster, mux *http.ServeMux, token string) {
+		api := httpapi.New(c, httpapi.Options{Admin: &httpapi.Admin{Authorize: httpapi.BearerToken("ops", token)}})
+		mux.Handle("/internal/node/", http.StripPrefix("/internal/node", api)) // /internal/node/cluster/status, ...
+	}
+	_ = serve
+}

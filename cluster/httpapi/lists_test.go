@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -135,3 +136,32 @@ func TestListsThatCannotBeShown(t *testing.T) {
 
 // nothing is an effect.
 func nothing(context.Context, int64) ([]byte, error) { return []byte("did"), nil }
+
+// A hundred dashboards that are open at a time cost etcd one read a second: all of them get what the same one found.
+func TestDashboardsShareAnAnswer(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1)
+	h := New(c.Node(0).Cluster(), Options{MaxRequests: 100})
+	for _, path := range []string{"/cluster/elections", "/cluster/locks", "/cluster/effects?unknown=true"} {
+		began, reads := time.Now(), make(chan time.Time, 500)
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				for range 5 {
+					var p Page
+					if json.Unmarshal(call(h, http.MethodGet, path).Body.Bytes(), &p) == nil {
+						reads <- p.ReadAt
+					}
+				}
+			})
+		}
+		wg.Wait()
+		close(reads)
+		answers, different := len(reads), map[time.Time]bool{}
+		for at := range reads {
+			different[at] = true
+		}
+		require.Equal(t, 500, answers)
+		require.LessOrEqual(t, len(different), 1+int(time.Since(began)/listTTL), path)
+	}
+}

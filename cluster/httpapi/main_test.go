@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -120,8 +121,18 @@ func outside(at cluster.NodeState) *fake {
 }
 
 func call(h http.Handler, method, path string) *httptest.ResponseRecorder {
+	return serve(h, httptest.NewRequest(method, path, nil))
+}
+
+// serve has a request answered. Each answer of ours must be as it is described.
+func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	h.ServeHTTP(w, r)
+	if ours, ok := h.(*router); ok {
+		if err := description.check(ours, r, w); err != nil {
+			panic(fmt.Sprintf("%s %s: openapi.json says otherwise: %v\n%s", r.Method, r.URL, err, w.Body))
+		}
+	}
 	return w
 }
 

@@ -57,7 +57,8 @@ func TestOtherPathsAndMethods(t *testing.T) {
 func TestNamesInPaths(t *testing.T) {
 	t.Parallel()
 	rt := route{path: "/cluster/admin/elections/{name}/resign"}
-	for escaped, want := range map[string]string{"a": "a", "a%2Fb": "a/b", "..": "..", "%2e%2E": "..", "a%20b%00": "a b\x00",
+	for escaped, want := range map[string]string{"a": "a",
+		"a%2Fb": "a/b", "..": "..", "%2e%2E": "..", "a%20b%00": "a b\x00",
 		"%ff": "\xff", "+": "+"} {
 		name, ok := rt.match("/cluster/admin/elections/" + escaped + "/resign")
 		require.True(t, ok, escaped)

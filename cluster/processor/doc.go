@@ -33,6 +33,11 @@
 // position moves past it, all in one. A handler that panics has failed: left to end the
 // process, one event would end each process in turn, with everything else that runs there.
 //
+// # Pauses
+//
+// [Processor.Pause] stops the handling, for maintenance of what the handler writes to, and nothing else: the lead and
+// the claim stay here. It is of this process and in memory.
+//
 // # What is not promised
 //
 //   - That a handler ends when its context does. What goes on after that is stopped by the

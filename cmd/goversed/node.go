@@ -19,6 +19,8 @@ type nodeFlags struct {
 	etcd                      etcdFlags
 	listen, advertise, http   string
 	tls                       nodeTLSFlags
+	api                       nodeHTTPFlags
+	env                       func(string) (string, bool)
 	ttl                       time.Duration
 	embedded                  embeddedFlags
 	logLevel                  string
@@ -33,8 +35,8 @@ type nodeFlags struct {
 	startTimeout, stopTimeout time.Duration
 }
 
-func newNode() *cobra.Command {
-	f := &nodeFlags{}
+func newNode(env func(string) (string, bool)) *cobra.Command {
+	f := &nodeFlags{env: env}
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "Run a node until SIGTERM or SIGINT",
@@ -54,6 +56,7 @@ SIGTERM or SIGINT hands leadership over and leaves; a second one stops at once.`
     --etcd-listen 10.0.0.1:2379 --listen 10.0.0.1:47001
   goversed node --etcd https://a:2379,https://b:2379 --etcd-cacert ca.pem --listen :47001 --advertise host1:47001
   goversed node --etcd a:2379 --listen host1:47001 --node-cert node.pem --node-key node-key.pem --node-ca ca.pem
+  goversed node --http 0.0.0.0:48001 --http-cert http.pem --http-key http-key.pem --admin-token-file tokens
   GOVERSE_ETCD=127.0.0.1:2379 GOVERSE_TTL=5s goversed node
   curl http://127.0.0.1:48001/cluster/status`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runNode(cmd, f) },
@@ -65,6 +68,7 @@ SIGTERM or SIGINT hands leadership over and leaves; a second one stops at once.`
 		"--listen)")
 	fs.StringVar(&f.http, "http", "127.0.0.1:48001",
 		"`host:port` for the status API; port 0 picks a free one, none serves none")
+	f.api.register(fs)
 	f.tls.register(fs)
 	f.etcd.register(fs, "", "etcd's `host:port`, several with commas; http:// and https:// are understood (default: "+
 		"start an embedded etcd)")
@@ -160,6 +164,7 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	}
 	cfg := daemon.Config{
 		Listen: f.listen, Advertise: f.advertise, HTTP: http, TLS: f.tls.config(),
+		HTTPTLS: f.api.tls(), Admin: f.api.admin(f.env),
 		Cluster: cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), Observer: f.observer, CrashDetection: f.crash,
 			Sharding: sharding,
 			Labels:   f.labels, Weight: f.weight, Version: version()},

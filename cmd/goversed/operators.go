@@ -131,7 +131,7 @@ func newLeader() *cobra.Command {
 		Long: "Print the leader's address and nothing else, or as JSON what is known of it. Exit code 1 when there is no " +
 			"leader.",
 		Example: `  goversed leader
-  curl "http://$(goversed leader -o json | jq -r .http_address)/cluster/leader"`,
+  curl "$(goversed leader -o json | jq -r .http_address)/cluster/leader"`,
 	}, 5*time.Second, details(operator.PrintLeader))
 }
 

@@ -70,7 +70,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return cli.Usage(cmd.CommandPath(), cli.BadFlag(cmd, err))
 	})
-	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newObjects(), newDrain(),
+	root.AddCommand(newNode(env), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newObjects(), newDrain(),
 		newElections(), newEffects(), newEvents(), newEtcd(), newExec(), newLock(), newGuard(),
 		newDoctor(), newRBAC(), newWatch(), newResign(), newTransfer(), newVersion())
 	root.SetHelpCommand(newHelp(root))

@@ -27,6 +27,12 @@ type Config struct {
 	// package mtls. Host and Logger are set here. The zero value: plain text.
 	TLS mtls.Config
 
+	// HTTPTLS names the files with which the status API is served as HTTPS: CAFile, which may be empty, has the
+	// authorities whose certificates may make admin calls. ServerOnly and Logger are set here. The zero value: HTTP.
+	HTTPTLS mtls.Config
+	// Admin says who may make admin calls over HTTP. The zero value: nobody, unless HTTPTLS has a CAFile.
+	Admin Admin
+
 	// Cluster is the node's part in the cluster. With an empty EtcdAddress and no
 	// Client an embedded etcd is run, which Etcd describes, and used: in process if it is the
 	// only member and no user is given, and else over TCP, at the addresses of all members. TLS is
@@ -69,6 +75,9 @@ func (c Config) Validate() error {
 		}
 	}
 	if err := c.validateTLS(); err != nil {
+		return err
+	}
+	if err := c.validateHTTP(); err != nil {
 		return err
 	}
 	if c.StartTimeout < 0 || c.StopTimeout < 0 {

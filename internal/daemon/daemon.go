@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 
@@ -27,6 +29,9 @@ type Daemon struct {
 	http   net.Listener       // nil without HTTP
 	source *source
 
+	httpCerts *mtls.Certificates // nil without HTTPS
+	api       http.Handler       // nil without HTTP
+
 	server  *httpapi.Server
 	etcd    *embedetcd.Server
 	dialled *clientv3.Client // of the embedded etcd, nil where it is used in process
@@ -43,26 +48,43 @@ func New(cfg Config) (*Daemon, error) {
 		return nil, err
 	}
 	d := &Daemon{cfg: cfg, log: cfg.Logger}
-	nodeConfig, err := d.secure(cfg.node())
-	if err != nil {
-		return nil, err
-	}
-	if cfg.HTTP != "" {
-		if d.http, err = net.Listen("tcp", cfg.HTTP); err != nil {
-			d.closeCertificates()
-			return nil, httpError(cfg.HTTP, err)
-		}
-	}
-	nodeConfig.Logger = d.log.Named("node")
-	if d.node, err = node.NewNode(nodeConfig); err != nil {
+	if err := d.bind(); err != nil {
 		d.closeCertificates()
 		if d.http != nil {
 			_ = d.http.Close() // nothing can be done about it
 		}
-		return nil, listenError(cfg.Listen, err)
+		return nil, err
+	}
+	return d, nil
+}
+
+// bind reads the certificates and binds the ports.
+func (d *Daemon) bind() error {
+	nodeConfig, err := d.secure(d.cfg.node())
+	if err != nil {
+		return err
+	}
+	if d.cfg.HTTP != "" {
+		if err := d.secureHTTP(); err != nil {
+			return err
+		}
+		if d.http, err = net.Listen("tcp", d.cfg.HTTP); err != nil {
+			return httpError(d.cfg.HTTP, err)
+		}
+	}
+	admin, err := d.admin()
+	if err != nil {
+		return err
+	}
+	nodeConfig.Logger = d.log.Named("node")
+	if d.node, err = node.NewNode(nodeConfig); err != nil {
+		return listenError(d.cfg.Listen, err)
 	}
 	d.source = newSource(d.node.AdvertiseAddress())
-	return d, nil
+	if d.http != nil {
+		d.api = httpapi.New(d.source, httpapi.Options{Version: d.cfg.Cluster.Version, Admin: admin})
+	}
+	return nil
 }
 
 // NodeAddress is the node's advertise address, its name in the cluster.
@@ -75,6 +97,14 @@ func (d *Daemon) HTTPAddress() string {
 		return ""
 	}
 	return reachable(d.http.Addr().String(), d.NodeAddress())
+}
+
+// httpURL is what other nodes know of the status API: host:port, or with HTTPS a URL.
+func (d *Daemon) httpURL() string {
+	if d.httpCerts == nil {
+		return d.HTTPAddress()
+	}
+	return "https://" + d.HTTPAddress()
 }
 
 // reachable is a bound address as others can use it. One bound on every interface
@@ -102,9 +132,12 @@ func (d *Daemon) Run(ctx, cut context.Context) error {
 	run, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	if d.http != nil {
-		d.server = httpapi.Serve(d.http, httpapi.New(d.source, httpapi.Options{Version: d.cfg.Cluster.Version}),
-			d.log.Named("http"))
-		d.log.Info("serving http", "address", d.server.Address())
+		listener, says := d.http, "serving http"
+		if d.httpCerts != nil {
+			listener, says = tls.NewListener(d.http, d.httpCerts.ServerTLS()), "serving https"
+		}
+		d.server = httpapi.Serve(listener, d.api, d.log.Named("http"))
+		d.log.Info(says, "address", d.server.Address())
 	}
 	joined, err := d.start(run, fail)
 	if err == nil {
@@ -134,7 +167,7 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 		defer cancel()
 	}
 	cfg := d.cfg.Cluster
-	cfg.HTTPAddress, cfg.Logger = d.HTTPAddress(), d.log
+	cfg.HTTPAddress, cfg.Logger = d.httpURL(), d.log
 	if d.certs != nil {
 		cfg.DialOptions = append(slices.Clone(cfg.DialOptions), d.certs.DialOption())
 	}

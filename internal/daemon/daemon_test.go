@@ -86,7 +86,7 @@ func TestShards(t *testing.T) {
 	cfg.Cluster.Sharding.Off = true
 	without := run(t, cfg)
 	without.ready(t)
-	var body map[string]string
+	var body map[string]any
 	require.Equal(t, http.StatusNotFound, get(t, without.HTTPAddress(), "/cluster/shards", &body))
 }
 

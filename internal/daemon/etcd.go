@@ -110,7 +110,7 @@ func (d *Daemon) warnPlain() {
 		return
 	}
 	for _, address := range etcd.Peers {
-		if host, _, err := net.SplitHostPort(address); err == nil && !loopback(host) {
+		if host, _, err := net.SplitHostPort(address); err == nil && !loopbackHost(host) {
 			d.log.Warn("etcd's members talk without TLS: who reaches their peer addresses can read and write everything; give "+
 				"--etcd-peer-cert, --etcd-peer-key and --etcd-peer-ca, or keep them in a network you trust", "peer", address)
 			return
@@ -118,7 +118,8 @@ func (d *Daemon) warnPlain() {
 	}
 }
 
-func loopback(host string) bool {
+// loopbackHost reports whether a host is reached from this machine alone.
+func loopbackHost(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }

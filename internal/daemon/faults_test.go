@@ -79,7 +79,7 @@ func TestNotReadyWhileStarting(t *testing.T) {
 		eventually, tick)
 	require.Equal(t, httpapi.Status{NodeID: d.NodeAddress(), State: "starting", Mode: "election", Queue: []string{},
 		Nodes: []string{}}, st)
-	var body map[string]string
+	var body map[string]any
 	require.Equal(t, http.StatusServiceUnavailable, get(t, d.HTTPAddress(), "/readyz", &body))
 	require.Equal(t, http.StatusOK, get(t, d.HTTPAddress(), "/livez", &body))
 	require.Equal(t, http.StatusServiceUnavailable, get(t, d.HTTPAddress(), "/cluster/leader", &body))

@@ -1,6 +1,7 @@
 package mtls
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 // DefaultInterval is how often the files are looked at.
 const DefaultInterval = 10 * time.Second
 
-// Config names the files, which are PEM. The first three fields are required.
+// Config names the files, which are PEM. The first three fields are required, but for CAFile with ServerOnly.
 type Config struct {
 	// CertFile has the certificate to show to others, and after it the intermediate ones, if there are any.
 	CertFile string
@@ -25,6 +26,10 @@ type Config struct {
 	Host string
 	// ClientOnly is for a program that only calls nodes: its certificate need not be one for servers.
 	ClientOnly bool
+	// ServerOnly is for another server than a node's, such as one for HTTP: see Certificates.ServerTLS. Its certificate
+	// may be of any authority, and need not be one for clients. CAFile has the authorities of its clients: those that
+	// show a certificate are verified, and those that show none are served, too. Without CAFile none is asked for.
+	ServerOnly bool
 
 	// Interval is how often the files are looked at for changes. Default: DefaultInterval.
 	Interval time.Duration
@@ -40,9 +45,12 @@ func (c Config) Validate() error {
 		{"KeyFile", c.KeyFile, "certificate's private key"},
 		{"CAFile", c.CAFile, "authorities' certificates"},
 	} {
-		if f.file == "" {
+		if f.file == "" && !(c.ServerOnly && f.field == "CAFile") {
 			return fmt.Errorf("mtls: %s is empty: name the PEM file with the %s", f.field, f.what)
 		}
+	}
+	if c.ServerOnly && c.ClientOnly {
+		return errors.New("mtls: ServerOnly and ClientOnly are both set: leave both out for a node")
 	}
 	if c.Interval < 0 {
 		return fmt.Errorf("mtls: Interval %v is negative: leave it out, which means %v", c.Interval, DefaultInterval)

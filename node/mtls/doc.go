@@ -25,4 +25,6 @@
 // take an authority of the cluster's own. A connection outlives the certificate it was made with, also one that has
 // expired, or whose authority was taken out: restart the node to be rid of it. Revocation lists are not read. The
 // connections to etcd are not meant here: they have cluster.Config.TLS.
+//
+// With Config.ServerOnly the same machinery serves another server, such as that of a node's HTTP.
 package mtls

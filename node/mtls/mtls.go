@@ -2,6 +2,7 @@ package mtls
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"net"
@@ -54,6 +55,18 @@ func (c *Certificates) ServerOption() grpc.ServerOption { return grpc.Creds(tran
 // shows the certificate.
 func (c *Certificates) DialOption() grpc.DialOption {
 	return grpc.WithTransportCredentials(transport{c})
+}
+
+// ServerTLS is for another server than a node's, with Config.ServerOnly: an HTTP server behind tls.NewListener, which
+// it has speak HTTP/1.1. Each handshake is made with the certificates of that moment.
+func (c *Certificates) ServerTLS() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS13,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			if now := c.current.Load().other; now != nil {
+				return now, nil
+			}
+			return nil, errors.New("mtls: ServerTLS is for certificates with Config.ServerOnly")
+		}}
 }
 
 // Leaf is the certificate that new connections show now. It must not be altered.
@@ -148,18 +161,28 @@ func (w *watcher) remind(leaf *x509.Certificate, now time.Time, log hclog.Logger
 		"serial", leaf.SerialNumber, "expires", utc(leaf.NotAfter))
 }
 
+var errServerOnly = errors.New("mtls: certificates with Config.ServerOnly are for ServerTLS, and not for gRPC")
+
 // transport are credentials that make each handshake with the certificates of that moment.
 type transport struct{ certs *Certificates }
 
 // ClientHandshake implements credentials.TransportCredentials.
 func (t transport) ClientHandshake(ctx context.Context, authority string,
 	raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return t.certs.current.Load().client.ClientHandshake(ctx, authority, raw)
+	now := t.certs.current.Load()
+	if now.other != nil {
+		return nil, nil, errServerOnly
+	}
+	return now.client.ClientHandshake(ctx, authority, raw)
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := t.certs.current.Load().server.ServerHandshake(raw)
+	now := t.certs.current.Load()
+	if now.other != nil {
+		return nil, nil, errServerOnly
+	}
+	conn, info, err := now.server.ServerHandshake(raw)
 	if err != nil {
 		t.certs.log.Debug("refused a connection", "from", raw.RemoteAddr(), "error", err)
 	}
@@ -167,7 +190,9 @@ func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo
 }
 
 // Info implements credentials.TransportCredentials.
-func (t transport) Info() credentials.ProtocolInfo { return t.certs.current.Load().client.Info() }
+func (t transport) Info() credentials.ProtocolInfo {
+	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13}).Info()
+}
 
 // Clone implements credentials.TransportCredentials.
 func (t transport) Clone() credentials.TransportCredentials { return t }

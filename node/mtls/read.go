@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,9 @@ func (c Config) read() (contents, error) {
 		{"KeyFile", c.KeyFile, &held.key},
 		{"CAFile", c.CAFile, &held.authorities},
 	} {
+		if f.file == "" {
+			continue // Validate has seen that it may be
+		}
 		var err error
 		if *f.into, err = os.ReadFile(f.file); err != nil {
 			return contents{}, &FileError{Field: f.field, File: f.file,
@@ -53,13 +57,17 @@ type generation struct {
 	sum            [sha256.Size]byte
 	leaf           *x509.Certificate
 	server, client credentials.TransportCredentials
+	other          *tls.Config // of a server that is no node's
 }
 
 // generation makes the credentials, and refuses those that others would refuse.
 func (c Config) generation(held contents, now time.Time) (*generation, error) {
-	authorities, err := certificates(held.authorities)
-	if err != nil {
-		return nil, c.wrong("CAFile", "%w", err)
+	var authorities []*x509.Certificate
+	if c.CAFile != "" {
+		var err error
+		if authorities, err = certificates(held.authorities); err != nil {
+			return nil, c.wrong("CAFile", "%w", err)
+		}
 	}
 	chain, err := certificates(held.cert)
 	if err != nil {
@@ -77,6 +85,14 @@ func (c Config) generation(held contents, now time.Time) (*generation, error) {
 	if err := c.check(chain, pool, now); err != nil {
 		return nil, err
 	}
+	if c.ServerOnly {
+		config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
+			SessionTicketsDisabled: true, NextProtos: []string{"http/1.1"}}
+		if c.CAFile != "" {
+			config.ClientCAs, config.ClientAuth = pool, tls.VerifyClientCertIfGiven
+		}
+		return &generation{sum: held.sum(), leaf: leaf, other: config}, nil
+	}
 	// Without tickets every connection is a whole handshake, which looks at the certificates as they are.
 	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool,
 		ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, SessionTicketsDisabled: true}
@@ -93,6 +109,17 @@ func (c Config) check(chain []*x509.Certificate, authorities *x509.CertPool, now
 	case now.Before(leaf.NotBefore):
 		return c.wrong("CertFile", "it is not valid before %s: wait, or set this machine's clock", utc(leaf.NotBefore))
 	}
+	if c.ServerOnly { // who calls knows its authority, or does not
+		if c.Host != "" {
+			if err := leaf.VerifyHostname(c.Host); err != nil {
+				return c.wrong("CertFile", notForHost, c.Host, err)
+			}
+		}
+		if !forServers(leaf) {
+			return c.wrong("CertFile", "it is not for servers: issue one with the extended key usage serverAuth")
+		}
+		return nil
+	}
 	between := x509.NewCertPool()
 	for _, cert := range chain[1:] {
 		between.AddCert(cert)
@@ -108,8 +135,7 @@ func (c Config) check(chain []*x509.Certificate, authorities *x509.CertPool, now
 	}
 	if c.Host != "" {
 		if err := leaf.VerifyHostname(c.Host); err != nil {
-			return c.wrong("CertFile", "it is not for %s, at which others call: issue one that has this among its subject "+
-				"alternative names (%w)", c.Host, err)
+			return c.wrong("CertFile", notForHost, c.Host, err)
 		}
 	}
 	if err := verify(x509.ExtKeyUsageClientAuth); err != nil {
@@ -120,6 +146,17 @@ func (c Config) check(chain []*x509.Certificate, authorities *x509.CertPool, now
 			"(%w)", err)
 	}
 	return nil
+}
+
+const notForHost = "it is not for %s, at which others call: issue one that has this among its subject alternative " +
+	"names (%w)"
+
+// forServers reports whether a certificate may be a server's by its extended key usages. Without any it may be.
+func forServers(leaf *x509.Certificate) bool {
+	return len(leaf.ExtKeyUsage)+len(leaf.UnknownExtKeyUsage) == 0 ||
+		slices.ContainsFunc(leaf.ExtKeyUsage, func(use x509.ExtKeyUsage) bool {
+			return use == x509.ExtKeyUsageServerAuth || use == x509.ExtKeyUsageAny
+		})
 }
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,192 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/problem"
+)
+
+var update = flag.Bool("update", false, "write openapi.json anew")
+
+// The description is what the Go types, the routes and operations say.
+func TestOpenAPIIsCurrent(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	require.NoError(t, e.Encode(document(t)))
+	if *update {
+		require.NoError(t, os.WriteFile("openapi.json", text.Bytes(), 0o644)) //nolint:gosec // it is public
+		return
+	}
+	require.Equal(t, text.String(), string(openAPIText),
+		"run: go test ./cluster/httpapi -run TestOpenAPIIsCurrent -update")
+}
+
+// Every route is described, with its method, and nothing else is.
+func TestOpenAPIHasEveryRoute(t *testing.T) {
+	t.Parallel()
+	described := map[string]bool{}
+	for path, item := range description.doc["paths"].(object) {
+		for method := range item.(object) {
+			described[strings.ToUpper(method)+" "+path] = true
+		}
+	}
+	h := newHandler(leader(), func() objectView { return nil }, Options{})
+	for _, rt := range h.routes {
+		at := rt.method + " " + rt.path
+		require.True(t, described[at], "%s is not described", at)
+		delete(described, at)
+	}
+	require.Empty(t, described, "there are no such routes")
+}
+
+// Each kind of problem, and each route, is in the documentation.
+func TestDocumentation(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/http.md")
+	require.NoError(t, err)
+	for _, k := range kinds {
+		require.Contains(t, string(text), "\n### "+k.name+"\n", "the anchor that the type refers to")
+		require.Contains(t, string(text), fmt.Sprintf("%d", k.status))
+	}
+	for _, rt := range newHandler(leader(), func() objectView { return nil }, Options{}).routes {
+		require.Contains(t, string(text), strings.ReplaceAll(rt.path, "{name}", "NAME"))
+	}
+}
+
+// description is the committed one, with which every answer of every test is compared.
+var description = newDescription()
+
+type described struct {
+	doc    object
+	schema *jsonschema.Compiler
+	mu     sync.Mutex
+	made   map[string]*jsonschema.Schema
+}
+
+func newDescription() *described {
+	d := &described{schema: jsonschema.NewCompiler(), made: map[string]*jsonschema.Schema{}}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(openAPIText))
+	if err != nil {
+		panic(err)
+	}
+	d.doc = doc.(object)
+	// Fields may be added to answers, so clients are to bear it; those that are there now are described.
+	for _, s := range d.doc["components"].(object)["schemas"].(object) {
+		s.(object)["additionalProperties"] = false
+	}
+	d.schema.DefaultDraft(jsonschema.Draft2020)
+	d.schema.AssertFormat()
+	if err := d.schema.AddResource("openapi.json", doc); err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// compiled is the schema at a JSON pointer.
+func (d *described) compiled(pointer string) (*jsonschema.Schema, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s := d.made[pointer]; s != nil {
+		return s, nil
+	}
+	s, err := d.schema.Compile("openapi.json#" + (&url.URL{Path: pointer}).EscapedPath())
+	d.made[pointer] = s
+	return s, err
+}
+
+// check is what is wrong with an answer of h, nil if it is as it is described.
+func (d *described) check(h *router, r *http.Request, w *httptest.ResponseRecorder) error {
+	rt, _, found := h.find(r.URL.EscapedPath())
+	item, ours := d.doc["paths"].(object)[rt.path].(object)
+	if found && !ours {
+		return nil // a route of the test
+	}
+	media, _, err := mime.ParseMediaType(w.Header().Get("Content-Type"))
+	if err != nil {
+		return err
+	}
+	pointer := ""
+	switch {
+	case !found && w.Code == http.StatusNotFound, found && !rt.takes(r.Method) && w.Code == http.StatusMethodNotAllowed:
+		if media != problem.MediaType {
+			return fmt.Errorf("it is %s", media)
+		}
+		pointer = "/components/schemas/Problem"
+	default:
+		method := strings.ToLower(rt.method)
+		answers := item[method].(object)["responses"].(object)
+		answer, ok := answers[fmt.Sprint(w.Code)].(object)
+		if !ok {
+			return fmt.Errorf("status %d is not described", w.Code)
+		}
+		escape := strings.NewReplacer("~", "~0", "/", "~1").Replace
+		pointer = fmt.Sprintf("/paths/%s/%s/responses/%d", escape(rt.path), method, w.Code)
+		if ref, shared := answer["$ref"].(string); shared {
+			pointer = strings.TrimPrefix(ref, "#")
+			answer = d.doc["components"].(object)["responses"].(object)[strings.TrimPrefix(ref, responses)].(object)
+		}
+		if _, ok := answer["content"].(object)[media]; !ok {
+			return fmt.Errorf("status %d as %s is not described", w.Code, media)
+		}
+		pointer += "/content/" + escape(media) + "/schema"
+	}
+	schema, err := d.compiled(pointer)
+	if err != nil {
+		return err
+	}
+	var body any = w.Body.String()
+	if !strings.HasPrefix(media, "text/") {
+		if body, err = jsonschema.UnmarshalJSON(bytes.NewReader(w.Body.Bytes())); err != nil {
+			return err
+		}
+	}
+	return schema.Validate(body)
+}
+
+// A description that is not true is noticed.
+func TestCheckNotices(t *testing.T) {
+	t.Parallel()
+	h := newHandler(leader(), func() objectView { return nil }, Options{})
+	r := httptest.NewRequest(http.MethodGet, "/cluster/leader", nil)
+	answer := func(status int, media, body string) error {
+		w := httptest.NewRecorder()
+		w.Header().Set("Content-Type", media)
+		w.WriteHeader(status)
+		_, _ = w.WriteString(body)
+		return description.check(h, r, w)
+	}
+	const good = `{"leader_id":"a:1","term":7,"token":7,"hostname":"h","api_url":""}`
+	const p = `{"type":"about:blank","title":"x","status":503}`
+	require.NoError(t, answer(200, "application/json", good))
+	require.NoError(t, answer(503, problem.MediaType, p))
+	for name, err := range map[string]error{
+		"a missing field": answer(200, "application/json", `{"leader_id":"a:1"}`),
+		"another field":   answer(200, "application/json", good[:len(good)-1]+`,"more":1}`),
+		"another type":    answer(200, "application/json", strings.Replace(good, "7", `"7"`, 1)),
+		"null":            answer(200, "application/json", strings.Replace(good, `"h"`, "null", 1)),
+		"no time":         answer(200, "application/json", good[:len(good)-1]+`,"renewed_at":"yesterday"}`),
+		"another status":  answer(404, problem.MediaType, p),
+		"another media":   answer(503, "application/json", p),
+		"no such problem": answer(503, problem.MediaType, strings.Replace(p, "about:blank", "about:all", 1)),
+		"no JSON":         answer(200, "application/json", "{"),
+	} {
+		require.Error(t, err, name)
+	}
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/goverse/goverse/internal/daemon"
+	"github.com/goverse/goverse/node/mtls"
+)
+
+// adminTokenVariable has a bearer token. There is no flag for it: process lists show flags.
+const adminTokenVariable = "GOVERSE_ADMIN_TOKEN"
+
+// nodeHTTPFlags are the flags about TLS of the status API, and about who may make admin calls there.
+type nodeHTTPFlags struct {
+	cert, key, clientCA string
+	tokenFile           string
+	clients             []string
+}
+
+func (f *nodeHTTPFlags) register(fs *pflag.FlagSet) {
+	fs.StringVar(&f.cert, "http-cert", "", "PEM `file` with the certificate of --http; with it, the status API is HTTPS; "+
+		"read again when it changes")
+	fs.StringVar(&f.key, "http-key", "", "PEM `file` with the key of that certificate")
+	fs.StringVar(&f.clientCA, "http-client-ca", "", "PEM `file` with the authorities of clients that may make admin "+
+		"calls over HTTPS")
+	fs.StringSliceVar(&f.clients, "admin-client", nil, "`name` in the certificate of a client that may; can be repeated "+
+		"(default: every one of --http-client-ca)")
+	fs.Lookup("admin-client").DefValue = "" // not [], in the help
+	fs.StringVar(&f.tokenFile, "admin-token-file", "", "`file` with bearer tokens that admin calls may have, one a line; "+
+		"read again at each call; or one token as "+adminTokenVariable)
+}
+
+func (f *nodeHTTPFlags) tls() mtls.Config {
+	return mtls.Config{CertFile: f.cert, KeyFile: f.key, CAFile: f.clientCA}
+}
+
+func (f *nodeHTTPFlags) admin(env func(string) (string, bool)) daemon.Admin {
+	token, _ := env(adminTokenVariable)
+	return daemon.Admin{TokenFile: f.tokenFile, Token: token, Clients: f.clients}
+}

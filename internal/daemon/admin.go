@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/goverse/goverse/cluster/httpapi"
+)
+
+// Admin says who may make admin calls over HTTP.
+type Admin struct {
+	// TokenFile has bearer tokens, one a line. It is read again at each call that shows one.
+	TokenFile string
+	// Token is a bearer token itself. Not both.
+	Token string
+	// Clients are the common or DNS names of the client certificates that may; empty: all that an authority in the
+	// CAFile of Config.HTTPTLS has signed.
+	Clients []string
+}
+
+// tokenVariable is where goversed gets Admin.Token from: not from a flag, which process lists show.
+const tokenVariable = "GOVERSE_ADMIN_TOKEN"
+
+// hasAdmin reports whether somebody may make admin calls.
+func (c Config) hasAdmin() bool {
+	return c.Admin.TokenFile != "" || c.Admin.Token != "" || c.HTTPTLS.CAFile != ""
+}
+
+// validateHTTP reports what can be seen without reading the files.
+func (c Config) validateHTTP() error {
+	tls := c.HTTPTLS
+	switch {
+	case (tls.CertFile == "") != (tls.KeyFile == ""):
+		return errors.New("--http-cert and --http-key belong together: give both")
+	case tls.CAFile != "" && tls.CertFile == "":
+		return errors.New("--http-client-ca needs --http-cert and --http-key: a client shows its certificate over TLS only")
+	case len(c.Admin.Clients) > 0 && tls.CAFile == "":
+		return errors.New("--admin-client needs --http-client-ca: name the authorities that sign its certificate")
+	case c.Admin.TokenFile != "" && c.Admin.Token != "":
+		return fmt.Errorf("--admin-token-file and %s are both given: give one of them", tokenVariable)
+	case c.HTTP == "" && (tls.CertFile != "" || c.hasAdmin()):
+		return errors.New("--http is none, and there are certificates or tokens for it: leave them out, or give --http an " +
+			"address")
+	case c.Admin.Token != "" && len(c.Admin.Token) < httpapi.MinToken:
+		return fmt.Errorf("%s has %d bytes: give %d at least; openssl rand -hex 32 makes a good one", tokenVariable,
+			len(c.Admin.Token), httpapi.MinToken)
+	}
+	return nil
+}
+
+// admin is how admin calls are served; nil if they are off. It reads the file of tokens, so that one which cannot be
+// used is noticed at the start.
+func (d *Daemon) admin() (*httpapi.Admin, error) {
+	if !d.cfg.hasAdmin() {
+		return nil, nil
+	}
+	var all []httpapi.Authorizer
+	if file := d.cfg.Admin.TokenFile; file != "" {
+		if _, err := readTokens(file); err != nil {
+			return nil, err
+		}
+		all = append(all, httpapi.BearerTokens(func() (map[string]string, error) { return readTokens(file) }))
+	}
+	if token := d.cfg.Admin.Token; token != "" {
+		all = append(all, httpapi.BearerToken(tokenVariable, token))
+	}
+	if len(all) > 0 && d.httpCerts == nil && !loopback(d.http) {
+		d.log.Warn("admin tokens travel in plain text: give --http-cert and --http-key, or have --http listen on this "+
+			"machine alone", "http", d.http.Addr())
+	}
+	if d.cfg.HTTPTLS.CAFile != "" {
+		all = append(all, httpapi.ClientCertificate(d.cfg.Admin.Clients...))
+	}
+	return &httpapi.Admin{Authorize: httpapi.AnyOf(all...), Logger: d.log.Named("http")}, nil
+}
+
+// readTokens are the tokens in a file, by what the log calls them. Its errors show none.
+func readTokens(file string) (map[string]string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--admin-token-file: name a file that this user may read (%w)", err)
+	}
+	tokens, number := map[string]string{}, 0
+	for line := range strings.Lines(string(text)) {
+		number++
+		token := strings.TrimSpace(line)
+		switch {
+		case token == "":
+			continue
+		case len(token) < httpapi.MinToken:
+			return nil, fmt.Errorf("--admin-token-file %s: the token in line %d has %d bytes: give %d at least; openssl rand "+
+				"-hex 32 makes a good one", file, number, len(token), httpapi.MinToken)
+		}
+		tokens[fmt.Sprintf("of line %d", number)] = token
+	}
+	if len(tokens) == 0 {
+		return nil, fmt.Errorf("--admin-token-file %s: it has no token: write one a line", file)
+	}
+	return tokens, nil
+}
+
+// loopback reports whether a listener is reached from this machine alone.
+func loopback(l net.Listener) bool {
+	address, ok := l.Addr().(*net.TCPAddr)
+	return ok && address.IP.IsLoopback()
+}
