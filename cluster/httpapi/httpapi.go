@@ -47,7 +47,7 @@ func (o Options) withDefaults() Options {
 }
 
 // routes in the order in which they are named to a caller that asks for something else.
-var routes = [...]string{"/livez", "/readyz", "/metrics", "/cluster/status", "/cluster/leader", "/cluster/shards",
+var routes = [...]string{"/livez", "/readyz", "/readyz/reads", "/readyz/writes", "/leaderz", "/metrics", "/cluster/status", "/cluster/leader", "/cluster/shards",
 	"/cluster/processors", "/cluster/objects", "/cluster/health"}
 
 // New makes the handler of every route named in the package comment. Other paths
@@ -62,6 +62,9 @@ func newHandler(source Source, view func() objectView, opts Options) http.Handle
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", a.livez)
 	mux.HandleFunc("/readyz", a.readyz)
+	mux.HandleFunc("/readyz/reads", a.readyReads)
+	mux.HandleFunc("/readyz/writes", a.readyWrites)
+	mux.HandleFunc("/leaderz", a.leaderz)
 	mux.Handle("/metrics", a.metricsHandler())
 	mux.HandleFunc("/cluster/status", a.status)
 	mux.HandleFunc("/cluster/leader", a.leader)

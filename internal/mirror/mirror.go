@@ -56,6 +56,7 @@ type Mirror struct {
 	term     atomic.Uint64     // of raft at etcd, the newest that is known
 	fresh    atomic.Pointer[freshness]
 	proxied  atomic.Bool // that was said
+	age      age
 
 	mu      sync.Mutex
 	subs    []*Subscription
@@ -119,6 +120,7 @@ func (m *Mirror) Saw(header *etcdserverpb.ResponseHeader, known int64) {
 		return
 	}
 	m.inTerm(header.RaftTerm)
+	m.age.saw(header.Revision, time.Now())
 	if m.learn(header.Revision) {
 		select {
 		case m.poke <- struct{}{}:

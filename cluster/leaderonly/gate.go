@@ -1,0 +1,113 @@
+package leaderonly
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/goverse/goverse/cluster/election"
+)
+
+// gate lets requests in on the leader, and has others wait for one.
+type gate struct {
+	leadership Leadership
+	wait       time.Duration
+	waiting    chan struct{} // has room for those that may wait
+}
+
+func newGate(l Leadership, wait time.Duration, most int) *gate {
+	return &gate{leadership: l, wait: wait, waiting: make(chan struct{}, most)}
+}
+
+// refusal is why a request was not answered here.
+type refusal struct {
+	leader Leader
+	reason Reason
+	detail string
+}
+
+// attempt is one request's way through the gate.
+type attempt struct {
+	*gate
+	hint  hint
+	until time.Time // it waits no longer than that
+	tried Leader    // that was not reached, or refused it; zero: none
+}
+
+func (g *gate) attempt(h hint) *attempt {
+	return &attempt{gate: g, hint: h, until: time.Now().Add(g.wait)}
+}
+
+// pass runs fn if this process leads, or comes to while the request waits; what fn returns does not
+// matter. Otherwise it says who leads, or why nobody is known to.
+func (a *attempt) pass(ctx context.Context, fn func(ctx context.Context)) (done bool, _ refusal) {
+	settled := false // it has waited for that long already
+	for {
+		ran := false
+		err := a.leadership.AsLeader(ctx, func(ctx context.Context, t Tenure) error {
+			ran = true
+			fn(context.WithValue(ctx, tenureKey{}, t))
+			return nil
+		})
+		switch {
+		case ran:
+			return true, refusal{}
+		case errors.Is(err, election.ErrNotStarted):
+			return false, refusal{reason: NoLeader, detail: "this node is starting; try again, or ask another node"}
+		case errors.Is(err, election.ErrStopped):
+			return false, refusal{reason: NoLeader, detail: "this node has stopped; ask another node"}
+		}
+		l := a.leadership.Leader()
+		what := judge(l, a.leadership.Next(), a.hint)
+		switch {
+		case l.same(a.tried) && what == elsewhere:
+			what = hold // for another one
+		case what == briefly && settled:
+			what = elsewhere
+		}
+		if what == elsewhere {
+			return false, refusal{leader: l, reason: NotLeader,
+				detail: "this node does not lead; nothing was done; send the request to the leader"}
+		}
+		until := a.until
+		if what == briefly {
+			until, settled = earlier(until, time.Now().Add(settle)), true
+		}
+		if changed, detail := a.await(ctx, l, until); !changed && what != briefly {
+			if l = a.leadership.Leader(); l.Leads {
+				continue // just now
+			}
+			return false, refusal{leader: l, reason: reasonOf(l), detail: detail}
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// await waits until something else than l is known. If it is not, detail says why.
+func (a *attempt) await(ctx context.Context, l Leader, until time.Time) (changed bool, detail string) {
+	if !time.Now().Before(until) {
+		return false, "there was no leader to answer the request in time; nothing was done; try again"
+	}
+	select {
+	case a.waiting <- struct{}{}:
+		defer func() { <-a.waiting }()
+	default:
+		return false, "too many requests wait for a leader already; nothing was done; try again"
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	err := a.leadership.Await(ctx, func() bool {
+		now := a.leadership.Leader()
+		return !now.same(l) || now.Leads
+	})
+	if err != nil {
+		return false, "there was no leader to answer the request in time; nothing was done; try again"
+	}
+	return true, ""
+}
