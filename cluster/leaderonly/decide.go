@@ -11,13 +11,21 @@ const (
 	NotLeader Reason = "not-leader"
 	// NoLeader: nobody leads, or this node cannot say who does, and it did not change in time.
 	NoLeader Reason = "no-leader"
+	// NotReady: this node is starting, or has stopped, and knows of nobody.
+	NotReady Reason = "not-ready"
 	// HandingOver: this node gives way, or is about to lead, and that took too long.
 	HandingOver Reason = "handing-over"
 )
 
-// settle is how long a request that comes again waits on a node that is not the next to lead: its view
-// may be a moment behind those of the nodes that sent the request on.
-const settle = 25 * time.Millisecond
+const (
+	// settle is how long a request that comes again waits on a node that is not the next to lead, and one
+	// that has waited for the next leader until that knows of it, too: the view of one node may be a moment
+	// behind that of another.
+	settle = 25 * time.Millisecond
+	// takeover is how long one that comes again waits on the node that is next: some crashes are noticed
+	// in that time. If it was a transfer that sent it round, it waits for nothing, so it is not longer.
+	takeover = 200 * time.Millisecond
+)
 
 // hint is what a request says of its way so far.
 type hint struct {
@@ -32,22 +40,26 @@ type verdict int
 const (
 	elsewhere verdict = iota // another one leads
 	hold                     // there will be a leader, or a newer view
-	briefly                  // the same, for settle
+	linger                   // there may be another leader, or a newer view, in a moment
 )
 
-// judge decides by what is known of the leader; next: this process is next in the queue.
-func judge(l Leader, next bool, h hint) verdict {
+// judge decides by what is known of the leader; next: this process is next in the queue; held: the
+// request has waited for a leader here; tried: to forward it to that leader has failed. moment is how long
+// to linger.
+func judge(l Leader, next bool, h hint, held, tried bool) (_ verdict, moment time.Duration) {
 	switch {
 	case l.Name == "" || l.Own:
-		return hold
+		return hold, 0
 	case h.forwarded && h.token > l.Token && l.Token != 0:
-		return hold // the node that forwarded it knows more
+		return hold, 0 // the node that forwarded it knows more
+	case tried:
+		return hold, 0 // for another one
 	case h.retry && next:
-		return hold // the leader refuses it, or is dead
-	case h.retry:
-		return briefly
+		return linger, takeover // the leader refuses it, or is dead
+	case h.retry, held:
+		return linger, settle
 	}
-	return elsewhere
+	return elsewhere, 0
 }
 
 // reasonOf is why a request that was not answered is refused.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"strconv"
 	"sync/atomic"
@@ -45,7 +46,14 @@ func newForwarder(opts Options) *forwarder {
 type passage struct {
 	to   Leader
 	body *wholeBody
-	err  error // why it was not answered
+	sent atomic.Bool // something of it may have been sent: also if a connection failed afterwards
+	err  error       // why it was not answered
+}
+
+// notReached: no connection came to be.
+func (p *passage) notReached() bool {
+	op, ok := errors.AsType[*net.OpError](p.err)
+	return ok && op.Op == "dial" && !p.sent.Load()
 }
 
 type passageKey struct{}
@@ -66,6 +74,8 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 	ctx, cancel := context.WithTimeout(r.Context(), f.opts.ForwardTimeout)
 	defer cancel()
 	p := &passage{to: to.leader, body: &wholeBody{ReadCloser: r.Body}}
+	// A transport may try again by itself, on another connection.
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { p.sent.Store(true) }})
 	out := r.WithContext(context.WithValue(ctx, passageKey{}, p))
 	if r.Body != nil && r.Body != http.NoBody {
 		out.Body = p.body
@@ -74,9 +84,9 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 	switch {
 	case p.err == nil:
 		return true
-	case p.body.whole() && (errors.Is(p.err, errRefused) || notReached(p.err)):
+	case p.body.whole() && (errors.Is(p.err, errRefused) || p.notReached()):
 		return false
-	case notReached(p.err):
+	case p.notReached():
 		to.detail = "the leader could not be reached; nothing was done; try again"
 		refuse(w, to)
 	default:
@@ -87,12 +97,6 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 		problem(w, http.StatusBadGateway, to)
 	}
 	return true
-}
-
-// notReached: no connection came to be.
-func notReached(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "dial"
 }
 
 func rewrite(p *httputil.ProxyRequest) {

@@ -38,10 +38,10 @@ func (g *gate) attempt(h hint) *attempt {
 	return &attempt{gate: g, hint: h, until: time.Now().Add(g.wait)}
 }
 
-// pass runs fn if this process leads, or comes to while the request waits; what fn returns does not
-// matter. Otherwise it says who leads, or why nobody is known to.
+// pass runs fn if this process leads, or comes to while the request waits. Otherwise it says who leads, or
+// why nobody is known to.
 func (a *attempt) pass(ctx context.Context, fn func(ctx context.Context)) (done bool, _ refusal) {
-	settled := false // it has waited for that long already
+	held, lingered := false, false
 	for {
 		ran := false
 		err := a.leadership.AsLeader(ctx, func(ctx context.Context, t Tenure) error {
@@ -53,27 +53,22 @@ func (a *attempt) pass(ctx context.Context, fn func(ctx context.Context)) (done 
 		case ran:
 			return true, refusal{}
 		case errors.Is(err, election.ErrNotStarted):
-			return false, refusal{reason: NoLeader, detail: "this node is starting; try again, or ask another node"}
+			return false, refusal{reason: NotReady, detail: "this node is starting; nothing was done; ask another node"}
 		case errors.Is(err, election.ErrStopped):
-			return false, refusal{reason: NoLeader, detail: "this node has stopped; ask another node"}
+			return false, refusal{reason: NotReady, detail: "this node has stopped; nothing was done; ask another node"}
 		}
 		l := a.leadership.Leader()
-		what := judge(l, a.leadership.Next(), a.hint)
-		switch {
-		case l.same(a.tried) && what == elsewhere:
-			what = hold // for another one
-		case what == briefly && settled:
-			what = elsewhere
-		}
-		if what == elsewhere {
+		what, moment := judge(l, a.hint.retry && a.leadership.Next(), a.hint, held, l.same(a.tried))
+		if what == elsewhere || what == linger && lingered {
 			return false, refusal{leader: l, reason: NotLeader,
 				detail: "this node does not lead; nothing was done; send the request to the leader"}
 		}
 		until := a.until
-		if what == briefly {
-			until, settled = earlier(until, time.Now().Add(settle)), true
+		if what == linger {
+			until, lingered = earlier(until, time.Now().Add(moment)), true
 		}
-		if changed, detail := a.await(ctx, l, until); !changed && what != briefly {
+		held = true
+		if changed, detail := a.await(ctx, l, until); !changed && what == hold {
 			if l = a.leadership.Leader(); l.Leads {
 				continue // just now
 			}

@@ -19,6 +19,7 @@ import (
 const (
 	ReasonNotLeader   = "NOT_LEADER"
 	ReasonNoLeader    = "NO_LEADER"
+	ReasonNotReady    = "NOT_READY"
 	ReasonHandingOver = "HANDING_OVER"
 )
 
@@ -33,7 +34,7 @@ const (
 const RetryMetadata = "goverse-retry"
 
 var grpcReasons = map[Reason]string{NotLeader: ReasonNotLeader, NoLeader: ReasonNoLeader,
-	HandingOver: ReasonHandingOver}
+	NotReady: ReasonNotReady, HandingOver: ReasonHandingOver}
 
 // GRPCOptions are what the interceptors do. The zero value works.
 type GRPCOptions struct {

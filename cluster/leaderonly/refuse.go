@@ -38,6 +38,7 @@ const OutcomeUnknown Reason = "outcome-unknown"
 var titles = map[Reason]string{
 	NotLeader:      "Not the leader",
 	NoLeader:       "Nobody leads",
+	NotReady:       "The node is starting or has stopped",
 	HandingOver:    "The leadership is being handed over",
 	OutcomeUnknown: "It is not known whether the request was carried out",
 }
