@@ -197,3 +197,16 @@ func TestLeaderOnlyForwards(t *testing.T) {
 	c := startControllers(t, "forward")
 	c.exercise("forward", startWriters(t, c.urls()...))
 }
+
+// Behind HAProxy, with the configuration of deploy.
+func TestLeaderOnlyBehindHAProxy(t *testing.T) {
+	t.Parallel()
+	c := startControllers(t, "refuse")
+	address := kit.Addresses(t, 1)[0]
+	replace := map[string]string{"bind :8080": "bind " + address}
+	for i := range c.http {
+		replace[fmt.Sprintf("10.0.0.%d:48001", i+1)] = c.http[i]
+	}
+	kit.Haproxy(t, "../deploy/haproxy/goverse.cfg", replace)
+	c.behind("HAProxy", address)
+}
