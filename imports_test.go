@@ -70,6 +70,8 @@ var allowed = map[string][]string{
 	"examples/counter": {"cluster", "cluster/objects", "cluster/slogger", "embedetcd", "examples/counter/counterpb",
 		"node"},
 	"examples/counter/counterpb": {},
+	"examples/controller": {"cluster", "cluster/election", "cluster/httpapi", "cluster/leaderonly", "cluster/slogger",
+		"node"},
 	"examples/cron":              {"cluster", "cluster/election", "cluster/once", "node"},
 	"examples/internal/trial":    {"clustertest/fault", "internal/testkit/etcdtest"},
 	"examples/outbox":            {"cluster", "cluster/processor", "cluster/processor/postgres", "node"},

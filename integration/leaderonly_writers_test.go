@@ -38,7 +38,6 @@ type writers struct {
 	t      *testing.T
 	client *http.Client
 	urls   []string // tried in any order, where connections are refused the next
-	again  func(status int) bool
 
 	mu           sync.Mutex
 	acknowledged map[string]writeAnswer

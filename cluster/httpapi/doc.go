@@ -21,6 +21,6 @@
 // # What is not promised
 //
 // An answer is what the node saw when it was asked: by the time it arrives another
-// node may lead; what only the leader may answer is for package leaderonly. There is no authentication: listen where only those
-// connect who may know, or put your own in front.
+// node may lead; what only the leader may answer is for package leaderonly. There is
+// no authentication: listen where only those connect who may know, or put your own in front.
 package httpapi

@@ -20,7 +20,8 @@ func Example() {
 		prometheus.MustRegister(httpapi.NewCollector(c, httpapi.Options{Version: "v1.2.3"}))
 		mux := http.NewServeMux()
 		mux.Handle("/", httpapi.New(c, httpapi.Options{Version: "v1.2.3"})) // /readyz, /cluster/status, ...
-		mux.Handle("/plan", leaderonly.Handler(leaderonly.Cluster(c), plan, leaderonly.Options{Elsewhere: leaderonly.Redirect}))
+		mux.Handle("/plan", leaderonly.Handler(leaderonly.Cluster(c), plan,
+			leaderonly.Options{Elsewhere: leaderonly.Redirect}))
 		l, err := net.Listen("tcp", "localhost:8080")
 		if err != nil {
 			return err

@@ -47,7 +47,8 @@ func (o Options) withDefaults() Options {
 }
 
 // routes in the order in which they are named to a caller that asks for something else.
-var routes = [...]string{"/livez", "/readyz", "/readyz/reads", "/readyz/writes", "/leaderz", "/metrics", "/cluster/status", "/cluster/leader", "/cluster/shards",
+var routes = [...]string{"/livez", "/readyz", "/readyz/reads", "/readyz/writes", "/leaderz",
+	"/metrics", "/cluster/status", "/cluster/leader", "/cluster/shards",
 	"/cluster/processors", "/cluster/objects", "/cluster/health"}
 
 // New makes the handler of every route named in the package comment. Other paths

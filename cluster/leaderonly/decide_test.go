@@ -16,18 +16,22 @@ func TestJudge(t *testing.T) {
 		want              verdict
 		moment            time.Duration
 	}{
-		"another one leads":                               {leader: other, want: elsewhere},
-		"another one leads, and this is next":             {leader: other, next: true, want: elsewhere},
-		"nobody leads":                                    {want: hold},
-		"this one is about to lead, or gives way":         {leader: Leader{Name: "a:1", Own: true}, want: hold},
-		"it came again, and this is next":                 {leader: other, next: true, hint: hint{retry: true}, want: linger, moment: takeover},
-		"it came again":                                   {leader: other, hint: hint{retry: true}, want: linger, moment: settle},
-		"it waited for the leader, which leads now":       {leader: other, held: true, want: linger, moment: settle},
-		"that leader could not be reached":                {leader: other, tried: true, want: hold},
-		"the node that forwarded it knows a newer term":   {leader: other, hint: hint{forwarded: true, token: 6}, want: hold},
-		"it knows the same term":                          {leader: other, hint: hint{forwarded: true, token: 5}, want: elsewhere},
-		"it does not know the token":                      {leader: other, hint: hint{forwarded: true}, want: elsewhere},
-		"the token is not known here, as of an elector's": {leader: Leader{Name: "b"}, hint: hint{forwarded: true, token: 6}, want: elsewhere},
+		"another one leads":                       {leader: other, want: elsewhere},
+		"another one leads, and this is next":     {leader: other, next: true, want: elsewhere},
+		"nobody leads":                            {want: hold},
+		"this one is about to lead, or gives way": {leader: Leader{Name: "a:1", Own: true}, want: hold},
+		"it came again, and this is next": {leader: other, next: true, hint: hint{retry: true},
+			want: linger, moment: takeover},
+		"it came again": {leader: other, hint: hint{retry: true},
+			want: linger, moment: settle},
+		"it waited for the leader, which leads now": {leader: other, held: true, want: linger, moment: settle},
+		"that leader could not be reached":          {leader: other, tried: true, want: hold},
+		"the node that forwarded it knows a newer term": {leader: other,
+			hint: hint{forwarded: true, token: 6}, want: hold},
+		"it knows the same term":     {leader: other, hint: hint{forwarded: true, token: 5}, want: elsewhere},
+		"it does not know the token": {leader: other, hint: hint{forwarded: true}, want: elsewhere},
+		"the token is not known here, as of an elector's": {leader: Leader{Name: "b"},
+			hint: hint{forwarded: true, token: 6}, want: elsewhere},
 	} {
 		what, moment := judge(c.leader, c.next, c.hint, c.held, c.tried)
 		require.Equal(t, c.want, what, name)

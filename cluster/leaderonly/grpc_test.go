@@ -114,7 +114,8 @@ func TestCalls(t *testing.T) {
 }
 
 func TestMethodsOfAnyNode(t *testing.T) {
-	client := serveProbe(t, newFake(follows(there)), GRPCOptions{Applies: FullMethods("/goverse.testkit.probe.Probe/Echo")})
+	client := serveProbe(t, newFake(follows(there)), GRPCOptions{
+		Applies: FullMethods("/goverse.testkit.probe.Probe/Echo")})
 	_, err := client.Add(t.Context(), &probepb.AddRequest{})
 	require.NoError(t, err)
 	_, err = client.Echo(t.Context(), &probepb.Blob{})

@@ -102,7 +102,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// A request that comes while nobody leads is answered by whoever comes to lead.
+// A request that comes while nobody leads is answered by the next leader.
 func TestWaitsForTheNextLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(Leader{Own: true}) // it gives way

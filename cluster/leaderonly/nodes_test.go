@@ -26,7 +26,7 @@ func post(h http.Handler) *httptest.ResponseRecorder {
 	return w
 }
 
-// writes is a handler that writes by the term, after it has been let go on.
+// writes is a handler that writes by the term, when goOn is closed.
 func writes(begun chan<- struct{}, goOn <-chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun <- struct{}{}

@@ -149,7 +149,8 @@ func TestAsLeaderOutlastsTheFlag(t *testing.T) {
 	b := s.join(s.b, "job")
 	none := func(context.Context, election.Term) error { t.Error("it does not lead"); return nil }
 	require.ErrorIs(t, b.AsLeader(s.ctx, none), election.ErrNotLeader)
-	run := func(e *elections.Election, key string, wait func(ctx context.Context)) (begun chan struct{}, ended chan error) {
+	run := func(e *elections.Election, key string, wait func(ctx context.Context)) (begun chan struct{},
+		ended chan error) {
 		begun, ended = make(chan struct{}), make(chan error, 1)
 		go func() {
 			ended <- e.AsLeader(s.ctx, func(ctx context.Context, term election.Term) error {
