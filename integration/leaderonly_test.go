@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,6 +25,8 @@ var (
 		"how often the leader is killed in each of TestLeaderOnly; 10 in the full run")
 	leaderonlyTransfers = flag.Int("leaderonly.transfers", 2,
 		"how often the leadership is transferred in each of TestLeaderOnly; 10 in the full run")
+	leaderonlyStops = flag.Int("leaderonly.stops", 1,
+		"how often the leader is stopped in order in each of TestLeaderOnly; 10 in the full run")
 )
 
 const controllerPrefix = "/it-controller"
@@ -118,7 +121,7 @@ func (c *controllers) urls() []string {
 	return []string{"http://" + c.http[0], "http://" + c.http[1], "http://" + c.http[2]}
 }
 
-// exercise transfers and kills while writes come in, and judges them.
+// exercise transfers, stops and kills while writes come in, and judges them.
 func (c *controllers) exercise(what string, w *writers) {
 	c.Helper()
 	w.wrote(100)
@@ -127,10 +130,22 @@ func (c *controllers) exercise(what string, w *writers) {
 		w.wrote(60)
 	}
 	require.Empty(c.T, w.failed(), "a transfer fails no write")
-	var kills []time.Time
+	var ends []time.Time // of processes
+	for range *leaderonlyStops {
+		at := c.leader()
+		c.processes[at].Signal(c.T, syscall.SIGTERM)
+		require.Zero(c.T, c.processes[at].Exit(c.T, 30*time.Second))
+		ends = append(ends, time.Now())
+		w.wrote(40)
+		c.start(at)
+		c.ready(at)
+		w.wrote(20)
+	}
+	stops := len(w.failed())
+	require.LessOrEqual(c.T, stops, 2+*leaderonlyStops/5, "hardly any write meets a port that is just closed: %+v", w.failed())
 	for range *leaderonlyKills {
 		at := c.leader()
-		kills = append(kills, c.processes[at].Kill(c.T))
+		ends = append(ends, c.processes[at].Kill(c.T))
 		w.wrote(100) // by the next leader
 		require.NotEqual(c.T, at, c.leader())
 		c.start(at)
@@ -138,14 +153,15 @@ func (c *controllers) exercise(what string, w *writers) {
 		w.wrote(20)
 	}
 	w.finish()
-	w.report(fmt.Sprintf("%s, %d transfers, %d kills", what, *leaderonlyTransfers, *leaderonlyKills))
+	w.report(fmt.Sprintf("%s, %d transfers, %d stops (%d writes failed), %d kills", what, *leaderonlyTransfers,
+		*leaderonlyStops, stops, *leaderonlyKills))
 	for _, f := range w.failed() {
-		killed := false
-		for _, kill := range kills {
-			// The signal is sent before Kill's instant, or after it, by a moment.
-			killed = killed || f.from.Before(kill.Add(100*time.Millisecond)) && f.to.After(kill.Add(-100*time.Millisecond))
+		ended := false
+		for _, end := range ends {
+			// The process has ended before that instant, or after it, by a moment.
+			ended = ended || f.from.Before(end.Add(100*time.Millisecond)) && f.to.After(end.Add(-100*time.Millisecond))
 		}
-		require.True(c.T, f.unknown && killed, "only a write under way on a leader that is killed fails: %+v", f)
+		require.True(c.T, f.unknown && ended, "only a write under way on a process that ends fails: %+v", f)
 	}
 	require.NoError(c.T, judgeWrites(c.history.upTo(c.T, c.client), c.history.queue, c.history.data, w.acknowledged))
 }

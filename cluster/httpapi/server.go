@@ -88,13 +88,16 @@ func (s *Server) Err() error {
 }
 
 // Stop frees the port and lets running requests finish; connections on which no request
-// came yet are closed. When ctx ends it cuts the requests off and says so. It returns when
+// came yet are closed, those that were opened just now a moment later. When ctx ends it cuts the requests off and says so. It returns when
 // the server's goroutines have ended, those of its connections included; only a handler
 // that ignores for a second that its request's context has ended is left behind. It may be
 // called again, and concurrently.
 func (s *Server) Stop(ctx context.Context) error {
-	s.conns.shutSilent()
+	s.conns.shutSilent(arrival)
+	late := time.AfterFunc(arrival, func() { s.conns.shutSilent(0) })
 	err := s.server.Shutdown(ctx)
+	late.Stop()
+	s.conns.shutSilent(0)
 	<-s.done
 	if err != nil {
 		_ = s.server.Close() // its error is the listener's, which is closed already

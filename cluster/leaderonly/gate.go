@@ -49,13 +49,16 @@ func (a *attempt) pass(ctx context.Context, fn func(ctx context.Context)) (done 
 			fn(context.WithValue(ctx, tenureKey{}, t))
 			return nil
 		})
+		outside := errors.Is(err, election.ErrNotStarted) || errors.Is(err, election.ErrStopped)
 		switch {
 		case ran:
 			return true, refusal{}
-		case errors.Is(err, election.ErrNotStarted):
-			return false, refusal{reason: NotReady, detail: "this node is starting; nothing was done; ask another node"}
-		case errors.Is(err, election.ErrStopped):
-			return false, refusal{reason: NotReady, detail: "this node has stopped; nothing was done; ask another node"}
+		case outside && a.hint.retry && !lingered: // else a load balancer would use its retries up in a moment
+			lingered = true
+			a.pause(ctx)
+			continue
+		case outside:
+			return false, notReady
 		}
 		l := a.leadership.Leader()
 		what, moment := judge(l, a.hint.retry && a.leadership.Next(), a.hint, held, l.same(a.tried))
@@ -68,12 +71,28 @@ func (a *attempt) pass(ctx context.Context, fn func(ctx context.Context)) (done 
 			until, lingered = earlier(until, time.Now().Add(moment)), true
 		}
 		held = true
-		if changed, detail := a.await(ctx, l, until); !changed && what == hold {
+		switch refused := a.await(ctx, l, until); {
+		case refused == nil, what == linger:
+		case refused.reason == NotReady:
+			return false, *refused
+		default:
 			if l = a.leadership.Leader(); l.Leads {
 				continue // just now
 			}
-			return false, refusal{leader: l, reason: reasonOf(l), detail: detail}
+			return false, refusal{leader: l, reason: reasonOf(l), detail: refused.detail}
 		}
+	}
+}
+
+var notReady = refusal{reason: NotReady, detail: "this node is starting, or stops; nothing was done; ask another node"}
+
+// pause waits for settle.
+func (a *attempt) pause(ctx context.Context) {
+	t := time.NewTimer(settle)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
 	}
 }
 
@@ -84,16 +103,16 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// await waits until something else than l is known. If it is not, detail says why.
-func (a *attempt) await(ctx context.Context, l Leader, until time.Time) (changed bool, detail string) {
+// await waits until something else than l is known, and returns nil then; else why it is not.
+func (a *attempt) await(ctx context.Context, l Leader, until time.Time) *refusal {
 	if !time.Now().Before(until) {
-		return false, "there was no leader to answer the request in time; nothing was done; try again"
+		return &refusal{detail: inVain}
 	}
 	select {
 	case a.waiting <- struct{}{}:
 		defer func() { <-a.waiting }()
 	default:
-		return false, "too many requests wait for a leader already; nothing was done; try again"
+		return &refusal{detail: "too many requests wait for a leader already; nothing was done; try again"}
 	}
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -101,8 +120,13 @@ func (a *attempt) await(ctx context.Context, l Leader, until time.Time) (changed
 		now := a.leadership.Leader()
 		return !now.same(l) || now.Leads
 	})
-	if err != nil {
-		return false, "there was no leader to answer the request in time; nothing was done; try again"
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return &refusal{detail: inVain}
 	}
-	return true, ""
+	return &notReady // there will be no news here
 }
+
+const inVain = "there was no leader to answer the request in time; nothing was done; try again"

@@ -150,6 +150,25 @@ func TestComesAgain(t *testing.T) {
 		synctest.Wait()
 		f.become(leads())
 		require.Equal(t, "7 body", (<-answer).Body.String())
+
+		f.err = election.ErrStopped
+		began := time.Now()
+		requireRefused(t, call(h, "POST", "/", RetryHeader, "1"), NotReady, "")
+		require.Equal(t, settle, time.Since(began), "or the load balancer's retries were used up in a moment")
+	})
+}
+
+// A node that stops while a request waits for a leader says so at once.
+func TestStopsWhileRequestsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(Leader{})
+		answer := make(chan *httptest.ResponseRecorder)
+		go func() { answer <- call(Handler(f, handled, Options{}), "POST", "/") }()
+		synctest.Wait()
+		f.stop()
+		began := time.Now()
+		requireRefused(t, <-answer, NotReady, "")
+		require.Zero(t, time.Since(began))
 	})
 }
 

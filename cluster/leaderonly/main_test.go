@@ -19,6 +19,7 @@ type fake struct {
 	leader  Leader
 	next    bool
 	err     error
+	stopped bool // there is no news any more
 	waiting int
 }
 
@@ -36,6 +37,13 @@ func (f *fake) become(l Leader) {
 	f.leader = l
 	close(f.changed)
 	f.changed = make(chan struct{})
+}
+
+func (f *fake) stop() {
+	f.mu.Lock()
+	f.stopped = true
+	f.mu.Unlock()
+	f.become(Leader{})
 }
 
 func (f *fake) AsLeader(ctx context.Context, fn func(context.Context, Tenure) error) error {
@@ -70,10 +78,13 @@ func (f *fake) Await(ctx context.Context, done func() bool) error {
 	defer func() { f.mu.Lock(); f.waiting--; f.mu.Unlock() }()
 	for {
 		f.mu.Lock()
-		changed := f.changed
+		changed, stopped := f.changed, f.stopped
 		f.mu.Unlock()
-		if done() {
+		switch {
+		case done():
 			return nil
+		case stopped:
+			return election.ErrStopped
 		}
 		select {
 		case <-changed:
