@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -121,6 +122,9 @@ func (c *controllers) urls() []string {
 	return []string{"http://" + c.http[0], "http://" + c.http[1], "http://" + c.http[2]}
 }
 
+// ending is between the signal to a process and when it is gone.
+type ending struct{ from, to time.Time }
+
 // exercise transfers, stops and kills while writes come in, and judges them.
 func (c *controllers) exercise(what string, w *writers) {
 	c.Helper()
@@ -130,22 +134,25 @@ func (c *controllers) exercise(what string, w *writers) {
 		w.wrote(60)
 	}
 	require.Empty(c.T, w.failed(), "a transfer fails no write")
-	var ends []time.Time // of processes
+	var ends []ending
 	for range *leaderonlyStops {
 		at := c.leader()
-		c.processes[at].Signal(c.T, syscall.SIGTERM)
+		e := ending{from: c.processes[at].Signal(c.T, syscall.SIGTERM)}
 		require.Zero(c.T, c.processes[at].Exit(c.T, 30*time.Second))
-		ends = append(ends, time.Now())
+		e.to = time.Now()
+		ends = append(ends, e)
 		w.wrote(40)
 		c.start(at)
 		c.ready(at)
 		w.wrote(20)
 	}
 	stops := len(w.failed())
-	require.LessOrEqual(c.T, stops, 2+*leaderonlyStops/5, "hardly any write meets a port that is just closed: %+v", w.failed())
 	for range *leaderonlyKills {
 		at := c.leader()
-		ends = append(ends, c.processes[at].Kill(c.T))
+		e := ending{from: time.Now()}
+		c.processes[at].Kill(c.T)
+		e.to = time.Now()
+		ends = append(ends, e)
 		w.wrote(100) // by the next leader
 		require.NotEqual(c.T, at, c.leader())
 		c.start(at)
@@ -156,12 +163,8 @@ func (c *controllers) exercise(what string, w *writers) {
 	w.report(fmt.Sprintf("%s, %d transfers, %d stops (%d writes failed), %d kills", what, *leaderonlyTransfers,
 		*leaderonlyStops, stops, *leaderonlyKills))
 	for _, f := range w.failed() {
-		ended := false
-		for _, end := range ends {
-			// The process has ended before that instant, or after it, by a moment.
-			ended = ended || f.from.Before(end.Add(100*time.Millisecond)) && f.to.After(end.Add(-100*time.Millisecond))
-		}
-		require.True(c.T, f.unknown && ended, "only a write under way on a process that ends fails: %+v", f)
+		ended := slices.ContainsFunc(ends, func(e ending) bool { return f.from.Before(e.to) && f.to.After(e.from) })
+		require.True(c.T, f.unknown && ended, "only a write under way when a process ends fails: %+v", f)
 	}
 	require.NoError(c.T, judgeWrites(c.history.upTo(c.T, c.client), c.history.queue, c.history.data, w.acknowledged))
 }
