@@ -31,6 +31,7 @@ type Server struct {
 	address string
 	log     hclog.Logger
 	conns   *conns
+	arrival time.Duration
 	done    chan struct{}
 	err     error         // read after done
 	ended   chan struct{} // closed after done, when no connection is left
@@ -55,6 +56,7 @@ func Serve(l net.Listener, h http.Handler, log hclog.Logger) *Server {
 		address: l.Addr().String(),
 		log:     log,
 		conns:   newConns(),
+		arrival: arrival,
 		done:    make(chan struct{}),
 		ended:   make(chan struct{}),
 	}
@@ -88,13 +90,13 @@ func (s *Server) Err() error {
 }
 
 // Stop frees the port and lets running requests finish; connections on which no request
-// came yet are closed, those that were opened just now a moment later. When ctx ends it cuts the requests off and says so. It returns when
-// the server's goroutines have ended, those of its connections included; only a handler
-// that ignores for a second that its request's context has ended is left behind. It may be
-// called again, and concurrently.
+// came yet are closed, those that were opened just now a moment later. When ctx ends it
+// cuts the requests off and says so. It returns when the server's goroutines have ended,
+// those of its connections included; only a handler that ignores for a second that its
+// request's context has ended is left behind. It may be called again, and concurrently.
 func (s *Server) Stop(ctx context.Context) error {
-	s.conns.shutSilent(arrival)
-	late := time.AfterFunc(arrival, func() { s.conns.shutSilent(0) })
+	s.conns.shutSilent(s.arrival)
+	late := time.AfterFunc(s.arrival, func() { s.conns.shutSilent(0) })
 	err := s.server.Shutdown(ctx)
 	late.Stop()
 	s.conns.shutSilent(0)
