@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"sync"
@@ -42,6 +43,27 @@ func (l *conns) changed(c net.Conn, state http.ConnState) {
 	default:
 		delete(l.silent, c)
 	}
+}
+
+// await waits until a request has come on each connection, for so long at most, or until ctx ends.
+func (l *conns) await(ctx context.Context, most time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for l.anySilent() {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (l *conns) anySilent() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.silent) > 0
 }
 
 // shutSilent closes the connections that no request came on for so long; with 0 all of them, and those to
