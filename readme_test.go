@@ -24,6 +24,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -35,6 +36,7 @@ import (
 	"github.com/goverse/goverse/cluster/elector"
 	"github.com/goverse/goverse/cluster/elector/postgres"
 	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/cluster/leaderonly"
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/cluster/processor"
@@ -50,6 +52,7 @@ var (
 	_ = errors.Is
 	_ = slog.Default
 	_ = net.Listen
+	_ = http.NewServeMux
 	_ time.Duration
 	_ *pgxpool.Pool
 	_ *clientv3.Client
@@ -59,6 +62,7 @@ var (
 	_ = elector.New
 	_ = postgres.New
 	_ = httpapi.New
+	_ = leaderonly.Handler
 	_ = objects.NotStarted
 	_ counterpb.CounterServer
 	_ = once.ErrUnknown
@@ -76,6 +80,7 @@ var readmeGiven = []string{
 	`n *node.Node, store, follow func(context.Context, int64) error`,
 	`c *cluster.Cluster, publish func(context.Context, int64) error, send func(context.Context) ([]byte, error)`,
 	`c *cluster.Cluster, orders processor.Source[Order], project func(context.Context, processor.Event[Order]) error`,
+	`c *cluster.Cluster`,
 	`pool *pgxpool.Pool, host string, publish func(context.Context, int64) error`,
 }
 

@@ -203,6 +203,13 @@ func (c *Candidate) Lead(ctx context.Context, fn func(ctx context.Context, t ele
 	return c.e.Lead(ctx, fn)
 }
 
+// AsLeader runs fn at once if this node leads: for a request that only the leader may answer. It is
+// [Cluster.AsLeader] for this election: a leader that gives way waits for fn, whose context goes on
+// meanwhile, and the term's Txn commits. Where fn did not run the error is election.ErrNotLeader.
+func (c *Candidate) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+	return c.e.AsLeader(ctx, fn)
+}
+
 // Resign gives leadership up: the term ends, its functions are waited for, up to Config.WorkTimeout, and
 // this node queues again at the tail. It blocks until the place is given up, or ctx ends; it is then given
 // up as soon as etcd answers. The error is election.ErrNotLeader if this node does not lead, ctx's cause,

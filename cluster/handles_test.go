@@ -50,6 +50,7 @@ func (h handles) use(ctx context.Context) map[string]error {
 	_, _, _, _ = h.c.IsLeader(), h.c.GetLeaderNode(), h.c.Leader(), h.c.Status()
 	_, _, _, _ = h.consensus.IsLeader(), h.consensus.GetLeaderNode(), h.consensus.Leader(), h.consensus.Mode()
 	_, _ = h.c.Members(), h.c.Node()
+	_, _ = h.c.Member("nobody:1")
 	if t := h.c.Term(); t != nil {
 		_, _, _, _ = t.Token(), t.Valid(), t.Guard(), t.AcquiredAt()
 		_, errs["term.Txn"] = t.Txn(ctx).Then(clientv3.OpGet("/x")).Commit()
@@ -67,6 +68,7 @@ func (h handles) use(ctx context.Context) map[string]error {
 	_, errs["WaitForLeader"] = h.c.WaitForLeader(brief)
 	_, errs["LeaderInfo"] = h.c.LeaderInfo(brief)
 	errs["Lead"] = h.c.Lead(brief, nothing)
+	errs["AsLeader"] = h.c.AsLeader(brief, nothing)
 	errs["Resign"] = h.c.Resign(brief)
 	errs["Transfer"] = h.c.Transfer(brief, "nobody:1")
 
@@ -93,6 +95,7 @@ func (h handles) use(ctx context.Context) map[string]error {
 	} else {
 		_, _, _, _, _, _ = c.Name(), c.Leader(), c.Queue(), c.IsLeader(), c.Term(), c.Err()
 		errs["candidate.Lead"] = c.Lead(brief, nothing)
+		errs["candidate.AsLeader"] = c.AsLeader(brief, nothing)
 		errs["candidate.Resign"] = c.Resign(brief)
 		_, errs["candidate.Watch"] = c.Watch(brief)
 		_, errs["candidate.WatchErr"] = c.WatchErr(brief)

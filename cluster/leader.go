@@ -76,6 +76,24 @@ func (c *Cluster) Lead(ctx context.Context, fn func(ctx context.Context, t elect
 	return p.manager.Election().Lead(ctx, fn)
 }
 
+// AsLeader runs fn at once if this node leads: for a request that only the leader may answer. It is work
+// of the term, as with Lead, but is not broken off: a leader that gives way (Resign, Transfer, Stop) waits
+// for it, up to Config.WorkTimeout, before another node can lead, and until then fn's context goes on and
+// the term's Txn commits, while IsLeader is false already. The context ends with ctx, with the session,
+// which includes its suspension and its deadline, when the leading key is lost, and when WorkTimeout has
+// passed. AsLeader returns what fn returned; if that is the context's error because the term ended, an
+// error that matches election.ErrTermOver.
+//
+// Where fn did not run the error is election.ErrNotLeader, ErrNotStarted or ErrStopped. It does not block
+// but for fn. A function in AsLeader must not wait for this node to resign, transfer or stop.
+func (c *Cluster) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+	p, err := c.running()
+	if err != nil {
+		return err
+	}
+	return p.manager.Election().AsLeader(ctx, fn)
+}
+
 // Resign gives leadership up: the term's context ends and its work is waited for, up to
 // Config.WorkTimeout, before etcd is notified; the node then queues again at the tail. It blocks
 // until etcd confirmed that, the session is gone, or ctx ends; the resignation goes on in that

@@ -66,6 +66,21 @@ func (c *Cluster) Members() []Member {
 	return membersOf(p.mirror.Snapshot())
 }
 
+// Member is the registered node at that address, as far as this node knows; false if there is none, before
+// Start has returned and after Stop. It does not block.
+func (c *Cluster) Member(address string) (Member, bool) {
+	p := c.parts.Load()
+	if p == nil {
+		return Member{}, false
+	}
+	s := p.mirror.Snapshot()
+	m := s.Member(address)
+	if m == nil || s.Lingers(m) {
+		return Member{}, false
+	}
+	return memberOf(m), true
+}
+
 // WatchMembers delivers the members, by address, and then again after every change: who joined, left
 // or was lost, and what a record says. A slow receiver misses what was overtaken and always gets the
 // newest. The channel closes when ctx ends or the node stops, never else. Errors are ErrNotStarted and

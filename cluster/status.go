@@ -46,6 +46,10 @@ type Status struct {
 	Queue        []string
 	Nodes        []string
 	Revision     int64
+	// ViewSeen is the latest time of which this node knows that its view of the cluster lacks nothing that
+	// etcd had done until then; zero before it has one. It is renewed every third of the TTL, and stands
+	// still while etcd is away.
+	ViewSeen time.Time
 
 	SessionValid bool
 	SessionTTL   time.Duration // as granted
@@ -88,7 +92,7 @@ func (c *Cluster) Status() Status {
 	st.Mode = p.manager.Mode()
 	st.LeaderID, st.Token = leader.Address, leader.Token
 	st.IsLeader = leader.Address != "" && s != nil && leader.Lease == int64(s.ID()) && e.IsLeader()
-	st.Revision = snap.Revision
+	st.Revision, st.ViewSeen = snap.Revision, p.mirror.Current()
 	st.State = StateFollower
 	for _, q := range snap.Queue {
 		st.Queue = append(st.Queue, q.Address)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/cluster/leaderonly"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/testkit/leak"
 	"github.com/goverse/goverse/node"
@@ -92,8 +93,8 @@ func (w *storm) newNode(i int) *stormNode {
 		require.NoError(w.t, err)
 		mux := http.NewServeMux()
 		mux.Handle("/", httpapi.New(n.cluster, httpapi.Options{}))
-		mux.Handle("/leader-only", httpapi.LeaderOnly(n.cluster, http.NotFoundHandler(),
-			httpapi.LeaderOnlyOptions{Redirect: true}))
+		mux.Handle("/leader-only", leaderonly.Handler(leaderonly.Cluster(n.cluster), http.NotFoundHandler(),
+			leaderonly.Options{Applies: leaderonly.All, Elsewhere: leaderonly.Redirect}))
 		n.http = httpapi.Serve(l, mux, nil)
 	})
 	p := plan{stopFirst: w.rnd.IntN(12) == 0, stopAt: time.Duration(w.rnd.IntN(1500)) * time.Millisecond}

@@ -22,6 +22,9 @@ func TestMain(m *testing.M) {
 	if config, asked := os.LookupEnv(workerEnv); asked {
 		os.Exit(workerProgram(config))
 	}
+	if config, asked := os.LookupEnv(faultyEnv); asked {
+		os.Exit(faultyProgram(config))
+	}
 	procs.Main(m, &kit)
 }
 

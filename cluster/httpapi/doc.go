@@ -1,9 +1,13 @@
 // Package httpapi shows a node over HTTP: JSON about the cluster as the node sees
-// it, probes for the supervisor of the process, metrics for Prometheus, and a
-// middleware that lets only the leader answer. Where it is said who may, it changes things, too.
+// it, probes for the supervisor of the process and for load balancers, and metrics
+// for Prometheus. Where it is said who may, it changes things, too.
 //
 //	GET /livez            the process runs: always 200
 //	GET /readyz           200 while this node can be given work, with or without a leader; else 503
+//	GET /readyz/reads     200 while reads can be answered from the view, also while etcd is away; says how old
+//	                      the view is, and ?max_age=30s refuses an older one
+//	GET /readyz/writes    200 while this node is ready and a leader is known
+//	GET /leaderz          200 on the leader, else 503
 //	GET /metrics          Prometheus
 //	GET /cluster/status   this node's view: state, leader, queue, nodes
 //	GET /cluster/leader   who leads, since when and until when; 503 without a leader
@@ -30,8 +34,7 @@
 // # What is not promised
 //
 // An answer is what the node saw when it was asked: by the time it arrives another
-// node may lead. LeaderOnly decides when a request comes in; a term may end while
-// the request is served, so what must not happen after that belongs into a
-// transaction of the term. Reading needs no authentication: listen where only those
-// connect who may know, or put your own in front. Who may make one admin call may make all of them.
+// node may lead; what only the leader may answer is for package leaderonly. Reading
+// needs no authentication: listen where only those connect who may know, or put your
+// own in front. Who may make one admin call may make all of them.
 package httpapi

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/cluster/leaderonly"
 )
 
 // A program's own routes beside the node's status, one of them the leader's alone, and the node's
@@ -19,7 +20,8 @@ func Example() {
 		prometheus.MustRegister(httpapi.NewCollector(c, httpapi.Options{Version: "v1.2.3"}))
 		mux := http.NewServeMux()
 		mux.Handle("/", httpapi.New(c, httpapi.Options{Version: "v1.2.3"})) // /readyz, /cluster/status, ...
-		mux.Handle("/plan", httpapi.LeaderOnly(c, plan, httpapi.LeaderOnlyOptions{Redirect: true}))
+		mux.Handle("/plan", leaderonly.Handler(leaderonly.Cluster(c), plan,
+			leaderonly.Options{Elsewhere: leaderonly.Redirect}))
 		l, err := net.Listen("tcp", "localhost:8080")
 		if err != nil {
 			return err

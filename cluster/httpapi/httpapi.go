@@ -77,6 +77,9 @@ func (a *api) routes() []route {
 	return append([]route{
 		probed("/livez", a.livez),
 		probed("/readyz", a.readyz),
+		probed("/readyz/reads", a.readyReads),
+		probed("/readyz/writes", a.readyWrites),
+		probed("/leaderz", a.leaderz),
 		page("/metrics", a.metricsHandler().ServeHTTP),
 		live("/cluster/status", a.status),
 		live("/cluster/leader", a.leader),

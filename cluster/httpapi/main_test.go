@@ -26,8 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The cluster is what the handlers are for.
 var (
-	_ Source       = (*cluster.Cluster)(nil)
-	_ LeaderSource = (*cluster.Cluster)(nil)
+	_ Source = (*cluster.Cluster)(nil)
 )
 
 // fake is a source that says what it was asked to.
@@ -41,7 +40,6 @@ type fake struct {
 func (f *fake) ShardTable() (shard.Table, error) { return shardview.New(f.shards) }
 
 func (f *fake) Status() cluster.Status { return f.status }
-func (f *fake) IsLeader() bool         { return f.status.IsLeader }
 func (f *fake) LeaderInfo(context.Context) (cluster.LeaderInfo, error) {
 	return f.info, f.err
 }

@@ -64,6 +64,14 @@ func metrics() []metric {
 				}
 				return max(0, st.Deadline.Sub(now).Seconds())
 			}),
+		gauge("view_age_seconds", "Age of this node's view of the cluster: what etcd had done so long ago it has; 0 before "+
+			"it has one.",
+			func(st cluster.Status, now time.Time) float64 {
+				if st.ViewSeen.IsZero() {
+					return 0
+				}
+				return max(0, now.Sub(st.ViewSeen).Seconds())
+			}),
 		gauge("snapshot_revision", "etcd revision of this node's view of the cluster.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Revision) }),
 		counter("terms_total", "Terms of leadership that this node began.",

@@ -68,6 +68,10 @@ func operations() map[string]operation {
 		503)
 	objectsPage.params = []object{queryParam("key", "Show the objects of this key.",
 		object{"type": "string", "minLength": 1})}
+	readyReads := showing("readyzReads", "Whether this node answers reads from its view of the cluster, also while etcd "+
+		"is away, and how old that is at most.", Reads{}, 400, 503)
+	readyReads.params = []object{queryParam("max_age", "Refuse an older view: a duration like 30s.",
+		object{"type": "string"})}
 	eventsPage := showing("events", "The newest events of the cluster, oldest first.", Events{}, 400, 404, 503)
 	eventsPage.params = []object{
 		queryParam("limit", "How many at most.", object{"type": "integer", "minimum": 1, "maximum": mostListed,
@@ -82,6 +86,9 @@ func operations() map[string]operation {
 	return map[string]operation{
 		"/livez":              showing("livez", "Whether the process runs: always 200.", probe{}),
 		"/readyz":             showing("readyz", "Whether this node can be given work.", probe{}, 503),
+		"/readyz/reads":       readyReads,
+		"/readyz/writes":      showing("readyzWrites", "Whether this node is ready and knows a leader.", probe{}, 503),
+		"/leaderz":            showing("leaderz", "Whether this node leads: 200, else 503.", probe{}, 503),
 		"/metrics":            showing("metrics", "Metrics for Prometheus, as text.", plainText{}, 503),
 		"/cluster/status":     showing("status", "This node's view: state, leader, queue, nodes.", Status{}, 503),
 		"/cluster/leader":     showing("leader", "Who leads, since when and until when.", Leader{}, 503),

@@ -85,18 +85,11 @@ func (a *api) livez(w http.ResponseWriter, _ *http.Request) {
 
 func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
 	st := a.source.Status()
-	switch {
-	case st.Ready:
+	if st.Ready {
 		writeJSON(w, http.StatusOK, probe{Status: "ready"})
-	case !st.State.Running():
-		writeError(w, http.StatusServiceUnavailable, "not ready: "+notRunning(st).Error())
-	case !st.SessionValid:
-		writeError(w, http.StatusServiceUnavailable, "not ready: this node has no session with etcd")
-	case st.Stopping:
-		writeError(w, http.StatusServiceUnavailable, "not ready: this node is stopping")
-	default:
-		writeError(w, http.StatusServiceUnavailable, "not ready: the view of the cluster is being read anew")
+		return
 	}
+	writeError(w, http.StatusServiceUnavailable, "not ready: "+unready(st).Error())
 }
 
 // notRunning is what is said of a node that is no part of its cluster.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -37,9 +38,13 @@ type Server struct {
 	halt    func() // ends the streams
 	log     hclog.Logger
 	conns   *conns
-	done    chan struct{}
-	err     error         // read after done
-	ended   chan struct{} // closed after done, when no connection is left
+	arrival time.Duration
+
+	listener net.Listener
+	stopping atomic.Bool
+	done     chan struct{}
+	err      error         // read after done
+	ended    chan struct{} // closed after done, when no connection is left
 }
 
 // Serve serves h on l, with time limits, in a goroutine that Stop joins. It takes
@@ -65,15 +70,16 @@ func Serve(l net.Listener, h http.Handler, log hclog.Logger) *Server {
 		address: l.Addr().String(),
 		log:     log,
 		conns:   newConns(),
-		done:    make(chan struct{}),
-		ended:   make(chan struct{}),
+		arrival: arrival, listener: l,
+		done:  make(chan struct{}),
+		ended: make(chan struct{}),
 	}
 	s.server.ConnState = s.conns.changed
 	go func() {
 		defer close(s.ended)
 		defer s.conns.open.Wait()
 		defer close(s.done)
-		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) && !s.stopping.Load() {
 			s.err = fmt.Errorf("http: stopped serving at %s: %w", s.address, err)
 		}
 	}()
@@ -98,15 +104,19 @@ func (s *Server) Err() error {
 }
 
 // Stop frees the port and lets running requests finish, but for streams, which end; connections on which no request
-// came yet are closed. When ctx ends it cuts the requests off and says so. It returns when
-// the server's goroutines have ended, those of its connections included; only a handler
-// that ignores for a second that its request's context has ended is left behind. It may be
-// called again, and concurrently.
+// came yet are closed, those that were opened just now a moment later. When ctx ends it
+// cuts the requests off and says so. It returns when the server's goroutines have ended,
+// those of its connections included; only a handler that ignores for a second that its
+// request's context has ended is left behind. It may be called again, and concurrently.
 func (s *Server) Stop(ctx context.Context) error {
 	s.halt()
-	s.conns.shutSilent()
-	err := s.server.Shutdown(ctx)
+	s.stopping.Store(true)
+	_ = s.listener.Close() // it may be closed already
 	<-s.done
+	s.conns.shutSilent(s.arrival)
+	s.conns.await(ctx, s.arrival) // before Shutdown, which has the server drop the requests that come
+	s.conns.shutSilent(0)
+	err := s.server.Shutdown(ctx)
 	if err != nil {
 		_ = s.server.Close() // its error is the listener's, which is closed already
 		err = fmt.Errorf("http: requests at %s were cut off: %w", s.address, err)

@@ -122,3 +122,25 @@ func TestServerTellsWhyItEnded(t *testing.T) {
 	require.ErrorIs(t, s.Err(), net.ErrClosed)
 	require.NoError(t, s.Stop(context.Background()))
 }
+
+// A load balancer opens a connection when the server is just being stopped: the request that comes on it is
+// answered, and the port is closed.
+func TestStopWaitsForWhatWasJustOpened(t *testing.T) {
+	t.Parallel()
+	s := Serve(listen(t), New(leader(), Options{}), nil)
+	s.arrival = time.Minute
+	conn, err := net.Dial("tcp", s.Address())
+	require.NoError(t, err)
+	defer conn.Close()
+	known := func() bool { s.conns.mu.Lock(); defer s.conns.mu.Unlock(); return len(s.conns.silent) == 1 }
+	require.Eventually(t, known, 20*time.Second, time.Millisecond)
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stop(context.Background()) }()
+	<-s.Done() // it accepts no more
+	_, err = io.WriteString(conn, "GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	require.NoError(t, err)
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	require.Contains(t, string(answer), "200 OK")
+	require.NoError(t, <-stopped)
+}

@@ -24,6 +24,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
+	"github.com/goverse/goverse/cluster/leaderonly"
 	"github.com/goverse/goverse/cluster/slogger"
 	"github.com/goverse/goverse/examples/service/countspb"
 	"github.com/goverse/goverse/node"
@@ -84,7 +85,8 @@ func run(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", httpapi.New(c, httpapi.Options{})) // /livez, /readyz, /metrics, /cluster/...
-	mux.Handle("/report", httpapi.LeaderOnly(c, report, httpapi.LeaderOnlyOptions{Redirect: true}))
+	mux.Handle("/report", leaderonly.Handler(leaderonly.Cluster(c), report, leaderonly.Options{
+		Applies: leaderonly.All, Elsewhere: leaderonly.Redirect}))
 	web := httpapi.Serve(l, mux, slogger.New(log))
 
 	starting, cancel := context.WithTimeout(ctx, startTimeout)

@@ -15,6 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/lifecycle"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // deniedRetry is how long to wait before this node queues again when etcd has refused it.
@@ -137,9 +138,14 @@ func (e *Election) lose() {
 // of it.
 func (e *Election) ended() bool {
 	if t := e.term.Load(); t != nil && (e.giveUp != nil || t.place.Over() != nil) {
-		reason := cmp.Or(t.place.Over(), e.giveUp)
+		lost := t.place.Over()
+		reason := cmp.Or(lost, e.giveUp)
 		e.term.Store(nil) // the flag first
-		t.place.Revoke(e.termOver(t.token, reason))
+		over := e.termOver(t.token, reason)
+		t.place.Revoke(over)
+		if t.work == 0 || lost != nil || errors.Is(reason, election.ErrKeyLost) {
+			t.cut(over)
+		}
 		e.over, e.expired = t, false
 		e.late = time.AfterFunc(e.all.cfg.WorkTimeout, func() { e.expire(t) })
 		e.all.cfg.Logger.Info("no longer leads the election", "election", e.name, "token", t.token, "reason", reason)
@@ -153,6 +159,7 @@ func (e *Election) ended() bool {
 				"token", t.token)
 		}
 		e.late.Stop()
+		t.cut(t.place.Over())
 		e.over = nil
 		e.abandon()
 	}
@@ -221,6 +228,7 @@ func (e *Election) settled() {
 	}
 	e.err = nil
 	t := &Term{e: e, place: place, token: place.Token(), acquired: time.Now()}
+	t.tail, t.cut = context.WithCancelCause(place.Period())
 	e.term.Store(t)
 	e.all.cfg.Logger.Info("leads the election", "election", e.name, "token", t.token)
 }
@@ -252,6 +260,42 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t elec
 		return err
 	}
 	return t.over(cause)
+}
+
+// AsLeader runs fn at once if this node leads, as work of its term that is not broken off: a leader
+// that gives way waits for it, up to WorkTimeout, and until it has returned the term's Txn commits,
+// though IsLeader is false. fn's context ends with ctx, with the session, which includes its
+// suspension and deadline, when the leading key is lost, and when WorkTimeout has passed since the
+// leader gave way. AsLeader returns what fn returned; if that is the context's error because the
+// term ended, an error that matches ErrTermOver. If this node does not lead, the error is
+// ErrNotLeader, and fn did not run.
+func (e *Election) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+	e.mu.Lock()
+	t := e.Term()
+	if t != nil {
+		t.work++
+	}
+	e.mu.Unlock()
+	if t == nil {
+		return fmt.Errorf("election %q: %w", e.name, election.ErrNotLeader)
+	}
+	defer e.left(t)
+	work, stop := wait.Within(ctx, t.tail)
+	defer stop()
+	err := fn(work, t)
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil && t.tail.Err() != nil {
+		return t.over(context.Cause(t.tail))
+	}
+	return err
+}
+
+// cutOff ends what goes on in a term that is over: nobody waits for it any longer.
+func (e *Election) cutOff() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.over != nil {
+		e.over.cut(e.over.place.Over())
+	}
 }
 
 // enter waits for a term of this node and counts the caller as its work.
@@ -288,6 +332,9 @@ func (e *Election) left(t *Term) {
 	e.mu.Lock()
 	t.work--
 	idle := t.work == 0
+	if idle && e.term.Load() != t {
+		t.cut(t.place.Over())
+	}
 	e.mu.Unlock()
 	if idle {
 		e.touch()

@@ -190,6 +190,7 @@ func (es *Elections) Run(ctx context.Context) {
 	for _, e := range es.shut() {
 		e.close()
 		e.look()
+		e.cutOff()
 	}
 	es.wg.Wait()
 }

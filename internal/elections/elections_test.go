@@ -140,6 +140,61 @@ func TestLeadIsAScope(t *testing.T) {
 	require.True(t, b.IsLeader(), "that it returns gives nothing up")
 }
 
+// What runs as the leader goes on, and writes, while the leader that gives way waits for it; not for
+// longer than WorkTimeout.
+func TestAsLeaderOutlastsTheFlag(t *testing.T) {
+	s := newTestBed(t)
+	a := s.join(s.a, "job")
+	s.leads(a)
+	b := s.join(s.b, "job")
+	none := func(context.Context, election.Term) error { t.Error("it does not lead"); return nil }
+	require.ErrorIs(t, b.AsLeader(s.ctx, none), election.ErrNotLeader)
+	run := func(e *elections.Election, key string, wait func(ctx context.Context)) (begun chan struct{},
+		ended chan error) {
+		begun, ended = make(chan struct{}), make(chan error, 1)
+		go func() {
+			ended <- e.AsLeader(s.ctx, func(ctx context.Context, term election.Term) error {
+				close(begun)
+				wait(ctx)
+				if _, err := term.Txn(context.WithoutCancel(ctx)).Then(clientv3.OpPut(key, "1")).Commit(); err != nil {
+					return err
+				}
+				return ctx.Err()
+			})
+		}()
+		return begun, ended
+	}
+	goOn := make(chan struct{})
+	begun, ended := run(a, "/in-time", func(context.Context) { <-goOn })
+	<-begun
+	resigned := make(chan error, 1)
+	go func() { resigned <- a.Resign(s.ctx) }()
+	s.eventually(func() bool { return !a.IsLeader() }, "the flag first")
+	require.ErrorIs(t, a.AsLeader(s.ctx, none), election.ErrNotLeader)
+	close(goOn)
+	require.NoError(t, <-ended)
+	require.NoError(t, <-resigned)
+	s.leads(b)
+
+	begun, ended = run(b, "/late", func(ctx context.Context) { <-ctx.Done() })
+	<-begun
+	require.NoError(t, b.Resign(s.ctx))
+	require.ErrorIs(t, <-ended, election.ErrTermOver, "broken off after WorkTimeout")
+	s.leads(a)
+	begun, ended = run(a, "/lost", func(ctx context.Context) { <-ctx.Done() })
+	<-begun
+	_, err := s.client.Delete(s.ctx, s.queue("job")[0])
+	require.NoError(t, err)
+	err = <-ended
+	require.ErrorIs(t, err, election.ErrTermOver)
+	require.Equal(t, election.ReasonKeyLost, election.ReasonOf(err))
+	got, err := s.client.Get(s.ctx, "/", clientv3.WithRange("0"), clientv3.WithKeysOnly())
+	require.NoError(t, err)
+	for _, kv := range got.Kvs {
+		require.NotContains(t, []string{"/late", "/lost"}, string(kv.Key))
+	}
+}
+
 func TestWorkThatGoesOnIsWaitedForBounded(t *testing.T) {
 	s := newTestBed(t)
 	a := s.join(s.a, "job")

@@ -20,6 +20,8 @@ type Term struct {
 	place    *leasequeue.Entry
 	token    int64
 	acquired time.Time
+	tail     context.Context // lasts while a leader that gives way waits for its work
+	cut      context.CancelCauseFunc
 	work     int // functions in it; guarded by e.mu
 }
 
@@ -51,7 +53,8 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 	return txn.Fenced(ctx, t.e.all.cfg.Client, txn.Fence{
 		Guards: t.Guard(),
 		Over: func() error {
-			if t.e.term.Load() != t || !t.place.Stands() {
+			// While work is waited for, the key stands, though the flag is down.
+			if t.tail.Err() != nil || !t.place.Kept() {
 				return t.over(session.ErrLost)
 			}
 			return nil

@@ -125,7 +125,7 @@ func TestTxnIsFenced(t *testing.T) {
 	// between Valid and the write.
 	late := *term
 	le := &LeaderElection{cfg: a.cfg, keys: a.keys}
-	late.le = le
+	late.le, late.tail = le, ctx
 	le.term.Store(&late)
 	require.NoError(t, a.Resign(ctx))
 	require.True(t, late.Valid())

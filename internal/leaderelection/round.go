@@ -113,6 +113,7 @@ func (r *round) step() time.Duration {
 	if orders.GaveUp {
 		le.log.Warn("work of the last term goes on after its context ended; not waiting for it any longer",
 			"token", le.ended.token, "functions", le.ended.work)
+		le.ended.cut(context.Cause(le.ended.ctx))
 		le.ended = nil
 	}
 	le.endTerm(orders.Ended, behind(orders.Ended, period))
@@ -142,6 +143,7 @@ func (r *round) beginTerm(began candidacy.Term, period *etcdsession.Period, now 
 	le := r.le
 	t := &Term{token: began.Token, mode: began.Mode, acquired: now, period: period, lease: int64(r.s.ID()), le: le}
 	t.ctx, t.cancel = context.WithCancelCause(period.Context())
+	t.tail, t.cut = context.WithCancelCause(period.Context())
 	le.terms++
 	le.term.Store(t)
 	le.log.Info("this node leads", "token", t.token, "mode", string(t.mode), event.Field, string(event.LeaderElected))
@@ -160,6 +162,7 @@ func (le *LeaderElection) endTerm(ended candidacy.Ending, err error) {
 	le.lasted.Observe(time.Since(t.acquired))
 	le.ended = t
 	t.cancel(over)
+	t.tailEnds(over)
 	level, why := hclog.Info, string(ended.Reason)
 	switch ended.Reason {
 	case election.ReasonKeyLost:
@@ -248,6 +251,9 @@ func (r *round) close(reason election.Reason, err error) {
 	r.acting.release()
 	if r.active != nil {
 		r.active.cancel()
+	}
+	if le.ended != nil {
+		le.ended.cut(context.Cause(le.ended.ctx)) // nobody waits for its work any longer
 	}
 	le.round = nil
 	le.notifyLocked()

@@ -25,6 +25,8 @@ type Term struct {
 	le       *LeaderElection
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
+	tail     context.Context // as ctx, but lasts while a leader that gives way waits for its work
+	cut      context.CancelCauseFunc
 	work     int // functions in it; guarded by le.mu
 }
 
@@ -57,7 +59,8 @@ func (t *Term) Txn(ctx context.Context) clientv3.Txn {
 	return txn.Fenced(ctx, t.le.cfg.Client, txn.Fence{
 		Guards: t.Guard(),
 		Over: func() error {
-			if t.le.term.Load() != t || !t.period.Stands() {
+			// While work is waited for, the key stands, though the flag is down.
+			if t.tail.Err() != nil || !t.period.Stands() {
 				return t.over(election.ReasonSessionLost, nil)
 			}
 			return nil
@@ -91,6 +94,47 @@ func (le *LeaderElection) Lead(ctx context.Context, fn func(ctx context.Context,
 		return t.over(election.ReasonSessionLost, nil)
 	}
 	return err
+}
+
+// AsLeader runs fn at once if this node leads, as work of its term that is not broken off: a leader
+// that gives way (resigns, transfers, stops) waits for it, up to WorkTimeout, and until it has
+// returned the term's Txn commits, though IsLeader is false. fn's context ends with ctx, with the
+// session, which includes its suspension and deadline, when the leading key is lost, and when
+// WorkTimeout has passed since the leader gave way. AsLeader returns what fn returned; if that is
+// the context's error because the term ended, an error that matches ErrTermOver. If this node does
+// not lead, the error is ErrNotLeader, and fn did not run.
+func (le *LeaderElection) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
+	t := le.enterNow()
+	if t == nil {
+		return election.ErrNotLeader
+	}
+	defer t.leave()
+	work, stop := wait.Within(ctx, t.tail)
+	defer stop()
+	err := fn(work, t)
+	if errors.Is(err, context.Canceled) && ctx.Err() == nil && t.tail.Err() != nil {
+		return t.over(election.ReasonSessionLost, nil)
+	}
+	return err
+}
+
+// enterNow counts the caller as work of the present term; nil if there is none.
+func (le *LeaderElection) enterNow() *Term {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	t := le.Term()
+	if t != nil {
+		t.work++
+	}
+	return t
+}
+
+// tailEnds ends what goes on in a term that is over, unless this node gave way and its work is
+// waited for. The lock is held.
+func (t *Term) tailEnds(over *election.TermOverError) {
+	if t.work == 0 || over.Reason == election.ReasonKeyLost || over.Reason == election.ReasonSessionLost {
+		t.cut(over)
+	}
 }
 
 // over is why t ended. Where its context does not say so yet, it is the given reason.
@@ -129,6 +173,9 @@ func (t *Term) leave() {
 	t.le.mu.Lock()
 	t.work--
 	idle := t.work == 0
+	if idle && t.ctx.Err() != nil {
+		t.cut(context.Cause(t.ctx))
+	}
 	t.le.mu.Unlock()
 	if idle {
 		t.le.poke()

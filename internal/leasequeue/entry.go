@@ -208,6 +208,20 @@ func (x *Entry) Stands() bool {
 	return x.phase == first && x.err == nil && !x.leaving && x.period.Stands()
 }
 
+// Kept is Stands, but for a place that was revoked: it reports whether its key is to stand still.
+func (x *Entry) Kept() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.phase == first && !x.leaving && x.period.Stands()
+}
+
+// Period is the context of the validity period in which an entry came first: Revoke does not end it.
+func (x *Entry) Period() context.Context {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.period.Context()
+}
+
 func (x *Entry) valid() bool {
 	return x.phase == first && x.err == nil && !x.leaving && x.period.Valid()
 }

@@ -57,6 +57,7 @@ type Mirror struct {
 	fresh    atomic.Pointer[freshness]
 	proxied  atomic.Bool // that was said
 	foreign  int         // keys that were reported; Run's alone
+	age      age
 
 	mu      sync.Mutex
 	subs    []*Subscription
@@ -120,6 +121,7 @@ func (m *Mirror) Saw(header *etcdserverpb.ResponseHeader, known int64) {
 		return
 	}
 	m.inTerm(header.RaftTerm)
+	m.age.saw(header.Revision, time.Now())
 	if m.learn(header.Revision) {
 		select {
 		case m.poke <- struct{}{}:

@@ -76,7 +76,7 @@ func (m *Mirror) read(ctx context.Context, quiet *bool) (*state.Snapshot, error)
 	case <-m.rebuild:
 	default:
 	}
-	known := m.Known()
+	known, sent := m.Known(), time.Now()
 	rctx, cancel := context.WithTimeout(ctx, m.cfg.ReadTimeout)
 	next, term, err := read(rctx, m.cfg.Client, m.cfg.Keys)
 	cancel()
@@ -99,6 +99,7 @@ func (m *Mirror) read(ctx context.Context, quiet *bool) (*state.Snapshot, error)
 		}
 	}
 	m.learn(next.Revision)
+	m.age.read(next.Revision, sent)
 	now := time.Now()
 	m.lingers, next = m.lingers.Term(m.term.Load()).Read(m.Snapshot(), next, now)
 	m.lingers, next, _ = m.lingers.Look(next, now)

@@ -135,6 +135,7 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 			}
 			w, timer = w.Answered(resp.Header.Revision, resp.Created, m.Known())
 			m.learn(w.Reached())
+			m.age.reach(w.Reached())
 			set(timer)
 		case <-m.poke:
 			w, timer = w.Reported(m.Known())
@@ -170,6 +171,7 @@ func (m *Mirror) watch(ctx context.Context, upTo int64) (stood time.Duration, er
 			}
 			m.behindProxy()
 			w, timer = w.Checked(m.Known())
+			m.age.reach(c.revision)
 			set(timer)
 		case <-ctx.Done():
 			return 0, ctx.Err()

@@ -11,13 +11,16 @@ import (
 	"strings"
 )
 
-const daemonPackage = "github.com/goverse/goverse/cmd/goversed"
+const (
+	daemonPackage     = "github.com/goverse/goverse/cmd/goversed"
+	controllerPackage = "github.com/goverse/goverse/examples/controller"
+)
 
-// build builds goversed from this checkout into dir. To be called from a test: go
+// build builds a program from this checkout into dir. To be called from a test: go
 // test notes which files a test looks at, and the test is run again, not answered
 // from the cache, when one of them has changed.
-func build(dir string) (string, error) {
-	sources, err := goCommand("list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}", daemonPackage)
+func build(dir, program string) (string, error) {
+	sources, err := goCommand("list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}", program)
 	if err != nil {
 		return "", err
 	}
@@ -26,9 +29,9 @@ func build(dir string) (string, error) {
 			return "", err
 		}
 	}
-	path := filepath.Join(dir, "goversed")
+	path := filepath.Join(dir, filepath.Base(program))
 	// Without what debuggers want, which takes the linker as long again.
-	_, err = goCommand("build", "-ldflags=-w", "-race="+strconv.FormatBool(raceEnabled), "-o", path, daemonPackage)
+	_, err = goCommand("build", "-ldflags=-w", "-race="+strconv.FormatBool(raceEnabled), "-o", path, program)
 	return path, err
 }
 

@@ -16,7 +16,8 @@ import (
 
 // Kit starts processes. It is safe for concurrent use.
 type Kit struct {
-	goversed func() (path string, err error) // builds it at the first call
+	goversed   func() (path string, err error) // builds it at the first call
+	controller func() (path string, err error) // the same
 
 	postgres postgres
 
@@ -61,7 +62,8 @@ func run(m *testing.M, kit **Kit) int {
 	}
 	defer os.RemoveAll(dir) // nothing can be done about it
 	k := &Kit{running: map[*Process]bool{},
-		goversed: sync.OnceValues(func() (string, error) { return build(dir) })}
+		goversed:   sync.OnceValues(func() (string, error) { return build(dir, daemonPackage) }),
+		controller: sync.OnceValues(func() (string, error) { return build(dir, controllerPackage) })}
 	*kit = k
 	code := m.Run()
 	if err := k.postgres.close(); err != nil {

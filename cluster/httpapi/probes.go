@@ -1,0 +1,96 @@
+package httpapi
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
+)
+
+// retryAfter is in seconds. One is enough for a hand-over and is the least that
+// the header can say.
+const retryAfter = "1"
+
+// ViewAgeHeader is how old the node's view of the cluster may be, in whole seconds, rounded up.
+const ViewAgeHeader = "Goverse-View-Age"
+
+// Reads is the body of /readyz/reads.
+type Reads struct {
+	Status string `json:"status"`
+	// ViewAgeSeconds is how old the view is at most: what etcd had done so long ago, it has.
+	ViewAgeSeconds float64 `json:"view_age_seconds"`
+	// Current is false while the watch is lost, or this node has no session with etcd.
+	Current bool `json:"current"`
+}
+
+// leaderz is for load balancers that ask which node leads: the code alone says it.
+func (a *api) leaderz(w http.ResponseWriter, _ *http.Request) {
+	st := a.source.Status()
+	if st.IsLeader {
+		writeJSON(w, http.StatusOK, probe{Status: "leader"})
+		return
+	}
+	w.Header().Set("Retry-After", retryAfter)
+	writeError(w, http.StatusServiceUnavailable, "this node does not lead")
+}
+
+// readyReads is for load balancers that send reads here, which the node answers from its view: also
+// while etcd is away. With ?max_age=30s an older view is refused.
+func (a *api) readyReads(w http.ResponseWriter, r *http.Request) {
+	st := a.source.Status()
+	switch {
+	case !st.State.Running():
+		writeError(w, http.StatusServiceUnavailable, "not ready: "+notRunning(st).Error())
+		return
+	case st.Stopping:
+		writeError(w, http.StatusServiceUnavailable, "not ready: this node is stopping")
+		return
+	}
+	age := max(time.Since(st.ViewSeen), 0)
+	w.Header().Set(ViewAgeHeader, strconv.FormatInt(int64((age+time.Second-1)/time.Second), 10))
+	if most := r.URL.Query().Get("max_age"); most != "" {
+		limit, err := time.ParseDuration(most)
+		switch {
+		case err != nil || limit <= 0:
+			writeError(w, http.StatusBadRequest, "max_age is no duration like 30s")
+			return
+		case age > limit:
+			writeError(w, http.StatusServiceUnavailable, "not ready: the view of the cluster is "+
+				age.Round(time.Millisecond).String()+" old")
+			return
+		}
+	}
+	writeJSON(w, http.StatusOK, Reads{Status: "ready", ViewAgeSeconds: age.Round(time.Millisecond).Seconds(),
+		Current: st.Ready})
+}
+
+// readyWrites is for load balancers that send writes to any node that knows the leader.
+func (a *api) readyWrites(w http.ResponseWriter, _ *http.Request) {
+	st := a.source.Status()
+	if st.ClusterReady {
+		writeJSON(w, http.StatusOK, probe{Status: "ready"})
+		return
+	}
+	if st.Ready {
+		w.Header().Set("Retry-After", retryAfter)
+	}
+	writeError(w, http.StatusServiceUnavailable, "not ready: "+unready(st).Error())
+}
+
+// unready is why a node cannot be given writes.
+func unready(st cluster.Status) error {
+	switch {
+	case !st.State.Running():
+		return notRunning(st)
+	case st.Stopping:
+		return errors.New("this node is stopping")
+	case !st.SessionValid:
+		return errors.New("this node has no session with etcd")
+	case !st.Ready:
+		return errors.New("the view of the cluster is being read anew")
+	}
+	return election.ErrNoLeader
+}

@@ -1,0 +1,54 @@
+package leaderonly
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestJudge(t *testing.T) {
+	other := Leader{Name: "b:1", URL: there, Token: 5}
+	for name, c := range map[string]struct {
+		leader            Leader
+		next, held, tried bool
+		hint              hint
+		want              verdict
+		moment            time.Duration
+	}{
+		"another one leads":                       {leader: other, want: elsewhere},
+		"another one leads, and this is next":     {leader: other, next: true, want: elsewhere},
+		"nobody leads":                            {want: hold},
+		"this one is about to lead, or gives way": {leader: Leader{Name: "a:1", Own: true}, want: hold},
+		"it came again, and this is next": {leader: other, next: true, hint: hint{retry: true},
+			want: linger, moment: takeover},
+		"it came again": {leader: other, hint: hint{retry: true},
+			want: linger, moment: settle},
+		"it waited for the leader, which leads now": {leader: other, held: true, want: linger, moment: settle},
+		"that leader could not be reached":          {leader: other, tried: true, want: hold},
+		"the node that forwarded it knows a newer term": {leader: other,
+			hint: hint{forwarded: true, token: 6}, want: hold},
+		"it knows the same term":     {leader: other, hint: hint{forwarded: true, token: 5}, want: elsewhere},
+		"it does not know the token": {leader: other, hint: hint{forwarded: true}, want: elsewhere},
+		"the token is not known here, as of an elector's": {leader: Leader{Name: "b"},
+			hint: hint{forwarded: true, token: 6}, want: elsewhere},
+	} {
+		what, moment := judge(c.leader, c.next, c.hint, c.held, c.tried)
+		require.Equal(t, c.want, what, name)
+		require.Equal(t, c.moment, moment, name)
+	}
+}
+
+func TestURL(t *testing.T) {
+	for address, want := range map[string]string{
+		"":                          "",
+		"10.0.0.1:80":               "http://10.0.0.1:80",
+		"https://leader.example":    "https://leader.example",
+		"https://leader.example/x/": "https://leader.example",
+		"http://[::1":               "",
+		"ftp://leader.example":      "",
+		"javascript://x":            "",
+	} {
+		require.Equal(t, want, URL(address), address)
+	}
+}

@@ -1,0 +1,143 @@
+package leaderonly
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// forwarder sends requests to the leader.
+type forwarder struct {
+	proxy *httputil.ReverseProxy
+	opts  Options
+	under chan struct{} // has room for those that may be on their way
+}
+
+// errRefused: the node that was taken for the leader has refused the request.
+var errRefused = errors.New("the node that was taken for the leader refused the request")
+
+func newForwarder(opts Options) *forwarder {
+	return &forwarder{opts: opts, under: make(chan struct{}, opts.MaxForwarded),
+		proxy: &httputil.ReverseProxy{
+			Rewrite:   rewrite,
+			Transport: opts.Transport,
+			ModifyResponse: func(resp *http.Response) error {
+				refused := resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get(RefusedHeader) != ""
+				if refused && passageOf(resp.Request.Context()).body.whole() {
+					return errRefused
+				}
+				return nil
+			},
+			// It is answered when the proxy has returned.
+			ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) { passageOf(r.Context()).err = err },
+			ErrorLog:     opts.Logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+		}}
+}
+
+// passage is one request on its way to one leader.
+type passage struct {
+	to   Leader
+	body *wholeBody
+	sent atomic.Bool // something of it may have been sent: also if a connection failed afterwards
+	err  error       // why it was not answered
+}
+
+// notReached: no connection came to be.
+func (p *passage) notReached() bool {
+	op, ok := errors.AsType[*net.OpError](p.err)
+	return ok && op.Op == "dial" && !p.sent.Load()
+}
+
+type passageKey struct{}
+
+func passageOf(ctx context.Context) *passage { return ctx.Value(passageKey{}).(*passage) }
+
+// forward sends a request to the leader, and its answer back. It returns false if the request has
+// certainly not begun there and can be sent anew; otherwise it was answered.
+func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) (answered bool) {
+	select {
+	case f.under <- struct{}{}:
+		defer func() { <-f.under }()
+	default:
+		to.detail = "too many requests are on their way to the leader already; nothing was done; try again"
+		refuse(w, to)
+		return true
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), f.opts.ForwardTimeout)
+	defer cancel()
+	p := &passage{to: to.leader, body: &wholeBody{ReadCloser: r.Body}}
+	// A transport may try again by itself, on another connection.
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { p.sent.Store(true) }})
+	out := r.WithContext(context.WithValue(ctx, passageKey{}, p))
+	if r.Body != nil && r.Body != http.NoBody {
+		out.Body = p.body
+	}
+	f.proxy.ServeHTTP(w, out)
+	switch {
+	case p.err == nil:
+		return true
+	case p.body.whole() && (errors.Is(p.err, errRefused) || p.notReached()):
+		return false
+	case p.notReached():
+		to.detail = "the leader could not be reached; nothing was done; try again"
+		refuse(w, to)
+	default:
+		f.opts.Logger.Warn("it is not known whether the leader has carried a forwarded request out",
+			"leader", to.leader.Name, "method", r.Method, "path", r.URL.Path, "error", p.err)
+		to.reason = OutcomeUnknown
+		to.detail = "the leader did not answer the forwarded request: it may have carried it out"
+		problem(w, http.StatusBadGateway, to)
+	}
+	return true
+}
+
+func rewrite(p *httputil.ProxyRequest) {
+	to := passageOf(p.In.Context()).to
+	if u, ok := at(to.URL, p.In.URL); ok {
+		p.Out.URL = u
+	}
+	p.Out.Host = p.In.Host
+	// What a proxy before this node has said stays, and this node's peer is added.
+	p.Out.Header["X-Forwarded-For"] = p.In.Header["X-Forwarded-For"]
+	p.SetXForwarded()
+	for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if said := p.In.Header[name]; len(said) > 0 {
+			p.Out.Header[name] = said
+		}
+	}
+	p.Out.Header.Del(RetryHeader)
+	p.Out.Header.Set(ForwardedHeader, strconv.FormatInt(to.Token, 10))
+	if p.Out.Body != nil && p.Out.Body != http.NoBody {
+		p.Out.Header.Set("Expect", "100-continue") // so that the body is still whole if it is refused
+	}
+}
+
+// wholeBody is a request's body, which stays open until something of it is read.
+type wholeBody struct {
+	io.ReadCloser
+	begun atomic.Bool
+}
+
+// Read implements io.Reader.
+func (b *wholeBody) Read(p []byte) (int, error) {
+	b.begun.Store(true)
+	return b.ReadCloser.Read(p)
+}
+
+// Close closes a body that was begun; the server closes the others.
+func (b *wholeBody) Close() error {
+	if !b.begun.Load() {
+		return nil
+	}
+	return b.ReadCloser.Close()
+}
+
+func (b *wholeBody) whole() bool { return !b.begun.Load() }

@@ -1,0 +1,132 @@
+package leaderonly
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/goverse/goverse/cluster/election"
+)
+
+// gate lets requests in on the leader, and has others wait for one.
+type gate struct {
+	leadership Leadership
+	wait       time.Duration
+	waiting    chan struct{} // has room for those that may wait
+}
+
+func newGate(l Leadership, wait time.Duration, most int) *gate {
+	return &gate{leadership: l, wait: wait, waiting: make(chan struct{}, most)}
+}
+
+// refusal is why a request was not answered here.
+type refusal struct {
+	leader Leader
+	reason Reason
+	detail string
+}
+
+// attempt is one request's way through the gate.
+type attempt struct {
+	*gate
+	hint  hint
+	until time.Time // it waits no longer than that
+	tried Leader    // that was not reached, or refused it; zero: none
+}
+
+func (g *gate) attempt(h hint) *attempt {
+	return &attempt{gate: g, hint: h, until: time.Now().Add(g.wait)}
+}
+
+// pass runs fn if this process leads, or comes to while the request waits. Otherwise it says who leads, or
+// why nobody is known to.
+func (a *attempt) pass(ctx context.Context, fn func(ctx context.Context)) (done bool, _ refusal) {
+	held, lingered := false, false
+	for {
+		ran := false
+		err := a.leadership.AsLeader(ctx, func(ctx context.Context, t Tenure) error {
+			ran = true
+			fn(context.WithValue(ctx, tenureKey{}, t))
+			return nil
+		})
+		outside := errors.Is(err, election.ErrNotStarted) || errors.Is(err, election.ErrStopped)
+		switch {
+		case ran:
+			return true, refusal{}
+		case outside && a.hint.retry && !lingered: // else a load balancer would use its retries up in a moment
+			lingered = true
+			a.pause(ctx)
+			continue
+		case outside:
+			return false, notReady
+		}
+		l := a.leadership.Leader()
+		what, moment := judge(l, a.hint.retry && a.leadership.Next(), a.hint, held, l.same(a.tried))
+		if what == elsewhere || what == linger && lingered {
+			return false, refusal{leader: l, reason: NotLeader,
+				detail: "this node does not lead; nothing was done; send the request to the leader"}
+		}
+		until := a.until
+		if what == linger {
+			until, lingered = earlier(until, time.Now().Add(moment)), true
+		}
+		held = true
+		switch refused := a.await(ctx, l, until); {
+		case refused == nil, what == linger:
+		case refused.reason == NotReady:
+			return false, *refused
+		default:
+			if l = a.leadership.Leader(); l.Leads {
+				continue // just now
+			}
+			return false, refusal{leader: l, reason: reasonOf(l), detail: refused.detail}
+		}
+	}
+}
+
+var notReady = refusal{reason: NotReady, detail: "this node is starting, or stops; nothing was done; ask another node"}
+
+// pause waits for settle.
+func (a *attempt) pause(ctx context.Context) {
+	t := time.NewTimer(settle)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// await waits until something else than l is known, and returns nil then; else why it is not.
+func (a *attempt) await(ctx context.Context, l Leader, until time.Time) *refusal {
+	if !time.Now().Before(until) {
+		return &refusal{detail: inVain}
+	}
+	select {
+	case a.waiting <- struct{}{}:
+		defer func() { <-a.waiting }()
+	default:
+		return &refusal{detail: "too many requests wait for a leader already; nothing was done; try again"}
+	}
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	err := a.leadership.Await(ctx, func() bool {
+		now := a.leadership.Leader()
+		return !now.same(l) || now.Leads
+	})
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return &refusal{detail: inVain}
+	}
+	return &notReady // there will be no news here
+}
+
+const inVain = "there was no leader to answer the request in time; nothing was done; try again"

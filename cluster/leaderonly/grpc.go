@@ -1,0 +1,134 @@
+package leaderonly
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/goverse/goverse/cluster/objects"
+)
+
+// The reasons in the google.rpc.ErrorInfo of a refused call, whose domain is objects.Domain.
+const (
+	ReasonNotLeader   = "NOT_LEADER"
+	ReasonNoLeader    = "NO_LEADER"
+	ReasonNotReady    = "NOT_READY"
+	ReasonHandingOver = "HANDING_OVER"
+)
+
+// The trailers of a refused call: the leader's address, its URL if it has one, and the [Reason].
+const (
+	LeaderTrailer    = "goverse-leader"
+	LeaderURLTrailer = "goverse-leader-url"
+	RefusedTrailer   = "goverse-refused"
+)
+
+// RetryMetadata, in the metadata of a call, is what [RetryHeader] is in a request.
+const RetryMetadata = "goverse-retry"
+
+var grpcReasons = map[Reason]string{NotLeader: ReasonNotLeader, NoLeader: ReasonNoLeader,
+	NotReady: ReasonNotReady, HandingOver: ReasonHandingOver}
+
+// GRPCOptions are what the interceptors do. The zero value works.
+type GRPCOptions struct {
+	// Applies says which calls are the leader's alone, by /package.Service/Method. Default: all. See
+	// [FullMethods].
+	Applies func(fullMethod string) bool
+	// Wait and MaxWaiting are those of [Options].
+	Wait       time.Duration
+	MaxWaiting int
+}
+
+// FullMethods is for GRPCOptions.Applies: the methods with these names, /package.Service/Method each.
+func FullMethods(names ...string) func(fullMethod string) bool {
+	names = slices.Clone(names)
+	return func(fullMethod string) bool { return slices.Contains(names, fullMethod) }
+}
+
+func (o GRPCOptions) gate(l Leadership) (*gate, func(string) bool) {
+	if o.Applies == nil {
+		o.Applies = func(string) bool { return true }
+	}
+	wait, most := waits(o.Wait, o.MaxWaiting)
+	return newGate(l, wait, most), o.Applies
+}
+
+// UnaryServerInterceptor lets only the leader answer unary calls. Elsewhere they are UNAVAILABLE, and
+// nothing has run: the status has a google.rpc.ErrorInfo and a RetryInfo, and the trailers say who leads.
+func UnaryServerInterceptor(l Leadership, opts GRPCOptions) grpc.UnaryServerInterceptor {
+	gate, applies := opts.gate(l)
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+		if !applies(info.FullMethod) {
+			return next(ctx, req)
+		}
+		done, refused := gate.attempt(hintOfCall(ctx)).pass(ctx, func(ctx context.Context) { resp, err = next(ctx, req) })
+		if done {
+			return resp, err
+		}
+		_ = grpc.SetTrailer(ctx, trailer(refused)) // fails only where there is no call
+		return nil, callRefused(refused)
+	}
+}
+
+// StreamServerInterceptor is UnaryServerInterceptor for streams, of which it is decided at the beginning.
+func StreamServerInterceptor(l Leadership, opts GRPCOptions) grpc.StreamServerInterceptor {
+	gate, applies := opts.gate(l)
+	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+		if !applies(info.FullMethod) {
+			return next(srv, s)
+		}
+		done, refused := gate.attempt(hintOfCall(s.Context())).pass(s.Context(), func(ctx context.Context) {
+			err = next(srv, &stream{ServerStream: s, ctx: ctx})
+		})
+		if done {
+			return err
+		}
+		s.SetTrailer(trailer(refused))
+		return callRefused(refused)
+	}
+}
+
+// stream is a stream within the term.
+type stream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s *stream) Context() context.Context { return s.ctx }
+
+func hintOfCall(ctx context.Context) hint {
+	said := metadata.ValueFromIncomingContext(ctx, RetryMetadata)
+	return hint{retry: len(said) > 0 && said[0] != "" && said[0] != "0"}
+}
+
+func trailer(r refusal) metadata.MD {
+	md := metadata.Pairs(RefusedTrailer, string(r.reason))
+	if r.leader.Name != "" {
+		md.Set(LeaderTrailer, r.leader.Name)
+	}
+	if r.leader.URL != "" {
+		md.Set(LeaderURLTrailer, r.leader.URL)
+	}
+	return md
+}
+
+func callRefused(r refusal) error {
+	info := &errdetails.ErrorInfo{Reason: grpcReasons[r.reason], Domain: objects.Domain, Metadata: map[string]string{}}
+	if r.leader.Name != "" {
+		info.Metadata["leader"] = r.leader.Name
+	}
+	s, err := status.New(codes.Unavailable, r.detail).WithDetails(info,
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(time.Second)})
+	if err != nil { // it is no OK
+		return status.Error(codes.Unavailable, r.detail)
+	}
+	return s.Err()
+}

@@ -1,0 +1,77 @@
+package leaderonly
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+)
+
+// Handler has next answer a request only while this process leads; see the package comment. It starts
+// no goroutine. What it forwards keeps connections open; they close when they are idle, or by
+// CloseIdleConnections of Options.Transport.
+func Handler(l Leadership, next http.Handler, opts Options) http.Handler {
+	opts = opts.withDefaults()
+	h := &handler{gate: newGate(l, opts.Wait, opts.MaxWaiting), next: next, opts: opts}
+	if opts.Elsewhere == Forward {
+		h.forwarder = newForwarder(opts)
+	}
+	return h
+}
+
+type handler struct {
+	gate      *gate
+	next      http.Handler
+	opts      Options
+	forwarder *forwarder // nil: nothing is forwarded
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !h.opts.Applies(r) {
+		h.next.ServeHTTP(w, r)
+		return
+	}
+	hint := hintOf(r)
+	a := h.gate.attempt(hint)
+	for {
+		done, refused := a.pass(r.Context(), func(ctx context.Context) { h.next.ServeHTTP(w, r.WithContext(ctx)) })
+		if done {
+			return
+		}
+		direct := refused.reason == NotLeader && refused.leader.URL != "" && !refused.leader.same(a.tried) && !hint.forwarded
+		switch {
+		case direct && h.opts.Elsewhere == Redirect:
+			redirect(w, r, refused)
+			return
+		case direct && h.opts.Elsewhere == Forward:
+			if h.forwarder.forward(w, r, refused) {
+				return
+			}
+			a.tried = refused.leader // it was not reached, or has refused it: wait for another one
+		default:
+			refuse(w, refused)
+			return
+		}
+	}
+}
+
+func hintOf(r *http.Request) hint {
+	retry := r.Header.Get(RetryHeader)
+	h := hint{retry: retry != "" && retry != "0"}
+	if _, h.forwarded = r.Header[ForwardedHeader]; h.forwarded {
+		h.token, _ = strconv.ParseInt(r.Header.Get(ForwardedHeader), 10, 64) // 0: not known
+	}
+	return h
+}
+
+// redirect sends the client to the leader.
+func redirect(w http.ResponseWriter, r *http.Request, to refusal) {
+	u, ok := at(to.leader.URL, r.URL)
+	if !ok {
+		refuse(w, to)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set(LeaderHeader, to.leader.URL)
+	w.Header().Set(RefusedHeader, string(to.reason))
+	http.Redirect(w, r, u.String(), http.StatusTemporaryRedirect)
+}

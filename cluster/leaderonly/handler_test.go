@@ -1,0 +1,381 @@
+package leaderonly
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/election"
+)
+
+// handled answers with the token that it runs under.
+var handled = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	_, _ = fmt.Fprint(w, TokenFrom(r.Context()), string(body))
+})
+
+func call(h http.Handler, method, path string, headers ...string) *httptest.ResponseRecorder {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(method, path, strings.NewReader(" body"))
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func requireRefused(t *testing.T, w *httptest.ResponseRecorder, reason Reason, leader string) Problem {
+	t.Helper()
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.Equal(t, "1", w.Header().Get("Retry-After"))
+	require.Equal(t, string(reason), w.Header().Get(RefusedHeader))
+	require.Equal(t, leader, w.Header().Get(LeaderHeader))
+	require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+	var p Problem
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p))
+	require.Equal(t, Problem{Type: "urn:goverse:problem:" + string(reason), Title: titles[reason], Status: 503,
+		Detail: p.Detail, Reason: reason, Leader: leader}, p)
+	require.NotEmpty(t, p.Title)
+	require.NotEmpty(t, p.Detail)
+	return p
+}
+
+func TestTheLeaderAnswers(t *testing.T) {
+	h := Handler(newFake(leads()), handled, Options{})
+	w := call(h, http.MethodPost, "/work")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "7 body", w.Body.String(), "in its term")
+}
+
+func TestWhatIsTheLeadersAlone(t *testing.T) {
+	f := newFake(follows(there))
+	for method, alone := range map[string]bool{"GET": false, "HEAD": false, "OPTIONS": false, "TRACE": false, "POST": true,
+		"PUT": true, "DELETE": true, "PATCH": true, "LOCK": true} {
+		w := call(Handler(f, handled, Options{}), method, "/work")
+		require.Equal(t, alone, w.Code == http.StatusServiceUnavailable, method)
+	}
+	require.Equal(t, http.StatusOK, call(Handler(f, handled, Options{Applies: Methods("GET")}), "POST", "/").Code)
+	requireRefused(t, call(Handler(f, handled, Options{Applies: Methods("GET")}), "GET", "/"), NotLeader, there)
+	requireRefused(t, call(Handler(f, handled, Options{Applies: All}), "GET", "/"), NotLeader, there)
+}
+
+func TestRefusals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			leader Leader
+			err    error
+			reason Reason
+			url    string
+			waits  time.Duration
+		}{
+			{leader: follows(there), reason: NotLeader, url: there},
+			{leader: follows(""), reason: NotLeader},
+			{reason: NoLeader, waits: 2 * time.Second},
+			{leader: Leader{Own: true}, reason: HandingOver, waits: 2 * time.Second},
+			{err: election.ErrNotStarted, reason: NotReady},
+			{err: election.ErrStopped, reason: NotReady},
+		} {
+			f := newFake(c.leader)
+			f.err = c.err
+			for _, way := range []Elsewhere{Refuse, Redirect, Forward} {
+				if way != Refuse && c.url != "" {
+					continue
+				}
+				began := time.Now()
+				requireRefused(t, call(Handler(f, handled, Options{Elsewhere: way}), "POST", "/"), c.reason, c.url)
+				require.Equal(t, c.waits, time.Since(began))
+			}
+		}
+		began := time.Now()
+		requireRefused(t, call(Handler(newFake(Leader{}), handled, Options{Wait: -1}), "POST", "/"), NoLeader, "")
+		require.Zero(t, time.Since(began))
+	})
+}
+
+// A request that comes while nobody leads is answered by the next leader.
+func TestWaitsForTheNextLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(Leader{Own: true}) // it gives way
+		h := Handler(f, handled, Options{MaxWaiting: 2})
+		answers := make(chan *httptest.ResponseRecorder, 2)
+		for range 2 {
+			go func() { answers <- call(h, "POST", "/") }()
+		}
+		synctest.Wait()
+		require.Contains(t, requireRefused(t, call(h, "POST", "/"), HandingOver, "").Detail, "too many")
+		f.become(leads())
+		for range 2 {
+			require.Equal(t, "7 body", (<-answers).Body.String())
+		}
+		f.become(Leader{})
+		go func() { answers <- call(h, "POST", "/") }()
+		synctest.Wait()
+		began := time.Now()
+		f.become(follows(there))
+		requireRefused(t, <-answers, NotLeader, there)
+		require.Equal(t, settle, time.Since(began), "so that the next leader knows of it, too")
+	})
+}
+
+// A load balancer says that all have refused: the next in the queue keeps the request for a moment.
+func TestComesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(follows(there))
+		h := Handler(f, handled, Options{})
+		took := func(headers ...string) time.Duration {
+			began := time.Now()
+			requireRefused(t, call(h, "POST", "/", headers...), NotLeader, there)
+			return time.Since(began)
+		}
+		require.Zero(t, took())
+		require.Zero(t, took(RetryHeader, "0"))
+		require.Equal(t, settle, took(RetryHeader, "1"))
+		f.next = true
+		require.Zero(t, took())
+		require.Equal(t, takeover, took(RetryHeader, "1"))
+		answer := make(chan *httptest.ResponseRecorder)
+		go func() { answer <- call(h, "POST", "/", RetryHeader, "1") }()
+		synctest.Wait()
+		f.become(Leader{Own: true})
+		synctest.Wait()
+		f.become(leads())
+		require.Equal(t, "7 body", (<-answer).Body.String())
+
+		f.err = election.ErrStopped
+		began := time.Now()
+		requireRefused(t, call(h, "POST", "/", RetryHeader, "1"), NotReady, "")
+		require.Equal(t, settle, time.Since(began), "or the load balancer's retries were used up in a moment")
+	})
+}
+
+// A node that stops while a request waits for a leader says so at once.
+func TestStopsWhileRequestsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(Leader{})
+		answer := make(chan *httptest.ResponseRecorder)
+		go func() { answer <- call(Handler(f, handled, Options{}), "POST", "/") }()
+		synctest.Wait()
+		f.stop()
+		began := time.Now()
+		requireRefused(t, <-answer, NotReady, "")
+		require.Zero(t, time.Since(began))
+	})
+}
+
+func TestRedirects(t *testing.T) {
+	f := newFake(follows(there))
+	h := Handler(f, handled, Options{Elsewhere: Redirect})
+	for path, want := range map[string]string{
+		"/work?a=b&c=d":      there + "/work?a=b&c=d",
+		"/a%2Fb":             there + "/a%2Fb",
+		"//example.com/work": there + "//example.com/work",
+		"http://example.com/work?to=http://example.com": there + "/work?to=http://example.com",
+	} {
+		w := call(h, "POST", path)
+		require.Equal(t, http.StatusTemporaryRedirect, w.Code)
+		require.Equal(t, want, w.Header().Get("Location"))
+		require.Equal(t, there, w.Header().Get(LeaderHeader))
+	}
+}
+
+// Nothing of a body is read before it is decided: a client that waits for 100 Continue has not sent it.
+func TestBodyIsNotReadBefore(t *testing.T) {
+	f := newFake(follows(there))
+	server := httptest.NewServer(Handler(f, handled, Options{}))
+	defer server.Close()
+	ask := func() (first string) {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		require.NoError(t, err)
+		defer conn.Close()
+		_, err = io.WriteString(conn, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+		require.NoError(t, err)
+		first, err = bufio.NewReader(conn).ReadString('\n')
+		require.NoError(t, err)
+		return first
+	}
+	require.Contains(t, ask(), "503")
+	f.become(leads())
+	require.Contains(t, ask(), "100 Continue")
+}
+
+// node is a node that forwards, or is forwarded to.
+type node struct {
+	*fake
+	server    *httptest.Server
+	asked     atomic.Int64
+	transport *http.Transport
+	last      atomic.Pointer[http.Header]
+}
+
+func newNode(t *testing.T, opts Options, next http.Handler) *node {
+	n := &node{fake: newFake(Leader{}), transport: &http.Transport{ExpectContinueTimeout: 3 * time.Second}}
+	opts.Elsewhere = Forward
+	if opts.Transport == nil {
+		opts.Transport = n.transport
+	}
+	h := Handler(n.fake, next, opts)
+	n.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n.asked.Add(1)
+		header := r.Header.Clone()
+		n.last.Store(&header)
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		n.server.Close()
+		n.transport.CloseIdleConnections()
+	})
+	return n
+}
+
+func (n *node) send(t *testing.T, method string, header http.Header) (int, http.Header, string) {
+	t.Helper()
+	r, err := http.NewRequest(method, n.server.URL+"/a%2Fb?c=d", strings.NewReader(" body"))
+	require.NoError(t, err)
+	r.Header = header
+	transport := &http.Transport{DisableKeepAlives: true}
+	resp, err := (&http.Client{Transport: transport}).Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, resp.Header, string(body)
+}
+
+// echo answers with what it was asked for.
+var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	_, _ = fmt.Fprint(w, r.Method, " ", r.RequestURI, " ", r.Host, body != nil, string(body))
+})
+
+func TestForwards(t *testing.T) {
+	leader, follower := newNode(t, Options{}, echo), newNode(t, Options{}, echo)
+	leader.become(leads())
+	follower.become(follows(leader.server.URL))
+	code, _, body := follower.send(t, "POST", http.Header{"X-Forwarded-For": {"1.2.3.4"}, "X-Forwarded-Proto": {"https"},
+		RetryHeader: {"1"}})
+	require.Equal(t, http.StatusOK, code, body)
+	require.Equal(t, "POST /a%2Fb?c=d "+strings.TrimPrefix(follower.server.URL, "http://")+"true body", body)
+	got := *leader.last.Load()
+	require.Equal(t, "1.2.3.4, 127.0.0.1", got.Get("X-Forwarded-For"))
+	require.Equal(t, "https", got.Get("X-Forwarded-Proto"))
+	require.Equal(t, "5", got.Get(ForwardedHeader))
+	require.Empty(t, got.Get(RetryHeader))
+	code, _, _ = follower.send(t, "GET", http.Header{})
+	require.Equal(t, http.StatusOK, code)
+	require.EqualValues(t, 1, leader.asked.Load(), "reads are answered anywhere")
+}
+
+// Two that take each other for the leader: a request is forwarded once, and refused.
+func TestForwardsOnce(t *testing.T) {
+	a, b := newNode(t, Options{Wait: 100 * time.Millisecond}, echo), newNode(t, Options{Wait: time.Millisecond}, echo)
+	a.become(follows(b.server.URL))
+	b.become(follows(a.server.URL))
+	code, header, body := a.send(t, "POST", http.Header{})
+	require.Equal(t, http.StatusServiceUnavailable, code, body)
+	require.Equal(t, string(NotLeader), header.Get(RefusedHeader))
+	require.EqualValues(t, 1, a.asked.Load())
+	require.EqualValues(t, 1, b.asked.Load())
+}
+
+// A leader that refuses connections, or the request: it waits for another one, body and all.
+func TestForwardsToTheNextLeader(t *testing.T) {
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, dead.Close())
+	former := newNode(t, Options{Wait: time.Millisecond}, echo)
+	former.become(follows("http://127.0.0.1:1"))
+	for _, gone := range []string{"http://" + dead.Addr().String(), former.server.URL} {
+		leader, follower := newNode(t, Options{}, echo), newNode(t, Options{Wait: 20 * time.Second}, echo)
+		leader.become(leads())
+		follower.become(follows(gone))
+		go func() {
+			for {
+				follower.mu.Lock()
+				waiting := follower.waiting
+				follower.mu.Unlock()
+				if waiting > 0 {
+					break
+				}
+				<-time.After(time.Millisecond)
+			}
+			follower.become(Leader{})
+			follower.become(Leader{Name: "c:1", URL: leader.server.URL, Token: 7})
+		}()
+		code, _, body := follower.send(t, "POST", http.Header{})
+		require.Equal(t, http.StatusOK, code, body)
+		require.Contains(t, body, " body")
+	}
+	follower := newNode(t, Options{Wait: 10 * time.Millisecond}, echo)
+	follower.become(follows("http://" + dead.Addr().String()))
+	code, header, _ := follower.send(t, "POST", http.Header{})
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Equal(t, string(NotLeader), header.Get(RefusedHeader))
+}
+
+// A connection that breaks after the request was sent: it is not known what became of it, and it is not
+// sent again.
+func TestOutcomeUnknown(t *testing.T) {
+	var asked atomic.Int64
+	broken := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		_, _ = io.ReadAll(r.Body)
+		panic(http.ErrAbortHandler)
+	}))
+	defer broken.Close()
+	follower := newNode(t, Options{}, echo)
+	follower.become(follows(broken.URL))
+	for _, method := range []string{"POST", "PUT", "DELETE"} {
+		asked.Store(0)
+		code, header, body := follower.send(t, method, http.Header{})
+		require.Equal(t, http.StatusBadGateway, code)
+		require.Empty(t, header.Get(RefusedHeader))
+		require.Contains(t, body, string(OutcomeUnknown))
+		require.EqualValues(t, 1, asked.Load())
+	}
+}
+
+func TestForwardsSoManyAtATime(t *testing.T) {
+	inside, goOn := make(chan struct{}), make(chan struct{})
+	leader := newNode(t, Options{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(inside)
+		<-goOn
+	}))
+	leader.become(leads())
+	follower := newNode(t, Options{MaxForwarded: 1}, echo)
+	follower.become(follows(leader.server.URL))
+	ended := make(chan int)
+	go func() {
+		code, _, _ := follower.send(t, "POST", http.Header{})
+		ended <- code
+	}()
+	<-inside
+	code, header, body := follower.send(t, "POST", http.Header{})
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Equal(t, leader.server.URL, header.Get(LeaderHeader))
+	require.Contains(t, body, "too many")
+	close(goOn)
+	require.Equal(t, http.StatusOK, <-ended)
+}
+
+// A node that learns later than the one that forwarded to it waits until it knows as much.
+func TestForwardedToOneThatKnowsLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(follows(there))
+		h := Handler(f, handled, Options{Elsewhere: Forward})
+		answer := make(chan *httptest.ResponseRecorder)
+		go func() { answer <- call(h, "POST", "/", ForwardedHeader, "7") }()
+		synctest.Wait()
+		f.become(leads())
+		require.Equal(t, "7 body", (<-answer).Body.String())
+	})
+}

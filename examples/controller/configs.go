@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/leaderonly"
+)
+
+// IDHeader has the id of a write, chosen by the client: the same one when it is sent again.
+const IDHeader = "Idempotency-Key"
+
+// maxValue is the largest value, in bytes.
+const maxValue = 64 << 10
+
+// etcdTimeout bounds a write or read of etcd's.
+const etcdTimeout = 5 * time.Second
+
+// configs are documents with names, kept in etcd.
+//
+//	GET    /configs/{name}   the document
+//	PUT    /configs/{name}   the body, a JSON document, replaces it
+//	POST   /configs/{name}   the same, where there is none yet; else 409
+//	DELETE /configs/{name}
+type configs struct {
+	etcd     *clientv3.Client
+	prefix   string
+	node     string
+	remember time.Duration
+
+	mu    sync.Mutex
+	lease clientv3.LeaseID // that ids are kept with
+	since time.Time        // when it was granted
+}
+
+// answer is what a write is answered with, and remembered as.
+type answer struct {
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Done    string `json:"done"`    // put, created or deleted
+	Node    string `json:"node"`    // which carried it out
+	Token   int64  `json:"token"`   // of its term
+	Request string `json:"request"` // the digest of what was asked for
+}
+
+func (c *configs) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /configs/{name}", c.get)
+	mux.HandleFunc("PUT /configs/{name}", c.write("put"))
+	mux.HandleFunc("POST /configs/{name}", c.write("created"))
+	mux.HandleFunc("DELETE /configs/{name}", c.write("deleted"))
+	return mux
+}
+
+func (c *configs) at(name string) string    { return c.prefix + "configs/" + url.PathEscape(name) }
+func (c *configs) writeAt(id string) string { return c.prefix + "writes/" + url.PathEscape(id) }
+
+func (c *configs) get(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), etcdTimeout)
+	defer cancel()
+	got, err := c.etcd.Get(ctx, c.at(r.PathValue("name")))
+	switch {
+	case err != nil:
+		fail(w, http.StatusServiceUnavailable, err.Error())
+	case len(got.Kvs) == 0:
+		fail(w, http.StatusNotFound, "there is no such config")
+	default:
+		reply(w, http.StatusOK, json.RawMessage(got.Kvs[0].Value))
+	}
+}
+
+// write is called on the leader only, in its term.
+func (c *configs) write(done string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		value, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxValue))
+		switch {
+		case err != nil:
+			fail(w, http.StatusRequestEntityTooLarge, err.Error())
+			return
+		case done != "deleted" && !json.Valid(value):
+			fail(w, http.StatusBadRequest, "the body is no JSON document")
+			return
+		}
+		sum := sha256.Sum256([]byte(done + "\n" + r.PathValue("name") + "\n" + string(value)))
+		a := answer{ID: r.Header.Get(IDHeader), Name: r.PathValue("name"), Done: done, Node: c.node,
+			Token: leaderonly.TokenFrom(r.Context()), Request: hex.EncodeToString(sum[:8])}
+		if a.ID == "" {
+			a.ID = rand.Text() // it is not recognised when it comes again
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), etcdTimeout)
+		defer cancel()
+		before, conflict, err := c.commit(ctx, a, value)
+		switch {
+		case errors.Is(err, election.ErrTermOver):
+			// Nothing was written, so the load balancer may send it to the next leader.
+			w.Header().Set("Retry-After", "1")
+			fail(w, http.StatusServiceUnavailable, err.Error())
+		case err != nil: // no 503: it may have been written
+			fail(w, http.StatusGatewayTimeout, "it is not known whether it was written; send it again with the same "+
+				IDHeader+": "+err.Error())
+		case before != nil && before.Request != a.Request:
+			fail(w, http.StatusUnprocessableEntity, "this "+IDHeader+" is another request's")
+		case before != nil:
+			w.Header().Set("Idempotent-Replayed", "true")
+			reply(w, http.StatusOK, before)
+		case conflict:
+			fail(w, http.StatusConflict, "there is such a config already")
+		default:
+			reply(w, http.StatusOK, a)
+		}
+	}
+}
+
+// commit writes the document and the answer in one transaction of the term, unless an answer to that id
+// is there: it is returned then, and nothing written.
+func (c *configs) commit(ctx context.Context, a answer, value []byte) (before *answer, conflict bool, err error) {
+	term, _ := leaderonly.TermFrom(ctx)
+	lease, err := c.leaseOfIDs(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	record, err := json.Marshal(a)
+	if err != nil {
+		return nil, false, err
+	}
+	change := clientv3.OpPut(c.at(a.Name), string(value))
+	ifs := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(c.writeAt(a.ID)), "=", 0)}
+	switch a.Done {
+	case "created":
+		ifs = append(ifs, clientv3.Compare(clientv3.CreateRevision(c.at(a.Name)), "=", 0))
+	case "deleted":
+		change = clientv3.OpDelete(c.at(a.Name))
+	}
+	resp, err := term.Txn(ctx).If(ifs...).
+		Then(change, clientv3.OpPut(c.writeAt(a.ID), string(record), clientv3.WithLease(lease))).
+		Else(clientv3.OpGet(c.writeAt(a.ID))).Commit()
+	if err != nil || resp.Succeeded {
+		return nil, false, err
+	}
+	kvs := resp.Responses[0].GetResponseRange().GetKvs()
+	if len(kvs) == 0 {
+		return nil, true, nil
+	}
+	before = new(answer)
+	return before, false, json.Unmarshal(kvs[0].Value, before)
+}
+
+// leaseOfIDs is a lease that lasts for -remember at least. One serves many ids.
+func (c *configs) leaseOfIDs(ctx context.Context) (clientv3.LeaseID, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lease != 0 && time.Since(c.since) < c.remember {
+		return c.lease, nil
+	}
+	since := time.Now()
+	granted, err := c.etcd.Grant(ctx, int64((2*c.remember+time.Second-1)/time.Second))
+	if err != nil {
+		return 0, err
+	}
+	c.lease, c.since = granted.ID, since
+	return c.lease, nil
+}
+
+func fail(w http.ResponseWriter, code int, message string) {
+	reply(w, code, map[string]string{"error": message})
+}
+
+func reply(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // fails only if the client has gone
+}

@@ -1,0 +1,172 @@
+//go:build unix
+
+package integration
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// writeAnswer is what examples/controller answers a write with, and keeps in etcd in the same transaction.
+type writeAnswer struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Done  string `json:"done"`
+	Node  string `json:"node"`
+	Token int64  `json:"token"`
+}
+
+// document is what the tests write: it names its write.
+type document struct {
+	ID string `json:"id"`
+}
+
+// writeHistory is what etcd has carried out since it was opened: of the queue of the election, and of
+// the data.
+type writeHistory struct {
+	queue, data string
+	mu          sync.Mutex
+	events      []*clientv3.Event
+	revision    int64
+}
+
+// recordWrites begins to record. The history is that of all keys under queue and data.
+func recordWrites(t *testing.T, client *clientv3.Client, queue, data string) *writeHistory {
+	h := &writeHistory{queue: queue, data: data}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-ended })
+	watch := client.Watch(clientv3.WithRequireLeader(ctx), "/", clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	<-watch
+	go func() {
+		defer close(ended)
+		for resp := range watch {
+			h.mu.Lock()
+			h.events = append(h.events, resp.Events...)
+			h.revision = max(h.revision, resp.Header.Revision)
+			h.mu.Unlock()
+		}
+	}()
+	return h
+}
+
+// upTo waits until the history has everything up to a revision.
+func (h *writeHistory) upTo(t *testing.T, client *clientv3.Client) []*clientv3.Event {
+	t.Helper()
+	resp, err := client.Put(t.Context(), "/the-end", "") // so that there is an event to wait for
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.revision >= resp.Header.Revision
+	}, patience, 5*time.Millisecond)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.events)
+}
+
+// stay is a candidate's key's time in etcd.
+type stay struct {
+	node        string
+	create, end int64 // end: 0, it is there
+}
+
+func (s stay) at(revision int64) bool {
+	return s.create <= revision && (s.end == 0 || revision < s.end)
+}
+
+// judgeWrites says what is wrong with a history: acknowledged are the answers that clients got, by id.
+// Each write that was acknowledged was carried out, once, as it was answered; each that was carried out,
+// by the leader at that revision, under its token; and tokens grow.
+func judgeWrites(events []*clientv3.Event, queue, data string, acknowledged map[string]writeAnswer) error {
+	var wrong []error
+	say := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	queued := map[string]*stay{}
+	var stays []*stay
+	type applied struct {
+		answer   writeAnswer
+		revision int64
+	}
+	var writes []applied
+	byID, documents := map[string]applied{}, map[string]int64{}
+	for _, e := range events {
+		key, revision := string(e.Kv.Key), e.Kv.ModRevision
+		switch {
+		case strings.HasPrefix(key, queue) && e.Type == mvccpb.DELETE:
+			if s := queued[key]; s != nil {
+				s.end = revision
+				delete(queued, key)
+			}
+		case strings.HasPrefix(key, queue) && queued[key] == nil:
+			queued[key] = &stay{node: string(e.Kv.Value), create: e.Kv.CreateRevision}
+			stays = append(stays, queued[key])
+		case strings.HasPrefix(key, data+"writes/") && e.Type == mvccpb.PUT:
+			var a writeAnswer
+			if err := json.Unmarshal(e.Kv.Value, &a); err != nil {
+				say("%s is no answer: %w", key, err)
+				continue
+			}
+			if before, twice := byID[a.ID]; twice {
+				say("write %s took effect twice: at revisions %d and %d", a.ID, before.revision, revision)
+			}
+			byID[a.ID] = applied{a, revision}
+			writes = append(writes, byID[a.ID])
+		case strings.HasPrefix(key, data+"configs/") && e.Type == mvccpb.PUT:
+			var d document
+			if err := json.Unmarshal(e.Kv.Value, &d); err != nil {
+				say("%s is no document: %w", key, err)
+				continue
+			}
+			if before, twice := documents[d.ID]; twice {
+				say("the document of write %s was put twice: at revisions %d and %d", d.ID, before, revision)
+			}
+			documents[d.ID] = revision
+		}
+	}
+	last := int64(0)
+	for _, w := range writes {
+		if w.answer.Token < last {
+			say("write %s, revision %d: token %d after %d", w.answer.ID, w.revision, w.answer.Token, last)
+		}
+		last = max(last, w.answer.Token)
+		leader := leaderAt(stays, w.revision)
+		if leader == nil || leader.create != w.answer.Token || leader.node != w.answer.Node {
+			say("write %s, revision %d, was carried out by %s under token %d; the leader was %+v", w.answer.ID, w.revision,
+				w.answer.Node, w.answer.Token, leader)
+		}
+		if put := documents[w.answer.ID]; w.answer.Done != "deleted" && put != w.revision {
+			say("write %s, revision %d: its document was put at %d", w.answer.ID, w.revision, put)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(acknowledged)) {
+		switch a, there := byID[id]; {
+		case !there:
+			say("write %s was acknowledged, and not carried out", id)
+		case a.answer != acknowledged[id]:
+			say("write %s was acknowledged as %+v, and carried out as %+v", id, acknowledged[id], a.answer)
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// leaderAt is the candidate that was first in the queue just when a revision was written.
+func leaderAt(stays []*stay, revision int64) *stay {
+	there := slices.DeleteFunc(slices.Clone(stays), func(s *stay) bool { return !s.at(revision) })
+	if len(there) == 0 {
+		return nil
+	}
+	return slices.MinFunc(there, func(a, b *stay) int { return cmp.Compare(a.create, b.create) })
+}
