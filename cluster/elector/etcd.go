@@ -81,25 +81,11 @@ func (e *Etcd) GetLease(ctx context.Context) (Lease, error) {
 	case len(resp.Kvs) == 0:
 		return Lease{}, ErrNotFound
 	}
-	r, err := decodeRecord(resp.Kvs[0].Value)
-	if err != nil {
+	var r etcdRecord
+	if err := json.Unmarshal(resp.Kvs[0].Value, &r); err != nil {
 		return Lease{}, fmt.Errorf("%s holds no lease record; delete it if nothing else uses it: %w", e.key, err)
 	}
 	return lease(r, resp.Kvs[0].ModRevision), nil
-}
-
-// mostTransitions is more than there ever are, and leaves room for the next token.
-const mostTransitions = 1 << 62
-
-// decodeRecord reads a record as it lies in etcd.
-func decodeRecord(value []byte) (r etcdRecord, err error) {
-	if err := json.Unmarshal(value, &r); err != nil {
-		return etcdRecord{}, err
-	}
-	if r.LeaderTransitions < 0 || r.LeaderTransitions > mostTransitions {
-		return etcdRecord{}, fmt.Errorf("leaderTransitions is %d, which no elector writes", r.LeaderTransitions)
-	}
-	return r, nil
 }
 
 // CreateLease implements [LeaseStore].

@@ -1,6 +1,7 @@
 package elector
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -17,8 +18,8 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(`{"leaseDuration":-1,"renewTime":"2026-01-02T03:04:05Z"}`), int64(-1))
 	f.Add([]byte(`null`), int64(0))
 	f.Fuzz(func(t *testing.T, value []byte, after int64) {
-		r, err := decodeRecord(value)
-		if err != nil {
+		var r etcdRecord
+		if json.Unmarshal(value, &r) != nil {
 			return
 		}
 		read := deadline.Instant{Mono: 1, Wall: 1}

@@ -1,6 +1,7 @@
 package elector
 
 import (
+	"math"
 	"time"
 
 	"github.com/goverse/goverse/internal/deadline"
@@ -64,8 +65,13 @@ func (s standing) expiry() time.Duration {
 
 // vacant reports whether the lease may be taken. That time passed is judged by the clock that
 // nobody can set, from when the record was seen here, not from when it says it was written. The
-// own lease is never in the way: this is not asked in a term or while one's functions run.
+// own lease is never in the way: this is not asked in a term or while one's functions run. A record
+// with the greatest number there is leaves no greater one for a term: no elector wrote it, and it has
+// to be deleted.
 func (s standing) vacant(now deadline.Instant) bool {
+	if s.last == math.MaxInt64 {
+		return false
+	}
 	return !s.found || s.record.HolderIdentity == "" || s.mine() || now.Mono >= s.since.Mono+int64(s.expiry())
 }
 
@@ -81,7 +87,7 @@ func (s standing) decide(now deadline.Instant) step {
 		return step{do: update, lease: l}
 	case now.Mono >= s.next:
 		return step{do: get}
-	case s.sure && idle:
+	case s.sure && idle && s.last < math.MaxInt64:
 		return step{do: rest, at: min(s.next, s.since.Mono+int64(s.expiry()))}
 	}
 	return step{do: rest, at: s.next}
