@@ -21,6 +21,10 @@ import (
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
+// unnoticed is for how long a connection that was kept open may not know that its other end was killed: what is sent on it
+// meanwhile is lost, and nobody can tell.
+const unnoticed = time.Second
+
 var (
 	leaderonlyKills = flag.Int("leaderonly.kills", 1,
 		"how often the leader is killed in each of TestLeaderOnly; 10 in the full run")
@@ -151,7 +155,7 @@ func (c *controllers) exercise(what string, w *writers) {
 		at := c.leader()
 		e := ending{from: time.Now()}
 		c.processes[at].Kill(c.T)
-		e.to = time.Now()
+		e.to = time.Now().Add(unnoticed)
 		ends = append(ends, e)
 		w.wrote(100) // by the next leader
 		require.NotEqual(c.T, at, c.leader())
