@@ -2,6 +2,7 @@
 // it, probes for the supervisor of the process, metrics for Prometheus, and a
 // middleware that lets only the leader answer.
 //
+//	GET /                 the dashboard, for people
 //	GET /livez            the process runs: always 200
 //	GET /readyz           200 while this node can be given work, with or without a leader; else 503
 //	GET /metrics          Prometheus
@@ -14,6 +15,7 @@
 //	GET /cluster/events/stream  each event as it is recorded, as server-sent events
 //	GET /cluster/stream   pages whenever they change, as server-sent events: ?page=/cluster/nodes&page=...
 //	GET /cluster/health   healthy or degraded, for dashboards
+//	POST /cluster/admin/check  answers a caller that may make admin calls, and changes nothing
 //
 // Lists are never null, and an error is a JSON object with the field "error".
 //
