@@ -885,7 +885,7 @@ function paintAdmin() {
     el("button", { type: "button", class: "small", "data-do": "forget" }, "Forget the token"))
     : el("p", {}, "With an admin token, buttons to resign, transfer, drain, resolve and pause appear where they belong.")]);
   fill($("to-admin"), [icon("key"), el("span", {}, token ? "Admin on" : "Admin")]);
-  $("to-admin").setAttribute("aria-label", token ? "Administration, token in use" : "Administration");
+  $("to-admin").setAttribute("aria-label", token ? "Admin on: to the administration" : "Admin: to the administration");
 }
 function outcome(id, cls, text) {
   const e = $(id);
@@ -1038,7 +1038,7 @@ document.addEventListener("click", (e) => {
 $("filter").addEventListener("input", (e) => { wanted = e.target.value; paintNodes(); });
 $("event-type").addEventListener("change", (e) => { show = e.target.value; paintEvents(); });
 
-const themes = { "": ["auto", "Theme: as the system"], light: ["sun", "Theme: light"], dark: ["moon", "Theme: dark"] };
+const themes = { "": ["auto", "Theme: auto, as the system has it"], light: ["sun", "Theme: light"], dark: ["moon", "Theme: dark"] };
 let theme = stored.get(localStorage, "goverse-theme");
 if (!(theme in themes)) theme = "";
 function paintTheme() {
@@ -1046,7 +1046,7 @@ function paintTheme() {
   if (theme) document.documentElement.dataset.theme = theme; else delete document.documentElement.dataset.theme;
   const b = $("theme");
   fill(b, [icon(sym), el("span", {}, theme || "auto")]);
-  b.setAttribute("aria-label", `${label}. Press for the next one.`);
+  b.setAttribute("aria-label", `${label}. Press for the next.`);
   b.title = label;
   readPalette();
   if (map.count) drawBase();
