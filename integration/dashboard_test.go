@@ -1,0 +1,87 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/testkit/browser"
+)
+
+// shows is an expression for the leader that a page shows.
+func shows(leader *procs.Node) string {
+	return fmt.Sprintf(`document.querySelector("#leader .who")?.textContent.includes(%q)`, leader.Address)
+}
+
+const (
+	isLive  = `document.querySelector("#live").textContent === "live"`
+	isStale = `document.documentElement.classList.contains("stale")`
+)
+
+// The leader's process is killed, and a page that is open on another node shows the next leader within a second, and
+// the event with the time in which nobody led. It asks for nothing elsewhere.
+func TestDashboardShowsTheNextLeader(t *testing.T) {
+	b := browser.Start(t)
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL}, 3)
+	agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
+	p := b.Open(t, browser.View{Width: 1280, Height: 900}, nodes[2].Origin()+"/")
+	p.Await(t, shows(nodes[0])+" && "+isLive)
+	p.Await(t, `document.querySelectorAll("#nodes tbody tr").length === 3`)
+	// Measured in the page: what this test asks it takes time too.
+	watch := fmt.Sprintf(`(window.shown = 0, new MutationObserver(() => { if (%s) window.shown ||= Date.now(); })
+		.observe(document.querySelector("#leader"), {childList: true, subtree: true, characterData: true}), true)`,
+		shows(nodes[1]))
+	require.True(t, browser.Eval[bool](t, p, watch))
+
+	killed := nodes[0].Kill(t)
+	p.Await(t, "window.shown > 0")
+	took := time.UnixMilli(browser.Eval[int64](t, p, "window.shown")).Sub(killed)
+	t.Logf("the page shows the next leader %v after the kill", took.Round(time.Millisecond))
+	require.Less(t, took, time.Second)
+	p.Await(t, `document.querySelectorAll("#nodes tbody tr").length === 2`)
+	p.Await(t, `[...document.querySelectorAll("#events .event")].some((e) => /leads, nobody led for \d+ ms/.test(e.textContent))`)
+	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#news").textContent`), nodes[1].Address)
+	p.Clean(t, nodes[2].Origin())
+}
+
+// The page's node stops, and the page says so and is grey; the node starts again at its address, and the page is live
+// without being asked. When etcd is gone, the page says that its view is old.
+func TestDashboardSaysWhenItIsNotCurrent(t *testing.T) {
+	t.Parallel()
+	b := browser.Start(t)
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	cfg := procs.NodeConfig{Etcd: etcd.Endpoint, HTTP: kit.Addresses(t, 1)[0]}
+	n := kit.StartNode(t, cfg)
+	n.AwaitStatus(t, patience, "leads", leads)
+	p := b.Open(t, browser.View{Width: 1280, Height: 900}, n.Origin()+"/")
+	p.Await(t, shows(n)+" && "+isLive+" && !"+isStale)
+
+	n.Signal(t, syscall.SIGTERM)
+	require.Zero(t, n.Exit(t, patience))
+	p.Await(t, isStale)
+	p.Await(t, `document.querySelector("#live").textContent.startsWith("reconnecting… last seen ")`)
+	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#banner").textContent`), "Disconnected")
+
+	cfg.Listen = n.Address
+	again := kit.StartNode(t, cfg)
+	took := p.Await(t, isLive+" && !"+isStale+" && "+shows(again))
+	t.Logf("the page is live %v after the node was started again", took.Round(time.Millisecond))
+
+	etcd.Kill(t)
+	p.Await(t, isStale+` && document.querySelector("#banner").textContent.includes("cut off from etcd")`)
+	require.NotEqual(t, "live", browser.Eval[string](t, p, `document.querySelector("#live").textContent`))
+	etcd.Restart(t)
+	p.Await(t, isLive+" && !"+isStale)
+	require.Empty(t, p.Elsewhere(n.Origin()))
+	for _, fault := range p.Faults() { // that the node does not answer, the browser says too
+		require.True(t, strings.Contains(fault, "ERR_CONNECTION_REFUSED") || strings.Contains(fault, "ERR_INCOMPLETE"), fault)
+	}
+}
