@@ -392,7 +392,7 @@ function paintTiles() {
   ]);
 }
 
-const chipsShown = 24;
+const chipsShown = 9;
 let allChips = false;
 function paintQueue() {
   const st = got.status?.body;
@@ -694,7 +694,9 @@ function paintWork() {
 const scrolled = (label, t) => el("div", { class: "scroll high", role: "region", "aria-label": label, tabindex: 0 }, t);
 const cut = (page, n) => page.truncated ? el("p", { class: "note more" }, `The first ${num(n)}; the rest: goversed, or the API with ?after=`) : "";
 const empty = (text) => el("p", { class: "empty" }, text);
-const party = (address) => memberAt(address) ? who(address) : el("span", { class: "who" }, el("span", { title: address }, address));
+const named = (name) => el("span", { class: "named", title: name }, name);
+/** party is a node, or what another process calls itself. */
+const party = (address) => numberOf.has(address) ? who(address) : el("span", { class: "who" }, el("span", { title: address }, address));
 
 const panels = {
   elections(b) {
@@ -702,7 +704,7 @@ const panels = {
     const columns = [{ name: "Election" }, { name: "Leader" }, { name: "Token", num: true }, { name: "Candidates", num: true }];
     if (token) columns.push({ name: "Admin" });
     return [scrolled("Table of elections", table("Named elections", columns, b.elections.map((e) => ({ key: e.name, cells: [
-      el("span", { class: "break" }, e.name), e.leader_id ? party(e.leader_id) : "nobody", num(e.token), num(e.length),
+      named(e.name), e.leader_id ? party(e.leader_id) : "nobody", num(e.token), num(e.length),
       ...(token ? [el("div", { class: "buttons" }, act("resignElection", "Resign…", { name: e.name }),
         e.candidates.some((c) => c.address !== e.leader_id) ? act("transferElection", "Transfer…", { name: e.name }) : "")] : [])] })))),
     cut(b, b.elections.length)];
@@ -710,7 +712,7 @@ const panels = {
   locks(b) {
     if (!b.locks.length) return empty("Nobody holds a lock or waits for one.");
     return [scrolled("Table of locks", table("Locks", [{ name: "Lock" }, { name: "Mode" }, { name: "Held by" }, { name: "Token", num: true },
-      { name: "Waiting", num: true }], b.locks.map((l) => ({ key: l.name, cells: [el("span", { class: "break" }, l.name), l.mode,
+      { name: "Waiting", num: true }], b.locks.map((l) => ({ key: l.name, cells: [named(l.name), l.mode,
       el("span", { class: "tags" }, (l.holders ?? []).slice(0, 3).map((h) => party(h.owner)), l.holders?.length > 3 ? `and ${num(l.holders.length - 3)} more` : ""),
       l.holders?.length ? num(l.holders[0].token) : "–", num(Math.max(0, l.length - (l.holders?.length ?? 0)))] })))), cut(b, b.locks.length)];
   },
@@ -724,9 +726,9 @@ const panels = {
     const tags = { unknown: ["tag bad", "warn"], failed: ["tag warn", "x"], done: ["tag", "ok"], running: ["tag main", "clock"] };
     return [scrolled("Table of effects", table("Effects that run at most once, the unknown ones first", columns, all.map((e) => {
       const [cls, sym] = tags[e.state] ?? ["tag bad", "warn"];
-      return { key: e.name, marked: e.state === "unknown", cells: [el("span", { class: "break" }, e.name), el("span", { class: cls }, icon(sym), e.state),
+      return { key: e.name, marked: e.state === "unknown", cells: [named(e.name), el("span", { class: cls }, icon(sym), e.state),
         num(e.attempt), e.by ? party(e.by) : "–", e.at ? since(e.at) : "–",
-        e.state === "unknown" ? "nobody knows whether it took place: look, then resolve it"
+        e.state === "unknown" ? "look whether it took place, then resolve it"
           : e.error || (e.resolved_by ? `resolved by ${e.resolved_by}` : e.result_bytes ? many(e.result_bytes, "byte of result", "bytes of result") : ""),
         ...(token ? [e.state === "unknown" ? act("resolve", "Resolve…", { name: e.name, token: e.token }) : ""] : [])] };
     }))), cut(b, b.effects.length)];
@@ -738,7 +740,7 @@ const panels = {
     if (token) columns.push({ name: "Admin" });
     return [el("p", { class: "note" }, "Those of this node, ", el("b", {}, b.node_id), "."),
       scrolled("Table of processors", table("Processors of this node", columns, b.processors.map((p) => ({ key: p.name, marked: p.attempts > 0, cells: [
-        p.name, el("span", { class: "tags" }, el("span", { class: p.leading ? "tag main" : "tag" }, icon(p.leading ? "bolt" : "clock"), p.leading ? "processing" : "waiting"),
+        named(p.name), el("span", { class: "tags" }, el("span", { class: p.leading ? "tag main" : "tag" }, icon(p.leading ? "bolt" : "clock"), p.leading ? "processing" : "waiting"),
           p.paused ? el("span", { class: "tag warn" }, icon("stop"), "paused") : ""),
         el("span", { class: "mono" }, p.position || "–"), p.lag === undefined ? "not known" : num(p.lag), p.per_second.toFixed(1), num(p.handled),
         p.parked ? el("span", { class: "bad" }, num(p.parked)) : "0", p.last_error || "–",
@@ -751,7 +753,7 @@ const panels = {
     const at = (t, q) => t[q] === undefined ? "–" : `≤ ${lasting(t[q] * 1000)}`;
     return [head, scrolled("Table of services", table("Services of objects on this node", [{ name: "Service" }, { name: "Active", num: true },
       { name: "Waiting", num: true }, { name: "Calls", num: true }, { name: "Half take", num: true }, { name: "99 % take", num: true }, { name: "Panics", num: true }],
-    b.services.map((s) => ({ key: s.name, cells: [s.name, num(s.active), num(s.waiting),
+    b.services.map((s) => ({ key: s.name, cells: [named(s.name), num(s.active), num(s.waiting),
       num(s.methods.reduce((n, m) => n + Object.values(m.calls).reduce((a, c) => a + c, 0), 0)),
       at(s.latency, "p50_at_most_seconds"), at(s.latency, "p99_at_most_seconds"), s.panics ? el("span", { class: "bad" }, num(s.panics)) : "0"] }))))];
   },
