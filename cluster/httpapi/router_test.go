@@ -56,6 +56,22 @@ func TestOtherPathsAndMethods(t *testing.T) {
 	require.Equal(t, http.StatusOK, call(h, http.MethodHead, "/cluster/status").Code)
 }
 
+// The dashboard is at exactly one path, below a prefix too, and can be left out.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	h := New(follower(), Options{})
+	w := call(h, http.MethodGet, "/")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+	require.Contains(t, w.Body.String(), "<title>Goverse</title>")
+	below := http.StripPrefix("/ops", h)
+	require.Equal(t, w.Body.String(), call(below, http.MethodGet, "/ops/").Body.String())
+	for _, path := range []string{"/index.html", "//", "/app.js", "/favicon.ico"} {
+		problemIn(t, call(h, http.MethodGet, path))
+	}
+	problemIn(t, call(New(follower(), Options{NoDashboard: true}), http.MethodGet, "/"))
+}
+
 func TestNamesInPaths(t *testing.T) {
 	t.Parallel()
 	rt := route{path: "/cluster/admin/elections/{name}/resign"}

@@ -1,7 +1,6 @@
 package dashboard_test
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,7 +31,7 @@ func TestResignByKeyboard(t *testing.T) {
 	c := three(t)
 	origin := serve(t, handler(c, 2))
 	p := browser.Start(t).Open(t, desk, origin+"/")
-	p.Await(t, `document.querySelectorAll("#nodes tbody tr").length === 3`)
+	p.Await(t, count("#nodes tbody tr", 3))
 	tabTo(t, p, "token")
 	p.Press(t, token, "\r")
 	p.Await(t, `document.querySelector("#token-outcome").textContent.includes("accepts")`)
@@ -68,7 +67,7 @@ func TestResignByKeyboard(t *testing.T) {
 	p.Await(t, `document.querySelector("#dialog-outcome").textContent.startsWith("`+to+` leads")`)
 	require.True(t, browser.Eval[bool](t, p, `(document.querySelector("#dialog-cancel").click(), true)`))
 	require.True(t, browser.Eval[bool](t, p, `(document.querySelector("[data-do=forget]").click(), true)`))
-	p.Await(t, `document.querySelectorAll("[data-act]").length === 0`)
+	p.Await(t, count("[data-act]", 0))
 	require.Equal(t, "{}", browser.Eval[string](t, p, `JSON.stringify(sessionStorage)`))
 }
 
@@ -80,10 +79,9 @@ func TestNoAdmin(t *testing.T) {
 	for origin, says := range map[string]string{serve(t, handler(c, 1)): "The node refused it",
 		serve(t, withoutAdmin(c, 1)): "--admin-token-file"} {
 		p := b.Open(t, desk, origin+"/")
-		p.Await(t, `document.querySelectorAll("#nodes tbody tr").length === 3`)
-		wrong, err := json.Marshal("not-the-token-of-anybody")
-		require.NoError(t, err)
-		p.Await(t, `(document.querySelector("#token").value = `+string(wrong)+`, document.querySelector("#token-form").requestSubmit(), true)`)
+		p.Await(t, count("#nodes tbody tr", 3))
+
+		p.Await(t, withToken("not-the-token-of-anybody"))
 		p.Await(t, `document.querySelector("#token-outcome").textContent.includes("`+says+`")`)
 		require.Equal(t, 0, browser.Eval[int](t, p, `document.querySelectorAll("[data-act]").length`))
 		require.Empty(t, browser.Eval[string](t, p, `document.querySelector("#token").value`))

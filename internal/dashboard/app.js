@@ -237,6 +237,7 @@ function paintLive() {
   if (banner.textContent !== says) banner.textContent = says;
   paintTitle();
   paintLease();
+  $("health").hidden = !connection.live || !got.health?.body?.status;
 }
 
 function paintTitle() {
@@ -308,7 +309,6 @@ function paintHeader() {
   fill($("self"), ["as seen by ", el("b", {}, st.node_id), host ? ` on ${host}` : "",
     h?.version ? el("span", {}, `, version ${h.version}`) : ""]);
   const badge = $("health");
-  badge.hidden = !h?.status;
   if (h?.status) fill(badge, [health(h.status)]);
   fill($("foot"), [`Goverse${h?.version ? ` ${h.version}` : ""}, revision ${num(st.revision)} of etcd`]);
 }
@@ -722,15 +722,14 @@ const panels = {
     if (!all.length) return empty("No effect is recorded.");
     const columns = [{ name: "Effect" }, { name: "State" }, { name: "Attempt", num: true }, { name: "By" }, { name: "Since", num: true },
       { name: "Remark", wide: true }];
-    if (token) columns.push({ name: "Admin" });
     const tags = { unknown: ["tag bad", "warn"], failed: ["tag warn", "x"], done: ["tag", "ok"], running: ["tag main", "clock"] };
     return [scrolled("Table of effects", table("Effects that run at most once, the unknown ones first", columns, all.map((e) => {
       const [cls, sym] = tags[e.state] ?? ["tag bad", "warn"];
       return { key: e.name, marked: e.state === "unknown", cells: [named(e.name), el("span", { class: cls }, icon(sym), e.state),
         num(e.attempt), e.by ? party(e.by) : "–", e.at ? since(e.at) : "–",
-        e.state === "unknown" ? "look whether it took place, then resolve it"
-          : e.error || (e.resolved_by ? `resolved by ${e.resolved_by}` : e.result_bytes ? many(e.result_bytes, "byte of result", "bytes of result") : ""),
-        ...(token ? [e.state === "unknown" ? act("resolve", "Resolve…", { name: e.name, token: e.token }) : ""] : [])] };
+        e.state === "unknown" ? token ? act("resolve", "Resolve…", { name: e.name, token: e.token })
+          : "look whether it took place, then resolve it"
+          : e.error || (e.resolved_by ? `resolved by ${e.resolved_by}` : e.result_bytes ? many(e.result_bytes, "byte of result", "bytes of result") : "")] };
     }))), cut(b, b.effects.length)];
   },
   processors(b) {
@@ -988,10 +987,12 @@ function ask(action, data, from) {
   fill($("dialog-words"), asked.words.map((w) => el("p", {}, w)));
   $("dialog-fields").replaceChildren(...(asked.fields ?? []));
   outcome("dialog-outcome", "", "");
-  Object.assign($("dialog-confirm"), { textContent: asked.confirm, hidden: false, disabled: false });
+  const why = old();
+  if (why) outcome("dialog-outcome", "bad", "What this page shows is not current, so nothing is asked for: try again when it is live.");
+  Object.assign($("dialog-confirm"), { textContent: asked.confirm, hidden: false, disabled: why !== "" });
   $("dialog-cancel").textContent = "Cancel";
   $("dialog").showModal();
-  ($("dialog-fields").querySelector("select, input") ?? $("dialog-confirm")).focus();
+  (why ? $("dialog-cancel") : $("dialog-fields").querySelector("select, input") ?? $("dialog-confirm")).focus();
 }
 $("dialog-form").addEventListener("submit", async (e) => {
   e.preventDefault();

@@ -54,7 +54,7 @@ func TestAxe(t *testing.T) {
 	origin := serve(t, handler(c, 1))
 	p := b.Open(t, desk, origin+"/")
 	browser.Eval[*string](t, p, string(text)+";null")
-	p.Await(t, `document.querySelectorAll("#nodes tbody tr").length === 3 && document.querySelectorAll("#legend li").length === 3`)
+	p.Await(t, count("#nodes tbody tr", 3)+" && "+count("#legend li", 3))
 
 	browser.Eval[bool](t, p, `(document.body.insertAdjacentHTML("beforeend", "<button id=bad></button>"), true)`)
 	require.NotEmpty(t, axe(t, p), "a button without a name is found")
@@ -63,7 +63,7 @@ func TestAxe(t *testing.T) {
 		p.View(t, view)
 		require.Empty(t, axe(t, p), "%+v", view)
 	}
-	p.Await(t, `(document.querySelector("#token").value = "`+token+`", document.querySelector("#token-form").requestSubmit(), true)`)
+	p.Await(t, withToken(token))
 	p.Await(t, `document.querySelector("[data-act=drain]")`)
 	p.View(t, dark)
 	require.Empty(t, axe(t, p), "with buttons")

@@ -41,7 +41,8 @@ func TestPage(t *testing.T) {
 	require.NotRegexp(t, `(?:href|src)="/`, html, "it works below a prefix")
 	script, err := os.ReadFile("app.js")
 	require.NoError(t, err)
-	for _, unsafe := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"} {
+	for _, unsafe := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(",
+		"new Function"} {
 		require.NotContains(t, string(script), unsafe, "text of the cluster is text")
 	}
 	without := strings.NewReplacer("http://www.w3.org/2000/svg", "").Replace(html)
@@ -60,12 +61,13 @@ func TestPrefix(t *testing.T) {
 	origin := serve(t, mux)
 	for _, path := range []string{"/", "/ops/"} {
 		p := b.Open(t, desk, origin+path)
-		p.Await(t, `document.querySelectorAll("#nodes tbody tr").length === 3`)
+		p.Await(t, count("#nodes tbody tr", 3))
 		p.Await(t, `document.querySelector("#leader .who").textContent.includes("`+c.Node(0).Address()+`")`)
 		p.Await(t, `document.querySelector("#live").textContent === "live"`)
-		p.Await(t, `document.querySelectorAll("#legend li").length === 3`)
+		p.Await(t, count("#legend li", 3))
 		for _, tab := range []string{"locks", "effects", "processors", "objects", "elections"} {
-			p.Await(t, `(document.querySelector("#tab-`+tab+`").click(), document.querySelector("#panel").textContent !== "")`)
+			p.Await(t, do(`document.querySelector("#tab-`+tab+`").click()`)+
+				` && document.querySelector("#panel").textContent !== ""`)
 		}
 		p.Await(t, `document.querySelectorAll("#events .event").length > 3`)
 		require.Equal(t, 0, browser.Eval[int](t, p, `document.querySelectorAll("[data-act]").length`),

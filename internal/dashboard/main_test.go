@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"testing"
@@ -23,6 +24,20 @@ var (
 	dark  = browser.View{Width: 1280, Height: 900, Dark: true}
 	phone = browser.View{Width: 360, Height: 740}
 )
+
+// count is an expression: so many elements are in the page.
+func count(selector string, n int) string {
+	return fmt.Sprintf("document.querySelectorAll(%q).length === %d", selector, n)
+}
+
+// do is an expression: something is done, and true.
+func do(what string) string { return "(" + what + ", true)" }
+
+// withToken is an expression: a token is put into its field, and the form sent.
+func withToken(token string) string {
+	return do(fmt.Sprintf(`document.querySelector("#token").value = %q`, token) +
+		`, document.querySelector("#token-form").requestSubmit()`)
+}
 
 // serve serves a handler at the address that it returns, as an origin.
 func serve(t *testing.T, h http.Handler) string {

@@ -91,7 +91,7 @@ func TestAHundredNodes(t *testing.T) {
 	c := many(t, 100)
 	origin := serve(t, handler(c, 0))
 	p := b.Open(t, phone, origin+"/")
-	p.Await(t, `document.querySelectorAll("#nodes tbody tr").length === 100`)
+	p.Await(t, count("#nodes tbody tr", 100))
 	p.Await(t, `document.querySelectorAll("#legend li").length >= 99`)
 	for _, width := range []int64{360, 768, 1280} {
 		p.View(t, browser.View{Width: width, Height: 740})
@@ -100,7 +100,7 @@ func TestAHundredNodes(t *testing.T) {
 	}
 	require.True(t, browser.Eval[bool](t, p, `(document.querySelector("#filter").focus(), true)`))
 	p.Press(t, "zone=eu-1b draining")
-	p.Await(t, `document.querySelectorAll("#nodes tbody tr").length === 1`)
+	p.Await(t, count("#nodes tbody tr", 1))
 	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#nodes tbody").textContent`), "worker-07")
 	require.Equal(t, "1 of 100 nodes", browser.Eval[string](t, p, `document.querySelector("#nodes-note").textContent`))
 	// The picture says of each shard what the map does.

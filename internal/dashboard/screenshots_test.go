@@ -37,20 +37,20 @@ func TestScreenshots(t *testing.T) {
 	c := busy(t)
 	origin := serve(t, handler(c, 2))
 	p := b.Open(t, browser.View{Width: 1280, Height: 1290, Calm: true}, origin+"/")
-	p.Await(t, `document.querySelectorAll("#nodes tbody tr").length === 3 && document.querySelectorAll("#legend li").length === 3`)
+	p.Await(t, count("#nodes tbody tr", 3)+" && "+count("#legend li", 3))
 	p.Await(t, `document.querySelectorAll("#events .event").length > 8`)
 	p.Await(t, `document.querySelector("#tab-effects").textContent.includes("unknown")`)
-	p.Await(t, `(document.querySelector("#tab-effects").click(), document.querySelectorAll("#panel tbody tr").length === 3)`)
+	p.Await(t, do(`document.querySelector("#tab-effects").click()`)+" && "+count("#panel tbody tr", 3))
 	save(t, p, "dashboard-light.png")
 	p.View(t, browser.View{Width: 1280, Height: 1290, Dark: true, Calm: true})
-	p.Await(t, `(document.querySelector("#tab-elections").click(), document.querySelectorAll("#panel tbody tr").length === 2)`)
+	p.Await(t, do(`document.querySelector("#tab-elections").click()`)+" && "+count("#panel tbody tr", 2))
 	save(t, p, "dashboard-dark.png")
 	p.View(t, browser.View{Width: 360, Height: 1500, Calm: true})
 	save(t, p, "dashboard-phone.png")
 
 	origin = serve(t, handler(many(t, 100), 0))
 	p = b.Open(t, browser.View{Width: 1280, Height: 1430, Calm: true}, origin+"/")
-	p.Await(t, `document.querySelectorAll("#nodes tbody tr").length === 100 && document.querySelectorAll("#legend li").length > 99`)
+	p.Await(t, count("#nodes tbody tr", 100)+" && "+count("#legend li", 100))
 	p.Await(t, `document.querySelectorAll("#events .event").length > 99`)
 	save(t, p, "dashboard-100.png")
 }
@@ -140,19 +140,18 @@ func busy(t *testing.T) *clustertest.Cluster {
 		return err == nil && s.State == once.Unknown
 	}, "the effect is unknown")
 	for _, name := range []string{"mail/4712", "invoice/2041"} {
-		_, err := c.Node(2).Cluster().Once(ctx, name, func(context.Context, int64) ([]byte, error) { return []byte("sent"), nil })
+		_, err := c.Node(2).Cluster().Once(ctx, name,
+			func(context.Context, int64) ([]byte, error) { return []byte("sent"), nil })
 		require.NoError(t, err)
 	}
 	for i, name := range []string{"outbox", "nightly-report"} {
 		for j := range 3 {
-			e, err := c.Node(1 + (i+j)%3).Cluster().Elections().Stand(name)
+			_, err := c.Node(1 + (i+j)%3).Cluster().Elections().Stand(name) // until its node stops
 			require.NoError(t, err)
 			c.Eventually(func() bool {
 				s, err := c.Node(1).Cluster().Elections().Look(ctx, name)
 				return err == nil && s.Length == j+1
-			},
-				"it stands")
-			_ = e
+			}, "it stands")
 		}
 	}
 	for i, name := range []string{"invoice/42", "migration"} {
