@@ -11,7 +11,8 @@ import (
 const token = "0123456789abcdef-of-a-test"
 
 // focus is what has the focus: its id, or what it does.
-const focus = `document.activeElement.id || document.activeElement.dataset.act || document.activeElement.dataset.do || ""`
+const focus = `document.activeElement.id || document.activeElement.dataset.act ||
+	document.activeElement.dataset.do || ""`
 
 // tabTo presses Tab until an element has the focus.
 func tabTo(t *testing.T, p *browser.Page, what string) {

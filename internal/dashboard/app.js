@@ -60,11 +60,19 @@ function fill(parent, wanted) {
   while (at) { const next = at.nextSibling; at.remove(); at = next; }
 }
 
-/** table makes a table; a column is {name, num, wide}, a row {key, cells, marked}; the first cell names its row. */
-function table(caption, columns, rows) {
+/**
+ * table makes a table; a column is {name, num, wide, by}, a row {key, cells, marked}; the first cell names its row. A
+ * column with by, a function of a row's thing, has a button to sort by it; sorted is {name, down}.
+ */
+function table(caption, columns, rows, sorted) {
   const cls = (c) => c.num ? "num" : c.wide ? "break" : undefined;
-  return el("table", {}, el("caption", {}, caption),
-    el("thead", {}, el("tr", {}, columns.map((c) => el("th", { scope: "col", class: c.num && "num" }, c.name)))),
+  const head = (c) => {
+    const at = sorted && c.by && sorted.name === c.name ? sorted.down ? "descending" : "ascending" : null;
+    return el("th", { scope: "col", class: c.num && "num", "aria-sort": at }, !c.by ? c.name
+      : el("button", { type: "button", class: "sort", "data-do": "sort", "data-name": c.name }, c.name,
+        el("span", { "aria-hidden": "true" }, at ? at === "ascending" ? " ↑" : " ↓" : "")));
+  };
+  return el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, columns.map(head))),
     el("tbody", {}, rows.map((r) => el("tr", { "data-key": r.key, class: r.marked && "marked" },
       r.cells.map((cell, i) => el(i ? "td" : "th", { scope: i ? null : "row", class: cls(columns[i]) }, cell))))));
 }
@@ -358,12 +366,10 @@ function paintLease() {
   box.hidden = !(info?.expires_at && st?.leader_id === info.leader_id && st.ready);
   if (box.hidden) return;
   const ends = Date.parse(info.expires_at);
-  // Estimated ends differ by a little from one look at etcd to the next; a renewal is more than that.
-  if (lease.token !== info.token || !info.estimated || Math.abs(ends - lease.ends) > 700) {
-    lease.ends = ends;
-    lease.token = info.token;
-    lease.full = info.renewed_at ? ends - Date.parse(info.renewed_at) : Math.max(lease.full, ends - now());
-  }
+  const full = info.renewed_at ? ends - Date.parse(info.renewed_at) : Math.max(lease.full, ends - now());
+  // etcd says what is left to the second, so estimated ends differ by that from one look to the next.
+  const later = ends - lease.ends, same = info.estimated && lease.token === info.token && lease.full === full;
+  if (!same || later > Math.min(1200, full / 5) || later < -1500) Object.assign(lease, { ends, full, token: info.token });
   if (!connection.live) { $("lease-text").textContent = "The lease is not known while this page is disconnected."; return; }
   const left = Math.max(0, lease.ends - now()), share = lease.full > 0 ? Math.min(1, left / lease.full) : 0;
   const bar = $("lease-bar");
@@ -411,6 +417,22 @@ function paintQueue() {
 
 const stateIcon = { leader: "crown", candidate: "clock", follower: "dot", observer: "eye" };
 let wanted = "";
+const order = { name: "Node", down: false };
+const healths = { suspected: 0, degraded: 1, healthy: 2 };
+const nodeColumns = [
+  { name: "Node", by: (n) => n.address }, { name: "State", by: (n) => (n.stopping ? 0 : n.draining ? 1 : 2) + n.state },
+  { name: "Place", num: true, by: (n) => n.place || Infinity }, { name: "Health", by: (n) => healths[n.health] ?? 3 },
+  { name: "Shards", num: true, by: (n) => n.shards }, { name: "Weight", num: true, by: (n) => n.weight || 1 },
+  { name: "Round trip", num: true, by: (n) => n.round_trip_ms },
+  { name: "Seen for", num: true, by: (n) => -Date.parse(n.seen_since ?? 0) },
+  { name: "Host", by: (n) => n.hostname }, { name: "Version", by: (n) => n.version }, { name: "Labels", wide: true },
+];
+/** inOrder sorts nodes as they are asked for; those that are alike, by address. */
+function inOrder(nodes) {
+  const { by } = nodeColumns.find((c) => c.name === order.name), sense = order.down ? -1 : 1;
+  return nodes.map((n) => [by(n), n]).sort(([a, m], [b, n]) => a === b ? m.address < n.address ? -1 : 1
+    : typeof a === "string" ? sense * a.localeCompare(b, "en", { numeric: true }) : a < b ? -sense : sense).map(([, n]) => n);
+}
 const words = (n) => [n.address, n.hostname, n.state, n.health, n.version, n.draining && "draining", n.stopping && "stopping",
   ...Object.entries(n.labels).map(([k, v]) => `${k}=${v}`)].filter(Boolean).join(" ").toLowerCase();
 
@@ -421,12 +443,10 @@ function paintNodes() {
     return;
   }
   const parts = wanted.toLowerCase().split(/\s+/).filter(Boolean);
-  const rows = all.nodes.filter((n) => { const w = words(n); return parts.every((p) => w.includes(p)); });
+  const rows = inOrder(all.nodes).filter((n) => { const w = words(n); return parts.every((p) => w.includes(p)); });
   fill($("nodes-note"), [parts.length ? `${num(rows.length)} of ${many(all.nodes.length, "node", "nodes")}`
     : many(all.nodes.length, "node", "nodes"), all.truncated ? ", and more that are not shown" : ""]);
-  const columns = [{ name: "Node" }, { name: "State" }, { name: "Place", num: true }, { name: "Health" },
-    { name: "Shards", num: true }, { name: "Weight", num: true }, { name: "Round trip", num: true },
-    { name: "Seen for", num: true }, { name: "Host" }, { name: "Version" }, { name: "Labels", wide: true }];
+  const columns = [...nodeColumns];
   if (token) columns.push({ name: "Admin" });
   const shards = body("shards")?.count;
   fill($("nodes"), [rows.length ? table("Nodes of the cluster", columns, rows.map((n) => ({
@@ -451,7 +471,7 @@ function paintNodes() {
         n.draining ? act("undrain", "Undrain…", { node: n.address }) : act("drain", "Drain…", { node: n.address }),
         n.state === "candidate" ? act("transfer", "Make leader…", { to: n.address }) : "")] : []),
     ],
-  }))) : el("p", { class: "empty" }, all.nodes.length ? "No node fits the filter." : "No node is registered.")]);
+  })), order) : el("p", { class: "empty" }, all.nodes.length ? "No node fits the filter." : "No node is registered.")]);
 }
 
 // ---- Shards ------------------------------------------------------------------------------------------------------
@@ -1028,6 +1048,7 @@ document.addEventListener("click", (e) => {
   if (b.dataset.act) return ask(b.dataset.act, { ...b.dataset }, b);
   switch (b.dataset.do) {
     case "chips": allChips = !allChips; paintQueue(); break;
+    case "sort": order.down = order.name === b.dataset.name && !order.down; order.name = b.dataset.name; paintNodes(); break;
     case "tab": tab = b.dataset.tab; paintWork(); break;
     case "only": {
       const s = sign(b.dataset.node);

@@ -19,6 +19,9 @@ import (
 
 const manyShards = 8192
 
+// hostile is text that would run something if it were taken for HTML.
+const hostile = `<img src="http://example.invalid/x" onerror="document.title='taken'"><style>body{display:none}</style>`
+
 // many is a cluster of n members, of which the first is a node; the others are records on leases of their own, as nodes
 // write them, long names, labels and open moves among them.
 func many(t *testing.T, n int) *clustertest.Cluster {
@@ -44,13 +47,15 @@ func many(t *testing.T, n int) *clustertest.Cluster {
 		require.NoError(t, err)
 		leases = append(leases, granted.ID)
 		address := fmt.Sprintf("10.4.%d.%d:47001", i/20, i%20+10)
+		labels := map[string]string{"zone": fmt.Sprintf("eu-1%c", 'a'+i%3), "pool": []string{"web", "batch"}[i%2]}
 		if i == 42 {
 			address = "a-node-with-quite-a-long-name-0042.eu-central-1.compute.example.internal:47001"
+			labels["note"] = hostile
 		}
 		r := state.Record{InstanceID: fmt.Sprint("i", i), Lease: int64(granted.ID), TTL: 600, Version: "v1.4.0",
 			Hostname: fmt.Sprintf("worker-%02d", i), HTTPAddress: fmt.Sprintf("10.4.%d.%d:48001", i/20, i%20+10),
 			Shards: manyShards, Weight: 1, Observer: i > 90,
-			Labels: map[string]string{"zone": fmt.Sprintf("eu-1%c", 'a'+i%3), "pool": []string{"web", "batch"}[i%2]}}
+			Labels: labels}
 		if i%9 == 0 {
 			r.Weight, r.RoundTripMS = 2, 10
 		}
@@ -103,6 +108,18 @@ func TestAHundredNodes(t *testing.T) {
 	p.Await(t, count("#nodes tbody tr", 1))
 	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#nodes tbody").textContent`), "worker-07")
 	require.Equal(t, "1 of 100 nodes", browser.Eval[string](t, p, `document.querySelector("#nodes-note").textContent`))
+	// What a node says of itself is text.
+	require.True(t, browser.Eval[bool](t, p, do(`document.querySelector("#filter").value = "onerror"`)+
+		` && document.querySelector("#filter").dispatchEvent(new Event("input"))`))
+	p.Await(t, count("#nodes tbody tr", 1))
+	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#nodes tbody").textContent`), hostile)
+	require.True(t, browser.Eval[bool](t, p, count("#nodes img, body style", 0)))
+	// Sorted by place, the leader is the first.
+	require.True(t, browser.Eval[bool](t, p, do(`document.querySelector("#filter").value = ""`)+
+		` && document.querySelector("#filter").dispatchEvent(new Event("input"))`))
+	require.True(t, browser.Eval[bool](t, p, do(`document.querySelector("[data-name=Place]").click()`)))
+	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#nodes tbody tr").textContent`),
+		c.Node(0).Address())
 	// The picture says of each shard what the map does.
 	require.True(t, browser.Eval[bool](t, p, `(document.querySelector("#map").focus(), true)`))
 	p.Press(t, kb.ArrowRight)
