@@ -374,9 +374,11 @@ function paintLease() {
   const left = Math.max(0, lease.ends - now()), share = lease.full > 0 ? Math.min(1, left / lease.full) : 0;
   const bar = $("lease-bar");
   bar.style.transform = `scaleX(${share.toFixed(4)})`;
-  bar.classList.toggle("low", share < 0.34);
-  const says = left > 0 ? `lease runs for ${(left / 1000).toFixed(1)} s of ${(lease.full / 1000).toFixed(0)} s unless renewed` +
-    `${info.estimated ? ", estimated" : ""}` : "lease over: not renewed in time";
+  const unsure = info.estimated ? 1000 : 0; // it may be so much longer
+  bar.classList.toggle("low", (left + unsure) / lease.full < 0.34);
+  const says = left === 0 ? lease.ends + unsure > now() ? "lease is about to end unless renewed, estimated"
+    : "lease over: not renewed in time, as far as this node knows" : `lease runs for ${(left / 1000).toFixed(1)} s of ${(lease.full / 1000).toFixed(0)} s unless renewed` +
+    `${info.estimated ? ", estimated" : ""}`;
   if ($("lease-text").textContent !== says) $("lease-text").textContent = says;
 }
 
@@ -466,7 +468,7 @@ function paintNodes() {
       n.seen_since ? since(n.seen_since) : "–",
       n.hostname || "–", n.version || "–",
       Object.keys(n.labels).length ? el("span", { class: "tags" }, Object.entries(n.labels).sort().map(([k, v]) =>
-        el("span", { class: "tag" }, `${k}=${v}`))) : el("span", { class: "soft" }, "–"),
+        el("span", { class: "tag label", title: `${k}=${v}` }, `${k}=${v}`))) : el("span", { class: "soft" }, "–"),
       ...(token ? [el("div", { class: "buttons" },
         n.draining ? act("undrain", "Undrain…", { node: n.address }) : act("drain", "Drain…", { node: n.address }),
         n.state === "candidate" ? act("transfer", "Make leader…", { to: n.address }) : "")] : []),
@@ -487,7 +489,7 @@ function ranges(text, f) {
 
 /** map is the picture: of each shard its owner's sign, -1 without one; its epoch; its open move. */
 const map = { count: 0, generation: -1, owner: new Int32Array(0), epoch: [], moves: new Map(), flash: new Map(),
-  size: 0, columns: 0, cursor: -1, hover: -1, only: null, base: document.createElement("canvas"), anim: 0 };
+  size: 0, columns: 0, cursor: -1, hover: -1, only: null, base: document.createElement("canvas"), anim: 0, later: 0 };
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const flashFor = 1600;
 
@@ -603,6 +605,7 @@ function drawBase() {
 /** drawMap draws what changes from moment to moment over what does not, and again while something does. */
 function drawMap() {
   cancelAnimationFrame(map.anim);
+  clearTimeout(map.later);
   const canvas = $("map"), g = canvas.getContext("2d"), ratio = devicePixelRatio || 1, at = performance.now();
   if (!map.count || !canvas.width || !map.columns) return;
   g.setTransform(1, 0, 0, 1, 0, 0);
@@ -616,7 +619,7 @@ function drawMap() {
     g.save();
     g.beginPath(); g.rect(x, y, side, side); g.clip();
     g.fillStyle = colour(sign(m.from)); g.fillRect(x, y, side, side);
-    g.strokeStyle = palette.back; g.lineWidth = 1.4; g.beginPath();
+    g.strokeStyle = colour(map.owner[i]); g.lineWidth = 1.5; g.beginPath();
     for (let d = -side - 4 + phase; d < side + 4; d += 4) { g.moveTo(x + d, y + side); g.lineTo(x + d + side, y); }
     g.stroke();
     g.restore();
@@ -635,10 +638,10 @@ function drawMap() {
     g.lineWidth = 3; g.strokeStyle = palette.back; g.strokeRect(x - 1, y - 1, side + 2, side + 2);
     g.lineWidth = 1.5; g.strokeStyle = palette.text; g.strokeRect(x - 1, y - 1, side + 2, side + 2);
   }
-  if (map.flash.size) map.anim = requestAnimationFrame(drawMap);
-  else if (map.moves.size && !calm.matches && !document.hidden) {
-    map.anim = requestAnimationFrame(() => { map.anim = requestAnimationFrame(drawMap); });
-  }
+  if (document.hidden || !map.flash.size && (!map.moves.size || calm.matches)) return;
+  // Many cells are drawn less often: the page is to answer meanwhile.
+  const wait = Math.min(200, (map.flash.size + map.moves.size) / 50 + (map.flash.size ? 0 : 30));
+  map.later = setTimeout(() => { map.anim = requestAnimationFrame(drawMap); }, wait);
 }
 
 function shardSays(i) {
