@@ -65,7 +65,7 @@ func killLeader(t *testing.T, p *browser.Page, leader, next *procs.Node) time.Du
 }
 
 // The page's node stops, and the page says so and is grey; the node starts again at its address, and the page is live
-// without being asked. When etcd is gone, the page says that its view is old.
+// without being asked. So it is with a node that stands still. When etcd is gone, the page says that its view is old.
 func TestDashboardSaysWhenItIsNotCurrent(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
@@ -87,11 +87,19 @@ func TestDashboardSaysWhenItIsNotCurrent(t *testing.T) {
 	took := p.Await(t, isLive+" && !"+isStale+" && "+shows(again))
 	t.Logf("the page is live %v after the node was started again", took.Round(time.Millisecond))
 
+	// A node that is there and silent is noticed by its beats, which fail to come.
+	frozen := again.Freeze(t)
+	p.Await(t, isStale+` && document.querySelector("#live").textContent.startsWith("reconnecting…")`)
+	t.Logf("the page says so %v after the node stood still", time.Since(frozen).Round(time.Millisecond))
+	again.Thaw(t)
+	t.Logf("and is live %v after it went on", p.Await(t, isLive+" && !"+isStale).Round(time.Millisecond))
+
 	etcd.Kill(t)
-	p.Await(t, isStale+` && document.querySelector("#banner").textContent.includes("cut off from etcd")`)
+	took = p.Await(t, isStale+` && document.querySelector("#banner").textContent.includes("cut off from etcd")`)
+	t.Logf("the page says that it is cut off from etcd after %v", took.Round(time.Millisecond))
 	require.NotEqual(t, "live", browser.Eval[string](t, p, `document.querySelector("#live").textContent`))
 	etcd.Restart(t)
-	p.Await(t, isLive+" && !"+isStale)
+	t.Logf("and is live %v after etcd is back", p.Await(t, isLive+" && !"+isStale).Round(time.Millisecond))
 	require.Empty(t, p.Elsewhere(n.Origin()))
 	for _, fault := range p.Faults() { // that the node does not answer, the browser says too
 		require.Regexp(t, "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE", fault)
