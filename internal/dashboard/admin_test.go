@@ -29,9 +29,10 @@ func tabTo(t *testing.T, p *browser.Page, what string) {
 // With a token, by keyboard alone: the token is typed in, the leader resigns, and the outcome is shown and so.
 func TestResignByKeyboard(t *testing.T) {
 	t.Parallel()
+	b := browser.Start(t)
 	c := three(t)
 	origin := serve(t, handler(c, 2))
-	p := browser.Start(t).Open(t, desk, origin+"/")
+	p := b.Open(t, desk, origin+"/")
 	p.Await(t, count("#nodes tbody tr", 3))
 	tabTo(t, p, "token")
 	p.Press(t, token, "\r")
@@ -75,8 +76,8 @@ func TestResignByKeyboard(t *testing.T) {
 // A token that is refused, and a node whose admin calls are off: the page says so, and has no button.
 func TestNoAdmin(t *testing.T) {
 	t.Parallel()
-	c := three(t)
 	b := browser.Start(t)
+	c := three(t)
 	for origin, says := range map[string]string{serve(t, handler(c, 1)): "The node refused it",
 		serve(t, withoutAdmin(c, 1)): "--admin-token-file"} {
 		p := b.Open(t, desk, origin+"/")

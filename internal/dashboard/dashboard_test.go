@@ -53,8 +53,8 @@ func TestPage(t *testing.T) {
 // browser complain.
 func TestPrefix(t *testing.T) {
 	t.Parallel()
-	c := three(t)
 	b := browser.Start(t)
+	c := three(t)
 	mux := http.NewServeMux()
 	mux.Handle("/", handler(c, 0))
 	mux.Handle("/ops/", http.StripPrefix("/ops", handler(c, 1)))
