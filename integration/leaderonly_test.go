@@ -21,8 +21,8 @@ import (
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
-// unnoticed is for how long a connection that was kept open may not know that its other end was killed: what is sent on it
-// meanwhile is lost, and nobody can tell.
+// unnoticed is for how long a connection that was kept open may not know that its other end was killed: what is sent
+// on it meanwhile is lost, and nobody can tell.
 const unnoticed = time.Second
 
 var (

@@ -63,6 +63,7 @@ func (a *api) adminRoutes() []route {
 			handle: func(w http.ResponseWriter, r *http.Request, name string) { admin.serve(w, r, name, call) }}
 	}
 	return []route{
+		post("check", (*admins).check),
 		post("resign", (*admins).resign),
 		post("transfer", (*admins).transfer),
 		post("drain", (*admins).drain),

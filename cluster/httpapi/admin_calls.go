@@ -30,6 +30,20 @@ func moved(before, now election.Leader) Moved {
 		Moved: now.Address != before.Address}
 }
 
+// Checked is the answer to a caller that may make admin calls.
+type Checked struct {
+	NodeID string `json:"node_id"` // advertise address of this node
+	Caller string `json:"caller"`  // what the log calls it
+}
+
+// check changes nothing: a caller learns whether its credentials do.
+func (s *admins) check(_ context.Context, r *adminRequest) (any, error) {
+	if err := r.read(&struct{}{}); err != nil {
+		return nil, err
+	}
+	return Checked{NodeID: s.c.Node().AdvertiseAddress(), Caller: r.caller}, nil
+}
+
 func (s *admins) resign(ctx context.Context, r *adminRequest) (any, error) {
 	if err := r.read(&struct{}{}); err != nil {
 		return nil, err

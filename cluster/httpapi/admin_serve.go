@@ -38,8 +38,9 @@ type admins struct {
 
 // adminRequest is what an admin call was asked for.
 type adminRequest struct {
-	name string // in the path
-	body []byte
+	name   string // in the path
+	caller string
+	body   []byte
 }
 
 // errBody is wrapped by what is wrong with a body.
@@ -80,7 +81,7 @@ func (a *admin) serve(w http.ResponseWriter, r *http.Request, name string,
 	}
 	seen := &recorder{ResponseWriter: w}
 	began := time.Now()
-	a.carryOut(seen, r, name, call)
+	a.carryOut(seen, r, &adminRequest{name: name, caller: caller}, call)
 	a.opts.Logger.Info("admin call", "call", r.URL.EscapedPath(), "by", caller, "from", r.RemoteAddr,
 		"status", seen.status, "took", time.Since(began).Round(time.Millisecond))
 }
@@ -119,14 +120,14 @@ func (a *admin) authorize(w http.ResponseWriter, r *http.Request) (caller string
 }
 
 // carryOut does what a caller that may asks for.
-func (a *admin) carryOut(w http.ResponseWriter, r *http.Request, name string,
+func (a *admin) carryOut(w http.ResponseWriter, r *http.Request, asked *adminRequest,
 	call func(s *admins, ctx context.Context, r *adminRequest) (any, error)) {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
 		writeError(w, http.StatusUnsupportedMediaType, "send Content-Type: application/json")
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	asked.body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		writeError(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", maxBody))
 		return
@@ -140,7 +141,7 @@ func (a *admin) carryOut(w http.ResponseWriter, r *http.Request, name string,
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), a.opts.Timeout)
 	defer cancel()
-	answer, err := call(&admins{c, a.opts.Processors}, ctx, &adminRequest{name, body})
+	answer, err := call(&admins{c, a.opts.Processors}, ctx, asked)
 	switch {
 	case errors.Is(err, errBody):
 		writeError(w, http.StatusBadRequest, oneline.Of(err))

@@ -187,6 +187,19 @@ func TestResolveAnEffect(t *testing.T) {
 	refuses(t, h, 400, "", at, string(big))
 }
 
+// A caller learns whether it may, and nothing changes.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	c, h, _ := administered(t)
+	before := c.Node(0).Cluster().Leader()
+	require.Equal(t, Checked{NodeID: c.Node(1).Address(), Caller: "token ops"}, does[Checked](t, h, 200, "check", "{}"))
+	require.Equal(t, before, c.Node(0).Cluster().Leader())
+	refuses(t, h, 400, "", "check", `{"more":1}`)
+	r := post("/cluster/admin/check", "{}")
+	r.Header.Set("Authorization", "Bearer "+token+"x")
+	require.Equal(t, http.StatusForbidden, serve(h, r).Code)
+}
+
 func TestPauseAProcessor(t *testing.T) {
 	t.Parallel()
 	p, err := processor.New(processor.Config[int]{Name: "views/a", Source: emptySource{}, Checkpoint: &processor.Memory{},

@@ -2,6 +2,7 @@
 // it, probes for the supervisor of the process and for load balancers, and metrics
 // for Prometheus. Where it is said who may, it changes things, too.
 //
+//	GET /                 the dashboard, for people
 //	GET /livez            the process runs: always 200
 //	GET /readyz           200 while this node can be given work, with or without a leader; else 503
 //	GET /readyz/reads     200 while reads can be answered from the view, also while etcd is away; says how old
@@ -22,6 +23,7 @@
 //	GET /cluster/health   healthy or degraded, for dashboards
 //	GET /openapi.json     all of this, in OpenAPI 3.1
 //	POST /cluster/admin/... resign, transfer, drain, undrain; elections, effects, processors: see docs/http.md
+//	POST /cluster/admin/check  answers a caller that may make admin calls, and changes nothing
 //
 // Lists are never null. An error is a problem of RFC 9457, application/problem+json; docs/http.md has the types. Lists
 // from etcd are read once a second for all that ask the same, and are paged with ?limit= and ?after=. Every answer

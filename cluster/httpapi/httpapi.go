@@ -9,6 +9,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/dashboard"
 )
 
 // Source is what the handler shows; *cluster.Cluster is one. All methods are
@@ -40,6 +41,8 @@ type Options struct {
 	MaxStreams int
 	// Admin switches the calls on that change something. Nil: they are off.
 	Admin *Admin
+	// NoDashboard: there is no page for people at "/".
+	NoDashboard bool
 }
 
 func (o Options) withDefaults() Options {
@@ -69,6 +72,9 @@ func newHandler(source Source, view func() objectView, opts Options) *router {
 	rt := &router{routes: a.routes(), slots: make(chan struct{}, a.opts.MaxRequests),
 		streams: make(chan struct{}, a.opts.MaxStreams), source: source, pages: newCache(pushEvery)}
 	rt.routes = append(rt.routes, streaming("/cluster/stream", rt.pageStream))
+	if !opts.NoDashboard {
+		rt.routes = append(rt.routes, page("/", dashboard.Serve))
+	}
 	return rt
 }
 

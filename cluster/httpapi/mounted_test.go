@@ -32,7 +32,8 @@ func TestMountedBelowAPrefix(t *testing.T) {
 	require.Equal(t, http.StatusOK, get("/internal/node/cluster/status").Code)
 	require.Equal(t, http.StatusOK, get("/internal/node/livez").Code)
 	require.Equal(t, http.StatusNotFound, get("/cluster/status").Code)
-	require.Equal(t, problem.MediaType, get("/internal/node/").Header().Get("Content-Type"))
+	require.Equal(t, "text/html; charset=utf-8", get("/internal/node/").Header().Get("Content-Type"))
+	require.Equal(t, problem.MediaType, get("/internal/node/x").Header().Get("Content-Type"))
 	w := at(post("/internal/node/cluster/admin/elections/a%2Fb/resign", "{}"))
 	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
 	var m Moved

@@ -23,6 +23,9 @@ type operation struct {
 
 type plainText struct{}
 
+// htmlPage is a page for people.
+type htmlPage struct{}
+
 // eventStream is a stream of server-sent events.
 type eventStream struct{}
 
@@ -84,6 +87,7 @@ func operations() map[string]operation {
 	pageStream.params = []object{queryParam("page", "A page, with its query; several are several parameters.",
 		object{"type": "array", "items": object{"type": "string"}, "minItems": 1, "maxItems": mostPages})}
 	return map[string]operation{
+		"/":                   showing("dashboard", "The dashboard, a page for people.", htmlPage{}, 503),
 		"/livez":              showing("livez", "Whether the process runs: always 200.", probe{}),
 		"/readyz":             showing("readyz", "Whether this node can be given work.", probe{}, 503),
 		"/readyz/reads":       readyReads,
@@ -104,9 +108,11 @@ func operations() map[string]operation {
 		"/cluster/events": eventsPage,
 		"/cluster/events/stream": streamed("streamEvents", "Each event of the cluster as it is recorded, as server-sent "+
 			"events whose data is an event of /cluster/events and whose id goes into Last-Event-ID.", 400, 404, 503),
-		"/cluster/stream":         pageStream,
-		"/cluster/health":         showing("health", "Healthy or degraded, for dashboards.", Health{}, 503),
-		"/openapi.json":           showing("openapi", "This description.", object{}, 503),
+		"/cluster/stream": pageStream,
+		"/cluster/health": showing("health", "Healthy or degraded, for dashboards.", Health{}, 503),
+		"/openapi.json":   showing("openapi", "This description.", object{}, 503),
+		"/cluster/admin/check": changing("check", "Whether the caller may make admin calls. It changes nothing.", empty{},
+			Checked{}),
 		"/cluster/admin/resign":   changing("resign", "Have the leader give way to the next in the queue.", empty{}, Moved{}),
 		"/cluster/admin/transfer": changing("transfer", "Have a candidate lead.", TransferRequest{}, Moved{}),
 		"/cluster/admin/drain":    drain,
@@ -198,6 +204,8 @@ func namesOf(status int) string {
 
 func (s *schemas) json(body any) object {
 	switch body.(type) {
+	case htmlPage:
+		return object{"text/html": object{"schema": object{"type": "string"}}}
 	case eventStream:
 		return object{"text/event-stream": object{"schema": object{"type": "string"}}}
 	case plainText:

@@ -147,7 +147,7 @@ func (rt *router) paths() string {
 }
 
 // secure sets what every answer says to browsers: they are to keep it, frame it, run or pass on nothing of it. All
-// answers are data.
+// answers are data but the dashboard, which has a policy of its own.
 func secure(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")

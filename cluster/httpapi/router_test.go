@@ -48,10 +48,28 @@ func TestOtherPathsAndMethods(t *testing.T) {
 		}
 		// Not even nearly.
 		for _, other := range []string{path + "/", "/" + path, path + "/x", path + "%2f", strings.ToUpper(path)} {
-			require.Equal(t, http.StatusNotFound, call(h, rt.method, other).Code, other)
+			if other != path {
+				require.Equal(t, http.StatusNotFound, call(h, rt.method, other).Code, other)
+			}
 		}
 	}
 	require.Equal(t, http.StatusOK, call(h, http.MethodHead, "/cluster/status").Code)
+}
+
+// The dashboard is at exactly one path, below a prefix too, and can be left out.
+func TestDashboard(t *testing.T) {
+	t.Parallel()
+	h := New(follower(), Options{})
+	w := call(h, http.MethodGet, "/")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+	require.Contains(t, w.Body.String(), "<title>Goverse</title>")
+	below := http.StripPrefix("/ops", h)
+	require.Equal(t, w.Body.String(), call(below, http.MethodGet, "/ops/").Body.String())
+	for _, path := range []string{"/index.html", "//", "/app.js", "/favicon.ico"} {
+		problemIn(t, call(h, http.MethodGet, path))
+	}
+	problemIn(t, call(New(follower(), Options{NoDashboard: true}), http.MethodGet, "/"))
 }
 
 func TestNamesInPaths(t *testing.T) {
@@ -80,7 +98,13 @@ func TestHeaders(t *testing.T) {
 			require.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"), rt.path)
 			require.Equal(t, "no-referrer", w.Header().Get("Referrer-Policy"))
 			require.Equal(t, "same-origin", w.Header().Get("Cross-Origin-Resource-Policy"))
-			require.Equal(t, "default-src 'none'; frame-ancestors 'none'", w.Header().Get("Content-Security-Policy"))
+			policy := w.Header().Get("Content-Security-Policy")
+			if rt.path == "/" && w.Code == http.StatusOK { // the dashboard: its own style and script, and no others
+				require.Regexp(t, `^default-src 'none'; script-src 'sha256-[^' ]+'; style-src 'sha256-[^' ]+'; `+
+					`connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'$`, policy)
+			} else {
+				require.Equal(t, "default-src 'none'; frame-ancestors 'none'", policy)
+			}
 			require.Equal(t, "no-store", w.Header().Get("Cache-Control"))
 			require.Empty(t, w.Header().Get("Access-Control-Allow-Origin"))
 		}

@@ -31,7 +31,8 @@ func TestShards(t *testing.T) {
 			map[string]any{"address": followerAt, "incarnation": 4.0, "state": "alive", "weight": 1.0, "count": 4.0,
 				"may_serve": 3.0, "shards": "4-7"},
 		},
-		"moves": []any{move(true, 3, "4-5,7"), move(false, 1, "6")},
+		"moves":  []any{move(true, 3, "4-5,7"), move(false, 1, "6")},
+		"epochs": []any{map[string]any{"epoch": 3.0, "shards": "0-3"}, map[string]any{"epoch": 5.0, "shards": "4-7"}},
 	}, body)
 }
 

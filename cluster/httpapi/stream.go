@@ -113,19 +113,27 @@ func (rt *router) pageStream(w http.ResponseWriter, r *http.Request) {
 	if c, _ := clusterOf(rt.source); c != nil {
 		changed, _ = c.WatchChanges(s.ctx) // of a node that does not run nothing changes but by its start
 	}
-	sent := make(map[string][]byte, len(pages))
+	sent := make([][]byte, len(pages))
+	var looks sync.WaitGroup
+	defer looks.Wait()
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for {
-		for _, page := range pages {
-			push := rt.render(page)
-			if bytes.Equal(push, sent[page]) {
+		// Side by side: several pages that ask an etcd that does not answer take no longer than one.
+		pushes := make([]chan []byte, len(pages))
+		for i, page := range pages {
+			pushes[i] = make(chan []byte, 1)
+			looks.Go(func() { pushes[i] <- rt.render(page) })
+		}
+		for i, page := range pages {
+			push := <-pushes[i]
+			if bytes.Equal(push, sent[i]) {
 				continue
 			}
 			if s.send("", page, push) != nil {
 				return
 			}
-			sent[page] = push
+			sent[i] = push
 		}
 		pause := time.NewTimer(pushEvery)
 		select {

@@ -11,6 +11,7 @@ type Table struct {
 	Owners     []OwnerRow `json:"owners"`            // by address
 	OpenMoves  int        `json:"open_moves"`        // shards that their new owner waits for
 	Moves      []MoveRow  `json:"moves"`             // the oldest first
+	Epochs     []EpochRow `json:"epochs"`            // of shards that have an owner, the oldest first
 }
 
 // Balance is the least and the most that one owner has, of those that have any.
@@ -53,6 +54,12 @@ type MoveRow struct {
 	WaitsFor        string `json:"waits_for,omitempty"` // address, while it is not done
 	Count           int    `json:"count"`
 	Shards          string `json:"shards"`
+}
+
+// EpochRow is the shards that one generation of the map assigned to their owners.
+type EpochRow struct {
+	Epoch  int64  `json:"epoch"`
+	Shards string `json:"shards"`
 }
 
 // MayServe is how many shards have an owner that may serve them.

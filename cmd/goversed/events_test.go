@@ -34,22 +34,25 @@ func TestEventsCommand(t *testing.T) {
 		ended <- code
 	}()
 	lines := bufio.NewScanner(out)
+	seen := map[event.Type]map[string]event.Event{}
 	until := func(typ event.Type, node string) event.Event {
 		t.Helper()
-		for lines.Scan() {
+		for seen[typ][node].ID == "" {
+			require.True(t, lines.Scan(), "the command ended")
 			var e event.Event
 			require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
-			if e.Type == typ && e.Node == node {
-				return e
+			if seen[e.Type] == nil {
+				seen[e.Type] = map[string]event.Event{}
 			}
+			seen[e.Type][e.Node] = e
 		}
-		t.Fatal("the command ended")
-		return event.Event{}
+		return seen[typ][node]
 	}
 	until(event.LeaderElected, first.Address())
 	require.NoError(t, first.Cluster().Resign(etcdtest.Context(t)))
 	elected := until(event.LeaderElected, second.Address())
 	require.NotZero(t, elected.Token)
+	until(event.LeaderLost, first.Address()) // by that node itself, before or after
 	interrupt()
 	for lines.Scan() { // what came in between
 	}

@@ -259,6 +259,9 @@ func (l *loop) draw(now time.Time) {
 		at := slotState{address: c.address, http: c.http, gone: c.gone}
 		if c.run != nil {
 			at.pid, at.age, at.joined = c.run.pid(), now.Sub(c.run.started), c.run.joined
+			if v.dashboard == "" {
+				v.dashboard = dashboardAt(c.http)
+			}
 		}
 		slots = append(slots, at)
 	}

@@ -126,6 +126,7 @@ func greeting(cfg Config, endpoint, http string) []string {
 		"  " + cfg.Program + " resign" + at,
 		"  " + cfg.Program + " node" + at,
 		"  curl http://" + http + "/cluster/status",
+		"and in a browser: " + dashboardAt(http),
 	}
 	if cfg.KillEvery > 0 {
 		lines = append(lines, fmt.Sprintf("the leader's process is killed every %v", cfg.KillEvery))

@@ -68,8 +68,11 @@ func (l *loop) start(c *nodeSlot) {
 		l.say("%s replaced: process %d at the same address", c.address, p.pid())
 		return
 	}
-	l.say("%s started: process %d, http://%s", c.address, p.pid(), c.http)
+	l.say("%s started: process %d, dashboard %s", c.address, p.pid(), dashboardAt(c.http))
 }
+
+// dashboardAt is where a node that serves at this address shows its dashboard.
+func dashboardAt(http string) string { return "http://" + http + "/" }
 
 func (l *loop) exited(e exit, now time.Time) {
 	p := e.slot.run

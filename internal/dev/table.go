@@ -116,8 +116,13 @@ type view struct {
 	last     time.Duration
 	served   int
 	shards   int // 0 while there is no map
-	rows     []row
+	// dashboard is the address of one that is open now, "" while no node's process runs.
+	dashboard string
+	rows      []row
 }
+
+// dashboardLines is how high a window is at the least that also shows where a dashboard is.
+const dashboardLines = 16
 
 // render lays the view out in at most the given columns and rows of a terminal.
 func (v view) render(columns, lines int) []string {
@@ -137,8 +142,11 @@ func (v view) render(columns, lines int) []string {
 	all := append([]row{{"NODE", "HTTP", "PID", "STATE", "TERM", "QUEUE", "SHARDS", "AGE", false}}, v.rows...)
 	// Two lines above, one below, the one where the cursor stands, and a third of the
 	// window for the last events.
-	left := 0
-	if room := max(lines-4-lines/3, 3); len(all) > room {
+	left, link := 0, 0
+	if v.dashboard != "" && lines >= dashboardLines {
+		link = 1
+	}
+	if room := max(lines-4-link-lines/3, 3); len(all) > room {
 		left = len(all) - (room - 1)
 		all = all[:room-1]
 	}
@@ -164,6 +172,9 @@ func (v view) render(columns, lines int) []string {
 	}
 	if left > 0 {
 		out = append(out, clip(fmt.Sprintf("and %d more: make the window higher", left), columns))
+	}
+	if link > 0 {
+		out = append(out, clip("dashboard "+v.dashboard, columns))
 	}
 	last := "etcd " + v.endpoint + ", Ctrl-C ends"
 	if v.shards > 0 {

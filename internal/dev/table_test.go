@@ -80,6 +80,11 @@ func TestRender(t *testing.T) {
 	v.served, v.shards = 8190, 8192
 	require.Equal(t, "8190 of 8192 shards served, etcd 127.0.0.1:20000, Ctrl-C ends", v.render(80, 24)[5])
 
+	v.dashboard = "http://127.0.0.1:20002/"
+	got := v.render(80, 24)
+	require.Equal(t, "dashboard http://127.0.0.1:20002/", got[len(got)-2])
+	require.Len(t, v.render(80, dashboardLines-1), len(got)-1, "a low window has no room for it")
+
 	v.leader, v.killing, v.kills, v.last = "", true, 1, 120*time.Millisecond
 	require.Equal(t, "no leader, up 1m00s, 1 kill, last gap 120 ms", v.render(80, 24)[1])
 }
@@ -87,7 +92,8 @@ func TestRender(t *testing.T) {
 // What would wrap or scroll cannot be redrawn in place: the block fits any window.
 func TestRenderFits(t *testing.T) {
 	t.Parallel()
-	v := view{endpoint: "127.0.0.1:20000", leader: strings.Repeat("é", 60), killing: true}
+	v := view{endpoint: "127.0.0.1:20000", leader: strings.Repeat("é", 60), killing: true,
+		dashboard: "http://127.0.0.1:20002/"}
 	for range 40 {
 		v.rows = append(v.rows, row{"127.0.0.1:20001", ":20002", "1234567", "taking over", "1234567", "12", "", "59.9 s",
 			true})
@@ -101,8 +107,8 @@ func TestRenderFits(t *testing.T) {
 		}
 	}
 	short := v.render(80, 24)
-	require.Equal(t, "and 30 more: make the window higher", short[len(short)-2])
-	require.Len(t, v.render(80, 100), 44, "nothing is left out where there is room")
+	require.Equal(t, "and 31 more: make the window higher", short[len(short)-3])
+	require.Len(t, v.render(80, 100), 45, "nothing is left out where there is room")
 }
 
 func TestWrap(t *testing.T) {

@@ -36,7 +36,7 @@ func New(s *state.Snapshot) (shard.Table, error) {
 		return shard.Table{}, err
 	}
 	v := shard.Table{Count: m.Shards(), Generation: m.Generation(), Revision: s.Revision, Owners: []shard.OwnerRow{},
-		Moves: []shard.MoveRow{}}
+		Moves: []shard.MoveRow{}, Epochs: epochs(m)}
 	moves := map[shard.MoveRow][]int{}
 	waiting := map[sharding.Owner]int{}
 	for move := range m.Moves() {
@@ -62,6 +62,21 @@ func New(s *state.Snapshot) (shard.Table, error) {
 	})
 	own(&v, s, m, waiting)
 	return v, nil
+}
+
+// epochs are the shards by the generation that assigned them to their owners.
+func epochs(m *sharding.Map) []shard.EpochRow {
+	by := map[int64][]int{}
+	for i := range m.Shards() {
+		if epoch := m.Epoch(i); epoch != 0 {
+			by[epoch] = append(by[epoch], i)
+		}
+	}
+	rows := []shard.EpochRow{}
+	for _, epoch := range slices.Sorted(maps.Keys(by)) {
+		rows = append(rows, shard.EpochRow{Epoch: epoch, Shards: sharding.FormatRanges(by[epoch])})
+	}
+	return rows
 }
 
 // own fills in who owns what.

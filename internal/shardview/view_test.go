@@ -21,7 +21,7 @@ func TestViewOfAJoin(t *testing.T) {
 	v, err := New(w.snapshot())
 	require.NoError(t, err)
 	require.Equal(t, shard.Table{Count: 12, Generation: 3, Revision: 5, Balance: shard.Balance{Least: 12, Most: 12},
-		Moves: []shard.MoveRow{}, Owners: []shard.OwnerRow{
+		Moves: []shard.MoveRow{}, Epochs: []shard.EpochRow{{Epoch: 3, Shards: "0-11"}}, Owners: []shard.OwnerRow{
 			{Address: "a:1", Incarnation: 2, State: shard.Alive, Weight: 1, Count: 12, MayServe: 12, Shards: "0-11"},
 			{Address: "b:1", Incarnation: 4, State: shard.Alive, Weight: 2},
 		}}, v, "who joined has none yet")

@@ -23,6 +23,8 @@ type NodeConfig struct {
 	Etcd string
 	// Listen defaults to a free address.
 	Listen string
+	// HTTP is where its status API listens; it defaults to a free address.
+	HTTP string
 	// TTL defaults to 2 s, the least that etcd grants with its default timing.
 	TTL time.Duration
 	// User and Password are for etcd's access control.
@@ -50,7 +52,10 @@ func (k *Kit) StartNode(t testing.TB, cfg NodeConfig) *Node {
 	if cfg.TTL == 0 {
 		cfg.TTL = 2 * time.Second
 	}
-	n := &Node{Address: cfg.Listen, http: k.Addresses(t, 1)[0]}
+	if cfg.HTTP == "" {
+		cfg.HTTP = k.Addresses(t, 1)[0]
+	}
+	n := &Node{Address: cfg.Listen, http: cfg.HTTP}
 	var env []string
 	args := []string{"node", "--listen", cfg.Listen, "--http", n.http, "--etcd", cfg.Etcd, "--prefix", Prefix, "--ttl",
 		cfg.TTL.String()}
@@ -138,6 +143,9 @@ func (n *Node) Leader(ctx context.Context) (Leader, error) {
 	err := n.get(ctx, "/cluster/leader", &l)
 	return l, err
 }
+
+// Origin is where its status API and its dashboard are: "http://127.0.0.1:48001".
+func (n *Node) Origin() string { return "http://" + n.http }
 
 // Ready asks the node whether it is ready. If it answers that it is not, the error
 // matches ErrAnswer.

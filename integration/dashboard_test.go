@@ -1,0 +1,107 @@
+//go:build unix
+
+package integration
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/testkit/browser"
+)
+
+// shows is an expression for the leader that a page shows.
+func shows(leader *procs.Node) string {
+	return fmt.Sprintf(`document.querySelector("#leader .who")?.textContent.includes(%q)`, leader.Address)
+}
+
+const (
+	isLive  = `document.querySelector("#live").textContent === "live"`
+	isStale = `document.documentElement.classList.contains("stale")`
+)
+
+// The leader's process is killed, and a page that is open on another node shows the next leader within a second, and
+// the event with the time in which nobody led. It asks for nothing elsewhere. On a machine that is busy with something
+// else one of three times has to do.
+func TestDashboardShowsTheNextLeader(t *testing.T) {
+	b := browser.Start(t)
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL}, 5)
+	agree(t, patience, nodes, nodes[0].Address, election, addresses(nodes))
+	last := nodes[len(nodes)-1]
+	p := b.Open(t, browser.View{Width: 1280, Height: 900}, last.Origin()+"/")
+	p.Await(t, shows(nodes[0])+" && "+isLive)
+	p.Await(t, `document.querySelectorAll("#nodes tbody tr").length === 5`)
+	for i := range 3 {
+		took := killLeader(t, p, nodes[i], nodes[i+1])
+		t.Logf("the page shows the next leader %v after the kill", took.Round(time.Millisecond))
+		if took < time.Second {
+			break
+		}
+		require.Less(t, i, 2, "never within a second")
+	}
+	p.Await(t, `/ leads, nobody led for \d+ ms/.test(document.querySelector("#events").textContent)`)
+	p.Clean(t, last.Origin())
+}
+
+// killLeader kills the process of the leader, and returns how long it took until the page shows the next one. That is
+// measured in the page: what a test asks it takes time too.
+func killLeader(t *testing.T, p *browser.Page, leader, next *procs.Node) time.Duration {
+	t.Helper()
+	watch := fmt.Sprintf(`(window.shown = 0, new MutationObserver(() => { if (%s) window.shown ||= Date.now(); })
+		.observe(document.querySelector("#leader"), {childList: true, subtree: true, characterData: true}), true)`,
+		shows(next))
+	require.True(t, browser.Eval[bool](t, p, watch))
+	killed := leader.Kill(t)
+	p.Await(t, "window.shown > 0")
+	took := time.UnixMilli(browser.Eval[int64](t, p, "window.shown")).Sub(killed)
+	p.Await(t, fmt.Sprintf(`!document.querySelector("#nodes tbody").textContent.includes(%q)`, leader.Address))
+	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#news").textContent`), next.Address)
+	return took
+}
+
+// The page's node stops, and the page says so and is grey; the node starts again at its address, and the page is live
+// without being asked. So it is with a node that stands still. When etcd is gone, the page says that its view is old.
+func TestDashboardSaysWhenItIsNotCurrent(t *testing.T) {
+	t.Parallel()
+	b := browser.Start(t)
+	etcd := kit.StartEtcd(t, procs.Etcd37)
+	cfg := procs.NodeConfig{Etcd: etcd.Endpoint, HTTP: kit.Addresses(t, 1)[0]}
+	n := kit.StartNode(t, cfg)
+	n.AwaitStatus(t, patience, "leads", leads)
+	p := b.Open(t, browser.View{Width: 1280, Height: 900}, n.Origin()+"/")
+	p.Await(t, shows(n)+" && "+isLive+" && !"+isStale)
+
+	n.Signal(t, syscall.SIGTERM)
+	require.Zero(t, n.Exit(t, patience))
+	p.Await(t, isStale)
+	p.Await(t, `document.querySelector("#live").textContent.startsWith("reconnecting… last seen ")`)
+	require.Contains(t, browser.Eval[string](t, p, `document.querySelector("#banner").textContent`), "Disconnected")
+
+	cfg.Listen = n.Address
+	again := kit.StartNode(t, cfg)
+	took := p.Await(t, isLive+" && !"+isStale+" && "+shows(again))
+	t.Logf("the page is live %v after the node was started again", took.Round(time.Millisecond))
+
+	// A node that is there and silent is noticed by its beats, which fail to come.
+	frozen := again.Freeze(t)
+	p.Await(t, isStale+` && document.querySelector("#live").textContent.startsWith("reconnecting…")`)
+	t.Logf("the page says so %v after the node stood still", time.Since(frozen).Round(time.Millisecond))
+	again.Thaw(t)
+	t.Logf("and is live %v after it went on", p.Await(t, isLive+" && !"+isStale).Round(time.Millisecond))
+
+	etcd.Kill(t)
+	took = p.Await(t, isStale+` && document.querySelector("#banner").textContent.includes("cut off from etcd")`)
+	t.Logf("the page says that it is cut off from etcd after %v", took.Round(time.Millisecond))
+	require.NotEqual(t, "live", browser.Eval[string](t, p, `document.querySelector("#live").textContent`))
+	etcd.Restart(t)
+	t.Logf("and is live %v after etcd is back", p.Await(t, isLive+" && !"+isStale).Round(time.Millisecond))
+	require.Empty(t, p.Elsewhere(n.Origin()))
+	for _, fault := range p.Faults() { // that the node does not answer, the browser says too
+		require.Regexp(t, "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE", fault)
+	}
+}
