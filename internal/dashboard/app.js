@@ -1037,6 +1037,7 @@ $("dialog-form").addEventListener("submit", async (e) => {
 });
 $("dialog-cancel").addEventListener("click", () => $("dialog").close());
 $("dialog").addEventListener("close", () => {
+  if ($("dialog").open) return; // for another call already: the event comes later than the end
   asked = null;
   // The button may have been drawn anew meanwhile, or be gone.
   if (opener?.from.isConnected) opener.from.focus(); else $("main").focus();
