@@ -68,7 +68,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 	})
 	root.AddCommand(newNode(), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newObjects(), newDrain(),
 		newElections(), newEffects(), newEvents(), newExec(), newLock(), newGuard(),
-		newWatch(), newResign(), newTransfer(), newVersion())
+		newWatch(), newResign(), newTransfer(), newProbe(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {
 		if cmd.Args == nil {
