@@ -37,7 +37,8 @@ func TestCompose(t *testing.T) {
 		if strings.HasPrefix(name, "etcd") {
 			require.Len(t, s.Volumes, 1, name)
 			require.Equal(t, name, *s.Environment["ETCD_NAME"])
-			require.Contains(t, *s.Environment["ETCD_INITIAL_CLUSTER"], name+"="+*s.Environment["ETCD_INITIAL_ADVERTISE_PEER_URLS"])
+			require.Contains(t, *s.Environment["ETCD_INITIAL_CLUSTER"],
+				name+"="+*s.Environment["ETCD_INITIAL_ADVERTISE_PEER_URLS"])
 			continue
 		}
 		nodes = append(nodes, name)
@@ -57,9 +58,8 @@ func TestCompose(t *testing.T) {
 
 // What is commented out, TLS and a user, is a Compose file too when it is not.
 func TestComposeWithTLS(t *testing.T) {
-	// Comments that are sentences begin with a capital letter, and with nothing but two spaces before it.
-	variant := regexp.MustCompile(`(?m)^( *)# ([A-Z_]+: |secrets:|  [a-z-]+: \{file)`).ReplaceAllString(read(t, composeFile),
-		"$1$2")
+	setting := regexp.MustCompile(`(?m)^( *)# ([A-Z_]+: |secrets:|  [a-z-]+: \{file)`)
+	variant := setting.ReplaceAllString(read(t, composeFile), "$1$2")
 	project, err := compose(t.Context(), variant)
 	require.NoError(t, err)
 	require.Len(t, project.Secrets, 4)

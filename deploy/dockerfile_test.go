@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// buildImage is off by default: it compiles everything once more, as the image has it, which takes two minutes the first
+// buildImage is off by default: it compiles everything once more, as the image has it, which takes minutes the first
 // time.
 var buildImage = flag.Bool("image", false, "run the build steps of the Dockerfile, and the image's files in a root of "+
 	"their own; needs Linux and root")
@@ -86,8 +86,8 @@ func TestDockerfile(t *testing.T) {
 	require.Equal(t, []string{"CMD", "/goversed", "probe", "http://127.0.0.1:48001/livez"}, health[0].Health.Test)
 }
 
-// image are the files of an image, made by the Dockerfile's own steps: those that run in the stage "build", in a copy of
-// the tree, and what the other stages copy out of it.
+// image are the files of an image, made by the Dockerfile's own steps: those that run in the stage "build", in a copy
+// of the tree, and what the other stages copy out of it.
 func image(t *testing.T, names ...string) (root string) {
 	t.Helper()
 	all, src, root := stages(t), filepath.Join(t.TempDir(), "src"), filepath.Join(t.TempDir(), "root")
@@ -137,8 +137,8 @@ func image(t *testing.T, names ...string) (root string) {
 }
 
 // The image's files are all that the program needs. They are the root of a mount namespace, read-only but for a volume;
-// the program runs there as the image's user, in a network namespace of its own, so that the ports are the image's too. It
-// becomes ready with an etcd of its own, its health check says so, and it hands over on SIGTERM.
+// the program runs there as the image's user, in a network namespace of its own, so that the ports are the image's too.
+// It becomes ready with an etcd of its own, its health check says so, and it hands over on SIGTERM.
 func TestImageRuns(t *testing.T) {
 	if !*buildImage {
 		t.Skip("without -image")

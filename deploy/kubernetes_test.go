@@ -165,10 +165,13 @@ func TestKubernetes(t *testing.T) {
 	for _, s := range services {
 		require.True(t, labels.SelectorFromSet(s.Spec.Selector).Matches(labelled), s.Name)
 	}
-	for _, selector := range []metav1.LabelSelector{*sets[0].Spec.Selector, *of[*policyv1.PodDisruptionBudget](all)[0].Spec.
-		Selector, of[*networkingv1.NetworkPolicy](all)[0].Spec.PodSelector, *template.Spec.TopologySpreadConstraints[0].
-		LabelSelector, *template.Spec.TopologySpreadConstraints[1].LabelSelector} {
-		matching, err := metav1.LabelSelectorAsSelector(&selector)
+	budget, network := of[*policyv1.PodDisruptionBudget](all)[0], of[*networkingv1.NetworkPolicy](all)[0]
+	selectors := []*metav1.LabelSelector{sets[0].Spec.Selector, budget.Spec.Selector, &network.Spec.PodSelector}
+	for _, spread := range template.Spec.TopologySpreadConstraints {
+		selectors = append(selectors, spread.LabelSelector)
+	}
+	for _, selector := range selectors {
+		matching, err := metav1.LabelSelectorAsSelector(selector)
 		require.NoError(t, err)
 		require.True(t, matching.Matches(labelled), selector)
 	}

@@ -111,8 +111,9 @@ func TestHAProxyFollowsTheLeader(t *testing.T) {
 	frontFile, err := front.(*net.TCPListener).File() // inherited, so that no other program can have the port
 	require.NoError(t, err)
 	config := read(t, "kubernetes", "leader", "haproxy.cfg")
-	for _, change := range [][2]string{{"bind :8080", "bind fd@3"}, {"bind :8081", "bind unix@" + filepath.Join(t.TempDir(),
-		"health")}, {"parse-resolv-conf", "nameserver test " + nameServer(t, addresses)}, {"local:48001", "local:" + port}} {
+	health := filepath.Join(t.TempDir(), "health")
+	for _, change := range [][2]string{{"bind :8080", "bind fd@3"}, {"bind :8081", "bind unix@" + health},
+		{"parse-resolv-conf", "nameserver test " + nameServer(t, addresses)}, {"local:48001", "local:" + port}} {
 		require.Equal(t, 1, strings.Count(config, change[0]), change[0])
 		config = strings.Replace(config, change[0], change[1], 1)
 	}
