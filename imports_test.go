@@ -288,7 +288,7 @@ func TestDesignNamesThePackages(t *testing.T) {
 		delete(named, name)
 	}
 	for name := range named {
-		if !strings.HasPrefix(name, "bench") {
+		if !strings.HasPrefix(name, "bench") && name != "deploy" { // modules of their own
 			t.Errorf("docs/design.md has a package %s, and the tree has not", name)
 		}
 	}

@@ -72,7 +72,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 	})
 	root.AddCommand(newNode(env), newDev(), newStatus(), newLeader(), newNodes(), newShards(), newObjects(), newDrain(),
 		newElections(), newEffects(), newEvents(), newEtcd(), newExec(), newLock(), newGuard(),
-		newDoctor(), newRBAC(), newWatch(), newResign(), newTransfer(), newVersion())
+		newDoctor(), newRBAC(), newWatch(), newResign(), newTransfer(), newProbe(), newVersion())
 	root.SetHelpCommand(newHelp(root))
 	for _, cmd := range root.Commands() {
 		if cmd.Args == nil {

@@ -116,6 +116,11 @@ func TestBadCommandLines(t *testing.T) {
 		"node --etcd ftp://a:1":                            "http:// and https:// are understood",
 		"transfer":                                         "--to is missing",
 		"version stray":                                    "unexpected argument",
+		"probe":                                            "URL is missing: give the address of a page",
+		"probe 127.0.0.1:48001":                            `URL "127.0.0.1:48001": write it like http://`,
+		"probe http://a:1 b":                               `unexpected argument "b": one page at a time`,
+		"probe --timeout 0 http://a:1":                     "--timeout 0s: give more than 0",
+		"probe --cacert /nonexistent http://a:1":           "--cacert: name a file",
 	} {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()

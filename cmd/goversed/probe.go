@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/goverse/goverse/internal/cli"
+)
+
+// probeBody is how much of a refusal's body is shown.
+const probeBody = 512
+
+func newProbe() *cobra.Command {
+	var timeout time.Duration
+	var caCert string
+	cmd := &cobra.Command{
+		Use:   "probe URL",
+		Short: "Ask a URL once: exit code 0 if the answer is 2xx",
+		Long: `Ask a URL once, and exit with 0 if the answer's status is 2xx, else with 1: a health check
+for where there is no curl, such as an image with nothing else in it. Proxies of the environment
+are not used, and redirects are not followed: they are no 2xx.`,
+		Example: `  goversed probe http://127.0.0.1:48001/readyz
+  goversed probe --cacert /etc/goverse/ca.pem https://host1:48001/readyz`,
+		Args: exactly("give the address of a page, like http://127.0.0.1:48001/readyz", "one page at a time", "URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := probeClient(caCert)
+			if err == nil {
+				err = checkProbe(args[0], timeout)
+			}
+			if err != nil {
+				return cli.Usage(cmd.CommandPath(), err)
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return probe(ctx, client, args[0])
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Second, "how long to wait for the answer")
+	cmd.Flags().StringVar(&caCert, "cacert", "", "PEM `file` with the authorities that may have signed the server's "+
+		"certificate (default: those of this machine)")
+	return cmd
+}
+
+// checkProbe reports what is wrong with the command line.
+func checkProbe(page string, timeout time.Duration) error {
+	u, err := url.Parse(page)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("URL %q: write it like http://127.0.0.1:48001/readyz", page)
+	case timeout <= 0:
+		return fmt.Errorf("--timeout %v: give more than 0", timeout)
+	}
+	return nil
+}
+
+// probeClient asks directly, once, and keeps no connection.
+func probeClient(caCert string) (*http.Client, error) {
+	transport := &http.Transport{DisableKeepAlives: true}
+	if caCert != "" {
+		pem, err := os.ReadFile(caCert)
+		if err != nil {
+			return nil, fmt.Errorf("--cacert: name a file that this user may read (%w)", err)
+		}
+		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--cacert: %s holds no PEM certificate: name the authority's certificate file", caCert)
+		}
+	}
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}, nil
+}
+
+// probe is nil if the answer is 2xx.
+func probe(ctx context.Context, client *http.Client, page string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("%s did not answer in time; see --timeout", page)
+		}
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }() // it was read
+	if answer.StatusCode/100 == 2 {
+		return nil
+	}
+	body, _ := io.ReadAll(io.LimitReader(answer.Body, probeBody)) // the status is what matters
+	return fmt.Errorf("%s: %s: %s", page, answer.Status, strings.ToValidUTF8(strings.TrimSpace(string(body)), "?"))
+}
