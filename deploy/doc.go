@@ -4,5 +4,5 @@
 // It is a module of its own, so that a program that links Goverse depends on none of that.
 //
 // What is not shown here: that a Grafana, a cluster of Kubernetes or a Docker engine does with the files what is
-// expected. None runs here.
+// expected. The tests need none of them.
 package deploy
