@@ -43,6 +43,7 @@ func newStream(w http.ResponseWriter, r *http.Request) *stream {
 			select {
 			case <-stopping:
 				end()
+				_ = s.control.SetWriteDeadline(time.Now()) // a client that does not read is not waited for
 			case <-ctx.Done():
 			}
 		})
@@ -89,6 +90,9 @@ func (s *stream) write(b []byte) error {
 	}
 	// A server that cannot has its own time-out, or none.
 	_ = s.control.SetWriteDeadline(time.Now().Add(sendTimeout))
+	if err := s.ctx.Err(); err != nil { // and the deadline that came with it was put off just now
+		return err
+	}
 	_, err := s.w.Write(b)
 	if err == nil {
 		err = s.control.Flush()
@@ -203,7 +207,7 @@ func (rt *router) render(page string) []byte {
 		}
 		w := &rendered{header: http.Header{}, status: http.StatusOK}
 		found, name, _ := rt.find(r.URL.EscapedPath())
-		found.handle(w, r, name)
+		recovered(w, func() { found.handle(w, r, name) })
 		return json.Marshal(Push{Status: w.status, Body: bytes.TrimSpace(w.body.Bytes())})
 	})
 	if err != nil { // a page that cannot be asked for: streamed found it, so it is no JSON
@@ -211,6 +215,16 @@ func (rt *router) render(page string) []byte {
 	}
 	push, _ := answered.([]byte)
 	return push
+}
+
+// recovered answers for a page that panics, as net/http does for a request: the program's own functions may be called.
+func recovered(w http.ResponseWriter, handle func()) {
+	defer func() {
+		if recover() != nil {
+			writeError(w, http.StatusInternalServerError, "this page failed")
+		}
+	}()
+	handle()
 }
 
 // rendered is a page that nobody has asked for over the network.

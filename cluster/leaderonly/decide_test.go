@@ -41,6 +41,9 @@ func TestJudge(t *testing.T) {
 
 func TestURL(t *testing.T) {
 	for address, want := range map[string]string{
+		":80":                       "",
+		"0.0.0.0:80":                "",
+		"http://[::]:80":            "",
 		"":                          "",
 		"10.0.0.1:80":               "http://10.0.0.1:80",
 		"https://leader.example":    "https://leader.example",

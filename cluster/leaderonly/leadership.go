@@ -89,8 +89,9 @@ func (l ofCluster) Leader() Leader {
 		st := l.c.Status()
 		return Leader{Own: st.SessionValid && len(st.Queue) > 0 && st.Queue[0] == self}
 	}
-	leads := known.Address == self && l.c.IsLeader()
-	return Leader{Name: known.Address, URL: urlOf(l.c, known), Token: known.Token, Own: leads, Leads: leads}
+	own := known.Address == self // also while a term has ended, or an old session's key stands
+	return Leader{Name: known.Address, URL: urlOf(l.c, known), Token: known.Token, Own: own,
+		Leads: own && l.c.IsLeader()}
 }
 
 func (l ofCluster) Next() bool { return second(l.c.Status().Queue, l.c) }

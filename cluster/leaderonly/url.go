@@ -1,12 +1,13 @@
 package leaderonly
 
 import (
+	"net/netip"
 	"net/url"
 	"strings"
 )
 
 // URL is the base URL of an HTTP address as nodes give it: host:port, or a URL with http or https, of
-// which scheme and host are taken; "" if it is neither.
+// which scheme and host are taken; "" if it is neither, or names no host.
 func URL(address string) string {
 	if address == "" {
 		return ""
@@ -17,6 +18,9 @@ func URL(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return ""
+	}
+	if ip, err := netip.ParseAddr(u.Hostname()); u.Hostname() == "" || err == nil && ip.IsUnspecified() {
+		return "" // it means another machine to everybody
 	}
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
 }

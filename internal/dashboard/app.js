@@ -728,7 +728,7 @@ const panels = {
     if (token) columns.push({ name: "Admin" });
     return [scrolled("Table of elections", table("Named elections", columns, b.elections.map((e) => ({ key: e.name, cells: [
       named(e.name), e.leader_id ? party(e.leader_id) : "nobody", num(e.token), num(e.length),
-      ...(token ? [el("div", { class: "buttons" }, act("resignElection", "Resign…", { name: e.name }),
+      ...(token && addressable(e.name) ? [el("div", { class: "buttons" }, act("resignElection", "Resign…", { name: e.name }),
         e.candidates.some((c) => c.address !== e.leader_id) ? act("transferElection", "Transfer…", { name: e.name }) : "")] : [])] })))),
     cut(b, b.elections.length)];
   },
@@ -750,7 +750,7 @@ const panels = {
       const [cls, sym] = tags[e.state] ?? ["tag bad", "warn"];
       return { key: e.name, marked: e.state === "unknown", cells: [named(e.name), el("span", { class: cls }, icon(sym), e.state),
         num(e.attempt), e.by ? party(e.by) : "–", e.at ? since(e.at) : "–",
-        e.state === "unknown" ? token ? act("resolve", "Resolve…", { name: e.name, token: e.token })
+        e.state === "unknown" ? token && addressable(e.name) ? act("resolve", "Resolve…", { name: e.name, token: e.token })
           : "look whether it took place, then resolve it"
           : e.error || (e.resolved_by ? `resolved by ${e.resolved_by}` : e.result_bytes ? many(e.result_bytes, "byte of result", "bytes of result") : "")] };
     }))), cut(b, b.effects.length)];
@@ -766,7 +766,7 @@ const panels = {
           p.paused ? el("span", { class: "tag warn" }, icon("stop"), "paused") : ""),
         el("span", { class: "mono" }, p.position || "–"), p.lag === undefined ? "not known" : num(p.lag), p.per_second.toFixed(1), num(p.handled),
         p.parked ? el("span", { class: "bad" }, num(p.parked)) : "0", p.last_error || "–",
-        ...(token ? [p.paused ? act("resume", "Resume…", { name: p.name }) : act("pause", "Pause…", { name: p.name })] : [])] }))))];
+        ...(token && addressable(p.name) ? [p.paused ? act("resume", "Resume…", { name: p.name }) : act("pause", "Pause…", { name: p.name })] : [])] }))))];
   },
   objects(b) {
     const head = el("p", { class: "note" }, "Those of this node, ", el("b", {}, b.node_id), `: ${many(b.running, "call runs", "calls run")}, `,
@@ -877,11 +877,15 @@ function fillTypes() {
 // ---- Administration ----------------------------------------------------------------------------------------------
 
 const stored = {
-  get(area, key) { try { return area.getItem(key) ?? ""; } catch { return ""; } },
-  set(area, key, value) { try { value ? area.setItem(key, value) : area.removeItem(key); } catch { /* It lasts as long as the page. */ } },
+  // area is a function: where the browser keeps nothing for this site, asking for it throws.
+  get(area, key) { try { return area().getItem(key) ?? ""; } catch { return ""; } },
+  set(area, key, value) { try { value ? area().setItem(key, value) : area().removeItem(key); } catch { /* It lasts as long as the page. */ } },
 };
-let token = stored.get(sessionStorage, "goverse-admin-token");
+let token = stored.get(() => sessionStorage, "goverse-admin-token");
 let caller = "";
+
+/** addressable: a browser takes these two names out of a path, in any spelling. */
+const addressable = (name) => name !== "." && name !== "..";
 
 /** act is a button that an operator with a token has. */
 const act = (action, label, data = {}) => el("button", { type: "button", class: "small", "data-act": action,
@@ -936,7 +940,7 @@ $("token-form").addEventListener("submit", async (e) => {
 });
 function setToken(given) {
   token = given;
-  stored.set(sessionStorage, "goverse-admin-token", given);
+  stored.set(() => sessionStorage, "goverse-admin-token", given);
   paintAdmin();
   paintAll();
 }
@@ -1067,7 +1071,7 @@ $("filter").addEventListener("input", (e) => { wanted = e.target.value; paintNod
 $("event-type").addEventListener("change", (e) => { show = e.target.value; paintEvents(); });
 
 const themes = { "": ["auto", "Theme: auto, as the system has it"], light: ["sun", "Theme: light"], dark: ["moon", "Theme: dark"] };
-let theme = stored.get(localStorage, "goverse-theme");
+let theme = stored.get(() => localStorage, "goverse-theme");
 if (!(theme in themes)) theme = "";
 function paintTheme() {
   const [sym, label] = themes[theme];
@@ -1082,7 +1086,7 @@ function paintTheme() {
 $("theme").addEventListener("click", () => {
   const names = Object.keys(themes);
   theme = names[(names.indexOf(theme) + 1) % names.length];
-  stored.set(localStorage, "goverse-theme", theme);
+  stored.set(() => localStorage, "goverse-theme", theme);
   paintTheme();
 });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paintTheme);

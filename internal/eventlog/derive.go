@@ -10,12 +10,12 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// differs reports whether Derive could find an event between the two. It is called at every change of the cluster on
-// every node, so it only looks whether lists, which are never written to, are the same.
+// differs reports whether Derive could find an event between the two, or why the next one happens. It is called at
+// every change of the cluster on every node, so it only looks whether lists, which are never written to, are the same.
 func differs(before, now *state.Snapshot) bool {
 	return !same(before.Members, now.Members) || !same(before.Lingering, now.Lingering) ||
 		!same(before.Accusations, now.Accusations) || before.ShardMap != now.ShardMap || before.Acting != now.Acting ||
-		before.Leader() != now.Leader()
+		before.Request != now.Request || before.Leader() != now.Leader()
 }
 
 func same[T any](a, b []T) bool {

@@ -84,8 +84,11 @@ func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 			if err := each(e); err != nil {
 				return err
 			}
+			*after = max(*after, e.Seq)
 		}
-		*after = max(*after, resp.Header.Revision)
+		if len(resp.Events) == 0 { // else there may be more of what has been
+			*after = max(*after, resp.Header.Revision)
+		}
 	}
 	return context.Cause(ctx)
 }

@@ -192,14 +192,14 @@ func (t *transitions) concerns(before, now *state.Snapshot) bool {
 	return true
 }
 
-// take are those not looked at, the newest last.
-func (t *transitions) take(newest *state.Snapshot) []*state.Snapshot {
+// take are those not looked at, the newest last, which is asked for when no other can come between.
+func (t *transitions) take(newest func() *state.Snapshot) []*state.Snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	taken := t.next
 	t.next, t.began = nil, true
-	if len(taken) == 0 || taken[len(taken)-1] != newest && taken[len(taken)-1].Revision <= newest.Revision {
-		taken = append(taken, newest)
+	if s := newest(); len(taken) == 0 || taken[len(taken)-1] != s {
+		taken = append(taken, s)
 	}
 	return taken
 }

@@ -23,8 +23,7 @@ type observer struct {
 // observe looks at all that has changed, and returns after which time to look again; 0: when something changes.
 func (o *observer) observe(now time.Time) time.Duration {
 	l := o.log
-	newest := l.cfg.Mirror.Snapshot()
-	if newest == nil {
+	if l.cfg.Mirror.Snapshot() == nil {
 		return 0
 	}
 	if end := l.cfg.Election.LastEnd(); end != nil && end.Token != o.ended {
@@ -33,11 +32,14 @@ func (o *observer) observe(now time.Time) time.Duration {
 			o.happened(o.ownEnd(end, now), true)
 		}
 	}
-	for _, s := range l.seen.take(newest) {
+	for _, s := range l.seen.take(l.cfg.Mirror.Snapshot) {
 		before := o.last
 		o.last = s
 		if before == nil {
 			continue
+		}
+		if before.History != s.History {
+			l.forget() // ids are made of revisions, which are others' now
 		}
 		for _, e := range Derive(before, s) {
 			e.Time = now
@@ -137,6 +139,16 @@ func (l *Log) remember(e event.Event, own bool) (known bool) {
 	l.recent = append(l.recent, e)
 	l.took.count(e)
 	return false
+}
+
+// forget drops what was seen in another history of etcd's.
+func (l *Log) forget() {
+	l.mu.Lock()
+	l.recent = nil
+	l.mu.Unlock()
+	if l.writer != nil {
+		l.writer.forget()
+	}
 }
 
 // withdraw forgets an event that was about this node alone.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -35,21 +36,6 @@ func record(ctx context.Context, kv clientv3.KV, keys state.Keys, events []event
 	}
 	_, err := kv.Txn(ctx).Then(ops...).Commit()
 	return err
-}
-
-// recorded are the ids in the log.
-func recorded(ctx context.Context, kv clientv3.KV, keys state.Keys) (map[string]bool, error) {
-	resp, err := kv.Get(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
-		return nil, err
-	}
-	ids := make(map[string]bool, len(resp.Kvs))
-	for _, pair := range resp.Kvs {
-		if id, ok := keys.EventID(string(pair.Key)); ok {
-			ids[id] = true
-		}
-	}
-	return ids, nil
 }
 
 // prune deletes the oldest events, until there are at most most and none was recorded before horizon, by its own
@@ -94,8 +80,8 @@ func decode(keys state.Keys, key string, value []byte, seq int64) (event.Event, 
 	if err := json.Unmarshal(value, &e); err != nil {
 		return event.Event{}, fmt.Errorf("%w: event %q: %w", state.ErrBadRecord, id, err)
 	}
-	if e.Type == "" {
-		return event.Event{}, fmt.Errorf("%w: event %q has no type", state.ErrBadRecord, id)
+	if e.Type == "" || strings.Trim(string(e.Type), "abcdefghijklmnopqrstuvwxyz_") != "" {
+		return event.Event{}, fmt.Errorf("%w: event %q has no type but %q", state.ErrBadRecord, id, e.Type)
 	}
 	e.ID, e.Seq = id, seq
 	return e, nil

@@ -74,6 +74,13 @@ func (w *writer) add(e event.Event, own bool, after time.Duration) {
 	signal(w.wake)
 }
 
+// forget drops what is pending but for what this node alone knows.
+func (w *writer) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pending = slices.DeleteFunc(w.pending, func(p pending) bool { return !p.own })
+}
+
 func (w *writer) withdraw(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,18 +142,33 @@ func (w *writer) record(ctx context.Context, records bool, now time.Time) error 
 	return prune(ctx, w.cfg.Client, w.cfg.Keys, w.cfg.Max, now.Add(-w.cfg.MaxAge))
 }
 
-// catchUp forgets what is in the log already: the former recorder was there until now.
+// catchUp forgets what is in the log already, or was: the former recorder was there until now.
 func (w *writer) catchUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.RequestTimeout)
 	defer cancel()
-	ids, err := recorded(ctx, w.cfg.Client, w.cfg.Keys)
+	events, _, _, err := List(ctx, w.cfg.Client, w.cfg.Keys, Query{})
 	if err != nil {
 		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.pending = slices.DeleteFunc(w.pending, func(p pending) bool { return ids[p.ID] })
+	w.pending = missing(w.pending, events, w.cfg.Max, time.Now().Add(-w.cfg.MaxAge))
 	return nil
+}
+
+// missing are those of the pending events that the log, which keeps most and none from before the horizon, lacks. What
+// it may have had and has deleted since is not: where it is full, what is no newer than its oldest event.
+func missing(all []pending, events []event.Event, most int, horizon time.Time) []pending {
+	ids, oldest := make(map[string]bool, len(events)), int64(0)
+	for _, e := range events {
+		ids[e.ID] = true
+	}
+	if len(events) > 0 && len(events) >= most*9/10 {
+		oldest = events[0].Revision
+	}
+	return slices.DeleteFunc(all, func(p pending) bool {
+		return ids[p.ID] || !p.own && (p.Revision <= oldest || p.Time.Before(horizon))
+	})
 }
 
 // flush records the pending events that are to be, and returns how many those were.
