@@ -127,10 +127,15 @@ func (e *Election) lose() {
 	if e.place == nil || e.giveUp != nil {
 		return
 	}
-	q, token := e.follower.Queue(), e.place.Token()
-	if token != 0 && q.After(token) && !q.Has(e.place.Key(), token) {
+	if e.vanished(e.place) {
 		e.giveUp = election.ErrKeyLost
 	}
+}
+
+// vanished reports whether the watch shows that the key of a place is gone.
+func (e *Election) vanished(p *leasequeue.Entry) bool {
+	q, token := e.follower.Queue(), p.Token()
+	return token != 0 && q.After(token) && !q.Has(p.Key(), token)
 }
 
 // ended ends a term that is over or to be given up, and then the place in the queue, when its
@@ -152,6 +157,9 @@ func (e *Election) ended() bool {
 	}
 	if t := e.over; t != nil {
 		if t.work > 0 && !e.expired {
+			if e.vanished(t.place) { // while its work was waited for: somebody else may lead already
+				t.cut(e.termOver(t.token, election.ErrKeyLost))
+			}
 			return false
 		}
 		if t.work > 0 {

@@ -284,3 +284,31 @@ func TestStandsAgain(t *testing.T) {
 	s.join(s.a, "job")
 	s.leads(a)
 }
+
+// What runs as the leader ends when the key that leads is deleted while it is waited for: the next one leads at once.
+func TestAsLeaderEndsWithTheKey(t *testing.T) {
+	s := newTestBed(t)
+	a := s.join(s.a, "job")
+	s.leads(a)
+	b := s.join(s.b, "job")
+	key, err := s.client.Get(s.ctx, s.keys.Queue("job"), clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1))
+	require.NoError(t, err)
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- a.AsLeader(s.ctx, func(ctx context.Context, _ election.Term) error {
+			close(begun)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+	}()
+	<-begun
+	resigned := make(chan error, 1)
+	go func() { resigned <- a.Resign(s.ctx) }()
+	s.eventually(func() bool { return !a.IsLeader() }, "the flag first")
+	_, err = s.client.Delete(s.ctx, string(key.Kvs[0].Key))
+	require.NoError(t, err)
+	require.Equal(t, election.ReasonKeyLost, election.ReasonOf(<-ended), "not by WorkTimeout")
+	s.leads(b)
+	<-resigned
+}

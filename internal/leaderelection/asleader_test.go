@@ -122,3 +122,23 @@ func TestAsLeaderEndsWithTheTerm(t *testing.T) {
 		require.Contains(t, []election.Reason{election.ReasonSessionLost, election.ReasonKeyLost}, election.ReasonOf(err))
 	}
 }
+
+// It ends when the key that leads is deleted while the leader that gives way waits for it: the next one leads at once.
+func TestAsLeaderEndsWithTheKey(t *testing.T) {
+	client := etcdtest.Client(t)
+	ctx := etcdtest.Context(t)
+	a := start(t, client, "a:1", func(c *Config) { c.WorkTimeout = time.Hour })
+	key := a.keys.Candidate(int64(a.keeper.Current().ID()))
+	awaitLeads(t, a)
+	b := start(t, client, "b:1")
+	goOn, result := inside(t, a, func(ctx context.Context, _ election.Term) error { <-ctx.Done(); return ctx.Err() })
+	goOn()
+	gone := make(chan error, 1)
+	go func() { gone <- a.Resign(ctx) }()
+	require.NoError(t, a.await(ctx, func() bool { return !a.IsLeader() }))
+	_, err := client.Delete(ctx, key)
+	require.NoError(t, err)
+	require.ErrorIs(t, <-result, election.ErrTermOver)
+	require.NoError(t, <-gone)
+	awaitLeads(t, b)
+}

@@ -116,6 +116,10 @@ func (r *round) step() time.Duration {
 		le.ended.cut(context.Cause(le.ended.ctx))
 		le.ended = nil
 	}
+	if e := le.ended; e != nil && e.work > 0 && le.part.Over(e.token, snap) {
+		// The key was deleted while its work was waited for: somebody else may lead already.
+		e.cut(&election.TermOverError{Token: e.token, Reason: election.ReasonKeyLost, Err: election.ErrKeyLost})
+	}
 	le.endTerm(orders.Ended, behind(orders.Ended, period))
 	r.beginTerm(orders.Began, period, now)
 	if orders.Do.Kind != candidacy.None {
