@@ -41,6 +41,10 @@ func atEtcd(ctx context.Context, p *etcdproc.Process, client *clientv3.Client) (
 	if err != nil {
 		return nil, err
 	}
+	events, err := client.Get(ctx, "/goverse/events/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return nil, err // the event log is there to outlive the nodes
+	}
 	leases, err := client.Leases(ctx)
 	if err != nil {
 		return nil, err
@@ -53,7 +57,7 @@ func atEtcd(ctx context.Context, p *etcdproc.Process, client *clientv3.Client) (
 		what string
 		n    int64
 	}{
-		{"keys", keys.Count},
+		{"keys", keys.Count - events.Count},
 		{"leases", int64(len(leases.Leases))},
 		{"watches", int64(metrics["etcd_debugging_mvcc_watcher_total"])},
 		{"watch streams", int64(metrics["etcd_debugging_mvcc_watch_stream_total"])},

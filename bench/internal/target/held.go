@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -168,7 +169,10 @@ func leased(ctx context.Context, c *clientv3.Client) (leases, keys int, err erro
 	}
 	on := map[int64]bool{}
 	for _, kv := range resp.Kvs {
-		on[kv.Lease] = true
+		if !strings.HasPrefix(string(kv.Key), "/goverse/events/") { // those stand on none
+			on[kv.Lease] = true
+			keys++
+		}
 	}
-	return len(on), len(resp.Kvs), nil
+	return len(on), keys, nil
 }
