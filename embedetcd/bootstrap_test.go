@@ -127,7 +127,10 @@ func TestMemberThatLostItsData(t *testing.T) {
 	require.Equal(t, "before", value(t, a.Client(), "key"))
 
 	remove(t, a, lost)
-	_, err = Start(patient(t), cfg["c"])
+	require.Eventually(t, func() bool { // until both of the others have heard of it
+		_, err = Start(patient(t), cfg["c"])
+		return !errors.Is(err, ErrMemberLost)
+	}, 20*time.Second, 10*time.Millisecond)
 	require.ErrorIs(t, err, ErrNotMember)
 	var added *clientv3.MemberAddResponse
 	require.Eventually(t, func() bool {
