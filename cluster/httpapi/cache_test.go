@@ -22,7 +22,7 @@ func TestCache(t *testing.T) {
 			ask := func(ctx context.Context, question string) (any, error) {
 				return c.get(ctx, question, 2*time.Second, func(ctx context.Context) (any, error) {
 					n := reads.Add(1)
-					time.Sleep(100 * time.Millisecond) // in virtual time
+					<-time.After(100 * time.Millisecond) // in virtual time
 					return n, errors.Join(ctx.Err(), failed)
 				})
 			}
@@ -39,7 +39,7 @@ func TestCache(t *testing.T) {
 						_, err := ask(ctx, "it")
 						require.ErrorIs(t, err, failed)
 						leave()
-						time.Sleep(200 * time.Millisecond)
+						<-time.After(200 * time.Millisecond)
 					}
 				})
 			}
@@ -64,7 +64,7 @@ func TestCacheIsBounded(t *testing.T) {
 			require.Equal(t, i, body)
 		}
 		require.Len(t, c.answers, mostCached)
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		body, err := c.get(t.Context(), "0", time.Second, read("new"))
 		require.NoError(t, err)
 		require.Equal(t, "new", body)
