@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/event"
-	"github.com/goverse/goverse/internal/oneline"
 )
 
 // Events is the body of /cluster/events: the newest events of the cluster's event log, oldest first.
@@ -38,35 +36,16 @@ type eventQuery struct {
 
 // readEvents reads ?limit=N&since=TIME, where TIME is RFC 3339 or how long ago. It answers where something is wrong.
 func readEvents(w http.ResponseWriter, r *http.Request, now time.Time) (q eventQuery, ok bool) {
-	bad := func(format string, args ...any) (eventQuery, bool) {
-		writeError(w, http.StatusBadRequest, fmt.Sprintf(format, args...))
-		return eventQuery{}, false
-	}
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return bad("write the query as ?limit=N&since=TIME, percent-encoded: %s", oneline.Of(err))
-	}
-	q.limit = defaultLimit
-	for name, all := range values {
-		value := all[0]
-		switch {
-		case name != "limit" && name != "since":
-			return bad(`there is no parameter %q here; there are ["limit" "since"]`, name)
-		case len(all) > 1:
-			return bad("the parameter %s is there %d times: give it once", name, len(all))
-		case name == "limit":
-			if q.limit, err = strconv.Atoi(value); err != nil || q.limit < 1 || q.limit > mostListed {
-				return bad("limit=%q: give a number from 1 to %d", value, mostListed)
-			}
-		default:
+	ok = readQuery(w, r, "?limit=N&since=TIME", map[string]parameter{"limit": limitOf(&q.limit),
+		"since": func(value string) (err error) {
 			if ago, derr := time.ParseDuration(value); derr == nil && ago >= 0 {
 				q.since = now.Add(-ago)
 			} else if q.since, err = time.Parse(time.RFC3339, value); err != nil {
-				return bad("since=%q: give how long ago, like 1h30m, or a time like 2026-11-24T08:00:00Z", value)
+				return fmt.Errorf("since=%q: give how long ago, like 1h30m, or a time like 2026-11-24T08:00:00Z", value)
 			}
-		}
-	}
-	return q, true
+			return nil
+		}})
+	return q, ok
 }
 
 // events reads the log once a second for all that ask.

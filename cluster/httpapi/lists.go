@@ -2,7 +2,9 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/goverse/goverse/cluster"
@@ -91,8 +93,8 @@ type Effect struct {
 }
 
 func (a *api) elections(w http.ResponseWriter, r *http.Request) {
-	q, ok := readList(w, r)
-	if !ok {
+	var q listQuery
+	if !readList(w, r, &q, nil) {
 		return
 	}
 	a.list(w, r, "elections", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
@@ -111,8 +113,8 @@ func (a *api) elections(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *api) locks(w http.ResponseWriter, r *http.Request) {
-	q, ok := readList(w, r)
-	if !ok {
+	var q listQuery
+	if !readList(w, r, &q, nil) {
 		return
 	}
 	a.list(w, r, "locks", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
@@ -133,8 +135,13 @@ func (a *api) locks(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *api) effects(w http.ResponseWriter, r *http.Request) {
-	q, ok := readList(w, r, "unknown")
-	if !ok {
+	var q listQuery
+	if !readList(w, r, &q, map[string]parameter{"unknown": func(value string) (err error) {
+		if q.unknown, err = strconv.ParseBool(value); err != nil {
+			return fmt.Errorf("unknown=%q: give true or false", value)
+		}
+		return nil
+	}}) {
 		return
 	}
 	a.list(w, r, "effects", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {

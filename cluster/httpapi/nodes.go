@@ -51,8 +51,8 @@ type Node struct {
 const HealthSuspected = "suspected"
 
 func (a *api) nodes(w http.ResponseWriter, r *http.Request) {
-	q, ok := readList(w, r)
-	if !ok {
+	var q listQuery
+	if !readList(w, r, &q, nil) {
 		return
 	}
 	c := a.cluster(w, "nodes")

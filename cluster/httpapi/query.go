@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -26,43 +27,58 @@ type listQuery struct {
 	unknown bool   // of effects
 }
 
-// readList reads ?limit=N&after=NAME and, if it may be there, ?unknown=true. What it does not know it refuses: a list
-// that is not filtered as it was asked to be would be a wrong answer. It answers where something is wrong.
-func readList(w http.ResponseWriter, r *http.Request, more ...string) (q listQuery, ok bool) {
-	bad := func(format string, args ...any) (listQuery, bool) {
+// parameter reads the value of one parameter of a query. Its error says what to give instead.
+type parameter func(value string) error
+
+// readQuery reads a query of which each parameter may be there once; example is a whole one. What it does not know it
+// refuses: a list that is not filtered as it was asked to be would be a wrong answer. It answers where something is
+// wrong.
+func readQuery(w http.ResponseWriter, r *http.Request, example string, known map[string]parameter) (ok bool) {
+	bad := func(format string, args ...any) bool {
 		writeError(w, http.StatusBadRequest, fmt.Sprintf(format, args...))
-		return listQuery{}, false
+		return false
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return bad("write the query as ?limit=N&after=NAME, percent-encoded: %s", oneline.Of(err))
+		return bad("write the query as %s, percent-encoded: %s", example, oneline.Of(err))
 	}
-	known := append([]string{"limit", "after"}, more...)
-	q = listQuery{limit: defaultLimit}
 	for name, all := range values {
-		value := all[0]
+		read, there := known[name]
 		switch {
-		case !slices.Contains(known, name):
-			return bad("there is no parameter %q here; there are %q", name, known)
+		case !there:
+			return bad("there is no parameter %q here; there are %q", name, slices.Sorted(maps.Keys(known)))
 		case len(all) > 1:
 			return bad("the parameter %s is there %d times: give it once", name, len(all))
-		case name == "limit":
-			q.limit, err = strconv.Atoi(value)
-			if err != nil || q.limit < 1 || q.limit > mostListed {
-				return bad("limit=%q: give a number from 1 to %d", value, mostListed)
-			}
-		case name == "after":
-			if value == "" || len(value) > maxAfter {
-				return bad("after has %d bytes: give what next was, which is from 1 to %d", len(value), maxAfter)
-			}
-			q.after = value
-		case name == "unknown":
-			if q.unknown, err = strconv.ParseBool(value); err != nil {
-				return bad("unknown=%q: give true or false", value)
-			}
+		}
+		if err := read(all[0]); err != nil {
+			return bad("%s", err)
 		}
 	}
-	return q, true
+	return true
+}
+
+// limitOf reads ?limit=N.
+func limitOf(limit *int) parameter {
+	*limit = defaultLimit
+	return func(value string) (err error) {
+		if *limit, err = strconv.Atoi(value); err != nil || *limit < 1 || *limit > mostListed {
+			return fmt.Errorf("limit=%q: give a number from 1 to %d", value, mostListed)
+		}
+		return nil
+	}
+}
+
+// readList reads ?limit=N&after=NAME and what more there is. It answers where something is wrong.
+func readList(w http.ResponseWriter, r *http.Request, q *listQuery, more map[string]parameter) (ok bool) {
+	known := map[string]parameter{"limit": limitOf(&q.limit), "after": func(value string) error {
+		if value == "" || len(value) > maxAfter {
+			return fmt.Errorf("after has %d bytes: give what next was, which is from 1 to %d", len(value), maxAfter)
+		}
+		q.after = value
+		return nil
+	}}
+	maps.Copy(known, more)
+	return readQuery(w, r, "?limit=N&after=NAME", known)
 }
 
 // question distinguishes what was asked for from everything else.

@@ -94,7 +94,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 			"leader", to.leader.Name, "method", r.Method, "path", r.URL.Path, "error", p.err)
 		to.reason = OutcomeUnknown
 		to.detail = "the leader did not answer the forwarded request: it may have carried it out"
-		problem(w, http.StatusBadGateway, to)
+		answer(w, http.StatusBadGateway, to)
 	}
 	return true
 }

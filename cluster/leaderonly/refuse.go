@@ -1,8 +1,9 @@
 package leaderonly
 
 import (
-	"encoding/json"
 	"net/http"
+
+	"github.com/goverse/goverse/internal/problem"
 )
 
 // The headers of this package.
@@ -46,16 +47,13 @@ var titles = map[Reason]string{
 func refuse(w http.ResponseWriter, r refusal) {
 	w.Header().Set(RefusedHeader, string(r.reason))
 	w.Header().Set("Retry-After", retryAfter)
-	problem(w, http.StatusServiceUnavailable, r)
+	answer(w, http.StatusServiceUnavailable, r)
 }
 
-func problem(w http.ResponseWriter, status int, r refusal) {
+func answer(w http.ResponseWriter, status int, r refusal) {
 	if r.leader.URL != "" {
 		w.Header().Set(LeaderHeader, r.leader.URL)
 	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(Problem{Type: "urn:goverse:problem:" + string(r.reason), Title: titles[r.reason],
-		Status: status, Detail: r.detail, Reason: r.reason, Leader: r.leader.URL}) // fails only if the client has gone
+	problem.Send(w, status, Problem{Type: "urn:goverse:problem:" + string(r.reason), Title: titles[r.reason],
+		Status: status, Detail: r.detail, Reason: r.reason, Leader: r.leader.URL})
 }

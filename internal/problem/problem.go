@@ -39,8 +39,13 @@ func (p Problem) withDefaults() Problem {
 
 // Write answers with the problem, which no cache keeps. Headers that w has already stay as they are.
 func Write(w http.ResponseWriter, p Problem) {
+	Send(w, p.Status, p.withDefaults())
+}
+
+// Send is Write for a problem with members of its own, of which RFC 9457 allows any.
+func Send(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", MediaType)
 	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(p.Status)
-	_ = json.NewEncoder(w).Encode(p.withDefaults()) // fails only if the client has gone
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // fails only if the client has gone
 }
