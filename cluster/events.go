@@ -7,6 +7,9 @@ import (
 
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/eventlog"
+	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // EventLog says what this node does for the cluster's event log. The zero value works; give all nodes the same.
@@ -93,14 +96,38 @@ func (e *Events) Follow(ctx context.Context, seq int64, each func(event.Event) e
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := wait.Within(ctx, p.restCtx)
 	defer cancel()
-	defer context.AfterFunc(p.restCtx, cancel)()
-	if err := eventlog.Follow(ctx, p.client, e.c.keys, seq, each, nil); err != nil {
-		return err
+	for ctx.Err() == nil {
+		// A watch whose etcd was replaced, or that a proxy has lost, says nothing; the mirror finds that out.
+		begun, stop := untilRebuilt(ctx, p.mirror)
+		err := eventlog.Follow(begun, p.client, e.c.keys, seq, func(e event.Event) error {
+			seq = e.Seq
+			return each(e)
+		}, nil)
+		stop()
+		if err != nil {
+			return err
+		}
 	}
 	if p.restCtx.Err() != nil {
 		return ErrStopped
 	}
 	return nil
+}
+
+// untilRebuilt is a context that ends with ctx, when the mirror has read the cluster anew, or when stop is called,
+// which joins what waits for that.
+func untilRebuilt(ctx context.Context, m *mirror.Mirror) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	rebuilds, done := m.Rebuilds(), make(chan struct{})
+	go func() {
+		defer close(done)
+		defer cancel()
+		_, _ = m.Wait(ctx, func(*state.Snapshot) bool { return m.Rebuilds() != rebuilds })
+	}()
+	return ctx, func() {
+		cancel()
+		<-done
+	}
 }
