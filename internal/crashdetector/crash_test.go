@@ -57,7 +57,7 @@ func TestDetectionOff(t *testing.T) {
 
 func TestStoppedNodesAreNotAccused(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 4)
+	c := clustertest.New(t, 4, clustertest.WithTTL(nodetest.LongTTL), clustertest.WithPatience(time.Minute))
 	nodetest.AwaitWatched(t, c, 4, 2)
 	for i := range 3 {
 		c.Node(i).Stop()
