@@ -104,7 +104,7 @@ func (e *Events) Follow(ctx context.Context, seq int64, each func(event.Event) e
 		err := eventlog.Follow(begun, p.client, e.c.keys, seq, func(e event.Event) error {
 			seq = e.Seq
 			return each(e)
-		}, nil)
+		})
 		stop()
 		if err != nil {
 			return err

@@ -17,29 +17,18 @@ import (
 
 // Follow calls each with every event that is recorded after the revision, in the order of the log, until ctx ends or
 // each fails; it returns each's error, or nil. When etcd is away it goes on where it was; what was pruned meanwhile
-// is missing. down is notified of an error that lasts, and of nil when it is over; it may be nil.
+// is missing.
 func Follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after int64,
-	each func(event.Event) error, down func(error)) error {
-	if down == nil {
-		down = func(error) {}
-	}
+	each func(event.Event) error) error {
 	retry := backoff.Backoff{Policy: retryPolicy}
 	for ctx.Err() == nil {
-		var ours error // of each
-		err := follow(ctx, client, keys, &after, func(e event.Event) error {
+		var ours error                                                    // of each
+		_ = follow(ctx, client, keys, &after, func(e event.Event) error { // what is etcd's may pass
 			ours = each(e)
 			return ours
-		}, func() {
-			if retry.Failures() > 0 {
-				down(nil)
-			}
-			retry.Reset()
-		})
+		}, retry.Reset)
 		if ours != nil {
 			return ours
-		}
-		if retry.Failures() == 1 && ctx.Err() == nil {
-			down(err)
 		}
 		wait.For(ctx, retry.Next())
 	}

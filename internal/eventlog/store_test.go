@@ -96,7 +96,7 @@ func TestFollow(t *testing.T) {
 				return enough
 			}
 			return nil
-		}, nil)
+		})
 	}()
 	require.Equal(t, "1", (<-got).ID)
 	second := <-got
@@ -117,12 +117,12 @@ func TestFollow(t *testing.T) {
 			return enough
 		}
 		return nil
-	}, nil), enough)
+	}), enough)
 	require.Equal(t, []string{"3", "9"}, ids)
 
 	ended2, cancel := context.WithCancel(ctx)
 	cancel()
-	require.NoError(t, Follow(ended2, client, keys, 0, func(event.Event) error { return nil }, nil))
+	require.NoError(t, Follow(ended2, client, keys, 0, func(event.Event) error { return nil }))
 }
 
 func FuzzDecode(f *testing.F) {

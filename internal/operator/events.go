@@ -30,7 +30,7 @@ func (o *Operator) Events(ctx context.Context, timeout time.Duration, since time
 		}
 	}
 	if follow {
-		err = eventlog.Follow(ctx, o.client, o.keys, revision, show, nil)
+		err = eventlog.Follow(ctx, o.client, o.keys, revision, show)
 	}
 	return skipped, err
 }
