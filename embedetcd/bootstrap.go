@@ -19,6 +19,9 @@ type greeting struct {
 	// Agreed is set once the member has seen all others without data: the random part of the
 	// cluster's id. It never changes: the member then begins that cluster and no other.
 	Agreed string `json:"agreed,omitempty"`
+	// Begun is set once the member has seen that all have agreed, or that one of them has begun: it starts etcd
+	// from then on, whether the others answer or not.
+	Begun bool `json:"begun,omitempty"`
 }
 
 // answer is what another member answered: it has no data, or runs etcd, or neither.

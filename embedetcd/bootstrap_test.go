@@ -94,6 +94,23 @@ func TestNewMembersAgree(t *testing.T) {
 	require.NotEqual(t, first, clusterID(t, startAll(t, cfg["c"], cfg["b"], cfg["a"])[0]))
 }
 
+// One that has agreed, and is restarted before the others have, meets them again: it has not begun.
+func TestOneThatHasAgreedWaitsForTheOthers(t *testing.T) {
+	t.Parallel()
+	cfg := trio(t, nil)
+	a := cfg["a"].withDefaults()
+	dir := &dataDir{path: a.DataDir}
+	require.NoError(t, os.MkdirAll(a.DataDir, 0o700))
+	require.NoError(t, dir.keep(greeting{Members: initialCluster(a) + " " + a.Token, Nonce: "na", Agreed: "of a"}))
+	early, cancel := context.WithTimeout(patient(t), 500*time.Millisecond)
+	defer cancel()
+	_, err := Start(early, cfg["a"])
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.False(t, dir.hasLog())
+	servers := startAll(t, cfg["a"], cfg["b"], cfg["c"])
+	require.Equal(t, clusterID(t, servers[0]), clusterID(t, servers[2]))
+}
+
 // A member that has lost its data does not come back as if it were new: not while the others run, and not
 // beside one of them that it cannot reach.
 func TestMemberThatLostItsData(t *testing.T) {

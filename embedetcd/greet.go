@@ -55,8 +55,11 @@ func meet(ctx context.Context, c Config, dir *dataDir, mine greeting) (step, err
 			return step{}, err
 		}
 		switch s.do {
-		case doBegin, doJoin:
+		case doJoin:
 			return s, nil
+		case doBegin:
+			mine.Begun = true
+			return s, dir.keep(mine)
 		case doAgree:
 			mine.Agreed = s.agree
 			if err := dir.keep(mine); err != nil {

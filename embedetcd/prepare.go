@@ -116,7 +116,7 @@ func prepare(ctx context.Context, c Config, dir *dataDir) (boot, error) {
 			return boot{}, err
 		}
 	}
-	if len(c.Peers) > 1 && mine.Agreed == "" {
+	if len(c.Peers) > 1 && !mine.Begun {
 		s, err := meet(ctx, c, dir, mine)
 		if err != nil {
 			return boot{}, err
