@@ -23,6 +23,8 @@ var (
 type replacement struct {
 	Removed string `json:"removed"` // the id of the member that is replaced, in hex
 	Peer    string `json:"peer"`    // the peer URL of the one that comes in its place
+
+	modified int64 // of its key, as it was read: it is written over and deleted only as such
 }
 
 // replaceStep is what is to be done next.
@@ -47,7 +49,10 @@ const (
 // nextReplace is the next step of replacing the member name by one at peer ("": the same peer URL), with what
 // is kept of it, nil if nothing is. First removed, then added: so a cluster of three never has four voters, of
 // which three would have to answer. Added as a learner: so it has no vote while it has no data.
-func nextReplace(name, peer string, kept *replacement, members []EtcdMember) (replaceStep, error) {
+//
+// first: the command has just been given. A new member that has served, and does not answer then, has lost its data,
+// too, as far as the operator is concerned: it is the next one to be replaced.
+func nextReplace(name, peer string, kept *replacement, members []EtcdMember, first bool) (replaceStep, error) {
 	if kept == nil {
 		return beginReplace(name, peer, members)
 	}
@@ -68,6 +73,8 @@ func nextReplace(name, peer string, kept *replacement, members []EtcdMember) (re
 		return replaceStep{do: doAdd}, nil
 	}
 	switch m := members[i]; {
+	case first && m.Learner && m.State == EtcdNoAnswer:
+		return replaceStep{do: doKeep, keep: replacement{Removed: m.ID, Peer: kept.Peer}}, nil
 	case !m.Learner && m.State == EtcdNoAnswer:
 		return replaceStep{do: doForget}, nil
 	case !m.Learner && m.State != EtcdNotStarted:

@@ -45,7 +45,7 @@ func TestNextStepOfAReplacement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			step, err := nextReplace("c", c.peer, c.kept, c.members)
+			step, err := nextReplace("c", c.peer, c.kept, c.members, false)
 			if c.err != nil {
 				require.ErrorIs(t, err, c.err)
 				require.NotContains(t, err.Error(), "\n")
@@ -55,9 +55,19 @@ func TestNextStepOfAReplacement(t *testing.T) {
 			require.Equal(t, c.do, step.do)
 		})
 	}
-	_, err := nextReplace("c", "http://a", nil, []EtcdMember{a, b, dead})
+	_, err := nextReplace("c", "http://a", nil, []EtcdMember{a, b, dead}, true)
 	require.ErrorContains(t, err, "--peer http://a is that of a")
-	step, err := nextReplace("c", "http://d", nil, []EtcdMember{a, b, dead})
+	step, err := nextReplace("c", "http://d", nil, []EtcdMember{a, b, dead}, true)
 	require.NoError(t, err)
 	require.Equal(t, replacement{Removed: "3", Peer: "http://d"}, step.keep)
+
+	// The new one served, and has lost its data before it had its vote.
+	gone := member("4", "c", EtcdNoAnswer)
+	gone.Learner = true
+	step, err = nextReplace("c", "", kept, []EtcdMember{a, b, gone}, true)
+	require.NoError(t, err)
+	require.Equal(t, replaceStep{do: doKeep, keep: replacement{Removed: "4", Peer: "http://c"}}, step)
+	step, err = nextReplace("c", "", kept, []EtcdMember{a, b, gone}, false)
+	require.NoError(t, err)
+	require.Equal(t, doAwaitStart, step.do, "it may be starting again")
 }

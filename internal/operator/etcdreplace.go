@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 const (
@@ -45,8 +46,8 @@ func (o *Operator) ReplaceEtcdMember(ctx context.Context, timeout time.Duration,
 	defer cancel()
 	began, waits := time.Now(), ""
 	out := Replaced{Name: name}
-	for {
-		step, kept, err := o.lookReplace(ctx, name, peer)
+	for first := true; ; first = false {
+		step, kept, err := o.lookReplace(ctx, name, peer, first)
 		if err != nil {
 			if ctx.Err() != nil && waits != "" {
 				return out, unfinished(name, waits)
@@ -84,7 +85,8 @@ func unfinished(name, waits string) error {
 }
 
 // lookReplace reads how far the replacement is.
-func (o *Operator) lookReplace(ctx context.Context, name, peer string) (replaceStep, *replacement, error) {
+func (o *Operator) lookReplace(ctx context.Context, name, peer string, first bool) (replaceStep, *replacement,
+	error) {
 	ctx, cancel := context.WithTimeout(ctx, readMembers)
 	defer cancel()
 	members, err := o.EtcdMembers(ctx)
@@ -96,7 +98,7 @@ func (o *Operator) lookReplace(ctx context.Context, name, peer string) (replaceS
 	err = o.etcd.Ask(ctx, rightsToReplace, func(ctx context.Context) error {
 		resp, err := o.client.Get(ctx, key)
 		if err == nil && len(resp.Kvs) > 0 {
-			kept = &replacement{}
+			kept = &replacement{modified: resp.Kvs[0].ModRevision}
 			err = json.Unmarshal(resp.Kvs[0].Value, kept)
 		}
 		return err
@@ -104,7 +106,7 @@ func (o *Operator) lookReplace(ctx context.Context, name, peer string) (replaceS
 	if err != nil {
 		return replaceStep{}, nil, err
 	}
-	step, err := nextReplace(name, peer, kept, members)
+	step, err := nextReplace(name, peer, kept, members, first)
 	return step, kept, err
 }
 
@@ -116,12 +118,17 @@ func (o *Operator) carryOut(ctx context.Context, name string, step replaceStep,
 	kept *replacement) (again bool, said string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readMembers)
 	defer cancel()
-	key := o.keys.EtcdReplace(name)
+	// Another command may be at it, too: then this one looks anew.
+	key, modified := o.keys.EtcdReplace(name), int64(0)
+	if kept != nil {
+		modified = kept.modified
+	}
+	asRead := o.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", modified))
 	switch step.do {
 	case doKeep:
 		var value []byte
 		if value, err = json.Marshal(step.keep); err == nil {
-			_, err = o.client.Put(ctx, key, string(value))
+			_, err = asRead.Then(clientv3.OpPut(key, string(value))).Commit()
 		}
 	case doRemove:
 		said = fmt.Sprintf("removed member %s (%s)", name, step.member.ID)
@@ -136,7 +143,7 @@ func (o *Operator) carryOut(ctx context.Context, name string, step replaceStep,
 		said = fmt.Sprintf("member %s (%s) has caught up and votes", name, step.member.ID)
 		_, err = o.client.MemberPromote(ctx, step.member.number)
 	case doForget, doneReplacing:
-		_, err = o.client.Delete(ctx, key)
+		_, err = asRead.Then(clientv3.OpDelete(key)).Commit()
 	}
 	if err == nil {
 		return true, said, nil
