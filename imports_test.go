@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 		"cluster/once", "cluster/processor", "cluster/shard", "cluster/stats", "internal/dashboard",
 		"internal/oneline", "internal/problem"},
 	"cluster/leaderonly": {"cluster", "cluster/election", "cluster/elector", "cluster/objects",
-		"internal/problem"},
+		"internal/problem", "internal/wait"},
 	"cluster/lock": {"cluster/election", "internal/leasequeue", "internal/leasequeue/order",
 		"internal/lifecycle", "internal/state", "internal/wait"},
 	"cluster/lock/locktest": {"cluster/lock", "internal/lifecycle"},

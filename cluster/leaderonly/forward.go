@@ -28,10 +28,10 @@ func newForwarder(opts Options) *forwarder {
 	return &forwarder{opts: opts, under: make(chan struct{}, opts.MaxForwarded),
 		proxy: &httputil.ReverseProxy{
 			Rewrite:   rewrite,
-			Transport: opts.Transport,
+			Transport: ownTrace{opts.Transport},
 			ModifyResponse: func(resp *http.Response) error {
 				refused := resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get(RefusedHeader) != ""
-				if refused && passageOf(resp.Request.Context()).body.whole() {
+				if refused {
 					return errRefused
 				}
 				return nil
@@ -46,9 +46,32 @@ func newForwarder(opts Options) *forwarder {
 type passage struct {
 	to   Leader
 	body *wholeBody
-	sent atomic.Bool // something of it may have been sent: also if a connection failed afterwards
-	err  error       // why it was not answered
+	sent atomic.Bool     // something of it may have been sent: also if a connection failed afterwards
+	err  error           // why it was not answered
+	ctx  context.Context // of the request, as it came
 }
+
+// ownTrace hides from a transport that the proxy listens, too: the leader says 100 to the Expect of rewrite, and the
+// proxy would pass that on to a client that has not asked for it.
+type ownTrace struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t ownTrace) RoundTrip(r *http.Request) (*http.Response, error) {
+	p := passageOf(r.Context())
+	// A transport may try again by itself, on another connection.
+	ctx := httptrace.WithClientTrace(valuesOf{r.Context(), p.ctx},
+		&httptrace.ClientTrace{WroteHeaders: func() { p.sent.Store(true) }})
+	return t.RoundTripper.RoundTrip(r.WithContext(ctx))
+}
+
+// valuesOf is a context with the values of another one.
+type valuesOf struct {
+	context.Context
+	values context.Context
+}
+
+// Value implements context.Context.
+func (c valuesOf) Value(key any) any { return c.values.Value(key) }
 
 // notReached: no connection came to be.
 func (p *passage) notReached() bool {
@@ -74,9 +97,8 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 	ctx, cancel := context.WithTimeout(r.Context(), f.opts.ForwardTimeout)
 	defer cancel()
 	p := &passage{to: to.leader, body: &wholeBody{ReadCloser: r.Body}}
-	// A transport may try again by itself, on another connection.
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { p.sent.Store(true) }})
-	out := r.WithContext(context.WithValue(ctx, passageKey{}, p))
+	p.ctx = context.WithValue(ctx, passageKey{}, p)
+	out := r.WithContext(p.ctx)
 	if r.Body != nil && r.Body != http.NoBody {
 		out.Body = p.body
 	}
@@ -86,6 +108,9 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 		return true
 	case p.body.whole() && (errors.Is(p.err, errRefused) || p.notReached()):
 		return false
+	case errors.Is(p.err, errRefused): // the body is on its way, and another node cannot have it
+		to.detail = "the node that was taken for the leader refused the request; nothing was done; try again"
+		refuse(w, to)
 	case p.notReached():
 		to.detail = "the leader could not be reached; nothing was done; try again"
 		refuse(w, to)

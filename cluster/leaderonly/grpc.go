@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // The reasons in the google.rpc.ErrorInfo of a refused call, whose domain is objects.Domain.
@@ -77,7 +78,10 @@ func UnaryServerInterceptor(l Leadership, opts GRPCOptions) grpc.UnaryServerInte
 	}
 }
 
-// StreamServerInterceptor is UnaryServerInterceptor for streams, of which it is decided at the beginning.
+// StreamServerInterceptor is UnaryServerInterceptor for streams, of which it is decided at the beginning. A stream may
+// last, so it is not waited for as a call is: its context ends as soon as the leader gives way, and its handler must
+// return soon after, for the handover waits for it up to WorkTimeout. A handler that waits for a message of its client
+// does not notice: have it wait for its context beside that.
 func StreamServerInterceptor(l Leadership, opts GRPCOptions) grpc.StreamServerInterceptor {
 	gate, applies := opts.gate(l)
 	return func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
@@ -85,6 +89,11 @@ func StreamServerInterceptor(l Leadership, opts GRPCOptions) grpc.StreamServerIn
 			return next(srv, s)
 		}
 		done, refused := gate.attempt(hintOfCall(s.Context())).pass(s.Context(), func(ctx context.Context) {
+			if term, ok := TermFrom(ctx); ok {
+				var stop context.CancelFunc
+				ctx, stop = wait.Within(ctx, term.Context())
+				defer stop()
+			}
 			err = next(srv, &stream{ServerStream: s, ctx: ctx})
 		})
 		if done {

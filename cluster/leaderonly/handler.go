@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"time"
 )
 
 // Handler has next answer a request only while this process leads; see the package comment. It starts
@@ -33,7 +34,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	hint := hintOf(r)
 	a := h.gate.attempt(hint)
 	for {
-		done, refused := a.pass(r.Context(), func(ctx context.Context) { h.next.ServeHTTP(w, r.WithContext(ctx)) })
+		done, refused := a.pass(r.Context(), func(ctx context.Context) {
+			// Reading a body does not end with a context: a client that sends none would keep the work going.
+			stop := context.AfterFunc(ctx, func() {
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now()) // a server that cannot has its own limits
+			})
+			defer stop()
+			h.next.ServeHTTP(w, r.WithContext(ctx))
+		})
 		if done {
 			return
 		}

@@ -10,8 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/elector"
 	"github.com/goverse/goverse/cluster/leaderonly"
 	"github.com/goverse/goverse/clustertest"
@@ -138,4 +140,33 @@ func TestElector(t *testing.T) {
 	stopA()
 	require.Eventually(t, func() bool { return b.Leader().Name != "a" }, patience, time.Millisecond)
 	require.Equal(t, "2 false", post(h).Body.String(), "it waits until it leads")
+}
+
+// streamOf is a stream with a context.
+type streamOf struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s streamOf) Context() context.Context { return s.ctx }
+
+// A stream that lasts does not keep a leader from giving way: its context ends at once, as in Lead.
+func TestStreamEndsWithTheTerm(t *testing.T) {
+	c, of := nodes(t)
+	c.WaitLeaderIs(c.Node(0).Address())
+	begun, ended := make(chan struct{}), make(chan error, 1)
+	intercept := leaderonly.StreamServerInterceptor(leaderonly.Cluster(of[0]), leaderonly.GRPCOptions{})
+	go func() {
+		ended <- intercept(nil, streamOf{ctx: t.Context()}, &grpc.StreamServerInfo{}, func(_ any, s grpc.ServerStream) error {
+			close(begun)
+			<-s.Context().Done()
+			return context.Cause(s.Context())
+		})
+	}()
+	<-begun
+	began := time.Now()
+	require.NoError(t, of[0].Resign(etcdtest.Context(t)))
+	require.Less(t, time.Since(began), 4*time.Second, "WorkTimeout is 5 s")
+	require.ErrorIs(t, <-ended, election.ErrTermOver)
+	c.WaitLeaderIs(c.Node(1).Address())
 }
