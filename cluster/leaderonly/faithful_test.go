@@ -3,7 +3,6 @@ package leaderonly
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -42,8 +41,7 @@ func TestForwardsNoContinue(t *testing.T) {
 	}))
 	defer server.Close()
 	for _, version := range []string{"1.0", "1.1"} {
-		answer := raw(t, server, fmt.Sprintf("POST / HTTP/%s\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody",
-			version))
+		answer := raw(t, server, "POST / HTTP/"+version+"\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody")
 		resp, err := http.ReadResponse(answer, nil) // which would take a 100 for the answer
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, resp.StatusCode)
