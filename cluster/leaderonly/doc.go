@@ -53,5 +53,7 @@
 // A handler that runs past its context's end runs while another node leads; what it writes belongs into
 // transactions of its term, or goes along with the token, for the store to refuse. Whether a request
 // takes effect once is the handler's to see to, by an id that comes with it. The headers named here
-// are taken from anybody who connects: they make a request wait, or not be forwarded, no more.
+// are taken from anybody who connects: they make a request wait, or not be forwarded, no more; a load
+// balancer should drop those that a client sent. What a client says in X-Forwarded-For, -Host and -Proto is
+// forwarded along with this node's own, as behind a load balancer it must be; it proves nothing.
 package leaderonly

@@ -126,7 +126,7 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 
 func rewrite(p *httputil.ProxyRequest) {
 	to := passageOf(p.In.Context()).to
-	if u, ok := at(to.URL, p.In.URL); ok {
+	if u, ok := at(to.URL, p.In); ok {
 		p.Out.URL = u
 	}
 	p.Out.Host = p.In.Host

@@ -73,7 +73,7 @@ func hintOf(r *http.Request) hint {
 
 // redirect sends the client to the leader.
 func redirect(w http.ResponseWriter, r *http.Request, to refusal) {
-	u, ok := at(to.leader.URL, r.URL)
+	u, ok := at(to.leader.URL, r)
 	if !ok {
 		refuse(w, to)
 		return

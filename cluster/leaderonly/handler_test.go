@@ -188,6 +188,17 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
+// A redirect leads to what the client has asked for, whatever path the handler sees.
+func TestRedirectsBelowAPrefix(t *testing.T) {
+	h := http.StripPrefix("/api", Handler(newFake(follows(there)), handled, Options{Elsewhere: Redirect}))
+	require.Equal(t, there+"/api/a%2Fb?c=d", call(h, "POST", "/api/a%2Fb?c=d").Header().Get("Location"))
+	r := httptest.NewRequest("POST", "/api/work", nil)
+	r.RequestURI = "" // made by hand
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	require.Equal(t, there+"/work", w.Header().Get("Location"), "as well as is known")
+}
+
 // Nothing of a body is read before it is decided: a client that waits for 100 Continue has not sent it.
 func TestBodyIsNotReadBefore(t *testing.T) {
 	f := newFake(follows(there))

@@ -16,8 +16,9 @@ type Elsewhere int
 const (
 	// Refuse: 503, which says who leads. A load balancer sends the request to the next node.
 	Refuse Elsewhere = iota
-	// Redirect: 307 to the same path and query at the leader, which keeps method and body. The client
-	// must reach the leader, and follow.
+	// Redirect: 307 to the leader, with path and query as the client sent them (whatever http.StripPrefix
+	// and the like have done since), which keeps method and body. The client must reach the leader, and
+	// follow.
 	Redirect
 	// Forward: this node sends the request to the leader, and the answer back. Nodes must reach each
 	// other by HTTP.
@@ -45,7 +46,8 @@ type Options struct {
 	// http.Transport.ExpectContinueTimeout. Default: a transport of the handler's own, which dials for
 	// a second at most, and uses no proxy.
 	Transport http.RoundTripper
-	// ForwardTimeout bounds a forwarded request, from the beginning to the end of its answer. Default 30 s.
+	// ForwardTimeout bounds a forwarded request, from the beginning to the end of its answer. With Wait it
+	// should be less than the server's WriteTimeout, after which nobody hears the outcome. Default 25 s.
 	ForwardTimeout time.Duration
 	// MaxForwarded is how many requests may be on their way to the leader at a time; what comes then is
 	// refused. Default 1024.
@@ -60,7 +62,7 @@ func (o Options) withDefaults() Options {
 	}
 	o.Wait, o.MaxWaiting = waits(o.Wait, o.MaxWaiting)
 	if o.ForwardTimeout <= 0 {
-		o.ForwardTimeout = 30 * time.Second
+		o.ForwardTimeout = 25 * time.Second
 	}
 	if o.MaxForwarded <= 0 {
 		o.MaxForwarded = 1024

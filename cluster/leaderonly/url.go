@@ -1,6 +1,7 @@
 package leaderonly
 
 import (
+	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -25,13 +26,23 @@ func URL(address string) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
 }
 
-// at is the request's own path and query at a base URL of URL's. It is put together field by field: a
-// path like //elsewhere must not become the host.
-func at(base string, r *url.URL) (*url.URL, bool) {
+// at is what a request asked for, at a base URL of URL's. It is put together field by field: a path like
+// //elsewhere must not become the host.
+func at(base string, r *http.Request) (*url.URL, bool) {
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" {
 		return nil, false
 	}
-	u.Path, u.RawPath, u.RawQuery = r.Path, r.RawPath, r.RawQuery
+	asked := asSent(r)
+	u.Path, u.RawPath, u.RawQuery = asked.Path, asked.RawPath, asked.RawQuery
 	return u, true
+}
+
+// asSent is the URL that the client sent: a middleware like http.StripPrefix may have changed r's, and the leader has
+// the same middleware.
+func asSent(r *http.Request) *url.URL {
+	if sent, err := url.ParseRequestURI(r.RequestURI); err == nil {
+		return sent
+	}
+	return r.URL
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/election"
@@ -85,9 +86,13 @@ func (c *configs) get(w http.ResponseWriter, r *http.Request) {
 func (c *configs) write(done string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		value, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxValue))
+		_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 		switch {
-		case err != nil:
+		case tooLarge:
 			fail(w, http.StatusRequestEntityTooLarge, err.Error())
+			return
+		case err != nil:
+			fail(w, http.StatusBadRequest, "the body did not come whole: "+err.Error())
 			return
 		case done != "deleted" && !json.Valid(value):
 			fail(w, http.StatusBadRequest, "the body is no JSON document")
@@ -126,11 +131,25 @@ func (c *configs) write(done string) http.HandlerFunc {
 // commit writes the document and the answer in one transaction of the term, unless an answer to that id
 // is there: it is returned then, and nothing written.
 func (c *configs) commit(ctx context.Context, a answer, value []byte) (before *answer, conflict bool, err error) {
-	term, _ := leaderonly.TermFrom(ctx)
 	lease, err := c.leaseOfIDs(ctx)
 	if err != nil {
 		return nil, false, err
 	}
+	before, conflict, err = c.commitWith(ctx, lease, a, value)
+	if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return before, conflict, err
+	}
+	// Somebody has revoked it. Nothing was written.
+	c.forget(lease)
+	if lease, err = c.leaseOfIDs(ctx); err != nil {
+		return nil, false, err
+	}
+	return c.commitWith(ctx, lease, a, value)
+}
+
+func (c *configs) commitWith(ctx context.Context, lease clientv3.LeaseID, a answer, value []byte) (
+	before *answer, conflict bool, err error) {
+	term, _ := leaderonly.TermFrom(ctx)
 	record, err := json.Marshal(a)
 	if err != nil {
 		return nil, false, err
@@ -171,6 +190,15 @@ func (c *configs) leaseOfIDs(ctx context.Context) (clientv3.LeaseID, error) {
 	}
 	c.lease, c.since = granted.ID, since
 	return c.lease, nil
+}
+
+// forget has a new lease granted, unless that was done already.
+func (c *configs) forget(lease clientv3.LeaseID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lease == lease {
+		c.lease = 0
+	}
 }
 
 func fail(w http.ResponseWriter, code int, message string) {

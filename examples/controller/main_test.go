@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/examples/internal/trial"
@@ -131,6 +132,14 @@ func TestController(t *testing.T) {
 		code, _, text = send(ctx, refused.method, leader.url+"/configs/"+refused.name, refused.id, refused.body)
 		require.Equal(t, refused.code, code, text)
 	}
+	// The lease of the ids is revoked by somebody: the next write has another one.
+	got, err := etcd.Client().Get(ctx, "/controller-data/writes/1")
+	require.NoError(t, err)
+	_, err = etcd.Client().Revoke(ctx, clientv3.LeaseID(got.Kvs[0].Lease))
+	require.NoError(t, err)
+	code, _, text = send(ctx, "PUT", leader.url+"/configs/a", "4", `{"n": 4}`)
+	require.Equal(t, http.StatusOK, code, text)
+
 	code, _, _ = send(ctx, "DELETE", leader.url+"/configs/a", "3", "")
 	require.Equal(t, http.StatusOK, code)
 	code, _, _ = send(ctx, "GET", follower.url+"/configs/a", "", "")
