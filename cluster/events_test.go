@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -151,6 +152,26 @@ func TestEventsOfAClusterThatNobodyLeads(t *testing.T) {
 	})
 	require.GreaterOrEqual(t, recovered.Seconds, 1.0)
 	requireOnce(t, events)
+}
+
+// Of two nodes that stop at once, with none that stays, each records that it left.
+func TestEventsOfNodesThatStopAtOnce(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2)
+	c.WaitLeaderIs(c.Node(0).Address())
+	for _, n := range c.Nodes() {
+		_, _ = eventLog(t, c.Node(0).Cluster(), "it joined", of(event.NodeJoined, n.Address()))
+	}
+	var stopping sync.WaitGroup
+	for _, n := range c.Nodes() {
+		stopping.Go(n.Stop)
+	}
+	stopping.Wait()
+	reader := c.AddNode()
+	for _, n := range c.Nodes()[:2] {
+		_, events := eventLog(t, reader.Cluster(), "it left", of(event.NodeLeft, n.Address()))
+		requireOnce(t, events)
+	}
 }
 
 func TestFollowEvents(t *testing.T) {

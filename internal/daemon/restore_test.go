@@ -1,16 +1,20 @@
 package daemon
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
 	"go.uber.org/zap"
 
+	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/internal/port"
 )
@@ -37,13 +41,29 @@ func TestNodesAndARestoredBackup(t *testing.T) {
 				require.NoError(t, err)
 			}
 			other, log := logged(t, joining(t, address[0]))
-			require.Eventually(t, func() bool { return len(other.ready(t).Nodes) == 2 }, eventually, tick)
+			for _, n := range []*running{first, other} {
+				require.Eventually(t, func() bool { return len(n.ready(t).Nodes) == 2 }, eventually, tick)
+			}
 			require.NoError(t, first.cluster.Transfer(t.Context(), other.NodeAddress()))
 			var before httpapi.Status
 			require.Eventually(t, func() bool {
 				before = other.ready(t)
 				return before.LeaderID == other.NodeAddress()
 			}, eventually, tick)
+			elected := make(chan int64, 64) // tokens
+			following, ends := context.WithCancel(t.Context())
+			var followed sync.WaitGroup
+			defer followed.Wait()
+			defer ends()
+			followed.Go(func() {
+				_ = other.cluster.Events().Follow(following, 0, func(e event.Event) error {
+					if e.Type == event.LeaderElected {
+						elected <- e.Token
+					}
+					return nil
+				})
+			})
+			require.Equal(t, before.Token, lastOf(t, elected, before.Token))
 			first.stop()
 			require.NoError(t, first.end(t))
 
@@ -67,6 +87,22 @@ func TestNodesAndARestoredBackup(t *testing.T) {
 				require.Less(t, after.Token, before.Token, "the reason for --bump-revision")
 			}
 			require.Contains(t, log.String(), "history")
+			require.Equal(t, after.Token, lastOf(t, elected, after.Token), "who follows the events is told")
 		})
 	}
+}
+
+// lastOf takes from a channel until want comes.
+func lastOf(t *testing.T, from <-chan int64, want int64) int64 {
+	t.Helper()
+	timeout := time.After(eventually)
+	var last int64
+	for last != want {
+		select {
+		case last = <-from:
+		case <-timeout:
+			return last
+		}
+	}
+	return last
 }

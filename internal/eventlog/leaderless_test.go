@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/internal/state"
 )
 
 func TestLeaderless(t *testing.T) {
@@ -83,4 +84,54 @@ func TestFailover(t *testing.T) {
 	require.EqualValues(t, 1, before.Elected.Buckets[0].Count)
 	require.EqualValues(t, 2, before.Elected.Buckets[len(before.Elected.Buckets)-1].Count)
 	require.EqualValues(t, 1, before.Lost["resigned"])
+}
+
+// A node that was cut off alone, and leads on its return, does not record that nobody led meanwhile.
+func TestDegradedIsDisproved(t *testing.T) {
+	at := func(seconds float64) time.Time {
+		return time.Unix(1_000, 0).Add(time.Duration(seconds * float64(time.Second)))
+	}
+	degraded := event.Event{Type: event.ClusterDegraded, Token: 5, Time: at(10)}
+	recovered := event.Event{Type: event.ClusterRecovered, Token: 9, Time: at(30), Seconds: 20}
+	elected := func(by string, token int64, after float64) event.Event {
+		return event.Event{Type: event.LeaderElected, Token: token, Time: at(after), RecordedBy: by}
+	}
+	for name, c := range map[string]struct {
+		log  []event.Event
+		want bool
+	}{
+		"nothing known":         {},
+		"the leader before":     {log: []event.Event{elected("b", 5, 1)}},
+		"the own election":      {log: []event.Event{elected("b", 5, 1), elected("a", 9, 30)}},
+		"another one led":       {log: []event.Event{elected("b", 5, 1), elected("b", 7, 12)}, want: true},
+		"something else is new": {log: []event.Event{{Type: event.NodeLost, RecordedBy: "b", Time: at(25)}}},
+	} {
+		require.Equal(t, c.want, disproved(degraded, c.log, "a"), name)
+		require.Equal(t, c.want, disproved(recovered, c.log, "a"), name)
+	}
+	require.False(t, disproved(event.Event{Type: event.NodeLost, Time: at(10)}, []event.Event{elected("b", 7, 12)}, "a"))
+}
+
+// The last node to stay records that it left; of several that stop at once, each.
+func TestLeavesLast(t *testing.T) {
+	member := func(address string, stopping bool) *state.Member {
+		m := &state.Member{Incarnation: 1}
+		m.Address, m.Stopping = address, stopping
+		return m
+	}
+	for name, c := range map[string]struct {
+		members []*state.Member
+		want    bool
+	}{
+		"alone":          {members: []*state.Member{member("a", true)}, want: true},
+		"another stays":  {members: []*state.Member{member("a", true), member("b", false)}},
+		"both stop":      {members: []*state.Member{member("a", true), member("b", true)}, want: true},
+		"not registered": {members: []*state.Member{member("b", true)}},
+	} {
+		m, last := leavesLast(&state.Snapshot{Members: c.members}, "a")
+		require.Equal(t, c.want, last, name)
+		if last {
+			require.Equal(t, "a", m.Address)
+		}
+	}
 }

@@ -118,22 +118,35 @@ func (l *Log) Run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// Leave records what nobody else would when this node is gone: what it alone knows, and if no other member is there,
-// that it left. It is called before the node's key is deleted, while Run runs, and blocks until that is done or ctx
+// Leave records what nobody else would when this node is gone: what it alone knows, and if no other member stays, that
+// it left. It is called before the node's key is deleted, while Run runs, and blocks until that is done or ctx
 // ends.
 func (l *Log) Leave(ctx context.Context) {
 	if l.writer == nil || ctx.Err() != nil {
 		return
 	}
-	alone := false
+	last := false
 	if snap := l.cfg.Mirror.Snapshot(); snap != nil {
-		registered := snap.Registered()
-		if alone = len(registered) == 1 && registered[0].Address == l.cfg.Address; alone {
-			l.writer.add(event.Event{ID: fmt.Sprintf("%s-%d", event.NodeLeft, registered[0].Incarnation),
+		var self *state.Member
+		if self, last = leavesLast(snap, l.cfg.Address); last {
+			l.writer.add(event.Event{ID: fmt.Sprintf("%s-%d", event.NodeLeft, self.Incarnation),
 				Type: event.NodeLeft, Time: time.Now(), Node: l.cfg.Address, Revision: snap.Revision}, true, 0)
 		}
 	}
-	l.writer.leave(ctx, alone)
+	l.writer.leave(ctx, last)
+}
+
+// leavesLast reports whether the member self stops, and no other one stays: several may stop at once.
+func leavesLast(s *state.Snapshot, self string) (m *state.Member, last bool) {
+	for _, other := range s.Registered() {
+		switch {
+		case other.Address == self:
+			m = other
+		case !other.Stopping:
+			return nil, false
+		}
+	}
+	return m, m != nil
 }
 
 // SessionLost notes that this node's session with that lease was lost. It does not block.

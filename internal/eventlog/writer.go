@@ -142,7 +142,8 @@ func (w *writer) record(ctx context.Context, records bool, now time.Time) error 
 	return prune(ctx, w.cfg.Client, w.cfg.Keys, w.cfg.Max, now.Add(-w.cfg.MaxAge))
 }
 
-// catchUp forgets what is in the log already, or was: the former recorder was there until now.
+// catchUp forgets what is in the log already, or was, or what the log disproves: the former recorder was there until
+// now.
 func (w *writer) catchUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.RequestTimeout)
 	defer cancel()
@@ -153,7 +154,26 @@ func (w *writer) catchUp(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pending = missing(w.pending, events, w.cfg.Max, time.Now().Add(-w.cfg.MaxAge))
+	w.pending = slices.DeleteFunc(w.pending, func(p pending) bool {
+		return !p.own && disproved(p.Event, events, w.cfg.Address)
+	})
 	return nil
+}
+
+// disproved reports whether an event says that nobody led for a time in which, as another node recorded, a leader was
+// elected: this node, self, was cut off alone, and leads on its return.
+func disproved(e event.Event, log []event.Event, self string) bool {
+	from := e.Time
+	switch e.Type {
+	case event.ClusterDegraded:
+	case event.ClusterRecovered:
+		from = e.Time.Add(-time.Duration(e.Seconds * float64(time.Second)))
+	default:
+		return false
+	}
+	return slices.ContainsFunc(log, func(other event.Event) bool {
+		return other.Type == event.LeaderElected && other.RecordedBy != self && other.Time.After(from)
+	})
 }
 
 // missing are those of the pending events that the log, which keeps most and none from before the horizon, lacks. What
