@@ -13,6 +13,8 @@ const (
 	listTTL = time.Second
 	// mostCached is how many different questions are remembered: a question comes from outside.
 	mostCached = 64
+	// mostReads is how many different questions etcd is asked at a time.
+	mostReads = 8
 )
 
 // cache answers a question from etcd once for all that ask it at a time, and for a while. Failures are remembered,
@@ -20,6 +22,7 @@ const (
 type cache struct {
 	ttl    time.Duration
 	flight singleflight.Group
+	reads  chan struct{} // has room for those that read; nil: for all
 
 	mu      sync.Mutex
 	answers map[string]answer
@@ -31,7 +34,14 @@ type answer struct {
 	at   time.Time
 }
 
-func newCache(ttl time.Duration) *cache { return &cache{ttl: ttl, answers: map[string]answer{}} }
+// newCache makes a cache in which most questions are read at a time; 0: all.
+func newCache(ttl time.Duration, most int) *cache {
+	c := &cache{ttl: ttl, answers: map[string]answer{}}
+	if most > 0 {
+		c.reads = make(chan struct{}, most)
+	}
+	return c
+}
 
 // get is the answer to a question, which read finds out within timeout. It blocks until there is one: what it waits
 // for is not its own, so the end of ctx does not end it, and timeout does.
@@ -46,11 +56,23 @@ func (c *cache) get(ctx context.Context, question string, timeout time.Duration,
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
-		body, err := read(ctx)
+		body, err := c.read(ctx, read)
 		c.remember(question, answer{body, err, time.Now()})
 		return body, err
 	})
 	return body, err
+}
+
+func (c *cache) read(ctx context.Context, read func(ctx context.Context) (any, error)) (any, error) {
+	if c.reads != nil {
+		select {
+		case c.reads <- struct{}{}:
+			defer func() { <-c.reads }()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return read(ctx)
 }
 
 func (c *cache) remembered(question string, now time.Time) (answer, bool) {

@@ -18,7 +18,7 @@ func TestCache(t *testing.T) {
 	t.Parallel()
 	for _, failed := range []error{nil, errors.New("etcd is away")} {
 		synctest.Test(t, func(t *testing.T) {
-			c, reads := newCache(time.Second), atomic.Int64{}
+			c, reads := newCache(time.Second, mostReads), atomic.Int64{}
 			ask := func(ctx context.Context, question string) (any, error) {
 				return c.get(ctx, question, 2*time.Second, func(ctx context.Context) (any, error) {
 					n := reads.Add(1)
@@ -54,7 +54,7 @@ func TestCache(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCache(time.Second)
+		c := newCache(time.Second, mostReads)
 		read := func(body any) func(context.Context) (any, error) {
 			return func(context.Context) (any, error) { return body, nil }
 		}
@@ -74,5 +74,28 @@ func TestCacheIsBounded(t *testing.T) {
 			return nil, ctx.Err()
 		})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+// However many different questions there are, etcd is asked a few at a time.
+func TestCacheReadsFewAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCache(time.Second, 3)
+		var now, most atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 30 {
+			wg.Go(func() {
+				_, err := c.get(t.Context(), fmt.Sprint(i), time.Minute, func(context.Context) (any, error) {
+					most.Store(max(most.Load(), now.Add(1)))
+					<-time.After(time.Second)
+					now.Add(-1)
+					return nil, nil
+				})
+				require.NoError(t, err)
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, 3, most.Load())
 	})
 }

@@ -68,9 +68,9 @@ func New(source Source, opts Options) http.Handler {
 }
 
 func newHandler(source Source, view func() objectView, opts Options) *router {
-	a := &api{source: source, objects: view, opts: opts.withDefaults(), lists: newCache(listTTL)}
+	a := &api{source: source, objects: view, opts: opts.withDefaults(), lists: newCache(listTTL, mostReads)}
 	rt := &router{routes: a.routes(), slots: make(chan struct{}, a.opts.MaxRequests),
-		streams: make(chan struct{}, a.opts.MaxStreams), source: source, pages: newCache(pushEvery)}
+		streams: make(chan struct{}, a.opts.MaxStreams), source: source, pages: newCache(pushEvery, 0)}
 	rt.routes = append(rt.routes, streaming("/cluster/stream", rt.pageStream))
 	if !opts.NoDashboard {
 		rt.routes = append(rt.routes, page("/", dashboard.Serve))

@@ -173,10 +173,13 @@ func (rt *router) streamed(r *http.Request) ([]string, error) {
 		return nil, fmt.Errorf("%d pages: give %d at most", len(pages), mostPages)
 	}
 	for _, page := range pages {
-		path, _, _ := strings.Cut(page, "?")
+		path, query, _ := strings.Cut(page, "?")
 		found, _, ok := rt.find(path)
-		if !ok || !found.pushed || strings.ContainsAny(page, "\r\n") {
+		switch asked, err := url.ParseQuery(query); {
+		case !ok || !found.pushed || strings.ContainsAny(page, "\r\n"):
 			return nil, fmt.Errorf("page=%q: there are %s", page, strings.Join(rt.pushed(), ", "))
+		case err == nil && asked.Has("after"): // each would be another read of etcd's, once a second
+			return nil, fmt.Errorf("page=%q: a stream has lists from their beginning, without ?after=", page)
 		}
 	}
 	return pages, nil

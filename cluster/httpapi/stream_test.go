@@ -151,6 +151,7 @@ func TestPageStreamRefuses(t *testing.T) {
 	for _, query := range []string{"", "?page=/metrics", "?page=/cluster/nothing", "?page=/cluster/stream",
 		"?page=/cluster/events/stream", "?page=/cluster/leader&x=1",
 		"?page=" + url.QueryEscape("/cluster/leader?\r\ndata: x"),
+		"?page=" + url.QueryEscape("/cluster/locks?limit=5&after=x"),
 		"?page=/cluster/admin/resign", "?page=%zz", "?" + strings.Repeat("page=/cluster/leader&", mostPages+1)} {
 		w := call(h, http.MethodGet, "/cluster/stream"+query)
 		require.Equal(t, http.StatusBadRequest, w.Code, query)
