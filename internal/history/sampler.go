@@ -58,6 +58,26 @@ func (s *sampler) run() {
 
 // sample asks the node once about everything.
 func (s *sampler) sample() {
+	one, before := s.leadership(), s.leads.current
+	if one.Leads != before.Leads || one.Token != before.Token || one.First.After.Sub(s.asked) >= askEvery {
+		s.ask()
+	}
+	if before.Leads && !one.Leads && s.state != NoSession {
+		// Its session may have been confirmed before the state was asked for, in which the sample does not tell why it
+		// did not lead. What leads on by the same term is asked again; a flag that is down for longer is seen.
+		if again := s.leadership(); again.Leads && again.Token == before.Token && again.Session == before.Session {
+			one = again
+		}
+	}
+	one.State = s.state
+	lines := append(s.leads.add(one, true), s.sampleShards()...)
+	if len(lines) > 0 {
+		s.write(lines...)
+	}
+}
+
+// leadership asks the node once whether it leads.
+func (s *sampler) leadership() Run {
 	one := Run{Who: s.who, Count: 1}
 	one.First.Before = Now()
 	one.Leads, one.Token = s.node.Leads()
@@ -67,15 +87,7 @@ func (s *sampler) sample() {
 	} else {
 		one.Token = 0
 	}
-	if one.Leads != s.leads.current.Leads || one.Token != s.leads.current.Token ||
-		one.First.After.Sub(s.asked) >= askEvery {
-		s.ask()
-	}
-	one.State = s.state
-	lines := append(s.leads.add(one, true), s.sampleShards()...)
-	if len(lines) > 0 {
-		s.write(lines...)
-	}
+	return one
 }
 
 // sampleShards asks about one shard after the other: the end of one question is the

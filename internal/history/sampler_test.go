@@ -77,3 +77,38 @@ func TestSamplesOfShardsAreOfOneSession(t *testing.T) {
 	require.Equal(t, []int64{8, 1, 8, 1, 9, 1}, seen)
 	require.Contains(t, p.text.String(), `"session":9`)
 }
+
+// A node whose session is confirmed between the question whether it leads and the one for its state leads on; one that
+// says twice that it does not has lowered its flag.
+func TestSamplesOfALeaderThatResumes(t *testing.T) {
+	const yes, no = true, false
+	for name, c := range map[string]struct {
+		leads []bool
+		state State
+		runs  int
+	}{
+		"resumed just now":   {[]bool{yes, no, yes, yes}, Leader, 1},
+		"without a session":  {[]bool{yes, no, yes}, NoSession, 3},
+		"lowered and raised": {[]bool{yes, no, no, yes}, Leader, 3},
+	} {
+		p, leads := &paper{}, c.leads
+		s := &sampler{write: NewRecorder(p, "test").write, node: Node{State: func() State { return c.state },
+			Leads: func() (is bool, token int64) {
+				if is, leads = leads[0], leads[1:]; is {
+					return true, 7
+				}
+				return false, 0
+			}}}
+		for len(leads) > 0 {
+			s.sample()
+		}
+		s.write(s.rest()...)
+		var runs []bool
+		for _, r := range p.read(t).Runs {
+			if r.Subject == Leadership && (len(runs) == 0 || runs[len(runs)-1] != r.Leads) {
+				runs = append(runs, r.Leads)
+			}
+		}
+		require.Len(t, runs, c.runs, name)
+	}
+}
