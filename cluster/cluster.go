@@ -22,6 +22,7 @@ import (
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/membership"
 	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/reach"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/node"
 )
@@ -174,8 +175,8 @@ func (p *parts) lost(s *etcdsession.Session, lost *session.LostError) {
 	leaderelection.RebuildOnOtherHistory(p.mirror)(s, lost)
 }
 
-// assemble makes the parts; nothing runs yet.
-func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
+// assemble makes the parts; nothing runs yet. ctx is of who starts them.
+func (c *Cluster) assemble(ctx context.Context, client *clientv3.Client) (*parts, error) {
 	p := &parts{client: client, keeperDone: make(chan struct{})}
 	ttl := ttlOf(c.cfg)
 	p.mirror = mirror.New(mirror.Config{Client: client, Keys: c.keys, Member: c.node.AdvertiseAddress(),
@@ -189,6 +190,9 @@ func (c *Cluster) assemble(client *clientv3.Client) (*parts, error) {
 			KnownRevision: p.mirror.Known, OnRead: p.mirror.Saw, KnownTerm: p.mirror.Term, Proxied: p.mirror.Proxied},
 		Register: p.member.Register,
 		OnLost:   p.lost,
+		Explain: func(err error) error {
+			return c.cfg.reach(reach.WordsOf(ctx)).Explain(context.WithoutCancel(ctx), err, c.needs())
+		},
 	})
 	if err != nil {
 		return nil, err

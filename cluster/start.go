@@ -66,7 +66,7 @@ func (c *Cluster) start(ctx context.Context) (_ *parts, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.assemble(client)
+	p, err := c.assemble(ctx, client)
 	if err != nil {
 		c.closeClient(client)
 		return nil, err

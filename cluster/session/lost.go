@@ -27,7 +27,7 @@ const (
 	// ReasonUnconfirmed suspends the session, and does not end it: there was a sign that others
 	// may take this process for gone, and etcd did not confirm in time that they do not.
 	ReasonUnconfirmed Reason = "unconfirmed"
-	// ReasonPermission: etcd's access control refused the renewal.
+	// ReasonPermission: etcd's access control refused the renewal, or the user.
 	ReasonPermission Reason = "permission"
 	// ReasonKeyLost: a key that the session stands on was deleted or replaced.
 	ReasonKeyLost Reason = "key lost"

@@ -32,6 +32,8 @@ type KeeperConfig struct {
 	// both wait. It blocks, if at all, until what must end before others may go on
 	// has ended.
 	OnLost func(s *Session, lost *session.LostError)
+	// Explain, if set, adds the remedy to etcd's refusal of this user, for the log. It must not block.
+	Explain func(err error) error
 	// Random draws the numbers in [0, 1) by which retries get out of step, for a simulation that is to
 	// come out the same again. It is called by one goroutine. Default: math/rand's.
 	Random func() float64
@@ -140,7 +142,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		if err != nil {
 			if !said && ctx.Err() == nil {
-				k.log.Warn("could not open a session, trying again until it works", "error", err)
+				k.log.Warn("could not open a session, trying again until it works", "error", k.explain(err))
 				said = true
 			}
 			k.remind(err)
@@ -177,6 +179,20 @@ func (k *Keeper) Run(ctx context.Context) error {
 		k.revoke(ctx, s, lost)
 	}
 	return nil
+}
+
+// refused reports whether etcd has answered that this user may not, or is none.
+func refused(err error) bool {
+	return errors.Is(err, rpctypes.ErrPermissionDenied) || errors.Is(err, rpctypes.ErrUserEmpty) ||
+		errors.Is(err, rpctypes.ErrAuthFailed)
+}
+
+// explain is err for the log.
+func (k *Keeper) explain(err error) error {
+	if k.cfg.Explain == nil || !refused(err) {
+		return err
+	}
+	return k.cfg.Explain(err)
 }
 
 func (k *Keeper) open(ctx context.Context) (*Session, error) {
@@ -221,7 +237,7 @@ func (k *Keeper) revoke(ctx context.Context, s *Session, lost *session.LostError
 		if err == nil {
 			return
 		}
-		denied := errors.Is(err, rpctypes.ErrPermissionDenied)
+		denied := refused(err) // trying soon again would not help: the next session's error says more
 		if !denied {
 			k.remind(err)
 		}

@@ -2,6 +2,7 @@ package etcdsession
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,7 +12,9 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/logtest"
 )
 
 // guarded is a client of an etcd with access control on, as the user root, that counts its log-ins.
@@ -68,4 +71,49 @@ func TestRenewalsOfAUserAreNoLogIns(t *testing.T) {
 		require.NoError(t, s.Err())
 	}
 	require.LessOrEqual(t, logins.Load()-before, int64(len(sessions)+2))
+}
+
+// etcd's access control is turned on while processes run that have no user: they lose their sessions, say why and
+// what helps, and do not ask again and again for a revocation that is refused.
+func TestAccessControlIsTurnedOn(t *testing.T) {
+	t.Parallel()
+	server := etcdtest.Start(t)
+	admin := etcdtest.Dial(t, server.Endpoint())
+	var revocations atomic.Int64
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req,
+			reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if method == "/etcdserverpb.Lease/LeaseRevoke" {
+				revocations.Add(1)
+			}
+			return invoke(ctx, method, req, reply, cc, opts...)
+		})}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	log, lost := &logtest.Buffer{}, make(chan *session.LostError, 1)
+	k, err := NewKeeper(KeeperConfig{Config: Config{Client: client, TTL: time.Second, Logger: log.Logger()},
+		OnLost:  func(_ *Session, why *session.LostError) { lost <- why },
+		Explain: func(err error) error { return fmt.Errorf("give it a user: %w", err) }})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(etcdtest.Context(t))
+	ended := make(chan error)
+	go func() { ended <- k.Run(ctx) }()
+	_, err = k.Wait(ctx, nil)
+	require.NoError(t, err)
+
+	etcdtest.EnableAuth(t, admin, "secret")
+	require.Equal(t, session.ReasonPermission, (<-lost).Reason)
+	log.Await(t, "could not open a session, trying again until it works: error=\"give it a user: ")
+	require.LessOrEqual(t, revocations.Load(), int64(1))
+
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: "root",
+		Password: "secret", Logger: zap.NewNop()})
+	require.NoError(t, err)
+	defer root.Close()
+	_, err = root.AuthDisable(ctx)
+	require.NoError(t, err)
+	_, err = k.Wait(ctx, nil)
+	require.NoError(t, err)
+	cancel()
+	require.NoError(t, <-ended)
 }

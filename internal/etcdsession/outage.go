@@ -33,6 +33,7 @@ func (o *outage) length(now time.Time) string {
 // remind says from time to time that there is still no session, and why.
 func (k *Keeper) remind(err error) {
 	if now := time.Now(); k.outage.due(now) {
-		k.log.Warn("this process still has no session with etcd, retrying", "away", k.outage.length(now), "error", err)
+		k.log.Warn("this process still has no session with etcd, retrying", "away", k.outage.length(now),
+			"error", k.explain(err))
 	}
 }

@@ -304,6 +304,8 @@ func (s *Session) whyExpired(late time.Duration) (session.Reason, error) {
 	switch {
 	case late > s.ttl/10:
 		return session.ReasonPaused, s.lastErr
+	case refused(s.lastErr):
+		return session.ReasonPermission, s.lastErr
 	case s.lastErr != nil:
 		return session.ReasonUnreachable, s.lastErr
 	}
