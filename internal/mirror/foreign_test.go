@@ -44,4 +44,6 @@ func TestForeignKeysAreReported(t *testing.T) {
 		at(put(fmt.Sprintf("%sy%d", keys.RangeStart(), i), ""))
 	}
 	require.Equal(t, mostForeign, strings.Count(log.String(), says))
+	require.Len(t, at(put(keys.Doctor("1"), "")).Foreign, 2*mostForeign, "goversed doctor's is none")
+	require.NotContains(t, log.String(), keys.Doctor("1"))
 }

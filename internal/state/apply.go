@@ -3,6 +3,7 @@ package state
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // KV is one key of the range as etcd holds it.
@@ -109,7 +110,9 @@ func (s *Snapshot) put(p ParsedKey, kv KV) error {
 	case KindReleased:
 		return s.putReleased(p, kv)
 	default:
-		return errForeignKey
+		if !strings.HasPrefix(kv.Key, s.Keys.DoctorKeys()) {
+			return errForeignKey
+		}
 	}
 	return nil
 }
