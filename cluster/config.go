@@ -99,7 +99,8 @@ type Config struct {
 	// Fallback says what to do when the election itself cannot work.
 	Fallback FallbackMode
 
-	// HTTPAddress is where this node serves its status, for others to know.
+	// HTTPAddress is where this node serves HTTP, for others to know, and where package leaderonly sends
+	// requests that are the leader's: host:port or a URL, with a host that others reach.
 	HTTPAddress string
 	// Labels and Weight are sent to the other nodes. Weight 0 is 1.
 	Labels map[string]string

@@ -9,6 +9,9 @@
 //		_, err := term.Txn(r.Context()).Then(clientv3.OpPut(key, value)).Commit() // only while it leads
 //	}
 //
+// For the leader's URL to be known, cluster.Config.HTTPAddress must say where the others reach each node;
+// without it a request is refused where it could be redirected or forwarded.
+//
 // It is decided when the request comes in, before anything of its body is read. On the leader the
 // handler runs as the term's work, by AsLeader: a leader that gives way waits for it, and its
 // transactions commit until it has returned. Elsewhere a request is refused, sent to the leader with

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,6 +25,7 @@ type handler struct {
 	next      http.Handler
 	opts      Options
 	forwarder *forwarder // nil: nothing is forwarded
+	said      atomic.Bool
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,10 +58,23 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			a.tried = refused.leader // it was not reached, or has refused it: wait for another one
 		default:
+			if refused.reason == NotLeader && refused.leader.URL == "" {
+				refused.detail = h.unknown(refused.leader)
+			}
 			refuse(w, refused)
 			return
 		}
 	}
+}
+
+// unknown is why a request is refused with nowhere to send it to.
+func (h *handler) unknown(leader Leader) string {
+	if h.opts.Elsewhere != Refuse && !h.said.Swap(true) {
+		h.opts.Logger.Warn("requests are refused instead of redirected or forwarded: the leader does not say where others "+
+			"reach its HTTP; set its cluster.Config.HTTPAddress", "leader", leader.Name)
+	}
+	return "this node does not lead, and the leader, " + leader.Name + ", does not say where its HTTP is " +
+		"(cluster.Config.HTTPAddress); nothing was done; send the request to another node"
 }
 
 func hintOf(r *http.Request) hint {

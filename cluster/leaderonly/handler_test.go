@@ -94,6 +94,10 @@ func TestRefusals(t *testing.T) {
 				began := time.Now()
 				requireRefused(t, call(Handler(f, handled, Options{Elsewhere: way}), "POST", "/"), c.reason, c.url)
 				require.Equal(t, c.waits, time.Since(began))
+				if c.reason == NotLeader && c.url == "" {
+					require.Contains(t, call(Handler(f, handled, Options{Elsewhere: way}), "POST", "/").Body.String(),
+						"HTTPAddress", "what is missing")
+				}
 			}
 		}
 		began := time.Now()

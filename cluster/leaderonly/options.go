@@ -52,7 +52,8 @@ type Options struct {
 	// MaxForwarded is how many requests may be on their way to the leader at a time; what comes then is
 	// refused. Default 1024.
 	MaxForwarded int
-	// Logger gets a line for each forwarded request whose outcome is not known. Default: none.
+	// Logger gets a line for each forwarded request whose outcome is not known, and one if a leader's URL is
+	// not known that is needed. Default: none.
 	Logger hclog.Logger
 }
 
