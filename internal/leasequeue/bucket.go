@@ -132,7 +132,7 @@ func (b *bucket) run() {
 		if time.Since(began) > watchRetry.Last {
 			retry.Reset()
 		}
-		if !errors.Is(err, errIdle) {
+		if !errors.Is(err, errIdle) && retry.Failures() == 0 { // the others in a row say the same
 			b.r.e.cfg.Logger.Info("lost a watch of queues, opening it anew", "error", err)
 		}
 		// Where etcd answers requests and opens no watch, who waits is notified by reads alone.
