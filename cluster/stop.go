@@ -125,7 +125,8 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	p.closeRest()
 	c.closeClient(p.client)
 	about := []any{"address", c.node.AdvertiseAddress()}
-	if c.parts.Load() == p { // else its Start has failed
+	// Else its Start has failed, or the others see it until its lease ends.
+	if c.parts.Load() == p && p.keeper.Left() == nil {
 		about = append(about, event.Field, string(event.NodeLeft))
 	}
 	c.log.Info("stopped", about...)

@@ -48,7 +48,8 @@ const (
 	ClusterDegraded Type = "cluster_degraded"
 	// ClusterRecovered: somebody leads again. Seconds is for how long nobody did. Token is the new leader's.
 	ClusterRecovered Type = "cluster_recovered"
-	// ShardsRebalanced: the shard map has a new Generation, in which Moved shards have another owner than before.
+	// ShardsRebalanced: the shard map has a new Generation, in which Moved shards have another owner than before;
+	// where Reason is [ReasonFirst] their first one.
 	ShardsRebalanced Type = "shards_rebalanced"
 	// FallbackEntered: the election cannot work, and Node leads by its name, with Token.
 	FallbackEntered Type = "fallback_entered"
@@ -59,9 +60,9 @@ const (
 
 // Types are all of them, in the order in which those of one instant are told: causes first.
 func Types() []Type {
-	return []Type{SessionLost, NodeAccused, NodeRefuted, NodeRemoved, NodeLeft, NodeLost, NodeJoined, LeaderLost,
-		ElectionStarted, ClusterDegraded, FallbackLeft, FallbackEntered, LeaderElected, ClusterRecovered, DrainStarted,
-		DrainEnded, ShardsRebalanced}
+	return []Type{SessionLost, NodeAccused, NodeRefuted, NodeRemoved, NodeLost, NodeJoined, LeaderLost,
+		ElectionStarted, ClusterDegraded, FallbackLeft, FallbackEntered, LeaderElected, ClusterRecovered, NodeLeft,
+		DrainStarted, DrainEnded, ShardsRebalanced}
 }
 
 // Field is the field of a log line that says which type of event the line is about.
@@ -83,7 +84,8 @@ type Event struct {
 	Token int64 `json:"token,omitempty"`
 	// Revision is etcd's when the node that recorded it saw it so.
 	Revision int64 `json:"revision,omitempty"`
-	// Reason is why, in the words of the log; of a term's end one of election.Reason, or [ReasonRemoved].
+	// Reason is why, in the words of the log; of a term's end one of election.Reason, or [ReasonRemoved]; of a
+	// shard map [ReasonFirst], or none.
 	Reason string `json:"reason,omitempty"`
 	// Peer is the advertise address of another node that took part: who accused.
 	Peer string `json:"peer,omitempty"`
@@ -96,5 +98,9 @@ type Event struct {
 	RecordedBy string `json:"recorded_by,omitempty"`
 }
 
-// ReasonRemoved is the reason of a term that ended because its leader's process was found gone.
-const ReasonRemoved = "its process is gone"
+const (
+	// ReasonRemoved is the reason of a term that ended because its leader's process was found gone.
+	ReasonRemoved = "its process is gone"
+	// ReasonFirst is the reason of a shard map that has none before it.
+	ReasonFirst = "the first map"
+)

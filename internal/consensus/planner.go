@@ -107,7 +107,11 @@ func (p *planner) look(ctx context.Context, part shardplan.Planner) (shardplan.P
 	}
 	part = part.Wrote(orders.Plan, planned)
 	p.stats.wrote(orders.Plan, planned.Sub(began))
-	p.log.Info("wrote the shard map", "generation", orders.Plan.Map.Generation(), "assigned", orders.Plan.Assigned,
+	written := orders.Plan.Map
+	if orders.Over == 0 { // the first one: it counts from the revision at which its key was created
+		written = written.NotBefore(resp.Header.Revision)
+	}
+	p.log.Info("wrote the shard map", "generation", written.Generation(), "assigned", orders.Plan.Assigned,
 		"drained", orders.Plan.Drained, "rebalanced", orders.Plan.Rebalanced,
 		"planned_in", planned.Sub(began).Round(10*time.Microsecond).String(), event.Field, string(event.ShardsRebalanced))
 	// What follows is planned over this map, so not before it is seen.

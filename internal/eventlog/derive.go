@@ -170,6 +170,9 @@ func shards(before, now *state.Snapshot, add adder) {
 			e.Moved++
 		}
 	}
+	if was == nil || was.Map == nil {
+		e.Reason = event.ReasonFirst
+	}
 	if e.Moved > 0 {
 		add(is.ModRevision, e)
 	}

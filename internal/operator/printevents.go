@@ -35,13 +35,16 @@ func about(e event.Event) []string {
 	if e.Token != 0 {
 		add("token %d", e.Token)
 	}
-	if e.Generation != 0 {
+	switch {
+	case e.Generation != 0 && e.Reason == event.ReasonFirst:
+		add("generation %d, %d assigned", e.Generation, e.Moved)
+	case e.Generation != 0:
 		add("generation %d, %d moved", e.Generation, e.Moved)
 	}
 	if e.Peer != "" {
 		add("by %s", shown(e.Peer))
 	}
-	if e.Reason != "" {
+	if e.Reason != "" && e.Reason != event.ReasonFirst {
 		add("%s", said(short(e.Reason)))
 	}
 	if e.Seconds != 0 {
