@@ -24,6 +24,7 @@ type Status struct {
 	Queue        []string `json:"queue"`         // addresses, first come first
 	Nodes        []string `json:"nodes"`         // addresses in order
 	Revision     int64    `json:"revision"`
+	AdminCalls   bool     `json:"admin_calls"` // this node takes them, from who may make them
 	Crashes      Crashes  `json:"crashes"`
 }
 
@@ -101,7 +102,9 @@ func notRunning(st cluster.Status) error {
 }
 
 func (a *api) status(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, newStatus(a.source.Status()))
+	st := newStatus(a.source.Status())
+	st.AdminCalls = a.opts.Admin != nil
+	writeJSON(w, http.StatusOK, st)
 }
 
 func newStatus(st cluster.Status) Status {

@@ -88,7 +88,7 @@ func unready(st cluster.Status) error {
 	case st.Stopping:
 		return errors.New("this node is stopping")
 	case !st.SessionValid:
-		return errors.New("this node has no session with etcd")
+		return errors.New("this node has no session with etcd; its log says why")
 	case !st.Ready:
 		return errors.New("the view of the cluster is being read anew")
 	}

@@ -96,7 +96,7 @@ function lasting(ms) {
   return `${d} d ${h % 24} h`;
 }
 /** coarse is lasting without figures that change from second to second. */
-const coarse = (ms) => ms < 1000 ? "just now" : ms < 10000 ? `${Math.floor(ms / 1000)} s` : lasting(ms);
+const coarse = (ms) => ms < 1000 ? "a moment" : ms < 10000 ? `${Math.floor(ms / 1000)} s` : lasting(ms);
 const clock = (at) => at.toLocaleTimeString("en-GB");
 const withMillis = (at) => `${clock(at)}.${String(at.getMilliseconds()).padStart(3, "0")}`;
 
@@ -268,6 +268,8 @@ function take(name, push) {
     skew = Math.abs(best) < 250 ? 0 : best; // of clocks that agree, delay alone is left
   }
   if (name === "nodes") for (const n of push.body?.nodes ?? []) sign(n.address);
+  // In the order of the addresses, so that each page that is opened has the same signs.
+  if (name === "status") { for (const address of push.body?.nodes ?? []) sign(address); paintAdmin(); }
   dirty.add(name);
   // Not by requestAnimationFrame: a page in the background is current too.
   frame ||= setTimeout(paint, 0);
@@ -394,7 +396,7 @@ function paintTiles() {
       : "all healthy", unwell ? "bad" : leaving ? "warn" : null),
     tile("Candidates", num(st.queue.length), st.mode === "election" ? "election works" : "fallback",
       st.mode === "election" ? null : "warn"),
-    tile("Shards", t ? num(t.count) : "–", t ? `${num(t.balance.least)}–${num(t.balance.most)} each` : "no map"),
+    tile("Shards", t ? num(t.count) : "–", t ? `${t.balance.least === t.balance.most ? "" : `${num(t.balance.least)}–`}${num(t.balance.most)} each` : "no map"),
     tile("Moves", t ? num(t.open_moves) : "–", t?.open_moves ? "open" : "none open", t?.open_moves ? "warn" : null),
     tile("Unknown effects", num(unknown), unknown ? "to be resolved" : "none to resolve", unknown ? "bad" : null),
   ]);
@@ -812,7 +814,7 @@ const kinds = {
   session_lost: ["x", "warn", "Nodes", (e) => [who(e.node), " lost its session", e.seconds ? `, had none for ${lasting(e.seconds * 1000)}` : ""]],
   drain_started: ["drain", "warn", "Shards", (e) => [who(e.node), " drains"]],
   drain_ended: ["drain", "good", "Shards", (e) => [who(e.node), " drains no more"]],
-  shards_rebalanced: ["moves", "soft", "Shards", (e) => [`${many(e.moved ?? 0, "shard has", "shards have")} another owner, generation ${num(e.generation ?? 0)}`]],
+  shards_rebalanced: ["moves", "soft", "Shards", (e) => [`${many(e.moved ?? 0, "shard has", "shards have")} ${e.reason ? "an owner for the first time" : "another owner"}, generation ${num(e.generation ?? 0)}`]],
 };
 const mostEvents = 500;
 let events = [], eventSource = "", asking = false, eventsAsked = false;
@@ -908,9 +910,11 @@ async function admin(path, say, with_ = token) {
 
 function paintAdmin() {
   const st = $("admin-state");
-  $("token-form").hidden = Boolean(token);
+  const off = got.status?.body?.admin_calls === false;
+  $("token-form").hidden = Boolean(token) || off;
   fill(st, [token ? el("div", { class: "buttons" }, el("p", {}, icon("key"), caller ? ` Admin calls are made as ${caller}.` : " Admin calls are made with the token of this tab."),
     el("button", { type: "button", class: "small", "data-do": "forget" }, "Forget the token"))
+    : off ? el("p", {}, "Admin calls are off on this node. To switch them on: give goversed --admin-token-file or --http-client-ca, or a program Options.Admin.")
     : el("p", {}, "With an admin token, buttons to resign, transfer, drain, resolve and pause appear where they belong.")]);
   fill($("to-admin"), [icon("key"), el("span", {}, token ? "Admin on" : "Admin")]);
   $("to-admin").setAttribute("aria-label", token ? "Admin on: to the administration" : "Admin: to the administration");
