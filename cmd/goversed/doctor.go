@@ -23,6 +23,7 @@ type doctorFlags struct {
 	program string
 	ttl     time.Duration
 	nodes   nodeTLSFlags
+	httpCA  string
 }
 
 func newDoctor() *cobra.Command {
@@ -53,6 +54,8 @@ Exit codes: 0 no problem, 1 a problem, 2 the command line is wrong.`,
 	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "the --ttl of the nodes")
 	fs.StringVar(&f.program, "for", string(access.Node), "whose rights at etcd are tried: node, exec, lock or operator")
 	f.nodes.register(fs)
+	fs.StringVar(&f.httpCA, "http-ca", "", "PEM `file` with the authorities of the nodes' --http-cert (default: those of "+
+		"this machine)")
 	fs.DurationVar(&f.timeout, "timeout", 20*time.Second, "how long all of it may take")
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
 	return cmd
@@ -94,8 +97,12 @@ func (f *doctorFlags) config() (doctor.Config, error) {
 	if opts, err = f.nodes.dialOptions(); err != nil {
 		return doctor.Config{}, err
 	}
-	return doctor.Config{Etcd: operator.Etcd(etcd), Keys: keysOf(etcd), TTL: f.ttl, Program: program, Timeout: f.timeout,
-		Options: opts}, nil
+	trusted, err := authorities("--http-ca", f.httpCA)
+	if err != nil {
+		return doctor.Config{}, err
+	}
+	return doctor.Config{HTTP: trusted, Etcd: operator.Etcd(etcd), Keys: keysOf(etcd), TTL: f.ttl, Program: program,
+		Timeout: f.timeout, Options: opts}, nil
 }
 
 // keysOf are the keys of a configuration that was validated.

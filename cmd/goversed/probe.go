@@ -66,20 +66,30 @@ func checkProbe(page string, timeout time.Duration) error {
 
 // probeClient asks directly, once, and keeps no connection.
 func probeClient(caCert string) (*http.Client, error) {
-	transport := &http.Transport{DisableKeepAlives: true}
-	if caCert != "" {
-		pem, err := os.ReadFile(caCert)
-		if err != nil {
-			return nil, fmt.Errorf("--cacert: name a file that this user may read (%w)", err)
-		}
-		transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
-		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--cacert: %s holds no PEM certificate: name the authority's certificate file", caCert)
-		}
+	trusted, err := authorities("--cacert", caCert)
+	if err != nil {
+		return nil, err
 	}
+	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: trusted}
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}, nil
+}
+
+// authorities is a client's configuration that trusts those of a file; nil without one.
+func authorities(flag, file string) (*tls.Config, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: name a file that this user may read (%w)", flag, err)
+	}
+	trusted := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	if !trusted.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s: %s holds no PEM certificate: name the authority's certificate file", flag, file)
+	}
+	return trusted, nil
 }
 
 // probe is nil if the answer is 2xx.
@@ -90,6 +100,9 @@ func probe(ctx context.Context, client *http.Client, page string) error {
 	}
 	answer, err := client.Do(r)
 	if err != nil {
+		if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+			return fmt.Errorf("%w; give the authority's file with --cacert", err)
+		}
 		if errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("%s did not answer in time; see --timeout", page)
 		}

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"strings"
 	"sync"
@@ -25,7 +26,7 @@ const (
 	loginTimeout = 5 * time.Second
 )
 
-// Config says what to look at. All but Options are required.
+// Config says what to look at. All but Options and HTTP are required.
 type Config struct {
 	// Etcd is how etcd is reached.
 	Etcd reach.Config
@@ -39,6 +40,8 @@ type Config struct {
 	Timeout time.Duration
 	// Options are those with which nodes are called.
 	Options []grpc.DialOption
+	// HTTP is how their status is asked for over HTTPS; nil: as this machine trusts.
+	HTTP *tls.Config
 }
 
 // examiner carries an examination out.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -86,6 +87,14 @@ func (x *examiner) health(ctx context.Context, address string) (string, *diagnos
 	return said.Reason, p.clock
 }
 
+// http is a configuration for one connection.
+func (x *examiner) http() *tls.Config {
+	if x.HTTP == nil {
+		return nil
+	}
+	return x.HTTP.Clone()
+}
+
 // status asks a node's status API.
 func (x *examiner) status(ctx context.Context, address string) *diagnosis.HTTP {
 	out := &diagnosis.HTTP{Address: address, Watches: -1, Watchers: -1}
@@ -93,13 +102,14 @@ func (x *examiner) status(ctx context.Context, address string) *diagnosis.HTTP {
 	if !strings.Contains(base, "://") {
 		base = "http://" + base
 	}
-	ready, err := get(ctx, base+"/readyz", nil)
+	ready, err := get(ctx, base+"/readyz", x.http())
 	if err != nil {
+		_, out.Untrusted = errors.AsType[*tls.CertificateVerificationError](err)
 		out.Failed = why(err)
 		return out
 	}
 	out.Ready, out.Clock = ready.status == http.StatusOK, ready.clock
-	if all, err := get(ctx, base+"/cluster/status", nil); err == nil {
+	if all, err := get(ctx, base+"/cluster/status", x.http()); err == nil {
 		var said struct {
 			Crashes *struct {
 				Watches  int `json:"watches"`

@@ -160,6 +160,8 @@ type HTTP struct {
 	Address string
 	// Failed is why there was no answer, "" if there was.
 	Failed string
+	// Untrusted: its certificate is of no authority that is trusted here.
+	Untrusted bool
 	// Ready is what /readyz says, and Watches and Watchers are of its crash detection; -1: it does not say.
 	Ready             bool
 	Watches, Watchers int

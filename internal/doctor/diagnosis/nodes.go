@@ -3,6 +3,8 @@ package diagnosis
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/goverse/goverse/internal/suspicion"
@@ -67,6 +69,13 @@ func status(f Facts) []Finding {
 		}
 		asked++
 		switch {
+		case n.HTTP.Untrusted:
+			c.add(Note, "give the authority's file with --http-ca", "the status of the node %s at %s has a certificate that is "+
+				"not trusted here: %s", n.Address, n.HTTP.Address, n.HTTP.Failed)
+		case everywhere(n.HTTP.Address):
+			c.add(Warning, "give its --http (or Config.HTTPAddress) a host that others reach", "the node %s says that its "+
+				"HTTP is at %s, which means another machine to everybody: nobody can be sent there, as by leaderonly",
+				n.Address, n.HTTP.Address)
 		case n.HTTP.Failed != "":
 			c.add(Note, "give an --http that is reached from where it is wanted; nodes do not need it", "the status of the "+
 				"node %s at %s does not answer from here: %s", n.Address, n.HTTP.Address, n.HTTP.Failed)
@@ -79,6 +88,15 @@ func status(f Facts) []Finding {
 		return nil
 	}
 	return c.orOK("%s over HTTP, and ready", answer(asked))
+}
+
+// everywhere reports whether an HTTP address names no host: every interface.
+func everywhere(address string) bool {
+	if _, after, ok := strings.Cut(address, "://"); ok {
+		address = after
+	}
+	at, err := netip.ParseAddrPort(address)
+	return strings.HasPrefix(address, ":") || err == nil && at.Addr().IsUnspecified()
 }
 
 // crashes judges whether the others would notice that a node's process is gone.
