@@ -24,7 +24,8 @@ func etcdLogger(l hclog.Logger, serving, closing <-chan struct{}) *zap.Logger {
 // hushed lowers to info what is nothing to worry about. Before it serves, etcd warns
 // of its own defaults, and of peers that start at the same moment; if the start then
 // fails, the caller is notified. Once it is being closed, each of its listeners reports,
-// as an error, that it was closed.
+// as an error, that it was closed. A member that has joined a moment ago says that it cannot note the version of its
+// storage yet.
 type hushed struct {
 	zapcore.Core
 	serving, closing <-chan struct{}
@@ -39,7 +40,7 @@ func (h hushed) With(fields []zapcore.Field) zapcore.Core {
 // Check lowers the level where it applies.
 func (h hushed) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if e.Level == zapcore.WarnLevel && (!closed(h.serving) || closed(h.closing)) ||
-		e.Level == zapcore.ErrorLevel && closed(h.closing) {
+		e.Level == zapcore.ErrorLevel && (closed(h.closing) || e.Message == "failed to update storage version") {
 		e.Level = zapcore.InfoLevel
 	}
 	return h.Core.Check(e, ce)

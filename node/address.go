@@ -95,8 +95,9 @@ func checkReachable(field, address string) error {
 // listenError says why an address could not be bound, and what to do about it.
 func listenError(field, address string, cause error) error {
 	if errors.Is(cause, syscall.EADDRINUSE) {
-		return fmt.Errorf("node: %w: stop the process that uses %s or set %s to another port (%w)", ErrAddressInUse, address,
-			field, cause)
+		return fmt.Errorf("node: %w: stop the process that uses %s (ss -tanp shows it) or set %s to another port; if none "+
+			"listens there, a connection out of this machine had that port, and it is free within a minute (%w)",
+			ErrAddressInUse, address, field, cause)
 	}
 	return fmt.Errorf("node: %w: cannot listen at %s: set %s to an address and a port that this machine may bind (%w)",
 		ErrBadAddress, address, field, cause)

@@ -50,11 +50,11 @@ func TestDevRunsKillsMeasuresAndEnds(t *testing.T) {
 	stdout, stderr, code := devProcess(t, []string{"GOVERSE_ADVERTISE=127.0.0.1:1", "GOVERSE_WEIGHT=-1", "GOVERSE_FOR=3s"},
 		"dev", "--kill-leader-every", "500ms")
 	require.Zero(t, code, stderr)
-	require.Regexp(t, `leads \(term \d+\), the first leader, (\d+|\d\.\d) ms after the start|`+
+	require.Regexp(t, `leads \(token \d+\), the first leader, (\d+|\d\.\d) ms after the start|`+
 		`the first leader, [012]\.\d\d s after the start`, stdout)
 	require.Len(t, regexp.MustCompile(`started: process \d+`).FindAllString(stdout, -1), 3)
-	require.Regexp(t, `killed: the leader of term \d+`, stdout)
-	require.Regexp(t, `leads \(term \d+\), \S+ m?s after the kill: `, stdout)
+	require.Regexp(t, `killed: the leader with token \d+`, stdout)
+	require.Regexp(t, `leads \(token \d+\), \S+ m?s after the kill: `, stdout)
 	require.Regexp(t, `(?m)^\d+ leaders? killed; from the kill to the next leader: min .* p50 .* max `, stdout)
 	require.Regexp(t, `status --etcd 127\.0\.0\.1:\d+`, stdout)
 	require.NotContains(t, stdout, "\x1b", "no terminal")

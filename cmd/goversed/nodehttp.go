@@ -25,7 +25,6 @@ func (f *nodeHTTPFlags) register(fs *pflag.FlagSet) {
 		"calls over HTTPS")
 	fs.StringSliceVar(&f.clients, "admin-client", nil, "`name` in the certificate of a client that may; can be repeated "+
 		"(default: every one of --http-client-ca)")
-	fs.Lookup("admin-client").DefValue = "" // not [], in the help
 	fs.StringVar(&f.tokenFile, "admin-token-file", "", "`file` with bearer tokens that admin calls may have, one a line; "+
 		"read again at each call; or one token as "+adminTokenVariable)
 }

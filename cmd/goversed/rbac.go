@@ -46,7 +46,7 @@ operator, who runs goversed status, transfer, drain, elections and effects.`,
 	fs.SortFlags = false
 	fs.StringVar(&f.prefix, "prefix", "/goverse", "where the cluster lies in etcd; the same for all its nodes")
 	fs.StringVar(&f.program, "for", string(access.Node), "whose rights: node, exec, lock or operator")
-	fs.StringVar(&f.role, "role", "", "name of the role (default: goverse- and what --for says)")
+	fs.StringVar(&f.role, "role", "", "name of the role (default: the user's, or goverse, and what --for says)")
 	fs.StringVar(&f.user, "user", "goverse", "name of the user; none makes none")
 	fs.StringVar(&f.passwordFile, "password-file", "", "`file` from which the script reads the user's password (default: "+
 		"etcdctl asks for it)")
@@ -62,13 +62,15 @@ func (f *rbacFlags) config() (access.Role, error) {
 	if err != nil {
 		return access.Role{}, fmt.Errorf("--prefix: %w", err)
 	}
-	role := access.Role{Keys: keys, Program: program, Name: cmp.Or(f.role, "goverse-"+string(program)), User: f.user,
-		PasswordFile: f.passwordFile}
+	role := access.Role{Keys: keys, Program: program, Name: f.role, User: f.user, PasswordFile: f.passwordFile}
 	switch {
 	case role.User == "":
 		return access.Role{}, errors.New("--user is empty: give a name, or none")
 	case role.User == "none":
 		role.User = ""
+	}
+	if role.Name == "" { // another one for each user: a role that is there already cannot be made
+		role.Name = cmp.Or(role.User, "goverse") + "-" + string(program)
 	}
 	for flag, name := range map[string]string{"--role": role.Name, "--user": role.User,
 		"--password-file": f.passwordFile} {

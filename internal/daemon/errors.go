@@ -60,8 +60,9 @@ func httpError(address string, err error) error {
 // inUse does not speak of listening: a connection out of this machine can have the
 // port, too.
 func inUse(flag, address string, err error) error {
-	return sayAnew(err, "%s %s is in use: stop the process that uses it (ss -tanp shows it), or give another address",
-		flag, address)
+	return sayAnew(err, "%s %s is in use: stop the process that uses it (ss -tanp shows it), or give another address; "+
+		"if none listens there, a connection out of this machine had that port, and it is free within a minute", flag,
+		address)
 }
 
 func notBound(flag, address string, err error) error {

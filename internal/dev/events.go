@@ -66,7 +66,7 @@ func (h event) line() string {
 	case served:
 		return strings.TrimSuffix(fmt.Sprintf("all %d shards are served, %s", h.shards, h.when), ", ")
 	}
-	line := fmt.Sprintf("%s %s (term %d)", name, verb, h.token)
+	line := fmt.Sprintf("%s %s (token %d)", name, verb, h.token)
 	if h.when != "" {
 		line += ", " + h.when
 	}

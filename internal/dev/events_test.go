@@ -40,48 +40,48 @@ func TestDifferences(t *testing.T) {
 		before, after *state.Snapshot
 		want          []string
 	}{
-		"nothing before": {nil, two, []string{"a leads (term 11)", "a joined", "b joined"}},
+		"nothing before": {nil, two, []string{"a leads (token 11)", "a joined", "b joined"}},
 		"nothing new":    {two, two, nil},
 		"the lease ran out": {two, bLeads,
-			[]string{"b leads (term 12): the lease of a ended"}},
+			[]string{"b leads (token 12): the lease of a ended"}},
 		"removed by a replacement": {
 			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "new", 1)}},
-			bLeads, []string{"b leads (term 12): a was removed by its replacement"}},
+			bLeads, []string{"b leads (token 12): a was removed by its replacement"}},
 		"a replacement there already": {
 			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "id-a",
 				1)}},
 			&state.Snapshot{Members: members{member("a", 15), member("b", 2)}, Queue: bLeads.Queue},
-			[]string{"b leads (term 12): a was removed by its replacement", "a joined"}},
+			[]string{"b leads (token 12): a was removed by its replacement", "a joined"}},
 		"removed by another member": {
 			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "id-b",
 				1)}},
-			bLeads, []string{"b leads (term 12): a was removed by b"}},
+			bLeads, []string{"b leads (token 12): a was removed by b"}},
 		"removed by one of two who accused it": {
 			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "new", 1),
 				accusation("a", "id-b", 1)}},
 			&state.Snapshot{Members: bLeads.Members, Queue: bLeads.Queue,
 				Accusations: []*state.Accusation{accusation("a", "new", 1)}},
-			[]string{"b leads (term 12): a was removed by b"}},
+			[]string{"b leads (token 12): a was removed by b"}},
 		"an accusation of an older incarnation": {
 			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("a", "id-b",
 				99)}},
-			bLeads, []string{"b leads (term 12): the lease of a ended"}},
+			bLeads, []string{"b leads (token 12): the lease of a ended"}},
 		"refuted": {
 			&state.Snapshot{Members: two.Members, Queue: two.Queue, Accusations: []*state.Accusation{accusation("b", "x", 2)}},
 			two, []string{"b showed that it lives: an accusation against it is void"}},
 		"gave way": {two,
 			&state.Snapshot{Members: two.Members, Queue: candidates{candidate("b", 2, 12), candidate("a", 1, 13)}},
-			[]string{"b leads (term 12), handed over: a gave way"}},
+			[]string{"b leads (token 12), handed over: a gave way"}},
 		"asked to": {
 			&state.Snapshot{Members: two.Members, Queue: two.Queue, Request: &state.Request{}},
 			&state.Snapshot{Members: two.Members, Queue: candidates{candidate("b", 2, 12), candidate("a", 1, 13)}},
-			[]string{"b leads (term 12), handed over: a was asked to"}},
+			[]string{"b leads (token 12), handed over: a was asked to"}},
 		"is stopping": {two,
 			&state.Snapshot{Members: members{leaving(member("a", 1)), member("b", 2)}, Queue: two.Queue},
 			[]string{"a is stopping"}},
 		"stopped": {
 			&state.Snapshot{Members: members{leaving(member("a", 1)), member("b", 2)}, Queue: two.Queue},
-			bLeads, []string{"a left", "b leads (term 12), handed over: a is stopping"}},
+			bLeads, []string{"a left", "b leads (token 12), handed over: a is stopping"}},
 		"the last one stopped": {
 			&state.Snapshot{Members: members{leaving(member("b", 2))}, Queue: bLeads.Queue},
 			&state.Snapshot{}, []string{"b left", "no leader: b is stopping"}},
@@ -90,16 +90,16 @@ func TestDifferences(t *testing.T) {
 			[]string{"a node is gone: the lease of b ended"}},
 		"leads again": {two,
 			&state.Snapshot{Members: members{member("a", 1)}, Queue: candidates{candidate("a", 1, 20)}},
-			[]string{"a node is gone: the lease of b ended", "a leads (term 20), handed over: a gave way"}},
+			[]string{"a node is gone: the lease of b ended", "a leads (token 20), handed over: a gave way"}},
 		"another program": {&state.Snapshot{},
 			&state.Snapshot{Queue: candidates{candidate("x", 7, 30)}},
-			[]string{"x (another program) leads (term 30)"}},
+			[]string{"x (another program) leads (token 30)"}},
 		"another program ended": {&state.Snapshot{Members: bLeads.Members, Queue: candidates{candidate("x", 7, 9),
 			candidate("b", 2, 12)}},
-			bLeads, []string{"b leads (term 12): x's key is gone"}},
+			bLeads, []string{"b leads (token 12): x's key is gone"}},
 		"fallback": {&state.Snapshot{Members: bLeads.Members},
 			&state.Snapshot{Members: bLeads.Members, Acting: &state.Acting{Address: "b", Lease: 2, CreateRevision: 40}},
-			[]string{"b leads in fallback (term 40)"}},
+			[]string{"b leads in fallback (token 40)"}},
 	} {
 		var got []string
 		for _, h := range differences(tc.before, tc.after) {

@@ -146,10 +146,10 @@ func TestRunKillsLeadersAndMeasures(t *testing.T) {
 	r.stop()
 	require.NoError(t, r.end(t))
 	text := r.out.String()
-	after := regexp.MustCompile(`leads \(term (\d+)\), ([\d.]+) (m?s) after the kill: `+
+	after := regexp.MustCompile(`leads \(token (\d+)\), ([\d.]+) (m?s) after the kill: `+
 		`(\S+) was removed by`).FindAllStringSubmatch(text, -1)
 	require.GreaterOrEqual(t, len(after), 3, text)
-	killed := regexp.MustCompile(`(\S+) killed: the leader of term (\d+)`).FindAllStringSubmatch(text, -1)
+	killed := regexp.MustCompile(`(\S+) killed: the leader with token (\d+)`).FindAllStringSubmatch(text, -1)
 	for i, m := range after {
 		require.Equal(t, killed[i][1], m[4])
 		took, err := time.ParseDuration(m[2] + m[3])

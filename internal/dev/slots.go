@@ -181,7 +181,7 @@ func (l *loop) killLeader() {
 	chosen.run.signal(os.Kill)
 	l.pending, l.nextKill = &kill{token: leader.Token, at: at}, at.Add(l.cfg.KillEvery)
 	l.kills++
-	l.say("%s killed: the leader of term %d, process %d", chosen.address, leader.Token, chosen.run.pid())
+	l.say("%s killed: the leader with token %d, process %d", chosen.address, leader.Token, chosen.run.pid())
 }
 
 // open is how many kills no leader followed.
