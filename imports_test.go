@@ -78,6 +78,7 @@ var allowed = map[string][]string{
 	"examples/counter": {"cluster", "cluster/objects", "cluster/slogger", "embedetcd",
 		"examples/counter/counterpb", "node"},
 	"examples/counter/counterpb": {},
+	"examples/leader":            {"cluster", "cluster/election", "cluster/slogger", "node"},
 	"examples/cron":              {"cluster", "cluster/election", "cluster/once", "node"},
 	"examples/internal/trial":    {"clustertest/fault", "internal/testkit/etcdtest"},
 	"examples/outbox":            {"cluster", "cluster/processor", "cluster/processor/postgres", "node"},

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// readmeImports are what the README's programs import, the first one apart, which says so itself.
+// readmeImports are what the README's programs import, the first one apart, which is whole.
 const readmeImports = `package readme
 
 import (
@@ -74,23 +74,25 @@ var (
 
 // readmeGiven are the parameters of each program of the README: what it uses, and a reader has.
 var readmeGiven = []string{
-	`plan string`,
 	`c *cluster.Cluster, n *node.Node, err error, pb struct{ RegisterOrdersServer func(grpc.ServiceRegistrar, any) }`,
 	`c *cluster.Cluster`,
 	`n *node.Node, store, follow func(context.Context, int64) error`,
 	`c *cluster.Cluster, publish func(context.Context, int64) error, send func(context.Context) ([]byte, error)`,
 	`c *cluster.Cluster, orders processor.Source[Order], project func(context.Context, processor.Event[Order]) error`,
-	`c *cluster.Cluster`,
+	`n *node.Node`,
 	`pool *pgxpool.Pool, host string, publish func(context.Context, int64) error`,
 }
 
 // readmeTypes are declarations that a program needs.
 var readmeTypes = map[int]string{
-	1: `type orders struct{ cluster *cluster.Cluster }`,
-	2: `type counter struct { counterpb.UnimplementedCounterServer; key string }`,
+	0: `type orders struct{ cluster *cluster.Cluster }`,
+	1: `type counter struct { counterpb.UnimplementedCounterServer; key string }`,
 }
 
-// The programs of the README compile.
+// wholeProgram is where the README's first program lies.
+const wholeProgram = "examples/leader/main.go"
+
+// The programs of the README compile; the first one is one of the examples.
 func TestReadmeCompiles(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
@@ -100,16 +102,18 @@ func TestReadmeCompiles(t *testing.T) {
 			programs = append(programs, code)
 		}
 	}
+	whole, err := os.ReadFile(wholeProgram)
+	require.NoError(t, err)
+	_, main, _ := strings.Cut(string(whole), "\npackage main")
+	require.Equal(t, "package main"+main, programs[0], "copy "+wholeProgram+" into README.md")
+	programs = programs[1:]
 	require.Len(t, programs, len(readmeGiven), "each program has what it is given in readmeGiven")
 	check := typeChecker(t)
 	for i, program := range programs {
-		if strings.HasPrefix(program, "import (") {
-			_, program, _ = strings.Cut(program, "\n)\n")
-		}
 		source := fmt.Sprintf("%s\nfunc program(ctx context.Context, %s) {\n%s\n{\n%s\n}\n}\n", readmeImports, readmeGiven[i],
 			readmeTypes[i], program)
 		for _, err := range check(source) {
-			t.Errorf("program %d of the README: %v", i+1, err)
+			t.Errorf("program %d of the README: %v", i+2, err)
 		}
 	}
 	require.NotEmpty(t, check(readmeImports+"func program() { cluster.NoSuchName() }\n"), "the test finds errors")

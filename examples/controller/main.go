@@ -67,7 +67,7 @@ func parse(args []string) (config, error) {
 	flags.StringVar(&cfg.listen, "listen", "localhost:47001", "`address` of this copy's node, which the others must reach")
 	flags.StringVar(&cfg.http, "http", "localhost:48001", "`address` of this copy's HTTP")
 	flags.StringVar(&cfg.elsewhere, "elsewhere", "refuse",
-		"what copies do with writes that do not lead: refuse (503), redirect (307) or forward")
+		"what copies that do not lead do with writes: refuse (503), redirect (307) or forward")
 	flags.DurationVar(&cfg.remember, "remember", time.Hour, "how long a write that is sent again is recognised, at least")
 	if err := flags.Parse(args); err != nil {
 		return cfg, err

@@ -1,0 +1,66 @@
+// Command leader is the smallest program of which one copy leads, as README.md shows it: the leader writes its address
+// to etcd, which refuses that to a copy that leads no more.
+//
+//	go run ./examples/leader -listen localhost:47011
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/slogger"
+	"github.com/goverse/goverse/node"
+)
+
+func main() {
+	etcd := flag.String("etcd", "localhost:2379", "`address` of etcd")
+	listen := flag.String("listen", "localhost:47011", "`address` by which the other copies reach this one")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *etcd, *listen); err != nil {
+		slog.Error("ended", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, etcd, listen string) (err error) {
+	n, err := node.NewNode(node.Config{AdvertiseAddress: listen})
+	if err != nil {
+		return err
+	}
+	c, err := cluster.NewClusterWithNode(cluster.Config{EtcdAddress: etcd, EtcdPrefix: "/example",
+		Logger: slogger.New(slog.Default())}, n)
+	if err != nil {
+		return err
+	}
+	if err := c.Start(ctx); err != nil { // registered and queued, and not yet leader; ctx bounds how long it tries
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Stop(context.Background())) }() // hands everything over
+
+	for ctx.Err() == nil { // Lead serves one term, the loop all of this copy's
+		err := c.Lead(ctx, func(ctx context.Context, term election.Term) error {
+			// Runs while this copy leads; ctx ends with the term.
+			_, err := term.Txn(ctx).Then(clientv3.OpPut("/example-data/leader", listen)).Commit()
+			if err != nil {
+				return err // the term is over, and nothing was written; or etcd does not answer
+			}
+			<-ctx.Done()
+			return nil
+		})
+		if err != nil && ctx.Err() == nil && !errors.Is(err, election.ErrTermOver) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,53 @@
+//go:build unix
+
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/examples/internal/trial"
+	"github.com/goverse/goverse/internal/port"
+	"github.com/goverse/goverse/internal/testkit/etcdtest"
+)
+
+// TestMain: with the variable, this is the program.
+func TestMain(m *testing.M) { trial.Main(m, main) }
+
+// The first copy leads; when it is killed, or stopped, the next one does.
+func TestLeader(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	ctx := etcdtest.Context(t)
+	leads := func(address string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			got, err := etcd.Client().Get(ctx, "/example-data/leader")
+			require.NoError(t, err)
+			return len(got.Kvs) == 1 && string(got.Kvs[0].Value) == address
+		}, 20*time.Second, 10*time.Millisecond)
+	}
+	var addresses []string
+	for range 3 {
+		address, err := port.Servers.Draw("127.0.0.1")
+		require.NoError(t, err)
+		addresses = append(addresses, address)
+	}
+	first := trial.Program(t, "-etcd", etcd.Endpoint(), "-listen", addresses[0])
+	leads(addresses[0])
+	second := trial.Program(t, "-etcd", etcd.Endpoint(), "-listen", addresses[1])
+	require.Eventually(t, func() bool { // it queues
+		got, err := etcd.Client().Get(ctx, "/example/nodes/", clientv3.WithPrefix())
+		require.NoError(t, err)
+		return len(got.Kvs) == 2
+	}, 20*time.Second, 10*time.Millisecond)
+	_, err := first.Kill()
+	require.NoError(t, err)
+	leads(addresses[1])
+	trial.Program(t, "-etcd", etcd.Endpoint(), "-listen", addresses[2])
+	trial.StopWithin(t, 10*time.Second, second)
+	leads(addresses[2])
+}
