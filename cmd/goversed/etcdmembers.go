@@ -32,7 +32,7 @@ func newEtcd() *cobra.Command {
 }
 
 func newEtcdMembers() *cobra.Command {
-	return newOperator(&cobra.Command{
+	cmd := newOperator(&cobra.Command{
 		Use:   "members",
 		Short: "List the members of etcd, and what each is doing",
 		Long: `List the members of etcd's own cluster by name, and ask each at its client URLs what it is
@@ -44,6 +44,8 @@ yet), or no answer.`,
 			return o.EtcdMembers(ctx)
 		}, operator.PrintEtcdMembers), nil
 	})
+	_ = cmd.Flags().MarkHidden("prefix") // it is there; nothing of the cluster's is asked for
+	return cmd
 }
 
 func newEtcdReplace() *cobra.Command {
@@ -78,6 +80,7 @@ Refused, and nothing is changed, while the member answers, or if too few others 
 			return operator.PrintReplaced(out, done, json)
 		}, nil
 	})
+	cmd.Flags().Lookup("prefix").Usage = "where in etcd it is noted how far the replacement is"
 	cmd.Flags().StringVar(&peer, "peer", "", "`URL` at which the other members reach the new one (default: that of "+
 		"the old one)")
 	return cmd

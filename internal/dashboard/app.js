@@ -863,7 +863,7 @@ function paintEvents() {
   fill($("events"), groups.length ? groups.map((g) => el("section", { "data-key": g.name, "aria-label": g.name }, el("h3", {}, g.name),
     el("ol", {}, g.of.map(([e, at]) => {
       const [sym, cls, , says] = kinds[e.type] ?? ["dot", "soft", "", () => [e.type, " ", e.node ? who(e.node) : ""]];
-      const why = [e.reason, e.type === "node_removed" && e.peer ? `found by ${e.peer}` : "", e.token && e.type.startsWith("leader") ? `token ${num(e.token)}` : ""].filter(Boolean).join(", ");
+      const why = [e.type === "shards_rebalanced" ? "" : e.reason, e.type === "node_removed" && e.peer ? `found by ${e.peer}` : "", e.token && e.type.startsWith("leader") ? `token ${num(e.token)}` : ""].filter(Boolean).join(", ");
       return el("li", { class: "event", "data-key": e.id }, el("time", { datetime: e.time }, withMillis(at)), icon(sym, cls),
         el("div", {}, says(e), why ? el("span", { class: "why" }, why) : ""));
     })))) : [empty(events.length ? "No event of this kind." : "Nothing has happened yet.")]);
