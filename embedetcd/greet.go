@@ -65,7 +65,8 @@ func meet(ctx context.Context, c Config, dir *dataDir, mine greeting) (step, err
 			if err := dir.keep(mine); err != nil {
 				return step{}, err
 			}
-			g.mine.Store(&mine)
+			agreed := mine // which nobody changes
+			g.mine.Store(&agreed)
 			said = newReminder(c.Logger)
 			c.Logger.Info("all members of etcd are here and have no data: a new cluster begins", "members", len(c.Peers))
 			continue

@@ -22,6 +22,7 @@ func TestBackupAndRestore(t *testing.T) {
 	_, err := servers[0].Client().Put(patient(t), "key", "saved")
 	require.NoError(t, err)
 	first := clusterID(t, servers[0])
+	require.Equal(t, "saved", value(t, servers[1].Client(), "key"), "it has it: a member may be behind the others")
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	manager := snapshot.NewV3(zap.NewNop())
 	_, err = manager.Save(patient(t), clientConfig(servers[1].Endpoint()), backup)
