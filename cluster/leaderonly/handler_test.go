@@ -176,6 +176,33 @@ func TestStopsWhileRequestsWait(t *testing.T) {
 	})
 }
 
+// A leader that leaves between the question who leads and the one where is not taken for one that is nowhere.
+func TestLeaderThatLeavesMeanwhile(t *testing.T) {
+	a, b := election.Leader{Address: "a", Token: 1}, election.Leader{Address: "b", Token: 2}
+	for name, c := range map[string]struct {
+		leaders []election.Leader // as they are asked for; the last one again and again
+		urls    map[string]string
+		want    election.Leader
+		url     string
+	}{
+		"there":             {[]election.Leader{a}, map[string]string{"a": "x"}, a, "x"},
+		"nowhere":           {[]election.Leader{a}, nil, a, ""},
+		"left, another one": {[]election.Leader{a, b}, map[string]string{"b": "y"}, b, "y"},
+		"left, nobody":      {[]election.Leader{a, {}}, nil, election.Leader{}, ""},
+	} {
+		leaders := c.leaders
+		known, url := reached(func() election.Leader {
+			l := leaders[0]
+			if len(leaders) > 1 {
+				leaders = leaders[1:]
+			}
+			return l
+		}, func(l election.Leader) string { return c.urls[l.Address] })
+		require.Equal(t, c.want, known, name)
+		require.Equal(t, c.url, url, name)
+	}
+}
+
 func TestRedirects(t *testing.T) {
 	f := newFake(follows(there))
 	h := Handler(f, handled, Options{Elsewhere: Redirect})

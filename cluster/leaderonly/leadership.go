@@ -82,7 +82,7 @@ func (l ofCluster) AsLeader(ctx context.Context, fn func(context.Context, Tenure
 }
 
 func (l ofCluster) Leader() Leader {
-	known := l.c.Leader()
+	known, url := reached(l.c.Leader, func(known election.Leader) string { return urlOf(l.c, known) })
 	self := l.c.Node().AdvertiseAddress()
 	if known.Address == "" {
 		// The own key stands for a moment before the term, and after it.
@@ -90,8 +90,24 @@ func (l ofCluster) Leader() Leader {
 		return Leader{Own: st.SessionValid && len(st.Queue) > 0 && st.Queue[0] == self}
 	}
 	own := known.Address == self // also while a term has ended, or an old session's key stands
-	return Leader{Name: known.Address, URL: urlOf(l.c, known), Token: known.Token, Own: own,
-		Leads: own && l.c.IsLeader()}
+	return Leader{Name: known.Address, URL: url, Token: known.Token, Own: own, Leads: own && l.c.IsLeader()}
+}
+
+// reached is who leads, and where. One that has just left is no member any more when its URL is asked for: then
+// somebody else leads by now, or nobody does.
+func reached(leader func() election.Leader, url func(election.Leader) string) (election.Leader, string) {
+	known := leader()
+	for {
+		at := url(known)
+		if at != "" {
+			return known, at
+		}
+		now := leader()
+		if now == known {
+			return known, ""
+		}
+		known = now
+	}
 }
 
 func (l ofCluster) Next() bool { return second(l.c.Status().Queue, l.c) }
@@ -156,11 +172,11 @@ func (l ofElection) AsLeader(ctx context.Context, fn func(context.Context, Tenur
 }
 
 func (l ofElection) Leader() Leader {
-	known := l.e.Leader()
+	known, url := reached(l.e.Leader, func(known election.Leader) string { return urlOf(l.c, known) })
 	if known.Address == "" {
 		return Leader{}
 	}
-	out := Leader{Name: known.Address, URL: urlOf(l.c, known), Token: known.Token}
+	out := Leader{Name: known.Address, URL: url, Token: known.Token}
 	out.Own = known.Member && known.Address == l.c.Node().AdvertiseAddress()
 	out.Leads = l.candidate != nil && l.candidate.IsLeader()
 	return out
