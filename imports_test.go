@@ -129,10 +129,11 @@ var allowed = map[string][]string{
 	"internal/leaderelection": {"cluster/election", "cluster/event", "cluster/session", "cluster/stats",
 		"internal/candidacy", "internal/etcdsession", "internal/mirror", "internal/request",
 		"internal/state", "internal/txn", "internal/wait"},
-	"internal/leasequeue": {"cluster/election", "cluster/session", "internal/backoff",
-		"internal/etcdsession", "internal/leasequeue/order", "internal/lifecycle", "internal/mutant",
+	"internal/leasequeue": {"cluster/session", "internal/backoff", "internal/etcdsession",
+		"internal/leasequeue/order", "internal/leasequeue/place", "internal/lifecycle",
 		"internal/state", "internal/wait"},
 	"internal/leasequeue/order": {"cluster/election"},
+	"internal/leasequeue/place": {"cluster/election", "internal/lifecycle"},
 	"internal/lifecycle":        {},
 	"internal/linger":           {"internal/mutant", "internal/state", "internal/suspicion"},
 	"internal/login":            {},
@@ -172,7 +173,8 @@ var allowed = map[string][]string{
 		"internal/sharding"},
 	"internal/supervise": {"cluster/election", "cluster/lock", "cluster/session", "internal/child",
 		"internal/cli", "internal/elections", "internal/etcdlock", "internal/etcdsession",
-		"internal/leasequeue", "internal/reach", "internal/state", "internal/supervise/ending"},
+		"internal/leasequeue", "internal/reach", "internal/state", "internal/supervise/ending",
+		"internal/wait"},
 	"internal/supervise/ending":  {},
 	"internal/suspicion":         {"internal/backoff", "internal/mutant", "internal/state"},
 	"internal/testkit/browser":   {"internal/testkit/needed"},
@@ -320,7 +322,7 @@ func TestWhatDecidesIsPure(t *testing.T) {
 		"internal/etcdversion", "internal/state", "internal/sharding", "internal/shardview",
 		"internal/candidacy",
 		"internal/deadline", "internal/watchprogress", "internal/ownership", "internal/linger", "internal/shardplan",
-		"internal/leasequeue/order", "internal/suspicion", "internal/backoff",
+		"internal/leasequeue/order", "internal/leasequeue/place", "internal/suspicion", "internal/backoff",
 		"internal/simulation"} {
 		require.NotEmpty(t, all[name].ImportPath, name)
 		for _, path := range all[name].Imports {

@@ -17,8 +17,9 @@ import (
 	"github.com/goverse/goverse/internal/mirror"
 )
 
-// work is what only one may do at a time, or once: all on the node's one session.
+// work is what only one may do at a time, or once: all on the node's one session, and on one engine of queues.
 type work struct {
+	queues      *leasequeue.Engine
 	locks       *etcdlock.Etcd
 	effects     *effects.Effects
 	elections   *elections.Elections
@@ -26,28 +27,26 @@ type work struct {
 }
 
 func (c *Cluster) newWork(client *clientv3.Client, view *mirror.Mirror, keeper *etcdsession.Keeper) (work, error) {
-	queues := func(name string) leasequeue.Config {
-		return leasequeue.Config{Client: client, Keeper: keeper, View: view, RequestTimeout: c.cfg.RequestTimeout,
-			Logger: c.log.Named(name)}
-	}
-	locks, err := etcdlock.NewEtcd(etcdlock.Config{Config: queues("locks"), Queues: c.keys.Locks(),
-		Owner: c.node.AdvertiseAddress()})
+	queues, err := leasequeue.New(leasequeue.Config{Client: client, Keeper: keeper, View: view,
+		RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("queues")}, c.keys.Locks())
 	if err != nil {
 		return work{}, err
 	}
-	once, err := effects.New(effects.Config{Config: queues("once"), Keys: c.keys, Owner: c.node.AdvertiseAddress(),
-		Retention: c.cfg.OnceRetention})
+	locks := etcdlock.NewEtcd(queues.Queues(c.keys.Locks()), c.node.AdvertiseAddress())
+	once, err := effects.New(effects.Config{Queues: queues.Queues(c.keys.Effects()), Client: client, Keys: c.keys,
+		Owner: c.node.AdvertiseAddress(), Retention: c.cfg.OnceRetention, RequestTimeout: c.cfg.RequestTimeout})
 	if err != nil {
 		return work{}, err
 	}
-	named, err := elections.New(elections.Config{Config: queues("elections"), Queues: c.keys.Elections(),
-		Address: c.node.AdvertiseAddress(), WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter})
+	named, err := elections.New(elections.Config{Queues: queues.Queues(c.keys.Elections()), Client: client,
+		Address: c.node.AdvertiseAddress(), WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter,
+		RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("elections")})
 	if err != nil {
 		return work{}, err
 	}
 	checkpoints, err := processor.NewEtcd(processor.EtcdConfig{Client: client, Prefix: c.cfg.EtcdPrefix,
 		RequestTimeout: c.cfg.RequestTimeout})
-	return work{locks, once, named, checkpoints}, err
+	return work{queues, locks, once, named, checkpoints}, err
 }
 
 // closeWork gives every leadership up, hands out no more locks, and waits for what is done under

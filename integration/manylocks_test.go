@@ -29,11 +29,15 @@ func TestManyLocksAtOnce(t *testing.T) {
 		processtest.Start(t, kit.StartEtcd(t, flavour).Endpoint, 30*time.Second,
 			func(p *processtest.Process) (func(context.Context), error) {
 				keys, err := state.NewKeys("/goverse")
-				if err == nil {
-					locks, err = etcdlock.NewEtcd(etcdlock.Config{Config: leasequeue.Config{Client: p.Client, Keeper: p.Keeper},
-						Queues: keys.Locks()})
+				if err != nil {
+					return nil, err
 				}
-				return locks.Run, err
+				queues, err := leasequeue.New(leasequeue.Config{Client: p.Client, Keeper: p.Keeper}, keys.Locks())
+				if err != nil {
+					return nil, err
+				}
+				locks = etcdlock.NewEtcd(queues.Queues(keys.Locks()), "")
+				return queues.Run, nil
 			})
 		var wg sync.WaitGroup
 		errs := make([]error, many)

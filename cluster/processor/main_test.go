@@ -15,10 +15,11 @@ import (
 	"github.com/goverse/goverse/cluster/processor/checkpointtest"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/elections"
-	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 	"github.com/goverse/goverse/internal/testkit/processtest"
+	"github.com/goverse/goverse/internal/testkit/testbed"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -61,10 +62,14 @@ func stand(t *testing.T, endpoint, address string) (e *elections.Elections, faul
 	require.NoError(t, err)
 	p := processtest.Start(t, endpoint, 2*time.Second, func(p *processtest.Process) (run func(context.Context),
 		err error) {
-		e, err = elections.New(elections.Config{Queues: keys.Elections(), Address: address,
-			WorkTimeout: 500 * time.Millisecond,
-			Config:      leasequeue.Config{Client: p.Client, Keeper: p.Keeper, RequestTimeout: 300 * time.Millisecond}})
-		return e.Run, err
+		const timeout = 300 * time.Millisecond
+		queues, err := testbed.QueuesWithin(timeout, p, keys.Elections())
+		if err != nil {
+			return nil, err
+		}
+		e, err = elections.New(elections.Config{Queues: queues.Queues(keys.Elections()), Client: p.Client,
+			Address: address, WorkTimeout: 500 * time.Millisecond, RequestTimeout: timeout})
+		return wait.All(queues.Run, e.Run), err
 	})
 	return e, p.Faults
 }

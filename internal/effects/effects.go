@@ -8,19 +8,25 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Config is what effects need. Client, Keeper and Keys are required.
+// Config is what effects need. Queues, Client and Keys are required.
 type Config struct {
-	leasequeue.Config
-	// Keys is where marks and queues lie.
+	// Queues are those at Keys.Effects. The effects are live while their engine runs.
+	Queues *leasequeue.Queues
+	// Client reaches etcd. It is never closed.
+	Client *clientv3.Client
+	// Keys is where marks lie.
 	Keys state.Keys
+	// RequestTimeout bounds each request to etcd. Default 2 s.
+	RequestTimeout time.Duration
 	// Owner is written into the marks, for people: who made an attempt.
 	Owner string
 	// Retention is for how long a mark is kept after its last change, at the least. It is kept up to
@@ -31,7 +37,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.Config = c.WithDefaults()
+	if c.RequestTimeout <= 0 {
+		c.RequestTimeout = 2 * time.Second
+	}
 	if c.Retention == 0 {
 		c.Retention = 24 * time.Hour
 	}
@@ -40,9 +48,12 @@ func (c Config) withDefaults() Config {
 
 // Validate reports what is wrong with the configuration.
 func (c Config) Validate() error {
-	err := c.Config.Validate()
+	var err error
 	switch {
-	case err != nil:
+	case c.Queues == nil:
+		err = errors.New("Config.Queues is nil; give it an engine's queues at state.Keys.Effects")
+	case c.Client == nil:
+		err = errors.New("Config.Client is nil; give it an etcd client")
 	case c.Keys == state.Keys{}:
 		err = errors.New("Config.Keys is empty; make it with state.NewKeys")
 	case c.Retention != 0 && c.Retention < time.Minute:
@@ -56,26 +67,17 @@ func (c Config) Validate() error {
 
 // Effects runs effects. All methods are safe for concurrent use.
 type Effects struct {
-	cfg    Config
-	engine *leasequeue.Engine
-	marks  *marks
-	closed atomic.Bool // a client may be closed by now, and would not say so for a while
+	cfg   Config
+	marks *marks
 }
 
-// New checks the configuration; [Effects.Run] makes it live.
+// New checks the configuration.
 func New(cfg Config) (*Effects, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	return &Effects{cfg: cfg, marks: newMarks(cfg), engine: leasequeue.New(cfg.Config, cfg.Keys.Effects())}, nil
-}
-
-// Run serves on one session after the other until ctx ends, and returns when all it started
-// has ended.
-func (e *Effects) Run(ctx context.Context) {
-	defer e.closed.Store(true)
-	e.engine.Run(ctx)
+	return &Effects{cfg: cfg, marks: newMarks(cfg)}, nil
 }
 
 // Once runs fn, unless the effect took place before: then it returns what fn returned at that
@@ -99,7 +101,7 @@ func (e *Effects) Once(ctx context.Context, name string,
 		return once.Result{}, err
 	case fn == nil: // or the outcome would be unknown
 		return once.Result{}, fmt.Errorf("effect %q: the function is nil; give it the one that has the effect", name)
-	case e.closed.Load():
+	case e.cfg.Queues.Closed(): // a client may be closed by now, and would not say so for a while
 		return once.Result{}, once.ErrStopped
 	}
 	// What took place long ago costs one read.
@@ -109,7 +111,7 @@ func (e *Effects) Once(ctx context.Context, name string,
 		return m.result(), nil
 	}
 	for {
-		place, err := e.engine.Take(ctx, leasequeue.Place{Name: name, Value: e.cfg.Owner})
+		place, err := e.cfg.Queues.Take(ctx, leasequeue.Want{Name: name, Value: e.cfg.Owner})
 		if err != nil {
 			return once.Result{}, err
 		}
@@ -221,7 +223,7 @@ func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPla
 		return fmt.Errorf("effect %q, %d bytes: %w", name, len(value), once.ErrValueTooLong)
 	}
 	for {
-		place, err := e.engine.Take(ctx, leasequeue.Place{Name: name, Value: e.cfg.Owner})
+		place, err := e.cfg.Queues.Take(ctx, leasequeue.Want{Name: name, Value: e.cfg.Owner})
 		if err != nil {
 			return err
 		}
@@ -261,6 +263,5 @@ func (e *Effects) leave(ctx context.Context, place *leasequeue.Entry) {
 // Close runs no effect any more, ends the contexts of those that run, and has those who wait
 // leave. It blocks until what runs has ended, or ctx ends, with its cause for an error.
 func (e *Effects) Close(ctx context.Context) error {
-	e.closed.Store(true)
-	return e.engine.Close(ctx)
+	return e.cfg.Queues.Close(ctx)
 }

@@ -17,9 +17,9 @@ import (
 
 	"github.com/goverse/goverse/internal/effects"
 	"github.com/goverse/goverse/internal/etcdsession"
-	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/processtest"
+	"github.com/goverse/goverse/internal/testkit/testbed"
 )
 
 var (
@@ -120,10 +120,13 @@ func aMark(ctx context.Context, t *testing.T, etcd *members, keys state.Keys) (s
 	var once *effects.Effects
 	process := processtest.Start(t, etcd.endpoints[0], 30*time.Second,
 		func(p *processtest.Process) (func(context.Context), error) {
-			var err error
-			once, err = effects.New(effects.Config{Config: leasequeue.Config{Client: p.Client, Keeper: p.Keeper}, Keys: keys,
+			queues, err := testbed.Queues(p, keys.Effects())
+			if err != nil {
+				return nil, err
+			}
+			once, err = effects.New(effects.Config{Queues: queues.Queues(keys.Effects()), Client: p.Client, Keys: keys,
 				Owner: "10.11.12.13:47000"})
-			return once.Run, err
+			return queues.Run, err
 		})
 	_, err := once.Once(ctx, "one", func(context.Context, int64) ([]byte, error) {
 		return []byte(`{"message":"0190f3b2-7d7e-7c1a-9a57-5d4f0f3a2b11"}`), nil

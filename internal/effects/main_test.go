@@ -38,9 +38,13 @@ func (s *testBed) start(owner string) *process {
 	s.Helper()
 	p := &process{}
 	p.Process = s.Start(func(q *testbed.Process) (func(context.Context), error) {
-		var err error
-		p.Effects, err = effects.New(effects.Config{Config: testbed.Queues(q), Keys: s.keys, Owner: owner})
-		return p.Run, err
+		queues, err := testbed.Queues(q, s.keys.Effects())
+		if err != nil {
+			return nil, err
+		}
+		p.Effects, err = effects.New(effects.Config{Queues: queues.Queues(s.keys.Effects()), Client: q.Client,
+			Keys: s.keys, Owner: owner, RequestTimeout: testbed.RequestTimeout})
+		return queues.Run, err
 	})
 	return p
 }

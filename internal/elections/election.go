@@ -84,7 +84,7 @@ func (e *Election) look() {
 	}
 	e.settled()
 	if e.place == nil && !e.observer && e.gone == nil && !e.denied {
-		e.place = e.all.engine.TryEnter(leasequeue.Place{Name: e.name, Value: e.all.cfg.Address, Priority: e.priority,
+		e.place = e.all.cfg.Queues.TryEnter(leasequeue.Want{Name: e.name, Value: e.all.cfg.Address, Priority: e.priority,
 			Notify: e.notice})
 	}
 }

@@ -9,17 +9,21 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Config is what elections need. Client, Keeper, Queues and Address are required.
+// Config is what elections need. Queues, Client and Address are required.
 type Config struct {
-	leasequeue.Config
-	// Queues is where the elections lie: state.Keys.Elections.
-	Queues state.Queues
+	// Queues are those at state.Keys.Elections, of an engine that runs for as long as the elections do.
+	Queues *leasequeue.Queues
+	// Client reaches etcd, for the terms' transactions. It is never closed.
+	Client *clientv3.Client
 	// Address is what others see when this node leads.
 	Address string
 	// WorkTimeout bounds how long a leader that gives way waits for the functions in Lead to
@@ -32,10 +36,19 @@ type Config struct {
 	// the error, and the one that asks for the election again stands anew. Default: none is, it is tried
 	// again after about a second, and logged.
 	Final func(error) bool
+	// RequestTimeout bounds each request to etcd. Default 2 s.
+	RequestTimeout time.Duration
+	// Logger gets one line per event an operator cares about. Default: none.
+	Logger hclog.Logger
 }
 
 func (c Config) withDefaults() Config {
-	c.Config = c.WithDefaults()
+	if c.RequestTimeout <= 0 {
+		c.RequestTimeout = 2 * time.Second
+	}
+	if c.Logger == nil {
+		c.Logger = hclog.NewNullLogger()
+	}
 	if c.WorkTimeout <= 0 {
 		c.WorkTimeout = 5 * time.Second
 	}
@@ -50,11 +63,12 @@ func (c Config) withDefaults() Config {
 
 // Validate reports what is wrong with the configuration.
 func (c Config) Validate() error {
-	err := c.Config.Validate()
+	var err error
 	switch {
-	case err != nil:
-	case c.Queues == state.Queues{}:
-		err = errors.New("Config.Queues is empty; give it state.Keys.Elections")
+	case c.Queues == nil:
+		err = errors.New("Config.Queues is nil; give it an engine's queues at state.Keys.Elections")
+	case c.Client == nil:
+		err = errors.New("Config.Client is nil; give it an etcd client")
 	case c.Address == "":
 		err = errors.New("Config.Address is empty; set the address that others should reach this node at")
 	}
@@ -67,8 +81,7 @@ func (c Config) Validate() error {
 // Elections are the named elections that this process takes part in. All methods are safe for
 // concurrent use.
 type Elections struct {
-	cfg    Config
-	engine *leasequeue.Engine
+	cfg Config
 
 	life context.Context // ends when closed is set
 	end  context.CancelCauseFunc
@@ -89,7 +102,7 @@ func New(cfg Config) (*Elections, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	es := &Elections{cfg: cfg, engine: leasequeue.New(cfg.Config, cfg.Queues), byName: map[string]*Election{},
+	es := &Elections{cfg: cfg, byName: map[string]*Election{},
 		dirty: map[*Election]struct{}{}, wake: make(chan struct{}, 1)}
 	es.life, es.end = context.WithCancelCause(context.Background())
 	return es, nil
@@ -125,7 +138,7 @@ func (es *Elections) follow(name string, want func(*Election)) (*Election, error
 	if e == nil {
 		e = &Election{all: es, name: name, observer: true}
 		e.notice = e.touch
-		e.follower = es.engine.Follow(name, e.notice)
+		e.follower = es.cfg.Queues.Follow(name, e.notice)
 		es.byName[name] = e
 	}
 	want(e)
@@ -168,12 +181,10 @@ func (es *Elections) touch(e *Election) {
 	}
 }
 
-// Run serves on one session after the other until ctx ends, and returns when all it started
+// Run serves, beside the queues' engine, until ctx ends, and returns when all it started
 // has ended.
 func (es *Elections) Run(ctx context.Context) {
-	var wg sync.WaitGroup
-	wg.Go(func() { es.engine.Run(ctx) })
-	changed := es.engine.Changed()
+	changed := es.cfg.Queues.Changed()
 	for ctx.Err() == nil {
 		for e := range es.touched() {
 			e.look()
@@ -181,12 +192,11 @@ func (es *Elections) Run(ctx context.Context) {
 		select {
 		case <-es.wake:
 		case <-changed:
-			changed = es.engine.Changed() // only now, so that none is missed
+			changed = es.cfg.Queues.Changed() // only now, so that none is missed
 			es.touchAll()
 		case <-ctx.Done():
 		}
 	}
-	wg.Wait()
 	for _, e := range es.shut() {
 		e.close()
 		e.look()
@@ -234,5 +244,5 @@ func (es *Elections) Close(ctx context.Context) error {
 	}
 	wg.Wait()
 	es.wg.Wait() // its context has ended
-	return errors.Join(append(errs, es.engine.Close(ctx))...)
+	return errors.Join(append(errs, es.cfg.Queues.Close(ctx))...)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/testbed"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,10 +51,14 @@ func (s *testBed) start(address string) *process {
 	s.Helper()
 	p := &process{}
 	p.Process = s.Start(func(q *testbed.Process) (func(context.Context), error) {
-		var err error
-		p.Elections, err = elections.New(elections.Config{Config: testbed.Queues(q), Queues: s.keys, Address: address,
-			WorkTimeout: 500 * time.Millisecond, PreferAfter: s.preferAfter, Final: s.final})
-		return p.Run, err
+		queues, err := testbed.Queues(q, s.keys)
+		if err != nil {
+			return nil, err
+		}
+		p.Elections, err = elections.New(elections.Config{Queues: queues.Queues(s.keys), Client: q.Client,
+			Address: address, WorkTimeout: 500 * time.Millisecond, PreferAfter: s.preferAfter, Final: s.final,
+			RequestTimeout: testbed.RequestTimeout})
+		return wait.All(queues.Run, p.Run), err
 	})
 	return p
 }

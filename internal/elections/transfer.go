@@ -81,7 +81,7 @@ func (e *Election) ask(ctx context.Context, q order.Queue, address string, reque
 	defer stop()
 	sub := e.Subscribe()
 	defer sub.Close()
-	place, err := e.all.engine.Enter(ctx, leasequeue.Place{Name: e.name, Value: request.Value(), Request: true})
+	place, err := e.all.cfg.Queues.Enter(ctx, leasequeue.Want{Name: e.name, Value: request.Value(), Request: true})
 	if err != nil {
 		return e.notMoved(err)
 	}

@@ -16,27 +16,6 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Config is what locks in etcd need. Client, Keeper and Queues are required.
-type Config struct {
-	leasequeue.Config
-	// Queues is where the locks lie: state.Keys.Locks.
-	Queues state.Queues
-	// Owner is written down beside each lock, for people.
-	Owner string
-}
-
-// Validate reports what is wrong with the configuration.
-func (c Config) Validate() error {
-	err := c.Config.Validate()
-	if err == nil && c.Queues == (state.Queues{}) {
-		err = errors.New("Config.Queues is empty; give it state.Keys.Locks")
-	}
-	if err != nil {
-		return fmt.Errorf("etcdlock: %w", err)
-	}
-	return nil
-}
-
 // Held is what every lock.Held of an [Etcd] is.
 type Held interface {
 	lock.Held
@@ -45,23 +24,17 @@ type Held interface {
 	Key() string
 }
 
-// Etcd is a registry whose locks lie in etcd, on the sessions of a keeper.
+// Etcd is a registry whose locks lie in etcd, on the sessions of an engine.
 type Etcd struct {
-	engine *leasequeue.Engine
+	queues *leasequeue.Queues
 	owner  string
 }
 
-// NewEtcd checks the configuration; [Etcd.Run] makes the registry live.
-func NewEtcd(cfg Config) (*Etcd, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	return &Etcd{owner: cfg.Owner, engine: leasequeue.New(cfg.Config, cfg.Queues)}, nil
+// NewEtcd makes a registry of the locks in these queues, which lie at state.Keys.Locks; it is live while their
+// engine runs. Owner is written down beside each lock, for people.
+func NewEtcd(queues *leasequeue.Queues, owner string) *Etcd {
+	return &Etcd{queues: queues, owner: owner}
 }
-
-// Run serves on one session after the other until ctx ends, and returns when all it started
-// has ended. It does not release what is held: that is done by closing the session.
-func (e *Etcd) Run(ctx context.Context) { e.engine.Run(ctx) }
 
 // Acquire implements lock.LockRegistry.
 func (e *Etcd) Acquire(ctx context.Context, name string, opts ...lock.Option) (lock.Held, error) {
@@ -88,7 +61,7 @@ func (e *Etcd) take(ctx context.Context, name string, try bool, o lock.Options) 
 	if err := state.CheckName("lock", name); err != nil {
 		return nil, err
 	}
-	return e.engine.Take(ctx, leasequeue.Place{Name: name, Value: e.owner, Shared: o.Shared, Try: try})
+	return e.queues.Take(ctx, leasequeue.Want{Name: name, Value: e.owner, Shared: o.Shared, Try: try})
 }
 
 // held is the first place in a lock's queue.
@@ -113,4 +86,4 @@ func (h held) Release(ctx context.Context) error {
 // Close hands out no lock any more, ends the context of every lock that is held, with
 // lock.ErrStopped, and has those who wait leave with it. It blocks until all locks are
 // released, or ctx ends, with its cause for an error.
-func (e *Etcd) Close(ctx context.Context) error { return e.engine.Close(ctx) }
+func (e *Etcd) Close(ctx context.Context) error { return e.queues.Close(ctx) }

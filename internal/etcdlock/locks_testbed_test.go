@@ -160,16 +160,18 @@ func (bed *lockTestBed) addNode(name string) (err error) {
 		TTL: lockTTL}}); err != nil {
 		return err
 	}
-	queues := leasequeue.Config{Client: n.client, Keeper: n.keeper, RequestTimeout: timeout}
-	if n.locks, err = etcdlock.NewEtcd(etcdlock.Config{Config: queues, Queues: keys.Locks(), Owner: name}); err != nil {
+	queues, err := leasequeue.New(leasequeue.Config{Client: n.client, Keeper: n.keeper, RequestTimeout: timeout},
+		keys.Locks())
+	if err != nil {
 		return err
 	}
-	if n.effects, err = effects.New(effects.Config{Config: queues, Keys: keys, Owner: name}); err != nil {
+	n.locks = etcdlock.NewEtcd(queues.Queues(keys.Locks()), name)
+	if n.effects, err = effects.New(effects.Config{Queues: queues.Queues(keys.Effects()), Client: n.client, Keys: keys,
+		Owner: name, RequestTimeout: timeout}); err != nil {
 		return err
 	}
 	bed.wg.Go(func() { _ = n.keeper.Run(bed.life) })
-	bed.wg.Go(func() { n.locks.Run(bed.life) })
-	bed.wg.Go(func() { n.effects.Run(bed.life) })
+	bed.wg.Go(func() { queues.Run(bed.life) })
 	var registry lock.LockRegistry = n.locks
 	if bed.mutant.unguarded {
 		registry = unguarded{registry}

@@ -125,10 +125,12 @@ func TestManyLongOwnersAtOnce(t *testing.T) {
 	s := testbed.New(t, testbed.Long)
 	var p *etcdlock.Etcd
 	s.Start(func(q *testbed.Process) (func(context.Context), error) {
-		var err error
-		p, err = etcdlock.NewEtcd(etcdlock.Config{Config: testbed.Queues(q), Queues: s.Keys.Locks(),
-			Owner: strings.Repeat("x", 12<<10)})
-		return p.Run, err
+		queues, err := testbed.Queues(q, s.Keys.Locks())
+		if err != nil {
+			return nil, err
+		}
+		p = etcdlock.NewEtcd(queues.Queues(s.Keys.Locks()), strings.Repeat("x", 12<<10))
+		return queues.Run, nil
 	})
 	var wg sync.WaitGroup
 	errs := make([]error, many)

@@ -20,7 +20,7 @@ func TestBatchesOfAnySize(t *testing.T) {
 		var batch []op
 		want := []string{"put counter"}
 		for most, cost := 1+rnd.IntN(mostOps), 0; ; {
-			x := &Entry{Place: Place{Name: "n", Value: "me", Shared: rnd.IntN(5) == 0}, key: fmt.Sprintf("q%d/k%d", len(batch),
+			x := &Entry{Want: Want{Name: "n", Value: "me", Shared: rnd.IntN(5) == 0}, key: fmt.Sprintf("q%d/k%d", len(batch),
 				len(batch)), queue: fmt.Sprintf("q%d/", len(batch))}
 			o := op{entry: x, enter: rnd.IntN(2) == 0}
 			if cost += o.cost(); cost > most {

@@ -2,7 +2,6 @@ package leasequeue
 
 import (
 	"context"
-	"sync"
 
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -10,47 +9,41 @@ import (
 // View is what this process knows of the processes whose places others may take over.
 type View interface {
 	// Fresh reports whether nobody can count on a place that is gone from etcd, now or soon, in
-	// that raft term of etcd's. It does not block.
+	// that raft term of etcd's. It does not block, and takes no lock.
 	Fresh(term uint64) bool
 	// Confirm blocks until the view lacks nothing that etcd had done before the call, and reports
 	// whether nobody can count on a place that was gone then; with wait it blocks until nobody can.
 	Confirm(ctx context.Context, wait bool) (clear bool, err error)
 }
 
-// clearing holds places that are first until nobody can count on one that was before them and is gone
+// clearing holds entries that are first until nobody can count on one that was before them and is gone
 // from etcd, but perhaps too early. One request asks for all that have come since the one before.
 type clearing struct {
 	r    *run
 	wait bool // for those who may still count on theirs; else they are taken to be there
 	wake chan struct{}
-
-	mu   sync.Mutex
-	held []*Entry
+	held []*Entry // with the engine's lock held
 }
 
 func newClearing(r *run, wait bool) *clearing {
 	return &clearing{r: r, wait: wait, wake: make(chan struct{}, 1)}
 }
 
+// add holds an entry. The lock is held.
 func (c *clearing) add(x *Entry) {
-	c.mu.Lock()
 	c.held = append(c.held, x)
-	c.mu.Unlock()
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	poke(c.wake)
 }
 
 func (c *clearing) take() []*Entry {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.r.e.mu.Lock()
+	defer c.r.e.mu.Unlock()
 	held := c.held
 	c.held = nil
 	return held
 }
 
-// run clears places until the session is lost.
+// run clears entries until the session is lost.
 func (c *clearing) run() {
 	for {
 		select {
@@ -66,9 +59,15 @@ func (c *clearing) run() {
 		if !ok {
 			return
 		}
-		for _, x := range held {
-			x.looked(clear)
-		}
+		c.confirmed(held, clear)
+	}
+}
+
+func (c *clearing) confirmed(held []*Entry, clear bool) {
+	c.r.e.mu.Lock()
+	defer c.r.e.unlock()
+	for _, x := range held {
+		x.confirmed(clear)
 	}
 }
 

@@ -10,11 +10,11 @@ import (
 	"github.com/goverse/goverse/internal/etcdsession"
 )
 
-// Config is what an engine needs, and all that is made of one. Client and Keeper are required.
+// Config is what an engine needs. Client and Keeper are required.
 type Config struct {
 	// Client reaches etcd. It is never closed.
 	Client *clientv3.Client
-	// Keeper has the session that all places stand on. One engine to a keeper and queues.
+	// Keeper has the session that all entries stand on.
 	Keeper *etcdsession.Keeper
 	// View, if set, is a member's mirror of its cluster. With it, a key that went with another member's
 	// lease is not taken over from before that member must know of it: etcd may have ended the lease too
@@ -29,9 +29,8 @@ type Config struct {
 	Random func() float64
 }
 
-// Validate reports what is wrong with the configuration, as a text to be put behind the name of the
-// package whose Config it is part of.
-func (c Config) Validate() error {
+// validate reports what is wrong with the configuration.
+func (c Config) validate() error {
 	switch {
 	case c.Client == nil:
 		return errors.New("Config.Client is nil; give it an etcd client")
@@ -41,8 +40,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// WithDefaults is the configuration with what was left out.
-func (c Config) WithDefaults() Config {
+func (c Config) withDefaults() Config {
 	if c.RequestTimeout <= 0 {
 		c.RequestTimeout = 2 * time.Second
 	}

@@ -2,9 +2,7 @@ package leasequeue
 
 import (
 	"context"
-	"errors"
-	"maps"
-	"slices"
+	"fmt"
 	"sync"
 
 	"github.com/goverse/goverse/internal/backoff"
@@ -13,37 +11,66 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Engine is all places of this process in the queues under one root. All methods are safe for
-// concurrent use.
+// Engine is all entries of this process on its session. All methods are safe for concurrent use.
 type Engine struct {
-	cfg    Config
-	queues state.Queues
+	cfg      Config
+	counters state.Queues // where the numbers of batches lie
 
+	// mu is the only lock of the package. Nothing is called with it held that takes another one, or that is
+	// not known here.
 	mu      sync.Mutex
+	notices []notice
+	queues  []*Queues
 	run     *run          // on the present session, nil between two
-	changed chan struct{} // closed when run or closed changes
-	closed  bool
-
-	followers map[*Follower]struct{}
+	changed chan struct{} // closed when run or ended changes, or whether the session may be acted on
+	ended   bool
 }
 
-// New makes an engine for the queues that lie there; [Engine.Run] makes it live. The configuration is not
-// checked.
-func New(cfg Config, queues state.Queues) *Engine {
-	return &Engine{cfg: cfg.WithDefaults(), queues: queues, changed: make(chan struct{})}
+// notice is what is to be called when the lock was released.
+type notice struct {
+	call  func()
+	end   context.CancelCauseFunc
+	cause error
+}
+
+// New makes an engine whose batches are numbered by keys under that root; [Engine.Run] makes it live. One
+// engine to a keeper and root. The error says what is wrong with the configuration.
+func New(cfg Config, counters state.Queues) (*Engine, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("leasequeue: %w", err)
+	}
+	return &Engine{cfg: cfg.withDefaults(), counters: counters, changed: make(chan struct{})}, nil
+}
+
+// unlock releases the lock, and delivers what came up under it.
+func (e *Engine) unlock() {
+	notices := e.notices
+	e.notices = nil
+	e.mu.Unlock()
+	for _, n := range notices {
+		if n.end != nil {
+			n.end(n.cause)
+		} else {
+			n.call()
+		}
+	}
+}
+
+// later has something called when the lock was released. The lock is held.
+func (e *Engine) later(call func()) {
+	if call != nil {
+		e.notices = append(e.notices, notice{call: call})
+	}
+}
+
+// laterEnd has a context ended when the lock was released. The lock is held.
+func (e *Engine) laterEnd(end context.CancelCauseFunc, cause error) {
+	e.notices = append(e.notices, notice{end: end, cause: cause})
 }
 
 // retry is the back-off of one loop.
 func (e *Engine) retry(p backoff.Policy) backoff.Backoff {
 	return backoff.Backoff{Policy: p, Random: e.cfg.Random}
-}
-
-// keys are those of the queues, or of the requests about them.
-func (e *Engine) keys(requests bool) state.Queues {
-	if requests {
-		return e.queues.Requests()
-	}
-	return e.queues
 }
 
 // Run serves on one session after the other until ctx ends, and returns when all it started
@@ -56,26 +83,49 @@ func (e *Engine) Run(ctx context.Context) {
 			break
 		}
 		r := newRun(e, s)
-		e.set(r, false)
+		e.begin(r)
 		r.serve(ctx)
-		e.set(nil, false)
-		r.end()
-		e.forget()
+		e.finish(r)
 		old = s
 	}
-	e.set(nil, true)
+	e.mu.Lock()
+	defer e.unlock()
+	e.ended = true
+	e.change()
 }
 
-func (e *Engine) set(r *run, closed bool) {
+// begin has entries made on a session.
+func (e *Engine) begin(r *run) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if r != nil && r != e.run {
-		for f := range e.followers {
+	defer e.unlock()
+	e.run = r
+	for _, q := range e.queues {
+		q.entries = 0
+		for f := range q.followers {
 			r.follow(f)
 		}
 	}
-	e.run, e.closed = r, e.closed || closed
 	e.change()
+}
+
+// finish lets nothing begin on a session any more, and returns when nothing goes on. Without a session nothing is
+// known.
+func (e *Engine) finish(r *run) {
+	e.mu.Lock()
+	e.run, r.ended = nil, true
+	e.change()
+	e.unlock()
+	r.join()
+	e.mu.Lock()
+	defer e.unlock()
+	for _, x := range r.entries {
+		x.end(ErrAgain)
+	}
+	for _, q := range e.queues {
+		for f := range q.followers {
+			f.forget()
+		}
+	}
 }
 
 // change notifies all who wait for one. The lock is held.
@@ -84,124 +134,26 @@ func (e *Engine) change() {
 	e.changed = make(chan struct{})
 }
 
-// forget: without a session nothing is known.
-func (e *Engine) forget() {
-	e.mu.Lock()
-	followers := slices.Collect(maps.Keys(e.followers))
-	e.mu.Unlock()
-	for _, f := range followers {
-		f.forget()
-	}
-}
-
-// Close lets nobody enter any more, ends the contexts of all who are first, with lifecycle.ErrStopped,
-// and has those who wait leave. It blocks until all have left, or ctx ends; the error is then
-// ctx's cause.
-func (e *Engine) Close(ctx context.Context) error {
-	e.mu.Lock()
-	r := e.run
-	e.closed = true
-	e.change()
-	e.mu.Unlock()
-	if r == nil {
-		return nil
-	}
-	return r.expelAll(ctx)
-}
-
-// present waits for a session.
-func (e *Engine) present(ctx context.Context) (*run, error) {
+// present waits for a session on which queues can be entered.
+func (q *Queues) present(ctx context.Context) error {
+	e := q.e
 	for {
 		e.mu.Lock()
-		r, changed, closed := e.run, e.changed, e.closed
+		changed, closed, ready := e.changed, q.shut(), e.ready()
 		e.mu.Unlock()
 		switch {
 		case closed:
-			return nil, lifecycle.ErrStopped
-		case r != nil && r.ctx.Err() == nil:
-			return r, nil
+			return lifecycle.ErrStopped
+		case ready:
+			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 }
 
-// Changed is closed at the next change of the session that places stand on, or of whether it may
-// be acted on.
-func (e *Engine) Changed() <-chan struct{} {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.changed
-}
-
-// Place is what somebody wants in a queue.
-type Place struct {
-	Name string
-	// Value is what the key says, for others.
-	Value string
-	// Priority is seen by others, who may let the place pass: see order.Queue.Target.
-	Priority int
-	// Shared: to be first among those who do not share is enough.
-	Shared bool
-	// Request: it is a place in the queue of the requests about that name.
-	Request bool
-	// Try: not to wait.
-	Try bool
-	// Notify, if set, is called when the entry has its token, when it settles, and when one that is first is revoked
-	// or its key gone; not when the session ends what stands on it: see [Engine.Changed]. It
-	// must not block, nor ask the entry.
-	Notify func()
-}
-
-// Enter queues on the present session, for which it waits until ctx ends; the entry settles
-// later. Errors are ctx's cause and lifecycle.ErrStopped.
-func (e *Engine) Enter(ctx context.Context, p Place) (*Entry, error) {
-	r, err := e.present(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return r.enter(p), nil
-}
-
-// TryEnter is Enter without waiting for a session: it returns nil where there is none.
-func (e *Engine) TryEnter(p Place) *Entry {
-	e.mu.Lock()
-	r, closed := e.run, e.closed
-	e.mu.Unlock()
-	if r == nil || closed || r.ctx.Err() != nil {
-		return nil
-	}
-	return r.enter(p)
-}
-
-// Take queues, on one session after the other, until the place is first, or ctx ends. Errors
-// are ctx's cause, lifecycle.ErrStopped, ErrTaken, and what etcd refused.
-func (e *Engine) Take(ctx context.Context, p Place) (*Entry, error) {
-	for ctx.Err() == nil {
-		x, err := e.Enter(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case <-x.Settled():
-		case <-x.Lost():
-			continue // the session, and with it the place
-		case <-ctx.Done():
-			x.Abandon()
-			return nil, context.Cause(ctx)
-		}
-		switch err := x.Err(); {
-		case err == nil:
-			return x, nil
-		case errors.Is(err, ErrTaken):
-			_ = x.Gone(ctx) // until then it is in the way of others who try
-			return nil, err
-		case !errors.Is(err, ErrAgain):
-			return nil, err
-		}
-	}
-	return nil, context.Cause(ctx)
-}
+// ready reports whether there is a session. The lock is held.
+func (e *Engine) ready() bool { return e.run != nil && e.run.ctx.Err() == nil }

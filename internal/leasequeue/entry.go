@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/leasequeue/place"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -19,57 +19,67 @@ import (
 var (
 	// ErrAgain: the place is lost, with the session or out of band; the one that still
 	// wants it queues anew.
-	ErrAgain = errors.New("the place in the queue is lost")
+	ErrAgain = place.ErrAgain
 	// ErrTaken: who only tries does not wait.
-	ErrTaken = errors.New("another one is first")
+	ErrTaken = place.ErrTaken
 	// ErrKeyGone: the key was deleted out of band.
-	ErrKeyGone = election.ErrKeyLost
+	ErrKeyGone = place.ErrKeyGone
 	// ErrLeft is the cause of an entry's context after Leave.
-	ErrLeft = errors.New("it was given up")
-)
-
-// phase is how far an entry has come.
-type phase int8
-
-const (
-	asked   phase = iota // on its way to etcd
-	waiting              // in the queue
-	first                // it is first, or was
-	over                 // without ever being first
+	ErrLeft = place.ErrLeft
 )
 
 // Entry is one place in a queue, from the request to the end. All methods are safe for concurrent
 // use.
 type Entry struct {
-	Place
+	Want
+	q     *Queues
 	run   *run
 	key   string
 	queue string
 
-	mu       sync.Mutex
-	settled  chan struct{} // closed when phase is first or over; made when somebody waits for that
-	phase    phase
-	clearing bool  // it is first, and it is being looked whether anybody counts on being so still
-	cleared  bool  // nobody does
-	unwanted bool  // it is to be deleted, if it ever comes to be
-	leaving  bool  // its deletion is under way
-	create   int64 // CreateRevision of its key
-	period   *etcdsession.Period
-	err      error // of over; or why it is not first any more
+	// standing is what it is. It is replaced with the engine's lock held.
+	standing atomic.Pointer[standing]
 
+	// With the engine's lock held:
+
+	settled chan struct{}   // closed when it settles; made when somebody waits for that
+	gone    chan struct{}   // closed when the key is deleted, or etcd refuses that; made when somebody waits for it
 	ctx     context.Context // made when first asked for
 	cancel  context.CancelCauseFunc
 	uses    []*use
-	gone    chan struct{} // closed when the key is deleted, or etcd refuses that; made by Gone
-	refused error         // what etcd said last
+}
+
+// standing is what an entry is. It is never changed.
+type standing struct {
+	place.Place
+	period *etcdsession.Period // in which it came first
+}
+
+// use is a context in which somebody works because the entry is first.
+type use struct{ end context.CancelCauseFunc }
+
+var asked standing
+
+func (x *Entry) now() *standing {
+	if s := x.standing.Load(); s != nil {
+		return s
+	}
+	return &asked
+}
+
+// place is what it is, for the engine.
+func (x *Entry) place() place.Place {
+	p := x.now().Place
+	p.Try = x.Try
+	return p
 }
 
 // Settled is closed when the entry is first, or never will be: Err says which.
 func (x *Entry) Settled() <-chan struct{} {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.q.e.mu.Lock()
+	defer x.q.e.mu.Unlock()
 	switch {
-	case x.phase == first || x.phase == over:
+	case x.now().Settled():
 		return closed
 	case x.settled == nil:
 		x.settled = make(chan struct{})
@@ -92,138 +102,95 @@ func (x *Entry) Session() context.Context { return x.run.ctx }
 // Err is why a settled entry is not first, and was never: ErrAgain, ErrTaken, or what etcd
 // refused; nil if it is or was.
 func (x *Entry) Err() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.phase == first {
+	now := x.now()
+	if now.Claim == place.First {
 		return nil
 	}
-	return x.err
+	return now.Err
 }
 
 // Token is the CreateRevision of the key of an entry that is first, and larger than that of
 // all who were before.
-func (x *Entry) Token() int64 {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.create
-}
+func (x *Entry) Token() int64 { return x.now().Create }
 
 // Context is that of an entry which is first: it ends when it is not any more, at the
 // session's deadline at the latest, with ErrLeft, ErrKeyGone or a session.LostError.
 func (x *Entry) Context() context.Context {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.ctx == nil {
-		x.ctx, x.cancel = context.WithCancelCause(x.period.Context())
-		if err := x.over(); err != nil {
-			x.cancel(err)
-		}
+	var own use
+	var ctx context.Context
+	ctx, own.end = context.WithCancelCause(x.Period())
+	x.q.e.mu.Lock()
+	made := x.ctx
+	if made == nil {
+		x.ctx, x.cancel = ctx, own.end
 	}
-	return x.ctx
+	over := x.now().over()
+	x.q.e.mu.Unlock()
+	switch {
+	case made != nil:
+		own.end(nil)
+		return made
+	case over != nil:
+		own.end(over)
+	}
+	return ctx
 }
-
-// use is a context in which somebody works because the entry is first.
-type use struct{ end context.CancelCauseFunc }
 
 // Within is wait.Within of ctx and Context, for many entries: nothing of it stays with the entry
 // after stop.
 func (x *Entry) Within(ctx context.Context) (_ context.Context, stop func()) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	ctx, end := wait.WithinCause(ctx, x.period.Context())
-	if err := x.over(); err != nil {
-		end(err)
-	}
+	ctx, end := wait.WithinCause(ctx, x.Period())
 	u := &use{end}
+	x.q.e.mu.Lock()
 	x.uses = append(x.uses, u)
+	over := x.now().over()
+	x.q.e.mu.Unlock()
+	if over != nil {
+		end(over)
+	}
 	return ctx, func() {
 		end(nil)
-		x.mu.Lock()
-		defer x.mu.Unlock()
+		x.q.e.mu.Lock()
+		defer x.q.e.mu.Unlock()
 		if x.uses = slices.DeleteFunc(x.uses, func(other *use) bool { return other == u }); len(x.uses) == 0 {
 			x.uses = nil
 		}
 	}
 }
 
-// stop ends all contexts. The lock is held.
-func (x *Entry) stop(cause error) {
-	if x.cancel != nil {
-		x.cancel(cause)
-	}
-	for _, u := range x.uses {
-		u.end(cause)
-	}
-}
-
 // Over is why an entry that came first may not be acted on any more; nil while it may. Where the
 // session was lost before the entry was revoked, it is what it was revoked with, and the cause of
 // its contexts the session's.
-func (x *Entry) Over() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.over()
-}
+func (x *Entry) Over() error { return x.now().over() }
 
-func (x *Entry) over() error {
-	switch {
-	case x.err != nil:
-		return x.err
-	case x.leaving:
-		return ErrLeft
+func (s *standing) over() error {
+	if why := s.Why(); why != nil {
+		return why
 	}
-	return context.Cause(x.period.Context())
+	return context.Cause(s.period.Context())
 }
 
-// Revoke ends what is done in a place that is first, with that cause. The key stands until the
-// place is abandoned.
-func (x *Entry) Revoke(cause error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.revoke(cause)
-}
-
-// revoke is Revoke under the lock, of a place that is first or was.
-func (x *Entry) revoke(cause error) {
-	if x.phase != first || x.err != nil || x.leaving {
-		return
-	}
-	x.err = cause
-	x.stop(cause)
-	x.notify()
-}
-
-// Valid reports whether an entry that came first may be acted on at this instant.
+// Valid reports whether an entry that came first may be acted on at this instant. It reads atomics and the clock
+// alone.
 func (x *Entry) Valid() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.valid()
+	now := x.now()
+	return now.MayAct() && now.period.Valid()
 }
 
 // Stands is Valid, but for a process that stood still for a moment; see [etcdsession.Period.Stands].
 func (x *Entry) Stands() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.phase == first && x.err == nil && !x.leaving && x.period.Stands()
+	now := x.now()
+	return now.MayAct() && now.period.Stands()
 }
 
 // Kept is Stands, but for a place that was revoked: it reports whether its key is to stand still.
 func (x *Entry) Kept() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.phase == first && !x.leaving && x.period.Stands()
+	now := x.now()
+	return now.Kept() && now.period.Stands()
 }
 
 // Period is the context of the validity period in which an entry came first: Revoke does not end it.
-func (x *Entry) Period() context.Context {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.period.Context()
-}
-
-func (x *Entry) valid() bool {
-	return x.phase == first && x.err == nil && !x.leaving && x.period.Valid()
-}
+func (x *Entry) Period() context.Context { return x.now().period.Context() }
 
 // Key is the entry's in etcd; while the entry is first, its CreateRevision is the token.
 func (x *Entry) Key() string { return x.key }
@@ -233,36 +200,49 @@ func (x *Entry) Guard() clientv3.Cmp {
 	return clientv3.Compare(clientv3.CreateRevision(x.key), "=", x.Token())
 }
 
+// Revoke ends what is done in a place that is first, with that cause. The key stands until the
+// place is abandoned.
+func (x *Entry) Revoke(cause error) {
+	x.q.e.mu.Lock()
+	defer x.q.e.unlock()
+	x.turn(x.place().Revoke(cause))
+}
+
+// Abandon gives the place up, wherever it is, and does not block.
+func (x *Entry) Abandon() {
+	x.q.e.mu.Lock()
+	defer x.q.e.unlock()
+	x.turn(x.place().Abandon())
+}
+
 // Leave gives up a place that is first, and blocks as Gone does, with its error. If the place was
 // lost before it was given up, lost is why.
 func (x *Entry) Leave(ctx context.Context) (lost, err error) {
-	x.mu.Lock()
-	if x.err == nil && !x.leaving && x.period != nil && !x.period.Valid() {
-		x.mu.Unlock()
-		x.period.Confirm(ctx) // whether it was lost while the process stood still
-		x.mu.Lock()
+	if now := x.now(); now.MayAct() && !now.period.Valid() {
+		now.period.Confirm(ctx) // whether it was lost while the process stood still
 	}
-	if x.err == nil && !x.leaving && !x.period.Stands() {
-		if x.err = context.Cause(x.period.Context()); x.err == nil {
-			x.err = &session.LostError{Reason: session.ReasonExpired} // and its own loop has not looked yet
-		}
-	}
-	lost = x.err
-	x.mu.Unlock()
-	x.Abandon()
+	lost = x.leave()
 	err = x.Gone(ctx)
-	if !errors.Is(lost, lifecycle.ErrStopped) {
-		return lost, err
+	if now := x.now(); errors.Is(lost, lifecycle.ErrStopped) && (now.Key == place.Gone || now.Refused != nil) {
+		lost = nil // it was asked to end, and has, in time
 	}
-	// It was asked to end, and has, if it was in time.
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	select {
-	case <-x.gone:
-		return nil, err
-	default:
-		return lost, err
+	return lost, err
+}
+
+// leave gives a place that is first up, and says how it was lost before; nil: it was not.
+func (x *Entry) leave() (lost error) {
+	x.q.e.mu.Lock()
+	defer x.q.e.unlock()
+	if now := x.now(); now.MayAct() && !now.period.Stands() {
+		cause := context.Cause(now.period.Context())
+		if cause == nil {
+			cause = &session.LostError{Reason: session.ReasonExpired} // and its own loop has not looked yet
+		}
+		x.turn(x.place().Lapse(cause), place.Orders{})
 	}
+	lost = x.now().Err
+	x.turn(x.place().Abandon())
+	return lost
 }
 
 // Gone blocks until the key of an abandoned place is deleted, or the session is lost, and with it the
@@ -270,17 +250,9 @@ func (x *Entry) Leave(ctx context.Context) (lost, err error) {
 // etcd refused: the place is then in everybody's way until etcd allows it, which is asked every third
 // of a TTL, or the session ends.
 func (x *Entry) Gone(ctx context.Context) error {
-	x.mu.Lock()
-	if x.gone == nil {
-		x.gone = make(chan struct{})
-	}
-	gone := x.gone
-	x.mu.Unlock()
 	select {
-	case <-gone:
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		return x.refused
+	case <-x.whenGone():
+		return x.now().Refused
 	case <-x.run.ctx.Done(): // the lease ends, or has
 		return nil
 	case <-ctx.Done():
@@ -288,17 +260,96 @@ func (x *Entry) Gone(ctx context.Context) error {
 	}
 }
 
-// Abandon gives the place up, wherever it is, and does not block.
-func (x *Entry) Abandon() {
-	x.mu.Lock()
-	x.unwanted = true
-	now := x.create != 0 && !x.leaving
-	if now {
-		x.leaving = true
-		x.stop(ErrLeft)
+func (x *Entry) whenGone() <-chan struct{} {
+	x.q.e.mu.Lock()
+	defer x.q.e.mu.Unlock()
+	switch now := x.now(); {
+	case now.Key == place.Gone || now.Refused != nil:
+		return closed
+	case x.gone == nil:
+		x.gone = make(chan struct{})
 	}
-	x.mu.Unlock()
-	if now {
-		x.run.leave(x)
+	return x.gone
+}
+
+// turn has an entry be what it is now, and carries out what that takes. The lock is held.
+func (x *Entry) turn(p place.Place, o place.Orders) { x.turnIn(x.now().period, p, o) }
+
+// turnIn is turn of one that may come first, in that validity period.
+func (x *Entry) turnIn(period *etcdsession.Period, p place.Place, o place.Orders) {
+	before := x.now()
+	if o == (place.Orders{}) && before.Same(p) {
+		return
+	}
+	now := &standing{Place: p, period: before.period}
+	if p.Claim == place.First && now.period == nil {
+		now.period = period
+	}
+	x.standing.Store(now)
+	x.carryOut(o)
+}
+
+// inSession is turn of one that may come first, if its session can be acted on.
+func (x *Entry) inSession(decide func(place.Session) (place.Place, place.Orders)) {
+	r := x.run
+	period := r.s.Period()
+	p, o := decide(place.Session{Usable: period.Valid() && !r.s.Suspected(), Fresh: r.fresh()})
+	x.turnIn(period, p, o)
+}
+
+// carryOut does what is ordered. The lock is held.
+func (x *Entry) carryOut(o place.Orders) {
+	r := x.run
+	if o.List {
+		r.list(x)
+	}
+	if o.Unlist {
+		r.unlist(x)
+	}
+	if o.Clear {
+		r.clear(x)
+	}
+	if o.Delete {
+		r.outbox.add(op{entry: x})
+	}
+	if o.Forget {
+		r.forget(x)
+	}
+	if o.Settle && x.settled != nil {
+		close(x.settled)
+		x.settled = nil
+	}
+	if o.Gone && x.gone != nil {
+		close(x.gone)
+		x.gone = nil
+	}
+	if o.Stop != nil {
+		if x.cancel != nil {
+			r.e.laterEnd(x.cancel, o.Stop)
+		}
+		for _, u := range x.uses {
+			r.e.laterEnd(u.end, o.Stop)
+		}
+	}
+	if o.Notify {
+		r.e.later(x.Notify)
 	}
 }
+
+// created: its key was, at that revision, first in its queue or not. The lock is held.
+func (x *Entry) created(revision int64, first bool) {
+	x.inSession(func(s place.Session) (place.Place, place.Orders) { return x.place().Created(revision, first, s) })
+}
+
+// atHead: it is the first in its queue. The lock is held.
+func (x *Entry) atHead() {
+	x.inSession(func(s place.Session) (place.Place, place.Orders) { return x.place().AtHead(s) })
+}
+
+// confirmed: nobody counts on being first still who was before it; or somebody may. The lock is held.
+func (x *Entry) confirmed(clear bool) {
+	x.inSession(func(s place.Session) (place.Place, place.Orders) { return x.place().Confirmed(clear, s) })
+}
+
+// end settles an entry that is not first. The lock is held.
+func (x *Entry) end(err error) { x.turn(x.place().End(err)) }

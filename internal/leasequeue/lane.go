@@ -14,7 +14,6 @@ import (
 
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/leasequeue/order"
-	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -41,14 +40,13 @@ type lane struct {
 }
 
 func newLane(r *run, i int) *lane {
-	return &lane{r: r, counter: r.e.queues.Batches(int64(r.s.ID()), i), composer: newComposer(r.s.ID()), most: mostOps}
+	return &lane{r: r, counter: r.e.counters.Batches(int64(r.s.ID()), i), composer: newComposer(r.s.ID()), most: mostOps}
 }
 
 // run sends what there is, until the session is lost.
 func (l *lane) run() {
 	for {
-		batch := l.r.outbox.take(l.most, l.late...)
-		l.late = nil
+		batch := l.take()
 		if len(batch) == 0 {
 			select {
 			case <-l.r.outbox.wake:
@@ -63,9 +61,32 @@ func (l *lane) run() {
 		// Who was notified may want something at once: it goes with the next batch, if it may
 		// run before that is taken.
 		runtime.Gosched()
-		l.r.outbox.done(l.finished)
-		l.finished = l.finished[:0]
+		l.done()
 	}
+}
+
+// take is the next batch.
+func (l *lane) take() []op {
+	l.r.e.mu.Lock()
+	defer l.r.e.mu.Unlock()
+	late := l.late
+	l.late = nil
+	return l.r.outbox.take(l.most, late...)
+}
+
+// done lets those follow who wait for what is finished.
+func (l *lane) done() {
+	l.r.e.mu.Lock()
+	defer l.r.e.mu.Unlock()
+	l.r.outbox.done(l.finished)
+	l.finished = l.finished[:0]
+}
+
+// with does something with the engine's lock held.
+func (l *lane) with(do func()) {
+	l.r.e.mu.Lock()
+	defer l.r.e.unlock()
+	do()
 }
 
 // remove sends a batch that is one deletion without a number, which is less work for etcd: under the
@@ -77,24 +98,16 @@ func (l *lane) remove(batch []op) bool {
 	o := batch[0]
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
-	_, err := l.r.e.cfg.Client.Txn(ctx).If(guard(o)...).Then(clientv3.OpDelete(o.entry.key)).Commit()
+	_, err := l.r.e.cfg.Client.Txn(ctx).If(o.entry.Guard()).Then(clientv3.OpDelete(o.entry.key)).Commit()
 	switch {
 	case err == nil:
-		l.left(o)
+		l.with(func() { l.left(o) })
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		l.refuse(o, err)
+		l.with(func() { l.refuse(o, err) })
 	default:
 		return false
 	}
 	return true
-}
-
-// guard is the condition of a deletion that may be committed late.
-func guard(o op) []clientv3.Cmp {
-	if mutant.Is(mutant.ReleaseUnguarded) {
-		return nil
-	}
-	return []clientv3.Cmp{o.entry.Guard()}
 }
 
 // commit commits the batch, and notifies its entries. It returns false when the session is lost.
@@ -133,9 +146,11 @@ func (l *lane) commit(batch []op) bool {
 			// First it must be known what came of the attempts before.
 		case denied && l.open:
 			// Not even that may be asked: all is denied to all.
-			for _, o := range batch {
-				l.refuse(o, err)
-			}
+			l.with(func() {
+				for _, o := range batch {
+					l.refuse(o, err)
+				}
+			})
 			return true
 		case (denied || tooMuch) && len(batch) > 1:
 			// What was refused is refused to those alone whom it concerns.
@@ -145,7 +160,7 @@ func (l *lane) commit(batch []op) bool {
 			}
 			return l.commit(batch[:half]) && l.commit(batch[half:])
 		case denied, tooMuch:
-			l.refuse(batch[0], err)
+			l.with(func() { l.refuse(batch[0], err) })
 			return true
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			l.r.s.Check() // it finds out why
@@ -185,11 +200,7 @@ func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
 	defer l.composer.forget()
-	numbered := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)}
-	if mutant.Is(mutant.BatchUnnumbered) {
-		numbered = nil
-	}
-	return l.r.e.cfg.Client.Txn(ctx).If(numbered...).
+	return l.r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
 		Then(l.composer.compose(l.counter, l.number, batch)...).Else(clientv3.OpGet(l.counter)).Commit()
 }
 
@@ -223,8 +234,10 @@ func (l *lane) resolve() (committed bool, err error) {
 // any more.
 func (l *lane) resolved(modified int64) {
 	l.modified, l.open = modified, false
-	l.r.unbar(l.barred)
-	l.barred = nil
+	if len(l.barred) > 0 {
+		l.with(func() { l.r.keyring.unbar(l.barred) })
+		l.barred = nil
+	}
 }
 
 // acknowledged takes over what the counter is, as a transaction found it that was not committed, and
@@ -236,9 +249,6 @@ func (l *lane) acknowledged(resp *clientv3.TxnResponse) bool {
 		return false
 	}
 	l.resolved(kvs[0].ModRevision)
-	if mutant.Is(mutant.SilenceNotMade) {
-		return false
-	}
 	return string(kvs[0].Value) == strconv.FormatInt(l.number, 10)
 }
 
@@ -248,7 +258,7 @@ const apart = levelOps / 2
 // drainBatch releases who leaves, in the batch and behind it, while nobody can enter. It returns
 // the rest of the batch.
 func (l *lane) drainBatch(batch []op) []op {
-	l.late = append(l.late, l.r.outbox.takeLeaving(apart-len(l.late))...)
+	l.with(func() { l.late = append(l.late, l.r.outbox.leave(apart-len(l.late))...) })
 	l.late = l.release(l.late)
 	return l.release(batch)
 }
@@ -264,7 +274,8 @@ func (l *lane) release(batch []op) []op {
 			rest = append(rest, o)
 		} else {
 			leaving = append(leaving, o)
-			ops = append(ops, clientv3.OpTxn(guard(o), []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
+			ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{o.entry.Guard()},
+				[]clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
 		}
 	}
 	if len(leaving) == 0 {
@@ -278,48 +289,51 @@ func (l *lane) release(batch []op) []op {
 		}
 		return batch
 	}
-	for _, o := range leaving {
-		l.left(o)
-	}
+	l.with(func() {
+		for _, o := range leaving {
+			l.left(o)
+		}
+	})
 	return rest
 }
 
-// left: the key was deleted.
+// left: the key was deleted. The lock is held.
 func (l *lane) left(o op) {
-	l.forget(o)
-	o.entry.deleted(nil)
-}
-
-// forget: the operation is done with, and its entry has no key.
-func (l *lane) forget(o op) {
 	l.finish(o)
-	l.r.forget(o.entry)
+	o.entry.turn(o.entry.place().Deleted())
 }
 
 // finish: the operation is done with. If an attempt may still be committed that puts or deletes the key,
-// nobody gets it until that is resolved.
+// nobody gets it until that is resolved. The lock is held.
 func (l *lane) finish(o op) {
 	l.finished = append(l.finished, o)
 	if l.open {
 		l.barred = append(l.barred, o)
-		l.r.bar(o.entry.key)
+		l.r.keyring.bar(o.entry.key)
 	}
+}
+
+// entered: the key was created at that revision. The lock is held.
+func (l *lane) entered(o op, revision int64, first bool) {
+	l.finished = append(l.finished, o)
+	o.entry.created(revision, first)
 }
 
 // notify reports to the entries what came of a batch that was committed.
 func (l *lane) notify(batch []op, resp *clientv3.TxnResponse) {
 	l.r.saw(resp.Header)
 	all := answers(resp)
-	for _, o := range batch {
-		if o.enter {
-			found := (*clientv3.GetResponse)(all[1].GetResponseRange())
-			l.finished = append(l.finished, o)
-			o.entry.entered(resp.Header.Revision, found.Count == 1 || o.entry.Shared && ahead(o.entry, found))
-		} else {
-			l.left(o)
+	l.with(func() {
+		for _, o := range batch {
+			if o.enter {
+				found := (*clientv3.GetResponse)(all[1].GetResponseRange())
+				l.entered(o, resp.Header.Revision, found.Count == 1 || o.entry.Shared && ahead(o.entry, found))
+			} else {
+				l.left(o)
+			}
+			all = all[o.cost():]
 		}
-		all = all[o.cost():]
-	}
+	})
 }
 
 // complete notifies the entries of a batch that was committed and whose answer was lost. It returns
@@ -327,44 +341,54 @@ func (l *lane) notify(batch []op, resp *clientv3.TxnResponse) {
 func (l *lane) complete(batch []op) bool {
 	for _, o := range batch {
 		if !o.enter {
-			l.left(o)
+			l.with(func() { l.left(o) })
 			continue
 		}
-		for retry := l.r.e.retry(laneRetry); ; {
-			ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
-			resp, err := l.r.e.cfg.Client.Do(ctx, look(o.entry))
-			cancel()
-			if err == nil || errors.Is(err, rpctypes.ErrPermissionDenied) { // its watch has to report it, then
-				l.finished = append(l.finished, o)
-				if err == nil {
-					l.r.saw(resp.Get().Header)
-				}
-				o.entry.entered(l.modified, err == nil && (ahead(o.entry, resp.Get()) || mutant.Is(mutant.FoundIsFirst)))
-				break
-			}
-			if !wait.For(l.r.ctx, retry.Next()) {
-				return false
-			}
+		first, ok := l.find(o.entry)
+		if !ok {
+			return false
 		}
+		l.with(func() { l.entered(o, l.modified, first) })
 	}
 	return true
 }
 
+// find asks etcd whether an entry that was created is first. It returns ok = false when the session is lost.
+func (l *lane) find(x *Entry) (first, ok bool) {
+	for retry := l.r.e.retry(laneRetry); ; {
+		ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
+		resp, err := l.r.e.cfg.Client.Do(ctx, look(x))
+		cancel()
+		switch {
+		case err == nil:
+			l.r.saw(resp.Get().Header)
+			return ahead(x, resp.Get()), true
+		case errors.Is(err, rpctypes.ErrPermissionDenied):
+			return false, true // its watch has to report it, then
+		case !wait.For(l.r.ctx, retry.Next()):
+			return false, false
+		}
+	}
+}
+
 // refuse ends an entry that etcd refuses to write, or puts off to delete it; its key is not
-// free, then.
+// free, then. The lock is held.
 func (l *lane) refuse(o op, err error) {
+	l.finish(o)
+	x := o.entry
 	if o.enter {
-		l.forget(o)
-		o.entry.end(err)
-		o.entry.deleted(nil)
+		x.turn(x.place().NotCreated(err))
 		return
 	}
-	l.finish(o)
-	l.r.putOff(o.entry)
-	if o.entry.deleted(err) {
-		l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it is tried again until the session ends",
-			"name", o.entry.Name, "error", err)
+	if x.now().Refused == nil {
+		name := x.Name
+		l.r.e.later(func() {
+			l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it is tried again until the session ends",
+				"name", name, "error", err)
+		})
 	}
+	x.turn(x.place().NotDeleted(err))
+	l.r.putOff(x)
 }
 
 // ahead reports whether the entry is first, as its own transaction has seen it.
@@ -373,12 +397,4 @@ func ahead(x *Entry, found *clientv3.GetResponse) bool {
 		return len(found.Kvs) > 0 && string(found.Kvs[0].Key) == x.key
 	}
 	return order.Queue{}.Read(1, entriesOf(found)).Holds(x.key)
-}
-
-func entriesOf(found *clientv3.GetResponse) []order.Entry {
-	entries := make([]order.Entry, len(found.Kvs))
-	for i, kv := range found.Kvs {
-		entries[i] = entryOf(kv)
-	}
-	return entries
 }

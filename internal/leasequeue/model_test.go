@@ -40,8 +40,8 @@ func play(t *testing.T, do func(s *testBed)) {
 	})
 }
 
-// engine is a process's, whose requests take 2 ms if nothing else is their delivery.
-func (s *testBed) engine(delivery func(request any) modeletcd.Delivery) *Engine {
+// queues are a process's, whose requests take 2 ms if nothing else is their delivery.
+func (s *testBed) queues(delivery func(request any) modeletcd.Delivery) *Queues {
 	conn := s.e.Connect("", func(request any) modeletcd.Delivery {
 		f := delivery(request)
 		f.Out, f.Back = max(f.Out, time.Millisecond), max(f.Back, time.Millisecond)
@@ -51,15 +51,16 @@ func (s *testBed) engine(delivery func(request any) modeletcd.Delivery) *Engine 
 	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
 		TTL: 2 * time.Second}})
 	require.NoError(s, err)
-	e := New(Config{Client: client, Keeper: keeper, RequestTimeout: time.Second}, s.keys)
+	e, err := New(Config{Client: client, Keeper: keeper, RequestTimeout: time.Second}, s.keys)
+	require.NoError(s, err)
 	s.wg.Go(func() { _ = keeper.Run(s.ctx) })
 	s.wg.Go(func() { e.Run(s.ctx) })
-	return e
+	return e.Queues(s.keys)
 }
 
-func (s *testBed) enter(e *Engine, p Place) *Entry {
+func (s *testBed) enter(q *Queues, want Want) *Entry {
 	s.Helper()
-	x, err := e.Enter(s.ctx, p)
+	x, err := q.Enter(s.ctx, want)
 	require.NoError(s, err)
 	return x
 }
@@ -70,7 +71,7 @@ func well(any) modeletcd.Delivery { return modeletcd.Delivery{} }
 func TestLeavesWhenItMay(t *testing.T) {
 	play(t, func(s *testBed) {
 		var denied atomic.Bool
-		a := s.engine(func(request any) (f modeletcd.Delivery) {
+		a := s.queues(func(request any) (f modeletcd.Delivery) {
 			if r, ok := request.(*pb.TxnRequest); ok && denied.Load() {
 				for _, op := range r.Success {
 					if op.GetRequestDeleteRange() != nil {
@@ -80,10 +81,10 @@ func TestLeavesWhenItMay(t *testing.T) {
 			}
 			return f
 		})
-		b := s.engine(well)
-		held := s.enter(a, Place{Name: "it"})
+		b := s.queues(well)
+		held := s.enter(a, Want{Name: "it"})
 		<-held.Settled()
-		waiting := s.enter(b, Place{Name: "it"})
+		waiting := s.enter(b, Want{Name: "it"})
 		denied.Store(true)
 		lost, err := held.Leave(s.ctx)
 		require.NoError(s, lost)
@@ -107,7 +108,7 @@ func TestLeavesWhenItMay(t *testing.T) {
 func TestRefusedAfterSilence(t *testing.T) {
 	play(t, func(s *testBed) {
 		var batches, allowed atomic.Int64
-		e := s.engine(func(request any) (f modeletcd.Delivery) {
+		e := s.queues(func(request any) (f modeletcd.Delivery) {
 			if _, ok := request.(*pb.TxnRequest); !ok || allowed.Load() > 0 {
 				return f
 			}
@@ -116,15 +117,15 @@ func TestRefusedAfterSilence(t *testing.T) {
 			}
 			return modeletcd.Delivery{Refused: modeletcd.Denied}
 		})
-		x := s.enter(e, Place{Name: "it"})
+		x := s.enter(e, Want{Name: "it"})
 		<-x.Settled()
 		require.ErrorIs(s, x.Err(), rpctypes.ErrPermissionDenied)
 		require.Len(s, s.e.Keys(x.Key()), 1, "it stands all the same")
 		allowed.Store(1)
 		for i := range 2 * lanes { // each finds out what became of what it sent
-			<-s.enter(e, Place{Name: fmt.Sprint(i)}).Settled()
+			<-s.enter(e, Want{Name: fmt.Sprint(i)}).Settled()
 		}
-		again := s.enter(e, Place{Name: "it"})
+		again := s.enter(e, Want{Name: "it"})
 		<-again.Settled()
 		require.NoError(s, again.Err())
 		stands := s.e.Keys(again.Key())
@@ -132,7 +133,7 @@ func TestRefusedAfterSilence(t *testing.T) {
 		require.Equal(s, stands[0].CreateRevision, again.Token())
 		<-time.After(2 * time.Second)
 		require.Empty(s, s.e.Keys(x.Key()))
-		last := s.enter(e, Place{Name: "it"})
+		last := s.enter(e, Want{Name: "it"})
 		require.Equal(s, x.Key(), last.Key(), "it is free again")
 	})
 }
@@ -142,7 +143,7 @@ func TestRefusedAfterSilence(t *testing.T) {
 func TestRefusedAfterSilenceOfMany(t *testing.T) {
 	play(t, func(s *testBed) {
 		var batches atomic.Int64
-		e := s.engine(func(request any) (f modeletcd.Delivery) {
+		e := s.queues(func(request any) (f modeletcd.Delivery) {
 			if _, ok := request.(*pb.TxnRequest); !ok {
 				return f
 			}
@@ -157,10 +158,10 @@ func TestRefusedAfterSilenceOfMany(t *testing.T) {
 			return f
 		})
 		for i := range lanes {
-			s.enter(e, Place{Name: fmt.Sprint(i)})
+			s.enter(e, Want{Name: fmt.Sprint(i)})
 			synctest.Wait() // a lane has taken it
 		}
-		for _, x := range []*Entry{s.enter(e, Place{Name: "one"}), s.enter(e, Place{Name: "two"})} {
+		for _, x := range []*Entry{s.enter(e, Want{Name: "one"}), s.enter(e, Want{Name: "two"})} {
 			<-x.Settled()
 			stands := s.e.Keys(x.Key())
 			require.Len(s, stands, 1)

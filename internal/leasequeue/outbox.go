@@ -1,11 +1,6 @@
 package leasequeue
 
-import (
-	"slices"
-	"sync"
-
-	"github.com/goverse/goverse/internal/mutant"
-)
+import "slices"
 
 // op creates the key of an entry, or deletes it.
 type op struct {
@@ -27,10 +22,11 @@ func (o op) cost() int {
 // Of one queue at most one who enters is under way: those of one transaction would be equally
 // first. And nobody enters while another one's deletion is under way, except with it in one
 // transaction: who has left is not there for those who come later.
+//
+// All methods are called with the engine's lock held.
 type outbox struct {
 	wake chan struct{} // there may be something to take
 
-	mu       sync.Mutex
 	underway int // etcd's operations that were taken and are not done
 	leaving  []op
 	ready    []op            // to enter, of each queue at most one
@@ -50,12 +46,11 @@ func newOutbox() *outbox {
 }
 
 func (b *outbox) add(o op) {
-	b.mu.Lock()
 	queue := o.entry.queue
 	switch l := b.lines[queue]; {
 	case !o.enter:
 		b.leaving = append(b.leaving, o)
-	case l.entering || l.leaving > 0 && !mutant.Is(mutant.EnterBesideLeaving):
+	case l.entering || l.leaving > 0:
 		l.behind = append(l.behind, o)
 		b.lines[queue] = l
 	default:
@@ -63,23 +58,13 @@ func (b *outbox) add(o op) {
 		b.lines[queue] = line{entering: true}
 	}
 	b.most = max(b.most, len(b.lines))
-	b.mu.Unlock()
-	b.poke()
-}
-
-func (b *outbox) poke() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	poke(b.wake)
 }
 
 // take is the next batch of at most that many of etcd's operations, for done to be called with
 // when it is made. It begins with those that were taken before and not made. Who leaves goes
 // first: others wait for that.
 func (b *outbox) take(most int, again ...op) []op {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	most = min(most, b.share())
 	own := map[string]int{} // who leaves in this very batch is in nobody's way
 	batch := append(again, b.leave(most-len(again))...)
@@ -89,7 +74,7 @@ func (b *outbox) take(most int, again ...op) []op {
 	cost := len(batch)
 	b.ready = slices.DeleteFunc(b.ready, func(o op) bool {
 		queue := o.entry.queue
-		if cost+o.cost() > most || b.lines[queue].leaving > own[queue] && !mutant.Is(mutant.EnterBesideLeaving) {
+		if cost+o.cost() > most || b.lines[queue].leaving > own[queue] {
 			return false
 		}
 		cost, batch = cost+o.cost(), append(batch, o)
@@ -97,7 +82,7 @@ func (b *outbox) take(most int, again ...op) []op {
 		return true
 	})
 	if len(batch) > 0 && len(b.leaving)+len(b.ready) > 0 {
-		b.poke() // another lane; where that finds nothing, the one that calls done looks again
+		poke(b.wake) // another lane; where that finds nothing, the one that calls done looks again
 	}
 	return batch
 }
@@ -109,14 +94,7 @@ func (b *outbox) share() int {
 	return max(levelOps-1, (all+lanes-1)/lanes)
 }
 
-// takeLeaving is at most so many of those who leave.
-func (b *outbox) takeLeaving(most int) []op {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.leave(most)
-}
-
-// leave takes at most so many of those who leave. The lock is held.
+// leave takes at most so many of those who leave.
 func (b *outbox) leave(most int) []op {
 	n := max(0, min(len(b.leaving), most))
 	leaving := slices.Clone(b.leaving[:n])
@@ -132,8 +110,6 @@ func (b *outbox) leave(most int) []op {
 
 // done lets those enter who come behind the batch. The one that calls it takes again.
 func (b *outbox) done(batch []op) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
 	for _, o := range batch {
 		b.underway -= o.cost()
 		queue := o.entry.queue

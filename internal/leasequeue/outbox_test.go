@@ -110,7 +110,7 @@ func TestLeavingAndEnteringGoTogether(t *testing.T) {
 		enter: true}, op{entry: &Entry{queue: "a"}, enter: true}
 	b.add(in)
 	b.add(out)
-	require.Equal(t, []op{out}, b.takeLeaving(5))
+	require.Equal(t, []op{out}, b.leave(5))
 	require.Empty(t, b.take(1))
 	require.Empty(t, b.take(5), "another lane has it, and may be overtaken")
 	b.add(behind)

@@ -40,10 +40,10 @@ func (a *actor) run(ctx context.Context) {
 		case <-a.h.w.calm:
 			for i := 0; i < 3 && a.h.w.idle; i++ {
 				<-time.After(between(a.rand, idleAfter-time.Second, idleAfter+2*simTTL)) // or a little longer than watches are kept
-				a.want(ctx, Place{Name: a.h.w.names[0]}, 0)
+				a.want(ctx, Want{Name: a.h.w.names[0]}, 0)
 			}
 			for _, name := range a.h.w.names {
-				x, err := a.h.present().engine.Take(ctx, Place{Name: name, Value: a.name})
+				x, err := a.h.present().queues(name).Take(ctx, Want{Name: name, Value: a.name})
 				if err != nil {
 					a.h.w.checks.fail("%s: %s is not available: %v", a.name, name, err)
 					return
@@ -57,7 +57,7 @@ func (a *actor) run(ctx context.Context) {
 			a.wantAll(ctx)
 			continue
 		}
-		p := Place{Name: a.h.w.names[a.rand.IntN(len(a.h.w.names))], Value: a.name}
+		p := Want{Name: a.h.w.names[a.rand.IntN(len(a.h.w.names))], Value: a.name}
 		switch a.rand.IntN(10) {
 		case 0, 1:
 			p.Shared = true
@@ -83,7 +83,7 @@ func (a *actor) wantAll(ctx context.Context) {
 	for i, name := range a.h.w.names {
 		one := &actor{a.h, fmt.Sprint(a.name, "+", i), newRand(a.rand.Uint64(), name)}
 		wg.Go(func() {
-			one.want(ctx, Place{Name: name, Value: one.name}, between(one.rand, time.Millisecond, time.Second))
+			one.want(ctx, Want{Name: name, Value: one.name}, between(one.rand, time.Millisecond, time.Second))
 		})
 	}
 	wg.Wait()
@@ -91,7 +91,7 @@ func (a *actor) wantAll(ctx context.Context) {
 
 // want takes a place, holds it for a while and gives it up. patience is how long it waits; 0: until
 // it has it.
-func (a *actor) want(ctx context.Context, p Place, patience time.Duration) {
+func (a *actor) want(ctx context.Context, p Want, patience time.Duration) {
 	if patience > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, patience)
@@ -99,9 +99,9 @@ func (a *actor) want(ctx context.Context, p Place, patience time.Duration) {
 	}
 	c := a.h.w.checks
 	for ctx.Err() == nil {
-		e := a.h.present().engine
+		q := a.h.present().queues(p.Name)
 		asked, at := c.next(), time.Now()
-		x, err := e.Enter(ctx, p)
+		x, err := q.Enter(ctx, p)
 		if err != nil {
 			if errors.Is(err, lifecycle.ErrStopped) {
 				<-time.After(between(a.rand, 1, 10*time.Millisecond)) // until there is another process

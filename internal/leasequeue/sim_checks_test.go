@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/goverse/goverse/internal/leasequeue/place"
 	"github.com/goverse/goverse/internal/testkit/modeletcd"
 )
 
@@ -82,7 +83,7 @@ func (c *checks) taint(what string) {
 
 // exempt reports whether the entry was changed out of band. The lock is held.
 func (c *checks) exempt(x *Entry) bool {
-	return c.tainted[place(x.key, x.Token())] || c.tainted[leaseName(int64(x.run.s.ID()))]
+	return c.tainted[placeName(x.key, x.Token())] || c.tainted[leaseName(int64(x.run.s.ID()))]
 }
 
 func (c *checks) began(p *process) {
@@ -192,7 +193,7 @@ func (c *checks) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 		c.standing[key] = now.CreateRevision
 		c.w.log.say("etcd: %s puts %s = %s at %d, version %d", name, key, now.Value, now.ModRevision, now.Version)
 	}
-	if _, queued := c.w.keys.QueueOf(key); !queued || strings.HasSuffix(key, "/stray") {
+	if _, queued := c.w.queueOf(key); !queued || strings.HasSuffix(key, "/stray") {
 		return
 	}
 	x, barred, known := c.entry(kv.Lease, key)
@@ -206,7 +207,7 @@ func (c *checks) changed(now, before *mvccpb.KeyValue, by *modeletcd.Conn) {
 		c.broken("%s was put late: nobody wants it any more", key)
 	case now != nil:
 		c.created(x)
-	case x != nil && x.Token() == before.CreateRevision && !c.exempt(x) && (x.stands() || x.Valid()):
+	case x != nil && x.Token() == before.CreateRevision && !c.exempt(x) && (x.now().Expected() || x.Valid()):
 		c.broken("%s was deleted while it stands", key)
 	}
 }
@@ -221,9 +222,9 @@ func (c *checks) entry(lease int64, key string) (x *Entry, barred, known bool) {
 		if r == nil || int64(r.s.ID()) != lease || r.ctx.Err() != nil {
 			continue
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.entries[key], r.barred[key] > 0, true
+		p.engine.mu.Lock()
+		defer p.engine.mu.Unlock()
+		return r.entries[key], r.keyring.barred[key] > 0, true
 	}
 	return nil, false, false
 }
@@ -231,9 +232,9 @@ func (c *checks) entry(lease int64, key string) (x *Entry, barred, known bool) {
 // created: none of the same process that was given up before this one was asked for is there still,
 // unless etcd does not let it be given up.
 func (c *checks) created(x *Entry) {
-	x.run.mu.Lock()
+	x.q.e.mu.Lock()
 	entries := slices.Collect(maps.Values(x.run.entries))
-	x.run.mu.Unlock()
+	x.q.e.mu.Unlock()
 	for _, y := range entries {
 		if y == x || y.queue != x.queue || c.asked[x] == 0 || c.given[y] == 0 || c.given[y] > c.asked[x] {
 			continue
@@ -246,20 +247,14 @@ func (c *checks) created(x *Entry) {
 
 // notified reports whether somebody was notified that the entry's key is gone.
 func (x *Entry) notified() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	select {
-	case <-x.gone:
-		return true
-	default:
-		return false
-	}
+	now := x.now()
+	return now.Key == place.Gone || now.Refused != nil
 }
 
 // quiet looks at what is left when nobody wants anything.
 func (c *checks) quiet() {
-	for _, kv := range c.w.e.Keys(c.w.keys.Root()) {
-		if _, queued := c.w.keys.QueueOf(string(kv.Key)); queued {
+	for _, kv := range c.w.e.Keys(c.w.keys.Prefix()) {
+		if _, queued := c.w.queueOf(string(kv.Key)); queued {
 			c.fail("%s is left", kv.Key)
 		}
 	}
@@ -282,14 +277,12 @@ func (c *checks) quiet() {
 		for _, l := range r.lanes {
 			open += len(l.barred)
 		}
-		r.mu.Lock()
-		r.outbox.mu.Lock()
-		if len(r.entries)+max(0, len(r.barred)-open)+len(r.stuck)+
+		p.engine.mu.Lock()
+		if len(r.entries)+max(0, len(r.keyring.barred)-open)+len(r.stuck)+
 			r.outbox.underway+len(r.outbox.leaving)+len(r.outbox.ready)+len(r.outbox.lines) > 0 {
 			c.fail("%s still has %d entries, %d keys barred, %d to try again, %d operations under way, %d lines", h.name,
-				len(r.entries), len(r.barred), len(r.stuck), r.outbox.underway, len(r.outbox.lines))
+				len(r.entries), len(r.keyring.barred), len(r.stuck), r.outbox.underway, len(r.outbox.lines))
 		}
-		r.outbox.mu.Unlock()
-		r.mu.Unlock()
+		p.engine.mu.Unlock()
 	}
 }

@@ -235,9 +235,9 @@ func (w *world) happen(kind int, h *host, repair map[string]func()) {
 		h.set(w.storm())
 	case 1:
 		x := w.storm()
-		x.denied = w.keys.Queue(w.names[w.rand.IntN(len(w.names))])
+		x.denied = w.queue(w.names[w.rand.IntN(len(w.names))])
 		if w.rand.IntN(3) == 0 {
-			x.denied = w.keys.Root()
+			x.denied = w.keys.Prefix()
 		}
 		w.log.say("%s: denied %s", p.conn.Name, x.denied)
 		h.set(x)
@@ -262,7 +262,7 @@ func (w *world) happen(kind int, h *host, repair map[string]func()) {
 	case 10, 11:
 		if kv := w.someKey(p); kv != nil {
 			once("key deleted by hand")
-			w.checks.taint(place(string(kv.Key), kv.CreateRevision))
+			w.checks.taint(placeName(string(kv.Key), kv.CreateRevision))
 			w.e.Delete(string(kv.Key))
 		}
 	case 12:
@@ -274,7 +274,7 @@ func (w *world) happen(kind int, h *host, repair map[string]func()) {
 	case 13:
 		if s := p.keeper.Current(); s != nil {
 			once("key written by hand")
-			key := w.keys.Queue(w.names[w.rand.IntN(len(w.names))]) + "stray"
+			key := w.queue(w.names[w.rand.IntN(len(w.names))]) + "stray"
 			put := &pb.PutRequest{Key: []byte(key), Lease: int64(s.ID())}
 			_, _ = w.e.Do(&pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: put}}}})
 		}
@@ -310,7 +310,7 @@ func (w *world) replace(h *host, p *process, once func(string)) {
 	case 1:
 		once("closed")
 		ctx, cancel := contextFor(between(w.rand, 1, simTTL))
-		_ = p.engine.Close(ctx)
+		p.close(ctx)
 		cancel()
 		fallthrough
 	default:
@@ -323,7 +323,7 @@ func (w *world) replace(h *host, p *process, once func(string)) {
 }
 
 // place is one key's, as long as it stands.
-func place(key string, create int64) string { return fmt.Sprint(key, " of ", create) }
+func placeName(key string, create int64) string { return fmt.Sprint(key, " of ", create) }
 
 // someKey is one that stands in a queue on the process's session; nil if there is none.
 func (w *world) someKey(p *process) *mvccpb.KeyValue {
@@ -332,9 +332,9 @@ func (w *world) someKey(p *process) *mvccpb.KeyValue {
 		return nil
 	}
 	var keys []*mvccpb.KeyValue
-	for _, kv := range w.e.Keys(w.keys.Root()) {
-		if name, ok := w.keys.NameOf(string(kv.Key)); ok && slices.Contains(w.names,
-			name) && strings.Contains(string(kv.Key), "/"+leaseName(int64(s.ID()))+"-") {
+	for _, kv := range w.e.Keys(w.keys.Prefix()) {
+		if name, ok := w.nameOf(string(kv.Key)); ok && slices.Contains(w.names, name) &&
+			strings.Contains(string(kv.Key), "/"+leaseName(int64(s.ID()))+"-") {
 			keys = append(keys, kv)
 		}
 	}

@@ -25,7 +25,7 @@ type world struct {
 	seed   uint64
 	rand   *rand.Rand // the schedule's
 	e      *modeletcd.Etcd
-	keys   state.Queues
+	keys   state.Keys
 	names  []string
 	hosts  []*host
 	checks *checks
@@ -40,7 +40,7 @@ func newWorld(seed uint64) *world {
 	if err != nil {
 		panic(err)
 	}
-	w := &world{seed: seed, rand: newRand(seed, "schedule"), e: modeletcd.New(), keys: keys.Locks(),
+	w := &world{seed: seed, rand: newRand(seed, "schedule"), e: modeletcd.New(), keys: keys,
 		log: &log{began: time.Now()}, calm: make(chan struct{})}
 	w.checks = &checks{w: w, seen: map[string]int{}, tokens: map[string]tokens{}, tainted: map[string]bool{},
 		given: map[*Entry]int{}, asked: map[*Entry]int{}, first: map[string][]*Entry{},
@@ -128,6 +128,7 @@ type process struct {
 	conn   *modeletcd.Conn
 	keeper *etcdsession.Keeper
 	engine *Engine
+	roots  []*Queues // as world.roots
 	heard  []*Follower
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -158,18 +159,64 @@ func (h *host) start() {
 	if h.w.view != nil {
 		cfg.View = h.w.view
 	}
-	p.engine = New(cfg, h.w.keys)
+	if p.engine, err = New(cfg, h.w.keys.Locks()); err != nil {
+		panic(err)
+	}
+	for _, root := range h.w.roots() {
+		p.roots = append(p.roots, p.engine.Queues(root))
+	}
 	var ctx context.Context
 	ctx, p.cancel = context.WithCancel(context.Background())
 	p.wg.Go(func() { _ = p.keeper.Run(ctx) })
 	p.wg.Go(func() { p.engine.Run(ctx) })
 	if !h.w.idle {
 		for _, name := range h.w.names {
-			p.heard = append(p.heard, p.engine.Follow(name, func() {}))
+			p.heard = append(p.heard, p.queues(name).Follow(name, func() {}))
 		}
 	}
 	h.p = p
 	h.w.checks.began(p)
+}
+
+// roots are those of the queues: of locks and elections.
+func (w *world) roots() []state.Queues { return []state.Queues{w.keys.Locks(), w.keys.Elections()} }
+
+// rootOf is under which of them the queue of that name lies.
+func (w *world) rootOf(name string) int { return int(name[0]) & 1 }
+
+// queue is the prefix of a queue.
+func (w *world) queue(name string) string { return w.roots()[w.rootOf(name)].Queue(name) }
+
+// queueOf is the prefix of the queue that a key lies in.
+func (w *world) queueOf(key string) (queue string, ok bool) {
+	for _, root := range w.roots() {
+		if queue, ok := root.QueueOf(key); ok {
+			return queue, true
+		}
+	}
+	return "", false
+}
+
+// nameOf is the name of the queue that a key lies in, unless it is a request's.
+func (w *world) nameOf(key string) (name string, ok bool) {
+	for _, root := range w.roots() {
+		if name, ok := root.NameOf(key); ok {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// queues are those that the one of that name is among.
+func (p *process) queues(name string) *Queues { return p.roots[p.h.w.rootOf(name)] }
+
+// close lets nobody enter any more.
+func (p *process) close(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, q := range p.roots {
+		wg.Go(func() { _ = q.Close(ctx) })
+	}
+	wg.Wait()
 }
 
 // present is the process that runs.

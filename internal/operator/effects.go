@@ -147,8 +147,11 @@ func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool,
 	if err != nil {
 		return err
 	}
-	cfg := effects.Config{Config: leasequeue.Config{Client: o.client, Keeper: keeper}, Keys: o.keys,
-		Owner: operatorsName}
+	queues, err := leasequeue.New(leasequeue.Config{Client: o.client, Keeper: keeper}, o.keys.Effects())
+	if err != nil {
+		return err
+	}
+	cfg := effects.Config{Queues: queues.Queues(o.keys.Effects()), Client: o.client, Keys: o.keys, Owner: operatorsName}
 	if s.Retention >= time.Minute { // or it was written by a version that does not say
 		cfg.Retention = s.Retention
 	}
@@ -156,7 +159,9 @@ func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool,
 	if err != nil {
 		return err
 	}
-	return onSession(ctx, keeper, all.Run, func() error { return all.Resolve(ctx, s.Name, s.Token, tookPlace, result) })
+	return onSession(ctx, keeper, queues.Run, func() error {
+		return all.Resolve(ctx, s.Name, s.Token, tookPlace, result)
+	})
 }
 
 // onEffects is where effects lie, which is outside the range that every node watches.

@@ -12,6 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // NamedElection is an election other than the cluster's own, as etcd has it.
@@ -126,12 +127,16 @@ func (o *Operator) follow(ctx context.Context, name string, do func(context.Cont
 	if err != nil {
 		return err
 	}
-	all, err := elections.New(elections.Config{Config: leasequeue.Config{Client: o.client, Keeper: keeper},
-		Queues: o.keys.Elections(), Address: operatorsName})
+	queues, err := leasequeue.New(leasequeue.Config{Client: o.client, Keeper: keeper}, o.keys.Elections())
 	if err != nil {
 		return err
 	}
-	return onSession(ctx, keeper, all.Run, func() error {
+	all, err := elections.New(elections.Config{Queues: queues.Queues(o.keys.Elections()), Client: o.client,
+		Address: operatorsName})
+	if err != nil {
+		return err
+	}
+	return onSession(ctx, keeper, wait.All(queues.Run, all.Run), func() error {
 		e, err := all.Observe(name)
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/reach"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // errBusy: the lock is not free.
@@ -62,36 +63,34 @@ type held struct {
 // newClaim begins to live on client, which is closed in the end.
 func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 	c := &claim{cfg: cfg, client: client}
-	readKey := cfg.Keys.Locks().Bucket(cfg.Lock)
+	root, name := cfg.Keys.Locks(), cfg.Lock
 	if cfg.Election != "" {
-		readKey = cfg.Keys.Elections().Bucket(cfg.Election)
+		root, name = cfg.Keys.Elections(), cfg.Election
 	}
 	var err error
 	c.keeper, err = etcdsession.NewKeeper(etcdsession.KeeperConfig{
-		Config: etcdsession.Config{Client: client, TTL: cfg.TTL, Logger: cfg.Logger, ReadKey: readKey},
+		Config: etcdsession.Config{Client: client, TTL: cfg.TTL, Logger: cfg.Logger, ReadKey: root.Bucket(name)},
 		// What ran under the session is seen to be gone before anything is revoked.
 		OnLost: func(*etcdsession.Session, *session.LostError) { c.idle() },
 	})
 	if err != nil {
 		return nil, err
 	}
-	queues := leasequeue.Config{Client: client, Keeper: c.keeper, RequestTimeout: requestTimeout,
-		Logger: discreet{cfg.Logger}}
-	var run func(context.Context)
-	if cfg.Election != "" {
-		c.all, err = elections.New(elections.Config{Config: queues, Queues: cfg.Keys.Elections(), Address: owner(),
-			WorkTimeout: forever, Final: reach.Refuses})
-		if err == nil {
-			run = c.all.Run
-		}
-	} else {
-		c.locks, err = etcdlock.NewEtcd(etcdlock.Config{Config: queues, Queues: cfg.Keys.Locks(), Owner: owner()})
-		if err == nil {
-			run = c.locks.Run
-		}
-	}
+	queues, err := leasequeue.New(leasequeue.Config{Client: client, Keeper: c.keeper, RequestTimeout: requestTimeout,
+		Logger: discreet{cfg.Logger}}, root)
 	if err != nil {
 		return nil, err
+	}
+	run := queues.Run
+	if cfg.Election == "" {
+		c.locks = etcdlock.NewEtcd(queues.Queues(root), owner())
+	} else {
+		c.all, err = elections.New(elections.Config{Queues: queues.Queues(root), Client: client, Address: owner(),
+			WorkTimeout: forever, Final: reach.Refuses, RequestTimeout: requestTimeout, Logger: discreet{cfg.Logger}})
+		if err != nil {
+			return nil, err
+		}
+		run = wait.All(queues.Run, c.all.Run)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel

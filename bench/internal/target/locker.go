@@ -38,18 +38,19 @@ func newLocker(ctx context.Context, client *clientv3.Client, address string) (*l
 		return nil, err
 	}
 	l := &locker{}
-	queues := leasequeue.Config{Client: client, Keeper: keeper}
-	if l.locks, err = etcdlock.NewEtcd(etcdlock.Config{Config: queues, Queues: keys.Locks(), Owner: address}); err != nil {
+	queues, err := leasequeue.New(leasequeue.Config{Client: client, Keeper: keeper}, keys.Locks())
+	if err != nil {
 		return nil, err
 	}
-	if l.elections, err = elections.New(elections.Config{Config: queues, Queues: keys.Elections(),
+	l.locks = etcdlock.NewEtcd(queues.Queues(keys.Locks()), address)
+	if l.elections, err = elections.New(elections.Config{Queues: queues.Queues(keys.Elections()), Client: client,
 		Address: address}); err != nil {
 		return nil, err
 	}
 	life, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
 	l.wg.Go(func() { _ = keeper.Run(life) }) // revokes when life ends
-	l.wg.Go(func() { l.locks.Run(life) })
+	l.wg.Go(func() { queues.Run(life) })
 	l.wg.Go(func() { l.elections.Run(life) })
 	if _, err := keeper.Wait(ctx, nil); err != nil {
 		l.close()

@@ -18,10 +18,11 @@ import (
 	"github.com/goverse/goverse/cluster/processor/postgres"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/elections"
-	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 	"github.com/goverse/goverse/internal/testkit/processtest"
+	"github.com/goverse/goverse/internal/testkit/testbed"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // process is one that stands in an election.
@@ -37,11 +38,14 @@ func startProcess(t *testing.T, endpoint, address string, cfg processor.Config[i
 	require.NoError(t, err)
 	q := &process{}
 	q.Process = processtest.Start(t, endpoint, 2*time.Second, func(p *processtest.Process) (func(context.Context), error) {
-		var err error
-		q.in, err = elections.New(elections.Config{Queues: keys.Elections(), Address: address,
-			WorkTimeout: 500 * time.Millisecond,
-			Config:      leasequeue.Config{Client: p.Client, Keeper: p.Keeper, RequestTimeout: 300 * time.Millisecond}})
-		return q.in.Run, err
+		const timeout = 300 * time.Millisecond
+		queues, err := testbed.QueuesWithin(timeout, p, keys.Elections())
+		if err != nil {
+			return nil, err
+		}
+		q.in, err = elections.New(elections.Config{Queues: queues.Queues(keys.Elections()), Client: p.Client,
+			Address: address, WorkTimeout: 500 * time.Millisecond, RequestTimeout: timeout})
+		return wait.All(queues.Run, q.in.Run), err
 	})
 	cfg.LeaderLock = processor.Election(q.in, "views")
 	q.p, _ = run(t, cfg)

@@ -18,9 +18,12 @@ func StartLocks(s *TestBed) *Locks {
 	s.Helper()
 	p := &Locks{}
 	p.Process = s.Start(func(q *Process) (func(context.Context), error) {
-		var err error
-		p.Etcd, err = etcdlock.NewEtcd(etcdlock.Config{Config: Queues(q), Queues: s.Keys.Locks(), Owner: s.Name()})
-		return p.Run, err
+		queues, err := Queues(q, s.Keys.Locks())
+		if err != nil {
+			return nil, err
+		}
+		p.Etcd = etcdlock.NewEtcd(queues.Queues(s.Keys.Locks()), s.Name())
+		return queues.Run, nil
 	})
 	return p
 }

@@ -68,9 +68,14 @@ func (s *TestBed) Start(wire func(p *Process) (run func(ctx context.Context), er
 	return processtest.Start(s.T, s.endpoint, s.ttl, wire)
 }
 
-// Queues is what the queues of a process are made with.
-func Queues(p *Process) leasequeue.Config {
-	return leasequeue.Config{Client: p.Client, Keeper: p.Keeper, RequestTimeout: RequestTimeout}
+// Queues is an engine of queues of a process.
+func Queues(p *Process, counters state.Queues) (*leasequeue.Engine, error) {
+	return QueuesWithin(RequestTimeout, p, counters)
+}
+
+// QueuesWithin is Queues whose requests to etcd take that long at most.
+func QueuesWithin(timeout time.Duration, p *Process, counters state.Queues) (*leasequeue.Engine, error) {
+	return leasequeue.New(leasequeue.Config{Client: p.Client, Keeper: p.Keeper, RequestTimeout: timeout}, counters)
 }
 
 // Under are the keys with that prefix, the first to be created first.

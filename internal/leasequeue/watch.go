@@ -1,0 +1,190 @@
+package leasequeue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/leasequeue/order"
+	"github.com/goverse/goverse/internal/wait"
+)
+
+// mostReads is how many queues are read in one transaction.
+const mostReads = 64
+
+// watchRetry is how long to wait after a watch that was lost, and after a question that all wait for.
+// It begins anew after a watch that stood for longer than it can grow.
+var watchRetry = backoff.Policy{First: 20 * time.Millisecond, Last: time.Second}
+
+var (
+	errIdle   = errors.New("nobody waits here any longer")
+	errSilent = errors.New("the watch does not tell what a read shows")
+)
+
+// run watches until nobody has waited for a while, or the session is lost.
+func (b *bucket) run() {
+	retry := b.r.e.retry(watchRetry)
+	for {
+		began := time.Now()
+		err := b.watch(b.r.ctx)
+		if errors.Is(err, errIdle) && b.retire() || b.r.ctx.Err() != nil {
+			return
+		}
+		if time.Since(began) > watchRetry.Last {
+			retry.Reset()
+		}
+		if !errors.Is(err, errIdle) && retry.Failures() == 0 { // the others in a row say the same
+			b.r.e.cfg.Logger.Info("lost a watch of queues, opening it anew", "error", err)
+		}
+		// Where etcd answers requests and opens no watch, who waits is notified by reads alone.
+		if err := b.read(b.r.ctx, true); err == nil {
+			b.with(b.grant)
+		}
+		b.with(b.forget)
+		if !wait.For(b.r.ctx, retry.Next()) {
+			return
+		}
+	}
+}
+
+// with does something with the lock held.
+func (b *bucket) with(do func()) {
+	b.r.e.mu.Lock()
+	defer b.r.e.unlock()
+	do()
+}
+
+// retire takes the bucket out of use, unless somebody has come meanwhile.
+func (b *bucket) retire() (retired bool) {
+	b.with(func() {
+		if retired = len(b.queues) == 0; retired {
+			delete(b.r.buckets, b.prefix)
+		}
+	})
+	return retired
+}
+
+// watch opens the watch, reads what is waited for, and follows it.
+func (b *bucket) watch(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
+		metadata.AppendToOutgoingContext(ctx, "goverse-queues", fmt.Sprintf("%p", b.r.e))))
+	defer cancel()
+	b.with(func() { b.reported, b.missed = 0, 0 })
+	opening := time.AfterFunc(b.r.e.cfg.RequestTimeout, cancel)
+	// From what comes next on, and read after it was opened: etcd reports to such a watch at
+	// once, and one that goes on from an older revision only when it looks at those that lag.
+	events := b.r.e.cfg.Client.Watch(ctx, b.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	if resp, ok := <-events; !ok || resp.Err() != nil || !resp.Created {
+		err := errors.Join(resp.Err(), context.Cause(ctx))
+		if err == nil {
+			err = errSilent
+		}
+		return fmt.Errorf("open a watch of %s: %w", b.prefix, err)
+	}
+	if !opening.Stop() {
+		return context.Cause(ctx)
+	}
+	tick := time.NewTicker(b.r.s.TTL() / 3)
+	defer tick.Stop()
+	again := false // read also what is known
+	for {
+		if err := b.read(ctx, again); err != nil {
+			return err
+		}
+		again = false
+		b.with(b.grant)
+		select {
+		case resp, ok := <-events:
+			if !ok {
+				return errors.New("the watch ended")
+			}
+			if err := resp.Err(); err != nil {
+				return err
+			}
+			b.heard(resp)
+		case <-b.wake:
+		case now := <-tick.C:
+			if err := b.looksWell(now); err != nil {
+				return err
+			}
+			again = true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// heard takes over what the watch tells.
+func (b *bucket) heard(resp clientv3.WatchResponse) {
+	b.r.saw(resp.Header)
+	entries := make([]order.Entry, len(resp.Events))
+	for i, ev := range resp.Events {
+		entries[i] = entryOf(ev.Kv)
+	}
+	b.with(func() {
+		b.fold(resp.Events, entries)
+		b.reported = max(b.reported, resp.Header.Revision)
+	})
+}
+
+// looksWell is errIdle if nobody needs the watch any more, and errSilent if it told nothing of what a read has shown.
+func (b *bucket) looksWell(now time.Time) (err error) {
+	b.with(func() {
+		switch {
+		case b.idle(now):
+			err = errIdle
+		case b.missed > b.reported:
+			err = errSilent
+		}
+	})
+	return err
+}
+
+// read reads the queues that are not known yet; again: those too in which somebody waits.
+func (b *bucket) read(ctx context.Context, again bool) error {
+	var unread []string
+	b.with(func() { unread = b.unread(again) })
+	for len(unread) > 0 {
+		some := unread[:min(len(unread), mostReads)]
+		unread = unread[len(some):]
+		if err := b.readSome(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
+	ops := make([]clientv3.Op, len(prefixes))
+	for i, prefix := range prefixes {
+		ops[i] = clientv3.OpGet(prefix, clientv3.WithPrefix())
+	}
+	timed, cancel := context.WithTimeout(ctx, b.r.e.cfg.RequestTimeout)
+	defer cancel()
+	resp, err := b.r.e.cfg.Client.Txn(timed).Then(ops...).Commit()
+	if half := len(prefixes) / 2; half > 0 &&
+		(errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)) {
+		// What is denied is denied for those alone whom it concerns.
+		return errors.Join(b.readSome(ctx, prefixes[:half]), b.readSome(ctx, prefixes[half:]))
+	}
+	if err != nil {
+		return fmt.Errorf("read the queues: %w", err)
+	}
+	b.r.saw(resp.Header)
+	found := make([][]order.Entry, len(prefixes))
+	for i := range found {
+		found[i] = entriesOf((*clientv3.GetResponse)(resp.Responses[i].GetResponseRange()))
+	}
+	b.with(func() {
+		for i, prefix := range prefixes {
+			b.readAt(resp.Header.Revision, prefix, found[i])
+		}
+	})
+	return nil
+}
