@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -115,8 +116,10 @@ var allowed = map[string][]string{
 	"internal/effects": {"cluster/once", "internal/backoff", "internal/clock", "internal/deadline",
 		"internal/leasequeue", "internal/state", "internal/wait"},
 	"internal/elections": {"cluster/election", "cluster/session", "internal/backoff",
-		"internal/leasequeue", "internal/leasequeue/order", "internal/lifecycle", "internal/state",
-		"internal/txn", "internal/wait"},
+		"internal/elections/candidate", "internal/leasequeue", "internal/leasequeue/order", "internal/lifecycle",
+		"internal/state", "internal/txn", "internal/wait"},
+	"internal/elections/candidate": {"cluster/election", "cluster/session", "internal/leasequeue/order",
+		"internal/leasequeue/place", "internal/lifecycle"},
 	"internal/etcdlock": {"cluster/lock", "internal/leasequeue", "internal/leasequeue/order",
 		"internal/state"},
 	"internal/etcdsession": {"cluster/event", "cluster/session", "cluster/stats", "internal/backoff",
@@ -315,6 +318,27 @@ func TestClusterStaysLean(t *testing.T) {
 	}
 }
 
+// The queues and the elections have one lock each, and call nothing with it held that takes another one: those who are
+// notified may take both. So there is no order of locks, and none to get wrong.
+func TestOneMutexEach(t *testing.T) {
+	for _, name := range []string{"internal/leasequeue", "internal/elections"} {
+		found := 0
+		for _, dir := range []string{name, name + "/order", name + "/place", name + "/candidate"} {
+			files, err := filepath.Glob(filepath.Join(filepath.FromSlash(dir), "*.go"))
+			require.NoError(t, err)
+			for _, file := range files {
+				if strings.HasSuffix(file, "_test.go") {
+					continue
+				}
+				text, err := os.ReadFile(file)
+				require.NoError(t, err)
+				found += strings.Count(string(text), "sync.Mutex") + strings.Count(string(text), "sync.RWMutex")
+			}
+		}
+		require.Equal(t, 1, found, name)
+	}
+}
+
 // What decides has no goroutine, no lock and no I/O, so that a simulation can run it.
 func TestWhatDecidesIsPure(t *testing.T) {
 	all := packages(t)
@@ -322,7 +346,8 @@ func TestWhatDecidesIsPure(t *testing.T) {
 		"internal/etcdversion", "internal/state", "internal/sharding", "internal/shardview",
 		"internal/candidacy",
 		"internal/deadline", "internal/watchprogress", "internal/ownership", "internal/linger", "internal/shardplan",
-		"internal/leasequeue/order", "internal/leasequeue/place", "internal/suspicion", "internal/backoff",
+		"internal/leasequeue/order", "internal/leasequeue/place", "internal/elections/candidate",
+		"internal/suspicion", "internal/backoff",
 		"internal/simulation"} {
 		require.NotEmpty(t, all[name].ImportPath, name)
 		for _, path := range all[name].Imports {

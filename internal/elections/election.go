@@ -1,20 +1,17 @@
 package elections
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/elections/candidate"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/order"
-	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 // deniedRetry is how long to wait before this node queues again when etcd has refused it.
@@ -26,27 +23,25 @@ type Election struct {
 	name     string
 	follower *leasequeue.Follower
 	notice   func()               // touch
-	term     atomic.Pointer[Term] // nil unless this node leads
+	term     atomic.Pointer[Term] // nil unless this node leads; written by the one that looks
 
-	mu        sync.Mutex
-	observer  bool
-	wanted    bool // asked for since Close was called
-	observers int  // calls of Observe that were not taken back
-	priority  int
-	yielding  order.Yielding
-	later     *time.Timer       // looks again; made when first needed
-	place     *leasequeue.Entry // in the queue; nil: none
+	// With the lock of all held:
+
+	candidate candidate.Candidate
+	place     *leasequeue.Entry // in the queue; nil: none, or it is being asked for. Written by the one that looks
 	over      *Term             // ended, and its functions have not all returned
-	late      *time.Timer       // until when they are waited for
-	expired   bool              // that has passed
-	denied    bool              // etcd has refused this node a moment ago
-	giveUp    error             // the place is to be given up, and why
-	gone      error             // why this node stands no more; nil: it does
+	wanted    bool              // asked for since Close was called
+	observers int               // calls of Observe that were not taken back
 	err       error             // why it cannot stand
 	subs      []*Subscription
 	released  bool                    // Close has released it
 	life      context.Context         // ends when it is closed; made when first needed
 	end       context.CancelCauseFunc // of life
+
+	// Of the one that looks:
+
+	later *time.Timer // looks again; made when first needed
+	late  *time.Timer // until when functions in a term that is over are waited for
 }
 
 // Name is the election's.
@@ -65,177 +60,189 @@ func (e *Election) Term() *Term {
 
 // Err is what etcd refused the last time this node was to stand; nil if it has led since.
 func (e *Election) Err() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	e.all.mu.Lock()
+	defer e.all.mu.Unlock()
 	return e.err
 }
 
 func (e *Election) touch() { e.all.touch(e) }
 
-// look brings this node's part in line with what is known and requested.
-func (e *Election) look() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	defer e.notify()
-	e.lose()
-	e.yield()
-	if !e.ended() {
-		return
-	}
-	e.settled()
-	if e.place == nil && !e.observer && e.gone == nil && !e.denied {
-		e.place = e.all.cfg.Queues.TryEnter(leasequeue.Want{Name: e.name, Value: e.all.cfg.Address, Priority: e.priority,
-			Notify: e.notice})
-	}
-}
-
-// stand has this node be a candidate.
+// stand has this node be a candidate. The lock is held.
 func (e *Election) stand(o election.StandOptions) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.wanted = true
-	if o.Priority != nil {
-		e.priority = *o.Priority
-	}
-	e.observer = false
-	if !errors.Is(e.gone, lifecycle.ErrStopped) {
-		e.gone = nil
-	}
+	e.candidate = e.candidate.Stand(o.Priority)
 }
 
-// observe has the election followed.
+// observe has the election followed. The lock is held.
 func (e *Election) observe() {
-	e.mu.Lock()
 	e.wanted = true
 	e.observers++
-	e.mu.Unlock()
 }
 
-// close: this node stands in nothing any more.
-func (e *Election) close() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.gone == nil {
-		e.gone, e.giveUp = fmt.Errorf("election %q: %w", e.name, lifecycle.ErrStopped), lifecycle.ErrStopped
+// withdraw has this node stand no more.
+func (e *Election) withdraw(why error) {
+	e.all.mu.Lock()
+	defer e.all.mu.Unlock()
+	e.candidate = e.candidate.Leave(why)
+}
+
+// look brings this node's part in line with what is known and requested. One at a time.
+func (e *Election) look() {
+	view, place := e.view(), e.place
+	e.all.mu.Lock()
+	t := e.term.Load()
+	if t == nil {
+		t = e.over
 	}
-}
-
-// lose has the place given up whose key is gone: the watch may know it long before the
-// session does. The lock is held.
-func (e *Election) lose() {
-	if e.place == nil || e.giveUp != nil {
-		return
+	if t != nil {
+		view.Work = t.work
 	}
-	if e.vanished(e.place) {
-		e.giveUp = election.ErrKeyLost
-	}
-}
-
-// vanished reports whether the watch shows that the key of a place is gone.
-func (e *Election) vanished(p *leasequeue.Entry) bool {
-	q, token := e.follower.Queue(), p.Token()
-	return token != 0 && q.After(token) && !q.Has(p.Key(), token)
-}
-
-// ended ends a term that is over or to be given up, and then the place in the queue, when its
-// functions have returned or were waited for long enough. It reports whether nothing is left
-// of it.
-func (e *Election) ended() bool {
-	if t := e.term.Load(); t != nil && (e.giveUp != nil || t.place.Over() != nil) {
-		lost := t.place.Over()
-		reason := cmp.Or(lost, e.giveUp)
+	var o candidate.Orders
+	e.candidate, o = e.candidate.Look(view)
+	if o.Lower != nil {
 		e.term.Store(nil) // the flag first
-		over := e.termOver(t.token, reason)
+		e.over = t
+	}
+	if o.Abandon || o.Drop {
+		e.place, e.over = nil, nil
+	}
+	said, priority := e.err != nil, e.candidate.Placement
+	if o.Refused != nil || o.Begin {
+		e.err = o.Refused
+	}
+	e.all.mu.Unlock()
+
+	e.endTerm(t, o)
+	if o.Abandon {
+		place.Abandon()
+	}
+	if o.Refused != nil && !o.Final {
+		e.denied(o.Refused, said)
+	}
+	if o.Begin {
+		e.begin(place)
+	}
+	var entered *leasequeue.Entry
+	if o.Enter {
+		entered = e.all.cfg.Queues.TryEnter(leasequeue.Want{Name: e.name, Value: e.all.cfg.Address,
+			Priority: priority, Notify: e.notice})
+	}
+	e.lookAgain(o.Again)
+
+	e.all.mu.Lock()
+	defer e.all.mu.Unlock()
+	if o.Enter {
+		if e.place = entered; entered == nil {
+			e.candidate = e.candidate.NotEntered()
+		}
+	}
+	e.notify()
+}
+
+// view is what is known, but for the work in the term.
+func (e *Election) view() candidate.View {
+	v := candidate.View{Now: time.Now(), Queue: e.follower.Queue(), Requests: e.asked(),
+		PreferAfter: e.all.cfg.PreferAfter}
+	x := e.place
+	if x == nil {
+		return v
+	}
+	v.Place = candidate.Place{Key: x.Key(), Create: x.Token(), SessionLost: x.Session().Err() != nil,
+		Settled: x.IsSettled()}
+	if !v.Place.Settled {
+		return v
+	}
+	if v.Place.Err = x.Err(); v.Place.Err != nil {
+		v.Place.Final = e.all.cfg.Final(v.Place.Err)
+		return v
+	}
+	v.Place.Stands, v.Place.Over = x.Stands(), x.Over()
+	return v
+}
+
+// endTerm does what is ordered about a term that is over, or is from now on.
+func (e *Election) endTerm(t *Term, o candidate.Orders) {
+	var over error
+	if o.Lower != nil {
+		over = e.termOver(t.token, o.Lower)
 		t.place.Revoke(over)
-		if t.work == 0 || lost != nil || errors.Is(reason, election.ErrKeyLost) {
-			t.cut(over)
-		}
-		e.over, e.expired = t, false
-		e.late = time.AfterFunc(e.all.cfg.WorkTimeout, func() { e.expire(t) })
-		e.all.cfg.Logger.Info("no longer leads the election", "election", e.name, "token", t.token, "reason", reason)
+		e.all.cfg.Logger.Info("no longer leads the election", "election", e.name, "token", t.token, "reason", o.Lower)
 	}
-	if t := e.over; t != nil {
-		if t.work > 0 && !e.expired {
-			if e.vanished(t.place) { // while its work was waited for: somebody else may lead already
-				t.cut(e.termOver(t.token, election.ErrKeyLost))
-			}
-			return false
-		}
-		if t.work > 0 {
-			e.all.cfg.Logger.Warn("functions in a term that is over go on; not waiting for them any longer", "election", e.name,
-				"token", t.token)
-		}
-		e.late.Stop()
-		t.cut(t.place.Over())
-		e.over = nil
-		e.abandon()
+	if o.Wait {
+		e.late = time.AfterFunc(e.all.cfg.WorkTimeout, func() { e.waited(t) })
 	}
-	if e.giveUp != nil {
-		e.abandon()
-		e.giveUp = nil
+	if o.Overdue {
+		e.all.cfg.Logger.Warn("functions in a term that is over go on; not waiting for them any longer", "election", e.name,
+			"token", t.token)
 	}
-	return true
-}
-
-func (e *Election) expire(t *Term) {
-	e.mu.Lock()
-	e.expired = e.expired || e.over == t
-	e.mu.Unlock()
-	e.touch()
-}
-
-// again: etcd is asked once more.
-func (e *Election) again() {
-	e.mu.Lock()
-	e.denied = false
-	e.mu.Unlock()
-	e.touch()
-}
-
-func (e *Election) abandon() {
-	if e.place != nil {
-		e.place.Abandon()
-		e.place = nil
-	}
-}
-
-// settled begins a term if the place has come first, and drops it if it is lost.
-func (e *Election) settled() {
-	if e.place == nil || e.term.Load() != nil {
-		return
-	}
-	select {
-	case <-e.place.Settled():
-	case <-e.place.Lost():
-		e.place = nil
-		return
+	switch {
+	case o.Cut == nil || t == nil:
+	case !errors.Is(o.Cut, candidate.ErrOver):
+		t.cut(e.termOver(t.token, o.Cut))
+	case over != nil:
+		t.cut(over)
 	default:
-		return
+		t.cut(t.place.Over())
 	}
-	place := e.place
-	if err := place.Err(); err != nil {
-		e.place = nil
-		switch {
-		case errors.Is(err, leasequeue.ErrAgain), errors.Is(err, lifecycle.ErrStopped):
-		case e.all.cfg.Final(err):
-			e.err, e.gone = err, cmp.Or(e.gone, fmt.Errorf("election %q: %w", e.name, err))
-		default:
-			if e.err == nil {
-				e.all.cfg.Logger.Warn("etcd refuses that this process stands in the election, retrying", "election", e.name,
-					"error", err)
-			}
-			e.err, e.denied = err, true
-			time.AfterFunc(deniedRetry.Delay(1, rand.Float64()), e.again)
-		}
-		return
+	if o.Abandon && e.late != nil {
+		e.late.Stop()
+		e.late = nil
 	}
-	if !place.Stands() {
-		e.abandon() // over before it began
-		return
+}
+
+// waited: what runs in a term that is over was waited for long enough.
+func (e *Election) waited(t *Term) {
+	e.all.mu.Lock()
+	if e.over == t {
+		e.candidate = e.candidate.Waited()
 	}
-	e.err = nil
+	e.all.mu.Unlock()
+	e.touch()
+}
+
+// denied has etcd asked once more after a while; said: it has refused before.
+func (e *Election) denied(err error, said bool) {
+	if !said {
+		e.all.cfg.Logger.Warn("etcd refuses that this process stands in the election, retrying", "election", e.name,
+			"error", err)
+	}
+	time.AfterFunc(deniedRetry.Delay(1, rand.Float64()), func() {
+		e.all.mu.Lock()
+		e.candidate = e.candidate.Allowed()
+		e.all.mu.Unlock()
+		e.touch()
+	})
+}
+
+// begin begins a term with a place that came first.
+func (e *Election) begin(place *leasequeue.Entry) {
 	t := &Term{e: e, place: place, token: place.Token(), acquired: time.Now()}
 	t.tail, t.cut = context.WithCancelCause(place.Period())
 	e.term.Store(t)
 	e.all.cfg.Logger.Info("leads the election", "election", e.name, "token", t.token)
+}
+
+// lookAgain has it looked at after that time although nothing happens; 0: not.
+func (e *Election) lookAgain(after time.Duration) {
+	switch {
+	case e.later == nil && after > 0:
+		e.later = time.AfterFunc(after, e.touch)
+	case after > 0:
+		e.later.Reset(after)
+	case e.later != nil:
+		e.later.Stop()
+	}
+}
+
+// asked are the requests about this election, the first made first.
+func (e *Election) asked() []order.Request {
+	entries := e.follower.Requests()
+	if len(entries) == 0 {
+		return nil
+	}
+	out := make([]order.Request, len(entries))
+	for i, x := range entries {
+		out[i] = order.ParseRequest(x.Value)
+	}
+	return out
 }

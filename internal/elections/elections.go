@@ -86,14 +86,14 @@ type Elections struct {
 	life context.Context // ends when closed is set
 	end  context.CancelCauseFunc
 	wg   sync.WaitGroup // channels that are fed; nothing is added once closed is set
+	wake chan struct{}  // something is dirty
 
+	// mu is the only lock of the package. Nothing is called with it held that takes another one: what the
+	// queues notify takes this one, and would wait for itself.
 	mu     sync.Mutex
 	closed bool
 	byName map[string]*Election
-
-	touching sync.Mutex // the last one to be taken
-	dirty    map[*Election]struct{}
-	wake     chan struct{}
+	dirty  map[*Election]struct{} // to be looked at
 }
 
 // New checks the configuration; [Elections.Run] makes it live.
@@ -129,20 +129,36 @@ func (es *Elections) follow(name string, want func(*Election)) (*Election, error
 	if err := state.CheckName("election", name); err != nil {
 		return nil, err
 	}
+	if e, err := es.want(name, nil, want); e != nil || err != nil {
+		return e, err
+	}
+	made := &Election{all: es, name: name}
+	made.notice = made.touch
+	made.follower = es.cfg.Queues.Follow(name, made.notice)
+	e, err := es.want(name, made, want)
+	if e != made { // another caller was faster
+		made.follower.Stop()
+	}
+	return e, err
+}
+
+// want is the election of that name as somebody wants it, or made if there is none.
+func (es *Elections) want(name string, made *Election, want func(*Election)) (*Election, error) {
 	es.mu.Lock()
 	defer es.mu.Unlock()
 	if es.closed {
 		return nil, lifecycle.ErrStopped
 	}
 	e := es.byName[name]
-	if e == nil {
-		e = &Election{all: es, name: name, observer: true}
-		e.notice = e.touch
-		e.follower = es.cfg.Queues.Follow(name, e.notice)
+	switch {
+	case e == nil && made == nil:
+		return nil, nil
+	case e == nil:
+		e = made
 		es.byName[name] = e
 	}
 	want(e)
-	e.touch()
+	es.mark(e)
 	return e, nil
 }
 
@@ -150,8 +166,6 @@ func (es *Elections) follow(name string, want func(*Election)) (*Election, error
 func (es *Elections) forget(e *Election) bool {
 	es.mu.Lock()
 	defer es.mu.Unlock()
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if e.wanted || e.observers > 0 || es.byName[e.name] != e {
 		return false
 	}
@@ -172,9 +186,14 @@ func (es *Elections) start(f func()) bool {
 
 // touch has the election looked at soon.
 func (es *Elections) touch(e *Election) {
-	es.touching.Lock()
+	es.mu.Lock()
+	defer es.mu.Unlock()
+	es.mark(e)
+}
+
+// mark is touch with the lock held.
+func (es *Elections) mark(e *Election) {
 	es.dirty[e] = struct{}{}
-	es.touching.Unlock()
 	select {
 	case es.wake <- struct{}{}:
 	default:
@@ -198,7 +217,7 @@ func (es *Elections) Run(ctx context.Context) {
 		}
 	}
 	for _, e := range es.shut() {
-		e.close()
+		e.withdraw(lifecycle.ErrStopped)
 		e.look()
 		e.cutOff()
 	}
@@ -208,16 +227,15 @@ func (es *Elections) Run(ctx context.Context) {
 // touchAll: there is another session, or none.
 func (es *Elections) touchAll() {
 	es.mu.Lock()
-	all := slices.Collect(maps.Values(es.byName))
-	es.mu.Unlock()
-	for _, e := range all {
-		es.touch(e)
+	defer es.mu.Unlock()
+	for _, e := range es.byName {
+		es.mark(e)
 	}
 }
 
 func (es *Elections) touched() map[*Election]struct{} {
-	es.touching.Lock()
-	defer es.touching.Unlock()
+	es.mu.Lock()
+	defer es.mu.Unlock()
 	touched := es.dirty
 	es.dirty = map[*Election]struct{}{}
 	return touched
@@ -226,10 +244,11 @@ func (es *Elections) touched() map[*Election]struct{} {
 // shut lets nothing begin any more, and returns all elections.
 func (es *Elections) shut() []*Election {
 	es.mu.Lock()
-	defer es.mu.Unlock()
 	es.closed = true
+	all := slices.Collect(maps.Values(es.byName))
+	es.mu.Unlock()
 	es.end(lifecycle.ErrStopped)
-	return slices.Collect(maps.Values(es.byName))
+	return all
 }
 
 // Close has this node withdraw from every election, each after the functions in its term have

@@ -4,8 +4,7 @@ import (
 	"errors"
 
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/internal/lifecycle"
+	"github.com/goverse/goverse/internal/elections/candidate"
 )
 
 // Why a term ended, or a node stands no more; beside those that package election has.
@@ -13,29 +12,13 @@ var (
 	// ErrObserver: this node only observes the election.
 	ErrObserver = errors.New("this node only observes the election; use Stand to be a candidate in it")
 	// ErrResigned is why a term ended that was given up.
-	ErrResigned = errors.New("it resigned")
+	ErrResigned = candidate.ErrResigned
 	// ErrGaveWay is why a term ended in favour of a candidate that is preferred or was asked
 	// for, or because this node's own priority changed.
-	ErrGaveWay = errors.New("it gave way to another candidate")
+	ErrGaveWay = candidate.ErrGaveWay
 )
 
 // termOver is the end of the term with that token, and why.
 func (e *Election) termOver(token int64, why error) *election.TermOverError {
-	return &election.TermOverError{Election: e.name, Token: token, Reason: reasonOf(why), Err: why}
-}
-
-func reasonOf(err error) election.Reason {
-	for sentinel, reason := range map[error]election.Reason{
-		ErrResigned:           election.ReasonResigned,
-		ErrGaveWay:            election.ReasonGaveWay,
-		election.ErrWithdrawn: election.ReasonWithdrawn,
-		lifecycle.ErrStopped:  election.ReasonStopped,
-		election.ErrKeyLost:   election.ReasonKeyLost,
-		session.ErrLost:       election.ReasonSessionLost,
-	} {
-		if errors.Is(err, sentinel) {
-			return reason
-		}
-	}
-	return ""
+	return &election.TermOverError{Election: e.name, Token: token, Reason: candidate.ReasonOf(why), Err: why}
 }

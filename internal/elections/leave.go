@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/elections/candidate"
 	"github.com/goverse/goverse/internal/leasequeue"
 )
 
@@ -14,16 +15,24 @@ import (
 // lead, ctx's cause, or what etcd refused: nobody else leads then until etcd allows the place to be
 // given up, which it is asked for again every third of a TTL, or the session ends.
 func (e *Election) Resign(ctx context.Context) error {
-	e.mu.Lock()
-	t := e.term.Load()
-	if t == nil || !t.place.Stands() {
-		e.mu.Unlock()
+	t := e.resign()
+	if t == nil {
 		return fmt.Errorf("election %q: %w", e.name, election.ErrNotLeader)
 	}
-	e.giveUp = ErrResigned
-	e.mu.Unlock()
-	e.touch()
 	return e.given(ctx, t.place)
+}
+
+// resign has the present term end, if there is one.
+func (e *Election) resign() *Term {
+	e.all.mu.Lock()
+	defer e.all.mu.Unlock()
+	t := e.term.Load()
+	if t == nil || !t.place.Stands() {
+		return nil
+	}
+	e.candidate = e.candidate.Resign()
+	e.all.mark(e)
+	return t
 }
 
 // Withdraw leaves the election: a term ends as by Resign, and this node stands in it no more;
@@ -37,9 +46,9 @@ func (e *Election) Withdraw(ctx context.Context) error { return e.leave(ctx, ele
 // anybody does that while Close waits, the election stays as that one wants it. It blocks as
 // Resign does; when that fails, nothing is closed, and this node has withdrawn.
 func (e *Election) Close(ctx context.Context) error {
-	e.mu.Lock()
+	e.all.mu.Lock()
 	e.wanted = false
-	e.mu.Unlock()
+	e.all.mu.Unlock()
 	if err := e.Withdraw(ctx); err != nil {
 		return err
 	}
@@ -52,25 +61,26 @@ func (e *Election) Close(ctx context.Context) error {
 // Unfollow takes one Observe back. After the last one the election is closed, unless this node
 // stands in it. It does not block.
 func (e *Election) Unfollow() {
-	e.mu.Lock()
+	e.all.mu.Lock()
 	e.observers--
-	if e.observer || e.gone != nil { // or it is wanted by who stands
+	if c := e.candidate; !c.Stands || c.Gone != nil { // or it is wanted by who stands
 		e.wanted = false
 	}
-	e.mu.Unlock()
+	e.all.mu.Unlock()
 	if e.all.forget(e) {
 		e.unfollow()
 	}
 }
 
 func (e *Election) unfollow() {
-	e.mu.Lock()
+	e.all.mu.Lock()
 	e.released = true
-	if e.end != nil {
-		e.end(e.closed())
-	}
+	end := e.end
 	e.notify()
-	e.mu.Unlock()
+	e.all.mu.Unlock()
+	if end != nil {
+		end(e.closed())
+	}
 	e.follower.Stop()
 }
 
@@ -78,49 +88,64 @@ func (e *Election) closed() error { return fmt.Errorf("election %q: %w", e.name,
 
 // lasts is a context that ends when the election is closed.
 func (e *Election) lasts() context.Context {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.life == nil {
-		e.life, e.end = context.WithCancelCause(e.all.life)
-		if e.released {
-			e.end(e.closed())
-		}
+	var own struct{ end context.CancelCauseFunc }
+	var life context.Context
+	life, own.end = context.WithCancelCause(e.all.life)
+	e.all.mu.Lock()
+	made, released := e.life, e.released
+	if made == nil {
+		e.life, e.end = life, own.end
 	}
-	return e.life
+	e.all.mu.Unlock()
+	switch {
+	case made != nil:
+		own.end(nil)
+		return made
+	case released:
+		own.end(e.closed())
+	}
+	return life
 }
 
 func (e *Election) leave(ctx context.Context, why error) error {
-	e.mu.Lock()
-	if e.gone == nil {
-		e.gone, e.giveUp = fmt.Errorf("election %q: %w", e.name, why), why
-	}
-	place := e.place
-	e.mu.Unlock()
+	e.withdraw(why)
 	e.touch()
-	if place == nil {
-		return nil
-	}
-	return e.given(ctx, place)
+	return e.given(ctx, nil)
 }
 
-// given waits until a place is no more.
+// given waits until a place is no more; nil: the present one.
 func (e *Election) given(ctx context.Context, place *leasequeue.Entry) error {
 	sub := e.Subscribe()
 	defer sub.Close()
 	for {
-		e.mu.Lock()
-		still := e.place == place
-		e.mu.Unlock()
-		if !still {
+		now, standing := e.standing()
+		if place == nil {
+			place = now // it may have been asked for a moment ago
+		}
+		if standing == candidate.None || place != nil && now != place {
 			break
+		}
+		var lost <-chan struct{}
+		if place != nil {
+			lost = place.Lost()
 		}
 		select {
 		case <-sub.C:
-		case <-place.Lost():
+		case <-lost:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+	if place == nil {
+		return nil
+	}
 	return place.Gone(ctx)
+}
+
+// standing is this node's place, and how far it has come.
+func (e *Election) standing() (*leasequeue.Entry, candidate.Standing) {
+	e.all.mu.Lock()
+	defer e.all.mu.Unlock()
+	return e.place, e.candidate.Standing
 }

@@ -51,16 +51,16 @@ func (e *Election) Subscribe() *Subscription {
 	c := make(chan struct{}, 1)
 	c <- struct{}{}
 	s := &Subscription{C: c, c: c, e: e}
-	e.mu.Lock()
+	e.all.mu.Lock()
 	e.subs = append(e.subs, s)
-	e.mu.Unlock()
+	e.all.mu.Unlock()
 	return s
 }
 
 // Close ends the subscription. C is not closed.
 func (s *Subscription) Close() {
-	s.e.mu.Lock()
-	defer s.e.mu.Unlock()
+	s.e.all.mu.Lock()
+	defer s.e.all.mu.Unlock()
 	s.e.subs = slices.DeleteFunc(s.e.subs, func(x *Subscription) bool { return x == s })
 	if len(s.e.subs) == 0 {
 		s.e.subs = nil
@@ -93,9 +93,9 @@ func (e *Election) until(ctx context.Context, done func() bool) error {
 	defer sub.Close()
 	released := false
 	err := wait.Until(ctx, sub.C, func() bool {
-		e.mu.Lock()
+		e.all.mu.Lock()
 		released = e.released
-		e.mu.Unlock()
+		e.all.mu.Unlock()
 		return released || done()
 	})
 	if released {

@@ -22,7 +22,7 @@ type Term struct {
 	acquired time.Time
 	tail     context.Context // lasts while a leader that gives way waits for its work
 	cut      context.CancelCauseFunc
-	work     int // functions in it; guarded by e.mu
+	work     int // functions in it; guarded by the lock of all
 }
 
 // Token is the fencing token: it only grows from term to term of the election. Give it to

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/elections/candidate"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -46,12 +47,7 @@ func (e *Election) Lead(ctx context.Context, fn func(ctx context.Context, t elec
 // term ended, an error that matches ErrTermOver. If this node does not lead, the error is
 // ErrNotLeader, and fn did not run.
 func (e *Election) AsLeader(ctx context.Context, fn func(ctx context.Context, t election.Term) error) error {
-	e.mu.Lock()
-	t := e.Term()
-	if t != nil {
-		t.work++
-	}
-	e.mu.Unlock()
+	t, _ := e.join()
 	if t == nil {
 		return fmt.Errorf("election %q: %w", e.name, election.ErrNotLeader)
 	}
@@ -67,11 +63,23 @@ func (e *Election) AsLeader(ctx context.Context, fn func(ctx context.Context, t 
 
 // cutOff ends what goes on in a term that is over: nobody waits for it any longer.
 func (e *Election) cutOff() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.over != nil {
-		e.over.cut(e.over.place.Over())
+	e.all.mu.Lock()
+	t := e.over
+	e.all.mu.Unlock()
+	if t != nil {
+		t.cut(t.place.Over())
 	}
+}
+
+// join counts the caller as work of the term that this node leads by, if there is one.
+func (e *Election) join() (*Term, candidate.Candidate) {
+	e.all.mu.Lock()
+	defer e.all.mu.Unlock()
+	t := e.Term()
+	if t != nil {
+		t.work++
+	}
+	return t, e.candidate
 }
 
 // enter waits for a term of this node and counts the caller as its work.
@@ -79,22 +87,14 @@ func (e *Election) enter(ctx context.Context) (*Term, error) {
 	sub := e.Subscribe()
 	defer sub.Close()
 	for {
-		e.mu.Lock()
-		t, gone, observer := e.term.Load(), e.gone, e.observer
-		if t != nil && !t.Valid() {
-			t = nil
-		}
-		if t != nil {
-			t.work++
-		}
-		e.mu.Unlock()
+		t, c := e.join()
 		switch {
 		case t != nil:
 			return t, nil
-		case observer:
+		case !c.Stands:
 			return nil, ErrObserver
-		case gone != nil:
-			return nil, gone
+		case c.Gone != nil:
+			return nil, fmt.Errorf("election %q: %w", e.name, c.Gone)
 		}
 		select {
 		case <-sub.C:
@@ -105,14 +105,15 @@ func (e *Election) enter(ctx context.Context) (*Term, error) {
 }
 
 func (e *Election) left(t *Term) {
-	e.mu.Lock()
+	e.all.mu.Lock()
 	t.work--
 	idle := t.work == 0
-	if idle && e.term.Load() != t {
-		t.cut(t.place.Over())
-	}
-	e.mu.Unlock()
+	over := idle && e.term.Load() != t
 	if idle {
-		e.touch()
+		e.all.mark(e)
+	}
+	e.all.mu.Unlock()
+	if over {
+		t.cut(t.place.Over())
 	}
 }

@@ -87,6 +87,9 @@ func (x *Entry) Settled() <-chan struct{} {
 	return x.settled
 }
 
+// IsSettled reports whether Settled is closed. It reads an atomic alone.
+func (x *Entry) IsSettled() bool { return x.now().Settled() }
+
 var closed = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
