@@ -14,7 +14,6 @@ import (
 
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/leasequeue/order"
-	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/wait"
 )
 
@@ -90,12 +89,7 @@ func (l *lane) remove(batch []op) bool {
 }
 
 // guard is the condition of a deletion that may be committed late.
-func guard(o op) []clientv3.Cmp {
-	if mutant.Is(mutant.ReleaseUnguarded) {
-		return nil
-	}
-	return []clientv3.Cmp{o.entry.Guard()}
-}
+func guard(o op) []clientv3.Cmp { return []clientv3.Cmp{o.entry.Guard()} }
 
 // commit commits the batch, and notifies its entries. It returns false when the session is lost.
 func (l *lane) commit(batch []op) bool {
@@ -185,11 +179,7 @@ func (l *lane) send(batch []op) (*clientv3.TxnResponse, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
 	defer l.composer.forget()
-	numbered := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)}
-	if mutant.Is(mutant.BatchUnnumbered) {
-		numbered = nil
-	}
-	return l.r.e.cfg.Client.Txn(ctx).If(numbered...).
+	return l.r.e.cfg.Client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(l.counter), "=", l.modified)).
 		Then(l.composer.compose(l.counter, l.number, batch)...).Else(clientv3.OpGet(l.counter)).Commit()
 }
 
@@ -236,9 +226,6 @@ func (l *lane) acknowledged(resp *clientv3.TxnResponse) bool {
 		return false
 	}
 	l.resolved(kvs[0].ModRevision)
-	if mutant.Is(mutant.SilenceNotMade) {
-		return false
-	}
 	return string(kvs[0].Value) == strconv.FormatInt(l.number, 10)
 }
 
@@ -339,7 +326,7 @@ func (l *lane) complete(batch []op) bool {
 				if err == nil {
 					l.r.saw(resp.Get().Header)
 				}
-				o.entry.entered(l.modified, err == nil && (ahead(o.entry, resp.Get()) || mutant.Is(mutant.FoundIsFirst)))
+				o.entry.entered(l.modified, err == nil && ahead(o.entry, resp.Get()))
 				break
 			}
 			if !wait.For(l.r.ctx, retry.Next()) {

@@ -3,8 +3,6 @@ package leasequeue
 import (
 	"slices"
 	"sync"
-
-	"github.com/goverse/goverse/internal/mutant"
 )
 
 // op creates the key of an entry, or deletes it.
@@ -55,7 +53,7 @@ func (b *outbox) add(o op) {
 	switch l := b.lines[queue]; {
 	case !o.enter:
 		b.leaving = append(b.leaving, o)
-	case l.entering || l.leaving > 0 && !mutant.Is(mutant.EnterBesideLeaving):
+	case l.entering || l.leaving > 0:
 		l.behind = append(l.behind, o)
 		b.lines[queue] = l
 	default:
@@ -89,7 +87,7 @@ func (b *outbox) take(most int, again ...op) []op {
 	cost := len(batch)
 	b.ready = slices.DeleteFunc(b.ready, func(o op) bool {
 		queue := o.entry.queue
-		if cost+o.cost() > most || b.lines[queue].leaving > own[queue] && !mutant.Is(mutant.EnterBesideLeaving) {
+		if cost+o.cost() > most || b.lines[queue].leaving > own[queue] {
 			return false
 		}
 		cost, batch = cost+o.cost(), append(batch, o)

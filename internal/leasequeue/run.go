@@ -19,7 +19,6 @@ import (
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue/order"
 	"github.com/goverse/goverse/internal/lifecycle"
-	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -160,7 +159,7 @@ func (r *run) free(p Place) string {
 			number,
 			state.Traits{Shared: p.Shared, Priority: p.Priority},
 		)
-		if _, used := r.entries[key]; !used && (r.barred[key] == 0 || mutant.Is(mutant.BarredKeyGiven)) {
+		if _, used := r.entries[key]; !used && r.barred[key] == 0 {
 			return key
 		}
 	}
@@ -197,9 +196,6 @@ func (r *run) leaveAgain() {
 	r.stuck = nil
 	r.mu.Unlock()
 	for _, x := range stuck {
-		if mutant.Is(mutant.RefusedForgotten) {
-			return
-		}
 		r.outbox.add(op{entry: x})
 	}
 }
@@ -293,7 +289,7 @@ func (r *run) saw(header *etcdserverpb.ResponseHeader) {
 
 // fresh reports whether nobody can count on a place that is gone.
 func (r *run) fresh() bool {
-	return r.e.cfg.View == nil || mutant.Is(mutant.GoneIsGivenUp) || r.e.cfg.View.Fresh(r.term.Load())
+	return r.e.cfg.View == nil || r.e.cfg.View.Fresh(r.term.Load())
 }
 
 // clear holds an entry that is first until nobody counts on being so still.
@@ -380,7 +376,7 @@ func (r *run) compare() {
 	r.mu.Lock()
 	known, used := maps.Clone(r.entries), r.used
 	r.mu.Unlock()
-	if !used || mutant.Is(mutant.GoneUnnoticed) {
+	if !used {
 		return
 	}
 	maps.DeleteFunc(known, func(_ string, x *Entry) bool { return !x.stands() })

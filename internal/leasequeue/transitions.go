@@ -1,15 +1,12 @@
 package leasequeue
 
-import (
-	"github.com/goverse/goverse/internal/lifecycle"
-	"github.com/goverse/goverse/internal/mutant"
-)
+import "github.com/goverse/goverse/internal/lifecycle"
 
 // entered: the key was created; it came first, or behind others.
 func (x *Entry) entered(create int64, ahead bool) {
 	x.mu.Lock()
 	x.create = create
-	unwanted := x.unwanted && !mutant.Is(mutant.UnwantedStays)
+	unwanted := x.unwanted
 	if x.phase == asked {
 		x.phase = waiting
 		x.notify() // the watch may have reported the key before its token was known here

@@ -34,8 +34,18 @@ type Edit struct {
 	Old, New string // Old is in the file exactly once
 }
 
+// The packages whose TestMutants finds mutants.
+const (
+	simulation = "internal/simulation"
+	sessions   = "internal/etcdsession"
+	queues     = "internal/leasequeue"
+	hosts      = "internal/objects/host"
+)
+
 // All are the mutants there are.
-func All() []Mutant { return nil }
+func All() []Mutant {
+	return slices.Concat(ofSessions, ofElections, ofCrashDetection, ofMirrors, ofShards, ofObjects, ofLeaseQueues)
+}
 
 // in are those that a package has to find.
 func in(pkg string) (found []Mutant) {
