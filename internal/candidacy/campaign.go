@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/backoff"
-	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -29,7 +28,7 @@ type campaign struct {
 // waiting reports whether the campaign's key may yet show up in s: also after
 // the campaign returned, while the snapshot is behind it.
 func (c campaign) waiting(s *state.Snapshot) bool {
-	return s.Revision < c.joined || c.running && (c.joined == 0 || mutant.Is(mutant.CampaignTrusted))
+	return s.Revision < c.joined || c.running && c.joined == 0
 }
 
 // failures counts campaigns that failed in a row.

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -58,10 +57,6 @@ func New(cfg Settings, standing bool) Candidacy { return Candidacy{cfg: cfg, sta
 func (c Candidacy) On(lease int64, ttl time.Duration) Candidacy {
 	return Candidacy{cfg: c.cfg, standing: c.standing, failed: c.failed, giveUpAt: c.giveUpAt, lease: lease, ttl: ttl}
 }
-
-// Counts reports whether a term counts as leadership at an instant at which its
-// session is valid or not.
-func Counts(valid bool) bool { return valid || mutant.Is(mutant.LeadWithoutSession) }
 
 // Term is the term that this member leads by, if its session is valid.
 func (c Candidacy) Term() Term { return c.term }

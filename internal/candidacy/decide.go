@@ -2,7 +2,6 @@ package candidacy
 
 import (
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -42,18 +41,15 @@ func decide(v view) decision {
 	// have been removed can learn from a watch that comes late first that it leads.
 	may := func(token int64) bool {
 		if v.term.Token == token {
-			return Counts(v.valid) || mutant.Is(mutant.PeriodGoesOn)
+			return v.valid
 		}
-		return Counts(v.valid) && !v.working && !v.suspected
+		return v.valid && !v.working && !v.suspected
 	}
 	switch {
-	case keep && place == 0 && (s.Acting == nil || mutant.Is(mutant.LeadBesideActing)) && may(own.CreateRevision):
+	case keep && place == 0 && s.Acting == nil && may(own.CreateRevision):
 		d.lead = own.CreateRevision
 	case keepActing && may(acting.CreateRevision):
 		d.lead, d.mode = acting.CreateRevision, election.ModeFallback
-	case mutant.Is(mutant.FlagAfterDelete) && own != nil && own.CreateRevision == v.term.Token &&
-		own.CreateRevision > v.gone:
-		d.lead = own.CreateRevision
 	}
 
 	if v.busy {
@@ -69,7 +65,7 @@ func decide(v view) decision {
 			d.do, d.rev = DeleteActing, acting.CreateRevision
 		}
 	case own != nil && !keep:
-		if !v.working && !(mutant.Is(mutant.LateKeyStays) && own.CreateRevision > v.barred) {
+		if !v.working {
 			d.do, d.rev = Leave, own.CreateRevision
 		}
 	case own != nil && (own.Address != v.cfg.Address || own.Lease != v.lease):
@@ -85,20 +81,17 @@ func decide(v view) decision {
 }
 
 // usable reports whether a key created at revision is not done with.
-func (v view) usable(revision int64) bool {
-	return revision > v.barred || mutant.Is(mutant.AdoptBarredKey)
-}
+func (v view) usable(revision int64) bool { return revision > v.barred }
 
 // entitledToAct reports whether fallback's rule names this member: the queue is
 // empty, its own election failed, and its address is the smallest of the
 // members of whom both hold and that stay.
 func entitledToAct(v view) bool {
-	premature := mutant.Is(mutant.FallbackWithoutFailure)
-	if !v.cfg.Fallback || !v.standing || !v.failed && !premature || len(v.snapshot.Queue) > 0 {
+	if !v.cfg.Fallback || !v.standing || !v.failed || len(v.snapshot.Queue) > 0 {
 		return false
 	}
 	for _, m := range v.snapshot.Members { // sorted by address
-		if (m.ElectionFailed || premature) && !m.Stopping {
+		if m.ElectionFailed && !m.Stopping {
 			return m.Address == v.cfg.Address && m.Lease == v.lease
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -58,19 +57,12 @@ func whyOver(v view) election.Reason {
 
 // Resign gives leadership up; this member queues again at the tail.
 func (c Candidacy) Resign(now time.Time, s *state.Snapshot) (Candidacy, Ending) {
-	if mutant.Is(mutant.FlagAfterDelete) {
-		c.barred = max(c.barred, c.term.Token)
-		return c, Ending{}
-	}
 	return c.end(election.ReasonResigned, now, s)
 }
 
 // Withdraw gives leadership up and leaves the queue for good.
 func (c Candidacy) Withdraw(now time.Time) (Candidacy, Ending) {
 	c.standing = false
-	if mutant.Is(mutant.FlagAfterDelete) {
-		return c, Ending{}
-	}
 	return c.end(election.ReasonStopped, now, nil)
 }
 

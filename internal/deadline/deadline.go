@@ -6,11 +6,7 @@
 // hypervisor stopped it.
 package deadline
 
-import (
-	"time"
-
-	"github.com/goverse/goverse/internal/mutant"
-)
+import "time"
 
 // Instant is one moment on both clocks, in nanoseconds.
 type Instant struct {
@@ -112,16 +108,13 @@ func (c Claim) Remaining(asked Instant, left time.Duration, answered Instant) Cl
 
 // after is the claim after a round whose renewal counts from an instant.
 func (c Claim) after(sent, counts, answered Instant) Claim {
-	if mutant.Is(mutant.DeadlineFromReceipt) {
-		counts = answered
-	}
 	switch {
-	case c.Ended(answered) && !mutant.Is(mutant.LateAnswerCounts):
+	case c.Ended(answered):
 		return c
 	case c.suspected && sent.Mono < c.first.Mono:
 		return c
 	}
-	suspended := !c.Valid(answered) && !c.Ended(answered)
+	suspended := !c.Valid(answered)
 	c.until, c.renewed = counts.Add(c.ttl-margin(c.ttl)), counts
 	if c.suspected && sent.Mono < c.last.Mono {
 		// It clears the suspicions before it, and leaves the last one.
@@ -129,7 +122,7 @@ func (c Claim) after(sent, counts, answered Instant) Claim {
 	} else {
 		c.suspected = false
 	}
-	if suspended && c.Valid(answered) && !mutant.Is(mutant.PeriodGoesOn) {
+	if suspended && c.Valid(answered) {
 		c.period++
 	}
 	return c
@@ -138,9 +131,6 @@ func (c Claim) after(sent, counts, answered Instant) Claim {
 // Suspect is the claim after a sign, seen now, that others may take the holder for
 // gone: it is suspended after within, unless a round that is sent from now on renews it.
 func (c Claim) Suspect(now Instant, within time.Duration) Claim {
-	if mutant.Is(mutant.SuspicionIgnored) {
-		return c
-	}
 	if !c.suspected {
 		c.suspected, c.first, c.suspends = true, now, now.Add(within)
 	}
@@ -150,6 +140,4 @@ func (c Claim) Suspect(now Instant, within time.Duration) Claim {
 
 // Shown reports whether a renewal's read that found a key created at the revision
 // found, or 0 if it found none, shows the key that was created at created.
-func Shown(created, found int64) bool {
-	return found == created || mutant.Is(mutant.KeysNotChecked)
-}
+func Shown(created, found int64) bool { return found == created }

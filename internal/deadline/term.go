@@ -1,7 +1,5 @@
 package deadline
 
-import "github.com/goverse/goverse/internal/mutant"
-
 // Confirmed reports whether a renewal that etcd answered with the one raft term in its header counts,
 // when a linearizable read that was sent after that answer came was answered with the other.
 //
@@ -34,6 +32,4 @@ import "github.com/goverse/goverse/internal/mutant"
 // by default, a new leader gives one that was not renewed for five minutes only what was left of it then:
 // TTLs of a quarter of an hour and more are not for that. A leader that has leases revoked when it
 // is none any more breaks step 4, see etcd's issue 15247.
-func Confirmed(renewed, read uint64) bool {
-	return renewed == read || mutant.Is(mutant.TermUnchecked)
-}
+func Confirmed(renewed, read uint64) bool { return renewed == read }

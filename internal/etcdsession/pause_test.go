@@ -25,13 +25,13 @@ func risky(t *testing.T) (*Session, *clientv3.Client, string) {
 	require.NoError(t, err)
 	s.Protect("/pause/key", resp.Header.Revision, nil)
 	require.Eventually(t, func() bool { return s.pause.last.Load() != nil }, 10*time.Second, time.Millisecond)
-	s.mu.Lock()
-	require.Eventually(t, func() bool { // it cannot beat
-		return clock.Now().Reached(s.pause.last.Load().Add(pauseLimit))
-	}, 10*time.Second, time.Millisecond)
-	require.True(t, s.Valid(), "in the term of its lease it makes no difference to what is claimed")
-	require.True(t, s.Suspected(), "nothing new is begun, before the session has noticed anything itself")
-	s.mu.Unlock()
+	locked(s, func() {
+		require.Eventually(t, func() bool { // it cannot beat
+			return clock.Now().Reached(s.pause.last.Load().Add(pauseLimit))
+		}, 10*time.Second, time.Millisecond)
+		require.True(t, s.Valid(), "in the term of its lease it makes no difference to what is claimed")
+		require.True(t, s.Suspected(), "nothing new is begun, before the session has noticed anything itself")
+	})
 	s.newest.Store(s.term + 1)
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
@@ -41,16 +41,23 @@ func risky(t *testing.T) (*Session, *clientv3.Client, string) {
 	return s, etcd.Client(), "/pause/key"
 }
 
+// locked keeps the session's own goroutine from running while f runs, also if f ends the test.
+func locked(s *Session, f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
 // standStill keeps the session's own goroutine from running until the session is not valid by that.
 func standStill(t *testing.T, s *Session, meanwhile func()) {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
-	require.True(t, s.Period().Stands())
-	require.False(t, s.Period().Valid())
-	require.True(t, s.Suspected(), "nothing new is begun")
-	meanwhile()
+	locked(s, func() {
+		require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
+		require.True(t, s.Period().Stands())
+		require.False(t, s.Period().Valid())
+		require.True(t, s.Suspected(), "nothing new is begun")
+		meanwhile()
+	})
 }
 
 // A process that stood still claims nothing until etcd has confirmed that all is as it was; then it goes
@@ -97,14 +104,14 @@ func TestPauseInWhichTheKeyGoes(t *testing.T) {
 func TestTwoPauses(t *testing.T) {
 	t.Parallel()
 	s, _, _ := risky(t)
-	s.mu.Lock()
-	require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
-	s.pause.noticed = clock.Now()
-	s.pause.unsure.Store(true)
-	s.confirmed(clock.Now()) // answered after the second one, which nobody has noticed
-	require.False(t, s.Valid())
-	require.True(t, s.pause.unsure.Load())
-	s.mu.Unlock()
+	locked(s, func() {
+		require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
+		s.pause.noticed = clock.Now()
+		s.pause.unsure.Store(true)
+		s.confirmed(clock.Now()) // answered after the second one, which nobody has noticed
+		require.False(t, s.Valid())
+		require.True(t, s.pause.unsure.Load())
+	})
 	require.True(t, s.Period().Confirm(etcdtest.Context(t)))
 }
 
@@ -112,10 +119,10 @@ func TestTwoPauses(t *testing.T) {
 func TestRiskThatPasses(t *testing.T) {
 	t.Parallel()
 	s, _, _ := risky(t)
-	s.mu.Lock()
-	require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
-	s.newest.Store(s.term)
-	s.mu.Unlock()
+	locked(s, func() {
+		require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
+		s.newest.Store(s.term)
+	})
 	require.Eventually(t, s.Valid, 10*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { return !s.Suspected() }, 10*time.Second, time.Millisecond)
 }

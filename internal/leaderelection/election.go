@@ -231,12 +231,12 @@ func (le *LeaderElection) Stop(ctx context.Context) error {
 // the clock: no lock, no allocation, no network.
 func (le *LeaderElection) IsLeader() bool {
 	t := le.term.Load()
-	return t != nil && candidacy.Counts(t.period.Valid())
+	return t != nil && t.period.Valid()
 }
 
 // Term is the term that this node leads by now, or nil.
 func (le *LeaderElection) Term() *Term {
-	if t := le.term.Load(); t != nil && candidacy.Counts(t.period.Valid()) {
+	if t := le.term.Load(); t != nil && t.period.Valid() {
 		return t
 	}
 	return nil

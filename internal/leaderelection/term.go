@@ -8,7 +8,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/candidacy"
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/txn"
 	"github.com/goverse/goverse/internal/wait"
@@ -48,7 +47,7 @@ func (t *Term) Context() context.Context { return t.ctx }
 // Valid reports whether the term may be acted on at this instant, without a
 // lock, an allocation or the network.
 func (t *Term) Valid() bool {
-	return t.le.term.Load() == t && candidacy.Counts(t.period.Valid())
+	return t.le.term.Load() == t && t.period.Valid()
 }
 
 // Txn is a transaction that etcd commits only while this term stands. Its Commit

@@ -29,7 +29,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/suspicion"
 )
@@ -141,16 +140,15 @@ func (p Part) keep(s, next *state.Snapshot, gone []*state.Member, now time.Time)
 
 // mayLinger reports whether a member whose key is gone may not know it.
 func (p Part) mayLinger(s *state.Snapshot, m *state.Member) bool {
-	return m.Term < p.term && m.Address != p.own && !m.Left && !s.Lingers(m) && !mutant.Is(mutant.NobodyLingers)
+	return m.Term < p.term && m.Address != p.own && !m.Left && !s.Lingers(m)
 }
 
 // Fresh reports whether in that raft term of etcd's nobody lingers in the view of the member at own, and
 // nobody can begin to. Where own is "" nobody ever does.
 func Fresh(s *state.Snapshot, own string, term uint64) bool {
-	return own == "" || mutant.Is(mutant.NobodyLingers) ||
-		len(s.Lingering) == 0 && !slices.ContainsFunc(s.Members, func(m *state.Member) bool {
-			return m.Term < term && m.Address != own && !m.Left
-		})
+	return own == "" || len(s.Lingering) == 0 && !slices.ContainsFunc(s.Members, func(m *state.Member) bool {
+		return m.Term < term && m.Address != own && !m.Left
+	})
 }
 
 // removed reports whether the events that deleted a member's key removed it on evidence: they deleted

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/backoff"
-	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/sharding"
 )
 
@@ -74,8 +73,6 @@ func Look(in Seen) Orders {
 		held := in.Held(shard)
 		epoch, mine := entitled(in, shard)
 		switch {
-		case mutant.Is(mutant.LapsedKept) && held == Lapsed && mine:
-		case mutant.Is(mutant.EpochIgnored) && held > 0 && mine:
 		case held != 0 && (!mine || held != epoch):
 			o.Release = append(o.Release, shard)
 		case held == 0 && mine && !in.Suspected:
@@ -92,9 +89,6 @@ func owns(in Seen, shard int) bool {
 		return false
 	}
 	owner, ok := in.Map.Owner(shard)
-	if mutant.Is(mutant.OwnerByAddress) {
-		owner.Incarnation = in.Own.Incarnation
-	}
 	return ok && owner == in.Own
 }
 
@@ -105,8 +99,7 @@ func entitled(in Seen, shard int) (epoch int64, ok bool) {
 	}
 	// A move from this very member waits for nobody else: the shard is held under the old
 	// epoch until it was released, and acquired after.
-	if move, open := in.Map.Move(shard); open && move.From != in.Own && !in.Done(move) &&
-		!mutant.Is(mutant.TakeoverUnreleased) {
+	if move, open := in.Map.Move(shard); open && move.From != in.Own && !in.Done(move) {
 		return 0, false
 	}
 	if in.Withheld(shard) {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/backoff"
-	"github.com/goverse/goverse/internal/candidacy"
 	"github.com/goverse/goverse/internal/shardplan"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/txn"
@@ -51,7 +50,7 @@ type duty struct {
 }
 
 func (p *process) duty() (duty, bool) {
-	if t := p.election.term; t != nil && candidacy.Counts(t.valid()) {
+	if t := p.election.term; t != nil && t.valid() {
 		return newDuty(p, t.Mode, t.s.lease, t.Token), true
 	}
 	snap := p.mirror.snapshot

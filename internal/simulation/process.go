@@ -126,5 +126,5 @@ func (p *process) die(withHost bool) {
 // leads is LeaderElection.IsLeader.
 func (p *process) leads() bool {
 	t := p.election.term
-	return t != nil && candidacy.Counts(t.valid())
+	return t != nil && t.valid()
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/candidacy"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/suspicion"
 	"github.com/goverse/goverse/internal/txn"
@@ -40,7 +39,7 @@ func (e *leaderElection) writeOn(t *term) {
 // write is a transaction of Term.Txn.
 func (e *leaderElection) write(t *term) {
 	p := e.p
-	if !candidacy.Counts(t.valid()) {
+	if !t.valid() {
 		return // Commit refuses
 	}
 	fenced := txn.Txn{If: txn.TermGuards(p.w.keys, t.Mode, t.s.lease, t.Token),

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/sharding"
 )
 
@@ -40,9 +39,6 @@ func (s *Snapshot) MoveDone(move sharding.Move) bool {
 	var report sharding.Report
 	if r := s.ReleasedBy(move.From.Address); r != nil {
 		report = r.Report
-	}
-	if mutant.Is(mutant.StaleReportAccepted) && report.Generation > 0 {
-		report.Generation = max(report.Generation, move.Since)
 	}
 	return move.Done(m != nil && m.Incarnation == move.From.Incarnation, report)
 }

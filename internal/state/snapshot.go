@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/mutant"
 )
 
 // Candidate is one entry of the election queue.
@@ -107,7 +106,7 @@ func (s *Snapshot) AccuserAddress(a *Accusation) string {
 // that still counts is newer than s; if there is none, all keys are as s has them, and one that was
 // deleted is missing in the total.
 func (s *Snapshot) Lacks(newest int64, total int) bool {
-	return (newest > s.Revision || total != s.Total) && !mutant.Is(mutant.LackIgnored)
+	return newest > s.Revision || total != s.Total
 }
 
 // Leader reports who leads at this revision: the head of the queue unless an

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/backoff"
-	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -39,7 +38,7 @@ func (me Self) member(s *state.Snapshot) *state.Member {
 // Against are the accusations that this instance has to deny: it lives.
 func Against(s *state.Snapshot, me Self) []*state.Accusation {
 	own := me.member(s)
-	if own == nil || mutant.Is(mutant.RefuteNothing) {
+	if own == nil {
 		return nil
 	}
 	var out []*state.Accusation

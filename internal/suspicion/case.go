@@ -30,7 +30,6 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/backoff"
-	"github.com/goverse/goverse/internal/mutant"
 )
 
 // Settings are the numbers that the machine works with. All are required.
@@ -173,9 +172,6 @@ func Again(n int, s Settings) (Case, Action) {
 // On is the case after an event, and what to do then. Events that cannot be in the
 // present phase change nothing and ask for nothing.
 func (c Case) On(e Event, s Settings) (Case, Action) {
-	if mutant.Is(mutant.SilenceIsEvidence) && e == Silence {
-		e = Refused
-	}
 	switch {
 	case (c.Phase == Opening || c.Phase == Verifying) && e == Opened:
 		return Case{Phase: Watching, Failures: c.Failures}, Action{Do: Listen}
@@ -196,10 +192,6 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 	case c.Phase == Watching && e == Broke:
 		return Case{}, Action{Do: Open}
 	case c.Phase == Accusing && e == Accused:
-		if mutant.Is(mutant.RemoveWithoutGrace) {
-			c.Phase = Removing
-			return c, Action{Do: Remove}
-		}
 		c.Phase = Waiting
 		return c, Action{Do: Wait, After: s.Grace}
 	case c.Phase == Waiting && e == GraceOver:

@@ -3,7 +3,6 @@ package suspicion
 import (
 	"time"
 
-	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -22,11 +21,7 @@ const (
 // acknowledge: least, or five requests if that is longer, of the accuser's (where etcd is
 // slow, the refutation is as slow) or of the accused's own, by its record.
 func Grace(least, took time.Duration, m *state.Member) time.Duration {
-	grace := max(least, slowdown*took)
-	if mutant.Is(mutant.DistanceIgnored) {
-		return grace
-	}
-	return max(grace, slowdown*m.RoundTrip())
+	return max(least, slowdown*took, slowdown*m.RoundTrip())
 }
 
 // LeftToLease reports whether m is too far from etcd to be removed on evidence: by the end

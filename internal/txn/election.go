@@ -2,7 +2,6 @@ package txn
 
 import (
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -12,11 +11,8 @@ func queueEmpty(keys state.Keys) Guard { return Guard{Key: keys.Queue(), End: ke
 // CreateActing makes the member at address the acting leader, if nobody queues and
 // nobody acts.
 func CreateActing(keys state.Keys, lease int64, address string) Txn {
-	guards := []Guard{queueEmpty(keys), absent(keys.Acting())}
-	if mutant.Is(mutant.ActingUnguarded) {
-		guards = guards[1:]
-	}
-	return Txn{If: guards, Then: []Op{{Kind: Put, Key: keys.Acting(), Value: address, Lease: lease}}}
+	return Txn{If: []Guard{queueEmpty(keys), absent(keys.Acting())},
+		Then: []Op{{Kind: Put, Key: keys.Acting(), Value: address, Lease: lease}}}
 }
 
 // DeleteActing gives the acting key up that was created at revision.
@@ -33,10 +29,7 @@ func Rewrite(keys state.Keys, lease int64, address string, modRevision int64) Tx
 // TermGuards hold exactly while the key stands by which a term leads: the candidate's
 // on the given lease, or in fallback the acting key while nobody queues.
 func TermGuards(keys state.Keys, mode election.Mode, lease, token int64) []Guard {
-	switch {
-	case mutant.Is(mutant.WriteUnfenced):
-		return nil
-	case mode == election.ModeFallback:
+	if mode == election.ModeFallback {
 		return []Guard{created(keys.Acting(), token), queueEmpty(keys)}
 	}
 	return []Guard{created(keys.Candidate(lease), token)}

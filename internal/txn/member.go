@@ -1,9 +1,6 @@
 package txn
 
-import (
-	"github.com/goverse/goverse/internal/mutant"
-	"github.com/goverse/goverse/internal/state"
-)
+import "github.com/goverse/goverse/internal/state"
 
 // Register creates the node key at address, where none exists; else it reads who
 // is there.
@@ -56,9 +53,6 @@ func Remove(keys state.Keys, m *state.Member, queued bool, accuser string, accus
 		Else: []Op{{Kind: Get, Key: node}}}
 	if queued {
 		c.Then = append(c.Then, Op{Kind: Delete, Key: keys.Candidate(m.KeyLease)})
-	}
-	if mutant.Is(mutant.RemoveUnguarded) {
-		c.If = c.If[:1]
 	}
 	return c
 }

@@ -1,7 +1,6 @@
 package txn
 
 import (
-	"github.com/goverse/goverse/internal/mutant"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -10,9 +9,6 @@ import (
 // while the planner's fence holds.
 func WriteMap(keys state.Keys, fence []Guard, m *sharding.Map, over int64) Txn {
 	key := keys.ShardMap()
-	if mutant.Is(mutant.MapUnfenced) {
-		fence = nil
-	}
 	return Txn{If: append([]Guard{unmodified(key, over)}, fence...),
 		Then: []Op{{Kind: Put, Key: key, Value: string(m.Encode())}}}
 }

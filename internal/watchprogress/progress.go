@@ -15,8 +15,6 @@
 // knows of a newer revision, and reports it.
 package watchprogress
 
-import "github.com/goverse/goverse/internal/mutant"
-
 // Watch is how far one watch has come. It is immutable.
 type Watch struct {
 	reached int64 // by the read before it, by events, progress reports or comparisons
@@ -39,12 +37,7 @@ const (
 func Since(read int64) Watch { return Watch{reached: read} }
 
 // From is the revision to open it at.
-func (w Watch) From() int64 {
-	if mutant.Is(mutant.WatchFromNow) {
-		return 0 // etcd takes that for the next revision of all
-	}
-	return w.reached + 1
-}
+func (w Watch) From() int64 { return w.reached + 1 }
 
 // Reached is the revision up to which nothing is missing.
 func (w Watch) Reached() int64 { return w.reached }
@@ -83,7 +76,7 @@ func (w Watch) Checked(known int64) (Watch, Timer) {
 
 // Reported is the watch after somebody learned that the revision known exists.
 func (w Watch) Reported(known int64) (Watch, Timer) {
-	if !w.opened || w.awaited != 0 || known <= w.reached || mutant.Is(mutant.SilenceTrusted) {
+	if !w.opened || w.awaited != 0 || known <= w.reached {
 		return w, Leave
 	}
 	w.awaited = known

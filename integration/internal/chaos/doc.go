@@ -31,8 +31,8 @@
 // be well again, every shard served by exactly the owner that an even map names, every lock to
 // be had by every node, every effect have taken place, and every object answer through every node.
 //
-// To see it find something, build it with the tag mutants, and let the environment
-// variable GOVERSE_MUTANT name one of those of package internal/mutant.
+// To see it find something, run it with one of the mutants of package internal/testkit/mutants, by
+// its command try.
 //
 // # What is not promised
 //

@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/mutant"
 )
 
 // shard is what is in one shard on this node.
@@ -184,9 +183,6 @@ const leavers = 32
 
 // Leave implements consensus.Residents: it deactivates all that is in a shard.
 func (h *Host) Leave(ctx context.Context, n int) {
-	if mutant.Is(mutant.ActivationStays) {
-		return
-	}
 	s := &h.shards[n]
 	s.mu.Lock()
 	var all []*object

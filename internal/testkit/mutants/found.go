@@ -1,0 +1,104 @@
+package mutants
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// failed is the line by which TestSchedules reports a schedule that broke a promise.
+var failed = regexp.MustCompile(`\bseed (\d+): (.+)`)
+
+// Found fails the test unless each mutant that the package has to find is found: by a schedule of its
+// TestSchedules, which runs with args, or by the test that the mutant names. The package is built anew, with
+// all mutants, and its tests run once for each, up to the first schedule that fails.
+func Found(t *testing.T, pkg string, args ...string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds the tests anew with the mutants in them")
+	}
+	mutants := in(pkg)
+	require.NotEmpty(t, mutants, "no mutant names package %s", pkg)
+	root, err := Root()
+	require.NoError(t, err)
+	tests, err := build(root, t.TempDir(), pkg, All())
+	require.NoError(t, err)
+	for _, m := range mutants {
+		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			by, failure, err := find(t.Context(), tests, filepath.Join(root, pkg), m, args...)
+			require.NoError(t, err)
+			t.Logf("%s: found by %s, after %v: %s", m.Name, by, time.Since(began).Round(time.Millisecond), failure)
+		})
+	}
+}
+
+// build builds the tests of a package with the mutants in everything of ours.
+func build(root, dir, pkg string, mutants []Mutant) (tests string, err error) {
+	overlay, err := Overlay(root, dir, mutants)
+	if err != nil {
+		return "", err
+	}
+	tests = filepath.Join(dir, "mutants.test")
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", tests, "./"+pkg)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s does not compile with the mutants: %w\n%s", pkg, err, out)
+	}
+	return tests, nil
+}
+
+// find runs the tests with a mutant, and returns what found it, and how that failed.
+func find(ctx context.Context, tests, dir string, m Mutant, args ...string) (by, failure string, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	test := m.Test
+	if test == "" {
+		test = "TestSchedules"
+	}
+	cmd := exec.CommandContext(ctx, tests, append([]string{"-test.v", "-test.timeout=5m", "-test.run=^" + test + "$"},
+		args...)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), Variable+"="+m.Name)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", "", err
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		return "", "", err
+	}
+	var all strings.Builder
+	for lines := bufio.NewReader(out); err == nil; {
+		var line string
+		line, err = lines.ReadString('\n')
+		if all.Len() < enough {
+			all.WriteString(line)
+		}
+		schedule := failed.FindStringSubmatch(line)
+		switch {
+		case by != "":
+		case m.Test == "" && schedule != nil:
+			by, failure = "seed "+schedule[1], schedule[2]
+			stop()
+		case m.Test != "" && strings.HasPrefix(line, "--- FAIL: "+m.Test+" "):
+			by, failure = m.Test, "it fails"
+		}
+	}
+	if err := cmd.Wait(); by == "" {
+		return "", "", fmt.Errorf("mutant %s (%s) is not found by %s (%v):\n%s", m.Name, m.What, test, err, all.String())
+	}
+	return by, failure, nil
+}
+
+// enough is how much of the output of tests that find nothing is worth reading.
+const enough = 8 << 10

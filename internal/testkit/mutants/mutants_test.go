@@ -1,0 +1,44 @@
+package mutants
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every edit fits the source as it is, and what comes of it compiles.
+func TestMutantsFitTheSource(t *testing.T) {
+	root, err := Root()
+	require.NoError(t, err)
+	overlay, err := Overlay(root, t.TempDir(), All())
+	require.NoError(t, err)
+	args := []string{"build", "-overlay", overlay}
+	for _, file := range files(All()) {
+		args = append(args, "./"+path.Dir(file))
+	}
+	cmd := exec.Command("go", slices.Compact(args)...)
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// Every mutant says what it is, and every package that it names has a test that looks for it.
+func TestMutantsAreLookedFor(t *testing.T) {
+	root, err := Root()
+	require.NoError(t, err)
+	for _, m := range All() {
+		require.NotEmpty(t, m.What, m.Name)
+		require.NotEmpty(t, m.In, "%s: nothing has to find it", m.Name)
+		for _, pkg := range m.In {
+			text, err := os.ReadFile(filepath.Join(root, pkg, "mutants_test.go"))
+			require.NoError(t, err)
+			require.Contains(t, string(text), fmt.Sprintf("mutants.Found(t, %q", pkg))
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package mutants
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// module is the module whose source the mutants change.
+const module = "github.com/goverse/goverse"
+
+// Root is the directory of the module that the working directory is in.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("the working directory is in no module")
+		}
+		dir = up
+	}
+}
+
+// Overlay writes the source at root with the mutants in it into dir, and returns the file to build it with:
+// go build -overlay. All are off where GOVERSE_MUTANT names none. An edit that does not fit the source is an
+// error.
+func Overlay(root, dir string, mutants []Mutant) (string, error) {
+	if err := check(mutants); err != nil {
+		return "", err
+	}
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	add := func(path string, src []byte) error {
+		copied := filepath.Join(dir, strconv.Itoa(len(overlay.Replace))+".go")
+		overlay.Replace[path] = copied
+		return os.WriteFile(copied, src, 0o600)
+	}
+	for _, file := range files(mutants) {
+		path := filepath.Join(root, file)
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return "", fmt.Errorf("mutants change a file that is not there: %w", err)
+		}
+		woven, err := weave(module, file, path, src, mutants)
+		if err != nil {
+			return "", err
+		}
+		if err := add(path, woven); err != nil {
+			return "", err
+		}
+	}
+	if err := add(filepath.Join(root, switchPath, "mutant.go"), theSwitch(mutants)); err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(overlay)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, text, 0o600)
+}
+
+// files are those that the mutants change.
+func files(mutants []Mutant) (names []string) {
+	for _, m := range mutants {
+		for _, e := range m.Edits {
+			names = append(names, e.File)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

@@ -1,0 +1,147 @@
+package mutants
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strings"
+)
+
+// switchPath is the package that says which mutant is on.
+const switchPath = "internal/mutant"
+
+// switchSource is its source, which is nowhere but in the overlay; the names of all mutants are filled in.
+const switchSource = `package mutant
+
+import "os"
+
+var on = os.Getenv("` + Variable + `")
+
+func init() {
+	switch on {
+	case "", %s:
+	default:
+		panic("` + Variable + ` is not the name of a mutant: " + on)
+	}
+}
+
+// Is reports whether that mutant is on.
+func Is(name string) bool { return on == name }
+`
+
+// span is a part of a source, and what replaces it.
+type span struct {
+	from, to int
+	text     string
+}
+
+// weave is the source of a file, which is at path, with the mutants that change it. They are off unless the
+// switch says otherwise. The lines keep their numbers.
+func weave(module, file, path string, src []byte, mutants []Mutant) ([]byte, error) {
+	fset := token.NewFileSet()
+	parsed, err := parser.ParseFile(fset, path, src, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	offset := func(p token.Pos) int { return fset.Position(p).Offset }
+	woven := []span{{offset(parsed.Name.End()), offset(parsed.Name.End()),
+		fmt.Sprintf("; import mutant %q", module+"/"+switchPath)}}
+	bodies := map[*ast.FuncDecl]string{}
+	for _, m := range mutants {
+		spans, err := place(parsed, offset, file, src, m)
+		if err != nil {
+			return nil, fmt.Errorf("mutant %s does not fit: %w", m.Name, err)
+		}
+		for f, changes := range spans {
+			from := fset.Position(f.Body.Lbrace + 1)
+			body, end := replace(src, from.Offset, offset(f.Body.Rbrace), changes), "return"
+			if f.Type.Results != nil {
+				end = fmt.Sprintf("panic(%q)", "mutant "+m.Name+": the function returns nothing")
+			}
+			bodies[f] += fmt.Sprintf("if mutant.Is(%q) {%s%s\n%s\n};", m.Name, line(from), body, end)
+		}
+	}
+	for f, text := range bodies {
+		from := fset.Position(f.Body.Lbrace + 1)
+		woven = append(woven, span{from.Offset, from.Offset, text + line(from)})
+	}
+	return replace(src, 0, len(src), woven), nil
+}
+
+// place finds the functions that a mutant changes in a file, and what it changes in each.
+func place(parsed *ast.File, offset func(token.Pos) int, file string, src []byte, m Mutant) (
+	map[*ast.FuncDecl][]span, error,
+) {
+	spans := map[*ast.FuncDecl][]span{}
+	for _, e := range m.Edits {
+		if e.File != file {
+			continue
+		}
+		if n := bytes.Count(src, []byte(e.Old)); n != 1 || e.Old == "" {
+			return nil, fmt.Errorf("%s has %d times, not once: %q", file, n, e.Old)
+		}
+		from := bytes.Index(src, []byte(e.Old))
+		change := span{from, from + len(e.Old), e.New}
+		at := slices.IndexFunc(parsed.Decls, func(d ast.Decl) bool {
+			f, ok := d.(*ast.FuncDecl)
+			return ok && f.Body != nil && offset(f.Body.Lbrace) < change.from && change.to <= offset(f.Body.Rbrace)
+		})
+		if at < 0 {
+			return nil, fmt.Errorf("%s has it in the body of no function: %q", file, e.Old)
+		}
+		f, _ := parsed.Decls[at].(*ast.FuncDecl)
+		for _, other := range spans[f] {
+			if change.from < other.to && other.from < change.to {
+				return nil, fmt.Errorf("%s: another edit changes a part of it: %q", file, e.Old)
+			}
+		}
+		spans[f] = append(spans[f], change)
+	}
+	return spans, nil
+}
+
+// replace is a part of the source with the changes in it.
+func replace(src []byte, from, to int, changes []span) []byte {
+	slices.SortFunc(changes, func(a, b span) int { return a.from - b.from })
+	var out []byte
+	for _, c := range changes {
+		out = append(append(out, src[from:c.from]...), c.text...)
+		from = c.to
+	}
+	return append(out, src[from:to]...)
+}
+
+// line has the compiler take what comes next for what was there.
+func line(p token.Position) string {
+	return fmt.Sprintf("/*line %s:%d:%d*/", p.Filename, p.Line, p.Column)
+}
+
+// check fails if two mutants share a name, or if one changes nothing.
+func check(mutants []Mutant) error {
+	seen := map[string]bool{}
+	for _, m := range mutants {
+		switch {
+		case seen[m.Name]:
+			return fmt.Errorf("mutant %s is there twice", m.Name)
+		case m.Name == "":
+			return errors.New("a mutant has no name")
+		case len(m.Edits) == 0, slices.ContainsFunc(m.Edits, func(e Edit) bool { return e.Old == e.New }):
+			return fmt.Errorf("mutant %s: an edit changes nothing", m.Name)
+		}
+		seen[m.Name] = true
+	}
+	return nil
+}
+
+// theSwitch is the source of the switch between these mutants.
+func theSwitch(mutants []Mutant) []byte {
+	var names []string
+	for _, m := range mutants {
+		names = append(names, fmt.Sprintf("%q", m.Name))
+	}
+	return fmt.Appendf(nil, switchSource, strings.Join(names, ", "))
+}
