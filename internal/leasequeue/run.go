@@ -4,12 +4,12 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue/order"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // lanes is how many batches may be under way at a time: few, for etcd's work and ours is less by
@@ -63,22 +63,26 @@ func poke(wake chan<- struct{}) {
 	}
 }
 
-// serve looks after what stands on the session until that is lost, or ctx ends.
+// serve follows the session until it is lost, or ctx ends.
 func (r *run) serve(ctx context.Context) {
 	defer context.AfterFunc(ctx, r.cancel)()
-	tick := time.NewTicker(r.s.TTL() / 3)
-	defer tick.Stop()
+	r.wg.Go(r.tend)
 	for {
 		select {
 		case <-r.poked:
 			r.again()
-		case <-tick.C:
-			r.leaveAgain()
-			r.sweep()
-			r.compare()
 		case <-r.ctx.Done():
 			return
 		}
+	}
+}
+
+// tend looks after what stands on the session, now and then.
+func (r *run) tend() {
+	for wait.For(r.ctx, r.s.TTL()/3) {
+		r.leaveAgain()
+		r.sweep()
+		r.compare()
 	}
 }
 
