@@ -28,11 +28,11 @@ type Election struct {
 	// With the lock of all held:
 
 	candidate candidate.Candidate
-	place     *leasequeue.Entry // in the queue; nil: none, or it is being asked for. Written by the one that looks
-	over      *Term             // ended, and its functions have not all returned
-	wanted    bool              // asked for since Close was called
-	observers int               // calls of Observe that were not taken back
-	err       error             // why it cannot stand
+	place     *placing // nil: none. Written by the one that looks
+	over      *Term    // ended, and its functions have not all returned
+	wanted    bool     // asked for since Close was called
+	observers int      // calls of Observe that were not taken back
+	err       error    // why it cannot stand
 	subs      []*Subscription
 	released  bool                    // Close has released it
 	life      context.Context         // ends when it is closed; made when first needed
@@ -42,6 +42,11 @@ type Election struct {
 
 	later *time.Timer // looks again; made when first needed
 	late  *time.Timer // until when functions in a term that is over are waited for
+}
+
+// placing is a place in the queue, from when it is to be asked for. It tells one place from the next.
+type placing struct {
+	entry *leasequeue.Entry // nil: it is not asked for yet, or there was no session for that
 }
 
 // Name is the election's.
@@ -79,17 +84,20 @@ func (e *Election) observe() {
 	e.observers++
 }
 
-// withdraw has this node stand no more.
-func (e *Election) withdraw(why error) {
+// withdraw has this node stand no more, and returns the place that it has still.
+func (e *Election) withdraw(why error) *placing {
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
 	e.candidate = e.candidate.Leave(why)
+	e.all.mark(e)
+	return e.place
 }
 
 // look brings this node's part in line with what is known and requested. One at a time.
 func (e *Election) look() {
-	view, place := e.view(), e.place
+	view := e.view()
 	e.all.mu.Lock()
+	place := e.place
 	t := e.term.Load()
 	if t == nil {
 		t = e.over
@@ -106,6 +114,9 @@ func (e *Election) look() {
 	if o.Abandon || o.Drop {
 		e.place, e.over = nil, nil
 	}
+	if o.Enter {
+		e.place = &placing{}
+	}
 	said, priority := e.err != nil, e.candidate.Placement
 	if o.Refused != nil || o.Begin {
 		e.err = o.Refused
@@ -114,13 +125,13 @@ func (e *Election) look() {
 
 	e.endTerm(t, o)
 	if o.Abandon {
-		place.Abandon()
+		place.entry.Abandon()
 	}
 	if o.Refused != nil && !o.Final {
 		e.denied(o.Refused, said)
 	}
 	if o.Begin {
-		e.begin(place)
+		e.begin(place.entry)
 	}
 	var entered *leasequeue.Entry
 	if o.Enter {
@@ -131,22 +142,23 @@ func (e *Election) look() {
 
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
-	if o.Enter {
-		if e.place = entered; entered == nil {
-			e.candidate = e.candidate.NotEntered()
-		}
+	switch {
+	case entered != nil:
+		e.place.entry = entered
+	case o.Enter:
+		e.place, e.candidate = nil, e.candidate.NotEntered()
 	}
 	e.notify()
 }
 
 // view is what is known, but for the work in the term.
 func (e *Election) view() candidate.View {
+	if e.place == nil {
+		return candidate.View{} // and perhaps no follower yet: it can tell before it is known here
+	}
+	x := e.place.entry
 	v := candidate.View{Now: time.Now(), Queue: e.follower.Queue(), Requests: e.asked(),
 		PreferAfter: e.all.cfg.PreferAfter}
-	x := e.place
-	if x == nil {
-		return v
-	}
 	v.Place = candidate.Place{Key: x.Key(), Create: x.Token(), SessionLost: x.Session().Err() != nil,
 		Settled: x.IsSettled()}
 	if !v.Place.Settled {

@@ -217,7 +217,7 @@ func (es *Elections) Run(ctx context.Context) {
 		}
 	}
 	for _, e := range es.shut() {
-		e.withdraw(lifecycle.ErrStopped)
+		_ = e.withdraw(lifecycle.ErrStopped)
 		e.look()
 		e.cutOff()
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/elections/candidate"
 	"github.com/goverse/goverse/internal/leasequeue"
 )
 
@@ -15,15 +14,15 @@ import (
 // lead, ctx's cause, or what etcd refused: nobody else leads then until etcd allows the place to be
 // given up, which it is asked for again every third of a TTL, or the session ends.
 func (e *Election) Resign(ctx context.Context) error {
-	t := e.resign()
-	if t == nil {
+	place := e.resign()
+	if place == nil {
 		return fmt.Errorf("election %q: %w", e.name, election.ErrNotLeader)
 	}
-	return e.given(ctx, t.place)
+	return e.given(ctx, place)
 }
 
-// resign has the present term end, if there is one.
-func (e *Election) resign() *Term {
+// resign has the present term end, if there is one, and returns its place.
+func (e *Election) resign() *placing {
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
 	t := e.term.Load()
@@ -32,7 +31,7 @@ func (e *Election) resign() *Term {
 	}
 	e.candidate = e.candidate.Resign()
 	e.all.mark(e)
-	return t
+	return e.place
 }
 
 // Withdraw leaves the election: a term ends as by Resign, and this node stands in it no more;
@@ -108,26 +107,27 @@ func (e *Election) lasts() context.Context {
 }
 
 func (e *Election) leave(ctx context.Context, why error) error {
-	e.withdraw(why)
-	e.touch()
-	return e.given(ctx, nil)
+	return e.given(ctx, e.withdraw(why))
 }
 
-// given waits until a place is no more; nil: the present one.
-func (e *Election) given(ctx context.Context, place *leasequeue.Entry) error {
+// given waits until a place is no more; nil is none.
+func (e *Election) given(ctx context.Context, place *placing) error {
+	if place == nil {
+		return nil
+	}
 	sub := e.Subscribe()
 	defer sub.Close()
 	for {
-		now, standing := e.standing()
-		if place == nil {
-			place = now // it may have been asked for a moment ago
-		}
-		if standing == candidate.None || place != nil && now != place {
-			break
+		x, still := e.has(place)
+		switch {
+		case !still && x == nil: // there was no session
+			return nil
+		case !still:
+			return x.Gone(ctx)
 		}
 		var lost <-chan struct{}
-		if place != nil {
-			lost = place.Lost()
+		if x != nil {
+			lost = x.Lost()
 		}
 		select {
 		case <-sub.C:
@@ -137,15 +137,11 @@ func (e *Election) given(ctx context.Context, place *leasequeue.Entry) error {
 			return context.Cause(ctx)
 		}
 	}
-	if place == nil {
-		return nil
-	}
-	return place.Gone(ctx)
 }
 
-// standing is this node's place, and how far it has come.
-func (e *Election) standing() (*leasequeue.Entry, candidate.Standing) {
+// has reports whether this node has that place still, and which it is.
+func (e *Election) has(place *placing) (x *leasequeue.Entry, still bool) {
 	e.all.mu.Lock()
 	defer e.all.mu.Unlock()
-	return e.place, e.candidate.Standing
+	return place.entry, e.place == place
 }

@@ -113,7 +113,7 @@ func (e *Election) left(t *Term) {
 		e.all.mark(e)
 	}
 	e.all.mu.Unlock()
-	if over {
-		t.cut(t.place.Over())
+	if why := t.place.Over(); over && why != nil { // or it is about to be cut by the one that looks
+		t.cut(why)
 	}
 }

@@ -111,21 +111,25 @@ func (b *bucket) forget() {
 	}
 }
 
-// fold takes over what the watch reports: for each event the entry that it is about. The lock is held.
-func (b *bucket) fold(events []*clientv3.Event, entries []order.Entry) {
-	b.r.share(entries)
-	touched := map[*followed]int64{}
-	for i, ev := range events {
-		for _, f := range b.about(entries[i].Key) {
-			if f == nil || !f.queue.Known() {
-				continue
+// fold takes over what the watch reports. The lock is held.
+func (b *bucket) fold(changes []order.Change) {
+	touched := map[*followed][]order.Change{}
+	for _, c := range changes {
+		b.r.share(&c.Entry)
+		for _, f := range b.about(c.Entry.Key) {
+			if f != nil && f.queue.Known() {
+				touched[f] = append(touched[f], c)
 			}
-			f.fold(ev, entries[i])
-			touched[f] = ev.Kv.ModRevision
 		}
 	}
-	for f, revision := range touched {
-		f.queue, f.news = f.queue.Reached(revision), true
+	for f, changes := range touched {
+		f.queue = f.queue.Fold(changes...).Reached(changes[len(changes)-1].Revision)
+		f.news = true
+		for _, c := range changes {
+			if x := f.waiting[c.Entry.Key]; x != nil && c.Deleted {
+				f.unconfirmed = append(f.unconfirmed, x)
+			}
+		}
 	}
 }
 
@@ -140,17 +144,6 @@ func (b *bucket) about(key string) (both [2]*followed) {
 	return both
 }
 
-func (f *followed) fold(ev *clientv3.Event, entry order.Entry) {
-	if ev.Type != mvccpb.Event_DELETE {
-		f.queue = f.queue.Put(ev.Kv.ModRevision, entry)
-		return
-	}
-	f.queue = f.queue.Delete(ev.Kv.ModRevision, entry.Key)
-	if x := f.waiting[entry.Key]; x != nil {
-		f.unconfirmed = append(f.unconfirmed, x)
-	}
-}
-
 // unread are the queues that are not known yet; again: those too that somebody wants to know. The lock is held.
 func (b *bucket) unread(again bool) []string {
 	var unread []string
@@ -162,15 +155,18 @@ func (b *bucket) unread(again bool) []string {
 	return unread
 }
 
-// readAt takes over a queue as it was read at that revision. The lock is held.
-func (b *bucket) readAt(revision int64, prefix string, entries []order.Entry) {
+// readAs takes over a queue as it was read. The lock is held.
+func (b *bucket) readAs(prefix string, read order.Queue) {
 	f := b.queues[prefix]
 	if f == nil {
 		return
 	}
-	b.r.share(entries)
+	entries := read.Entries()
+	for i := range entries {
+		b.r.share(&entries[i]) // nobody else has them yet
+	}
 	before := f.queue
-	f.queue = before.Read(revision, entries)
+	f.queue = before.Newest(read)
 	f.news, f.unconfirmed = true, slices.Collect(maps.Values(f.waiting))
 	if before.Known() && !slices.Equal(before.Entries(), f.queue.Entries()) {
 		b.missed = b.reported + 1
@@ -190,7 +186,7 @@ func (b *bucket) grant() {
 		f.unconfirmed = nil
 		for _, x := range unconfirmed {
 			if create := x.Token(); f.waiting[x.key] == x && !f.queue.Has(x.key, create) && f.queue.After(create) {
-				x.turn(x.place().Vanished())
+				x.turn(x.now().Vanished())
 			}
 		}
 		for _, e := range f.queue.Holders() {

@@ -59,15 +59,11 @@ func (c *clearing) run() {
 		if !ok {
 			return
 		}
-		c.confirmed(held, clear)
-	}
-}
-
-func (c *clearing) confirmed(held []*Entry, clear bool) {
-	c.r.e.mu.Lock()
-	defer c.r.e.unlock()
-	for _, x := range held {
-		x.confirmed(clear)
+		c.r.e.with(func() {
+			for _, x := range held {
+				x.confirmed(clear)
+			}
+		})
 	}
 }
 

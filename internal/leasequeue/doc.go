@@ -18,7 +18,7 @@
 // What becomes of an entry is decided by package place, and who is first in a queue by package
 // order, both without state or lock. An engine has one mutex, and everything that changes is
 // written under it; what readers need at any moment ([Entry.Valid]) is read without it. Nobody is
-// called back, and no other lock taken, while it is held: callbacks and ended contexts are notices,
+// called back, and no other lock of ours taken, while it is held: callbacks and ended contexts are notices,
 // delivered after it was released (see [Engine.unlock]).
 //
 //	Entry ──► outbox ──► lane ──► etcd        an operation, and what came of it

@@ -16,21 +16,14 @@ type Engine struct {
 	cfg      Config
 	counters state.Queues // where the numbers of batches lie
 
-	// mu is the only lock of the package. Nothing is called with it held that takes another one, or that is
-	// not known here.
+	// mu is the only lock of the package. Nothing is called with it held that takes another one, but for
+	// context.Cause, or that is not known here.
 	mu      sync.Mutex
-	notices []notice
+	notices []func() // to be called when it was released
 	queues  []*Queues
 	run     *run          // on the present session, nil between two
 	changed chan struct{} // closed when run or ended changes, or whether the session may be acted on
 	ended   bool
-}
-
-// notice is what is to be called when the lock was released.
-type notice struct {
-	call  func()
-	end   context.CancelCauseFunc
-	cause error
 }
 
 // New makes an engine whose batches are numbered by keys under that root; [Engine.Run] makes it live. One
@@ -47,25 +40,23 @@ func (e *Engine) unlock() {
 	notices := e.notices
 	e.notices = nil
 	e.mu.Unlock()
-	for _, n := range notices {
-		if n.end != nil {
-			n.end(n.cause)
-		} else {
-			n.call()
-		}
+	for _, call := range notices {
+		call()
 	}
 }
 
-// later has something called when the lock was released. The lock is held.
+// with does something with the lock held.
+func (e *Engine) with(do func()) {
+	e.mu.Lock()
+	defer e.unlock()
+	do()
+}
+
+// later has something called when the lock was released, in the order of the calls. The lock is held.
 func (e *Engine) later(call func()) {
 	if call != nil {
-		e.notices = append(e.notices, notice{call: call})
+		e.notices = append(e.notices, call)
 	}
-}
-
-// laterEnd has a context ended when the lock was released. The lock is held.
-func (e *Engine) laterEnd(end context.CancelCauseFunc, cause error) {
-	e.notices = append(e.notices, notice{end: end, cause: cause})
 }
 
 // retry is the back-off of one loop.

@@ -37,8 +37,8 @@ type Entry struct {
 	key   string
 	queue string
 
-	// standing is what it is. It is replaced with the engine's lock held.
-	standing atomic.Pointer[standing]
+	// snapshot is what it is. It is replaced with the engine's lock held.
+	snapshot atomic.Pointer[snapshot]
 
 	// With the engine's lock held:
 
@@ -49,8 +49,8 @@ type Entry struct {
 	uses    []*use
 }
 
-// standing is what an entry is. It is never changed.
-type standing struct {
+// snapshot is what an entry is at a time. It is never changed.
+type snapshot struct {
 	place.Place
 	period *etcdsession.Period // in which it came first
 }
@@ -58,21 +58,7 @@ type standing struct {
 // use is a context in which somebody works because the entry is first.
 type use struct{ end context.CancelCauseFunc }
 
-var asked standing
-
-func (x *Entry) now() *standing {
-	if s := x.standing.Load(); s != nil {
-		return s
-	}
-	return &asked
-}
-
-// place is what it is, for the engine.
-func (x *Entry) place() place.Place {
-	p := x.now().Place
-	p.Try = x.Try
-	return p
-}
+func (x *Entry) now() *snapshot { return x.snapshot.Load() }
 
 // Settled is closed when the entry is first, or never will be: Err says which.
 func (x *Entry) Settled() <-chan struct{} {
@@ -119,18 +105,23 @@ func (x *Entry) Token() int64 { return x.now().Create }
 // Context is that of an entry which is first: it ends when it is not any more, at the
 // session's deadline at the latest, with ErrLeft, ErrKeyGone or a session.LostError.
 func (x *Entry) Context() context.Context {
+	x.q.e.mu.Lock()
+	made := x.ctx
+	x.q.e.mu.Unlock()
+	if made != nil {
+		return made
+	}
 	var own use
 	var ctx context.Context
 	ctx, own.end = context.WithCancelCause(x.Period())
 	x.q.e.mu.Lock()
-	made := x.ctx
+	made, over := x.ctx, x.now().over()
 	if made == nil {
 		x.ctx, x.cancel = ctx, own.end
 	}
-	over := x.now().over()
 	x.q.e.mu.Unlock()
 	switch {
-	case made != nil:
+	case made != nil: // by another caller, meanwhile
 		own.end(nil)
 		return made
 	case over != nil:
@@ -166,7 +157,7 @@ func (x *Entry) Within(ctx context.Context) (_ context.Context, stop func()) {
 // its contexts the session's.
 func (x *Entry) Over() error { return x.now().over() }
 
-func (s *standing) over() error {
+func (s *snapshot) over() error {
 	if why := s.Why(); why != nil {
 		return why
 	}
@@ -208,14 +199,14 @@ func (x *Entry) Guard() clientv3.Cmp {
 func (x *Entry) Revoke(cause error) {
 	x.q.e.mu.Lock()
 	defer x.q.e.unlock()
-	x.turn(x.place().Revoke(cause))
+	x.turn(x.now().Revoke(cause))
 }
 
 // Abandon gives the place up, wherever it is, and does not block.
 func (x *Entry) Abandon() {
 	x.q.e.mu.Lock()
 	defer x.q.e.unlock()
-	x.turn(x.place().Abandon())
+	x.turn(x.now().Abandon())
 }
 
 // Leave gives up a place that is first, and blocks as Gone does, with its error. If the place was
@@ -241,10 +232,10 @@ func (x *Entry) leave() (lost error) {
 		if cause == nil {
 			cause = &session.LostError{Reason: session.ReasonExpired} // and its own loop has not looked yet
 		}
-		x.turn(x.place().Lapse(cause), place.Orders{})
+		x.turn(x.now().Lapse(cause), place.Orders{})
 	}
 	lost = x.now().Err
-	x.turn(x.place().Abandon())
+	x.turn(x.now().Abandon())
 	return lost
 }
 
@@ -284,11 +275,11 @@ func (x *Entry) turnIn(period *etcdsession.Period, p place.Place, o place.Orders
 	if o == (place.Orders{}) && before.Same(p) {
 		return
 	}
-	now := &standing{Place: p, period: before.period}
+	now := &snapshot{Place: p, period: before.period}
 	if p.Claim == place.First && now.period == nil {
 		now.period = period
 	}
-	x.standing.Store(now)
+	x.snapshot.Store(now)
 	x.carryOut(o)
 }
 
@@ -312,8 +303,15 @@ func (x *Entry) carryOut(o place.Orders) {
 	if o.Clear {
 		r.clear(x)
 	}
-	if o.Delete {
-		r.outbox.add(op{entry: x})
+	stops := o.Stop != nil && (x.cancel != nil || len(x.uses) > 0)
+	switch {
+	case stops && o.Delete:
+		x.stop()
+		r.e.later(func() { r.e.with(x.delete) }) // only then
+	case stops:
+		x.stop()
+	case o.Delete:
+		x.delete()
 	}
 	if o.Forget {
 		r.forget(x)
@@ -326,33 +324,44 @@ func (x *Entry) carryOut(o place.Orders) {
 		close(x.gone)
 		x.gone = nil
 	}
-	if o.Stop != nil {
-		if x.cancel != nil {
-			r.e.laterEnd(x.cancel, o.Stop)
-		}
-		for _, u := range x.uses {
-			r.e.laterEnd(u.end, o.Stop)
-		}
-	}
 	if o.Notify {
 		r.e.later(x.Notify)
 	}
 }
 
+// stop ends what is done because the entry is first, when the lock was released. The lock is held.
+func (x *Entry) stop() {
+	ends := make([]context.CancelCauseFunc, 0, 1+len(x.uses))
+	if x.cancel != nil {
+		ends = append(ends, x.cancel)
+	}
+	for _, u := range x.uses {
+		ends = append(ends, u.end)
+	}
+	x.q.e.later(func() {
+		for _, end := range ends {
+			end(x.now().Why()) // the first reason, in whatever order such notices are delivered
+		}
+	})
+}
+
+// delete has the key deleted. The lock is held.
+func (x *Entry) delete() { x.run.outbox.add(op{entry: x}) }
+
 // created: its key was, at that revision, first in its queue or not. The lock is held.
 func (x *Entry) created(revision int64, first bool) {
-	x.inSession(func(s place.Session) (place.Place, place.Orders) { return x.place().Created(revision, first, s) })
+	x.inSession(func(s place.Session) (place.Place, place.Orders) { return x.now().Created(revision, first, s) })
 }
 
 // atHead: it is the first in its queue. The lock is held.
 func (x *Entry) atHead() {
-	x.inSession(func(s place.Session) (place.Place, place.Orders) { return x.place().AtHead(s) })
+	x.inSession(func(s place.Session) (place.Place, place.Orders) { return x.now().AtHead(s) })
 }
 
 // confirmed: nobody counts on being first still who was before it; or somebody may. The lock is held.
 func (x *Entry) confirmed(clear bool) {
-	x.inSession(func(s place.Session) (place.Place, place.Orders) { return x.place().Confirmed(clear, s) })
+	x.inSession(func(s place.Session) (place.Place, place.Orders) { return x.now().Confirmed(clear, s) })
 }
 
 // end settles an entry that is not first. The lock is held.
-func (x *Entry) end(err error) { x.turn(x.place().End(err)) }
+func (x *Entry) end(err error) { x.turn(x.now().End(err)) }

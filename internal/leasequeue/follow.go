@@ -12,8 +12,8 @@ import (
 type part int8
 
 const (
-	standings  part = iota // who stands in it
-	requesting             // what is requested about it, and about all others in the bucket: it is little
+	ofQueue    part = iota // who stands in it
+	ofRequests             // what is requested about it, and about all others in the bucket: it is little
 	parts
 )
 
@@ -47,7 +47,7 @@ func (q *Queues) Follow(name string, changed func()) *Follower {
 // Queue is who stands in the queue as far as this process knows; it is not Known before the
 // first read, without a session, and after Stop.
 func (f *Follower) Queue() order.Queue {
-	if q := f.known[standings].Load(); q != nil && !f.stopped.Load() {
+	if q := f.known[ofQueue].Load(); q != nil && !f.stopped.Load() {
 		return *q
 	}
 	return order.Queue{}
@@ -56,7 +56,7 @@ func (f *Follower) Queue() order.Queue {
 // Requests are those about the queue as far as this process knows, the first made first; none
 // where Queue would not be Known.
 func (f *Follower) Requests() []order.Entry {
-	q := f.known[requesting].Load()
+	q := f.known[ofRequests].Load()
 	if q == nil || len(q.Entries()) == 0 || f.stopped.Load() {
 		return nil
 	}
@@ -122,9 +122,9 @@ func (b *bucket) deliver(prefix string, at *followed) {
 		now := at.queue
 		at.delivered = &now
 	}
-	p := standings
+	p := ofQueue
 	if prefix == b.requests {
-		p = requesting
+		p = ofRequests
 	}
 	for _, f := range at.followers {
 		if changed || !f.delivered[p] {

@@ -82,13 +82,6 @@ func (l *lane) done() {
 	l.finished = l.finished[:0]
 }
 
-// with does something with the engine's lock held.
-func (l *lane) with(do func()) {
-	l.r.e.mu.Lock()
-	defer l.r.e.unlock()
-	do()
-}
-
 // remove sends a batch that is one deletion without a number, which is less work for etcd: under the
 // key's own condition it may be committed late, or twice. It reports whether that resolved it.
 func (l *lane) remove(batch []op) bool {
@@ -101,9 +94,9 @@ func (l *lane) remove(batch []op) bool {
 	_, err := l.r.e.cfg.Client.Txn(ctx).If(o.entry.Guard()).Then(clientv3.OpDelete(o.entry.key)).Commit()
 	switch {
 	case err == nil:
-		l.with(func() { l.left(o) })
+		l.r.e.with(func() { l.left(o) })
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		l.with(func() { l.refuse(o, err) })
+		l.r.e.with(func() { l.refuse(o, err) })
 	default:
 		return false
 	}
@@ -146,7 +139,7 @@ func (l *lane) commit(batch []op) bool {
 			// First it must be known what came of the attempts before.
 		case denied && l.open:
 			// Not even that may be asked: all is denied to all.
-			l.with(func() {
+			l.r.e.with(func() {
 				for _, o := range batch {
 					l.refuse(o, err)
 				}
@@ -160,7 +153,7 @@ func (l *lane) commit(batch []op) bool {
 			}
 			return l.commit(batch[:half]) && l.commit(batch[half:])
 		case denied, tooMuch:
-			l.with(func() { l.refuse(batch[0], err) })
+			l.r.e.with(func() { l.refuse(batch[0], err) })
 			return true
 		case errors.Is(err, rpctypes.ErrLeaseNotFound):
 			l.r.s.Check() // it finds out why
@@ -235,7 +228,7 @@ func (l *lane) resolve() (committed bool, err error) {
 func (l *lane) resolved(modified int64) {
 	l.modified, l.open = modified, false
 	if len(l.barred) > 0 {
-		l.with(func() { l.r.keyring.unbar(l.barred) })
+		l.r.e.with(func() { l.r.keyring.unbar(l.barred) })
 		l.barred = nil
 	}
 }
@@ -258,7 +251,7 @@ const apart = levelOps / 2
 // drainBatch releases who leaves, in the batch and behind it, while nobody can enter. It returns
 // the rest of the batch.
 func (l *lane) drainBatch(batch []op) []op {
-	l.with(func() { l.late = append(l.late, l.r.outbox.leave(apart-len(l.late))...) })
+	l.r.e.with(func() { l.late = append(l.late, l.r.outbox.leave(apart-len(l.late), l.r.outbox.apart(l.late))...) })
 	l.late = l.release(l.late)
 	return l.release(batch)
 }
@@ -289,7 +282,7 @@ func (l *lane) release(batch []op) []op {
 		}
 		return batch
 	}
-	l.with(func() {
+	l.r.e.with(func() {
 		for _, o := range leaving {
 			l.left(o)
 		}
@@ -299,8 +292,9 @@ func (l *lane) release(batch []op) []op {
 
 // left: the key was deleted. The lock is held.
 func (l *lane) left(o op) {
+	o.entry.q.denied = false
 	l.finish(o)
-	o.entry.turn(o.entry.place().Deleted())
+	o.entry.turn(o.entry.now().Deleted())
 }
 
 // finish: the operation is done with. If an attempt may still be committed that puts or deletes the key,
@@ -315,6 +309,7 @@ func (l *lane) finish(o op) {
 
 // entered: the key was created at that revision. The lock is held.
 func (l *lane) entered(o op, revision int64, first bool) {
+	o.entry.q.denied = false
 	l.finished = append(l.finished, o)
 	o.entry.created(revision, first)
 }
@@ -323,7 +318,7 @@ func (l *lane) entered(o op, revision int64, first bool) {
 func (l *lane) notify(batch []op, resp *clientv3.TxnResponse) {
 	l.r.saw(resp.Header)
 	all := answers(resp)
-	l.with(func() {
+	l.r.e.with(func() {
 		for _, o := range batch {
 			if o.enter {
 				found := (*clientv3.GetResponse)(all[1].GetResponseRange())
@@ -341,14 +336,14 @@ func (l *lane) notify(batch []op, resp *clientv3.TxnResponse) {
 func (l *lane) complete(batch []op) bool {
 	for _, o := range batch {
 		if !o.enter {
-			l.with(func() { l.left(o) })
+			l.r.e.with(func() { l.left(o) })
 			continue
 		}
 		first, ok := l.find(o.entry)
 		if !ok {
 			return false
 		}
-		l.with(func() { l.entered(o, l.modified, first) })
+		l.r.e.with(func() { l.entered(o, l.modified, first) })
 	}
 	return true
 }
@@ -376,18 +371,18 @@ func (l *lane) find(x *Entry) (first, ok bool) {
 func (l *lane) refuse(o op, err error) {
 	l.finish(o)
 	x := o.entry
+	x.q.denied = x.q.denied || errors.Is(err, rpctypes.ErrPermissionDenied)
 	if o.enter {
-		x.turn(x.place().NotCreated(err))
+		x.turn(x.now().NotCreated(err))
 		return
 	}
 	if x.now().Refused == nil {
-		name := x.Name
 		l.r.e.later(func() {
 			l.r.e.cfg.Logger.Warn("etcd refuses that a place in a queue is given up; it is tried again until the session ends",
-				"name", name, "error", err)
+				"name", x.Name, "key", x.key, "error", err)
 		})
 	}
-	x.turn(x.place().NotDeleted(err))
+	x.turn(x.now().NotDeleted(err))
 	l.r.putOff(x)
 }
 

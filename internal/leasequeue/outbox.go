@@ -16,6 +16,15 @@ func (o op) cost() int {
 	return 1
 }
 
+// apart are its queues if it is not to go with those of others: etcd denies them, and it is found out one by one
+// which of a batch are, for which the others would wait.
+func (o op) apart() *Queues {
+	if o.entry.q.denied {
+		return o.entry.q
+	}
+	return nil
+}
+
 // outbox is what is to be sent; the lanes take from it. A lane that has nothing under way begins
 // at once, so that nobody waits for an answer that is not his own while another lane is free.
 //
@@ -67,14 +76,15 @@ func (b *outbox) add(o op) {
 func (b *outbox) take(most int, again ...op) []op {
 	most = min(most, b.share())
 	own := map[string]int{} // who leaves in this very batch is in nobody's way
-	batch := append(again, b.leave(most-len(again))...)
+	apart := b.apart(again)
+	batch := append(again, b.leave(most-len(again), apart)...)
 	for _, o := range batch {
 		own[o.entry.queue]++
 	}
 	cost := len(batch)
 	b.ready = slices.DeleteFunc(b.ready, func(o op) bool {
 		queue := o.entry.queue
-		if cost+o.cost() > most || b.lines[queue].leaving > own[queue] {
+		if o.apart() != apart || cost+o.cost() > most || b.lines[queue].leaving > own[queue] {
 			return false
 		}
 		cost, batch = cost+o.cost(), append(batch, o)
@@ -94,17 +104,35 @@ func (b *outbox) share() int {
 	return max(levelOps-1, (all+lanes-1)/lanes)
 }
 
+// apart says which queues the next batch is about, after what was taken before: those of one root that is denied, or
+// nil: all others.
+func (b *outbox) apart(again []op) *Queues {
+	switch {
+	case len(again) > 0:
+		return again[0].apart()
+	case len(b.leaving) > 0:
+		return b.leaving[0].apart()
+	case len(b.ready) > 0:
+		return b.ready[0].apart()
+	}
+	return nil
+}
+
 // leave takes at most so many of those who leave.
-func (b *outbox) leave(most int) []op {
-	n := max(0, min(len(b.leaving), most))
-	leaving := slices.Clone(b.leaving[:n])
+func (b *outbox) leave(most int, apart *Queues) (leaving []op) {
+	b.leaving = slices.DeleteFunc(b.leaving, func(o op) bool {
+		if len(leaving) >= most || o.apart() != apart {
+			return false
+		}
+		leaving = append(leaving, o)
+		return true
+	})
 	for _, o := range leaving {
 		l := b.lines[o.entry.queue]
 		l.leaving++
 		b.lines[o.entry.queue] = l
 	}
-	b.underway += n
-	b.leaving = slices.Delete(b.leaving, 0, n)
+	b.underway += len(leaving)
 	return leaving
 }
 

@@ -20,7 +20,7 @@ type outboxCheck struct {
 }
 
 func (c *outboxCheck) add() {
-	x := &Entry{queue: fmt.Sprint(rapid.IntRange(0, 3).Draw(c.t, "queue"))}
+	x := &Entry{q: &Queues{}, queue: fmt.Sprint(rapid.IntRange(0, 3).Draw(c.t, "queue"))}
 	o := op{entry: x, enter: rapid.Bool().Draw(c.t, "enter")}
 	c.asked = append(c.asked, o)
 	c.b.add(o)
@@ -92,7 +92,7 @@ func TestOutboxKeepsTheOrderWithinAQueue(t *testing.T) {
 func TestWhatOneLaneLeavesWakesAnother(t *testing.T) {
 	b := newOutbox()
 	for range 2 {
-		b.add(op{entry: &Entry{queue: "a"}})
+		b.add(op{entry: &Entry{q: &Queues{}, queue: "a"}})
 	}
 	<-b.wake
 	require.Len(t, b.take(1), 1)
@@ -106,11 +106,11 @@ func TestWhatOneLaneLeavesWakesAnother(t *testing.T) {
 // and not made.
 func TestLeavingAndEnteringGoTogether(t *testing.T) {
 	b := newOutbox()
-	out, in, behind := op{entry: &Entry{queue: "a"}}, op{entry: &Entry{queue: "a"},
-		enter: true}, op{entry: &Entry{queue: "a"}, enter: true}
+	out, in, behind := op{entry: &Entry{q: &Queues{}, queue: "a"}}, op{entry: &Entry{q: &Queues{}, queue: "a"},
+		enter: true}, op{entry: &Entry{q: &Queues{}, queue: "a"}, enter: true}
 	b.add(in)
 	b.add(out)
-	require.Equal(t, []op{out}, b.leave(5))
+	require.Equal(t, []op{out}, b.leave(5, nil))
 	require.Empty(t, b.take(1))
 	require.Empty(t, b.take(5), "another lane has it, and may be overtaken")
 	b.add(behind)
@@ -126,7 +126,7 @@ func TestShareOfMany(t *testing.T) {
 	b := newOutbox()
 	add := func(n int) {
 		for range n {
-			b.add(op{entry: &Entry{queue: "left"}})
+			b.add(op{entry: &Entry{q: &Queues{}, queue: "left"}})
 		}
 	}
 	add(100)

@@ -19,6 +19,7 @@ type Queues struct {
 	// With the engine's lock held:
 
 	closed    bool
+	denied    bool          // etcd has denied something, and nothing was done since: see outbox.take
 	entries   int           // on the present session
 	empty     chan struct{} // closed when there are none, if anybody asked
 	followers map[*Follower]struct{}
@@ -165,7 +166,7 @@ func (q *Queues) expel() (r *run, empty <-chan struct{}) {
 	}
 	for _, x := range r.entries {
 		if x.q == q {
-			x.turn(x.place().Expel())
+			x.turn(x.now().Expel())
 		}
 	}
 	return r, q.empty

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/leasequeue/order"
-	"github.com/goverse/goverse/internal/wait"
+	"github.com/goverse/goverse/internal/leasequeue/place"
 )
 
 // lanes is how many batches may be under way at a time: few, for etcd's work and ours is less by
@@ -77,15 +77,6 @@ func (r *run) serve(ctx context.Context) {
 	}
 }
 
-// tend looks after what stands on the session, now and then.
-func (r *run) tend() {
-	for wait.For(r.ctx, r.s.TTL()/3) {
-		r.leaveAgain()
-		r.sweep()
-		r.compare()
-	}
-}
-
 // join ends all that was started, and waits for that.
 func (r *run) join() {
 	r.unsubscribe()
@@ -118,6 +109,7 @@ func (r *run) enter(x *Entry) {
 	}
 	x.run = r
 	x.key, x.queue = r.free(x)
+	x.snapshot.Store(&snapshot{Place: place.Place{Try: x.Try}})
 	r.entries[x.key] = x
 	x.q.entries++
 	r.outbox.add(op{entry: x, enter: true})
@@ -129,30 +121,13 @@ func (r *run) forget(x *Entry) {
 	x.q.left()
 }
 
-// putOff has the entry's key deleted later: who may not do it now may when access control was repaired,
-// and until then the place is in everybody's way. The lock is held.
-func (r *run) putOff(x *Entry) { r.stuck = append(r.stuck, x) }
-
-// leaveAgain tries once more what was put off.
-func (r *run) leaveAgain() {
-	r.e.mu.Lock()
-	defer r.e.unlock()
-	stuck := r.stuck
-	r.stuck = nil
-	for _, x := range stuck {
-		r.outbox.add(op{entry: x})
-	}
-}
-
-// share has entries that this process has made itself name their keys with its own strings: for
-// as long as both are known they are kept once. The lock is held.
-func (r *run) share(entries []order.Entry) {
-	for i, e := range entries {
-		if x := r.entries[e.Key]; x != nil {
-			entries[i].Key = x.key
-			if e.Value == x.Value {
-				entries[i].Value = x.Value
-			}
+// share has an entry that this process has made itself name its key with its own string: for
+// as long as both are known it is kept once. The lock is held.
+func (r *run) share(e *order.Entry) {
+	if x := r.entries[e.Key]; x != nil {
+		e.Key = x.key
+		if e.Value == x.Value {
+			e.Value = x.Value
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
@@ -44,25 +45,18 @@ func (b *bucket) run() {
 		}
 		// Where etcd answers requests and opens no watch, who waits is notified by reads alone.
 		if err := b.read(b.r.ctx, true); err == nil {
-			b.with(b.grant)
+			b.r.e.with(b.grant)
 		}
-		b.with(b.forget)
+		b.r.e.with(b.forget)
 		if !wait.For(b.r.ctx, retry.Next()) {
 			return
 		}
 	}
 }
 
-// with does something with the lock held.
-func (b *bucket) with(do func()) {
-	b.r.e.mu.Lock()
-	defer b.r.e.unlock()
-	do()
-}
-
 // retire takes the bucket out of use, unless somebody has come meanwhile.
 func (b *bucket) retire() (retired bool) {
-	b.with(func() {
+	b.r.e.with(func() {
 		if retired = len(b.queues) == 0; retired {
 			delete(b.r.buckets, b.prefix)
 		}
@@ -75,7 +69,7 @@ func (b *bucket) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
 		metadata.AppendToOutgoingContext(ctx, "goverse-queues", fmt.Sprintf("%p", b.r.e))))
 	defer cancel()
-	b.with(func() { b.reported, b.missed = 0, 0 })
+	b.r.e.with(func() { b.reported, b.missed = 0, 0 })
 	opening := time.AfterFunc(b.r.e.cfg.RequestTimeout, cancel)
 	// From what comes next on, and read after it was opened: etcd reports to such a watch at
 	// once, and one that goes on from an older revision only when it looks at those that lag.
@@ -98,7 +92,7 @@ func (b *bucket) watch(ctx context.Context) error {
 			return err
 		}
 		again = false
-		b.with(b.grant)
+		b.r.e.with(b.grant)
 		select {
 		case resp, ok := <-events:
 			if !ok {
@@ -123,19 +117,20 @@ func (b *bucket) watch(ctx context.Context) error {
 // heard takes over what the watch tells.
 func (b *bucket) heard(resp clientv3.WatchResponse) {
 	b.r.saw(resp.Header)
-	entries := make([]order.Entry, len(resp.Events))
+	changes := make([]order.Change, len(resp.Events))
 	for i, ev := range resp.Events {
-		entries[i] = entryOf(ev.Kv)
+		changes[i] = order.Change{Revision: ev.Kv.ModRevision, Deleted: ev.Type == mvccpb.Event_DELETE,
+			Entry: entryOf(ev.Kv)}
 	}
-	b.with(func() {
-		b.fold(resp.Events, entries)
+	b.r.e.with(func() {
+		b.fold(changes)
 		b.reported = max(b.reported, resp.Header.Revision)
 	})
 }
 
 // looksWell is errIdle if nobody needs the watch any more, and errSilent if it told nothing of what a read has shown.
 func (b *bucket) looksWell(now time.Time) (err error) {
-	b.with(func() {
+	b.r.e.with(func() {
 		switch {
 		case b.idle(now):
 			err = errIdle
@@ -149,7 +144,7 @@ func (b *bucket) looksWell(now time.Time) (err error) {
 // read reads the queues that are not known yet; again: those too in which somebody waits.
 func (b *bucket) read(ctx context.Context, again bool) error {
 	var unread []string
-	b.with(func() { unread = b.unread(again) })
+	b.r.e.with(func() { unread = b.unread(again) })
 	for len(unread) > 0 {
 		some := unread[:min(len(unread), mostReads)]
 		unread = unread[len(some):]
@@ -177,13 +172,14 @@ func (b *bucket) readSome(ctx context.Context, prefixes []string) error {
 		return fmt.Errorf("read the queues: %w", err)
 	}
 	b.r.saw(resp.Header)
-	found := make([][]order.Entry, len(prefixes))
+	found := make([]order.Queue, len(prefixes))
 	for i := range found {
-		found[i] = entriesOf((*clientv3.GetResponse)(resp.Responses[i].GetResponseRange()))
+		entries := entriesOf((*clientv3.GetResponse)(resp.Responses[i].GetResponseRange()))
+		found[i] = order.Queue{}.Read(resp.Header.Revision, entries)
 	}
-	b.with(func() {
+	b.r.e.with(func() {
 		for i, prefix := range prefixes {
-			b.readAt(resp.Header.Revision, prefix, found[i])
+			b.readAs(prefix, found[i])
 		}
 	})
 	return nil

@@ -121,7 +121,7 @@ func (v View) vanished() bool {
 	return p.Create != 0 && v.Queue.After(p.Create) && !v.Queue.Has(p.Key, p.Create)
 }
 
-// Orders are what is to be done, in this order.
+// Orders are what is to be done.
 type Orders struct {
 	// Lower ends the term, for that reason: its flag first.
 	Lower error
@@ -230,7 +230,7 @@ func (c Candidate) end(v View, o *Orders) Candidate {
 		return c
 	}
 	o.Wait, o.Overdue, o.Cut, o.Abandon = false, v.Work > 0, ErrOver, true
-	c.Standing = None
+	c.Standing, c.Expired = None, false
 	return c
 }
 

@@ -64,7 +64,7 @@ func TestLook(t *testing.T) {
 		"which has returned": {is: ends.Resign(), view: View{Place: first, Queue: alone},
 			want: placed, o: Orders{Cut: ErrOver, Abandon: true, Enter: true}},
 		"or was waited for in vain": {is: ends.Resign().Waited(), view: View{Place: first, Queue: alone, Work: 1},
-			want: Candidate{Stands: true, Standing: Placed, Expired: true},
+			want: placed,
 			o:    Orders{Cut: ErrOver, Overdue: true, Abandon: true, Enter: true}},
 		"and another one may lead meanwhile": {is: ends.Resign(),
 			view: View{Place: first, Queue: queue(), Work: 1}, want: ends.Resign(), o: Orders{Cut: election.ErrKeyLost}},

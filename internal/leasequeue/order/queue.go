@@ -51,29 +51,60 @@ func (q Queue) Read(revision int64, entries []Entry) Queue {
 	return Queue{revision: revision, entries: sorted}
 }
 
+// Newest is that of two that is known as of a later revision; q, if there is none.
+func (q Queue) Newest(other Queue) Queue {
+	if other.revision < q.revision {
+		return q
+	}
+	return other
+}
+
 // Known reports whether the queue was ever read.
 func (q Queue) Known() bool { return q.revision > 0 }
 
-// Put is the queue after an entry was written at revision. Events older than what is known
-// change nothing, as with all of them.
-func (q Queue) Put(revision int64, e Entry) Queue {
-	if revision <= q.revision {
+// Change is what happened to an entry at a revision: it was written, or deleted.
+type Change struct {
+	Revision int64
+	Deleted  bool
+	Entry    Entry
+}
+
+// Fold is the queue after these changes, which are in their order. Those that are older than what is known
+// change nothing.
+func (q Queue) Fold(changes ...Change) Queue {
+	last := map[string]Change{}
+	for _, c := range changes {
+		if c.Revision > q.revision {
+			last[c.Entry.Key] = c
+		}
+	}
+	if len(last) == 0 {
 		return q
 	}
-	q.entries = slices.DeleteFunc(slices.Clone(q.entries), func(x Entry) bool { return x.Key == e.Key })
-	i, _ := slices.BinarySearchFunc(q.entries, e, compare)
-	q.entries = slices.Insert(q.entries, i, e)
+	entries := make([]Entry, 0, len(q.entries)+len(last))
+	for _, e := range q.entries {
+		if _, changed := last[e.Key]; !changed {
+			entries = append(entries, e)
+		}
+	}
+	for _, c := range last {
+		if !c.Deleted {
+			i, _ := slices.BinarySearchFunc(entries, c.Entry, compare)
+			entries = slices.Insert(entries, i, c.Entry)
+		}
+	}
+	q.entries = entries
 	return q
+}
+
+// Put is the queue after an entry was written at revision.
+func (q Queue) Put(revision int64, e Entry) Queue {
+	return q.Fold(Change{Revision: revision, Entry: e})
 }
 
 // Delete is the queue after an entry was deleted at revision.
 func (q Queue) Delete(revision int64, key string) Queue {
-	i := q.index(key)
-	if revision <= q.revision || i < 0 {
-		return q
-	}
-	q.entries = slices.Delete(slices.Clone(q.entries), i, i+1)
-	return q
+	return q.Fold(Change{Revision: revision, Deleted: true, Entry: Entry{Key: key}})
 }
 
 // Reached is the queue after all events up to revision were reported.

@@ -140,7 +140,7 @@ func (p Place) Created(create int64, first bool, s Session) (Place, Orders) {
 	return p, o
 }
 
-// AtHead: it is first in the queue. Where the session may not be acted on it waits.
+// AtHead: it is first in the queue. Where the session may not be acted on it waits, unless it does not want to.
 func (p Place) AtHead(s Session) (Place, Orders) {
 	switch {
 	case p.Key != Stands || p.Claim != Waiting && p.Claim != Cleared:
@@ -167,6 +167,7 @@ func (p Place) Confirmed(clear bool, s Session) (Place, Orders) {
 	case p.Key != Stands:
 		return p, Orders{}
 	case !clear:
+		p.Listed = false // what was new meanwhile was not looked at
 		return p.behind()
 	}
 	p.Claim = Cleared

@@ -128,8 +128,8 @@ func TestPlaces(t *testing.T) {
 }
 
 // Whatever happens, in whatever order: a place settles once and stays so, is told that it is first only where the
-// session may be acted on and nobody counts on being so; who came first is stopped before its key is deleted; and the
-// key is deleted once, and forgotten once and last.
+// session may be acted on and nobody counts on being so; what is done because it came first is to be stopped when
+// its key is to be deleted; and that is once, and it is forgotten once and last.
 func TestWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := Place{Try: rapid.Bool().Draw(t, "try")}
@@ -175,7 +175,7 @@ func TestWhateverHappens(t *testing.T) {
 				forgotten++
 			}
 			stopped = stopped || o.Stop != nil
-			require.False(t, o.List && (listed || o.Unlist), "listed twice")
+			require.False(t, o.List && (listed && do != 2 || o.Unlist), "listed twice")
 			require.False(t, o.Unlist && !listed)
 			listed = listed && !o.Unlist || o.List
 			require.Equal(t, listed, p.Listed)

@@ -8,7 +8,33 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/wait"
 )
+
+// tend looks after what stands on the session, now and then.
+func (r *run) tend() {
+	for wait.For(r.ctx, r.s.TTL()/3) {
+		r.leaveAgain()
+		r.sweep()
+		r.compare()
+	}
+}
+
+// putOff has the entry's key deleted later: who may not do it now may when access control was repaired,
+// and until then the place is in everybody's way. The lock is held.
+func (r *run) putOff(x *Entry) { r.stuck = append(r.stuck, x) }
+
+// leaveAgain tries once more what was put off.
+func (r *run) leaveAgain() {
+	r.e.mu.Lock()
+	defer r.e.unlock()
+	stuck := r.stuck
+	r.stuck = nil
+	for _, x := range stuck {
+		r.outbox.add(op{entry: x})
+	}
+}
 
 // sweep looks for keys that may have been put unknown to us, and gives them free when they are gone.
 func (r *run) sweep() {
@@ -70,11 +96,11 @@ func (r *run) vanished(x *Entry) {
 	r.e.mu.Lock()
 	defer r.e.unlock()
 	if x.now().Expected() {
-		name, key := x.Name, x.key
 		r.e.later(func() {
-			r.e.cfg.Logger.Warn("a key of this process in a queue is gone, and others deleted it", "name", name, "key", key)
+			r.e.cfg.Logger.Warn("a key of this process in a queue is gone, and others deleted it", "name", x.Name,
+				"key", x.key)
 		})
-		x.turn(x.place().Vanished())
+		x.turn(x.now().Vanished())
 	}
 }
 
