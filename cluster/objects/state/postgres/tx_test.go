@@ -191,12 +191,14 @@ func (d database) withTx(t *testing.T) {
 func (d database) held(t *testing.T, table string) (release func(), waits func() (pid int)) {
 	tx, err := d.pool.Begin(d.ctx)
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback(d.ctx) }) // or the pool waits for its connection where a test fails
+	holder := tx.Conn().PgConn().PID()
 	_, err = tx.Exec(d.ctx, "select 1 from "+table+" for update")
 	require.NoError(t, err)
 	return func() { require.NoError(t, tx.Rollback(d.ctx)) }, func() (pid int) {
 		require.Eventually(t, func() bool {
-			err := d.pool.QueryRow(d.ctx, "select pid from pg_locks where not granted limit 1").Scan(&pid)
-			return err == nil
+			return d.pool.QueryRow(d.ctx, "select pid from pg_stat_activity where $1 = any(pg_blocking_pids(pid))",
+				int32(holder)).Scan(&pid) == nil
 		}, patience, time.Millisecond)
 		return pid
 	}
