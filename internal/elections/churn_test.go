@@ -14,9 +14,9 @@ import (
 
 const churnFor = 2 * time.Second
 
-// What is followed and let go over and over again knows its queue from an earlier time, and is told before the one that
-// asked for it has it.
-func TestFollowedAndLetGo(t *testing.T) {
+// An election that is observed and closed over and over again: the bucket knows its queue from an earlier time, and
+// notifies it before Observe has returned.
+func TestObservedOverAndOver(t *testing.T) {
 	s := newTestBed(t)
 	s.join(s.a, "it")
 	for began := time.Now(); time.Since(began) < churnFor; {
