@@ -98,7 +98,7 @@ func (a *asker) read() *pb.RangeRequest {
 		CountOnly: a.IntN(4) == 0,
 		SortOrder: pb.RangeRequest_SortOrder(a.IntN(3))}
 	if r.SortOrder != pb.RangeRequest_NONE && a.IntN(2) == 0 {
-		r.SortTarget = pb.RangeRequest_CREATE
+		r.SortTarget = pb.RangeRequest_CREATE + pb.RangeRequest_SortTarget(a.IntN(2)) // or MOD
 	}
 	return r
 }
@@ -273,6 +273,9 @@ func TestAnswersAsEtcdDoes(t *testing.T) {
 			})
 		case n < 9:
 			r := a.read()
+			if a.IntN(2) == 0 {
+				r.Revision = max(0, a.revision-int64(a.IntN(30)-1)) // it may still be to come
+			}
 			ask(prototext.Format(r), func(_ int, s services) (proto.Message, error) { return s.Range(ctx, r) })
 		default:
 			r := a.transaction(2)

@@ -2,7 +2,6 @@ package modeletcd
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -11,12 +10,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// watch is one of a prefix. What etcd has sent arrives in order; a watch that breaks is opened
+// watch is one of a range. What etcd has sent arrives in order; a watch that breaks is opened
 // anew by the client from where it had come to, and nobody is notified.
 type watch struct {
-	c      *Conn
-	m      *member // that it was opened at
-	prefix string
+	c  *Conn
+	m  *member // that it was opened at
+	of *pb.WatchCreateRequest
 
 	resume int64 // the revision to open it from; 0: from whatever comes next
 	stream int   // counts the streams that it was on
@@ -33,21 +32,36 @@ type watch struct {
 // watcher is etcd's watches for clients. All of them tell when they are created.
 type watcher struct{ c *Conn }
 
-var errNoProgress = errors.New("modeletcd: no progress is notified")
-
-func (w watcher) RequestProgress(context.Context) error { return errNoProgress }
+// RequestProgress has the watches report how far they are, unless the connection is [Conn.Proxied].
+func (w watcher) RequestProgress(context.Context) error {
+	c := w.c
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	if c.proxied {
+		return nil
+	}
+	delivery := c.delivery(&pb.WatchRequest{
+		RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+	if delivery.Lost {
+		return nil
+	}
+	c.after(delivery.Out, func() {
+		for _, w := range c.watches {
+			w.report()
+		}
+	})
+	return nil
+}
 
 func (w watcher) Close() error { return nil }
 
 func (w watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	op := clientv3.OpWatch(key, opts...)
-	if string(op.RangeBytes()) != clientv3.GetPrefixRangeEnd(key) {
-		panic("modeletcd: only prefixes are watched")
-	}
 	c := w.c
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	x := &watch{c: c, prefix: key, resume: op.Rev(), wake: make(chan struct{}, 1)}
+	x := &watch{c: c, of: &pb.WatchCreateRequest{Key: op.KeyBytes(), RangeEnd: op.RangeBytes()}, resume: op.Rev(),
+		wake: make(chan struct{}, 1)}
 	c.watches = append(c.watches, x)
 	x.open()
 	out := make(chan clientv3.WatchResponse, 1)
@@ -95,7 +109,7 @@ func (w *watch) open() {
 	w.stream++
 	w.opened, w.onWay, w.m = false, nil, w.c.e.members[w.c.to()]
 	stream, delivery := w.stream, w.c.delivery(&pb.WatchRequest{
-		RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte(w.prefix)}}})
+		RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: w.of}})
 	if delivery.Lost {
 		return
 	}
@@ -118,7 +132,7 @@ func (w *watch) begin() {
 	if w.next == 0 {
 		w.next = revision + 1
 	}
-	w.send(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: revision}, Created: true})
+	w.send(clientv3.WatchResponse{Header: w.header(), Created: true})
 	w.tell()
 }
 
@@ -128,10 +142,10 @@ func (w *watch) tell() {
 	if !w.opened || w.c.held || w.c.frozen || !w.m.up() || w.next > revision {
 		return
 	}
-	events, known := w.c.e.store.since(w.prefix, w.next, revision)
+	events, known := w.c.e.store.since(w.of, w.next, revision)
 	if !known {
 		w.opened = false
-		w.send(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: revision}, Canceled: true,
+		w.send(clientv3.WatchResponse{Header: w.header(), Canceled: true,
 			CompactRevision: w.c.e.store.compacted})
 		return
 	}
@@ -139,11 +153,23 @@ func (w *watch) tell() {
 	if len(events) == 0 {
 		return
 	}
-	resp := clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: revision}}
+	resp := clientv3.WatchResponse{Header: w.header()}
 	for _, ev := range events {
 		resp.Events = append(resp.Events, (*clientv3.Event)(ev))
 	}
 	w.send(resp)
+}
+
+// header is what etcd knows now.
+func (w *watch) header() *pb.ResponseHeader {
+	return &pb.ResponseHeader{Revision: w.c.e.store.revision, RaftTerm: w.m.term}
+}
+
+// report sends how far the watch is: all that had happened was sent before.
+func (w *watch) report() {
+	if w.opened && !w.c.frozen && w.m.up() && w.next > w.c.e.store.revision {
+		w.send(clientv3.WatchResponse{Header: w.header()})
+	}
 }
 
 // send puts a response on its way: none overtakes another.
@@ -172,8 +198,10 @@ func (w *watch) arrived() {
 	switch {
 	case resp.Canceled:
 		w.over = true
-	case !resp.Created:
+	case len(resp.Events) > 0:
 		w.resume = resp.Events[len(resp.Events)-1].Kv.ModRevision + 1
+	case !resp.Created:
+		w.resume = max(w.resume, resp.Header.Revision+1)
 	case w.resume == 0:
 		w.resume = resp.Header.Revision // as the client does
 	default:
@@ -215,6 +243,6 @@ func (c *Conn) Abort() {
 	defer c.e.mu.Unlock()
 	for _, w := range c.watches {
 		w.opened = false
-		w.send(clientv3.WatchResponse{Canceled: true, CancelReason: "etcdserver: no leader"})
+		w.send(clientv3.WatchResponse{Header: &pb.ResponseHeader{}, Canceled: true, CancelReason: "etcdserver: no leader"})
 	}
 }
