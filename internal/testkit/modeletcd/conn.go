@@ -41,6 +41,8 @@ type Conn struct {
 	watches  []*watch
 	frozen   bool
 	proxied  bool
+
+	stillborn bool // the next watch
 }
 
 // Connect makes a connection. delivery is asked for every request, which is one of etcd's protocol

@@ -97,6 +97,11 @@ func (a *asker) read() *pb.RangeRequest {
 	r := &pb.RangeRequest{Key: key, RangeEnd: end, Limit: int64(max(0, a.IntN(6)-2)), KeysOnly: a.IntN(4) == 0,
 		CountOnly: a.IntN(4) == 0,
 		SortOrder: pb.RangeRequest_SortOrder(a.IntN(3))}
+	for _, bound := range []*int64{&r.MinModRevision, &r.MaxModRevision, &r.MinCreateRevision, &r.MaxCreateRevision} {
+		if a.IntN(8) == 0 {
+			*bound = max(0, a.revision-int64(a.IntN(30)))
+		}
+	}
 	if r.SortOrder != pb.RangeRequest_NONE && a.IntN(2) == 0 {
 		r.SortTarget = pb.RangeRequest_CREATE + pb.RangeRequest_SortTarget(a.IntN(2)) // or MOD
 	}

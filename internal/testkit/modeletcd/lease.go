@@ -136,6 +136,17 @@ func (e *Etcd) Revoke(id int64) {
 	_, _ = carryOut(e, nil, func() (any, error) { return e.revoke(id) })
 }
 
+// Grant grants a lease out of band, for so many seconds.
+func (e *Etcd) Grant(ttl int64) (id int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	resp, err := e.grant(&pb.LeaseGrantRequest{TTL: ttl})
+	if err != nil {
+		return 0
+	}
+	return resp.ID
+}
+
 // Lease is what etcd's leader knows of a lease.
 type Lease struct {
 	ID      int64

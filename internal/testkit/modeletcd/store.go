@@ -51,10 +51,6 @@ func (s *store) within(key, end []byte) []*mvccpb.KeyValue {
 }
 
 func (s *store) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	if r.MinModRevision != 0 || r.MaxModRevision != 0 || r.MinCreateRevision != 0 ||
-		r.MaxCreateRevision != 0 {
-		return nil, errNotModelled
-	}
 	kvs := slices.Clone(s.within(r.Key, r.RangeEnd))
 	if r.Revision != 0 && r.Revision != s.revision {
 		var err error
@@ -66,6 +62,10 @@ func (s *store) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	if r.CountOnly {
 		return resp, nil
 	}
+	kvs = slices.DeleteFunc(kvs, func(kv *mvccpb.KeyValue) bool { // the count is of before
+		return outside(kv.ModRevision, r.MinModRevision, r.MaxModRevision) ||
+			outside(kv.CreateRevision, r.MinCreateRevision, r.MaxCreateRevision)
+	})
 	var by func(a, b *mvccpb.KeyValue) int
 	switch {
 	case r.SortTarget == pb.RangeRequest_KEY:
@@ -94,6 +94,11 @@ func (s *store) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	}
 	resp.Kvs = kvs
 	return resp, nil
+}
+
+// outside reports whether a revision is less than the least or more than the most that is asked for, if that is not 0.
+func outside(revision, least, most int64) bool {
+	return least != 0 && revision < least || most != 0 && revision > most
 }
 
 func (s *store) put(r *pb.PutRequest, revision int64) (*pb.PutResponse, error) {

@@ -24,6 +24,7 @@ type watch struct {
 	onWay  []clientv3.WatchResponse
 	last   time.Time // when the newest of them arrives
 
+	created   bool // the client knows that it was opened
 	over      bool // etcd has ended it
 	responses []clientv3.WatchResponse
 	wake      chan struct{}
@@ -133,6 +134,10 @@ func (w *watch) begin() {
 		w.next = revision + 1
 	}
 	w.send(clientv3.WatchResponse{Header: w.header(), Created: true})
+	if w.c.stillborn {
+		w.opened, w.c.stillborn = false, false
+		return
+	}
 	w.tell()
 }
 
@@ -202,10 +207,13 @@ func (w *watch) arrived() {
 		w.resume = resp.Events[len(resp.Events)-1].Kv.ModRevision + 1
 	case !resp.Created:
 		w.resume = max(w.resume, resp.Header.Revision+1)
-	case w.resume == 0:
-		w.resume = resp.Header.Revision // as the client does
-	default:
+	case w.created:
 		return // opened anew, which is not notified
+	default:
+		w.created = true
+		if w.resume == 0 {
+			w.resume = resp.Header.Revision // as the client does
+		}
 	}
 	w.responses = append(w.responses, resp)
 	select {
@@ -234,6 +242,22 @@ func (c *Conn) Break() {
 	defer c.e.mu.Unlock()
 	for _, w := range c.watches {
 		w.open()
+	}
+}
+
+// Silence has nothing come any more through the watches that there are; or with next through the next ones that are
+// opened, of which the opening is the last that is heard. Nobody is notified. It does not end.
+func (c *Conn) Silence(next bool) {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	c.stillborn = next
+	for _, w := range c.watches {
+		if next {
+			w.open()
+		} else {
+			w.opened = false
+			w.stream++
+		}
 	}
 }
 
