@@ -34,6 +34,12 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
+// What Config.RequestTimeout and Config.WorkTimeout are where nobody says otherwise.
+const (
+	DefaultRequestTimeout = 2 * time.Second
+	DefaultWorkTimeout    = 5 * time.Second
+)
+
 // Config is what a core is made of. All is needed unless it says otherwise.
 type Config struct {
 	Client *clientv3.Client

@@ -22,13 +22,14 @@ func (c *Core) Start() {
 	c.rest.Go(func() { c.reportFailure(ctx) })
 	c.rest.Go(func() { c.Detector.Answer(ctx) })
 	c.Detector.Start()
-	ctx, c.leave = context.WithCancel(context.Background())
+	keeping, leave := context.WithCancel(context.Background())
+	c.leave = leave
 	go func() {
 		defer close(c.left)
 		select {
 		case <-c.Mirror.Ready():
-			c.err = c.Keeper.Run(ctx)
-		case <-ctx.Done():
+			c.err = c.Keeper.Run(keeping)
+		case <-keeping.Done():
 		}
 	}()
 }
