@@ -133,7 +133,7 @@ func Queues() []Name {
 // Sessions are those that package etcdsession finds over several members of etcd.
 func Sessions() []Name { return []Name{TermUnchecked, DeadlineFromReceipt} }
 
-// Pure are those of the pure packages, which package simulation runs.
+// Pure are those of the pure packages, which package simulation finds.
 func Pure() []Name {
 	return []Name{DeadlineFromReceipt, LateAnswerCounts, SuspicionIgnored, PeriodGoesOn, KeysNotChecked,
 		LeadWithoutSession,

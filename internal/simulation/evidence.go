@@ -1,0 +1,138 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/goverse/goverse/internal/crashdetector"
+	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/suspicion"
+)
+
+// accusation is one that etcd acknowledged.
+type accusation struct {
+	address, accuser string
+	at               time.Duration
+}
+
+// evidenceAge is how long the refusals may have been before the accusation they led to.
+const evidenceAge = 3 * time.Second
+
+// lives is the process at an address whose node key has that revision, nil if it is gone.
+func (c *checks) lives(address string, incarnation int64) *process {
+	h := c.w.host(address)
+	if h == nil || h.process == nil || h.process.known.incarnation != incarnation {
+		return nil
+	}
+	return h.process
+}
+
+// accused is called with every accusation that was written. Silence leads to none.
+func (c *checks) accused(accuser *process, r *pb.TxnRequest) {
+	c.seen.Count[Accused]++
+	parsed, value := c.w.puts(r, state.KindAccusation)
+	c.accusations = append(c.accusations, accusation{parsed.Address, parsed.Accuser, c.w.now()})
+	said, err := state.DecodeAccusation(value)
+	if err != nil {
+		c.fail("P4", "%s wrote an accusation that nobody can read: %v", accuser.id, err)
+		return
+	}
+	if kv := c.truth.get(c.w.keys.Node(parsed.Address)); kv != nil {
+		if record, err := state.DecodeRecord(kv.Value); err == nil && record.RoundTripMS > 0 {
+			c.seen.Count[FarAccused]++
+		}
+	}
+	// Who comes to an address that another one holds accuses that one, which may be what a hand made of its own record.
+	if p := c.lives(parsed.Address, said.Incarnation); p != nil && p != accuser && p.host.refused < 0 {
+		c.fail("P4", "%s was accused, though it lives and its address refused nobody", p.id)
+	}
+}
+
+// removed is called with every removal that was carried out. A member that lives can only
+// be removed if it refused connections, and could not answer the accusation.
+func (c *checks) removed(accuser *process, r *pb.TxnRequest) {
+	node := c.w.deletes(r, state.KindNode)
+	incarnation := int64(0)
+	for _, cmp := range r.Compare {
+		if string(cmp.Key) == c.w.keys.Node(node.Address) {
+			incarnation = cmp.GetCreateRevision()
+		}
+	}
+	p := c.lives(node.Address, incarnation)
+	if p == nil || p == accuser {
+		c.seen.Count[DeadRemoved]++
+		return
+	}
+	c.seen.Count[LivingRemoved]++
+	at := time.Duration(-1)
+	for _, a := range c.accusations {
+		if a.address == node.Address && a.accuser == accuser.id {
+			at = a.at
+		}
+	}
+	switch h := p.host; {
+	case at < 0 || !h.hindered(at):
+		c.fail("P4", "%s was removed, though it lives and reaches etcd", p.id)
+	case h.refused < at-evidenceAge:
+		c.fail("P4", "%s was removed, though its address refused nobody", p.id)
+	}
+}
+
+// lostWatch is the loss of a watcher, for which etcd has to answer.
+type lostWatch struct {
+	s  *etcdsession.Session
+	at time.Duration // by what is sent from then on
+	by time.Duration // before that
+}
+
+// noticeWithin is how much later than its clock says a session may notice that its time is over, with a clock that
+// runs at another rate.
+const noticeWithin = 5 * time.Millisecond
+
+// lostWatcher is called when a process has heard that it lost a watcher: its session has to be confirmed in time.
+func (c *checks) lostWatcher(p *process) {
+	s, view := p.session(), p.core.Mirror.Snapshot()
+	if s == nil || view == nil {
+		return
+	}
+	within := suspicion.ConfirmWithin(crashdetector.DefaultGracePeriod, view.Member(p.host.address))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	within = max(within, slowRounds*p.known.round) // a session gives a slow round more time
+	c.seen.Count[Suspected]++
+	d := lostWatch{s: s, at: c.w.now(), by: c.w.now() + within + noticeWithin}
+	p.known.lost = append(p.known.lost, d)
+	c.w.after(d.by-d.at, func() {}) // it is looked at then
+}
+
+// slowRounds is how many times as long as its last round took a session gives, see etcdsession.Session.Suspect.
+const slowRounds = 5
+
+// confirmed is called when etcd answered a renewal round in full, which began then.
+func (c *checks) confirmed(p *process, began time.Duration) {
+	p.known.lost = slices.DeleteFunc(p.known.lost, func(d lostWatch) bool { return began >= d.at })
+	if n := len(p.known.lost); n > 1 {
+		p.known.lost = p.known.lost[n-1:] // a claim that was confirmed meanwhile remembers the last one
+	}
+}
+
+// deafens is called before a process's watch reports nothing any more, or the next one does not.
+func (c *checks) deafens(p *process, next bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.known.deaf = 1
+	if next {
+		p.known.deaf = 2 // that one, and the one after it
+	}
+}
+
+// opens is called when a process opens a watch, which takes so long.
+func (c *checks) opens(p *process, takes time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.known.deaf = max(0, p.known.deaf-1)
+	p.known.waits = max(p.known.waits, c.w.now()+takes)
+}

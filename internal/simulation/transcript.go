@@ -1,0 +1,53 @@
+package simulation
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// transcript is what happened, for people. A run is repeated with one when it failed. It is safe for concurrent use.
+type transcript struct {
+	w  *world
+	on bool
+
+	mu    sync.Mutex
+	lines []string
+}
+
+// say notes what happened to nobody in particular.
+func (t *transcript) say(format string, args ...any) { t.line("", format, args...) }
+
+// of notes what a process did or met.
+func (t *transcript) of(p *process, format string, args ...any) {
+	if !t.on {
+		return
+	}
+	who := p.id
+	if p.dead.Load() {
+		who += " (dead)"
+	}
+	t.line(who, format, args...)
+}
+
+func (t *transcript) line(who, format string, args ...any) {
+	if !t.on {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lines = append(t.lines, fmt.Sprintf("%12s  %-14s %s", t.w.now().Round(time.Microsecond), who,
+		fmt.Sprintf(format, args...)))
+}
+
+// truth notes what etcd holds.
+func (t *transcript) truth() {
+	for _, kv := range t.w.etcd.Keys("") {
+		t.say("etcd has %s = %s on lease %x, created at %d, written at %d", kv.Key, kv.Value, kv.Lease, kv.CreateRevision,
+			kv.ModRevision)
+	}
+}
+
+// String is the whole of it.
+func (t *transcript) String() string { return strings.Join(t.lines, "\n") + "\n" }
