@@ -66,7 +66,7 @@ func (p *process) delivery(request any) modeletcd.Delivery {
 
 // delay is how long one way to etcd or back takes.
 func (h *host) delay(r *rand.Rand, l link) time.Duration {
-	return h.distance + between(r, 100*time.Microsecond, 1500*time.Microsecond) + between(r, 0, l.slow) +
+	return h.distance + between(r, leastHop, mostHop) + between(r, 0, l.slow) +
 		between(r, 0, l.busy)
 }
 

@@ -88,10 +88,6 @@ type lostWatch struct {
 	by time.Duration // before that
 }
 
-// noticeWithin is how much later than its clock says a session may notice that its time is over, with a clock that
-// runs at another rate.
-const noticeWithin = 5 * time.Millisecond
-
 // lostWatcher is called when a process has heard that it lost a watcher: its session has to be confirmed in time.
 func (c *checks) lostWatcher(p *process) {
 	s, view := p.session(), p.core.Mirror.Snapshot()
@@ -103,7 +99,7 @@ func (c *checks) lostWatcher(p *process) {
 	defer c.mu.Unlock()
 	within = max(within, slowRounds*p.known.round) // a session gives a slow round more time
 	c.seen.Count[Suspected]++
-	d := lostWatch{s: s, at: c.w.now(), by: c.w.now() + within + noticeWithin}
+	d := lostWatch{s: s, at: c.w.now(), by: c.w.now() + slower(within)}
 	p.known.lost = append(p.known.lost, d)
 	c.w.after(d.by-d.at, func() {}) // it is looked at then
 }
@@ -135,4 +131,55 @@ func (c *checks) opens(p *process, takes time.Duration) {
 	defer c.mu.Unlock()
 	p.known.deaf = max(0, p.known.deaf-1)
 	p.known.waits = max(p.known.waits, c.w.now()+takes)
+}
+
+// settled is how long a watch must have stood to count: one that broke again and again is opened ever more rarely.
+const settled = 2 * time.Second
+
+// dials is more than a few connections that are refused take, and all that lies between them.
+const dials = 100 * time.Millisecond
+
+// crashes is called before a process is killed, whose kernel goes on: one that watches it, and that nothing keeps from
+// it, has it removed in time. The world's lock is held.
+func (c *checks) crashes(p *process) {
+	w, view := c.w, p.core.Mirror.Snapshot()
+	if !w.detect || view == nil {
+		return
+	}
+	m := view.Member(p.host.address)
+	began, incarnation, born := w.now(), c.incarnation(p), p.host.born
+	if m == nil || m.Incarnation != incarnation || suspicion.LeftToLease(m) || !p.host.link().well() {
+		return
+	}
+	for _, s := range p.node.watchers {
+		watcher, trip := s.from, 2*s.from.host.distance+2*mostHop
+		session := watcher.session()
+		if began-s.opened < settled || !watcher.host.reaches(p.host) || session == nil || watcher.host.link().denied {
+			continue // where it may not delete the key of a candidate, the lease decides
+		}
+		within := dials + 2*trip + suspicion.Grace(crashdetector.DefaultGracePeriod, trip, m)
+		w.after(within, func() {
+			// Anything that has befallen the watcher meanwhile is another case, and so is another process at the
+			// address, which has time to take it over itself.
+			if p.host.born == born && !watcher.dead.Load() && !watcher.leaves && watcher.host.reaches(p.host) && session.Valid() &&
+				!watcher.host.link().denied {
+				c.noticed(p, watcher, incarnation, began)
+			}
+		})
+	}
+}
+
+// noticed: a process that was killed then is registered no longer.
+func (c *checks) noticed(p, watcher *process, incarnation int64, killed time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if watcher.host.hindered(killed-settled) || slices.Contains(c.taints, incarnation) ||
+		slices.ContainsFunc(c.taken, func(t taken) bool { return t.lease == watcher.known.lease }) {
+		return
+	}
+	if c.truth.created(c.w.keys.Node(p.host.address), incarnation) {
+		c.fail("P4", "%s was killed %v ago, %s watched it, and it is registered still", p.id, c.w.now()-killed, watcher.id)
+		return
+	}
+	c.seen.Count[CrashNoticed]++
 }

@@ -76,9 +76,12 @@ func (h *host) set(change func(*link)) {
 func newHost(w *world, address string) *host {
 	h := &host{w: w, address: address, lagged: -1, refused: -1, cut: map[*host]bool{}}
 	h.way.Store(&link{})
-	h.clocks.Store(&clocks{rate: w.rand.Int64N(6001) - 3000, frozen: -1, suspended: -1})
+	h.clocks.Store(&clocks{rate: w.rand.Int64N(2*mostDrift+1) - mostDrift, frozen: -1, suspended: -1})
 	return h
 }
+
+// mostDrift is by how many parts per million a clock runs fast or slow at most.
+const mostDrift = 3000
 
 // clocks are how a host's clocks come from the true time. They never change.
 type clocks struct {
@@ -102,6 +105,11 @@ func (h *host) now() deadline.Instant {
 	}
 	return deadline.Instant{Mono: int64(mono) + int64(mono)*c.rate/1e6 + 1,
 		Wall: h.w.began.UnixNano() + int64(ran) + int64(ran)*c.rate/1e6 + int64(c.ahead)}
+}
+
+// slower is d on the slowest clock that there is, and a moment more.
+func slower(d time.Duration) time.Duration {
+	return d + d*mostDrift/1e6 + time.Millisecond
 }
 
 // pause stops the process.

@@ -18,10 +18,11 @@ type node struct {
 	watching    []*stream // its own that stand
 }
 
-// How soon a closed socket is noticed, at least and at most; and a connection on which nothing is said, as the
-// keepalive of package node's watches has it.
+// How soon a closed socket is noticed, at least and at most; how long a way takes where nobody is far; and when a
+// connection is given up on which nothing is heard, as the keepalive of package node's watches has it.
 const (
 	leastNotice, mostNotice   = 500 * time.Microsecond, time.Millisecond
+	leastHop, mostHop         = 100 * time.Microsecond, 1500 * time.Microsecond
 	leastSilence, mostSilence = 10 * time.Second, 15 * time.Second
 )
 
@@ -34,6 +35,7 @@ var (
 // between them does not break it.
 type stream struct {
 	from, to *process
+	opened   time.Duration
 	over     bool          // nothing comes through it any more
 	ended    chan struct{} // closed when the watcher knows that it has ended
 	err      error         // nil: by a goodbye; read after ended
@@ -122,7 +124,7 @@ func (h *host) reaches(there *host) bool {
 // dial calls answered within d with who listens at an address, nil if nobody does; or never if there is no answer.
 func (n *node) dial(address string, answered func(there *process)) {
 	p, there := n.p, n.p.w.host(address)
-	hop := p.w.between(100*time.Microsecond, 1500*time.Microsecond) + p.host.lag() + there.lag()
+	hop := p.w.between(leastHop, mostHop) + p.host.lag() + there.lag()
 	p.w.after(hop, func() {
 		target := there.process
 		switch {
@@ -166,7 +168,7 @@ func await[T any](n *node, ctx context.Context, address string, use func(there *
 // Watch is of crashdetector.Dialer.
 func (n *node) Watch(ctx context.Context, address string) (crashdetector.Watch, error) {
 	s, err := await(n, ctx, address, func(there *process) *stream {
-		s := &stream{from: n.p, to: there, ended: make(chan struct{})}
+		s := &stream{from: n.p, to: there, opened: n.p.w.now(), ended: make(chan struct{})}
 		if there.dead.Load() || there.node.closed {
 			s.over, s.err = true, errBroke
 			close(s.ended)

@@ -68,6 +68,7 @@ func crash(w *world, h *host) {
 		return
 	}
 	w.note(h, "crashes")
+	w.checks.crashes(h.process)
 	h.process.die(false)
 	w.startAgain(h)
 }

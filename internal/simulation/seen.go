@@ -38,6 +38,7 @@ const (
 	Withdrew
 	DeadRemoved
 	LivingRemoved
+	CrashNoticed
 	FarAccused
 	Recorded
 	Suspected
@@ -70,7 +71,7 @@ func (o Occurrence) String() string {
 		"sessions lost: paused past the deadline", "sessions lost: revoked", "sessions lost: permission",
 		"sessions lost: key lost", "views compared with etcd", "keys missed by a renewal", "requests of campaigns that failed",
 		"accusations", "accusations refuted, as the accuser saw it", "accusations taken back", "members removed: dead",
-		"members removed: alive", "accusations of members far from etcd", "records written anew", "suspicions",
+		"members removed: alive", "crashes noticed in time, by each watcher that nothing kept from it", "accusations of members far from etcd", "records written anew", "suspicions",
 		"sessions suspended", "sessions resumed", "shard maps accepted", "shard maps accepted of an acting leader",
 		"shard maps accepted beside an outside candidate", "shard maps refused: planning was another's by then",
 		"shard maps refused: the map was another by then",
