@@ -59,6 +59,7 @@ type known struct {
 	denied      bool
 	deaf        int           // watches that have to be opened before one reports what happens
 	waits       time.Duration // until when for an answer that does not come
+	mayAct      bool          // its election had failed when it last asked for the acting leader's key
 	failures    int           // requests of campaigns without an answer, since it last had one
 	round       time.Duration // how long the last one took that was answered
 

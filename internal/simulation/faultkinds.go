@@ -88,6 +88,10 @@ func everyFault() []fault {
 		}},
 		{3, "etcd elects another leader", electEtcd},
 		{3, "etcd is away", etcdAway},
+		{3, "a member of etcd stands still", stopMember},
+		{3, "the member that leads etcd stutters", stutter},
+		{3, "a member of etcd is cut off from the others", cutMember},
+		{2, "etcd's lead moves", moveLead},
 		{4, "etcd revokes leases that were renewed", revokeEarly},
 		{5, "hand", handFrom},
 		{4, "hand, and the watch frozen", func(w *world, h *host) {

@@ -8,7 +8,8 @@ import (
 // faults are those that are to come, and those that last.
 type faults struct {
 	w    *world
-	away bool // etcd is; the world's lock is held
+	away bool // etcd is; changed by alter
+	sick int  // members of etcd that stand still, or are cut off; the same
 
 	lasting []func() // what ends those that last; the world's lock is held
 

@@ -24,6 +24,9 @@ type host struct {
 	resumed   chan struct{} // closed when it goes on; nil while nothing stands still
 
 	distance time.Duration // from etcd, one way
+	member   int           // of etcd, which it asks
+	roams    bool          // it asks one after the other
+	turns    atomic.Int64
 	way      atomic.Pointer[link]
 	refuses  bool           // nobody can connect, the answer is a refusal
 	silent   bool           // nobody can connect, there is no answer; nor can it connect to others
@@ -57,6 +60,14 @@ type link struct {
 func (l link) well() bool {
 	l.denied = false
 	return l == link{}
+}
+
+// asks is the member of etcd that the next request goes to.
+func (h *host) asks() int {
+	if h.roams {
+		return int(h.turns.Add(1)) % h.w.members
+	}
+	return h.member
 }
 
 // link is its present way to etcd.
@@ -193,6 +204,6 @@ func (h *host) hinderUntil(t time.Duration) { h.w.alter(func() { h.lagged = max(
 // hindered reports whether it was at any time since. The checks' lock is held.
 func (h *host) hindered(since time.Duration) bool {
 	p := h.process
-	return h.lagged >= since || p != nil && (p.known.deaf > 0 || p.known.waits >= since) || h.standsStill() || !h.link().well() || h.w.faults.away ||
+	return h.lagged >= since || p != nil && (p.known.deaf > 0 || p.known.waits >= since) || h.standsStill() || !h.link().well() || h.w.faults.away || h.w.faults.sick > 0 ||
 		p != nil && (p.core.Mirror.Snapshot() == nil || p.core.Mirror.Snapshot().Stale)
 }

@@ -163,7 +163,9 @@ func revokeEarly(w *world, h *host) {
 	}
 	w.note(nil, "etcd elects another leader, the old one stands still")
 	known := w.etcd.Term()
-	w.etcd.Elect(0)
+	if w.etcd.Elect(w.rand.IntN(w.members)); w.etcd.Term() == known {
+		return // that one is not up
+	}
 	if w.chance(2) {
 		w.cutFor(h, w.duration(h))
 	}

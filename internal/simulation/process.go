@@ -55,7 +55,7 @@ func (h *host) start() {
 	p.rand = newRand(w.seed, streamOf("retries", p.id))
 	p.use, p.known = newUse(p), newKnown(w)
 	p.node = &node{p: p, watcherLost: make(chan struct{}, 1)}
-	p.conn = w.etcd.Connect(p.id, p.delivery)
+	p.conn = w.etcd.ConnectTo(h.asks, p.id, p.delivery)
 	p.conn.Proxied(h.roles.proxied)
 	p.conn.Freeze(h.link().frozen)
 	p.conn.Hold(h.link().held || h.standsStill())

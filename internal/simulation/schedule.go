@@ -10,7 +10,7 @@ import (
 
 // newWorld draws a schedule: who there is, what goes wrong, and when. It begins now.
 func newWorld(seed uint64, log bool) *world {
-	w := &world{seed: seed, began: time.Now(), keys: keys, rand: newRand(seed, 0x60765e), etcd: modeletcd.New(), catalogue: everyFault(),
+	w := &world{seed: seed, began: time.Now(), keys: keys, rand: newRand(seed, 0x60765e), catalogue: everyFault(),
 		wake: make(chan struct{}, 1), ended: make(chan struct{})}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -18,6 +18,8 @@ func newWorld(seed uint64, log bool) *world {
 	w.log = transcript{w: w, on: log}
 	w.ttl = pick(w, []time.Duration{2 * time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second})
 	w.shards, w.window = pick(w, []int{5, 7}), pick(w, []time.Duration{50 * time.Millisecond, time.Second})
+	w.members = pick(w, []int{1, 1, 3})
+	w.etcd = modeletcd.NewCluster(w.members, etcdDelays(seed))
 	w.checks = newChecks(w)
 	w.etcd.Changed = w.checks.changed
 	w.detect = !w.chance(4)
@@ -28,6 +30,9 @@ func newWorld(seed uint64, log bool) *world {
 			shards: w.shards, excluded: w.chance(10), asked: w.chance(2), proxied: w.chance(4)}
 		if w.chance(12) {
 			h.roles.shards = 0
+		}
+		if h.member = w.rand.IntN(w.members); w.chance(3) {
+			h.roams = true
 		}
 		if far {
 			h.distance = w.drawDistance()
@@ -54,9 +59,15 @@ func newWorld(seed uint64, log bool) *world {
 		w.plan(end)
 	}
 	w.after(end, w.heal)
-	w.log.say("seed %d: %d hosts, TTL %v, crash detection %t, fallback %t; everything is healed at %v",
-		seed, len(w.hosts), w.ttl, w.detect, fallback, end)
+	w.log.say("seed %d: %d hosts, %d members of etcd, TTL %v, crash detection %t, fallback %t; everything is healed at %v",
+		seed, len(w.hosts), w.members, w.ttl, w.detect, fallback, end)
 	return w
+}
+
+// etcdDelays draws how long things take among the members of etcd.
+func etcdDelays(seed uint64) func(least, most time.Duration) time.Duration {
+	r := newRand(seed, streamOf("etcd"))
+	return func(least, most time.Duration) time.Duration { return between(r, least, most) } // etcd has a lock of its own
 }
 
 // begin starts a process if none runs.

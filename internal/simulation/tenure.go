@@ -52,7 +52,7 @@ func (c *checks) termBegan(p *process, token int64, mode election.Mode) {
 	k.token, k.mode, k.over = token, mode, -1
 	if mode == election.ModeFallback {
 		c.seen.Count[ActingTerm]++
-		if !k.denied && k.failures == 0 {
+		if !k.mayAct {
 			c.fail("P3", "%s acts as leader, though its election has not failed", p.id)
 		}
 	}
@@ -116,6 +116,13 @@ func (c *checks) sent(p *process, k kind, request any) sentWith {
 			s.duty = c.w.dutyOf(guards)
 		}
 		c.mu.Unlock()
+	case toChange:
+		r, _ := request.(*pb.TxnRequest)
+		if parsed, _ := c.w.puts(r, state.KindActing); parsed.Kind == state.KindActing {
+			c.mu.Lock()
+			p.known.mayAct = p.known.denied || p.known.failures > 0
+			c.mu.Unlock()
+		}
 	case toRenew:
 		if r, ok := request.(*pb.LeaseKeepAliveRequest); ok {
 			c.mu.Lock()

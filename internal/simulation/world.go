@@ -15,15 +15,16 @@ import (
 // world is one run: everything there is. Events happen one after the other, with mu held; what the product calls
 // or etcd reports goes by the locks of faults and checks, which are taken after mu, and never before it.
 type world struct {
-	seed   uint64
-	began  time.Time
-	ttl    time.Duration
-	keys   state.Keys
-	etcd   *modeletcd.Etcd
-	hosts  []*host
-	shards int           // how many there are
-	window time.Duration // of the planner
-	detect bool          // crash detection is on
+	seed    uint64
+	began   time.Time
+	ttl     time.Duration
+	keys    state.Keys
+	etcd    *modeletcd.Etcd
+	members int // of etcd
+	hosts   []*host
+	shards  int           // how many there are
+	window  time.Duration // of the planner
+	detect  bool          // crash detection is on
 
 	judging atomic.Bool   // the clocks of who stands still are read as they would be if it went on now
 	wake    chan struct{} // something happened that the checks must look at

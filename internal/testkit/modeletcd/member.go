@@ -216,7 +216,7 @@ func (e *Etcd) majority() *member {
 // elect makes a member the leader: it begins a term, and gives every lease its whole TTL.
 func (e *Etcd) elect(m *member) {
 	e.term++
-	e.leader, m.leads, m.term = m, true, e.term
+	e.leader, m.leads, m.term, e.elected = m, true, e.term, e.store.revision
 	for _, l := range e.leases {
 		l.timer.Reset(l.renew())
 	}

@@ -147,6 +147,9 @@ func (w *watch) tell() {
 	if !w.opened || w.c.held || w.c.frozen || !w.m.up() || w.next > revision {
 		return
 	}
+	if revision > w.c.e.elected {
+		w.m.term = w.c.e.term // it has applied what was done in it
+	}
 	events, known := w.c.e.store.since(w.of, w.next, revision)
 	if !known {
 		w.opened = false
