@@ -57,7 +57,7 @@ type known struct {
 	periods     map[*etcdsession.Period]bool // that have lapsed
 	lost        []lostWatch
 	denied      bool
-	deaf        int           // watches that have to be opened before one reports what happens
+	blind       int           // watches that have to be opened before one reports what happens
 	waits       time.Duration // until when for an answer that does not come
 	mayAct      bool          // its election had failed when it last asked for the acting leader's key
 	failures    int           // requests of campaigns without an answer, since it last had one

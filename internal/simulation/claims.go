@@ -161,7 +161,8 @@ func (c *checks) overlap(leaders []*claim) {
 // came, who leads at once.
 func (c *checks) besideOutside(leaders []*claim) {
 	head := c.truth.head()
-	if len(leaders) == 0 || leaders[0].mode != election.ModeFallback || head == nil || c.w.host(string(head.Value)) != nil {
+	if len(leaders) == 0 || leaders[0].mode != election.ModeFallback || head == nil ||
+		c.w.host(string(head.Value)) != nil {
 		c.outside = 0
 		return
 	}

@@ -26,8 +26,8 @@ func (p *process) delivery(request any) modeletcd.Delivery {
 		d.Lost = true
 		return d
 	}
-	fate, after := w.faults.sends(p, k)
-	switch fate {
+	outcome, after := w.faults.sends(p, k)
+	switch outcome {
 	case lost:
 		d.Lost = true
 	case unanswered:
@@ -40,11 +40,11 @@ func (p *process) delivery(request any) modeletcd.Delivery {
 	if p.refused(request, l) {
 		d.Refused = modeletcd.Denied
 	}
-	if fate != arrives {
-		w.log.of(p, "its %s %s", k, fate)
+	if outcome != arrives {
+		w.log.of(p, "its %s %s", k, outcome)
 	}
 	if d.Lost || d.Unanswered {
-		w.checks.doomed(p, k, fate)
+		w.checks.doomed(p, k, outcome)
 	}
 	if k == toWatch {
 		w.checks.opens(p, d.Out+d.Back)

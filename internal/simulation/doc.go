@@ -1,6 +1,6 @@
-// Package simulation runs the nodes of a cluster as they are (package core: session, mirror, membership, election, crash
-// detection, planner and owners of shards) over a model of etcd (package modeletcd) and a simulated network between
-// them, in virtual time, has everything go wrong, and checks the promises.
+// Package simulation runs the nodes of a cluster as they are (package core: session, mirror, membership,
+// election, crash detection, planner and owners of shards) over a model of etcd (package modeletcd) and a
+// simulated network between them, in virtual time, has everything go wrong, and checks the promises.
 //
 //	schedule (seed) ──► world: events in virtual time, sources of chance
 //	                      │
@@ -17,7 +17,8 @@
 // stand for those of package node, and what users do with a node. A process that stands still reads no clock, and
 // nothing comes to it or from it; timers that end meanwhile find that no time has passed.
 //
-// Not promised: that a seed comes out the same. In which order Go runs what is to run at one instant is not the
-// seed's: of a hundred seeds one or two differ from one run to the next. Nor anything about what is built on a node: its
-// gRPC server, locks, effects, objects; nor about etcd's own client, whose connections and retries the model leaves out.
+// Not promised: that a seed comes out the same. In which order Go runs what is to run at one instant is not
+// the seed's: of a hundred seeds one or two differ from one run to the next. Nor anything about what is built
+// on a node: its gRPC server, locks, effects, objects; nor about etcd's own client, whose connections and
+// retries the model leaves out.
 package simulation

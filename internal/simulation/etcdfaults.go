@@ -78,7 +78,8 @@ func (w *world) stopFor(member int, d time.Duration) {
 	w.sickFor(d, member, w.etcd.Stop)
 }
 
-// stutter: the one that leads stands still until another one has been elected, and once more when it has hardly gone on.
+// stutter: the one that leads stands still until another one has been elected, and once more when it has
+// hardly gone on.
 func stutter(w *world, _ *host) {
 	member, first := w.leading(), w.between(time.Second, 2*w.ttl)
 	w.stopFor(member, first)

@@ -115,13 +115,13 @@ func (c *checks) confirmed(p *process, began time.Duration) {
 	}
 }
 
-// deafens is called before a process's watch reports nothing any more, or the next one does not.
-func (c *checks) deafens(p *process, next bool) {
+// blinds is called before a process's watch reports nothing any more, or the next one does not.
+func (c *checks) blinds(p *process, next bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.known.deaf = 1
+	p.known.blind = 1
 	if next {
-		p.known.deaf = 2 // that one, and the one after it
+		p.known.blind = 2 // that one, and the one after it
 	}
 }
 
@@ -129,12 +129,12 @@ func (c *checks) deafens(p *process, next bool) {
 func (c *checks) opens(p *process, takes time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.known.deaf = max(0, p.known.deaf-1)
+	p.known.blind = max(0, p.known.blind-1)
 	p.known.waits = max(p.known.waits, c.w.now()+takes)
 }
 
-// settled is how long a watch must have stood to count: one that broke again and again is opened ever more rarely.
-const settled = 2 * time.Second
+// stoodFor is how long a watch must have stood to count: one that broke again and again is opened ever more rarely.
+const stoodFor = 2 * time.Second
 
 // dials is more than a few connections that are refused take, and all that lies between them.
 const dials = 100 * time.Millisecond
@@ -152,28 +152,32 @@ func (c *checks) crashes(p *process) {
 		return
 	}
 	for _, s := range p.node.watchers {
-		watcher, trip := s.from, 2*s.from.host.distance+2*mostHop
-		session := watcher.session()
-		if began-s.opened < settled || !watcher.host.reaches(p.host) || session == nil || watcher.host.link().denied {
-			continue // where it may not delete the key of a candidate, the lease decides
+		watcher, session, trip := s.from, s.from.session(), 2*s.from.host.distance+2*mostHop
+		if began-s.opened < stoodFor || session == nil || !watcher.mayRemove(p, session) {
+			continue
 		}
 		within := dials + 2*trip + suspicion.Grace(crashdetector.DefaultGracePeriod, trip, m)
 		w.after(within, func() {
-			// Anything that has befallen the watcher meanwhile is another case, and so is another process at the
+			// What has befallen the watcher meanwhile makes it another case, and so does another process at the
 			// address, which has time to take it over itself.
-			if p.host.born == born && !watcher.dead.Load() && !watcher.leaves && watcher.host.reaches(p.host) && session.Valid() &&
-				!watcher.host.link().denied {
+			if p.host.born == born && watcher.mayRemove(p, session) {
 				c.noticed(p, watcher, incarnation, began)
 			}
 		})
 	}
 }
 
+// mayRemove reports whether nothing keeps a process from having another one removed, on that session. Where it may
+// not delete the key of a candidate, the lease decides.
+func (p *process) mayRemove(other *process, session *etcdsession.Session) bool {
+	return !p.dead.Load() && !p.leaves && p.host.reaches(other.host) && session.Valid() && !p.host.link().denied
+}
+
 // noticed: a process that was killed then is registered no longer.
 func (c *checks) noticed(p, watcher *process, incarnation int64, killed time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if watcher.host.hindered(killed-settled) || slices.Contains(c.taints, incarnation) ||
+	if watcher.host.hindered(killed-stoodFor) || slices.Contains(c.taints, incarnation) ||
 		slices.ContainsFunc(c.taken, func(t taken) bool { return t.lease == watcher.known.lease }) {
 		return
 	}

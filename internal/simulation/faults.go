@@ -19,27 +19,27 @@ type faults struct {
 	waiting    []trigger
 }
 
-// fate is what becomes of one request.
-type fate int
+// outcome is what becomes of one request.
+type outcome int
 
 const (
-	arrives    fate = iota
-	lost            // on its way
-	unanswered      // it is carried out, and the answer is lost
-	late            // it is carried out long after its sender gave up
+	arrives    outcome = iota
+	lost               // on its way
+	unanswered         // it is carried out, and the answer is lost
+	late               // it is carried out long after its sender gave up
 )
 
-func (f fate) String() string {
+func (f outcome) String() string {
 	return [...]string{"arrives", "is lost", "will not be answered", "comes late"}[f]
 }
 
 // doom is what is to become of one request.
 type doom struct {
-	kind  kind
-	host  *host // nil: anybody's
-	skip  int   // so many before it are spared
-	fate  fate
-	after time.Duration // how late, if it is to be late
+	kind    kind
+	host    *host // nil: anybody's
+	skip    int   // so many before it are spared
+	outcome outcome
+	after   time.Duration // how late, if it is to be late
 }
 
 // trigger lets a fault begin at a moment that matters.
@@ -64,7 +64,7 @@ const (
 )
 
 // sends decides what becomes of a request that is about to be sent.
-func (f *faults) sends(p *process, k kind) (fate, time.Duration) {
+func (f *faults) sends(p *process, k kind) (outcome, time.Duration) {
 	f.moment(p, sent+moment(k))
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,7 +79,7 @@ func (f *faults) sends(p *process, k kind) (fate, time.Duration) {
 		}
 		found := *d
 		f.deliveries = append(f.deliveries[:i], f.deliveries[i+1:]...)
-		return found.fate, found.after
+		return found.outcome, found.after
 	}
 	return arrives, 0
 }

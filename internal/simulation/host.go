@@ -203,7 +203,13 @@ func (h *host) hinderUntil(t time.Duration) { h.w.alter(func() { h.lagged = max(
 
 // hindered reports whether it was at any time since. The checks' lock is held.
 func (h *host) hindered(since time.Duration) bool {
+	if h.lagged >= since || h.standsStill() || !h.link().well() || h.w.faults.away || h.w.faults.sick > 0 {
+		return true
+	}
 	p := h.process
-	return h.lagged >= since || p != nil && (p.known.deaf > 0 || p.known.waits >= since) || h.standsStill() || !h.link().well() || h.w.faults.away || h.w.faults.sick > 0 ||
-		p != nil && (p.core.Mirror.Snapshot() == nil || p.core.Mirror.Snapshot().Stale)
+	if p == nil {
+		return false
+	}
+	view := p.core.Mirror.Snapshot()
+	return p.known.blind > 0 || p.known.waits >= since || view == nil || view.Stale
 }

@@ -9,7 +9,7 @@ func doomed(w *world, h *host) {
 	if !w.chance(3) {
 		d.host, d.skip = h, w.rand.IntN(2)
 	}
-	d.fate = pick(w, []fate{lost, unanswered, unanswered, late, late})
+	d.outcome = pick(w, []outcome{lost, unanswered, unanswered, late, late})
 	d.after = w.between(0, w.ttl)
 	if w.chance(3) {
 		d.after = w.between(0, 2*w.ttl)
@@ -18,13 +18,13 @@ func doomed(w *world, h *host) {
 	if d.host != nil {
 		who = "its"
 	}
-	w.note(h, "%s next %s (after %d others) %s", who, d.kind, d.skip, d.fate)
+	w.note(h, "%s next %s (after %d others) %s", who, d.kind, d.skip, d.outcome)
 	w.faults.doom(d)
 }
 
 // doomNext settles what becomes of the next request of that kind.
-func (w *world) doomNext(h *host, k kind, f fate) {
-	w.faults.doom(doom{kind: k, host: h, fate: f, after: w.between(0, w.ttl)})
+func (w *world) doomNext(h *host, k kind, f outcome) {
+	w.faults.doom(doom{kind: k, host: h, outcome: f, after: w.between(0, w.ttl)})
 	w.note(h, "the next %s %s", k, f)
 }
 
@@ -99,7 +99,7 @@ func deadWatch(w *world, h *host) {
 	}
 	next := w.chance(2)
 	w.note(h, "its watch is dead (the next one: %t)", next)
-	w.checks.deafens(p, next)
+	w.checks.blinds(p, next)
 	p.conn.Silence(next)
 }
 

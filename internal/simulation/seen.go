@@ -67,18 +67,20 @@ func (o Occurrence) String() string {
 	return [...]string{"terms", "terms in fallback", "terms ended: resigned", "terms ended: asked to give way",
 		"terms ended: stopped", "terms ended: key lost", "terms ended: session lost", "terms ended: superseded",
 		"terms ended with work to await", "guarded writes accepted", "guarded writes refused",
-		"requests carried out after their sender gave up", "answers lost", "sessions lost: expired or etcd unreachable",
-		"sessions lost: paused past the deadline", "sessions lost: revoked", "sessions lost: permission",
-		"sessions lost: key lost", "views compared with etcd", "keys missed by a renewal", "requests of campaigns that failed",
-		"accusations", "accusations refuted, as the accuser saw it", "accusations taken back", "members removed: dead",
-		"members removed: alive", "crashes noticed in time, by each watcher that nothing kept from it", "accusations of members far from etcd", "records written anew", "suspicions",
-		"sessions suspended", "sessions resumed", "shard maps accepted", "shard maps accepted of an acting leader",
+		"requests carried out after their sender gave up", "answers lost",
+		"sessions lost: expired or etcd unreachable", "sessions lost: paused past the deadline",
+		"sessions lost: revoked", "sessions lost: permission", "sessions lost: key lost",
+		"views compared with etcd", "keys missed by a renewal", "requests of campaigns that failed", "accusations",
+		"accusations refuted, as the accuser saw it", "accusations taken back", "members removed: dead",
+		"members removed: alive", "crashes noticed in time, by each watcher that nothing kept from it",
+		"accusations of members far from etcd", "records written anew", "suspicions", "sessions suspended",
+		"sessions resumed", "shard maps accepted", "shard maps accepted of an acting leader",
 		"shard maps accepted beside an outside candidate", "shard maps refused: planning was another's by then",
 		"shard maps refused: the map was another by then",
 		"shard maps of a second planner: a hand made the first look like no member", "shards assigned or moved",
-		"shards served", "reports", "reports with stragglers", "stops: shards handed over", "stops: nobody to take over",
-		"stops: shards not handed over", "stops: etcd did not answer", "shard maps taken by a hand",
-		"reports taken by a hand"}[o]
+		"shards served", "reports", "reports with stragglers", "stops: shards handed over",
+		"stops: nobody to take over", "stops: shards not handed over", "stops: etcd did not answer",
+		"shard maps taken by a hand", "reports taken by a hand"}[o]
 }
 
 // Exempt is what the design leaves out: a leader whose key or lease was taken.

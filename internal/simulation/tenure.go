@@ -134,7 +134,7 @@ func (c *checks) sent(p *process, k kind, request any) sentWith {
 }
 
 // doomed is called with a request that gets lost, or whose answer does.
-func (c *checks) doomed(p *process, k kind, f fate) {
+func (c *checks) doomed(p *process, k kind, f outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// It waits in vain, and some of it waits for that.

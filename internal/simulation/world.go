@@ -97,7 +97,7 @@ func (w *world) finish() {
 	}
 }
 
-// end kills whoever is left, and waits for it.
+// end kills the processes that are left, and waits for them.
 func (w *world) end() {
 	w.mu.Lock()
 	for _, h := range w.hosts {
