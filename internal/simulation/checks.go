@@ -69,6 +69,7 @@ type known struct {
 
 	serves []int64 // by shard: the epoch under which it was last seen to
 	stops  handedOver
+	sleeps sleeps
 }
 
 func newKnown(w *world) known {
@@ -119,6 +120,7 @@ type claim struct {
 	stands bool
 	token  int64 // of the term by which it leads; 0: it does not
 	mode   election.Mode
+	view   *state.Snapshot
 	shards []int64 // by shard: the epoch under which it holds it; 0: it does not
 	served []bool
 }
@@ -148,6 +150,7 @@ func (c *checks) look(w *world) {
 			continue
 		}
 		c.leads(x)
+		c.awake(x)
 		leaders = append(leaders, x)
 	}
 	c.held()
@@ -162,13 +165,14 @@ func (c *checks) look(w *world) {
 func (p *process) claims() claim {
 	x := claim{p: p, s: p.session()}
 	if p.looks == 0 && p.core.Mirror.Snapshot() != nil {
-		p.looks = p.w.now()
+		p.w.alter(func() { p.looks = p.w.now() })
 	}
 	if x.s == nil {
 		return x
 	}
 	x.valid, x.period = x.s.Valid(), x.s.Period()
 	x.stands = x.period.Stands()
+	x.view = p.core.Mirror.Snapshot()
 	if t := p.core.Manager.Election().Term(); t != nil {
 		x.token, x.mode = t.Token(), t.Mode()
 	}

@@ -16,7 +16,8 @@ const (
 	nobody           by = iota
 	hand                // out of band
 	removal             // on evidence
-	early               // etcd's: a leader of it that was deposed has leases revoked
+	early               // etcd's: a leader of it that was deposed has all leases revoked
+	partly              // the same, but it steps down in the middle of it
 	outsideCandidate    // who leads beside an acting leader
 	exempts
 )
@@ -123,9 +124,10 @@ func (c *checks) excuse(p *process, s *etcdsession.Session, token int64) *taken 
 // excuses reports whether what was taken from p excuses that other claims the same. What etcd itself
 // took does only if a process has begun to look since, which cannot know who was there before, and may
 // lead and deal out shards; if other's watch or process stood still just then; or if a hand made p
-// look like no member.
+// look like no member. Where etcd took some leases only, it does too if p was cut off from it: others wait for
+// a grace period then.
 func (c *checks) excuses(t *taken, p, other *process) bool {
-	if t.by != early {
+	if t.by != early && t.by != partly || t.by == partly && p.host.cutOff(t.at) {
 		return true
 	}
 	fresh := slices.ContainsFunc(c.w.hosts, func(h *host) bool {

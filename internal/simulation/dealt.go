@@ -3,12 +3,15 @@ package simulation
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/core"
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/shardplan"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -40,9 +43,6 @@ func (c *checks) dealt(p *process, d duty, r *pb.TxnRequest) {
 		if epoch < c.granted[n] {
 			c.fail("P5", "the map of %s gives shard %d away under epoch %d, after one of %d",
 				p.id, n, epoch, c.granted[n])
-		}
-		if epoch > c.granted[n] {
-			c.seen.Count[ShardMoved]++
 		}
 		c.granted[n] = epoch
 	}
@@ -85,6 +85,37 @@ func (c *checks) notPlanner(d duty) string {
 		}
 	}
 	return ""
+}
+
+// sleeps is since when a leader has something to plan for, and has not written a map over what it sees.
+type sleeps struct {
+	view  *state.Snapshot
+	since time.Duration // 0: it has nothing to plan for
+}
+
+// awake checks that a leader does not sleep over shards that must move: unless something keeps it from it, it has
+// written a map before it would try again after many failures.
+func (c *checks) awake(x *claim) {
+	p, k := x.p, &x.p.known.sleeps
+	if x.view == nil || x.view.Stale || p.host.hindered(c.w.now()) {
+		*k = sleeps{}
+		return
+	}
+	if x.view != k.view {
+		_, o := shardplan.New(c.w.planning(p.host.roles.shards)).Look(x.view, c.w.began.Add(c.w.now()))
+		switch {
+		case o.Plan.Assigned+o.Plan.Drained == 0:
+			k.since = 0
+		case k.view == nil || k.since == 0 || k.view.ShardMap != x.view.ShardMap:
+			k.since = c.w.now()
+		}
+		k.view = x.view
+	}
+	longest := shardplan.Retry.Delay(100, 1) + core.DefaultRequestTimeout
+	if k.since != 0 && c.w.now()-k.since > longest && !p.host.hindered(k.since) {
+		c.fail("P5", "%s leads and sleeps over shards without an owner, or that are to leave theirs, for %v", p.id,
+			c.w.now()-k.since)
+	}
 }
 
 // onLease is the process that registered on a lease last, nil if it is nobody's.

@@ -30,7 +30,8 @@ type host struct {
 	way      atomic.Pointer[link]
 	refuses  bool           // nobody can connect, the answer is a refusal
 	silent   bool           // nobody can connect, there is no answer; nor can it connect to others
-	lagged   time.Duration  // the last instant at which it was hindered; see hinder
+	apart    time.Duration  // the last instant at which it was hindered; see hinder
+	lagged   time.Duration  // or stood still
 	refused  time.Duration  // the last instant at which it refused a connection; -1: it never did
 	cut      map[*host]bool // whom it does not reach; the others reach it
 }
@@ -85,7 +86,7 @@ func (h *host) set(change func(*link)) {
 }
 
 func newHost(w *world, address string) *host {
-	h := &host{w: w, address: address, lagged: -1, refused: -1, cut: map[*host]bool{}}
+	h := &host{w: w, address: address, apart: -1, lagged: -1, refused: -1, cut: map[*host]bool{}}
 	h.way.Store(&link{})
 	h.clocks.Store(&clocks{rate: w.rand.Int64N(2*mostDrift+1) - mostDrift, frozen: -1, suspended: -1})
 	return h
@@ -171,7 +172,7 @@ func (h *host) goOn() {
 	if h.standsStill() {
 		return
 	}
-	h.hinder()
+	h.w.alter(func() { h.lagged = max(h.lagged, h.w.now()) })
 	h.w.checks.look(h.w) // what it claims at this instant, before it knows anything new
 	c := *h.clocks.Load()
 	c.frozen = -1
@@ -195,15 +196,22 @@ func (h *host) step(by time.Duration) {
 func (h *host) standsStill() bool { return h.paused || h.suspended }
 
 // hinder notes that something keeps the host, now, from answering as fast as one that
-// is well: a paused process, a way to etcd that is cut. Who is not hindered must not
-// be taken for dead.
+// is well: its way to etcd is cut, for example. Who is not hindered must not be taken for dead.
 func (h *host) hinder() { h.hinderUntil(h.w.now()) }
 
-func (h *host) hinderUntil(t time.Duration) { h.w.alter(func() { h.lagged = max(h.lagged, t) }) }
+func (h *host) hinderUntil(t time.Duration) {
+	h.w.alter(func() { h.apart, h.lagged = max(h.apart, t), max(h.lagged, t) })
+}
 
-// hindered reports whether it was at any time since. The checks' lock is held.
+// hindered reports whether it was at any time since, or stood still. The checks' lock is held.
 func (h *host) hindered(since time.Duration) bool {
-	if h.lagged >= since || h.standsStill() || !h.link().well() || h.w.faults.away || h.w.faults.sick > 0 {
+	return h.lagged >= since || h.standsStill() || h.cutOff(since)
+}
+
+// cutOff reports whether at any time since it could not hear of what happens at etcd at once, and not because it
+// stood still. The checks' lock is held.
+func (h *host) cutOff(since time.Duration) bool {
+	if h.apart >= since || !h.link().well() || h.w.faults.away || h.w.faults.sick > 0 {
 		return true
 	}
 	p := h.process

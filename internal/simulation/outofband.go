@@ -178,15 +178,19 @@ func revokeEarly(w *world, h *host) {
 			return
 		}
 		w.note(nil, "the old leader of etcd goes on")
-		by := early
-		if w.chance(3) {
-			by = hand // it steps down in the middle of it: not all of them are revoked
+		if l := w.leader(); l != nil && w.chance(2) { // it hears nothing of that
+			w.pauseFor(l.host, w.between(100*time.Millisecond, w.ttl))
 		}
-		for _, l := range w.etcd.Leases() {
+		by, leases := early, w.etcd.Leases()
+		if w.chance(2) {
+			by = partly
+			w.rand.Shuffle(len(leases), func(i, j int) { leases[i], leases[j] = leases[j], leases[i] })
+		}
+		for _, l := range leases {
 			if l.Granted > known || time.Until(l.Ends) > w.ttl {
 				continue // granted since; or an outside candidate's
 			}
-			if by == hand && w.chance(2) {
+			if by == partly && w.chance(2) {
 				break
 			}
 			w.after(w.between(0, 5*time.Millisecond), func() { w.dropEarly(l.ID, by) })

@@ -32,6 +32,8 @@ const (
 	SessionKeyLost
 	WatchCompared
 	KeyMissed
+	KeyRewritten
+	ViewReadAnew
 	CampaignFailed
 	Accused
 	Refuted
@@ -50,7 +52,9 @@ const (
 	PlanTooLate
 	PlanOvertaken
 	PlanBeside
-	ShardMoved
+	ShardAssigned
+	ShardDrained
+	ShardRebalanced
 	ShardServed
 	Reported
 	Straggled
@@ -70,17 +74,19 @@ func (o Occurrence) String() string {
 		"requests carried out after their sender gave up", "answers lost",
 		"sessions lost: expired or etcd unreachable", "sessions lost: paused past the deadline",
 		"sessions lost: revoked", "sessions lost: permission", "sessions lost: key lost",
-		"views compared with etcd", "keys missed by a renewal", "requests of campaigns that failed", "accusations",
-		"accusations refuted, as the accuser saw it", "accusations taken back", "members removed: dead",
-		"members removed: alive", "crashes noticed in time, by each watcher that nothing kept from it",
+		"views compared with etcd", "keys missed by a renewal", "keys put right", "views read anew",
+		"requests of campaigns that failed", "accusations", "accusations refuted, as the accuser saw it",
+		"accusations taken back", "members removed: dead", "members removed: alive",
+		"crashes noticed in time, by each watcher that nothing kept from it",
 		"accusations of members far from etcd", "records written anew", "suspicions", "sessions suspended",
 		"sessions resumed", "shard maps accepted", "shard maps accepted of an acting leader",
 		"shard maps accepted beside an outside candidate", "shard maps refused: planning was another's by then",
 		"shard maps refused: the map was another by then",
-		"shard maps of a second planner: a hand made the first look like no member", "shards assigned or moved",
-		"shards served", "reports", "reports with stragglers", "stops: shards handed over",
-		"stops: nobody to take over", "stops: shards not handed over", "stops: etcd did not answer",
-		"shard maps taken by a hand", "reports taken by a hand"}[o]
+		"shard maps of a second planner: a hand made the first look like no member",
+		"shards assigned that had no owner", "shards drained off a member", "shards rebalanced", "shards served",
+		"reports", "reports with stragglers", "stops: shards handed over", "stops: nobody to take over",
+		"stops: shards not handed over", "stops: etcd did not answer", "shard maps taken by a hand",
+		"reports taken by a hand"}[o]
 }
 
 // Exempt is what the design leaves out: a leader whose key or lease was taken.
@@ -166,6 +172,11 @@ func (s Seen) String() string {
 	fmt.Fprintf(&b, "%9d  exempt: leaders whose lease etcd revoked early (noticed after %v at most)\n",
 		e.Keyless, e.LongestKeyless.Round(time.Millisecond))
 	fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with one that could not know it (of %v at most)\n",
+		e.Overlaps, e.Longest.Round(time.Millisecond))
+	e = s.Exempt[partly]
+	fmt.Fprintf(&b, "%9d  exempt: leaders whose lease etcd revoked early, and not all others (noticed after %v at most)\n",
+		e.Keyless, e.LongestKeyless.Round(time.Millisecond))
+	fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with one that waited for a grace period (of %v at most)\n",
 		e.Overlaps, e.Longest.Round(time.Millisecond))
 	e = s.Exempt[outsideCandidate]
 	fmt.Fprintf(&b, "%9d  exempt: acting leaders beside an outside candidate (for %v at most)\n",

@@ -31,12 +31,21 @@ func (c *checks) event(p *process, what event.Type, f fields) {
 		}
 	case event.NodeRefuted:
 		c.seen.Count[Refuted]++
+	case event.ShardsRebalanced:
+		for name, o := range shardMoves {
+			n, _ := f.value(name).(int)
+			c.seen.Count[o] += n
+		}
 	}
 }
 
 var sessionEnds = map[session.Reason]Occurrence{session.ReasonExpired: SessionExpired,
 	session.ReasonUnreachable: SessionExpired, session.ReasonPaused: SessionPaused, session.ReasonRevoked: SessionRevoked,
 	session.ReasonPermission: SessionPermission, session.ReasonKeyLost: SessionKeyLost}
+
+// shardMoves are the fields of a line about a new shard map, and what they count.
+var shardMoves = map[string]Occurrence{"assigned": ShardAssigned, "drained": ShardDrained,
+	"rebalanced": ShardRebalanced}
 
 // termBegan is called with every term.
 func (c *checks) termBegan(p *process, token int64, mode election.Mode) {
@@ -187,6 +196,12 @@ func (c *checks) carriedOut(p *process, k kind, request any, sent sentWith, answ
 		c.seen.Count[Withdrew]++
 	case k == toCompare:
 		c.seen.Count[WatchCompared]++
+	case k == toRead && p.looks != 0:
+		c.seen.Count[ViewReadAnew]++
+	case k == toChange && held:
+		if parsed, _ := c.w.puts(r, state.KindCandidate); parsed.Kind == state.KindCandidate {
+			c.seen.Count[KeyRewritten]++
+		}
 	}
 }
 
