@@ -21,8 +21,8 @@ const suspendedTimeout = 5 * time.Second
 // pausedBound bounds a request of a round after a pause, for an etcd that is near.
 const pausedBound = 250 * time.Millisecond
 
-// slowdown is how many times as long as a round took a suspicion gives at least.
-const slowdown = 5
+// Slowdown is how many times as long as the last round took a suspicion gives at least, see [Session.Suspect].
+const Slowdown = 5
 
 var (
 	// errSuspected ends a round that was sent before a suspicion.
@@ -153,7 +153,7 @@ func (s *Session) bound() time.Duration {
 	bound, claim := s.ttl/5, s.claim.Load()
 	if !s.awake(s.cfg.Clock()) {
 		// A connection may be dead since the pause: another one is tried soon.
-		bound = min(bound, max(pausedBound, slowdown*s.RoundTrip()))
+		bound = min(bound, max(pausedBound, Slowdown*s.RoundTrip()))
 	}
 	if !claim.Suspected() {
 		return bound

@@ -245,7 +245,7 @@ func (s *Session) Check() {
 func (s *Session) Suspect(within time.Duration) {
 	s.mu.Lock()
 	before := s.claim.Load()
-	s.count(before.Suspect(s.cfg.Clock(), max(within, slowdown*s.lastRound)))
+	s.count(before.Suspect(s.cfg.Clock(), max(within, Slowdown*s.lastRound)))
 	if s.endRound != nil && !before.Suspected() {
 		// It may take long, and would prove nothing. One that was sent since an earlier
 		// suspicion clears that.

@@ -49,15 +49,15 @@ func (p *process) delivery(request any) modeletcd.Delivery {
 	if k == toWatch {
 		w.checks.opens(p, d.Out+d.Back)
 	}
-	sent := w.checks.sent(p, k, request)
+	by := w.checks.sent(p, k, request)
 	d.CarriedOut = func(answer any, err error) {
 		w.log.carriedOut(p, k, answer, err)
-		w.checks.carriedOut(p, k, request, sent, answer, err)
+		w.checks.carriedOut(p, k, request, by, answer, err)
 		w.faults.moment(p, carriedOut+moment(k))
 		w.look()
 	}
 	d.Answered = func(answer any, err error) {
-		w.checks.answered(p, k, request, sent, answer, err)
+		w.checks.answered(p, k, answer, err)
 		w.faults.moment(p, gotAnswer+moment(k))
 		w.look()
 	}

@@ -97,15 +97,12 @@ func (c *checks) lostWatcher(p *process) {
 	within := suspicion.ConfirmWithin(crashdetector.DefaultGracePeriod, view.Member(p.host.address))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	within = max(within, slowRounds*p.known.round) // a session gives a slow round more time
+	within = max(within, etcdsession.Slowdown*p.known.round) // a session gives a slow round more time
 	c.seen.Count[Suspected]++
 	d := lostWatch{s: s, at: c.w.now(), by: c.w.now() + slower(within)}
 	p.known.lost = append(p.known.lost, d)
 	c.w.after(d.by-d.at, func() {}) // it is looked at then
 }
-
-// slowRounds is how many times as long as its last round took a session gives, see etcdsession.Session.Suspect.
-const slowRounds = 5
 
 // confirmed is called when etcd answered a renewal round in full, which began then.
 func (c *checks) confirmed(p *process, began time.Duration) {

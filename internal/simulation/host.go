@@ -30,7 +30,7 @@ type host struct {
 	way      atomic.Pointer[link]
 	refuses  bool           // nobody can connect, the answer is a refusal
 	silent   bool           // nobody can connect, there is no answer; nor can it connect to others
-	apart    time.Duration  // the last instant at which it was hindered; see hinder
+	apart    time.Duration  // the last instant at which it was hindered, and not by standing still; see hinder
 	lagged   time.Duration  // or stood still
 	refused  time.Duration  // the last instant at which it refused a connection; -1: it never did
 	cut      map[*host]bool // whom it does not reach; the others reach it

@@ -18,8 +18,8 @@ type node struct {
 	watching    []*stream // its own that stand
 }
 
-// How soon a closed socket is noticed, at least and at most; how long a way takes where nobody is far; and when a
-// connection is given up on which nothing is heard, as the keepalive of package node's watches has it.
+// How soon a closed socket is noticed, at least and at most; how long a way takes where nobody is far; and how long
+// it takes until one notices that nothing comes through a connection any more.
 const (
 	leastNotice, mostNotice   = 500 * time.Microsecond, time.Millisecond
 	leastHop, mostHop         = 100 * time.Microsecond, 1500 * time.Microsecond

@@ -1,8 +1,8 @@
 package simulation
 
 import (
+	"errors"
 	"slices"
-	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -12,6 +12,7 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/core"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/modeletcd"
 	"github.com/goverse/goverse/internal/txn"
 )
 
@@ -83,7 +84,7 @@ func (c *checks) termEnded(p *process, token int64, reason string) {
 	} else if reason != "" {
 		c.seen.Count[GaveWay]++ // it says what was requested
 	}
-	if c.wasInside(p, token) {
+	if p.use.works(token) {
 		c.seen.Count[WorkAwaited]++
 	}
 	switch election.Reason(reason) {
@@ -101,28 +102,20 @@ func (c *checks) termEnded(p *process, token int64, reason string) {
 	c.w.faults.moment(p, termEnded)
 }
 
-func (c *checks) wasInside(p *process, token int64) bool { return p.use.works(token) }
-
 var termEnds = map[election.Reason]Occurrence{election.ReasonResigned: Resigned, election.ReasonRequested: GaveWay,
 	election.ReasonKeyLost: KeyLost, election.ReasonSessionLost: SessionLost, election.ReasonSuperseded: Superseded,
 	election.ReasonStopped: Withdrawn}
 
-// sentWith is what a process knew when it sent a request.
-type sentWith struct {
-	at   time.Duration
-	duty duty
-}
-
-// sent is called with every request that is about to be sent.
-func (c *checks) sent(p *process, k kind, request any) sentWith {
-	s := sentWith{at: c.w.now()}
+// sent is called with every request that is about to be sent. It returns the duty that one goes by which plans, or
+// writes under the fence.
+func (c *checks) sent(p *process, k kind, request any) (by duty) {
 	switch k {
 	case toPlan, toWrite:
 		guards, _ := p.core.Manager.Election().Duty()
 		c.mu.Lock()
-		s.duty = duty{mode: p.known.mode, token: p.known.token, lease: p.known.lease}
+		by = duty{mode: p.known.mode, token: p.known.token, lease: p.known.lease}
 		if k == toPlan && len(guards) > 0 {
-			s.duty = c.w.dutyOf(guards)
+			by = c.w.dutyOf(guards)
 		}
 		c.mu.Unlock()
 	case toChange:
@@ -135,11 +128,11 @@ func (c *checks) sent(p *process, k kind, request any) sentWith {
 	case toRenew:
 		if r, ok := request.(*pb.LeaseKeepAliveRequest); ok {
 			c.mu.Lock()
-			p.known.roundBegan[r.ID] = s.at
+			p.known.roundBegan[r.ID] = c.w.now()
 			c.mu.Unlock()
 		}
 	}
-	return s
+	return by
 }
 
 // doomed is called with a request that gets lost, or whose answer does.
@@ -161,25 +154,23 @@ func (c *checks) doomed(p *process, k kind, f outcome) {
 }
 
 // carriedOut is called with every request that etcd has carried out, or refused.
-func (c *checks) carriedOut(p *process, k kind, request any, sent sentWith, answer any, err error) {
+func (c *checks) carriedOut(p *process, k kind, request any, by duty, answer any, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r, _ := request.(*pb.TxnRequest)
 	a, _ := answer.(*pb.TxnResponse)
 	if err != nil {
-		if k == toCampaign || k == toLookAhead || k == toChange {
-			p.known.denied = true
-		}
+		p.known.denied = p.known.denied || errors.Is(err, modeletcd.Denied) // of all else nothing is denied
 		return
 	}
 	held := a != nil && a.Succeeded
 	switch {
 	case k == toPlan && held:
-		c.dealt(p, sent.duty, r)
+		c.dealt(p, by, r)
 	case k == toPlan:
-		c.refused(sent.duty)
+		c.refused(by)
 	case k == toWrite && held:
-		c.wrote(p, sent.duty)
+		c.wrote(p, by)
 	case k == toWrite:
 		c.seen.Count[WriteRefused]++
 	case k == toAccuse && held:
@@ -206,7 +197,7 @@ func (c *checks) carriedOut(p *process, k kind, request any, sent sentWith, answ
 }
 
 // answered is called with every answer that its sender gets.
-func (c *checks) answered(p *process, k kind, request any, sent sentWith, answer any, err error) {
+func (c *checks) answered(p *process, k kind, answer any, err error) {
 	if err != nil {
 		return
 	}
