@@ -47,7 +47,7 @@ func (w *world) snapshot() *state.Snapshot {
 				ModRevision: kv.ModRevision, Lease: kv.Lease})
 		}
 	}
-	return state.Build(w.keys, 0, w.checks.newest(), kvs)
+	return state.Build(w.keys, 0, w.etcd.Revision(), kvs)
 }
 
 // wrong is what is not yet as it should be, "" if all is.

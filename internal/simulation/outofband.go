@@ -149,7 +149,7 @@ func handOnReport(w *world, h *host) {
 			return
 		}
 		w.note(h, "somebody reports in its name that it has released everything")
-		r := sharding.Report{Incarnation: incarnation, Generation: w.checks.newest() + 1000}
+		r := sharding.Report{Incarnation: incarnation, Generation: w.etcd.Revision() + 1000}
 		w.out(hand, put(key, string(r.Encode()), kv.Lease))
 		w.checks.forge(forged{address: h.address, incarnation: r.Incarnation})
 	}
@@ -244,10 +244,11 @@ func (c *checks) forge(f forged) {
 }
 
 func (c *checks) mapTaken() {
+	at := c.w.etcd.Revision()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seen.Count[MapTaken]++
-	c.handed = append(c.handed, c.truth.revision)
+	c.handed = append(c.handed, at)
 }
 
 // incarnation is a process's as it registered last, 0 if it never did.
@@ -265,11 +266,4 @@ func (c *checks) key(key string) *mvccpb.KeyValue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.truth.get(key)
-}
-
-// newest is the newest revision at which a key was written.
-func (c *checks) newest() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.truth.revision
 }

@@ -78,6 +78,13 @@ func (e *Etcd) under(prefix string) []*mvccpb.KeyValue {
 	return e.store.keys[i:j]
 }
 
+// Revision is the newest.
+func (e *Etcd) Revision() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.store.revision
+}
+
 // Do carries out an out-of-band transaction, at once.
 func (e *Etcd) Do(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	e.mu.Lock()
