@@ -124,10 +124,13 @@ func (c *checks) excuse(p *process, s *etcdsession.Session, token int64) *taken 
 // excuses reports whether what was taken from p excuses that other claims the same. What etcd itself
 // took does only if a process has begun to look since, which cannot know who was there before, and may
 // lead and deal out shards; if other's watch or process stood still just then; or if a hand made p
-// look like no member. Where etcd took some leases only, it does too if p was cut off from it: others wait for
-// a grace period then.
+// look like no member. Where etcd took some leases only, it does too if p was cut off from it, for others wait for
+// a grace period only; or had not heard that etcd had another leader when it stood still.
 func (c *checks) excuses(t *taken, p, other *process) bool {
-	if t.by != early && t.by != partly || t.by == partly && p.host.cutOff(t.at) {
+	if t.by != early && t.by != partly {
+		return true
+	}
+	if s := p.session(); t.by == partly && (p.host.cutOff(t.at) || s != nil && p.core.Mirror.Term() <= s.Term()) {
 		return true
 	}
 	fresh := slices.ContainsFunc(c.w.hosts, func(h *host) bool {
