@@ -141,7 +141,7 @@ const dials = 100 * time.Millisecond
 // it, has it removed in time. The world's lock is held.
 func (c *checks) crashes(p *process) {
 	w, view := c.w, p.core.Mirror.Snapshot()
-	if !w.detect || view == nil {
+	if !w.detect || view == nil || w.faults.slow > 0 {
 		return
 	}
 	m := view.Member(p.host.address)
@@ -158,7 +158,7 @@ func (c *checks) crashes(p *process) {
 		w.after(within, func() {
 			// What has befallen the watcher meanwhile makes it another case, and so does another process at the
 			// address, which has time to take it over itself.
-			if p.host.born == born && watcher.mayRemove(p, session) {
+			if p.host.born == born && w.faults.slow == 0 && watcher.mayRemove(p, session) {
 				c.noticed(p, watcher, incarnation, began)
 			}
 		})

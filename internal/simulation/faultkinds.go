@@ -105,6 +105,7 @@ func everyFault() []fault {
 		}},
 		{3, "paused in the middle of planning", pauseInPlanning},
 		{3, "network between two hosts cut one way", cutBetween},
+		{2, "slow network between nodes", slowNetwork},
 		{2, "shard map or report that comes late", func(w *world, h *host) {
 			w.doomNext(nil, pick(w, []kind{toPlan, toReport}), late)
 			if w.chance(2) {

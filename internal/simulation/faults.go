@@ -8,8 +8,9 @@ import (
 // faults are those that are to come, and those that last.
 type faults struct {
 	w    *world
-	away bool // etcd is; changed by alter
-	sick int  // members of etcd that stand still, or are cut off; the same
+	away bool          // etcd is; changed by alter
+	sick int           // members of etcd that stand still, or are cut off; the same
+	slow time.Duration // how much longer ways between nodes take, at most; the world's lock is held
 
 	lasting []func() // what ends those that last; the world's lock is held
 

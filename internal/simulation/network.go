@@ -73,9 +73,10 @@ func (s *stream) end(goodbye, silently, byWatcher bool) {
 	s.over = true
 	s.to.node.watchers = without(s.to.node.watchers, s)
 	s.from.node.watching = without(s.from.node.watching, s)
-	notice := s.from.w.between(leastNotice, mostNotice)
+	w := s.from.w
+	notice := w.between(leastNotice, mostNotice) + w.between(0, w.faults.slow)
 	if silently {
-		notice = s.from.w.between(leastSilence, mostSilence)
+		notice = w.between(leastSilence, mostSilence)
 	}
 	if !byWatcher {
 		s.from.hear(notice, func() {
@@ -91,7 +92,7 @@ func (s *stream) end(goodbye, silently, byWatcher bool) {
 			case s.to.node.watcherLost <- struct{}{}:
 			default:
 			}
-			s.from.w.checks.lostWatcher(s.to)
+			w.checks.lostWatcher(s.to)
 		})
 	}
 }
@@ -124,7 +125,7 @@ func (h *host) reaches(there *host) bool {
 // dial calls answered within d with who listens at an address, nil if nobody does; or never if there is no answer.
 func (n *node) dial(address string, answered func(there *process)) {
 	p, there := n.p, n.p.w.host(address)
-	hop := p.w.between(leastHop, mostHop) + p.host.lag() + there.lag()
+	hop := p.w.between(leastHop, mostHop) + p.w.between(0, p.w.faults.slow) + p.host.lag() + there.lag()
 	p.w.after(hop, func() {
 		target := there.process
 		switch {

@@ -148,3 +148,10 @@ func cutBetween(w *world, h *host) {
 	}
 	w.faults.last(d, func() { delete(h.cut, there) })
 }
+
+func slowNetwork(w *world, h *host) {
+	d := w.duration(h)
+	w.faults.slow = pick(w, []time.Duration{10 * time.Millisecond, 300 * time.Millisecond, 3 * time.Second})
+	w.note(nil, "ways between nodes take up to %v longer, for %v", w.faults.slow, d)
+	w.faults.last(d, func() { w.faults.slow = 0 })
+}
