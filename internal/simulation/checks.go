@@ -61,7 +61,8 @@ type known struct {
 	waits       time.Duration // until when for an answer that does not come
 	mayAct      bool          // its election had failed when it last asked for the acting leader's key
 	failures    int           // requests of campaigns without an answer, since it last had one
-	round       time.Duration // how long the last one took that was answered
+	round       time.Duration // how long the last one took that was answered, with those before it that were not
+	tries       time.Duration // since when it tries to make the next one; -1: it does not
 
 	token int64 // of the present term, or the last one
 	mode  election.Mode
@@ -74,7 +75,7 @@ type known struct {
 
 func newKnown(w *world) known {
 	return known{roundBegan: map[int64]time.Duration{}, confirmed: map[int64]time.Duration{},
-		shown: map[int64]time.Duration{}, periods: map[*etcdsession.Period]bool{}, over: -1, serves: make([]int64, w.shards)}
+		shown: map[int64]time.Duration{}, periods: map[*etcdsession.Period]bool{}, over: -1, tries: -1, serves: make([]int64, w.shards)}
 }
 
 // Failure is a promise that was broken.

@@ -97,8 +97,7 @@ func (c *checks) lostWatcher(p *process) {
 	within := suspicion.ConfirmWithin(crashdetector.DefaultGracePeriod, view.Member(p.host.address))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// A session gives a slow round more time; and one that was begun anew was longer than it seemed.
-	within = max(within, 2*etcdsession.Slowdown*p.known.round)
+	within = max(within, etcdsession.Slowdown*p.known.round) // a session gives a slow round more time
 	c.seen.Count[Suspected]++
 	d := lostWatch{s: s, at: c.w.now(), by: c.w.now() + slower(within)}
 	p.known.lost = append(p.known.lost, d)

@@ -54,6 +54,7 @@ func everyFault() []fault {
 		}},
 		{6, "paused process", pauseProcess},
 		{2, "paused in a renewal", pauseInRenewal},
+		{2, "paused in the renewal that a lost watcher asks for", pauseInSuspicion},
 		{2, "suspended machine", suspendMachine},
 		{2, "stepped wall clock", stepWall},
 		{2, "busy machine", busyMachine},

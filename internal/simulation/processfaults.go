@@ -20,6 +20,16 @@ func pauseInRenewal(w *world, h *host) {
 		}})
 }
 
+// pauseInSuspicion has a process lose its watchers, and stand still while the answer is on its way that would clear
+// the suspicion: when it goes on, that comes too late, or too late for what it claimed.
+func pauseInSuspicion(w *world, h *host) {
+	breakStreams(w, h)
+	w.after(mostNotice/2, func() {
+		w.faults.at(trigger{moment: carriedOut + moment(pick(w, []kind{toRenew, toCheck})), host: h,
+			begin: func() { w.pauseFor(h, w.between(0, w.ttl)) }})
+	})
+}
+
 // pauseFor is SIGSTOP and SIGCONT.
 func (w *world) pauseFor(h *host, d time.Duration) {
 	p := h.process

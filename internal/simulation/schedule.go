@@ -35,7 +35,7 @@ func newWorld(seed uint64, log bool) *world {
 			h.roams = true
 		}
 		if far {
-			h.distance = w.drawDistance()
+			h.distance = w.drawDistance(h.roles.proxied)
 		}
 		w.hosts = append(w.hosts, h)
 		begin := w.between(0, 50*time.Millisecond)
@@ -78,10 +78,14 @@ func (h *host) begin() {
 }
 
 // drawDistance draws how far a host is from etcd, one way: not so far that no renewal round
-// could succeed.
-func (w *world) drawDistance() time.Duration {
-	d := pick(w, []time.Duration{0, 0, 20 * time.Millisecond, 80 * time.Millisecond, 200 * time.Millisecond})
-	if 4*d >= w.ttl/6 {
+// could succeed. Behind a proxy that is one request longer, and up to a second of the lease is lost.
+func (w *world) drawDistance(proxied bool) time.Duration {
+	d, ways, ttl := pick(w, []time.Duration{0, 0, 20 * time.Millisecond, 80 * time.Millisecond, 200 * time.Millisecond}),
+		time.Duration(4), w.ttl
+	if proxied {
+		ways, ttl = 6, w.ttl-time.Second
+	}
+	if ways*d >= ttl/6 {
 		return 0
 	}
 	return d

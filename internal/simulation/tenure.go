@@ -129,6 +129,9 @@ func (c *checks) sent(p *process, k kind, request any) (by duty) {
 		if r, ok := request.(*pb.LeaseKeepAliveRequest); ok {
 			c.mu.Lock()
 			p.known.roundBegan[r.ID] = c.w.now()
+			if p.known.tries < 0 {
+				p.known.tries = c.w.now()
+			}
 			c.mu.Unlock()
 		}
 	}
@@ -225,7 +228,7 @@ func (c *checks) answered(p *process, k kind, answer any, err error) {
 			c.seen.Count[KeyMissed]++
 		}
 		known.confirmed[int64(s.ID())] = began
-		known.round = c.w.now() - began
+		known.round, known.tries = c.w.now()-known.tries, -1
 		c.confirmed(p, began)
 	}
 }
