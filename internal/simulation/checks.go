@@ -75,7 +75,8 @@ type known struct {
 
 func newKnown(w *world) known {
 	return known{roundBegan: map[int64]time.Duration{}, confirmed: map[int64]time.Duration{},
-		shown: map[int64]time.Duration{}, periods: map[*etcdsession.Period]bool{}, over: -1, tries: -1, serves: make([]int64, w.shards)}
+		shown: map[int64]time.Duration{}, periods: map[*etcdsession.Period]bool{},
+		over: -1, tries: -1, serves: make([]int64, w.shards)}
 }
 
 // Failure is a promise that was broken.
