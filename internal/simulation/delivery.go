@@ -47,7 +47,7 @@ func (p *process) delivery(request any) modeletcd.Delivery {
 		w.checks.doomed(p, k, outcome)
 	}
 	if k == toWatch {
-		w.checks.opens(p, d.Out+d.Back)
+		w.checks.opens(p, d.Out+d.Back, d.Lost)
 	}
 	by := w.checks.sent(p, k, request)
 	d.CarriedOut = func(answer any, err error) {

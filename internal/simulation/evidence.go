@@ -122,11 +122,13 @@ func (c *checks) blinds(p *process, next bool) {
 	}
 }
 
-// opens is called when a process opens a watch, which takes so long.
-func (c *checks) opens(p *process, takes time.Duration) {
+// opens is called when a process opens a watch, which takes so long, or gets lost on its way.
+func (c *checks) opens(p *process, takes time.Duration, lost bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.known.blind = max(0, p.known.blind-1)
+	if p.known.blind = max(0, p.known.blind-1); lost {
+		p.known.blind = max(1, p.known.blind)
+	}
 	p.known.waits = max(p.known.waits, c.w.now()+takes)
 }
 
