@@ -143,6 +143,7 @@ func (c *checks) look(w *world) {
 	for i := range claims {
 		x := &claims[i]
 		c.period(x)
+		c.recovers(x)
 		if x.valid {
 			c.counts(x)
 			c.hold(x)

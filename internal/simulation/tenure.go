@@ -68,6 +68,16 @@ func (c *checks) termBegan(p *process, token int64, mode election.Mode) {
 	}
 }
 
+// recovers: the election works again for a process that sees itself in the queue.
+func (c *checks) recovers(x *claim) {
+	if x.s == nil || x.view == nil {
+		return
+	}
+	if own, _ := x.view.Candidate(int64(x.s.ID())); own != nil {
+		x.p.known.denied, x.p.known.failures = false, 0
+	}
+}
+
 // works reports whether work of a process's last term is running, and is waited for.
 func (c *checks) works(p *process, token int64) bool {
 	k := &p.known
@@ -207,14 +217,7 @@ func (c *checks) answered(p *process, k kind, answer any, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	known := &p.known
-	switch k {
-	case toCampaign:
-		known.denied, known.failures = false, 0
-	case toCheck:
-		s := p.session()
-		if s == nil {
-			return
-		}
+	if s := p.session(); k == toCheck && s != nil {
 		began := known.roundBegan[int64(s.ID())]
 		all := true
 		for _, op := range answer.(*pb.TxnResponse).Responses {
