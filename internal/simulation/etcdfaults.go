@@ -125,5 +125,6 @@ func (w *world) denyFor(h *host, d time.Duration) {
 	w.faults.last(d, func() {
 		w.note(h, "etcd allows its candidacy")
 		h.set(func(l *link) { l.denied = false })
+		h.allowed = w.now()
 	})
 }

@@ -152,24 +152,25 @@ func (c *checks) crashes(p *process) {
 	}
 	for _, s := range p.node.watchers {
 		watcher, session, trip := s.from, s.from.session(), 2*s.from.host.distance+2*mostHop
-		if began-s.opened < stoodFor || session == nil || !watcher.mayRemove(p, session) {
+		if began-s.opened < stoodFor || session == nil || !watcher.mayRemove(p, session, began) {
 			continue
 		}
 		within := dials + 2*trip + suspicion.Grace(crashdetector.DefaultGracePeriod, trip, m)
 		w.after(within, func() {
 			// What has befallen the watcher meanwhile makes it another case, and so does another process at the
 			// address, which has time to take it over itself.
-			if p.host.born == born && w.faults.slow == 0 && watcher.mayRemove(p, session) {
+			if p.host.born == born && w.faults.slow == 0 && watcher.mayRemove(p, session, began) {
 				c.noticed(p, watcher, incarnation, began)
 			}
 		})
 	}
 }
 
-// mayRemove reports whether nothing keeps a process from having another one removed, on that session. Where it may
-// not delete the key of a candidate, the lease decides.
-func (p *process) mayRemove(other *process, session *etcdsession.Session) bool {
-	return !p.dead.Load() && !p.leaves && p.host.reaches(other.host) && session.Valid() && !p.host.link().denied
+// mayRemove reports whether nothing keeps a process from having another one removed, on that session, nor did since
+// then. Where it may not delete the key of a candidate, the lease decides.
+func (p *process) mayRemove(other *process, session *etcdsession.Session, since time.Duration) bool {
+	denied := p.host.link().denied || p.host.allowed > since
+	return !p.dead.Load() && !p.leaves && p.host.reaches(other.host) && session.Valid() && !denied
 }
 
 // noticed: a process that was killed then is registered no longer.

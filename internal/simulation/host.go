@@ -33,6 +33,7 @@ type host struct {
 	apart    time.Duration  // the last instant at which it was hindered, and not by standing still; see hinder
 	lagged   time.Duration  // or stood still
 	refused  time.Duration  // the last instant at which it refused a connection; -1: it never did
+	allowed  time.Duration  // since when etcd denies it nothing, if it ever did
 	cut      map[*host]bool // whom it does not reach; the others reach it
 }
 

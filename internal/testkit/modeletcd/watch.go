@@ -147,6 +147,9 @@ func (w *watch) tell() {
 	if !w.opened || w.c.held || w.c.frozen || !w.m.up() || w.next > revision {
 		return
 	}
+	if w.m.leads && w.m != w.c.e.leader {
+		return // it stops to lead before it applies what another leader had committed
+	}
 	if revision > w.c.e.elected {
 		w.m.term = w.c.e.term // it has applied what was done in it
 	}
