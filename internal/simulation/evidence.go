@@ -99,6 +99,9 @@ func (c *checks) lostWatcher(p *process) {
 	defer c.mu.Unlock()
 	within = max(within, etcdsession.Slowdown*p.known.round) // a session gives a slow round more time
 	c.seen.Count[Suspected]++
+	if h := p.host; h.wentOn >= 0 && c.w.now()-h.wentOn < c.w.ttl {
+		return // by its own clocks the last round took as long as it stood still
+	}
 	d := lostWatch{s: s, at: c.w.now(), by: c.w.now() + slower(within)}
 	p.known.lost = append(p.known.lost, d)
 	c.w.after(d.by-d.at, func() {}) // it is looked at then

@@ -33,6 +33,7 @@ type host struct {
 	apart    time.Duration  // the last instant at which it was hindered, and not by standing still; see hinder
 	lagged   time.Duration  // or stood still
 	refused  time.Duration  // the last instant at which it refused a connection; -1: it never did
+	wentOn   time.Duration  // when it last did after it stood still; -1: it never did
 	allowed  time.Duration  // since when etcd denies it nothing, if it ever did
 	cut      map[*host]bool // whom it does not reach; the others reach it
 }
@@ -87,7 +88,7 @@ func (h *host) set(change func(*link)) {
 }
 
 func newHost(w *world, address string) *host {
-	h := &host{w: w, address: address, apart: -1, lagged: -1, refused: -1, cut: map[*host]bool{}}
+	h := &host{w: w, address: address, apart: -1, lagged: -1, refused: -1, wentOn: -1, cut: map[*host]bool{}}
 	h.way.Store(&link{})
 	h.clocks.Store(&clocks{rate: w.rand.Int64N(2*mostDrift+1) - mostDrift, frozen: -1, suspended: -1})
 	return h
@@ -173,7 +174,8 @@ func (h *host) goOn() {
 	if h.standsStill() {
 		return
 	}
-	h.w.alter(func() { h.lagged = max(h.lagged, h.w.now()) })
+	h.wentOn = h.w.now()
+	h.w.alter(func() { h.lagged = max(h.lagged, h.wentOn) })
 	h.w.checks.look(h.w) // what it claims at this instant, before it knows anything new
 	c := *h.clocks.Load()
 	c.frozen = -1
