@@ -23,7 +23,7 @@ var allowed = map[string][]string{
 	"": {},
 	"cluster": {"cluster/election", "cluster/event", "cluster/lock", "cluster/objects", "cluster/once",
 		"cluster/processor", "cluster/session", "cluster/shard", "cluster/stats", "internal/consensus",
-		"internal/crashdetector", "internal/effects", "internal/elections", "internal/etcdlock",
+		"internal/core", "internal/crashdetector", "internal/effects", "internal/elections", "internal/etcdlock",
 		"internal/etcdsession", "internal/etcdversion", "internal/eventlog", "internal/inspect",
 		"internal/leaderelection", "internal/leasequeue", "internal/lifecycle", "internal/membership",
 		"internal/mirror", "internal/objects/gateway", "internal/objects/host",
@@ -102,6 +102,9 @@ var allowed = map[string][]string{
 		"internal/backoff", "internal/etcdsession", "internal/leaderelection", "internal/lifecycle",
 		"internal/mirror", "internal/ownership", "internal/sharding", "internal/shardplan",
 		"internal/state", "internal/txn", "internal/wait"},
+	"internal/core": {"cluster/session", "internal/consensus", "internal/crashdetector",
+		"internal/deadline", "internal/etcdsession", "internal/leaderelection", "internal/membership",
+		"internal/mirror", "internal/sharding", "internal/shardplan", "internal/state"},
 	"internal/crashdetector": {"cluster/event", "internal/etcdsession", "internal/mirror",
 		"internal/state", "internal/suspicion", "internal/txn", "internal/wait"},
 	"internal/daemon":    {"*"},
@@ -141,7 +144,7 @@ var allowed = map[string][]string{
 	"internal/login":            {},
 	"internal/membership": {"cluster/session", "internal/backoff", "internal/crashdetector",
 		"internal/etcdsession", "internal/mirror", "internal/state", "internal/suspicion", "internal/txn",
-		"internal/wait", "node"},
+		"internal/wait"},
 	"internal/mirror": {"internal/backoff", "internal/linger", "internal/oneline", "internal/state",
 		"internal/watchprogress"},
 	"internal/objects": {},
@@ -165,10 +168,10 @@ var allowed = map[string][]string{
 	"internal/sharding":  {"cluster/shard"},
 	"internal/shardplan": {"internal/backoff", "internal/sharding", "internal/state"},
 	"internal/shardview": {"cluster/shard", "internal/sharding", "internal/shardplan", "internal/state"},
-	"internal/simulation": {"cluster/election", "internal/backoff", "internal/candidacy",
-		"internal/deadline", "internal/linger", "internal/ownership", "internal/sharding",
-		"internal/shardplan", "internal/state", "internal/suspicion", "internal/txn",
-		"internal/watchprogress"},
+	"internal/simulation": {"cluster/election", "cluster/event", "cluster/session", "internal/consensus",
+		"internal/core", "internal/crashdetector", "internal/deadline", "internal/etcdsession",
+		"internal/sharding", "internal/shardplan", "internal/state", "internal/suspicion",
+		"internal/testkit/modeletcd", "internal/txn"},
 	"internal/state": {"cluster/election", "cluster/shard", "internal/lifecycle", "internal/sharding"},
 	"internal/supervise": {"cluster/election", "cluster/lock", "cluster/session", "internal/child",
 		"internal/cli", "internal/elections", "internal/etcdlock", "internal/etcdsession",
@@ -337,7 +340,7 @@ func TestOneMutexEach(t *testing.T) {
 	}
 }
 
-// What decides has no goroutine, no lock and no I/O, so that a simulation can run it.
+// What decides has no goroutine, no lock and no I/O, so that a test can ask it anything.
 func TestWhatDecidesIsPure(t *testing.T) {
 	all := packages(t)
 	for _, name := range []string{"cluster/shard", "internal/access", "internal/doctor/diagnosis",
@@ -345,8 +348,7 @@ func TestWhatDecidesIsPure(t *testing.T) {
 		"internal/candidacy",
 		"internal/deadline", "internal/watchprogress", "internal/ownership", "internal/linger", "internal/shardplan",
 		"internal/leasequeue/order", "internal/leasequeue/place", "internal/elections/candidate",
-		"internal/suspicion", "internal/backoff",
-		"internal/simulation"} {
+		"internal/suspicion", "internal/backoff"} {
 		require.NotEmpty(t, all[name].ImportPath, name)
 		for _, path := range all[name].Imports {
 			if slices.Contains([]string{"context", "net", "os", "sync"}, path) || strings.HasPrefix(path,

@@ -15,10 +15,10 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/consensus"
+	"github.com/goverse/goverse/internal/core"
 	"github.com/goverse/goverse/internal/crashdetector"
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/eventlog"
-	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/membership"
 	"github.com/goverse/goverse/internal/mirror"
@@ -85,7 +85,8 @@ const (
 // parts is what runs between Start and Stop.
 type parts struct {
 	client   *clientv3.Client
-	mirror   *mirror.Mirror
+	core     *core.Core
+	mirror   *mirror.Mirror // the core's, as what follows
 	keeper   *etcdsession.Keeper
 	member   *membership.Membership
 	manager  *consensus.ConsensusManager
@@ -94,13 +95,8 @@ type parts struct {
 	objects  *hosting
 	events   *eventlog.Log
 
-	keeperCtx  context.Context
-	stopKeeper context.CancelFunc
-	keeperDone chan struct{}
-	keeperErr  error // read after keeperDone
-
 	restCtx  context.Context
-	stopRest context.CancelFunc // mirror, membership, what answers for this node
+	stopRest context.CancelFunc // what is built on the core
 	rest     sync.WaitGroup
 
 	mu     sync.Mutex
@@ -128,6 +124,7 @@ func (p *parts) closeRest() {
 	p.mu.Unlock()
 	p.stopRest()
 	p.rest.Wait()
+	p.core.Close()
 }
 
 // NewClusterWithNode checks the configuration and binds it to a node that is not
@@ -168,57 +165,27 @@ func (c *Cluster) newRecord() state.Record {
 		Labels: c.cfg.Labels, Shards: c.cfg.Sharding.count(), Weight: c.cfg.Weight, Observer: c.cfg.Observer}
 }
 
-// lost is called for every session that was lost.
-func (p *parts) lost(s *etcdsession.Session, lost *session.LostError) {
-	p.member.SessionLost(s, lost)
-	p.events.SessionLost(int64(s.ID()), lost)
-	leaderelection.RebuildOnOtherHistory(p.mirror)(s, lost)
-}
-
 // assemble makes the parts; nothing runs yet. ctx is of who starts them.
 func (c *Cluster) assemble(ctx context.Context, client *clientv3.Client) (*parts, error) {
-	p := &parts{client: client, keeperDone: make(chan struct{})}
-	ttl := ttlOf(c.cfg)
-	p.mirror = mirror.New(mirror.Config{Client: client, Keys: c.keys, Member: c.node.AdvertiseAddress(),
-		LagTimeout: ttl / 3, ReadTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("mirror")})
-	p.member = membership.New(membership.Config{Client: client, Keys: c.keys, Mirror: p.mirror,
-		Address: c.node.AdvertiseAddress(), DialOptions: c.cfg.DialOptions, Record: c.newRecord(),
-		RemovePredecessor: !c.cfg.CrashDetection.Off, GracePeriod: c.cfg.CrashDetection.GracePeriod,
-		RequestTimeout: c.cfg.RequestTimeout, MeasureEvery: ttl / 3, Logger: c.log.Named("member")})
-	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{
-		Config: etcdsession.Config{Client: client, TTL: ttl, Logger: c.log.Named("session"), ReadKey: c.keys.Request(),
-			KnownRevision: p.mirror.Known, OnRead: p.mirror.Saw, KnownTerm: p.mirror.Term, Proxied: p.mirror.Proxied},
-		Register: p.member.Register,
-		OnLost:   p.lost,
+	p := &parts{client: client}
+	nodes := dialer{instanceID: c.node.InstanceID(), opts: c.cfg.DialOptions}
+	config := core.Config{Client: client, Keys: c.keys, TTL: ttlOf(c.cfg), RequestTimeout: c.cfg.RequestTimeout,
+		WorkTimeout: c.cfg.WorkTimeout, Address: c.node.AdvertiseAddress(), Record: c.newRecord(), Observer: c.cfg.Observer,
+		Fallback: c.cfg.Fallback == FallbackByName, Detection: c.cfg.CrashDetection.settings(), Dialer: nodes,
+		WatcherLost: c.node.WatcherLost(), Identify: nodes.identify, Planning: c.cfg.Sharding.planning(),
+		Shards: c.cfg.Sharding.part(),
+		OnLost: func(s *etcdsession.Session, lost *session.LostError) { p.events.SessionLost(int64(s.ID()), lost) },
 		Explain: func(err error) error {
 			return c.cfg.reach(reach.WordsOf(ctx)).Explain(context.WithoutCancel(ctx), err, c.needs())
 		},
-	})
-	if err != nil {
+		Logger: c.log}
+	var err error
+	if p.core, err = core.New(config); err != nil {
 		return nil, err
 	}
-	p.keeper = keeper
-	p.detector = crashdetector.New(crashdetector.Config{Client: client, Mirror: p.mirror, Keeper: keeper,
-		Address: c.node.AdvertiseAddress(), InstanceID: c.node.InstanceID(), WatcherLost: c.node.WatcherLost(),
-		Dialer:   dialer{instanceID: c.node.InstanceID(), opts: c.cfg.DialOptions},
-		Settings: c.cfg.CrashDetection.settings(), Logger: c.log.Named("crashdetector")})
-	if p.work, err = c.newWork(client, p.mirror, keeper); err != nil {
-		return nil, err
-	}
-	config := consensus.Config{Election: leaderelection.Config{
-		Client: client, Prefix: c.cfg.EtcdPrefix, Address: c.node.AdvertiseAddress(), Observer: c.cfg.Observer,
-		Fallback: c.cfg.Fallback == FallbackByName, RequestTimeout: c.cfg.RequestTimeout,
-		WorkTimeout: c.cfg.WorkTimeout, Mirror: p.mirror, Keeper: keeper, Logger: c.log.Named("election")}}
-	sharding, log := c.cfg.Sharding, c.log.Named("shards")
-	config.Planner = consensus.PlannerConfig{Client: client, Keys: c.keys, Mirror: p.mirror, Settings: sharding.planning(),
-		Timeout: c.cfg.RequestTimeout, Logger: log}
-	if !sharding.Off {
-		config.Shards = &consensus.ShardsConfig{Client: client, Keys: c.keys, Mirror: p.mirror, Keeper: keeper,
-			Address: c.node.AdvertiseAddress(), Shards: sharding.Shards, DrainTimeout: sharding.DrainTimeout,
-			Timeout:   c.cfg.RequestTimeout,
-			OnAcquire: sharding.OnAcquire, MaxAcquiring: sharding.MaxAcquiring, OnRelease: sharding.OnRelease, Logger: log}
-	}
-	if p.manager, err = consensus.New(config); err != nil {
+	p.mirror, p.keeper, p.member = p.core.Mirror, p.core.Keeper, p.core.Member
+	p.manager, p.detector = p.core.Manager, p.core.Detector
+	if p.work, err = c.newWork(client, p.mirror, p.keeper); err != nil {
 		return nil, err
 	}
 	p.events = eventlog.New(eventlog.Config{Client: client, Keys: c.keys, Mirror: p.mirror, Election: p.manager.Election(),

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
+	"github.com/goverse/goverse/internal/core"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -127,10 +128,10 @@ func (c Config) withDefaults() Config {
 		c.DialTimeout = 2 * time.Second
 	}
 	if c.RequestTimeout == 0 {
-		c.RequestTimeout = 2 * time.Second
+		c.RequestTimeout = core.DefaultRequestTimeout
 	}
 	if c.WorkTimeout == 0 {
-		c.WorkTimeout = 5 * time.Second
+		c.WorkTimeout = core.DefaultWorkTimeout
 	}
 	if c.PreferAfter == 0 {
 		c.PreferAfter = 5 * time.Second

@@ -29,6 +29,12 @@ func (d dialer) Watch(ctx context.Context, address string) (crashdetector.Watch,
 	return nodeWatch{w}, nil
 }
 
+// identify is the instance id of the node that answers at address.
+func (d dialer) identify(ctx context.Context, address string) (instance string, err error) {
+	identity, err := node.Identify(ctx, address, d.opts...)
+	return identity.InstanceID, err
+}
+
 type nodeWatch struct{ *node.Watch }
 
 // Instance implements crashdetector.Watch.

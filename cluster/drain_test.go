@@ -29,21 +29,3 @@ func TestDrainRequestForAMemberThatIsGone(t *testing.T) {
 	require.NoError(t, c.parts.Load().member.Recorded(etcdtest.Context(t)))
 	require.True(t, inside{c}.Snapshot().Member(c.address()).Draining, "the member that was asked keeps to it")
 }
-
-// A drained member takes nothing over, and plans for others as before.
-func TestDrainedMemberStillPlans(t *testing.T) {
-	c := newCluster(t, etcdtest.Start(t), "127.0.0.1:9")
-	record := state.Record{Shards: 8192}
-	own := &state.Member{Address: c.address(), Incarnation: 1, Record: record}
-	taker := &state.Member{Address: "b:1", Incarnation: 2, Record: record} // an observer
-	drained := &state.Member{Address: "c:1", Incarnation: 3, Record: record}
-	drained.Lease, drained.Draining = 3, true
-	queue := []*state.Candidate{{KeyLease: 3, Lease: 3, Address: "c:1", CreateRevision: 4}}
-	require.True(t, c.canHandOver(&state.Snapshot{Members: []*state.Member{own, taker, drained}, Queue: queue}))
-	require.False(t, c.canHandOver(&state.Snapshot{Members: []*state.Member{own, taker}}), "nobody plans")
-	require.False(t, c.canHandOver(&state.Snapshot{Members: []*state.Member{own, drained}, Queue: queue}),
-		"nobody takes them")
-	stopping := *drained
-	stopping.Stopping = true
-	require.False(t, c.canHandOver(&state.Snapshot{Members: []*state.Member{own, taker, &stopping}, Queue: queue}))
-}

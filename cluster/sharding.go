@@ -2,21 +2,18 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/goverse/goverse/cluster/shard"
-	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/consensus"
+	"github.com/goverse/goverse/internal/core"
 	"github.com/goverse/goverse/internal/shardplan"
-	"github.com/goverse/goverse/internal/state"
 )
 
 // ErrShardCount: the cluster works with another number of shards. It is fixed for the
 // life of a cluster: with another one nearly every key belongs elsewhere.
-var ErrShardCount = errors.New("the cluster has another number of shards; give this node the same, or turn " +
-	"Sharding.Off on")
+var ErrShardCount = core.ErrShardCount
 
 // defaultMaxAcquiring keeps a node that gets thousands of shards from asking for thousands of things at
 // once, and is more than most stores answer at a time.
@@ -122,82 +119,11 @@ func (s Sharding) planning() shardplan.Settings {
 		Budget: s.MovesPerMinute}
 }
 
-// agreed reports whether this node works with as many shards as the cluster: as its map,
-// or the members that were there before.
-func (c *Cluster) agreed(s *state.Snapshot) error {
-	count := c.cfg.Sharding.count()
-	if count == 0 {
+// part is this node's own, nil if it takes none.
+func (s Sharding) part() *consensus.ShardsConfig {
+	if s.Off {
 		return nil
 	}
-	if m := s.ShardMap; m != nil && m.Map != nil && m.Shards() != count {
-		return fmt.Errorf("%w: it has %d, this node %d", ErrShardCount, m.Shards(), count)
-	}
-	own := s.Member(c.node.AdvertiseAddress())
-	for _, m := range s.Members {
-		if own != nil && m.Incarnation < own.Incarnation && m.Shards != 0 && m.Shards != count {
-			return fmt.Errorf("%w: %s has %d, this node %d", ErrShardCount, m.Address, m.Shards, count)
-		}
-	}
-	return nil
-}
-
-// drained waits until the map names this node for no shard any more, or nobody is left
-// who could take them or plan, or ctx ends.
-func (c *Cluster) drained(ctx context.Context, p *parts) error {
-	shards := p.manager.Shards()
-	if shards == nil {
-		return nil
-	}
-	s := p.keeper.Current()
-	if s == nil {
-		return nil
-	}
-	// The others have two requests to make, whatever runs in the shards.
-	ctx, cancel := context.WithTimeout(ctx, max(c.cfg.Sharding.DrainTimeout, 2*c.cfg.RequestTimeout))
-	defer cancel()
-	period := s.Period()
-	defer context.AfterFunc(period.Context(), cancel)()
-	_, err := p.mirror.Wait(ctx, func(s *state.Snapshot) bool { return !c.owns(s) || !c.canHandOver(s) })
-	if !period.Stands() {
-		return nil // nothing is left to hand over
-	}
-	return err
-}
-
-// relinquish releases what is left. What ignores that its context ended is waited for as
-// long as a leader waits for its work.
-func (c *Cluster) relinquish(ctx context.Context, p *parts) error {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Sharding.DrainTimeout+c.cfg.WorkTimeout)
-	defer cancel()
-	return p.manager.Relinquish(ctx)
-}
-
-func (c *Cluster) owns(s *state.Snapshot) bool {
-	own := s.Member(c.node.AdvertiseAddress())
-	if own == nil || s.ShardMap == nil || s.ShardMap.Map == nil {
-		return false
-	}
-	me := sharding.Owner{Address: own.Address, Incarnation: own.Incarnation}
-	for _, load := range s.ShardMap.Loads() {
-		if load.Owner == me {
-			return true
-		}
-	}
-	return false
-}
-
-// canHandOver reports whether others are there to plan and to take what this node owns.
-func (c *Cluster) canHandOver(s *state.Snapshot) bool {
-	taker := false
-	for _, m := range shardplan.Members(s, c.cfg.Sharding.planning()) {
-		taker = taker || !m.Excluded && m.Address != c.node.AdvertiseAddress()
-	}
-	planner := slices.ContainsFunc(s.Members, func(m *state.Member) bool {
-		if m.Stopping || m.Address == c.node.AdvertiseAddress() {
-			return false
-		}
-		queued, _ := s.Candidate(m.Lease)
-		return queued != nil || m.ElectionFailed
-	})
-	return taker && planner
+	return &consensus.ShardsConfig{Shards: s.Shards, DrainTimeout: s.DrainTimeout, OnAcquire: s.OnAcquire,
+		MaxAcquiring: s.MaxAcquiring, OnRelease: s.OnRelease}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/membership"
 	"github.com/goverse/goverse/internal/reach"
-	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -96,9 +95,7 @@ func (c *Cluster) serve() error {
 func (c *Cluster) run(p *parts) {
 	restCtx, stopRest := context.WithCancel(context.Background())
 	p.restCtx, p.stopRest = restCtx, stopRest
-	p.keeperCtx, p.stopKeeper = context.WithCancel(context.Background())
-	p.rest.Go(func() { _ = p.mirror.Run(restCtx) }) // ends with its context only
-	p.rest.Go(func() { p.member.Run(restCtx) })
+	p.core.Start()
 	p.rest.Go(func() { p.followElection(restCtx) })
 	p.rest.Go(func() { p.sightings.follow(restCtx, p.mirror) })
 	p.rest.Go(func() { p.work.queues.Run(restCtx) })
@@ -113,46 +110,14 @@ func (c *Cluster) run(p *parts) {
 	if c.log.IsWarn() {
 		p.rest.Go(func() { membership.CheckHostname(restCtx, c.node.AdvertiseAddress(), c.lookup, c.log) })
 	}
-	p.rest.Go(func() { p.detector.Answer(restCtx) })
-	p.detector.Start()
-	go func() {
-		defer close(p.keeperDone)
-		select {
-		case <-p.mirror.Ready():
-			p.keeperErr = p.keeper.Run(p.keeperCtx)
-		case <-p.keeperCtx.Done():
-		}
-	}()
 }
 
 // join waits for the registration and queues.
 func (c *Cluster) join(ctx context.Context, p *parts) error {
-	joinCtx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watching := make(chan struct{})
-	defer func() { <-watching }()
-	go func() {
-		defer close(watching)
-		select {
-		case <-p.keeperDone:
-			cancel(p.keeperErr)
-		case <-joinCtx.Done():
-		}
-	}()
-	defer cancel(nil)
-	if _, err := p.keeper.Wait(joinCtx, nil); err != nil {
+	if err := p.core.Join(ctx); err != nil {
 		return c.joinError(ctx, p, err)
 	}
-	snap, err := p.mirror.Wait(joinCtx, func(s *state.Snapshot) bool {
-		return s.Member(c.node.AdvertiseAddress()) != nil
-	})
-	if err != nil {
-		return c.joinError(ctx, p, err)
-	}
-	if err := c.agreed(snap); err != nil {
-		return err
-	}
-	return p.manager.Start(joinCtx)
+	return nil
 }
 
 // joinError adds what kept the node from joining to the end of its patience.
@@ -170,8 +135,7 @@ func (c *Cluster) joinError(ctx context.Context, p *parts, err error) error {
 	return fmt.Errorf("join the cluster under %s: %w: %w", c.cfg.EtcdPrefix, err, trouble)
 }
 
-// followElection writes into the member record whether the election failed, and
-// remembers when each leader was first seen.
+// followElection remembers when each leader was first seen.
 func (p *parts) followElection(ctx context.Context) {
 	election := p.manager.Election()
 	sub := election.Subscribe()
@@ -182,7 +146,6 @@ func (p *parts) followElection(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		p.member.SetElectionFailed(election.Failed())
 		p.leaders.saw(election.Leader(), time.Now())
 	}
 }

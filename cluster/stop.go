@@ -5,17 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
 )
-
-// markTimeout bounds the wait for the mark that this node stops, which takes a millisecond
-// unless etcd is away.
-const markTimeout = time.Second
 
 // Stop hands everything over and leaves, in this order: it marks the node as
 // stopping; resigns and leaves the queue; waits until its shards are others', and releases
@@ -83,54 +78,45 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 	}
 	c.log.Info("stopping", "address", c.node.AdvertiseAddress())
 	c.node.MarkStopping()
-	p.member.MarkStopping()
 	p.objects.markStopping()
-	marked := false // and etcd answers, so that others can take over
-	if s := p.keeper.Current(); s != nil && s.Period().Stands() {
+	s := p.keeper.Current()
+	stands := s != nil && s.Period().Stands()
+	if stands {
 		cut.TTL = s.TTL()
-		brief, cancel := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, markTimeout))
-		// Others need not know it if all the rest goes well.
-		err := p.member.Recorded(brief)
-		if marked = err == nil; ctx.Err() != nil {
-			step("mark stopping", err)
-		}
-		cancel()
+	}
+	marked := p.core.MarkStopping(ctx) // and etcd answers, so that others can take over
+	if stands && !marked && ctx.Err() != nil {
+		step("mark stopping", context.Cause(ctx))
 	}
 	// Without a session there is nothing to leave, and the next one is not to
 	// queue: so in any case.
 	step("leave the election", p.manager.Withdraw(ctx))
 	if marked {
-		step("hand the shards over", c.drained(ctx, p))
+		step("hand the shards over", p.core.HandOver(ctx))
 	}
-	step("release the shards", c.relinquish(ctx, p))
+	step("release the shards", p.core.Relinquish(ctx))
 	c.closeWork(ctx, p.work, step)
 	p.detector.Stop(ctx) // says goodbye to those watched, as node.Stop to the watchers
 	step("end the calls of other nodes", p.objects.closeIncoming(ctx))
 	step("stop serving", c.node.Stop(ctx))
 	p.objects.close()
-	if s := p.keeper.Current(); len(cut.Steps) == 0 && s != nil && s.Period().Stands() && s.Term() < p.mirror.Term() {
-		// Else others wait for this node, which they could not tell from one that does not know that
-		// its lease is gone.
-		p.member.MarkLeft()
-		brief, cancel := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, markTimeout))
-		_ = p.member.Recorded(brief) // they wait, then
-		cancel()
+	if len(cut.Steps) == 0 {
+		p.core.MarkLeft(ctx)
 	}
-	leaving, left := context.WithTimeout(ctx, min(c.cfg.RequestTimeout, markTimeout))
+	leaving, left := context.WithTimeout(ctx, p.core.MarkTimeout())
 	p.events.Leave(leaving)
 	left()
-	p.stopKeeper() // revokes
-	<-p.keeperDone
+	cut.Left = p.core.Leave() // revokes
 	step("stop the election", ignoreOver(p.manager.Stop(ctx)))
 	p.closeRest()
 	c.closeClient(p.client)
 	about := []any{"address", c.node.AdvertiseAddress()}
 	// Else its Start has failed, or the others see it until its lease ends.
-	if c.parts.Load() == p && p.keeper.Left() == nil {
+	if c.parts.Load() == p && cut.Left == nil {
 		about = append(about, event.Field, string(event.NodeLeft))
 	}
 	c.log.Info("stopped", about...)
-	cut.Cause, cut.Left = context.Cause(ctx), p.keeper.Left()
+	cut.Cause = context.Cause(ctx)
 	if len(cut.Steps) == 0 && cut.Left == nil {
 		return nil
 	}

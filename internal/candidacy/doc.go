@@ -1,6 +1,6 @@
 // Package candidacy is one member's part in the election, as a value: no clock, no
 // goroutine, no lock, no I/O. Package leaderelection keeps the present one and does
-// what it orders; the simulation runs the same code.
+// what it orders.
 //
 //	snapshot, session, time ──► Look ──► end the term, begin one, one request to etcd
 //	                             ▲                                        │

@@ -16,13 +16,14 @@ import (
 	"github.com/goverse/goverse/internal/txn"
 )
 
-// PlannerConfig is what planning needs. Logger may be nil.
+// PlannerConfig is what planning needs. Random and Logger may be nil.
 type PlannerConfig struct {
 	Client   *clientv3.Client
 	Keys     state.Keys
 	Mirror   *mirror.Mirror
 	Settings shardplan.Settings
-	Timeout  time.Duration // of one request to etcd
+	Timeout  time.Duration  // of one request to etcd
+	Random   func() float64 // by which retries get out of step; nil: math/rand's
 	Logger   hclog.Logger
 }
 
@@ -47,7 +48,8 @@ func newPlanner(cfg PlannerConfig, election *leaderelection.LeaderElection) *pla
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	return &planner{bad: -1, client: cfg.Client, keys: cfg.Keys, mirror: cfg.Mirror, election: election,
-		settings: cfg.Settings, timeout: cfg.Timeout, log: cfg.Logger, retry: backoff.Backoff{Policy: shardplan.Retry}}
+		settings: cfg.Settings, timeout: cfg.Timeout, log: cfg.Logger,
+		retry: backoff.Backoff{Policy: shardplan.Retry, Random: cfg.Random}}
 }
 
 // run looks whenever something changed that planning depends on, until ctx ends.

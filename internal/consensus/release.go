@@ -19,8 +19,8 @@ var errOvertaken = errors.New("the report or this node's registration changed me
 // batch of stragglers.
 func (h *Shards) report(ctx context.Context) {
 	var about int64 // generation of the last report
-	pause := backoff.Backoff{Policy: ownership.ReportAgain}
-	retry := backoff.Backoff{Policy: ownership.ReportRetry}
+	pause := backoff.Backoff{Policy: ownership.ReportAgain, Random: h.cfg.Random}
+	retry := backoff.Backoff{Policy: ownership.ReportRetry, Random: h.cfg.Random}
 	for {
 		select {
 		case <-h.reported:

@@ -20,7 +20,7 @@ import (
 // leftBehind is how long what runs in shards has to end when all else has.
 const leftBehind = time.Second
 
-// ShardsConfig is what a node's part in the shards needs. OnAcquire, OnRelease and Logger
+// ShardsConfig is what a node's part in the shards needs. OnAcquire, OnRelease, Random and Logger
 // may be nil.
 type ShardsConfig struct {
 	Client       *clientv3.Client
@@ -34,6 +34,7 @@ type ShardsConfig struct {
 	OnAcquire    func(ctx context.Context, shard int, epoch int64)
 	MaxAcquiring int // calls of OnAcquire at a time; 0: any number
 	OnRelease    func(ctx context.Context, shard int)
+	Random       func() float64 // by which retries get out of step; nil: math/rand's
 	Logger       hclog.Logger
 }
 

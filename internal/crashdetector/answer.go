@@ -3,7 +3,6 @@ package crashdetector
 import (
 	"cmp"
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -70,7 +69,7 @@ func (d *Detector) withdrawVoid(ctx context.Context, s *state.Snapshot) time.Dur
 		_, err := txn.Commit(attempt, d.cfg.Client, txn.Withdraw(s.Keys, a))
 		cancel()
 		if err != nil {
-			return suspicion.WithdrawRetry.Delay(1, rand.Float64())
+			return suspicion.WithdrawRetry.Delay(1, d.cfg.Random())
 		}
 	}
 	return 0

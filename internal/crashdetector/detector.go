@@ -3,6 +3,7 @@ package crashdetector
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -38,7 +39,7 @@ type Watch interface {
 	Close(ctx context.Context)
 }
 
-// Config is what a detector needs. All but Logger are required.
+// Config is what a detector needs. All but Random and Logger are required.
 type Config struct {
 	Client *clientv3.Client
 	Mirror *mirror.Mirror
@@ -49,7 +50,10 @@ type Config struct {
 	// WatcherLost receives when a stream to this member broke.
 	WatcherLost <-chan struct{}
 	Settings    Settings
-	Logger      hclog.Logger
+	// Random draws the numbers in [0, 1) by which retries get out of step, for a simulation that is to
+	// come out the same again. It must be safe for concurrent use. Default: math/rand's.
+	Random func() float64
+	Logger hclog.Logger
 }
 
 // Stats are counts since the start.
@@ -88,6 +92,9 @@ type Detector struct {
 // New makes a detector; [Detector.Start] makes it live.
 func New(cfg Config) *Detector {
 	cfg.Settings = cfg.Settings.WithDefaults()
+	if cfg.Random == nil {
+		cfg.Random = rand.Float64
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}

@@ -40,12 +40,14 @@ type Accuser struct {
 }
 
 // Remove accuses m, waits the grace, and removes m's keys if nobody refuted. It
-// blocks for the grace and two transactions. An error means that it was not
+// blocks for the grace and two transactions, each of which is given up after 2 s. An error means that it was not
 // removed here: ErrRefuted because it lives, ErrChanged because it is gone by
 // itself.
 func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) error {
 	began := time.Now()
-	written, err := a.accuse(ctx, m, evidence)
+	attempt, cancel := context.WithTimeout(ctx, requestTimeout)
+	written, err := a.accuse(attempt, m, evidence)
+	cancel()
 	if err != nil {
 		return err
 	}
@@ -56,6 +58,8 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 	if !wait.For(ctx, suspicion.Grace(grace, time.Since(began), m)) {
 		return context.Cause(ctx)
 	}
+	ctx, cancel = context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	return a.removeAccused(ctx, m, written)
 }
 

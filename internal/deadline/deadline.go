@@ -1,6 +1,5 @@
 // Package deadline is how long the holder of a lease may count on it, as a value:
-// no clock, no goroutine, no I/O. A session keeps the present one; the simulation
-// runs the same code.
+// no clock, no goroutine, no I/O. A session keeps the present one.
 //
 // Not promised: anything about clocks that both stand still, as in a guest whose
 // hypervisor stopped it.

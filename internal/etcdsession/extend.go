@@ -8,7 +8,6 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/goverse/goverse/internal/clock"
 	"github.com/goverse/goverse/internal/deadline"
 )
 
@@ -35,7 +34,7 @@ func (s *Session) extend(ctx context.Context) (extension, error) {
 		}
 		return s.remaining(ctx, answer.Header.GetRaftTerm())
 	}
-	e := extension{sent: clock.Now(), left: s.ttl}
+	e := extension{sent: s.cfg.Clock(), left: s.ttl}
 	answer, err := s.renewals.Renew(ctx, s.id)
 	if err != nil {
 		return extension{}, err
@@ -52,7 +51,7 @@ func (s *Session) extend(ctx context.Context) (extension, error) {
 // own header is filled when the lease has been looked at, so it does not say in which term that was: it only
 // may not say another one.
 func (s *Session) remaining(ctx context.Context, term uint64) (extension, error) {
-	e := extension{sent: clock.Now(), term: term}
+	e := extension{sent: s.cfg.Clock(), term: term}
 	resp, err := s.cfg.Client.TimeToLive(ctx, s.id)
 	switch {
 	case err != nil:

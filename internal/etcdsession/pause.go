@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/goverse/goverse/internal/clock"
 	"github.com/goverse/goverse/internal/deadline"
 )
 
@@ -55,7 +54,7 @@ func (s *Session) paused(now deadline.Instant) bool {
 // beat takes note of the time. It is called every beatEvery while the session stands.
 func (s *Session) beat() {
 	s.mu.Lock()
-	now, p := clock.Now(), &s.pause
+	now, p := s.cfg.Clock(), &s.pause
 	var stood time.Duration
 	if last := p.last.Load(); last != nil && now.Reached(last.Add(pauseLimit)) {
 		stood = time.Duration(now.Mono - last.Mono)
@@ -83,7 +82,7 @@ func (s *Session) beat() {
 // other one. The lock is held.
 func (s *Session) confirmed(began deadline.Instant) {
 	p := &s.pause
-	if !p.unsure.Load() || began.Mono < p.noticed.Mono || clock.Now().Reached(p.last.Load().Add(pauseLimit)) {
+	if !p.unsure.Load() || began.Mono < p.noticed.Mono || s.cfg.Clock().Reached(p.last.Load().Add(pauseLimit)) {
 		return
 	}
 	p.unsure.Store(false)

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/internal/clock"
 	"github.com/goverse/goverse/internal/deadline"
 )
 
@@ -29,14 +28,14 @@ func (s *Session) Period() *Period { return s.period.Load() }
 // since the period began. It reads atomics and the clock: no lock, no allocation, no
 // network.
 func (t *Period) Valid() bool {
-	claim, now := t.s.claim.Load(), clock.Now()
+	claim, now := t.s.claim.Load(), t.s.cfg.Clock()
 	return !t.s.over.Load() && claim.Period() == t.number && claim.Valid(now) && t.s.awake(now)
 }
 
 // Stands is Valid, but for a process that stood still for a moment, of which etcd has not confirmed
 // yet that nothing was taken from it: what began in the period goes on if it does.
 func (t *Period) Stands() bool {
-	claim, now := t.s.claim.Load(), clock.Now()
+	claim, now := t.s.claim.Load(), t.s.cfg.Clock()
 	return !t.s.over.Load() && claim.Period() == t.number && claim.Valid(now)
 }
 

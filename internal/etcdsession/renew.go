@@ -11,7 +11,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/session"
-	"github.com/goverse/goverse/internal/clock"
 	"github.com/goverse/goverse/internal/deadline"
 )
 
@@ -22,8 +21,8 @@ const suspendedTimeout = 5 * time.Second
 // pausedBound bounds a request of a round after a pause, for an etcd that is near.
 const pausedBound = 250 * time.Millisecond
 
-// slowdown is how many times as long as a round took a suspicion gives at least.
-const slowdown = 5
+// Slowdown is how many times as long as the last round took a suspicion gives at least, see [Session.Suspect].
+const Slowdown = 5
 
 var (
 	// errSuspected ends a round that was sent before a suspicion.
@@ -40,7 +39,7 @@ var (
 func (s *Session) renewLoop() {
 	defer s.endRenewals() // also of a session that is lost and never closed
 	// Counted from when the grant was sent: its answer may have taken long.
-	timer := time.NewTimer(s.ttl/3 - time.Duration(clock.Now().Mono-s.claim.Load().RenewedAt().Mono))
+	timer := time.NewTimer(s.ttl/3 - time.Duration(s.cfg.Clock().Mono-s.claim.Load().RenewedAt().Mono))
 	defer timer.Stop()
 	for {
 		select {
@@ -63,7 +62,7 @@ func (s *Session) renewLoop() {
 		s.lastErr = err
 		retry := s.ttl / 30
 		if claim := s.claim.Load(); claim.Suspected() || s.pause.unsure.Load() {
-			if retry = min(retry, deadline.SuspendedRetry); claim.Valid(clock.Now()) {
+			if retry = min(retry, deadline.SuspendedRetry); claim.Valid(s.cfg.Clock()) {
 				retry = min(retry, deadline.SuspectedRetry)
 			}
 		}
@@ -109,7 +108,7 @@ func (s *Session) renew() error {
 // round makes a renewal and then the read, each bounded, and counts from when the renewal was sent if
 // the read confirms it.
 func (s *Session) round(round context.Context, protected []*Protection, known int64) error {
-	bound, began := s.bound(), clock.Now()
+	bound, began := s.bound(), s.cfg.Clock()
 	ctx, cancel := context.WithTimeout(round, bound)
 	defer cancel()
 	answer, err := s.extend(ctx)
@@ -152,16 +151,16 @@ func (s *Session) round(round context.Context, protected []*Protection, known in
 // whole TTL, nor what is left in a suspicion.
 func (s *Session) bound() time.Duration {
 	bound, claim := s.ttl/5, s.claim.Load()
-	if !s.awake(clock.Now()) {
+	if !s.awake(s.cfg.Clock()) {
 		// A connection may be dead since the pause: another one is tried soon.
-		bound = min(bound, max(pausedBound, slowdown*s.RoundTrip()))
+		bound = min(bound, max(pausedBound, Slowdown*s.RoundTrip()))
 	}
 	if !claim.Suspected() {
 		return bound
 	}
 	bound = min(bound, suspendedTimeout)
-	if claim.Valid(clock.Now()) {
-		bound = min(bound, max(clock.Now().Until(claim.Until())/2, deadline.SuspectedRetry))
+	if claim.Valid(s.cfg.Clock()) {
+		bound = min(bound, max(s.cfg.Clock().Until(claim.Until())/2, deadline.SuspectedRetry))
 	}
 	return bound
 }
@@ -170,7 +169,7 @@ func (s *Session) bound() time.Duration {
 func (s *Session) renewed(began deadline.Instant, by extension) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answered := clock.Now()
+	answered := s.cfg.Clock()
 	s.lastRound = time.Duration(answered.Mono - began.Mono)
 	s.confirmed(began)
 	if claim := s.claim.Load().Remaining(by.sent, by.left, answered); s.lost == nil && claim != *s.claim.Load() {
@@ -189,7 +188,7 @@ func (s *Session) read(ctx context.Context, term uint64, protected []*Protection
 	if len(gets) == 0 { // a transaction of nothing is answered without asking anybody
 		gets = append(gets, clientv3.OpGet(s.cfg.ReadKey, clientv3.WithKeysOnly()))
 	}
-	asked := clock.Now()
+	asked := s.cfg.Clock()
 	resp, err := s.cfg.Client.Txn(ctx).Then(gets...).Commit()
 	if errors.Is(err, rpctypes.ErrPermissionDenied) {
 		if len(protected) == 0 {
@@ -212,7 +211,7 @@ func (s *Session) read(ctx context.Context, term uint64, protected []*Protection
 	}
 	s.mu.Lock()
 	s.revision = resp.Header.Revision
-	s.lastRead = time.Duration(clock.Now().Mono - asked.Mono)
+	s.lastRead = time.Duration(s.cfg.Clock().Mono - asked.Mono)
 	s.mu.Unlock()
 	for i, p := range protected {
 		kvs := resp.Responses[i].GetResponseRange().Kvs

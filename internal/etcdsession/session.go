@@ -48,6 +48,8 @@ type Config struct {
 	// etcd grpc-proxy: its answers may belong to renewals that were sent before, so it is etcd that is asked
 	// how long the lease lasts. That is reported in whole seconds: up to one of them is lost. It must not block.
 	Proxied func() bool
+	// Clock reads both clocks that the deadline is about. It must not block. Default: those of this machine.
+	Clock func() deadline.Instant
 	// Renewals, if set, counts the rounds of this session with those of others.
 	Renewals *Renewals
 	// Logger gets one line per event an operator cares about. Default: none.
@@ -74,6 +76,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ReadKey == "" {
 		c.ReadKey = "/goverse/leader-request"
+	}
+	if c.Clock == nil {
+		c.Clock = clock.Now
 	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
@@ -123,7 +128,7 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	sent := clock.Now()
+	sent := cfg.Clock()
 	grant, err := cfg.Client.Grant(clientv3.WithRequireLeader(ctx), int64(cfg.TTL/time.Second))
 	if err != nil {
 		return nil, fmt.Errorf("grant a lease of %v: %w", cfg.TTL, err)
@@ -152,7 +157,7 @@ func (s *Session) Term() uint64 { return s.term }
 // atomics and the clock: no lock, no allocation, no network. It can turn true again
 // after a suspension (see [Period]), and after the process stood still.
 func (s *Session) Valid() bool {
-	now := clock.Now()
+	now := s.cfg.Clock()
 	return !s.over.Load() && s.claim.Load().Valid(now) && s.awake(now)
 }
 
@@ -166,7 +171,7 @@ func (s *Session) Left() time.Duration {
 	if s.over.Load() {
 		return 0
 	}
-	return clock.Now().Until(s.claim.Load().Until())
+	return s.cfg.Clock().Until(s.claim.Load().Until())
 }
 
 // Renewed is when the renewal that counts was sent.
@@ -220,7 +225,7 @@ func (s *Session) Close(ctx context.Context) error {
 // which etcd has not cleared yet; see [Session.Suspect]. What is claimed goes on for a
 // while; nothing new should be claimed.
 func (s *Session) Suspected() bool {
-	return s.claim.Load().Suspected() || s.paused(clock.Now())
+	return s.claim.Load().Suspected() || s.paused(s.cfg.Clock())
 }
 
 // Check asks for a renewal round now, because somebody saw a sign that the
@@ -240,7 +245,7 @@ func (s *Session) Check() {
 func (s *Session) Suspect(within time.Duration) {
 	s.mu.Lock()
 	before := s.claim.Load()
-	s.count(before.Suspect(clock.Now(), max(within, slowdown*s.lastRound)))
+	s.count(before.Suspect(s.cfg.Clock(), max(within, Slowdown*s.lastRound)))
 	if s.endRound != nil && !before.Suspected() {
 		// It may take long, and would prove nothing. One that was sent since an earlier
 		// suspicion clears that.
@@ -288,7 +293,7 @@ func (s *Session) deadlineLoop() {
 func (s *Session) look() (left time.Duration, suspended *session.LostError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	claim, now := s.claim.Load(), clock.Now()
+	claim, now := s.claim.Load(), s.cfg.Clock()
 	if claim.Valid(now) {
 		return now.Until(claim.Until()), nil
 	}

@@ -1,6 +1,5 @@
 // Package linger keeps members in view whose keys went with their lease, while they may not know
-// of it: nobody takes over from them meanwhile. It is pure; package mirror runs it, and so does the
-// simulation.
+// of it: nobody takes over from them meanwhile. It is pure; package mirror runs it.
 //
 // A lease that ends by itself has outlived its member's deadline, so nobody would have to wait. But
 // etcd ends some too early. A leader of etcd that stood still, and was deposed meanwhile, takes the

@@ -17,7 +17,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/backoff"
@@ -28,7 +27,6 @@ import (
 	"github.com/goverse/goverse/internal/suspicion"
 	"github.com/goverse/goverse/internal/txn"
 	"github.com/goverse/goverse/internal/wait"
-	"github.com/goverse/goverse/node"
 )
 
 // ErrAddressTaken: another living node is registered at this address.
@@ -53,11 +51,10 @@ var (
 
 // Config is what a membership works with; all fields are needed unless they say otherwise.
 type Config struct {
-	Client      *clientv3.Client
-	Keys        state.Keys
-	Mirror      *mirror.Mirror
-	Address     string            // where others reach the node, and the name of its record
-	DialOptions []grpc.DialOption // to reach the own address as others do; may be empty
+	Client  *clientv3.Client
+	Keys    state.Keys
+	Mirror  *mirror.Mirror
+	Address string // where others reach the node, and the name of its record
 	// Record is what the node says of itself. The session's part of it is filled in.
 	Record state.Record
 	// RemovePredecessor: another instance at this address is accused if the address answers as this one.
@@ -65,7 +62,12 @@ type Config struct {
 	GracePeriod       time.Duration // that it has to refute that
 	RequestTimeout    time.Duration
 	MeasureEvery      time.Duration // how often the rounds of the session are looked at
-	Logger            hclog.Logger
+	// Identify asks who answers at the own address, as others reach it: the instance id.
+	Identify func(ctx context.Context, address string) (instance string, err error)
+	// Random draws the numbers in [0, 1) by which retries get out of step, for a simulation that is to
+	// come out the same again. It must be safe for concurrent use. Default: math/rand's.
+	Random func() float64
+	Logger hclog.Logger
 }
 
 // Membership is this node's record. Its methods are safe for concurrent use.
@@ -118,7 +120,7 @@ func (m *Membership) Register(ctx context.Context, s *etcdsession.Session) error
 	m.mu.Unlock()
 	key := m.cfg.Keys.Node(m.cfg.Address)
 	warned, measured := false, false
-	pause := backoff.Backoff{Policy: registerRetry}
+	pause := backoff.Backoff{Policy: registerRetry, Random: m.cfg.Random}
 	for {
 		known := m.cfg.Mirror.Known()
 		attempt, cancel := context.WithTimeout(ctx, m.cfg.RequestTimeout)
@@ -186,10 +188,10 @@ func (m *Membership) free(ctx context.Context, s *etcdsession.Session, there *st
 		return m.awaitGone(ctx, there), context.Cause(ctx)
 	}
 	attempt, cancel := context.WithTimeout(ctx, identifyTimeout)
-	instance, err := node.Identify(attempt, m.cfg.Address, m.cfg.DialOptions...)
+	instance, err := m.cfg.Identify(attempt, m.cfg.Address)
 	cancel()
 	switch {
-	case err == nil && instance.InstanceID == m.cfg.Record.InstanceID:
+	case err == nil && instance == m.cfg.Record.InstanceID:
 		switch {
 		case !m.cfg.RemovePredecessor:
 			err = errDetectionOff
@@ -200,7 +202,7 @@ func (m *Membership) free(ctx context.Context, s *etcdsession.Session, there *st
 		}
 	case err == nil:
 		return false, fmt.Errorf("%s: %w (instance %s at host %q)",
-			m.cfg.Address, ErrAddressTaken, instance.InstanceID, there.Hostname)
+			m.cfg.Address, ErrAddressTaken, instance, there.Hostname)
 	}
 	if !*warned {
 		*warned = true
@@ -306,7 +308,7 @@ func (m *Membership) Run(ctx context.Context) {
 		return before.Member(own) != now.Member(own) || before.Drain(own) != now.Drain(own)
 	})
 	defer sub.Close()
-	retry, pause := time.NewTimer(time.Hour), backoff.Backoff{Policy: updateRetry}
+	retry, pause := time.NewTimer(time.Hour), backoff.Backoff{Policy: updateRetry, Random: m.cfg.Random}
 	defer retry.Stop()
 	measure := time.NewTicker(m.cfg.MeasureEvery)
 	defer measure.Stop()

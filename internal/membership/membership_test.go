@@ -33,6 +33,10 @@ func register(t *testing.T) (*Membership, *etcdsession.Session, *logtest.Buffer)
 	view := mirror.New(mirror.Config{Client: client, Keys: keys, Member: n.AdvertiseAddress(), LagTimeout: time.Second,
 		ReadTimeout: time.Second, Logger: log.Logger()})
 	m := New(Config{Client: client, Keys: keys, Mirror: view, Address: n.AdvertiseAddress(),
+		Identify: func(ctx context.Context, address string) (string, error) {
+			identity, err := node.Identify(ctx, address)
+			return identity.InstanceID, err
+		},
 		Record: state.Record{InstanceID: n.InstanceID()}, RemovePredecessor: true, RequestTimeout: 5 * time.Second,
 		MeasureEvery: time.Second, Logger: log.Logger()})
 	running, stop := context.WithCancel(context.Background())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +35,9 @@ type Config struct {
 	// etcd may have ended too early are kept in view for a while; see package linger. Default: what
 	// is gone from etcd is gone from the view.
 	Member string
+	// Random draws the numbers in [0, 1) by which retries get out of step, for a simulation that is to
+	// come out the same again. It must be safe for concurrent use. Default: math/rand's.
+	Random func() float64
 	// Logger gets one line when the watch is lost and one when it is back.
 	// Default: none.
 	Logger hclog.Logger
@@ -71,6 +75,9 @@ func New(cfg Config) *Mirror {
 	}
 	if cfg.LagTimeout <= 0 {
 		cfg.LagTimeout = 3 * time.Second
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Float64
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()

@@ -3,7 +3,6 @@ package mirror
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -17,7 +16,7 @@ import (
 // Run reads, watches and rebuilds until ctx ends, and returns then, with ctx's
 // error, when all it started has ended.
 func (m *Mirror) Run(ctx context.Context) error {
-	retry := backoff.Backoff{Policy: watchprogress.ReadRetry}
+	retry := backoff.Backoff{Policy: watchprogress.ReadRetry, Random: m.cfg.Random}
 	var pauses watchprogress.Pauses
 	quiet := false // the trouble was said already
 	for ctx.Err() == nil {
@@ -27,7 +26,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 			retry.Reset()
 			var stood time.Duration
 			stood, err = m.follow(ctx, s)
-			pauses, pause = pauses.Next(stood, m.cfg.LagTimeout, rand.Float64())
+			pauses, pause = pauses.Next(stood, m.cfg.LagTimeout, m.cfg.Random())
 		} else {
 			pause = retry.Next()
 		}

@@ -1,6 +1,6 @@
 // Package ownership is one member's part in the shards, as values: which of them it is to
 // acquire, which to release, and what to report. It has no clock, goroutine or I/O;
-// package consensus carries its orders out, and the simulation runs the same code.
+// package consensus carries its orders out.
 //
 //	       the map names it, and nobody else may serve any more
 //	free ────────────────────────────────────────────────────────► acquiring ──► serving

@@ -1,6 +1,6 @@
 // Package shardplan decides when the shards are planned anew, as values: no clock, no
 // goroutine, no I/O. How they are assigned is package sharding's; package
-// consensus writes the map; the simulation runs the same code.
+// consensus writes the map.
 //
 //   - What must move, moves at once: shards without an owner, of members that are gone, and
 //     of members that leave.

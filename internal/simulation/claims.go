@@ -6,7 +6,20 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/election"
-	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/etcdsession"
+)
+
+// by is whose doing it is that something was taken from a living member.
+type by int
+
+const (
+	nobody           by = iota
+	hand                // out of band
+	removal             // on evidence
+	early               // etcd's: a leader of it that was deposed has all leases revoked
+	partly              // the same, but it steps down in the middle of it
+	outsideCandidate    // who leads beside an acting leader
+	exempts
 )
 
 // taken is something that was taken from a living member, out of band or
@@ -18,62 +31,76 @@ type taken struct {
 	by    by
 }
 
-// counts checks what a session that is valid counts on.
-func (c *checks) counts(w *world, s *session) {
-	// From its end on etcd may give a lease's keys up at any time.
-	if l := w.etcd.lease(s.lease); (l == nil || w.now >= l.ends) && c.excuse(s, 0) == nil {
-		c.fail("P1", "%s counts on lease %x, which has ended", s.p.id, s.lease)
+// period checks that nobody claims anew in a period that has lapsed.
+func (c *checks) period(x *claim) {
+	if x.s == nil || x.p.host.stepped {
+		return
 	}
-	for _, d := range s.lostWatches {
-		if s.p.host.mono() >= d.by {
-			c.fail("P1", "%s counts on its session, though the loss of a watcher was not answered for in time", s.p.id)
+	k := &x.p.known
+	if lapsed := k.periods[x.period]; !x.stands {
+		if !lapsed {
+			k.periods[x.period] = true
+			if x.s.Err() == nil {
+				c.seen.Count[Suspended]++
+			}
+		}
+	} else if lapsed {
+		c.fail("P1", "%s claims in a period again that was over", x.p.id)
+	} else if len(k.periods) > 0 && x.valid && x.s.Err() == nil && !k.periods[nil] {
+		k.periods[nil] = true
+		c.seen.Count[Resumed]++
+	}
+}
+
+// counts checks what a session that is valid counts on.
+func (c *checks) counts(x *claim) {
+	lease := int64(x.s.ID())
+	if c.ended[lease] && c.excuse(x.p, x.s, 0) == nil {
+		c.fail("P1", "%s counts on lease %x, which has ended", x.p.id, lease)
+	}
+	for _, d := range x.p.known.lost {
+		if c.w.now() >= d.by && d.s == x.s && x.p.known.confirmed[lease] < d.at {
+			c.fail("P1", "%s counts on its session, though the loss of a watcher was not answered for in time", x.p.id)
 		}
 	}
 }
 
-// claim checks that a leader's key stands, and nobody's before it.
-func (c *checks) claim(w *world, p *process) {
-	t := p.election.term
-	if t.lapsed && !p.host.stepped {
-		c.fail("P1", "%s leads again with token %d, for which it had ceased to", p.id, t.Token)
-	}
-	if t.stoodAt != w.etcd.revision { // nothing else can alter it
-		t.stoodAt, t.fallen = w.etcd.revision, w.stands(t)
-	}
-	why := t.fallen
+// leads checks that a leader's key stands, and nobody's before it.
+func (c *checks) leads(x *claim) {
+	why := c.stands(x)
 	if why == "" {
-		c.keyless = drop(c.keyless, p)
+		c.keyless = without(c.keyless, x.p)
 		return
 	}
-	x := c.excuse(t.s, t.Token)
-	if x == nil {
-		c.fail("P1", "%s leads with token %d, but %s", p.id, t.Token, why)
+	t := c.excuse(x.p, x.s, x.token)
+	if t == nil {
+		c.fail("P1", "%s leads with token %d, but %s", x.p.id, x.token, why)
 		return
 	}
-	if !slices.Contains(c.keyless, p) {
-		c.keyless = append(c.keyless, p)
-		c.seen.Exempt[x.by].Keyless++
+	e := &c.seen.Exempt[t.by]
+	if !slices.Contains(c.keyless, x.p) {
+		c.keyless = append(c.keyless, x.p)
+		e.Keyless++
 	}
-	e := &c.seen.Exempt[x.by]
-	e.LongestKeyless = max(e.LongestKeyless, w.now-x.at)
+	e.LongestKeyless = max(e.LongestKeyless, c.w.now()-t.at)
 }
 
 // stands is why a term's key does not entitle to lead, "" if it does.
-func (w *world) stands(t *term) string {
-	e := w.etcd
-	if t.Mode == election.ModeFallback {
-		if kv := e.get(actingKey); kv == nil || kv.CreateRevision != t.Token {
+func (c *checks) stands(x *claim) string {
+	keys := c.w.keys
+	if x.mode == election.ModeFallback {
+		if !c.truth.created(keys.Acting(), x.token) {
 			return "the acting key is gone"
 		}
 		return "" // a candidate that came waits for it, or is from outside
 	}
-	if kv := e.get(t.s.key); kv == nil || kv.CreateRevision != t.Token {
+	if !c.truth.created(keys.Candidate(int64(x.s.ID())), x.token) {
 		return "its key is gone"
 	}
-	if e.get(actingKey) != nil {
+	if c.truth.get(keys.Acting()) != nil {
 		return "there is an acting leader"
 	}
-	if head := w.head(); head.CreateRevision < t.Token {
+	if head := c.truth.head(); head.CreateRevision < x.token {
 		return fmt.Sprintf("%s was there first", head.Key)
 	}
 	return ""
@@ -81,11 +108,14 @@ func (w *world) stands(t *term) string {
 
 // excuse is what was taken from the session: the key with that token, or the lease. It
 // excuses until a renewal round that was sent later has been answered.
-func (c *checks) excuse(s *session, token int64) *taken {
+func (c *checks) excuse(p *process, s *etcdsession.Session, token int64) *taken {
+	lease := int64(s.ID())
+	confirmed, any := p.known.confirmed[lease]
+	shown, found := p.known.shown[token]
 	for i := range c.taken {
-		x := &c.taken[i]
-		if x.lease == s.lease && x.at >= s.confirmed || token != 0 && x.token == token && x.at >= s.shown(token) {
-			return x
+		t := &c.taken[i]
+		if t.lease == lease && (!any || t.at >= confirmed) || token != 0 && t.token == token && (!found || t.at >= shown) {
+			return t
 		}
 	}
 	return nil
@@ -94,68 +124,57 @@ func (c *checks) excuse(s *session, token int64) *taken {
 // excuses reports whether what was taken from p excuses that other claims the same. What etcd itself
 // took does only if a process has begun to look since, which cannot know who was there before, and may
 // lead and deal out shards; if other's watch or process stood still just then; or if a hand made p
-// look like no member.
-func (c *checks) excuses(x *taken, p, other *process) bool {
-	if x.by != early {
+// look like no member. Where etcd took some leases only, it does too if p was cut off from it, for others wait for
+// a grace period only; or had not heard that etcd had another leader when it stood still.
+func (c *checks) excuses(t *taken, p, other *process) bool {
+	if t.by != early && t.by != partly {
 		return true
 	}
-	fresh := slices.ContainsFunc(p.w.hosts, func(h *host) bool {
-		return h.process != nil && (h.process.looks > x.at || h.process.mirror.snapshot == nil)
+	if s := p.session(); t.by == partly && (p.host.cutOff(t.at) || s != nil && p.core.Mirror.Term() <= s.Term()) {
+		return true
+	}
+	fresh := slices.ContainsFunc(c.w.hosts, func(h *host) bool {
+		return h.process != nil && (h.process.looks == 0 || h.process.looks > t.at)
 	})
-	return fresh || other.host.hindered(x.at) || slices.Contains(c.taints, p.member.incarnation) ||
-		slices.ContainsFunc(c.taken, func(y taken) bool { return y.by == hand && y.token == p.member.incarnation })
+	return fresh || other.host.hindered(t.at) || slices.Contains(c.taints, p.known.incarnation) ||
+		slices.ContainsFunc(c.taken, func(y taken) bool { return y.by == hand && y.token == p.known.incarnation })
 }
 
 // overlap checks that no two lead at once.
-func (c *checks) overlap(w *world, leaders [2]*process) {
-	if leaders[1] == nil {
+func (c *checks) overlap(leaders []*claim) {
+	if len(leaders) < 2 {
 		c.beside = 0
 		return
 	}
-	for i, p := range leaders {
-		if x := c.excuse(p.election.term.s, p.election.term.Token); x != nil && c.excuses(x, p, leaders[1-i]) {
-			e := &c.seen.Exempt[x.by]
+	a, b := leaders[0], leaders[1]
+	for _, two := range [2][2]*claim{{a, b}, {b, a}} {
+		x, other := two[0], two[1]
+		if t := c.excuse(x.p, x.s, x.token); t != nil && c.excuses(t, x.p, other.p) {
+			e := &c.seen.Exempt[t.by]
 			if c.beside == 0 {
-				c.beside = w.now
+				c.beside = c.w.now()
 				e.Overlaps++
 			}
-			e.Longest = max(e.Longest, w.now-c.beside)
+			e.Longest = max(e.Longest, c.w.now()-c.beside)
 			return
 		}
 	}
-	a, b := leaders[0], leaders[1]
-	c.fail("P1", "%s leads with token %d, and %s with %d", a.id, a.election.term.Token, b.id, b.election.term.Token)
+	c.fail("P1", "%s leads with token %d, and %s with %d", a.p.id, a.token, b.p.id, b.token)
 }
 
 // besideOutside counts how long an acting leader goes on when an outside candidate
 // came, who leads at once.
-func (c *checks) besideOutside(w *world, leader *process) {
-	if leader == nil || leader.election.term.Mode != election.ModeFallback {
-		c.outside = 0
-		return
-	}
-	head := w.head()
-	if head == nil || w.host(string(head.Value)) != nil {
+func (c *checks) besideOutside(leaders []*claim) {
+	head := c.truth.head()
+	if len(leaders) == 0 || leaders[0].mode != election.ModeFallback || head == nil ||
+		c.w.host(string(head.Value)) != nil {
 		c.outside = 0
 		return
 	}
 	e := &c.seen.Exempt[outsideCandidate]
 	if c.outside == 0 {
-		c.outside = w.now
+		c.outside = c.w.now()
 		e.Overlaps++
 	}
-	e.Longest = max(e.Longest, w.now-c.outside)
-}
-
-// head is the first candidate's key in truth, nil when there is none.
-func (w *world) head() *state.KV {
-	from, _ := w.etcd.find(queueStart)
-	to, _ := w.etcd.find(queueEnd)
-	var head *state.KV
-	for i := from; i < to; i++ {
-		if kv := &w.etcd.keys[i]; head == nil || kv.CreateRevision < head.CreateRevision {
-			head = kv
-		}
-	}
-	return head
+	e.Longest = max(e.Longest, c.w.now()-c.outside)
 }

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverse/goverse/internal/crashdetector"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/suspicion"
-	"github.com/goverse/goverse/internal/txn"
 )
 
 // bound is how long after everything was healed the cluster may take to be right.
@@ -18,32 +18,51 @@ func (w *world) awaitEnd(healed time.Duration) {
 	wrong := w.wrong()
 	switch {
 	case wrong == "":
-		w.over = true
-	case w.now-healed > w.bound():
-		w.checks.fail("P6", "%v after everything was healed: %s", (w.now - healed).Round(time.Millisecond), wrong)
-		if w.log != nil {
+		w.checks.look(w)
+		w.finish()
+	case w.now()-healed > w.bound():
+		w.checks.broken("P6", "%v after everything was healed: %s", (w.now() - healed).Round(time.Millisecond), wrong)
+		if w.log.on {
 			w.log.truth()
 		}
+		w.finish()
 	default:
 		w.after(w.ttl/8, func() { w.awaitEnd(healed) })
 	}
 }
 
+// broken is fail for who has not the lock.
+func (c *checks) broken(promise, format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fail(promise, format, args...)
+}
+
+// snapshot is the truth as a member would see it.
+func (w *world) snapshot() *state.Snapshot {
+	var kvs []state.KV
+	for _, kv := range w.etcd.Keys(w.keys.Prefix()) {
+		if key := string(kv.Key); key >= w.keys.RangeStart() && key < w.keys.RangeEnd() {
+			kvs = append(kvs, state.KV{Key: key, Value: kv.Value, CreateRevision: kv.CreateRevision,
+				ModRevision: kv.ModRevision, Lease: kv.Lease})
+		}
+	}
+	return state.Build(w.keys, 0, w.etcd.Revision(), kvs)
+}
+
 // wrong is what is not yet as it should be, "" if all is.
 func (w *world) wrong() string {
-	truth := w.etcd.read()
-	s := state.Build(w.keys, clusterID, truth.revision, truth.found)
-	leaders := 0
-	standing := 0
+	s := w.snapshot()
+	leaders, standing := 0, 0
 	for _, h := range w.hosts {
 		p := h.process
 		if p == nil {
-			continue
+			continue // it was asked to stop, and has
 		}
 		if why := w.wrongWith(s, p); why != "" {
 			return p.id + " " + why
 		}
-		if p.election.part.Standing() {
+		if p.stands() {
 			standing++
 		}
 		if p.leads() {
@@ -60,62 +79,59 @@ func (w *world) wrong() string {
 	case standing > 0 && leaders != 1:
 		return fmt.Sprintf("%d lead", leaders)
 	}
-	for _, l := range w.etcd.leases {
-		if !w.inUse(l.id) {
-			return fmt.Sprintf("lease %x is nobody's", l.id)
+	for _, l := range w.etcd.Leases() {
+		if !w.inUse(l.ID) {
+			return fmt.Sprintf("lease %x is nobody's", l.ID)
 		}
 	}
 	return w.wrongShards(s)
 }
 
+// stands reports whether the process stands for election.
+func (p *process) stands() bool { return !p.host.roles.observer && !p.leaves }
+
 // wrongWith is what is wrong with one process.
 func (w *world) wrongWith(s *state.Snapshot, p *process) string {
-	k := &p.keeper
-	if !k.current || !k.session.valid() {
+	session := p.session()
+	if session == nil || !session.Valid() {
 		return "has no session"
 	}
+	lease := int64(session.ID())
 	m := s.Member(p.host.address)
 	switch {
-	case m == nil || m.InstanceID != p.id || m.Lease != k.session.lease || m.KeyLease != k.session.lease:
+	case m == nil || m.InstanceID != p.id || m.Lease != lease || m.KeyLease != lease:
 		return "is not registered"
-	case p.election.part.Standing() && (p.election.part.Failed() || m.ElectionFailed):
+	case p.stands() && (p.core.Manager.Election().Failed() != nil || m.ElectionFailed):
 		return "says that its election failed"
 	}
 	queued := 0
 	for _, c := range s.Queue {
-		if c.KeyLease == k.session.lease && c.Lease == k.session.lease && c.Address == p.host.address {
+		if c.KeyLease == lease && c.Lease == lease && c.Address == p.host.address {
 			queued++
 		}
 	}
 	switch {
-	case p.election.part.Standing() && queued != 1:
+	case p.stands() && queued != 1:
 		return fmt.Sprintf("stands for election and queues %d times", queued)
-	case !p.election.part.Standing() && !p.election.part.Clear(p.mirror.snapshot):
-		return "does not stand for election, and has not left it"
-	case !p.election.part.Standing() && queued != 0:
+	case !p.stands() && queued != 0:
 		return "does not stand for election, and queues"
-	case p.election.part.Standing() && p.leads() != (s.Queue[0].KeyLease == k.session.lease):
+	case p.stands() && p.leads() != (s.Queue[0].KeyLease == lease):
 		return fmt.Sprintf("leads: %t, and the first in the queue is %s", p.leads(), s.Queue[0].Address)
-	case p.election.term != nil && !p.leads():
-		return "is in a term without a session"
 	}
 	if why := w.unwatched(s, p); why != "" {
 		return why
 	}
-	return w.differs(s, p.mirror.snapshot)
+	return differs(s, p.core.Mirror.Snapshot())
 }
 
 // unwatched is whom a process does not watch, though it should and can.
 func (w *world) unwatched(s *state.Snapshot, p *process) string {
-	if !p.host.roles.detect || p.leaving.begun {
+	if !w.detect || p.leaves {
 		return ""
 	}
-	for _, m := range suspicion.Targets(s, p.self(), watchers, func(*state.Member) bool { return true }) {
-		if there := w.host(m.Address).process; there == nil || there.leaving.begun {
-			continue
-		}
-		if c := p.detector.of(m.Address); c == nil || c.incarnation != m.Incarnation || c.c.Phase != suspicion.Watching ||
-			c.stream == nil {
+	me := suspicion.Self{Address: p.host.address, InstanceID: p.id, Lease: int64(p.session().ID())}
+	for _, m := range suspicion.Targets(s, me, crashdetector.DefaultWatchers, func(*state.Member) bool { return true }) {
+		if there := w.host(m.Address).process; there != nil && !there.leaves && !p.node.watches(there) {
 			return fmt.Sprintf("does not watch %s", m.Address)
 		}
 	}
@@ -123,7 +139,7 @@ func (w *world) unwatched(s *state.Snapshot, p *process) string {
 }
 
 // differs is in what a process's snapshot differs from the truth.
-func (w *world) differs(truth, s *state.Snapshot) string {
+func differs(truth, s *state.Snapshot) string {
 	if s.Stale {
 		return "has a stale snapshot"
 	}
@@ -147,34 +163,31 @@ func (w *world) differs(truth, s *state.Snapshot) string {
 // tidy takes away what was taken off its lease out of band, and whose process
 // is not there to put it right: nobody else may.
 func (w *world) tidy() {
-	e := w.etcd
 	w.deleteMap()
-	for i := 0; i < len(e.keys); i++ {
-		kv := e.keys[i]
-		if kv.Lease == 0 && kv.Key != registerKey && kv.Key != w.keys.ShardMap() && !w.cared(kv) {
-			e.author = cause{}
-			_, _ = e.execute(nil, txn.Txn{Then: []txn.Op{{Kind: txn.Delete, Key: kv.Key}}})
-			i--
+	for _, kv := range w.etcd.Keys(w.keys.Prefix()) {
+		if key := string(kv.Key); kv.Lease == 0 && key != w.keys.ShardMap() && !w.cared(key, kv.CreateRevision) {
+			w.out(nobody, remove(key))
 		}
 	}
 }
 
 // cared reports whether a process stands on a key, and so will put it right.
-func (w *world) cared(kv state.KV) bool {
-	parsed := w.keys.Parse(kv.Key)
+func (w *world) cared(key string, created int64) bool {
+	parsed := w.keys.Parse(key)
 	if parsed.Kind != state.KindNode {
 		return parsed.Kind == state.KindCandidate && w.inUse(parsed.Lease)
 	}
 	p := w.host(parsed.Address).process
-	return p != nil && p.member.incarnation == kv.CreateRevision && p.keeper.session.lost == ""
+	return p != nil && w.checks.incarnation(p) == created && p.session() != nil && p.session().Err() == nil
 }
 
 // inUse reports whether a lease is that of a session that stands.
 func (w *world) inUse(id int64) bool {
 	for _, h := range w.hosts {
-		if p := h.process; p != nil && p.keeper.session != nil && p.keeper.session.lease == id &&
-			p.keeper.session.lost == "" {
-			return true
+		if p := h.process; p != nil {
+			if s := p.session(); s != nil && int64(s.ID()) == id && s.Err() == nil {
+				return true
+			}
 		}
 	}
 	return false

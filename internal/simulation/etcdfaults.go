@@ -1,127 +1,117 @@
 package simulation
 
 import (
-	"fmt"
-	"slices"
 	"time"
 
-	"github.com/goverse/goverse/internal/txn"
+	"github.com/goverse/goverse/internal/core"
 )
 
 func electEtcd(w *world, _ *host) {
 	w.note(nil, "etcd elects another leader: every lease gets another TTL")
-	w.etcd.elect()
+	w.etcd.Elect(w.rand.IntN(w.members))
 	for _, h := range w.hosts {
 		if h.process != nil && w.chance(2) {
-			w.etcd.breakOff(h.process, errBroke)
+			h.process.conn.Break()
 		}
 	}
-	w.away(w.between(0, time.Second))
+	w.goAway(w.between(0, time.Second))
 }
 
-func etcdAway(w *world, h *host) { w.away(w.duration(h)) }
+func etcdAway(w *world, h *host) { w.goAway(w.duration(h)) }
 
-// away: etcd answers nobody; no lease runs out meanwhile, and each has a new TTL after.
-func (w *world) away(d time.Duration) {
-	if w.etcd.away {
+// goAway: etcd answers nobody; no lease runs out meanwhile, and each has a new TTL after.
+func (w *world) goAway(d time.Duration) {
+	if w.faults.away {
 		return
 	}
 	w.note(nil, "etcd is away for %v", d)
-	w.etcd.away = true
+	w.alter(func() { w.faults.away = true })
+	w.etcd.Away(true)
 	w.faults.last(d, func() {
 		w.note(nil, "etcd is back")
-		w.etcd.away = false
-		w.etcd.elect()
+		w.alter(func() { w.faults.away = false })
 		for _, h := range w.hosts {
 			h.hinder()
 		}
-		w.etcd.free()
+		w.etcd.Away(false)
 	})
 }
 
-// revokeEarly: a leader of etcd that stood still, and was deposed meanwhile, goes on and has leases
-// revoked that its successor has renewed. Some processes are cut off just then.
-func revokeEarly(w *world, h *host) {
-	if w.etcd.away {
+// sickFor has something be wrong with a member of etcd for d, of several: the others go on, once they have a leader.
+func (w *world) sickFor(d time.Duration, member int, set func(member int, on bool)) {
+	w.alter(func() { w.faults.sick++ })
+	set(member, true)
+	w.faults.last(d, func() {
+		w.note(nil, "member %d of etcd is well again", member)
+		set(member, false)
+		w.alter(func() { w.faults.sick-- })
+		for _, h := range w.hosts { // who asked it may wait still
+			h.hinderUntil(w.now() + core.DefaultRequestTimeout)
+		}
+	})
+}
+
+// leading is the member that leads etcd, or any if none does.
+func (w *world) leading() int {
+	if l := w.etcd.Leader(); l >= 0 {
+		return l
+	}
+	return w.rand.IntN(w.members)
+}
+
+func stopMember(w *world, h *host) {
+	member := w.leading()
+	if w.chance(3) {
+		member = w.rand.IntN(w.members)
+	}
+	w.stopFor(member, w.duration(h))
+}
+
+// stopFor has a member of etcd stand still. When it goes on it answers what has come meanwhile, before it learns that
+// another one leads.
+func (w *world) stopFor(member int, d time.Duration) {
+	if w.members == 1 {
+		w.goAway(d)
 		return
 	}
-	w.note(nil, "etcd elects another leader, the old one stands still")
-	known := w.etcd.term
-	w.etcd.elect()
+	w.note(nil, "member %d of etcd stands still for %v", member, d)
+	w.sickFor(d, member, w.etcd.Stop)
+}
+
+// stutter: the one that leads stands still until another one has been elected, and once more when it has
+// hardly gone on.
+func stutter(w *world, _ *host) {
+	member, first := w.leading(), w.between(time.Second, 2*w.ttl)
+	w.stopFor(member, first)
+	w.after(first+w.between(0, 100*time.Millisecond), func() {
+		if !w.faults.ended() && !w.faults.away {
+			w.stopFor(member, w.between(0, 2*w.ttl))
+		}
+	})
+}
+
+func cutMember(w *world, h *host) {
+	if w.members == 1 {
+		w.goAway(w.duration(h))
+		return
+	}
+	member, d := w.rand.IntN(w.members), w.duration(h)
 	if w.chance(2) {
-		w.cutFor(h, w.duration(h), true, w.chance(2))
+		member = w.leading()
 	}
-	w.after(w.between(0, w.ttl), func() {
-		e := w.etcd
-		if e.away || w.faults.over {
-			return
-		}
-		w.note(nil, "the old leader of etcd goes on")
-		by := early
-		if w.chance(3) {
-			by = hand // it steps down in the middle of it: not all of them are revoked
-		}
-		for _, l := range slices.Clone(e.leases) {
-			if l.term > known || l.ends > w.now+w.ttl {
-				continue // granted since; or an outside candidate's
-			}
-			if by == hand && w.chance(2) {
-				break
-			}
-			w.after(w.between(0, 5*time.Millisecond), func() { e.dropEarly(l, by) })
-		}
-	})
+	w.note(nil, "member %d of etcd is cut off from the others for %v", member, d)
+	w.sickFor(d, member, w.etcd.Cut)
 }
 
-func (e *etcd) dropEarly(l *lease, by by) {
-	if !slices.Contains(e.leases, l) {
-		return
-	}
-	e.w.note(nil, "etcd revokes lease %x early", l.id)
-	e.w.checks.taken = append(e.w.checks.taken, taken{lease: l.id, at: e.w.now, by: by})
-	e.author = cause{by: by}
-	e.drop(l)
-}
-
-// handFrom is somebody who writes to etcd past everybody.
-func handFrom(w *world, h *host) {
-	p, e := h.process, w.etcd
-	if p == nil || p.keeper.session == nil || e.away {
-		return
-	}
-	lease := p.keeper.session.lease
-	e.author = cause{by: hand}
-	key := pick(w, []string{w.keys.Candidate(lease), w.keys.Candidate(lease), w.keys.Node(h.address), w.keys.Acting()})
-	switch w.IntN(4) {
-	case 0:
-		w.note(h, "somebody revokes its lease %x", lease)
-		if _, err := e.revoke(nil, lease); err == nil {
-			w.checks.taken = append(w.checks.taken, taken{lease: lease, at: w.now, by: hand})
-		}
-	case 1:
-		kv := e.get(key)
-		if kv == nil || key == w.keys.Acting() {
-			return
-		}
-		w.note(h, "somebody alters %s", key)
-		if key == w.keys.Node(h.address) {
-			w.checks.taints = append(w.checks.taints, kv.CreateRevision)
-		}
-		onto := int64(0)
-		if w.chance(2) {
-			onto = kv.Lease
-		}
-		_, _ = e.execute(nil, txn.Txn{Then: []txn.Op{{Kind: txn.Put, Key: key, Value: "somebody", Lease: onto}}})
-	default:
-		w.note(h, "somebody deletes %s", key)
-		_, _ = e.execute(nil, txn.Txn{Then: []txn.Op{{Kind: txn.Delete, Key: key}}})
-	}
+func moveLead(w *world, _ *host) {
+	w.note(nil, "etcd's lead moves")
+	w.etcd.Transfer(w.rand.IntN(w.members))
 }
 
 // deny has etcd refuse the candidates' keys of one host, of some or of all.
 func deny(w *world, h *host) {
 	d := w.duration(h)
-	others := w.IntN(3)
+	others := w.rand.IntN(3)
 	for _, x := range w.hosts {
 		if x == h || others == 1 && w.chance(2) || others == 2 {
 			w.denyFor(x, max(d+w.between(-50*time.Millisecond, 50*time.Millisecond), 0))
@@ -131,43 +121,10 @@ func deny(w *world, h *host) {
 
 func (w *world) denyFor(h *host, d time.Duration) {
 	w.note(h, "etcd denies its candidacy for %v", d)
-	h.denied = true
+	h.set(func(l *link) { l.denied = true })
 	w.faults.last(d, func() {
 		w.note(h, "etcd allows its candidacy")
-		h.denied = false
-	})
-}
-
-// outsider is a program that is no node and queues with concurrency.Election, or an
-// operator's etcdctl elect: it is no member, leads when it is first, and leaves, or
-// dies.
-func outsider(w *world, _ *host) {
-	e := w.etcd
-	if e.away {
-		return
-	}
-	a := e.grant()
-	l := e.lease(a.lease)
-	l.ends = w.now + 1000*w.ttl // it renews
-	key := w.keys.Candidate(l.id)
-	if w.chance(4) {
-		key = w.keys.Queue() + fmt.Sprintf("stray/%d", l.id)
-	}
-	w.note(nil, "an outside candidate queues on lease %x", l.id)
-	e.author = cause{}
-	if _, err := e.execute(nil, txn.Txn{Then: []txn.Op{{Kind: txn.Put, Key: key, Value: "outside",
-		Lease: l.id}}}); err != nil {
-		return
-	}
-	w.faults.last(w.between(0, 2*w.ttl), func() {
-		e.author = cause{}
-		if w.chance(2) {
-			w.note(nil, "the outside candidate on lease %x leaves", l.id)
-			_, _ = e.revoke(nil, l.id)
-			return
-		}
-		w.note(nil, "the outside candidate on lease %x dies", l.id)
-		l.ends = w.now + w.between(0, w.ttl)
-		e.watchOver(l)
+		h.set(func(l *link) { l.denied = false })
+		h.allowed = w.now()
 	})
 }

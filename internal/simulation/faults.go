@@ -1,25 +1,46 @@
 package simulation
 
 import (
+	"sync"
 	"time"
 )
 
 // faults are those that are to come, and those that last.
 type faults struct {
-	w          *world
+	w    *world
+	away bool          // etcd is; changed by alter
+	sick int           // members of etcd that stand still, or are cut off; the same
+	slow time.Duration // how much longer ways between nodes take, at most; the world's lock is held
+
+	lasting []func() // what ends those that last; the world's lock is held
+
+	mu         sync.Mutex
 	over       bool // everything is healed: none comes any more
 	deliveries []doom
 	waiting    []trigger
-	lasting    []func() // what ends those that last
+}
+
+// outcome is what becomes of one request.
+type outcome int
+
+const (
+	arrives    outcome = iota
+	lost               // on its way
+	unanswered         // it is carried out, and the answer is lost
+	late               // it is carried out long after its sender gave up
+)
+
+func (f outcome) String() string {
+	return [...]string{"arrives", "is lost", "will not be answered", "comes late"}[f]
 }
 
 // doom is what is to become of one request.
 type doom struct {
-	kind     kind
-	host     *host // nil: anybody's
-	skip     int   // so many before it are spared
-	delivery delivery
-	after    time.Duration // how late, if its delivery is to be late
+	kind    kind
+	host    *host // nil: anybody's
+	skip    int   // so many before it are spared
+	outcome outcome
+	after   time.Duration // how late, if it is to be late
 }
 
 // trigger lets a fault begin at a moment that matters.
@@ -41,12 +62,13 @@ const (
 	gotAnswer         // by its sender
 	termBegan         // from here on not about requests
 	termEnded  = termBegan + 1
-	planned    = termBegan + 2 // and not sent yet
 )
 
 // sends decides what becomes of a request that is about to be sent.
-func (f *faults) sends(p *process, k kind) (delivery, time.Duration) {
+func (f *faults) sends(p *process, k kind) (outcome, time.Duration) {
 	f.moment(p, sent+moment(k))
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for i := range f.deliveries {
 		d := &f.deliveries[i]
 		if d.kind != k || d.host != nil && d.host != p.host {
@@ -58,20 +80,36 @@ func (f *faults) sends(p *process, k kind) (delivery, time.Duration) {
 		}
 		found := *d
 		f.deliveries = append(f.deliveries[:i], f.deliveries[i+1:]...)
-		if found.delivery == late {
-			return late, found.after
-		}
-		return found.delivery, 0
+		return found.outcome, found.after
 	}
 	return arrives, 0
 }
 
-func (f *faults) carriedOut(p *process, k kind) { f.moment(p, carriedOut+moment(k)) }
+// doom settles what becomes of a request.
+func (f *faults) doom(d doom) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.over {
+		f.deliveries = append(f.deliveries, d)
+	}
+}
 
-func (f *faults) gotAnswer(p *process, k kind) { f.moment(p, gotAnswer+moment(k)) }
+// at lets a fault begin at a moment.
+func (f *faults) at(t trigger) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.over {
+		f.waiting = append(f.waiting, t)
+	}
+}
 
-// moment lets begin what waits for it.
+// moment lets begin what waits for it. It is called from wherever it is, and begins nothing itself.
 func (f *faults) moment(p *process, m moment) {
+	if p.dead.Load() {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for i := 0; i < len(f.waiting); i++ {
 		t := &f.waiting[i]
 		if t.moment != m || t.host != nil && t.host != p.host {
@@ -88,16 +126,23 @@ func (f *faults) moment(p *process, m moment) {
 	}
 }
 
-// last makes a fault end after d, or when everything is healed. end is called once.
+// ended reports whether all faults are over.
+func (f *faults) ended() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.over
+}
+
+// last makes a fault end after d, or when everything is healed. end is called once. The world's lock is held.
 func (f *faults) last(d time.Duration, end func()) {
-	ended := false
+	done := false
 	once := func() {
-		if !ended {
-			ended = true
+		if !done {
+			done = true
 			end()
 		}
 	}
-	if f.over {
+	if f.ended() {
 		once()
 		return
 	}
@@ -105,10 +150,11 @@ func (f *faults) last(d time.Duration, end func()) {
 	f.w.after(d, once)
 }
 
-// heal ends everything.
+// heal ends everything. The world's lock is held.
 func (f *faults) heal() {
-	f.over = true
-	f.deliveries, f.waiting = nil, nil
+	f.mu.Lock()
+	f.over, f.deliveries, f.waiting = true, nil, nil
+	f.mu.Unlock()
 	for _, end := range f.lasting {
 		end()
 	}

@@ -7,4 +7,4 @@ import (
 )
 
 // What finds nothing proves nothing: each mutant is found by the schedules.
-func TestMutants(t *testing.T) { mutants.Found(t, "internal/simulation", "-sim.schedules=20000") }
+func TestMutants(t *testing.T) { mutants.Found(t, "internal/simulation", "-sim.schedules=6000") }

@@ -1,161 +1,225 @@
 package simulation
 
 import (
+	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"time"
 
-	"github.com/goverse/goverse/internal/txn"
+	"github.com/goverse/goverse/internal/crashdetector"
 )
 
-var errTimeout = errors.New("no answer in time")
+// node is what others reach of a process, and how it reaches them: it stands for package node's streams.
+type node struct {
+	p           *process
+	watcherLost chan struct{}
+	closed      bool      // it listens no more
+	watchers    []*stream // those of others that stand
+	watching    []*stream // its own that stand
+}
 
-// kind is what a request is about. Faults choose by it.
-type kind int
-
+// How soon a closed socket is noticed, at least and at most; how long a way takes where nobody is far; and how long
+// it takes until one notices that nothing comes through a connection any more.
 const (
-	toRead kind = iota
-	toGrant
-	toRenew
-	toCheck // the read of a renewal's round
-	toRevoke
-	toRegister
-	toRecord
-	toCampaign
-	toLookAhead // the campaign's read of who queues before it
-	toLeave     // deleting the own candidate's key
-	toChange    // the other requests to the own election keys
-	toWrite     // under a term's fence
-	toAccuse
-	toRemove
-	toRefute
-	toAsk
-	toPlan   // the shard map
-	toReport // what was released
-	toMeasure
-	kinds
+	leastNotice, mostNotice   = 500 * time.Microsecond, time.Millisecond
+	leastHop, mostHop         = 100 * time.Microsecond, 1500 * time.Microsecond
+	leastSilence, mostSilence = 10 * time.Second, 15 * time.Second
 )
 
-func (k kind) String() string {
-	return [...]string{"read", "grant", "renewal", "read of own keys", "revocation", "registration", "record",
-		"campaign", "look ahead", "leave", "change of own keys", "guarded write", "accusation", "removal", "refutation",
-		"request", "shard map", "report", "measurement"}[k]
-}
-
-// link is one host's way to etcd.
-type link struct {
-	noRequests, noAnswers bool          // what is lost while so
-	slow                  time.Duration // how much longer each way takes, at most
-	frozen                bool          // watches deliver nothing
-	stillborn             bool          // the next watch delivers that it was opened, and then nothing
-}
-
-// well reports whether nothing is wrong with it.
-func (l link) well() bool { return l == link{} }
-
-// delivery is what becomes of one request.
-type delivery int
-
-const (
-	arrives    delivery = iota
-	neverSent           // it is lost on its way
-	unanswered          // it is carried out, and the answer is lost
-	late                // it is carried out long after its sender gave up
+var (
+	errBroke   = errors.New("the watch broke")
+	errSilence = errors.New("no answer")
 )
 
-// delay is how long one way to etcd or back takes.
-func (h *host) delay() time.Duration { return h.distance + h.hop() }
-
-// hop is how long one way takes where nobody is far.
-func (h *host) hop() time.Duration {
-	d := h.w.between(100*time.Microsecond, 1500*time.Microsecond)
-	if h.link.slow > 0 {
-		d += h.w.between(0, h.link.slow)
-	}
-	return d
+// stream is a watch: it stands as long as both processes live and the network
+// between them does not break it.
+type stream struct {
+	from, to *process
+	opened   time.Duration
+	over     bool          // nothing comes through it any more
+	ended    chan struct{} // closed when the watcher knows that it has ended
+	err      error         // nil: by a goodbye; read after ended
 }
 
-// call sends a request to etcd; then is given the answer or an error, once, at timeout
-// at the latest. It stands for etcd's client with a context that ends.
-func (p *process) call(k kind, timeout time.Duration, do func(e *etcd) (answer, error), then func(answer, error)) {
-	w, h := p.w, p.host
-	due := h.mono() + int64(timeout)
-	f, lateness := w.faults.sends(p, k)
-	if w.log != nil && f != arrives {
-		w.log.of(p, "its %s: %s", k,
-			[...]string{"", "is lost", "will not be answered", fmt.Sprint("arrives after ", lateness)}[f])
+// Instance is of crashdetector.Watch.
+func (s *stream) Instance() string { return s.to.id }
+
+// Wait is of crashdetector.Watch.
+func (s *stream) Wait(ctx context.Context) error {
+	select {
+	case <-s.ended:
+		return s.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	giveUp := func() {
-		left := h.untilMono(due)
-		h.lagged = max(h.lagged, w.now+left) // it waits in vain, and some of it waits for that
-		w.queue.push(event{at: w.now + max(left, 0), p: p, due: due, do: func() { then(answer{}, errTimeout) }})
+}
+
+// Close is of crashdetector.Watch.
+func (s *stream) Close(ctx context.Context) {
+	w := s.from.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !s.over {
+		s.end(ctx.Err() == nil, false, true)
 	}
-	if f == neverSent || h.link.noRequests {
-		giveUp()
+}
+
+// end ends a stream: the one that is watched hears a goodbye, or that it lost a watcher; and so does the watcher,
+// unless it is its own doing. With an own goodbye neither is alarmed. The lock is held.
+func (s *stream) end(goodbye, silently, byWatcher bool) {
+	if s.over {
 		return
 	}
-	if f == late {
-		giveUp()
+	s.over = true
+	s.to.node.watchers = without(s.to.node.watchers, s)
+	s.from.node.watching = without(s.from.node.watching, s)
+	w := s.from.w
+	notice := w.between(leastNotice, mostNotice) + w.between(0, w.faults.slow)
+	if silently {
+		notice = w.between(leastSilence, mostSilence)
 	}
-	w.after(h.delay()+lateness, func() {
-		e := w.etcd
-		if e.away || h.link.noRequests {
-			if f != late {
-				giveUp()
+	if !byWatcher {
+		s.from.hear(notice, func() {
+			if !goodbye {
+				s.err = errBroke
 			}
-			return
-		}
-		e.author = cause{p: p}
-		a, err := do(e)
-		if w.log != nil && (err != nil || k != toRenew && k != toCheck && k != toMeasure) {
-			w.log.of(p, "etcd got its %s: %s", k, outcome(k, a, err))
-		}
-		w.faults.carriedOut(p, k)
+			close(s.ended)
+		})
+	}
+	if !goodbye {
+		s.to.hear(notice, func() {
+			select {
+			case s.to.node.watcherLost <- struct{}{}:
+			default:
+			}
+			w.checks.lostWatcher(s.to)
+		})
+	}
+}
+
+// hear lets a process know of something after d, if it lives then, or as soon as it goes on. The lock is held.
+func (p *process) hear(d time.Duration, do func()) {
+	p.w.after(d, func() {
 		switch {
-		case f == late:
-			w.checks.count(CameLate)
-		case f == unanswered || h.link.noAnswers:
-			w.checks.count(AnswerLost)
-			giveUp()
+		case p.dead.Load():
+		case p.host.standsStill():
+			resumed := p.host.resumed
+			p.w.wg.Go(func() {
+				select {
+				case <-resumed:
+					p.hear(0, do)
+				case <-p.ctx.Done():
+				}
+			})
 		default:
-			p.answered(k, due, a, err, giveUp, then)
+			do()
 		}
 	})
 }
 
-// change sends a change and reports what came of it.
-func (p *process) change(k kind, timeout time.Duration, c txn.Txn, then func(answer, error)) {
-	p.call(k, timeout, func(e *etcd) (answer, error) {
-		return e.execute(p.host, c)
-	}, then)
+// reaches reports whether what one host sends to another comes to somebody who could answer.
+func (h *host) reaches(there *host) bool {
+	return !h.silent && !there.silent && !there.standsStill() && !h.cut[there] && !there.cut[h]
 }
 
-// answered brings the answer on its way back.
-func (p *process) answered(k kind, due int64, a answer, err error, giveUp func(), then func(answer, error)) {
-	w, h := p.w, p.host
-	back := w.now + h.delay()
-	if h.mono()+int64(back-w.now) > due {
-		giveUp()
-		return
-	}
-	w.queue.push(event{at: back, p: p, do: func() {
-		if h.link.noAnswers || h.mono() > due && w.chance(2) { // who was paused may see either first
-			giveUp()
+// dial calls answered within d with who listens at an address, nil if nobody does; or never if there is no answer.
+func (n *node) dial(address string, answered func(there *process)) {
+	p, there := n.p, n.p.w.host(address)
+	hop := p.w.between(leastHop, mostHop) + p.w.between(0, p.w.faults.slow) + p.host.lag() + there.lag()
+	p.w.after(hop, func() {
+		target := there.process
+		switch {
+		case !p.host.reaches(there):
+		case there.refuses || target == nil || target.node.closed:
+			p.w.alter(func() { there.refused = p.w.now() })
+			p.hear(p.w.between(leastNotice, mostNotice), func() { answered(nil) })
+		default:
+			p.hear(p.w.between(leastNotice, mostNotice), func() { answered(target) })
+		}
+	})
+}
+
+// await is dial for who waits.
+func await[T any](n *node, ctx context.Context, address string, use func(there *process) T) (none T, err error) {
+	answers := make(chan *T, 1)
+	n.p.w.mu.Lock()
+	n.dial(address, func(there *process) {
+		if there == nil {
+			answers <- nil
 			return
 		}
-		then(a, err)
-		w.faults.gotAnswer(p, k)
-	}})
+		if ctx.Err() != nil {
+			return
+		}
+		got := use(there)
+		answers <- &got
+	})
+	n.p.w.mu.Unlock()
+	select {
+	case got := <-answers:
+		if got == nil {
+			return none, crashdetector.ErrRefused
+		}
+		return *got, nil
+	case <-ctx.Done():
+		return none, errSilence
+	}
 }
 
-func outcome(k kind, a answer, err error) string {
-	switch {
-	case err != nil:
-		return err.Error()
-	case k == toRead || k == toGrant || k == toRevoke || k == toLookAhead:
-		return fmt.Sprintf("at revision %d", a.revision)
-	case !a.held:
-		return fmt.Sprintf("at revision %d a guard does not hold", a.revision)
+// Watch is of crashdetector.Dialer.
+func (n *node) Watch(ctx context.Context, address string) (crashdetector.Watch, error) {
+	s, err := await(n, ctx, address, func(there *process) *stream {
+		s := &stream{from: n.p, to: there, opened: n.p.w.now(), ended: make(chan struct{})}
+		if there.dead.Load() || there.node.closed {
+			s.over, s.err = true, errBroke
+			close(s.ended)
+			return s
+		}
+		there.node.watchers = append(there.node.watchers, s)
+		n.watching = append(n.watching, s)
+		return s
+	})
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Sprintf("done at revision %d", a.revision)
+	return s, nil
+}
+
+// identify is who answers at an address.
+func (n *node) identify(ctx context.Context, address string) (string, error) {
+	return await(n, ctx, address, func(there *process) string { return there.id })
+}
+
+// close ends the streams, with a goodbye or without, and listens no more. The lock is held.
+func (n *node) close(goodbye bool) {
+	n.closed = true
+	for _, s := range slices.Clone(n.watchers) {
+		s.end(goodbye, false, false)
+	}
+}
+
+// die is what happens to the streams of a process that died: its kernel closes
+// them, or the host is gone and nobody hears of it for long.
+func (n *node) die(withHost bool) {
+	n.closed = true
+	for _, s := range slices.Clone(n.watching) {
+		s.end(false, withHost, true)
+	}
+	for _, s := range slices.Clone(n.watchers) {
+		s.end(false, withHost, false)
+	}
+}
+
+// watches reports whether a stream stands to the process that is at an address now.
+func (n *node) watches(there *process) bool {
+	return slices.ContainsFunc(n.watching, func(s *stream) bool { return s.to == there })
+}
+
+func without[T comparable](s []T, v T) []T {
+	return slices.DeleteFunc(slices.Clone(s), func(x T) bool { return x == v })
+}
+
+// lag is by how much a busy host keeps what reaches it waiting.
+func (h *host) lag() time.Duration {
+	return h.w.between(0, h.link().busy)
 }

@@ -7,7 +7,7 @@ import (
 
 // owners is what the checks know of who served shards.
 type owners struct {
-	holds  []*process      // by shard, at this instant
+	holds  []*claim        // by shard, at this instant
 	since  []time.Duration // by shard: since when two hold it at once, excused; 0: they do not
 	two    []bool          // by shard: two do, at this instant
 	epochs []int64         // by shard: the largest under which it was served
@@ -18,7 +18,6 @@ type owners struct {
 
 	handed []int64  // revisions at which a hand altered or deleted the map
 	forged []forged // reports that a hand wrote
-	taints []int64  // incarnations of members whose records a hand altered
 }
 
 // forged is a report that a hand wrote in a member's name: that it has released all.
@@ -29,48 +28,48 @@ type forged struct {
 }
 
 func newOwners(shards int) owners {
-	return owners{holds: make([]*process, shards), since: make([]time.Duration, shards), two: make([]bool, shards),
-		epochs: make([]int64, shards), last: make([]*process, shards),
-		granted: make([]int64, shards)}
+	return owners{holds: make([]*claim, shards), since: make([]time.Duration, shards), two: make([]bool, shards),
+		epochs: make([]int64, shards), last: make([]*process, shards), granted: make([]int64, shards)}
 }
 
 // hold checks that nobody else holds what a process holds whose session is valid. Holding
 // is more than serving: it begins before the shard is served, and ends when the last call
 // has left.
-func (c *checks) hold(w *world, p *process) {
-	s := p.keeper.session
-	period := s.claim.Period()
-	for shard := range p.holder.slots {
-		x := &p.holder.slots[shard]
-		if x.epoch == 0 || x.s != s || x.period != period {
+func (c *checks) hold(x *claim) {
+	for n, epoch := range x.shards {
+		if epoch == 0 {
 			continue
 		}
-		if other := c.holds[shard]; other != nil {
-			c.heldTwice(w, shard, other, p)
-			continue
+		if other := c.holds[n]; other != nil {
+			c.heldTwice(n, other, x)
+		} else {
+			c.holds[n] = x
 		}
-		c.holds[shard] = p
+		if x.served[n] && x.p.known.serves[n] != epoch {
+			x.p.known.serves[n] = epoch
+			c.serves(x.p, x, n)
+		}
 	}
 }
 
 // heldTwice judges two processes that hold one shard.
-func (c *checks) heldTwice(w *world, shard int, a, b *process) {
-	older, newer := a.holder.slots[shard].epoch, b.holder.slots[shard].epoch
-	if older > newer {
-		a, b, older, newer = b, a, newer, older
+func (c *checks) heldTwice(n int, a, b *claim) {
+	if a.shards[n] > b.shards[n] {
+		a, b = b, a
 	}
-	by, excused := c.excusedBoth(a, b, older, newer)
+	older, newer := a.shards[n], b.shards[n]
+	by, excused := c.excusedBoth(a.p, b.p, older, newer)
 	if !excused {
-		c.fail("P5", "shard %d is held by %s under epoch %d, and by %s under %d", shard, a.id, older, b.id, newer)
+		c.fail("P5", "shard %d is held by %s under epoch %d, and by %s under %d", n, a.p.id, older, b.p.id, newer)
 		return
 	}
-	c.two[shard] = true
+	c.two[n] = true
 	e := &c.seen.Beside[by]
-	if c.since[shard] == 0 {
-		c.since[shard] = w.now
+	if c.since[n] == 0 {
+		c.since[n] = c.w.now()
 		e.Overlaps++
 	}
-	e.Longest = max(e.Longest, w.now-c.since[shard])
+	e.Longest = max(e.Longest, c.w.now()-c.since[n])
 }
 
 // excusedBoth is what the design leaves out: the older owner's session was taken; or a
@@ -78,11 +77,12 @@ func (c *checks) heldTwice(w *world, shard int, a, b *process) {
 // one's name that it has released.
 func (c *checks) excusedBoth(a, b *process, older, newer int64) (besideBy, bool) {
 	for i, p := range [2]*process{a, b} {
-		if p.dead || p.keeper.session == nil {
+		s := p.session()
+		if p.dead.Load() || s == nil {
 			continue
 		}
-		if x := c.excuse(p.keeper.session, p.member.incarnation); x != nil && c.excuses(x, p, [2]*process{b, a}[i]) {
-			if x.by == removal {
+		if t := c.excuse(p, s, p.known.incarnation); t != nil && c.excuses(t, p, [2]*process{b, a}[i]) {
+			if t.by == removal {
 				return afterRemoval, true
 			}
 			return afterHand, true
@@ -90,7 +90,7 @@ func (c *checks) excusedBoth(a, b *process, older, newer int64) (besideBy, bool)
 	}
 	if slices.ContainsFunc(c.handed, func(r int64) bool { return older < r && r <= newer }) ||
 		slices.ContainsFunc(c.forged, func(f forged) bool {
-			return f.address == a.host.address && f.incarnation == a.member.incarnation && (f.until == 0 || newer < f.until)
+			return f.address == a.host.address && f.incarnation == a.known.incarnation && (f.until == 0 || newer < f.until)
 		}) {
 		return afterMapHand, true
 	}
@@ -109,35 +109,30 @@ func (c *checks) reported(address string, revision int64) {
 
 // held ends the look at who holds what.
 func (c *checks) held() {
-	for shard := range c.holds {
-		if !c.two[shard] {
-			c.since[shard] = 0
+	for n := range c.holds {
+		if !c.two[n] {
+			c.since[n] = 0
 		}
-		c.holds[shard], c.two[shard] = nil, false
+		c.holds[n], c.two[n] = nil, false
 	}
 }
 
 // serves is called whenever a process begins to serve a shard. Its epoch is one that nobody
 // had before, or the process's own still.
-func (c *checks) serves(p *process, shard int) {
-	x := &p.holder.slots[shard]
-	if log := p.w.log; log != nil {
-		log.of(p, "serves shard %d under epoch %d", shard, x.epoch)
-	}
-	if !x.counts() {
-		return
-	}
-	c.count(ShardServed)
-	last := c.last[shard]
+func (c *checks) serves(p *process, x *claim, n int) {
+	epoch := x.shards[n]
+	c.w.log.of(p, "serves shard %d under epoch %d", n, epoch)
+	c.seen.Count[ShardServed]++
+	last := c.last[n]
 	switch {
-	case x.epoch > c.epochs[shard]:
-		c.epochs[shard], c.last[shard] = x.epoch, p
-	case x.epoch == c.epochs[shard] && last == p:
+	case epoch > c.epochs[n]:
+		c.epochs[n], c.last[n] = epoch, p
+	case epoch == c.epochs[n] && last == p:
 	default:
-		if by, excused := c.excusedBoth(p, last, x.epoch, c.epochs[shard]); excused {
+		if by, excused := c.excusedBoth(p, last, epoch, c.epochs[n]); excused {
 			c.seen.Beside[by].Late++
 			return
 		}
-		c.fail("P5", "%s serves shard %d under epoch %d, after %s under %d", p.id, shard, x.epoch, last.id, c.epochs[shard])
+		c.fail("P5", "%s serves shard %d under epoch %d, after %s under %d", p.id, n, epoch, last.id, c.epochs[n])
 	}
 }

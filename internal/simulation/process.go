@@ -1,130 +1,209 @@
 package simulation
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/goverse/goverse/internal/candidacy"
-	"github.com/goverse/goverse/internal/linger"
+	"github.com/hashicorp/go-hclog"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/consensus"
+	"github.com/goverse/goverse/internal/core"
+	"github.com/goverse/goverse/internal/crashdetector"
+	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/shardplan"
+	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/modeletcd"
 )
 
-// process is one process with one node: it stands for what package cluster assembles.
+// process is one process with one node: a core as it is, with its own way to etcd and to others.
 type process struct {
 	w    *world
 	host *host
 	id   string // the instance
+	conn *modeletcd.Conn
+	core *core.Core
 
-	looks time.Duration // since when it has a view
+	client *clientv3.Client
+	node   *node // what others reach
 
-	dead    bool
-	paused  bool
-	waiting []event // what would have happened while it was paused
+	ctx    context.Context // ends when it dies
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // what it does beside its core
+	dead   atomic.Bool
+	leaves bool          // it was asked to stop
+	looks  time.Duration // since when it has a view; 0: it has none
 
-	mirror   mirror
-	keeper   keeper
-	member   member
-	election leaderElection
-	detector detector
-	planner  planner
-	holder   holder
+	draws sync.Mutex
+	rand  *rand.Rand    // of retries
+	asked [kinds]uint64 // requests so far
 
-	leaving leaving
-
-	// What the checks know of its campaigns since one had a key.
-	denied   bool
-	failures int   // that failed
-	last     *term // of it that ended
+	use   use
+	known known
 }
 
-// requestTimeout is Config.RequestTimeout, workTimeout Config.WorkTimeout.
-const (
-	requestTimeout = 2 * time.Second
-	workTimeout    = 5 * time.Second
-)
-
-// start runs a new process on the host: Cluster.Start.
-func (h *host) start() *process {
+// start runs a new process on the host.
+func (h *host) start() {
+	w := h.w
 	h.born++
-	p := &process{w: h.w, host: h, id: fmt.Sprintf("%s#%d", h.address, h.born)}
-	h.process = p
-	if h.w.log != nil {
-		h.w.log.of(p, "starts")
+	p := &process{w: w, host: h, id: fmt.Sprintf("%s#%d", h.address, h.born)}
+	p.rand = newRand(w.seed, streamOf("retries", p.id))
+	p.use, p.known = newUse(p), newKnown(w)
+	p.node = &node{p: p, watcherLost: make(chan struct{}, 1)}
+	p.conn = w.etcd.ConnectTo(h.asks, p.id, p.delivery)
+	p.conn.Proxied(h.roles.proxied)
+	p.conn.Freeze(h.link().frozen)
+	p.conn.Hold(h.link().held || h.standsStill())
+	p.client = p.conn.Client()
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	var err error
+	if p.core, err = core.New(p.config()); err != nil {
+		panic(err) // a good configuration
 	}
-	p.mirror.p, p.keeper.p, p.member.p, p.election.p, p.detector.p = p, p, p, p, p
-	p.planner = planner{p: p, part: shardplan.New(h.planning())}
-	p.holder = holder{p: p, slots: make([]slot, h.roles.shards)}
-	p.member.record = newRecord(p)
-	p.election.part = candidacy.New(candidacy.Settings{Address: h.address, Fallback: h.roles.fallback,
-		WorkTimeout: workTimeout}, !h.roles.observer)
-	p.mirror.lingers = linger.New(h.address)
-	p.mirror.read()
-	return p
+	w.checks.began(p)
+	w.alter(func() { h.process = p })
+	w.log.of(p, "starts")
+	w.wg.Go(p.run)
 }
 
-// after is a timer of the process.
-func (p *process) after(d time.Duration, do func()) {
-	h := p.host
-	due := h.mono() + int64(max(d, 0))
-	p.w.queue.push(event{at: p.w.now + h.untilMono(due), p: p, due: due, do: do})
-}
-
-// soon lets another goroutine of the process run.
-func (p *process) soon(do func()) {
-	p.w.queue.push(event{at: p.w.now + p.w.between(0, 50*time.Microsecond) + p.host.lag(), p: p, do: do})
-}
-
-// lag is by how much a busy host keeps a goroutine waiting.
-func (h *host) lag() time.Duration {
-	if h.slow == 0 {
-		return 0
+func (p *process) config() core.Config {
+	w, r := p.w, p.host.roles
+	c := core.Config{Client: p.client, Keys: w.keys, TTL: w.ttl, RequestTimeout: core.DefaultRequestTimeout,
+		WorkTimeout: core.DefaultWorkTimeout, Address: p.host.address,
+		Record:   state.Record{InstanceID: p.id, Shards: r.shards, Observer: r.observer},
+		Observer: r.observer, Fallback: r.fallback,
+		Detection: crashdetector.Settings{Off: !w.detect}.WithDefaults(), Dialer: p.node,
+		WatcherLost: p.node.watcherLost, Identify: p.node.identify, Planning: w.planning(r.shards),
+		Clock: p.host.now, Random: p.random, Logger: logger{Logger: hclog.NewNullLogger(), p: p}}
+	if r.excluded {
+		c.Record.Labels = excluded
 	}
-	return h.w.between(0, h.slow)
-}
-
-// mayStep reports whether ev can happen now; if not, it is seen to that it happens
-// when it can.
-func (p *process) mayStep(ev event) bool {
-	switch {
-	case p.dead:
-		return false
-	case p.paused || p.host.suspended >= 0:
-		p.waiting = append(p.waiting, ev)
-		return false
-	case ev.due > p.host.mono(): // the clock stood still meanwhile
-		ev.at = p.w.now + p.host.untilMono(ev.due)
-		p.w.queue.push(ev)
-		return false
+	if r.shards > 0 {
+		c.Shards = &consensus.ShardsConfig{Shards: r.shards, DrainTimeout: w.ttl, OnRelease: p.use.release}
+		if r.asked {
+			c.Shards.OnAcquire = p.use.acquire
+		}
 	}
-	return true
+	return c
 }
 
-// goOn lets happen, in any order, what was held up by a pause.
-func (p *process) goOn() {
-	if p.paused || p.host.suspended >= 0 {
+// excluded is the label whose members get no shards.
+var excluded = map[string]string{"role": "gateway"}
+
+func (w *world) planning(shards int) shardplan.Settings {
+	return shardplan.Settings{Shards: shards, Window: w.window, MinMembers: 1, Exclude: excluded, Budget: 20 * w.shards}
+}
+
+func (p *process) random() float64 {
+	p.draws.Lock()
+	defer p.draws.Unlock()
+	return p.rand.Float64()
+}
+
+// run is the process's life.
+func (p *process) run() {
+	p.core.Start()
+	err := p.core.Join(p.ctx)
+	if err == nil {
+		p.wg.Go(func() { p.core.Manager.Run(p.ctx) })
+		p.wg.Go(p.use.run)
+		<-p.ctx.Done()
+	}
+	if err != nil && p.ctx.Err() == nil { // it cannot join, as at an address that another one has
+		p.w.log.of(p, "gives up: %v", err)
+		p.core.Detector.Stop(p.ctx)
+		_ = p.core.Leave() // else its lease runs out
+	}
+	if p.dead.CompareAndSwap(false, true) {
+		p.w.mu.Lock()
+		p.node.close(false)
+		p.w.alter(func() { p.host.process = nil })
+		p.w.startAgain(p.host)
+		p.w.mu.Unlock()
+	}
+	p.cancel()
+	p.core.Detector.Stop(p.ctx)
+	_ = p.core.Leave() // if it is dead, nothing of that reaches etcd
+	_ = p.core.Manager.Stop(p.ctx)
+	p.core.Close()
+	p.wg.Wait()
+}
+
+// stop is Cluster.Stop: the steps are the core's, and in the same order.
+func (p *process) stop() {
+	if p.leaves {
 		return
 	}
-	p.host.hinder()
-	held := p.waiting
-	p.waiting = nil
-	for _, ev := range held {
-		ev.at = p.w.now + p.w.between(0, 200*time.Microsecond)
-		p.w.queue.push(ev)
-	}
+	p.w.alter(func() { p.leaves = true })
+	p.w.log.of(p, "begins to stop")
+	p.wg.Go(func() {
+		ctx, checks := p.ctx, &p.w.checks
+		marked := p.core.MarkStopping(ctx)
+		cut := p.core.Manager.Withdraw(ctx)
+		if marked {
+			cut = errors.Join(cut, checks.handedOver(p, p.core.HandOver(ctx)))
+		} else {
+			checks.count(StopCut)
+		}
+		cut = errors.Join(cut, p.core.Relinquish(ctx))
+		p.core.Detector.Stop(ctx)
+		p.w.mu.Lock()
+		p.node.close(true)
+		p.w.mu.Unlock()
+		if p.host.roles.drains {
+			<-ctx.Done() // there is a call that takes forever
+		}
+		wait(ctx, p.draw("serves to the end", 200*time.Millisecond))
+		if cut == nil {
+			p.core.MarkLeft(ctx)
+		}
+		last := p.session()
+		if p.core.Leave() != nil || ctx.Err() != nil {
+			checks.count(StopSilent)
+		} else {
+			checks.stoppedWell(p, last)
+		}
+		p.w.mu.Lock()
+		defer p.w.mu.Unlock()
+		p.die(false)
+	})
 }
 
 // die ends the process at once, as SIGKILL does. Its kernel closes its sockets, unless
-// the host goes with it.
+// the host goes with it. The lock is held.
 func (p *process) die(withHost bool) {
-	p.dead = true
-	p.host.process = nil
-	p.waiting = nil
-	p.detector.closed(withHost)
-	p.mirror.unwatch()
+	if p.dead.Swap(true) {
+		return
+	}
+	p.w.log.of(p, "is gone")
+	p.node.die(withHost)
+	p.w.alter(func() { p.host.process = nil })
+	p.conn.Freeze(true)
+	p.cancel()
 }
 
 // leads is LeaderElection.IsLeader.
-func (p *process) leads() bool {
-	t := p.election.term
-	return t != nil && t.valid()
+func (p *process) leads() bool { return p.core.Manager.IsLeader() }
+
+// session is the present one, nil between two.
+func (p *process) session() *etcdsession.Session { return p.core.Keeper.Current() }
+
+// draw draws a duration for something that the process does, up to d.
+func (p *process) draw(what string, d time.Duration) time.Duration {
+	return between(newRand(p.w.seed, streamOf(what, p.id)), 0, d)
+}
+
+// wait waits for d, or until ctx ends.
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }

@@ -12,40 +12,37 @@ type Occurrence int
 
 // The occurrences that are counted.
 const (
-	FaultBegan Occurrence = iota
-	TermBegan
+	TermBegan Occurrence = iota
 	ActingTerm
 	Resigned
 	GaveWay
+	Withdrawn
 	KeyLost
 	SessionLost
 	Superseded
 	WorkAwaited
-	WorkGivenUp
 	WriteAccepted
 	WriteRefused
 	CameLate
 	AnswerLost
 	SessionExpired
+	SessionPaused
 	SessionRevoked
 	SessionPermission
 	SessionKeyLost
-	WatchBroke
-	WatchCompacted
-	WatchLagged
-	WatchReopened
 	WatchCompared
-	RebuildAsked
 	KeyMissed
 	KeyRewritten
+	ViewReadAnew
 	CampaignFailed
 	Accused
 	Refuted
+	Withdrew
 	DeadRemoved
 	LivingRemoved
+	CrashNoticed
 	FarAccused
-	FarLeftToLease
-	Moved
+	Recorded
 	Suspected
 	Suspended
 	Resumed
@@ -59,37 +56,37 @@ const (
 	ShardDrained
 	ShardRebalanced
 	ShardServed
-	ShardLapsed
 	Reported
 	Straggled
 	StopDrained
 	StopLast
 	StopCut
+	StopSilent
 	MapTaken
 	ReportTaken
 	occurrences
 )
 
-func (h Occurrence) String() string {
-	return [...]string{"faults", "terms", "terms in fallback", "terms ended: resigned", "terms ended: asked to give way",
-		"terms ended: key lost", "terms ended: session lost", "terms ended: superseded", "work awaited", "work given up",
-		"guarded writes accepted", "guarded writes refused", "requests carried out after their sender gave up", "answers " +
-			"lost",
-		"sessions lost: expired", "sessions lost: revoked", "sessions lost: permission", "sessions lost: key lost",
-		"watches broken", "watches compacted", "watches that lagged",
-		"watches opened again that had not reported progress", "watches that a comparison showed to lack nothing", "views " +
-			"read anew because a key was missed",
-		"keys missed by a renewal", "keys put right", "campaigns failed", "accusations", "refutations",
-		"members removed: dead", "members removed: alive",
-		"accusations of members far from etcd", "evidence against members that are left to their lease", "distances " +
-			"recorded anew", "suspicions", "sessions suspended", "sessions resumed",
-		"shard maps accepted", "shard maps accepted of an acting leader", "shard maps accepted beside an outside candidate",
-		"shard maps refused: planning was another's by then", "shard maps refused: the map was another by then",
-		"shard maps of a second planner: a hand made the first look like no member", "shards given that had no " +
-			"owner", "shards drained off a member", "shards rebalanced",
-		"shards served", "shards released because the session had lapsed", "reports", "reports with stragglers",
-		"stops: shards handed over", "stops: nobody to take over", "stops: shards not handed over",
-		"shard maps taken by a hand", "reports taken by a hand"}[h]
+func (o Occurrence) String() string {
+	return [...]string{"terms", "terms in fallback", "terms ended: resigned", "terms ended: asked to give way",
+		"terms ended: stopped", "terms ended: key lost", "terms ended: session lost", "terms ended: superseded",
+		"terms ended with work to await", "guarded writes accepted", "guarded writes refused",
+		"requests carried out after their sender gave up", "answers lost",
+		"sessions lost: expired or etcd unreachable", "sessions lost: paused past the deadline",
+		"sessions lost: revoked", "sessions lost: permission", "sessions lost: key lost",
+		"views compared with etcd", "keys missed by a renewal", "keys put right", "views read anew",
+		"requests of campaigns that failed", "accusations", "accusations refuted, as the accuser saw it",
+		"accusations taken back", "members removed: dead", "members removed: alive",
+		"crashes noticed in time, by each watcher that nothing kept from it",
+		"accusations of members far from etcd", "records written anew", "suspicions", "sessions suspended",
+		"sessions resumed", "shard maps accepted", "shard maps accepted of an acting leader",
+		"shard maps accepted beside an outside candidate", "shard maps refused: planning was another's by then",
+		"shard maps refused: the map was another by then",
+		"shard maps of a second planner: a hand made the first look like no member",
+		"shards assigned that had no owner", "shards drained off a member", "shards rebalanced", "shards served",
+		"reports", "reports with stragglers", "stops: shards handed over", "stops: nobody to take over",
+		"stops: shards not handed over", "stops: etcd did not answer", "shard maps taken by a hand",
+		"reports taken by a hand"}[o]
 }
 
 // Exempt is what the design leaves out: a leader whose key or lease was taken.
@@ -119,13 +116,22 @@ type Beside struct {
 
 // Seen counts what happened in a run, or in many.
 type Seen struct {
+	Faults []int // by kind
 	Count  [occurrences]int
 	Exempt [exempts]Exempt // by hand, by removal, and in fallback by an outside candidate
 	Beside [besides]Beside // by hand, by removal, by a hand on the map
 }
 
+func newSeen(faults int) Seen { return Seen{Faults: make([]int, faults)} }
+
 // Add adds what another run has seen.
 func (s *Seen) Add(o Seen) {
+	if s.Faults == nil {
+		*s = newSeen(len(o.Faults))
+	}
+	for i, n := range o.Faults {
+		s.Faults[i] += n
+	}
 	for i, n := range o.Count {
 		s.Count[i] += n
 	}
@@ -146,6 +152,9 @@ func (s *Seen) Add(o Seen) {
 // String is a table.
 func (s Seen) String() string {
 	var b strings.Builder
+	for i, f := range everyFault() {
+		fmt.Fprintf(&b, "%9d  fault: %s\n", s.Faults[i], f.name)
+	}
 	for i, n := range s.Count {
 		fmt.Fprintf(&b, "%9d  %s\n", n, Occurrence(i))
 	}
@@ -163,6 +172,11 @@ func (s Seen) String() string {
 	fmt.Fprintf(&b, "%9d  exempt: leaders whose lease etcd revoked early (noticed after %v at most)\n",
 		e.Keyless, e.LongestKeyless.Round(time.Millisecond))
 	fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with one that could not know it (of %v at most)\n",
+		e.Overlaps, e.Longest.Round(time.Millisecond))
+	e = s.Exempt[partly]
+	fmt.Fprintf(&b, "%9d  exempt: leaders whose lease etcd revoked early, and not all others (noticed after %v at most)\n",
+		e.Keyless, e.LongestKeyless.Round(time.Millisecond))
+	fmt.Fprintf(&b, "%9d  exempt: of these, overlaps with one that waited for a grace period (of %v at most)\n",
 		e.Overlaps, e.Longest.Round(time.Millisecond))
 	e = s.Exempt[outsideCandidate]
 	fmt.Fprintf(&b, "%9d  exempt: acting leaders beside an outside candidate (for %v at most)\n",

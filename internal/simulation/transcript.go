@@ -3,39 +3,49 @@ package simulation
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 )
 
-// transcript is what happened, for people. A run is repeated with one when it failed.
+// transcript is what happened, for people. A run is repeated with one when it failed. It is safe for concurrent use.
 type transcript struct {
-	w     *world
+	w  *world
+	on bool
+
+	mu    sync.Mutex
 	lines []string
 }
 
 // say notes what happened to nobody in particular.
-func (t *transcript) say(format string, args ...any) { t.line("", fmt.Sprintf(format, args...)) }
+func (t *transcript) say(format string, args ...any) { t.line("", format, args...) }
 
 // of notes what a process did or met.
 func (t *transcript) of(p *process, format string, args ...any) {
-	who := p.id
-	switch {
-	case p.dead:
-		who += " (dead)"
-	case p.paused || p.host.suspended >= 0:
-		who += " (paused)"
+	if !t.on {
+		return
 	}
-	t.line(who, fmt.Sprintf(format, args...))
+	who := p.id
+	if p.dead.Load() {
+		who += " (dead)"
+	}
+	t.line(who, format, args...)
 }
 
-func (t *transcript) line(who, text string) {
-	t.lines = append(t.lines, fmt.Sprintf("%12s  %-14s %s", t.w.now.Round(time.Microsecond), who, text))
+func (t *transcript) line(who, format string, args ...any) {
+	if !t.on {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lines = append(t.lines, fmt.Sprintf("%12s  %-14s %s", t.w.now().Round(time.Microsecond), who,
+		fmt.Sprintf(format, args...)))
 }
 
 // truth notes what etcd holds.
 func (t *transcript) truth() {
-	for _, kv := range t.w.etcd.keys {
-		t.say("etcd has %s = %s on lease %x, created at %d, written at %d",
-			kv.Key, kv.Value, kv.Lease, kv.CreateRevision, kv.ModRevision)
+	for _, kv := range t.w.etcd.Keys("") {
+		t.say("etcd has %s = %s on lease %x, created at %d, written at %d", kv.Key, kv.Value, kv.Lease, kv.CreateRevision,
+			kv.ModRevision)
 	}
 }
 

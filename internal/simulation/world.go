@@ -1,128 +1,159 @@
 package simulation
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing/synctest"
 	"time"
 
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/modeletcd"
 )
 
-// world is one run: everything there is, and what is going to happen.
+// world is one run: everything there is. Events happen one after the other, with mu held; what the product calls
+// or etcd reports goes by the locks of faults and checks, which are taken after mu, and never before it.
 type world struct {
-	*rand.Rand
-	seed  uint64
-	now   time.Duration // true time, which nobody in the world knows
-	queue queue
-	ttl   time.Duration
-	keys  state.Keys
-	etcd  *etcd
-	hosts []*host
+	seed    uint64
+	began   time.Time
+	ttl     time.Duration
+	keys    state.Keys
+	etcd    *modeletcd.Etcd
+	members int // of etcd
+	hosts   []*host
+	shards  int           // how many there are
+	window  time.Duration // of the planner
+	detect  bool          // crash detection is on
 
-	shards int           // how many there are
-	window time.Duration // Sharding.Window
+	judging atomic.Bool   // the clocks of who stands still are read as they would be if it went on now
+	wake    chan struct{} // something happened that the checks must look at
+	ended   chan struct{}
+	wg      sync.WaitGroup // processes
 
+	catalogue []fault
+
+	mu     sync.Mutex
+	rand   *rand.Rand // the schedule's
+	over   bool
 	faults faults
 	checks checks
-	log    *transcript // nil: nobody listens
-	over   bool
+	log    transcript
 }
 
-// event is something that will happen.
-type event struct {
-	at  time.Duration
-	seq uint64   // events at the same instant happen in the order in which they were made
-	p   *process // whose step it is; nil: etcd's, the network's or a fault's
-	due int64    // of a timer: not before the process's monotonic clock shows this
-	do  func()
+// now is how long the run has lasted.
+func (w *world) now() time.Duration { return time.Since(w.began) }
+
+// after makes an event happen after d.
+func (w *world) after(d time.Duration, do func()) {
+	time.AfterFunc(max(d, 0), func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.over {
+			do()
+			w.look()
+		}
+	})
 }
 
-// at makes do happen at an instant.
-func (w *world) at(t time.Duration, do func()) { w.queue.push(event{at: t, do: do}) }
+// alter changes what the checks look at too: with both locks held, so that either is enough to read it.
+func (w *world) alter(change func()) {
+	w.checks.mu.Lock()
+	defer w.checks.mu.Unlock()
+	change()
+}
 
-// after makes do happen after d.
-func (w *world) after(d time.Duration, do func()) { w.queue.push(event{at: w.now + d, do: do}) }
-
-// manyEvents is far more than happens in any schedule: the one that makes as many goes round
-// in circles.
-const manyEvents = 100_000
-
-// run lets things happen until the run is over, or nothing is left to happen.
-func (w *world) run() {
-	for !w.over && len(w.queue.heap) > 0 {
-		ev := w.queue.pop()
-		if ev.at < w.now {
-			panic("simulation: something was to happen in the past")
-		}
-		w.now = ev.at
-		if p := ev.p; p != nil && !p.mayStep(ev) {
-			continue
-		}
-		if w.queue.seq > manyEvents {
-			w.checks.fail("P6", "something goes round in circles")
-		}
-		ev.do()
-		w.checks.step(w)
+// look has the checks look at what is so now.
+func (w *world) look() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
 	}
 }
 
-// between draws a duration from a to b.
-func (w *world) between(a, b time.Duration) time.Duration {
+// run lets things happen until the run is over, and has everything ended then.
+func (w *world) run() {
+	for {
+		select {
+		case <-w.wake:
+		case <-w.ended:
+			w.end()
+			return
+		}
+		synctest.Wait() // what happens at this instant has happened
+		w.mu.Lock()
+		if !w.over {
+			w.checks.look(w)
+		}
+		w.mu.Unlock()
+	}
+}
+
+// finish ends the run. The lock is held.
+func (w *world) finish() {
+	if !w.over {
+		w.over = true
+		close(w.ended)
+	}
+}
+
+// end kills the processes that are left, and waits for them.
+func (w *world) end() {
+	w.mu.Lock()
+	for _, h := range w.hosts {
+		if h.process != nil {
+			h.process.die(false)
+		}
+	}
+	w.mu.Unlock()
+	w.wg.Wait()
+	w.etcd.Close()
+}
+
+// between draws a duration from a to b, to the nanosecond: so that hardly two things happen at once.
+func between(r *rand.Rand, a, b time.Duration) time.Duration {
 	if b <= a {
 		return a
 	}
-	return a + time.Duration(w.Int64N(int64(b-a)))
+	return a + time.Duration(r.Int64N(int64(b-a)))
 }
+
+func (w *world) between(a, b time.Duration) time.Duration { return between(w.rand, a, b) }
 
 // chance is true in one of n cases.
-func (w *world) chance(n int) bool { return w.IntN(n) == 0 }
+func (w *world) chance(n int) bool { return w.rand.IntN(n) == 0 }
 
 // pick draws one of s.
-func pick[T any](w *world, s []T) T { return s[w.IntN(len(s))] }
+func pick[T any](w *world, s []T) T { return s[w.rand.IntN(len(s))] }
 
-// queue is a heap of events.
-type queue struct {
-	heap []event
-	seq  uint64
-}
-
-func (q *queue) push(ev event) {
-	q.seq++
-	ev.seq = q.seq
-	h := append(q.heap, ev)
-	i := len(h) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if !before(&h[i], &h[up]) {
-			break
+// host is the one at address.
+func (w *world) host(address string) *host {
+	for _, h := range w.hosts {
+		if h.address == address {
+			return h
 		}
-		h[i], h[up] = h[up], h[i]
-		i = up
 	}
-	q.heap = h
+	return nil
 }
 
-func (q *queue) pop() event {
-	h := q.heap
-	top := h[0]
-	last := len(h) - 1
-	h[0], h[last] = h[last], event{}
-	h = h[:last]
-	for i := 0; ; {
-		next := 2*i + 1
-		if next >= last {
-			break
+// leader is a process that leads, nil if none does.
+func (w *world) leader() *process {
+	for _, h := range w.hosts {
+		if p := h.process; p != nil && p.leads() {
+			return p
 		}
-		if next+1 < last && before(&h[next+1], &h[next]) {
-			next++
-		}
-		if !before(&h[next], &h[i]) {
-			break
-		}
-		h[i], h[next] = h[next], h[i]
-		i = next
 	}
-	q.heap = h
-	return top
+	return nil
 }
 
-func before(a, b *event) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
+// newRand is a source of chance of the seed's, one for each stream of draws.
+func newRand(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
+
+// streamOf numbers what is drawn for somebody, so that no draw depends on what others draw.
+func streamOf(parts ...any) uint64 {
+	h := uint64(14695981039346656037) // FNV
+	for _, b := range []byte(fmt.Sprint(parts...)) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	return h
+}

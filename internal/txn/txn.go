@@ -1,6 +1,5 @@
 // Package txn holds the transactions of a node as values: what must hold, what is then
-// done, and what else is read. Commit sends one to etcd; the simulation executes the
-// very same values.
+// done, and what else is read. Commit sends one to etcd.
 //
 // A request can reach etcd long after its sender gave it up. So every transaction that
 // would do harm then carries the guard that stops it.

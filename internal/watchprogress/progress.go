@@ -1,6 +1,6 @@
 // Package watchprogress is how far one watch of the cluster's range has come, and whether
 // it keeps up: no clock, no goroutine, no I/O. Package mirror keeps the present one and
-// runs the timer; the simulation runs the same code.
+// runs the timer.
 //
 //	read at R ──► Since(R) ──(opened)──► calm ◄──(reached)── awaiting ──(timer)──► compare with etcd
 //	                                       ▲ └──(a newer revision is known)──►┘           │

@@ -22,6 +22,10 @@ type Delivery struct {
 	Broken time.Duration
 	// Refused, if set, is etcd's answer, and the request is not carried out.
 	Refused error
+	// CarriedOut and Answered, if set, are called when etcd has carried the request out, and when its sender
+	// gets the answer, which is one of etcd's protocol (*pb.TxnResponse and so on). They must not block,
+	// nor call this package.
+	CarriedOut, Answered func(answer any, err error)
 }
 
 // Conn is one client's way to etcd. All methods are safe for concurrent use.
@@ -36,6 +40,9 @@ type Conn struct {
 	waiting  []func() // with the lock held, when nothing is held up any more
 	watches  []*watch
 	frozen   bool
+	proxied  bool
+
+	stillborn bool // the next watch
 }
 
 // Connect makes a connection. delivery is asked for every request, which is one of etcd's protocol
@@ -70,6 +77,13 @@ func (c *Conn) Hold(on bool) {
 		pass()
 	}
 	c.tell()
+}
+
+// Proxied has the watches report no progress, as through etcd grpc-proxy, or again.
+func (c *Conn) Proxied(on bool) {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	c.proxied = on
 }
 
 // pass has something go on when nothing is held up. The lock is held.
@@ -125,9 +139,18 @@ func ask[T any](ctx context.Context, c *Conn, m *member, request any, carryOut f
 		time.AfterFunc(delivery.Broken, func() { answers <- answer{err: errUnavailable} })
 	}
 	back := func(resp T, err error) {
-		if !delivery.Unanswered {
-			c.after(delivery.Back, func() { answers <- answer{resp, err} })
+		if delivery.CarriedOut != nil {
+			delivery.CarriedOut(resp, err)
 		}
+		if delivery.Unanswered {
+			return
+		}
+		c.after(delivery.Back, func() {
+			if delivery.Answered != nil && ctx.Err() == nil {
+				delivery.Answered(resp, err)
+			}
+			answers <- answer{resp, err}
+		})
 	}
 	if !delivery.Lost {
 		c.after(delivery.Out, func() {

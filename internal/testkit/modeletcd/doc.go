@@ -12,9 +12,8 @@
 // Members stop, go on, are cut off from each other, and change their leader ([NewCluster]): one that was
 // deposed answers renewals until it hears of that.
 //
-// What is not modelled is refused as unimplemented: reads of the past, options of ranges that no
-// package of this module uses, fragments and filters of watches. A test compares the model with
-// etcd itself.
+// What is not modelled is refused as unimplemented: options of ranges and of writes that no package of this
+// module uses; fragments and filters of watches. A test compares the model with etcd itself.
 //
 // Not promised: anything about etcd's client. Requests go past its retries, and watches past its
 // streams; a watch that breaks is resumed as that client does it.

@@ -32,6 +32,7 @@ type Etcd struct {
 	members  []*member
 	leader   *member // whom the others follow; nil: it gave up, and there is no other
 	term     uint64
+	elected  int64       // the revision at which that began
 	election *time.Timer // while the members wait for a leader who is away
 	pending  []waits
 	between  func(least, most time.Duration) time.Duration
@@ -75,6 +76,13 @@ func (e *Etcd) under(prefix string) []*mvccpb.KeyValue {
 		j++
 	}
 	return e.store.keys[i:j]
+}
+
+// Revision is the newest.
+func (e *Etcd) Revision() int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.store.revision
 }
 
 // Do carries out an out-of-band transaction, at once.

@@ -1,9 +1,11 @@
 package modeletcd
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -97,8 +99,13 @@ func (a *asker) read() *pb.RangeRequest {
 	r := &pb.RangeRequest{Key: key, RangeEnd: end, Limit: int64(max(0, a.IntN(6)-2)), KeysOnly: a.IntN(4) == 0,
 		CountOnly: a.IntN(4) == 0,
 		SortOrder: pb.RangeRequest_SortOrder(a.IntN(3))}
+	for _, bound := range []*int64{&r.MinModRevision, &r.MaxModRevision, &r.MinCreateRevision, &r.MaxCreateRevision} {
+		if a.IntN(8) == 0 {
+			*bound = max(0, a.revision-int64(a.IntN(30)))
+		}
+	}
 	if r.SortOrder != pb.RangeRequest_NONE && a.IntN(2) == 0 {
-		r.SortTarget = pb.RangeRequest_CREATE
+		r.SortTarget = pb.RangeRequest_CREATE + pb.RangeRequest_SortTarget(a.IntN(2)) // or MOD
 	}
 	return r
 }
@@ -179,6 +186,7 @@ func (a *asker) text(of int, resp proto.Message, err error) string {
 		a.renamed(of, r)
 	case *pb.LeaseTimeToLiveResponse:
 		r.Header, r.ID, r.TTL = nil, 0, min(r.TTL, 0)
+		slices.SortFunc(r.Keys, bytes.Compare) // etcd's are in no order
 	case *pb.LeaseGrantResponse:
 		r.Header, r.ID = nil, 0
 	case *pb.LeaseRevokeResponse:
@@ -273,6 +281,9 @@ func TestAnswersAsEtcdDoes(t *testing.T) {
 			})
 		case n < 9:
 			r := a.read()
+			if a.IntN(2) == 0 {
+				r.Revision = max(0, a.revision-int64(a.IntN(30)-1)) // it may still be to come
+			}
 			ask(prototext.Format(r), func(_ int, s services) (proto.Message, error) { return s.Range(ctx, r) })
 		default:
 			r := a.transaction(2)

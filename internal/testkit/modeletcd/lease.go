@@ -12,6 +12,7 @@ import (
 // lease runs out exactly when its TTL has passed: etcd is never sooner.
 type lease struct {
 	id, ttl int64
+	term    uint64 // in which it was granted
 	keys    map[string]bool
 	ends    time.Time
 	timer   *time.Timer
@@ -25,7 +26,7 @@ func (e *Etcd) grant(r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
 		return nil, rpctypes.ErrGRPCNoSpace
 	}
 	e.lastID++
-	l := &lease{id: e.lastID, ttl: r.TTL, keys: map[string]bool{}}
+	l := &lease{id: e.lastID, ttl: r.TTL, term: e.term, keys: map[string]bool{}}
 	e.leases[l.id] = l
 	l.timer = time.AfterFunc(l.renew(), func() { e.expire(l) })
 	return &pb.LeaseGrantResponse{Header: e.header(), ID: l.id, TTL: l.ttl}, nil
@@ -133,6 +134,35 @@ func (e *Etcd) Revoke(id int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	_, _ = carryOut(e, nil, func() (any, error) { return e.revoke(id) })
+}
+
+// Grant grants a lease out of band, for so many seconds.
+func (e *Etcd) Grant(ttl int64) (id int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	resp, err := e.grant(&pb.LeaseGrantRequest{TTL: ttl})
+	if err != nil {
+		return 0
+	}
+	return resp.ID
+}
+
+// Lease is what etcd's leader knows of a lease.
+type Lease struct {
+	ID      int64
+	Granted uint64 // the raft term
+	Ends    time.Time
+}
+
+// Leases are all that stand, by id.
+func (e *Etcd) Leases() []Lease {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make([]Lease, 0, len(e.leases))
+	for _, id := range slices.Sorted(maps.Keys(e.leases)) {
+		all = append(all, Lease{ID: id, Granted: e.leases[id].term, Ends: e.leases[id].ends})
+	}
+	return all
 }
 
 // Extend gives every lease its whole TTL again, as etcd does when it elects a leader.

@@ -72,6 +72,48 @@ func (e *Etcd) Stop(member int, on bool) {
 	e.reconsider()
 }
 
+// Away has all members stop, as where etcd is down, or start again: they elect one of them at once, which gives
+// every lease its whole TTL.
+func (e *Etcd) Away(on bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, m := range e.members {
+		m.stopped, m.leads = on, false
+	}
+	e.leader = nil
+	if !on {
+		for _, m := range e.members {
+			arrived := m.arrived
+			m.arrived = nil
+			for _, do := range arrived {
+				do()
+			}
+		}
+		e.elect(e.members[0])
+	}
+	e.reconsider()
+}
+
+// Term is the raft term.
+func (e *Etcd) Term() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.term
+}
+
+// Elect has a member that is up lead in another term, also the one that leads: as after an election that it won.
+func (e *Etcd) Elect(member int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if m := e.members[member]; m.up() {
+		if e.leader != nil {
+			e.leader.leads = false
+		}
+		e.elect(m)
+		e.reconsider()
+	}
+}
+
 // Cut cuts a member off from the others, or not any more. Clients reach it all the same.
 func (e *Etcd) Cut(member int, on bool) {
 	e.mu.Lock()
@@ -174,7 +216,7 @@ func (e *Etcd) majority() *member {
 // elect makes a member the leader: it begins a term, and gives every lease its whole TTL.
 func (e *Etcd) elect(m *member) {
 	e.term++
-	e.leader, m.leads, m.term = m, true, e.term
+	e.leader, m.leads, m.term, e.elected = m, true, e.term, e.store.revision
 	for _, l := range e.leases {
 		l.timer.Reset(l.renew())
 	}

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -22,6 +21,7 @@ type store struct {
 	compacted int64
 	keys      []*mvccpb.KeyValue // by key; what was given out is never changed
 	history   []*mvccpb.Event
+	former    []*mvccpb.KeyValue // by event of the history: the key as it was before, nil if it was not there
 
 	granted func(lease int64) bool
 	// changed is notified of each change when it is made, and the key as it was before, if it was there.
@@ -51,21 +51,29 @@ func (s *store) within(key, end []byte) []*mvccpb.KeyValue {
 }
 
 func (s *store) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	if r.Revision != 0 || r.MinModRevision != 0 || r.MaxModRevision != 0 || r.MinCreateRevision != 0 ||
-		r.MaxCreateRevision != 0 {
-		return nil, errNotModelled
-	}
 	kvs := slices.Clone(s.within(r.Key, r.RangeEnd))
+	if r.Revision != 0 && r.Revision != s.revision {
+		var err error
+		if kvs, err = s.past(r); err != nil {
+			return nil, err
+		}
+	}
 	resp := &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: s.revision}, Count: int64(len(kvs))}
 	if r.CountOnly {
 		return resp, nil
 	}
+	kvs = slices.DeleteFunc(kvs, func(kv *mvccpb.KeyValue) bool { // the count is of before
+		return outside(kv.ModRevision, r.MinModRevision, r.MaxModRevision) ||
+			outside(kv.CreateRevision, r.MinCreateRevision, r.MaxCreateRevision)
+	})
 	var by func(a, b *mvccpb.KeyValue) int
 	switch {
 	case r.SortTarget == pb.RangeRequest_KEY:
 		by = func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) }
 	case r.SortTarget == pb.RangeRequest_CREATE && r.SortOrder != pb.RangeRequest_NONE:
 		by = func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.CreateRevision, b.CreateRevision) }
+	case r.SortTarget == pb.RangeRequest_MOD && r.SortOrder != pb.RangeRequest_NONE:
+		by = func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.ModRevision, b.ModRevision) }
 	default:
 		return nil, errNotModelled
 	}
@@ -86,6 +94,11 @@ func (s *store) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
 	}
 	resp.Kvs = kvs
 	return resp, nil
+}
+
+// outside reports whether a revision is less than the least or more than the most that is asked for, if that is not 0.
+func outside(revision, least, most int64) bool {
+	return least != 0 && revision < least || most != 0 && revision > most
 }
 
 func (s *store) put(r *pb.PutRequest, revision int64) (*pb.PutResponse, error) {
@@ -122,7 +135,7 @@ func (s *store) remove(r *pb.DeleteRangeRequest, revision int64) (*pb.DeleteRang
 
 func (s *store) happened(ev *mvccpb.Event, before *mvccpb.KeyValue) {
 	s.revision = ev.Kv.ModRevision
-	s.history = append(s.history, ev)
+	s.history, s.former = append(s.history, ev), append(s.former, before)
 	if s.changed != nil {
 		s.changed(ev, before)
 	}
@@ -310,11 +323,15 @@ func written(ops []*pb.RequestOp) (puts map[string]bool, removals []*pb.DeleteRa
 	return puts, removals, true
 }
 
-func covers(r *pb.DeleteRangeRequest, key string) bool {
-	if len(r.RangeEnd) == 0 {
-		return string(r.Key) == key
+// covers reports whether a request is about a key. A range that goes on to the last key is not modelled.
+func covers(r interface {
+	GetKey() []byte
+	GetRangeEnd() []byte
+}, key string) bool {
+	if len(r.GetRangeEnd()) == 0 {
+		return string(r.GetKey()) == key
 	}
-	return string(r.Key) <= key && key < string(r.RangeEnd)
+	return string(r.GetKey()) <= key && key < string(r.GetRangeEnd())
 }
 
 // compact forgets what happened up to the revision.
@@ -330,19 +347,45 @@ func (s *store) compact(revision int64) error {
 	for i < len(s.history) && s.history[i].Kv.ModRevision <= revision {
 		i++
 	}
-	s.history = slices.Clone(s.history[i:])
+	s.history, s.former = slices.Clone(s.history[i:]), slices.Clone(s.former[i:])
 	return nil
 }
 
-// since is what happened to keys with that prefix from one revision up to another, with that;
+// past is what the keys of a range were at a former revision, by key.
+func (s *store) past(r *pb.RangeRequest) ([]*mvccpb.KeyValue, error) {
+	switch {
+	case r.Revision < s.compacted:
+		return nil, rpctypes.ErrGRPCCompacted
+	case r.Revision > s.revision:
+		return nil, rpctypes.ErrGRPCFutureRev
+	}
+	was := map[string]*mvccpb.KeyValue{}
+	for _, kv := range s.within(r.Key, r.RangeEnd) {
+		was[string(kv.Key)] = kv
+	}
+	for i := len(s.history) - 1; i >= 0 && s.history[i].Kv.ModRevision > r.Revision; i-- {
+		switch key := string(s.history[i].Kv.Key); {
+		case !covers(r, key):
+		case s.former[i] == nil:
+			delete(was, key)
+		default:
+			was[key] = s.former[i]
+		}
+	}
+	kvs := slices.Collect(maps.Values(was))
+	slices.SortFunc(kvs, func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) })
+	return kvs, nil
+}
+
+// since is what happened to the keys of a range from one revision up to another, with that;
 // false if some of it is forgotten.
-func (s *store) since(prefix string, from, upTo int64) ([]*mvccpb.Event, bool) {
+func (s *store) since(r *pb.WatchCreateRequest, from, upTo int64) ([]*mvccpb.Event, bool) {
 	if from <= s.compacted {
 		return nil, false
 	}
 	var events []*mvccpb.Event
 	for i := len(s.history) - 1; i >= 0 && s.history[i].Kv.ModRevision >= from; i-- {
-		if ev := s.history[i]; ev.Kv.ModRevision <= upTo && strings.HasPrefix(string(ev.Kv.Key), prefix) {
+		if ev := s.history[i]; ev.Kv.ModRevision <= upTo && covers(r, string(ev.Kv.Key)) {
 			events = append(events, ev)
 		}
 	}

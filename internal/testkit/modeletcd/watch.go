@@ -2,7 +2,6 @@ package modeletcd
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -11,12 +10,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// watch is one of a prefix. What etcd has sent arrives in order; a watch that breaks is opened
+// watch is one of a range. What etcd has sent arrives in order; a watch that breaks is opened
 // anew by the client from where it had come to, and nobody is notified.
 type watch struct {
-	c      *Conn
-	m      *member // that it was opened at
-	prefix string
+	c  *Conn
+	m  *member // that it was opened at
+	of *pb.WatchCreateRequest
 
 	resume int64 // the revision to open it from; 0: from whatever comes next
 	stream int   // counts the streams that it was on
@@ -25,6 +24,7 @@ type watch struct {
 	onWay  []clientv3.WatchResponse
 	last   time.Time // when the newest of them arrives
 
+	created   bool // the client knows that it was opened
 	over      bool // etcd has ended it
 	responses []clientv3.WatchResponse
 	wake      chan struct{}
@@ -33,21 +33,36 @@ type watch struct {
 // watcher is etcd's watches for clients. All of them tell when they are created.
 type watcher struct{ c *Conn }
 
-var errNoProgress = errors.New("modeletcd: no progress is notified")
-
-func (w watcher) RequestProgress(context.Context) error { return errNoProgress }
+// RequestProgress has the watches report how far they are, unless the connection is [Conn.Proxied].
+func (w watcher) RequestProgress(context.Context) error {
+	c := w.c
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	if c.proxied {
+		return nil
+	}
+	delivery := c.delivery(&pb.WatchRequest{
+		RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+	if delivery.Lost {
+		return nil
+	}
+	c.after(delivery.Out, func() {
+		for _, w := range c.watches {
+			w.report()
+		}
+	})
+	return nil
+}
 
 func (w watcher) Close() error { return nil }
 
 func (w watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	op := clientv3.OpWatch(key, opts...)
-	if string(op.RangeBytes()) != clientv3.GetPrefixRangeEnd(key) {
-		panic("modeletcd: only prefixes are watched")
-	}
 	c := w.c
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
-	x := &watch{c: c, prefix: key, resume: op.Rev(), wake: make(chan struct{}, 1)}
+	x := &watch{c: c, of: &pb.WatchCreateRequest{Key: op.KeyBytes(), RangeEnd: op.RangeBytes()}, resume: op.Rev(),
+		wake: make(chan struct{}, 1)}
 	c.watches = append(c.watches, x)
 	x.open()
 	out := make(chan clientv3.WatchResponse, 1)
@@ -95,7 +110,7 @@ func (w *watch) open() {
 	w.stream++
 	w.opened, w.onWay, w.m = false, nil, w.c.e.members[w.c.to()]
 	stream, delivery := w.stream, w.c.delivery(&pb.WatchRequest{
-		RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte(w.prefix)}}})
+		RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: w.of}})
 	if delivery.Lost {
 		return
 	}
@@ -118,7 +133,11 @@ func (w *watch) begin() {
 	if w.next == 0 {
 		w.next = revision + 1
 	}
-	w.send(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: revision}, Created: true})
+	w.send(clientv3.WatchResponse{Header: w.header(), Created: true})
+	if w.c.stillborn {
+		w.opened, w.c.stillborn = false, false
+		return
+	}
 	w.tell()
 }
 
@@ -128,10 +147,16 @@ func (w *watch) tell() {
 	if !w.opened || w.c.held || w.c.frozen || !w.m.up() || w.next > revision {
 		return
 	}
-	events, known := w.c.e.store.since(w.prefix, w.next, revision)
+	if w.m.leads && w.m != w.c.e.leader {
+		return // it stops to lead before it applies what another leader had committed
+	}
+	if revision > w.c.e.elected {
+		w.m.term = w.c.e.term // it has applied what was done in it
+	}
+	events, known := w.c.e.store.since(w.of, w.next, revision)
 	if !known {
 		w.opened = false
-		w.send(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: revision}, Canceled: true,
+		w.send(clientv3.WatchResponse{Header: w.header(), Canceled: true,
 			CompactRevision: w.c.e.store.compacted})
 		return
 	}
@@ -139,11 +164,23 @@ func (w *watch) tell() {
 	if len(events) == 0 {
 		return
 	}
-	resp := clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: revision}}
+	resp := clientv3.WatchResponse{Header: w.header()}
 	for _, ev := range events {
 		resp.Events = append(resp.Events, (*clientv3.Event)(ev))
 	}
 	w.send(resp)
+}
+
+// header is what etcd knows now.
+func (w *watch) header() *pb.ResponseHeader {
+	return &pb.ResponseHeader{Revision: w.c.e.store.revision, RaftTerm: w.m.term}
+}
+
+// report sends how far the watch is: all that had happened was sent before.
+func (w *watch) report() {
+	if w.opened && !w.c.frozen && w.m.up() && w.next > w.c.e.store.revision {
+		w.send(clientv3.WatchResponse{Header: w.header()})
+	}
 }
 
 // send puts a response on its way: none overtakes another.
@@ -172,12 +209,17 @@ func (w *watch) arrived() {
 	switch {
 	case resp.Canceled:
 		w.over = true
-	case !resp.Created:
+	case len(resp.Events) > 0:
 		w.resume = resp.Events[len(resp.Events)-1].Kv.ModRevision + 1
-	case w.resume == 0:
-		w.resume = resp.Header.Revision // as the client does
-	default:
+	case !resp.Created:
+		w.resume = max(w.resume, resp.Header.Revision+1)
+	case w.created:
 		return // opened anew, which is not notified
+	default:
+		w.created = true
+		if w.resume == 0 {
+			w.resume = resp.Header.Revision // as the client does
+		}
 	}
 	w.responses = append(w.responses, resp)
 	select {
@@ -209,12 +251,28 @@ func (c *Conn) Break() {
 	}
 }
 
+// Silence has nothing come any more through the watches that there are; or with next through the next ones that are
+// opened, of which the opening is the last that is heard. Nobody is notified. It does not end.
+func (c *Conn) Silence(next bool) {
+	c.e.mu.Lock()
+	defer c.e.mu.Unlock()
+	c.stillborn = next
+	for _, w := range c.watches {
+		if next {
+			w.open()
+		} else {
+			w.opened = false
+			w.stream++
+		}
+	}
+}
+
 // Abort has etcd end all watches, with an error.
 func (c *Conn) Abort() {
 	c.e.mu.Lock()
 	defer c.e.mu.Unlock()
 	for _, w := range c.watches {
 		w.opened = false
-		w.send(clientv3.WatchResponse{Canceled: true, CancelReason: "etcdserver: no leader"})
+		w.send(clientv3.WatchResponse{Header: &pb.ResponseHeader{}, Canceled: true, CancelReason: "etcdserver: no leader"})
 	}
 }

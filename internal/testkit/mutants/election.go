@@ -17,9 +17,6 @@ var ofElections = []Mutant{{
 		{"internal/leaderelection/election.go", `return t != nil && t.period.Valid()`, `return t != nil`},
 		{"internal/leaderelection/election.go",
 			`t := le.term.Load(); t != nil && t.period.Valid()`, `t := le.term.Load(); t != nil`},
-		{"internal/simulation/process.go", `return t != nil && t.valid()`, `return t != nil`},
-		{"internal/simulation/work.go", `if !t.valid() {`, `if false {`},
-		{"internal/simulation/planner.go", `t := p.election.term; t != nil && t.valid()`, `t := p.election.term; t != nil`},
 	},
 }, {
 	Name:  "lead-beside-acting",

@@ -1,0 +1,98 @@
+package core
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/goverse/goverse/internal/state"
+)
+
+// ErrShardCount: the cluster works with another number of shards. It is fixed for the
+// life of a cluster: with another one nearly every key belongs elsewhere.
+var ErrShardCount = errors.New("the cluster has another number of shards; give this node the same, or turn " +
+	"Sharding.Off on")
+
+// Start begins to look at the cluster, and to register. It does not block.
+func (c *Core) Start() {
+	ctx, end := context.WithCancel(context.Background())
+	c.close = end
+	c.rest.Go(func() { _ = c.Mirror.Run(ctx) }) // ends with its context only
+	c.rest.Go(func() { c.Member.Run(ctx) })
+	c.rest.Go(func() { c.reportFailure(ctx) })
+	c.rest.Go(func() { c.Detector.Answer(ctx) })
+	c.Detector.Start()
+	keeping, leave := context.WithCancel(context.Background())
+	c.leave = leave
+	go func() {
+		defer close(c.left)
+		select {
+		case <-c.Mirror.Ready():
+			c.err = c.Keeper.Run(keeping)
+		case <-keeping.Done():
+		}
+	}()
+}
+
+// reportFailure writes into the member record whether the election failed.
+func (c *Core) reportFailure(ctx context.Context) {
+	election := c.Manager.Election()
+	sub := election.Subscribe()
+	defer sub.Close()
+	for {
+		select {
+		case <-sub.C:
+		case <-ctx.Done():
+			return
+		}
+		c.Member.SetElectionFailed(election.Failed())
+	}
+}
+
+// Join waits for the registration and queues. It blocks until that is done, or cannot be: errors are ctx's cause,
+// membership.ErrAddressTaken and ErrShardCount.
+func (c *Core) Join(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watching := make(chan struct{})
+	defer func() { <-watching }()
+	go func() {
+		defer close(watching)
+		select {
+		case <-c.left:
+			cancel(c.err)
+		case <-ctx.Done():
+		}
+	}()
+	defer cancel(nil)
+	if _, err := c.Keeper.Wait(ctx, nil); err != nil {
+		return err
+	}
+	snap, err := c.Mirror.Wait(ctx, func(s *state.Snapshot) bool { return s.Member(c.cfg.Address) != nil })
+	if err != nil {
+		return err
+	}
+	if err := c.agreed(snap); err != nil {
+		return err
+	}
+	return c.Manager.Start(ctx)
+}
+
+// agreed reports whether this member works with as many shards as the cluster: as its map,
+// or the members that were there before.
+func (c *Core) agreed(s *state.Snapshot) error {
+	count := c.cfg.Planning.Shards
+	if count == 0 {
+		return nil
+	}
+	if m := s.ShardMap; m != nil && m.Map != nil && m.Shards() != count {
+		return fmt.Errorf("%w: it has %d, this node %d", ErrShardCount, m.Shards(), count)
+	}
+	own := s.Member(c.cfg.Address)
+	for _, m := range s.Members {
+		if own != nil && m.Incarnation < own.Incarnation && m.Shards != 0 && m.Shards != count {
+			return fmt.Errorf("%w: %s has %d, this node %d", ErrShardCount, m.Address, m.Shards, count)
+		}
+	}
+	return nil
+}

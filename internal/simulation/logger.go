@@ -1,0 +1,81 @@
+package simulation
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/cluster/event"
+)
+
+// logger is where a process's log goes: into the transcript; and the checks hear of the events that lines are about.
+type logger struct {
+	hclog.Logger
+	p    *process
+	name string
+}
+
+// Named is of hclog.Logger.
+func (l logger) Named(name string) hclog.Logger { return logger{l.Logger, l.p, name} }
+
+// Log is of hclog.Logger.
+func (l logger) Log(_ hclog.Level, msg string, args ...any) { l.said(msg, args) }
+
+// Debug is of hclog.Logger.
+func (l logger) Debug(msg string, args ...any) { l.said(msg, args) }
+
+// Info is of hclog.Logger.
+func (l logger) Info(msg string, args ...any) { l.said(msg, args) }
+
+// Warn is of hclog.Logger.
+func (l logger) Warn(msg string, args ...any) { l.said(msg, args) }
+
+// Error is of hclog.Logger.
+func (l logger) Error(msg string, args ...any) { l.said(msg, args) }
+
+func (l logger) said(msg string, args []any) {
+	if l.p.dead.Load() {
+		return // what ends in it then, nobody hears of
+	}
+	fields := fields(args)
+	if what := fields.text(event.Field); what != "" {
+		l.p.w.checks.event(l.p, event.Type(what), fields)
+	}
+	if l.p.w.log.on {
+		l.p.w.log.of(l.p, "%s: %s%s", l.name, msg, fields)
+	}
+}
+
+// fields are those of a line of the log: names and values by turns.
+type fields []any
+
+func (f fields) value(name string) any {
+	for i := 0; i+1 < len(f); i += 2 {
+		if f[i] == name {
+			return f[i+1]
+		}
+	}
+	return nil
+}
+
+func (f fields) text(name string) string {
+	s, _ := f.value(name).(string)
+	return s
+}
+
+func (f fields) number(name string) int64 {
+	n, _ := f.value(name).(int64)
+	return n
+}
+
+// String is how a transcript shows them.
+func (f fields) String() string {
+	var b strings.Builder
+	for i := 0; i+1 < len(f); i += 2 {
+		if f[i] != event.Field {
+			fmt.Fprintf(&b, ", %s %v", f[i], f[i+1])
+		}
+	}
+	return b.String()
+}
