@@ -118,6 +118,9 @@ func TestExemptOverlaps(t *testing.T) {
 	// In the older term, but so long before the overlap that the bound is over.
 	long := Limits{Exempt: map[string]time.Duration{KeyDeleted: time.Second}}
 	early := []Mark{mark("a", KeyDeleted, 5, 6)}
+	require.Empty(t, Check(History{Runs: runs, Marks: early}, long).Findings,
+		"it waited in the queue, and can have begun before it knew of the mark")
+	runs[0].State = Follower
 	require.Len(t, Check(History{Runs: runs, Marks: early}, long).Findings, 1, "the term began after the mark")
 	runs[0].Last = window(8, 10)
 	early[0].To = ms(9)

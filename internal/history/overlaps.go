@@ -67,7 +67,8 @@ func overlap(x, y Term) Finding {
 
 // excuse is the mark that exempts an overlap: its name is one that the limits give a bound to and that can
 // excuse one about the subject, it was done to the node of the older term while that term can have stood, or the
-// session on which it stood, and the overlap lies between it and the bound.
+// session on which it stood, or if it was done to the key alone, while that can have stood: a node can begin to lead
+// by a view in which its key stands still. And the overlap lies between it and the bound.
 func excuse(f Finding, sessions map[sessionOf]Instant, marks []Mark, exempt map[string]time.Duration) (Mark, bool) {
 	older := f.Terms[0]
 	since := older.notBefore
@@ -77,7 +78,11 @@ func excuse(f Finding, sessions map[sessionOf]Instant, marks []Mark, exempt map[
 	for _, m := range marks {
 		bound, named := exempt[m.Name]
 		done := max(m.From, m.To) // an intervention whose end is not known excuses no longer for it
-		if !named || !f.Subject.excused(m.Name) || !m.concerns(older.Node) || done < since {
+		began := since
+		if m.Name == KeyDeleted {
+			began = min(began, older.queued)
+		}
+		if !named || !f.Subject.excused(m.Name) || !m.concerns(older.Node) || done < began {
 			continue
 		}
 		within := m.From <= f.From && f.To <= done.Add(bound)

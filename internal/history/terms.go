@@ -18,6 +18,7 @@ type Term struct {
 	Count       int    // of samples
 
 	notBefore Instant // it began after this: the node was seen not to claim it, or not seen at all
+	queued    Instant // its key can have stood since then: the node waited in the queue, until it began
 	notAfter  Instant // it ended before this, or when the node was seen for the last time
 	resumed   bool    // it is the one before, between which and this one the node's session was not valid
 }
@@ -71,7 +72,14 @@ func termsOf(runs []Run) []Term {
 	open := false   // the last term goes on
 	silent := false // since it ended its node had no valid session
 	seen := -forever
+	waits, queued := false, -forever // in the queue, and since when
 	for _, r := range runs {
+		switch {
+		case !r.Leads && r.State == Candidate && !waits:
+			waits, queued = true, r.First.Before
+		case !r.Leads && r.State != Candidate:
+			waits = false
+		}
 		goesOn := open && r.Leads && out[len(out)-1].Token == r.Token && out[len(out)-1].Session == r.Session
 		if open && !goesOn {
 			out[len(out)-1].notAfter = r.First.After
@@ -85,10 +93,15 @@ func termsOf(runs []Run) []Term {
 			t := &out[len(out)-1]
 			t.Last, t.notAfter, t.Count = r.Last, r.Last.After, t.Count+r.Count
 		case r.Leads:
+			if !waits {
+				queued = seen
+			}
+			waits = false // for this term; if it waits again, it is by another key
 			out = append(out, Term{Who: r.Who, Subject: r.Subject, Token: r.Token, Session: r.Session, Shared: r.Shared,
 				First: r.First, Last: r.Last, Count: r.Count,
-				notBefore: seen, notAfter: r.Last.After,
+				notBefore: seen, queued: queued, notAfter: r.Last.After,
 				resumed: silent && out[len(out)-1].Token == r.Token})
+			waits = false
 		}
 		seen = r.Last.Before
 	}
