@@ -9,6 +9,7 @@ import (
 	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/shardview"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // MemberState is a member's part in the election.
@@ -94,16 +95,11 @@ type sightings struct {
 func (l *sightings) follow(ctx context.Context, view *mirror.Mirror) {
 	sub := view.Subscribe(membersChanged)
 	defer sub.Close()
-	for {
-		select {
-		case <-sub.C:
-		case <-ctx.Done():
-			return
-		}
+	wait.Each(ctx, sub.C, func() {
 		if s := view.Snapshot(); s != nil {
 			l.saw(s, time.Now())
 		}
-	}
+	})
 }
 
 // saw forgets who is gone.

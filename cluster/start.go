@@ -9,6 +9,7 @@ import (
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/membership"
 	"github.com/goverse/goverse/internal/reach"
+	"github.com/goverse/goverse/internal/wait"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -140,12 +141,5 @@ func (p *parts) followElection(ctx context.Context) {
 	election := p.manager.Election()
 	sub := election.Subscribe()
 	defer sub.Close()
-	for {
-		select {
-		case <-sub.C:
-		case <-ctx.Done():
-			return
-		}
-		p.leaders.saw(election.Leader(), time.Now())
-	}
+	wait.Each(ctx, sub.C, func() { p.leaders.saw(election.Leader(), time.Now()) })
 }

@@ -33,14 +33,12 @@ func (c *Cluster) newWork(client *clientv3.Client, view *mirror.Mirror, keeper *
 		return work{}, err
 	}
 	locks := etcdlock.NewEtcd(queues.Queues(c.keys.Locks()), c.node.AdvertiseAddress())
-	once, err := effects.New(effects.Config{Queues: queues.Queues(c.keys.Effects()), Client: client, Keys: c.keys,
-		Owner: c.node.AdvertiseAddress(), Retention: c.cfg.OnceRetention, RequestTimeout: c.cfg.RequestTimeout})
+	once, err := effects.New(effects.Config{Queues: queues.Queues(c.keys.Effects()), Keys: c.keys,
+		Owner: c.node.AdvertiseAddress(), Retention: c.cfg.OnceRetention})
 	if err != nil {
 		return work{}, err
 	}
-	named, err := elections.New(elections.Config{Queues: queues.Queues(c.keys.Elections()), Client: client,
-		Address: c.node.AdvertiseAddress(), WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter,
-		RequestTimeout: c.cfg.RequestTimeout, Logger: c.log.Named("elections")})
+	named, err := elections.New(elections.Config{Queues: queues.Queues(c.keys.Elections()), Address: c.node.AdvertiseAddress(), WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter, Logger: c.log.Named("elections")})
 	if err != nil {
 		return work{}, err
 	}

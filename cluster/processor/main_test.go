@@ -67,8 +67,7 @@ func stand(t *testing.T, endpoint, address string) (e *elections.Elections, faul
 		if err != nil {
 			return nil, err
 		}
-		e, err = elections.New(elections.Config{Queues: queues.Queues(keys.Elections()), Client: p.Client,
-			Address: address, WorkTimeout: 500 * time.Millisecond, RequestTimeout: timeout})
+		e, err = elections.New(elections.Config{Queues: queues.Queues(keys.Elections()), Address: address, WorkTimeout: 500 * time.Millisecond})
 		return wait.All(queues.Run, e.Run), err
 	})
 	return e, p.Faults

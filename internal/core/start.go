@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // ErrShardCount: the cluster works with another number of shards. It is fixed for the
@@ -39,14 +40,7 @@ func (c *Core) reportFailure(ctx context.Context) {
 	election := c.Manager.Election()
 	sub := election.Subscribe()
 	defer sub.Close()
-	for {
-		select {
-		case <-sub.C:
-		case <-ctx.Done():
-			return
-		}
-		c.Member.SetElectionFailed(election.Failed())
-	}
+	wait.Each(ctx, sub.C, func() { c.Member.SetElectionFailed(election.Failed()) })
 }
 
 // Join waits for the registration and queues. It blocks until that is done, or cannot be: errors are ctx's cause,

@@ -10,23 +10,18 @@ import (
 	"strings"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Config is what effects need. Queues, Client and Keys are required.
+// Config is what effects need. Queues and Keys are required.
 type Config struct {
-	// Queues are those at Keys.Effects. The effects are live while their engine runs.
+	// Queues are those at Keys.Effects. The effects are live while their engine runs, and their marks are written
+	// with its client.
 	Queues *leasequeue.Queues
-	// Client reaches etcd. It is never closed.
-	Client *clientv3.Client
 	// Keys is where marks lie.
 	Keys state.Keys
-	// RequestTimeout bounds each request to etcd. Default 2 s.
-	RequestTimeout time.Duration
 	// Owner is written into the marks, for people: who made an attempt.
 	Owner string
 	// Retention is for how long a mark is kept after its last change, at the least. It is kept up to
@@ -37,9 +32,6 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.RequestTimeout <= 0 {
-		c.RequestTimeout = 2 * time.Second
-	}
 	if c.Retention == 0 {
 		c.Retention = 24 * time.Hour
 	}
@@ -52,8 +44,6 @@ func (c Config) Validate() error {
 	switch {
 	case c.Queues == nil:
 		err = errors.New("Config.Queues is nil; give it an engine's queues at state.Keys.Effects")
-	case c.Client == nil:
-		err = errors.New("Config.Client is nil; give it an etcd client")
 	case c.Keys == state.Keys{}:
 		err = errors.New("Config.Keys is empty; make it with state.NewKeys")
 	case c.Retention != 0 && c.Retention < time.Minute:
@@ -159,7 +149,7 @@ func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name strin
 // unmark takes back that an attempt runs which did not begin: its mark may stand, or be on its way
 // still, and then finds another. What cannot be taken back counts as unknown.
 func (e *Effects) unmark(place *leasequeue.Entry, name string, m marked) error {
-	ctx, cancel := context.WithTimeout(place.Session(), e.cfg.RequestTimeout)
+	ctx, cancel := context.WithTimeout(place.Session(), e.cfg.Queues.RequestTimeout())
 	defer cancel()
 	var err error
 	for range 2 { // it may arrive between the two, once
@@ -255,7 +245,7 @@ func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, name str
 
 // leave gives the place up. What is not confirmed in time is done later.
 func (e *Effects) leave(ctx context.Context, place *leasequeue.Entry) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.RequestTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.cfg.Queues.RequestTimeout())
 	defer cancel()
 	_, _ = place.Leave(ctx) // what was written was written under its guard
 }

@@ -124,7 +124,7 @@ func aMark(ctx context.Context, t *testing.T, etcd *members, keys state.Keys) (s
 			if err != nil {
 				return nil, err
 			}
-			once, err = effects.New(effects.Config{Queues: queues.Queues(keys.Effects()), Client: p.Client, Keys: keys,
+			once, err = effects.New(effects.Config{Queues: queues.Queues(keys.Effects()), Keys: keys,
 				Owner: "10.11.12.13:47000"})
 			return queues.Run, err
 		})

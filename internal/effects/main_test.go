@@ -42,8 +42,7 @@ func (s *testBed) start(owner string) *process {
 		if err != nil {
 			return nil, err
 		}
-		p.Effects, err = effects.New(effects.Config{Queues: queues.Queues(s.keys.Effects()), Client: q.Client,
-			Keys: s.keys, Owner: owner, RequestTimeout: testbed.RequestTimeout})
+		p.Effects, err = effects.New(effects.Config{Queues: queues.Queues(s.keys.Effects()), Keys: s.keys, Owner: owner})
 		return queues.Run, err
 	})
 	return p

@@ -60,8 +60,8 @@ type marks struct {
 }
 
 func newMarks(cfg Config) *marks {
-	return &marks{client: cfg.Client, keys: cfg.Keys, timeout: cfg.RequestTimeout,
-		leases: newLeases(cfg.Client, cfg.Retention, cfg.RequestTimeout)}
+	client, timeout := cfg.Queues.Client(), cfg.Queues.RequestTimeout()
+	return &marks{client: client, keys: cfg.Keys, timeout: timeout, leases: newLeases(client, cfg.Retention, timeout)}
 }
 
 // confirmRetry is how long to wait after a mark that could not be written.

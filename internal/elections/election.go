@@ -188,7 +188,7 @@ func (e *Election) endTerm(t *Term, o candidate.Orders) {
 			"token", t.token)
 	}
 	switch {
-	case o.Cut == nil || t == nil:
+	case o.Cut == nil:
 	case !errors.Is(o.Cut, candidate.ErrOver):
 		t.cut(e.termOver(t.token, o.Cut))
 	case over != nil:

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/leasequeue"
@@ -18,12 +17,11 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Config is what elections need. Queues, Client and Address are required.
+// Config is what elections need. Queues and Address are required.
 type Config struct {
-	// Queues are those at state.Keys.Elections, of an engine that runs for as long as the elections do.
+	// Queues are those at state.Keys.Elections, of an engine that runs for as long as the elections do. The terms'
+	// transactions are made with its client.
 	Queues *leasequeue.Queues
-	// Client reaches etcd, for the terms' transactions. It is never closed.
-	Client *clientv3.Client
 	// Address is what others see when this node leads.
 	Address string
 	// WorkTimeout bounds how long a leader that gives way waits for the functions in Lead to
@@ -36,16 +34,11 @@ type Config struct {
 	// the error, and the one that asks for the election again stands anew. Default: none is, it is tried
 	// again after about a second, and logged.
 	Final func(error) bool
-	// RequestTimeout bounds each request to etcd. Default 2 s.
-	RequestTimeout time.Duration
 	// Logger gets one line per event an operator cares about. Default: none.
 	Logger hclog.Logger
 }
 
 func (c Config) withDefaults() Config {
-	if c.RequestTimeout <= 0 {
-		c.RequestTimeout = 2 * time.Second
-	}
 	if c.Logger == nil {
 		c.Logger = hclog.NewNullLogger()
 	}
@@ -67,8 +60,6 @@ func (c Config) Validate() error {
 	switch {
 	case c.Queues == nil:
 		err = errors.New("Config.Queues is nil; give it an engine's queues at state.Keys.Elections")
-	case c.Client == nil:
-		err = errors.New("Config.Client is nil; give it an etcd client")
 	case c.Address == "":
 		err = errors.New("Config.Address is empty; set the address that others should reach this node at")
 	}

@@ -50,7 +50,7 @@ func (t *Term) Guard() []clientv3.Cmp { return []clientv3.Cmp{t.place.Guard()} }
 // error that matches ErrTermOver, and writes nothing, if the term is over; otherwise it
 // answers as an ordinary transaction does. One caller at a time.
 func (t *Term) Txn(ctx context.Context) clientv3.Txn {
-	return txn.Fenced(ctx, t.e.all.cfg.Client, txn.Fence{
+	return txn.Fenced(ctx, t.e.all.cfg.Queues.Client(), txn.Fence{
 		Guards: t.Guard(),
 		Over: func() error {
 			// While work is waited for, the key stands, though the flag is down.

@@ -55,9 +55,7 @@ func (s *testBed) start(address string) *process {
 		if err != nil {
 			return nil, err
 		}
-		p.Elections, err = elections.New(elections.Config{Queues: queues.Queues(s.keys), Client: q.Client,
-			Address: address, WorkTimeout: 500 * time.Millisecond, PreferAfter: s.preferAfter, Final: s.final,
-			RequestTimeout: testbed.RequestTimeout})
+		p.Elections, err = elections.New(elections.Config{Queues: queues.Queues(s.keys), Address: address, WorkTimeout: 500 * time.Millisecond, PreferAfter: s.preferAfter, Final: s.final})
 		return wait.All(queues.Run, p.Run), err
 	})
 	return p

@@ -152,7 +152,7 @@ func (e *Election) takeBack(ctx context.Context, place *leasequeue.Entry) {
 		}
 	default:
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.all.cfg.RequestTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.all.cfg.Queues.RequestTimeout())
 	defer cancel()
 	_ = place.Gone(ctx)
 }

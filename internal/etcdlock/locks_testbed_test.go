@@ -166,8 +166,8 @@ func (bed *lockTestBed) addNode(name string) (err error) {
 		return err
 	}
 	n.locks = etcdlock.NewEtcd(queues.Queues(keys.Locks()), name)
-	if n.effects, err = effects.New(effects.Config{Queues: queues.Queues(keys.Effects()), Client: n.client, Keys: keys,
-		Owner: name, RequestTimeout: timeout}); err != nil {
+	if n.effects, err = effects.New(effects.Config{Queues: queues.Queues(keys.Effects()), Keys: keys,
+		Owner: name}); err != nil {
 		return err
 	}
 	bed.wg.Go(func() { _ = n.keeper.Run(bed.life) })

@@ -7,7 +7,6 @@ import (
 
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/etcdsession"
-	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -123,27 +122,6 @@ func (e *Engine) finish(r *run) {
 func (e *Engine) change() {
 	close(e.changed)
 	e.changed = make(chan struct{})
-}
-
-// present waits for a session on which queues can be entered.
-func (q *Queues) present(ctx context.Context) error {
-	e := q.e
-	for {
-		e.mu.Lock()
-		changed, closed, ready := e.changed, q.shut(), e.ready()
-		e.mu.Unlock()
-		switch {
-		case closed:
-			return lifecycle.ErrStopped
-		case ready:
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }
 
 // ready reports whether there is a session. The lock is held.

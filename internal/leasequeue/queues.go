@@ -7,7 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -36,6 +40,12 @@ func (e *Engine) Queues(keys state.Queues) *Queues {
 
 // shut reports whether nobody enters any more. The lock is held.
 func (q *Queues) shut() bool { return q.closed || q.e.ended }
+
+// Client is the engine's, for what is written under the guard of an entry.
+func (q *Queues) Client() *clientv3.Client { return q.e.cfg.Client }
+
+// RequestTimeout bounds each of the engine's requests to etcd.
+func (q *Queues) RequestTimeout() time.Duration { return q.e.cfg.RequestTimeout }
 
 // Closed reports whether nobody enters any more: [Queues.Close] was called, or [Engine.Run] has returned.
 func (q *Queues) Closed() bool {
@@ -84,11 +94,17 @@ type Want struct {
 // later. Errors are ctx's cause and lifecycle.ErrStopped.
 func (q *Queues) Enter(ctx context.Context, want Want) (*Entry, error) {
 	for {
-		if err := q.present(ctx); err != nil {
-			return nil, err
-		}
+		changed := q.Changed()
 		if x := q.TryEnter(want); x != nil {
 			return x, nil
+		}
+		if q.Closed() {
+			return nil, lifecycle.ErrStopped
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
 		}
 	}
 }

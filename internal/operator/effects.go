@@ -151,7 +151,7 @@ func (o *Operator) resolve(ctx context.Context, s once.Standing, tookPlace bool,
 	if err != nil {
 		return err
 	}
-	cfg := effects.Config{Queues: queues.Queues(o.keys.Effects()), Client: o.client, Keys: o.keys, Owner: operatorsName}
+	cfg := effects.Config{Queues: queues.Queues(o.keys.Effects()), Keys: o.keys, Owner: operatorsName}
 	if s.Retention >= time.Minute { // or it was written by a version that does not say
 		cfg.Retention = s.Retention
 	}

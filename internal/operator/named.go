@@ -131,8 +131,7 @@ func (o *Operator) follow(ctx context.Context, name string, do func(context.Cont
 	if err != nil {
 		return err
 	}
-	all, err := elections.New(elections.Config{Queues: queues.Queues(o.keys.Elections()), Client: o.client,
-		Address: operatorsName})
+	all, err := elections.New(elections.Config{Queues: queues.Queues(o.keys.Elections()), Address: operatorsName})
 	if err != nil {
 		return err
 	}

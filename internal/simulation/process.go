@@ -19,6 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/shardplan"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/modeletcd"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // process is one process with one node: a core as it is, with its own way to etcd and to others.
@@ -158,7 +159,7 @@ func (p *process) stop() {
 		if p.host.roles.drains {
 			<-ctx.Done() // there is a call that takes forever
 		}
-		wait(ctx, p.draw("serves to the end", 200*time.Millisecond))
+		wait.For(ctx, p.draw("serves to the end", 200*time.Millisecond))
 		if cut == nil {
 			p.core.MarkLeft(ctx)
 		}
@@ -196,14 +197,4 @@ func (p *process) session() *etcdsession.Session { return p.core.Keeper.Current(
 // draw draws a duration for something that the process does, up to d.
 func (p *process) draw(what string, d time.Duration) time.Duration {
 	return between(newRand(p.w.seed, streamOf(what, p.id)), 0, d)
-}
-
-// wait waits for d, or until ctx ends.
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/core"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // registerKey is the key that leaders write to, outside the cluster's range.
@@ -65,7 +66,7 @@ func (u *use) lead(ctx context.Context, t election.Term) error {
 	if u.chance(4) {
 		d = u.between(0, 2*core.DefaultWorkTimeout)
 	}
-	wait(u.p.ctx, d)
+	wait.For(u.p.ctx, d)
 	return nil
 }
 
@@ -85,7 +86,7 @@ func (u *use) works(token int64) bool {
 // write writes under the term's fence until it is over.
 func (u *use) write(ctx context.Context, t election.Term) {
 	for {
-		wait(ctx, u.between(0, u.p.w.ttl))
+		wait.For(ctx, u.between(0, u.p.w.ttl))
 		if ctx.Err() != nil {
 			return
 		}
@@ -115,7 +116,7 @@ func (u *use) acquire(ctx context.Context, shard int, epoch int64) {
 	u.asks[shard] = ask{ctx, epoch}
 	u.mu.Unlock()
 	u.p.w.look()
-	wait(u.p.ctx, u.takes())
+	wait.For(u.p.ctx, u.takes())
 	u.mu.Lock()
 	delete(u.asks, shard)
 	u.mu.Unlock()
@@ -135,7 +136,7 @@ func (u *use) acquiring(shard int) int64 {
 // release is called when a shard goes.
 func (u *use) release(context.Context, int) {
 	if u.chance(2) {
-		wait(u.p.ctx, u.takes())
+		wait.For(u.p.ctx, u.takes())
 	}
 	u.p.w.look()
 }
@@ -144,7 +145,7 @@ func (u *use) release(context.Context, int) {
 func (u *use) call() {
 	shards := u.p.core.Manager.Shards()
 	for u.p.ctx.Err() == nil {
-		wait(u.p.ctx, u.between(0, u.p.w.ttl/4))
+		wait.For(u.p.ctx, u.between(0, u.p.w.ttl/4))
 		u.mu.Lock()
 		n := u.rand.IntN(shards.Count())
 		u.mu.Unlock()
@@ -152,7 +153,7 @@ func (u *use) call() {
 			continue
 		}
 		ctx := shards.Drained(n)
-		wait(ctx, u.takes())
+		wait.For(ctx, u.takes())
 		shards.Exit(n)
 	}
 }

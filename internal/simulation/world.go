@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -151,9 +152,7 @@ func newRand(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed,
 
 // streamOf numbers what is drawn for somebody, so that no draw depends on what others draw.
 func streamOf(parts ...any) uint64 {
-	h := uint64(14695981039346656037) // FNV
-	for _, b := range []byte(fmt.Sprint(parts...)) {
-		h = (h ^ uint64(b)) * 1099511628211
-	}
-	return h
+	h := fnv.New64a()
+	fmt.Fprint(h, parts...)
+	return h.Sum64()
 }

@@ -85,8 +85,8 @@ func newClaim(cfg Config, client *clientv3.Client) (*claim, error) {
 	if cfg.Election == "" {
 		c.locks = etcdlock.NewEtcd(queues.Queues(root), owner())
 	} else {
-		c.all, err = elections.New(elections.Config{Queues: queues.Queues(root), Client: client, Address: owner(),
-			WorkTimeout: forever, Final: reach.Refuses, RequestTimeout: requestTimeout, Logger: discreet{cfg.Logger}})
+		c.all, err = elections.New(elections.Config{Queues: queues.Queues(root), Address: owner(),
+			WorkTimeout: forever, Final: reach.Refuses, Logger: discreet{cfg.Logger}})
 		if err != nil {
 			return nil, err
 		}

@@ -43,8 +43,7 @@ func startProcess(t *testing.T, endpoint, address string, cfg processor.Config[i
 		if err != nil {
 			return nil, err
 		}
-		q.in, err = elections.New(elections.Config{Queues: queues.Queues(keys.Elections()), Client: p.Client,
-			Address: address, WorkTimeout: 500 * time.Millisecond, RequestTimeout: timeout})
+		q.in, err = elections.New(elections.Config{Queues: queues.Queues(keys.Elections()), Address: address, WorkTimeout: 500 * time.Millisecond})
 		return wait.All(queues.Run, q.in.Run), err
 	})
 	cfg.LeaderLock = processor.Election(q.in, "views")

@@ -1,0 +1,15 @@
+package wait
+
+import "context"
+
+// Each calls do after every signal of changed, until ctx ends. Several changes may make one signal.
+func Each(ctx context.Context, changed <-chan struct{}, do func()) {
+	for {
+		select {
+		case <-changed:
+			do()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
