@@ -38,7 +38,9 @@ func (c *Cluster) newWork(client *clientv3.Client, view *mirror.Mirror, keeper *
 	if err != nil {
 		return work{}, err
 	}
-	named, err := elections.New(elections.Config{Queues: queues.Queues(c.keys.Elections()), Address: c.node.AdvertiseAddress(), WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter, Logger: c.log.Named("elections")})
+	named, err := elections.New(elections.Config{Queues: queues.Queues(c.keys.Elections()),
+		Address: c.node.AdvertiseAddress(), WorkTimeout: c.cfg.WorkTimeout, PreferAfter: c.cfg.PreferAfter,
+		Logger: c.log.Named("elections")})
 	if err != nil {
 		return work{}, err
 	}

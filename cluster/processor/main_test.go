@@ -62,12 +62,12 @@ func stand(t *testing.T, endpoint, address string) (e *elections.Elections, faul
 	require.NoError(t, err)
 	p := processtest.Start(t, endpoint, 2*time.Second, func(p *processtest.Process) (run func(context.Context),
 		err error) {
-		const timeout = 300 * time.Millisecond
-		queues, err := testbed.QueuesWithin(timeout, p, keys.Elections())
+		queues, err := testbed.QueuesWithin(300*time.Millisecond, p, keys.Elections())
 		if err != nil {
 			return nil, err
 		}
-		e, err = elections.New(elections.Config{Queues: queues.Queues(keys.Elections()), Address: address, WorkTimeout: 500 * time.Millisecond})
+		e, err = elections.New(elections.Config{Queues: queues.Queues(keys.Elections()),
+			Address: address, WorkTimeout: 500 * time.Millisecond})
 		return wait.All(queues.Run, e.Run), err
 	})
 	return e, p.Faults

@@ -55,7 +55,8 @@ func (s *testBed) start(address string) *process {
 		if err != nil {
 			return nil, err
 		}
-		p.Elections, err = elections.New(elections.Config{Queues: queues.Queues(s.keys), Address: address, WorkTimeout: 500 * time.Millisecond, PreferAfter: s.preferAfter, Final: s.final})
+		p.Elections, err = elections.New(elections.Config{Queues: queues.Queues(s.keys),
+			Address: address, WorkTimeout: 500 * time.Millisecond, PreferAfter: s.preferAfter, Final: s.final})
 		return wait.All(queues.Run, p.Run), err
 	})
 	return p

@@ -43,7 +43,8 @@ func newLocker(ctx context.Context, client *clientv3.Client, address string) (*l
 		return nil, err
 	}
 	l.locks = etcdlock.NewEtcd(queues.Queues(keys.Locks()), address)
-	if l.elections, err = elections.New(elections.Config{Queues: queues.Queues(keys.Elections()), Address: address}); err != nil {
+	if l.elections, err = elections.New(elections.Config{Queues: queues.Queues(keys.Elections()),
+		Address: address}); err != nil {
 		return nil, err
 	}
 	life, cancel := context.WithCancel(context.Background())
