@@ -103,6 +103,7 @@ func TestDeliveriesAreNoted(t *testing.T) {
 		require.Equal(s, []time.Duration{1, 3}, noted)
 		s.next.Unanswered = true
 		require.Error(s, s.put("k"))
+		synctest.Wait()
 		require.Len(s, noted, 3, "carried out")
 	})
 }
