@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/embedetcd"
@@ -90,8 +91,10 @@ func clientTLS(t embedetcd.TLS) (*tls.Config, error) {
 func (d *Daemon) followMembers(ctx context.Context) {
 	again := time.NewTicker(followEvery)
 	defer again.Stop()
+	connected := false // once: the client's first connecting and SetEndpoints, at the same time, are a data race in it
 	for {
-		if now := d.etcd.Endpoints(); !slices.Equal(now, d.dialled.Endpoints()) {
+		connected = connected || d.dialled.ActiveConnection().GetState() == connectivity.Ready
+		if now := d.etcd.Endpoints(); connected && !slices.Equal(now, d.dialled.Endpoints()) {
 			d.log.Debug("the members of etcd have changed", "endpoints", strings.Join(now, ","))
 			d.dialled.SetEndpoints(now...)
 		}

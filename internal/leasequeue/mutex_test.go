@@ -3,6 +3,7 @@ package leasequeue
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,22 +14,26 @@ import (
 func TestNotifiedWithoutTheLock(t *testing.T) {
 	play(t, func(s *testBed) {
 		q := s.queues(well)
-		var x *Entry
-		notified := 0
+		var entered atomic.Pointer[Entry]
+		var notified atomic.Int64
 		ask := func() {
-			notified++
+			notified.Add(1)
+			x := entered.Load()
 			if x == nil {
 				return
 			}
 			_, _ = x.Token(), x.Settled()
-			x.Revoke(errors.New("no more"))
-			x.Abandon()
+			if x.IsSettled() {
+				x.Revoke(errors.New("no more"))
+				x.Abandon()
+			}
 			_ = q.TryEnter(Want{Name: "another"})
 			_ = q.Closed()
 		}
 		f := q.Follow("it", ask)
 		defer f.Stop()
-		x = s.enter(q, Want{Name: "it", Notify: ask})
+		x := s.enter(q, Want{Name: "it", Notify: ask})
+		entered.Store(x)
 		<-x.Settled()
 		ctx := x.Context()
 		ended := make(chan struct{})
@@ -41,6 +46,6 @@ func TestNotifiedWithoutTheLock(t *testing.T) {
 		require.NoError(s, x.Gone(s.ctx))
 		<-ended
 		<-time.After(time.Second)
-		require.Greater(s, notified, 2)
+		require.Greater(s, notified.Load(), int64(2))
 	})
 }
