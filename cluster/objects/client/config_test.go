@@ -33,15 +33,16 @@ func TestBadConfig(t *testing.T) {
 	require.NoError(t, client.Config{Addresses: good, Prefix: "/a/b", Idempotent: []string{"/a.B/Get"}}.Validate())
 }
 
-// A context that ends with a cause of its own is told from one that does not.
+// A context that ends with a cause of its own is told from one that does not, and each node is named once.
 func TestDialEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errOwn)
-	_, err := client.Dial(ctx, client.Config{Addresses: []string{"127.0.0.1:1", "127.0.0.1:2"}})
+	// Nodes that say nothing: of one that refuses its own reason may name the address, if it comes before the end.
+	first, second := silent(t), silent(t)
+	_, err := client.Dial(ctx, client.Config{Addresses: []string{first, second}})
 	require.ErrorIs(t, err, errOwn)
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorContains(t, err, "127.0.0.1:1: ")
-	require.ErrorContains(t, err, "127.0.0.1:2: ")
-	require.Equal(t, 1, strings.Count(err.Error(), "127.0.0.1:1"))
+	require.Equal(t, 1, strings.Count(err.Error(), first+": "))
+	require.Equal(t, 1, strings.Count(err.Error(), second+": "))
 }
