@@ -175,6 +175,7 @@ func TestLockRevokedByHand(t *testing.T) {
 
 // The example of the help: what is written under a token that is over is refused.
 func TestExecFencesWithEtcdctl(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)

@@ -77,6 +77,7 @@ func TestExecKilled(t *testing.T) {
 
 // While etcd is away nobody works after the deadline; when it is back, one does.
 func TestExecWithoutEtcd(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		how        []string
 		away, back func(t *testing.T, e *procs.Etcd)

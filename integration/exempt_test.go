@@ -23,6 +23,7 @@ var pausedRounds = flag.Int("paused.rounds", 3, "how often a leader is paused an
 // overlaps, of leadership and of its shards, are found, short, and no stale write is
 // accepted; without crash detection there is none.
 func TestLeaderThatIsRemovedAlive(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes a quarter of a minute")
 	}

@@ -20,6 +20,7 @@ import (
 const regained = 2 * ttl
 
 func TestDeniedElectionFallsBackToTheSmallestAddress(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)

@@ -20,6 +20,7 @@ import (
 // Another one gets the lock and writes. When the first one wakes it goes on writing, as it was:
 // etcd and PostgreSQL refuse it, by its token; its lock is not valid, and its context has ended.
 func TestHolderPausedPastItsTTL(t *testing.T) {
+	t.Parallel()
 	db := pgserver.ForTest(t)
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		etcd, sql := pausedHolder(t, flavour, db, false)

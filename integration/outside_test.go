@@ -19,6 +19,7 @@ import (
 const outsider = "a plain program"
 
 func TestPlainElectionTakesPart(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)
@@ -55,6 +56,7 @@ func TestPlainElectionTakesPart(t *testing.T) {
 }
 
 func TestEtcdctlTakesPart(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		t.Parallel()
 		etcd := kit.StartEtcd(t, flavour)

@@ -228,6 +228,10 @@ func works(t *testing.T, first, second *cluster.Cluster) {
 	served := errors.New("served")
 	err := first.Lead(ctx, func(ctx context.Context, _ terms.Term) error { return served })
 	require.ErrorIs(t, err, served)
+	require.Eventually(t, func() bool {
+		_, ok := first.Member(second.Status().NodeID)
+		return ok
+	}, patience, time.Millisecond)
 	require.NoError(t, first.Transfer(ctx, second.Status().NodeID))
 	require.Eventually(t, second.IsLeader, patience, time.Millisecond)
 
