@@ -162,7 +162,8 @@ func (c *checks) crashes(p *process) {
 		w.after(within, func() {
 			// What has befallen the watcher meanwhile makes it another case, and so does another process at the
 			// address, which has time to take it over itself.
-			if p.host.born == born && w.faults.slow == 0 && watcher.mayRemove(p, session, began) {
+			swift := w.faults.slow == 0 && w.faults.slowUntil < began
+			if p.host.born == born && swift && watcher.mayRemove(p, session, began) {
 				c.noticed(p, watcher, incarnation, began)
 			}
 		})

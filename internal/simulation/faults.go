@@ -11,6 +11,8 @@ type faults struct {
 	away bool          // etcd is; changed by alter
 	sick int           // members of etcd that stand still, or are cut off; the same
 	slow time.Duration // how much longer ways between nodes take, at most; the world's lock is held
+	// slowUntil is when they took longer last; the world's lock is held.
+	slowUntil time.Duration
 
 	lasting []func() // what ends those that last; the world's lock is held
 

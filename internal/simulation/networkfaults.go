@@ -153,5 +153,5 @@ func slowNetwork(w *world, h *host) {
 	d := w.duration(h)
 	w.faults.slow = pick(w, []time.Duration{10 * time.Millisecond, 300 * time.Millisecond, 3 * time.Second})
 	w.note(nil, "ways between nodes take up to %v longer, for %v", w.faults.slow, d)
-	w.faults.last(d, func() { w.faults.slow = 0 })
+	w.faults.last(d, func() { w.faults.slow, w.faults.slowUntil = 0, w.now() })
 }
