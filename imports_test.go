@@ -81,7 +81,7 @@ var allowed = map[string][]string{
 	"examples/counter/counterpb": {},
 	"examples/leader":            {"cluster", "cluster/election", "cluster/slogger", "node"},
 	"examples/cron":              {"cluster", "cluster/election", "cluster/once", "node"},
-	"examples/internal/trial":    {"clustertest/fault", "internal/testkit/etcdtest"},
+	"examples/internal/trial":    {"clustertest/fault", "internal/testkit/etcdtest", "internal/testkit/leaktest"},
 	"examples/outbox":            {"cluster", "cluster/processor", "cluster/processor/postgres", "node"},
 	"examples/service": {"cluster", "cluster/election", "cluster/httpapi", "cluster/leaderonly",
 		"cluster/shard", "cluster/slogger", "examples/service/countspb", "node"},

@@ -68,6 +68,7 @@ func TestThreeNodesAgreeAndHandOver(t *testing.T) {
 
 // Nothing of a node is left in etcd when Stop returns, but the cluster's shard map.
 func TestStopLeavesNothing(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t)
 	c := start(t, etcd)
 	awaitState(t, c, func(s *state.Snapshot) bool { return s.ShardMap != nil })
@@ -213,6 +214,7 @@ func TestAccusedThatLivesRefutes(t *testing.T) {
 
 // When nobody answers, the lease decides.
 func TestSilentAddressWaitsForTheLease(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t)
 	n, err := node.NewNode(node.Config{AdvertiseAddress: "192.0.2.1:1", ListenAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
@@ -269,6 +271,7 @@ func TestTransferAndResign(t *testing.T) {
 // A member that has just given way stands in no queue for a moment; the one that names
 // it then gets no error that it does not stand.
 func TestTransferToOneThatIsQueueingAgain(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t)
 	ctx := etcdtest.Context(t)
 	a := start(t, etcd)
@@ -347,6 +350,7 @@ func TestRecordIsKept(t *testing.T) {
 // What etcd keeps is not always what was given (bytes that are no UTF-8): that is
 // no reason to write forever.
 func TestRecordSettles(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t)
 	c := start(t, etcd, func(c *Config) {
 		c.Labels = map[string]string{"bad": "\xff\xfe"}

@@ -35,6 +35,7 @@ const (
 // the time until the follower that was cut off knows it, up to twice the election time-out,
 // in which it passes on renewals that no read confirms.
 func TestMinoritySide(t *testing.T) {
+	t.Parallel()
 	t.Run("a follower of etcd's", func(t *testing.T) {
 		t.Parallel()
 		minoritySide(t, newMembers(t, false), 2*electing)

@@ -40,6 +40,7 @@ func TestStopCutShort(t *testing.T) {
 }
 
 func TestStopWhileEtcdIsAway(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t)
 	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
 	require.NoError(t, err)

@@ -35,6 +35,7 @@ func TestStopHandsOverAndANewNodeQueuesAtTheTail(t *testing.T) {
 }
 
 func TestKillLeavesTheLease(t *testing.T) {
+	t.Parallel()
 	c := New(t, 2, WithTTL(1), detection(cluster.CrashDetection{Off: true}))
 	c.WaitLeaderIs(c.Node(0).Address())
 	key := c.keys.Candidate(int64(c.Node(0).Lease()))
@@ -45,6 +46,7 @@ func TestKillLeavesTheLease(t *testing.T) {
 }
 
 func TestCutOffNodeGoesQuietAndComesBack(t *testing.T) {
+	t.Parallel()
 	c := New(t, 3, WithTTL(1))
 	c.WaitLeaderIs(c.Node(0).Address())
 	c.Node(0).Faults().CutOff()
@@ -58,6 +60,7 @@ func TestCutOffNodeGoesQuietAndComesBack(t *testing.T) {
 }
 
 func TestStoppedRenewalsEndTheSession(t *testing.T) {
+	t.Parallel()
 	c := New(t, 2, WithTTL(1))
 	lease := c.Node(1).Lease()
 	c.Node(1).Faults().StopRenewing()

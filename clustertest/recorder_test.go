@@ -84,6 +84,7 @@ func TestLeftKeyFailsTheTest(t *testing.T) {
 }
 
 func TestLeftGoroutineFailsTheTest(t *testing.T) {
+	t.Parallel()
 	// A wait that a node's own code begins and the test never ends.
 	release := make(chan struct{})
 	defer close(release)

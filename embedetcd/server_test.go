@@ -73,6 +73,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 }
 
 func TestRestartOnTheSameDataAndPort(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "made", "on", "the", "way")
 	s := start(t, Config{DataDir: dir})
 	remote := dial(t, s.Endpoint())

@@ -21,6 +21,7 @@ import (
 
 // What is wanted at once goes in transactions inside of transactions: every etcd takes them.
 func TestManyLocksAtOnce(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		const many = 600
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

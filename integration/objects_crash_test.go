@@ -238,6 +238,7 @@ func (c *crashes) killNewcomer() {
 // Nodes are killed, or stand still for longer than their TTL, while counters are called, and calls that may have run
 // are repeated under their names: each increment takes effect once, and nothing happens to objects of other nodes.
 func TestObjectsOfCrashedNodes(t *testing.T) {
+	t.Parallel()
 	w := newObjectWorld(t, *objectsTTL, "")
 	workers := w.start(3)
 	c := &crashes{w: w, repeated: map[string]int{}, outside: map[*objectsWorker]probepb.ProbeClient{}}

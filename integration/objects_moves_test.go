@@ -150,6 +150,7 @@ func (l *steadyLoad) during(from, to time.Time) (all []time.Duration) {
 // A third node joins two and leaves them, as nodes do that are deployed, while counters are called: no call fails, and
 // each increment takes effect once.
 func TestObjectsMoveUnderLoad(t *testing.T) {
+	t.Parallel()
 	w := newObjectWorld(t, 10, "")
 	workers := w.start(2)
 	l := &steadyLoad{w: w, keys: counterKeys(movedCounters), staying: map[string]probepb.ProbeClient{}}

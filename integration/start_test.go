@@ -73,6 +73,7 @@ func TestSecondLivingNodeAtAnAddressIsRefused(t *testing.T) {
 }
 
 func TestRestartAfterSIGKILLTakesOverAtOnce(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, flavour procs.Flavour) {
 		etcd := kit.StartEtcd(t, flavour)
 		cfg := procs.NodeConfig{Etcd: etcd.Endpoint, TTL: longTTL}

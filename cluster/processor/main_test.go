@@ -17,12 +17,16 @@ import (
 	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 	"github.com/goverse/goverse/internal/testkit/processtest"
 	"github.com/goverse/goverse/internal/testkit/testbed"
 	"github.com/goverse/goverse/internal/wait"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	goleak.VerifyTestMain(m)
+}
 
 const patience = 20 * time.Second
 

@@ -59,6 +59,7 @@ func TestChurn(t *testing.T) {
 
 // Etcd out of reach: requests fail, and go on when it is back.
 func TestChurnGoesOn(t *testing.T) {
+	t.Parallel()
 	r, client := through(t, etcd(t))
 	c, err := StartChurn(patient(t), client, ChurnConfig{})
 	require.NoError(t, err)

@@ -46,6 +46,7 @@ func devProcess(t *testing.T, env []string, args ...string) (stdout, stderr stri
 }
 
 func TestDevRunsKillsMeasuresAndEnds(t *testing.T) {
+	t.Parallel()
 	// The first variables would spoil the nodes if they reached them.
 	stdout, stderr, code := devProcess(t, []string{"GOVERSE_ADVERTISE=127.0.0.1:1", "GOVERSE_WEIGHT=-1", "GOVERSE_FOR=3s"},
 		"dev", "--kill-leader-every", "500ms")

@@ -10,10 +10,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 	"github.com/goverse/goverse/internal/testkit/logtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	goleak.VerifyTestMain(m)
+}
 
 // result is what a command line came to.
 type result struct {

@@ -114,6 +114,7 @@ func name(i int) string { return fmt.Sprint("account ", i) }
 // those that were acknowledged are in the ledger once, those that were refused are not, all of them are finished,
 // and the money is what it was.
 func TestNoMoneyIsMadeOrLost(t *testing.T) {
+	t.Parallel()
 	seed := *bankSeed
 	if seed == 0 {
 		seed = rand.Uint64()

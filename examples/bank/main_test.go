@@ -73,6 +73,7 @@ func number(t *testing.T, db *pgxpool.Pool, sql string) (n int64) {
 
 // One process is enough, and commands that call it.
 func TestOneCommand(t *testing.T) {
+	t.Parallel()
 	database := pgserver.ForTest(t).URL()
 	at := free(t)
 	p := launch(t, at, database, "-etcd-listen", free(t))
@@ -123,6 +124,7 @@ func TestOneCommand(t *testing.T) {
 
 // A transfer's node is killed between the two halves, its caller is gone, and it is finished all the same.
 func TestTransferIsResumed(t *testing.T) {
+	t.Parallel()
 	etcd, database := etcdtest.Start(t), pgserver.ForTest(t).URL()
 	at := free(t)
 	p := launch(t, at, database, "-etcd", etcd.Endpoint())

@@ -80,6 +80,7 @@ func (s *seen) show(m *chatpb.Message) {
 // The room's node is killed again and again, and stopped, while three post and three subscribe, each through another
 // node at first: every message that was acknowledged is seen once by everybody, in the same order.
 func TestRoomSurvivesItsNodes(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t)
 	addresses := []string{free(t), free(t), free(t)}
 	nodes := map[string]*fault.Process{}
@@ -218,6 +219,7 @@ func TestRoomSurvivesItsNodes(t *testing.T) {
 
 // One process is enough, with two terminals.
 func TestOneCommand(t *testing.T) {
+	t.Parallel()
 	at := free(t)
 	p := start(t, at, "-etcd-listen", free(t))
 	ann, annSays := terminal(t, at, "ann")

@@ -74,6 +74,7 @@ func (p *process) has(t *testing.T, key int) bool {
 
 // One process is enough: it has its own etcd.
 func TestOneCommand(t *testing.T) {
+	t.Parallel()
 	etcd := free(t)
 	first := start(t, "-etcd-listen", etcd)
 	second := start(t, "-etcd", etcd)
@@ -91,6 +92,7 @@ func TestOneCommand(t *testing.T) {
 // Three nodes are called from outside, each of them for counters of all of them. One is killed, another one joins, and
 // one stops: the calls go on, and a counter begins again only where its node was lost, or its shard has moved.
 func TestNodesComeAndGo(t *testing.T) {
+	t.Parallel()
 	etcd := etcdtest.Start(t)
 	var nodes []*process
 	for range 3 {
@@ -208,6 +210,7 @@ func TestNodesComeAndGo(t *testing.T) {
 
 // The client in Python is one of gRPC's own, and calls the counters that others call.
 func TestPython(t *testing.T) {
+	t.Parallel()
 	client := pythonClient(t)
 	p := start(t, "-etcd-listen", free(t))
 	_, err := p.client.Add(metadata.AppendToOutgoingContext(etcdtest.Context(t), objects.KeyHeader, "alice"),

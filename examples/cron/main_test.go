@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 )
 
 // TestMain: with the variable, this is the program.
@@ -19,6 +21,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	leaktest.RunMore()
 	goleak.VerifyTestMain(m)
 }
 

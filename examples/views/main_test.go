@@ -146,6 +146,7 @@ func stuck(t *testing.T, db *pgxpool.Pool, v view) (release func()) {
 // for each view; one view is spoilt and rebuilt, and an event is poison. At the end each view is what one
 // statement over the events says.
 func TestEachEventOnceInEachView(t *testing.T) {
+	t.Parallel()
 	server := pgserver.ForTest(t)
 	db, err := pgxpool.New(etcdtest.Context(t), server.URL())
 	require.NoError(t, err)
@@ -259,6 +260,7 @@ func TestEachEventOnceInEachView(t *testing.T) {
 
 // A database that falls silent while it changes a view is reported, and does not keep a copy from ending.
 func TestSilentDatabase(t *testing.T) {
+	t.Parallel()
 	server := pgserver.ForTest(t)
 	db, err := pgxpool.New(etcdtest.Context(t), server.URL())
 	require.NoError(t, err)

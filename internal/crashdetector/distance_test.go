@@ -56,6 +56,7 @@ func recorded(t *testing.T, c *clustertest.Cluster, n *clustertest.Node) time.Du
 // from etcd it is. Each accusation is one of its own: the port is open again in between, and
 // the watchers rest until no refutation is under way that could answer the next one as well.
 func TestLivingNodeFarFromEtcdStays(t *testing.T) {
+	t.Parallel()
 	for _, d := range distances {
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()
@@ -95,6 +96,7 @@ const nearDetection = 2 * time.Second
 // after the least grace period. (That this is 12.5 times its distance at most, where etcd
 // answers at once, is shown in package suspicion.)
 func TestNodeKilledFarFromEtcdIsRemovedInTime(t *testing.T) {
+	t.Parallel()
 	for _, d := range distances {
 		t.Run(d.String(), func(t *testing.T) {
 			t.Parallel()

@@ -79,6 +79,7 @@ func TestNobodyRefutes(t *testing.T) {
 }
 
 func TestTheAccusedRefutes(t *testing.T) {
+	t.Parallel()
 	s := newTestBed(t)
 	m := mirror.New(mirror.Config{Client: s.client, Keys: s.keys})
 	d := New(Config{Client: s.client, Mirror: m, Keeper: s.keeper, Address: "a:1", InstanceID: "i"})

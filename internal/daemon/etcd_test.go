@@ -61,6 +61,7 @@ func trio(t *testing.T) []Config {
 
 // All members stop at once, and none waits for long for the others to take etcd's leadership.
 func TestThreeNodesWithAnEtcdOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	configs := trio(t)
 	var running []*running
 	var logs []*logtest.Buffer

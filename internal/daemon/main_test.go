@@ -15,10 +15,14 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 	"github.com/goverse/goverse/internal/testkit/logtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	goleak.VerifyTestMain(m)
+}
 
 // embedded is the configuration of a node with its own etcd, on free ports.
 func embedded(t *testing.T) Config {

@@ -25,6 +25,7 @@ import (
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/port"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 )
 
 // memberEnv makes a copy of the test binary an etcd server; it holds an embedetcd.Config.
@@ -35,6 +36,7 @@ func TestMain(m *testing.M) {
 		serve(config)
 		return
 	}
+	leaktest.RunMore()
 	goleak.VerifyTestMain(m)
 }
 

@@ -12,11 +12,15 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/elections"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 	"github.com/goverse/goverse/internal/testkit/testbed"
 	"github.com/goverse/goverse/internal/wait"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	goleak.VerifyTestMain(m)
+}
 
 // testBed is three processes and a client that no fault touches.
 type testBed struct {

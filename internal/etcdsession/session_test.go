@@ -24,6 +24,7 @@ func TestConfigIsChecked(t *testing.T) {
 }
 
 func TestRenewalKeepsTheSessionAndCloseRevokes(t *testing.T) {
+	t.Parallel()
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
 	s, err := Open(ctx, Config{Client: client, TTL: time.Second})
@@ -85,6 +86,7 @@ func TestRenewalLooksForTheProtectedKeys(t *testing.T) {
 }
 
 func TestRevokedFromOutside(t *testing.T) {
+	t.Parallel()
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
 	s, err := Open(ctx, Config{Client: client, TTL: 2 * time.Second})
@@ -111,6 +113,7 @@ func TestAnswerFromThePastIsAnotherHistory(t *testing.T) {
 // The session goes quiet before etcd gives the lease to nobody else: the server
 // still has the key when Valid turns false.
 func TestGoesQuietBeforeTheLeaseEnds(t *testing.T) {
+	t.Parallel()
 	server := etcdtest.Start(t)
 	client := etcdtest.Dial(t, server.Endpoint())
 	ctx := etcdtest.Context(t)

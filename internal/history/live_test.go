@@ -118,6 +118,7 @@ func (l *live) finish() History {
 }
 
 func TestLeaderChangesAreClean(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, asIs)
 	for range 4 {
 		l.resign()
@@ -192,6 +193,7 @@ func TestNodeThatSaysYesTooLongIsFound(t *testing.T) {
 // An out-of-band change: the old leader, whose watch is frozen and whose renewals are
 // held up, goes on until its deadline. Its writes are refused meanwhile.
 func TestRevokedLeaseIsExempt(t *testing.T) {
+	t.Parallel()
 	l := newLive(t, asIs)
 	old := l.WaitLeader()
 	l.see()

@@ -31,6 +31,7 @@ const (
 // shard of the old one's, has its lock, or leads its named election beside it; where it has not, it can
 // have been a hand's doing alone, and the next one does: so the test sees it.
 func TestAllLeasesRevokedEarly(t *testing.T) {
+	t.Parallel()
 	for name, moved := range map[string]bool{"etcd's leader has changed": true, "it has not": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

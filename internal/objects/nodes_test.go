@@ -135,6 +135,7 @@ func TestCallsGoOnWhileNodesComeAndGo(t *testing.T) { callsGoOn(t) }
 
 // The map reaches each node at another time, and what it has released reaches the others as late.
 func TestCallsGoOnWhereNodesAreFarFromEtcd(t *testing.T) {
+	t.Parallel()
 	callsGoOn(t, clustertest.WithTTL(5), clustertest.WithDistance(func(i int) time.Duration {
 		return []time.Duration{0, 40 * time.Millisecond, 75 * time.Millisecond}[i%3] // one way
 	}))
@@ -219,6 +220,7 @@ func TestDroppedObjectEndsItsStreams(t *testing.T) {
 }
 
 func TestNotStarted(t *testing.T) {
+	t.Parallel()
 	c := clustertest.New(t, 0)
 	w := &probepb.World{}
 	n := c.NewNode()

@@ -86,6 +86,7 @@ func active(c *clustertest.Cluster) (n int) {
 }
 
 func TestManyObjectsOnThreeNodes(t *testing.T) {
+	t.Parallel()
 	idleAfter := 2*time.Second + time.Duration(*many)*100*time.Microsecond
 	c := three(t, &plain{}, idleAfter)
 	at := c.Node(0).Cluster().Objects().At
@@ -123,6 +124,7 @@ func TestManyObjectsOnThreeNodes(t *testing.T) {
 
 // Calls wait in their thousands for slow objects on other nodes: they take little, and hold up nobody else's.
 func TestCallsInFlight(t *testing.T) {
+	t.Parallel()
 	const slow = 200
 	impl := &plain{may: make(chan struct{})}
 	c := three(t, impl, time.Hour)

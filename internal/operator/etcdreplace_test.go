@@ -13,6 +13,7 @@ import (
 
 // Where too few members run, one line says so, and nothing is changed.
 func TestMembersWithoutAMajority(t *testing.T) {
+	t.Parallel()
 	etcd, err := embedetcd.StartCluster(patient(t), 3, embedetcd.TestTiming(embedetcd.Config{}))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, etcd.Close()) }()
@@ -41,6 +42,7 @@ func TestMembersWithoutAMajority(t *testing.T) {
 
 // A replacement that is interrupted after each step is completed by the same command.
 func TestReplacementGoesOnAfterAnyStep(t *testing.T) {
+	t.Parallel()
 	etcd, err := embedetcd.StartCluster(patient(t), 3, embedetcd.TestTiming(embedetcd.Config{}))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, etcd.Close()) }()

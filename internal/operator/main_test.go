@@ -13,7 +13,10 @@ import (
 	"github.com/goverse/goverse/internal/testkit/nodetest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	leaktest.Main(m)
+}
 
 const patience = 10 * time.Second
 

@@ -53,6 +53,7 @@ func aJob(t *testing.T, how string) *job {
 // A guard that cannot be notified that it may go is ended before its orders are: it would revoke
 // the lease of a holder that lives, and may lead again.
 func TestDismissedGuardRevokesNothing(t *testing.T) {
+	t.Parallel()
 	revoked := filepath.Join(t.TempDir(), "revoked")
 	j := aJob(t, unresponsive+revoked)
 	require.NoError(t, j.orders.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))

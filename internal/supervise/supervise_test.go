@@ -15,10 +15,14 @@ import (
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/reach"
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 )
 
 // What runs processes is shown in package integration.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	leaktest.RunMore()
+	goleak.VerifyTestMain(m)
+}
 
 // valid is a Config with which etcd is never reached.
 func valid() Config {

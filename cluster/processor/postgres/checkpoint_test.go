@@ -37,6 +37,7 @@ func newTestBed(t *testing.T) *testBed {
 
 // One server serves all.
 func TestPostgres(t *testing.T) {
+	t.Parallel()
 	s := newTestBed(t)
 	t.Run("conforms", s.conforms)
 	t.Run("conforms at any isolation", s.isolated)
@@ -60,6 +61,7 @@ func TestPostgres(t *testing.T) {
 // Another one, where no connection that was cut off is left with a transaction: it would hold up
 // what is read.
 func TestSource(t *testing.T) {
+	t.Parallel()
 	s := newTestBed(t)
 	t.Run("what a table is read by", s.readers)
 	t.Run("transactions of all kinds", s.allKinds)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/goverse/goverse/clustertest/fault"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/leaktest"
 )
 
 // programEnv makes the test's binary the example itself.
@@ -29,6 +30,7 @@ func Main(m *testing.M, program func()) {
 		program()
 		return
 	}
+	leaktest.RunMore()
 	goleak.VerifyTestMain(m)
 }
 

@@ -50,6 +50,7 @@ func sees(t *testing.T, client *clientv3.Client, there int64) {
 }
 
 func TestALeaseThatEndsEarlyIsMarked(t *testing.T) {
+	t.Parallel()
 	w, client, ids := watched(t, true, 30)
 	sees(t, client, 1)
 	before := history.Now()
@@ -66,6 +67,7 @@ func TestALeaseThatEndsEarlyIsMarked(t *testing.T) {
 }
 
 func TestALeaseThatRunsOutIsNotMarked(t *testing.T) {
+	t.Parallel()
 	w, client, _ := watched(t, true, 2)
 	sees(t, client, 1)
 	sees(t, client, 0)
@@ -73,6 +75,7 @@ func TestALeaseThatRunsOutIsNotMarked(t *testing.T) {
 }
 
 func TestALeaderThatIsNotBelievedCountsForNothing(t *testing.T) {
+	t.Parallel()
 	w, client, ids := watched(t, false, 30)
 	sees(t, client, 1)
 	_, err := client.Revoke(t.Context(), ids[0])

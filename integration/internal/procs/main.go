@@ -43,7 +43,7 @@ func Main(m *testing.M, kit **Kit) {
 
 // atOnce is how many parallel tests run at a time: they mostly wait, for leases to run out and for
 // processes to start, so that two cores do for more than two.
-const atOnce = 6
+const atOnce = 8
 
 // sideBySide sets -parallel, unless the command line does or the machine has more cores.
 func sideBySide() error {
