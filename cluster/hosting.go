@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"slices"
 
 	"google.golang.org/grpc"
 
@@ -76,7 +75,7 @@ func (h *hosting) stats() objects.Stats {
 // forget closes the connections to nodes that are gone, until ctx ends. A call to one that stands still would else
 // wait for its deadline. Where another process has the address of one that is gone, the kernel has closed them.
 func (h *hosting) forget(ctx context.Context, view *mirror.Mirror) {
-	sub := view.Subscribe(func(before, now *state.Snapshot) bool { return !slices.Equal(before.Members, now.Members) })
+	sub := view.Subscribe(func(before, now *state.Snapshot) bool { return !state.Same(before.Members, now.Members) })
 	defer sub.Close()
 	known := map[string]bool{}
 	for {

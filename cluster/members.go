@@ -95,8 +95,7 @@ func (c *Cluster) WatchMembers(ctx context.Context) (<-chan []Member, error) {
 }
 
 func membersChanged(before, now *state.Snapshot) bool {
-	return len(before.Members) != len(now.Members) || len(now.Members) > 0 && &before.Members[0] != &now.Members[0] ||
-		len(before.Lingering) != len(now.Lingering)
+	return !state.Same(before.Members, now.Members) || !state.Same(before.Lingering, now.Lingering)
 }
 
 // watch delivers what now returns, and again after each change of the snapshot that concerns it,

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/goverse/goverse/cluster/shard"
@@ -29,10 +28,7 @@ func newRoutes(c *Cluster, view *mirror.Mirror) *routes {
 
 // shardMap is the map as this node knows it, nil without one.
 func (r *routes) shardMap() *sharding.Map {
-	if snap := r.view.Snapshot(); snap != nil && snap.ShardMap != nil {
-		return snap.ShardMap.Map
-	}
-	return nil
+	return r.view.Snapshot().Map()
 }
 
 // Shard implements route.Map.
@@ -55,10 +51,11 @@ func (r *routes) Owner(n int) (address string, generation int64) {
 // ownerIn is the owner of a shard that calls go to: none if it is gone, though the map names it still. The next map
 // comes at once; a connection to a process that stands still would be accepted meanwhile, and not answered.
 func ownerIn(s *state.Snapshot, n int) (address string, generation int64) {
-	if s == nil || s.ShardMap == nil || s.ShardMap.Map == nil || n >= s.ShardMap.Shards() {
+	shards := s.Map()
+	if shards == nil || n >= shards.Shards() {
 		return "", 0
 	}
-	owner, _ := s.ShardMap.Owner(n)
+	owner, _ := shards.Owner(n)
 	if m := s.Member(owner.Address); m == nil || m.Incarnation != owner.Incarnation {
 		owner.Address = ""
 	}
@@ -88,7 +85,7 @@ func (r *routes) Routes() (*objectspb.WatchRoutesResponse, <-chan struct{}) {
 func (r *routes) run(ctx context.Context) {
 	sub := r.view.Subscribe(func(before, now *state.Snapshot) bool {
 		return before.ShardMap != now.ShardMap || before.Leader().Address != now.Leader().Address ||
-			!slices.Equal(before.Members, now.Members)
+			!state.Same(before.Members, now.Members)
 	})
 	defer sub.Close()
 	for {
@@ -108,10 +105,10 @@ func (r *routes) run(ctx context.Context) {
 
 // routesOf is a snapshot for who is no node; nil while there is no map.
 func routesOf(s *state.Snapshot, prefix string) *objectspb.WatchRoutesResponse {
-	if s == nil || s.ShardMap == nil || s.ShardMap.Map == nil {
+	m := s.Map()
+	if m == nil {
 		return nil
 	}
-	m := s.ShardMap.Map
 	out := &objectspb.WatchRoutesResponse{Prefix: prefix, Generation: m.Generation(), Owners: make([]uint32, m.Shards()),
 		Leader: s.Leader().Address}
 	known := map[string]uint32{}

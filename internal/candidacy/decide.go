@@ -6,7 +6,7 @@ import (
 )
 
 // view is all that a decision depends on. It is a value: two equal views give
-// equal decisions, on a node and in a simulation alike.
+// equal decisions.
 type view struct {
 	Candidacy
 	snapshot  *state.Snapshot

@@ -12,5 +12,5 @@
 // under way at a time.
 //
 // Not promised: that this member may act on a term. That takes a session which is
-// valid at that very instant; see [Counts].
+// valid at that very instant (package etcdsession).
 package candidacy

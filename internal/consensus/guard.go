@@ -47,7 +47,7 @@ func seenOf(snap *state.Snapshot, address string) (s seen) {
 func (h *Shards) guard(n int, epoch int64) (seen, []clientv3.Cmp, error) {
 	snap := h.cfg.Mirror.Snapshot()
 	s := h.cfg.Keeper.Current()
-	if s == nil || !h.slots[n].holds(epoch) || !ours(snap, h.cfg.Address, int64(s.ID()), n, epoch) {
+	if s == nil || !h.slots[n].stands(epoch) || !ours(snap, h.cfg.Address, int64(s.ID()), n, epoch) {
 		return seen{}, nil, h.refusal(n)
 	}
 	seen := seenOf(snap, h.cfg.Address)
@@ -61,7 +61,8 @@ func (h *Shards) guard(n int, epoch int64) (seen, []clientv3.Cmp, error) {
 // ours reports whether the map of a snapshot assigns shard n to the process that is registered at address
 // on that lease, under that epoch, or moves it away from there.
 func ours(snap *state.Snapshot, address string, lease int64, n int, epoch int64) bool {
-	if snap == nil || snap.ShardMap == nil || snap.ShardMap.Map == nil || n >= snap.ShardMap.Shards() {
+	m := snap.Map()
+	if m == nil || n >= m.Shards() {
 		return false
 	}
 	member := snap.Member(address)
@@ -69,10 +70,10 @@ func ours(snap *state.Snapshot, address string, lease int64, n int, epoch int64)
 		return false
 	}
 	own := sharding.Owner{Address: address, Incarnation: member.Incarnation}
-	if owner, ok := snap.ShardMap.Owner(n); ok && owner == own && snap.ShardMap.Epoch(n) == epoch {
+	if owner, ok := m.Owner(n); ok && owner == own && m.Epoch(n) == epoch {
 		return true
 	}
-	move, moving := snap.ShardMap.Move(n)
+	move, moving := m.Move(n)
 	return moving && move.From == own && epoch < move.Since // it may be on its way back already
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/leaderelection"
 	"github.com/goverse/goverse/internal/mirror"
-	"github.com/goverse/goverse/internal/state"
 )
 
 // ConsensusManager is one node's view of what is agreed. All methods are safe
@@ -94,18 +93,9 @@ func (m *ConsensusManager) Stop(ctx context.Context) error { return m.election.S
 // Election is the election itself: terms, Lead, Watch, Resign, Transfer.
 func (m *ConsensusManager) Election() *leaderelection.LeaderElection { return m.election }
 
-// GetLeaderNode is the leader's advertise address, "" when there is none or this
-// node is cut off and cannot say. It does not block.
-func (m *ConsensusManager) GetLeaderNode() string {
-	return m.election.GetLeaderNode()
-}
-
 // IsLeader reports whether this node leads at this instant: no lock, no
 // allocation, no network.
 func (m *ConsensusManager) IsLeader() bool { return m.election.IsLeader() }
-
-// Snapshot is the newest state of the cluster, nil before the first read.
-func (m *ConsensusManager) Snapshot() *state.Snapshot { return m.mirror.Snapshot() }
 
 // Mode says by which rule leadership goes at present: fallback if an acting
 // leader leads, or if nobody does, this node's election failed and it takes part

@@ -25,19 +25,19 @@ func (h *Shards) Owner(key string) (owner sharding.Owner, epoch int64, ok bool) 
 
 // OwnerOf is Owner by the shard's number, from 0 to Count less one.
 func (h *Shards) OwnerOf(shard int) (owner sharding.Owner, epoch int64, ok bool) {
-	snap := h.cfg.Mirror.Snapshot()
-	if snap == nil || snap.ShardMap == nil || snap.ShardMap.Map == nil || snap.ShardMap.Shards() != h.cfg.Shards {
+	m := h.cfg.Mirror.Snapshot().Map()
+	if m == nil || m.Shards() != h.cfg.Shards {
 		return sharding.Owner{}, 0, false
 	}
-	owner, ok = snap.ShardMap.Owner(shard)
-	return owner, snap.ShardMap.Epoch(shard), ok
+	owner, ok = m.Owner(shard)
+	return owner, m.Epoch(shard), ok
 }
 
 // Serve runs fn while this node serves the key's shard, and returns what fn returned; or
-// at once a [NotOwnerError] if this node does not serve it, which matches [ErrStopped] too when
+// at once a [shard.NotOwnerError] if this node does not serve it, which matches [lifecycle.ErrStopped] too when
 // the node has stopped. fn's context ends with ctx, when the shard was to be handed over and fn
 // took longer than the drain time-out, and at the session's deadline; its cause then is
-// [ErrNotOwner] or the session's LostError. The shard is not handed over before fn has returned,
+// [shard.ErrNotOwner] or the session's LostError. The shard is not handed over before fn has returned,
 // unless the session is lost: then the epoch alone guards what fn writes. epoch is a fencing
 // token: it grows with every owner of the shard; give it to whatever fn writes to. See
 // [Shards.Hold] for what goes on until the shard is to be handed over.
@@ -59,9 +59,9 @@ func (h *Shards) Serve(ctx context.Context, key string, fn func(ctx context.Cont
 
 // Hold waits until this node serves the key's shard, runs fn, and returns what fn returned. It is
 // for what goes on for as long as the shard is here, and would always use the drain time-out up:
-// fn's context ends as soon as the shard is to be handed over, with [ErrNotOwner] as its cause;
+// fn's context ends as soon as the shard is to be handed over, with [shard.ErrNotOwner] as its cause;
 // all else is as with Serve. To go on when the shard comes back, call Hold again. If fn does not
-// run, the error is the cause of ctx, or one that matches [ErrStopped] and ErrNotOwner.
+// run, the error is the cause of ctx, or one that matches [lifecycle.ErrStopped] and shard.ErrNotOwner.
 func (h *Shards) Hold(ctx context.Context, key string, fn func(ctx context.Context, epoch int64) error) error {
 	shard := h.Shard(key)
 	slot := &h.slots[shard]

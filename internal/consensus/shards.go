@@ -164,11 +164,8 @@ func (h *Shards) look(s *etcdsession.Session) {
 	leaving := h.leaving
 	h.mu.Unlock()
 	var period *etcdsession.Period
-	in := ownership.Seen{Shards: h.cfg.Shards, Done: snap.MoveDone, Withheld: snap.Withheld,
+	in := ownership.Seen{Shards: h.cfg.Shards, Map: snap.Map(), Done: snap.MoveDone, Withheld: snap.Withheld,
 		Held: func(shard int) int64 { return h.slots[shard].held(period) }}
-	if snap.ShardMap != nil {
-		in.Map = snap.ShardMap.Map
-	}
 	var lease int64
 	if s != nil {
 		period, lease = s.Period(), int64(s.ID())

@@ -61,6 +61,20 @@ func (s *slot) context() context.Context {
 	return s.ctx
 }
 
+// staying ends as soon as the shard is not served any more. The lock is held.
+func (s *slot) staying() context.Context {
+	if s.phase == idle {
+		return released
+	}
+	if s.stay == nil {
+		s.stay, s.endStay = context.WithCancelCause(s.context())
+		if s.phase != serving {
+			s.endStay(shard.ErrNotOwner)
+		}
+	}
+	return s.stay
+}
+
 // released is the context of a shard that is not held.
 var released = func() context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -89,11 +103,33 @@ func (s *slot) close() {
 func (s *slot) enter() (ctx context.Context, epoch int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.phase != serving || !s.period.Valid() {
+	if !s.open() {
 		return nil, 0, false
 	}
 	s.running++
 	return s.context(), s.epoch, true
+}
+
+// admit is enter without the owner's context.
+func (s *slot) admit() (epoch int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.open() {
+		return 0, false
+	}
+	s.running++
+	return s.epoch, true
+}
+
+// readmit is admit for what is waited for by what runs in the shard, also while that is waited for.
+func (s *slot) readmit() (epoch int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != serving && s.phase != releasing || s.running == 0 || !s.period.Valid() {
+		return 0, false
+	}
+	s.running++
+	return s.epoch, true
 }
 
 // join is enter for who stays until the shard is to be released: the context ends then. If
@@ -101,14 +137,29 @@ func (s *slot) enter() (ctx context.Context, epoch int64, ok bool) {
 func (s *slot) join() (ctx context.Context, epoch int64, awaited <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.phase != serving || !s.period.Valid() {
-		if s.awaited == nil {
-			s.awaited = make(chan struct{})
-		}
-		return nil, 0, s.awaited
+	if !s.open() {
+		return nil, 0, s.served()
 	}
 	s.running++
 	return s.staying(), s.epoch, nil
+}
+
+// await returns what is closed when the shard is served the next time; nil if it is served.
+func (s *slot) await() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open() {
+		return nil
+	}
+	return s.served()
+}
+
+// served is closed when the shard is served the next time. The lock is held.
+func (s *slot) served() <-chan struct{} {
+	if s.awaited == nil {
+		s.awaited = make(chan struct{})
+	}
+	return s.awaited
 }
 
 // confirm waits for etcd's confirmation where the shard is served, and the process stood still a moment
@@ -134,18 +185,35 @@ func (s *slot) leave() {
 func (s *slot) serves() (epoch int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.phase != serving || !s.period.Valid() {
+	if !s.open() {
 		return 0, false
 	}
 	return s.epoch, true
 }
 
-// holds reports whether the shard is this node's under that epoch, also while it is acquired or
-// released.
+// open reports whether the shard is served at this instant. The lock is held.
+func (s *slot) open() bool { return s.phase == serving && s.period.Valid() }
+
+// holds reports whether the shard is served at this instant under that epoch, or what runs in it may end.
 func (s *slot) holds(epoch int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return (s.phase == serving || s.phase == releasing) && s.epoch == epoch && s.period.Valid()
+}
+
+// stands reports whether the shard is this node's under that epoch as far as etcd is concerned, also while it is
+// acquired or released.
+func (s *slot) stands(epoch int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.phase != idle && s.epoch == epoch && s.period.Stands()
+}
+
+// free reports whether the node has nothing of the shard.
+func (s *slot) free() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase == idle
 }
 
 // begin takes a free shard. It reports whether the shard is served at once: nobody has

@@ -79,7 +79,7 @@ func (c *Core) agreed(s *state.Snapshot) error {
 	if count == 0 {
 		return nil
 	}
-	if m := s.ShardMap; m != nil && m.Map != nil && m.Shards() != count {
+	if m := s.Map(); m != nil && m.Shards() != count {
 		return fmt.Errorf("%w: it has %d, this node %d", ErrShardCount, m.Shards(), count)
 	}
 	own := s.Member(c.cfg.Address)

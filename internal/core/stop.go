@@ -62,12 +62,12 @@ func (c *Core) Relinquish(ctx context.Context) error {
 
 // Owns reports whether a map gives shards to this member.
 func (c *Core) Owns(s *state.Snapshot) bool {
-	own := s.Member(c.cfg.Address)
-	if own == nil || s.ShardMap == nil || s.ShardMap.Map == nil {
+	own, m := s.Member(c.cfg.Address), s.Map()
+	if own == nil || m == nil {
 		return false
 	}
 	me := sharding.Owner{Address: own.Address, Incarnation: own.Incarnation}
-	return slices.ContainsFunc(s.ShardMap.Loads(), func(load sharding.Load) bool { return load.Owner == me })
+	return slices.ContainsFunc(m.Loads(), func(load sharding.Load) bool { return load.Owner == me })
 }
 
 // canHandOver reports whether others are there to plan and to take what this member owns.

@@ -153,8 +153,8 @@ func membersChanged(before, now *state.Snapshot) bool {
 	if len(before.Members) != len(now.Members) {
 		return true
 	}
-	if len(now.Members) == 0 || &before.Members[0] == &now.Members[0] {
-		return false // the same slice
+	if state.Same(before.Members, now.Members) {
+		return false
 	}
 	for i, m := range now.Members {
 		if b := before.Members[i]; b != m && (b.Address != m.Address || b.Incarnation != m.Incarnation ||

@@ -3,7 +3,6 @@ package dev
 import (
 	"strings"
 
-	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/shardview"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -29,10 +28,7 @@ func shardChanges(before, after *state.Snapshot) []event {
 
 // assignment says which shards the map of after gives to whom.
 func assignment(before, after *state.Snapshot) string {
-	m, old := after.ShardMap.Map, (*sharding.Map)(nil)
-	if before.ShardMap != nil {
-		old = before.ShardMap.Map
-	}
+	m, old := after.Map(), before.Map()
 	var given, moved transfer
 	for shard := range m.Shards() {
 		if m.Epoch(shard) != m.Generation() {

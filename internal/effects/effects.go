@@ -79,11 +79,10 @@ func New(cfg Config) (*Effects, error) {
 // returns is kept in etcd, if it is not longer than MaxValue. fn must not call Once with the
 // same name: that would wait for itself.
 //
-// Errors beside fn's, and that it is nil: an [UnknownError] if an attempt, this one or one before, left open whether
-// the effect took place; ErrValueTooLong if it did; lifecycle.ErrBadName; once.ErrStopped; ctx's cause,
-// or etcd's error, if fn did not run. When fn has returned, Once goes on until etcd has what
-// came of it or the session is lost, also if ctx has ended. A panic of fn leaves the outcome
-// unknown.
+// Errors beside fn's, and that it is nil: a [once.UnknownError] if an attempt, this one or one before, left open
+// whether the effect took place; ErrValueTooLong if it did; lifecycle.ErrBadName; once.ErrStopped; ctx's cause, or
+// etcd's error, if fn did not run. When fn has returned, Once goes on until etcd has what came of it or the session is
+// lost, also if ctx has ended. A panic of fn leaves the outcome unknown.
 func (e *Effects) Once(ctx context.Context, name string,
 	fn func(ctx context.Context, token int64) ([]byte, error)) (once.Result, error) {
 	switch err := state.CheckName("effect", name); {

@@ -1,7 +1,7 @@
 // Package elections holds named elections: any number of them, all on one session of the
 // process. A program can stand in some and only follow others.
 //
-//	outbox, err := c.Election("outbox")
+//	outbox, err := elections.Stand("outbox")
 //	err = outbox.Lead(ctx, func(ctx context.Context, t election.Term) error {
 //		return publish(ctx, t.Token()) // until ctx ends: the term is over
 //	})

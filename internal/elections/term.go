@@ -30,7 +30,7 @@ type Term struct {
 func (t *Term) Token() int64 { return t.token }
 
 // Context ends with the term, at the session's deadline at the latest; its cause is a
-// [TermOverError], or just its reason where that is a session.LostError or [election.ErrKeyLost].
+// [election.TermOverError], or just its reason where that is a session.LostError or [election.ErrKeyLost].
 func (t *Term) Context() context.Context { return t.place.Context() }
 
 // Valid reports whether the term may be acted on at this instant, without the network.

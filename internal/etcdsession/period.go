@@ -39,7 +39,7 @@ func (t *Period) Stands() bool {
 	return !t.s.over.Load() && claim.Period() == t.number && claim.Valid(now)
 }
 
-// Context ends with the period, with a [LostError] as its cause.
+// Context ends with the period, with a [session.LostError] as its cause.
 func (t *Period) Context() context.Context { return t.ctx }
 
 // OnChange calls changed, until stop is called, whenever a period has ended or begun, or

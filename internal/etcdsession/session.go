@@ -177,14 +177,14 @@ func (s *Session) Left() time.Duration {
 // Renewed is when the renewal that counts was sent.
 func (s *Session) Renewed() time.Time { return time.Unix(0, s.claim.Load().RenewedAt().Wall) }
 
-// Context ends when the session is lost or closed, with a [LostError] as its
-// cause.
+// Context ends when the session is lost or closed, with a
+// [session.LostError] as its cause.
 func (s *Session) Context() context.Context { return s.ctx }
 
 // Done is closed when the session is lost or closed.
 func (s *Session) Done() <-chan struct{} { return s.ctx.Done() }
 
-// Err is nil while the session stands, and a [LostError] after.
+// Err is nil while the session stands, and a [session.LostError] after.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

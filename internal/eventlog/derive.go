@@ -13,13 +13,9 @@ import (
 // differs reports whether Derive could find an event between the two, or why the next one happens. It is called at
 // every change of the cluster on every node, so it only looks whether lists, which are never written to, are the same.
 func differs(before, now *state.Snapshot) bool {
-	return !same(before.Members, now.Members) || !same(before.Lingering, now.Lingering) ||
-		!same(before.Accusations, now.Accusations) || before.ShardMap != now.ShardMap || before.Acting != now.Acting ||
+	return !state.Same(before.Members, now.Members) || !state.Same(before.Lingering, now.Lingering) ||
+		!state.Same(before.Accusations, now.Accusations) || before.ShardMap != now.ShardMap || before.Acting != now.Acting ||
 		before.Request != now.Request || before.Leader() != now.Leader()
-}
-
-func same[T any](a, b []T) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 // Derive is what happened to the cluster between two snapshots of one history, in an order in which it can be told.
@@ -44,7 +40,7 @@ func Derive(before, now *state.Snapshot) []event.Event {
 type adder func(id int64, e event.Event)
 
 func accusations(before, now *state.Snapshot, add adder) {
-	if same(before.Accusations, now.Accusations) {
+	if state.Same(before.Accusations, now.Accusations) {
 		return
 	}
 	for _, a := range now.Accusations {
@@ -79,7 +75,7 @@ func accusation(s *state.Snapshot, m *state.Member) *state.Accusation {
 }
 
 func members(before, now *state.Snapshot, add adder) {
-	if same(before.Members, now.Members) && same(before.Lingering, now.Lingering) {
+	if state.Same(before.Members, now.Members) && state.Same(before.Lingering, now.Lingering) {
 		return
 	}
 	diff(before.Registered(), now.Registered(), func(was, is *state.Member) {

@@ -41,7 +41,7 @@ func (t *Term) Mode() election.Mode { return t.mode }
 func (t *Term) AcquiredAt() time.Time { return t.acquired }
 
 // Context ends with the term, at the session's deadline at the latest, or when the
-// session is suspended; its cause is a [TermOverError] or a session.LostError.
+// session is suspended; its cause is an [election.TermOverError] or a session.LostError.
 func (t *Term) Context() context.Context { return t.ctx }
 
 // Valid reports whether the term may be acted on at this instant, without a

@@ -1,6 +1,6 @@
 // Package membership keeps a node registered: it writes the node's record with each new session, keeps it
 // as it should be, in which an operator's drain request has a say, and notices when it is gone. Beside it
-// are what a node logs of the other members, and of its own host name.
+// is what a node logs of its own host name.
 //
 // Not promised: that a node is registered. It is while etcd answers and its address is free; until then it
 // keeps trying.

@@ -7,7 +7,7 @@
 //
 // # Words
 //
-// A key belongs to a shard ([Of]), forever. A shard has at most one [Owner], a
+// A key belongs to a shard ([shard.Of]), forever. A shard has at most one [Owner], a
 // member at its incarnation. The [Map] says who owns what; its generation grows
 // with each version. The epoch of a shard is the generation that gave it to its
 // owner: a fencing token for what the owner writes elsewhere. A [Move] that

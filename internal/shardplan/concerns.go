@@ -12,11 +12,6 @@ func Concerns(before, now *state.Snapshot) bool {
 // ShardsChanged reports whether the members, who of them lingers, the map, or what was released
 // changed.
 func ShardsChanged(before, now *state.Snapshot) bool {
-	return before.ShardMap != now.ShardMap || !same(before.Members, now.Members) ||
-		!same(before.Lingering, now.Lingering) || !same(before.Released, now.Released)
-}
-
-// same reports whether two lists of a snapshot, which are never written to, are one.
-func same[T any](a, b []T) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+	return before.ShardMap != now.ShardMap || !state.Same(before.Members, now.Members) ||
+		!state.Same(before.Lingering, now.Lingering) || !state.Same(before.Released, now.Released)
 }

@@ -187,8 +187,8 @@ func Members(s *state.Snapshot, cfg Settings) []sharding.Member {
 // planner works with (own), or if it takes no part, the member that was there first of those that do.
 // 0 where none does.
 func Count(s *state.Snapshot, own int) int {
-	if s.ShardMap != nil && s.ShardMap.Map != nil {
-		return s.ShardMap.Shards()
+	if m := s.Map(); m != nil {
+		return m.Shards()
 	}
 	shards, first := own, int64(0)
 	for _, m := range s.Members {

@@ -30,7 +30,7 @@ func DryRun(s *state.Snapshot, cfg Settings, suppose Change) (Preview, error) {
 		if err != nil {
 			return Preview{}, err
 		}
-		before, f.Generation, f.OpenMoves = s.ShardMap.Map, v.Generation, v.OpenMoves
+		before, f.Generation, f.OpenMoves = s.Map(), v.Generation, v.OpenMoves
 	}
 	settings := shardplan.Settings{Shards: f.Count, Window: cfg.Window, MinMembers: cfg.MinMembers, Exclude: cfg.Exclude,
 		Budget: 2 * f.Count}
@@ -53,11 +53,7 @@ func DryRun(s *state.Snapshot, cfg Settings, suppose Change) (Preview, error) {
 		}
 		at = at.Add(orders.Again)
 	}
-	var after *sharding.Map
-	if now.ShardMap != nil {
-		after = now.ShardMap.Map
-	}
-	f.Nodes = loads(before, after, now)
+	f.Nodes = loads(before, now.Map(), now)
 	f.Remark = remark(now, settings)
 	return f, nil
 }

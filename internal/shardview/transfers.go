@@ -25,8 +25,8 @@ func step(after time.Duration, s *state.Snapshot, cfg shardplan.Settings, plan s
 		}
 		to, _ := plan.Map.Owner(shard)
 		t := Transfer{Why: Assigned, To: to.Address}
-		if s.ShardMap != nil {
-			if from, owned := s.ShardMap.Owner(shard); owned {
+		if m := s.Map(); m != nil {
+			if from, owned := m.Owner(shard); owned {
 				t.From = from.Address
 				if out, lives := excluded[from]; lives && out {
 					t.Why = Drained

@@ -156,8 +156,8 @@ func (c *checks) handedOver(p *process, err error) error {
 	default:
 		c.seen.Count[StopDrained]++
 		p.known.stops = handedOver{drained: true, incarnation: own.Incarnation}
-		if s.ShardMap != nil && s.ShardMap.Map != nil {
-			p.known.stops.generation = s.ShardMap.Generation()
+		if m := s.Map(); m != nil {
+			p.known.stops.generation = m.Generation()
 		}
 	}
 	return err

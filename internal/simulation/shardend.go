@@ -23,10 +23,10 @@ func (w *world) wrongShards(s *state.Snapshot) string {
 		return "" // all are observers
 	case len(takers) == 0:
 		return "" // nobody can take a shard
-	case s.ShardMap == nil || s.ShardMap.Map == nil:
+	case s.Map() == nil:
 		return "there is no shard map"
 	}
-	m := s.ShardMap.Map
+	m := s.Map()
 	for n := range w.shards {
 		owner, ok := m.Owner(n)
 		if !ok || !slices.Contains(takers, owner) {

@@ -55,14 +55,15 @@ func (s *Snapshot) Lost(m *Member, later *Snapshot) Kept {
 // shardsOf are the shards that m may serve: those that the map names it for, and those that it has yet to
 // release.
 func (s *Snapshot) shardsOf(m *Member) []int {
-	if s.ShardMap == nil || s.ShardMap.Map == nil {
+	shards := s.Map()
+	if shards == nil {
 		return nil
 	}
 	var out []int
 	is := func(o sharding.Owner) bool { return o.Address == m.Address && o.Incarnation == m.Incarnation }
-	for shard := range s.ShardMap.Shards() {
-		owner, ok := s.ShardMap.Owner(shard)
-		move, open := s.ShardMap.Move(shard)
+	for shard := range shards.Shards() {
+		owner, ok := shards.Owner(shard)
+		move, open := shards.Move(shard)
 		if ok && is(owner) || open && is(move.From) && !s.MoveDone(move) {
 			out = append(out, shard)
 		}

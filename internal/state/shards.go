@@ -43,6 +43,14 @@ func (s *Snapshot) MoveDone(move sharding.Move) bool {
 	return move.Done(m != nil && m.Incarnation == move.From.Incarnation, report)
 }
 
+// Map is the shard map, nil if there is none, or none that can be read, or no snapshot.
+func (s *Snapshot) Map() *sharding.Map {
+	if s == nil || s.ShardMap == nil {
+		return nil
+	}
+	return s.ShardMap.Map
+}
+
 func (s *Snapshot) putShardMap(kv KV) {
 	m, err := sharding.Decode(kv.Value)
 	if err == nil {

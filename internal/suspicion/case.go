@@ -1,7 +1,6 @@
 // Package suspicion is what one member makes of another one that it watches: when a
 // sign becomes evidence, and what to do about it. It is a state machine without
-// clock, goroutine or I/O; package crashdetector carries its actions out, and the
-// simulation runs the same code.
+// clock, goroutine or I/O; package crashdetector carries its actions out.
 //
 //	            refused, refused, refused
 //	opening ────────── or ──────────────► accusing ──► waiting ──► verifying ──► removing ──► over

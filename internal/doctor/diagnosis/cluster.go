@@ -201,8 +201,8 @@ func shards(f Facts) []Finding {
 		counts = append(counts, fmt.Sprintf("%d at %s", n, listed(by[n])))
 	}
 	fixed := 0
-	if s.ShardMap != nil && s.ShardMap.Map != nil {
-		fixed = s.ShardMap.Shards()
+	if m := s.Map(); m != nil {
+		fixed = m.Shards()
 	}
 	switch {
 	case len(by) > 1:
