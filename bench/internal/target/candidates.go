@@ -18,7 +18,7 @@ import (
 )
 
 // queueTTL is long, so that the renewals of a thousand candidates, which a
-// graceful handoff does not wait for, are few.
+// graceful handover does not wait for, are few.
 const queueTTL = 60 * time.Second
 
 // candidate is one LeaderElection with a mirror (that is: a watch) and a session

@@ -20,7 +20,7 @@ const (
 	courtesy = 2 * time.Millisecond
 )
 
-// contended measures the handoff of one lock that several want all the time.
+// contended measures the handover of one lock that several want all the time.
 func contended(ctx context.Context, env Env, r *report.Result) error {
 	servers, closeServers, err := withServers(ctx)
 	if err != nil {
@@ -37,30 +37,30 @@ func contended(ctx context.Context, env Env, r *report.Result) error {
 			return fmt.Errorf("%d contenders: %w", contenders, err)
 		}
 		for i, arm := range arms {
-			said := fmt.Sprintf("%s; %.0f locks/s", p50p99(arm.handoffs.Median(), arm.handoffs.P(0.99)), arm.rates.Median())
-			r.Keep(arm.handoffs, arm.rates)
+			said := fmt.Sprintf("%s; %.0f locks/s", p50p99(arm.handovers.Median(), arm.handovers.P(0.99)), arm.rates.Median())
+			r.Keep(arm.handovers, arm.rates)
 			if i > 0 {
-				r.Row(arm.handoffs.Name, "", said, report.Context)
+				r.Row(arm.handovers.Name, "", said, report.Context)
 				continue
 			}
-			ratio, busy := arm.handoffs.Median()/floor.Median(), arm.handoffs.Median()/arms[1].handoffs.Median()
-			r.Row(arm.handoffs.Name, fmt.Sprintf("p50 ≤ %.1f × delete to watch event", contendedGoal),
+			ratio, busy := arm.handovers.Median()/floor.Median(), arm.handovers.Median()/arms[1].handovers.Median()
+			r.Row(arm.handovers.Name, fmt.Sprintf("p50 ≤ %.1f × delete to watch event", contendedGoal),
 				fmt.Sprintf("%s: %.2f ×; %.2f × %s", said, ratio, busy, bareName), report.Judge(ratio <= contendedGoal))
 			r.Row(floor.Name, "", p50p99(floor.Median(), floor.P(0.99)), report.Context)
 			r.Keep(floor)
 		}
 	}
 	sayAbsent(servers, r)
-	r.Note("A handoff runs from the call of `Release` of one holder until `Acquire` of another one has returned. "+
+	r.Note("A handover runs from the call of `Release` of one holder until `Acquire` of another one has returned. "+
 		"Contenders take the lock, give it back, and want it "+
 		"again at once; they are spread over %d sessions with a connection each, as are those of `concurrency.Mutex`, "+
 		"each of which needs a session of its own. The arms take turns, in rounds. Floor: from "+
 		"the call of `Delete` until as many bare watchers have the event, one at a time.", sides)
 	r.Note("%s are the same contenders with nothing but what a lock in etcd needs at least: a transaction to queue, a "+
 		"deletion to leave, one standing watch a connection. They show what a "+
-		"handoff costs while another one queues at the same time; the floor's etcd has nothing else to do.", bareName)
+		"handover costs while another one queues at the same time; the floor's etcd has nothing else to do.", bareName)
 	r.Note("Locks a second are those of the same rounds, by all together. With redsync that is mostly the one "+
-		"that had it before, so its handoffs are measured apart: each holds the lock for %v and wants it "+
+		"that had it before, so its handovers are measured apart: each holds the lock for %v and wants it "+
 		"again only when another one has had it.", courtesy)
 	r.Note(peersNote)
 	return nil
@@ -69,11 +69,11 @@ func contended(ctx context.Context, env Env, r *report.Result) error {
 // rival is what was measured of one library.
 type rival struct {
 	library
-	all             []mutual
-	handoffs, rates *sample.Series
+	all              []mutual
+	handovers, rates *sample.Series
 }
 
-func contend(ctx context.Context, p *etcdproc.Process, servers []library, contenders, rounds, handoffs int,
+func contend(ctx context.Context, p *etcdproc.Process, servers []library, contenders, rounds, handovers int,
 	floor *sample.Series, name func(string) string) ([]*rival, error) {
 	clients, closeAll, err := dial(ctx, p.Endpoint, 2*sides)
 	if err != nil {
@@ -101,19 +101,19 @@ func contend(ctx context.Context, p *etcdproc.Process, servers []library, conten
 		if err != nil {
 			return nil, err
 		}
-		arms = append(arms, &rival{library: l, all: all, handoffs: sample.Millis(name(l.name)),
+		arms = append(arms, &rival{library: l, all: all, handovers: sample.Millis(name(l.name)),
 			rates: &sample.Series{Name: name(l.name) + ": all", Unit: "locks/s"}})
 	}
-	few := max(handoffs/10, 5)
+	few := max(handovers/10, 5)
 	for round := range rounds + 1 {
 		for _, arm := range arms {
-			n := handoffs
+			n := handovers
 			if arm.slow {
 				n = few
 			}
-			took, rate, err := handoffsOf(arm.all, n, 0)
+			took, rate, err := handoversOf(arm.all, n, 0)
 			if err == nil && arm.barges {
-				took, _, err = handoffsOf(arm.all, n, courtesy)
+				took, _, err = handoversOf(arm.all, n, courtesy)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", arm.name, err)
@@ -123,7 +123,7 @@ func contend(ctx context.Context, p *etcdproc.Process, servers []library, conten
 			}
 			arm.rates.Values = append(arm.rates.Values, rate)
 			for _, d := range took {
-				arm.handoffs.Add(d)
+				arm.handovers.Add(d)
 			}
 		}
 		for range few {

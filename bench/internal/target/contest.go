@@ -10,7 +10,7 @@ import (
 type contest struct {
 	mu       sync.Mutex
 	changed  *sync.Cond // another one holds it, or it is over
-	n        int        // handoffs wanted
+	n        int        // handovers wanted
 	last     int        // who held it last
 	released time.Time  // when that one began to give it back
 	took     []time.Duration
@@ -56,10 +56,10 @@ func (c *contest) again(who int, polite bool) bool {
 	return !c.over()
 }
 
-// handoffsOf has all want one lock, again and again, until it was handed to another that often,
-// and returns how long each handoff took, and how often it was taken in a second. With courtesy
+// handoversOf has all want one lock, again and again, until it was handed to another that often,
+// and returns how long each handover took, and how often it was taken in a second. With courtesy
 // each holds it for so long, and then lets another one go first.
-func handoffsOf(all []mutual, n int, courtesy time.Duration) ([]time.Duration, float64, error) {
+func handoversOf(all []mutual, n int, courtesy time.Duration) ([]time.Duration, float64, error) {
 	c := &contest{n: n, last: -1}
 	c.changed = sync.NewCond(&c.mu)
 	var wg sync.WaitGroup

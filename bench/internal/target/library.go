@@ -28,7 +28,7 @@ type library struct {
 	many func(ctx context.Context) (hold func(name string) error, end func(), err error)
 	// barges: who gives a lock back can have it again before those who wait have noticed.
 	barges bool
-	// slow: a handoff takes so long that fewer have to do.
+	// slow: a handover takes so long that fewer have to do.
 	slow  bool
 	close func()
 }

@@ -67,7 +67,7 @@ func excludes(t *testing.T, l library) {
 	}
 	require.NoError(t, all[0].unlock())
 	require.NoError(t, <-got)
-	took, rate, err := handoffsOf(all, 5, courtesy)
+	took, rate, err := handoversOf(all, 5, courtesy)
 	require.NoError(t, err)
 	require.Len(t, took, 5)
 	require.Positive(t, rate)

@@ -52,7 +52,7 @@ func All() []Benchmark {
 	return []Benchmark{
 		{"floors", "what etcd itself costs a bare client", floors},
 		{"T1", "asking whether one leads", isLeader},
-		{"T2", "graceful handoff", handoff},
+		{"T2", "graceful handover", handover},
 		{"T3", "SIGKILL of the leader's process", crash},
 		{"T4", "the leader is cut off from a healthy etcd", cutOff},
 		{"T5", "many nodes", scale},

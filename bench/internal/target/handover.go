@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	handoffP50, handoffP99 = 1.3, 3.0
+	handoverP50, handoverP99 = 1.3, 3.0
 	// maxConns is over how many connections the candidates of one queue, and as
 	// many bare watchers, are spread.
 	maxConns = 100
@@ -25,16 +25,16 @@ const (
 	unfresh = 150 * time.Millisecond
 )
 
-// handoff measures queues of several lengths, and a queue whose next one has
+// handover measures queues of several lengths, and a queue whose next one has
 // only just joined.
-func handoff(ctx context.Context, env Env, r *report.Result) error {
+func handover(ctx context.Context, env Env, r *report.Result) error {
 	// The heaps of a thousand nodes are one here; collecting it stops all of them.
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	sizes := []struct{ candidates, samples int }{
 		{2, env.pick(400, 5)}, {100, env.pick(600, 5)}, {env.pick(1000, 200), env.pick(200, 3)},
 	}
 	for _, size := range sizes {
-		env.Log("T2: %d candidates, %d handoffs", size.candidates, size.samples)
+		env.Log("T2: %d candidates, %d handovers", size.candidates, size.samples)
 		q := newSamples(fmt.Sprintf("%d candidates", size.candidates))
 		if err := withEtcd(func(p *etcdproc.Process) error {
 			return q.standing(ctx, p, size.candidates, size.samples)
@@ -53,13 +53,13 @@ func handoff(ctx context.Context, env Env, r *report.Result) error {
 	q.judge(r, "T2-fresh")
 	r.Row("age of the next one in the fresh queue", "< 100 ms", fmt.Sprintf("max %s", ms(q.age.Max())), report.Context)
 	r.Keep(q.age)
-	r.Note("A handoff runs from the call of `Resign` on the leader until a function that waits in `Lead` at the next " +
+	r.Note("A handover runs from the call of `Resign` on the leader until a function that waits in `Lead` at the next " +
 		"one has been entered, `IsLeader()` being true. Floor: from the call of `Delete` until the event has been " +
 		"received by one of as many bare watchers. Beside it: `concurrency.Election`, from the call of `Resign` until " +
 		"`Campaign` has returned. The three take turns.")
 	r.Note("Each candidate is a `leaderelection.LeaderElection` with a session and a mirror of its own, so with one "+
 		"watch stream of its own; each bare watcher has a stream of its own too. All of them are in one process and "+
-		"share the same connections: one per candidate, %d at most. The sessions' TTL is %v; a graceful handoff does "+
+		"share the same connections: one per candidate, %d at most. The sessions' TTL is %v; a graceful handover does "+
 		"not wait for it. GOGC is %d, for the same reason: one heap holds what would be in as many "+
 		"processes.", maxConns, queueTTL, gcPercent)
 	return nil
@@ -142,7 +142,7 @@ func (q *samples) removal(ctx context.Context, w *watchers, chosen int) (time.Du
 	return w.remove(ctx, chosen)
 }
 
-// fresh measures handoffs to one that has joined a moment ago: the leader resigns
+// fresh measures handovers to one that has joined a moment ago: the leader resigns
 // as soon as the new one is queued.
 func (q *samples) fresh(ctx context.Context, p *etcdproc.Process, n int) (err error) {
 	clients, closeAll, err := dial(ctx, p.Endpoint, 2)
@@ -215,12 +215,12 @@ func (q *samples) judge(r *report.Result, plot string) {
 	f50, f99 := q.floor.Median(), q.floor.P(0.99)
 	o50, o99 := q.ours.Median(), q.ours.P(0.99)
 	r.Row(q.name+": floor", "", p50p99(f50, f99), report.Context)
-	r.Row(q.name+": handoff p50", fmt.Sprintf("≤ %.1f × floor = %s", handoffP50, ms(handoffP50*f50)),
-		fmt.Sprintf("%s = %.2f ×", ms(o50), o50/f50), report.Judge(o50 <= handoffP50*f50))
-	r.Row(q.name+": handoff p99", fmt.Sprintf("≤ %.0f × floor = %s", handoffP99, ms(handoffP99*f99)),
-		fmt.Sprintf("%s = %.2f ×", ms(o99), o99/f99), report.Judge(o99 <= handoffP99*f99))
+	r.Row(q.name+": handover p50", fmt.Sprintf("≤ %.1f × floor = %s", handoverP50, ms(handoverP50*f50)),
+		fmt.Sprintf("%s = %.2f ×", ms(o50), o50/f50), report.Judge(o50 <= handoverP50*f50))
+	r.Row(q.name+": handover p99", fmt.Sprintf("≤ %.0f × floor = %s", handoverP99, ms(handoverP99*f99)),
+		fmt.Sprintf("%s = %.2f ×", ms(o99), o99/f99), report.Judge(o99 <= handoverP99*f99))
 	r.Row(q.name+": `concurrency.Election`", "", p50p99(q.peer.Median(), q.peer.P(0.99)), report.Context)
 	r.Keep(q.ours, q.floor, q.peer)
-	r.Plots = append(r.Plots, report.Plot{Name: plot, Title: "Graceful handoff, " + q.name,
+	r.Plots = append(r.Plots, report.Plot{Name: plot, Title: "Graceful handover, " + q.name,
 		Series: []*sample.Series{q.ours, q.floor, q.peer}})
 }
