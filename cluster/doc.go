@@ -22,7 +22,7 @@
 //   - In fallback, an outside candidate that starts to lead does not wait for the
 //     acting leader to notice. The acting term's fence covers it.
 //   - A node that lives but is removed on evidence (it could not be connected to
-//     nor reach etcd for the grace). Tokens cover it.
+//     nor reach etcd for the grace period). Tokens cover it.
 //   - Work that goes on after its context was cancelled; a virtual machine paused
 //     with both clocks.
 //   - etcd that revokes leases that were renewed, when a leader of it that stood still

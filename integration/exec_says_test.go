@@ -135,7 +135,7 @@ func TestExecSaysOfAnOutage(t *testing.T) {
 	}
 }
 
-// A command that does not end when it is asked to is killed by a second signal, or when its grace
+// A command that does not end when it is asked to is killed by a second signal, or when its grace period
 // is over.
 func TestExecDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
@@ -170,7 +170,7 @@ func TestExecDoesNotWaitForEver(t *testing.T) {
 	p.Signal(t, syscall.SIGHUP) // asks for no end
 	p.Signal(t, syscall.SIGTERM)
 	require.Equal(t, 137, p.Exit(t, patience))
-	require.Contains(t, p.Output(), "killing the command: it has not ended within its grace: grace=200ms")
+	require.Contains(t, p.Output(), "killing the command: it has not ended within its grace period: grace_period=200ms")
 	require.NotContains(t, p.Output(), "waiting for it")
 	require.Zero(t, b.lock([]string{"-n"}, "true").Exit(t, patience), "it is free")
 }

@@ -46,7 +46,7 @@ func TestLeaderThatIsRemovedAlive(t *testing.T) {
 			leaders := 0
 			for _, f := range v.Exempt {
 				require.Equal(t, history.RemovedAlive, f.Mark.Name)
-				require.Less(t, f.Length(), exemptTTL*time.Second/2, "by the grace, not by the deadline")
+				require.Less(t, f.Length(), exemptTTL*time.Second/2, "by the grace period, not by the deadline")
 				t.Logf("%s lasted %v", f.Text, f.Length())
 				if f.Subject == history.Leadership {
 					leaders++

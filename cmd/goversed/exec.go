@@ -24,10 +24,10 @@ import (
 
 // superviseFlags are the flags that exec and lock share.
 type superviseFlags struct {
-	etcd             etcdFlags
-	ttl, stop, grace time.Duration
-	cgroup           bool
-	logLevel         string
+	etcd                   etcdFlags
+	ttl, stop, gracePeriod time.Duration
+	cgroup                 bool
+	logLevel               string
 }
 
 func (f *superviseFlags) register(cmd *cobra.Command, logLevel string) {
@@ -37,8 +37,8 @@ func (f *superviseFlags) register(cmd *cobra.Command, logLevel string) {
 	fs.DurationVar(&f.ttl, "ttl", 10*time.Second, "how long others wait for a host that vanished; whole seconds")
 	fs.DurationVar(&f.stop, "stop-timeout", 0, "time between SIGTERM and SIGKILL when leadership or lock is lost, at "+
 		"most half of --ttl (default: a quarter of it)")
-	fs.DurationVar(&f.grace, "grace", 0, "time between SIGINT or SIGTERM to goversed, which is passed on, and SIGKILL "+
-		"(default: no limit)")
+	fs.DurationVar(&f.gracePeriod, "grace", 0, "time between SIGINT or SIGTERM to goversed, which is passed on, and "+
+		"SIGKILL (default: no limit)")
 	fs.BoolVar(&f.cgroup, "cgroup", false, "run COMMAND in a cgroup of its own (Linux, cgroup v2), so that no "+
 		"descendant escapes")
 	fs.StringVar(&f.logLevel, "log-level", logLevel, "trace, debug, info, warn, error or off")
@@ -174,8 +174,9 @@ func (f *superviseFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd
 		return etcd, fmt.Errorf("--stop-timeout %v: it must fit in before the deadline, so give more than 0 and at most "+
 			"half of --ttl, %v", f.stop, f.ttl/2)
 	}
-	if cmd.Flags().Changed("grace") && f.grace <= 0 {
-		return etcd, fmt.Errorf("--grace %v: give more than 0; leave it out to wait for COMMAND as long as it takes", f.grace)
+	if cmd.Flags().Changed("grace") && f.gracePeriod <= 0 {
+		return etcd, fmt.Errorf("--grace %v: give more than 0; leave it out to wait for COMMAND as long as it takes",
+			f.gracePeriod)
 	}
 	level, err := readLevel(f.logLevel)
 	if err != nil {
@@ -199,7 +200,7 @@ func (f *superviseFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd
 	}
 	log := hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level, Output: cmd.ErrOrStderr()})
 	etcd.Logger = log
-	cfg.Logger, cfg.TTL, cfg.Stop, cfg.Grace, cfg.Cgroup = log, f.ttl, f.stop, f.grace, f.cgroup
+	cfg.Logger, cfg.TTL, cfg.Stop, cfg.GracePeriod, cfg.Cgroup = log, f.ttl, f.stop, f.gracePeriod, f.cgroup
 	cfg.Env = f.environment()
 	cfg.Guard, cfg.GuardEnv = f.guard()
 	return etcd, nil

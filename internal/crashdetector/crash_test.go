@@ -114,7 +114,8 @@ func TestLostWatcherMakesANodeAskEtcd(t *testing.T) {
 	c.Node(0).Faults().CutOff()
 	began := time.Now()
 	c.Node(1).Kill()
-	c.Eventually(func() bool { return !c.Node(0).IsLeader() }, "cut off from etcd it stops leading after three graces")
+	c.Eventually(func() bool { return !c.Node(0).IsLeader() },
+		"cut off from etcd it stops leading after three grace periods")
 	t.Logf("%v after its watcher was lost it does not lead any more", time.Since(began).Round(time.Millisecond))
 	alone := c.Node(0).Cluster()
 	c.Eventually(func() bool { return alone.Status().LastEnd != nil }, "its term ends")

@@ -112,11 +112,13 @@ func TestNodeKilledFarFromEtcdIsRemovedInTime(t *testing.T) {
 			for range *farKills {
 				far := c.AddNode()
 				nodetest.AwaitWatched(t, c, 3, 2)
-				grace := max(crashdetector.DefaultGracePeriod, 5*recorded(t, c, far))
+				gracePeriod := max(crashdetector.DefaultGracePeriod, 5*recorded(t, c, far))
 				began := time.Now()
 				far.Kill()
-				c.Within(grace+nearDetection, func() bool { return recorded(t, c, far) < 0 }, "a node %v from etcd is removed", d)
-				t.Logf("removed after %v, of which %v are its grace period", time.Since(began).Round(time.Millisecond), grace)
+				c.Within(gracePeriod+nearDetection, func() bool { return recorded(t, c, far) < 0 },
+					"a node %v from etcd is removed", d)
+				t.Logf("removed after %v, of which %v are its grace period", time.Since(began).Round(time.Millisecond),
+					gracePeriod)
 				nodetest.AwaitWatched(t, c, 2, 1)
 			}
 		})

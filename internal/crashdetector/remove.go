@@ -34,13 +34,13 @@ type Accuser struct {
 	// Snapshot is the state of the cluster as it was last seen: whether the accused is
 	// queued. Without it that is left to the revocation of its lease.
 	Snapshot func() *state.Snapshot
-	// Grace is how long to wait after etcd acknowledged the accusation, at least: see
+	// GracePeriod is how long to wait after etcd acknowledged the accusation, at least: see
 	// Settings.GracePeriod. Default DefaultGracePeriod.
-	Grace time.Duration
+	GracePeriod time.Duration
 }
 
-// Remove accuses m, waits the grace, and removes m's keys if nobody refuted. It
-// blocks for the grace and two transactions, each of which is given up after 2 s. An error means that it was not
+// Remove accuses m, waits the grace period, and removes m's keys if nobody refuted. It
+// blocks for the grace period and two transactions, each of which is given up after 2 s. An error means that it was not
 // removed here: ErrRefuted because it lives, ErrChanged because it is gone by
 // itself.
 func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) error {
@@ -51,11 +51,11 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 	if err != nil {
 		return err
 	}
-	grace := a.Grace
-	if grace <= 0 {
-		grace = DefaultGracePeriod
+	gracePeriod := a.GracePeriod
+	if gracePeriod <= 0 {
+		gracePeriod = DefaultGracePeriod
 	}
-	if !wait.For(ctx, suspicion.Grace(grace, time.Since(began), m)) {
+	if !wait.For(ctx, suspicion.GracePeriod(gracePeriod, time.Since(began), m)) {
 		return context.Cause(ctx)
 	}
 	ctx, cancel = context.WithTimeout(ctx, requestTimeout)

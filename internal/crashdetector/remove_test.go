@@ -71,7 +71,7 @@ func TestNobodyRefutes(t *testing.T) {
 	s := newTestBed(t)
 	began := time.Now()
 	require.NoError(t, s.accuser.Remove(s.ctx, s.accused, "refused"))
-	require.GreaterOrEqual(t, time.Since(began), DefaultGracePeriod, "the grace is given")
+	require.GreaterOrEqual(t, time.Since(began), DefaultGracePeriod, "the grace period is given")
 	require.Empty(t, s.left(t))
 	leases, err := s.client.Leases(s.ctx)
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestTheAccusedRefutes(t *testing.T) {
 	go func() { _ = m.Run(ctx); ended <- struct{}{} }()
 	go func() { d.Answer(ctx); ended <- struct{}{} }()
 	<-m.Ready()
-	s.accuser.Grace = 2 * time.Second // it must refute, not merely be late
+	s.accuser.GracePeriod = 2 * time.Second // it must refute, not merely be late
 	require.ErrorIs(t, s.accuser.Remove(s.ctx, s.accused, "refused"), ErrRefuted)
 	require.Len(t, s.left(t), 2, "nothing of the accused is gone")
 	require.EqualValues(t, 1, d.Stats().Refutations)
@@ -109,14 +109,14 @@ func TestGoneByItself(t *testing.T) {
 	require.ErrorIs(t, s.accuser.Remove(s.ctx, s.accused, "refused"), ErrChanged)
 
 	s = newTestBed(t)
-	s.accuser.Grace = 300 * time.Millisecond
+	s.accuser.GracePeriod = 300 * time.Millisecond
 	removed := make(chan error, 1)
 	go func() { removed <- s.accuser.Remove(s.ctx, s.accused, "refused") }()
 	accusation := s.client.Watch(s.ctx, s.keys.Accusation("a:1", "x"), clientv3.WithRev(1))
 	<-accusation
 	_, err = s.client.Revoke(s.ctx, clientv3.LeaseID(s.accused.Lease))
 	require.NoError(t, err)
-	require.ErrorIs(t, <-removed, ErrChanged, "gone within the grace is not refuted")
+	require.ErrorIs(t, <-removed, ErrChanged, "gone within the grace period is not refuted")
 }
 
 // A request that timed out can commit later: an accusation that nobody waits for any

@@ -74,8 +74,8 @@ func newWatched(d *Detector, m *state.Member, removed int) *watched {
 func (w *watched) run() {
 	defer w.drop()
 	defer w.closeWatch()
-	settings := suspicion.Settings{Confirmations: w.d.cfg.Settings.Confirmations, Grace: w.d.cfg.Settings.GracePeriod,
-		Rest: w.d.cfg.Settings.Rest}
+	settings := suspicion.Settings{Confirmations: w.d.cfg.Settings.Confirmations,
+		GracePeriod: w.d.cfg.Settings.GracePeriod, Rest: w.d.cfg.Settings.Rest}
 	c, a := suspicion.Again(w.removed, settings)
 	for a.Do != suspicion.Nothing {
 		ctx := w.d.ctx
@@ -216,23 +216,23 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 	}
 	w.written = written
 	w.d.accusations.Add(1)
+	gracePeriod := suspicion.GracePeriod(w.d.cfg.Settings.GracePeriod, w.took, w.member)
 	w.d.log.Info("accused a member: it is removed unless it answers", "address", w.address,
-		"evidence", evidence, "grace", suspicion.Grace(w.d.cfg.Settings.GracePeriod, w.took, w.member).String(),
-		event.Field, string(event.NodeAccused))
+		"evidence", evidence, "grace_period", gracePeriod.String(), event.Field, string(event.NodeAccused))
 	return suspicion.Accused
 }
 
-// await gives the accused its grace, and ends it as soon as the accusation is seen
+// await gives the accused its grace period, and ends it as soon as the accusation is seen
 // answered.
-func (w *watched) await(ctx context.Context, grace time.Duration) suspicion.Event {
-	ctx, cancel := context.WithTimeout(ctx, suspicion.Grace(grace, w.took, w.member))
+func (w *watched) await(ctx context.Context, gracePeriod time.Duration) suspicion.Event {
+	ctx, cancel := context.WithTimeout(ctx, suspicion.GracePeriod(gracePeriod, w.took, w.member))
 	defer cancel()
 	s, err := w.d.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool {
 		return s.Revision >= w.written && !s.Accused(w.address, w.accuser.ID, w.written)
 	})
 	switch {
 	case err != nil:
-		return suspicion.GraceOver
+		return suspicion.GracePeriodOver
 	case s.Member(w.address) == nil || s.Member(w.address).Incarnation != w.incarnation:
 		return suspicion.Unregistered
 	case !w.session.Valid():

@@ -32,9 +32,9 @@ import (
 	"github.com/goverse/goverse/internal/suspicion"
 )
 
-// grace is how long a member lingers at least; one far from etcd as long as it would have to refute an
+// gracePeriod is how long a member lingers at least; one far from etcd as long as it would have to refute an
 // accusation.
-const grace = 200 * time.Millisecond
+const gracePeriod = 200 * time.Millisecond
 
 // Part is what one process keeps in view. It is immutable.
 type Part struct {
@@ -217,7 +217,7 @@ func (p Part) until(s *state.Snapshot, k kept) time.Time {
 	if reported || !stands {
 		return k.since.Add(ttl)
 	}
-	return k.since.Add(min(ttl, suspicion.Grace(grace, 0, k.Member)))
+	return k.since.Add(min(ttl, suspicion.GracePeriod(gracePeriod, 0, k.Member)))
 }
 
 func (p Part) forget(s *state.Snapshot, over func(kept) bool) (Part, *state.Snapshot) {

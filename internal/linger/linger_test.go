@@ -86,12 +86,12 @@ func TestNobodyLingersInTheTermOfItsLease(t *testing.T) {
 }
 
 // The lease has ended by itself, for all that is known: b:1's stands, and is as old.
-func TestGraceWhileAnotherOldLeaseStands(t *testing.T) {
+func TestGracePeriodWhileAnotherOldLeaseStands(t *testing.T) {
 	w := inLaterTerm(t)
 	w.revoke("a:1", 1)
 	require.Equal(t, 4, w.s.Total, "etcd has its keys no more")
-	require.Equal(t, grace, w.after(0))
-	w.after(grace - 1)
+	require.Equal(t, gracePeriod, w.after(0))
+	w.after(gracePeriod - 1)
 	w.leads("a:1")
 	require.NotNil(t, w.s.Member("a:1"))
 	require.Zero(t, w.after(1))
@@ -100,7 +100,7 @@ func TestGraceWhileAnotherOldLeaseStands(t *testing.T) {
 	require.Empty(t, w.s.Lingering)
 }
 
-func TestDistanceLengthensTheGrace(t *testing.T) {
+func TestDistanceLengthensTheGracePeriod(t *testing.T) {
 	w := inLaterTerm(t)
 	w.revoke("a:1", 1)
 	w.s.Member("a:1").RoundTripMS = 160
@@ -181,7 +181,7 @@ func TestReadAnew(t *testing.T) {
 	require.Len(t, s.Lingering, 1, "who lingered goes on to")
 	require.Equal(t, "a:1", s.Leader().Address)
 	_, _, again := part.Look(s, w.now.Add(time.Millisecond))
-	require.Equal(t, grace-time.Millisecond, again)
+	require.Equal(t, gracePeriod-time.Millisecond, again)
 
 	part, s = part.Read(s, without(left[1:]), w.now)
 	require.Len(t, s.Lingering, 2, "and who is missing begins to")

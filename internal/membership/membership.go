@@ -218,7 +218,7 @@ func (m *Membership) free(ctx context.Context, s *etcdsession.Session, there *st
 func (m *Membership) removePredecessor(ctx context.Context, s *etcdsession.Session,
 	there *state.Member) (free bool, err error) {
 	accuser := crashdetector.Accuser{Client: m.cfg.Client, Keys: m.cfg.Keys, ID: m.cfg.Record.InstanceID, Lease: s.ID(),
-		Snapshot: m.cfg.Mirror.Snapshot, Grace: m.cfg.GracePeriod}
+		Snapshot: m.cfg.Mirror.Snapshot, GracePeriod: m.cfg.GracePeriod}
 	err = accuser.Remove(ctx, there, "its address answers as another instance")
 	switch {
 	case err == nil:

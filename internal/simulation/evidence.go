@@ -158,7 +158,7 @@ func (c *checks) crashes(p *process) {
 		if began-s.opened < stoodFor || session == nil || !watcher.mayRemove(p, session, began) {
 			continue
 		}
-		within := dials + 2*trip + suspicion.Grace(crashdetector.DefaultGracePeriod, trip, m)
+		within := dials + 2*trip + suspicion.GracePeriod(crashdetector.DefaultGracePeriod, trip, m)
 		w.after(within, func() {
 			// What has befallen the watcher meanwhile makes it another case, and so does another process at the
 			// address, which has time to take it over itself.

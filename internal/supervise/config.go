@@ -19,7 +19,7 @@ var (
 		"them there")
 	// ErrNoCgroup: there is no cgroup to be had; it names the remedy.
 	ErrNoCgroup = errors.New("no cgroup for the command")
-	// ErrBadStop: the stop time does not fit into the TTL, or the grace is negative.
+	// ErrBadStop: the stop time does not fit into the TTL, or the grace period is negative.
 	ErrBadStop = errors.New("bad stop time")
 )
 
@@ -49,9 +49,9 @@ type Config struct {
 	// Stop is how long the command has between SIGTERM and SIGKILL when it must end: up to
 	// half of the TTL. Default a quarter of it.
 	Stop time.Duration
-	// Grace is how long the command has after the first SIGINT or SIGTERM that was passed to it;
+	// GracePeriod is how long the command has after the first SIGINT or SIGTERM that was passed to it;
 	// then it is killed. Default: as long as it likes.
-	Grace time.Duration
+	GracePeriod time.Duration
 	// Cgroup runs the command in a cgroup of its own, so that no descendant escapes.
 	Cgroup bool
 	// Command is the program and its arguments, Env its environment; what concerns the term or
@@ -93,8 +93,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.Etcd.Address == "", len(c.Command) == 0, len(c.Guard) == 0, (c.Election == "") == (c.Lock == ""):
 		return errors.New("supervise: Etcd, Guard, Command and one of Election and Lock are required")
-	case c.Grace < 0:
-		return fmt.Errorf("%w: a grace of %v: give more than 0, or none", ErrBadStop, c.Grace)
+	case c.GracePeriod < 0:
+		return fmt.Errorf("%w: a grace period of %v: give more than 0, or none", ErrBadStop, c.GracePeriod)
 	case c.Stop < 0, c.Stop > c.withDefaults().TTL/2:
 		return fmt.Errorf("%w %v: it is to end before the deadline, so give at most half of the TTL, %v",
 			ErrBadStop, c.Stop, c.withDefaults().TTL/2)

@@ -82,7 +82,8 @@ func (w request) heard(at ending.Instant) request {
 func (r *runner) attend(h *held) (*job, error) {
 	end := r.claim.begin()
 	defer end()
-	j := &job{r: r, times: ending.Times{Stop: r.cfg.Stop, Margin: margin(h.session.TTL()), Grace: r.cfg.Grace}}
+	j := &job{r: r, times: ending.Times{Stop: r.cfg.Stop, Margin: margin(h.session.TTL()),
+		GracePeriod: r.cfg.GracePeriod}}
 	if j.ready(h) {
 		if err := j.start(h); err != nil {
 			return nil, err

@@ -23,7 +23,7 @@ import (
 // arrive are passed to the command's group; SIGINT, SIGTERM, SIGHUP and SIGQUIT end the wait
 // for the lock or election, and SIGINT and SIGTERM have it run no further command. A second one
 // of these two, half a second after the first one or later, kills the command's group, and so
-// does the end of Grace after the first.
+// does the end of the grace period after the first.
 // Run changes how this process gets orphaned descendants: one at a time.
 func Run(cfg Config, signals <-chan os.Signal) error {
 	if err := cfg.Validate(); err != nil {

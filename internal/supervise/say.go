@@ -64,8 +64,8 @@ func (r *runner) sayHeld(h *held) {
 // sayUnresponsive says that the command has not ended although it was asked to.
 func (r *runner) sayUnresponsive() {
 	var about []any
-	if r.cfg.Grace > 0 {
-		about = []any{"grace", r.cfg.Grace.String()}
+	if r.cfg.GracePeriod > 0 {
+		about = []any{"grace_period", r.cfg.GracePeriod.String()}
 	}
 	r.cfg.Logger.Warn("the command has not ended after the signal, waiting for it: a second SIGINT or SIGTERM kills it",
 		about...)
@@ -76,7 +76,8 @@ func (r *runner) sayHurry(w request) {
 		r.cfg.Logger.Warn("killing the command: it has not ended, and a second signal came")
 		return
 	}
-	r.cfg.Logger.Warn("killing the command: it has not ended within its grace", "grace", r.cfg.Grace.String())
+	r.cfg.Logger.Warn("killing the command: it has not ended within its grace period",
+		"grace_period", r.cfg.GracePeriod.String())
 }
 
 // sayEnd says what became of the command; again: it is tried anew. What result says is left to

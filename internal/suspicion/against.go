@@ -9,7 +9,7 @@ import (
 
 const (
 	// RefuteAgain is when a refutation is sent again, beside the one that etcd has not answered yet:
-	// that one may be lost, and each accusation has but a grace. So it neither grows nor has jitter.
+	// that one may be lost, and each accusation has but a grace period. So it neither grows nor has jitter.
 	RefuteAgain = 20 * time.Millisecond
 	// RefutationsAtOnce bounds how many are under way.
 	RefutationsAtOnce = 8

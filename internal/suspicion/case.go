@@ -4,7 +4,7 @@
 //
 //	            refused, refused, refused
 //	opening ────────── or ──────────────► accusing ──► waiting ──► verifying ──► removing ──► over
-//	 │  ▲ ▲     another instance answers     │         (grace)         │            │
+//	 │  ▲ ▲     another instance answers     │      (grace period)     │            │
 //	 │  │ └──────────────────────────────────┴────────────┴────────────┴────────────┘
 //	 │  │              could not be written; refuted: it lives, let it rest; silent now
 //	 ▼  │ broke, or goodbye: look again later
@@ -13,7 +13,7 @@
 // After the grace period the member's address is tried once more: it is removed only if
 // that fails as it did before.
 //
-// The grace period is what a living member needs to refute, five times over (see Grace): it
+// The grace period is what a living member needs to refute, five times over (see GracePeriod): it
 // follows how far the member is from etcd, by what its record says (Distance). For one at d,
 // one way, it is from 10 d to 12.5 d, and 100 ms at least. One that is too far for its TTL is
 // left to its lease (LeftToLease).
@@ -21,7 +21,7 @@
 // Silence, time-outs and unreachable hosts are no evidence: the lease decides.
 //
 // Not promised: that evidence is proof. A port can be refused that belongs to a
-// living process; that is what the accusation, the grace and the guards of the
+// living process; that is what the accusation, the grace period and the guards of the
 // removal are for.
 package suspicion
 
@@ -35,8 +35,8 @@ import (
 type Settings struct {
 	// Confirmations is how many refusals in a row are evidence.
 	Confirmations int
-	// Grace is how long the accused has to refute, at least: see func Grace.
-	Grace time.Duration
+	// GracePeriod is how long the accused has to refute, at least: see func GracePeriod.
+	GracePeriod time.Duration
 	// Rest is how long one that refuted is let alone; each time in a row doubles it,
 	// up to 60 times as long.
 	Rest time.Duration
@@ -69,8 +69,8 @@ const (
 	Opening   Phase = iota // a watch on the member is being opened, or will be
 	Watching               // it stands
 	Accusing               // there is evidence, the accusation is being written
-	Waiting                // the accused has its grace
-	Verifying              // the grace is over, its address is tried once more
+	Waiting                // the accused has its grace period
+	Verifying              // the grace period is over, its address is tried once more
 	Removing               // the removal was sent
 	Over                   // it is gone
 )
@@ -80,26 +80,26 @@ type Event int
 
 // The events. The ones up to Broke answer the action Open, and so on.
 const (
-	Opened       Event = iota // the watch stands, with the instance that is registered
-	Other                     // another instance answered at the member's address
-	Refused                   // nobody listens there
-	Silence                   // anything else: no evidence
-	Goodbye                   // the watch ended in good order
-	Broke                     // the watch ended otherwise
-	Flapped                   // so did one that had stood for less than a moment
-	Accused                   // etcd has the accusation
-	NotAccused                // it could not be written, or this node may not accuse at present
-	GraceOver                 // the grace has passed
-	Removed                   // etcd confirmed the removal
-	Refuted                   // the accusation stood no longer: the accused lives
-	NotRemoved                // nobody knows what became of the removal
-	Unregistered              // the accused incarnation is registered no longer
+	Opened          Event = iota // the watch stands, with the instance that is registered
+	Other                        // another instance answered at the member's address
+	Refused                      // nobody listens there
+	Silence                      // anything else: no evidence
+	Goodbye                      // the watch ended in good order
+	Broke                        // the watch ended otherwise
+	Flapped                      // so did one that had stood for less than a moment
+	Accused                      // etcd has the accusation
+	NotAccused                   // it could not be written, or this node may not accuse at present
+	GracePeriodOver              // the grace period has passed
+	Removed                      // etcd confirmed the removal
+	Refuted                      // the accusation stood no longer: the accused lives
+	NotRemoved                   // nobody knows what became of the removal
+	Unregistered                 // the accused incarnation is registered no longer
 )
 
 // String is the event's name.
 func (e Event) String() string {
 	return [...]string{"opened", "other", "refused", "silence", "goodbye", "broke", "flapped", "accused", "not-accused",
-		"grace-over", "removed", "refuted", "not-removed", "unregistered"}[e]
+		"grace-period-over", "removed", "refuted", "not-removed", "unregistered"}[e]
 }
 
 // Do is what is to be done next.
@@ -111,7 +111,7 @@ const (
 	Open              // open a watch on the member
 	Listen            // wait for the watch to end
 	Accuse            // write the accusation
-	Wait              // let the grace pass, or see what becomes of the accusation
+	Wait              // let the grace period pass, or see what becomes of the accusation
 	Remove            // remove the member's keys, guarded by the accusation
 )
 
@@ -192,8 +192,8 @@ func (c Case) On(e Event, s Settings) (Case, Action) {
 		return Case{}, Action{Do: Open}
 	case c.Phase == Accusing && e == Accused:
 		c.Phase = Waiting
-		return c, Action{Do: Wait, After: s.Grace}
-	case c.Phase == Waiting && e == GraceOver:
+		return c, Action{Do: Wait, After: s.GracePeriod}
+	case c.Phase == Waiting && e == GracePeriodOver:
 		c.Phase = Verifying
 		return c, Action{Do: Open}
 	case c.Phase == Verifying && (e == Refused || e == Other):

@@ -16,7 +16,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the transcripts in testdata anew; look at the difference")
 
-var settings = Settings{Confirmations: 3, Grace: 100 * time.Millisecond, Rest: time.Second}
+var settings = Settings{Confirmations: 3, GracePeriod: 100 * time.Millisecond, Rest: time.Second}
 
 // String is the phase's name in the transcript.
 func (p Phase) String() string {
@@ -65,7 +65,7 @@ func play(t *testing.T, transcript string) string {
 		require.True(t, ok, "no event %q", name)
 		var a Action
 		c, a = c.On(e, settings)
-		fmt.Fprintf(&out, "%-12s → %-10s%s", e, c.Phase, a.Do)
+		fmt.Fprintf(&out, "%-17s → %-10s%s", e, c.Phase, a.Do)
 		if a.After > 0 {
 			fmt.Fprintf(&out, " after %v", a.After)
 		}
@@ -78,7 +78,7 @@ func play(t *testing.T, transcript string) string {
 }
 
 // Whatever happens: nobody is accused without evidence in a row, nobody removed
-// without a grace after an acknowledged accusation.
+// without a grace period after an acknowledged accusation.
 func TestNothingWithoutEvidence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var c Case
@@ -103,7 +103,7 @@ func TestNothingWithoutEvidence(t *testing.T) {
 				refusals, accused, waited = 0, false, false
 			case Wait:
 				require.Equal(t, Accused, e)
-				require.Equal(t, settings.Grace, a.After)
+				require.Equal(t, settings.GracePeriod, a.After)
 				accused = true
 			case Remove:
 				require.True(t, accused && before.Phase == Verifying && (e == Refused || e == Other))

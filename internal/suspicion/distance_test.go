@@ -121,7 +121,7 @@ func TestWhoIsLeftToItsLease(t *testing.T) {
 		ttl := time.Duration(rapid.IntRange(1, 300).Draw(t, "ttl")) * time.Second
 		m := &state.Member{Record: state.Record{TTL: int64(ttl / time.Second), RoundTripMS: farthest(ttl).Milliseconds()}}
 		require.False(t, LeftToLease(m))
-		require.Greater(t, Grace(0, 0, m), ttl/5, "longer than a request of a session's round may take")
+		require.Greater(t, GracePeriod(0, 0, m), ttl/5, "longer than a request of a session's round may take")
 		m.RoundTripMS = stepUp(farthest(ttl) + ms).Milliseconds()
 		require.True(t, LeftToLease(m))
 	})

@@ -15,7 +15,7 @@ import (
 // RemoveAlive makes happen what crash detection does not exclude: a leader that lives
 // stands still for a moment, and just then its port refuses and its packets to etcd are
 // dropped. It wakes before its deadline and believes that it still leads, until it finds
-// its watchers' connections broken and etcd silent for the grace. It returns what the
+// its watchers' connections broken and etcd silent for the grace period. It returns what the
 // history proves, and how long after the fault the next leader led.
 func RemoveAlive(ctx context.Context, cfg Config) (v history.Verdict, took time.Duration, err error) {
 	w, err := newWorld(ctx, cfg)

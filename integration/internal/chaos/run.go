@@ -26,7 +26,7 @@ const (
 )
 
 // limits are what a history is judged by: out-of-band changes must be noticed by the
-// next renewal, a removal on evidence by the end of the grace, or at the latest by the
+// next renewal, a removal on evidence by the end of the grace period, or at the latest by the
 // deadline.
 func limits(ttl time.Duration) history.Limits {
 	return history.Limits{Silent: silent, Unserved: silent, Exempt: map[string]time.Duration{

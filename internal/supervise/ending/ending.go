@@ -39,9 +39,9 @@ type Times struct {
 	Stop time.Duration `json:"stop"`
 	// Margin is how long before the deadline SIGKILL is sent: for the kernel to carry it out.
 	Margin time.Duration `json:"margin"`
-	// Grace is how long the command has after a signal that asked for the end and was passed to
+	// GracePeriod is how long the command has after a signal that asked for the end and was passed to
 	// it; 0: as long as it likes. It is the holder's alone.
-	Grace time.Duration `json:"-"`
+	GracePeriod time.Duration `json:"-"`
 }
 
 // Why is the reason for which a command is ended.
@@ -150,7 +150,7 @@ type Hold struct {
 }
 
 // Holder is the step of the holder: it tells the guard to end the command when what it held is
-// lost, and to kill it when it was asked to end twice, or once and the grace is over. It ends
+// lost, and to kill it when it was asked to end twice, or once and the grace period is over. It ends
 // the command itself, by Kill, when the guard is gone, or has not done it when half of the margin
 // is left.
 func (t Times) Holder(v Hold) Step {
@@ -165,12 +165,12 @@ func (t Times) Holder(v Hold) Step {
 	case v.Hurried:
 	case v.Again:
 		return Step{Do: Hurry, Within: min(left, soon)}
-	case t.Grace > 0 && v.Asked != (Instant{}):
-		grace := v.Now.Until(v.Asked.Add(t.Grace))
-		if grace <= 0 {
+	case t.GracePeriod > 0 && v.Asked != (Instant{}):
+		gracePeriod := v.Now.Until(v.Asked.Add(t.GracePeriod))
+		if gracePeriod <= 0 {
 			return Step{Do: Hurry, Within: min(left, soon)}
 		}
-		left = min(left, grace)
+		left = min(left, gracePeriod)
 	}
 	return Step{Within: min(left, look)}
 }

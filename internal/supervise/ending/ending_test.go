@@ -85,10 +85,10 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-func TestGraceOfTheHolder(t *testing.T) {
+func TestGracePeriodOfTheHolder(t *testing.T) {
 	t.Parallel()
 	times := times
-	times.Grace = time.Second
+	times.GracePeriod = time.Second
 	for after, want := range map[time.Duration]Step{
 		0: {Within: look}, 900 * ms: {Within: 100 * ms}, time.Second: {Do: Hurry, Within: soon}, time.Hour: {Do: Hurry,
 			Within: soon},

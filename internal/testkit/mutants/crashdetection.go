@@ -2,19 +2,19 @@ package mutants
 
 // Accusations, refutations and removals.
 var ofCrashDetection = []Mutant{{
-	Name: "remove-without-grace",
+	Name: "remove-without-grace-period",
 	What: "an accused member is removed at once",
 	In:   []string{simulation},
 	Edits: []Edit{{"internal/suspicion/case.go",
 		`c.Phase = Waiting
-		return c, Action{Do: Wait, After: s.Grace}`,
+		return c, Action{Do: Wait, After: s.GracePeriod}`,
 		`c.Phase = Removing
 		return c, Action{Do: Remove}`}},
 }, {
 	Name: "distance-ignored",
 	What: "an accused member has no more time where it is far from etcd",
 	In:   []string{simulation},
-	Edits: []Edit{{"internal/suspicion/grace.go",
+	Edits: []Edit{{"internal/suspicion/graceperiod.go",
 		`max(least, slowdown*took, slowdown*m.RoundTrip())`, `max(least, slowdown*took)`}},
 }, {
 	Name: "remove-unguarded",

@@ -18,7 +18,7 @@ import (
 func main() {
 	if len(os.Args) < 2 {
 		for _, m := range mutants.All() {
-			fmt.Printf("%-26s %s\n", m.Name, m.What)
+			fmt.Printf("%-28s %s\n", m.Name, m.What)
 		}
 		return
 	}

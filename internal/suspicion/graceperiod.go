@@ -17,10 +17,10 @@ const (
 	confirmable = 3
 )
 
-// Grace is the grace period of m after an accusation that etcd took that long to
+// GracePeriod is the grace period of m after an accusation that etcd took that long to
 // acknowledge: least, or five requests if that is longer, of the accuser's (where etcd is
 // slow, the refutation is as slow) or of the accused's own, by its record.
-func Grace(least, took time.Duration, m *state.Member) time.Duration {
+func GracePeriod(least, took time.Duration, m *state.Member) time.Duration {
 	return max(least, slowdown*took, slowdown*m.RoundTrip())
 }
 
@@ -45,5 +45,5 @@ func ConfirmWithin(least time.Duration, own *state.Member) time.Duration {
 	if own == nil {
 		return confirmable * least
 	}
-	return Grace(least, 0, own) + (confirmable-1)*least
+	return GracePeriod(least, 0, own) + (confirmable-1)*least
 }

@@ -14,25 +14,25 @@ func at(roundTrip time.Duration, ttl int64) *state.Member {
 	return &state.Member{Record: state.Record{RoundTripMS: roundTrip.Milliseconds(), TTL: ttl}}
 }
 
-func TestGrace(t *testing.T) {
+func TestGracePeriod(t *testing.T) {
 	const least = 100 * ms
-	require.Equal(t, least, Grace(least, ms, at(0, 10)), "near, or of a version that does not say")
-	require.Equal(t, 300*ms, Grace(least, 60*ms, at(0, 10)), "etcd is slow, or the accuser far")
-	require.Equal(t, time.Second, Grace(least, ms, at(200*ms, 10)), "the accused is far")
-	require.Equal(t, 2*time.Second, Grace(least, 400*ms, at(200*ms, 10)), "so is the accuser")
-	require.Equal(t, 3*time.Second, Grace(3*time.Second, ms, at(200*ms, 10)), "configured")
+	require.Equal(t, least, GracePeriod(least, ms, at(0, 10)), "near, or of a version that does not say")
+	require.Equal(t, 300*ms, GracePeriod(least, 60*ms, at(0, 10)), "etcd is slow, or the accuser far")
+	require.Equal(t, time.Second, GracePeriod(least, ms, at(200*ms, 10)), "the accused is far")
+	require.Equal(t, 2*time.Second, GracePeriod(least, 400*ms, at(200*ms, 10)), "so is the accuser")
+	require.Equal(t, 3*time.Second, GracePeriod(3*time.Second, ms, at(200*ms, 10)), "configured")
 }
 
 // The grace period of a member at d one way is at least what a refutation needs five times
 // over, and no more than the bound that the documentation states.
-func TestGraceAtADistance(t *testing.T) {
+func TestGracePeriodAtADistance(t *testing.T) {
 	const least = 100 * ms
 	for d := time.Duration(0); d < time.Second; d += 100 * time.Microsecond {
 		trip := 2 * d
 		m := at(At(ttl, trip, trip, trip).RoundTrip(), 60)
-		grace := Grace(least, 0, m)
-		require.GreaterOrEqual(t, grace, 5*trip, "%v", d)
-		require.LessOrEqual(t, grace, max(least, 25*d/2), "%v", d)
+		gracePeriod := GracePeriod(least, 0, m)
+		require.GreaterOrEqual(t, gracePeriod, 5*trip, "%v", d)
+		require.LessOrEqual(t, gracePeriod, max(least, 25*d/2), "%v", d)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestConfirmedSoonAfterTheGracePeriod(t *testing.T) {
 	require.Equal(t, 3*least, ConfirmWithin(least, nil))
 	for _, trip := range []time.Duration{0, 25 * ms, 200 * ms, 480 * ms} {
 		m := at(trip, 10)
-		require.Equal(t, 2*least, ConfirmWithin(least, m)-Grace(least, 0, m))
+		require.Equal(t, 2*least, ConfirmWithin(least, m)-GracePeriod(least, 0, m))
 		require.GreaterOrEqual(t, ConfirmWithin(least, m), 2*2*trip, "two rounds of two requests fit in")
 	}
 }
