@@ -145,7 +145,7 @@ func oneLockRound(dir string, seed uint64) (r lockRound) {
 	r.err = errors.Join(r.err, bed.obtain(ctx))
 	stop()
 	workers.Wait()
-	r.err = errors.Join(r.err, bed.settle(ctx))
+	r.err = errors.Join(r.err, bed.resolve(ctx))
 	v, err := bed.judge(lockLimits)
 	r.verdict, r.err = v, errors.Join(r.err, err)
 	return r

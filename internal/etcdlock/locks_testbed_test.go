@@ -227,9 +227,9 @@ func (bed *lockTestBed) obtain(ctx context.Context) error {
 	return bed.each(ctx, func(ctx context.Context, n *lockNode) error { return n.recorded.Obtain(ctx, lockNames...) })
 }
 
-// settle reports whether every effect takes place, as every node sees it.
-func (bed *lockTestBed) settle(ctx context.Context) error {
-	return bed.each(ctx, func(ctx context.Context, n *lockNode) error { return n.entering.SettleAll(ctx, bed.effects) })
+// resolve reports whether every effect takes place, as every node sees it.
+func (bed *lockTestBed) resolve(ctx context.Context) error {
+	return bed.each(ctx, func(ctx context.Context, n *lockNode) error { return n.entering.ResolveAll(ctx, bed.effects) })
 }
 
 func (bed *lockTestBed) each(ctx context.Context, do func(context.Context, *lockNode) error) error {

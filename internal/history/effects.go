@@ -65,8 +65,8 @@ func (a Attempt) String() string {
 	return s
 }
 
-// settleEvery is the pause between two attempts of Settle.
-const settleEvery = 50 * time.Millisecond
+// resolveEvery is the pause between two attempts of Resolve.
+const resolveEvery = 50 * time.Millisecond
 
 // Effects are effects as one node runs them: each of them is an entry in a ledger. All methods
 // are safe for concurrent use.
@@ -118,10 +118,10 @@ func (e *Effects) Once(ctx context.Context, name string, takes time.Duration, fa
 	return a
 }
 
-// Settle tries the effect until it is known to have taken place. What is unknown it resolves,
+// Resolve tries the effect until it is known to have taken place. What is unknown it resolves,
 // as its user has to: it looks into the ledger, which takes nothing from that attempt any more.
 // It blocks until then or until ctx ends, and returns what kept it.
-func (e *Effects) Settle(ctx context.Context, name string, takes time.Duration) error {
+func (e *Effects) Resolve(ctx context.Context, name string, takes time.Duration) error {
 	var kept error
 	for ctx.Err() == nil {
 		a := e.Once(ctx, name, takes, false)
@@ -130,19 +130,19 @@ func (e *Effects) Settle(ctx context.Context, name string, takes time.Duration) 
 		}
 		kept = errors.New(a.Error)
 		if a.Answer == AnswerUnknown {
-			kept = e.resolve(ctx, name, a.Of)
+			kept = e.resolveUnknown(ctx, name, a.Of)
 		}
 		if kept != nil && !errors.Is(kept, once.ErrNotUnknown) {
 			select {
-			case <-time.After(settleEvery):
+			case <-time.After(resolveEvery):
 			case <-ctx.Done():
 			}
 		}
 	}
-	return fmt.Errorf("effect %q is not settled: %w", name, errors.Join(kept, context.Cause(ctx)))
+	return fmt.Errorf("effect %q is not resolved: %w", name, errors.Join(kept, context.Cause(ctx)))
 }
 
-func (e *Effects) resolve(ctx context.Context, name string, token int64) error {
+func (e *Effects) resolveUnknown(ctx context.Context, name string, token int64) error {
 	entered, took, err := e.ledger.Shut(name, token)
 	if err != nil {
 		return err

@@ -55,9 +55,9 @@ func (e *Effects) Work(ctx context.Context, w EffectWork, rnd *rand.Rand) {
 	}
 }
 
-// SettleAll settles the effects of all periods so far; see [Effects.Settle]. It blocks until
+// ResolveAll resolves the effects of all periods so far; see [Effects.Resolve]. It blocks until
 // all have taken place, or ctx ends.
-func (e *Effects) SettleAll(ctx context.Context, w EffectWork) error {
+func (e *Effects) ResolveAll(ctx context.Context, w EffectWork) error {
 	slots := make(chan struct{}, attemptsAtOnce)
 	last := w.period()
 	errs := make([]error, last+1)
@@ -66,13 +66,13 @@ func (e *Effects) SettleAll(ctx context.Context, w EffectWork) error {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			errs[period] = e.Settle(ctx, w.name(period), 0)
+			errs[period] = e.Resolve(ctx, w.name(period), 0)
 		})
 	}
 	wg.Wait()
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if left := len(errs); left > 0 {
-		return fmt.Errorf("%d of %d effects are not settled, among them: %w", left, last+1,
+		return fmt.Errorf("%d of %d effects are not resolved, among them: %w", left, last+1,
 			errors.Join(errs[:min(left, 3)]...))
 	}
 	return nil

@@ -66,7 +66,7 @@ func (l *locked) run(ctx context.Context) {
 func (l *locked) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settlePatience)
 	defer cancel()
-	return errors.Join(l.locks.Obtain(ctx, lockNames...), l.effects.SettleAll(ctx, l.fresh))
+	return errors.Join(l.locks.Obtain(ctx, lockNames...), l.effects.ResolveAll(ctx, l.fresh))
 }
 
 // settled has all nodes settle at once.
