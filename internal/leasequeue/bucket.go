@@ -51,7 +51,7 @@ func newBucket(r *run, prefix, requests string) *bucket {
 		queues: map[string]*followed{}}
 }
 
-// add has the entry told when it is first. The lock is held.
+// add has the entry notified when it is first. The lock is held.
 func (b *bucket) add(x *Entry) {
 	f := b.at(x.queue)
 	if f.waiting == nil {

@@ -20,27 +20,27 @@ import (
 // laneRetry is how long to wait after a batch, or a read of who is first, that etcd did not answer.
 var laneRetry = backoff.Policy{First: 10 * time.Millisecond, Last: time.Second}
 
-// lane sends batches of operations one after the other. Each batch is made under the condition
-// that the one before it is the last that was made, and puts down its own number. So a batch
-// without an answer is resolved for good by another one: either its number is there, or it can
+// lane sends batches of operations one after the other. Each batch is committed under the
+// condition that the one before it is the last that was committed, and puts down its own number. So a
+// batch without an answer is resolved for good by another one: either its number is there, or it can
 // never be any more.
 type lane struct {
 	r        *run
 	counter  string // the key that has the number of the last batch
 	composer *composer
-	most     int // operations in a batch
+	limit    int // of operations in a batch
 
-	number   int64 // of the last batch that was made, or tried
+	number   int64 // of the last batch that was committed, or tried
 	modified int64 // ModRevision of the counter; 0: it is not there
-	open     bool  // an attempt of that number may still be made
+	open     bool  // an attempt of that number may still be committed
 
-	late     []op // who leaves, taken beside a batch that cannot be made at present
+	delayed  []op // who leaves, taken beside a batch that cannot be committed at present
 	finished []op // of which the outbox is to be notified
 	barred   []op // whose keys such an attempt may still write or delete
 }
 
 func newLane(r *run, i int) *lane {
-	return &lane{r: r, counter: r.e.counters.Batches(int64(r.s.ID()), i), composer: newComposer(r.s.ID()), most: mostOps}
+	return &lane{r: r, counter: r.e.counters.Batches(int64(r.s.ID()), i), composer: newComposer(r.s.ID()), limit: mostOps}
 }
 
 // run sends what there is, until the session is lost.
@@ -69,9 +69,9 @@ func (l *lane) run() {
 func (l *lane) take() []op {
 	l.r.e.mu.Lock()
 	defer l.r.e.mu.Unlock()
-	late := l.late
-	l.late = nil
-	return l.r.outbox.take(l.most, late...)
+	delayed := l.delayed
+	l.delayed = nil
+	return l.r.outbox.take(l.limit, delayed...)
 }
 
 // done lets those follow who wait for what is finished.
@@ -149,7 +149,7 @@ func (l *lane) commit(batch []op) bool {
 			// What was refused is refused to those alone whom it concerns.
 			half := len(batch) / 2
 			if tooMuch {
-				l.most = max(2, l.most/2)
+				l.limit = max(2, l.limit/2)
 			}
 			return l.commit(batch[:half]) && l.commit(batch[half:])
 		case denied, tooMuch:
@@ -251,8 +251,10 @@ const apart = levelOps / 2
 // drainBatch releases who leaves, in the batch and behind it, while nobody can enter. It returns
 // the rest of the batch.
 func (l *lane) drainBatch(batch []op) []op {
-	l.r.e.with(func() { l.late = append(l.late, l.r.outbox.leave(apart-len(l.late), l.r.outbox.apart(l.late))...) })
-	l.late = l.release(l.late)
+	l.r.e.with(func() {
+		l.delayed = append(l.delayed, l.r.outbox.leave(apart-len(l.delayed), l.r.outbox.apart(l.delayed))...)
+	})
+	l.delayed = l.release(l.delayed)
 	return l.release(batch)
 }
 
@@ -261,9 +263,9 @@ func (l *lane) drainBatch(batch []op) []op {
 func (l *lane) release(batch []op) []op {
 	var ops []clientv3.Op
 	var leaving, rest []op
-	most := min(apart, max(1, l.most/2))
+	limit := min(apart, max(1, l.limit/2))
 	for _, o := range batch {
-		if o.enter || len(leaving) == most {
+		if o.enter || len(leaving) == limit {
 			rest = append(rest, o)
 		} else {
 			leaving = append(leaving, o)
@@ -278,7 +280,7 @@ func (l *lane) release(batch []op) []op {
 	defer cancel()
 	if _, err := l.r.e.cfg.Client.Txn(ctx).Then(ops...).Commit(); err != nil {
 		if errors.Is(err, rpctypes.ErrTooManyOps) {
-			l.most = max(2, l.most/2)
+			l.limit = max(2, l.limit/2)
 		}
 		return batch
 	}

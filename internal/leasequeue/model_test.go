@@ -103,8 +103,8 @@ func TestLeavesWhenItMay(t *testing.T) {
 	})
 }
 
-// A request was made though nobody said so, and then neither it nor the question what became of it was
-// allowed any more: its key is given to nobody else while it may stand.
+// A batch was committed though nobody said so, and then neither it nor the question what became of it was
+// allowed any more: its key is assigned to nobody else while it may stand.
 func TestRefusedAfterSilence(t *testing.T) {
 	play(t, func(s *testBed) {
 		var batches, allowed atomic.Int64
@@ -139,7 +139,7 @@ func TestRefusedAfterSilence(t *testing.T) {
 }
 
 // The same of a batch of two, of which neither must be sent again alone, as if the whole had not been
-// made.
+// committed.
 func TestRefusedAfterSilenceOfMany(t *testing.T) {
 	play(t, func(s *testBed) {
 		var batches atomic.Int64

@@ -40,7 +40,7 @@ type outbox struct {
 	leaving  []op
 	ready    []op            // to enter, of each queue at most one
 	lines    map[string]line // by queue; none that says nothing
-	most     int             // of them there were since there were none
+	peak     int             // of them since there were none
 }
 
 // line is what stands between those who want to enter a queue and the next batch.
@@ -66,25 +66,25 @@ func (b *outbox) add(o op) {
 		b.ready = append(b.ready, o)
 		b.lines[queue] = line{entering: true}
 	}
-	b.most = max(b.most, len(b.lines))
+	b.peak = max(b.peak, len(b.lines))
 	poke(b.wake)
 }
 
 // take is the next batch of at most that many of etcd's operations, for done to be called with
-// when it is made. It begins with those that were taken before and not made. Who leaves goes
-// first: others wait for that.
-func (b *outbox) take(most int, again ...op) []op {
-	most = min(most, b.share())
+// when it is finished. It begins with those that were taken before and are not finished. Who leaves
+// goes first: others wait for that.
+func (b *outbox) take(limit int, again ...op) []op {
+	limit = min(limit, b.share())
 	own := map[string]int{} // who leaves in this very batch is in nobody's way
 	apart := b.apart(again)
-	batch := append(again, b.leave(most-len(again), apart)...)
+	batch := append(again, b.leave(limit-len(again), apart)...)
 	for _, o := range batch {
 		own[o.entry.queue]++
 	}
 	cost := len(batch)
 	b.ready = slices.DeleteFunc(b.ready, func(o op) bool {
 		queue := o.entry.queue
-		if o.apart() != apart || cost+o.cost() > most || b.lines[queue].leaving > own[queue] {
+		if o.apart() != apart || cost+o.cost() > limit || b.lines[queue].leaving > own[queue] {
 			return false
 		}
 		cost, batch = cost+o.cost(), append(batch, o)
@@ -119,9 +119,9 @@ func (b *outbox) apart(again []op) *Queues {
 }
 
 // leave takes at most so many of those who leave.
-func (b *outbox) leave(most int, apart *Queues) (leaving []op) {
+func (b *outbox) leave(limit int, apart *Queues) (leaving []op) {
 	b.leaving = slices.DeleteFunc(b.leaving, func(o op) bool {
-		if len(leaving) >= most || o.apart() != apart {
+		if len(leaving) >= limit || o.apart() != apart {
 			return false
 		}
 		leaving = append(leaving, o)
@@ -157,7 +157,7 @@ func (b *outbox) done(batch []op) {
 			delete(b.lines, queue)
 		}
 	}
-	if len(b.lines) == 0 && b.most > 4*mostOps {
-		b.lines, b.ready, b.most = map[string]line{}, nil, 0 // the memory for so many is seldom needed
+	if len(b.lines) == 0 && b.peak > 4*mostOps {
+		b.lines, b.ready, b.peak = map[string]line{}, nil, 0 // the memory for so many is seldom needed
 	}
 }

@@ -13,7 +13,7 @@ import (
 type outboxCheck struct {
 	t        *rapid.T
 	b        *outbox
-	most     int
+	limit    int
 	asked    []op         // not taken yet, in order
 	underWay [3][]op      // by lane
 	idle     map[int]bool // lanes that found nothing and wait to be woken
@@ -39,7 +39,7 @@ func (c *outboxCheck) lane(i int) {
 			return
 		}
 	}
-	batch := c.b.take(c.most)
+	batch := c.b.take(c.limit)
 	underway := 0
 	for _, o := range slices.Concat(append(c.underWay[:], batch)...) {
 		underway += o.cost()
@@ -67,13 +67,13 @@ func (c *outboxCheck) lane(i int) {
 		}
 		c.asked = slices.Delete(c.asked, at, at+1)
 	}
-	require.LessOrEqual(c.t, cost, c.most)
+	require.LessOrEqual(c.t, cost, c.limit)
 	c.underWay[i] = batch
 }
 
 func TestOutboxKeepsTheOrderWithinAQueue(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := &outboxCheck{t: t, b: newOutbox(), most: rapid.IntRange(2, 9).Draw(t, "most"), idle: map[int]bool{}}
+		c := &outboxCheck{t: t, b: newOutbox(), limit: rapid.IntRange(2, 9).Draw(t, "limit"), idle: map[int]bool{}}
 		t.Repeat(map[string]func(*rapid.T){
 			"add":  func(t *rapid.T) { c.t = t; c.add() },
 			"lane": func(t *rapid.T) { c.t = t; c.lane(rapid.IntRange(0, 2).Draw(t, "lane")) },
@@ -103,7 +103,7 @@ func TestWhatOneLaneLeavesWakesAnother(t *testing.T) {
 }
 
 // Who leaves makes room for who enters in the same transaction, also when it was taken before
-// and not made.
+// and is not finished.
 func TestLeavingAndEnteringGoTogether(t *testing.T) {
 	b := newOutbox()
 	out, in, behind := op{entry: &Entry{q: &Queues{}, queue: "a"}}, op{entry: &Entry{q: &Queues{}, queue: "a"},

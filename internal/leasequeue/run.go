@@ -132,7 +132,7 @@ func (r *run) share(e *order.Entry) {
 	}
 }
 
-// list has the entry told when it is first in its queue. The lock is held.
+// list has the entry notified when it is first in its queue. The lock is held.
 func (r *run) list(x *Entry) {
 	if b := r.bucket(x.q, x.key); b != nil {
 		b.add(x)

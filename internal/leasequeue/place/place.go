@@ -59,7 +59,7 @@ type Place struct {
 	Key   Key
 	// Try: it is not to wait.
 	Try bool
-	// Listed: it waits in its queue, and is told when it is first.
+	// Listed: it waits in its queue, and is notified when it is first.
 	Listed bool
 	// Create is the CreateRevision of the key; 0: not known yet.
 	Create int64
@@ -79,15 +79,15 @@ type Session struct {
 
 // Orders are what is to be done.
 type Orders struct {
-	Settle bool  // tell those who wait for that: it is first, or over
-	Notify bool  // tell its owner to look
+	Settle bool  // notify those who wait for that: it is first, or over
+	Notify bool  // have its owner look
 	Stop   error // end what is done because it is first, with that cause
-	List   bool  // have it told when it is first
+	List   bool  // have it notified when it is first
 	Unlist bool  // it need not be any more
 	Clear  bool  // confirm that nobody counts on being first still
 	Delete bool  // the key
 	Forget bool  // the key is another one's to use
-	Gone   bool  // tell those who wait for the key's end
+	Gone   bool  // notify those who wait for the key's end
 }
 
 // MayAct reports whether a place came first and nothing but its session's end can keep it from being acted on.

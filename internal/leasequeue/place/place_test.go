@@ -127,7 +127,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// Whatever happens, in whatever order: a place settles once and stays so, is told that it is first only where the
+// Whatever happens, in whatever order: a place settles once and stays so, is notified that it is first only where the
 // session may be acted on and nobody counts on being so; what is done because it came first is to be stopped when
 // its key is to be deleted; and that is once, and it is forgotten once and last.
 func TestWhateverHappens(t *testing.T) {

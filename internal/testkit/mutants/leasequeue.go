@@ -2,7 +2,7 @@ package mutants
 
 // Lease queues: what locks, elections and effects are made of.
 var ofLeaseQueues = []Mutant{{
-	Name: "silence-not-made",
+	Name: "silence-not-committed",
 	What: "a batch whose answer was lost is sent again, as if it had not been committed",
 	In:   []string{queues},
 	Edits: []Edit{{"internal/leasequeue/lane.go",
