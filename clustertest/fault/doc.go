@@ -1,7 +1,7 @@
 // Package fault breaks networks, processes and etcd, for tests of programs that have to
 // live with that: a TCP relay that refuses, drops, delays, throttles and resets; child
-// processes that are killed and frozen with real signals; hands at etcd's keys and
-// leases; history compacted away under load.
+// processes that are killed and frozen with real signals; out-of-band changes of etcd's
+// keys and leases; history compacted away under load.
 //
 //	relay, err := fault.NewRelay(etcdEndpoint)    // connect to relay.Address() instead
 //	relay.Blackhole(fault.FromTarget)             // etcd's answers are lost

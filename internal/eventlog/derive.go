@@ -18,7 +18,7 @@ func differs(before, now *state.Snapshot) bool {
 		before.Request != now.Request || before.Leader() != now.Leader()
 }
 
-// Derive is what happened to the cluster between two snapshots of one history, in an order in which it can be told.
+// Derive is what happened to the cluster between two snapshots of one history, in an order in which it can be reported.
 // The events have no time, and their ids are the same wherever they are derived. Between snapshots of two histories
 // it finds nothing: etcd was restored or replaced, and nobody knows what happened.
 func Derive(before, now *state.Snapshot) []event.Event {

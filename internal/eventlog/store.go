@@ -121,7 +121,7 @@ func List(ctx context.Context, kv clientv3.KV, keys state.Keys, q Query) (_ []ev
 }
 
 // compare orders events by what happened first, as far as etcd's revisions say; those of one revision are of one
-// transaction, and are told in the order of their types.
+// transaction, and are reported in the order of their types.
 func compare(a, b event.Event) int {
 	return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(rank(a.Type), rank(b.Type)),
 		cmp.Compare(a.Seq, b.Seq))

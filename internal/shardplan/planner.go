@@ -209,7 +209,7 @@ func excluded(labels, exclude map[string]string) bool {
 }
 
 // pinned reports whether a shard stays where it is until its move is done. There may be
-// more to level then.
+// more to rebalance then.
 func pinned(s *state.Snapshot) bool {
 	for move := range s.ShardMap.Moves() {
 		if !s.MoveDone(move) {
