@@ -69,11 +69,11 @@ func (c *composer) put(key, value string) clientv3.Op {
 	return put
 }
 
-// lookAtOnce is look in the transaction that enters: all others in the queue came before, so to
+// lookAtOnce is readQueue in the transaction that enters: all others in the queue came before, so to
 // count them is enough; for who would share, it is not.
 func (c *composer) lookAtOnce(x *Entry) clientv3.Op {
 	if x.Shared {
-		return look(x)
+		return readQueue(x)
 	}
 	count, both := c.look, make([]byte, 0, 2*len(x.queue))
 	both = append(append(both, x.queue...), x.queue...)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/etcdsession"
@@ -14,6 +15,7 @@ import (
 type Engine struct {
 	cfg      Config
 	counters state.Queues // where the numbers of batches lie
+	stream   atomic.Int64 // of watches; counts those that etcd refuses watches on
 
 	// mu is the only lock of the package. Nothing is called with it held that takes another one, but for
 	// context.Cause, or that is not known here.

@@ -135,8 +135,7 @@ func (a *actor) want(ctx context.Context, p Want, patience time.Duration) {
 			return
 		case errors.Is(err, lifecycle.ErrStopped):
 			<-time.After(between(a.rand, 1, 10*time.Millisecond))
-		case !errors.Is(err, ErrAgain) && !errors.Is(err, rpctypes.ErrTooManyOps) && !errors.Is(err,
-			rpctypes.ErrRequestTooLarge):
+		case !errors.Is(err, ErrAgain) && !errors.Is(err, rpctypes.ErrTooManyOps) && !tooLarge(err):
 			c.fail("%s: %v", x.Key(), err)
 			return
 		}

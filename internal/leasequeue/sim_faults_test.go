@@ -11,6 +11,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/internal/testkit/modeletcd"
 )
@@ -44,6 +46,9 @@ var refusals = []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCNoSpace
 	rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCTooManyOps,
 	rpctypes.ErrGRPCRequestTooLarge, rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCTimeout,
 	rpctypes.ErrGRPCRequestTooManyRequests}
+
+// reports are what it may answer though it has carried the request out.
+var reports = []error{rpctypes.ErrGRPCNoSpace, status.Error(codes.ResourceExhausted, "the answer is too large")}
 
 // delivery is what becomes of a request of the host's. It depends on what is asked for, and for the how
 // manieth time, and not on the order in which a process happens to ask.
@@ -90,6 +95,11 @@ func (h *host) delivery(request any) modeletcd.Delivery {
 		h.w.checks.saw("requests lost")
 		f.Lost = true
 	case hit(x.refused):
+		if rand.IntN(4) == 0 {
+			h.w.checks.saw("refused, and carried out")
+			f.Instead = reports[rand.IntN(len(reports))]
+			return f
+		}
 		h.w.checks.saw("refused")
 		f.Refused = refusals[rand.IntN(len(refusals))]
 		return f
@@ -163,8 +173,8 @@ func (h *host) set(x weather) {
 }
 
 // events are what a run must bring about.
-var events = []string{"answers lost", "carried out late", "requests lost", "refused", "denied a queue",
-	"first", "all at once", "idle times", "requested", "given up before the answer", "tried in vain", "shared",
+var events = []string{"answers lost", "carried out late", "requests lost", "refused", "refused, and carried out",
+	"denied a queue", "first", "all at once", "idle times", "requested", "given up before the answer", "tried in vain", "shared",
 	"refused " +
 		"to enter",
 	"no space", "no space while requests are late", "cut off", "frozen watch", "broken watch", "ended " +

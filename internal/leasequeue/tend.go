@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -44,13 +46,11 @@ func (r *run) sweep() {
 	if len(unconfirmed) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(r.ctx), r.e.cfg.RequestTimeout)
-	defer cancel()
+	gone := r.unknown(unconfirmed)
+	r.e.mu.Lock()
+	defer r.e.mu.Unlock()
 	for _, key := range unconfirmed {
-		gone := r.unknown(ctx, key)
-		r.e.mu.Lock()
-		r.keyring.confirmed(key, gone)
-		r.e.mu.Unlock()
+		r.keyring.confirmed(key, gone[key])
 	}
 }
 
@@ -66,8 +66,8 @@ func (r *run) compare() {
 	}
 	maps.DeleteFunc(known, func(_ string, x *Entry) bool { return !x.now().Expected() })
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(r.ctx), r.e.cfg.RequestTimeout)
-	defer cancel()
 	resp, err := r.e.cfg.Client.TimeToLive(ctx, r.s.ID(), clientv3.WithAttachedKeys())
+	cancel()
 	if errors.Is(err, rpctypes.ErrPermissionDenied) && !r.denied {
 		r.denied = true
 		r.e.cfg.Logger.Warn("etcd denies to list the keys on this process's lease: that one of them was deleted by others "+
@@ -76,18 +76,61 @@ func (r *run) compare() {
 	if err != nil || resp.TTL < 0 {
 		return // the renewal has the word about that
 	}
+	var unknown []string
 	for _, key := range resp.Keys {
 		if _, ok := known[string(key)]; !ok {
-			r.unknown(ctx, string(key))
+			unknown = append(unknown, string(key))
 		}
 		delete(known, string(key))
 	}
-	for key, x := range known {
-		// What etcd says of a lease can be older than what it says of a key.
-		found, err := r.e.cfg.Client.Get(ctx, key, clientv3.WithKeysOnly())
-		if err == nil && found.Count == 0 {
-			r.vanished(x)
+	r.unknown(unknown)
+	// What etcd says of a lease can be older than what it says of a key.
+	for key, created := range r.created(slices.Collect(maps.Keys(known))) {
+		if created == 0 {
+			r.vanished(known[key])
 		}
+	}
+}
+
+// created is at which revisions etcd says that keys were created, 0 for one that is not there. Of some it may say
+// nothing.
+func (r *run) created(keys []string) map[string]int64 {
+	out := make(map[string]int64, len(keys))
+	ops := make([]clientv3.Op, len(keys))
+	for i, key := range keys {
+		ops[i] = clientv3.OpGet(key, clientv3.WithKeysOnly())
+	}
+	r.each(ops, func(i int, found *etcdserverpb.ResponseOp) {
+		out[keys[i]] = 0
+		if kvs := found.GetResponseRange().Kvs; len(kvs) > 0 {
+			out[keys[i]] = kvs[0].CreateRevision
+		}
+	})
+	return out
+}
+
+// each has etcd carry out operations, many together, and calls done for each that it has.
+func (r *run) each(ops []clientv3.Op, done func(i int, resp *etcdserverpb.ResponseOp)) {
+	for from := 0; from < len(ops); from += mostReads {
+		r.some(ops, from, min(from+mostReads, len(ops)), done)
+	}
+}
+
+// some is each of those from one to before another.
+func (r *run) some(ops []clientv3.Op, from, to int, done func(i int, resp *etcdserverpb.ResponseOp)) {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(r.ctx), r.e.cfg.RequestTimeout)
+	defer cancel()
+	resp, err := r.e.cfg.Client.Txn(ctx).Then(ops[from:to]...).Commit()
+	switch {
+	case err == nil:
+		for i, answer := range resp.Responses {
+			done(from+i, answer)
+		}
+	case to-from > 1 && (errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)):
+		// What is denied is denied for those alone whom it concerns.
+		half := (from + to) / 2
+		r.some(ops, from, half, done)
+		r.some(ops, half, to, done)
 	}
 }
 
@@ -104,25 +147,26 @@ func (r *run) vanished(x *Entry) {
 	}
 }
 
-// unknown deletes a key on this session's lease that lies among the queues and is nobody's. It
-// reports whether etcd has said that it is not there.
-func (r *run) unknown(ctx context.Context, key string) (gone bool) {
-	if r.ours(key) || !r.e.queued(key) {
-		return false
+// unknown deletes keys on this session's lease that lie among the queues and are nobody's. It returns those of which
+// etcd has said that they are not there. What fails is tried again the next time.
+func (r *run) unknown(keys []string) (gone map[string]bool) {
+	gone = map[string]bool{}
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return r.ours(key) || !r.e.queued(key) })
+	var left []string
+	var deletions []clientv3.Op
+	for key, created := range r.created(keys) {
+		switch {
+		case created == 0:
+			gone[key] = true // one of ours that was given up since
+		case !r.ours(key):
+			r.e.cfg.Logger.Warn("deleting a key on this process's lease that it did not ask for", "key", key)
+			left = append(left, key)
+			deletions = append(deletions, clientv3.OpTxn([]clientv3.Cmp{
+				clientv3.Compare(clientv3.CreateRevision(key), "=", created)}, []clientv3.Op{clientv3.OpDelete(key)}, nil))
+		}
 	}
-	found, err := r.e.cfg.Client.Get(ctx, key, clientv3.WithKeysOnly())
-	if err != nil || len(found.Kvs) == 0 {
-		return err == nil // one of ours that was given up since
-	}
-	if r.ours(key) {
-		return false
-	}
-	r.e.cfg.Logger.Warn("deleting a key on this process's lease that it did not ask for", "key", key)
-	// What fails is tried again the next time.
-	resp, err := r.e.cfg.Client.Txn(ctx).
-		If(clientv3.Compare(clientv3.CreateRevision(key), "=", found.Kvs[0].CreateRevision)).
-		Then(clientv3.OpDelete(key)).Commit()
-	return err == nil && resp.Succeeded
+	r.each(deletions, func(i int, resp *etcdserverpb.ResponseOp) { gone[left[i]] = resp.GetResponseTxn().Succeeded })
+	return gone
 }
 
 // ours reports whether an entry has the key.

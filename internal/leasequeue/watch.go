@@ -1,9 +1,11 @@
 package leasequeue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -43,11 +45,17 @@ func (b *bucket) run() {
 		if !errors.Is(err, errIdle) && retry.Failures() == 0 { // the others in a row say the same
 			b.r.e.cfg.Logger.Info("lost a watch of queues, opening it anew", "error", err)
 		}
-		// Where etcd answers requests and opens no watch, who waits is notified by reads alone.
-		if err := b.read(b.r.ctx, true); err == nil {
-			b.r.e.with(b.grant)
+		// Where etcd answers requests and opens no watch, who waits is notified by reads alone, of what may be read.
+		_ = b.read(b.r.ctx, true)
+		idle := false
+		b.r.e.with(func() {
+			b.grant()
+			b.forget()
+			idle = b.idle(time.Now())
+		})
+		if idle && b.retire() {
+			return
 		}
-		b.r.e.with(b.forget)
 		if !wait.For(b.r.ctx, retry.Next()) {
 			return
 		}
@@ -66,8 +74,11 @@ func (b *bucket) retire() (retired bool) {
 
 // watch opens the watch, reads what is waited for, and follows it.
 func (b *bucket) watch(ctx context.Context) error {
+	// All watches of an engine share a stream. etcd asks whether one is allowed with the token that the stream was
+	// opened with: where that is valid no more, another stream has another.
+	stream := b.r.e.stream.Load()
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
-		metadata.AppendToOutgoingContext(ctx, "goverse-queues", fmt.Sprintf("%p", b.r.e))))
+		metadata.AppendToOutgoingContext(ctx, "goverse-queues", fmt.Sprintf("%p-%d", b.r.e, stream))))
 	defer cancel()
 	b.r.e.with(func() { b.reported, b.missed = 0, 0 })
 	opening := time.AfterFunc(b.r.e.cfg.RequestTimeout, cancel)
@@ -76,6 +87,9 @@ func (b *bucket) watch(ctx context.Context) error {
 	events := b.r.e.cfg.Client.Watch(ctx, b.prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
 	if resp, ok := <-events; !ok || resp.Err() != nil || !resp.Created {
 		err := errors.Join(resp.Err(), context.Cause(ctx))
+		if resp.Canceled {
+			b.r.e.stream.CompareAndSwap(stream, stream+1)
+		}
 		if err == nil {
 			err = errSilent
 		}
@@ -141,18 +155,20 @@ func (b *bucket) looksWell(now time.Time) (err error) {
 	return err
 }
 
-// read reads the queues that are not known yet; again: those too in which somebody waits.
+// read reads the queues that are not known yet; again: those too in which somebody waits. Those that it may not read
+// are in nobody's way.
 func (b *bucket) read(ctx context.Context, again bool) error {
 	var unread []string
 	b.r.e.with(func() { unread = b.unread(again) })
-	for len(unread) > 0 {
-		some := unread[:min(len(unread), mostReads)]
-		unread = unread[len(some):]
-		if err := b.readSome(ctx, some); err != nil {
+	var denied error
+	for some := range slices.Chunk(unread, mostReads) {
+		err := b.readSome(ctx, some)
+		if err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
 			return err
 		}
+		denied = cmp.Or(denied, err)
 	}
-	return nil
+	return denied
 }
 
 func (b *bucket) readSome(ctx context.Context, prefixes []string) error {

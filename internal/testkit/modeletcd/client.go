@@ -56,7 +56,11 @@ func (k keys) Txn(ctx context.Context, r *pb.TxnRequest, _ ...grpc.CallOption) (
 		if err := k.c.e.refusal(r); err != nil {
 			return nil, err
 		}
-		return k.c.e.store.txn(r)
+		resp, err := k.c.e.store.txn(r)
+		if err != nil {
+			return nil, err
+		}
+		return resp, k.c.e.afterwards(r)
 	})
 }
 

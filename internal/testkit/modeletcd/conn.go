@@ -20,8 +20,9 @@ type Delivery struct {
 	// Broken, if it is not 0, is when the connection breaks: the sender is notified that etcd is
 	// unavailable.
 	Broken time.Duration
-	// Refused, if set, is etcd's answer, and the request is not carried out.
-	Refused error
+	// Refused, if set, is etcd's answer, and the request is not carried out. Instead, if set, is the answer though it
+	// is.
+	Refused, Instead error
 	// CarriedOut and Answered, if set, are called when etcd has carried the request out, and when its sender
 	// gets the answer, which is one of etcd's protocol (*pb.TxnResponse and so on). They must not block,
 	// nor call this package.
@@ -144,6 +145,9 @@ func ask[T any](ctx context.Context, c *Conn, m *member, request any, carryOut f
 		}
 		if delivery.Unanswered {
 			return
+		}
+		if delivery.Instead != nil {
+			resp, err = none, delivery.Instead
 		}
 		c.after(delivery.Back, func() {
 			if delivery.Answered != nil && ctx.Err() == nil {

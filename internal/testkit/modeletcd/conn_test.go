@@ -2,6 +2,7 @@ package modeletcd
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,9 +64,18 @@ func TestDeliveries(t *testing.T) {
 		s.next = Delivery{Refused: Denied}
 		require.ErrorIs(s, s.put("denied"), rpctypes.ErrPermissionDenied)
 		require.False(s, s.there("lost") || s.there("denied"))
+		s.next = Delivery{Instead: rpctypes.ErrGRPCNoSpace}
+		require.ErrorIs(s, s.put("instead"), rpctypes.ErrNoSpace)
+		require.True(s, s.there("instead"))
 		s.next = Delivery{}
 		s.e.SetNoSpace(true)
+		for i := range beforeAlarm {
+			key := fmt.Sprint("under way ", i)
+			require.ErrorIs(s, s.put(key), rpctypes.ErrNoSpace)
+			require.True(s, s.there(key))
+		}
 		require.ErrorIs(s, s.put("full"), rpctypes.ErrNoSpace)
+		require.False(s, s.there("full"))
 		_, err := s.client.Delete(s.Context(), "late")
 		require.NoError(s, err)
 		require.False(s, s.there("late"))

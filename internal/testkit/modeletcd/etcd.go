@@ -28,6 +28,7 @@ type Etcd struct {
 	conns   []*Conn
 	by      *Conn // whose request is being carried out
 	noSpace bool
+	full    int // so many transactions are carried out still, though it answers that it has no space
 
 	members  []*member
 	leader   *member // whom the others follow; nil: it gave up, and there is no other
@@ -48,11 +49,19 @@ func New() *Etcd {
 	return e
 }
 
-// SetNoSpace has it refuse whatever takes space, or not any more. What deletes takes none.
+// beforeAlarm is how many transactions etcd carries out that were on their way when its space was used up, and answers
+// as if it had refused them: all until its alarm is raised.
+const beforeAlarm = 2
+
+// SetNoSpace has it refuse whatever takes space, or not any more. What deletes takes none. The first transactions are
+// carried out all the same, as etcd does, and answered with the same error.
 func (e *Etcd) SetNoSpace(on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.noSpace = on
+	e.noSpace, e.full = on, 0
+	if on {
+		e.full = beforeAlarm
+	}
 }
 
 // Compact forgets what happened up to now.
@@ -135,10 +144,19 @@ func (e *Etcd) refusal(r *pb.TxnRequest) error {
 	if err := tooMany(r, e.MaxOps); err != nil {
 		return err
 	}
-	if e.noSpace && takesSpace(r) {
+	if e.noSpace && e.full == 0 && takesSpace(r) {
 		return rpctypes.ErrGRPCNoSpace
 	}
 	return nil
+}
+
+// afterwards is what etcd says all the same of a transaction that it has carried out.
+func (e *Etcd) afterwards(r *pb.TxnRequest) error {
+	if !e.noSpace || !takesSpace(r) {
+		return nil
+	}
+	e.full--
+	return rpctypes.ErrGRPCNoSpace
 }
 
 func tooMany(r *pb.TxnRequest, most int) error {

@@ -47,7 +47,7 @@ var ofLeaseQueues = []Mutant{{
 	Name:  "found-is-first",
 	What:  "an entry whose answer was lost is taken for first",
 	In:    []string{queues},
-	Edits: []Edit{{"internal/leasequeue/lane.go", `return ahead(x, resp.Get()), true`, `return true, true`}},
+	Edits: []Edit{{"internal/leasequeue/lane.go", `l.modified, ahead(o.entry, found))`, `l.modified, ahead(o.entry, found) || true)`}},
 }, {
 	Name: "gone-unnoticed",
 	What: "an engine never looks whether a key of its own is gone",

@@ -1,0 +1,218 @@
+package leasequeue
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/internal/testkit/modeletcd"
+)
+
+// settles fails the test unless the entry is first within d.
+func (s *testBed) settles(x *Entry, d time.Duration) {
+	s.Helper()
+	select {
+	case <-x.Settled():
+		require.NoError(s, x.Err())
+	case <-time.After(d):
+		s.Fatal("the entry is not first")
+	}
+}
+
+// etcd carries out what was on its way when its space was used up, and answers as if it had not. Whose entry that
+// made learns of it, though nothing can be written for as long as the outage lasts.
+func TestCommittedWithoutSpace(t *testing.T) {
+	play(t, func(s *testBed) {
+		q := s.queues(well)
+		s.settles(s.enter(q, Want{Name: "before"}), time.Second)
+		s.e.SetNoSpace(true)
+		x := s.enter(q, Want{Name: "it"})
+		s.settles(x, 5*time.Second)
+		stands := s.e.Keys(x.Key())
+		require.Len(s, stands, 1)
+		require.Equal(s, stands[0].CreateRevision, x.Token())
+		lost, err := x.Leave(s.ctx)
+		require.NoError(s, lost)
+		require.NoError(s, err)
+		require.Empty(s, s.e.Keys(x.Key()))
+	})
+}
+
+// What was under way and not answered is resolved too, by reading: in an outage no number can be put over it.
+func TestSilenceWithoutSpace(t *testing.T) {
+	play(t, func(s *testBed) {
+		var batches atomic.Int64
+		q := s.queues(func(request any) (f modeletcd.Delivery) {
+			if r, ok := request.(*pb.TxnRequest); ok && len(r.Success) == 3 && batches.Add(1) == 1 {
+				s.e.SetNoSpace(true)
+				f.Unanswered = true
+			}
+			return f
+		})
+		s.settles(s.enter(q, Want{Name: "it"}), 10*time.Second)
+	})
+}
+
+// Some of what gRPC says of resources that are exhausted comes after the commit: of an answer that is too large for
+// the client, say. No entry is put twice for it.
+func TestAnswerThatIsTooLarge(t *testing.T) {
+	play(t, func(s *testBed) {
+		var batches atomic.Int64
+		q := s.queues(func(request any) (f modeletcd.Delivery) {
+			if _, ok := request.(*pb.TxnRequest); !ok {
+				return f
+			}
+			switch n := batches.Add(1); {
+			case n <= lanes: // so long that the next two go together
+				f.Out = time.Duration(n) * 100 * time.Millisecond
+			case n == lanes+1:
+				f.Instead = status.Error(codes.ResourceExhausted, "grpc: received message larger than max")
+			}
+			return f
+		})
+		for i := range lanes {
+			s.enter(q, Want{Name: fmt.Sprint(i)})
+			synctest.Wait() // a lane has taken it
+		}
+		for _, x := range []*Entry{s.enter(q, Want{Name: "one"}), s.enter(q, Want{Name: "two"})} {
+			s.settles(x, 5*time.Second)
+			stands := s.e.Keys(x.Key())
+			require.Len(s, stands, 1)
+			require.EqualValues(s, 1, stands[0].Version, "put once")
+			require.Equal(s, stands[0].CreateRevision, x.Token())
+		}
+	})
+}
+
+// Where no watch opens, queues in which nobody waits any more are not read for ever.
+func TestBucketWithoutAWatchRetires(t *testing.T) {
+	play(t, func(s *testBed) {
+		var reads atomic.Int64
+		q := s.queues(func(request any) (f modeletcd.Delivery) {
+			switch r := request.(type) {
+			case *pb.WatchRequest:
+				f.Lost = true
+			case *pb.TxnRequest:
+				if bytes.HasPrefix(r.Success[0].GetRequestRange().GetKey(), []byte(s.keys.Root())) {
+					reads.Add(1)
+				}
+			}
+			return f
+		})
+		first := s.enter(q, Want{Name: "it"})
+		s.settles(first, time.Second)
+		second := s.enter(q, Want{Name: "it"})
+		<-time.After(100 * time.Millisecond) // etcd has it, behind the first
+		_, err := first.Leave(s.ctx)
+		require.NoError(s, err)
+		s.settles(second, 10*time.Second)
+		_, err = second.Leave(s.ctx)
+		require.NoError(s, err)
+		<-time.After(time.Minute)
+		before := reads.Load()
+		require.NotZero(s, before)
+		<-time.After(time.Minute)
+		require.Equal(s, before, reads.Load())
+	})
+}
+
+// Who waits in a queue that may be read is notified, whatever other queues are denied.
+func TestWaitsBesideADeniedQueue(t *testing.T) {
+	play(t, func(s *testBed) {
+		other := ""
+		for i := 0; other == "" || s.keys.Bucket(other) != s.keys.Bucket("it"); i++ {
+			other = fmt.Sprint("other ", i)
+		}
+		var denied atomic.Bool
+		q := s.queues(func(request any) (f modeletcd.Delivery) {
+			switch r := request.(type) {
+			case *pb.WatchRequest:
+				f.Lost = true // it would be of both
+			case *pb.TxnRequest:
+				if denied.Load() && touches(r, s.keys.Queue(other)) {
+					f.Refused = modeletcd.Denied
+				}
+			}
+			return f
+		})
+		ours, theirs := s.enter(q, Want{Name: "it"}), s.enter(q, Want{Name: other})
+		s.settles(ours, time.Second)
+		s.settles(theirs, time.Second)
+		next := s.enter(q, Want{Name: "it"})
+		s.enter(q, Want{Name: other})
+		<-time.After(time.Second)
+		denied.Store(true)
+		_, err := ours.Leave(s.ctx)
+		require.NoError(s, err)
+		s.settles(next, 10*time.Second)
+	})
+}
+
+// An answer to many that was lost costs no request for each of them.
+func TestLostAnswerToMany(t *testing.T) {
+	play(t, func(s *testBed) {
+		const many = 60
+		var batches, requests atomic.Int64
+		q := s.queues(func(request any) (f modeletcd.Delivery) {
+			requests.Add(1)
+			f.Out, f.Back = 40*time.Millisecond, 40*time.Millisecond
+			if r, ok := request.(*pb.TxnRequest); ok && len(r.Success) > 0 && r.Success[0].GetRequestPut() != nil {
+				if n := batches.Add(1); n > lanes && n <= 2*lanes {
+					f.Unanswered, f.Broken = true, 90*time.Millisecond
+				}
+			}
+			return f
+		})
+		for i := range lanes {
+			s.enter(q, Want{Name: fmt.Sprint(i)})
+			synctest.Wait() // a lane has taken it
+		}
+		requests.Store(0)
+		began := time.Now()
+		var all []*Entry
+		for i := range many {
+			all = append(all, s.enter(q, Want{Name: fmt.Sprint("waits ", i)}),
+				s.enter(q, Want{Name: fmt.Sprint("tries ", i), Try: true}))
+		}
+		for _, x := range all {
+			s.settles(x, 10*time.Second)
+		}
+		require.Less(s, time.Since(began), 2*time.Second)
+	})
+}
+
+// Many keys that others delete are missed together.
+func TestManyKeysAreDeleted(t *testing.T) {
+	play(t, func(s *testBed) {
+		const many = 300
+		q := s.queues(func(any) (f modeletcd.Delivery) {
+			f.Out, f.Back = 40*time.Millisecond, 40*time.Millisecond
+			return f
+		})
+		var all []*Entry
+		for i := range many {
+			all = append(all, s.enter(q, Want{Name: fmt.Sprint(i)}))
+		}
+		for _, x := range all {
+			s.settles(x, 10*time.Second)
+		}
+		began := time.Now()
+		for _, x := range all {
+			s.e.Delete(x.Key())
+		}
+		for _, x := range all {
+			<-x.Context().Done()
+			require.ErrorIs(s, context.Cause(x.Context()), ErrKeyGone)
+		}
+		require.Less(s, time.Since(began), 2*time.Second)
+	})
+}
