@@ -257,7 +257,7 @@ func TestTransferAndResign(t *testing.T) {
 	require.Equal(t, StateFollower, o.Status().State)
 
 	before := c.Term().Token()
-	leader, err := request.Ask(ctx, o.parts.Load().client, o.parts.Load().mirror, o.Session().ID(),
+	leader, err := request.AwaitHandover(ctx, o.parts.Load().client, o.parts.Load().mirror, o.Session().ID(),
 		state.RequestResign, "")
 	require.NoError(t, err)
 	require.Equal(t, d.address(), leader.Address, "b let c pass, and waits at the tail since")

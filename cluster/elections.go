@@ -144,7 +144,7 @@ func (e *Election) Transfer(ctx context.Context, address string) error {
 func (e *Election) RequestResign(ctx context.Context) error {
 	ctx, stop := wait.Within(ctx, e.ctx)
 	defer stop()
-	return e.e.AskResign(ctx)
+	return e.e.RequestResign(ctx)
 }
 
 // Close ends the handle: channels of its Watch close, and what blocks fails with election.ErrClosed. Other

@@ -239,6 +239,9 @@ func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, name str
 		m.State, m.Value = once.Done, value
 	}
 	err = e.marks.confirm(ctx, place.Guard(), name, &m)
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(err, context.Cause(ctx))
+	}
 	return errors.Is(err, errOvertaken), err
 }
 

@@ -72,7 +72,9 @@ func (k *marks) read(ctx context.Context, name string) (marked, error) {
 	defer cancel()
 	resp, err := k.client.Get(brief, k.keys.EffectMark(name))
 	switch {
-	case err != nil && brief.Err() != nil && ctx.Err() == nil: // it is not the caller's time that is over
+	case ctx.Err() != nil && err != nil:
+		return marked{}, fmt.Errorf("read the mark of effect %q: %w", name, context.Cause(ctx))
+	case err != nil && brief.Err() != nil: // it is not the caller's time that is over
 		return marked{}, fmt.Errorf("read the mark of effect %q: etcd did not answer within %v: %w", name, k.timeout, err)
 	case err != nil:
 		return marked{}, fmt.Errorf("read the mark of effect %q: %w", name, err)
@@ -115,11 +117,13 @@ func (k *marks) write(ctx context.Context, guard clientv3.Cmp, name string, m *m
 		m.modified = resp.Header.Revision
 		return nil
 	}
-	if now, err := k.read(ctx, name); err == nil && now.modified > m.modified && now.raw == string(value) {
+	now, unread := k.read(ctx, name)
+	switch {
+	case unread == nil && now.modified > m.modified && now.raw == string(value):
 		m.modified = now.modified
 		return nil // an answer that was lost
-	}
-	switch {
+	case err == nil && unread != nil:
+		return unread // it may be the answer of an attempt before that was lost
 	case err == nil:
 		err = errOvertaken
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):

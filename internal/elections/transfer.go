@@ -55,9 +55,9 @@ func (e *Election) transfer(ctx context.Context, address string) error {
 		Create: entries[target].Create})
 }
 
-// AskResign asks the leader to give way to the next, as by Resign; one that is alone leads
+// RequestResign asks the leader to give way to the next, as by Resign; one that is alone leads
 // again, with a new token. It blocks, and fails, as Transfer does.
-func (e *Election) AskResign(ctx context.Context) error {
+func (e *Election) RequestResign(ctx context.Context) error {
 	q, err := e.known(ctx)
 	if err == nil && len(q.Entries()) == 0 {
 		err = election.ErrNoLeader

@@ -50,15 +50,15 @@ func TestTransfer(t *testing.T) {
 	require.Empty(t, s.requests("job"))
 
 	s.eventually(func() bool { return d.Leader().Address == "a:1" }, "it knows")
-	require.NoError(t, d.AskResign(s.ctx))
+	require.NoError(t, d.RequestResign(s.ctx))
 	s.eventually(func() bool { return d.Leader().Address != "a:1" }, "another one leads")
 	empty := s.observe(s.a, "another")
 	require.ErrorIs(t, empty.Transfer(s.ctx, "a:1"), election.ErrNoLeader)
-	require.ErrorIs(t, empty.AskResign(s.ctx), election.ErrNoLeader)
+	require.ErrorIs(t, empty.RequestResign(s.ctx), election.ErrNoLeader)
 	alone := s.join(s.b, "alone")
 	before := s.leads(alone)
 	s.eventually(func() bool { return len(alone.Queue()) == 1 }, "it knows")
-	require.NoError(t, alone.AskResign(s.ctx))
+	require.NoError(t, alone.RequestResign(s.ctx))
 	require.Greater(t, s.leads(alone).Token(), before.Token())
 }
 

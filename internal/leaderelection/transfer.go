@@ -32,6 +32,6 @@ func (le *LeaderElection) ask(ctx context.Context, kind state.RequestKind, addre
 	}
 	ctx, stop := wait.Within(ctx, le.ctx)
 	defer stop()
-	_, err := request.Ask(ctx, le.cfg.Client, le.mirror, s.ID(), kind, address)
+	_, err := request.AwaitHandover(ctx, le.cfg.Client, le.mirror, s.ID(), kind, address)
 	return err
 }

@@ -93,7 +93,7 @@ func TestAnswerThatIsTooLarge(t *testing.T) {
 	})
 }
 
-// Where no watch opens, queues in which nobody waits any more are not read for ever.
+// Where no watch opens, queues in which nobody waits any more are not read for good.
 func TestBucketWithoutAWatchRetires(t *testing.T) {
 	play(t, func(s *testBed) {
 		var reads atomic.Int64

@@ -174,13 +174,11 @@ func (h *host) set(x weather) {
 
 // events are what a run must bring about.
 var events = []string{"answers lost", "carried out late", "requests lost", "refused", "refused, and carried out",
-	"denied a queue", "first", "all at once", "idle times", "requested", "given up before the answer", "tried in vain", "shared",
-	"refused " +
-		"to enter",
-	"no space", "no space while requests are late", "cut off", "frozen watch", "broken watch", "ended " +
-		"watch", "compaction", "key deleted by hand", "lease revoked by hand",
-	"key written by hand", "suspicion", "stopped", "killed", "closed", "leases extended",
-	"places not given up", "tried while a place was not given up"}
+	"denied a queue", "first", "all at once", "idle times", "requested", "given up before the answer", "tried in vain",
+	"shared", "refused to enter", "no space", "no space while requests are late", "cut off", "frozen watch",
+	"broken watch", "ended watch", "compaction", "key deleted by hand", "lease revoked by hand",
+	"key written by hand", "suspicion", "stopped", "killed", "closed", "leases extended", "places not given up",
+	"tried while a place was not given up"}
 
 // goWrong has things go wrong for as long as they may, and ends them.
 func (w *world) goWrong() {

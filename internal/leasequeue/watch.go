@@ -142,7 +142,7 @@ func (b *bucket) heard(resp clientv3.WatchResponse) {
 	})
 }
 
-// looksWell is errIdle if nobody needs the watch any more, and errSilent if it reported nothing of what a read has shown.
+// looksWell is errIdle if nobody needs the watch any more, and errSilent if it did not report what a read has shown.
 func (b *bucket) looksWell(now time.Time) (err error) {
 	b.r.e.with(func() {
 		switch {

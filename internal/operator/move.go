@@ -23,7 +23,7 @@ type Outcome struct {
 
 // Resign asks the leader to give way to the next in the queue, and waits until
 // somebody leads under a new token: the same node again if it is alone. Errors are
-// ErrNobody and those of Read and request.Ask; the wait ends after timeout with
+// ErrNobody and those of Read and request.AwaitHandover; the wait ends after timeout with
 // election.ErrNotMoved, and the request is withdrawn.
 func (o *Operator) Resign(ctx context.Context, timeout time.Duration) (Outcome, error) {
 	return o.ask(ctx, timeout, state.RequestResign, "")
@@ -49,7 +49,7 @@ func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.Re
 		return Outcome{}, nobody(o.keys.Prefix())
 	}
 	before := s.Leader()
-	after, err := request.Ask(ctx, o.client, m, lease, kind, address)
+	after, err := request.AwaitHandover(ctx, o.client, m, lease, kind, address)
 	switch {
 	case errors.Is(err, election.ErrNotMoved) && ctx.Err() != nil:
 		return Outcome{}, fmt.Errorf("%w; no request is left behind, look at goversed status or give more --timeout than %v",

@@ -77,7 +77,7 @@ func (o *Operator) TransferElection(ctx context.Context, timeout time.Duration, 
 // TransferElection does.
 func (o *Operator) ResignElection(ctx context.Context, timeout time.Duration, name string) (Outcome, error) {
 	return o.askNamed(ctx, timeout, name, func(ctx context.Context, e *elections.Election) error {
-		return e.AskResign(ctx)
+		return e.RequestResign(ctx)
 	})
 }
 

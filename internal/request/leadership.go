@@ -14,16 +14,16 @@ import (
 	"github.com/goverse/goverse/internal/txn"
 )
 
-// Ask requests a change of leadership, on the given lease of who asks, and waits for the
+// AwaitHandover requests a handover of leadership, on the given lease, and waits for the
 // outcome: who leads then. The request names the present term, so it can never move a later
-// one; it is withdrawn when Ask returns. With RequestResign, address is not used, and a leader
+// one; it is withdrawn when AwaitHandover returns. With RequestResign, address is not used, and a leader
 // that is alone in the queue follows itself with a new token. With RequestTransfer a member that
 // is about to queue, as one that has just given way is, is waited for.
 //
-// Ask blocks until there is an outcome, which m shows, or ctx ends: give it a deadline. Errors are
+// AwaitHandover blocks until there is an outcome, which m shows, or ctx ends: give it a deadline. Errors are
 // election.ErrNoLeader, ErrFallback, ErrOutsider, ErrNotMember, ErrNotCandidate and ErrNotMoved,
 // and etcd's.
-func Ask(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease clientv3.LeaseID,
+func AwaitHandover(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease clientv3.LeaseID,
 	kind state.RequestKind, address string) (election.Leader, error) {
 	snap := m.Snapshot()
 	if snap == nil {

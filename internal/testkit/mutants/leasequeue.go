@@ -44,10 +44,11 @@ var ofLeaseQueues = []Mutant{{
 		{"internal/leasequeue/lane.go", `clientv3.OpTxn([]clientv3.Cmp{o.entry.Guard()},`, `clientv3.OpTxn(nil,`},
 	},
 }, {
-	Name:  "found-is-first",
-	What:  "an entry whose answer was lost is taken for first",
-	In:    []string{queues},
-	Edits: []Edit{{"internal/leasequeue/lane.go", `l.modified, ahead(o.entry, found))`, `l.modified, ahead(o.entry, found) || true)`}},
+	Name: "found-is-first",
+	What: "an entry whose answer was lost is taken for first",
+	In:   []string{queues},
+	Edits: []Edit{{"internal/leasequeue/lane.go",
+		`l.modified, ahead(o.entry, found))`, `l.modified, ahead(o.entry, found) || true)`}},
 }, {
 	Name: "gone-unnoticed",
 	What: "an engine never looks whether a key of its own is gone",

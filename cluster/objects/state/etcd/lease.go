@@ -83,14 +83,20 @@ func (s *Store) commit(ctx context.Context, leased bool,
 	}
 }
 
-// refusals are errors that etcd answers before it writes.
-var refusals = []error{errNoLease, rpctypes.ErrNoLeader, rpctypes.ErrNoSpace, rpctypes.ErrTooManyRequests,
-	rpctypes.ErrPermissionDenied, rpctypes.ErrLeaseNotFound, rpctypes.ErrInvalidAuthToken}
+// refusals are errors that etcd answers before it writes. ErrNoSpace is none: etcd carries out what was on its way
+// when its space was used up, and answers with it all the same.
+var refusals = []error{errNoLease, rpctypes.ErrNoLeader, rpctypes.ErrTooManyRequests, rpctypes.ErrPermissionDenied,
+	rpctypes.ErrLeaseNotFound, rpctypes.ErrInvalidAuthToken}
 
-// saveError says what became of a transaction that has failed.
-func saveError(err error) error {
-	if errors.Is(err, rpctypes.ErrRequestTooLarge) || status.Code(err) == codes.ResourceExhausted &&
-		!errors.Is(err, rpctypes.ErrNoSpace) && !errors.Is(err, rpctypes.ErrTooManyRequests) {
+// grpcRoom is by how much etcd's gRPC server takes longer messages than etcd takes requests.
+const grpcRoom = 512 << 10
+
+// saveError says what became of a transaction that has failed, which was to write so many bytes.
+func saveError(err error, size int) error {
+	// gRPC says of other resources, too, that they are exhausted, and of some when etcd has written.
+	tooLong := size > grpcRoom && status.Code(err) == codes.ResourceExhausted &&
+		!errors.As(err, new(rpctypes.EtcdError))
+	if tooLong || errors.Is(err, rpctypes.ErrRequestTooLarge) {
 		return fmt.Errorf("%w: %w", state.ErrTooLarge, err)
 	}
 	for _, refusal := range refusals {

@@ -191,7 +191,8 @@ func (s *Store) Save(ctx context.Context, ref state.Ref, w state.Write) (int64, 
 	if err := errors.Join(checked(ref, w.Epoch), w.Validate()); err != nil {
 		return 0, err
 	}
-	if size := len(w.Value) + len(w.Reply); size > s.cfg.MaxBytes {
+	size := len(w.Value) + len(w.Reply)
+	if size > s.cfg.MaxBytes {
 		return 0, fmt.Errorf("%w: they have %d bytes of at most %d", state.ErrTooLarge, size, s.cfg.MaxBytes)
 	}
 	ctx, cancel := s.request(ctx)
@@ -215,7 +216,7 @@ func (s *Store) Save(ctx context.Context, ref state.Ref, w state.Write) (int64, 
 	})
 	switch {
 	case err != nil:
-		return 0, saveError(err)
+		return 0, saveError(err, size)
 	case !txn.Succeeded:
 		return 0, refused(key, w, txn)
 	}

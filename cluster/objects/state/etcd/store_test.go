@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
@@ -258,4 +259,22 @@ func TestClosedClient(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrUnavailable)
 	_, err = store.Save(etcdtest.Context(t), ref, state.Write{Version: 1, Epoch: 1, RequestID: "1"})
 	require.ErrorIs(t, err, state.ErrUnavailable, "no lease was granted")
+}
+
+// etcd may have carried out what it answers with "no space", and gRPC says that resources are exhausted of answers
+// too: nobody may conclude that nothing was stored.
+func TestRefusalsThatProveNothing(t *testing.T) {
+	t.Parallel()
+	client, ctx := etcdtest.Client(t), etcdtest.Context(t)
+	faults := clustertest.Inject(client)
+	for _, refusal := range []error{rpctypes.ErrNoSpace,
+		status.Error(codes.ResourceExhausted, "the answer is too large")} {
+		s := load(t, open(t, client), 1)
+		faults.FailNext(clustertest.OpTxn, refusal)
+		s.Value().Value = 1
+		err := s.Save(ctx)
+		require.ErrorIs(t, err, state.ErrOutcomeUnknown)
+		require.ErrorIs(t, err, refusal)
+		require.ErrorIs(t, s.Err(), state.ErrStale)
+	}
 }
