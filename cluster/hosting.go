@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -73,14 +74,17 @@ func (h *hosting) stats() objects.Stats {
 }
 
 // forget closes the connections to nodes that are gone, until ctx ends. A call to one that stands still would else
-// wait for its deadline. Where another process has the address of one that is gone, the kernel has closed them.
+// wait for its deadline.
 func (h *hosting) forget(ctx context.Context, view *mirror.Mirror) {
 	sub := view.Subscribe(func(before, now *state.Snapshot) bool { return !state.Same(before.Members, now.Members) })
 	defer sub.Close()
-	known := map[string]bool{}
+	due := time.NewTimer(0)
+	defer due.Stop()
+	var known departures
 	for {
 		select {
 		case <-sub.C:
+		case <-due.C:
 		case <-ctx.Done():
 			return
 		}
@@ -88,14 +92,12 @@ func (h *hosting) forget(ctx context.Context, view *mirror.Mirror) {
 		if snap == nil {
 			continue
 		}
-		for address := range known {
-			if snap.Member(address) == nil {
-				h.pool.Drop(address)
-				delete(known, address)
-			}
+		next, gone, again := known.look(snap, time.Now())
+		for _, address := range gone {
+			h.pool.Drop(address)
 		}
-		for _, m := range snap.Members {
-			known[m.Address] = true
+		if known = next; again > 0 {
+			due.Reset(again)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
@@ -21,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) {
 	leaktest.RunMore()
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // embedded is the configuration of a node with its own etcd, on free ports.

@@ -85,8 +85,8 @@ func active(c *clustertest.Cluster) (n int) {
 	return n
 }
 
+// Not parallel: it measures memory.
 func TestManyObjectsOnThreeNodes(t *testing.T) {
-	t.Parallel()
 	idleAfter := 2*time.Second + time.Duration(*many)*100*time.Microsecond
 	c := three(t, &plain{}, idleAfter)
 	at := c.Node(0).Cluster().Objects().At

@@ -1,0 +1,53 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/goverse/goverse/internal/state"
+)
+
+// lastReplies is for how long a node that has stopped in order keeps its connections here. All that it was asked it
+// has answered before its key went, but who waits for that may not have been running since.
+const lastReplies = 2 * time.Second
+
+// departures decide to which nodes the connections are closed, because they are gone. It is a value: a look makes the
+// next one.
+type departures struct {
+	members map[string]bool      // those of the last snapshot; true: it was stopping
+	stopped map[string]time.Time // those that have stopped since, and when their connections are closed
+}
+
+// look takes a snapshot in. It returns the addresses whose connections are to be closed now, and after how long to
+// look again, 0 for at the next change.
+func (d departures) look(s *state.Snapshot, now time.Time) (next departures, gone []string, again time.Duration) {
+	next = departures{members: map[string]bool{}, stopped: map[string]time.Time{}}
+	for _, m := range s.Members {
+		next.members[m.Address] = m.Stopping
+	}
+	for address, stopping := range d.members {
+		_, here := next.members[address]
+		switch {
+		case here:
+		case stopping:
+			next.stopped[address] = now.Add(lastReplies)
+		default: // a process that stands still keeps its connections, and answers nothing
+			gone = append(gone, address)
+		}
+	}
+	for address, at := range d.stopped {
+		_, here := next.members[address]
+		switch left := at.Sub(now); {
+		case here: // another process has the address, and the kernel has closed the connections to the one before
+		case left <= 0:
+			gone = append(gone, address)
+		default:
+			next.stopped[address] = at
+		}
+	}
+	for _, at := range next.stopped {
+		if left := at.Sub(now); again == 0 || left < again {
+			again = left
+		}
+	}
+	return next, gone, again
+}
