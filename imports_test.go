@@ -179,6 +179,7 @@ var allowed = map[string][]string{
 		"internal/wait"},
 	"internal/supervise/ending":    {},
 	"internal/suspicion":           {"internal/backoff", "internal/state"},
+	"internal/testkit/basetest":    {"cluster/session", "internal/etcdsession", "internal/mirror", "internal/state"},
 	"internal/testkit/browser":     {"internal/testkit/needed"},
 	"internal/testkit/certtest":    {},
 	"internal/testkit/etcdtest":    {"embedetcd"},

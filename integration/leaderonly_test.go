@@ -18,6 +18,7 @@ import (
 
 	"github.com/goverse/goverse/integration/internal/procs"
 	"github.com/goverse/goverse/internal/leaderelection"
+	"github.com/goverse/goverse/internal/testkit/basetest"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
@@ -70,8 +71,9 @@ func startControllers(t *testing.T, elsewhere string) *controllers {
 // observe follows the controllers' election.
 func observe(t *testing.T, client *clientv3.Client) *leaderelection.LeaderElection {
 	t.Helper()
+	base := basetest.Start(t, client, controllerPrefix, 10*time.Second)
 	observer, err := leaderelection.New(leaderelection.Config{Client: client, Prefix: controllerPrefix,
-		Address: "observer", Observer: true})
+		Address: "observer", Observer: true, Mirror: base.Mirror, Keeper: base.Keeper})
 	require.NoError(t, err)
 	require.NoError(t, observer.Start(etcdtest.Context(t)))
 	t.Cleanup(func() { require.NoError(t, observer.Stop(context.Background())) })

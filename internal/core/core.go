@@ -147,5 +147,7 @@ func (c *Core) lost(s *etcdsession.Session, lost *session.LostError) {
 	if c.cfg.OnLost != nil {
 		c.cfg.OnLost(s, lost)
 	}
-	leaderelection.RebuildOnOtherHistory(c.Mirror)(s, lost)
+	if lost.Reason == session.ReasonOtherHistory { // a watch of what was before stays silent
+		c.Mirror.Rebuild("etcd's history is another one")
+	}
 }

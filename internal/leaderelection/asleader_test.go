@@ -13,7 +13,7 @@ import (
 )
 
 // inside has le do something as the leader: goOn lets it, and result is what came of it.
-func inside(t *testing.T, le *LeaderElection, do func(ctx context.Context, term election.Term) error) (goOn func(),
+func inside(t *testing.T, le *one, do func(ctx context.Context, term election.Term) error) (goOn func(),
 	result <-chan error) {
 	t.Helper()
 	in, out, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -41,9 +41,9 @@ func put(key string) func(ctx context.Context, term election.Term) error {
 func TestAsLeaderOutlastsTheFlag(t *testing.T) {
 	client := etcdtest.Client(t)
 	ctx := etcdtest.Context(t)
-	for name, give := range map[string]func(le *LeaderElection) error{
-		"resign": func(le *LeaderElection) error { return le.Resign(ctx) },
-		"stop":   func(le *LeaderElection) error { return le.Stop(ctx) },
+	for name, give := range map[string]func(le *one) error{
+		"resign": func(le *one) error { return le.Resign(ctx) },
+		"stop":   func(le *one) error { return le.Stop(ctx) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			prefix := func(c *Config) { c.Prefix = "/" + name }

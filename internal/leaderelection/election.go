@@ -19,7 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 )
 
-// Config is what an election needs. Client and Address are required.
+// Config is what an election needs. Client, Address, Mirror and Keeper are required.
 type Config struct {
 	// Client reaches etcd. The election never closes it.
 	Client *clientv3.Client
@@ -29,8 +29,6 @@ type Config struct {
 	// Address is the value of the candidate's key: what others see when
 	// this candidate leads.
 	Address string
-	// TTL is the session's, in whole seconds. Default 10 s. Unused with Keeper.
-	TTL time.Duration
 	// Observer only observes and never stands for election.
 	Observer bool
 	// Fallback takes part in the choice by name when the election fails. It
@@ -42,10 +40,9 @@ type Config struct {
 	// WorkTimeout bounds how long a leader that gives way waits for the functions
 	// in Lead to return after their context ended. Default 5 s.
 	WorkTimeout time.Duration
-	// Mirror and Keeper, if set, are shared with the caller, who runs them, and
+	// Mirror and Keeper are shared with the caller, who runs them, and
 	// who ends the session when the election is stopped: a request that timed out
 	// during Stop can still commit, and its key goes with the session only.
-	// Without them the election runs its own.
 	Mirror *mirror.Mirror
 	Keeper *etcdsession.Keeper
 	// Logger gets one line per change of leadership of this node. Default: none.
@@ -76,8 +73,8 @@ func (c Config) Validate() error {
 	if c.Address == "" {
 		return errors.New("leaderelection: Config.Address is empty; set the address that others should reach this node at")
 	}
-	if (c.Mirror == nil) != (c.Keeper == nil) {
-		return errors.New("leaderelection: give both Config.Mirror and Config.Keeper, or neither")
+	if c.Mirror == nil || c.Keeper == nil {
+		return errors.New("leaderelection: Config.Mirror or Config.Keeper is nil; give it both")
 	}
 	return nil
 }
@@ -96,7 +93,6 @@ type LeaderElection struct {
 	ctx    context.Context // of the loop; ends with ErrStopped
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // loop, operations, observers
-	base   *base          // the own mirror and keeper; nil when they are shared
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at every change of the own part, if anybody asked
@@ -128,11 +124,6 @@ func New(cfg Config) (*LeaderElection, error) {
 		changed: make(chan struct{}), subs: map[*Subscription]struct{}{},
 		part: candidacy.New(candidacy.Settings{Address: cfg.Address, Fallback: cfg.Fallback, WorkTimeout: cfg.WorkTimeout},
 			!cfg.Observer)}
-	if le.mirror == nil {
-		if err := le.makeBase(); err != nil {
-			return nil, err
-		}
-	}
 	le.ctx, le.cancel = context.WithCancelCause(context.Background())
 	return le, nil
 }
@@ -147,9 +138,6 @@ func (le *LeaderElection) Start(ctx context.Context) error {
 		return ErrStarted
 	}
 	le.started = true
-	if le.base != nil {
-		le.base.run()
-	}
 	le.wg.Go(le.run)
 	le.mu.Unlock()
 	if err := le.awaitQueued(ctx); err != nil {
@@ -202,9 +190,9 @@ func (le *LeaderElection) Withdraw(ctx context.Context) error {
 	return le.await(ctx, func() bool { return le.round == nil || le.part.Clear(le.mirror.Snapshot()) })
 }
 
-// Stop withdraws, stops observing and joins every goroutine; a session of the
-// election's own is closed. If ctx ends before the withdrawal is confirmed, the
-// rest is done all the same and ctx's error returned.
+// Stop withdraws, stops observing and joins every goroutine. If ctx ends before
+// the withdrawal is confirmed, the rest is done all the same and ctx's error
+// returned.
 func (le *LeaderElection) Stop(ctx context.Context) error {
 	le.mu.Lock()
 	if le.stopped {
@@ -221,9 +209,6 @@ func (le *LeaderElection) Stop(ctx context.Context) error {
 	le.cancel(election.ErrStopped)
 	le.notify()
 	le.wg.Wait()
-	if started && le.base != nil {
-		le.base.stop()
-	}
 	return err
 }
 
@@ -310,8 +295,6 @@ func (le *LeaderElection) await(ctx context.Context, cond func() bool) error {
 		case <-changed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-le.baseDone():
-			return le.base.err()
 		}
 	}
 }

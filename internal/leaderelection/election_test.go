@@ -13,14 +13,18 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
 func TestConfigIsChecked(t *testing.T) {
-	client := clientv3.NewCtxClient(context.Background())
-	for _, cfg := range []Config{{}, {Client: client}, {Client: client, Address: "a", Prefix: "x"}, {Client: client,
-		Address: "a", TTL: 1}} {
+	client, m, k := clientv3.NewCtxClient(context.Background()), &mirror.Mirror{}, &etcdsession.Keeper{}
+	require.NoError(t, Config{Client: client, Address: "a", Mirror: m, Keeper: k}.Validate())
+	for _, cfg := range []Config{{}, {Client: client, Mirror: m, Keeper: k}, {Address: "a", Mirror: m, Keeper: k},
+		{Client: client, Address: "a", Mirror: m}, {Client: client, Address: "a", Keeper: k},
+		{Client: client, Address: "a", Prefix: "x", Mirror: m, Keeper: k}} {
 		_, err := New(cfg)
 		require.Error(t, err)
 	}
@@ -96,7 +100,7 @@ func TestOutsideCandidate(t *testing.T) {
 	awaitTail(t, a, "a:1") // or b might queue again before a does
 	require.NoError(t, b.Resign(ctx))
 	require.NoError(t, <-won)
-	for _, le := range []*LeaderElection{a, b} {
+	for _, le := range []*one{a, b} {
 		awaitLeader(t, le, "outside")
 		require.False(t, le.IsLeader())
 		require.False(t, le.Leader().Member)
@@ -241,8 +245,7 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	server := etcdtest.Client(t)
 	silent := clientv3.NewCtxClient(context.Background())
 	silent.KV, silent.Watcher, silent.Lease = server.KV, server.Watcher, hangingLease{server.Lease}
-	le, err := New(Config{Client: silent, Address: "a:1", TTL: 2 * time.Second})
-	require.NoError(t, err)
+	le := stands(t, silent, "a:1")
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, le.Start(ctx), context.DeadlineExceeded)

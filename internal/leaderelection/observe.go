@@ -58,10 +58,6 @@ func (le *LeaderElection) Duty() ([]txn.Guard, bool) {
 	return txn.TermGuards(le.keys, election.ModeElection, lease, own.CreateRevision), true
 }
 
-// GetLeaderNode is the leader's advertise address, "" when there is none. See
-// Leader.
-func (le *LeaderElection) GetLeaderNode() string { return le.Leader().Address }
-
 // Subscription is a coalescing signal that this election's answers changed.
 type Subscription struct {
 	// C receives after a change of who leads, of this node's term, or of whether
@@ -106,8 +102,6 @@ func (le *LeaderElection) WaitForLeader(ctx context.Context) (election.Leader, e
 			return election.Leader{}, context.Cause(ctx)
 		case <-le.ctx.Done():
 			return election.Leader{}, election.ErrStopped
-		case <-le.baseDone():
-			return election.Leader{}, le.base.err()
 		}
 	}
 }
