@@ -292,7 +292,6 @@ func (l *lane) drainBatch(batch []op) []op {
 // release deletes the keys of those who leave, without a number, so each under its own
 // condition: it may be committed late. It returns the rest of the batch.
 func (l *lane) release(batch []op) []op {
-	var ops []clientv3.Op
 	var leaving, rest []op
 	limit := min(apart, max(1, l.limit/2))
 	for _, o := range batch {
@@ -300,27 +299,42 @@ func (l *lane) release(batch []op) []op {
 			rest = append(rest, o)
 		} else {
 			leaving = append(leaving, o)
-			ops = append(ops, clientv3.OpTxn([]clientv3.Cmp{o.entry.Guard()},
-				[]clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil))
 		}
 	}
 	if len(leaving) == 0 {
 		return batch
 	}
+	return append(l.releaseAll(leaving), rest...)
+}
+
+// releaseAll is release of those who leave, in one transaction. It returns those that have to be tried again.
+func (l *lane) releaseAll(leaving []op) []op {
+	ops := make([]clientv3.Op, len(leaving))
+	for i, o := range leaving {
+		ops[i] = clientv3.OpTxn([]clientv3.Cmp{o.entry.Guard()}, []clientv3.Op{clientv3.OpDelete(o.entry.key)}, nil)
+	}
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(l.r.ctx), l.r.e.cfg.RequestTimeout)
 	defer cancel()
-	if _, err := l.r.e.cfg.Client.Txn(ctx).Then(ops...).Commit(); err != nil {
-		if errors.Is(err, rpctypes.ErrTooManyOps) {
-			l.limit = max(2, l.limit/2)
-		}
-		return batch
+	_, err := l.r.e.cfg.Client.Txn(ctx).Then(ops...).Commit()
+	denied := errors.Is(err, rpctypes.ErrPermissionDenied)
+	switch half := len(leaving) / 2; {
+	case err == nil:
+		l.r.e.with(func() {
+			for _, o := range leaving {
+				l.left(o)
+			}
+		})
+		return nil
+	case denied && half > 0:
+		again := l.releaseAll(leaving[:half])
+		return append(again, l.releaseAll(leaving[half:])...)
+	case denied:
+		l.r.e.with(func() { l.refuse(leaving[0], err) })
+		return nil
+	case errors.Is(err, rpctypes.ErrTooManyOps):
+		l.limit = max(2, l.limit/2)
 	}
-	l.r.e.with(func() {
-		for _, o := range leaving {
-			l.left(o)
-		}
-	})
-	return rest
+	return leaving
 }
 
 // left: the key was deleted. The lock is held.

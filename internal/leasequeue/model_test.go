@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/state"
@@ -41,13 +42,16 @@ func play(t *testing.T, do func(s *testBed)) {
 }
 
 // queues are a process's, whose requests take 2 ms if nothing else is their delivery.
-func (s *testBed) queues(delivery func(request any) modeletcd.Delivery) *Queues {
+func (s *testBed) queues(delivery func(request any) modeletcd.Delivery, change ...func(*clientv3.Client)) *Queues {
 	conn := s.e.Connect("", func(request any) modeletcd.Delivery {
 		f := delivery(request)
 		f.Out, f.Back = max(f.Out, time.Millisecond), max(f.Back, time.Millisecond)
 		return f
 	})
 	client := conn.Client()
+	for _, c := range change {
+		c(client)
+	}
 	keeper, err := etcdsession.NewKeeper(etcdsession.KeeperConfig{Config: etcdsession.Config{Client: client,
 		TTL: 2 * time.Second}})
 	require.NoError(s, err)

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,7 +14,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/internal/testkit/modeletcd"
@@ -125,6 +131,45 @@ func TestBucketWithoutAWatchRetires(t *testing.T) {
 	})
 }
 
+// refusing refuses watches of what has a prefix, and notes on which streams watches are opened.
+type refusing struct {
+	clientv3.Watcher
+	prefix  string
+	mu      sync.Mutex
+	streams map[string]bool
+}
+
+func (r *refusing) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	r.mu.Lock()
+	r.streams[strings.Join(md.Get("goverse-queues"), " ")] = true
+	r.mu.Unlock()
+	if !strings.HasPrefix(key, r.prefix) {
+		return r.Watcher.Watch(ctx, key, opts...)
+	}
+	refused := make(chan clientv3.WatchResponse, 1)
+	refused <- clientv3.WatchResponse{Created: true, Canceled: true}
+	close(refused)
+	return refused
+}
+
+// A watch that is refused whatever the token is not tried with a new one all the time.
+func TestFewStreamsForADeniedBucket(t *testing.T) {
+	play(t, func(s *testBed) {
+		watcher := &refusing{prefix: s.keys.Bucket("denied"), streams: map[string]bool{}}
+		q := s.queues(well, func(client *clientv3.Client) { watcher.Watcher, client.Watcher = client.Watcher, watcher })
+		for _, name := range []string{"denied", "a", "b", "c"} {
+			s.settles(s.enter(q, Want{Name: name}), time.Second)
+			s.enter(q, Want{Name: name}) // it waits
+		}
+		<-time.After(10 * time.Minute)
+		watcher.mu.Lock()
+		defer watcher.mu.Unlock()
+		require.Greater(s, len(watcher.streams), 1)
+		require.Less(s, len(watcher.streams), 16)
+	})
+}
+
 // Who waits in a queue that may be read is notified, whatever other queues are denied.
 func TestWaitsBesideADeniedQueue(t *testing.T) {
 	play(t, func(s *testBed) {
@@ -214,5 +259,54 @@ func TestManyKeysAreDeleted(t *testing.T) {
 			require.ErrorIs(s, context.Cause(x.Context()), ErrKeyGone)
 		}
 		require.Less(s, time.Since(began), 2*time.Second)
+	})
+}
+
+// Where there is no space left, one place that may not be given up holds up no others.
+func TestDeniedBesideOthersWithoutSpace(t *testing.T) {
+	play(t, func(s *testBed) {
+		var full atomic.Bool
+		q := s.queues(func(request any) (f modeletcd.Delivery) {
+			r, ok := request.(*pb.TxnRequest)
+			switch {
+			case !ok || !full.Load():
+			case len(r.Success) > 0 && r.Success[0].GetRequestPut() != nil:
+				f.Refused = rpctypes.ErrGRPCNoSpace
+			case deletes(r, s.keys.Queue("denied")):
+				f.Refused = modeletcd.Denied
+			}
+			return f
+		})
+		denied := s.enter(q, Want{Name: "denied"})
+		s.settles(denied, time.Second)
+		var others []*Entry
+		for i := range 20 {
+			others = append(others, s.enter(q, Want{Name: fmt.Sprint(i)}))
+			s.settles(others[i], time.Second)
+		}
+		full.Store(true)
+		for i, x := range others {
+			x.Abandon()
+			if i == len(others)/2 { // the lanes are busy: it goes with others
+				denied.Abandon()
+			}
+		}
+		for _, x := range others {
+			ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second)
+			require.NoError(s, x.Gone(ctx))
+			cancel()
+		}
+		require.Len(s, s.e.Keys(denied.Key()), 1)
+		full.Store(false)
+		<-time.After(2 * time.Second)
+		require.Empty(s, s.e.Keys(denied.Key()), "it is tried again")
+	})
+}
+
+// deletes reports whether a transaction may delete what has a prefix.
+func deletes(r *pb.TxnRequest, prefix string) bool {
+	return slices.ContainsFunc(r.Success, func(op *pb.RequestOp) bool {
+		inner := op.GetRequestTxn()
+		return bytes.HasPrefix(op.GetRequestDeleteRange().GetKey(), []byte(prefix)) || inner != nil && deletes(inner, prefix)
 	})
 }

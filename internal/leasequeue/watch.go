@@ -25,22 +25,32 @@ const mostReads = 64
 // It begins anew after a watch that stood for longer than it can grow.
 var watchRetry = backoff.Policy{First: 20 * time.Millisecond, Last: time.Second}
 
+// tokenRetry is for how long a watch that is refused is tried on the same stream. Each other one is a log-in, and most
+// of what is refused is refused to the user, whatever the token.
+var tokenRetry = backoff.Policy{First: time.Second, Last: 5 * time.Minute}
+
 var (
-	errIdle   = errors.New("nobody waits here any longer")
-	errSilent = errors.New("the watch does not tell what a read shows")
+	errRefused = errors.New("etcd refuses the watch")
+	errIdle    = errors.New("nobody waits here any longer")
+	errSilent  = errors.New("the watch does not tell what a read shows")
 )
 
 // run watches until nobody has waited for a while, or the session is lost.
 func (b *bucket) run() {
-	retry := b.r.e.retry(watchRetry)
+	retry, tokens, asked := b.r.e.retry(watchRetry), b.r.e.retry(tokenRetry), time.Time{}
 	for {
-		began := time.Now()
-		err := b.watch(b.r.ctx)
+		began, stream := time.Now(), b.r.e.stream.Load()
+		err := b.watch(b.r.ctx, stream)
 		if errors.Is(err, errIdle) && b.retire() || b.r.ctx.Err() != nil {
 			return
 		}
 		if time.Since(began) > watchRetry.Last {
 			retry.Reset()
+			tokens.Reset()
+		}
+		if errors.Is(err, errRefused) && !time.Now().Before(asked) {
+			b.r.e.stream.CompareAndSwap(stream, stream+1)
+			asked = time.Now().Add(tokens.Next())
 		}
 		if !errors.Is(err, errIdle) && retry.Failures() == 0 { // the others in a row say the same
 			b.r.e.cfg.Logger.Info("lost a watch of queues, opening it anew", "error", err)
@@ -73,10 +83,9 @@ func (b *bucket) retire() (retired bool) {
 }
 
 // watch opens the watch, reads what is waited for, and follows it.
-func (b *bucket) watch(ctx context.Context) error {
+func (b *bucket) watch(ctx context.Context, stream int64) error {
 	// All watches of an engine share a stream. etcd asks whether one is allowed with the token that the stream was
 	// opened with: where that is valid no more, another stream has another.
-	stream := b.r.e.stream.Load()
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
 		metadata.AppendToOutgoingContext(ctx, "goverse-queues", fmt.Sprintf("%p-%d", b.r.e, stream))))
 	defer cancel()
@@ -88,7 +97,7 @@ func (b *bucket) watch(ctx context.Context) error {
 	if resp, ok := <-events; !ok || resp.Err() != nil || !resp.Created {
 		err := errors.Join(resp.Err(), context.Cause(ctx))
 		if resp.Canceled {
-			b.r.e.stream.CompareAndSwap(stream, stream+1)
+			err = errors.Join(errRefused, err)
 		}
 		if err == nil {
 			err = errSilent
