@@ -13,6 +13,7 @@ import (
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Config is what effects need. Queues and Keys are required.
@@ -211,38 +212,55 @@ func (e *Effects) Resolve(ctx context.Context, name string, token int64, tookPla
 	if len(value) > once.MaxValue {
 		return fmt.Errorf("effect %q, %d bytes: %w", name, len(value), once.ErrValueTooLong)
 	}
+	r := resolution{name: name, token: token, state: once.Failed}
+	if tookPlace {
+		r.state, r.value = once.Done, value
+	}
 	for {
 		place, err := e.cfg.Queues.Take(ctx, leasequeue.Want{Name: name, Value: e.cfg.Owner})
 		if err != nil {
 			return err
 		}
-		if again, err := e.resolve(ctx, place, name, token, tookPlace, value); !again {
+		if again, err := e.resolve(ctx, place, &r); !again {
 			return err
 		}
 	}
 }
 
+// resolution is what is to be said of an attempt.
+type resolution struct {
+	name  string
+	token int64
+	state once.State
+	value []byte
+	at    time.Time // of the last try to write it; zero: there was none
+}
+
 // resolve is Resolve of who is first in the effect's queue, and leaves it. again says that it, or
-// the mark, was not as it had been, and nothing was written.
-func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, name string, token int64, tookPlace bool,
-	value []byte) (again bool, err error) {
+// the mark, was not as it had been, or the session was lost.
+func (e *Effects) resolve(ctx context.Context, place *leasequeue.Entry, r *resolution) (again bool, err error) {
 	defer e.leave(ctx, place)
-	m, err := e.marks.read(ctx, name)
-	if err != nil {
+	m, err := e.marks.read(ctx, r.name)
+	switch {
+	case err != nil:
 		return false, err
+	case !r.at.IsZero() && m.At.Equal(r.at) && m.Token == r.token && m.Resolved == e.cfg.Owner:
+		return false, nil // the last try was committed, though nobody said so
+	case m.State != once.Running || m.Token != r.token:
+		return false, fmt.Errorf("effect %q, token %d: %w", r.name, r.token, once.ErrNotUnknown)
 	}
-	if m.State != once.Running || m.Token != token {
-		return false, fmt.Errorf("effect %q, token %d: %w", name, token, once.ErrNotUnknown)
+	m.State, m.Value, m.Resolved = r.state, r.value, e.cfg.Owner
+	work, stop := wait.Within(ctx, place.Session())
+	defer stop()
+	err = e.marks.confirm(work, place.Guard(), r.name, &m)
+	r.at = m.At
+	switch {
+	case err == nil:
+		return false, nil
+	case ctx.Err() != nil:
+		return false, errors.Join(err, context.Cause(ctx))
 	}
-	m.State, m.Value, m.Resolved = once.Failed, nil, e.cfg.Owner
-	if tookPlace {
-		m.State, m.Value = once.Done, value
-	}
-	err = e.marks.confirm(ctx, place.Guard(), name, &m)
-	if err != nil && ctx.Err() != nil {
-		err = errors.Join(err, context.Cause(ctx))
-	}
-	return errors.Is(err, errOvertaken), err
+	return errors.Is(err, errOvertaken) || work.Err() != nil, err
 }
 
 // leave gives the place up. What is not confirmed in time is done later.

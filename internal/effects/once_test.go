@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/once"
@@ -246,6 +247,41 @@ func TestAnswerAndLooksAreLost(t *testing.T) {
 	token := s.unknown(t, "f")
 	lose(s.keys.EffectMark("f"), 2) // the first read is of what is to be resolved; both rules see it
 	require.NoError(t, s.a.Resolve(s.ctx, "f", token, true, nil))
+}
+
+// A resolution that cannot be written is tried again until the process ends, and one that was committed is known again
+// by the session that comes next.
+func TestResolveWhileSessionsEnd(t *testing.T) {
+	s := newTestBed(t)
+	lost, stuck := s.unknown(t, "lost"), s.unknown(t, "stuck")
+	key := s.keys.EffectMark("lost")
+	s.a.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(key))
+	var looks atomic.Int32
+	s.a.Faults.FailNext(clustertest.OpGet, errRefused, clustertest.Getting(key), func(clustertest.Request) bool {
+		if looks.Add(1) == 2 { // after the write
+			_, _ = s.client.Revoke(s.ctx, s.a.Keeper.Current().ID())
+			return true
+		}
+		return false
+	})
+	require.NoError(t, s.a.Resolve(s.ctx, "lost", lost, true, []byte("done")))
+
+	key = s.keys.EffectMark("stuck")
+	var tried atomic.Int32
+	for range 100 {
+		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(key),
+			func(clustertest.Request) bool { return tried.Add(1) > 0 })
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.a.Resolve(context.Background(), "stuck", stuck, true, nil) }()
+	require.Eventually(t, func() bool { return tried.Load() > 2 }, 20*time.Second, time.Millisecond)
+	s.a.Stop()
+	select {
+	case err := <-ended:
+		require.ErrorIs(t, err, once.ErrStopped)
+	case <-time.After(5 * time.Second):
+		t.Fatal("it goes on")
+	}
 }
 
 // Whenever its context ends, Once and Resolve say why.
