@@ -114,7 +114,6 @@ func TestCallOfAnExemptActivation(t *testing.T) {
 
 // Many callers of one object: the search is quick, and finds a read of what was before.
 func TestManyCallsOfAnObject(t *testing.T) {
-	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var all []call
 	at, n := 0, int64(0)
