@@ -95,8 +95,8 @@ type parts struct {
 	objects  *hosting
 	events   *eventlog.Log
 
-	restCtx  context.Context
-	stopRest context.CancelFunc // what is built on the core
+	restCtx  context.Context         // ends with ErrStopped
+	stopRest context.CancelCauseFunc // what is built on the core
 	rest     sync.WaitGroup
 
 	mu     sync.Mutex
@@ -122,7 +122,7 @@ func (p *parts) closeRest() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.stopRest()
+	p.stopRest(ErrStopped)
 	p.rest.Wait()
 	p.core.Close()
 }

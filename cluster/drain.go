@@ -8,6 +8,7 @@ import (
 
 	"github.com/goverse/goverse/internal/request"
 	"github.com/goverse/goverse/internal/shardview"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // The errors of Drain and Undrain, to test for with errors.Is.
@@ -43,9 +44,10 @@ type Drained struct {
 // released all that was its. Any node may ask for any. The node keeps to it until Undrain or its end; it stays a
 // member, and leads if it did.
 //
-// It blocks until that is done or ctx ends: the error is then ErrNotEmpty if the node goes on draining, and Drained
-// says how far it has come, or else ErrNoAnswer. Refused, with ErrDrainRefused, is what would never end. Others are
-// ErrUnknownNode, ErrNoShardMap, ErrMemberGone, ErrUndone, ErrNotStarted, ErrStopped, ctx's cause, and etcd's.
+// It blocks until that is done, or ctx ends or this node stops: the error is then ErrNotEmpty if the node at address
+// goes on draining, and Drained says how far it has come, or else ErrNoAnswer; and it matches ctx's cause, or
+// ErrStopped. Refused, with ErrDrainRefused, is what would never end. Others are ErrUnknownNode, ErrNoShardMap,
+// ErrMemberGone, ErrUndone, ErrNotStarted, ErrStopped and ctx's cause alone, and etcd's.
 func (c *Cluster) Drain(ctx context.Context, address string) (Drained, error) {
 	return c.drain(ctx, address, false)
 }
@@ -61,6 +63,8 @@ func (c *Cluster) drain(ctx context.Context, address string, undo bool) (Drained
 	if err != nil {
 		return Drained{}, err
 	}
+	ctx, stop := wait.Within(ctx, p.restCtx) // the mirror shows nothing more, and no session comes, once that has ended
+	defer stop()
 	session, err := p.keeper.Wait(ctx, nil)
 	if err != nil {
 		return Drained{}, fmt.Errorf("wait for a session with etcd: %w", err)

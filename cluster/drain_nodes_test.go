@@ -1,9 +1,12 @@
 package cluster_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -130,4 +133,87 @@ func TestDrainOfAFormerIncarnation(t *testing.T) {
 	require.False(t, member(c, n).Draining)
 	_, err = c.Client().Revoke(etcdtest.Context(t), lease)
 	require.NoError(t, err)
+}
+
+// blockedShard keeps one of n's shards from being released, until end is called.
+func blockedShard(t *testing.T, n *clustertest.Node) (end func()) {
+	t.Helper()
+	shards, key := n.Cluster().Shards(), "a"
+	for {
+		if owner, ok := shards.Owner(key); ok && owner.Address == n.Address() {
+			break
+		}
+		key += "a"
+	}
+	inside, over, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		assert.NoError(t, shards.Serve(context.Background(), key, func(context.Context, int64) error {
+			close(inside)
+			<-over
+			return nil
+		}))
+	}()
+	<-inside
+	return sync.OnceFunc(func() {
+		close(over)
+		<-ended
+	})
+}
+
+// A node that has stopped is not shown any more what it waits for: its own calls end with it.
+func TestDrainEndsWithTheNodeThatWasCalled(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2, nodetest.Sharded(cluster.Sharding{Shards: 16, Window: 20 * time.Millisecond}))
+	c.Eventually(nodetest.Balanced(c, 2), "two share")
+	n, from := c.Node(0), c.Node(1)
+	end := blockedShard(t, n)
+	defer end()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := from.Cluster().Drain(context.Background(), n.Address())
+		failed <- err
+	}()
+	c.Eventually(func() bool { m := member(c, n); return m != nil && m.Draining && n.Cluster().Shards().Held() == 1 },
+		"it drains, but for what does not end")
+	from.Stop()
+	err := received(t, failed)
+	require.ErrorIs(t, err, cluster.ErrStopped)
+	require.ErrorIs(t, err, cluster.ErrNotEmpty, "it goes on draining")
+}
+
+// The same where it waits for a session, as etcd is away.
+func TestDrainWithoutASessionEndsWithTheNodeThatWasCalled(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2, nodetest.Sharded(cluster.Sharding{Shards: 16, Window: 20 * time.Millisecond}))
+	c.Eventually(nodetest.Balanced(c, 2), "two share")
+	n, from := c.Node(0), c.Node(1)
+	from.Faults().CutOff()
+	c.Eventually(func() bool { return from.Lease() == 0 }, "its session is lost")
+	failed := make(chan error, 2)
+	for _, call := range []func(context.Context, string) (cluster.Drained, error){from.Cluster().Drain,
+		from.Cluster().Undrain} {
+		go func() {
+			_, err := call(context.Background(), n.Address())
+			failed <- err
+		}()
+	}
+	brief, cancel := context.WithTimeout(etcdtest.Context(t), 100*time.Millisecond)
+	defer cancel()
+	require.Error(t, from.StopContext(brief), "etcd does not answer")
+	for range 2 {
+		require.ErrorIs(t, received(t, failed), cluster.ErrStopped)
+	}
+}
+
+// received is what comes out of c, in time.
+func received(t *testing.T, c <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-c:
+		return err
+	case <-etcdtest.Context(t).Done():
+		t.Fatal("it goes on waiting")
+		return nil
+	}
 }

@@ -94,7 +94,7 @@ func (c *Cluster) serve() error {
 
 // run starts everything below the election.
 func (c *Cluster) run(p *parts) {
-	restCtx, stopRest := context.WithCancel(context.Background())
+	restCtx, stopRest := context.WithCancelCause(context.Background())
 	p.restCtx, p.stopRest = restCtx, stopRest
 	p.core.Start()
 	p.rest.Go(func() { p.followElection(restCtx) })

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/goverse/goverse/internal/request"
@@ -64,7 +65,10 @@ func (o *Operator) drain(ctx context.Context, timeout time.Duration, address str
 	}
 	began := time.Now()
 	d, err := request.AwaitDrain(ctx, o.client, m, lease, address, undo, show)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrNotEmpty), errors.Is(err, ErrNoAnswer):
+		return Drained{}, err // it matches ctx's cause too, and yet it is not etcd that did not answer
+	case err != nil:
 		return Drained{}, o.explain(ctx, err)
 	}
 	return Drained{Address: d.Address, Incarnation: d.Incarnation, Draining: d.Draining, Changed: d.Changed,

@@ -121,6 +121,7 @@ func TestDrainThatTakesTooLong(t *testing.T) {
 		}
 	})
 	require.ErrorIs(t, err, ErrNotEmpty)
+	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, n.Address()+" has 1 of 4 shards and goes on draining")
 	require.ErrorContains(t, err, "goversed drain --undo "+n.Address()+" ends it")
 	requireNoRequest(t, c)
@@ -145,6 +146,7 @@ func TestDrainOfOneThatDoesNotAnswer(t *testing.T) {
 	c.Node(1).Faults().FreezeWatch()
 	_, err := open(t, c).Drain(patient(t), time.Second, c.Node(1).Address(), (&drawn{}).show)
 	require.ErrorIs(t, err, ErrNoAnswer)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NotErrorIs(t, err, ErrNotEmpty)
 	requireNoRequest(t, c)
 	c.Node(1).Faults().ThawWatch()

@@ -38,8 +38,8 @@ type Drained struct {
 // of shards that are left changes. The member keeps to it until it is undone, or its end.
 //
 // Refused, with ErrRefused, what would never end. When ctx ends the error is ErrNotEmpty if the member goes on
-// draining, and Drained says how far it has come, or else ErrNoAnswer. Others are shardview.ErrUnknownNode,
-// shardview.ErrNoMap, ErrMemberGone, ErrUndone, and etcd's.
+// draining, and Drained says how far it has come, or else ErrNoAnswer; and it matches ctx's cause. Others are
+// shardview.ErrUnknownNode, shardview.ErrNoMap, ErrMemberGone, ErrUndone, and etcd's.
 func AwaitDrain(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease clientv3.LeaseID, address string,
 	undo bool, show func(left, before int)) (Drained, error) {
 	s := m.Snapshot()
@@ -59,7 +59,7 @@ func AwaitDrain(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, 
 		select {
 		case <-sub.C:
 		case <-ctx.Done():
-			return w.outcome(m.Snapshot()), w.unfinished()
+			return w.outcome(m.Snapshot()), w.unfinished(context.Cause(ctx))
 		}
 		s, last := m.Snapshot(), w.left
 		done, err := w.look(s)
@@ -82,16 +82,16 @@ func (w *drainRequest) outcome(s *state.Snapshot) Drained {
 		Leader: l.Member && l.Lease == w.asked.Lease}
 }
 
-// unfinished is the error when the time is up.
-func (w *drainRequest) unfinished() error {
+// unfinished is the error when the time is up, by that cause.
+func (w *drainRequest) unfinished(cause error) error {
 	if !w.answered {
-		return fmt.Errorf("%s: %w: it does not reach etcd, or is older than this command; no request is left behind",
-			w.asked.Address, ErrNoAnswer)
+		return fmt.Errorf("%s: %w: it does not reach etcd, or is older than this command; no request is left behind (%w)",
+			w.asked.Address, ErrNoAnswer, cause)
 	}
 	why := "goversed shards shows whom they wait for"
 	if w.stuck {
 		why = "no other node can take them any more: start one"
 	}
-	return fmt.Errorf("%w: %s has %d of %d shards and goes on draining; %s; goversed drain --undo %s ends it",
-		ErrNotEmpty, w.asked.Address, w.left, w.before, why, w.asked.Address)
+	return fmt.Errorf("%w: %s has %d of %d shards and goes on draining; %s; goversed drain --undo %s ends it (%w)",
+		ErrNotEmpty, w.asked.Address, w.left, w.before, why, w.asked.Address, cause)
 }

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -69,13 +70,14 @@ func TestRequest(t *testing.T) {
 	busy.Released = []*state.Released{{Address: "a:1", Report: sharding.Report{Incarnation: 1, Generation: 13,
 		Busy: []int{moves(moving.ShardMap)[0]}}}}
 	look(&busy, 1, false)
-	require.ErrorContains(t, w.unfinished(), "a:1 has 1 of 4 shards and goes on draining; goversed shards shows whom "+
-		"they wait for;")
+	require.ErrorContains(t, w.unfinished(context.Canceled), "a:1 has 1 of 4 shards and goes on draining; goversed "+
+		"shards shows whom they wait for;")
+	require.ErrorIs(t, w.unfinished(context.Canceled), context.Canceled)
 	alone := busy
 	alone.Members = []*state.Member{drained, sharder("b:1", 2, drains)}
 	look(&alone, 1, false)
-	require.ErrorContains(t, w.unfinished(), "no other node can take them any more: start one; goversed drain --undo "+
-		"a:1 ends it")
+	require.ErrorContains(t, w.unfinished(context.Canceled), "no other node can take them any more: start one; goversed "+
+		"drain --undo a:1 ends it")
 	over := moving
 	over.Released = []*state.Released{{Address: "a:1", Report: sharding.Report{Incarnation: 1, Generation: 13}}}
 	look(&over, 0, true)
