@@ -117,6 +117,18 @@ func (p *parts) goRest(f func(ctx context.Context)) bool {
 	return true
 }
 
+// joinRest makes the caller one of the rest, that ends with restCtx, until it calls left; it does not when that is
+// being stopped.
+func (p *parts) joinRest() (left func(), ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, false
+	}
+	p.rest.Add(1)
+	return p.rest.Done, true
+}
+
 // closeRest ends all the rest and waits for it.
 func (p *parts) closeRest() {
 	p.mu.Lock()

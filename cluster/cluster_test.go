@@ -257,8 +257,8 @@ func TestTransferAndResign(t *testing.T) {
 	require.Equal(t, StateFollower, o.Status().State)
 
 	before := c.Term().Token()
-	leader, err := request.AwaitHandover(ctx, o.parts.Load().client, o.parts.Load().mirror, o.Session().ID(),
-		state.RequestResign, "")
+	leader, err := request.AwaitHandover(ctx, o.parts.Load().client, o.parts.Load().mirror, state.RequestResign,
+		"")
 	require.NoError(t, err)
 	require.Equal(t, d.address(), leader.Address, "b let c pass, and waits at the tail since")
 	require.Greater(t, leader.Token, before)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/goverse/goverse/internal/request"
 	"github.com/goverse/goverse/internal/shardview"
 	"github.com/goverse/goverse/internal/wait"
@@ -63,14 +61,16 @@ func (c *Cluster) drain(ctx context.Context, address string, undo bool) (Drained
 	if err != nil {
 		return Drained{}, err
 	}
+	left, ok := p.joinRest() // a stop leaves time to withdraw the request
+	if !ok {
+		return Drained{}, ErrStopped
+	}
+	defer left()
 	ctx, stop := wait.Within(ctx, p.restCtx) // the mirror shows nothing more, and no session comes, once that has ended
 	defer stop()
-	session, err := p.keeper.Wait(ctx, nil)
-	if err != nil {
+	if _, err := p.keeper.Wait(ctx, nil); err != nil { // while there is none etcd does not answer
 		return Drained{}, fmt.Errorf("wait for a session with etcd: %w", err)
 	}
-	// On the node's own lease: should the process die, the request dies with it.
-	d, err := request.AwaitDrain(ctx, p.client, p.mirror, clientv3.LeaseID(session.ID()), address, undo,
-		func(int, int) {})
+	d, err := request.AwaitDrain(ctx, p.client, p.mirror, address, undo, func(int, int) {})
 	return Drained(d), err
 }

@@ -33,9 +33,11 @@ func askDrain(t *testing.T, c *clustertest.Cluster, lease clientv3.LeaseID, n *c
 	t.Helper()
 	own := member(c, n)
 	require.NotNil(t, own)
-	withdraw, err := request.Drain(etcdtest.Context(t), c.Client(), nodetest.Keys, lease, own, undo)
-	require.NoError(t, err)
-	return withdraw
+	require.NoError(t, request.Drain(etcdtest.Context(t), c.Client(), nodetest.Keys, lease, own, undo))
+	return func() {
+		_, err := c.Client().Delete(etcdtest.Context(t), nodetest.Keys.Drain(n.Address()))
+		require.NoError(t, err)
+	}
 }
 
 // member is n as the others see it.

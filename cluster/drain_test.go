@@ -19,12 +19,12 @@ func TestDrainRequestForAMemberThatIsGone(t *testing.T) {
 	require.NoError(t, err)
 	former := *own
 	former.Incarnation--
-	_, err = request.Drain(etcdtest.Context(t), etcd.Client(), c.keys, lease.ID, &former, false)
+	err = request.Drain(etcdtest.Context(t), etcd.Client(), c.keys, lease.ID, &former, false)
 	require.ErrorIs(t, err, request.ErrMemberGone)
-	withdraw, err := request.Drain(etcdtest.Context(t), etcd.Client(), c.keys, lease.ID, own, false)
-	require.NoError(t, err)
+	require.NoError(t, request.Drain(etcdtest.Context(t), etcd.Client(), c.keys, lease.ID, own, false))
 	awaitState(t, c, func(s *state.Snapshot) bool { return s.Member(c.address()).Draining })
-	withdraw()
+	_, err = etcd.Client().Revoke(etcdtest.Context(t), lease.ID)
+	require.NoError(t, err)
 	awaitState(t, c, func(s *state.Snapshot) bool { return s.Drain(c.address()) == nil })
 	require.NoError(t, c.parts.Load().member.Recorded(etcdtest.Context(t)))
 	require.True(t, inside{c}.Snapshot().Member(c.address()).Draining, "the member that was asked keeps to it")

@@ -56,9 +56,8 @@ var stormCalls = map[string]func(ctx context.Context, n *stormNode){
 			return
 		}
 		for _, m := range s.Members {
-			if withdraw, err := request.Drain(ctx, n.w.c.Client(), nodetest.Keys, n.cluster.Session().ID(), m,
-				false); err == nil {
-				withdraw()
+			if request.Drain(ctx, n.w.c.Client(), nodetest.Keys, n.cluster.Session().ID(), m, false) == nil {
+				_, _ = n.w.c.Client().Delete(ctx, nodetest.Keys.Drain(m.Address))
 			}
 		}
 	},

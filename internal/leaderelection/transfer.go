@@ -26,12 +26,29 @@ func (le *LeaderElection) RequestResign(ctx context.Context) error {
 }
 
 func (le *LeaderElection) ask(ctx context.Context, kind state.RequestKind, address string) error {
+	left, ok := le.join()
+	if !ok {
+		return election.ErrStopped
+	}
+	defer left()
 	s := le.keeper.Current()
 	if s == nil || !s.Valid() {
 		return election.ErrNoLeader
 	}
 	ctx, stop := wait.Within(ctx, le.ctx)
 	defer stop()
-	_, err := request.AwaitHandover(ctx, le.cfg.Client, le.mirror, s.ID(), kind, address)
+	_, err := request.AwaitHandover(ctx, le.cfg.Client, le.mirror, kind, address)
 	return err
+}
+
+// join has Stop wait until the caller, which ends with le.ctx, calls left: so that a request is withdrawn. It does not
+// once the election is being stopped.
+func (le *LeaderElection) join() (left func(), ok bool) {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	if le.stopped {
+		return nil, false
+	}
+	le.wg.Add(1)
+	return le.wg.Done, true
 }

@@ -55,7 +55,7 @@ func (o *Operator) drain(ctx context.Context, timeout time.Duration, address str
 	show func(left, before int)) (Drained, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	lease, m, end, err := o.begin(ctx, timeout)
+	m, end, err := o.begin(ctx)
 	if err != nil {
 		return Drained{}, err
 	}
@@ -64,7 +64,7 @@ func (o *Operator) drain(ctx context.Context, timeout time.Duration, address str
 		return Drained{}, err
 	}
 	began := time.Now()
-	d, err := request.AwaitDrain(ctx, o.client, m, lease, address, undo, show)
+	d, err := request.AwaitDrain(ctx, o.client, m, address, undo, show)
 	switch {
 	case errors.Is(err, ErrNotEmpty), errors.Is(err, ErrNoAnswer):
 		return Drained{}, err // it matches ctx's cause too, and yet it is not etcd that did not answer

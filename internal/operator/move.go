@@ -39,7 +39,7 @@ func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.Re
 	address string) (Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	lease, m, end, err := o.begin(ctx, timeout)
+	m, end, err := o.begin(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -49,7 +49,7 @@ func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.Re
 		return Outcome{}, nobody(o.keys.Prefix())
 	}
 	before := s.Leader()
-	after, err := request.AwaitHandover(ctx, o.client, m, lease, kind, address)
+	after, err := request.AwaitHandover(ctx, o.client, m, kind, address)
 	switch {
 	case errors.Is(err, election.ErrNotMoved) && ctx.Err() != nil:
 		return Outcome{}, fmt.Errorf("%w; no request is left behind, look at goversed status or give more --timeout than %v",

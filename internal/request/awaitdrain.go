@@ -32,32 +32,42 @@ type Drained struct {
 	Leader      bool // which a drain does not alter
 }
 
-// AwaitDrain makes the request of [Drain] to the member at address, on the given lease, and waits until it is
-// fulfilled: the map names the member no more and it has released all that was its; or, with undo, it says that
-// it takes shards again. m must have read the cluster. show is called at the beginning, and whenever the number
-// of shards that are left changes. The member keeps to it until it is undone, or its end.
+// AwaitDrain makes the request of [Drain] to the member at address and waits until it is fulfilled: the map names
+// the member no more and it has released all that was its; or, with undo, it says that it takes shards again. m must
+// have read the cluster. show is called at the beginning, and whenever the number of shards that are left changes. The
+// member keeps to it until it is undone, or its end. The request stands on a lease of its own, and is withdrawn when
+// AwaitDrain returns.
 //
 // Refused, with ErrRefused, what would never end. When ctx ends the error is ErrNotEmpty if the member goes on
-// draining, and Drained says how far it has come, or else ErrNoAnswer; and it matches ctx's cause. Others are
-// shardview.ErrUnknownNode, shardview.ErrNoMap, ErrMemberGone, ErrUndone, and etcd's.
-func AwaitDrain(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease clientv3.LeaseID, address string,
-	undo bool, show func(left, before int)) (Drained, error) {
+// draining, and Drained says how far it has come, or else ErrNoAnswer; and it matches ctx's cause. It is ErrNoAnswer,
+// too, when the request's lease is lost before the member has answered. Others are shardview.ErrUnknownNode,
+// shardview.ErrNoMap, ErrMemberGone, ErrUndone, and etcd's.
+func AwaitDrain(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, address string, undo bool,
+	show func(left, before int)) (Drained, error) {
 	s := m.Snapshot()
 	w, err := newDrainRequest(s, address, undo)
 	if err != nil {
 		return Drained{}, err
 	}
-	withdraw, err := Drain(ctx, client, s.Keys, lease, w.asked, undo)
+	session, withdraw, err := open(ctx, client, s.Keys)
 	if err != nil {
-		return Drained{}, err
+		return Drained{}, unmade(ctx, err, ErrNoAnswer)
 	}
 	defer withdraw()
+	if err := Drain(ctx, client, s.Keys, session.ID(), w.asked, undo); err != nil {
+		return Drained{}, unmade(ctx, err, ErrNoAnswer)
+	}
 	show(w.left, w.before)
 	sub := m.Subscribe(nil)
 	defer sub.Close()
-	for {
+	for lost := session.Done(); ; {
 		select {
 		case <-sub.C:
+		case <-lost:
+			if !w.answered {
+				return w.outcome(m.Snapshot()), w.unfinished(session.Err())
+			}
+			lost = nil // it keeps to it
 		case <-ctx.Done():
 			return w.outcome(m.Snapshot()), w.unfinished(context.Cause(ctx))
 		}

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -19,35 +18,24 @@ import (
 // ErrMemberGone: the member named left, or registered anew, before the request was written.
 var ErrMemberGone = errors.New("the node left, or joined anew, meanwhile")
 
-// withdrawTimeout bounds taking a request back.
-const withdrawTimeout = time.Second
-
 // Drain requests that m gives its shards up and gets none, or with undo that it may have some
 // again. m answers in its record, whose Draining it sets or clears, and keeps to that, also
 // when the request is gone and when it registers anew after a lost session, until it is asked
 // otherwise or its process ends. Nothing else about it changes: it stays a member, and leads if
 // it did. A member that is Stopping drains whatever is requested.
 //
-// Drain blocks until etcd has taken the request, not until m answers. It stands on the given
-// lease; withdraw takes it back, unless another one replaced it since. withdraw must be called,
-// and once m has answered: a request that stood for a moment may not be seen. There is one
-// request for a member: the last one counts. Errors are ErrMemberGone and etcd's.
+// Drain blocks until etcd has taken the request, not until m answers. It stands on the given lease and
+// ends with that, which should be once m has answered: a request that stood for a moment may not be
+// seen. There is one request for a member: the last one counts. Errors are ErrMemberGone and etcd's;
+// after etcd's it may stand all the same.
 func Drain(ctx context.Context, client *clientv3.Client, keys state.Keys, lease clientv3.LeaseID, m *state.Member,
-	undo bool) (withdraw func(), err error) {
+	undo bool) error {
 	resp, err := txn.Commit(ctx, client, txn.RequestDrain(keys, m, int64(lease), undo))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("ask %s: %w", m.Address, err)
+		return fmt.Errorf("ask %s: %w", m.Address, err)
 	case !resp.Succeeded:
-		return nil, fmt.Errorf("%s: %w; goversed nodes shows who is there", m.Address, ErrMemberGone)
+		return fmt.Errorf("%s: %w; goversed nodes shows who is there", m.Address, ErrMemberGone)
 	}
-	return func() { takeBack(ctx, client, txn.WithdrawDrain(keys, m.Address, resp.Header.Revision)) }, nil
-}
-
-// takeBack withdraws a request, also if the context of who asked has ended. If that fails the lease takes
-// the request along.
-func takeBack(ctx context.Context, client *clientv3.Client, back txn.Txn) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
-	defer cancel()
-	_, _ = txn.Commit(ctx, client, back)
+	return nil
 }

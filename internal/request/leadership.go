@@ -12,19 +12,20 @@ import (
 	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/txn"
+	"github.com/goverse/goverse/internal/wait"
 )
 
-// AwaitHandover requests a handover of leadership, on the given lease, and waits for the
-// outcome: who leads then. The request names the present term, so it can never move a later
+// AwaitHandover requests a handover of leadership, on a lease of the request's own, and waits for
+// the outcome: who leads then. The request names the present term, so it can never move a later
 // one; it is withdrawn when AwaitHandover returns. With RequestResign, address is not used, and a leader
 // that is alone in the queue follows itself with a new token. With RequestTransfer a member that
 // is about to queue, as one that has just given way is, is waited for.
 //
-// AwaitHandover blocks until there is an outcome, which m shows, or ctx ends: give it a deadline. Errors are
-// election.ErrNoLeader, ErrFallback, ErrOutsider, ErrNotMember, ErrNotCandidate and ErrNotMoved,
-// and etcd's.
-func AwaitHandover(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, lease clientv3.LeaseID,
-	kind state.RequestKind, address string) (election.Leader, error) {
+// AwaitHandover blocks until there is an outcome, which m shows, or ctx ends or that lease is lost: give it a
+// deadline. The error is ErrNotMoved then, and matches the cause. Others are election.ErrNoLeader, ErrFallback,
+// ErrOutsider, ErrNotMember and ErrNotCandidate, and etcd's.
+func AwaitHandover(ctx context.Context, client *clientv3.Client, m *mirror.Mirror, kind state.RequestKind,
+	address string) (election.Leader, error) {
 	snap := m.Snapshot()
 	if snap == nil {
 		return election.Leader{}, election.ErrNoLeader
@@ -50,15 +51,20 @@ func AwaitHandover(ctx context.Context, client *clientv3.Client, m *mirror.Mirro
 	}
 	req.Token = leader.Token
 
-	keys := snap.Keys
-	resp, err := txn.Commit(ctx, client, txn.Ask(keys, int64(lease), snap.Queue[0].Key, req))
+	session, withdraw, err := open(ctx, client, snap.Keys)
 	if err != nil {
-		return leader, fmt.Errorf("ask the leader: %w", err)
+		return leader, unmade(ctx, err, election.ErrNotMoved)
+	}
+	defer withdraw()
+	ctx, stop := wait.Within(ctx, session.Context())
+	defer stop()
+	resp, err := txn.Commit(ctx, client, txn.Ask(snap.Keys, int64(session.ID()), snap.Queue[0].Key, req))
+	if err != nil {
+		return leader, unmade(ctx, fmt.Errorf("ask the leader: %w", err), election.ErrNotMoved)
 	}
 	if !resp.Succeeded {
 		return leader, fmt.Errorf("the leader changed meanwhile: %w", election.ErrNoLeader)
 	}
-	defer takeBack(ctx, client, txn.Unask(keys, resp.Header.Revision))
 	return awaitOutcome(ctx, m, leader, req)
 }
 

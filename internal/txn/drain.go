@@ -9,10 +9,3 @@ func RequestDrain(keys state.Keys, m *state.Member, lease int64, undo bool) Txn 
 	return Txn{If: []Guard{created(keys.Node(m.Address), m.Incarnation)},
 		Then: []Op{{Kind: Put, Key: keys.Drain(m.Address), Value: request.Encode(), Lease: lease}}}
 }
-
-// WithdrawDrain takes the request about the member at address back that was written at
-// modRevision.
-func WithdrawDrain(keys state.Keys, address string, modRevision int64) Txn {
-	key := keys.Drain(address)
-	return Txn{If: []Guard{unmodified(key, modRevision)}, Then: []Op{{Kind: Delete, Key: key}}}
-}

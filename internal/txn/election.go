@@ -41,8 +41,3 @@ func Ask(keys state.Keys, lease int64, leader string, request state.RequestRecor
 	return Txn{If: []Guard{created(leader, request.Token)},
 		Then: []Op{{Kind: Put, Key: keys.Request(), Value: request.Encode(), Lease: lease}}}
 }
-
-// Unask takes the request back that was written at modRevision.
-func Unask(keys state.Keys, modRevision int64) Txn {
-	return Txn{If: []Guard{unmodified(keys.Request(), modRevision)}, Then: []Op{{Kind: Delete, Key: keys.Request()}}}
-}
