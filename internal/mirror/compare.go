@@ -22,9 +22,10 @@ type comparison struct {
 }
 
 // compare asks etcd, with a small answer, what the range looked like at a revision, that is some time
-// ago, so that what was on its way has arrived; or what it looks like now, at revision 0.
+// ago, so that what was on its way has arrived; or what it looks like now, at revision 0. A member of
+// etcd that is cut off from the others refuses, with rpctypes.ErrNoLeader.
 func (m *Mirror) compare(ctx context.Context, revision int64) comparison {
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.ReadTimeout)
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), m.cfg.ReadTimeout)
 	defer cancel()
 	c := comparison{revision: revision}
 	resp, err := m.cfg.Client.Get(ctx, m.cfg.Keys.RangeStart(), clientv3.WithRange(m.cfg.Keys.RangeEnd()),

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
@@ -74,4 +77,25 @@ func TestConfirmIsCurrent(t *testing.T) {
 		require.True(t, clear)
 		require.Len(t, m.Snapshot().Queue, i+1)
 	}
+}
+
+// cutOff is a member of etcd that knows of no leader: it refuses who asks for one, and
+// lets others wait.
+type cutOff struct{ clientv3.KV }
+
+func (cutOff) Get(ctx context.Context, _ string, _ ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if md, _ := metadata.FromOutgoingContext(ctx); len(md[rpctypes.MetadataRequireLeaderKey]) == 1 {
+		return nil, rpctypes.ErrNoLeader
+	}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A member of etcd that is cut off refuses to confirm, instead of using the whole time-out up.
+func TestConfirmIsRefusedWithoutALeader(t *testing.T) {
+	client := clientv3.NewCtxClient(t.Context())
+	client.KV = cutOff{}
+	m := New(Config{Client: client, Keys: testKeys(t), ReadTimeout: 5 * time.Second})
+	_, err := m.Confirm(t.Context(), false)
+	require.ErrorIs(t, err, rpctypes.ErrNoLeader)
 }
