@@ -91,6 +91,9 @@ func (e *Events) List(ctx context.Context, q EventQuery) ([]event.Event, error) 
 // those to come, in the order in which they were recorded; 0 is from the beginning. It blocks until ctx ends, the
 // node stops, or each returns an error, which it returns; ErrStopped if the node stops, else nil. While etcd is away
 // nothing comes. Each call costs etcd one watch, however many nodes there are.
+//
+// Events that were recorded in one transaction have the same Seq, and all but the last have More. To lose none, keep as
+// the seq to go on after that of an event without More; what comes twice then is known by its ID.
 func (e *Events) Follow(ctx context.Context, seq int64, each func(event.Event) error) error {
 	p, err := e.c.running()
 	if err != nil {
@@ -102,7 +105,9 @@ func (e *Events) Follow(ctx context.Context, seq int64, each func(event.Event) e
 		// A watch whose etcd was replaced, or that a proxy has lost, says nothing; the mirror finds that out.
 		begun, stop := untilRebuilt(ctx, p.mirror)
 		err := eventlog.Follow(begun, p.client, e.c.keys, seq, func(e event.Event) error {
-			seq = e.Seq
+			if !e.More {
+				seq = e.Seq
+			}
 			return each(e)
 		})
 		stop()

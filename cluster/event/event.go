@@ -73,9 +73,13 @@ const Field = "event"
 type Event struct {
 	// ID names what happened: the same for every node that saw it, so that it is recorded once.
 	ID string `json:"id"`
-	// Seq is the etcd revision at which it was recorded; 0 if it is not. It grows from event to event of the log.
-	Seq  int64 `json:"seq,omitempty"`
-	Type Type  `json:"type"`
+	// Seq is the etcd revision at which it was recorded; 0 if it is not. It never falls from event to event of the log:
+	// those that were recorded in one transaction have the same.
+	Seq int64 `json:"seq,omitempty"`
+	// More, where the log is followed: others with the same Seq come behind it, which going on after that Seq would
+	// leave out.
+	More bool `json:"-"`
+	Type Type `json:"type"`
 	// Time is when the node that recorded it saw it, by that node's clock.
 	Time time.Time `json:"time"`
 	// Node is the advertise address of the node it is about.

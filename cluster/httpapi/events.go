@@ -86,7 +86,8 @@ func newest(all []event.Event, q eventQuery) []event.Event {
 }
 
 // eventStream sends each event of the log, as it is recorded: those after the Last-Event-ID of a client that comes
-// back, else those to come.
+// back, else those to come. The id of the stream is up to which Seq a client has all: it comes with the last event of
+// those recorded in one transaction, so a client that lost its connection before that gets the first of them twice.
 func (a *api) eventStream(w http.ResponseWriter, r *http.Request) {
 	c := a.cluster(w, "events")
 	if c == nil {
@@ -113,11 +114,18 @@ func (a *api) eventStream(w http.ResponseWriter, r *http.Request) {
 	}
 	s := newStream(w, r)
 	defer s.close()
+	id := func(seq int64) string { return strconv.FormatInt(seq, 10) }
+	if s.send(id(after), "beat", []byte("{}")) != nil { // so that it can also come back before the first event
+		return
+	}
 	_ = c.Events().Follow(s.ctx, after, func(e event.Event) error { // the client has gone, or the node stops
 		data, err := json.Marshal(e)
 		if err != nil {
 			return err
 		}
-		return s.send(strconv.FormatInt(e.Seq, 10), string(e.Type), data)
+		if e.More {
+			return s.send("", string(e.Type), data)
+		}
+		return s.send(id(e.Seq), string(e.Type), data)
 	})
 }

@@ -169,6 +169,9 @@ func (s *schemas) fields(v reflect.Type, name string, properties object, require
 			continue
 		}
 		tag, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if tag == "-" {
+			continue // it is in no answer
+		}
 		schema := s.of(field.Type)
 		if values, limited := enums[name+"."+tag]; limited {
 			schema["enum"] = values

@@ -12,10 +12,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
+	"github.com/goverse/goverse/internal/testkit/nodetest"
 )
 
 // received is a server-sent event.
@@ -246,4 +249,52 @@ func TestEvents(t *testing.T) {
 	awaitEnd(t, live)
 	require.Equal(t, http.StatusServiceUnavailable, call(h, http.MethodGet, "/cluster/events").Code)
 	require.Equal(t, http.StatusNotFound, call(New(follower(), Options{}), http.MethodGet, "/cluster/events").Code)
+}
+
+// Events that were recorded in one transaction have the same Seq: a client that goes on with what it has lacks none of
+// them, wherever its connection was lost, and gets nothing twice that it had all of.
+func TestEventStreamGoesOnWithinATransaction(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 1, clustertest.WithConfig(func(_ int, cfg *cluster.Config) { cfg.Events.Off = true }))
+	s := served(t, New(c.Node(0).Cluster(), Options{}))
+	record := func(ids ...string) {
+		var puts []clientv3.Op
+		for _, id := range ids {
+			puts = append(puts, clientv3.OpPut(nodetest.Keys.Event(id), `{"type":"node_left"}`))
+		}
+		_, err := c.Client().Txn(etcdtest.Context(t)).Then(puts...).Commit()
+		require.NoError(t, err)
+	}
+	// upTo reads until an event has come, and returns which came, and what a browser then says as Last-Event-ID.
+	upTo := func(stream <-chan received, last, id string) (came []string, _ string) {
+		await(t, stream, id, func(e received) bool {
+			if e.id != "" {
+				last = e.id
+			}
+			if e.name == "beat" {
+				return id == "" && last != ""
+			}
+			var body event.Event
+			require.NoError(t, json.Unmarshal([]byte(e.data), &body))
+			came = append(came, body.ID)
+			return body.ID == id
+		})
+		return came, last
+	}
+	goOn := func(last, id string) (came []string, _ string) {
+		stream, _ := sse(t, s.Address(), "/cluster/events/stream", http.Header{"Last-Event-Id": {last}})
+		return upTo(stream, last, id)
+	}
+	record("before")
+	first, _ := sse(t, s.Address(), "/cluster/events/stream", nil)
+	_, before := upTo(first, "", "")
+	record("a", "b")
+	came, last := upTo(first, before, "a")
+	require.Equal(t, []string{"a"}, came)
+	came, _ = goOn(last, "b")
+	require.Equal(t, []string{"a", "b"}, came, "a comes twice")
+	_, last = upTo(first, last, "b")
+	record("c")
+	came, _ = goOn(last, "c")
+	require.Equal(t, []string{"c"}, came)
 }

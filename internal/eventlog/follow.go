@@ -17,7 +17,7 @@ import (
 
 // Follow calls each with every event that is recorded after the revision, in the order of the log, until ctx ends or
 // each fails; it returns each's error, or nil. When etcd is away it goes on where it was; what was pruned meanwhile
-// is missing.
+// is missing. Events that were recorded in one transaction come one after the other, all but the last with More.
 func Follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after int64,
 	each func(event.Event) error) error {
 	retry := backoff.Backoff{Policy: retryPolicy}
@@ -47,12 +47,9 @@ func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 		*after = 0 // etcd was restored or replaced
 	}
 	slices.SortStableFunc(events, bySeq)
-	for _, e := range events {
-		if e.Seq > *after {
-			if err := each(e); err != nil {
-				return err
-			}
-		}
+	events = slices.DeleteFunc(events, func(e event.Event) bool { return e.Seq <= *after })
+	if err := inTurn(events, each); err != nil {
+		return err
 	}
 	*after = revision
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
@@ -62,17 +59,11 @@ func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 		if err := resp.Err(); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 			return err
 		}
-		for _, change := range resp.Events {
-			if change.Type != mvccpb.PUT || !change.IsCreate() {
-				continue
-			}
-			e, err := decode(keys, string(change.Kv.Key), change.Kv.Value, change.Kv.CreateRevision)
-			if err != nil {
-				continue // a foreign value: List counts them
-			}
-			if err := each(e); err != nil {
-				return err
-			}
+		events := recorded(keys, resp.Events)
+		if err := inTurn(events, each); err != nil {
+			return err
+		}
+		for _, e := range events {
 			*after = max(*after, e.Seq)
 		}
 		if len(resp.Events) == 0 { // else there may be more of what has been
@@ -80,4 +71,30 @@ func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// inTurn calls each with events that are in the order of their Seq, of each Seq all, until each fails.
+func inTurn(events []event.Event, each func(event.Event) error) error {
+	for i, e := range events {
+		e.More = i+1 < len(events) && events[i+1].Seq == e.Seq
+		if err := each(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recorded are the events that a response of the watch reports. A transaction is always in one response: etcd divides
+// between revisions, and its client puts the fragments of a large response together.
+func recorded(keys state.Keys, changes []*clientv3.Event) (events []event.Event) {
+	for _, change := range changes {
+		if change.Type != mvccpb.PUT || !change.IsCreate() {
+			continue
+		}
+		e, err := decode(keys, string(change.Kv.Key), change.Kv.Value, change.Kv.CreateRevision)
+		if err == nil { // else a foreign value: List counts them
+			events = append(events, e)
+		}
+	}
+	return events
 }

@@ -125,6 +125,37 @@ func TestFollow(t *testing.T) {
 	require.NoError(t, Follow(ended2, client, keys, 0, func(event.Event) error { return nil }))
 }
 
+// Events of one transaction are known as such, whether they are read or watched: who has seen the first and goes on
+// after their Seq would miss the second.
+func TestFollowSaysWhatIsRecordedTogether(t *testing.T) {
+	client, keys, ctx := etcdtest.Client(t), keysUnder(t, "/t"), etcdtest.Context(t)
+	together := func(ids ...string) {
+		var events []event.Event
+		for _, id := range ids {
+			events = append(events, event.Event{ID: id, Type: event.NodeLeft, Time: time.Now()})
+		}
+		require.NoError(t, record(ctx, client, keys, events))
+	}
+	together("1", "2")
+	together("3")
+	enough := errors.New("enough")
+	var got []string
+	seqs := map[int64]bool{}
+	require.ErrorIs(t, Follow(ctx, client, keys, 0, func(e event.Event) error {
+		got = append(got, fmt.Sprint(e.ID, e.More))
+		seqs[e.Seq] = true
+		switch e.ID {
+		case "3":
+			together("4", "5", "6") // after the read, so these are watched
+		case "6":
+			return enough
+		}
+		return nil
+	}), enough)
+	require.Equal(t, []string{"1true", "2false", "3false", "4true", "5true", "6false"}, got)
+	require.Len(t, seqs, 3)
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add("/g/events/node_joined-1", []byte(`{"id":"x","type":"node_joined","time":"2026-01-02T03:04:05Z","node":"a:1"}`))
 	f.Add("/g/events/", []byte(`{}`))
