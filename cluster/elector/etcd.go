@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/goverse/goverse/internal/state"
 )
@@ -127,13 +129,19 @@ func lease(r etcdRecord, modified int64) Lease {
 		Version: strconv.FormatInt(modified, 16)}
 }
 
+// streams is how many watches this process has opened.
+var streams atomic.Int64
+
 // WatchLease implements [LeaseWatcher].
 func (e *Etcd) WatchLease(ctx context.Context, version string) error {
 	modified, err := strconv.ParseInt(version, 16, 64)
 	if err != nil {
 		return nil // no record has that version
 	}
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	// Each watch has a stream of its own. etcd asks whether one is allowed with the token that its stream was opened with:
+	// on an older one that may be valid no more, for as long as another watch keeps it open.
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
+		metadata.AppendToOutgoingContext(ctx, "goverse-elector", strconv.FormatInt(streams.Add(1), 10))))
 	defer cancel()
 	resp, ok := <-e.client.Watch(ctx, e.key, clientv3.WithRev(modified+1))
 	switch {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/backoff"
@@ -35,14 +38,17 @@ func Follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 	return nil
 }
 
-// follow reads what was recorded after a revision, which it moves on, and then watches, until that fails.
+// streams is how many watches this process has opened.
+var streams atomic.Int64
+
+// follow reads what was recorded after a revision, which it moves on, and then watches, until that fails. It calls
+// works when the watch is open.
 func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after *int64,
 	each func(event.Event) error, works func()) error {
 	events, _, revision, err := List(ctx, client, keys, Query{})
 	if err != nil {
 		return err
 	}
-	works()
 	if revision < *after {
 		*after = 0 // etcd was restored or replaced
 	}
@@ -52,12 +58,19 @@ func follow(ctx context.Context, client *clientv3.Client, keys state.Keys, after
 		return err
 	}
 	*after = revision
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	// Each watch has a stream of its own. etcd asks whether one is allowed with the token that its stream was opened with:
+	// on an older one that may be valid no more, for as long as another watch keeps it open.
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(
+		metadata.AppendToOutgoingContext(ctx, "goverse-events", strconv.FormatInt(streams.Add(1), 10))))
 	defer cancel()
 	for resp := range client.Watch(ctx, keys.Events(), clientv3.WithPrefix(), clientv3.WithRev(revision+1),
-		clientv3.WithFilterDelete()) {
+		clientv3.WithFilterDelete(), clientv3.WithCreatedNotify()) {
 		if err := resp.Err(); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 			return err
+		}
+		if resp.Created {
+			works()
+			continue // its revision is etcd's, and what has been until then may be still to come
 		}
 		events := recorded(keys, resp.Events)
 		if err := inTurn(events, each); err != nil {
