@@ -116,7 +116,7 @@ var allowed = map[string][]string{
 	"internal/doctor/diagnosis": {"cluster/election", "internal/access", "internal/etcdversion",
 		"internal/sharding", "internal/state", "internal/suspicion"},
 	"internal/effects": {"cluster/once", "internal/backoff", "internal/clock", "internal/deadline",
-		"internal/leasequeue", "internal/state", "internal/wait"},
+		"internal/leasequeue", "internal/lifecycle", "internal/state", "internal/wait"},
 	"internal/elections": {"cluster/election", "cluster/session", "internal/backoff",
 		"internal/elections/candidate", "internal/leasequeue", "internal/leasequeue/order", "internal/lifecycle",
 		"internal/state", "internal/txn", "internal/wait"},

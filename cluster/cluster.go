@@ -39,6 +39,10 @@ var (
 	ErrAddressTaken = membership.ErrAddressTaken
 )
 
+// UnfinishedError is the error of a list (of elections, locks or effects) whose ctx reached its deadline before
+// everything was read. What was found until then is returned with it, and the next Query's After is that of the error.
+type UnfinishedError = lifecycle.UnfinishedError
+
 // Cluster is one node's membership, and the way to all that is built on it. All methods are safe for
 // concurrent use, at any time: what needs a running node answers with [ErrNotStarted] until Start has
 // returned, and with [ErrStopped] once Stop has; methods without an error answer with nobody and nothing.

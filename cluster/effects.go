@@ -62,7 +62,7 @@ func (e *Effects) Look(ctx context.Context, name string) (once.Standing, error) 
 
 // List reads how effects stand, by name; more says that there are others behind the last. Each is read at
 // one revision, and not all at the same. Those whose outcome is unknown are found without reading the
-// others. Errors are ErrNotStarted, ErrStopped, and etcd's.
+// others. Errors are ErrNotStarted, ErrStopped, an [UnfinishedError], and etcd's.
 func (e *Effects) List(ctx context.Context, q once.Query) (found []once.Standing, more bool, err error) {
 	p, err := e.c.running()
 	if err != nil {

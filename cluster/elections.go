@@ -60,7 +60,7 @@ func (es *Elections) Observe(name string) (*Election, error) {
 
 // List reads how the elections stand in which somebody does, also those that this node does not know; more says
 // that there are others behind the last. Each is read at one revision, and not all at the same. It blocks until
-// etcd has answered, or ctx ends. Errors are ErrNotStarted, ErrStopped, and etcd's.
+// etcd has answered, or ctx ends. Errors are ErrNotStarted, ErrStopped, an [UnfinishedError], and etcd's.
 func (es *Elections) List(ctx context.Context, q election.Query) (found []election.Standing, more bool, err error) {
 	p, err := es.c.running()
 	if err != nil {

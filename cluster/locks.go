@@ -34,7 +34,7 @@ func (l locks) TryAcquire(ctx context.Context, name string, opts ...lock.Option)
 
 // ListLocks reads how the locks stand that somebody holds or waits for, in the whole cluster; more says that there
 // are others behind the last. Each is read at one revision, and not all at the same. It blocks until etcd has
-// answered, or ctx ends. Errors are ErrNotStarted, ErrStopped, and etcd's.
+// answered, or ctx ends. Errors are ErrNotStarted, ErrStopped, an [UnfinishedError], and etcd's.
 func (c *Cluster) ListLocks(ctx context.Context, q lock.Query) (found []lock.Standing, more bool, err error) {
 	p, err := c.running()
 	if err != nil {

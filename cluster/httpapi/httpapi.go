@@ -29,7 +29,8 @@ type Source interface {
 type Options struct {
 	// Version is the program's, shown in /cluster/health and in the metrics.
 	Version string
-	// LeaderTimeout bounds the questions to etcd behind /cluster/leader and the cluster-wide lists. Default 2 s.
+	// LeaderTimeout bounds the questions to etcd behind /cluster/leader and the cluster-wide lists; a list that would
+	// take longer is cut short. Default 2 s.
 	LeaderTimeout time.Duration
 	// Processors are the program's, for /cluster/processors and the metrics: the Status of a
 	// processor.Group, for example. It must not block, and no two may have one name. Default: none.

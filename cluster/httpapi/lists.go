@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -17,7 +18,8 @@ import (
 type Page struct {
 	// ReadAt is when etcd was asked, by this node's clock: an answer serves others for a second.
 	ReadAt time.Time `json:"read_at"`
-	// Truncated: there are others behind the last; ?after= with Next, as it is, gives those.
+	// Truncated: there may be others behind the last; ?after= with Next, as it is, gives those. A list that would take
+	// longer than a time-out is cut short: it has fewer than were asked for, or none, and goes on in the same way.
 	Truncated bool   `json:"truncated"`
 	Next      string `json:"next,omitempty"`
 }
@@ -99,7 +101,8 @@ func (a *api) elections(w http.ResponseWriter, r *http.Request) {
 	}
 	a.list(w, r, "elections", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
 		found, more, err := c.Elections().List(ctx, election.Query{After: q.after, Limit: q.limit, Candidates: mostNamed})
-		body := Elections{Page: newPage(found, more, func(s election.Standing) string { return s.Name }),
+		page, err := newPage(found, more, err, func(s election.Standing) string { return s.Name })
+		body := Elections{Page: page,
 			Elections: []Election{}}
 		for _, s := range found {
 			e := Election{Name: s.Name, LeaderID: s.Leader.Address, Token: s.Leader.Token, Length: s.Length}
@@ -119,7 +122,8 @@ func (a *api) locks(w http.ResponseWriter, r *http.Request) {
 	}
 	a.list(w, r, "locks", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
 		found, more, err := c.ListLocks(ctx, lock.Query{After: q.after, Limit: q.limit, Holders: mostNamed})
-		body := Locks{Page: newPage(found, more, func(s lock.Standing) string { return s.Name }), Locks: []Lock{}}
+		page, err := newPage(found, more, err, func(s lock.Standing) string { return s.Name })
+		body := Locks{Page: page, Locks: []Lock{}}
 		for _, s := range found {
 			l := Lock{Name: s.Name, Mode: LockExclusive, Length: s.Length}
 			if s.Shared {
@@ -146,7 +150,8 @@ func (a *api) effects(w http.ResponseWriter, r *http.Request) {
 	}
 	a.list(w, r, "effects", q, func(ctx context.Context, c *cluster.Cluster) (any, error) {
 		found, more, err := c.Effects().List(ctx, once.Query{After: q.after, Limit: q.limit, Unknown: q.unknown})
-		body := Effects{Page: newPage(found, more, func(s once.Standing) string { return s.Name }), Effects: []Effect{}}
+		page, err := newPage(found, more, err, func(s once.Standing) string { return s.Name })
+		body := Effects{Page: page, Effects: []Effect{}}
 		for _, s := range found {
 			body.Effects = append(body.Effects, effectOf(s))
 		}
@@ -175,10 +180,17 @@ func (a *api) list(w http.ResponseWriter, r *http.Request, what string, q listQu
 	writeJSON(w, http.StatusOK, body)
 }
 
-func newPage[T any](found []T, more bool, name func(T) string) Page {
+// newPage says what a list found, also one that was cut short by its time-out: that goes on where it was.
+func newPage[T any](found []T, more bool, err error, name func(T) string) (Page, error) {
 	p := Page{ReadAt: time.Now().UTC(), Truncated: more}
-	if more {
+	unfinished, cut := errors.AsType[*cluster.UnfinishedError](err)
+	switch {
+	case cut:
+		p.Next = next(unfinished.After)
+	case err != nil:
+		return Page{}, err
+	case more:
 		p.Next = next(name(found[len(found)-1]))
 	}
-	return p
+	return p, nil
 }

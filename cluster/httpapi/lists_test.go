@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -164,4 +165,23 @@ func TestDashboardsShareAnAnswer(t *testing.T) {
 		require.Equal(t, 500, answers)
 		require.LessOrEqual(t, len(different), 1+int(time.Since(began)/listTTL), path)
 	}
+}
+
+// A list that was cut short by its time-out is a page like others, also if nothing was found yet; it goes on where it
+// was.
+func TestPageOfAListThatWasCutShort(t *testing.T) {
+	t.Parallel()
+	name := func(s string) string { return s }
+	cut := fmt.Errorf("list: %w", &cluster.UnfinishedError{After: "c/d", Err: context.DeadlineExceeded})
+	for _, found := range [][]string{nil, {"a", "b"}} {
+		p, err := newPage(found, true, cut, name)
+		require.NoError(t, err)
+		require.True(t, p.Truncated)
+		require.Equal(t, "c%2Fd", p.Next)
+	}
+	p, err := newPage([]string{"a", "b"}, true, nil, name)
+	require.NoError(t, err)
+	require.Equal(t, "b", p.Next)
+	_, err = newPage[string](nil, false, context.DeadlineExceeded, name)
+	require.Equal(t, context.DeadlineExceeded, err)
 }

@@ -33,6 +33,9 @@ done or failed, by whose attempt, and since when by that one's clock. What was d
 forgotten after the nodes' OnceRetention. Unknown is what an attempt left open that has ended or
 lost its session: goversed effects resolve says what is true.
 
+The list takes as long as etcd needs for it, unless --timeout is given: what was found until then is
+shown, and where to go on.
+
 A name that could be mistaken is quoted; a NAME that begins with " is read as it is shown here.`,
 		Example: `  goversed effects --unknown
   goversed effects list --limit 100 --after mail/42
@@ -49,8 +52,8 @@ A name that could be mistaken is quoted; a NAME that begins with " is read as it
 				return nil, err
 			}
 		}
-		return reading(f, func(ctx context.Context, o *operator.Operator) (operator.Effects, error) {
-			return o.Effects(ctx, query)
+		return listing(f, func(ctx context.Context, o *operator.Operator) (operator.Effects, error) {
+			return o.Effects(ctx, f.timeout, query)
 		}, func(out io.Writer, all operator.Effects, json bool) error {
 			return operator.PrintEffects(out, f.etcd.prefix, all, json)
 		}), nil

@@ -18,13 +18,14 @@ func newElections() *cobra.Command {
 		Use:   "elections",
 		Short: "List the named elections, or move one",
 		Long: `List the named elections that somebody stands in: who leads, by which token, and who is
-next. The cluster's own election is not among them: goversed status shows that one.`,
+next. The cluster's own election is not among them: goversed status shows that one. The list takes
+as long as etcd needs for it, unless --timeout is given.`,
 		Example: `  goversed elections
   goversed elections -o json | jq '.[] | [.name, .leader_id]'
   goversed elections transfer outbox 127.0.0.1:47002`,
 	}, 5*time.Second, func(f *operatorFlags) (verb, error) {
-		return reading(f, func(ctx context.Context, o *operator.Operator) ([]operator.NamedElection, error) {
-			return o.Elections(ctx)
+		return listing(f, func(ctx context.Context, o *operator.Operator) ([]operator.NamedElection, error) {
+			return o.Elections(ctx, f.timeout)
 		}, func(out io.Writer, all []operator.NamedElection, json bool) error {
 			return operator.PrintElections(out, f.etcd.prefix, all, json)
 		}), nil

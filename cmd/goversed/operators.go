@@ -19,6 +19,7 @@ import (
 type operatorFlags struct {
 	etcd    etcdFlags
 	timeout time.Duration
+	bounded bool // --timeout was given
 	output  string
 }
 
@@ -39,6 +40,7 @@ func newOperator(cmd *cobra.Command, timeout time.Duration,
 		if err != nil {
 			return cli.Usage(cmd.CommandPath(), err)
 		}
+		f.bounded = cmd.Flags().Changed("timeout")
 		do, err := prepare(f)
 		if err != nil {
 			return cli.Usage(cmd.CommandPath(), err)
@@ -103,6 +105,15 @@ func reading[T any](f *operatorFlags, get func(ctx context.Context, o *operator.
 		defer cancel()
 		return get(ctx, o)
 	}, show)
+}
+
+// listing is showing, for what may need many requests to etcd: get bounds each, and a --timeout that was given all.
+func listing[T any](f *operatorFlags, get func(ctx context.Context, o *operator.Operator) (T, error),
+	show func(out io.Writer, what T, json bool) error) verb {
+	if f.bounded {
+		return reading(f, get, show)
+	}
+	return showing(get, show)
 }
 
 // details prepares a verb that shows all that one read of the cluster found.

@@ -398,7 +398,8 @@ function paintTiles() {
       st.mode === "election" ? null : "warn"),
     tile("Shards", t ? num(t.count) : "–", t ? `${t.balance.least === t.balance.most ? "" : `${num(t.balance.least)}–`}${num(t.balance.most)} each` : "no map"),
     tile("Moves", t ? num(t.open_moves) : "–", t?.open_moves ? "open" : "none open", t?.open_moves ? "warn" : null),
-    tile("Unknown effects", num(unknown), unknown ? "to be resolved" : "none to resolve", unknown ? "bad" : null),
+    tile("Unknown effects", num(unknown), unknown ? "to be resolved"
+      : body("unknown")?.truncated ? "none among the first" : "none to resolve", unknown ? "bad" : null),
   ]);
 }
 

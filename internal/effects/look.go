@@ -3,11 +3,13 @@ package effects
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/once"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -37,7 +39,8 @@ const (
 // List reads how effects stand, in the order of their keys in etcd, and changes nothing; more
 // says that there are others behind the last. Each is read at one revision, and not all at the
 // same: what changes meanwhile may be missed or be shown as it was. Those that are unknown are
-// found without reading the others, so it is quick where nearly all are done. Errors are etcd's.
+// found without reading the others, so it is quick where nearly all are done. Errors are etcd's, and a
+// lifecycle.UnfinishedError with what was found until ctx's deadline.
 func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 	q once.Query) (found []once.Standing, more bool, err error) {
 	root := keys.EffectMarks()
@@ -51,15 +54,20 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 		from = keys.EffectMark(q.After) + "\x00"
 	}
 	opts = append(opts, clientv3.WithLimit(int64(page)))
+	after, complete := "", 0 // up to which name everything was looked at, and how many were found there
 	for {
 		resp, err := client.Get(clientv3.WithRequireLeader(ctx), from, opts...)
 		if err != nil {
-			return nil, false, fmt.Errorf("read the marks of effects: %w", err)
+			return lifecycle.Unfinished(ctx, found, after, fmt.Errorf("read the marks of effects: %w", err))
 		}
+		last := after
 		var open []string // those of which the mark alone does not tell
 		at := map[string]int{}
 		for _, kv := range resp.Kvs {
 			name, ok := keys.EffectOf(string(kv.Key))
+			if ok {
+				last = name
+			}
 			switch {
 			case !ok || q.Unknown && kv.Lease != 0: // settled: only marks of attempts that run have no lease
 			case q.Unknown:
@@ -73,15 +81,23 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 				found = append(found, s)
 			}
 		}
-		looked, err := look(ctx, client, keys, open)
-		if err != nil {
-			return nil, false, err
-		}
-		for _, s := range looked {
-			if !q.Unknown {
-				found[at[s.Name]] = s
-			} else if s.State == once.Unknown {
-				found = append(found, s)
+		for some := range slices.Chunk(open, looksAtOnce) {
+			looked, err := look(ctx, client, keys, some)
+			if err != nil {
+				return lifecycle.Unfinished(ctx, found[:complete], after, err)
+			}
+			for _, s := range looked {
+				if !q.Unknown {
+					found[at[s.Name]] = s
+				} else if s.State == once.Unknown {
+					found = append(found, s)
+				}
+			}
+			if len(found) > q.Limit {
+				break
+			}
+			if q.Unknown { // else all of the page are looked at together
+				after, complete = some[len(some)-1], len(found)
 			}
 		}
 		if len(found) > q.Limit {
@@ -90,39 +106,36 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys,
 		if !resp.More || len(resp.Kvs) == 0 {
 			return found, false, nil
 		}
+		after, complete = last, len(found)
 		from = string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
 	}
 }
 
-// look reads marks, each together with who is first in the effect's queue. Names without a mark
+// look reads marks, at most looksAtOnce, each together with who is first in the effect's queue. Names without a mark
 // are left out.
 func look(ctx context.Context, client *clientv3.Client, keys state.Keys, names []string) ([]once.Standing, error) {
+	var reads []clientv3.Op
+	for _, name := range names {
+		reads = append(reads, clientv3.OpGet(keys.EffectMark(name)),
+			clientv3.OpGet(keys.Effects().Queue(name), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
+				clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1)))
+	}
+	resp, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(reads...).Commit()
+	if err != nil {
+		return nil, fmt.Errorf("read the marks of effects: %w", err)
+	}
 	var found []once.Standing
-	for len(names) > 0 {
-		some := names[:min(len(names), looksAtOnce)]
-		names = names[len(some):]
-		var reads []clientv3.Op
-		for _, name := range some {
-			reads = append(reads, clientv3.OpGet(keys.EffectMark(name)),
-				clientv3.OpGet(keys.Effects().Queue(name), clientv3.WithPrefix(), clientv3.WithKeysOnly(),
-					clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend), clientv3.WithLimit(1)))
+	for i, name := range names {
+		mark, first := resp.Responses[2*i].GetResponseRange().Kvs, resp.Responses[2*i+1].GetResponseRange().Kvs
+		if len(mark) == 0 {
+			continue
 		}
-		resp, err := client.Txn(clientv3.WithRequireLeader(ctx)).Then(reads...).Commit()
-		if err != nil {
-			return nil, fmt.Errorf("read the marks of effects: %w", err)
+		s := standing(name, mark[0].Value)
+		// The token is the CreateRevision of the attempt's place, which nobody gets a second time.
+		if s.State == once.Running && (len(first) == 0 || first[0].CreateRevision != s.Token) {
+			s.State = once.Unknown
 		}
-		for i, name := range some {
-			mark, first := resp.Responses[2*i].GetResponseRange().Kvs, resp.Responses[2*i+1].GetResponseRange().Kvs
-			if len(mark) == 0 {
-				continue
-			}
-			s := standing(name, mark[0].Value)
-			// The token is the CreateRevision of the attempt's place, which nobody gets a second time.
-			if s.State == once.Running && (len(first) == 0 || first[0].CreateRevision != s.Token) {
-				s.State = once.Unknown
-			}
-			found = append(found, s)
-		}
+		found = append(found, s)
 	}
 	return found, nil
 }

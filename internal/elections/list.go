@@ -12,18 +12,15 @@ import (
 )
 
 // List reads how the elections stand in which somebody does, as leasequeue.List does: more says that there are
-// others behind the last. Errors are etcd's.
+// others behind the last. Errors are those of leasequeue.List.
 func List(ctx context.Context, client *clientv3.Client, keys state.Keys, q election.Query) (
 	found []election.Standing, more bool, err error) {
 	read, more, err := leasequeue.List(ctx, client, keys.Elections(),
 		leasequeue.Query{After: q.After, Limit: q.Limit, Entries: q.Candidates})
-	if err != nil {
-		return nil, false, err
-	}
 	for _, r := range read {
 		found = append(found, standing(r))
 	}
-	return found, more, nil
+	return found, more, err
 }
 
 // Look reads how one election stands, with all its candidates. Errors are election.ErrNoLeader if nobody stands in it,

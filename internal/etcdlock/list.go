@@ -12,14 +12,11 @@ import (
 )
 
 // List reads how the locks stand that somebody holds or waits for, as leasequeue.List does: more says that there
-// are others behind the last. Errors are etcd's.
+// are others behind the last. Errors are those of leasequeue.List.
 func List(ctx context.Context, client *clientv3.Client, keys state.Keys, q lock.Query) (found []lock.Standing,
 	more bool, err error) {
 	read, more, err := leasequeue.List(ctx, client, keys.Locks(),
 		leasequeue.Query{After: q.After, Limit: q.Limit, Entries: q.Holders})
-	if err != nil {
-		return nil, false, err
-	}
 	for _, r := range read {
 		s := lock.Standing{Name: r.Name, Shared: r.Entries[0].Shared, Length: r.Length}
 		for _, x := range (order.Queue{}).Read(1, r.Entries).Holders() {
@@ -27,5 +24,5 @@ func List(ctx context.Context, client *clientv3.Client, keys state.Keys, q lock.
 		}
 		found = append(found, s)
 	}
-	return found, more, nil
+	return found, more, err
 }

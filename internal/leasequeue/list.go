@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/leasequeue/order"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -40,7 +41,7 @@ const (
 // List reads which queues somebody stands in, in the order of their keys in etcd, and changes nothing; more
 // says that there are others behind the last. Each is read at one revision, and not all at the same: what
 // changes meanwhile may be missed. It costs a request for a thousand keys, and one for fifty queues. Errors
-// are etcd's.
+// are etcd's, and a lifecycle.UnfinishedError with what was found until ctx's deadline.
 func List(ctx context.Context, client *clientv3.Client, queues state.Queues, q Query) (found []Found, more bool,
 	err error) {
 	ctx = clientv3.WithRequireLeader(ctx)
@@ -48,19 +49,20 @@ func List(ctx context.Context, client *clientv3.Client, queues state.Queues, q Q
 	if q.After != "" {
 		from = clientv3.GetPrefixRangeEnd(queues.Queue(q.After))
 	}
+	after := "" // up to which name everything was read
 	for {
 		names, next, err := names(ctx, client, queues, from, end)
 		if err != nil {
-			return nil, false, err
+			return lifecycle.Unfinished(ctx, found, after, err)
 		}
 		for len(names) > 0 && len(found) <= q.Limit {
 			some := names[:min(len(names), queuesAtOnce, q.Limit+1-len(found))]
 			names = names[len(some):]
 			read, err := readAll(ctx, client, queues, some, q.Entries)
 			if err != nil {
-				return nil, false, err
+				return lifecycle.Unfinished(ctx, found, after, err)
 			}
-			found = append(found, read...)
+			found, after = append(found, read...), some[len(some)-1]
 		}
 		switch {
 		case len(found) > q.Limit:

@@ -1,6 +1,8 @@
 package leasequeue_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/goverse/goverse/internal/leasequeue"
 	"github.com/goverse/goverse/internal/leasequeue/order"
+	"github.com/goverse/goverse/internal/lifecycle"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
@@ -73,4 +76,85 @@ func TestList(t *testing.T) {
 	none, err := leasequeue.Read(ctx, client, queues, "nothing", 0)
 	require.NoError(t, err)
 	require.Empty(t, none.Entries)
+}
+
+// hurried is a context whose deadline passes with the last of a number of requests.
+type hurried struct {
+	context.Context
+	clientv3.KV
+	left int
+}
+
+func (h *hurried) Err() error {
+	if h.left < 0 {
+		return context.DeadlineExceeded
+	}
+	return h.Context.Err()
+}
+
+func (h *hurried) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if h.left--; h.left < 0 {
+		return nil, h.Err()
+	}
+	return h.KV.Get(ctx, key, opts...)
+}
+
+func (h *hurried) Txn(ctx context.Context) clientv3.Txn {
+	if h.left--; h.left < 0 {
+		return failed{err: h.Err()}
+	}
+	return h.KV.Txn(ctx)
+}
+
+// failed is a transaction that fails.
+type failed struct {
+	clientv3.Txn
+	err error
+}
+
+func (f failed) Then(...clientv3.Op) clientv3.Txn { return f }
+
+func (f failed) Commit() (*clientv3.TxnResponse, error) { return nil, f.err }
+
+// A list whose time is up comes in parts, each of which goes on where the one before was cut short.
+func TestListGoesOnWhereItWasCutShort(t *testing.T) {
+	t.Parallel()
+	client, ctx := etcdtest.Client(t), etcdtest.Context(t)
+	keys, err := state.NewKeys("/p")
+	require.NoError(t, err)
+	var want []string
+	for i := range 130 {
+		want = append(want, fmt.Sprintf("%03d", i))
+		_, err := client.Put(ctx, keys.Locks().Entry(want[i], 1, 1, state.Traits{}), "x")
+		require.NoError(t, err)
+	}
+	list := func(requests int, q leasequeue.Query) (found []string, more bool, err error) {
+		h := &hurried{Context: ctx, KV: client.KV, left: requests}
+		read, more, err := leasequeue.List(h, &clientv3.Client{KV: h}, keys.Locks(), q)
+		for _, f := range read {
+			found = append(found, f.Name)
+		}
+		return found, more, err
+	}
+	for requests := 2; requests < 4; requests++ {
+		var all []string
+		q, cut := leasequeue.Query{Limit: 1000}, 0
+		for more := true; more; {
+			var found []string
+			if found, more, err = list(requests, q); err != nil {
+				unfinished, ok := errors.AsType[*lifecycle.UnfinishedError](err)
+				require.True(t, ok, "%v", err)
+				require.True(t, more)
+				q.After = unfinished.After
+				cut++
+			}
+			all = append(all, found...)
+		}
+		require.ElementsMatch(t, want, all)
+		require.Equal(t, 4-requests, cut, "names and fifty queues at a time")
+	}
+	found, more, err := list(1, leasequeue.Query{Limit: 1000})
+	require.Equal(t, context.DeadlineExceeded, errors.Unwrap(err), "no queue was read")
+	require.Empty(t, found)
+	require.False(t, more)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/internal/effects"
 	"github.com/goverse/goverse/internal/leasequeue"
+	"github.com/goverse/goverse/internal/lifecycle"
 )
 
 // The errors of Resolve, beside once.ErrNotUnknown.
@@ -39,6 +40,8 @@ type Effect struct {
 type Effects struct {
 	Effects []Effect `json:"effects"` // never nil
 	More    bool     `json:"more"`    // there are others behind the last
+	// After is where the list was cut short by ctx's deadline: those up to that name are in it.
+	After string `json:"after,omitempty"`
 }
 
 func (o *Operator) effect(s once.Standing) Effect {
@@ -47,25 +50,52 @@ func (o *Operator) effect(s once.Standing) Effect {
 		At: s.At, Error: s.Error, Resolved: s.Resolved, Size: len(s.Value), Result: s.Value}
 }
 
-// Effects reads how effects stand, as effects.List does, without what they returned. Errors are
-// those of Read.
-func (o *Operator) Effects(ctx context.Context, q once.Query) (Effects, error) {
-	var found []once.Standing
-	var more bool
-	err := o.etcd.Ask(ctx, "READ"+o.onEffects(), func(ctx context.Context) (err error) {
-		found, more, err = effects.List(ctx, o.client, o.keys, q)
+// Effects reads how effects stand, as effects.List does, without what they returned. It takes as long as it needs,
+// until ctx ends: timeout bounds one step, in which etcd has to answer something. Errors are those of Read.
+func (o *Operator) Effects(ctx context.Context, timeout time.Duration, q once.Query) (Effects, error) {
+	all := Effects{Effects: []Effect{}}
+	limit := q.Limit
+	for {
+		q.Limit = limit - len(all.Effects)
+		var found []once.Standing
+		after, err := o.step(ctx, timeout, "READ"+o.onEffects(), func(ctx context.Context) (err error) {
+			found, all.More, err = effects.List(ctx, o.client, o.keys, q)
+			return err
+		})
+		if err != nil {
+			return Effects{}, err
+		}
+		for _, s := range found {
+			e := o.effect(s)
+			e.Result = nil
+			all.Effects = append(all.Effects, e)
+		}
+		switch {
+		case after == "":
+			return all, nil
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
+			all.After = after
+			return all, nil
+		}
+		q.After = after
+	}
+}
+
+// step reads on in a list for a time, and returns behind which name that goes on, "" if it is complete. Errors are
+// those of Read: nothing was read.
+func (o *Operator) step(ctx context.Context, timeout time.Duration, needs string,
+	list func(context.Context) error) (after string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err = o.etcd.Ask(ctx, needs, func(ctx context.Context) error {
+		err := list(ctx)
+		if unfinished, ok := errors.AsType[*lifecycle.UnfinishedError](err); ok {
+			after = unfinished.After
+			return nil
+		}
 		return err
 	})
-	if err != nil {
-		return Effects{}, err
-	}
-	all := Effects{Effects: make([]Effect, 0, len(found)), More: more}
-	for _, s := range found {
-		e := o.effect(s)
-		e.Result = nil
-		all.Effects = append(all.Effects, e)
-	}
-	return all, nil
+	return after, err
 }
 
 // Effect reads how one effect stands. Errors are those of Read and effects.Look.

@@ -3,7 +3,9 @@ package operator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,7 +35,7 @@ func TestEffects(t *testing.T) {
 		cfg.OnceRetention = 48 * time.Hour
 	}))
 	o, node := open(t, c), c.Node(0).Cluster()
-	all, err := o.Effects(patient(t), once.Query{Limit: 10})
+	all, err := o.Effects(patient(t), time.Minute, once.Query{Limit: 10})
 	require.NoError(t, err)
 	require.Equal(t, Effects{Effects: []Effect{}}, all)
 	_, err = o.Effect(patient(t), "mail")
@@ -43,14 +45,14 @@ func TestEffects(t *testing.T) {
 	_, err = node.Once(patient(t), "mail", func(context.Context, int64) ([]byte, error) { return []byte("number 7"), nil })
 	require.NoError(t, err)
 	leaveOpen(t, c, "a bill")
-	all, err = o.Effects(patient(t), once.Query{Limit: 10, Unknown: true})
+	all, err = o.Effects(patient(t), time.Minute, once.Query{Limit: 10, Unknown: true})
 	require.NoError(t, err)
 	require.Len(t, all.Effects, 1)
 	bill := all.Effects[0]
 	require.Equal(t, Effect{Name: "a bill", Key: "/goverse/work/marks/a%20bill", State: once.Unknown, Attempt: 1,
 		Token: bill.Token,
 		By:    c.Node(0).Address(), At: bill.At}, bill)
-	all, err = o.Effects(patient(t), once.Query{Limit: 1, After: "a bill"})
+	all, err = o.Effects(patient(t), time.Minute, once.Query{Limit: 1, After: "a bill"})
 	require.NoError(t, err)
 	require.Equal(t, "mail", all.Effects[0].Name)
 	require.Equal(t, 8, all.Effects[0].Size)
@@ -175,6 +177,60 @@ func TestResolveIsNotConfirmed(t *testing.T) {
 	require.Equal(t, e, now)
 }
 
+// hesitant answers some requests, and the others only when their context has ended.
+type hesitant struct {
+	clientv3.KV
+	asked   atomic.Int64
+	answers func(request int64) bool
+}
+
+func (s *hesitant) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if !s.answers(s.asked.Add(1)) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return s.KV.Get(ctx, key, opts...)
+}
+
+// A list goes on for as long as etcd answers anything within the time-out; only the end of ctx cuts it short, and what
+// was found until then is shown.
+func TestEffectsTakeAsLongAsTheyNeed(t *testing.T) {
+	t.Parallel()
+	const timeout = 2 * time.Second
+	c := clustertest.New(t, 1)
+	o := open(t, c)
+	var want []string
+	for i := range 60 {
+		want = append(want, fmt.Sprintf("%02d", i))
+		_, err := c.Client().Put(patient(t), nodetest.Keys.EffectMark(want[i]), `{"state":"done","attempt":1,"token":1}`)
+		require.NoError(t, err)
+	}
+	names := func(all Effects) (names []string) {
+		for _, e := range all.Effects {
+			names = append(names, e.Name)
+		}
+		return names
+	}
+	etcd := &hesitant{KV: o.client.KV, answers: func(request int64) bool { return request != 2 }}
+	o.client.KV = etcd
+	all, err := o.Effects(patient(t), timeout, once.Query{Limit: 55})
+	require.NoError(t, err)
+	require.Equal(t, want[:55], names(all))
+	require.True(t, all.More)
+	require.Empty(t, all.After)
+	require.Greater(t, etcd.asked.Load(), int64(2))
+
+	etcd.asked.Store(0)
+	etcd.answers = func(request int64) bool { return request == 1 }
+	ctx, cancel := context.WithTimeout(patient(t), timeout)
+	defer cancel()
+	all, err = o.Effects(ctx, timeout, once.Query{Limit: 1000})
+	require.NoError(t, err)
+	require.Equal(t, want[:50], names(all), "a page")
+	require.True(t, all.More)
+	require.Equal(t, want[49], all.After)
+}
+
 func TestPrintEffects(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -199,6 +255,9 @@ there are more: give the last of these with --after, or a larger --limit
 	out.Reset()
 	require.NoError(t, PrintEffects(&out, "/p", Effects{}, false))
 	require.Equal(t, "no effects under /p\n", out.String())
+	out.Reset()
+	require.NoError(t, PrintEffects(&out, "/p", Effects{More: true, After: "a b"}, false))
+	require.Contains(t, out.String(), `go on with --after "a b"`)
 
 	show := func(e Effect) string {
 		out.Reset()

@@ -33,22 +33,31 @@ type NamedCandidate struct {
 // electionsAtOnce is how many are read between two questions whether there are more.
 const electionsAtOnce = 1000
 
-// Elections reads which named elections somebody stands in, by name. Errors are those of Read.
-func (o *Operator) Elections(ctx context.Context) ([]NamedElection, error) {
+// Elections reads which named elections somebody stands in, by name. It takes as long as it needs, until ctx ends:
+// timeout bounds one step, in which etcd has to answer something. Errors are those of Read.
+func (o *Operator) Elections(ctx context.Context, timeout time.Duration) ([]NamedElection, error) {
 	out := []NamedElection{}
 	q := election.Query{Limit: electionsAtOnce}
 	for more := true; more; {
 		var found []election.Standing
-		err := o.etcd.Ask(ctx, "READ on the prefix "+o.keys.Elections().Root(), func(ctx context.Context) (err error) {
-			found, more, err = elections.List(ctx, o.client, o.keys, q)
-			return err
-		})
+		after, err := o.step(ctx, timeout, "READ on the prefix "+o.keys.Elections().Root(),
+			func(ctx context.Context) (err error) {
+				found, more, err = elections.List(ctx, o.client, o.keys, q)
+				return err
+			})
 		if err != nil {
 			return nil, err
 		}
 		for _, s := range found {
 			out = append(out, namedElection(s))
 			q.After = s.Name
+		}
+		if after != "" {
+			q.After = after
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return nil, fmt.Errorf("there are more elections than were read in time: give a longer --timeout, or none: %w",
+					ctx.Err())
+			}
 		}
 	}
 	slices.SortFunc(out, func(a, b NamedElection) int { return cmp.Compare(a.Name, b.Name) })

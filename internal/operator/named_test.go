@@ -19,7 +19,7 @@ func TestNamedElections(t *testing.T) {
 	t.Parallel()
 	c := clustertest.New(t, 3)
 	o := open(t, c)
-	all, err := o.Elections(patient(t))
+	all, err := o.Elections(patient(t), time.Minute)
 	require.NoError(t, err)
 	require.Empty(t, all)
 	stand := func(i int, name string, opts ...election.StandOption) *cluster.Candidate {
@@ -35,7 +35,7 @@ func TestNamedElections(t *testing.T) {
 	stand(1, "a name/with, all")
 	c.Eventually(first.IsLeader, "it leads")
 
-	all, err = o.Elections(patient(t))
+	all, err = o.Elections(patient(t), time.Minute)
 	require.NoError(t, err)
 	require.Len(t, all, 2)
 	require.Equal(t, NamedElection{Name: "outbox", LeaderID: a, Token: first.Term().Token(),

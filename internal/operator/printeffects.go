@@ -18,7 +18,7 @@ func PrintEffects(out io.Writer, prefix string, all Effects, asJSON bool) error 
 	switch {
 	case asJSON:
 		return printJSON(out, all)
-	case len(all.Effects) == 0:
+	case len(all.Effects) == 0 && all.After == "":
 		_, err := fmt.Fprintf(out, "no effects under %s\n", prefix)
 		return err
 	}
@@ -28,7 +28,11 @@ func PrintEffects(out io.Writer, prefix string, all Effects, asJSON bool) error 
 		w.row(shown(e.Name), string(e.State), fmt.Sprint(e.Attempt), fmt.Sprint(e.Token), shown(e.By), since(e.At),
 			orDash(e.notes()))
 	}
-	if all.More {
+	switch {
+	case all.After != "":
+		w.line("")
+		w.line("the time was up before all were looked at: go on with --after %s", shown(all.After))
+	case all.More:
 		w.line("")
 		w.line("there are more: give the last of these with --after, or a larger --limit")
 	}
