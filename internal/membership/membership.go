@@ -101,9 +101,12 @@ func (m *Membership) LastError() error {
 	return m.lastErr
 }
 
-// SessionLost notes how a session ended, for the record of the next one.
+// SessionLost notes how a session ended, for the record of the next one. Where the node key was missed first, its lease
+// may be gone as well: between a renewal and the read that confirms it. If the key alone was deleted out of band, or
+// with an accusation, the record says too much, and others wait for longer than they need.
 func (m *Membership) SessionLost(s *etcdsession.Session, lost *session.LostError) {
-	early := lost.Reason == session.ReasonRevoked && time.Now().Before(s.Deadline())
+	gone := lost.Reason == session.ReasonRevoked || lost.Reason == session.ReasonKeyLost
+	early := gone && time.Now().Before(s.Deadline())
 	m.mu.Lock()
 	m.revokedEarly = early
 	m.mu.Unlock()

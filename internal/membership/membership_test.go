@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/state"
@@ -103,4 +104,17 @@ func TestRecordIsWritten(t *testing.T) {
 	own = m.cfg.Mirror.Snapshot().Member(m.cfg.Address)
 	require.False(t, own.ElectionFailed)
 	require.True(t, own.Stopping && own.Draining && own.Left)
+}
+
+// Where etcd revokes leases that were renewed, others have to know of one of them. Its member may miss its key first,
+// if that went between a renewal and the read that confirms it.
+func TestWhatIsReportedOfALostSession(t *testing.T) {
+	t.Parallel()
+	m, s, _ := register(t)
+	for reason, early := range map[session.Reason]bool{session.ReasonRevoked: true, session.ReasonKeyLost: true,
+		session.ReasonUnreachable: false, session.ReasonPermission: false, session.ReasonClosed: false} {
+		m.SessionLost(s, &session.LostError{Reason: reason})
+		require.NoError(t, m.Register(etcdtest.Context(t), s))
+		require.Equal(t, early, m.Record().RevokedEarly, reason)
+	}
 }

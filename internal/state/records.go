@@ -50,7 +50,7 @@ type Record struct {
 	// Left says that this member has given up all it had, and that its lease is about to be revoked. It
 	// is said only where that could not be distinguished from an end that came too early.
 	Left bool `json:"left,omitempty"`
-	// RevokedEarly says that this member's session before this one was revoked while it had been
+	// RevokedEarly says that this member's session before this one was revoked, or its key gone, while it had been
 	// renewed in time. Where that was etcd itself, others have the same happen to them.
 	RevokedEarly bool `json:"revoked_early,omitempty"`
 }
