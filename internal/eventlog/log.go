@@ -64,6 +64,7 @@ const maxRecent = 256
 // Log is one node's part in the event log. All methods are safe for concurrent use.
 type Log struct {
 	cfg    Config
+	sub    *mirror.Subscription
 	seen   transitions
 	writer *writer
 	look   chan struct{}
@@ -81,9 +82,11 @@ type lostSession struct {
 	at     time.Time
 }
 
-// New makes a log; Run makes it live.
+// New makes a log; Run makes it live. It sees all that the mirror shows from now on, so that what happens before Run
+// begins is not missed: nobody else may see the first nodes of a cluster come.
 func New(cfg Config) *Log {
 	l := &Log{cfg: cfg, look: make(chan struct{}, 1), took: newFailovers()}
+	l.sub = cfg.Mirror.Subscribe(l.seen.concerns)
 	if !cfg.Off {
 		l.writer = newWriter(cfg)
 	}
@@ -92,8 +95,7 @@ func New(cfg Config) *Log {
 
 // Run derives, logs and records events until ctx ends. changed signals that the election's answers may be others.
 func (l *Log) Run(ctx context.Context, changed <-chan struct{}) {
-	sub := l.cfg.Mirror.Subscribe(l.seen.concerns)
-	defer sub.Close()
+	defer l.sub.Close()
 	var writing sync.WaitGroup
 	defer writing.Wait()
 	if l.writer != nil {
@@ -105,7 +107,7 @@ func (l *Log) Run(ctx context.Context, changed <-chan struct{}) {
 	o := &observer{log: l}
 	for {
 		select {
-		case <-sub.C:
+		case <-l.sub.C:
 		case <-changed:
 		case <-l.look:
 		case <-again.C:
