@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster/once"
@@ -212,112 +211,6 @@ func TestAnswersAreLost(t *testing.T) {
 	r, err = s.b.Once(s.ctx, "e", never)
 	require.NoError(t, err)
 	require.Equal(t, "done", string(r.Value))
-}
-
-// unknown leaves an attempt of an effect whose outcome is unknown.
-func (s *testBed) unknown(t *testing.T, name string) (token int64) {
-	t.Helper()
-	require.PanicsWithValue(t, "oops", func() {
-		_, _ = s.a.Once(s.ctx, name, func(_ context.Context, attempt int64) ([]byte, error) {
-			token = attempt
-			panic("oops")
-		})
-	})
-	return token
-}
-
-// The answer is lost, and then the look whether it was, twice: what has been written is still found.
-func TestAnswerAndLooksAreLost(t *testing.T) {
-	s := newTestBed(t)
-	lose := func(key string, before int32) {
-		var looks atomic.Int32
-		s.a.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(key))
-		for range 2 {
-			s.a.Faults.FailNext(clustertest.OpGet, errRefused, clustertest.Getting(key),
-				func(clustertest.Request) bool { return looks.Add(1) > before })
-		}
-	}
-	r, err := s.a.Once(s.ctx, "e", func(context.Context, int64) ([]byte, error) {
-		lose(s.keys.EffectMark("e"), 0)
-		return nil, nil
-	})
-	require.NoError(t, err)
-	require.True(t, r.Ran)
-
-	token := s.unknown(t, "f")
-	lose(s.keys.EffectMark("f"), 2) // the first read is of what is to be resolved; both rules see it
-	require.NoError(t, s.a.Resolve(s.ctx, "f", token, true, nil))
-}
-
-// A resolution that cannot be written is tried again until the process ends, and one that was committed is known again
-// by the session that comes next.
-func TestResolveWhileSessionsEnd(t *testing.T) {
-	s := newTestBed(t)
-	lost, stuck := s.unknown(t, "lost"), s.unknown(t, "stuck")
-	key := s.keys.EffectMark("lost")
-	s.a.Faults.LoseAnswer(clustertest.OpTxn, clustertest.Putting(key))
-	var looks atomic.Int32
-	s.a.Faults.FailNext(clustertest.OpGet, errRefused, clustertest.Getting(key), func(clustertest.Request) bool {
-		if looks.Add(1) == 2 { // after the write
-			_, _ = s.client.Revoke(s.ctx, s.a.Keeper.Current().ID())
-			return true
-		}
-		return false
-	})
-	require.NoError(t, s.a.Resolve(s.ctx, "lost", lost, true, []byte("done")))
-
-	key = s.keys.EffectMark("stuck")
-	var tried atomic.Int32
-	for range 100 {
-		s.a.Faults.FailNext(clustertest.OpTxn, rpctypes.ErrNoSpace, clustertest.Putting(key),
-			func(clustertest.Request) bool { return tried.Add(1) > 0 })
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.a.Resolve(context.Background(), "stuck", stuck, true, nil) }()
-	require.Eventually(t, func() bool { return tried.Load() > 2 }, 20*time.Second, time.Millisecond)
-	s.a.Stop()
-	select {
-	case err := <-ended:
-		require.ErrorIs(t, err, once.ErrStopped)
-	case <-time.After(5 * time.Second):
-		t.Fatal("it goes on")
-	}
-}
-
-// Whenever its context ends, Once and Resolve say why.
-func TestCauseOfTheContext(t *testing.T) {
-	s := newTestBed(t)
-	for i, at := range []struct {
-		op clustertest.Op
-		by func(prefix string) clustertest.Match
-		of func(name string) string
-	}{
-		{clustertest.OpGet, clustertest.Getting, s.keys.EffectMark},
-		{clustertest.OpTxn, clustertest.Putting, s.keys.Effects().Queue},
-		{clustertest.OpTxn, clustertest.Putting, s.keys.EffectMark},
-	} {
-		for what, name := range map[string]string{"run": fmt.Sprint("run ", i), "resolve": fmt.Sprint("resolve ", i)} {
-			token := int64(0)
-			if what == "resolve" {
-				token = s.unknown(t, name)
-			}
-			ctx, cancel := context.WithCancelCause(s.ctx)
-			held := s.a.Faults.HoldNext(at.op, at.by(at.of(name)))
-			ended := make(chan error, 1)
-			go func() {
-				if what == "resolve" {
-					ended <- s.a.Resolve(ctx, name, token, true, nil)
-					return
-				}
-				_, err := s.a.Once(ctx, name, never)
-				ended <- err
-			}()
-			<-held.Caught()
-			cancel(errRefused)
-			require.ErrorIs(t, <-ended, errRefused, name)
-			_ = held.Release(s.ctx) // it may come late
-		}
-	}
 }
 
 // A write of the mark that reaches etcd when all is over changes nothing.

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/goverse/goverse/cluster/event"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
@@ -29,40 +28,14 @@ func (r *reads) Get(ctx context.Context, key string, opts ...clientv3.OpOption) 
 	return r.KV.Get(ctx, key, opts...)
 }
 
-// opened reports the watches that etcd has answered.
-type opened struct {
-	clientv3.Watcher
-	c chan struct{}
-}
-
-func (o opened) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
-	responses := o.Watcher.Watch(ctx, key, opts...)
-	select {
-	case o.c <- struct{}{}:
-	case <-ctx.Done():
-	}
-	return responses
-}
-
 // etcd forgets the tokens of a user whose password is set, and refuses each further watch on a stream that was opened
 // with one: a follower that comes then watches on another one, and does not read the log again and again.
 func TestFollowWhenTheTokenIsForgotten(t *testing.T) {
 	t.Parallel()
 	server, ctx, keys := etcdtest.Start(t), etcdtest.Context(t), keysUnder(t, "/p")
-	etcdtest.EnableAuth(t, server.Client(), "secret", "u")
-	as := func(user string) *clientv3.Client {
-		client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: user,
-			Password: "secret", Logger: zap.NewNop()})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = client.Close() })
-		return client
-	}
-	root, client := as("root"), as("u")
-	_, err := root.RoleGrantPermission(ctx, "u", "/", "0", clientv3.PermissionType(clientv3.PermRead))
-	require.NoError(t, err)
-	counted := &reads{KV: client.KV}
-	watches := opened{Watcher: client.Watcher, c: make(chan struct{})}
-	client.KV, client.Watcher = counted, watches
+	root, client, forget := etcdtest.User(t, server)
+	counted, watches := &reads{KV: client.KV}, etcdtest.Watches(client)
+	client.KV = counted
 
 	running, stop := context.WithCancel(ctx)
 	var followers sync.WaitGroup
@@ -79,11 +52,10 @@ func TestFollowWhenTheTokenIsForgotten(t *testing.T) {
 		return got
 	}
 	first := follow()
-	<-watches.c
-	_, err = root.UserChangePassword(ctx, "u", "secret")
-	require.NoError(t, err)
+	<-watches.Answered
+	forget()
 	second := follow()
-	<-watches.c
+	<-watches.Answered
 	for i := range 5 {
 		id := fmt.Sprint(i)
 		require.NoError(t, record(ctx, root, keys, []event.Event{{ID: id, Type: event.NodeLeft, Time: time.Now()}}))
@@ -91,7 +63,7 @@ func TestFollowWhenTheTokenIsForgotten(t *testing.T) {
 			select {
 			case came := <-got:
 				require.Equal(t, id, came)
-			case <-watches.c:
+			case <-watches.Answered:
 				require.Fail(t, "a watch was refused, and is opened again")
 			case <-ctx.Done():
 				require.Fail(t, "it does not come")

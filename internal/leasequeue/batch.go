@@ -69,6 +69,16 @@ func (c *composer) put(key, value string) clientv3.Op {
 	return put
 }
 
+// readQueue reads who is first; for who would share, all.
+func readQueue(x *Entry) clientv3.Op {
+	opts := []clientv3.OpOption{clientv3.WithPrefix(),
+		clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend)}
+	if !x.Shared {
+		opts = append(opts, clientv3.WithLimit(1), clientv3.WithKeysOnly())
+	}
+	return clientv3.OpGet(x.queue, opts...)
+}
+
 // lookAtOnce is readQueue in the transaction that enters: all others in the queue came before, so to
 // count them is enough; for who would share, it is not.
 func (c *composer) lookAtOnce(x *Entry) clientv3.Op {

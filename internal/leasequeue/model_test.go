@@ -69,6 +69,15 @@ func (s *testBed) enter(q *Queues, want Want) *Entry {
 	return x
 }
 
+// occupy has each lane send something, so that what enters before that is answered goes together.
+func (s *testBed) occupy(q *Queues) {
+	s.Helper()
+	for i := range lanes {
+		s.enter(q, Want{Name: fmt.Sprint(i)})
+		synctest.Wait() // a lane has taken it
+	}
+}
+
 func well(any) modeletcd.Delivery { return modeletcd.Delivery{} }
 
 // A place that a process may not give up is in everybody's way until it may.
@@ -161,10 +170,7 @@ func TestRefusedAfterSilenceOfMany(t *testing.T) {
 			}
 			return f
 		})
-		for i := range lanes {
-			s.enter(e, Want{Name: fmt.Sprint(i)})
-			synctest.Wait() // a lane has taken it
-		}
+		s.occupy(e)
 		for _, x := range []*Entry{s.enter(e, Want{Name: "one"}), s.enter(e, Want{Name: "two"})} {
 			<-x.Settled()
 			stands := s.e.Keys(x.Key())

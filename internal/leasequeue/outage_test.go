@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -85,10 +84,7 @@ func TestAnswerThatIsTooLarge(t *testing.T) {
 			}
 			return f
 		})
-		for i := range lanes {
-			s.enter(q, Want{Name: fmt.Sprint(i)})
-			synctest.Wait() // a lane has taken it
-		}
+		s.occupy(q)
 		for _, x := range []*Entry{s.enter(q, Want{Name: "one"}), s.enter(q, Want{Name: "two"})} {
 			s.settles(x, 5*time.Second)
 			stands := s.e.Keys(x.Key())
@@ -217,10 +213,7 @@ func TestLostAnswerToMany(t *testing.T) {
 			}
 			return f
 		})
-		for i := range lanes {
-			s.enter(q, Want{Name: fmt.Sprint(i)})
-			synctest.Wait() // a lane has taken it
-		}
+		s.occupy(q)
 		requests.Store(0)
 		began := time.Now()
 		var all []*Entry

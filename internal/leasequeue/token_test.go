@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/state"
@@ -20,19 +18,7 @@ import (
 func TestWatchesWhenTheTokenIsForgotten(t *testing.T) {
 	t.Parallel()
 	server, ctx := etcdtest.Start(t), etcdtest.Context(t)
-	etcdtest.EnableAuth(t, server.Client(), "secret", "u")
-	as := func(user string) *clientv3.Client {
-		client, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Endpoint()}, Username: user,
-			Password: "secret", Logger: zap.NewNop()})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = client.Close() })
-		return client
-	}
-	root, client := as("root"), as("u")
-	all := clientv3.PermissionType(clientv3.PermReadWrite)
-	_, err := root.RoleGrantPermission(ctx, "u", "/", "0", all)
-	require.NoError(t, err)
-
+	root, client, forget := etcdtest.User(t, server)
 	prefix, err := state.NewKeys("/p")
 	require.NoError(t, err)
 	keys := prefix.Locks()
@@ -65,8 +51,7 @@ func TestWatchesWhenTheTokenIsForgotten(t *testing.T) {
 		}, 30*time.Second, 20*time.Millisecond)
 	}
 	wait("before")
-	_, err = root.UserChangePassword(ctx, "u", "secret")
-	require.NoError(t, err)
+	forget()
 	wait("after")
 	e.with(func() { require.Positive(t, e.run.buckets[keys.Bucket("before")].reported, "its watch goes on") })
 }

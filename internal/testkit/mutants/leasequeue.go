@@ -5,7 +5,7 @@ var ofLeaseQueues = []Mutant{{
 	Name: "silence-not-committed",
 	What: "a batch whose answer was lost is sent again, as if it had not been committed",
 	In:   []string{queues},
-	Edits: []Edit{{"internal/leasequeue/lane.go",
+	Edits: []Edit{{"internal/leasequeue/resolve.go",
 		`return string(kvs[0].Value) == strconv.FormatInt(l.number, 10)`, `return false`}},
 }, {
 	Name: "batch-unnumbered",
@@ -47,7 +47,7 @@ var ofLeaseQueues = []Mutant{{
 	Name: "found-is-first",
 	What: "an entry whose answer was lost is taken for first",
 	In:   []string{queues},
-	Edits: []Edit{{"internal/leasequeue/lane.go",
+	Edits: []Edit{{"internal/leasequeue/resolve.go",
 		`l.modified, ahead(o.entry, found))`, `l.modified, ahead(o.entry, found) || true)`}},
 }, {
 	Name: "gone-unnoticed",
