@@ -42,6 +42,4 @@
 //   - Out-of-band changes, or a store that forgets what it confirmed, as a database that fails over
 //     to a replica that lags, or that is restored: two may lead until the first one's next
 //     renewal. Tokens cover it as long as the number in the record does not become smaller.
-//   - That the lease is given back by a candidate which was stopped while an answer of the store
-//     was outstanding, and the store carries that write out later: the others wait it out.
 package elector

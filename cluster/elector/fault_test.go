@@ -182,6 +182,30 @@ func TestStoppedWhileItAsks(t *testing.T) {
 	})
 }
 
+// Nor does what it asked for, and nobody answered, take the lease when it has gone.
+func TestARequestThatComesAfterItsSenderHasLeft(t *testing.T) {
+	for _, do := range []action{create, update} {
+		bubble(t, func(t *testing.T, store *Memory) {
+			if do == update { // the record of somebody who has left
+				before := stand(t, "before", store)
+				pass(time.Second)
+				before.stop()
+				require.NoError(t, <-before.done)
+			}
+			var late *held
+			a := stand(t, "a", store, func(c *candidate, _ *Config) { late = c.hold(do) })
+			late.wait()
+			a.stop()
+			require.NoError(t, <-a.done)
+			_, err := late.carryOut()
+			require.Error(t, err)
+			lease, err := store.GetLease(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, lease.HolderIdentity)
+		})
+	}
+}
+
 func TestAStoreThatIsAwayAtTheRelease(t *testing.T) {
 	bubble(t, func(t *testing.T, store *Memory) {
 		a := stand(t, "a", store)

@@ -34,12 +34,16 @@ func (w *world) turn(p *process) {
 	}
 	next := p.s.decide(now)
 	if p.stopping && !p.s.working {
+		if w.fault == leavesInFlight {
+			p.s.unanswered = false
+		}
 		next = p.s.leave(now)
 	}
 	switch next.do {
 	case rest:
 		return
 	case done:
+		w.left(p)
 		p.stopping = false
 		return
 	}
@@ -49,6 +53,18 @@ func (w *world) turn(p *process) {
 	p.s = p.s.sends(next.do)
 	p.awaits, p.since = &request{step: next, sent: now}, now
 	w.under = append(w.under, p.awaits)
+}
+
+// left: a process has left the lease to others, and nothing that it sent takes the lease later.
+func (w *world) left(p *process) {
+	for _, r := range w.under {
+		if l := r.step.lease; l.HolderInstance == p.s.instance && l.Version == w.record.Version && w.fault != blindWrite {
+			w.wrong = errors.New("who has left may hold the lease later")
+		}
+	}
+	if w.record.HolderInstance == p.s.instance {
+		w.wrong = errors.New("who has left holds the lease")
+	}
 }
 
 // leads is what IsLeader says.

@@ -26,6 +26,9 @@ type standing struct {
 	last   int64            // the largest LeaderTransitions seen
 	asked  bool             // a lease was asked for
 
+	unanswered bool   // the newest write was not answered: it may still be carried out over
+	over       string // the record of this version, "" for none
+
 	leading bool
 	claim   deadline.Claim // of the term
 	token   int64          // of the term
@@ -106,17 +109,24 @@ func (s standing) acquire(now deadline.Instant) step {
 // leave is what to do to leave the lease to others, when no term's function runs.
 func (s standing) leave(now deadline.Instant) step {
 	switch {
-	case !s.asked, s.sure && !s.mine():
+	case !s.asked, s.sure && !s.mine() && !s.inFlight():
 		return step{do: done}
 	case now.Mono < s.next:
 		return step{do: rest, at: s.next}
 	case !s.sure:
 		return step{do: get}
+	case !s.found:
+		return step{do: create, lease: Lease{LeaseDuration: s.duration, AcquireTime: stamp(now), RenewTime: stamp(now),
+			LeaderTransitions: s.last}}
 	}
 	l := s.record
 	l.HolderIdentity, l.HolderInstance, l.RenewTime = "", "", stamp(now)
 	return step{do: update, lease: l}
 }
+
+// inFlight reports whether an own write may still be carried out, as far as was read: it took the lease, for that was
+// vacant, and is refused as soon as another one is carried out.
+func (s standing) inFlight() bool { return s.unanswered && s.record.Version == s.over }
 
 // stamp is an instant as it is written down: as precise as every store keeps it.
 func stamp(now deadline.Instant) time.Time {
@@ -126,7 +136,7 @@ func stamp(now deadline.Instant) time.Time {
 // sends is the standing from when a step is sent until it is answered.
 func (s standing) sends(do action) standing {
 	if do == create || do == update {
-		s.sure, s.asked = false, true
+		s.sure, s.asked, s.unanswered, s.over = false, true, true, s.record.Version
 	}
 	return s
 }
@@ -149,6 +159,7 @@ func (s standing) got(record Lease, found bool, now deadline.Instant) standing {
 // record as it stands now.
 func (s standing) wrote(record Lease, sent, answered deadline.Instant) standing {
 	s = s.saw(record, true, answered)
+	s.unanswered = false
 	s.next = sent.Mono + int64(s.period)
 	switch {
 	case s.leading:
@@ -173,6 +184,7 @@ func (s standing) saw(record Lease, found bool, now deadline.Instant) standing {
 // another one: it is read soon. A leader has no time to lose either.
 func (s standing) failed(conflict bool, now deadline.Instant) standing {
 	pause := s.period
+	s.unanswered = s.unanswered && !conflict
 	switch {
 	case conflict:
 		pause /= 10

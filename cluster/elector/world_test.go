@@ -33,11 +33,11 @@ const (
 	noLocalDeadline fault = "a leader leads until it hears of another one"
 	monotonicOnly   fault = "the deadline is by the monotonic clock alone"
 	wallOnly        fault = "the deadline is by the wall clock alone"
+	leavesInFlight  fault = "who leaves does not write over what it sent and nobody answered"
 )
 
 var faults = []fault{fromReceipt, fromAsking, holdersClock, readBackExtends, oneName, blindWrite, numberKept,
-	noLocalDeadline,
-	monotonicOnly, wallOnly}
+	noLocalDeadline, monotonicOnly, wallOnly, leavesInFlight}
 
 var errUnsafe = errors.New("a promise is broken")
 
