@@ -164,6 +164,10 @@ func (s *Session) Valid() bool {
 // Deadline is the instant at which Valid turns false unless a renewal comes.
 func (s *Session) Deadline() time.Time { return time.Unix(0, s.claim.Load().Until().Wall) }
 
+// Ended reports whether the lease, as it was last renewed, has run out by now on either clock, whether or not
+// the session was lost or suspended before that.
+func (s *Session) Ended() bool { return s.claim.Load().Ended(s.cfg.Clock()) }
+
 // Left is how long Valid stays true from now on unless a renewal comes, by the clock that
 // has less of it: for telling the deadline to another process, which has clocks of its own.
 // Nothing or less: it is not true any more.

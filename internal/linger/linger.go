@@ -14,8 +14,9 @@
 //     says so: it registers anew, and its record reports that its lease was revoked before its time.
 //
 // If another old lease stands, and nobody reports that, the lease has ended by itself, as far as anybody knows,
-// and the member lingers for a grace period: in that time it hears of it, if it is connected. Else it lingers
-// for a whole TTL, after which nothing that it claims is valid, or until it has heard of it and registers anew.
+// and the member lingers for a grace period, the longest of those that linger: in that time it hears of it, if it
+// is connected, and so do the others that could report it. Else it lingers for a whole TTL, after which nothing that
+// it claims is valid, or until it has heard of it and registers anew.
 // Nobody lingers who was removed on evidence, or had left, as its record says; who resigned or gave a shard up
 // before its lease ended has nothing more that others would wait for.
 //
@@ -217,7 +218,11 @@ func (p Part) until(s *state.Snapshot, k kept) time.Time {
 	if reported || !stands {
 		return k.since.Add(ttl)
 	}
-	return k.since.Add(min(ttl, suspicion.GracePeriod(gracePeriod, 0, k.Member)))
+	var period time.Duration
+	for _, other := range p.kept { // a report of any of them counts for all, and takes as long as that one is far
+		period = max(period, suspicion.GracePeriod(gracePeriod, 0, other.Member))
+	}
+	return k.since.Add(min(ttl, period))
 }
 
 func (p Part) forget(s *state.Snapshot, over func(kept) bool) (Part, *state.Snapshot) {

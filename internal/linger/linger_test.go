@@ -109,6 +109,21 @@ func TestDistanceLengthensTheGracePeriod(t *testing.T) {
 	require.Equal(t, ttl, w.after(0), "no longer than it may claim anything")
 }
 
+// Who could report for others that leases were revoked early may be farther from etcd than they are.
+func TestDistanceOfOneLengthensTheGracePeriodOfAll(t *testing.T) {
+	w := inLaterTerm(t)
+	w.s.Member("b:1").RoundTripMS = 160
+	w.revoke("a:1", 1)
+	w.revoke("b:1", 2)
+	require.Equal(t, 800*time.Millisecond, w.after(0))
+	w.leads("a:1")
+	w.after(600 * time.Millisecond)
+	w.leads("a:1")
+	w.register("b:1", 4, 2, true)
+	w.leads("a:1")
+	require.Equal(t, ttl-600*time.Millisecond, w.after(0))
+}
+
 // No old lease stands: a deposed leader of etcd may have had all of them revoked.
 func TestWholeTTLWhenAllOldLeasesAreGone(t *testing.T) {
 	w := inLaterTerm(t)

@@ -106,7 +106,7 @@ func (m *Membership) LastError() error {
 // with an accusation, the record says too much, and others wait for longer than they need.
 func (m *Membership) SessionLost(s *etcdsession.Session, lost *session.LostError) {
 	gone := lost.Reason == session.ReasonRevoked || lost.Reason == session.ReasonKeyLost
-	early := gone && time.Now().Before(s.Deadline())
+	early := gone && !s.Ended() // suspended or not: others know nothing of that
 	m.mu.Lock()
 	m.revokedEarly = early
 	m.mu.Unlock()

@@ -111,10 +111,16 @@ func TestRecordIsWritten(t *testing.T) {
 func TestWhatIsReportedOfALostSession(t *testing.T) {
 	t.Parallel()
 	m, s, _ := register(t)
+	s.Lose(session.ReasonRevoked, nil)
 	for reason, early := range map[session.Reason]bool{session.ReasonRevoked: true, session.ReasonKeyLost: true,
 		session.ReasonUnreachable: false, session.ReasonPermission: false, session.ReasonClosed: false} {
 		m.SessionLost(s, &session.LostError{Reason: reason})
 		require.NoError(t, m.Register(etcdtest.Context(t), s))
 		require.Equal(t, early, m.Record().RevokedEarly, reason)
 	}
+	s.Suspect(0) // its deadline is now; its lease has most of its TTL left
+	require.Eventually(t, func() bool { return time.Now().After(s.Deadline()) }, 10*time.Second, time.Millisecond)
+	m.SessionLost(s, &session.LostError{Reason: session.ReasonRevoked})
+	require.NoError(t, m.Register(etcdtest.Context(t), s))
+	require.True(t, m.Record().RevokedEarly)
 }

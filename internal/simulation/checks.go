@@ -51,6 +51,7 @@ func newChecks(w *world) checks {
 type known struct {
 	incarnation int64
 	lease       int64                        // that it registered on last
+	last        *etcdsession.Session         // that was seen to be the present one
 	roundBegan  map[int64]time.Duration      // by lease: when the round under way did
 	confirmed   map[int64]time.Duration      // by lease: when the newest round began that etcd answered in full
 	shown       map[int64]time.Duration      // by key's revision: the same, of those that found it
@@ -144,6 +145,9 @@ func (c *checks) look(w *world) {
 		x := &claims[i]
 		c.period(x)
 		c.recovers(x)
+		if x.s != nil {
+			x.p.known.last = x.s
+		}
 		if x.valid {
 			c.counts(x)
 			c.hold(x)
@@ -224,6 +228,7 @@ func (c *checks) put(p *process, parsed state.ParsedKey, now, before *mvccpb.Key
 		switch {
 		case p == nil || p.host.address != parsed.Address:
 		case before == nil:
+			c.reports(p, now)
 			p.known.incarnation, p.known.lease = now.CreateRevision, now.Lease
 		case before.Lease != now.Lease && before.Lease != 0 && !slices.Contains(c.taints, now.CreateRevision):
 			c.fail("P6", "%s registered over the one at %d", p.id, now.CreateRevision)

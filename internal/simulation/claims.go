@@ -5,8 +5,11 @@ import (
 	"slices"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/etcdsession"
+	"github.com/goverse/goverse/internal/state"
 )
 
 // by is whose doing it is that something was taken from a living member.
@@ -29,7 +32,11 @@ type taken struct {
 	lease int64
 	at    time.Duration
 	by    by
+	from  *process // on whose present session it was a lease; nil: on nobody's, or it was a key
 }
+
+// byEtcd reports whether etcd itself took it.
+func (t taken) byEtcd() bool { return t.by == early || t.by == partly }
 
 // period checks that nobody claims anew in a period that has lapsed.
 func (c *checks) period(x *claim) {
@@ -121,16 +128,33 @@ func (c *checks) excuse(p *process, s *etcdsession.Session, token int64) *taken 
 	return nil
 }
 
+// reports checks that a member that registers anew says so where etcd revoked its lease while that counted: by that
+// the others know how long to wait for those who do not say anything.
+func (c *checks) reports(p *process, node *mvccpb.KeyValue) {
+	s := p.known.last
+	if s == nil || s.Ended() || p.host.stepped || !slices.ContainsFunc(c.taken, func(t taken) bool {
+		return t.from == p && t.lease == int64(s.ID()) && t.byEtcd()
+	}) {
+		return
+	}
+	record, err := state.DecodeRecord(node.Value)
+	if err != nil || !record.RevokedEarly {
+		c.fail("P1", "%s does not say that etcd revoked lease %x early", p.id, int64(s.ID()))
+	}
+	c.seen.Count[EarlyReported]++
+}
+
 // excuses reports whether what was taken from p excuses that other claims the same. What etcd itself
 // took does only if a process has begun to look since, which cannot know who was there before, and may
 // lead and deal out shards; if other's watch or process stood still just then; or if a hand made p
-// look like no member. Where etcd took some leases only, it does too if p was cut off from it, for others wait for
-// a grace period only; or had not heard that etcd had another leader when it stood still.
+// look like no member. Where etcd took some leases only, and nobody reports that, it does too if p was cut off from it,
+// for others wait for a grace period only; or had not heard that etcd had another leader when it stood still.
 func (c *checks) excuses(t *taken, p, other *process) bool {
-	if t.by != early && t.by != partly {
+	if !t.byEtcd() {
 		return true
 	}
-	if s := p.session(); t.by == partly && (p.host.cutOff(t.at) || s != nil && p.core.Mirror.Term() <= s.Term()) {
+	s := p.session()
+	if t.by == partly && !c.isReported(t) && (p.host.cutOff(t.at) || s != nil && p.core.Mirror.Term() <= s.Term()) {
 		return true
 	}
 	fresh := slices.ContainsFunc(c.w.hosts, func(h *host) bool {
@@ -138,6 +162,15 @@ func (c *checks) excuses(t *taken, p, other *process) bool {
 	})
 	return fresh || other.host.hindered(t.at) || slices.Contains(c.taints, p.known.incarnation) ||
 		slices.ContainsFunc(c.taken, func(y taken) bool { return y.by == hand && y.token == p.known.incarnation })
+}
+
+// isReported reports whether another member lost its lease with t's, or within a TTL before, and nothing kept it from
+// registering anew, with a report of that, while others waited for a grace period.
+func (c *checks) isReported(t *taken) bool {
+	return slices.ContainsFunc(c.taken, func(o taken) bool {
+		return o.byEtcd() && o.lease != t.lease && o.at > t.at-c.w.ttl && o.at <= t.at+mostApart &&
+			o.from != nil && !o.from.dead.Load() && !o.from.leaves && !o.from.host.hindered(o.at)
+	})
 }
 
 // overlap checks that no two lead at once.

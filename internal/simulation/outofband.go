@@ -48,9 +48,16 @@ func (c *checks) as(author by) {
 func (c *checks) take(author by, lease int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if author != nobody {
-		c.taken = append(c.taken, taken{lease: lease, at: c.w.now(), by: author})
+	if author == nobody {
+		return
 	}
+	t := taken{lease: lease, at: c.w.now(), by: author}
+	for _, p := range c.processes {
+		if s := p.session(); s != nil && int64(s.ID()) == lease && s.Err() == nil && !p.dead.Load() {
+			t.from = p
+		}
+	}
+	c.taken = append(c.taken, t)
 }
 
 // faultBegan counts a fault.
@@ -193,10 +200,13 @@ func revokeEarly(w *world, h *host) {
 			if by == partly && w.chance(2) {
 				break
 			}
-			w.after(w.between(0, 5*time.Millisecond), func() { w.dropEarly(l.ID, by) })
+			w.after(w.between(0, mostApart), func() { w.dropEarly(l.ID, by) })
 		}
 	})
 }
+
+// mostApart is how far apart a deposed leader of etcd has leases revoked that have all run out for it.
+const mostApart = 5 * time.Millisecond
 
 func (w *world) dropEarly(lease int64, author by) {
 	if !slices.ContainsFunc(w.etcd.Leases(), func(l modeletcd.Lease) bool { return l.ID == lease }) {

@@ -64,6 +64,7 @@ const (
 	StopSilent
 	MapTaken
 	ReportTaken
+	EarlyReported
 	occurrences
 )
 
@@ -86,7 +87,7 @@ func (o Occurrence) String() string {
 		"shards assigned that had no owner", "shards drained off a member", "shards rebalanced", "shards served",
 		"reports", "reports with stragglers", "stops: shards handed over", "stops: nobody to take over",
 		"stops: shards not handed over", "stops: etcd did not answer", "shard maps taken by a hand",
-		"reports taken by a hand"}[o]
+		"reports taken by a hand", "registrations that say that etcd revoked the lease early"}[o]
 }
 
 // Exempt is what the design leaves out: a leader whose key or lease was taken.

@@ -48,6 +48,13 @@ var ofSessions = []Mutant{{
 	In:    []string{simulation},
 	Edits: []Edit{{"internal/deadline/deadline.go", `return found == created`, `return true`}},
 }, {
+	Name: "early-revocation-unreported",
+	What: "a member that missed its node key before its lease does not report that etcd revoked that early",
+	In:   []string{simulation},
+	Edits: []Edit{{"internal/membership/membership.go",
+		`lost.Reason == session.ReasonRevoked || lost.Reason == session.ReasonKeyLost`,
+		`lost.Reason == session.ReasonRevoked`}},
+}, {
 	Name: "pause-trusted",
 	What: "a process that stood still claims on what it had, though etcd may have revoked its lease early",
 	In:   []string{sessions},
