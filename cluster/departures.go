@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"sync"
 	"time"
 
 	"github.com/goverse/goverse/internal/state"
@@ -17,18 +18,19 @@ type departures struct {
 	stopped map[string]time.Time // those that have stopped since, and when their connections are closed
 }
 
-// look takes a snapshot in. It returns the addresses whose connections are to be closed now, and after how long to
-// look again, 0 for at the next change.
-func (d departures) look(s *state.Snapshot, now time.Time) (next departures, gone []string, again time.Duration) {
+// look takes a snapshot in, and who was stopping in those that were not looked at. It returns the addresses whose
+// connections are to be closed now, and after how long to look again, 0 for at the next change.
+func (d departures) look(s *state.Snapshot, stopping map[string]bool, now time.Time) (next departures, gone []string,
+	again time.Duration) {
 	next = departures{members: map[string]bool{}, stopped: map[string]time.Time{}}
 	for _, m := range s.Members {
-		next.members[m.Address] = m.Stopping
+		next.members[m.Address] = m.Stopping || stopping[m.Address]
 	}
-	for address, stopping := range d.members {
+	for address, stops := range d.members {
 		_, here := next.members[address]
 		switch {
 		case here:
-		case stopping:
+		case stops || stopping[address]:
 			next.stopped[address] = now.Add(lastReplies)
 		default: // a process that stands still keeps its connections, and answers nothing
 			gone = append(gone, address)
@@ -50,4 +52,40 @@ func (d departures) look(s *state.Snapshot, now time.Time) (next departures, gon
 		}
 	}
 	return next, gone, again
+}
+
+// stoppingNodes are those that were seen to stop, in whatever snapshot: of what is published while nobody looks, only
+// the last one is looked at.
+type stoppingNodes struct {
+	mu   sync.Mutex
+	seen map[string]bool
+}
+
+// concerns reports whether the members changed, and takes note of those that are stopping. It runs in the mirror's
+// goroutine.
+func (s *stoppingNodes) concerns(before, now *state.Snapshot) bool {
+	if state.Same(before.Members, now.Members) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, m := range now.Members {
+		if !m.Stopping {
+			continue
+		}
+		if s.seen == nil {
+			s.seen = map[string]bool{}
+		}
+		s.seen[m.Address] = true
+	}
+	return true
+}
+
+// take are those that were seen since the last time.
+func (s *stoppingNodes) take() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := s.seen
+	s.seen = nil
+	return taken
 }

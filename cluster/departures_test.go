@@ -17,27 +17,56 @@ func TestDepartures(t *testing.T) {
 	stopping.Stopping = true
 	began := time.Unix(1000, 0)
 
-	d, gone, again := departures{}.look(of(stays, crashes, stops), began)
+	d, gone, again := departures{}.look(of(stays, crashes, stops), nil, began)
 	require.Empty(t, gone)
 	require.Zero(t, again)
-	d, gone, _ = d.look(of(stays, crashes, &stopping), began)
+	d, gone, _ = d.look(of(stays, crashes, &stopping), nil, began)
 	require.Empty(t, gone)
 
-	d, gone, again = d.look(of(stays), began)
+	d, gone, again = d.look(of(stays), nil, began)
 	require.Equal(t, []string{"crashes:1"}, gone, "a call to it may wait for nothing")
 	require.Equal(t, lastReplies, again)
-	left, gone, again := d.look(of(stays), began.Add(lastReplies-1))
+	left, gone, again := d.look(of(stays), nil, began.Add(lastReplies-1))
 	require.Empty(t, gone, "what it has answered may have to be read still")
 	require.EqualValues(t, 1, again)
-	left, gone, again = left.look(of(stays), began.Add(lastReplies))
+	left, gone, again = left.look(of(stays), nil, began.Add(lastReplies))
 	require.Equal(t, []string{"stops:1"}, gone, "it may have stood still while it stopped")
 	require.Zero(t, again)
-	_, gone, _ = left.look(of(stays), began.Add(time.Hour))
+	_, gone, _ = left.look(of(stays), nil, began.Add(time.Hour))
 	require.Empty(t, gone, "once")
 
-	d, gone, again = d.look(of(stays, stops), began.Add(1))
+	d, gone, again = d.look(of(stays, stops), nil, began.Add(1))
 	require.Empty(t, gone)
 	require.Zero(t, again)
-	_, gone, _ = d.look(of(stays, stops), began.Add(time.Hour))
+	_, gone, _ = d.look(of(stays, stops), nil, began.Add(time.Hour))
 	require.Empty(t, gone, "the address is another process's")
+}
+
+// A node may be marked as stopping and be gone before anybody looks: what lies between was published all the same.
+func TestDepartureBetweenTwoLooks(t *testing.T) {
+	of := func(members ...*state.Member) *state.Snapshot { return &state.Snapshot{Members: members} }
+	stops := &state.Member{Address: "stops:1"}
+	marked := *stops
+	marked.Stopping = true
+	began := time.Unix(1000, 0)
+	var seen stoppingNodes
+	before, _, _ := departures{}.look(of(stops), seen.take(), began)
+	same := of(stops)
+	require.False(t, seen.concerns(same, same))
+	require.True(t, seen.concerns(of(stops), of(&marked)))
+	require.True(t, seen.concerns(of(&marked), of()))
+	noted := seen.take()
+	require.Empty(t, seen.take())
+
+	_, gone, again := before.look(of(), noted, began)
+	require.Empty(t, gone)
+	require.Equal(t, lastReplies, again)
+	_, gone, _ = before.look(of(), nil, began)
+	require.NotEmpty(t, gone, "else it would be taken for one that crashed")
+
+	// What was noted may be newer than the snapshot.
+	newer, _, _ := before.look(of(stops), noted, began)
+	_, gone, again = newer.look(of(), nil, began)
+	require.Empty(t, gone)
+	require.Equal(t, lastReplies, again)
 }

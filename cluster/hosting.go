@@ -13,7 +13,6 @@ import (
 	"github.com/goverse/goverse/internal/objects/interceptor"
 	"github.com/goverse/goverse/internal/objects/link"
 	"github.com/goverse/goverse/internal/objects/route"
-	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -76,7 +75,8 @@ func (h *hosting) stats() objects.Stats {
 // forget closes the connections to nodes that are gone, until ctx ends. A call to one that stands still would else
 // wait for its deadline.
 func (h *hosting) forget(ctx context.Context, view *mirror.Mirror) {
-	sub := view.Subscribe(func(before, now *state.Snapshot) bool { return !state.Same(before.Members, now.Members) })
+	var seen stoppingNodes
+	sub := view.Subscribe(seen.concerns)
 	defer sub.Close()
 	due := time.NewTimer(0)
 	defer due.Stop()
@@ -92,7 +92,7 @@ func (h *hosting) forget(ctx context.Context, view *mirror.Mirror) {
 		if snap == nil {
 			continue
 		}
-		next, gone, again := known.look(snap, time.Now())
+		next, gone, again := known.look(snap, seen.take(), time.Now())
 		for _, address := range gone {
 			h.pool.Drop(address)
 		}
