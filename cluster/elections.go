@@ -92,8 +92,9 @@ type Election struct {
 func (e *Election) Name() string { return e.e.Name() }
 
 // Leader is the leader as far as this node knows: nobody between two leaders, and while this node is cut
-// off from etcd and cannot say. One that has just come first may still wait for a former leader that may
-// not know its lease is gone, before it leads. It does not block.
+// off from etcd and cannot say. It is this node if and only if [Candidate.IsLeader] is true here. Another one that
+// has just come first may still wait for a former leader that may not know its lease is gone, before it leads. It
+// does not block.
 func (e *Election) Leader() election.Leader { return e.e.Leader() }
 
 // Queue are the addresses of the candidates, the leader's first, as far as this node knows.

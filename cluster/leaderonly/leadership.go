@@ -83,13 +83,12 @@ func (l ofCluster) AsLeader(ctx context.Context, fn func(context.Context, Tenure
 
 func (l ofCluster) Leader() Leader {
 	known, url := reached(l.c.Leader, func(known election.Leader) string { return urlOf(l.c, known) })
-	self := l.c.Node().AdvertiseAddress()
 	if known.Address == "" {
 		// The own key stands for a moment before the term, and after it.
 		st := l.c.Status()
-		return Leader{Own: st.SessionValid && len(st.Queue) > 0 && st.Queue[0] == self}
+		return Leader{Own: st.SessionValid && first(st.Queue, l.c)}
 	}
-	own := known.Address == self // also while a term has ended, or an old session's key stands
+	own := known.Address == l.c.Node().AdvertiseAddress()
 	return Leader{Name: known.Address, URL: url, Token: known.Token, Own: own, Leads: own && l.c.IsLeader()}
 }
 
@@ -120,6 +119,11 @@ func (l ofCluster) Await(ctx context.Context, done func() bool) error {
 		return err
 	}
 	return await(ctx, changes, nil, done)
+}
+
+// first: this node is the first in the queue.
+func first(queue []string, c *cluster.Cluster) bool {
+	return len(queue) > 0 && queue[0] == c.Node().AdvertiseAddress()
 }
 
 // second: this node follows the one that is first in the queue.
@@ -174,12 +178,11 @@ func (l ofElection) AsLeader(ctx context.Context, fn func(context.Context, Tenur
 func (l ofElection) Leader() Leader {
 	known, url := reached(l.e.Leader, func(known election.Leader) string { return urlOf(l.c, known) })
 	if known.Address == "" {
-		return Leader{}
+		return Leader{Own: first(l.e.Queue(), l.c)}
 	}
-	out := Leader{Name: known.Address, URL: url, Token: known.Token}
-	out.Own = known.Member && known.Address == l.c.Node().AdvertiseAddress()
-	out.Leads = l.candidate != nil && l.candidate.IsLeader()
-	return out
+	own := known.Member && known.Address == l.c.Node().AdvertiseAddress()
+	return Leader{Name: known.Address, URL: url, Token: known.Token, Own: own,
+		Leads: own && l.candidate != nil && l.candidate.IsLeader()}
 }
 
 func (l ofElection) Next() bool { return l.candidate != nil && second(l.e.Queue(), l.c) }
@@ -191,10 +194,7 @@ func (l ofElection) Await(ctx context.Context, done func() bool) error {
 	if err != nil {
 		return err
 	}
-	// That the first in the queue leads indeed is no change of who is first.
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
-	return await(ctx, changes, tick.C, done)
+	return await(ctx, changes, nil, done)
 }
 
 // pollEvery is how often a request that waits looks, where nothing signals what it waits for.

@@ -213,3 +213,31 @@ func TestSuspendedWhileOthersAreBusy(t *testing.T) {
 		s.eventually(a.IsLeader, "it leads again")
 	}
 }
+
+// Who leads says that it does, also where its watch does not show its place yet, and says it no more when it gives way.
+func TestLeaderIsWhoLeads(t *testing.T) {
+	s := newTestBed(t)
+	s.b.Faults.FreezeWatch()
+	e, err := s.b.Stand("e")
+	require.NoError(t, err)
+	term := s.leads(e)
+	requireLeader(t, "b:1", term.Token(), e.Leader())
+	s.b.Faults.ThawWatch()
+	before := e.Leader()
+	s.eventually(func() bool { return len(e.Queue()) == 1 }, "its watch shows it")
+	require.Equal(t, before, e.Leader())
+	o := s.observe(s.a, "e")
+	s.eventually(func() bool { return o.Leader() == before }, "others say the same")
+
+	begun, end, ended := make(chan struct{}), make(chan struct{}), make(chan error, 2)
+	go func() {
+		ended <- e.Lead(s.ctx, func(context.Context, election.Term) error { close(begun); <-end; return nil })
+	}()
+	<-begun
+	go func() { ended <- e.Resign(s.ctx) }()
+	s.eventually(func() bool { return !e.IsLeader() }, "it gives way")
+	require.Zero(t, e.Leader())
+	close(end)
+	require.NoError(t, <-ended)
+	require.NoError(t, <-ended)
+}

@@ -10,14 +10,23 @@ import (
 )
 
 // Leader is who leads as far as this node knows: nobody between two leaders, and while this
-// node is cut off from etcd and cannot say. One that has just come first may still wait for a former
-// leader that may not know its lease is gone, before it leads. It does not block.
+// node is cut off from etcd and cannot say. It is this node if and only if IsLeader is true. Another one that has just
+// come first may still wait for a former leader that may not know its lease is gone, before it leads. It does not
+// block.
 func (e *Election) Leader() election.Leader {
+	if t := e.Term(); t != nil { // also before the watch shows its place
+		return election.Leader{Address: e.all.cfg.Address, Token: t.token, Mode: election.ModeElection, Member: true,
+			Lease: t.place.Lease()}
+	}
 	entries := e.follower.Queue().Entries()
 	if len(entries) == 0 {
 		return election.Leader{}
 	}
-	return leaderOf(entries[0])
+	l := leaderOf(entries[0])
+	if l.Member && l.Address == e.all.cfg.Address {
+		return election.Leader{} // the own key stands for a moment after the term, or before it
+	}
+	return l
 }
 
 // leaderOf is the leader whose entry is the first.

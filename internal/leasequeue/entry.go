@@ -88,6 +88,9 @@ func (x *Entry) Lost() <-chan struct{} { return x.run.ctx.Done() }
 // Session is a context that ends when Lost is closed. The key can stand for so long.
 func (x *Entry) Session() context.Context { return x.run.ctx }
 
+// Lease is the id of the lease that its key is on.
+func (x *Entry) Lease() int64 { return int64(x.run.s.ID()) }
+
 // Err is why a settled entry is not first, and was never: ErrAgain, ErrTaken, or what etcd
 // refused; nil if it is or was.
 func (x *Entry) Err() error {
