@@ -8,6 +8,11 @@ import (
 // ErrLost is matched by every [LostError]: errors.Is(err, session.ErrLost).
 var ErrLost = errors.New("session lost")
 
+// ErrNotRenewed is in the error of a session that is or was about to be lost because its renewals got no answer,
+// though etcd did answer other questions about its lease.
+var ErrNotRenewed = errors.New("etcd answers, but not to renewals; behind a proxy such as etcd grpc-proxy, which " +
+	"renews as no user, that stays so while access control is on: name etcd's members as endpoints")
+
 // Reason says why a session was lost.
 type Reason string
 
@@ -22,7 +27,7 @@ const (
 	ReasonClosed Reason = "closed"
 	// ReasonPaused: the process or machine stood still past the deadline.
 	ReasonPaused Reason = "paused past the deadline"
-	// ReasonUnreachable: etcd did not answer until the deadline.
+	// ReasonUnreachable: etcd did not answer until the deadline, or not to renewals; see [ErrNotRenewed].
 	ReasonUnreachable Reason = "etcd unreachable"
 	// ReasonUnconfirmed suspends the session, and does not end it: there was a sign that others
 	// may take this process for gone, and etcd did not confirm in time that they do not.

@@ -101,7 +101,8 @@ func membersOf(ctx context.Context, client *clientv3.Client) (out []diagnosis.Me
 	return out
 }
 
-// measure reads, and creates and revokes leases, and says how long each took, or why the first one failed. The
+// measure reads, and creates and revokes leases, and says how long each took, or why the first one failed, or that one
+// was not renewed: a proxy may pass everything else on. The
 // connection is made before, and those of a kind are sent at once, so that they take no longer than one.
 func (x *examiner) measure(ctx context.Context, client *clientv3.Client, e *diagnosis.Endpoint) {
 	read := func(ctx context.Context) error {
@@ -130,6 +131,12 @@ func (x *examiner) measure(ctx context.Context, client *clientv3.Client, e *diag
 		e.WriteError = why(err)
 	} else {
 		e.Writes, e.Granted = took, time.Duration(granted[0].TTL)*time.Second
+		if _, err := timed(ctx, 1, func(ctx context.Context, _ int) error {
+			_, err := client.KeepAliveOnce(clientv3.WithRequireLeader(ctx), granted[0].ID)
+			return err
+		}); err != nil {
+			e.RenewError = why(err)
+		}
 	}
 	took, err = timed(context.WithoutCancel(ctx), leases, func(ctx context.Context, i int) error {
 		if granted[i] == nil {

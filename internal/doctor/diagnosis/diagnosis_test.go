@@ -98,6 +98,8 @@ func TestEachRule(t *testing.T) {
 		"no reads at one": {alter: func(f *Facts) {
 			f.Endpoints[0].Reads, f.Endpoints[0].ReadError = nil, "no answer within the time-out"
 		}, check: CheckLatency, severity: Warning, says: "e1:1 answers no linearizable read"},
+		"no renewals": {alter: func(f *Facts) { f.Endpoints[1].RenewError = "no answer within the time-out" },
+			check: CheckLatency, severity: Problem, says: "e2:1 does not renew a lease: no answer within the time-out"},
 		"a clock": {alter: func(f *Facts) { f.Endpoints[1].Clock = &Clock{-9 * second, -8 * second} },
 			check: CheckClocks, severity: Warning, says: "the clock of this machine is at least 8s ahead of that of etcd at " +
 				"e2:1"},

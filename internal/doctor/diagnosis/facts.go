@@ -65,6 +65,8 @@ type Endpoint struct {
 	Reads, Writes []time.Duration
 	// ReadError and WriteError are why the first one failed, "" if none did.
 	ReadError, WriteError string
+	// RenewError is why a lease was not renewed, "" if it was, or none was granted.
+	RenewError string
 	// Granted is the TTL that it granted; 0 if it did not.
 	Granted time.Duration
 	Clock   *Clock

@@ -34,6 +34,11 @@ func latency(f Facts) []Finding {
 			c.add(Problem, "look at etcd's log, its alarms and its disk", "etcd at %s creates no lease: %s", e.Address,
 				e.WriteError)
 		}
+		if e.RenewError != "" {
+			c.add(Problem, "name etcd's members as endpoints, if a proxy such as etcd grpc-proxy is between: etcd with access "+
+				"control on refuses its renewals; else look at etcd's log", "etcd at %s does not renew a lease: %s", e.Address,
+				e.RenewError)
+		}
 		read, write := median(e.Reads), median(e.Writes)
 		slowest = max(slowest, read, write)
 		far := suspicion.At(f.TTL, e.Reads...).RoundTrip()
