@@ -185,6 +185,7 @@ var allowed = map[string][]string{
 	"internal/testkit/etcdtest":    {"embedetcd"},
 	"internal/testkit/faults":      {"clustertest", "clustertest/fault"},
 	"internal/testkit/leak":        {},
+	"internal/testkit/race":        {},
 	"internal/testkit/leaktest":    {},
 	"internal/testkit/logtest":     {},
 	"internal/testkit/modeletcd":   {},

@@ -10,6 +10,7 @@ import (
 	"github.com/goverse/goverse/internal/inspect"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 	"github.com/goverse/goverse/internal/testkit/nodetest"
+	"github.com/goverse/goverse/internal/testkit/race"
 )
 
 // places are the candidates that a fault hits in a queue of five.
@@ -99,15 +100,20 @@ func TestOnlyTheCandidateKeyDeleted(t *testing.T) {
 // Guards: the mirror and its lag timer: a node whose watch is silent reads
 // anew when its renewals show that etcd has moved on.
 func TestOnlyTheWatchFrozen(t *testing.T) {
-	eachPlace(t, 2, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
+	const ttl = 2
+	eachPlace(t, ttl, func(t *testing.T, c *clustertest.Cluster, victim *clustertest.Node) {
 		victim.Faults().FreezeWatch()
 		defer victim.Faults().ThawWatch()
+		within := ttl * time.Second // two thirds of it, and what the requests take
+		if race.Enabled {
+			within *= 2
+		}
 		for range 2 {
 			leader := c.NodeAt(queued(t, c)[0])
 			c.Eventually(leader.IsLeader, "%s leads", leader.Address())
 			require.NoError(t, leader.Cluster().Resign(etcdtest.Context(t)))
 			noPhantom(t, c)
-			c.Within(2*time.Second, func() bool { return victim.Cluster().GetLeaderNode() == queued(t, c)[0] },
+			c.Within(within, func() bool { return victim.Cluster().GetLeaderNode() == queued(t, c)[0] },
 				"%s, whose watch is frozen, names the new leader", victim.Address())
 		}
 	})

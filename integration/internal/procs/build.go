@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/goverse/goverse/internal/testkit/race"
 )
 
 const (
@@ -30,8 +32,9 @@ func build(dir, program string) (string, error) {
 		}
 	}
 	path := filepath.Join(dir, filepath.Base(program))
-	// Without what debuggers want, which takes the linker as long again.
-	_, err = goCommand("build", "-ldflags=-w", "-race="+strconv.FormatBool(raceEnabled), "-o", path, program)
+	// Without what debuggers want, which takes the linker as long again. A test that looks for races wants them found
+	// in the processes too.
+	_, err = goCommand("build", "-ldflags=-w", "-race="+strconv.FormatBool(race.Enabled), "-o", path, program)
 	return path, err
 }
 
