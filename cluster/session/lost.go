@@ -8,10 +8,10 @@ import (
 // ErrLost is matched by every [LostError]: errors.Is(err, session.ErrLost).
 var ErrLost = errors.New("session lost")
 
-// ErrNotRenewed is in the error of a session that is or was about to be lost because its renewals got no answer,
-// though etcd did answer other questions about its lease.
-var ErrNotRenewed = errors.New("etcd answers, but not to renewals; behind a proxy such as etcd grpc-proxy, which " +
-	"renews as no user, that stays so while access control is on: name etcd's members as endpoints")
+// ErrNotRenewed is in the error of a session that a node lost before any renewal of it was answered, as it did the one
+// before, though etcd granted both.
+var ErrNotRenewed = errors.New("etcd grants leases, and answers no renewals; behind a proxy such as etcd grpc-proxy, " +
+	"which renews as no user, that stays so while access control is on: name etcd's members as endpoints")
 
 // Reason says why a session was lost.
 type Reason string

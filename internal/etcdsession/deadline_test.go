@@ -27,7 +27,6 @@ type scriptedLease struct {
 	mu    sync.Mutex
 	delay time.Duration
 	err   error
-	known bool // questions about the lease are answered
 	calls atomic.Int32
 }
 
@@ -57,19 +56,6 @@ func (l *scriptedLease) KeepAliveOnce(ctx context.Context,
 		return nil, err
 	}
 	return &clientv3.LeaseKeepAliveResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: id, TTL: 10}, nil
-}
-
-func (l *scriptedLease) TimeToLive(ctx context.Context, id clientv3.LeaseID,
-	_ ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
-	l.mu.Lock()
-	known := l.known
-	l.mu.Unlock()
-	if !known {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	return &clientv3.LeaseTimeToLiveResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: id, TTL: 5,
-		GrantedTTL: 10}, nil
 }
 
 func (l *scriptedLease) Revoke(context.Context, clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {

@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/deadline"
 )
 
@@ -69,15 +67,4 @@ func (s *Session) remaining(ctx context.Context, term uint64) (extension, error)
 	}
 	e.left = min(s.ttl, time.Duration(resp.TTL)*time.Second) // etcd leaves fractions of seconds out
 	return e, nil
-}
-
-// unanswered asks etcd, when renewals of the lease get no answer, whether it answers anything else about it. It
-// returns what is known then, nil if nothing. A proxy that renews itself passes the question on.
-func (s *Session) unanswered() error {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(s.ctx), max(pausedBound, Slowdown*s.RoundTrip()))
-	defer cancel()
-	if resp, err := s.cfg.Client.TimeToLive(ctx, s.id); err != nil || resp.TTL <= 0 {
-		return nil
-	}
-	return session.ErrNotRenewed
 }

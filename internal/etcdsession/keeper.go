@@ -129,9 +129,11 @@ func (k *Keeper) Wait(ctx context.Context, old *Session) (*Session, error) {
 func (k *Keeper) Run(ctx context.Context) error {
 	retry := backoff.Backoff{Policy: deadline.OpenRetry, Random: k.cfg.Random}
 	registered, said := false, false
+	unrenewed := false // the last session was
 	for ctx.Err() == nil {
 		s, err := k.open(ctx)
 		if err == nil {
+			s.follows(unrenewed)
 			if err = k.register(ctx, s); err != nil {
 				final := !registered && s.Err() == nil && ctx.Err() == nil
 				k.revoke(ctx, s, nil)
@@ -160,6 +162,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case <-s.Done():
 		case <-ctx.Done():
 		}
+		unrenewed = s.wasUnrenewed()
 		lost, _ := errors.AsType[*session.LostError](s.Err())
 		if lost != nil && lost.Reason != session.ReasonClosed {
 			k.mu.Lock()

@@ -16,10 +16,10 @@ import (
 	"github.com/goverse/goverse/cluster/session"
 )
 
-// awayLease is an etcd that can be away: every request then waits in vain.
+// awayLease is an etcd that can be away: every request then waits in vain. While it ignores renewals, they do.
 type awayLease struct {
 	scriptedLease
-	away atomic.Bool
+	away, ignores atomic.Bool
 }
 
 func (l *awayLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
@@ -32,6 +32,10 @@ func (l *awayLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantR
 func (l *awayLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseKeepAliveResponse, error) {
 	if err := l.gone(ctx); err != nil {
 		return nil, err
+	}
+	if l.ignores.Load() {
+		<-ctx.Done()
+		return nil, ctx.Err()
 	}
 	return l.scriptedLease.KeepAliveOnce(ctx, id)
 }
@@ -90,6 +94,43 @@ func TestAnOutageIsToldUntilItIsOver(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 1, strings.Count(log.String(), "the session stands again"), log.String())
 		require.Regexp(t, `"away":"1m1[5-9]`, log.String(), "a duration is written for people, in JSON too")
+	})
+}
+
+// A proxy for which etcd renews no lease lets renewals wait, and passes everything else on. The second session that
+// nobody renewed says so.
+func TestLeasesThatAreGrantedAndNeverRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lease := &awayLease{}
+		lease.ignores.Store(true)
+		k, _, stop := runKeeper(t, lease)
+		defer stop()
+		var s *Session
+		lost := func() error {
+			t.Helper()
+			var err error
+			s, err = k.Wait(context.Background(), s)
+			require.NoError(t, err)
+			<-s.Done()
+			require.Equal(t, session.ReasonUnreachable, session.ReasonOf(s.Err()))
+			return s.Err()
+		}
+		require.NotErrorIs(t, lost(), session.ErrNotRenewed)
+		for range 2 {
+			err := lost()
+			require.ErrorIs(t, err, session.ErrNotRenewed)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		lease.ignores.Store(false)
+		s, err := k.Wait(context.Background(), s)
+		require.NoError(t, err)
+		pass(30 * time.Second)
+		require.True(t, s.Valid())
+		lease.ignores.Store(true)
+		<-s.Done()
+		require.NotErrorIs(t, s.Err(), session.ErrNotRenewed, "it was renewed")
+		require.NotErrorIs(t, lost(), session.ErrNotRenewed, "and the one before")
+		require.ErrorIs(t, lost(), session.ErrNotRenewed)
 	})
 }
 

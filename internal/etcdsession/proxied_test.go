@@ -2,7 +2,6 @@ package etcdsession
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,8 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/goverse/goverse/cluster/session"
 )
 
 // proxiedLease answers renewals as a proxy does, with a renewal of its own that etcd made earlier.
@@ -63,25 +60,4 @@ func TestBehindAProxyEtcdIsAskedHowLongTheLeaseLasts(t *testing.T) {
 			require.Greater(t, s.Deadline(), lease.at().Add(8*time.Second), "and not much sooner")
 		}
 	})
-}
-
-// A proxy that etcd refuses to renew for lets renewals wait, and passes everything else on.
-func TestBehindAProxyThatMayNotRenew(t *testing.T) {
-	for _, known := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			lease := &scriptedLease{}
-			s := openScripted(t, lease)
-			defer func() { require.NoError(t, s.Close(context.Background())) }()
-			lease.answer(time.Hour, nil)
-			lease.mu.Lock()
-			lease.known = known
-			lease.mu.Unlock()
-			pass(10 * time.Second)
-			err := s.Err()
-			require.ErrorIs(t, err, session.ErrLost)
-			require.Equal(t, session.ReasonUnreachable, session.ReasonOf(err))
-			require.Equal(t, known, errors.Is(err, session.ErrNotRenewed), "%v", err)
-			require.ErrorIs(t, err, context.DeadlineExceeded)
-		})
-	}
 }

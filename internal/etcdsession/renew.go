@@ -30,8 +30,6 @@ var (
 	// errOtherTerm: etcd's leader changed between the renewal and the read, so that nobody can tell
 	// which of the two renewed.
 	errOtherTerm = errors.New("etcd's raft term changed")
-	// errUnrenewed: the renewal was not answered.
-	errUnrenewed = errors.New("renew")
 	// errUnread: the session's keys could not be read.
 	errUnread = errors.New("read the session's keys")
 )
@@ -43,8 +41,6 @@ func (s *Session) renewLoop() {
 	// Counted from when the grant was sent: its answer may have taken long.
 	timer := time.NewTimer(s.ttl/3 - time.Duration(s.cfg.Clock().Mono-s.claim.Load().RenewedAt().Mono))
 	defer timer.Stop()
-	failed := 0   // renewals since the last one that succeeded
-	var why error // of these, if something is known
 	for {
 		select {
 		case <-timer.C:
@@ -61,16 +57,8 @@ func (s *Session) renewLoop() {
 		if errors.Is(err, errSuspected) {
 			continue // a check was asked for
 		}
-		if err != nil {
-			failed++
-			if failed == 2 && errors.Is(err, errUnrenewed) && !s.Suspected() {
-				why = s.unanswered()
-			}
-			if why != nil {
-				err = fmt.Errorf("%w (%w)", err, why)
-			}
-		}
 		s.mu.Lock()
+		again := s.lastErr != nil
 		s.lastErr = err
 		retry := s.ttl / 30
 		if claim := s.claim.Load(); claim.Suspected() || s.pause.unsure.Load() {
@@ -79,21 +67,18 @@ func (s *Session) renewLoop() {
 			}
 		}
 		s.mu.Unlock()
-		if err == nil {
+		switch {
+		case err == nil:
 			timer.Reset(s.ttl/3 - time.Since(started))
-			if failed > 0 {
+			if again {
 				s.cfg.Logger.Info("the session is renewed again", "lease", leaseName(s.id))
 			}
-			failed, why = 0, nil
-			continue
-		}
-		timer.Reset(retry)
-		switch {
-		case failed == 1:
-			s.cfg.Logger.Warn("could not renew the session, trying again until its deadline",
-				"lease", leaseName(s.id), "left", time.Until(s.Deadline()).Round(time.Millisecond).String(), "error", err)
-		case failed == 2 && why != nil:
-			s.cfg.Logger.Warn("etcd has not renewed the session", "lease", leaseName(s.id), "error", err)
+		default:
+			timer.Reset(retry)
+			if !again {
+				s.cfg.Logger.Warn("could not renew the session, trying again until its deadline",
+					"lease", leaseName(s.id), "left", time.Until(s.Deadline()).Round(time.Millisecond).String(), "error", err)
+			}
 		}
 	}
 }
@@ -141,8 +126,11 @@ func (s *Session) round(round context.Context, protected []*Protection, known in
 	case errors.Is(context.Cause(ctx), errSuspected):
 		return errSuspected
 	case err != nil:
-		return fmt.Errorf("%w: %w", errUnrenewed, err)
+		return fmt.Errorf("renew: %w", err)
 	}
+	s.mu.Lock()
+	s.answered = true
+	s.mu.Unlock()
 	renewed := answer.term
 	err = s.read(ctx, renewed, protected, known)
 	if errors.Is(err, errUnread) {

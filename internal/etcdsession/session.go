@@ -116,6 +116,8 @@ type Session struct {
 	clusterID uint64
 	revision  int64 // newest revision seen by this session's own reads
 	lastErr   error // of the renewals since the last one that succeeded
+	unrenewed bool  // the session before it was lost before a renewal of its lease was answered
+	answered  bool  // a renewal of the lease was
 	listeners []*listener
 
 	pause pause
@@ -307,6 +309,21 @@ func (s *Session) look() (left time.Duration, suspended *session.LostError) {
 	return now.Until(claim.Ends()), suspended
 }
 
+// follows notes of a session that was granted when the one before was lost whether that was before a renewal of its
+// lease was answered.
+func (s *Session) follows(unrenewed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unrenewed = unrenewed
+}
+
+// wasUnrenewed reports whether the session was lost because etcd did not answer, and never answered a renewal.
+func (s *Session) wasUnrenewed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost != nil && s.lost.Reason == session.ReasonUnreachable && !s.answered
+}
+
 func (s *Session) whyExpired(late time.Duration) (session.Reason, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,6 +332,8 @@ func (s *Session) whyExpired(late time.Duration) (session.Reason, error) {
 		return session.ReasonPaused, s.lastErr
 	case refused(s.lastErr):
 		return session.ReasonPermission, s.lastErr
+	case s.lastErr != nil && s.unrenewed && !s.answered: // though etcd granted this one
+		return session.ReasonUnreachable, fmt.Errorf("%w (%w)", s.lastErr, session.ErrNotRenewed)
 	case s.lastErr != nil:
 		return session.ReasonUnreachable, s.lastErr
 	}

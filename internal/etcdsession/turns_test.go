@@ -91,12 +91,6 @@ func (l turnsLease) KeepAliveOnce(ctx context.Context, id clientv3.LeaseID) (*cl
 	return &clientv3.LeaseKeepAliveResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: id, TTL: 10}, err
 }
 
-func (l turnsLease) TimeToLive(ctx context.Context, id clientv3.LeaseID,
-	_ ...clientv3.LeaseOption) (*clientv3.LeaseTimeToLiveResponse, error) {
-	return &clientv3.LeaseTimeToLiveResponse{ResponseHeader: &etcdserverpb.ResponseHeader{}, ID: id, TTL: 10},
-		l.e.send(ctx)
-}
-
 func (l turnsLease) Revoke(ctx context.Context, _ clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
 	return &clientv3.LeaseRevokeResponse{}, l.e.send(ctx)
 }
