@@ -51,13 +51,17 @@ func (a *asked) one(ctx context.Context, name string, n *procs.Node) {
 		st, err := n.Status(ctx)
 		r.First.After = history.Now()
 		r.Last = r.First
-		if r.Leads = st.IsLeader; r.Leads {
+		switch r.Leads = st.IsLeader; {
+		case r.Leads:
 			r.Token = st.Token
+		case !st.Ready && st.LeaderID == "": // as while a process that stood still has its session confirmed
+			r.State = history.NoSession
 		}
 		a.mu.Lock()
 		switch {
 		case err != nil:
-		case last >= 0 && a.runs[last].Leads == r.Leads && a.runs[last].Token == r.Token:
+		case last >= 0 && a.runs[last].Leads == r.Leads && a.runs[last].Token == r.Token &&
+			a.runs[last].State == r.State:
 			a.runs[last].Last, a.runs[last].Count = r.Last, a.runs[last].Count+1
 		default:
 			last = len(a.runs)

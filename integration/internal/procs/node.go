@@ -112,6 +112,7 @@ type Status struct {
 	Token        int64    `json:"token"`
 	Mode         string   `json:"mode"`
 	ClusterSize  int      `json:"cluster_size"`
+	Ready        bool     `json:"ready"`
 	ClusterReady bool     `json:"cluster_ready"`
 	Queue        []string `json:"queue"`
 	Nodes        []string `json:"nodes"`
