@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 	"github.com/goverse/goverse/node"
@@ -56,6 +58,53 @@ func TestStopWhileEtcdIsAway(t *testing.T) {
 	require.ErrorAs(t, err, &cut)
 	require.EqualError(t, err, "etcd at "+where+" did not answer: this node's keys stay there until its lease ends (10s)")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// What deletes the own candidate's key is not answered, as while etcd elects a leader. The session's end takes the key
+// along: nothing of the node is left, and nothing of the stop was cut short.
+func TestStopWhileTheElectionIsSlow(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	client := etcd.Client()
+	unanswered := clientv3.NewCtxClient(context.Background())
+	unanswered.KV, unanswered.Lease, unanswered.Watcher = deletionsUnanswered{client.KV}, client.Lease, client.Watcher
+	n, err := node.NewNode(node.Config{AdvertiseAddress: "127.0.0.1:0"})
+	require.NoError(t, err)
+	c, err := NewClusterWithNode(Config{Client: unanswered, LeaderElectionTTL: 10,
+		RequestTimeout: 100 * time.Millisecond}, n)
+	require.NoError(t, err)
+	require.NoError(t, c.Start(etcdtest.Context(t)))
+	awaitLeader(t, c, c.address())
+	require.NoError(t, c.Stop(etcdtest.Context(t)))
+	require.Empty(t, keysLeft(t, etcd))
+}
+
+// deletionsUnanswered is an etcd that does not answer transactions that delete.
+type deletionsUnanswered struct{ clientv3.KV }
+
+func (kv deletionsUnanswered) Txn(ctx context.Context) clientv3.Txn {
+	return &unansweredTxn{Txn: kv.KV.Txn(ctx), ctx: ctx}
+}
+
+type unansweredTxn struct {
+	clientv3.Txn
+	ctx     context.Context
+	deletes bool
+}
+
+func (x *unansweredTxn) If(cs ...clientv3.Cmp) clientv3.Txn { x.Txn = x.Txn.If(cs...); return x }
+func (x *unansweredTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	x.deletes = slices.ContainsFunc(ops, clientv3.Op.IsDelete)
+	x.Txn = x.Txn.Then(ops...)
+	return x
+}
+
+func (x *unansweredTxn) Commit() (*clientv3.TxnResponse, error) {
+	if x.deletes {
+		<-x.ctx.Done()
+		return nil, x.ctx.Err()
+	}
+	return x.Txn.Commit()
 }
 
 func TestCutShortErrorSaysEachReasonOnce(t *testing.T) {

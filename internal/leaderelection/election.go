@@ -170,8 +170,9 @@ func (le *LeaderElection) awaitQueued(ctx context.Context) error {
 
 // Withdraw gives leadership up if this node leads, leaves the queue and does not
 // come back. The flag is down within microseconds; the call blocks until the work
-// in Lead has returned (for WorkTimeout) and etcd confirmed (for RequestTimeout),
-// the session is gone, or ctx ends. The election goes on observing.
+// in Lead has returned (for WorkTimeout) and etcd confirmed (for RequestTimeout, after
+// which it is still being tried, and the session's end does it in any case), the
+// session is gone, or ctx ends, which alone is an error. The election goes on observing.
 func (le *LeaderElection) Withdraw(ctx context.Context) error {
 	le.mu.Lock()
 	part, ended := le.part.Withdraw(time.Now())
@@ -185,9 +186,13 @@ func (le *LeaderElection) Withdraw(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, le.cfg.RequestTimeout)
+	bounded, cancel := context.WithTimeout(ctx, le.cfg.RequestTimeout)
 	defer cancel()
-	return le.await(ctx, func() bool { return le.round == nil || le.part.Clear(le.mirror.Snapshot()) })
+	err = le.await(bounded, func() bool { return le.round == nil || le.part.Clear(le.mirror.Snapshot()) })
+	if ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 // Stop withdraws, stops observing and joins every goroutine. If ctx ends before
