@@ -14,12 +14,17 @@ import (
 // calm is a cluster of three that does not elect anew because the machine is busy.
 func calm(t *testing.T) *Cluster {
 	t.Helper()
-	cfg := TestTiming(Config{})
-	cfg.HeartbeatInterval, cfg.ElectionTimeout = 30*time.Millisecond, 300*time.Millisecond
-	c, err := StartCluster(patient(t), 3, cfg)
+	c, err := StartCluster(patient(t), 3, calmTiming(Config{}))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
+}
+
+// calmTiming is TestTiming for members that are not to elect anew because the machine is busy.
+func calmTiming(c Config) Config {
+	cfg := TestTiming(c)
+	cfg.HeartbeatInterval, cfg.ElectionTimeout = 30*time.Millisecond, 300*time.Millisecond
+	return cfg
 }
 
 // soon returns a context for a request that is not to be answered.
@@ -41,12 +46,15 @@ func awaitCutOff(t *testing.T, alone *clientv3.Client) {
 
 // awaitPut writes through members that may still have to elect a leader: a request that
 // was on its way to the old one is lost, so each gets little time.
-func awaitPut(t *testing.T, client *clientv3.Client, key, val string) {
+func awaitPut(t *testing.T, client *clientv3.Client, key, val string) *clientv3.PutResponse {
 	t.Helper()
+	var resp *clientv3.PutResponse
 	require.Eventually(t, func() bool {
-		_, err := client.Put(soon(t), key, val)
+		var err error
+		resp, err = client.Put(soon(t), key, val)
 		return err == nil
 	}, 20*time.Second, 10*time.Millisecond)
+	return resp
 }
 
 func TestIsolatedMember(t *testing.T) {
@@ -58,8 +66,7 @@ func TestIsolatedMember(t *testing.T) {
 			i := (leaderOf(t, c) + offset) % 3
 			alone := dial(t, c.Member(i).Endpoint())
 			others := dial(t, c.Member((i+1)%3).Endpoint(), c.Member((i+2)%3).Endpoint())
-			_, err := alone.Put(patient(t), "key", "before")
-			require.NoError(t, err)
+			awaitPut(t, alone, "key", "before")
 			lease, err := alone.Grant(patient(t), 60)
 			require.NoError(t, err)
 			_, err = alone.KeepAliveOnce(clientv3.WithRequireLeader(patient(t)), lease.ID)
@@ -107,15 +114,14 @@ func TestIsolationOutlivesRestarts(t *testing.T) {
 	c := calm(t)
 	i := leaderOf(t, c)
 	j := (i + 1) % 3
-	_, err := c.Member(j).Client().Put(patient(t), "key", "before")
-	require.NoError(t, err)
+	awaitPut(t, c.Member(j).Client(), "key", "before")
 	alone, others := dial(t, c.Endpoints()[i]), dial(t, c.Endpoints()[j])
 	c.IsolateMember(i)
 	awaitCutOff(t, alone)
 	require.NoError(t, c.StopMember(j))
 	require.NoError(t, c.RestartMember(patient(t), j), "two of three are a majority")
 	awaitPut(t, others, "key", "meanwhile")
-	_, err = alone.Get(soon(t), "key")
+	_, err := alone.Get(soon(t), "key")
 	require.Error(t, err)
 
 	require.NoError(t, c.StopMember(i))

@@ -19,16 +19,14 @@ func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	cfg := trio(t, nil)
 	servers := startAll(t, cfg["a"], cfg["b"], cfg["c"])
-	_, err := servers[0].Client().Put(patient(t), "key", "saved")
-	require.NoError(t, err)
+	awaitPut(t, servers[0].Client(), "key", "saved")
 	first := clusterID(t, servers[0])
 	require.Equal(t, "saved", value(t, servers[1].Client(), "key"), "it has it: a member may be behind the others")
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	manager := snapshot.NewV3(zap.NewNop())
-	_, err = manager.Save(patient(t), clientConfig(servers[1].Endpoint()), backup)
+	_, err := manager.Save(patient(t), clientConfig(servers[1].Endpoint()), backup)
 	require.NoError(t, err)
-	later, err := servers[0].Client().Put(patient(t), "key", "lost")
-	require.NoError(t, err)
+	later := awaitPut(t, servers[0].Client(), "key", "lost")
 	for _, s := range servers {
 		require.NoError(t, s.shut(true))
 	}
@@ -41,7 +39,6 @@ func TestBackupAndRestore(t *testing.T) {
 	servers = startAll(t, cfg["a"], cfg["b"], cfg["c"])
 	require.Equal(t, "saved", value(t, servers[2].Client(), "key"))
 	require.NotEqual(t, first, clusterID(t, servers[0]))
-	put, err := servers[0].Client().Put(patient(t), "key", "new")
-	require.NoError(t, err)
+	put := awaitPut(t, servers[0].Client(), "key", "new")
 	require.Greater(t, put.Header.Revision, later.Header.Revision)
 }
