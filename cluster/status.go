@@ -87,8 +87,9 @@ func (c *Cluster) Status() Status {
 	c.mu.Unlock()
 	e := p.manager.Election()
 	snap := p.mirror.Snapshot()
-	leader := e.Leader()
 	s := p.keeper.Current()
+	valid := s != nil && s.Valid() // before and after: there is no leader while it is not
+	leader := e.Leader()
 	st.Mode = p.manager.Mode()
 	st.LeaderID, st.Token = leader.Address, leader.Token
 	st.IsLeader = leader.Address != "" && s != nil && leader.Lease == int64(s.ID()) && e.IsLeader()
@@ -101,7 +102,7 @@ func (c *Cluster) Status() Status {
 		st.Nodes = append(st.Nodes, m.Address)
 	}
 	if s != nil {
-		st.SessionValid, st.SessionTTL, st.Deadline = s.Valid(), s.TTL(), s.Deadline()
+		st.SessionValid, st.SessionTTL, st.Deadline = valid && s.Valid(), s.TTL(), s.Deadline()
 		if own, _ := snap.Candidate(int64(s.ID())); own != nil && st.SessionValid {
 			st.State = StateCandidate
 		}

@@ -46,17 +46,10 @@ func (a *asked) one(ctx context.Context, name string, n *procs.Node) {
 	defer again.Stop()
 	last := -1
 	for ctx.Err() == nil {
-		r := history.Run{Who: history.Who{Process: fmt.Sprint(n.Pid()), Node: name}, Count: 1}
-		r.First.Before = history.Now()
+		asked := history.Window{Before: history.Now()}
 		st, err := n.Status(ctx)
-		r.First.After = history.Now()
-		r.Last = r.First
-		switch r.Leads = st.IsLeader; {
-		case r.Leads:
-			r.Token = st.Token
-		case !st.Ready && st.LeaderID == "": // as while a process that stood still has its session confirmed
-			r.State = history.NoSession
-		}
+		asked.After = history.Now()
+		r := st.Run(history.Who{Process: fmt.Sprint(n.Pid()), Node: name}, asked)
 		a.mu.Lock()
 		switch {
 		case err != nil:

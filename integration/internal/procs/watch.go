@@ -106,11 +106,19 @@ func recorded(samples []Sample, from time.Time) history.History {
 	var h history.History
 	for _, s := range samples {
 		w := history.Window{Before: history.Instant(s.Sent.Sub(from)), After: history.Instant(s.Got.Sub(from))}
-		r := history.Run{Who: history.Who{Process: strconv.Itoa(s.Pid), Node: s.Node}, First: w, Last: w, Count: 1}
-		if s.Status.IsLeader {
-			r.Leads, r.Token = true, s.Status.Token
-		}
-		h.Runs = append(h.Runs, r)
+		h.Runs = append(h.Runs, s.Status.Run(history.Who{Process: strconv.Itoa(s.Pid), Node: s.Node}, w))
 	}
 	return h
+}
+
+// Run is the status as what a node said once, asked in the window.
+func (st Status) Run(who history.Who, asked history.Window) history.Run {
+	r := history.Run{Who: who, First: asked, Last: asked, Count: 1}
+	switch {
+	case st.IsLeader:
+		r.Leads, r.Token = true, st.Token
+	case !st.Ready && st.LeaderID == "": // as while a process that stood still has its session confirmed
+		r.State = history.NoSession
+	}
+	return r
 }

@@ -19,6 +19,16 @@ func says(pid int, leads bool, token int64, sent, got int) Sample {
 		Got: epoch.Add(time.Duration(got) * time.Millisecond), Status: Status{IsLeader: leads, Token: token}}
 }
 
+// confirming is an answer of a leader that stood still, while its session is being confirmed.
+func confirming(pid, sent, got int) Sample { return says(pid, false, 0, sent, got) }
+
+// follows is an answer of process pid while n:9 leads.
+func follows(pid, sent, got int) Sample {
+	s := says(pid, false, 9, sent, got)
+	s.Status.Ready, s.Status.LeaderID = true, "n:9"
+	return s
+}
+
 func TestFaultsAreFoundOnlyWhereProven(t *testing.T) {
 	a := []Sample{says(1, true, 1, 0, 1), says(1, true, 1, 9, 10)}
 	for name, test := range map[string]struct {
@@ -27,9 +37,11 @@ func TestFaultsAreFoundOnlyWhereProven(t *testing.T) {
 	}{
 		"one after the other":       {append(a, says(2, true, 2, 11, 12)), 0},
 		"within":                    {append(a, says(2, true, 2, 5, 6)), 1},
-		"another's token":           {append(a, says(2, false, 1, 5, 6)), 0},
+		"another's token":           {append(a, follows(2, 5, 6)), 0},
 		"may have been before":      {append(a, says(2, true, 2, -3, 6)), 0},
-		"a term that came back":     {append(a, says(1, false, 2, 4, 5), says(2, true, 2, 6, 7)), 1},
+		"a term that came back":     {append(a, follows(1, 4, 5), says(2, true, 2, 6, 7)), 1},
+		"a leader that lost":        {append(a[:1:1], follows(1, 4, 5), a[1]), 1},
+		"one that was confirmed":    {append(a[:1:1], confirming(1, 4, 5), a[1]), 0},
 		"another process, by token": {append(a, says(2, true, 1, 11, 12)), 1},
 	} {
 		require.Len(t, history.Check(recorded(test.samples, epoch), history.Limits{}).Findings, test.faults, name)
