@@ -278,7 +278,7 @@ func (d database) delayed(t *testing.T) {
 			s.Value().Value++
 			saved <- s.Save(ctx)
 		}()
-		waits()
+		abandoned := waits()
 		leave()
 		err := <-saved
 		require.ErrorIs(t, err, state.ErrOutcomeUnknown)
@@ -291,6 +291,12 @@ func (d database) delayed(t *testing.T) {
 		s.Value().Value += 10
 		require.NoError(t, s.Save(d.ctx))
 		require.Equal(t, s.Value().Value, d.load(t, store, 1).Value().Value)
+		require.Eventually(t, func() bool { // or the next round takes it for its own
+			var there bool
+			err := d.pool.QueryRow(d.ctx, "select exists (select from pg_stat_activity where pid = $1)",
+				abandoned).Scan(&there)
+			return err == nil && !there
+		}, patience, time.Millisecond)
 	}
 }
 
