@@ -42,11 +42,9 @@ func ask(t testing.TB, nodes map[string]*procs.Node) *asked {
 }
 
 func (a *asked) one(ctx context.Context, name string, n *procs.Node) {
-	again := time.NewTicker(askEvery)
-	defer again.Stop()
 	last := -1
 	for ctx.Err() == nil {
-		asked := history.Window{Before: history.Now()}
+		sent, asked := time.Now(), history.Window{Before: history.Now()}
 		st, err := n.Status(ctx)
 		asked.After = history.Now()
 		r := st.Run(history.Who{Process: fmt.Sprint(n.Pid()), Node: name}, asked)
@@ -62,7 +60,7 @@ func (a *asked) one(ctx context.Context, name string, n *procs.Node) {
 		}
 		a.mu.Unlock()
 		select {
-		case <-again.C:
+		case <-time.After(procs.Rest(askEvery, time.Since(sent))):
 		case <-ctx.Done():
 		}
 	}

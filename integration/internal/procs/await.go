@@ -10,14 +10,13 @@ import (
 // interval is between two looks at what is awaited.
 const interval = 2 * time.Millisecond
 
-// Await looks every few milliseconds until look returns nil, and returns how long
-// that took. After within it fails the test with what look said last.
+// Await looks every few milliseconds, and less often where a look takes long, until look returns nil, and returns how
+// long that took. After within it fails the test with what look said last.
 func Await(t testing.TB, within time.Duration, what string, look func() error) time.Duration {
 	t.Helper()
 	began := time.Now()
-	again := time.NewTicker(interval)
-	defer again.Stop()
 	for {
+		looked := time.Now()
 		err := look()
 		took := time.Since(began)
 		if err == nil {
@@ -26,7 +25,7 @@ func Await(t testing.TB, within time.Duration, what string, look func() error) t
 		if took > within {
 			t.Fatalf("not within %v: %s: %v", within, what, err)
 		}
-		<-again.C
+		<-time.After(Rest(interval, time.Since(looked)))
 	}
 }
 

@@ -6,12 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/internal/testkit/pace"
 )
 
 // Kit starts processes. It is safe for concurrent use.
@@ -42,17 +43,17 @@ func Main(m *testing.M, kit **Kit) {
 }
 
 // atOnce is how many parallel tests run at a time: they mostly wait, for leases to run out and for
-// processes to start, so that two cores do for more than two.
+// processes to start, so that two cores do for more than two. It is half of that on a slow machine.
 const atOnce = 8
 
-// sideBySide sets -parallel, unless the command line does or the machine has more cores.
+// sideBySide sets -parallel, unless the command line does.
 func sideBySide() error {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if given || runtime.GOMAXPROCS(0) >= atOnce {
+	if given {
 		return nil
 	}
-	return flag.Set("test.parallel", strconv.Itoa(atOnce))
+	return flag.Set("test.parallel", strconv.Itoa(pace.AtOnce(atOnce)))
 }
 
 func run(m *testing.M, kit **Kit) int {

@@ -60,8 +60,6 @@ func Watch(t testing.TB, nodes ...*Node) *Watcher {
 // Add samples one more node, until it ends.
 func (w *Watcher) Add(n *Node) {
 	w.wg.Go(func() {
-		again := time.NewTicker(sampleInterval)
-		defer again.Stop()
 		for w.ctx.Err() == nil && n.Running() {
 			ctx, cancel := context.WithTimeout(w.ctx, sampleTimeout)
 			s := Sample{Node: n.Address, Pid: n.Pid(), Sent: time.Now()}
@@ -74,7 +72,7 @@ func (w *Watcher) Add(n *Node) {
 				w.mu.Unlock()
 			}
 			select {
-			case <-again.C:
+			case <-time.After(Rest(sampleInterval, time.Since(s.Sent))):
 			case <-w.ctx.Done():
 			case <-n.Done():
 			}

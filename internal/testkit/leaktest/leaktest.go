@@ -5,12 +5,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/goverse/goverse/internal/testkit/pace"
 )
 
 // patience is twice the read time-out of etcd's peer connections, after which the last goroutines of a closed
@@ -36,14 +37,15 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// RunMore lets four parallel tests run at a time on a machine of fewer cores: for packages whose tests wait
-// for leases and time-outs more than they compute. A flag -parallel counts instead. Call it first in TestMain.
+// RunMore lets four parallel tests run at a time on a machine of fewer cores, unless it is a slow one: for packages
+// whose tests wait for leases and time-outs more than they compute. A flag -parallel counts instead. Call it first in
+// TestMain.
 func RunMore() {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given && runtime.GOMAXPROCS(0) < waiting {
-		_ = flag.Set("test.parallel", strconv.Itoa(waiting)) // it is registered
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(pace.AtOnce(waiting))) // it is registered
 	}
 }
 

@@ -1,0 +1,45 @@
+// Package pace tells how many tests that mostly wait a machine can run at a time.
+//
+// There are virtual machines on which whatever asks the kernel for something costs several times what it should, and
+// most of all a process that starts: two cores are busy with half of what they do elsewhere, and leases run out because
+// nobody gets round to renewing them.
+//
+// Not promised: anything about how fast the machine computes, or how busy it is.
+package pace
+
+import (
+	"runtime"
+	"sync"
+	"time"
+)
+
+// slowFault is several times what the first touch of a page takes on a machine of its own, and on most virtual ones.
+const slowFault = 5 * time.Microsecond
+
+// Slow reports whether this machine is one of those.
+func Slow() bool { return Fault() > slowFault }
+
+// AtOnce is how many parallel tests to run at a time: most, and half of that on a slow machine.
+func AtOnce(most int) int {
+	if Slow() {
+		most /= 2
+	}
+	return max(most, runtime.GOMAXPROCS(0))
+}
+
+// Fault is what the first touch of a page of memory takes. It is measured once, in a few milliseconds.
+var Fault = sync.OnceValue(func() time.Duration {
+	const page, pages = 4096, 1024
+	var rounds [5][]byte // all are kept: what is freed is given out again, and has been touched
+	best := time.Hour
+	for i := range rounds {
+		rounds[i] = make([]byte, pages*page)
+		began := time.Now()
+		for at := 0; at < len(rounds[i]); at += page {
+			rounds[i][at] = 1
+		}
+		best = min(best, time.Since(began)/pages)
+	}
+	runtime.KeepAlive(rounds)
+	return best
+})
