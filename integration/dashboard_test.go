@@ -87,12 +87,22 @@ func TestDashboardSaysWhenItIsNotCurrent(t *testing.T) {
 	took := p.Await(t, isLive+" && !"+isStale+" && "+shows(again))
 	t.Logf("the page is live %v after the node was started again", took.Round(time.Millisecond))
 
-	// A node that is there and silent is noticed by its beats, which fail to come.
+	// A node that is there and silent is noticed by its beats, which fail to come. Its lease has run out by then, so that
+	// the page says for a moment, after it went on, that it is cut off from etcd.
+	before, _ := again.AwaitStatus(t, patience, "leads", leads)
 	frozen := again.Freeze(t)
 	p.Await(t, isStale+` && document.querySelector("#live").textContent.startsWith("reconnecting…")`)
 	t.Logf("the page says so %v after the node stood still", time.Since(frozen).Round(time.Millisecond))
 	again.Thaw(t)
-	t.Logf("and is live %v after it went on", p.Await(t, isLive+" && !"+isStale).Round(time.Millisecond))
+	after, took := again.AwaitStatus(t, patience, "leads anew", func(st procs.Status) error {
+		if st.Token <= before.Token {
+			return fmt.Errorf("token %d", st.Token)
+		}
+		return leads(st)
+	})
+	leadsAnew := fmt.Sprintf(`document.querySelector("#leader dd")?.textContent === "%d"`, after.Token)
+	took += p.Await(t, isLive+" && !"+isStale+" && "+leadsAnew)
+	t.Logf("and is live %v after it went on", took.Round(time.Millisecond))
 
 	etcd.Kill(t)
 	took = p.Await(t, isStale+` && document.querySelector("#banner").textContent.includes("cut off from etcd")`)
