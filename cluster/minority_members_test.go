@@ -100,7 +100,7 @@ type boundNode struct {
 func (m *members) start(name string, observer bool, endpoints ...string) *boundNode {
 	m.t.Helper()
 	n := &boundNode{name: name, log: &logtest.Buffer{}}
-	cfg := cluster.Config{EtcdAddress: endpoints[0], LeaderElectionTTL: 2, Observer: observer,
+	cfg := cluster.Config{EtcdAddress: endpoints[0], LeaderElectionTTL: int(minorityTTL.Seconds()), Observer: observer,
 		Logger: hclog.New(&hclog.LoggerOptions{Name: name, Output: n.log})}
 	var err error
 	n.client, err = cluster.NewEtcdClient(cfg)
