@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/clustertest/fault"
@@ -26,6 +27,9 @@ func leaseRevoked(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) err
 	}
 	if err := w.rec.Do(n.address(), history.LeaseRevoked, func() error {
 		_, err := w.client.Revoke(ctx, clientv3.LeaseID(m.Lease))
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			err = errNoEffect // it ended just now
+		}
 		return err
 	}); err != nil {
 		return err
