@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -36,25 +35,13 @@ func Main(m *testing.M, kit **Kit) {
 		os.Exit(proxy(args))
 	}
 	flag.Parse()
-	if err := sideBySide(); err != nil {
-		os.Exit(complain(err))
-	}
+	pace.RunMore(atOnce)
 	os.Exit(run(m, kit))
 }
 
 // atOnce is how many parallel tests run at a time: they mostly wait, for leases to run out and for
 // processes to start, so that two cores do for more than two. It is half of that on a slow machine.
 const atOnce = 8
-
-// sideBySide sets -parallel, unless the command line does.
-func sideBySide() error {
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if given {
-		return nil
-	}
-	return flag.Set("test.parallel", strconv.Itoa(pace.AtOnce(atOnce)))
-}
 
 func run(m *testing.M, kit **Kit) int {
 	dir, err := os.MkdirTemp("", "goverse-integration-")

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -42,11 +41,7 @@ func Main(m *testing.M) {
 // TestMain.
 func RunMore() {
 	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", strconv.Itoa(pace.AtOnce(waiting))) // it is registered
-	}
+	pace.RunMore(waiting)
 }
 
 const waiting = 4

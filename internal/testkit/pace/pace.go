@@ -8,7 +8,9 @@
 package pace
 
 import (
+	"flag"
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -25,6 +27,16 @@ func AtOnce(most int) int {
 		most /= 2
 	}
 	return max(most, runtime.GOMAXPROCS(0))
+}
+
+// RunMore sets the flag -parallel to AtOnce(most), unless the command line gives it: for packages whose tests wait, for
+// leases and processes, more than they compute. Call it in TestMain, after flag.Parse.
+func RunMore(most int) {
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(AtOnce(most))) // it is registered
+	}
 }
 
 // Fault is what the first touch of a page of memory takes. It is measured once, in a few milliseconds.
