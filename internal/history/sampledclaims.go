@@ -10,14 +10,17 @@ import (
 type sampledClaims struct {
 	rec     *Recorder
 	node    string
-	session func() int64 // nil: the claims are not about one
+	session func() int64
 
 	mu  sync.Mutex
 	all map[*claim]struct{} // not over, as far as is known
 }
 
-// sample makes the claims of a node, which are asked until Stop.
+// sample makes the claims of a node, which are asked until Stop. Those without a session are not about one.
 func (r *Recorder) sample(node string, session func() int64) *sampledClaims {
+	if session == nil {
+		session = func() int64 { return 0 }
+	}
 	s := &sampledClaims{rec: r, node: node, session: session, all: map[*claim]struct{}{}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +72,7 @@ func (s *sampledClaims) begin(subject Subject, shared bool, before Instant,
 	valid func() (token int64, ok bool)) *claim {
 	c := &claim{in: s, shared: shared, valid: valid, who: Who{Process: s.rec.process, Node: s.node,
 		Life: int(s.rec.ids.Add(1))}, track: track{subject: subject}}
-	c.add(Window{before, before}, 0, false)
+	c.stoodNot(Window{before, before})
 	s.mu.Lock()
 	s.all[c] = struct{}{}
 	s.mu.Unlock()
@@ -84,10 +87,15 @@ func (c *claim) look() {
 	if c.over {
 		return
 	}
-	before := Now()
-	token, valid := c.valid()
-	c.add(Window{before, Now()}, token, valid)
-	if !valid {
+	one := c.sample()
+	one.Session = bySession(c.in.session, func() bool {
+		one.First.Before = Now()
+		one.Token, one.Leads = c.valid()
+		one.First.After = Now()
+		return one.Leads
+	})
+	c.add(one)
+	if !one.Leads {
 		c.forget()
 	}
 }
@@ -106,7 +114,7 @@ func (c *claim) giveUp() bool {
 func (c *claim) ended(w Window) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.add(w, 0, false)
+	c.stoodNot(w)
 }
 
 // flush writes what was not written yet.
@@ -118,16 +126,24 @@ func (c *claim) flush() {
 	}
 }
 
-// add records one answer. The lock is held, or nobody else knows c yet.
-func (c *claim) add(w Window, token int64, valid bool) {
-	one := Run{Who: c.who, Subject: c.track.subject, Leads: valid, Shared: c.shared, First: w, Count: 1}
-	if valid {
-		one.Token = token
-		if c.in.session != nil {
-			one.Session = c.in.session()
-		}
+// sample is one, without an answer yet.
+func (c *claim) sample() Run {
+	return Run{Who: c.who, Subject: c.track.subject, Shared: c.shared, Count: 1}
+}
+
+// stoodNot records that the claim did not stand at some instant within w. The lock is held, or nobody else knows c yet.
+func (c *claim) stoodNot(w Window) {
+	one := c.sample()
+	one.First = w
+	c.add(one)
+}
+
+// add records one sample. The lock is held, or nobody else knows c yet.
+func (c *claim) add(one Run) {
+	if !one.Leads {
+		one.Token = 0
 	}
-	if lines := c.track.add(one, valid); len(lines) > 0 {
+	if lines := c.track.add(one, one.Leads); len(lines) > 0 {
 		c.in.rec.write(lines...)
 	}
 }

@@ -79,15 +79,34 @@ func (s *sampler) sample() {
 // leadership asks the node once whether it leads.
 func (s *sampler) leadership() Run {
 	one := Run{Who: s.who, Count: 1}
-	one.First.Before = Now()
-	one.Leads, one.Token = s.node.Leads()
-	one.First.After = Now()
-	if one.Leads {
-		one.Session = s.session()
-	} else {
+	one.Session = bySession(s.session, func() bool {
+		one.First.Before = Now()
+		one.Leads, one.Token = s.node.Leads()
+		one.First.After = Now()
+		return one.Leads
+	})
+	if !one.Leads {
 		one.Token = 0
 	}
 	return one
+}
+
+// bySession asks whether something is claimed, and by which session; 0 if it is not. A claim on which the session
+// changed is asked again: the process may have stood still between the two questions, and lost the session meanwhile.
+// If that never ends the answer is wrong, and not hidden.
+func bySession(session func() int64, claimed func() bool) int64 {
+	id := session()
+	for range 10 {
+		if !claimed() {
+			return 0
+		}
+		now := session()
+		if now == id {
+			break
+		}
+		id = now
+	}
+	return id
 }
 
 // sampleShards asks about one shard after the other: the end of one question is the

@@ -65,7 +65,7 @@ func TestSamplesOfShards(t *testing.T) {
 
 // What a node answers while its session changes is nobody's.
 func TestSamplesOfShardsAreOfOneSession(t *testing.T) {
-	sessions, p := []int64{8, 8, 8, 9, 9, 9}, &paper{}
+	sessions, p := []int64{8, 8, 8, 8, 8, 9, 9, 9, 9}, &paper{} // asked for once for leadership, twice for shards
 	s := &sampler{write: NewRecorder(p, "test").write, node: Node{Leads: func() (bool, int64) { return false, 0 },
 		Shards: func() int { return 1 }, Serves: func(int) (int64, bool) { return 5, true },
 		Session: func() (id int64) { id, sessions = sessions[0], sessions[1:]; return id }}}
@@ -76,6 +76,44 @@ func TestSamplesOfShardsAreOfOneSession(t *testing.T) {
 	}
 	require.Equal(t, []int64{8, 1, 8, 1, 9, 1}, seen)
 	require.Contains(t, p.text.String(), `"session":9`)
+}
+
+// A process that stands still between two questions may lose its session there: a claim is by the session that it had.
+func TestSamplesOfClaimsAreOfOneSession(t *testing.T) {
+	for name, c := range map[string]struct {
+		sessions []int64
+		claimed  []bool
+		id       int64
+	}{
+		"one session":             {[]int64{8, 8}, []bool{true}, 8},
+		"lost before the answer":  {[]int64{8}, []bool{false}, 0},
+		"lost after the answer":   {[]int64{8, 0}, []bool{true, false}, 0},
+		"another one":             {[]int64{8, 9, 9}, []bool{true, true}, 9},
+		"claimed without session": {[]int64{0, 0}, []bool{true}, 0},
+	} {
+		next := func() (id int64) { id, c.sessions = c.sessions[0], c.sessions[1:]; return id }
+		answer := func() (is bool) { is, c.claimed = c.claimed[0], c.claimed[1:]; return is }
+		require.Equal(t, c.id, bySession(next, answer), name)
+		require.Empty(t, c.sessions, name)
+		require.Empty(t, c.claimed, name)
+	}
+	sessions, leads, valid := []int64{8, 0, 8, 0}, []bool{true, false}, []bool{true, false}
+	next := func() (id int64) { id, sessions = sessions[0], sessions[1:]; return id }
+	s := &sampler{node: Node{Session: next, Leads: func() (is bool, token int64) {
+		is, leads = leads[0], leads[1:]
+		return is, 7
+	}}}
+	one := s.leadership()
+	require.False(t, one.Leads)
+	require.Zero(t, one.Token)
+	claims := &sampledClaims{rec: NewRecorder(&paper{}, "test"), session: next, all: map[*claim]struct{}{}}
+	held := claims.begin(Object("s", "x"), false, Now(), func() (token int64, ok bool) {
+		ok, valid = valid[0], valid[1:]
+		return 7, ok
+	})
+	require.True(t, held.over)
+	require.False(t, held.track.current.Leads)
+	require.Zero(t, held.track.current.Token)
 }
 
 // A node whose session is confirmed between the question whether it leads and the one for its state leads on; one that
