@@ -19,13 +19,8 @@ import (
 	"github.com/goverse/goverse/internal/testkit/pace"
 )
 
-// minorityTTL is one that sessions outlive on a machine with too much to do.
-var minorityTTL = func() time.Duration {
-	if pace.Slow() {
-		return 4 * time.Second
-	}
-	return 2 * time.Second
-}()
+// minorityTTL is one that the sessions on the larger side outlive.
+var minorityTTL = pace.TTL(2 * time.Second)
 
 const (
 	// promised is what the loss of a host or a network may cost beyond the TTL.

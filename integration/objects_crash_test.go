@@ -26,8 +26,8 @@ import (
 var (
 	objectsFaults = flag.Int("objects.faults", 5, "how many nodes TestObjectsOfCrashedNodes kills or pauses; 50 or "+
 		"more in the full run")
-	objectsTTL = flag.Int("objects.ttl", 2, "the workers' TTL in TestObjectsOfCrashedNodes, in seconds; 10 in the "+
-		"full run")
+	objectsTTL = flag.Int("objects.ttl", 0, "the workers' TTL in TestObjectsOfCrashedNodes, in seconds; 0 is a short "+
+		"one, and 10 that of the full run")
 	objectsAttempt = flag.Duration("objects.attempt", 20*time.Second, "time-out of calls of objects whose node is "+
 		"about to fail, in TestObjectsOfCrashedNodes; 20s shows whether anything but that ends their wait")
 	objectsSeed = flag.Uint64("objects.seed", 1, "which nodes are killed or paused, in which order")
@@ -239,7 +239,11 @@ func (c *crashes) killNewcomer() {
 // are repeated under their names: each increment takes effect once, and nothing happens to objects of other nodes.
 func TestObjectsOfCrashedNodes(t *testing.T) {
 	t.Parallel()
-	w := newObjectWorld(t, *objectsTTL, "")
+	ttl := *objectsTTL
+	if ttl == 0 {
+		ttl = briefTTL()
+	}
+	w := newObjectWorld(t, ttl, "")
 	workers := w.start(3)
 	c := &crashes{w: w, repeated: map[string]int{}, outside: map[*objectsWorker]probepb.ProbeClient{}}
 	c.open(workers)
@@ -304,8 +308,8 @@ func TestObjectsOfCrashedNodes(t *testing.T) {
 	}
 	t.Logf("%d times %v", faults[killArrival], killArrival)
 	t.Logf("TTL %d s: %d increments acknowledged, none was lost or doubled; %d calls of objects of other nodes failed; "+
-		"repeated were %v", *objectsTTL, c.ledger.increments(), c.others, c.repeated)
-	require.Less(t, quantile(unanswered[killOwner], 0.5), time.Duration(*objectsTTL)*time.Second,
+		"repeated were %v", ttl, c.ledger.increments(), c.others, c.repeated)
+	require.Less(t, quantile(unanswered[killOwner], 0.5), time.Duration(ttl)*time.Second,
 		"nobody waits for the lease of a process that is gone")
 }
 
@@ -317,7 +321,7 @@ func TestObjectsRepeatedCall(t *testing.T) {
 		t.Run("mutant="+mutant, func(t *testing.T) {
 			t.Parallel()
 			var l ledger
-			w := newObjectWorld(t, 2, mutant)
+			w := newObjectWorld(t, briefTTL(), mutant)
 			workers := w.start(2)
 			key := w.ownedBy(workers[0])
 			ctx, cancel := context.WithTimeout(t.Context(), workPatience)

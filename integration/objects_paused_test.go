@@ -29,7 +29,7 @@ func TestObjectOfPausedOwner(t *testing.T) {
 
 func pausedOwner(t *testing.T, mutant string) {
 	var l ledger
-	w := newObjectWorld(t, 2, mutant)
+	w := newObjectWorld(t, briefTTL(), mutant)
 	workers := w.start(2)
 	former, next := workers[0], workers[1]
 	key := w.ownedBy(former)

@@ -20,6 +20,7 @@ import (
 	"github.com/goverse/goverse/integration/internal/procs"
 	"github.com/goverse/goverse/internal/inspect"
 	"github.com/goverse/goverse/internal/sharding"
+	"github.com/goverse/goverse/internal/testkit/pace"
 	"github.com/goverse/goverse/internal/testkit/probepb"
 	"github.com/goverse/goverse/node"
 )
@@ -32,6 +33,9 @@ type objectWorld struct {
 	pool   *pgxpool.Pool
 	caller *cluster.Cluster
 }
+
+// briefTTL is a short TTL of workers, in seconds.
+func briefTTL() int { return int(pace.TTL(2*time.Second) / time.Second) }
 
 func newObjectWorld(t *testing.T, ttl int, mutant string) *objectWorld {
 	t.Helper()

@@ -1,4 +1,4 @@
-// Package pace tells how many tests that mostly wait a machine can run at a time.
+// Package pace tells how many tests that mostly wait a machine can run at a time, and how short their sessions may be.
 //
 // There are virtual machines on which whatever asks the kernel for something costs several times what it should, and
 // most of all a process that starts: two cores are busy with half of what they do elsewhere, and leases run out because
@@ -27,6 +27,15 @@ func AtOnce(most int) int {
 		most /= 2
 	}
 	return max(most, runtime.GOMAXPROCS(0))
+}
+
+// TTL is that of sessions that are short, and all the same to outlive whatever runs beside them: on a slow machine
+// twice what it is elsewhere.
+func TTL(elsewhere time.Duration) time.Duration {
+	if Slow() {
+		return 2 * elsewhere
+	}
+	return elsewhere
 }
 
 // RunMore sets the flag -parallel to AtOnce(most), unless the command line gives it: for packages whose tests wait, for
