@@ -87,13 +87,7 @@ func (c *claim) look() {
 	if c.over {
 		return
 	}
-	one := c.sample()
-	one.Session = bySession(c.in.session, func() bool {
-		one.First.Before = Now()
-		one.Token, one.Leads = c.valid()
-		one.First.After = Now()
-		return one.Leads
-	})
+	one := c.sample().ask(c.in.session, c.valid)
 	c.add(one)
 	if !one.Leads {
 		c.forget()
@@ -140,9 +134,6 @@ func (c *claim) stoodNot(w Window) {
 
 // add records one sample. The lock is held, or nobody else knows c yet.
 func (c *claim) add(one Run) {
-	if !one.Leads {
-		one.Token = 0
-	}
 	if lines := c.track.add(one, one.Leads); len(lines) > 0 {
 		c.in.rec.write(lines...)
 	}

@@ -78,35 +78,31 @@ func (s *sampler) sample() {
 
 // leadership asks the node once whether it leads.
 func (s *sampler) leadership() Run {
-	one := Run{Who: s.who, Count: 1}
-	one.Session = bySession(s.session, func() bool {
-		one.First.Before = Now()
-		one.Leads, one.Token = s.node.Leads()
-		one.First.After = Now()
-		return one.Leads
+	return Run{Who: s.who, Count: 1}.ask(s.session, func() (token int64, ok bool) {
+		ok, token = s.node.Leads()
+		return token, ok
 	})
-	if !one.Leads {
-		one.Token = 0
-	}
-	return one
 }
 
-// bySession asks whether something is claimed, and by which session; 0 if it is not. A claim on which the session
-// changed is asked again: the process may have stood still between the two questions, and lost the session meanwhile.
-// If that never ends the answer is wrong, and not hidden.
-func bySession(session func() int64, claimed func() bool) int64 {
-	id := session()
+// ask is the run's first sample: whether something is claimed, by which token, and on which session. A claim during
+// which the session changed is asked for again: the process may have stood still between the two questions, and lost
+// its session meanwhile. If that never ends the answers are wrong, and that is not hidden.
+func (r Run) ask(session func() int64, claim func() (token int64, ok bool)) Run {
+	r.Session = session()
 	for range 10 {
-		if !claimed() {
-			return 0
-		}
-		now := session()
-		if now == id {
+		r.First.Before = Now()
+		r.Token, r.Leads = claim()
+		r.First.After = Now()
+		if !r.Leads {
+			r.Token, r.Session = 0, 0
 			break
 		}
-		id = now
+		before := r.Session
+		if r.Session = session(); r.Session == before {
+			break
+		}
 	}
-	return id
+	return r
 }
 
 // sampleShards asks about one shard after the other: the end of one question is the

@@ -91,19 +91,26 @@ func TestSamplesOfClaimsAreOfOneSession(t *testing.T) {
 		"another one":             {[]int64{8, 9, 9}, []bool{true, true}, 9},
 		"claimed without session": {[]int64{0, 0}, []bool{true}, 0},
 	} {
+		claims := c.claimed[len(c.claimed)-1]
 		next := func() (id int64) { id, c.sessions = c.sessions[0], c.sessions[1:]; return id }
-		answer := func() (is bool) { is, c.claimed = c.claimed[0], c.claimed[1:]; return is }
-		require.Equal(t, c.id, bySession(next, answer), name)
+		one := Run{}.ask(next, func() (token int64, ok bool) { ok, c.claimed = c.claimed[0], c.claimed[1:]; return 7, ok })
+		require.Equal(t, claims, one.Leads, name)
+		require.Equal(t, c.id, one.Session, name)
+		require.Equal(t, claims, one.Token == 7, name)
 		require.Empty(t, c.sessions, name)
 		require.Empty(t, c.claimed, name)
 	}
+	changes := int64(0)
+	one := Run{}.ask(func() int64 { changes++; return changes }, func() (token int64, ok bool) { return 7, true })
+	require.True(t, one.Leads, "on a session that changes again and again: not hidden")
+	require.Equal(t, changes, one.Session)
 	sessions, leads, valid := []int64{8, 0, 8, 0}, []bool{true, false}, []bool{true, false}
 	next := func() (id int64) { id, sessions = sessions[0], sessions[1:]; return id }
 	s := &sampler{node: Node{Session: next, Leads: func() (is bool, token int64) {
 		is, leads = leads[0], leads[1:]
 		return is, 7
 	}}}
-	one := s.leadership()
+	one = s.leadership()
 	require.False(t, one.Leads)
 	require.Zero(t, one.Token)
 	claims := &sampledClaims{rec: NewRecorder(&paper{}, "test"), session: next, all: map[*claim]struct{}{}}

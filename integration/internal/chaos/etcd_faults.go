@@ -25,13 +25,13 @@ func leaseRevoked(ctx context.Context, w *world, n *chaosNode, _ *rand.Rand) err
 	if m == nil {
 		return errNoEffect
 	}
-	if err := w.rec.Do(n.address(), history.LeaseRevoked, func() error {
-		_, err := w.client.Revoke(ctx, clientv3.LeaseID(m.Lease))
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			err = errNoEffect // it ended just now
-		}
-		return err
-	}); err != nil {
+	from := history.Now()
+	_, err := w.client.Revoke(ctx, clientv3.LeaseID(m.Lease))
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return errNoEffect // it ended just now, by no hand: nothing is excused
+	}
+	w.rec.Mark(history.Mark{Node: n.address(), Name: history.LeaseRevoked, From: from, To: history.Now()})
+	if err != nil {
 		return err
 	}
 	return n.awaitBack(ctx, m.Incarnation)
