@@ -29,8 +29,10 @@ var (
 	chaosApart = flag.Bool("chaos.revoked-apart", false, "tell overlaps apart that come of leases which etcd itself "+
 		"revoked though they were renewed, instead of failing by them; where each node reaches all members, those of "+
 		"locks alone")
-	chaosKeep = flag.String("chaos.keep", "", "directory for the transcript of a run that failed; default: a temporary "+
-		"one")
+	chaosHostile = flag.Bool("chaos.hostile", false, "have an outsider attack every node beside the faults")
+	chaosEtcd    = flag.Int("chaos.etcd", 3, "the number of etcd's members: 1 or 3")
+	chaosKeep    = flag.String("chaos.keep", "", "directory for the transcript of a run that failed; default: a "+
+		"temporary one")
 )
 
 // TestChaos puts whole clusters through random faults and judges what they recorded;
@@ -236,8 +238,9 @@ func oneWorld(t *testing.T, cfg chaos.Config, seed uint64) *chaos.Result {
 }
 
 func chaosConfig(t *testing.T) chaos.Config {
-	return chaos.Config{TTL: int(ttl / time.Second), Dir: t.TempDir(), Log: t.Logf,
-		Addresses: func(n int) []string { return kit.Addresses(t, n) },
+	return chaos.Config{TTL: int(ttl / time.Second), Dir: t.TempDir(), Log: t.Logf, Hostile: *chaosHostile,
+		EtcdMembers: *chaosEtcd,
+		Addresses:   func(n int) []string { return kit.Addresses(t, n) },
 		Etcd: func(dir, client, peer string, peers []string) (*exec.Cmd, error) {
 			return procs.Member{Dir: dir, Client: client, Peer: peer, Peers: peers}.Command(procs.Etcd37)
 		}}

@@ -1,7 +1,7 @@
 // Package chaos runs whole clusters through random faults and judges them by what
 // they recorded.
 //
-// A world is three etcd members and five nodes, each a process of its own, with a
+// A world is three etcd members, or one, and five nodes, each a process of its own, with a
 // relay between every node and every member and one before each node:
 //
 //	node ──► relay ──► etcd member     (each node has its own relays: own connections)
@@ -22,6 +22,9 @@
 //
 // Each node hosts objects that count, with what they have counted in etcd; programs outside of the cluster call them
 // through any node, and repeat a call that is not answered by its request id until it is.
+//
+// If asked for, a hostile outsider attacks every node at the same time, as any program can that reaches its port: it
+// forges headers, breaks watches, leaves streams unread, and opens links full of forged calls.
 //
 // Faults are drawn from a shuffled deck, so that every kind comes equally often; more
 // than half of those that can hit one node hit the leader of the moment. A fault has

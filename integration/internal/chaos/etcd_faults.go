@@ -109,7 +109,7 @@ func watchFrozen(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) er
 func memberKilled(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
 	end := w.rec.Begin("", "etcd member killed", "")
 	defer end()
-	m := w.members[rnd.IntN(members)]
+	m := w.members[rnd.IntN(len(w.members))]
 	if l := w.leading(ctx); l != nil && rnd.IntN(2) == 0 {
 		m = l
 	}
@@ -146,6 +146,19 @@ func etcdRestarted(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) 
 		}
 	}
 	return errors.Join(w.answers(ctx), w.joined(ctx))
+}
+
+// etcdStopped: the only member of etcd stands still, at times for longer than the TTL.
+func etcdStopped(ctx context.Context, w *world, _ *chaosNode, rnd *rand.Rand) error {
+	end := w.rec.Begin("", "etcd stopped", "")
+	defer end()
+	m := w.members[0]
+	if _, err := m.proc().Freeze(); err != nil {
+		return err
+	}
+	hold(ctx, between(rnd, 0, 2*time.Duration(w.cfg.TTL)*time.Second))
+	_, err := m.proc().Thaw()
+	return errors.Join(err, w.answers(ctx), w.joined(ctx))
 }
 
 // compacted: many writes, and everything before them compacted away.

@@ -18,6 +18,8 @@ type kind struct {
 	atEtcd bool
 	// etcdWell: what is expected of it only holds while etcd answers.
 	etcdWell bool
+	// others: it takes members of etcd that go on; alone: it takes that there are none.
+	others, alone bool
 	// members: it is also done in worlds that are about etcd's members, so many times a deck.
 	members int
 	do      func(ctx context.Context, w *world, n *chaosNode, rnd *rand.Rand) error
@@ -43,10 +45,11 @@ func kinds() []kind {
 		{name: "key deleted out of band", etcdWell: true, do: keyDeleted},
 		{name: "lock's key deleted out of band", etcdWell: true, do: lockDeleted},
 		{name: faults.WatchFrozen.Name, etcdWell: true, do: watchFrozen},
-		{name: "etcd member killed", atEtcd: true, members: 1, do: memberKilled},
-		{name: "etcd member stopped", atEtcd: true, members: 2, do: memberStopped},
-		{name: "etcd member stutters", atEtcd: true, members: 2, do: memberStutters},
-		{name: "etcd members cut off from each other", atEtcd: true, members: 2, do: membersCutOff},
+		{name: "etcd member killed", atEtcd: true, others: true, members: 1, do: memberKilled},
+		{name: "etcd member stopped", atEtcd: true, others: true, members: 2, do: memberStopped},
+		{name: "etcd member stutters", atEtcd: true, others: true, members: 2, do: memberStutters},
+		{name: "etcd members cut off from each other", atEtcd: true, others: true, members: 2, do: membersCutOff},
+		{name: "etcd stands still", atEtcd: true, alone: true, do: etcdStopped},
 		{name: "etcd killed and restarted", atEtcd: true, do: etcdRestarted},
 		{name: "compaction under load", atEtcd: true, do: compacted},
 	}
@@ -61,6 +64,9 @@ func alsoOfMembers(k kind) kind {
 // deck are the faults of one deck, in order.
 func deck(cfg Config) (out []kind) {
 	for _, k := range kinds() {
+		if one := cfg.EtcdMembers == 1; one && k.others || !one && k.alone {
+			continue
+		}
 		times := 1
 		if cfg.Members {
 			times = k.members

@@ -44,7 +44,7 @@ func (w *world) hit(ctx context.Context, rnd *rand.Rand) (m *member, led bool) {
 		}
 		return l, true
 	}
-	m = w.members[rnd.IntN(members)]
+	m = w.members[rnd.IntN(len(w.members))]
 	return m, m == l
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -91,6 +92,37 @@ func (n *counting) Add(ctx context.Context, req *probepb.AddRequest) (*probepb.A
 		n.object.Deactivate()
 	}
 	return reply, err
+}
+
+// Chat implements probepb.ProbeServer for the hostile outsider, who leaves in the middle.
+func (n *counting) Chat(stream grpc.BidiStreamingServer[probepb.Blob, probepb.Blob]) error {
+	for {
+		blob, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(blob); err != nil {
+			return err
+		}
+	}
+}
+
+// Download implements probepb.ProbeServer for the hostile outsider, who reads nothing.
+func (n *counting) Download(req *probepb.DownloadRequest, stream grpc.ServerStreamingServer[probepb.Blob]) error {
+	if err := stream.SendHeader(nil); err != nil {
+		return err
+	}
+	blob := &probepb.Blob{Data: make([]byte, min(req.GetBytes(), unreadBytes))}
+	for range min(req.GetBlobs(), unreadMessages) {
+		if err := stream.Send(blob); err != nil {
+			return err
+		}
+	}
+	<-stream.Context().Done()
+	return nil
 }
 
 // Deactivated implements objects.Deactivator.

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,8 +27,7 @@ import (
 )
 
 const (
-	members = 3
-	nodes   = 5
+	nodes = 5
 	// calmPatience is by when all is well again after the last fault.
 	calmPatience = 30 * time.Second
 )
@@ -36,6 +36,10 @@ const (
 type Config struct {
 	// TTL of the sessions in seconds.
 	TTL int
+	// EtcdMembers is how many members etcd has: 1 or 3. Default: 3.
+	EtcdMembers int
+	// Hostile has an outsider attack every node beside the faults.
+	Hostile bool
 	// Decks is how often each kind of fault comes.
 	Decks int
 	// Bound binds each node to one member of etcd; otherwise each reaches all of them.
@@ -77,12 +81,14 @@ type world struct {
 	leases *leases.Watcher
 
 	outside *outside // who calls objects; nil before there are nodes
+	hostile *hostile // the outsider that attacks; nil without one
 
 	etcdBusy sync.RWMutex // held by a fault at etcd; shared by what needs etcd well
 }
 
 // newWorld starts everything and waits until all nodes are queued.
 func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
+	cfg.EtcdMembers = cmp.Or(cfg.EtcdMembers, 3)
 	w := &world{cfg: cfg, dir: cfg.Dir, began: history.Now()}
 	defer func() {
 		if err != nil {
@@ -131,10 +137,14 @@ func newWorld(ctx context.Context, cfg Config) (_ *world, err error) {
 	if w.outside, err = newOutside(w.rec, w.nodes); err != nil {
 		return w, err
 	}
+	if cfg.Hostile {
+		w.hostile = newHostile(w.nodes)
+	}
 	return w, w.calm(ctx)
 }
 
 func (w *world) startEtcd(ctx context.Context) error {
+	members := w.cfg.EtcdMembers
 	addresses := w.cfg.Addresses(2 * members)
 	clients, peers := addresses[:members], addresses[members:]
 	for i := range members {
@@ -167,7 +177,8 @@ func (w *world) startNodes(ctx context.Context) error {
 	for i := range nodes {
 		n := &chaosNode{w: w, index: i, listen: listens[i], members: w.members}
 		if w.cfg.Bound {
-			n.members = w.members[i%members : i%members+1]
+			at := i % len(w.members)
+			n.members = w.members[at : at+1]
 		}
 		var err error
 		if n.entrance, err = fault.NewRelay(n.listen); err != nil {
@@ -303,21 +314,28 @@ func (w *world) describe() string {
 	return out
 }
 
-// stop ends the calls, and then the nodes gracefully.
+// stop ends the calls, and then the nodes gracefully, beside the attacks.
 func (w *world) stop(ctx context.Context) error {
 	w.outside.stop()
-	errs := make([]error, len(w.nodes))
+	errs := make([]error, len(w.nodes), len(w.nodes)+1)
 	var wg sync.WaitGroup
 	for i, n := range w.nodes {
 		wg.Go(func() { errs[i] = n.terminate(ctx) })
 	}
 	wg.Wait()
+	if w.hostile != nil {
+		w.cfg.Log("a hostile outsider: %v", w.hostile)
+		errs = append(errs, w.hostile.idle())
+	}
 	return errors.Join(errs...)
 }
 
 // close ends everything that is left.
 func (w *world) close() error {
 	var errs []error
+	if w.hostile != nil {
+		w.hostile.stop()
+	}
 	if w.outside != nil {
 		errs = append(errs, w.outside.close())
 	}
