@@ -103,7 +103,8 @@ type Config struct {
 	// HTTPAddress is where this node serves HTTP, for others to know, and where package leaderonly sends
 	// requests that are the leader's: host:port or a URL, with a host that others reach.
 	HTTPAddress string
-	// Labels and Weight are sent to the other nodes. Weight 0 is 1.
+	// Labels and Weight are sent to the other nodes. Weight 0 is 1. Every node keeps the labels of all others:
+	// together they have at most MaxLabels bytes.
 	Labels map[string]string
 	Weight int
 	// Version is the program's, for people.
@@ -193,10 +194,23 @@ func (c Config) Validate() error {
 	case c.Username == "" && c.Password != "":
 		return fmt.Errorf("%w: Password is set and Username is not: give both", ErrBadConfig)
 	}
+	if size := sizeOf(c.Labels); size > MaxLabels {
+		return fmt.Errorf("%w: Labels have %d bytes together; give at most %d", ErrBadConfig, size, MaxLabels)
+	}
 	if c.Weight < 0 {
 		return fmt.Errorf("%w: Weight is negative (%d); leave it 0 for 1", ErrBadConfig, c.Weight)
 	}
 	return nil
+}
+
+// MaxLabels is the length of all labels of a node, names and values together, in bytes.
+const MaxLabels = 64 << 10
+
+func sizeOf(labels map[string]string) (size int) {
+	for name, value := range labels {
+		size += len(name) + len(value)
+	}
+	return size
 }
 
 // checkAddresses reports what is wrong with the addresses of etcd.

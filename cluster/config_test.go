@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,6 +29,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{Config{PreferAfter: -1}, ErrBadConfig},
 		{Config{Fallback: "other"}, ErrBadConfig},
 		{Config{Weight: -1}, ErrBadConfig},
+		{Config{Labels: map[string]string{"notes": strings.Repeat("x", MaxLabels)}}, ErrBadConfig},
 		{Config{Username: "u"}, ErrBadConfig},
 		{Config{Password: "p"}, ErrBadConfig},
 	} {

@@ -21,7 +21,8 @@ func (c *Cluster) Effects() *Effects { return &c.effects }
 //
 // fn gets a fencing token, larger than that of every attempt before, to give to whatever receives the
 // effect. Its context ends with ctx, and at the session's deadline. What it returns is kept in etcd, if it
-// is not longer than once.MaxValue. fn must not call Once with the same name: that would wait for itself.
+// is not longer than once.MaxValue; else every caller gets once.ErrValueTooLong, and this call alone the value
+// with it. fn must not call Once with the same name: that would wait for itself.
 //
 // Errors beside fn's, and that it is nil: a once.UnknownError if an attempt, this one or one before, left
 // open whether the effect took place; once.ErrValueTooLong if it did; once.ErrBadName; ErrNotStarted;

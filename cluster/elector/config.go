@@ -20,7 +20,7 @@ type Config struct {
 	// LeaseStore keeps the record that the candidates compete for.
 	LeaseStore LeaseStore
 	// CandidateID names this candidate to people and to OnNewLeader: any UTF-8 without zero
-	// bytes. Two processes with the same one do not lead together, but cannot be told apart.
+	// bytes, of at most 512. Two processes with the same one do not lead together, but cannot be told apart.
 	CandidateID string
 	// LeaseDuration is how long others wait for a leader that vanished. A leader that could
 	// not renew for that long, less 1 %, leads no more. Each holder's own counts, so they
@@ -57,6 +57,7 @@ const (
 	defaultRetry = 2 * time.Second
 	leastLease   = 10 * time.Millisecond
 	mostLease    = 365 * 24 * time.Hour
+	mostID       = 512 // bytes; every store takes as much
 )
 
 func (c Config) withDefaults() Config {
@@ -92,6 +93,8 @@ func (c Config) Validate() error {
 	switch {
 	case c.LeaseStore == nil:
 		return fmt.Errorf("%w: LeaseStore is nil; NewMemory, NewEtcd and package postgres make one", ErrBadConfig)
+	case len(c.CandidateID) > mostID:
+		return fmt.Errorf("%w: CandidateID has %d bytes; give it at most %d", ErrBadConfig, len(c.CandidateID), mostID)
 	case c.CandidateID == "" || !utf8.ValidString(c.CandidateID) || strings.ContainsRune(c.CandidateID, 0):
 		return fmt.Errorf("%w: CandidateID is %q; give it a name in UTF-8, like the host's", ErrBadConfig, c.CandidateID)
 	case d.LeaseDuration < leastLease || d.LeaseDuration > mostLease:

@@ -376,6 +376,7 @@ func TestConfigIsChecked(t *testing.T) {
 		func(c *Config) { c.CandidateID = "" },
 		func(c *Config) { c.CandidateID = "\xff" },
 		func(c *Config) { c.CandidateID = "a\x00" },
+		func(c *Config) { c.CandidateID = strings.Repeat("a", 513) },
 		func(c *Config) { c.LeaseDuration = time.Millisecond },
 		func(c *Config) { c.LeaseDuration = -time.Second },
 		func(c *Config) { c.LeaseDuration = 1<<63 - 1 },

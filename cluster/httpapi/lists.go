@@ -92,6 +92,8 @@ type Effect struct {
 	Error       string     `json:"error,omitempty"`
 	ResolvedBy  string     `json:"resolved_by,omitempty"`
 	ResultBytes int        `json:"result_bytes"`
+	// ResultDropped: the result was too long to keep.
+	ResultDropped bool `json:"result_dropped,omitempty"`
 }
 
 func (a *api) elections(w http.ResponseWriter, r *http.Request) {
@@ -161,7 +163,8 @@ func (a *api) effects(w http.ResponseWriter, r *http.Request) {
 
 func effectOf(s once.Standing) Effect {
 	return Effect{Name: s.Name, State: s.State, Attempt: s.Attempt, Token: s.Token, By: s.By, At: known(s.At),
-		Error: s.Error, ResolvedBy: s.Resolved, ResultBytes: len(s.Value)}
+		Error: s.Error, ResolvedBy: s.Resolved, ResultBytes: max(len(s.Value), s.Dropped),
+		ResultDropped: s.Dropped > 0}
 }
 
 // list answers with what read finds in etcd, or was found within the last second.

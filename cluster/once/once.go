@@ -9,14 +9,15 @@ import (
 	"github.com/goverse/goverse/internal/lifecycle"
 )
 
-// MaxValue is how many bytes of what an effect returned are kept.
+// MaxValue is the length, in bytes, of the longest value of an effect that is kept.
 const MaxValue = 64 << 10
 
 // The errors to test for with errors.Is.
 var (
 	// ErrUnknown is matched by every [UnknownError].
 	ErrUnknown = errors.New("it is not known whether the effect took place")
-	// ErrValueTooLong: the effect took place, and what it returned is not kept.
+	// ErrValueTooLong: the effect took place, and what it returned is not kept. Every caller gets it, the one
+	// that ran the effect together with the value.
 	ErrValueTooLong = fmt.Errorf("the value is longer than the %d bytes that are kept: keep it elsewhere, by the "+
 		"effect's name", MaxValue)
 	// ErrNoMark: nothing is known of that effect. It was never tried, or it was forgotten.

@@ -33,6 +33,8 @@ type Standing struct {
 	At time.Time
 	// Value is what the effect returned.
 	Value []byte
+	// Dropped is the length of a value that was too long to keep, in bytes; Value is empty then.
+	Dropped int
 	// Error is why it failed, or why its mark cannot be read.
 	Error string
 	// Resolved is who said what is true, "" if the attempt itself did.

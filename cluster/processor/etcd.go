@@ -225,6 +225,9 @@ func (e *Etcd) Forget(ctx context.Context, name string, at Position) error {
 // Rewind has the processor go on after the position, "" for the beginning. Who was overtaken
 // stays so. A processor that runs notices with its next event, or after Config.CheckInterval.
 func (e *Etcd) Rewind(ctx context.Context, name string, to Position) error {
+	if err := to.Validate(); err != nil {
+		return fmt.Errorf("rewind processor %q: %w", name, err)
+	}
 	return e.change(ctx, name, func(s *stored) { s.Position = to })
 }
 

@@ -51,8 +51,20 @@ type Changer interface {
 	Changed() <-chan struct{}
 }
 
-// ErrBadPosition: a source gave positions that cannot be gone on from.
-var ErrBadPosition = errors.New("the source gave a bad position")
+// ErrBadPosition: a position cannot be stored, or gone on from.
+var ErrBadPosition = errors.New("bad position")
+
+// Validate reports whether every checkpoint can store the position as it is; errors match [ErrBadPosition].
+// Checkpoints call it. "" is valid: it is the beginning.
+func (p Position) Validate() error {
+	switch {
+	case len(p) > MaxPosition:
+		return fmt.Errorf("%w: it has %d bytes; give it at most %d", ErrBadPosition, len(p), MaxPosition)
+	case !utf8.ValidString(string(p)) || strings.ContainsRune(string(p), 0):
+		return fmt.Errorf("%w: %q is no UTF-8 text without NUL; write it in hex, for example", ErrBadPosition, p)
+	}
+	return nil
+}
 
 // checkPositions: an event must not be confused with the one before it.
 func checkPositions(after Position, next func(i int) Position, n int) error {
@@ -60,13 +72,12 @@ func checkPositions(after Position, next func(i int) Position, n int) error {
 		at := next(i)
 		switch {
 		case at == "":
-			return fmt.Errorf("%w: event %d after %q has none; give each event one", ErrBadPosition, i+1, after)
+			return fmt.Errorf("the source: %w: event %d after %q has none; give each event one", ErrBadPosition, i+1, after)
 		case at == after:
-			return fmt.Errorf("%w: %q twice in a row; give each event one of its own", ErrBadPosition, at)
-		case len(at) > MaxPosition:
-			return fmt.Errorf("%w: it has %d bytes; give it at most %d", ErrBadPosition, len(at), MaxPosition)
-		case !utf8.ValidString(string(at)) || strings.ContainsRune(string(at), 0):
-			return fmt.Errorf("%w: %q is no UTF-8 text without NUL; write it in hex, for example", ErrBadPosition, at)
+			return fmt.Errorf("the source: %w: %q twice in a row; give each event one of its own", ErrBadPosition, at)
+		}
+		if err := at.Validate(); err != nil {
+			return fmt.Errorf("the source: %w", err)
 		}
 		after = at
 	}

@@ -101,6 +101,9 @@ func (m *Memory) Forget(_ context.Context, name string, at Position) error {
 // Rewind has the processor go on after the position, "" for the beginning. Who was overtaken
 // stays so. A processor that runs notices with its next event, or after Config.CheckInterval.
 func (m *Memory) Rewind(_ context.Context, name string, to Position) error {
+	if err := to.Validate(); err != nil {
+		return fmt.Errorf("rewind processor %q: %w", name, err)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.get(name)

@@ -77,8 +77,9 @@ func New(cfg Config) (*Effects, error) {
 //
 // fn gets a fencing token, larger than that of every attempt before, to give to the one that
 // receives the effect. Its context ends with ctx, and at the session's deadline. What it
-// returns is kept in etcd, if it is not longer than MaxValue. fn must not call Once with the
-// same name: that would wait for itself.
+// returns is kept in etcd, if it is not longer than MaxValue; else every caller gets
+// ErrValueTooLong, and this call alone the value with it. fn must not call Once with the same name:
+// that would wait for itself.
 //
 // Errors beside fn's, and that it is nil: a [once.UnknownError] if an attempt, this one or one before, left open
 // whether the effect took place; ErrValueTooLong if it did; lifecycle.ErrBadName; once.ErrStopped; ctx's cause, or
@@ -98,7 +99,7 @@ func (e *Effects) Once(ctx context.Context, name string,
 	if m, err := e.marks.read(ctx, name); err != nil {
 		return once.Result{}, err
 	} else if m.State == once.Done {
-		return m.result(), nil
+		return m.result(name)
 	}
 	for {
 		place, err := e.cfg.Queues.Take(ctx, leasequeue.Want{Name: name, Value: e.cfg.Owner})
@@ -121,7 +122,8 @@ func (e *Effects) first(ctx context.Context, place *leasequeue.Entry, name strin
 	case err != nil:
 		return once.Result{}, ctx.Err() == nil && !place.Valid(), err
 	case m.State == once.Done:
-		return m.result(), false, nil
+		r, err := m.result(name)
+		return r, false, err
 	case m.State == once.Running:
 		return once.Result{}, false, m.unknown(name, nil) // the one that ran it is not first any more
 	}
@@ -171,13 +173,11 @@ func (e *Effects) unmark(place *leasequeue.Entry, name string, m marked) error {
 // the guard reports if the place does not.
 func (e *Effects) ended(place *leasequeue.Entry, name string, m marked, value []byte,
 	failure error) (once.Result, error) {
-	var tooLong error
 	switch {
 	case failure != nil:
 		m.State, m.Error = once.Failed, brief(failure)
 	case len(value) > once.MaxValue:
-		m.State, tooLong = once.Done,
-			fmt.Errorf("effect %q took place and returned %d bytes: %w", name, len(value), once.ErrValueTooLong)
+		m.State, m.Dropped = once.Done, len(value)
 	default:
 		m.State, m.Value = once.Done, value
 	}
@@ -187,9 +187,9 @@ func (e *Effects) ended(place *leasequeue.Entry, name string, m marked, value []
 	if failure != nil {
 		return once.Result{}, failure
 	}
-	r := m.result()
+	r, err := m.result(name)
 	r.Value, r.Ran = value, true
-	return r, tooLong
+	return r, err
 }
 
 // brief is an error's text as far as it is kept, for people.

@@ -150,6 +150,6 @@ func standing(name string, raw []byte) once.Standing {
 		return once.Standing{Name: name, State: once.Unreadable, Error: fmt.Sprintf("there is no state %q", m.State)}
 	}
 	return once.Standing{Name: name, State: m.State, Attempt: m.Attempt, Token: m.Token, By: m.By, At: m.At,
-		Value: m.Value,
+		Value: m.Value, Dropped: m.Dropped,
 		Error: m.Error, Resolved: m.Resolved, Retention: time.Duration(m.Retention) * time.Second}
 }

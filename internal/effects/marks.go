@@ -27,6 +27,9 @@ type mark struct {
 	Token   int64      `json:"token"`
 	By      string     `json:"by"`
 	Value   []byte     `json:"value,omitempty"`
+	// Dropped is the length of a value that was too long to keep, in bytes. Versions that did not write it
+	// left such a value out as if there had been none.
+	Dropped int `json:"value_dropped,omitempty"`
 	// For how long who tried it remembers it, in seconds.
 	Retention int64 `json:"retention,omitempty"`
 	// For people: why it failed, who resolved it, and when it came to be as it is.
@@ -42,8 +45,13 @@ type marked struct {
 	modified int64 // 0: there is none
 }
 
-func (m marked) result() once.Result {
-	return once.Result{Value: m.Value, Attempt: m.Attempt, Token: m.Token}
+// result is what every caller gets of an effect that took place, whether it ran the effect or asks later.
+func (m marked) result(name string) (once.Result, error) {
+	r := once.Result{Value: m.Value, Attempt: m.Attempt, Token: m.Token}
+	if m.Dropped > 0 {
+		return r, fmt.Errorf("effect %q took place and returned %d bytes: %w", name, m.Dropped, once.ErrValueTooLong)
+	}
+	return r, nil
 }
 
 func (m marked) unknown(name string, err error) error {

@@ -21,11 +21,23 @@ const batch = 32
 // maxEvent is how many bytes of an event are read, at the most.
 const maxEvent = 64 << 10
 
+// maxReason is the length of a recorded reason, in bytes: an event with one stays below maxEvent, whatever has to be
+// escaped in it.
+const maxReason = 4 << 10
+
+// cut shortens what a fault may have made long, so that what is recorded can also be read.
+func cut(reason string) string {
+	if len(reason) <= maxReason {
+		return reason
+	}
+	return strings.ToValidUTF8(reason[:maxReason], "") + "..."
+}
+
 // record writes events, each unless there is one with its id.
 func record(ctx context.Context, kv clientv3.KV, keys state.Keys, events []event.Event) error {
 	ops := make([]clientv3.Op, len(events))
 	for i, e := range events {
-		e.Seq = 0 // it is etcd's revision
+		e.Seq, e.Reason = 0, cut(e.Reason) // Seq is etcd's revision
 		value, err := json.Marshal(e)
 		if err != nil {
 			return fmt.Errorf("encode the event %s: %w", e.ID, err)

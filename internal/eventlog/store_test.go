@@ -78,6 +78,23 @@ func TestStore(t *testing.T) {
 }
 
 // Follow goes on where it was when etcd's watch breaks, and passes over what is no event.
+// What is recorded is read: by the node that recorded it, by others, and after a restart.
+func TestLongReasonsAreReadByAll(t *testing.T) {
+	keys, ctx := keysUnder(t, "/g"), etcdtest.Context(t)
+	client := etcdtest.Client(t)
+	for i, reason := range []string{"short", strings.Repeat("x", maxEvent), strings.Repeat("\x01", 2*maxEvent),
+		strings.Repeat("ü", maxEvent)} {
+		e := event.Event{ID: fmt.Sprintf("node_removed-%d", i), Type: event.NodeRemoved, Revision: int64(i + 1),
+			Reason: reason, Time: time.Now().UTC()}
+		require.NoError(t, record(ctx, client, keys, []event.Event{e}))
+		got, skipped, _, err := List(ctx, client, keys, Query{})
+		require.NoError(t, err)
+		require.Zero(t, skipped)
+		require.Len(t, got, i+1)
+		require.Equal(t, reason[:5], got[i].Reason[:5])
+	}
+}
+
 func TestFollow(t *testing.T) {
 	server := etcdtest.Start(t)
 	client, keys, ctx := server.Client(), keysUnder(t, "/f"), etcdtest.Context(t)

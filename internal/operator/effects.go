@@ -33,7 +33,9 @@ type Effect struct {
 	Error    string    `json:"error,omitempty"`
 	Resolved string    `json:"resolved_by,omitempty"`
 	Size     int       `json:"result_bytes"`
-	Result   []byte    `json:"result,omitempty"` // base64 in JSON; not in lists
+	// Dropped: the result was too long to keep; it had Size bytes.
+	Dropped bool   `json:"result_dropped,omitempty"`
+	Result  []byte `json:"result,omitempty"` // base64 in JSON; not in lists
 }
 
 // Effects are those that a list found.
@@ -47,7 +49,8 @@ type Effects struct {
 func (o *Operator) effect(s once.Standing) Effect {
 	return Effect{Name: s.Name, Key: o.keys.EffectMark(s.Name), State: s.State, Attempt: s.Attempt, Token: s.Token,
 		By: s.By,
-		At: s.At, Error: s.Error, Resolved: s.Resolved, Size: len(s.Value), Result: s.Value}
+		At: s.At, Error: s.Error, Resolved: s.Resolved, Size: max(len(s.Value), s.Dropped),
+		Dropped: s.Dropped > 0, Result: s.Value}
 }
 
 // Effects reads how effects stand, as effects.List does, without what they returned. It takes as long as it needs,

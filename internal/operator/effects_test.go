@@ -271,7 +271,9 @@ there are more: give the last of these with --after, or a larger --limit
 	require.Contains(t, show(all.Effects[3]), "error     not json\n")
 	done.Size, done.Result = 1000, []byte(strings.Repeat("y", 1000))
 	require.Contains(t, show(done), "yyy... (1000 bytes; -o json has all)\n")
-	done.Size, done.Result = 0, nil
+	done.Size, done.Result, done.Dropped = 70000, nil, true
+	require.Contains(t, show(done), "result    not kept: it had 70000 bytes of at most 65536\n")
+	done.Size, done.Result, done.Dropped = 0, nil, false
 	require.Contains(t, show(done), "result    empty\n")
 
 	out.Reset()

@@ -97,6 +97,8 @@ func (e Effect) notes() string {
 
 func (e Effect) result() string {
 	switch {
+	case e.Dropped:
+		return fmt.Sprintf("not kept: it had %d bytes of at most %d", e.Size, once.MaxValue)
 	case e.Size == 0:
 		return "empty"
 	case e.Size > mostShown:

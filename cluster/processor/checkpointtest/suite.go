@@ -291,6 +291,14 @@ func rewound(s *suite) {
 	require.EqualValues(s, "2", s.stands("it", 100))
 	require.NoError(s, s.b.Rewind(s.ctx, "new", "3"))
 	require.EqualValues(s, "3", s.stands("new", 1))
+	for _, bad := range []processor.Position{"\xff", "a\x00",
+		processor.Position(strings.Repeat("x", processor.MaxPosition+1))} {
+		require.ErrorIs(s, s.b.Rewind(s.ctx, "new", bad), processor.ErrBadPosition, "%.10q", bad)
+		require.EqualValues(s, "3", s.stands("new", 1), "nothing was stored")
+	}
+	long := processor.Position(strings.Repeat("x", processor.MaxPosition))
+	require.NoError(s, s.b.Rewind(s.ctx, "new", long))
+	require.Equal(s, long, s.stands("new", 1))
 }
 
 func unfenced(s *suite) {

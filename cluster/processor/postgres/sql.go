@@ -88,6 +88,9 @@ func (c *Checkpoint) Forget(ctx context.Context, name string, at processor.Posit
 // stays so. A processor that runs notices with its next event, or after Config.CheckInterval. It
 // blocks as Forget does.
 func (c *Checkpoint) Rewind(ctx context.Context, name string, to processor.Position) error {
+	if err := to.Validate(); err != nil {
+		return fmt.Errorf("rewind processor %q: %w", name, err)
+	}
 	if _, err := c.db.Exec(ctx, c.sql.rewind, name, to); err != nil {
 		return fmt.Errorf("rewind processor %q to %q: %w", name, to, err)
 	}
