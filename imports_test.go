@@ -29,7 +29,8 @@ var allowed = map[string][]string{
 		"internal/mirror", "internal/objects/gateway", "internal/objects/host",
 		"internal/objects/interceptor", "internal/objects/link", "internal/objects/route",
 		"internal/reach", "internal/request", "internal/sharding", "internal/shardplan",
-		"internal/shardview", "internal/state", "internal/wait", "node", "proto/goverse/objects/v1"},
+		"internal/shardview", "internal/state", "internal/suspicion", "internal/wait", "node",
+		"proto/goverse/objects/v1"},
 	"cluster/election": {"cluster/session", "internal/lifecycle"},
 	"cluster/elector": {"cluster/election", "internal/clock", "internal/deadline", "internal/oneline",
 		"internal/state", "internal/wait"},
@@ -129,8 +130,9 @@ var allowed = map[string][]string{
 	"internal/etcdversion": {},
 	"internal/eventlog": {"cluster/election", "cluster/event", "cluster/session", "cluster/stats",
 		"internal/backoff", "internal/mirror", "internal/state", "internal/wait"},
-	"internal/history": {"cluster", "cluster/election", "cluster/lock", "cluster/objects", "cluster/once"},
-	"internal/inspect": {"internal/etcdsession", "internal/leaderelection", "internal/state"},
+	"internal/heartbeat": {},
+	"internal/history":   {"cluster", "cluster/election", "cluster/lock", "cluster/objects", "cluster/once"},
+	"internal/inspect":   {"internal/etcdsession", "internal/leaderelection", "internal/state"},
 	"internal/leaderelection": {"cluster/election", "cluster/event", "cluster/session", "cluster/stats",
 		"internal/candidacy", "internal/etcdsession", "internal/mirror", "internal/request",
 		"internal/state", "internal/txn", "internal/wait"},
@@ -207,7 +209,7 @@ var allowed = map[string][]string{
 	"internal/wait":            {},
 	"internal/watchprogress":   {"internal/backoff"},
 	"internal/zaplog":          {},
-	"node":                     {"proto/goverse/node/v1"},
+	"node":                     {"internal/heartbeat", "proto/goverse/node/v1"},
 	"node/mtls":                {},
 	"proto/goverse/node/v1":    {},
 	"proto/goverse/objects/v1": {},
@@ -352,7 +354,7 @@ func TestWhatDecidesIsPure(t *testing.T) {
 		"internal/candidacy",
 		"internal/deadline", "internal/watchprogress", "internal/ownership", "internal/linger", "internal/shardplan",
 		"internal/leasequeue/order", "internal/leasequeue/place", "internal/elections/candidate",
-		"internal/suspicion", "internal/backoff"} {
+		"internal/suspicion", "internal/backoff", "internal/heartbeat"} {
 		require.NotEmpty(t, all[name].ImportPath, name)
 		for _, path := range all[name].Imports {
 			if slices.Contains([]string{"context", "net", "os", "sync"}, path) || strings.HasPrefix(path,

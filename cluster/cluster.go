@@ -56,8 +56,9 @@ type Cluster struct {
 	// lookup finds the addresses of a host; tests have their own.
 	lookup membership.LookupHost
 
-	parts atomic.Pointer[parts] // nil before Start has returned, and after Stop
-	over  atomic.Bool           // Stop has returned, or Start has failed
+	view  atomic.Pointer[mirror.Mirror] // nil until Start has made one; also while it joins
+	parts atomic.Pointer[parts]         // nil before Start has returned, and after Stop
+	over  atomic.Bool                   // Stop has returned, or Start has failed
 
 	services []objects.Service // before Start: under mu; then they stay as they are
 
@@ -177,14 +178,15 @@ func (p *parts) sessionValid() bool {
 
 // newRecord is what this node says of itself.
 func (c *Cluster) newRecord() state.Record {
-	return state.Record{InstanceID: c.node.InstanceID(), HTTPAddress: c.cfg.HTTPAddress, Version: c.cfg.Version,
-		Labels: c.cfg.Labels, Shards: c.cfg.Sharding.count(), Weight: c.cfg.Weight, Observer: c.cfg.Observer}
+	return state.Record{InstanceID: c.node.InstanceID(), WatchKey: c.node.WatchKey(), HTTPAddress: c.cfg.HTTPAddress,
+		Version: c.cfg.Version,
+		Labels:  c.cfg.Labels, Shards: c.cfg.Sharding.count(), Weight: c.cfg.Weight, Observer: c.cfg.Observer}
 }
 
 // assemble makes the parts; nothing runs yet. ctx is of who starts them.
 func (c *Cluster) assemble(ctx context.Context, client *clientv3.Client) (*parts, error) {
 	p := &parts{client: client}
-	nodes := dialer{instanceID: c.node.InstanceID(), opts: c.cfg.DialOptions}
+	nodes := dialer{node: c.node, opts: c.cfg.DialOptions}
 	config := core.Config{Client: client, Keys: c.keys, TTL: ttlOf(c.cfg), RequestTimeout: c.cfg.RequestTimeout,
 		WorkTimeout: c.cfg.WorkTimeout, Address: c.node.AdvertiseAddress(), Record: c.newRecord(), Observer: c.cfg.Observer,
 		Fallback: c.cfg.Fallback == FallbackByName, Detection: c.cfg.CrashDetection.settings(), Dialer: nodes,
@@ -200,6 +202,7 @@ func (c *Cluster) assemble(ctx context.Context, client *clientv3.Client) (*parts
 		return nil, err
 	}
 	p.mirror, p.keeper, p.member = p.core.Mirror, p.core.Keeper, p.core.Member
+	c.view.Store(p.mirror)
 	p.manager, p.detector = p.core.Manager, p.core.Detector
 	if p.work, err = c.newWork(client, p.mirror, p.keeper); err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/crashdetector"
+	"github.com/goverse/goverse/internal/suspicion"
 )
 
 // CrashDetection says how the death of another node's process is noticed before its lease has run out:
@@ -47,6 +48,19 @@ func (d CrashDetection) validate(ttl time.Duration) error {
 			ErrBadConfig, s.GracePeriod, ttl)
 	}
 	return nil
+}
+
+// watcherKey is the node's roster: which processes are members that may watch this node, and prove it by which key.
+func (c *Cluster) watcherKey(instanceID string) (key []byte, member bool) {
+	view := c.view.Load()
+	if view == nil {
+		return nil, false
+	}
+	s := view.Snapshot()
+	if s == nil {
+		return nil, false
+	}
+	return suspicion.WatcherKey(s, c.node.AdvertiseAddress(), instanceID, c.cfg.CrashDetection.settings().Watchers)
 }
 
 // CrashStats are what crash detection saw and did on a node.

@@ -13,13 +13,13 @@ import (
 
 // dialer opens watches on other nodes for the crash detector.
 type dialer struct {
-	instanceID string
-	opts       []grpc.DialOption
+	node *node.Node // in whose name
+	opts []grpc.DialOption
 }
 
 // Watch implements crashdetector.Dialer.
 func (d dialer) Watch(ctx context.Context, address string) (crashdetector.Watch, error) {
-	w, err := node.OpenWatch(ctx, address, d.instanceID, d.opts...)
+	w, err := d.node.OpenWatch(ctx, address, d.opts...)
 	switch {
 	case errors.Is(err, node.ErrRefused):
 		return nil, fmt.Errorf("%w: %w", crashdetector.ErrRefused, err)

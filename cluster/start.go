@@ -89,6 +89,7 @@ func (c *Cluster) serve() error {
 	if err := c.node.Register(&objectspb.Objects_ServiceDesc, &objectsServer{c: c}); err != nil {
 		return err
 	}
+	c.node.SetRoster(c.watcherKey)
 	return c.node.Start()
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
@@ -48,11 +49,12 @@ type Node struct {
 	endStreams   chan struct{} // closed when Stop or Close begins
 	end          func()
 	watcherLost  chan struct{}
-	watchers     sync.WaitGroup
-	watchedBy    atomic.Int64
-	drain        func()        // starts grpc's graceful stop, once
-	drained      chan struct{} // closed when that stop ended, handlers included
-	served       chan struct{} // closed when Serve returned, or will never be called
+	watchers     watchers
+	roster       atomic.Pointer[Roster]
+	key          ed25519.PrivateKey // proves that a watch is this node's
+	drain        func()             // starts grpc's graceful stop, once
+	drained      chan struct{}      // closed when that stop ended, handlers included
+	served       chan struct{}      // closed when Serve returned, or will never be called
 
 	mu       sync.Mutex
 	started  bool
@@ -70,6 +72,7 @@ func NewNode(cfg Config) (*Node, error) {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails: crypto/rand ends the program instead
 	field, address := cfg.listen()
+	_, key, _ := ed25519.GenerateKey(nil) // never fails, as Read
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, listenError(field, address, err)
@@ -85,6 +88,7 @@ func NewNode(cfg Config) (*Node, error) {
 		goodbye:     make(chan struct{}),
 		endStreams:  make(chan struct{}),
 		watcherLost: make(chan struct{}, 1),
+		key:         key,
 		drained:     make(chan struct{}),
 		served:      make(chan struct{}),
 	}
@@ -108,7 +112,7 @@ func NewNode(cfg Config) (*Node, error) {
 			patience := time.AfterFunc(goodbyePatience, n.listener.closeLeft)
 			defer patience.Stop()
 			n.server.GracefulStop()
-			n.watchers.Wait()
+			n.watchers.wg.Wait()
 		}()
 	})
 	n.server = grpc.NewServer(append([]grpc.ServerOption{

@@ -2,15 +2,10 @@ package node
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
 
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
@@ -73,74 +68,6 @@ func (i identity) Identify(context.Context, *nodepb.IdentifyRequest) (*nodepb.Id
 	}
 	return resp, nil
 }
-
-// Watch tells a watcher who this is, and stays until one of both ends.
-func (i identity) Watch(stream grpc.BidiStreamingServer[nodepb.WatchRequest, nodepb.WatchResponse]) error {
-	n := i.node
-	// A goroutine that hears the watcher. It ends when the stream does, which the return
-	// from here sees to.
-	first, gone := make(chan *nodepb.WatchRequest, 1), make(chan error, 1)
-	watching := false // read after gone
-	n.watchers.Go(func() {
-		req, err := stream.Recv()
-		if err == nil {
-			first <- req
-			_, err = stream.Recv()
-		}
-		if err == nil {
-			watching = true
-			n.watchedBy.Add(1)
-			_, err = stream.Recv()
-			n.watchedBy.Add(-1)
-		}
-		gone <- err
-	})
-	var watcher string
-	select {
-	case req := <-first:
-		watcher = req.GetInstanceId()
-	case err := <-gone:
-		return err
-	case <-n.endStreams:
-		return status.Error(codes.Unavailable, "the node is stopping")
-	}
-	if err := stream.Send(&nodepb.WatchResponse{InstanceId: n.instanceID}); err != nil {
-		return err
-	}
-	select {
-	case err := <-gone:
-		if watching && !errors.Is(err, io.EOF) { // it did not say goodbye
-			n.log.Debug("lost a watcher", "instance", watcher)
-			n.lostWatcher()
-		}
-		return nil
-	case <-n.endStreams:
-	}
-	select {
-	case <-n.goodbye:
-		if p, ok := peer.FromContext(stream.Context()); ok {
-			n.listener.leaving(p.Addr)
-		}
-		return stream.Send(&nodepb.WatchResponse{Goodbye: true})
-	default:
-		return status.Error(codes.Unavailable, "the node was closed")
-	}
-}
-
-// Watchers is how many watch this node now.
-func (n *Node) Watchers() int { return int(n.watchedBy.Load()) }
-
-func (n *Node) lostWatcher() {
-	select {
-	case n.watcherLost <- struct{}{}:
-	default:
-	}
-}
-
-// WatcherLost receives after a watcher's stream has ended without a goodbye: the
-// watcher died, or cannot reach this node any more and may take it for dead. Several
-// losses can make one signal.
-func (n *Node) WatcherLost() <-chan struct{} { return n.watcherLost }
 
 // endWatches ends health watches when the node stops. They run for as long as the
 // client wants, so a graceful stop would otherwise always take its whole time.

@@ -9,6 +9,7 @@ import (
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/suspicion"
 	"github.com/goverse/goverse/internal/txn"
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // Answer answers for this member until ctx ends: it refutes accusations by deleting
@@ -22,19 +23,34 @@ func (d *Detector) Answer(ctx context.Context) {
 	wg.Wait()
 }
 
-// watcherLost: a member that lost a watcher may be accused by it, and not hear of it.
+// watcherLost has the session confirmed after the loss of a watcher: the watcher may accuse this member, which may not
+// hear of it. One confirmation covers all that were lost until it is asked for. Those lost soon after that, within a
+// grace period or 100 ms, have the next one together, which counts from the earliest instant at which they can have
+// been lost.
 func (d *Detector) watcherLost(ctx context.Context) {
+	late := time.Duration(0)
 	for {
 		select {
 		case <-d.cfg.WatcherLost:
-		case <-ctx.Done():
-			return
+		default:
+			late = 0
+			select {
+			case <-d.cfg.WatcherLost:
+			case <-ctx.Done():
+				return
+			}
 		}
 		d.watchersLost.Add(1)
 		if s := d.cfg.Keeper.Current(); s != nil {
 			d.log.Debug("a watcher of this node was lost, asking etcd for a confirmation")
-			s.Suspect(suspicion.ConfirmWithin(d.cfg.Settings.GracePeriod, d.cfg.Mirror.Snapshot().Member(d.cfg.Address)))
+			s.SuspectSince(late, suspicion.ConfirmWithin(d.cfg.Settings.GracePeriod,
+				d.cfg.Mirror.Snapshot().Member(d.cfg.Address)))
 		}
+		asked := time.Now()
+		if !wait.For(ctx, min(d.cfg.Settings.GracePeriod, DefaultGracePeriod)) { // a third of what a confirmation has
+			return
+		}
+		late = time.Since(asked)
 	}
 }
 

@@ -248,10 +248,13 @@ func (s *Session) Check() {
 // renewal round that is sent from now on succeeds. One is sent at once. A suspended
 // session is not valid, so nothing is claimed on it, and keeps its lease and its keys: it
 // counts again, in another [Period], as soon as a round succeeds. It does not block.
-func (s *Session) Suspect(within time.Duration) {
+func (s *Session) Suspect(within time.Duration) { s.SuspectSince(0, within) }
+
+// SuspectSince is Suspect for a sign that may have been there for so long: that time is not given again.
+func (s *Session) SuspectSince(late, within time.Duration) {
 	s.mu.Lock()
 	before := s.claim.Load()
-	s.count(before.Suspect(s.cfg.Clock(), max(within, Slowdown*s.lastRound)))
+	s.count(before.Suspect(s.cfg.Clock(), max(within, Slowdown*s.lastRound)-late))
 	if s.endRound != nil && !before.Suspected() {
 		// It may take long, and would prove nothing. One that was sent since an earlier
 		// suspicion clears that.

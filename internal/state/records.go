@@ -15,6 +15,9 @@ var ErrBadRecord = errors.New("unreadable record")
 type Record struct {
 	// InstanceID is random per process: two processes at one address differ.
 	InstanceID string `json:"instance_id"`
+	// WatchKey is the public key by which those that the process watches recognize that it is the watcher: nil in
+	// records of older versions. See node.SetRoster.
+	WatchKey []byte `json:"watch_key,omitempty"`
 	// Lease is the id of the member's session. A queue entry is this member's
 	// if and only if its lease id is this one.
 	Lease int64 `json:"lease"`

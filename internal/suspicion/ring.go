@@ -28,3 +28,19 @@ func Targets(s *state.Snapshot, me Self, k int, counts func(*state.Member) bool)
 	}
 	return out
 }
+
+// WatcherKey reports whether the process with that instance id is a member that may watch the one at address, and the
+// key by which it proves that it is that process. A member whose record has no key, of an older version, counts if the
+// ring could have it watch address at all: anybody can say its name.
+func WatcherKey(s *state.Snapshot, address, instance string, k int) (key []byte, member bool) {
+	i := slices.IndexFunc(s.Members, func(m *state.Member) bool { return m.InstanceID == instance && instance != "" })
+	if i < 0 || s.Members[i].Address == address {
+		return nil, false
+	}
+	if key := s.Members[i].WatchKey; len(key) > 0 {
+		return key, true
+	}
+	own := slices.IndexFunc(s.Members, func(m *state.Member) bool { return m.Address == address })
+	n := len(s.Members)
+	return nil, own < 0 || (own-i+n)%n <= mostTargets*k
+}

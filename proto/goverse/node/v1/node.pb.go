@@ -122,11 +122,17 @@ func (x *IdentifyResponse) GetStopping() bool {
 	return false
 }
 
-// The watcher sends one at the beginning, and once more when it was answered.
+// The watcher sends one at the beginning, once more when it was answered, and then its
+// heartbeats, which are empty.
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the watcher's process.
-	InstanceId    string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	// In the first message: the watcher sends heartbeats, and takes them.
+	Heartbeats bool `protobuf:"varint,2,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`
+	// In the second message: the watcher's signature of the challenge, by the key whose
+	// public half stands in its member record.
+	Proof         []byte `protobuf:"bytes,3,opt,name=proof,proto3" json:"proof,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -168,12 +174,30 @@ func (x *WatchRequest) GetInstanceId() string {
 	return ""
 }
 
+func (x *WatchRequest) GetHeartbeats() bool {
+	if x != nil {
+		return x.Heartbeats
+	}
+	return false
+}
+
+func (x *WatchRequest) GetProof() []byte {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
 type WatchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the process that is watched, in the first message.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	// The last message: this node stops in good order.
-	Goodbye       bool `protobuf:"varint,2,opt,name=goodbye,proto3" json:"goodbye,omitempty"`
+	Goodbye bool `protobuf:"varint,2,opt,name=goodbye,proto3" json:"goodbye,omitempty"`
+	// In the first message: the node sends heartbeats, and takes them.
+	Heartbeats bool `protobuf:"varint,3,opt,name=heartbeats,proto3" json:"heartbeats,omitempty"`
+	// In the first message: random, for the watcher to sign.
+	Challenge     []byte `protobuf:"bytes,4,opt,name=challenge,proto3" json:"challenge,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -222,6 +246,20 @@ func (x *WatchResponse) GetGoodbye() bool {
 	return false
 }
 
+func (x *WatchResponse) GetHeartbeats() bool {
+	if x != nil {
+		return x.Heartbeats
+	}
+	return false
+}
+
+func (x *WatchResponse) GetChallenge() []byte {
+	if x != nil {
+		return x.Challenge
+	}
+	return nil
+}
+
 var File_goverse_node_v1_node_proto protoreflect.FileDescriptor
 
 const file_goverse_node_v1_node_proto_rawDesc = "" +
@@ -232,14 +270,22 @@ const file_goverse_node_v1_node_proto_rawDesc = "" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x12+\n" +
 	"\x11advertise_address\x18\x02 \x01(\tR\x10advertiseAddress\x12\x1a\n" +
-	"\bstopping\x18\x03 \x01(\bR\bstopping\"/\n" +
+	"\bstopping\x18\x03 \x01(\bR\bstopping\"e\n" +
 	"\fWatchRequest\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
-	"instanceId\"J\n" +
+	"instanceId\x12\x1e\n" +
+	"\n" +
+	"heartbeats\x18\x02 \x01(\bR\n" +
+	"heartbeats\x12\x14\n" +
+	"\x05proof\x18\x03 \x01(\fR\x05proof\"\x88\x01\n" +
 	"\rWatchResponse\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x12\x18\n" +
-	"\agoodbye\x18\x02 \x01(\bR\agoodbye2\xa3\x01\n" +
+	"\agoodbye\x18\x02 \x01(\bR\agoodbye\x12\x1e\n" +
+	"\n" +
+	"heartbeats\x18\x03 \x01(\bR\n" +
+	"heartbeats\x12\x1c\n" +
+	"\tchallenge\x18\x04 \x01(\fR\tchallenge2\xa3\x01\n" +
 	"\x04Node\x12O\n" +
 	"\bIdentify\x12 .goverse.node.v1.IdentifyRequest\x1a!.goverse.node.v1.IdentifyResponse\x12J\n" +
 	"\x05Watch\x12\x1d.goverse.node.v1.WatchRequest\x1a\x1e.goverse.node.v1.WatchResponse(\x010\x01B9Z7github.com/goverse/goverse/proto/goverse/node/v1;nodepbb\x06proto3"

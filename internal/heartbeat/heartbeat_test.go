@@ -1,0 +1,69 @@
+package heartbeat
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func at(ms int) time.Time { return time.Unix(1, 0).Add(time.Duration(ms) * time.Millisecond) }
+
+// look looks from one time to another, every LookEvery, while heartbeats stand at heard.
+func look(l Listener, from, to int, heard uint64) Listener {
+	for ms := from; ms <= to; ms += int(LookEvery / time.Millisecond) {
+		l = l.Look(at(ms), heard)
+	}
+	return l
+}
+
+func TestSilence(t *testing.T) {
+	l := Listener{}.Opened(at(0), true)
+	l = look(l, 100, 500, 1)
+	l = look(l, 600, 2600, 1)
+	require.Equal(t, 2500*time.Millisecond, l.Silent(), "from the look that heard of it")
+	require.Zero(t, l.Look(at(2700), 2).Silent(), "it answers")
+	require.Zero(t, l.Opened(at(2700), true).Silent(), "a watch was opened: it lives")
+	require.Zero(t, l.Goodbye().Silent())
+	broken := look(l, 2700, 3600, 1) // the connection was given up
+	require.Equal(t, l.Silent()+time.Second, broken.Silent())
+}
+
+// An older version is never called silent.
+func TestOlderVersionsAreNotSilent(t *testing.T) {
+	require.Zero(t, look(Listener{}.Opened(at(0), false), 100, 60_000, 0).Silent())
+	require.Zero(t, look(Listener{}, 100, 60_000, 0).Silent())
+}
+
+// A pause of one's own is nobody's silence, and hides none.
+func TestOwnPauseIsNoSilence(t *testing.T) {
+	l := look(Listener{}.Opened(at(0), true), 100, 1000, 1)
+	l = l.Look(at(61_000), 1)
+	require.LessOrEqual(t, l.Silent(), 1100*time.Millisecond, "a minute of pause")
+	require.Zero(t, l.Look(at(61_001), 120).Silent(), "what was sent meanwhile is read")
+
+	busy := Listener{}.Opened(at(0), true)
+	for ms := 0; ms <= 4000; ms += 200 { // a machine that pauses all the time
+		busy = busy.Look(at(ms), 0)
+	}
+	require.Greater(t, busy.Silent(), SilentAfter)
+	back := Listener{}.Opened(at(1000), true).Look(at(0), 0)
+	require.Zero(t, back.Silent(), "a clock that goes back")
+}
+
+// To a process that does not answer only so much is sent.
+func TestSenderGivesUp(t *testing.T) {
+	var s Sender
+	sent := 0
+	for range 1000 {
+		var send bool
+		if s, send = s.Tick(0); send {
+			sent++
+		}
+	}
+	require.Equal(t, patience, sent)
+	s, send := s.Tick(1)
+	require.True(t, send, "it answers again")
+	_, send = s.Tick(1)
+	require.True(t, send)
+}

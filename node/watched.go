@@ -1,0 +1,155 @@
+package node
+
+import (
+	"errors"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/internal/heartbeat"
+	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
+)
+
+// errEvicted ends the watch of a stranger.
+var errEvicted = status.Error(codes.ResourceExhausted,
+	"this node does not know the watcher, and made room for another one")
+
+type watchStream = grpc.BidiStreamingServer[nodepb.WatchRequest, nodepb.WatchResponse]
+
+// Watch tells a watcher who this is, and stays until one of both ends.
+func (i identity) Watch(stream watchStream) error {
+	n := i.node
+	w := &watcher{opened: time.Now(), challenge: newChallenge(), evicted: make(chan struct{})}
+	if p, ok := peer.FromContext(stream.Context()); ok {
+		w.connection = p.Addr.String()
+	}
+	if err := n.watchers.admit(w, n.proved); err != nil {
+		return err
+	}
+	defer n.watchers.remove(w)
+
+	// A goroutine that hears the watcher. It ends when the stream does, which the return
+	// from here sees to.
+	first, gone := make(chan *nodepb.WatchRequest, 1), make(chan error, 1)
+	var heard atomic.Uint64 // heartbeats
+	n.watchers.wg.Go(func() {
+		req, err := stream.Recv()
+		if err == nil {
+			first <- req
+			req, err = stream.Recv()
+		}
+		if err == nil {
+			w.answered(req.GetProof())
+		}
+		for err == nil {
+			heard.Add(1)
+			_, err = stream.Recv()
+		}
+		gone <- err
+	})
+	var beats bool
+	select {
+	case req := <-first:
+		if len(req.GetInstanceId()) > maxInstanceID {
+			return status.Error(codes.InvalidArgument, "the instance id is too long")
+		}
+		w.mu.Lock()
+		w.instance = req.GetInstanceId()
+		w.mu.Unlock()
+		beats = req.GetHeartbeats()
+	case err := <-gone:
+		return err
+	case <-w.evicted:
+		return errEvicted
+	case <-n.endStreams:
+		return status.Error(codes.Unavailable, "the node is stopping")
+	}
+	hello := &nodepb.WatchResponse{InstanceId: n.instanceID, Heartbeats: true, Challenge: w.challenge}
+	if err := stream.Send(hello); err != nil {
+		return err
+	}
+	err, ended := n.attend(stream, w, beats, gone, &heard)
+	if ended {
+		if !errors.Is(err, io.EOF) { // it did not say goodbye
+			n.lostWatcher(w)
+		}
+		return nil
+	}
+	return err
+}
+
+// attend sends heartbeats to a watcher that takes them, until one of both ends. ended: the watcher did, with that
+// error.
+func (n *Node) attend(stream watchStream, w *watcher, beats bool, gone <-chan error,
+	heard *atomic.Uint64) (err error, ended bool) {
+	ticker := time.NewTicker(heartbeat.Every)
+	defer ticker.Stop()
+	if !beats {
+		ticker.Stop()
+	}
+	var pace heartbeat.Sender
+	for {
+		select {
+		case err := <-gone:
+			return err, true
+		case <-ticker.C:
+			var send bool
+			if pace, send = pace.Tick(heard.Load()); !send {
+				continue
+			}
+			if err := stream.Send(&nodepb.WatchResponse{}); err != nil {
+				return <-gone, true
+			}
+			continue
+		case <-w.evicted:
+			return errEvicted, false
+		case <-n.endStreams:
+		}
+		select {
+		case <-n.goodbye:
+			if p, ok := peer.FromContext(stream.Context()); ok {
+				n.listener.leaving(p.Addr)
+			}
+			return stream.Send(&nodepb.WatchResponse{Goodbye: true}), false
+		default:
+			return status.Error(codes.Unavailable, "the node was closed"), false
+		}
+	}
+}
+
+// proved reports whether a watcher is a member that may watch this node.
+func (n *Node) proved(w *watcher) bool { return w.proved(n.instanceID, n.roster.Load()) }
+
+// Watchers returns how many members of the cluster watch this node now.
+func (n *Node) Watchers() int {
+	count := 0
+	for _, w := range n.watchers.list() {
+		if n.proved(w) {
+			count++
+		}
+	}
+	return count
+}
+
+// lostWatcher signals that a member's watch broke. That of a stranger is no concern of this node's: anybody could
+// cost it its leadership otherwise.
+func (n *Node) lostWatcher(w *watcher) {
+	if !n.proved(w) {
+		return
+	}
+	n.log.Debug("lost a watcher", "instance", w.instance)
+	select {
+	case n.watcherLost <- struct{}{}:
+	default:
+	}
+}
+
+// WatcherLost receives after a watcher's stream has ended without a goodbye: the
+// watcher died, or cannot reach this node any more and may take it for dead. Several
+// losses can make one signal. Watchers that are no members do not count: see SetRoster.
+func (n *Node) WatcherLost() <-chan struct{} { return n.watcherLost }

@@ -1,0 +1,241 @@
+package node
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
+)
+
+// watchedBy is a started node whose cluster has these members.
+func watchedBy(t *testing.T, members map[string][]byte) *Node {
+	t.Helper()
+	n := local(t)
+	n.SetRoster(func(instanceID string) ([]byte, bool) {
+		key, member := members[instanceID]
+		return key, member
+	})
+	require.NoError(t, n.Start())
+	return n
+}
+
+// requireUnnoticed breaks a watch and makes sure that the node has seen that and does not care.
+func requireUnnoticed(t *testing.T, n *Node, w *Watch) {
+	t.Helper()
+	require.Zero(t, n.Watchers())
+	w.cancel()
+	require.Eventually(t, func() bool { return len(n.watchers.list()) == 0 }, 20*time.Second, time.Millisecond)
+	require.NoError(t, n.Stop(patient(t))) // it has joined what listened to the watcher
+	require.False(t, lost(n))
+}
+
+func TestStrangersAreNotMissed(t *testing.T) {
+	t.Parallel()
+	member, stranger := local(t), local(t)
+	n := watchedBy(t, map[string][]byte{member.InstanceID(): member.WatchKey()})
+	w, err := stranger.OpenWatch(patient(t), n.AdvertiseAddress())
+	require.NoError(t, err)
+	defer w.Close(patient(t))
+	requireUnnoticed(t, n, w)
+}
+
+// Everybody is told the id of a node's process; its key nobody.
+func TestWatcherInAMembersNameIsNotMissed(t *testing.T) {
+	t.Parallel()
+	member, stranger := local(t), local(t)
+	for name, open := range map[string]func(n *Node) (*Watch, error){
+		"without a proof": func(n *Node) (*Watch, error) {
+			return OpenWatch(patient(t), n.AdvertiseAddress(), member.InstanceID())
+		},
+		"with a proof of another": func(n *Node) (*Watch, error) {
+			return watchAs(patient(t), n.AdvertiseAddress(), member.InstanceID(), stranger.key, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := watchedBy(t, map[string][]byte{member.InstanceID(): member.WatchKey()})
+			w, err := open(n)
+			require.NoError(t, err)
+			defer w.Close(patient(t))
+			requireUnnoticed(t, n, w)
+		})
+	}
+}
+
+// A proof is about one watch of one node.
+func TestProofIsOfOneWatch(t *testing.T) {
+	member := local(t)
+	challenge := newChallenge()
+	proof := sign(member.key, challenge, "watched")
+	require.True(t, proves(member.WatchKey(), challenge, "watched", proof))
+	require.False(t, proves(member.WatchKey(), challenge, "another", proof), "passed on to another node")
+	require.False(t, proves(member.WatchKey(), newChallenge(), "watched", proof), "said again")
+	require.False(t, proves(member.WatchKey(), nil, "watched", proof))
+	require.False(t, proves(member.WatchKey(), challenge, "watched", nil))
+	require.False(t, proves([]byte("short"), challenge, "watched", proof), "no key")
+}
+
+func TestMembersAreMissed(t *testing.T) {
+	t.Parallel()
+	member := local(t)
+	for name, key := range map[string][]byte{"that prove it": member.WatchKey(), "of older versions": nil} {
+		t.Run(name, func(t *testing.T) {
+			n := watchedBy(t, map[string][]byte{member.InstanceID(): key})
+			w, err := member.OpenWatch(patient(t), n.AdvertiseAddress())
+			require.NoError(t, err)
+			defer w.Close(patient(t))
+			requireWatched(t, n)
+			w.cancel()
+			requireLost(t, n)
+			require.NoError(t, n.Stop(patient(t)))
+		})
+	}
+}
+
+// A node can watch sooner than the one that it watches has seen its record; and it can be removed before its watch
+// breaks.
+func TestWatcherIsAMemberOnceIsEnough(t *testing.T) {
+	t.Parallel()
+	member := local(t)
+	for name, at := range map[string]int{"known when the watch is there": 1, "known when it breaks": 2} {
+		t.Run(name, func(t *testing.T) {
+			n := local(t)
+			known := make(chan bool, 1)
+			known <- at == 1
+			n.SetRoster(func(string) ([]byte, bool) {
+				is := <-known
+				known <- is
+				return member.WatchKey(), is
+			})
+			require.NoError(t, n.Start())
+			w, err := member.OpenWatch(patient(t), n.AdvertiseAddress())
+			require.NoError(t, err)
+			defer w.Close(patient(t))
+			if at == 1 {
+				requireWatched(t, n)
+			}
+			<-known
+			known <- at == 2
+			w.cancel()
+			requireLost(t, n)
+			require.NoError(t, n.Stop(patient(t)))
+		})
+	}
+}
+
+// However many watches strangers open, what they cost is bounded, and a member finds room.
+func TestStrangersAreBounded(t *testing.T) {
+	t.Parallel()
+	member := local(t)
+	n := watchedBy(t, map[string][]byte{member.InstanceID(): member.WatchKey()})
+	ctx, cancel := context.WithCancel(patient(t))
+	defer cancel()
+	open := func(client nodepb.NodeClient) (err error) {
+		stream, err := client.Watch(ctx)
+		if err == nil {
+			err = stream.Send(&nodepb.WatchRequest{InstanceId: "stranger"})
+		}
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		return err
+	}
+	refused, client := 0, nodepb.NodeClient(nil)
+	for i := range maxStrangers + 2*watchesPerConn {
+		if i%watchesPerConn == 0 {
+			client = nodepb.NewNodeClient(dial(t, n))
+		}
+		if err := open(client); err != nil {
+			require.Equal(t, codes.ResourceExhausted, status.Code(err))
+			refused++
+		}
+	}
+	require.LessOrEqual(t, len(n.watchers.list()), maxStrangers)
+	client = nodepb.NewNodeClient(dial(t, n))
+	for i := range 2 * watchesPerConn {
+		if err := open(client); i >= watchesPerConn {
+			require.Equal(t, codes.ResourceExhausted, status.Code(err), "more than one connection may have")
+		}
+	}
+	require.Eventually(t, func() bool {
+		w, err := member.OpenWatch(patient(t), n.AdvertiseAddress())
+		if err == nil {
+			w.Close(patient(t))
+		}
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond, "strangers make room after a second")
+	_, err := OpenWatch(patient(t), n.AdvertiseAddress(), string(make([]byte, maxInstanceID+1)))
+	require.Error(t, err)
+	require.LessOrEqual(t, len(n.watchers.list()), maxStrangers)
+	t.Logf("%d of %d refused at first", refused, maxStrangers+2*watchesPerConn)
+}
+
+// What was proved counts no more among the strangers.
+func TestStrangersMakeRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var all watchers
+		newcomer := func() *watcher {
+			return &watcher{opened: time.Now(), evicted: make(chan struct{})}
+		}
+		nobody := func(*watcher) bool { return false }
+		var first *watcher
+		for i := range maxStrangers {
+			w := newcomer()
+			w.connection = string(rune('a' + i))
+			if first == nil {
+				first = w
+			}
+			require.NoError(t, all.admit(w, nobody))
+		}
+		late := newcomer()
+		require.Error(t, all.admit(late, nobody), "none has had the time to prove anything")
+		time.Sleep(introduction) // of virtual time
+		late = newcomer()
+		require.NoError(t, all.admit(late, nobody))
+		select {
+		case <-first.evicted:
+		default:
+			t.Fatal("the oldest makes room")
+		}
+		require.Len(t, all.list(), maxStrangers)
+		last := newcomer()
+		last.connection = "another"
+		require.NoError(t, all.admit(last, func(w *watcher) bool {
+			w.member = w == late
+			return w.member
+		}))
+	})
+}
+
+func TestHeartbeatsGoBothWays(t *testing.T) {
+	t.Parallel()
+	n := started(t)
+	w := openWatch(t, n)
+	require.True(t, w.Heartbeats())
+	require.Eventually(t, func() bool { return w.Heard() >= 3 }, 20*time.Second, 10*time.Millisecond)
+	require.Equal(t, 1, n.Watchers(), "the watcher's own did not end the watch")
+	w.Close(patient(t))
+	require.False(t, lost(n), "nor spoil its goodbye")
+}
+
+// Neither side sends heartbeats to an older version, which would take them for something else.
+func TestOlderVersionsHearNoHeartbeats(t *testing.T) {
+	t.Parallel()
+	n := started(t)
+	ctx, cancel := context.WithTimeout(patient(t), 1500*time.Millisecond)
+	defer cancel()
+	stream, err := nodepb.NewNodeClient(dial(t, n)).Watch(ctx)
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&nodepb.WatchRequest{InstanceId: "older"}))
+	_, err = stream.Recv()
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&nodepb.WatchRequest{InstanceId: "older"}))
+	_, err = stream.Recv()
+	require.Equal(t, codes.DeadlineExceeded, status.Code(err), "nothing comes")
+}
