@@ -70,3 +70,33 @@ func TestDepartureBetweenTwoLooks(t *testing.T) {
 	require.Empty(t, gone)
 	require.Equal(t, lastReplies, again)
 }
+
+// Another process has the address: the connections to the one before, which may stand still, are of no use.
+func TestDepartureOfAnIncarnation(t *testing.T) {
+	of := func(incarnation int64) *state.Snapshot {
+		return &state.Snapshot{Members: []*state.Member{{Address: "a:1", Incarnation: incarnation}}}
+	}
+	before, _, _ := departures{}.look(of(5), nil, time.Unix(1000, 0))
+	same, gone, _ := before.look(of(5), nil, time.Unix(1001, 0))
+	require.Empty(t, gone)
+	next, gone, _ := same.look(of(8), nil, time.Unix(1002, 0))
+	require.Equal(t, []string{"a:1"}, gone)
+	require.Len(t, next.nodes(), 1)
+	require.EqualValues(t, 8, next.nodes()[0].GetIncarnation())
+}
+
+// Connections to a node that has stopped are of use for as long as its last replies may be under way.
+func TestNodesToKeepConnectionsTo(t *testing.T) {
+	of := func(members ...*state.Member) *state.Snapshot { return &state.Snapshot{Members: members} }
+	stays, stops := &state.Member{Address: "stays:1"}, &state.Member{Address: "a-stops:1", Incarnation: 3}
+	stops.Stopping = true
+	began := time.Unix(1000, 0)
+	d, _, _ := departures{}.look(of(stays, stops), nil, began)
+	require.Len(t, d.nodes(), 2)
+	d, _, _ = d.look(of(stays), nil, began)
+	require.Len(t, d.nodes(), 2)
+	require.Equal(t, "a-stops:1", d.nodes()[0].GetAddress())
+	require.EqualValues(t, 3, d.nodes()[0].GetIncarnation())
+	d, _, _ = d.look(of(stays), nil, began.Add(lastReplies))
+	require.Len(t, d.nodes(), 1)
+}

@@ -2,12 +2,10 @@ package cluster
 
 import (
 	"context"
-	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster/objects"
-	"github.com/goverse/goverse/internal/mirror"
 	"github.com/goverse/goverse/internal/objects/gateway"
 	"github.com/goverse/goverse/internal/objects/host"
 	"github.com/goverse/goverse/internal/objects/interceptor"
@@ -25,15 +23,17 @@ type hosting struct {
 	gateway  *gateway.Gateway
 	links    *link.Server
 	routes   *routes
+	currency *currency
 }
 
 // newHosting makes what runs objects and calls them. Shards of the manager must not run yet.
 func (c *Cluster) newHosting(p *parts) (*hosting, error) {
 	cfg, log := c.cfg.Objects, c.log.Named("objects")
 	services := host.NewServices(c.services)
-	h := &hosting{services: services, routes: newRoutes(c, p.mirror)}
+	h := &hosting{services: services, routes: newRoutes(c, p.mirror),
+		currency: newCurrency(ttlOf(c.cfg), p.sessionValid, p.mirror.Current)}
 	h.pool = link.NewPool(link.Config{Prefix: c.cfg.EtcdPrefix, DialOptions: c.cfg.DialOptions,
-		MaxMessage: cfg.MaxMessage, Logger: log})
+		MaxMessage: cfg.MaxMessage, Present: h.routes.present, Logger: log})
 	self := ""
 	if shards := p.manager.Shards(); shards != nil {
 		self = c.node.AdvertiseAddress()
@@ -45,7 +45,7 @@ func (c *Cluster) newHosting(p *parts) (*hosting, error) {
 		shards.SetResidents(h.host)
 	}
 	router, err := route.New(route.Config{Map: h.routes, Pool: h.pool, Prefix: c.cfg.EtcdPrefix, Host: h.host, Self: self,
-		Services:    services,
+		Services: services, Current: h.currency.context,
 		CallTimeout: cfg.CallTimeout, Unary: interceptor.UnaryClient(cfg.UnaryClientInterceptors),
 		Stream: interceptor.StreamClient(cfg.StreamClientInterceptors), Logger: log})
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *Cluster) newHosting(p *parts) (*hosting, error) {
 	}
 	h.router = router
 	h.gateway = gateway.New(gateway.Config{Router: router, Map: h.routes, Services: services, Host: h.host, Self: self,
-		Prefix: c.cfg.EtcdPrefix})
+		Prefix: c.cfg.EtcdPrefix, Current: h.currency.context})
 	h.links = link.NewServer(link.ServerConfig{Prefix: c.cfg.EtcdPrefix, Handler: h.gateway, MaxMessage: cfg.MaxMessage})
 	return h, nil
 }
@@ -70,36 +70,6 @@ func (h *hosting) stats() objects.Stats {
 		st.Running = h.host.Running()
 	}
 	return st
-}
-
-// forget closes the connections to nodes that are gone, until ctx ends. A call to one that stands still would else
-// wait for its deadline.
-func (h *hosting) forget(ctx context.Context, view *mirror.Mirror) {
-	var seen stoppingNodes
-	sub := view.Subscribe(seen.concerns)
-	defer sub.Close()
-	due := time.NewTimer(0)
-	defer due.Stop()
-	var known departures
-	for {
-		select {
-		case <-sub.C:
-		case <-due.C:
-		case <-ctx.Done():
-			return
-		}
-		snap := view.Snapshot()
-		if snap == nil {
-			continue
-		}
-		next, gone, again := known.look(snap, seen.take(), time.Now())
-		for _, address := range gone {
-			h.pool.Drop(address)
-		}
-		if known = next; again > 0 {
-			due.Reset(again)
-		}
-	}
 }
 
 // markStopping: what is deactivated from here on is because the node stops.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/objects/route"
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
@@ -63,16 +65,16 @@ func ownerIn(s *state.Snapshot, n int) (address string, generation int64) {
 }
 
 // AwaitChange implements route.Map.
-func (r *routes) AwaitChange(ctx context.Context, n int, owner string, generation int64) error {
-	_, err := r.view.Wait(ctx, func(s *state.Snapshot) bool {
-		now, g := ownerIn(s, n)
-		return g > generation || g == generation && now != owner
-	})
+func (r *routes) AwaitChange(ctx context.Context, n int, seen route.Seen) error {
+	_, err := r.view.Wait(ctx, func(s *state.Snapshot) bool { return seen.Changed(ownerIn(s, n)) })
 	if err != nil && r.c.over.Load() {
 		return fmt.Errorf("%w: %w", ErrStopped, err)
 	}
 	return err
 }
+
+// present reports whether there is a member at an address.
+func (r *routes) present(address string) bool { return r.view.Snapshot().Member(address) != nil }
 
 // Routes implements gateway.Routes.
 func (r *routes) Routes() (*objectspb.WatchRoutesResponse, <-chan struct{}) {
@@ -81,36 +83,57 @@ func (r *routes) Routes() (*objectspb.WatchRoutesResponse, <-chan struct{}) {
 	return r.now, r.changed
 }
 
-// run keeps what Routes returns current until ctx ends.
-func (r *routes) run(ctx context.Context) {
+// run keeps what Routes returns current until ctx ends, and calls drop for addresses whose processes are gone: a call
+// to one that stands still would otherwise wait for its deadline.
+func (r *routes) run(ctx context.Context, drop func(address string)) {
+	var seen stoppingNodes
 	sub := r.view.Subscribe(func(before, now *state.Snapshot) bool {
-		return before.ShardMap != now.ShardMap || before.Leader().Address != now.Leader().Address ||
-			!state.Same(before.Members, now.Members)
+		return seen.concerns(before, now) || before.ShardMap != now.ShardMap ||
+			before.Leader().Address != now.Leader().Address
 	})
 	defer sub.Close()
+	due := time.NewTimer(0)
+	defer due.Stop()
+	var known departures
 	for {
-		next := routesOf(r.view.Snapshot(), r.c.cfg.EtcdPrefix)
-		r.mu.Lock()
-		r.now = next
-		close(r.changed)
-		r.changed = make(chan struct{})
-		r.mu.Unlock()
 		select {
 		case <-sub.C:
+		case <-due.C:
 		case <-ctx.Done():
 			return
+		}
+		s := r.view.Snapshot()
+		if s == nil {
+			continue // the first one is on its way
+		}
+		next, gone, again := known.look(s, seen.take(), time.Now())
+		known = next
+		for _, address := range gone {
+			drop(address)
+		}
+		r.publish(routesOf(s, r.c.cfg.EtcdPrefix, known))
+		if again > 0 {
+			due.Reset(again)
 		}
 	}
 }
 
+func (r *routes) publish(next *objectspb.WatchRoutesResponse) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now = next
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
 // routesOf is a snapshot for who is no node; nil while there is no map.
-func routesOf(s *state.Snapshot, prefix string) *objectspb.WatchRoutesResponse {
+func routesOf(s *state.Snapshot, prefix string, seen departures) *objectspb.WatchRoutesResponse {
 	m := s.Map()
 	if m == nil {
 		return nil
 	}
 	out := &objectspb.WatchRoutesResponse{Prefix: prefix, Generation: m.Generation(), Owners: make([]uint32, m.Shards()),
-		Leader: s.Leader().Address}
+		Leader: s.Leader().Address, Nodes: seen.nodes()}
 	known := map[string]uint32{}
 	for n := range out.Owners {
 		owner, _ := ownerIn(s, n)

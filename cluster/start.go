@@ -102,8 +102,8 @@ func (c *Cluster) run(p *parts) {
 	p.rest.Go(func() { p.sightings.follow(restCtx, p.mirror) })
 	p.rest.Go(func() { p.work.queues.Run(restCtx) })
 	p.rest.Go(func() { p.work.elections.Run(restCtx) })
-	p.rest.Go(func() { p.objects.routes.run(restCtx) })
-	p.rest.Go(func() { p.objects.forget(restCtx, p.mirror) })
+	p.rest.Go(func() { p.objects.routes.run(restCtx, p.objects.pool.Drop) })
+	p.rest.Go(func() { p.objects.currency.run(restCtx) })
 	p.rest.Go(func() {
 		changed := p.manager.Election().Subscribe()
 		defer changed.Close()

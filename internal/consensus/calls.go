@@ -3,6 +3,7 @@ package consensus
 import (
 	"context"
 
+	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/shardplan"
 )
 
@@ -39,7 +40,9 @@ func (h *Shards) Staying(n int) context.Context {
 }
 
 // Await blocks until this node serves the shard; or the map says, in that generation or a later one, that
-// another node owns it, or nobody, or this node leaves, which are a [shard.NotOwnerError]; or ctx ends.
+// another node owns it, or nobody, or this node leaves, or the session by which this node owned it is over, which are a
+// [shard.NotOwnerError]; or ctx ends. After such a session only another map makes anybody serve the shard, and this
+// node may be the last to see it.
 func (h *Shards) Await(ctx context.Context, n int, generation int64) error {
 	slot := &h.slots[n]
 	sub := h.cfg.Mirror.Subscribe(shardplan.ShardsChanged)
@@ -49,13 +52,16 @@ func (h *Shards) Await(ctx context.Context, n int, generation int64) error {
 		if awaited == nil || slot.confirm(ctx) {
 			return nil
 		}
-		if owner, _, _ := h.OwnerOf(n); owner.Address != h.cfg.Address && h.Generation() >= generation {
+		owner, _, _ := h.OwnerOf(n)
+		if owner.Address != h.cfg.Address && h.Generation() >= generation {
 			return h.refusal(n)
 		}
 		h.mu.Lock()
-		leaving, changed := h.leaving, h.none
+		leaving, changed, over, lost := h.leaving, h.none, h.over, h.lost
 		h.mu.Unlock()
 		switch {
+		case lost != sharding.Owner{} && owner == lost:
+			return h.refusal(n)
 		case !leaving:
 			changed = h.left
 		case slot.free(): // nobody else may be there to make another map
@@ -66,6 +72,7 @@ func (h *Shards) Await(ctx context.Context, n int, generation int64) error {
 		case <-awaited:
 			return nil
 		case <-sub.C:
+		case <-over:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-h.patience.Done():

@@ -54,18 +54,21 @@ type Shards struct {
 	patience context.Context // ends when nothing is waited for any longer
 	hurry    context.CancelFunc
 
-	turns     turns     // of HoldAlone
-	announced announced // read and written by who looks
+	turns     turns          // of HoldAlone
+	announced announced      // read and written by who looks
+	own       sharding.Owner // likewise: this member as it is registered, or was the last time
 	phases    [releasing + 1]atomic.Int64
 	held      atomic.Int64 // shards that are not free
 	pauses    pauses
 
 	mu      sync.Mutex
-	leaving bool          // nothing is acquired any more
-	left    chan struct{} // closed when leaving is set
-	late    []int         // shards whose calls take too long, to be said
-	waiting int           // shards that are this node's and still somebody else's to release
-	none    chan struct{} // closed when no shard is held the next time
+	leaving bool           // nothing is acquired any more
+	left    chan struct{}  // closed when leaving is set
+	late    []int          // shards whose calls take too long, to be said
+	waiting int            // shards that are this node's and still somebody else's to release
+	none    chan struct{}  // closed when no shard is held the next time
+	lost    sharding.Owner // this member as it was registered in the last session that is over; zero: none is
+	over    chan struct{}  // closed when a session is over the next time
 }
 
 // newShards makes the part; run makes it live.
@@ -74,7 +77,7 @@ func newShards(cfg ShardsConfig) *Shards {
 		cfg.Logger = hclog.NewNullLogger()
 	}
 	h := &Shards{cfg: cfg, slots: make([]slot, cfg.Shards), wake: make(chan struct{}, 1),
-		reported: make(chan struct{}, 1), none: make(chan struct{}), left: make(chan struct{})}
+		reported: make(chan struct{}, 1), none: make(chan struct{}), left: make(chan struct{}), over: make(chan struct{})}
 	if cfg.MaxAcquiring > 0 {
 		h.turn = make(chan struct{}, cfg.MaxAcquiring)
 	}
@@ -128,11 +131,22 @@ func (h *Shards) serve(ctx context.Context, s *etcdsession.Session) {
 		case <-h.wake:
 		case <-s.Done():
 			h.look(nil)
+			h.lose()
 			return
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// lose takes note that this member's session is over: no map that names it as it was registered will have it serve
+// again.
+func (h *Shards) lose() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lost = h.own
+	close(h.over)
+	h.over = make(chan struct{})
 }
 
 // leave makes the node release all that it holds; nothing is acquired after it returned.
@@ -172,6 +186,7 @@ func (h *Shards) look(s *etcdsession.Session) {
 		in.Valid, in.Suspected = period.Stands() && !leaving, s.Suspected()
 		if m := snap.Member(h.cfg.Address); m != nil && m.KeyLease == lease {
 			in.Own = sharding.Owner{Address: m.Address, Incarnation: m.Incarnation}
+			h.own = in.Own
 		}
 	}
 	if r := snap.ReleasedBy(h.cfg.Address); r != nil {

@@ -69,9 +69,11 @@ func (c *Client) open(cfg Config) error {
 	for _, m := range cfg.Idempotent {
 		idempotent[m] = true
 	}
-	c.pool = link.NewPool(link.Config{Prefix: c.table.current.Load().prefix, MaxMessage: cfg.MaxMessage,
+	present := func(address string) bool { return c.table.current.Load().present(address) }
+	c.pool = link.NewPool(link.Config{Prefix: c.table.current.Load().prefix, MaxMessage: cfg.MaxMessage, Present: present,
 		DialOptions: append([]grpc.DialOption{grpc.WithKeepaliveParams(ping)}, cfg.DialOptions...), Logger: cfg.Logger})
 	c.wg.Go(c.sweep)
+	c.wg.Go(c.drop)
 	var err error
 	c.router, err = route.New(route.Config{Map: c.table, Pool: c.pool, Prefix: c.table.current.Load().prefix,
 		Idempotent: idempotent, CallTimeout: cfg.CallTimeout, Unary: interceptor.UnaryClient(cfg.UnaryInterceptors),
@@ -109,6 +111,22 @@ func (c *Client) sweep() {
 			return slices.Contains(now, address) || slices.Contains(former, address)
 		})
 		former = now
+	}
+}
+
+// drop closes the connections to processes that are gone, until the client is closed: one that stands still answers
+// nothing, and keeps its connections.
+func (c *Client) drop() {
+	before := c.table.current.Load()
+	for {
+		select {
+		case <-before.replaced:
+		case <-c.ctx.Done():
+			return
+		}
+		now := c.table.current.Load()
+		c.pool.DropAll(func(address string) bool { return now.gone(address, before) })
+		before = now
 	}
 }
 

@@ -7,11 +7,13 @@
 //	counterpb.NewCounterClient(c.At("alice")).Add(ctx, &counterpb.AddRequest{Amount: 5})
 //
 // A client watches the routes, which are the shard map and the leader, at one node, and calls the owners of objects
-// directly. When an object moves, calls follow it as they do from a node. When the watched node dies, the client
-// watches another one of those that it knows: the addresses of its configuration, and all owners of shards that it
-// has heard of. Once a minute it changes to another node anyway, so that many clients spread over the nodes, and one
-// that is cut off from etcd misleads nobody for long. A client whose calls wait for routes that do not come changes
-// at once.
+// directly. When an object moves, calls follow it as they do from a node. When the watched node dies, is silent for
+// 2.5 s, or says that it is cut off from etcd, the client watches another one of those that it knows: the addresses of
+// its configuration, and all owners of shards that it has heard of. Once a minute it changes to another node anyway, so
+// that many clients spread over the nodes. A client whose calls wait for routes that do not come changes at once.
+//
+// The routes also name the nodes that are there. The connections to one that is not any more are closed, and calls
+// under way there end: its process may stand still.
 //
 //	                 watch: generation, owners, leader
 //	any node ◄──────────────────────────────────────── client ── Resolver ──► goverse:///leader
@@ -33,7 +35,8 @@
 //   - That routes are current. The leader, above all, is who was reported as the leader, and a former one may still be
 //     called: guard what only the leader may do by its fencing token.
 //   - That a call is not held up by a node that is silent while its connections stand, because its process is paused
-//     or its network gone: the connection is given up after about 15 s, the call at its deadline.
+//     or its network gone: it is held up until the cluster has removed that node, one TTL at most and a moment; where
+//     the nodes are of a version that does not report that, until the connection is given up, after about 15 s.
 //   - That calls under way when the cluster is made anew are started: they may wait until their deadline.
 //   - That connections are few: there is one to each owner of shards that is called, closed 10 to 20 s after it owns
 //     none any more.

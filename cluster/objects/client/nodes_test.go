@@ -28,12 +28,12 @@ import (
 var errOwn = errors.New("a cause of its own")
 
 // objectNodes is a cluster whose nodes host probes. When it returns, all of them serve shards.
-func objectNodes(t *testing.T, nodes int) (*clustertest.Cluster, *probepb.World) {
+func objectNodes(t *testing.T, nodes int, opts ...clustertest.Option) (*clustertest.Cluster, *probepb.World) {
 	t.Helper()
-	c := clustertest.New(t, 0, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+	c := clustertest.New(t, 0, append(opts, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Shards, cfg.Sharding.Window = 64, 20*time.Millisecond
-		cfg.Sharding.MinMembers = nodes
-	}))
+		cfg.Sharding.MinMembers = min(nodes, 2)
+	}))...)
 	w := &probepb.World{}
 	for range nodes {
 		addNode(t, c, w)

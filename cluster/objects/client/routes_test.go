@@ -13,8 +13,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/objects/client"
 	"github.com/goverse/goverse/internal/objects/link"
+	"github.com/goverse/goverse/internal/testkit/logtest"
 	"github.com/goverse/goverse/internal/testkit/probepb"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
@@ -30,6 +32,8 @@ type scripted struct {
 	mu      sync.Mutex
 	routes  *objectspb.WatchRoutesResponse
 	changed chan struct{}
+	refuses error         // for those that watch the routes
+	busy    chan struct{} // receives for each call, which is not answered then; nil: all are
 }
 
 func newScripted(t *testing.T) *scripted {
@@ -52,7 +56,13 @@ func newScripted(t *testing.T) *scripted {
 }
 
 // Serve implements link.Handler.
-func (s *scripted) Serve(in *link.Incoming) { in.Reply(&objectspb.Reply{}) }
+func (s *scripted) Serve(in *link.Incoming) {
+	if s.busy != nil {
+		s.busy <- struct{}{}
+		return
+	}
+	in.Reply(&objectspb.Reply{})
+}
 
 // Link implements objectspb.ObjectsServer.
 func (s *scripted) Link(stream grpc.BidiStreamingServer[objectspb.LinkRequest, objectspb.LinkResponse]) error {
@@ -76,13 +86,25 @@ func (s *scripted) report(r *objectspb.WatchRoutesResponse) {
 	s.changed = make(chan struct{})
 }
 
+// refuse ends the watches of the routes, and refuses further ones.
+func (s *scripted) refuse(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuses = err
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
 // WatchRoutes implements objectspb.ObjectsServer.
 func (s *scripted) WatchRoutes(_ *objectspb.WatchRoutesRequest,
 	stream grpc.ServerStreamingServer[objectspb.WatchRoutesResponse]) error {
 	for {
 		s.mu.Lock()
-		routes, changed := s.routes, s.changed
+		routes, changed, refuses := s.routes, s.changed, s.refuses
 		s.mu.Unlock()
+		if refuses != nil {
+			return refuses
+		}
 		if routes != nil {
 			if err := stream.Send(routes); err != nil {
 				return err
@@ -200,4 +222,110 @@ func TestWithoutOwnerAndLeader(t *testing.T) {
 	waits = identify(grpc.WaitForReady(true))
 	n.say(1, "", n.address)
 	require.Equal(t, codes.Unimplemented, status.Code(<-waits))
+}
+
+// A node that has announced heartbeats, and sends none, stands still: another one is watched, with one line in the log.
+func TestANodeThatFallsSilentIsLeft(t *testing.T) {
+	t.Parallel()
+	silent, other := newScripted(t), newScripted(t)
+	other.say(8, other.address, "")
+	silent.report(&objectspb.WatchRoutesResponse{Prefix: "/scripted", Generation: 7, Owners: []uint32{1},
+		Addresses: []string{other.address}, Heartbeat: int64(100 * time.Millisecond)})
+	log := &logtest.Buffer{}
+	c, err := client.Dial(patient(t), client.Config{Addresses: []string{silent.address}, Logger: log.Logger()})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	require.EqualValues(t, 7, c.Generation())
+	awaitGeneration(t, c, 8)
+	require.NotEmpty(t, log.Line("the node that reported the routes is lost", silent.address, "does not answer"))
+	require.Equal(t, 1, log.Count("is lost"))
+}
+
+// A node whose view is out of date ends the stream and says why; it is not asked again before the others.
+func TestANodeThatIsOutOfDateIsLeft(t *testing.T) {
+	t.Parallel()
+	stale, other := newScripted(t), newScripted(t)
+	other.say(8, other.address, "")
+	stale.say(7, other.address, "")
+	log := &logtest.Buffer{}
+	c, err := client.Dial(patient(t), client.Config{Addresses: []string{stale.address}, Logger: log.Logger()})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	stale.refuse(status.Error(codes.Unavailable, "no answer from etcd"))
+	awaitGeneration(t, c, 8)
+	require.NotEmpty(t, log.Line("the node that reported the routes is lost", stale.address, "no answer from etcd"))
+	require.Equal(t, 1, log.Count("is lost"))
+}
+
+// Calls under way at a process that is gone end when the routes say so, and not by their deadlines; other connections
+// stand. Heartbeats change nothing.
+func TestCallsAtANodeThatIsGoneEnd(t *testing.T) {
+	t.Parallel()
+	source, gone, stays := newScripted(t), newScripted(t), newScripted(t)
+	gone.busy, stays.busy = make(chan struct{}, 10), make(chan struct{}, 10)
+	routes := func(generation int64, owner string, nodes ...string) *objectspb.WatchRoutesResponse {
+		r := &objectspb.WatchRoutesResponse{Prefix: "/scripted", Generation: generation, Owners: []uint32{1},
+			Addresses: []string{owner}}
+		for _, n := range nodes {
+			r.Nodes = append(r.Nodes, &objectspb.WatchRoutesResponse_Node{Address: n, Incarnation: 1})
+		}
+		return r
+	}
+	source.report(routes(1, gone.address, gone.address, stays.address))
+	c := restless(t, source)
+	call := func(busy chan struct{}) chan error {
+		ended := make(chan error, 1)
+		ctx := patient(t)
+		go func() {
+			_, err := probepb.NewProbeClient(c.At("key")).Echo(ctx, &probepb.Blob{})
+			ended <- err
+		}()
+		<-busy
+		return ended
+	}
+	first := call(gone.busy)
+	source.report(routes(2, stays.address, gone.address, stays.address))
+	awaitGeneration(t, c, 2)
+	second := call(stays.busy)
+	require.Empty(t, first, "its node drains")
+	source.report(&objectspb.WatchRoutesResponse{Unchanged: true})
+	source.report(routes(2, stays.address, stays.address))
+	err := <-first
+	require.Equal(t, objects.ReasonMayHaveStarted, objects.ReasonOf(err), "%v", err)
+	require.Empty(t, second)
+	moved := routes(2, stays.address, stays.address)
+	moved.Nodes[0].Incarnation++
+	source.report(moved)
+	err = <-second
+	require.Equal(t, objects.ReasonMayHaveStarted, objects.ReasonOf(err), "%v", err)
+}
+
+// A cluster that was restored from a backup has an older map: calls that wait for a later one go by it.
+func TestCallsThatWaitGoByARestoredMap(t *testing.T) {
+	t.Parallel()
+	n := newScripted(t)
+	n.say(70, "", n.address)
+	c := restless(t, n)
+	ended := make(chan error, 1)
+	ctx := patient(t)
+	go func() {
+		_, err := probepb.NewProbeClient(c.At("key")).Echo(ctx, &probepb.Blob{})
+		ended <- err
+	}()
+	n.say(5, n.address, n.address)
+	require.NoError(t, <-ended)
+}
+
+// The deadline of a call that waits for a connection to a node that accepts it, and says nothing, is that of a call
+// which was not started.
+func TestCallsThatWereNotSentSaySo(t *testing.T) {
+	t.Parallel()
+	n := newScripted(t)
+	n.say(1, silent(t), "")
+	c := restless(t, n)
+	ctx, cancel := context.WithTimeout(patient(t), 200*time.Millisecond)
+	defer cancel()
+	_, err := probepb.NewProbeClient(c.At("key")).Echo(ctx, &probepb.Blob{})
+	require.Equal(t, codes.DeadlineExceeded, status.Code(err), "%v", err)
+	require.True(t, objects.NotStarted(err), "%v", err)
 }

@@ -105,12 +105,15 @@ func (w *watcher) open(s *source, older bool) (err error) {
 	if known != nil {
 		prefix = known.prefix
 	}
-	s.stream, err = objectspb.NewObjectsClient(s.conn).WatchRoutes(s.ctx, &objectspb.WatchRoutesRequest{Prefix: prefix},
-		grpc.WaitForReady(false))
+	s.stream, err = objectspb.NewObjectsClient(s.conn).WatchRoutes(s.ctx,
+		&objectspb.WatchRoutesRequest{Prefix: prefix, Heartbeat: int64(heartbeat)}, grpc.WaitForReady(false))
 	for err == nil {
 		var m *objectspb.WatchRoutesResponse
 		if m, err = s.stream.Recv(); err != nil {
 			return err
+		}
+		if m.GetUnchanged() {
+			continue
 		}
 		if s.first, err = read(m); err != nil || known == nil || older || s.first.generation >= known.generation {
 			return err

@@ -3,12 +3,14 @@ package client
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/objects/route"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -32,8 +34,9 @@ type routes struct {
 	addresses  []string // of nodes that own shards
 	owners     []string // by shard
 	leader     string
-	history    int           // grows when the generation goes back
-	replaced   chan struct{} // closed when there are others
+	nodes      map[string]int64 // incarnations of those to which connections are of use; nil: not known
+	silence    time.Duration    // after which without a message the node does not answer any more; 0: never
+	replaced   chan struct{}    // closed when there are others
 }
 
 func newTable(stall time.Duration) *table {
@@ -47,6 +50,15 @@ func read(m *objectspb.WatchRoutesResponse) (*routes, error) {
 	}
 	r := &routes{prefix: m.GetPrefix(), generation: m.GetGeneration(), addresses: m.GetAddresses(),
 		owners: make([]string, len(m.GetOwners())), leader: m.GetLeader(), replaced: make(chan struct{})}
+	if len(m.GetNodes()) > 0 {
+		r.nodes = make(map[string]int64, len(m.GetNodes()))
+	}
+	for _, n := range m.GetNodes() {
+		r.nodes[n.GetAddress()] = n.GetIncarnation()
+	}
+	if m.GetHeartbeat() > 0 {
+		r.silence = silenceOf(time.Duration(m.GetHeartbeat()))
+	}
 	for n, at := range m.GetOwners() {
 		switch {
 		case int64(at) > int64(len(r.addresses)):
@@ -61,7 +73,23 @@ func read(m *objectspb.WatchRoutesResponse) (*routes, error) {
 // same reports whether calls and the resolver would do the same by both.
 func (r *routes) same(other *routes) bool {
 	return other != nil && r.generation == other.generation && r.leader == other.leader &&
-		slices.Equal(r.owners, other.owners)
+		slices.Equal(r.owners, other.owners) && maps.Equal(r.nodes, other.nodes)
+}
+
+// present reports whether a process may be at an address.
+func (r *routes) present(address string) bool {
+	_, ok := r.nodes[address]
+	return ok || r.nodes == nil
+}
+
+// gone reports whether the process at an address is not the one that was there before, or there is none. Of one that
+// none of the two knows nothing is known.
+func (r *routes) gone(address string, before *routes) bool {
+	if !r.present(address) {
+		return true
+	}
+	was, known := before.nodes[address]
+	return known && r.nodes != nil && r.nodes[address] != was
 }
 
 // put replaces the routes, and reports whether they were others.
@@ -76,10 +104,6 @@ func (t *table) put(next *routes) bool {
 	if former == nil {
 		t.current.Store(next)
 		return true
-	}
-	next.history = former.history
-	if next.generation < former.generation {
-		next.history++
 	}
 	t.current.Store(next)
 	close(former.replaced)
@@ -101,16 +125,13 @@ func (r *routes) owner(n int) (address string, generation int64) {
 	return r.owners[n], r.generation
 }
 
-// AwaitChange implements route.Map. It returns, too, when the generation has gone back: there is nothing to wait for
-// then.
-func (t *table) AwaitChange(ctx context.Context, n int, owner string, generation int64) error {
-	r := t.current.Load()
-	history := r.history
+// AwaitChange implements route.Map.
+func (t *table) AwaitChange(ctx context.Context, n int, seen route.Seen) error {
 	look := time.NewTicker(t.stall)
 	defer look.Stop()
-	for ; ; r = t.current.Load() {
-		now, g := r.owner(n)
-		if g > generation || g == generation && now != owner || r.history != history {
+	for {
+		r := t.current.Load()
+		if seen.Changed(r.owner(n)) {
 			return nil
 		}
 		t.wait()

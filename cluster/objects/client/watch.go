@@ -126,7 +126,14 @@ const warnAfter = 5
 var (
 	errStalled = errors.New("calls wait for other routes than those that the node reports")
 	errRotate  = errors.New("it is time to watch another node")
+	errSilent  = errors.New("it does not answer any more")
 )
+
+// heartbeat is how often a node is to say that it is there, and silenceOf after how long without a message it is taken
+// for one that stands still.
+const heartbeat = time.Second
+
+func silenceOf(heartbeat time.Duration) time.Duration { return 5 * heartbeat / 2 }
 
 // follow puts into the table what a node reports, until the stream ends, or there is a reason to watch another node.
 // The stream is closed when it returns.
@@ -152,14 +159,28 @@ func (w *watcher) follow(ctx context.Context, s *source) error {
 	rotate := time.NewTimer(w.timing.rotate/2 + rand.N(w.timing.rotate))
 	defer rotate.Stop()
 	w.put(s.first)
+	limit := s.first.silence // one node keeps to it
+	silence := time.NewTimer(limit)
+	defer silence.Stop()
+	if limit == 0 {
+		silence.Stop()
+	}
 	for {
 		select {
 		case m := <-messages:
+			if limit > 0 {
+				silence.Reset(limit)
+			}
+			if m.GetUnchanged() {
+				continue
+			}
 			next, err := read(m)
 			if err != nil {
 				return err
 			}
 			w.put(next)
+		case <-silence.C:
+			return errSilent
 		case err := <-ended:
 			return err
 		case <-w.table.stalled:

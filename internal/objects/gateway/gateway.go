@@ -23,6 +23,8 @@ type Config struct {
 	Self string
 	// Prefix names the cluster.
 	Prefix string
+	// Current is that of route.Config.
+	Current func() context.Context
 }
 
 // Gateway lets calls in. All methods are safe for concurrent use.
@@ -34,6 +36,9 @@ type Gateway struct {
 
 // New makes a gateway, which runs nothing by itself.
 func New(cfg Config) *Gateway {
+	if cfg.Current == nil {
+		cfg.Current = context.Background
+	}
 	g := &Gateway{cfg: cfg}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
 	return g

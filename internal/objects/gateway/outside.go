@@ -62,12 +62,15 @@ func Register(server grpc.ServiceRegistrar, desc *grpc.ServiceDesc, current func
 // unary is a call from outside.
 func (g *Gateway) unary(ctx context.Context, method string, request any) (any, error) {
 	in, err := route.ReadHeaders(ctx)
+	if err == nil {
+		err = g.current()
+	}
 	if err != nil {
 		return nil, err
 	}
 	var response taken
 	call := route.Call{Method: method, Key: in.Key, Metadata: in.Metadata, Request: request, Response: &response,
-		Patient: true, Given: true}
+		Patient: true, Given: true, Outside: true}
 	err = g.cfg.Router.Do(host.WithChain(ctx, in.Chain), &call)
 	_ = grpc.SetHeader(ctx, call.Header) // fails only where the call has ended
 	_ = grpc.SetTrailer(ctx, call.Trailer)
@@ -75,6 +78,17 @@ func (g *Gateway) unary(ctx context.Context, method string, request any) (any, e
 		return nil, err
 	}
 	return response.message, nil
+}
+
+// current is the error for calls from outside that come while this node's map may be out of date: another node may know
+// better.
+func (g *Gateway) current() error {
+	why := context.Cause(g.cfg.Current())
+	if why == nil {
+		return nil
+	}
+	return objects.Error(codes.Unavailable, objects.ReasonNotStarted,
+		"objects: the call was not started: "+why.Error()+": call another node")
 }
 
 // taken is a response on its way out.
@@ -121,6 +135,11 @@ func (g *Gateway) stream(method string, stream grpc.ServerStream) error {
 	if m == nil || m.Stream == nil {
 		return route.Unimplemented(g.cfg.Services, method, g.cfg.Self)
 	}
+	if !in.Forwarded {
+		if err := g.current(); err != nil {
+			return err
+		}
+	}
 	n, known := g.cfg.Map.Shard(in.Key)
 	if !known {
 		return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node knows no shard map yet")
@@ -148,7 +167,7 @@ func (g *Gateway) forward(ctx context.Context, in route.Incoming, m *host.Method
 	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(host.WithChain(ctx, in.Chain), forwardable(in.Metadata)))
 	defer cancel()
 	defer context.AfterFunc(g.ctx, cancel)()
-	out, err := g.cfg.Router.Stream(ctx, in.Key, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, m.Name, nil)
+	out, err := g.cfg.Router.Forward(ctx, in.Key, m.Name)
 	if err != nil {
 		if g.ctx.Err() != nil {
 			return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node stops")

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -17,30 +19,75 @@ type Routes interface {
 	Routes() (routes *objectspb.WatchRoutesResponse, changed <-chan struct{})
 }
 
+// The limits of how often a caller gets heartbeats.
+const (
+	leastHeartbeat = 500 * time.Millisecond
+	mostHeartbeat  = time.Minute
+)
+
+// heartbeatOf is how often a caller gets a message at least; 0: only when the routes change.
+func heartbeatOf(req *objectspb.WatchRoutesRequest) time.Duration {
+	if req.GetHeartbeat() <= 0 {
+		return 0
+	}
+	return min(max(time.Duration(req.GetHeartbeat()), leastHeartbeat), mostHeartbeat)
+}
+
 // WatchRoutes sends the routes, and sends them again when they have changed, until the stream ends or the gateway
-// is closed.
+// is closed, or the routes may be out of date. A caller that wants heartbeats gets them in between: by their absence it
+// notices a process that stands still.
 func (g *Gateway) WatchRoutes(req *objectspb.WatchRoutesRequest, prefix string, routes Routes,
 	stream grpc.ServerStreamingServer[objectspb.WatchRoutesResponse]) error {
 	if p := req.GetPrefix(); p != "" && p != prefix {
 		return otherCluster(prefix, p)
 	}
+	heartbeat := heartbeatOf(req)
+	var beat <-chan time.Time
+	if heartbeat > 0 {
+		ticker := time.NewTicker(heartbeat)
+		defer ticker.Stop()
+		beat = ticker.C
+	}
 	var sent *objectspb.WatchRoutesResponse
+	current := g.cfg.Current()
 	for {
 		now, changed := routes.Routes()
+		if current.Err() != nil {
+			return status.Errorf(codes.Unavailable, "objects: no routes from here: %v: ask another node",
+				context.Cause(current))
+		}
 		if now != nil && !same(now, sent) {
-			if err := stream.Send(now); err != nil {
+			if err := stream.Send(withHeartbeat(now, heartbeat)); err != nil {
 				return err
 			}
 			sent = now
 		}
 		select {
 		case <-changed:
+		case <-beat:
+			if sent == nil {
+				continue // there is nothing that it could be said of
+			}
+			if err := stream.Send(&objectspb.WatchRoutesResponse{Unchanged: true, Heartbeat: int64(heartbeat)}); err != nil {
+				return err
+			}
+		case <-current.Done():
 		case <-stream.Context().Done():
 			return stream.Context().Err()
 		case <-g.ctx.Done():
 			return status.Error(codes.Unavailable, "objects: the node stops")
 		}
 	}
+}
+
+// withHeartbeat is routes for a caller that gets heartbeats.
+func withHeartbeat(m *objectspb.WatchRoutesResponse, heartbeat time.Duration) *objectspb.WatchRoutesResponse {
+	if heartbeat == 0 {
+		return m
+	}
+	return &objectspb.WatchRoutesResponse{Prefix: m.GetPrefix(), Generation: m.GetGeneration(),
+		Addresses: m.GetAddresses(), Owners: m.GetOwners(), Leader: m.GetLeader(), Nodes: m.GetNodes(),
+		Heartbeat: int64(heartbeat)}
 }
 
 // Describe is what objects there are on this node.
@@ -82,5 +129,8 @@ func otherCluster(prefix, asked string) error {
 
 func same(a, b *objectspb.WatchRoutesResponse) bool {
 	return b != nil && a.GetGeneration() == b.GetGeneration() && a.GetLeader() == b.GetLeader() &&
-		slices.Equal(a.GetOwners(), b.GetOwners()) && slices.Equal(a.GetAddresses(), b.GetAddresses())
+		slices.Equal(a.GetOwners(), b.GetOwners()) && slices.Equal(a.GetAddresses(), b.GetAddresses()) &&
+		slices.EqualFunc(a.GetNodes(), b.GetNodes(), func(a, b *objectspb.WatchRoutesResponse_Node) bool {
+			return a.GetAddress() == b.GetAddress() && a.GetIncarnation() == b.GetIncarnation()
+		})
 }

@@ -15,7 +15,8 @@ func TestACallWhoseContextHasEndedIsNotSent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := p.Call(ctx, "127.0.0.1:1", to(nil))
-	require.Equal(t, context.Canceled, err)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, ErrNotSent)
 	require.Empty(t, p.peers)
 }
 
@@ -33,11 +34,13 @@ func TestACallThatIsCancelledInTheBufferIsNotSent(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { return l.buffered() == before+1 }, patience, time.Millisecond)
 	cancel()
-	require.Equal(t, context.Canceled, <-ended)
+	err := <-ended
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, ErrNotSent)
 	require.Equal(t, before, l.buffered())
 	release()
 	wg.Wait()
-	_, err := p.Call(patient(t), s.address, to(nil))
+	_, err = p.Call(patient(t), s.address, to(nil))
 	require.NoError(t, err)
 	require.NotContains(t, handled(), "cancelled")
 }

@@ -1,6 +1,10 @@
 package link
 
-import "errors"
+import (
+	"errors"
+	"maps"
+	"slices"
+)
 
 // errDropped is why a link ends whose node is gone.
 var errDropped = errors.New("the node is not there any more")
@@ -15,5 +19,17 @@ func (p *Pool) Drop(address string) {
 	p.mu.Unlock()
 	if peer != nil {
 		peer.close(errDropped)
+	}
+}
+
+// DropAll drops all addresses for which gone reports true. gone is called without a lock.
+func (p *Pool) DropAll(gone func(address string) bool) {
+	p.mu.RLock()
+	addresses := slices.Collect(maps.Keys(p.peers))
+	p.mu.RUnlock()
+	for _, address := range addresses {
+		if gone(address) {
+			p.Drop(address)
+		}
 	}
 }

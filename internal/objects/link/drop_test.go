@@ -1,6 +1,7 @@
 package link
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,4 +23,25 @@ func TestDrop(t *testing.T) {
 	_, again := began(t, t.Context(), p, s, calls)
 	p.Drop(s.address)
 	require.ErrorIs(t, <-again, ErrLost)
+}
+
+// A call that chose its node just before that was dropped connects to it no more: nothing would end its wait.
+func TestNoCallConnectsToWhatIsGone(t *testing.T) {
+	calls := make(chan *Incoming, 10)
+	s := local(t, func(c *Incoming) { calls <- c })
+	var gone atomic.Bool
+	p := pool(t, Config{Present: func(address string) bool { return address == s.address && !gone.Load() }})
+	_, ended := began(t, t.Context(), p, s, calls)
+	gone.Store(true)
+	p.DropAll(func(address string) bool { return address != s.address })
+	require.Empty(t, ended, "it is there")
+	p.DropAll(func(address string) bool { return address == s.address })
+	require.ErrorIs(t, <-ended, ErrLost)
+	_, err := p.Call(t.Context(), s.address, to(nil))
+	require.ErrorIs(t, err, ErrNotSent)
+	_, err = p.Conn(s.address)
+	require.ErrorIs(t, err, ErrNotSent)
+	require.Empty(t, p.peers)
+	gone.Store(false)
+	began(t, t.Context(), p, s, calls)
 }

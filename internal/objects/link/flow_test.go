@@ -3,6 +3,7 @@ package link
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -191,7 +192,7 @@ func TestCallersWaitWhileTooMuchIsInFlight(t *testing.T) {
 		wg.Go(func() {
 			call := to(make([]byte, n))
 			call.Key = []byte(name)
-			if _, err := p.Call(ctx, s.address, call); err != want {
+			if _, err := p.Call(ctx, s.address, call); !errors.Is(err, want) {
 				t.Errorf("%s: %v", name, err)
 			}
 		})

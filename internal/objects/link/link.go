@@ -90,13 +90,13 @@ func (l *link) call(ctx context.Context, deadline time.Time, call *objectspb.Cal
 	select {
 	case res = <-w.done:
 	case <-ctx.Done():
-		if l.abandon(w) {
-			return nil, ctx.Err()
+		if err := l.abandon(w, ctx.Err()); err != nil {
+			return nil, err
 		}
 		res = <-w.done // it came first
 	case <-over:
-		if l.abandon(w) {
-			return nil, context.DeadlineExceeded
+		if err := l.abandon(w, context.DeadlineExceeded); err != nil {
+			return nil, err
 		}
 		res = <-w.done
 	}
@@ -171,13 +171,14 @@ func (l *link) forget(w *waiter) {
 	}
 }
 
-// abandon ends a call for whose result nobody waits any longer, and reports whether it had none yet. The call is not
-// read any more when it returns.
-func (l *link) abandon(w *waiter) bool {
+// abandon ends a call for whose result nobody waits any longer, and returns the error it ends with: why, and
+// ErrNotSent as well where nothing of it was sent. It is nil if the call had a result already. The call is not read any
+// more when it returns.
+func (l *link) abandon(w *waiter, why error) error {
 	l.mu.Lock()
 	if l.waiters[w.id] != w {
 		l.mu.Unlock()
-		return false
+		return nil
 	}
 	sent := w.begun > 0
 	l.forget(w)
@@ -186,10 +187,11 @@ func (l *link) abandon(w *waiter) bool {
 		l.wakeWriter()
 	}
 	l.mu.Unlock()
-	if sent {
-		l.encoded()
+	if !sent {
+		return fmt.Errorf("%w (address %s: %w)", ErrNotSent, l.peer.address, why)
 	}
-	return true
+	l.encoded()
+	return why
 }
 
 // encoded blocks until calls that were taken to be sent, and forgotten since, are not read any more.

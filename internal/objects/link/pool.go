@@ -28,6 +28,9 @@ type Config struct {
 	// MaxMessage is how many bytes a request or a response may have; a call with a longer one fails with
 	// the status RESOURCE_EXHAUSTED. Default 4 MiB.
 	MaxMessage int
+	// Present reports whether a process may be at an address: what Drop is called for before is not present. Then no
+	// connection is made. Default: all addresses are.
+	Present func(address string) bool
 	// Logger gets one line per link that was lost. Default: none.
 	Logger hclog.Logger
 }
@@ -70,7 +73,8 @@ func NewPool(cfg Config) *Pool {
 // used for nothing else, before Call returns. A call is sent once at most. Errors match
 //
 //   - ErrNotSent, ErrRefused, ErrLost or ErrClosed;
-//   - the error of ctx when that ends first. If the call was sent by then, the node is notified, which may be in vain;
+//   - the error of ctx when that ends first; together with ErrNotSent if nothing of the call was sent by then, else the
+//     node is notified, which may be in vain;
 //   - otherwise they are a gRPC status: RESOURCE_EXHAUSTED where the call or its response is too long,
 //     INVALID_ARGUMENT where the call has no method or a name in it is not valid UTF-8.
 func (p *Pool) Call(ctx context.Context, address string, call *objectspb.Call) (*objectspb.Reply, error) {
@@ -81,7 +85,7 @@ func (p *Pool) Call(ctx context.Context, address string, call *objectspb.Call) (
 func (p *Pool) CallBy(ctx context.Context, deadline time.Time, address string,
 	call *objectspb.Call) (*objectspb.Reply, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w (address %s: %w)", ErrNotSent, address, err)
 	}
 	extra := extraOfCall(call)
 	if err := p.check(call, extra); err != nil {
@@ -138,6 +142,17 @@ func (p *Pool) peer(address string) (*peer, error) {
 	case found != nil:
 		return found, nil
 	}
+	made, err := p.makePeer(address)
+	if err == nil && p.cfg.Present != nil && !p.cfg.Present(address) {
+		// Asked only now: a Drop that follows finds the peer.
+		p.Drop(address)
+		return nil, fmt.Errorf("%w (address %s: %w)", ErrNotSent, address, errDropped)
+	}
+	return made, err
+}
+
+// makePeer makes the peer of an address, unless there is one.
+func (p *Pool) makePeer(address string) (*peer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {

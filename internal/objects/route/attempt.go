@@ -39,6 +39,10 @@ var errStops = errors.New("this node stops")
 // names another one before.
 var unreachableAgain = backoff.Policy{First: 10 * time.Millisecond, Last: 500 * time.Millisecond}
 
+// namedAgain is how long to wait for a map of which an owner knows before that owner is asked again: what it said is of
+// that one call, and of a map that may have been replaced by an older one meanwhile.
+var namedAgain = backoff.Policy{First: 2 * time.Second, Last: 10 * time.Second}
+
 // attempt is a call on its way.
 type attempt struct {
 	router   *Router
@@ -64,7 +68,7 @@ func (a *attempt) once(ctx context.Context) error {
 	r := a.router
 	n, known := r.cfg.Map.Shard(a.call.Key)
 	if !known {
-		return a.await(ctx, "", 0, nil)
+		return a.await(ctx, Seen{}, nil)
 	}
 	a.shard = n
 	owner, generation := r.cfg.Map.Owner(n)
@@ -72,7 +76,7 @@ func (a *attempt) once(ctx context.Context) error {
 	case r.cfg.Host != nil && (owner == r.cfg.Self || r.cfg.Host.Inside(n, host.ChainOf(ctx))):
 		return a.here(ctx, generation)
 	case owner == "":
-		return a.await(ctx, owner, generation, nil)
+		return a.await(ctx, Seen{owner, generation, 0}, nil)
 	}
 	return a.there(ctx, owner, generation)
 }
@@ -89,7 +93,7 @@ func (a *attempt) here(ctx context.Context, generation int64) error {
 		Given: c.Given}
 	err := a.router.cfg.Host.Invoke(ctx, &l)
 	if host.Moved(err) {
-		return a.await(ctx, a.router.cfg.Self, generation, nil)
+		return a.await(ctx, Seen{a.router.cfg.Self, generation, 0}, nil)
 	}
 	c.Header, c.Trailer = l.Header, l.Trailer
 	return err
@@ -126,7 +130,7 @@ func (a *attempt) there(ctx context.Context, owner string, generation int64) err
 	case err == nil:
 		return a.answered(ctx, reply, owner, generation)
 	case errors.Is(err, link.ErrNotSent):
-		return a.await(ctx, owner, generation, err)
+		return a.await(ctx, Seen{owner, generation, 0}, err)
 	case errors.Is(err, link.ErrRefused):
 		return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: "+err.Error())
 	case errors.Is(err, link.ErrClosed):
@@ -135,7 +139,7 @@ func (a *attempt) there(ctx context.Context, owner string, generation int64) err
 	case errors.Is(err, link.ErrLost):
 		a.router.figures.Lost.Add(1)
 		if a.method != nil && a.method.Idempotent || a.router.cfg.Idempotent[c.Method] {
-			return a.await(ctx, owner, generation, err)
+			return a.await(ctx, Seen{owner, generation, 0}, err)
 		}
 		return objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 			"objects: the call may have run: "+err.Error())
@@ -169,7 +173,7 @@ func (a *attempt) serialize(ctx context.Context) (err error) {
 // answered is the end of a call that a node has replied to.
 func (a *attempt) answered(ctx context.Context, reply *objectspb.Reply, owner string, generation int64) error {
 	if reply.GetMoved() > 0 {
-		return a.await(ctx, owner, max(generation, reply.GetMoved()-1), nil)
+		return a.await(ctx, Seen{owner, generation, reply.GetMoved()}, nil)
 	}
 	a.call.Header, a.call.Trailer = FromHeaders(reply.GetHeader()), FromHeaders(reply.GetTrailer())
 	if len(reply.GetStatus()) > 0 {
@@ -187,41 +191,62 @@ func (a *attempt) answered(ctx context.Context, reply *objectspb.Reply, owner st
 	return err
 }
 
-// await waits until the map says something else than this owner by this generation, or, where the owner could
-// not be reached, until it is time to try it again. It returns errAgain, or the error of a call that has not
-// been started within its time.
-func (a *attempt) await(ctx context.Context, owner string, generation int64, unreachable error) error {
-	limit := a.by()
-	if unreachable != nil {
-		a.pause.Policy = unreachableAgain
-		if again := time.Now().Add(a.pause.Next()); again.Before(limit) {
-			limit = again
+// await waits until the map says something else than was seen; or, where the owner could not be reached, until it is
+// time to try it again; or, where the owner knows of a later map than this process, until it is time to ask it again.
+// It returns errAgain, or the error of a call that has not been started within its time.
+func (a *attempt) await(ctx context.Context, seen Seen, unreachable error) error {
+	limit, again := a.by(), false
+	switch {
+	case unreachable != nil:
+		a.pause.Policy, again = unreachableAgain, true
+	case seen.Named > seen.Generation:
+		a.pause.Policy, again = namedAgain, true
+	}
+	if again {
+		if at := time.Now().Add(a.pause.Next()); at.Before(limit) {
+			limit = at
 		}
 	}
 	waiting, cancel := context.WithDeadline(ctx, limit)
-	release := context.AfterFunc(a.router.leaving, cancel)
-	err := a.router.cfg.Map.AwaitChange(waiting, a.shard, owner, generation)
+	release := a.router.endWaits(a.call.Outside, cancel)
+	err := a.router.cfg.Map.AwaitChange(waiting, a.shard, seen)
 	release()
 	cancel()
-	if err == nil || unreachable != nil && ctx.Err() == nil && time.Now().Before(a.by()) &&
+	if err == nil || again && a.router.mayWait(a.call.Outside) == nil && a.late(ctx) == nil &&
 		errors.Is(err, context.DeadlineExceeded) {
 		return errAgain
 	}
+	what := "no node owns the shard of the object"
+	if seen.Owner != "" {
+		what = "the object's node is " + seen.Owner + ", which does not serve its shard now"
+	}
+	if unreachable != nil {
+		what = unreachable.Error()
+	}
+	return a.notStarted(ctx, what, err)
+}
+
+// late is why the call cannot be made in time any more, nil if it can.
+func (a *attempt) late(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !time.Now().Before(a.by()) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// notStarted is the error of a call that was not started, because of err.
+func (a *attempt) notStarted(ctx context.Context, what string, err error) error {
 	code := codes.Unavailable
-	if a.router.leaving.Err() != nil && ctx.Err() == nil {
-		err = errStops
+	if stops := a.router.mayWait(a.call.Outside); stops != nil && ctx.Err() == nil {
+		err = stops
 	} else if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		code = status.FromContextError(context.DeadlineExceeded).Code()
 		if errors.Is(ctx.Err(), context.Canceled) {
 			code = codes.Canceled
 		}
-	}
-	what := "no node owns the shard of the object"
-	if owner != "" {
-		what = "the object's node is " + owner + ", which does not serve its shard now"
-	}
-	if unreachable != nil {
-		what = unreachable.Error()
 	}
 	return objects.Error(code, objects.ReasonNotStarted,
 		fmt.Sprintf("objects: the call was not started: %s (%v)", what, err))

@@ -62,6 +62,9 @@ type Call struct {
 	Patient bool
 	// Given: nobody else uses Request any more.
 	Given bool
+	// Outside: the caller is no node, and can call another one. It does not wait for this node to know the owner of its
+	// object if this node has lost touch with the cluster.
+	Outside bool
 }
 
 // Taker receives a response of whatever type it has, or as it was serialized.
@@ -106,5 +109,8 @@ func (r *Router) Do(ctx context.Context, c *Call) error {
 			return err
 		}
 		r.figures.Retried.Add(1)
+		if err := a.late(ctx); err != nil {
+			return a.notStarted(ctx, "its time is over", err)
+		}
 	}
 }

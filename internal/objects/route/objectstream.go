@@ -65,6 +65,9 @@ func (s *objectStream) open() error {
 			return err
 		}
 		a.router.figures.Retried.Add(1)
+		if err := a.late(s.ctx); err != nil {
+			return a.notStarted(s.ctx, "its time is over", err)
+		}
 	}
 }
 
@@ -183,8 +186,8 @@ func (s *objectStream) again(was *opened, err error) error {
 		return s.explain(was, err)
 	}
 	s.attempt.deadline, _ = s.ctx.Deadline()
-	if err := s.attempt.await(s.ctx, was.owner, was.generation, errors.New(status.Convert(err).Message())); !errors.Is(err,
-		errAgain) {
+	if err := s.attempt.await(s.ctx, Seen{was.owner, was.generation, 0},
+		errors.New(status.Convert(err).Message())); !errors.Is(err, errAgain) {
 		return err
 	}
 	if err := s.open(); err != nil {

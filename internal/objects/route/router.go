@@ -18,9 +18,30 @@ type Map interface {
 	// Owner is the address of the node that owns a shard, "" if nobody does, and the generation of the map that
 	// says so.
 	Owner(shard int) (address string, generation int64)
-	// AwaitChange blocks until the map has that generation and names another owner for the shard, or has a later
-	// one; or ctx ends. The error says what is in the way, and wraps the cause of ctx if that is it.
-	AwaitChange(ctx context.Context, shard int, owner string, generation int64) error
+	// AwaitChange blocks until the map says something else of a shard than was seen ([Seen.Changed]), or ctx ends. The
+	// error says what is in the way, and wraps the cause of ctx if that is it.
+	AwaitChange(ctx context.Context, shard int, seen Seen) error
+}
+
+// Seen is what a caller knows of a shard whose owner did not take its call.
+type Seen struct {
+	Owner      string // "": nobody
+	Generation int64  // of the map that says so
+	// Named is the generation in which another node owns the shard, according to the owner; 0: it named none.
+	Named int64
+}
+
+// Changed reports whether calls are to be made by the map of that generation, which names that owner: it is a later one
+// than was seen, and not older than the one that was named; or it names another owner. One that is older than was seen
+// is of another history, since etcd was restored from a backup: what was seen means nothing then.
+func (s Seen) Changed(owner string, generation int64) bool {
+	switch {
+	case generation > s.Generation:
+		return generation >= s.Named
+	case generation == s.Generation:
+		return owner != s.Owner
+	}
+	return true
 }
 
 // Config is what a router needs.
@@ -38,6 +59,9 @@ type Config struct {
 	Idempotent map[string]bool
 	// CallTimeout is the deadline of unary calls that have none. Default 30 s.
 	CallTimeout time.Duration
+	// Current is a context that ends when this node's map may be out of date, with the reason as its cause, and has ended
+	// as long as it may be. Calls from outside do not wait then. Nil: it always goes on.
+	Current func() context.Context
 	// Unary and Stream are around each call that is made here; nil: none.
 	Unary  grpc.UnaryClientInterceptor
 	Stream grpc.StreamClientInterceptor
@@ -60,6 +84,9 @@ func New(cfg Config) (*Router, error) {
 	if cfg.CallTimeout == 0 {
 		cfg.CallTimeout = 30 * time.Second
 	}
+	if cfg.Current == nil {
+		cfg.Current = context.Background
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = hclog.NewNullLogger()
 	}
@@ -77,6 +104,30 @@ func New(cfg Config) (*Router, error) {
 // Leave has no call wait any longer for the owner of its object: those that do, and those that would have to, fail with
 // UNAVAILABLE. Calls that are under way go on.
 func (r *Router) Leave() { r.leave() }
+
+// mayWait is why a call may not wait for an owner, nil if it may.
+func (r *Router) mayWait(outside bool) error {
+	if r.leaving.Err() != nil {
+		return errStops
+	}
+	if outside {
+		return context.Cause(r.cfg.Current())
+	}
+	return nil
+}
+
+// endWaits calls cancel when mayWait is an error, unless release is called before.
+func (r *Router) endWaits(outside bool, cancel func()) (release func()) {
+	stop := context.AfterFunc(r.leaving, cancel)
+	if !outside {
+		return func() { stop() }
+	}
+	other := context.AfterFunc(r.cfg.Current(), cancel)
+	return func() {
+		stop()
+		other()
+	}
+}
 
 // Close is to be called once, when no call is made any more.
 func (r *Router) Close() {

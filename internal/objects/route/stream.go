@@ -31,20 +31,25 @@ func (r *Router) NewStream(ctx context.Context, key string, desc *grpc.StreamDes
 		return nil, err
 	}
 	if r.cfg.Stream == nil {
-		return r.Stream(ctx, key, desc, method, opts)
+		return r.open(ctx, Call{Method: method, Key: key}, desc, opts)
 	}
 	return r.cfg.Stream(ctx, desc, r.nowhere, method,
 		func(ctx context.Context, desc *grpc.StreamDesc, _ *grpc.ClientConn, method string,
 			opts ...grpc.CallOption) (grpc.ClientStream, error) {
-			return r.Stream(ctx, key, desc, method, opts)
+			return r.open(ctx, Call{Method: method, Key: key}, desc, opts)
 		}, opts...)
 }
 
-// Stream opens a streaming call at the owner of a key.
-func (r *Router) Stream(ctx context.Context, key string, desc *grpc.StreamDesc, method string,
+// Forward opens a streaming call from outside at the owner of its key.
+func (r *Router) Forward(ctx context.Context, key, method string) (grpc.ClientStream, error) {
+	return r.open(ctx, Call{Method: method, Key: key, Outside: true},
+		&grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, nil)
+}
+
+// open opens a streaming call at the owner of its key.
+func (r *Router) open(ctx context.Context, call Call, desc *grpc.StreamDesc,
 	opts []grpc.CallOption) (grpc.ClientStream, error) {
-	s := &objectStream{ctx: ctx, desc: desc, opts: opts,
-		attempt: attempt{router: r, call: Call{Method: method, Key: key}}}
+	s := &objectStream{ctx: ctx, desc: desc, opts: opts, attempt: attempt{router: r, call: call}}
 	if err := s.open(); err != nil {
 		return nil, err
 	}
@@ -56,16 +61,17 @@ func (a *attempt) open(ctx context.Context, desc *grpc.StreamDesc, opts []grpc.C
 	r := a.router
 	n, known := r.cfg.Map.Shard(a.call.Key)
 	if !known {
-		return nil, a.await(ctx, "", 0, nil)
+		return nil, a.await(ctx, Seen{}, nil)
 	}
 	a.shard = n
 	owner, generation := r.cfg.Map.Owner(n)
+	seen := Seen{owner, generation, 0}
 	if owner == "" {
-		return nil, a.await(ctx, owner, generation, nil)
+		return nil, a.await(ctx, seen, nil)
 	}
 	conn, err := r.cfg.Pool.Conn(owner)
 	if err != nil {
-		return nil, a.await(ctx, owner, generation, err)
+		return nil, a.await(ctx, seen, err)
 	}
 	stream, err := conn.NewStream(outgoing(ctx, r.cfg.Prefix, a.call.Key, generation), desc, a.call.Method, opts...)
 	if err == nil {
@@ -74,7 +80,7 @@ func (a *attempt) open(ctx context.Context, desc *grpc.StreamDesc, opts []grpc.C
 	if ctx.Err() != nil {
 		return nil, err
 	}
-	return nil, a.await(ctx, owner, generation, err)
+	return nil, a.await(ctx, seen, err)
 }
 
 // outgoing adds the headers of a streaming call.

@@ -448,7 +448,9 @@ func (x *Header) GetValue() []byte {
 type WatchRoutesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The cluster's prefix in etcd; empty: the one that is served.
-	Prefix        string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// If set, the caller takes heartbeats, and wants one at least as often as this, in nanoseconds.
+	Heartbeat     int64 `protobuf:"varint,2,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -490,7 +492,15 @@ func (x *WatchRoutesRequest) GetPrefix() string {
 	return ""
 }
 
-// Routes of a cluster. A message replaces the ones before.
+func (x *WatchRoutesRequest) GetHeartbeat() int64 {
+	if x != nil {
+		return x.Heartbeat
+	}
+	return 0
+}
+
+// Routes of a cluster. A message replaces the ones before, except a heartbeat. The stream ends with
+// UNAVAILABLE when the node's view of the cluster is out of date, and is refused as long as it is.
 type WatchRoutesResponse struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Prefix     string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
@@ -500,7 +510,14 @@ type WatchRoutesResponse struct {
 	// For each shard the position of its owner in addresses, plus 1; 0: nobody owns it.
 	Owners []uint32 `protobuf:"varint,4,rep,packed,name=owners,proto3" json:"owners,omitempty"`
 	// Address of the leader, empty while there is none.
-	Leader        string `protobuf:"bytes,5,opt,name=leader,proto3" json:"leader,omitempty"`
+	Leader string `protobuf:"bytes,5,opt,name=leader,proto3" json:"leader,omitempty"`
+	// The nodes to which connections are of use: all that are registered, and those that have stopped a
+	// moment ago, whose last replies may still be under way. Empty: the node does not report them.
+	Nodes []*WatchRoutesResponse_Node `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// How often, in nanoseconds, a message comes at least; 0: only when the routes change.
+	Heartbeat int64 `protobuf:"varint,7,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`
+	// Nothing has changed: all other fields but heartbeat are empty.
+	Unchanged     bool `protobuf:"varint,8,opt,name=unchanged,proto3" json:"unchanged,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -568,6 +585,27 @@ func (x *WatchRoutesResponse) GetLeader() string {
 		return x.Leader
 	}
 	return ""
+}
+
+func (x *WatchRoutesResponse) GetNodes() []*WatchRoutesResponse_Node {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *WatchRoutesResponse) GetHeartbeat() int64 {
+	if x != nil {
+		return x.Heartbeat
+	}
+	return 0
+}
+
+func (x *WatchRoutesResponse) GetUnchanged() bool {
+	if x != nil {
+		return x.Unchanged
+	}
+	return false
 }
 
 type DescribeRequest struct {
@@ -678,6 +716,59 @@ func (x *DescribeResponse) GetObjects() []*DescribeResponse_Object {
 	return nil
 }
 
+type WatchRoutesResponse_Node struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// Distinguishes this process from another one at the same address.
+	Incarnation   int64 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRoutesResponse_Node) Reset() {
+	*x = WatchRoutesResponse_Node{}
+	mi := &file_goverse_objects_v1_objects_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRoutesResponse_Node) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRoutesResponse_Node) ProtoMessage() {}
+
+func (x *WatchRoutesResponse_Node) ProtoReflect() protoreflect.Message {
+	mi := &file_goverse_objects_v1_objects_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRoutesResponse_Node.ProtoReflect.Descriptor instead.
+func (*WatchRoutesResponse_Node) Descriptor() ([]byte, []int) {
+	return file_goverse_objects_v1_objects_proto_rawDescGZIP(), []int{7, 0}
+}
+
+func (x *WatchRoutesResponse_Node) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *WatchRoutesResponse_Node) GetIncarnation() int64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
 type DescribeResponse_Service struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -692,7 +783,7 @@ type DescribeResponse_Service struct {
 
 func (x *DescribeResponse_Service) Reset() {
 	*x = DescribeResponse_Service{}
-	mi := &file_goverse_objects_v1_objects_proto_msgTypes[10]
+	mi := &file_goverse_objects_v1_objects_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +795,7 @@ func (x *DescribeResponse_Service) String() string {
 func (*DescribeResponse_Service) ProtoMessage() {}
 
 func (x *DescribeResponse_Service) ProtoReflect() protoreflect.Message {
-	mi := &file_goverse_objects_v1_objects_proto_msgTypes[10]
+	mi := &file_goverse_objects_v1_objects_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -764,7 +855,7 @@ type DescribeResponse_Object struct {
 
 func (x *DescribeResponse_Object) Reset() {
 	*x = DescribeResponse_Object{}
-	mi := &file_goverse_objects_v1_objects_proto_msgTypes[11]
+	mi := &file_goverse_objects_v1_objects_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +867,7 @@ func (x *DescribeResponse_Object) String() string {
 func (*DescribeResponse_Object) ProtoMessage() {}
 
 func (x *DescribeResponse_Object) ProtoReflect() protoreflect.Message {
-	mi := &file_goverse_objects_v1_objects_proto_msgTypes[11]
+	mi := &file_goverse_objects_v1_objects_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,9 +960,10 @@ const file_goverse_objects_v1_objects_proto_rawDesc = "" +
 	"\x05moved\x18\a \x01(\x03R\x05moved\"2\n" +
 	"\x06Header\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\fR\x05value\",\n" +
+	"\x05value\x18\x02 \x01(\fR\x05value\"J\n" +
 	"\x12WatchRoutesRequest\x12\x16\n" +
-	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"\x9b\x01\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1c\n" +
+	"\theartbeat\x18\x02 \x01(\x03R\theartbeat\"\xdf\x02\n" +
 	"\x13WatchRoutesResponse\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1e\n" +
 	"\n" +
@@ -879,7 +971,13 @@ const file_goverse_objects_v1_objects_proto_rawDesc = "" +
 	"generation\x12\x1c\n" +
 	"\taddresses\x18\x03 \x03(\tR\taddresses\x12\x16\n" +
 	"\x06owners\x18\x04 \x03(\rR\x06owners\x12\x16\n" +
-	"\x06leader\x18\x05 \x01(\tR\x06leader\";\n" +
+	"\x06leader\x18\x05 \x01(\tR\x06leader\x12B\n" +
+	"\x05nodes\x18\x06 \x03(\v2,.goverse.objects.v1.WatchRoutesResponse.NodeR\x05nodes\x12\x1c\n" +
+	"\theartbeat\x18\a \x01(\x03R\theartbeat\x12\x1c\n" +
+	"\tunchanged\x18\b \x01(\bR\tunchanged\x1aB\n" +
+	"\x04Node\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x03R\vincarnation\";\n" +
 	"\x0fDescribeRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\"\xa1\x03\n" +
@@ -915,7 +1013,7 @@ func file_goverse_objects_v1_objects_proto_rawDescGZIP() []byte {
 	return file_goverse_objects_v1_objects_proto_rawDescData
 }
 
-var file_goverse_objects_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_goverse_objects_v1_objects_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_goverse_objects_v1_objects_proto_goTypes = []any{
 	(*LinkRequest)(nil),              // 0: goverse.objects.v1.LinkRequest
 	(*Hello)(nil),                    // 1: goverse.objects.v1.Hello
@@ -927,8 +1025,9 @@ var file_goverse_objects_v1_objects_proto_goTypes = []any{
 	(*WatchRoutesResponse)(nil),      // 7: goverse.objects.v1.WatchRoutesResponse
 	(*DescribeRequest)(nil),          // 8: goverse.objects.v1.DescribeRequest
 	(*DescribeResponse)(nil),         // 9: goverse.objects.v1.DescribeResponse
-	(*DescribeResponse_Service)(nil), // 10: goverse.objects.v1.DescribeResponse.Service
-	(*DescribeResponse_Object)(nil),  // 11: goverse.objects.v1.DescribeResponse.Object
+	(*WatchRoutesResponse_Node)(nil), // 10: goverse.objects.v1.WatchRoutesResponse.Node
+	(*DescribeResponse_Service)(nil), // 11: goverse.objects.v1.DescribeResponse.Service
+	(*DescribeResponse_Object)(nil),  // 12: goverse.objects.v1.DescribeResponse.Object
 }
 var file_goverse_objects_v1_objects_proto_depIdxs = []int32{
 	1,  // 0: goverse.objects.v1.LinkRequest.hello:type_name -> goverse.objects.v1.Hello
@@ -937,19 +1036,20 @@ var file_goverse_objects_v1_objects_proto_depIdxs = []int32{
 	5,  // 3: goverse.objects.v1.Call.metadata:type_name -> goverse.objects.v1.Header
 	5,  // 4: goverse.objects.v1.Reply.header:type_name -> goverse.objects.v1.Header
 	5,  // 5: goverse.objects.v1.Reply.trailer:type_name -> goverse.objects.v1.Header
-	10, // 6: goverse.objects.v1.DescribeResponse.services:type_name -> goverse.objects.v1.DescribeResponse.Service
-	11, // 7: goverse.objects.v1.DescribeResponse.objects:type_name -> goverse.objects.v1.DescribeResponse.Object
-	0,  // 8: goverse.objects.v1.Objects.Link:input_type -> goverse.objects.v1.LinkRequest
-	6,  // 9: goverse.objects.v1.Objects.WatchRoutes:input_type -> goverse.objects.v1.WatchRoutesRequest
-	8,  // 10: goverse.objects.v1.Objects.Describe:input_type -> goverse.objects.v1.DescribeRequest
-	2,  // 11: goverse.objects.v1.Objects.Link:output_type -> goverse.objects.v1.LinkResponse
-	7,  // 12: goverse.objects.v1.Objects.WatchRoutes:output_type -> goverse.objects.v1.WatchRoutesResponse
-	9,  // 13: goverse.objects.v1.Objects.Describe:output_type -> goverse.objects.v1.DescribeResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	10, // 6: goverse.objects.v1.WatchRoutesResponse.nodes:type_name -> goverse.objects.v1.WatchRoutesResponse.Node
+	11, // 7: goverse.objects.v1.DescribeResponse.services:type_name -> goverse.objects.v1.DescribeResponse.Service
+	12, // 8: goverse.objects.v1.DescribeResponse.objects:type_name -> goverse.objects.v1.DescribeResponse.Object
+	0,  // 9: goverse.objects.v1.Objects.Link:input_type -> goverse.objects.v1.LinkRequest
+	6,  // 10: goverse.objects.v1.Objects.WatchRoutes:input_type -> goverse.objects.v1.WatchRoutesRequest
+	8,  // 11: goverse.objects.v1.Objects.Describe:input_type -> goverse.objects.v1.DescribeRequest
+	2,  // 12: goverse.objects.v1.Objects.Link:output_type -> goverse.objects.v1.LinkResponse
+	7,  // 13: goverse.objects.v1.Objects.WatchRoutes:output_type -> goverse.objects.v1.WatchRoutesResponse
+	9,  // 14: goverse.objects.v1.Objects.Describe:output_type -> goverse.objects.v1.DescribeResponse
+	12, // [12:15] is the sub-list for method output_type
+	9,  // [9:12] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_goverse_objects_v1_objects_proto_init() }
@@ -963,7 +1063,7 @@ func file_goverse_objects_v1_objects_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_goverse_objects_v1_objects_proto_rawDesc), len(file_goverse_objects_v1_objects_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

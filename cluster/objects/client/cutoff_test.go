@@ -1,0 +1,116 @@
+package client_test
+
+import (
+	"context"
+	"flag"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/cluster/objects/client"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/testkit/logtest"
+	"github.com/goverse/goverse/internal/testkit/pace"
+	"github.com/goverse/goverse/internal/testkit/probepb"
+)
+
+var (
+	cutOffTTL = flag.Int("cutoff.ttl", 0, "TTL in TestRoutesOfANodeThatIsCutOff, in seconds; 0 is a short one, and 10 "+
+		"that of the full run")
+	cutOffSlack = flag.Duration("cutoff.slack", 4*time.Second, "for how much longer than a TTL a call may wait there; "+
+		"1s in the full run")
+)
+
+// A client has its routes from the node that owns its objects, and that node loses etcd. It says so, the client asks
+// another node, and its calls succeed there a TTL after the loss, without waiting for their deadlines.
+func TestRoutesOfANodeThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	ttl := *cutOffTTL
+	if ttl == 0 {
+		ttl = int(pace.TTL(2*time.Second) / time.Second)
+	}
+	nodes, w := objectNodes(t, 3, clustertest.WithTTL(ttl))
+	w.Arrange("wait", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	})
+	log := &logtest.Buffer{}
+	cut := nodes.Node(0)
+	c := dial(t, client.Config{Addresses: []string{cut.Address()}, Logger: log.Logger()})
+	conn, err := grpc.NewClient(cut.Address(), plain)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	outside := probepb.NewProbeClient(conn)
+	keys := []string{ownedBy(t, cut, "a"), ownedBy(t, cut, "b"), ownedBy(t, cut, "c"), ownedBy(t, cut, "d")}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	var mu sync.Mutex
+	var longest, again time.Duration
+	outcomes := map[string]int{}
+	var wg sync.WaitGroup
+	lost := time.Now()
+	cut.Faults().CutOff()
+	running := make(chan error, 1)
+	go func() { // a method that runs until its node loses its session
+		_, err := probepb.NewProbeClient(c.At(ownedBy(t, cut, "running"))).Do(ctx, &probepb.DoRequest{What: "wait"})
+		running <- err
+	}()
+	for _, key := range keys {
+		wg.Go(func() {
+			for pause := time.NewTicker(10 * time.Millisecond); ; <-pause.C {
+				began := time.Now()
+				sum, err := probepb.NewProbeClient(c.At(key)).Add(ctx, &probepb.AddRequest{Amount: 1})
+				mu.Lock()
+				longest = max(longest, time.Since(began))
+				outcome := "OK"
+				if err != nil {
+					outcome = objects.ReasonOf(err) + " " + err.Error()
+				}
+				outcomes[outcome]++
+				mu.Unlock()
+				if ctx.Err() != nil || err == nil && sum.GetNode() != cut.Address() {
+					mu.Lock()
+					again = max(again, time.Since(lost))
+					mu.Unlock()
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	end := <-running
+	t.Logf("TTL %d s: calls succeed again after %v; the longest took %v; %v; a method that ran: %v", ttl, again, longest,
+		outcomes, end)
+	t.Log(log.String())
+	limit := time.Duration(ttl)*time.Second + *cutOffSlack
+	require.Less(t, again, limit)
+	require.Less(t, longest, limit)
+	require.Equal(t, 1, log.Count("the node that reported the routes is lost"))
+	require.Error(t, end)
+	require.False(t, objects.NotStarted(end), "%v", end)
+
+	// Calls from outside are refused there, as long as it knows nothing; and then are not.
+	_, err = outside.Add(at(ctx, keys[0]), &probepb.AddRequest{})
+	require.True(t, objects.NotStarted(err), "%v", err)
+	require.ErrorContains(t, err, "no answer from etcd")
+	stream, err := outside.Chat(at(ctx, keys[0]))
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	require.True(t, objects.NotStarted(err), "%v", err)
+	cut.Faults().Reconnect()
+	require.Eventually(t, func() bool {
+		_, err := outside.Add(at(ctx, keys[0]), &probepb.AddRequest{})
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// at names the object, for calls from outside.
+func at(ctx context.Context, key string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, objects.KeyHeader, key)
+}
