@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -215,6 +216,22 @@ func (c *counter) Do(ctx context.Context, in *probepb.DoRequest) (*probepb.DoRes
 		return &probepb.DoResponse{}, err
 	}
 	return nil, status.Errorf(codes.NotFound, "nothing is known under %q", in.GetWhat())
+}
+
+// Chat implements probepb.ProbeServer.
+func (c *counter) Chat(stream probepb.Probe_ChatServer) error {
+	for {
+		blob, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(blob); err != nil {
+			return err
+		}
+	}
 }
 
 // block waits for the test.

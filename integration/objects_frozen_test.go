@@ -1,0 +1,261 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/cluster/objects/client"
+	"github.com/goverse/goverse/integration/internal/procs"
+	"github.com/goverse/goverse/internal/inspect"
+	"github.com/goverse/goverse/internal/testkit/probepb"
+)
+
+var (
+	frozenRounds = flag.Int("frozen.rounds", 1, "how often TestCallersOfAFrozenLeader stops a leader; 20 in the full run")
+	frozenTTL    = flag.Int("frozen.ttl", 0, "its TTL in seconds; 0 is a short one, and 10 that of the full run")
+	frozenSlack  = flag.Duration("frozen.slack", 4*time.Second, "for how much longer than a TTL a call may wait; 1s in "+
+		"the full run")
+)
+
+// frozen is calls of the objects of a leader that is about to stand still.
+type frozen struct {
+	w     *objectWorld
+	calls sync.WaitGroup
+	stop  context.Context
+
+	mu       sync.Mutex
+	longest  map[string]time.Duration // by the way that the calls take
+	outcomes map[string]map[string]int
+	acked    map[string]int64 // by key
+	unsure   map[string]int64
+}
+
+// note takes down how a call ended that took so long.
+func (f *frozen) note(way, key string, took time.Duration, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.longest[way] = max(f.longest[way], took)
+	outcome := "OK"
+	switch {
+	case err == nil:
+		f.acked[key]++
+	case objects.ReasonOf(err) == objects.ReasonMayHaveStarted:
+		f.unsure[key]++
+		outcome = objects.ReasonMayHaveStarted
+	case objects.NotStarted(err):
+		outcome = "not started: " + status.Convert(err).Message()
+	default:
+		f.unsure[key]++
+		outcome = "FORBIDDEN: " + err.Error()
+	}
+	if f.outcomes[way] == nil {
+		f.outcomes[way] = map[string]int{}
+	}
+	f.outcomes[way][outcome]++
+}
+
+// repeat makes one call after the other, each with a deadline that no call should need, until the test stops it.
+func (f *frozen) repeat(way, key string, call func(ctx context.Context) error) {
+	f.calls.Go(func() {
+		for f.stop.Err() == nil {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			began := time.Now()
+			err := call(ctx)
+			f.note(way, key, time.Since(began), err)
+			cancel()
+			pause := time.NewTimer(callPause)
+			select {
+			case <-pause.C:
+			case <-f.stop.Done():
+			}
+			pause.Stop()
+		}
+	})
+}
+
+// increment has a counter incremented again and again, and chat streams opened to another object.
+func (f *frozen) increment(way, key string, probe probepb.ProbeClient) {
+	f.repeat(way, key, func(ctx context.Context) error {
+		_, err := probe.Add(at(ctx, key), &probepb.AddRequest{Amount: 1})
+		return err
+	})
+}
+
+func (f *frozen) chat(way, key string, probe probepb.ProbeClient) {
+	f.repeat(way, key, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(at(ctx, key))
+		defer cancel()
+		stream, err := probe.Chat(ctx)
+		for range 5 {
+			if err == nil {
+				err = stream.Send(&probepb.Blob{Data: []byte("hello")})
+			}
+			if err == nil {
+				_, err = stream.Recv()
+			}
+		}
+		return err
+	})
+}
+
+// at names the object, for calls from outside.
+func at(ctx context.Context, key string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, objects.KeyHeader, key)
+}
+
+// The leader, which owns objects, stands still for longer than its TTL. All that call its objects have an answer within
+// a TTL and a moment, whichever way their calls take, and no call takes effect twice.
+func TestCallersOfAFrozenLeader(t *testing.T) {
+	t.Parallel()
+	ttl := *frozenTTL
+	if ttl == 0 {
+		ttl = briefTTL()
+	}
+	w := newObjectWorld(t, ttl, "")
+	workers := w.start(3)
+	byAll, fromOne := w.dial(workers...), map[*objectsWorker]*client.Client{}
+	outside := map[*objectsWorker]probepb.ProbeClient{}
+	for _, worker := range workers {
+		outside[worker], fromOne[worker] = w.outside(worker), w.dial(worker)
+	}
+	acked, unsure, counted := map[string]int64{}, map[string]int64{}, map[string]bool{}
+	var all []time.Duration
+	for round := range *frozenRounds {
+		leader := w.leader(workers)
+		i := slices.Index(workers, leader)
+		third := workers[(i+1)%len(workers)]
+		stop, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		f := &frozen{w: w, stop: stop, longest: map[string]time.Duration{}, outcomes: map[string]map[string]int{},
+			acked: acked, unsure: unsure}
+		keys := w.ownedAll(leader, 8, round)
+		ofClient, ofNaive := probepb.NewProbeClient(byAll.At(keys[2])), probepb.NewProbeClient(fromOne[leader].At(keys[3]))
+		for _, key := range keys[:4] {
+			counted[key] = true
+		}
+		f.increment("node", keys[0], w.client(keys[0]))
+		f.increment("outside", keys[1], outside[third])
+		f.increment("client", keys[2], ofClient)
+		f.increment("client of the leader", keys[3], ofNaive)
+		f.chat("stream of a node", keys[4], w.client(keys[4]))
+		f.chat("stream from outside", keys[5], outside[third])
+		f.chat("stream of a client", keys[6], probepb.NewProbeClient(byAll.At(keys[6])))
+		f.chat("stream of a client of the leader", keys[7], probepb.NewProbeClient(fromOne[leader].At(keys[7])))
+		f.progress(8, 3)
+		frozenAt := leader.Freeze(t)
+		procs.Await(t, workPatience, "the caller knows of the next owners", func() error {
+			if w.load(leader) > 0 {
+				return errNotYet
+			}
+			return nil
+		})
+		moved := time.Since(frozenAt)
+		f.progress(8, 3)
+		t.Logf("round %d: shards moved after %v; a further call of each caller ended after %v", round, brief(moved),
+			brief(time.Since(frozenAt)))
+		leader.Thaw(t)
+		cancel()
+		f.calls.Wait()
+		for _, way := range slices.Sorted(maps.Keys(f.longest)) {
+			t.Logf("  %-34s longest %8v  %v", way, f.longest[way].Round(time.Millisecond), f.outcomes[way])
+			all = append(all, f.longest[way])
+			if limit := time.Duration(ttl)*time.Second + *frozenSlack; f.longest[way] > limit {
+				t.Errorf("a call by the way %q took %v, more than %v", way, f.longest[way], limit)
+			}
+			for outcome := range f.outcomes[way] {
+				require.NotContains(t, outcome, "FORBIDDEN")
+			}
+		}
+		w.awaitShared(workers)
+	}
+	t.Log("longest waits:", quantiles(all))
+	sums := w.stored()
+	for key, n := range acked { // also by chats, which store nothing
+		if sum := sums[key]; counted[key] && (sum < n || sum > n+unsure[key]) {
+			t.Errorf("%s is %d, of %d increments that were acknowledged and %d that may have been", key, sum, n, unsure[key])
+		}
+	}
+}
+
+// progress waits until each of so many callers has had some more calls answered.
+func (f *frozen) progress(callers, calls int) {
+	f.w.Helper()
+	ended := func() map[string]int {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		sums := map[string]int{}
+		for way, outcomes := range f.outcomes {
+			for _, n := range outcomes {
+				sums[way] += n
+			}
+		}
+		return sums
+	}
+	before := ended()
+	procs.Await(f.w.T, workPatience, "calls end", func() error {
+		now := ended()
+		if len(now) < callers {
+			return fmt.Errorf("%d of %d callers have had an answer", len(now), callers)
+		}
+		for way, n := range now {
+			if n < before[way]+calls {
+				return fmt.Errorf("%s: %d calls have ended, of which %d before", way, n, before[way])
+			}
+		}
+		return nil
+	})
+}
+
+// leader is the worker that leads.
+func (w *objectWorld) leader(workers []*objectsWorker) (found *objectsWorker) {
+	w.Helper()
+	procs.Await(w.T, workPatience, "a worker leads", func() error {
+		leader := inspect.Snapshot(w.caller).Leader().Address
+		i := slices.IndexFunc(workers, func(one *objectsWorker) bool { return one.address == leader })
+		if i < 0 {
+			return fmt.Errorf("the leader is %q", leader)
+		}
+		found = workers[i]
+		return nil
+	})
+	return found
+}
+
+// ownedAll are so many keys that a worker owns, of that round alone.
+func (w *objectWorld) ownedAll(worker *objectsWorker, n, round int) (keys []string) {
+	w.Helper()
+	for i := 0; len(keys) < n; i++ {
+		if key := fmt.Sprint("round-", round, "-", i); w.owner(key) == worker.address {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// dial is a client that knows these workers.
+func (w *objectWorld) dial(workers ...*objectsWorker) *client.Client {
+	w.Helper()
+	cfg := client.Config{Prefix: procs.Prefix}
+	for _, worker := range workers {
+		cfg.Addresses = append(cfg.Addresses, worker.address)
+	}
+	ctx, cancel := context.WithTimeout(w.Context(), workPatience)
+	defer cancel()
+	c, err := client.Dial(ctx, cfg)
+	require.NoError(w, err)
+	w.Cleanup(c.Close)
+	return c
+}
