@@ -58,6 +58,13 @@ type Config struct {
 	// TLS is for the connections to etcd. Default: none, unless an address says
 	// https.
 	TLS *tls.Config
+	// CurrentTLS, if set, is asked at each handshake with etcd, in place of TLS: for certificates that are
+	// replaced while the node runs, as EtcdTLS of package mtls. It must not block.
+	CurrentTLS func() (*tls.Config, error)
+	// FixedEndpoints has EtcdAddress be the only addresses of etcd that are used, for etcd behind a proxy or a
+	// load balancer. Otherwise, while one of them does not answer, the members of etcd are used at the addresses
+	// that they advertise to clients, where they answer there.
+	FixedEndpoints bool
 	// Username and Password are for etcd's access control.
 	Username, Password string
 	// Credentials, if set, is asked at each log-in at etcd for the user and password, in place of
@@ -186,6 +193,9 @@ func (c Config) Validate() error {
 	case FallbackByName, FallbackNone:
 	default:
 		return fmt.Errorf("%w: Fallback %q: use FallbackByName or FallbackNone", ErrBadConfig, c.Fallback)
+	}
+	if c.TLS != nil && c.CurrentTLS != nil {
+		return fmt.Errorf("%w: TLS and CurrentTLS are both set: give one of them", ErrBadConfig)
 	}
 	switch { // etcd's client would go on as nobody
 	case c.Username != "" && c.Password == "" && c.Credentials == nil:

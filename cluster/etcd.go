@@ -39,7 +39,8 @@ func (c Config) reach(w reach.Words) reach.Config {
 	if c.Client != nil {
 		return reach.Through(c.Client, c.Logger)
 	}
-	return reach.Config{Address: c.EtcdAddress, TLS: c.TLS, Username: c.Username, Password: c.Password,
+	return reach.Config{Address: c.EtcdAddress, TLS: c.TLS, CurrentTLS: c.CurrentTLS,
+		FixedEndpoints: c.FixedEndpoints, Username: c.Username, Password: c.Password,
 		Credentials: c.Credentials, DialTimeout: c.DialTimeout, Logger: c.Logger, Words: w}
 }
 

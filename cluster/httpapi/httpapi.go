@@ -35,6 +35,9 @@ type Options struct {
 	// Processors are the program's, for /cluster/processors and the metrics: the Status of a
 	// processor.Group, for example. It must not block, and no two may have one name. Default: none.
 	Processors func() []processor.Status
+	// Certificates are those in use, for the metrics: the Expiries of mtls.Certificates, for example. It must not
+	// block, and no two may have one Use and one File. Default: none.
+	Certificates func() []Certificate
 	// MaxRequests is how many requests are served at a time; the probes are not among them, and are always
 	// answered. Default 64.
 	MaxRequests int
@@ -59,7 +62,18 @@ func (o Options) withDefaults() Options {
 	if o.Processors == nil {
 		o.Processors = func() []processor.Status { return nil }
 	}
+	if o.Certificates == nil {
+		o.Certificates = func() []Certificate { return nil }
+	}
 	return o
+}
+
+// Certificate is one that the program uses.
+type Certificate struct {
+	// Use says what for, in a word, and File is where it is from.
+	Use, File string
+	// NotAfter is when it expires.
+	NotAfter time.Time
 }
 
 // New makes the handler of every route named in the package comment. Other paths are answered with 404, and methods

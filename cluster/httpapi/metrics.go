@@ -111,7 +111,13 @@ type statusCollector struct {
 
 	objects   func() objectView
 	ofObjects objectMetrics
+
+	certificates func() []Certificate
 }
+
+var expiryDesc = prometheus.NewDesc("goverse_certificate_expiry_timestamp_seconds",
+	"When the certificate expires that this process uses of a file; of authorities, the one that lasts longest.",
+	[]string{"file", "use"}, nil)
 
 // Describe implements prometheus.Collector.
 func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
@@ -128,6 +134,7 @@ func (c *statusCollector) Describe(ch chan<- *prometheus.Desc) {
 		ch <- m.desc
 	}
 	c.ofObjects.describe(ch)
+	ch <- expiryDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -141,6 +148,10 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 	collectShards(c.source, st, c.shards, ch)
 	collectProcessors(c.processors(), c.perEach, ch)
 	c.ofObjects.collect(c.objects(), st, ch)
+	for _, cert := range c.certificates() {
+		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(cert.NotAfter.Unix()), cert.File,
+			cert.Use)
+	}
 }
 
 // NewCollector collects the metrics of a node, for a registry of the program's own, where /metrics of
@@ -155,7 +166,8 @@ func newCollector(source Source, view func() objectView, opts Options) *statusCo
 	build := prometheus.NewDesc("goverse_build_info", "Always 1; the label tells the program's version.", nil,
 		prometheus.Labels{"version": opts.Version})
 	return &statusCollector{source: source, build: build, metrics: metrics(), shards: shardMetrics(),
-		processors: opts.Processors, perEach: processorMetrics(), objects: view, ofObjects: newObjectMetrics()}
+		processors: opts.Processors, perEach: processorMetrics(), objects: view, ofObjects: newObjectMetrics(),
+		certificates: opts.Certificates}
 }
 
 // metricsHandler serves a registry of its own: two nodes in one process do not

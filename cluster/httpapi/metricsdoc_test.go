@@ -37,7 +37,9 @@ func gatherAll(t *testing.T) []*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry() // what is collected was described
 	registry.MustRegister(newCollector(all{leader()}, func() objectView { return someObjects() },
-		Options{Version: "v1", Processors: processors}.withDefaults()))
+		Options{Version: "v1", Processors: processors, Certificates: func() []Certificate {
+			return []Certificate{{Use: "http", File: "http.pem", NotAfter: time.Unix(1, 0)}}
+		}}.withDefaults()))
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	return families

@@ -62,12 +62,13 @@ Exit codes: 0 no problem, 1 a problem, 2 the command line is wrong.`,
 }
 
 func runDoctor(cmd *cobra.Command, f *doctorFlags) error {
-	cfg, err := f.config()
+	cfg, release, err := f.config(cmd)
 	if err != nil {
 		return cli.Usage(cmd.CommandPath(), err)
 	}
-	ctx, _, release := withSignals(cmd.Context())
 	defer release()
+	ctx, _, ignore := withSignals(cmd.Context())
+	defer ignore()
 	found := diagnosis.Diagnose(doctor.Examine(ctx, cfg))
 	if ctx.Err() != nil {
 		return errors.New("interrupted; nothing is left behind")
@@ -81,28 +82,29 @@ func runDoctor(cmd *cobra.Command, f *doctorFlags) error {
 	return nil
 }
 
-func (f *doctorFlags) config() (doctor.Config, error) {
+func (f *doctorFlags) config(cmd *cobra.Command) (cfg doctor.Config, release func(), err error) {
 	if err := checkTTL(f.ttl); err != nil {
-		return doctor.Config{}, err
+		return cfg, nil, err
 	}
 	program, err := access.ParseProgram(f.program)
 	if err != nil {
-		return doctor.Config{}, fmt.Errorf("--for: %w", err)
-	}
-	etcd, err := f.operatorFlags.config()
-	if err != nil {
-		return doctor.Config{}, err
+		return cfg, nil, fmt.Errorf("--for: %w", err)
 	}
 	var opts []grpc.DialOption
 	if opts, err = f.nodes.dialOptions(); err != nil {
-		return doctor.Config{}, err
+		return cfg, nil, err
 	}
 	trusted, err := authorities("--http-ca", f.httpCA)
 	if err != nil {
-		return doctor.Config{}, err
+		return cfg, nil, err
 	}
+	etcd, release, err := f.operatorFlags.config(cmd)
+	if err != nil {
+		return cfg, nil, err
+	}
+	etcd.Logger = nil // what it would say is a finding
 	return doctor.Config{HTTP: trusted, Etcd: operator.Etcd(etcd), Keys: keysOf(etcd), TTL: f.ttl, Program: program,
-		Timeout: f.timeout, Options: opts}, nil
+		Timeout: f.timeout, Options: opts}, release, nil
 }
 
 // keysOf are the keys of a configuration that was validated.

@@ -73,7 +73,7 @@ func TestEmbeddedEtcdFilesThatCannotBeUsed(t *testing.T) {
 	}{
 		{[]string{"--etcd-serve-cert", "/none", "--etcd-serve-key", files.Key}, "--etcd-serve-cert /none: name a file"},
 		{[]string{"--etcd-serve-cert", files.Cert, "--etcd-serve-key", files.CA},
-			"--etcd-serve-cert " + files.Cert + ": name PEM files that belong together"},
+			"--etcd-serve-key " + files.CA + ": name the PEM file with the private key"},
 		{[]string{"--etcd-serve-cert", files.Cert, "--etcd-serve-key", files.Key, "--etcd-serve-ca", files.Key},
 			"--etcd-serve-ca " + files.Key + ": it holds no PEM certificate"},
 	} {

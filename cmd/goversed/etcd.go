@@ -1,17 +1,18 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/internal/daemon"
+	"github.com/goverse/goverse/internal/login"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/node/mtls"
 )
 
 // etcdFlags holds the flags that say where etcd is and how to talk to it.
@@ -20,6 +21,8 @@ type etcdFlags struct {
 	user, password    string
 	passwordFile      string
 	caCert, cert, key string
+	fixed             bool
+	file              *login.PasswordFile // nil without one
 }
 
 // register adds the flags to fs; address is the default of --etcd, and usage its
@@ -32,21 +35,32 @@ func (e *etcdFlags) register(fs *pflag.FlagSet, address, usage string) {
 		"lists do not show")
 	fs.StringVar(&e.passwordFile, "etcd-password-file", "",
 		"`file` with that password, read again at each log-in: it can change while this runs")
-	fs.StringVar(&e.caCert, "etcd-cacert", "", "PEM `file` with the authorities that may have signed etcd's certificate")
-	fs.StringVar(&e.cert, "etcd-cert", "", "PEM `file` with the certificate to show to etcd")
+	fs.StringVar(&e.caCert, "etcd-cacert", "", "PEM `file` with the authorities that may have signed etcd's certificate; "+
+		"read again when it changes")
+	fs.StringVar(&e.cert, "etcd-cert", "", "PEM `file` with the certificate to show to etcd; read again when it changes")
 	fs.StringVar(&e.key, "etcd-key", "", "PEM `file` with the key of that certificate")
+	fs.BoolVar(&e.fixed, "etcd-fixed", false, "use the addresses in --etcd only, behind a proxy or load balancer "+
+		"(default: while one does not answer, those that etcd's members advertise, too)")
 }
 
 // certFlags are the names of the flags that only matter for an etcd with TLS.
 func certFlags() []string { return []string{"etcd-cacert", "etcd-cert", "etcd-key"} }
 
-// apply puts the flags into cfg. It reads the certificate files.
-func (e *etcdFlags) apply(cfg *cluster.Config) error {
-	err := e.applyNames(cfg)
-	if err == nil {
-		cfg.TLS, err = e.tls()
+// apply puts the flags into cfg. It reads the certificate files, and keeps what they hold current until the
+// function that it returns is called.
+func (e *etcdFlags) apply(cfg *cluster.Config) (release func(), err error) {
+	if err := e.applyNames(cfg); err != nil {
+		return nil, err
 	}
-	return err
+	certs, err := e.certificates(cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
+	if certs == nil {
+		return func() {}, nil
+	}
+	cfg.CurrentTLS = certs.EtcdTLS
+	return certs.Close, nil
 }
 
 // applyNames is apply without the certificate files: errors are of the command line.
@@ -71,11 +85,12 @@ func (e *etcdFlags) applyNames(cfg *cluster.Config) error {
 	if (e.caCert != "" || e.cert != "") && strings.Contains(e.address, "http://") {
 		return fmt.Errorf("--etcd %s would not be encrypted although certificates are given: write https://", e.address)
 	}
-	cfg.EtcdAddress, cfg.EtcdPrefix = e.address, e.prefix
+	cfg.EtcdAddress, cfg.EtcdPrefix, cfg.FixedEndpoints = e.address, e.prefix, e.fixed
 	cfg.Username, cfg.Password = e.user, e.password
-	if e.passwordFile != "" {
+	if e.file != nil {
+		e.file.Log(cfg.Logger)
 		cfg.Credentials = func() (string, string, error) {
-			password, err := readPassword(e.passwordFile)
+			password, err := e.file.Password()
 			return e.user, password, err
 		}
 	}
@@ -92,8 +107,10 @@ func (e *etcdFlags) checkUser() error {
 	case e.passwordFile != "" && e.user == "":
 		return errors.New("--etcd-password-file is given without --etcd-user: give both")
 	case e.passwordFile != "":
-		_, err := readPassword(e.passwordFile)
-		return err
+		var err error
+		if e.file, err = login.OpenPassword(e.passwordFile); err != nil {
+			return fmt.Errorf("--etcd-password-file: %w", err)
+		}
 	case e.user != "" && e.password == "": // etcd's client would go on as nobody
 		return errors.New("--etcd-user is given without a password: give it as GOVERSE_ETCD_PASSWORD, or " +
 			"--etcd-password-file")
@@ -101,43 +118,25 @@ func (e *etcdFlags) checkUser() error {
 	return nil
 }
 
-// readPassword is the first line of a file.
-func readPassword(path string) (string, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("--etcd-password-file: name a file that this user may read (%w)", err)
-	}
-	password, _, _ := strings.Cut(string(text), "\n")
-	if password = strings.TrimSuffix(password, "\r"); password == "" {
-		return "", fmt.Errorf("--etcd-password-file: %s begins with an empty line: put the password there", path)
-	}
-	return password, nil
+// files are those of the certificates.
+func (e *etcdFlags) files() mtls.Config {
+	return mtls.Config{CertFile: e.cert, KeyFile: e.key, CAFile: e.caCert, ForEtcd: true}
 }
 
-// tls is what the certificate files hold, nil unless one was named.
-func (e *etcdFlags) tls() (*tls.Config, error) {
-	if e.caCert == "" && e.cert == "" {
+// certificates are what the certificate files hold, kept current until they are closed; nil unless one was named.
+func (e *etcdFlags) certificates(log hclog.Logger) (*mtls.Certificates, error) {
+	cfg := e.files()
+	if cfg.CertFile == "" && cfg.CAFile == "" {
 		return nil, nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if e.caCert != "" {
-		pem, err := os.ReadFile(e.caCert)
-		if err != nil {
-			return nil, fmt.Errorf("--etcd-cacert: name a file that this user may read (%w)", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--etcd-cacert: %s holds no PEM certificate: name the authority's certificate file", e.caCert)
-		}
+	if log != nil {
+		cfg.Logger = log.Named("etcd-tls")
 	}
-	if e.cert != "" {
-		pair, err := tls.LoadX509KeyPair(e.cert, e.key)
-		if err != nil {
-			return nil, fmt.Errorf("--etcd-cert and --etcd-key: name PEM files that belong together (%w)", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
+	certs, err := mtls.New(cfg)
+	if wrong, ok := errors.AsType[*mtls.FileError](err); ok {
+		return nil, fmt.Errorf("%s %s: %w", daemon.EtcdTLSFlags[wrong.Field], wrong.File, wrong.Err)
 	}
-	return config, nil
+	return certs, err
 }
 
 // nameFlag says which flag a configuration error is about: packages name their
@@ -151,4 +150,16 @@ func (e *etcdFlags) nameFlag(err error) error {
 		return fmt.Errorf("--prefix: %w", err)
 	}
 	return err
+}
+
+// reload reads the files again, at SIGHUP.
+func (e *etcdFlags) reload(certs *mtls.Certificates, log hclog.Logger) {
+	if certs != nil {
+		if err := certs.Reload(); err != nil {
+			log.Warn("new certificate files cannot be used, the former certificates stay in use", "error", err)
+		}
+	}
+	if e.file != nil {
+		_, _ = e.file.Password() // which says what is new
+	}
 }

@@ -59,9 +59,10 @@ second one, half a second later or more, kills the group with SIGKILL at once, a
 end of --grace; where COMMAND still runs after 2 seconds, the log says so. At a terminal Ctrl-C is
 COMMAND's own, except in a pipe, where goversed passes it on; Ctrl-Z does not stop it.
 
-While etcd cannot be reached goversed waits for it, and says so. What etcd refuses, a user, a
-password, a right or a certificate, ends it at once with 125, and so does a certificate file that
-cannot be used.
+While etcd cannot be reached goversed waits for it, and says so. What etcd refuses at the start, a
+user, a password, a right or a certificate, ends it with 125, and so does a certificate file that
+cannot be used or has expired. Files of certificates and passwords are read again when they change;
+COMMAND goes on as long as the session does.
 
 COMMAND has in its environment, beside that of goversed, GOVERSE_ELECTION or GOVERSE_LOCK,
 GOVERSE_ETCD, GOVERSE_PREFIX, GOVERSE_TOKEN, a number that is larger than that of all who held
@@ -150,9 +151,15 @@ func (f *superviseFlags) run(cmd *cobra.Command, cfg supervise.Config) error {
 	if err != nil {
 		return cli.Usage(cmd.CommandPath(), err)
 	}
-	if etcd.TLS, err = f.etcd.tls(); err != nil {
+	certs, err := f.etcd.certificates(etcd.Logger)
+	if err != nil {
 		return &cli.CodeError{Code: supervise.ExitFailed, Err: err}
 	}
+	if certs != nil {
+		etcd.CurrentTLS = certs.EtcdTLS
+		defer certs.Close()
+	}
+	defer onHangup(func() { f.etcd.reload(certs, etcd.Logger) })() // which is the command's, too
 	cfg.Etcd = operator.Etcd(etcd)
 	signals := make(chan os.Signal, 16)
 	if caught := supervise.Signals(); len(caught) > 0 { // none would be all
@@ -182,6 +189,8 @@ func (f *superviseFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd
 	if err != nil {
 		return etcd, err
 	}
+	log := hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level, Output: cmd.ErrOrStderr()})
+	etcd.Logger = log
 	if err := f.etcd.applyNames(&etcd); err != nil {
 		return etcd, err
 	}
@@ -198,8 +207,6 @@ func (f *superviseFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd
 	if err := state.CheckName(what, cmp.Or(cfg.Election, cfg.Lock)); err != nil {
 		return etcd, fmt.Errorf("%s: %w", argument, err)
 	}
-	log := hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level, Output: cmd.ErrOrStderr()})
-	etcd.Logger = log
 	cfg.Logger, cfg.TTL, cfg.Stop, cfg.GracePeriod, cfg.Cgroup = log, f.ttl, f.stop, f.gracePeriod, f.cgroup
 	cfg.Env = f.environment()
 	cfg.Guard, cfg.GuardEnv = f.guard()
@@ -220,6 +227,9 @@ func (f *superviseFlags) guard() (args, env []string) {
 			args = append(args, "--"+flag+"="+value)
 		}
 	}
+	if f.etcd.fixed {
+		args = append(args, "--etcd-fixed")
+	}
 	env = os.Environ()
 	if f.etcd.password != "" {
 		env = append(env, cli.EnvName("etcd-password")+"="+f.etcd.password) // the last one counts
@@ -239,9 +249,11 @@ func newGuard() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return supervise.Guard(supervise.Free(func(ctx context.Context, lease int64) error {
 				var cfg cluster.Config
-				if err := etcd.apply(&cfg); err != nil {
+				release, err := etcd.apply(&cfg)
+				if err != nil {
 					return err
 				}
+				defer release()
 				client, err := operator.Etcd(cfg).Connect(ctx)
 				if err != nil {
 					return err

@@ -72,9 +72,9 @@ func TestCertificateFilesOfExecAndLock(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("no certificate"), 0o600))
 	for _, verb := range []string{"exec --election a", "lock a", "lock a -n"} {
 		for flags, says := range map[string]string{
-			"--etcd-cacert /nonexistent":              "--etcd-cacert: name a file that this user may read",
+			"--etcd-cacert /nonexistent":              "--etcd-cacert /nonexistent: name a file that this user may read",
 			"--etcd-cacert " + file:                   "holds no PEM certificate",
-			"--etcd-cert " + file + " --etcd-key /no": "--etcd-cert and --etcd-key: name PEM files",
+			"--etcd-cert " + file + " --etcd-key /no": "--etcd-key /no: name a file that this user may read",
 		} {
 			line := verb + " --etcd a:1 " + flags + " -- true"
 			requireOneLine(t, goversed(t, nil, strings.Fields(line)...), supervise.ExitFailed, says)

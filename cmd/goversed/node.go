@@ -49,7 +49,8 @@ three or five which as many processes embed, on machines of their own: start all
 order; a new cluster begins once all are there. The cluster serves while more than half of
 them run; goversed etcd replaces one whose machine has lost its data.
 
-SIGTERM or SIGINT hands leadership over and leaves; a second one stops at once.`,
+SIGTERM or SIGINT hands leadership over and leaves; a second one stops at once. Certificates
+and passwords are read again when their files change, and at SIGHUP.`,
 		Example: `  goversed node
   goversed node --etcd 127.0.0.1:2379 --listen 127.0.0.1:47002 --http 127.0.0.1:48002
   goversed node --etcd-name a --etcd-cluster a=http://10.0.0.1:2380,b=http://10.0.0.2:2380,c=http://10.0.0.3:2380 \
@@ -110,6 +111,7 @@ func runNode(cmd *cobra.Command, f *nodeFlags) error {
 	if err != nil {
 		return err
 	}
+	defer onHangup(d.Reload)()
 	return d.Run(ctx, cut)
 }
 
@@ -164,10 +166,10 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	}
 	cfg := daemon.Config{
 		Listen: f.listen, Advertise: f.advertise, HTTP: http, TLS: f.tls.config(),
-		HTTPTLS: f.api.tls(), Admin: f.api.admin(f.env),
+		HTTPTLS: f.api.tls(), Admin: f.api.admin(f.env), EtcdTLS: f.etcd.files(),
 		Cluster: cluster.Config{LeaderElectionTTL: int(f.ttl / time.Second), Observer: f.observer, CrashDetection: f.crash,
 			Sharding: sharding,
-			Labels:   f.labels, Weight: f.weight, Version: version()},
+			Labels:   f.labels, Weight: f.weight, Version: version(), Logger: log},
 		Etcd:         etcd,
 		StartTimeout: startTimeout, StopTimeout: f.stopTimeout, Logger: log,
 	}
@@ -179,7 +181,13 @@ func (f *nodeFlags) config(cmd *cobra.Command) (daemon.Config, error) {
 	default:
 		return daemon.Config{}, fmt.Errorf("--fallback %q: give name or none", f.fallback)
 	}
-	return cfg, f.etcd.apply(&cfg.Cluster)
+	release, err := f.etcd.apply(&cfg.Cluster)
+	if err != nil {
+		return cfg, err
+	}
+	release() // the daemon opens the files itself
+	cfg.Cluster.CurrentTLS = nil
+	return cfg, nil
 }
 
 // checkCrash takes no zeros: they are the library's way to ask for a default.

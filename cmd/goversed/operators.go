@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/goverse/goverse/cluster"
@@ -36,17 +37,18 @@ func newOperator(cmd *cobra.Command, timeout time.Duration,
 	fs.DurationVar(&f.timeout, "timeout", timeout, "how long to wait for etcd and for the outcome")
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := f.config()
+		cfg, release, err := f.config(cmd)
 		if err != nil {
 			return cli.Usage(cmd.CommandPath(), err)
 		}
+		defer release()
 		f.bounded = cmd.Flags().Changed("timeout")
 		do, err := prepare(f)
 		if err != nil {
 			return cli.Usage(cmd.CommandPath(), err)
 		}
-		ctx, _, release := withSignals(cmd.Context())
-		defer release()
+		ctx, _, ignore := withSignals(cmd.Context())
+		defer ignore()
 		o, err := operator.Open(cfg, f.timeout)
 		if err != nil {
 			return err
@@ -69,20 +71,26 @@ func interrupted(ctx context.Context, err error) error {
 	return errors.New("interrupted")
 }
 
-func (f *operatorFlags) config() (cluster.Config, error) {
-	var cfg cluster.Config
+// config is what the flags say, to be released in the end. Warnings go to the standard error of cmd.
+func (f *operatorFlags) config(cmd *cobra.Command) (cfg cluster.Config, release func(), err error) {
 	switch {
 	case f.timeout <= 0:
-		return cfg, fmt.Errorf("--timeout %v: give more than 0; 5s is a good one", f.timeout)
+		return cfg, nil, fmt.Errorf("--timeout %v: give more than 0; 5s is a good one", f.timeout)
 	case f.output != "text" && f.output != "json":
-		return cfg, fmt.Errorf("--output %q: give text or json", f.output)
+		return cfg, nil, fmt.Errorf("--output %q: give text or json", f.output)
 	case f.etcd.address == "":
-		return cfg, errors.New("--etcd is empty: give etcd's host:port, for example 127.0.0.1:2379")
+		return cfg, nil, errors.New("--etcd is empty: give etcd's host:port, for example 127.0.0.1:2379")
 	}
-	if err := f.etcd.apply(&cfg); err != nil {
-		return cfg, err
+	cfg.Logger = hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: hclog.Warn, Output: cmd.ErrOrStderr(),
+		DisableTime: true})
+	if release, err = f.etcd.apply(&cfg); err != nil {
+		return cfg, nil, err
 	}
-	return cfg, f.etcd.nameFlag(cfg.Validate())
+	if err := f.etcd.nameFlag(cfg.Validate()); err != nil {
+		release()
+		return cfg, nil, err
+	}
+	return cfg, release, nil
 }
 
 // showing is the verb that shows what get brings.

@@ -53,3 +53,29 @@ func relay(signals <-chan os.Signal, released <-chan struct{}, now func() time.T
 		}
 	}
 }
+
+// onHangup calls reload at each SIGHUP, which then does not end the process, until it is released. Under nohup it does
+// nothing: SIGHUP is ignored there, and stays so.
+func onHangup(reload func()) (release func()) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return func() {}
+	}
+	signals, released := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGHUP)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer signal.Stop(signals)
+		for {
+			select {
+			case <-signals:
+				reload()
+			case <-released:
+				return
+			}
+		}
+	})
+	return func() {
+		close(released)
+		wg.Wait()
+	}
+}

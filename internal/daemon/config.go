@@ -33,10 +33,14 @@ type Config struct {
 	// Admin says who may make admin calls over HTTP. The zero value: nobody, unless HTTPTLS has a CAFile.
 	Admin Admin
 
+	// EtcdTLS names the files for the connections to etcd; ForEtcd and Logger are set here. Default: those of the embedded
+	// etcd, if one is run, and with an etcd elsewhere none.
+	EtcdTLS mtls.Config
+
 	// Cluster is the node's part in the cluster. With an empty EtcdAddress and no
 	// Client an embedded etcd is run, which Etcd describes, and used: in process if it is the
-	// only member and no user is given, and else over TCP, at the addresses of all members. TLS is
-	// for that client, by default made of Etcd.ClientTLS. HTTPAddress and Logger are set here.
+	// only member and no user is given, and else over TCP, at the addresses of all members.
+	// HTTPAddress and Logger are set here.
 	Cluster cluster.Config
 	// Etcd is the embedded etcd, or this process's member of it. Unused unless one is run.
 	Etcd embedetcd.Config

@@ -31,6 +31,7 @@ type Daemon struct {
 
 	httpCerts *mtls.Certificates // nil without HTTPS
 	api       http.Handler       // nil without HTTP
+	opened    []opened           // all certificates
 
 	server  *httpapi.Server
 	etcd    *embedetcd.Server
@@ -64,6 +65,9 @@ func (d *Daemon) bind() error {
 	if err != nil {
 		return err
 	}
+	if err := errors.Join(d.secureEtcd(), d.watchEmbedded()); err != nil {
+		return err
+	}
 	if d.cfg.HTTP != "" {
 		if err := d.secureHTTP(); err != nil {
 			return err
@@ -82,7 +86,8 @@ func (d *Daemon) bind() error {
 	}
 	d.source = newSource(d.node.AdvertiseAddress())
 	if d.http != nil {
-		d.api = httpapi.New(d.source, httpapi.Options{Version: d.cfg.Cluster.Version, Admin: admin})
+		d.api = httpapi.New(d.source, httpapi.Options{Version: d.cfg.Cluster.Version, Admin: admin,
+			Certificates: d.expiries})
 	}
 	return nil
 }
@@ -183,7 +188,6 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 				return joined, err
 			}
 			cfg.Client = d.dialled
-			guards.goes(func() { d.followMembers(run) })
 		}
 	}
 	c, err := cluster.NewClusterWithNode(cfg, d.node)

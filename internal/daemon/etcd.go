@@ -2,18 +2,13 @@ package daemon
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/connectivity"
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/embedetcd"
@@ -25,8 +20,6 @@ const (
 	lostRetry, lostSay = time.Second, 30 * time.Second
 	// dialRetry is the pause before another attempt to log in at the embedded etcd.
 	dialRetry = 500 * time.Millisecond
-	// followEvery is how often it is looked whether the members of etcd have changed: in memory.
-	followEvery = time.Second
 )
 
 // startEtcd starts the embedded etcd. A member that the others do not let in waits until somebody has
@@ -60,12 +53,6 @@ func (d *Daemon) startEtcd(ctx context.Context) (err error) {
 // dial makes the node's client of the embedded etcd, which logs in if there is a user.
 func (d *Daemon) dial(ctx context.Context, cfg cluster.Config) (*clientv3.Client, error) {
 	cfg.Client, cfg.EtcdAddress = nil, strings.Join(d.etcd.Endpoints(), ",")
-	if cfg.TLS == nil {
-		var err error
-		if cfg.TLS, err = clientTLS(d.cfg.Etcd.ClientTLS); err != nil {
-			return nil, fmt.Errorf("--etcd-serve-cert, --etcd-serve-key and --etcd-serve-ca: %w", err)
-		}
-	}
 	for {
 		client, err := cluster.NewEtcdClient(cfg)
 		if err == nil || !errors.Is(err, cluster.ErrEtcdUnreachable) {
@@ -75,33 +62,6 @@ func (d *Daemon) dial(ctx context.Context, cfg cluster.Config) (*clientv3.Client
 		case <-time.After(dialRetry):
 		case <-ctx.Done():
 			return nil, err
-		}
-	}
-}
-
-// clientTLS is how a client in the same process reaches a server with these files: by its own certificate.
-func clientTLS(t embedetcd.TLS) (*tls.Config, error) {
-	if t.CertFile == "" {
-		return nil, nil
-	}
-	return transport.TLSInfo{CertFile: t.CertFile, KeyFile: t.KeyFile, TrustedCAFile: t.CAFile}.ClientConfig()
-}
-
-// followMembers keeps the endpoints of the node's client those of etcd's members, until ctx ends.
-func (d *Daemon) followMembers(ctx context.Context) {
-	again := time.NewTicker(followEvery)
-	defer again.Stop()
-	connected := false // once: the client's first connecting and SetEndpoints, at the same time, are a data race in it
-	for {
-		connected = connected || d.dialled.ActiveConnection().GetState() == connectivity.Ready
-		if now := d.etcd.Endpoints(); connected && !slices.Equal(now, d.dialled.Endpoints()) {
-			d.log.Debug("the members of etcd have changed", "endpoints", strings.Join(now, ","))
-			d.dialled.SetEndpoints(now...)
-		}
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			return
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/node"
 	"github.com/goverse/goverse/node/mtls"
 )
@@ -13,6 +14,11 @@ import (
 var (
 	tlsFlags     = map[string]string{"CertFile": "--node-cert", "KeyFile": "--node-key", "CAFile": "--node-ca"}
 	httpTLSFlags = map[string]string{"CertFile": "--http-cert", "KeyFile": "--http-key", "CAFile": "--http-client-ca"}
+	serveFlags   = map[string]string{"CertFile": "--etcd-serve-cert", "KeyFile": "--etcd-serve-key",
+		"CAFile": "--etcd-serve-ca"}
+	peerFlags = map[string]string{"CertFile": "--etcd-peer-cert", "KeyFile": "--etcd-peer-key", "CAFile": "--etcd-peer-ca"}
+	// EtcdTLSFlags are those for connections to etcd.
+	EtcdTLSFlags = map[string]string{"CertFile": "--etcd-cert", "KeyFile": "--etcd-key", "CAFile": "--etcd-cacert"}
 )
 
 // validateTLS reports what can be seen without reading the files.
@@ -32,7 +38,6 @@ func (d *Daemon) secure(cfg node.Config) (node.Config, error) {
 		return cfg, nil
 	}
 	tls := d.cfg.TLS
-	tls.Logger = d.log.Named("tls")
 	known := d.cfg.Advertise
 	if known == "" {
 		known = d.cfg.Listen
@@ -42,32 +47,123 @@ func (d *Daemon) secure(cfg node.Config) (node.Config, error) {
 		return cfg, err // Validate would have found it
 	}
 	tls.Host = host
-	if d.certs, err = mtls.New(tls); err != nil {
-		return cfg, tlsError(err, tlsFlags)
+	if d.certs, err = d.open("node", "tls", tls, tlsFlags); err != nil {
+		return cfg, err
 	}
 	cfg.ServerOptions = append(cfg.ServerOptions, d.certs.ServerOption())
 	return cfg, nil
 }
 
 // secureHTTP reads the certificates of the status API, if there are any.
-func (d *Daemon) secureHTTP() error {
+func (d *Daemon) secureHTTP() (err error) {
 	tls := d.cfg.HTTPTLS
 	if tls.CertFile == "" {
 		return nil
 	}
-	tls.ServerOnly, tls.Logger = true, d.log.Named("http")
-	var err error
-	if d.httpCerts, err = mtls.New(tls); err != nil {
-		return tlsError(err, httpTLSFlags)
+	tls.ServerOnly = true
+	d.httpCerts, err = d.open("http", "http", tls, httpTLSFlags)
+	return err
+}
+
+// secureEtcd reads the certificates for the connections to etcd, if there are any: by default those of the embedded
+// etcd, which knows its own certificate.
+func (d *Daemon) secureEtcd() error {
+	files, flags, use := d.cfg.EtcdTLS, EtcdTLSFlags, "etcd-client"
+	if none := files.CertFile == "" && files.CAFile == ""; none && d.cfg.embedded() {
+		serve := d.cfg.Etcd.ClientTLS
+		files = mtls.Config{CertFile: serve.CertFile, KeyFile: serve.KeyFile, CAFile: serve.CAFile}
+		flags, use = serveFlags, "etcd-serve"
+	}
+	if files.CertFile == "" && files.CAFile == "" || d.cfg.Cluster.TLS != nil || d.cfg.Cluster.CurrentTLS != nil {
+		return nil
+	}
+	files.ForEtcd = true
+	if use == "etcd-serve" {
+		files.Replaced = d.replaced(serveFlags)
+	}
+	certs, err := d.open(use, "etcd-tls", files, flags)
+	if err != nil {
+		return err
+	}
+	d.cfg.Cluster.CurrentTLS = certs.EtcdTLS
+	return nil
+}
+
+// watchEmbedded looks at the files of the embedded etcd that nobody else here looks at.
+func (d *Daemon) watchEmbedded() error {
+	if !d.cfg.embedded() {
+		return nil
+	}
+	if peer := d.cfg.Etcd.PeerTLS; peer.CertFile != "" {
+		files := mtls.Config{CertFile: peer.CertFile, KeyFile: peer.KeyFile, CAFile: peer.CAFile, ForEtcd: true,
+			Replaced: d.replaced(peerFlags)}
+		if _, err := d.open("etcd-peer", "etcd-tls", files, peerFlags); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (d *Daemon) closeCertificates() {
-	for _, certs := range []*mtls.Certificates{d.certs, d.httpCerts} {
-		if certs != nil {
-			certs.Close()
+// replaced is for files of the embedded etcd, which reads its certificate at each handshake, and its authorities only
+// when it starts.
+func (d *Daemon) replaced(flags map[string]string) func(authorities bool) {
+	return func(authorities bool) {
+		if authorities {
+			d.log.Warn("the embedded etcd goes on with the former authorities of "+flags["CAFile"]+
+				" until it starts again: restart the nodes that embed etcd, one after the other", "flag", flags["CAFile"])
 		}
+	}
+}
+
+// opened are certificates that are kept current while the daemon runs.
+type opened struct {
+	use   string
+	certs *mtls.Certificates
+	flags map[string]string
+}
+
+// open reads certificates, and keeps them current.
+func (d *Daemon) open(use, log string, cfg mtls.Config, flags map[string]string) (*mtls.Certificates, error) {
+	cfg.Logger = d.log.Named(log)
+	certs, err := mtls.New(cfg)
+	if err != nil {
+		return nil, tlsError(err, flags)
+	}
+	d.opened = append(d.opened, opened{use, certs, flags})
+	return certs, nil
+}
+
+// Reload reads the certificates and the password again now, as it happens by itself when their files change. What
+// cannot be used leaves the former in use, and makes a line in the log. It does not block for longer than reading
+// takes, and may be called at any time.
+func (d *Daemon) Reload() {
+	for _, o := range d.opened {
+		if err := o.certs.Reload(); err != nil {
+			d.log.Warn("new certificate files cannot be used, the former certificates stay in use", "error",
+				tlsError(err, o.flags))
+		}
+	}
+	if ask := d.cfg.Cluster.Credentials; ask != nil {
+		if _, _, err := ask(); err != nil {
+			d.log.Warn("there is no password to log in to etcd with", "error", err)
+		}
+	}
+	d.log.Info("files of certificates and passwords were read again, as was asked for")
+}
+
+// expiries are those of all certificates in use, for the metrics.
+func (d *Daemon) expiries() (out []httpapi.Certificate) {
+	for _, o := range d.opened {
+		for _, e := range o.certs.Expiries() {
+			out = append(out, httpapi.Certificate{Use: o.use, File: e.File, NotAfter: e.NotAfter})
+		}
+	}
+	return out
+}
+
+func (d *Daemon) closeCertificates() {
+	for _, o := range d.opened {
+		o.certs.Close()
 	}
 }
 

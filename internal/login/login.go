@@ -10,8 +10,10 @@ package login
 
 import (
 	"context"
+	"errors"
 	"sync"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -88,17 +90,26 @@ func (a *auth) join() (at *attempt, own bool) {
 	return a.current, true
 }
 
+// logIn logs in with what credentials says. Where etcd refuses that it asks once more: the password may have been
+// replaced meanwhile.
 func (a *auth) logIn(ctx context.Context, name, password string) (*clientv3.AuthenticateResponse, error) {
-	if a.credentials != nil {
-		var err error
-		if name, password, err = a.credentials(); err != nil {
-			return nil, err
-		}
-	}
 	client, err := clientv3.New(a.nobody)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = client.Close() }() // nothing is sent any more
-	return client.Authenticate(ctx, name, password)
+	if a.credentials == nil {
+		return client.Authenticate(ctx, name, password)
+	}
+	if name, password, err = a.credentials(); err != nil {
+		return nil, err
+	}
+	resp, err := client.Authenticate(ctx, name, password)
+	if !errors.Is(err, rpctypes.ErrAuthFailed) {
+		return resp, err
+	}
+	if again, other, failed := a.credentials(); failed == nil && (again != name || other != password) {
+		return client.Authenticate(ctx, again, other)
+	}
+	return resp, err
 }

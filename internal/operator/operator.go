@@ -32,7 +32,8 @@ type Operator struct {
 
 // Etcd is how goversed reaches the etcd of cfg: errors name flags.
 func Etcd(cfg cluster.Config) reach.Config {
-	return reach.Config{Address: cfg.EtcdAddress, TLS: cfg.TLS, Username: cfg.Username, Password: cfg.Password,
+	return reach.Config{Address: cfg.EtcdAddress, TLS: cfg.TLS, CurrentTLS: cfg.CurrentTLS,
+		FixedEndpoints: cfg.FixedEndpoints, Username: cfg.Username, Password: cfg.Password,
 		Credentials: cfg.Credentials, DialTimeout: cfg.DialTimeout, Logger: cfg.Logger, Words: reach.Flags}
 }
 

@@ -22,10 +22,14 @@ import (
 // them.
 type Config struct {
 	// Address is one address or several with commas between.
-	Address            string
-	TLS                *tls.Config
+	Address string
+	TLS     *tls.Config
+	// CurrentTLS, if set, is asked at each handshake, in place of TLS. It must not block.
+	CurrentTLS         func() (*tls.Config, error)
 	Username, Password string
 	Credentials        func() (username, password string, err error)
+	// FixedEndpoints: only these addresses are used, wherever etcd's members are.
+	FixedEndpoints bool
 	// DialTimeout bounds one attempt to connect, and one log-in. Default 2 s.
 	DialTimeout time.Duration
 	// Logger gets etcd's own warnings, and what Await has to say. Default: none.
@@ -83,6 +87,25 @@ func (c Config) Connect(ctx context.Context) (*clientv3.Client, error) {
 	return client, nil
 }
 
+// currentTLS is what each handshake asks for its configuration, nil without TLS.
+func (c Config) currentTLS() func() (*tls.Config, error) {
+	switch {
+	case !c.secure():
+		return nil
+	case c.CurrentTLS != nil:
+		return c.CurrentTLS
+	}
+	return func() (*tls.Config, error) { return c.TLS, nil }
+}
+
+// NowTLS is the configuration for a connection that is made now, nil without one.
+func (c Config) NowTLS() (*tls.Config, error) {
+	if c.CurrentTLS != nil {
+		return c.CurrentTLS()
+	}
+	return c.TLS, nil
+}
+
 // dial makes a client and logs in. Errors are problems with the user, and what etcd's client says.
 func (c Config) dial(ctx context.Context) (*clientv3.Client, error) {
 	if c.Credentials != nil {
@@ -94,11 +117,13 @@ func (c Config) dial(ctx context.Context) (*clientv3.Client, error) {
 	// The log-in ends with ctx, the client, which is made of the same context, does not.
 	own, end := context.WithCancel(context.Background())
 	detach := context.AfterFunc(ctx, end)
-	etcd := c.etcd(own)
+	links := newLinks()
+	etcd := c.etcd(own, links)
 	client, err := clientv3.New(etcd)
 	detached := detach()
 	if err == nil && detached {
-		login.Attach(client, etcd, c.Credentials)
+		login.Attach(client, c.etcd(own, newLinks()), c.Credentials)
+		c.attend(client, links)
 		return client, nil
 	}
 	end()
@@ -114,8 +139,8 @@ func (c Config) dial(ctx context.Context) (*clientv3.Client, error) {
 	return nil, err
 }
 
-// etcd is the configuration of a client that ends with ctx.
-func (c Config) etcd(ctx context.Context) clientv3.Config {
+// etcd is the configuration of a client that ends with ctx, and whose connections links knows.
+func (c Config) etcd(ctx context.Context, links *links) clientv3.Config {
 	// etcd's client warns of every request that fails, also where failing is an answer, and with a
 	// user calls it an error where one was given up; what matters of it is said here.
 	var quiet []zap.Option
@@ -125,7 +150,6 @@ func (c Config) etcd(ctx context.Context) clientv3.Config {
 	return clientv3.Config{
 		Context:     ctx,
 		Endpoints:   c.addresses(),
-		TLS:         c.TLS,
 		Username:    c.Username,
 		Password:    c.Password,
 		DialTimeout: c.DialTimeout,
@@ -138,6 +162,6 @@ func (c Config) etcd(ctx context.Context) clientv3.Config {
 			Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2,
 				MaxDelay: time.Second},
 			MinConnectTimeout: c.DialTimeout,
-		})},
+		}), grpc.WithTransportCredentials(&transport{links: links, current: c.currentTLS()})},
 	}
 }

@@ -66,7 +66,11 @@ func (c Config) lookAt(ctx context.Context, address string) (cause, error) {
 	case c.given != nil:
 		return unknown, nil
 	case c.secure():
-		return causeOverTLS(ctx, conn, hostPort, c.TLS)
+		config, err := c.NowTLS()
+		if err != nil {
+			return unknown, err
+		}
+		return causeOverTLS(ctx, conn, hostPort, config)
 	}
 	return causeWithoutTLS(ctx, conn, hostPort), nil
 }
@@ -74,7 +78,8 @@ func (c Config) lookAt(ctx context.Context, address string) (cause, error) {
 // secure reports whether the client speaks TLS: the first address decides for all.
 func (c Config) secure() bool {
 	first := c.addresses()[0]
-	return strings.HasPrefix(first, "https://") || c.TLS != nil && !strings.HasPrefix(first, "http://")
+	configured := c.TLS != nil || c.CurrentTLS != nil
+	return strings.HasPrefix(first, "https://") || configured && !strings.HasPrefix(first, "http://")
 }
 
 // connect connects to hostPort, and has the connection closed when ctx ends.

@@ -8,10 +8,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// DefaultInterval is how often the files are looked at.
-const DefaultInterval = 10 * time.Second
+// DefaultInterval is how often the files are looked at. What a renewal waits for is often a server that restarts at
+// once, so it is short.
+const DefaultInterval = time.Second
 
-// Config names the files, which are PEM. The first three fields are required, but for CAFile with ServerOnly.
+// Config names the files, which are PEM. The first three fields are required, but for CAFile with ServerOnly, and each
+// with ForEtcd.
 type Config struct {
 	// CertFile has the certificate to show to others, and after it the intermediate ones, if there are any.
 	CertFile string
@@ -30,6 +32,14 @@ type Config struct {
 	// may be of any authority, and need not be one for clients. CAFile has the authorities of its clients: those that
 	// show a certificate are verified, and those that show none are served, too. Without CAFile none is asked for.
 	ServerOnly bool
+	// ForEtcd is for connections to etcd alone: see Certificates.EtcdTLS. Each file may be left out, CertFile and KeyFile
+	// together. Without CertFile no certificate is shown, and without CAFile the authorities of this machine count. The
+	// certificate may be of any authority.
+	ForEtcd bool
+
+	// Replaced, if set, is called when what the files hold has been replaced and is in use; authorities says whether
+	// these changed. Nil: nothing is called.
+	Replaced func(authorities bool)
 
 	// Interval is how often the files are looked at for changes. Default: DefaultInterval.
 	Interval time.Duration
@@ -45,18 +55,27 @@ func (c Config) Validate() error {
 		{"KeyFile", c.KeyFile, "certificate's private key"},
 		{"CAFile", c.CAFile, "authorities' certificates"},
 	} {
-		if f.file == "" && !(c.ServerOnly && f.field == "CAFile") {
+		if f.file == "" && !c.ForEtcd && !(c.ServerOnly && f.field == "CAFile") {
 			return fmt.Errorf("mtls: %s is empty: name the PEM file with the %s", f.field, f.what)
 		}
 	}
-	if c.ServerOnly && c.ClientOnly {
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return errors.New("mtls: CertFile and KeyFile belong together: give both, or none for etcd")
+	}
+	switch {
+	case c.ServerOnly && c.ClientOnly:
 		return errors.New("mtls: ServerOnly and ClientOnly are both set: leave both out for a node")
+	case c.ForEtcd && (c.ServerOnly || c.ClientOnly):
+		return errors.New("mtls: ForEtcd is set beside ServerOnly or ClientOnly: leave these out for etcd")
 	}
 	if c.Interval < 0 {
 		return fmt.Errorf("mtls: Interval %v is negative: leave it out, which means %v", c.Interval, DefaultInterval)
 	}
 	return nil
 }
+
+// ErrExpired: a certificate has expired. A FileError wraps it.
+var ErrExpired = errors.New("it expired")
 
 // FileError says what is wrong with a file.
 type FileError struct {

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,7 +70,38 @@ func (c *Certificates) ServerTLS() *tls.Config {
 		}}
 }
 
-// Leaf is the certificate that new connections show now. It must not be altered.
+// EtcdTLS is for cluster.Config.CurrentTLS, with Config.ForEtcd: each connection to etcd is made with the certificates
+// of that moment. It reads no file, and does not block.
+func (c *Certificates) EtcdTLS() (*tls.Config, error) {
+	if now := c.current.Load().etcd; now != nil {
+		return now, nil
+	}
+	return nil, errors.New("mtls: EtcdTLS is for certificates with Config.ForEtcd")
+}
+
+// Expiry is when what a file holds expires.
+type Expiry struct {
+	// File is the file's name.
+	File string
+	// NotBefore and NotAfter are those of the certificate shown, or among authorities of the one that expires last.
+	NotBefore, NotAfter time.Time
+}
+
+// Expiries are those of the certificate and of the authorities that are in use, as far as there are files for them.
+func (c *Certificates) Expiries() []Expiry { return c.current.Load().expiries(c.cfg) }
+
+func (g *generation) expiries(cfg Config) (out []Expiry) {
+	if g.leaf != nil {
+		out = append(out, Expiry{File: cfg.CertFile, NotBefore: g.leaf.NotBefore, NotAfter: g.leaf.NotAfter})
+	}
+	if len(g.authorities) > 0 {
+		last := slices.MaxFunc(g.authorities, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+		out = append(out, Expiry{File: cfg.CAFile, NotBefore: last.NotBefore, NotAfter: last.NotAfter})
+	}
+	return out
+}
+
+// Leaf is the certificate that new connections show now, nil if none is shown. It must not be altered.
 func (c *Certificates) Leaf() *x509.Certificate { return c.current.Load().leaf }
 
 // Reload reads the files now: on a signal, for example. Where it fails, what was in use stays so; the error is as
@@ -90,28 +122,62 @@ func (c *Certificates) Close() {
 // is broken.
 func (c *Certificates) look() (seen string, err error) {
 	c.reading.Lock()
-	defer c.reading.Unlock()
+	seen, former, now, err := c.read()
+	c.reading.Unlock()
+	if now != nil {
+		c.sayReplaced(former, now)
+	}
+	return seen, err
+}
+
+// read is look without a word; now is nil unless there is something new.
+func (c *Certificates) read() (seen string, former, now *generation, err error) {
 	held, err := c.cfg.read()
 	if err != nil {
-		return err.Error(), err
+		return err.Error(), nil, nil, err
 	}
 	sum, former := held.sum(), c.current.Load()
 	seen = string(sum[:])
 	if former != nil && former.sum == sum {
-		return seen, nil
+		return seen, nil, nil, nil
 	}
-	now, err := c.cfg.generation(held, time.Now())
-	if err != nil {
-		return seen, err
+	if now, err = c.cfg.generation(held, time.Now()); err != nil {
+		return seen, nil, nil, err
 	}
 	c.current.Store(now)
-	says := "certificates loaded"
-	if former != nil {
-		says = "certificates replaced: new connections use them"
+	return seen, former, now, nil
+}
+
+// sayReplaced says that there is a new generation.
+func (c *Certificates) sayReplaced(former, now *generation) {
+	if former == nil {
+		c.log.Info("certificates loaded", now.about(c.cfg)...)
+		return
 	}
-	c.log.Info(says, "file", c.cfg.CertFile, "serial", now.leaf.SerialNumber, "for", names(now.leaf),
-		"expires", utc(now.leaf.NotAfter))
-	return seen, nil
+	says := "certificates replaced: new connections use them"
+	if same := former.leaf != nil && now.leaf != nil && former.leaf.Equal(now.leaf); same || now.leaf == nil {
+		says = "authorities replaced: new connections use them"
+	}
+	c.log.Info(says, now.about(c.cfg)...)
+	if c.cfg.Replaced != nil {
+		c.cfg.Replaced(!slices.EqualFunc(former.authorities, now.authorities, (*x509.Certificate).Equal))
+	}
+}
+
+// about is what the log says of what is in use.
+func (g *generation) about(cfg Config) []any {
+	if g.leaf == nil {
+		if len(g.authorities) == 0 {
+			return nil
+		}
+		return []any{"file", cfg.CAFile, "authorities", len(g.authorities), "expires", utc(g.expiries(cfg)[0].NotAfter)}
+	}
+	about := []any{"file", cfg.CertFile, "serial", g.leaf.SerialNumber, "for", names(g.leaf), "expires",
+		utc(g.leaf.NotAfter)}
+	if cfg.CAFile != "" {
+		about = append(about, "authorities", len(g.authorities))
+	}
+	return about
 }
 
 // run looks at the files until ctx ends.
@@ -153,7 +219,7 @@ func (w *watcher) report(seen string, err error, log hclog.Logger) {
 
 // remind logs once that a certificate has less than a tenth of its time left.
 func (w *watcher) remind(leaf *x509.Certificate, now time.Time, log hclog.Logger) {
-	if w.ending == leaf || leaf.NotAfter.Sub(now) > leaf.NotAfter.Sub(leaf.NotBefore)/10 {
+	if leaf == nil || w.ending == leaf || leaf.NotAfter.Sub(now) > leaf.NotAfter.Sub(leaf.NotBefore)/10 {
 		return
 	}
 	w.ending = leaf
@@ -161,7 +227,8 @@ func (w *watcher) remind(leaf *x509.Certificate, now time.Time, log hclog.Logger
 		"serial", leaf.SerialNumber, "expires", utc(leaf.NotAfter))
 }
 
-var errServerOnly = errors.New("mtls: certificates with Config.ServerOnly are for ServerTLS, and not for gRPC")
+var errNoNode = errors.New("mtls: certificates with Config.ServerOnly are for ServerTLS, and those with ForEtcd for " +
+	"EtcdTLS, and not for the gRPC of nodes")
 
 // transport are credentials that make each handshake with the certificates of that moment.
 type transport struct{ certs *Certificates }
@@ -170,8 +237,8 @@ type transport struct{ certs *Certificates }
 func (t transport) ClientHandshake(ctx context.Context, authority string,
 	raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	now := t.certs.current.Load()
-	if now.other != nil {
-		return nil, nil, errServerOnly
+	if now.client == nil {
+		return nil, nil, errNoNode
 	}
 	return now.client.ClientHandshake(ctx, authority, raw)
 }
@@ -179,8 +246,8 @@ func (t transport) ClientHandshake(ctx context.Context, authority string,
 // ServerHandshake implements credentials.TransportCredentials.
 func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	now := t.certs.current.Load()
-	if now.other != nil {
-		return nil, nil, errServerOnly
+	if now.server == nil {
+		return nil, nil, errNoNode
 	}
 	conn, info, err := now.server.ServerHandshake(raw)
 	if err != nil {

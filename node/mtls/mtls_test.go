@@ -115,7 +115,7 @@ func TestConfigThatCannotBeUsed(t *testing.T) {
 		"mtls: CertFile is empty: name the PEM file with the certificate":              {},
 		"mtls: KeyFile is empty: name the PEM file with the certificate's private key": {CertFile: "c"},
 		"mtls: CAFile is empty: name the PEM file with the authorities' certificates":  {CertFile: "c", KeyFile: "k"},
-		"mtls: Interval -1s is negative: leave it out, which means 10s": {CertFile: "c", KeyFile: "k", CAFile: "a",
+		"mtls: Interval -1s is negative: leave it out, which means 1s": {CertFile: "c", KeyFile: "k", CAFile: "a",
 			Interval: -time.Second},
 	} {
 		_, err := mtls.New(cfg)

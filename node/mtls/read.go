@@ -55,9 +55,11 @@ func (h contents) sum() [sha256.Size]byte {
 // generation is what one version of the files makes.
 type generation struct {
 	sum            [sha256.Size]byte
-	leaf           *x509.Certificate
+	leaf           *x509.Certificate // nil if none is shown
+	authorities    []*x509.Certificate
 	server, client credentials.TransportCredentials
 	other          *tls.Config // of a server that is no node's
+	etcd           *tls.Config // of a client of etcd's
 }
 
 // generation makes the credentials, and refuses those that others would refuse.
@@ -69,6 +71,13 @@ func (c Config) generation(held contents, now time.Time) (*generation, error) {
 			return nil, c.wrong("CAFile", "%w", err)
 		}
 	}
+	pool := x509.NewCertPool()
+	for _, authority := range authorities {
+		pool.AddCert(authority)
+	}
+	if c.CertFile == "" {
+		return &generation{sum: held.sum(), authorities: authorities, etcd: etcdTLS(pool, authorities)}, nil
+	}
 	chain, err := certificates(held.cert)
 	if err != nil {
 		return nil, c.wrong("CertFile", "%w", err)
@@ -78,12 +87,12 @@ func (c Config) generation(held contents, now time.Time) (*generation, error) {
 		return nil, c.wrong("KeyFile", "name the PEM file with the private key, without a password, of the certificate in "+
 			"%s (%w)", c.CertFile, err)
 	}
-	leaf, pool := chain[0], x509.NewCertPool()
-	for _, authority := range authorities {
-		pool.AddCert(authority)
-	}
+	leaf := chain[0]
 	if err := c.check(chain, pool, now); err != nil {
 		return nil, err
+	}
+	if c.ForEtcd {
+		return &generation{sum: held.sum(), leaf: leaf, authorities: authorities, etcd: etcdTLS(pool, authorities, pair)}, nil
 	}
 	if c.ServerOnly {
 		config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
@@ -91,13 +100,26 @@ func (c Config) generation(held contents, now time.Time) (*generation, error) {
 		if c.CAFile != "" {
 			config.ClientCAs, config.ClientAuth = pool, tls.VerifyClientCertIfGiven
 		}
-		return &generation{sum: held.sum(), leaf: leaf, other: config}, nil
+		return &generation{sum: held.sum(), leaf: leaf, authorities: authorities, other: config}, nil
 	}
 	// Without tickets every connection is a whole handshake, which looks at the certificates as they are.
 	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}, RootCAs: pool,
 		ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, SessionTicketsDisabled: true}
-	return &generation{sum: held.sum(), leaf: leaf, server: credentials.NewTLS(config),
+	return &generation{sum: held.sum(), leaf: leaf, authorities: authorities, server: credentials.NewTLS(config),
 		client: credentials.NewTLS(config)}, nil
+}
+
+// etcdTLS is for one connection to etcd, which speaks TLS 1.2, too, where it is old.
+func etcdTLS(pool *x509.CertPool, authorities []*x509.Certificate, shown ...tls.Certificate) *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(authorities) > 0 {
+		config.RootCAs = pool
+	}
+	if len(shown) > 0 {
+		// Whatever authorities etcd names: it is to say itself that it refuses this one.
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &shown[0], nil }
+	}
+	return config
 }
 
 // check verifies the certificate as others do.
@@ -105,9 +127,12 @@ func (c Config) check(chain []*x509.Certificate, authorities *x509.CertPool, now
 	leaf := chain[0]
 	switch {
 	case now.After(leaf.NotAfter):
-		return c.wrong("CertFile", "it expired at %s: issue a new one", utc(leaf.NotAfter))
+		return c.wrong("CertFile", "%w at %s: issue a new one", ErrExpired, utc(leaf.NotAfter))
 	case now.Before(leaf.NotBefore):
 		return c.wrong("CertFile", "it is not valid before %s: wait, or set this machine's clock", utc(leaf.NotBefore))
+	}
+	if c.ForEtcd { // etcd knows its authority, or does not
+		return nil
 	}
 	if c.ServerOnly { // who calls knows its authority, or does not
 		if c.Host != "" {

@@ -3,14 +3,19 @@
 package procs
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 )
@@ -111,5 +116,64 @@ func (m *Members) Lead(t testing.TB, i int) {
 		}
 		return errors.New("it has been asked to move")
 	})
+	m.AwaitWell(t)
+}
+
+// Replace adds a member at new addresses, and when it serves removes member i, whose place it takes here, and kills it.
+// It returns when all are of one mind again. It is for etcd 3.7.
+func (m *Members) Replace(t testing.TB, k *Kit, i int) {
+	t.Helper()
+	old, err := m.Status(context.Background(), i)
+	require.NoError(t, err)
+	asking, addresses := m.clients[(i+1)%len(m.clients)], k.Addresses(t, 2)
+	client, peer := addresses[0], addresses[1]
+	change := func(what string, do func(ctx context.Context) error) {
+		Await(t, membersPatience, what, func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*askMember)
+			defer cancel()
+			return do(ctx)
+		})
+	}
+	// etcd takes no change while one of its members has only just connected.
+	change("a member is added", func(ctx context.Context) error {
+		_, err := asking.MemberAdd(ctx, []string{"http://" + peer})
+		if errors.Is(err, rpctypes.ErrPeerURLExist) {
+			return nil // by a request whose answer was lost
+		}
+		return err
+	})
+	var joins []string
+	change("etcd names its members", func(ctx context.Context) error {
+		all, err := asking.MemberList(ctx)
+		if err != nil {
+			return err
+		}
+		for _, one := range all.Members {
+			joins = append(joins, cmp.Or(one.Name, peer)+"="+one.PeerURLs[0])
+		}
+		return nil
+	})
+	config, err := json.Marshal(serveConfig{DataDir: t.TempDir(), Client: client, Peer: peer,
+		Joins: strings.Join(joins, ",")})
+	require.NoError(t, err)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	former := m.Processes[i]
+	m.Endpoints[i] = client
+	m.Processes[i] = k.Start(t, "member "+client, self, nil, []string{serveEnv + "=" + string(config)})
+	own, err := clientv3.New(clientv3.Config{Endpoints: []string{client}, DialTimeout: 5 * time.Second,
+		Logger: zap.NewNop()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = own.Close() }) // its error is that its context was cancelled
+	m.clients[i] = own
+	m.AwaitWell(t)
+	change("a member is removed", func(ctx context.Context) error {
+		_, err := asking.MemberRemove(ctx, old.Header.MemberId)
+		if errors.Is(err, rpctypes.ErrMemberNotFound) {
+			return nil // as above
+		}
+		return err
+	})
+	former.Kill(t)
 	m.AwaitWell(t)
 }

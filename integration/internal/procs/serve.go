@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 )
@@ -31,6 +32,10 @@ type serveConfig struct {
 	Peers                 []string
 	Passwords             Passwords
 	Election              int
+	// TLS is for the client port, whose clients must show a certificate of its authority; nil: plain text.
+	TLS *Certificates
+	// Joins are the members of a cluster that is there already, as etcd's flag wants them; "": it begins.
+	Joins string
 }
 
 // serve is an etcd server as a process of its own: it runs until it is killed.
@@ -42,6 +47,11 @@ func serve(encoded string) int {
 	cfg := embed.NewConfig()
 	cfg.Dir = config.DataDir
 	client, peer := []url.URL{{Scheme: "http", Host: config.Client}}, []url.URL{{Scheme: "http", Host: config.Peer}}
+	if c := config.TLS; c != nil {
+		client[0].Scheme = "https"
+		cfg.ClientTLSInfo = transport.TLSInfo{CertFile: c.Cert, KeyFile: c.Key, TrustedCAFile: c.CA, ClientCertAuth: true,
+			SkipClientSANVerify: true}
+	}
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = client, client
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = peer, peer
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
@@ -54,6 +64,9 @@ func serve(encoded string) int {
 		}
 		cfg.InitialCluster = strings.Join(all, ",")
 		cfg.InitialClusterToken = strings.Join(config.Peers, ",")
+	}
+	if config.Joins != "" {
+		cfg.Name, cfg.InitialCluster, cfg.ClusterState = config.Peer, config.Joins, embed.ClusterStateFlagExisting
 	}
 	cfg.BcryptCost = uint(cmp.Or(config.Passwords.BcryptCost, leastBcryptCost))
 	cfg.AuthTokenTTL = uint(cmp.Or(config.Passwords.TokenTTL, 300))
