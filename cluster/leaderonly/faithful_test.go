@@ -93,3 +93,42 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 		require.Fail(t, "the body is waited for")
 	}
 }
+
+// The leader stands still, and another one leads: who waits for the answer of a forwarded request has one, long before
+// ForwardTimeout. The former leader's answer has a moment to come.
+func TestForwardedToALeaderThatStandsStill(t *testing.T) {
+	t.Parallel()
+	begun, thaw := make(chan bool, 2), make(chan struct{})
+	leader := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun <- true
+		select {
+		case <-thaw:
+		case <-r.Context().Done():
+		}
+	}))
+	defer leader.Close()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	f := newFake(follows(leader.URL))
+	h := Handler(f, echo, Options{Elsewhere: Forward, Transport: transport})
+	answers := make(chan *httptest.ResponseRecorder, 1)
+	forward := func() {
+		go func() { answers <- call(h, http.MethodPost, "/") }()
+		<-begun
+	}
+	forward()
+	time.AfterFunc(prompt/2, func() { f.become(Leader{}) }) // nobody leads: it may again
+	time.AfterFunc(prompt, func() { f.become(Leader{Name: "c:1", URL: there, Token: 9}) })
+	began := time.Now()
+	w := <-answers
+	require.Equal(t, http.StatusBadGateway, w.Code)
+	require.Contains(t, w.Body.String(), "may have carried it out")
+	require.GreaterOrEqual(t, time.Since(began), prompt+lastAnswers)
+	require.Less(t, time.Since(began), 15*time.Second)
+
+	f.become(follows(leader.URL))
+	forward()
+	f.become(Leader{Name: "c:1", URL: there, Token: 9})
+	close(thaw)
+	require.Equal(t, http.StatusOK, (<-answers).Code, "it was on its way")
+}

@@ -10,22 +10,37 @@ import (
 	"net/http/httputil"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/internal/wait"
 )
 
 // forwarder sends requests to the leader.
 type forwarder struct {
-	proxy *httputil.ReverseProxy
-	opts  Options
-	under chan struct{} // has room for those that may be on their way
+	leadership Leadership
+	proxy      *httputil.ReverseProxy
+	opts       Options
+	under      chan struct{} // has room for those that may be on their way
 }
 
 // errRefused: the node that was taken for the leader has refused the request.
 var errRefused = errors.New("the node that was taken for the leader refused the request")
 
-func newForwarder(opts Options) *forwarder {
-	return &forwarder{opts: opts, under: make(chan struct{}, opts.MaxForwarded),
+// errReplaced: the node that a request was forwarded to leads no more, and does not answer.
+var errReplaced = errors.New("another node leads, and the former leader does not answer")
+
+const (
+	// prompt is how long a forwarded request is under way before anything is done about who leads: most are answered.
+	prompt = time.Second
+	// lastAnswers is how long a former leader's answer may be under way when another node leads: what it works on as the
+	// leader has ended by then.
+	lastAnswers = 2 * time.Second
+)
+
+func newForwarder(l Leadership, opts Options) *forwarder {
+	return &forwarder{leadership: l, opts: opts, under: make(chan struct{}, opts.MaxForwarded),
 		proxy: &httputil.ReverseProxy{
 			Rewrite:   rewrite,
 			Transport: ownTrace{opts.Transport},
@@ -96,6 +111,8 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), f.opts.ForwardTimeout)
 	defer cancel()
+	ctx, replaced := context.WithCancelCause(ctx)
+	defer f.watch(ctx, to.leader, replaced)()
 	p := &passage{to: to.leader, body: &wholeBody{ReadCloser: r.Body}}
 	p.ctx = context.WithValue(ctx, passageKey{}, p)
 	out := r.WithContext(p.ctx)
@@ -103,6 +120,9 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 		out.Body = p.body
 	}
 	f.proxy.ServeHTTP(w, out)
+	if p.err != nil && errors.Is(context.Cause(ctx), errReplaced) && !p.notReached() {
+		p.err = errReplaced
+	}
 	switch {
 	case p.err == nil:
 		return true
@@ -122,6 +142,28 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 		answer(w, http.StatusBadGateway, to)
 	}
 	return true
+}
+
+// watch calls end with errReplaced when another node leads, and the answer of the former leader, which may stand still,
+// has not come. It does so no more when stop has returned.
+func (f *forwarder) watch(ctx context.Context, to Leader, end context.CancelCauseFunc) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		another := func() bool {
+			now := f.leadership.Leader().Name
+			return now != "" && now != to.Name
+		}
+		if wait.For(ctx, prompt) && f.leadership.Await(ctx, another) == nil && wait.For(ctx, lastAnswers) {
+			end(errReplaced)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		end(nil)
+	}
 }
 
 func rewrite(p *httputil.ProxyRequest) {

@@ -15,7 +15,7 @@ func Handler(l Leadership, next http.Handler, opts Options) http.Handler {
 	opts = opts.withDefaults()
 	h := &handler{gate: newGate(l, opts.Wait, opts.MaxWaiting), next: next, opts: opts}
 	if opts.Elsewhere == Forward {
-		h.forwarder = newForwarder(opts)
+		h.forwarder = newForwarder(l, opts)
 	}
 	return h
 }

@@ -46,7 +46,8 @@ type Options struct {
 	// http.Transport.ExpectContinueTimeout. Default: a transport of the handler's own, which dials for
 	// a second at most, and uses no proxy.
 	Transport http.RoundTripper
-	// ForwardTimeout bounds a forwarded request, from the beginning to the end of its answer. With Wait it
+	// ForwardTimeout bounds a forwarded request, from the beginning to the end of its answer. A leader that another
+	// one has replaced has 2 s for its answer, whatever is left of that: it may stand still. With Wait it
 	// should be less than the server's WriteTimeout, after which nobody hears the outcome. Default 25 s.
 	ForwardTimeout time.Duration
 	// MaxForwarded is how many requests may be on their way to the leader at a time; what comes then is
