@@ -86,6 +86,27 @@ func (f *frozen) repeat(way, key string, call func(ctx context.Context) error) {
 	})
 }
 
+// scatter begins a call every moment, whether or not those before have ended: some begin just when the objects move.
+func (f *frozen) scatter(way, key string, probe probepb.ProbeClient) {
+	f.calls.Go(func() {
+		for again := time.NewTicker(20 * time.Millisecond); ; {
+			select {
+			case <-again.C:
+			case <-f.stop.Done():
+				again.Stop()
+				return
+			}
+			f.calls.Go(func() {
+				ctx, cancel := context.WithTimeout(at(context.Background(), key), time.Minute)
+				defer cancel()
+				began := time.Now()
+				_, err := probe.Add(ctx, &probepb.AddRequest{Amount: 1})
+				f.note(way, key, time.Since(began), err)
+			})
+		}
+	})
+}
+
 // increment has a counter incremented again and again, and chat streams opened to another object.
 func (f *frozen) increment(way, key string, probe probepb.ProbeClient) {
 	f.repeat(way, key, func(ctx context.Context) error {
@@ -141,20 +162,23 @@ func TestCallersOfAFrozenLeader(t *testing.T) {
 		defer cancel()
 		f := &frozen{w: w, stop: stop, longest: map[string]time.Duration{}, outcomes: map[string]map[string]int{},
 			acked: acked, unsure: unsure}
-		keys := w.ownedAll(leader, 8, round)
+		keys := w.ownedAll(leader, 11, round)
 		ofClient, ofNaive := probepb.NewProbeClient(byAll.At(keys[2])), probepb.NewProbeClient(fromOne[leader].At(keys[3]))
-		for _, key := range keys[:4] {
+		for _, key := range keys[:7] {
 			counted[key] = true
 		}
 		f.increment("node", keys[0], w.client(keys[0]))
 		f.increment("outside", keys[1], outside[third])
 		f.increment("client", keys[2], ofClient)
 		f.increment("client of the leader", keys[3], ofNaive)
-		f.chat("stream of a node", keys[4], w.client(keys[4]))
-		f.chat("stream from outside", keys[5], outside[third])
-		f.chat("stream of a client", keys[6], probepb.NewProbeClient(byAll.At(keys[6])))
-		f.chat("stream of a client of the leader", keys[7], probepb.NewProbeClient(fromOne[leader].At(keys[7])))
-		f.progress(8, 3)
+		f.chat("stream of a node", keys[7], w.client(keys[7]))
+		f.chat("stream from outside", keys[8], outside[third])
+		f.chat("stream of a client", keys[9], probepb.NewProbeClient(byAll.At(keys[9])))
+		f.chat("stream of a client of the leader", keys[10], probepb.NewProbeClient(fromOne[leader].At(keys[10])))
+		f.scatter("scattered, node", keys[4], w.client(keys[4]))
+		f.scatter("scattered, outside", keys[5], outside[third])
+		f.scatter("scattered, client", keys[6], probepb.NewProbeClient(byAll.At(keys[6])))
+		f.progress(11, 3)
 		frozenAt := leader.Freeze(t)
 		procs.Await(t, workPatience, "the caller knows of the next owners", func() error {
 			if w.load(leader) > 0 {
@@ -163,7 +187,7 @@ func TestCallersOfAFrozenLeader(t *testing.T) {
 			return nil
 		})
 		moved := time.Since(frozenAt)
-		f.progress(8, 3)
+		f.progress(11, 3)
 		t.Logf("round %d: shards moved after %v; a further call of each caller ended after %v", round, brief(moved),
 			brief(time.Since(frozenAt)))
 		leader.Thaw(t)

@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/cluster/objects/client"
@@ -17,6 +19,7 @@ import (
 	"github.com/goverse/goverse/internal/testkit/logtest"
 	"github.com/goverse/goverse/internal/testkit/pace"
 	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
 var (
@@ -53,6 +56,7 @@ func TestRoutesOfANodeThatIsCutOff(t *testing.T) {
 	var longest, again time.Duration
 	outcomes := map[string]int{}
 	var wg sync.WaitGroup
+	beating, plainly := watchRoutes(t, conn, int64(100*time.Millisecond)), watchRoutes(t, conn, 0)
 	lost := time.Now()
 	cut.Faults().CutOff()
 	running := make(chan error, 1)
@@ -94,6 +98,20 @@ func TestRoutesOfANodeThatIsCutOff(t *testing.T) {
 	require.Error(t, end)
 	require.False(t, objects.NotStarted(end), "%v", end)
 
+	// So do other programs that watch the routes there, with heartbeats only where they want some.
+	first, beats, err := beating.end()
+	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+	require.ErrorContains(t, err, "no answer from etcd")
+	require.EqualValues(t, 500*time.Millisecond, first.GetHeartbeat(), "not as often as it likes")
+	require.Len(t, first.GetNodes(), 3)
+	require.Positive(t, beats)
+	first, beats, err = plainly.end()
+	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+	require.Zero(t, first.GetHeartbeat())
+	require.Zero(t, beats)
+	_, _, err = watchRoutes(t, conn, 0).end()
+	require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
+
 	// Calls from outside are refused there, as long as it knows nothing; and then are not.
 	_, err = outside.Add(at(ctx, keys[0]), &probepb.AddRequest{})
 	require.True(t, objects.NotStarted(err), "%v", err)
@@ -113,4 +131,34 @@ func TestRoutesOfANodeThatIsCutOff(t *testing.T) {
 // at names the object, for calls from outside.
 func at(ctx context.Context, key string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, objects.KeyHeader, key)
+}
+
+// routesWatch is a stream of routes, as another program sees it.
+type routesWatch struct {
+	t      *testing.T
+	stream objectspb.Objects_WatchRoutesClient
+}
+
+func watchRoutes(t *testing.T, conn *grpc.ClientConn, heartbeat int64) routesWatch {
+	t.Helper()
+	stream, err := objectspb.NewObjectsClient(conn).WatchRoutes(patient(t),
+		&objectspb.WatchRoutesRequest{Heartbeat: heartbeat})
+	require.NoError(t, err)
+	return routesWatch{t, stream}
+}
+
+// end reads until the stream ends, and returns the first routes, how many heartbeats there were, and why it ended.
+func (w routesWatch) end() (first *objectspb.WatchRoutesResponse, beats int, err error) {
+	for {
+		m, err := w.stream.Recv()
+		switch {
+		case err != nil:
+			return first, beats, err
+		case m.GetUnchanged():
+			require.Empty(w.t, m.GetOwners())
+			beats++
+		case first == nil:
+			first = m
+		}
+	}
 }

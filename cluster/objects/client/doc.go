@@ -24,7 +24,8 @@
 // # Which routes count
 //
 // The generation of the shard map only grows. A node that says an older one than the client knows lags, and is not
-// watched. Only if for 10 s no node could be found that knows as new a map does the client take an older one: the
+// watched. The client takes an older map if its node says twice, a second apart, that its view is current and nothing
+// newer has come; or, of a node that cannot say so, if for 10 s no node could be found that knows as new a map: the
 // cluster was then made anew, or etcd restored from a backup. What a watched node itself says later replaces what it
 // said before, whatever the generation. Routes are hints: a node refuses calls for shards that it does not own, so
 // wrong routes delay calls, and do not mislead them.

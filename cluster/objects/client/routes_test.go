@@ -32,6 +32,7 @@ type scripted struct {
 	mu      sync.Mutex
 	routes  *objectspb.WatchRoutesResponse
 	changed chan struct{}
+	beats   bool          // routes that were sent are not sent again, but a heartbeat is
 	refuses error         // for those that watch the routes
 	busy    chan struct{} // receives for each call, which is not answered then; nil: all are
 }
@@ -78,6 +79,15 @@ func (s *scripted) say(generation int64, owner, leader string) {
 	s.report(r)
 }
 
+// beat sends a heartbeat to those that watch the routes.
+func (s *scripted) beat() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.beats = true
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
 func (s *scripted) report(r *objectspb.WatchRoutesResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,9 +108,15 @@ func (s *scripted) refuse(err error) {
 // WatchRoutes implements objectspb.ObjectsServer.
 func (s *scripted) WatchRoutes(_ *objectspb.WatchRoutesRequest,
 	stream grpc.ServerStreamingServer[objectspb.WatchRoutesResponse]) error {
+	var sent *objectspb.WatchRoutesResponse
 	for {
 		s.mu.Lock()
 		routes, changed, refuses := s.routes, s.changed, s.refuses
+		if s.beats && sent == routes {
+			routes = &objectspb.WatchRoutesResponse{Unchanged: true}
+		} else {
+			sent = routes
+		}
 		s.mu.Unlock()
 		if refuses != nil {
 			return refuses
@@ -328,4 +344,25 @@ func TestCallsThatWereNotSentSaySo(t *testing.T) {
 	_, err := probepb.NewProbeClient(c.At("key")).Echo(ctx, &probepb.Blob{})
 	require.Equal(t, codes.DeadlineExceeded, status.Code(err), "%v", err)
 	require.True(t, objects.NotStarted(err), "%v", err)
+}
+
+// After a restoration all nodes know older maps; one that says, again and again, that its view is current counts.
+func TestOlderMapsOfACurrentNodeCount(t *testing.T) {
+	t.Parallel()
+	first, restored := newScripted(t), newScripted(t)
+	first.say(70, restored.address, "")
+	c, err := client.Dial(patient(t), client.Config{Addresses: []string{first.address}})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	restored.report(&objectspb.WatchRoutesResponse{Prefix: "/scripted", Generation: 5, Owners: []uint32{1},
+		Addresses: []string{restored.address}, Heartbeat: int64(time.Second)})
+	began := time.Now()
+	first.stop()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for c.Generation() != 5 {
+		<-again.C
+		restored.beat()
+		require.Less(t, time.Since(began), 8*time.Second, "sooner than that of a node that cannot say so")
+	}
 }

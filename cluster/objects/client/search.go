@@ -96,6 +96,10 @@ func (w *watcher) ask(ctx, round context.Context, address string, older bool) *s
 	return s
 }
 
+// enough is how many heartbeats a node has to send in a row for an older map to count: its view is current, and nothing
+// newer has come.
+const enough = 2
+
 // open opens the stream, and waits for its first routes that count.
 func (w *watcher) open(s *source, older bool) (err error) {
 	if s.conn, err = grpc.NewClient("passthrough:///"+s.address, w.dial...); err != nil {
@@ -107,14 +111,18 @@ func (w *watcher) open(s *source, older bool) (err error) {
 	}
 	s.stream, err = objectspb.NewObjectsClient(s.conn).WatchRoutes(s.ctx,
 		&objectspb.WatchRoutesRequest{Prefix: prefix, Heartbeat: int64(heartbeat)}, grpc.WaitForReady(false))
-	for err == nil {
+	for beats := 0; err == nil; {
 		var m *objectspb.WatchRoutesResponse
 		if m, err = s.stream.Recv(); err != nil {
 			return err
 		}
-		if m.GetUnchanged() {
+		if m.GetUnchanged() && s.first != nil {
+			if beats++; beats == enough {
+				return nil
+			}
 			continue
 		}
+		beats = 0
 		if s.first, err = read(m); err != nil || known == nil || older || s.first.generation >= known.generation {
 			return err
 		}
