@@ -16,6 +16,11 @@
 // A leader cannot renew meanwhile either, so keep such transactions shorter than the
 // LeaseDuration, or compare with a column of your own instead, as package elector says.
 //
+// Give it a pool: after a fail-over, connections to the former primary, which may stay open and be read-only, are
+// closed with the first error that says so, and new ones are used. Behind pgbouncer or another pooler of
+// transactions, add default_query_exec_mode=cache_describe (or exec, or simple_protocol) to the connection string;
+// errors for want of it say so. docs/operations.md has more of both.
+//
 // # What is not promised
 //
 //   - Anything where a commit can be lost that was confirmed: synchronous_commit off, or a

@@ -10,13 +10,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/goverse/goverse/cluster/elector"
+	"github.com/goverse/goverse/internal/pg"
 )
 
 // Store is a lease store: one row of a table. It is as safe for concurrent use as its DB.
 type Store struct {
-	db   DB
+	db   *pg.DB
 	name string
 
 	get, create, update string
@@ -62,7 +64,7 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: cfg.DB, name: cfg.Name,
+	return &Store{db: pg.New(cfg.DB, nil), name: cfg.Name,
 		get: `SELECT version, holder_identity, holder_instance, lease_duration_ns, acquire_time, renew_time,
 			leader_transitions
 FROM ` + t + ` WHERE name = $1`,
@@ -83,7 +85,7 @@ func (s *Store) GetLease(ctx context.Context) (elector.Lease, error) {
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return elector.Lease{}, elector.ErrNotFound
-	case code(err) == noTable:
+	case pg.CodeOf(err) == pg.NoTable:
 		return elector.Lease{}, fmt.Errorf("read lease %q: %w; make the table with CreateTable", s.name, err)
 	case err != nil:
 		return elector.Lease{}, fmt.Errorf("read lease %q: %w", s.name, err)
@@ -108,10 +110,15 @@ func (s *Store) write(ctx context.Context, statement string, l elector.Lease, ot
 	l.Version = rand.Text() // not a count: a row that was deleted must not come to the same one again
 	l.AcquireTime, l.RenewTime =
 		l.AcquireTime.UTC().Truncate(time.Microsecond), l.RenewTime.UTC().Truncate(time.Microsecond)
-	tag, err := s.db.Exec(ctx, statement, append([]any{s.name, l.Version, l.HolderIdentity, l.HolderInstance,
-		int64(l.LeaseDuration), l.AcquireTime, l.RenewTime, l.LeaderTransitions}, more...)...)
+	args := append([]any{s.name, l.Version, l.HolderIdentity, l.HolderInstance,
+		int64(l.LeaseDuration), l.AcquireTime, l.RenewTime, l.LeaderTransitions}, more...)
+	var tag pgconn.CommandTag
+	err := s.db.Write(ctx, func(q pg.Querier) (err error) {
+		tag, err = q.Exec(ctx, statement, args...)
+		return err
+	})
 	switch {
-	case code(err) == serializationFailure: // another one was faster, and the isolation says so
+	case pg.CodeOf(err) == pg.NotSerializing: // another one was faster, and the isolation says so
 		return elector.Lease{}, other
 	case err != nil:
 		return elector.Lease{}, fmt.Errorf("write lease %q: %w", s.name, err)

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/goverse/goverse/cluster/elector"
+	"github.com/goverse/goverse/internal/pg"
 )
 
 // DB is what a store needs of pgx: a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx is one. A pool is
@@ -56,7 +56,7 @@ func CreateTable(ctx context.Context, db DB, table pgx.Identifier) error {
 	leader_transitions bigint      NOT NULL
 )`
 	_, err = db.Exec(ctx, create)
-	for again := 0; again < 3 && slices.Contains(alreadyThere, code(err)); again++ {
+	for again := 0; again < 3 && slices.Contains(alreadyThere, pg.CodeOf(err)); again++ {
 		_, err = db.Exec(ctx, create) // another one made it at the same time: PostgreSQL does not wait and look again
 	}
 	if err != nil {
@@ -68,15 +68,3 @@ func CreateTable(ctx context.Context, db DB, table pgx.Identifier) error {
 // alreadyThere are the conditions in which a table, or the type that goes with it, comes up
 // while it is being made: unique_violation, duplicate_object, duplicate_table.
 var alreadyThere = []string{"23505", "42710", "42P07"}
-
-const (
-	serializationFailure = "40001"
-	noTable              = "42P01"
-)
-
-func code(err error) string {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return e.Code
-	}
-	return ""
-}

@@ -6,26 +6,23 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/internal/pg"
 )
 
 // Codes of PostgreSQL's, where the class does not say enough.
 const (
-	noTable        = "42P01"
-	onStandby      = "25006" // only reading
-	idleTooLong    = "25P03"
-	notSerializing = "40001"
-	deadlock       = "40P01"
-	locked         = "55P03"
-	canceled       = "57014" // by statement_timeout, or by hand
+	onStandby   = "25006" // only reading
+	idleTooLong = "25P03"
+	locked      = "55P03"
+	canceled    = "57014" // by statement_timeout, or by hand
 )
 
 // inWork says whose fault it is that work failed: what the server has refused of an event that
 // is all right must not count against it.
 func inWork(ctx context.Context, tx pgx.Tx, name string, err error) error {
-	switch code := codeOf(err); {
+	switch code := pg.CodeOf(err); {
 	case code == idleTooLong: // by all that is in the batch
 		return fmt.Errorf("processor %q: %w: %w", name, processor.ErrRefused, err)
 	case code == canceled: // it may be the event that takes so long
@@ -47,25 +44,16 @@ func limited(ctx context.Context, err error) bool {
 // blame distinguishes what the server refused to commit, which what the handler did brought about, from
 // a connection that failed.
 func blame(name string, err error) error {
-	if code := codeOf(err); code != "" && !transient(code) && code[:2] != "XX" { // internal
+	if code := pg.CodeOf(err); code != "" && !transient(code) && code[:2] != "XX" { // internal
 		return fmt.Errorf("processor %q: %w: %w", name, processor.ErrRefused, err)
 	}
 	return fmt.Errorf("commit the transaction of processor %q: %w", name, err)
 }
 
-// codeOf is what PostgreSQL says, of five letters; "" if it says nothing.
-func codeOf(err error) string {
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && len(refused.Code) == 5 {
-		return refused.Code
-	}
-	return ""
-}
-
 // transient: the server is not well, or somebody else was in the way.
 func transient(code string) bool {
 	switch code {
-	case onStandby, notSerializing, deadlock, locked:
+	case onStandby, pg.NotSerializing, pg.Deadlock, locked:
 		return true
 	}
 	switch code[:min(2, len(code))] {

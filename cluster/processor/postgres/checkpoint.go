@@ -8,10 +8,12 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/internal/pg"
 )
 
 // DB is where the checkpoints lie: a *pgxpool.Pool. A *pgx.Conn serves one processor at a time, and
@@ -45,6 +47,9 @@ type Config struct {
 	// it. So do Parked, Forget, Rewind, Unfence and CreateTables. Waiting for a connection of the pool is part of
 	// the first. It must be longer than a commit takes, with the constraints that are deferred to it. Default 5 s.
 	RequestTimeout time.Duration
+	// Logger gets one line when the database is away, or takes no writes, and one when it is back. Default: none,
+	// since the processor logs that it fails.
+	Logger hclog.Logger
 }
 
 // ErrBadTable: the table's name cannot be used.
@@ -55,7 +60,8 @@ var plainName = regexp.MustCompile(`^([a-z_][a-z0-9_]{0,62}\.)?[a-z_][a-z0-9_]{0
 
 // Checkpoint is a processor.Checkpoint in PostgreSQL. All methods are safe for concurrent use.
 type Checkpoint struct {
-	db      DB
+	db      DB // as it was given
+	pg      *pg.DB
 	begin   pgx.TxOptions
 	sql     statements
 	timeout time.Duration
@@ -90,7 +96,8 @@ func New(cfg Config) (*Checkpoint, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	c := &Checkpoint{db: cfg.DB, sql: statementsFor(cfg.Table), timeout: cfg.RequestTimeout}
+	c := &Checkpoint{db: cfg.DB, pg: pg.New(cfg.DB, cfg.Logger), sql: statementsFor(cfg.Table),
+		timeout: cfg.RequestTimeout}
 	if cfg.IdleTimeout > 0 {
 		c.begin.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d",
 			max(1, cfg.IdleTimeout.Milliseconds()))
@@ -154,7 +161,7 @@ func (c *Checkpoint) Claim(ctx context.Context, name string, token int64) (proce
 func (c *Checkpoint) claim(ctx context.Context, name string, token int64, next bool) (m processor.Mark, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	err = c.db.QueryRow(ctx, c.sql.claim, name, token, next).Scan(&m.Position, &m.Token, &m.Version)
+	err = c.pg.WriteRow(ctx, c.sql.claim, name, token, next).Scan(&m.Position, &m.Token, &m.Version)
 	if err != nil {
 		return processor.Mark{}, fmt.Errorf("claim the checkpoint of processor %q: %w", name, hinted(err))
 	}
@@ -165,7 +172,7 @@ func (c *Checkpoint) claim(ctx context.Context, name string, token int64, next b
 func (c *Checkpoint) token(ctx context.Context, name string) (token int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	err = c.db.QueryRow(ctx, c.sql.token, name).Scan(&token)
+	err = c.pg.QueryRow(ctx, c.sql.token, name).Scan(&token)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return 0, fmt.Errorf("read the checkpoint of processor %q: %w", name, hinted(err))
 	}
@@ -174,7 +181,7 @@ func (c *Checkpoint) token(ctx context.Context, name string) (token int64, err e
 
 // hinted says what to do where there are no tables.
 func hinted(err error) error {
-	if codeOf(err) == noTable {
+	if pg.CodeOf(err) == pg.NoTable {
 		return fmt.Errorf("%w; make the tables with CreateTables", err)
 	}
 	return err
@@ -206,18 +213,19 @@ func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark
 	}()
 	progress, err := work(context.WithValue(ctx, txKey{}, tx))
 	if err != nil {
+		err = c.pg.Ended(tx, err)
 		return at, inWork(ctx, tx, name, err)
 	}
 	next := processor.Mark{Position: progress.Position, Token: at.Token, Version: at.Version + 1}
 	moved, err := c.write(ctx, tx, name, at, progress)
 	switch {
 	case err != nil:
-		return at, blame(name, err)
+		return at, blame(name, c.pg.Ended(tx, err))
 	case !moved:
 		_ = tx.Rollback(ctx) // its connection may be the only one
 		return at, c.overtaken(ctx, name, at.Token)
 	}
-	if err := c.commit(ctx, tx); err != nil {
+	if err := c.pg.Ended(tx, c.commit(ctx, tx)); err != nil {
 		return at, blame(name, err)
 	}
 	return next, nil
@@ -226,7 +234,7 @@ func (c *Checkpoint) Advance(ctx context.Context, name string, at processor.Mark
 func (c *Checkpoint) start(ctx context.Context) (pgx.Tx, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	return c.db.BeginTx(ctx, c.begin)
+	return c.pg.Begin(ctx, c.begin)
 }
 
 func (c *Checkpoint) commit(ctx context.Context, tx pgx.Tx) error {
@@ -251,7 +259,7 @@ func (c *Checkpoint) write(ctx context.Context, tx pgx.Tx, name string, at proce
 	results := tx.SendBatch(ctx, batch)
 	tag, err := results.Exec()
 	err = errors.Join(err, results.Close())
-	if codeOf(err) == notSerializing { // it was changed meanwhile, and the isolation says so
+	if pg.CodeOf(err) == pg.NotSerializing { // it was changed meanwhile, and the isolation says so
 		return false, nil
 	}
 	return tag.RowsAffected() == 1, err

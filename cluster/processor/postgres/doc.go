@@ -19,6 +19,11 @@
 // stops or is full, a deadlock, a lock that is not to be waited for) does not count as an attempt,
 // as if it matched processor.ErrUnavailable. Return such errors wrapped with %w.
 //
+// Give it a pool: after a fail-over, connections to the former primary, which may stay open and be read-only, are
+// closed with the first error that says so, and new ones are used. Behind pgbouncer or another pooler of
+// transactions, add default_query_exec_mode=cache_describe (or exec, or simple_protocol) to the connection string;
+// errors for want of it say so. docs/operations.md has more of both.
+//
 // # What is not promised
 //
 //   - Anything about what a handler does outside that transaction.

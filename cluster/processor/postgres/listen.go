@@ -2,8 +2,11 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/goverse/goverse/internal/backoff"
 	"github.com/goverse/goverse/internal/wait"
@@ -11,6 +14,22 @@ import (
 
 // relisten is how long Listen waits before it tries again.
 var relisten = backoff.Policy{First: time.Second, Last: time.Second}
+
+// relistenAfter is how long nothing is heard before the server is asked whether it still takes writes: nobody
+// notifies on one that was the primary.
+const relistenAfter = 5 * time.Second
+
+// primary reports an error unless the connection's server answers, and takes writes.
+func (s *Source) primary(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
+	defer cancel()
+	var readOnly bool
+	err := conn.QueryRow(ctx, "select current_setting('transaction_read_only')::bool").Scan(&readOnly)
+	if err == nil && readOnly {
+		return errors.New("the server takes no writes, so nobody notifies there: it is a replica, or was the primary")
+	}
+	return err
+}
 
 // Listen has the events read as soon as the transaction that wrote them is committed, until ctx
 // ends; without a Channel it returns at once. Run it once beside the processors. While it has no
@@ -57,7 +76,16 @@ func (s *Source) listen(ctx context.Context, listening func()) error {
 	listening()
 	for {
 		s.Notify() // also the first time: something may have come before
-		if _, err := conn.WaitForNotification(ctx); err != nil {
+		waiting, cancel := context.WithTimeout(ctx, relistenAfter)
+		_, err := conn.WaitForNotification(waiting)
+		cancel()
+		switch {
+		case err == nil:
+		case ctx.Err() == nil && waiting.Err() != nil && !conn.IsClosed():
+			if err := s.primary(ctx, conn); err != nil {
+				return err
+			}
+		default:
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/internal/pg"
 )
 
 // SourceConfig says which table has the events. DB and Table are required. Names are in small
@@ -45,7 +46,7 @@ type SourceConfig struct {
 	// for a connection of the pool is part of it. It must be longer than it takes to read a batch; where
 	// counting all that is behind takes longer, the lag is not known until there is less. Default 5 s.
 	RequestTimeout time.Duration
-	// Logger gets a line when Listen cannot listen, and when it can again. Default: none.
+	// Logger gets a line when Listen cannot listen or the table cannot be read, and when it can again. Default: none.
 	Logger hclog.Logger
 }
 
@@ -117,6 +118,7 @@ var ErrForeignPosition = errors.New("the position is not xid/id, so it is not of
 type Source struct {
 	processor.Signal
 	cfg       SourceConfig
+	pg        *pg.DB
 	read, lag string // SQL
 }
 
@@ -167,6 +169,7 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 		"{value}", quoted(cfg.Value)).Replace
 	return &Source{
 		cfg: cfg,
+		pg:  pg.New(cfg.DB, cfg.Logger),
 		read: of(`select {xid}::text || '/' || {id}, {value} from {table}
 where ({xid}, {id}) > ($1::text::xid8, $2::bigint) and {xid} < pg_snapshot_xmin(pg_current_snapshot())
 order by {xid}, {id} limit $3`),
@@ -188,18 +191,27 @@ func (s *Source) Read(ctx context.Context, after processor.Position, limit int) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
-	rows, err := s.cfg.DB.Query(ctx, s.read, xid, id, limit)
-	if err != nil {
-		return nil, fmt.Errorf("read the events of table %s: %w", s.cfg.Table, err)
-	}
-	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e processor.Event[[]byte], err error) {
-		err = row.Scan(&e.Position, &e.Value)
-		return e, err
+	var events []processor.Event[[]byte]
+	err = s.pg.Read(ctx, func(q pg.Querier) error {
+		rows, err := q.(rower).Query(ctx, s.read, xid, id, limit)
+		if err != nil {
+			return err
+		}
+		events, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e processor.Event[[]byte], err error) {
+			err = row.Scan(&e.Position, &e.Value)
+			return e, err
+		})
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the events of table %s: %w", s.cfg.Table, err)
 	}
 	return events, nil
+}
+
+// rower is a connection of a pool.
+type rower interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
 // Lag implements [processor.Lagger]. It counts also what cannot be shown yet.
@@ -210,7 +222,7 @@ func (s *Source) Lag(ctx context.Context, after processor.Position) (n int64, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
-	if err := s.cfg.DB.QueryRow(ctx, s.lag, xid, id).Scan(&n); err != nil {
+	if err := s.pg.QueryRow(ctx, s.lag, xid, id).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count the events of table %s: %w", s.cfg.Table, err)
 	}
 	return n, nil

@@ -8,10 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/goverse/goverse/cluster/objects/state"
+	"github.com/goverse/goverse/internal/pg"
 )
 
 // DB is where the states lie: a *pgxpool.Pool. A *pgx.Conn serves one caller at a time, and pgx closes it when
@@ -42,6 +44,8 @@ type Config struct {
 	IdleTimeout time.Duration
 	// MaxBytes is how large a state and a reply may be, together. Default 64 MiB.
 	MaxBytes int
+	// Logger gets one line when the database is away, or takes no writes, and one when it is back. Default: none.
+	Logger hclog.Logger
 }
 
 func (c Config) withDefaults() Config {
@@ -76,6 +80,7 @@ func (c Config) Validate() error {
 // context: a transaction is for one goroutine at a time.
 type Store struct {
 	cfg   Config
+	db    *pg.DB
 	begin pgx.TxOptions
 	sql   statements
 	saves atomic.Uint64 // with a reply
@@ -89,7 +94,7 @@ func New(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	s := &Store{cfg: cfg, sql: statementsFor(cfg.Table)}
+	s := &Store{cfg: cfg, db: pg.New(cfg.DB, cfg.Logger), sql: statementsFor(cfg.Table)}
 	if cfg.IdleTimeout > 0 {
 		s.begin.BeginQuery = fmt.Sprintf("begin; set local idle_in_transaction_session_timeout = %d",
 			max(1, cfg.IdleTimeout.Milliseconds()))
@@ -107,7 +112,7 @@ func (s *Store) Load(ctx context.Context, ref state.Ref, epoch int64) (state.Rec
 	defer cancel()
 	for attempt := 1; ; attempt++ {
 		var r state.Record
-		err := s.cfg.DB.QueryRow(ctx, s.sql.load, ref.Service, []byte(ref.Key), epoch).
+		err := s.db.WriteRow(ctx, s.sql.load, ref.Service, []byte(ref.Key), epoch).
 			Scan(&r.Version, &r.Found, &r.Value)
 		switch {
 		case err == nil:
@@ -148,11 +153,24 @@ func (s *Store) Save(ctx context.Context, ref state.Ref, w state.Write) (version
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
-	db, release, err := s.connect(ctx)
-	if err != nil {
-		return 0, fmt.Errorf("%w: %w", state.ErrUnavailable, err)
+	if ctx.Err() != nil {
+		return 0, fmt.Errorf("%w: %w", state.ErrUnavailable, context.Cause(ctx))
 	}
-	defer release()
+	if tx := s.tx(ctx); tx != nil {
+		return s.save(ctx, tx, ref, w)
+	}
+	err = s.db.Write(ctx, func(db pg.Querier) (err error) {
+		version, err = s.save(ctx, db, ref, w)
+		return err
+	})
+	if _, none := errors.AsType[*pg.AcquireError](err); none {
+		err = fmt.Errorf("%w: %w", state.ErrUnavailable, err)
+	}
+	return version, err
+}
+
+// save is Save on one connection. It returns a version of 0 with any error.
+func (s *Store) save(ctx context.Context, db querier, ref state.Ref, w state.Write) (version int64, err error) {
 	sql, args := s.statement(ref, w)
 	for attempt := 1; ; attempt++ {
 		err = db.QueryRow(ctx, sql, args...).Scan(&version)

@@ -8,9 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/goverse/goverse/cluster/objects/state"
+	"github.com/goverse/goverse/internal/pg"
 )
 
 // rollbackTimeout is for a rollback, whose caller may be gone.
@@ -49,6 +49,7 @@ func (s *Store) InTx(ctx context.Context, m state.Member, fn func(ctx context.Co
 		return err
 	}
 	if err := fn(inside, tx); err != nil {
+		_ = s.db.Ended(tx, err)
 		return err
 	}
 	outcome, err = s.commit(ctx, tx)
@@ -58,13 +59,13 @@ func (s *Store) InTx(ctx context.Context, m state.Member, fn func(ctx context.Co
 func (s *Store) start(ctx context.Context) (pgx.Tx, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
-	return s.cfg.DB.BeginTx(ctx, s.begin)
+	return s.db.Begin(ctx, s.begin)
 }
 
 func (s *Store) commit(ctx context.Context, tx pgx.Tx) (state.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
-	err := tx.Commit(ctx)
+	err := s.db.Ended(tx, tx.Commit(ctx))
 	switch {
 	case err == nil:
 		return state.Committed, nil
@@ -111,25 +112,7 @@ func (s *Store) in(ctx context.Context) querier {
 	if tx := s.tx(ctx); tx != nil {
 		return tx
 	}
-	return s.cfg.DB
-}
-
-// connect is in, with a connection of the pool's, so that the wait for one is known to have written nothing.
-func (s *Store) connect(ctx context.Context) (db querier, release func(), err error) {
-	pool, ok := s.cfg.DB.(interface {
-		Acquire(ctx context.Context) (*pgxpool.Conn, error)
-	})
-	if ctx.Err() != nil {
-		return nil, nil, context.Cause(ctx)
-	}
-	if !ok || s.tx(ctx) != nil {
-		return s.in(ctx), func() {}, nil
-	}
-	conn, err := pool.Acquire(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	return conn, conn.Release, nil
+	return s.db
 }
 
 // lost says what became of a save that failed.
@@ -137,7 +120,7 @@ func lost(err error) error {
 	if notDone(err) {
 		return fmt.Errorf("%w: %w", state.ErrUnavailable, hinted(err))
 	}
-	return fmt.Errorf("%w: %w", state.ErrOutcomeUnknown, err)
+	return fmt.Errorf("%w: %w", state.ErrOutcomeUnknown, pg.Explain(err))
 }
 
 // notDone: PostgreSQL has refused it, or was not asked. It ends a session with an error that is FATAL: then a
@@ -149,34 +132,26 @@ func notDone(err error) bool {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
 	}
+	if _, ok := errors.AsType[*pg.AcquireError](err); ok {
+		return true
+	}
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok || refused.SeverityUnlocalized != "ERROR" {
 		return false
 	}
-	return refused.Code != completionUnknown && refused.Code[:2] != "08" // of the connection
-}
-
-const (
-	noTable           = "42P01"
-	notSerializing    = "40001"
-	deadlock          = "40P01"
-	completionUnknown = "40003"
-)
-
-func codeOf(err error) string {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return e.Code
-	}
-	return ""
+	return refused.Code != pg.CompletionUnknown && refused.Code[:2] != "08" // of the connection
 }
 
 // transient: another one was in the way.
-func transient(err error) bool { c := codeOf(err); return c == notSerializing || c == deadlock }
+func transient(err error) bool {
+	c := pg.CodeOf(err)
+	return c == pg.NotSerializing || c == pg.Deadlock
+}
 
-// hinted says what to do where there are no tables.
+// hinted says what to do where there are no tables, or a pooler gets in the way.
 func hinted(err error) error {
-	if codeOf(err) == noTable {
+	if pg.CodeOf(err) == pg.NoTable {
 		return fmt.Errorf("%w; make the tables with CreateTables", err)
 	}
-	return err
+	return pg.Explain(err)
 }
