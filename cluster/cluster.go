@@ -109,6 +109,7 @@ type parts struct {
 
 	leaders   leaderTimes
 	sightings sightings
+	silences  silences
 }
 
 // goRest runs f, which ends with its context, among the rest; it does not when that is being stopped.

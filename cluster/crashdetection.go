@@ -71,4 +71,6 @@ type CrashStats struct {
 	Accusations, Removals, Refuted int64
 	// Refutations by this node of accusations against itself, and WatchersLost.
 	Refutations, WatchersLost int64
+	// Silent is how many of those that this node watches do not answer it now.
+	Silent int64
 }

@@ -42,6 +42,11 @@ type MemberRow struct {
 	Owned int
 	// Suspected: another member says that its process is gone, and it has not refuted that.
 	Suspected bool
+	// Silent is for how long it has not answered those that watch it, as far as they have said so, and SilentTo how many
+	// say so; both 0 while it answers. Its process may stand still. It is counted by this node's clock from when it
+	// learned of that, and what the others said then.
+	Silent   time.Duration
+	SilentTo int
 }
 
 // MemberTable is this node's view of the members. It does not block. Errors are ErrNotStarted and ErrStopped.
@@ -50,11 +55,12 @@ func (c *Cluster) MemberTable() (MemberTable, error) {
 	if err != nil {
 		return MemberTable{}, err
 	}
-	return memberTable(p.mirror.Snapshot(), p.sightings.since), nil
+	return memberTable(p.mirror.Snapshot(), p.sightings.since, p.silences.of), nil
 }
 
-// memberTable is that of a snapshot; since is when a member was first seen.
-func memberTable(s *state.Snapshot, since func(sighted) time.Time) MemberTable {
+// memberTable is that of a snapshot; since is when a member was first seen, silent for how long it has been so.
+func memberTable(s *state.Snapshot, since func(sighted) time.Time,
+	silent func(*state.Snapshot, *state.Member) (time.Duration, int)) MemberTable {
 	t := MemberTable{Revision: s.Revision, Members: []MemberRow{}}
 	shards, _ := shardview.New(s) // without a map nobody owns any
 	leader := s.Leader()
@@ -74,6 +80,7 @@ func memberTable(s *state.Snapshot, since func(sighted) time.Time) MemberTable {
 		row.Suspected = slices.ContainsFunc(s.Accusations, func(a *state.Accusation) bool {
 			return a.Address == m.Address && a.Incarnation == m.Incarnation
 		})
+		row.Silent, row.SilentTo = silent(s, m)
 		t.Members = append(t.Members, row)
 	}
 	return t

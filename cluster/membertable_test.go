@@ -17,6 +17,9 @@ func memberKV(keys state.Keys, address string, incarnation int64, alter func(*st
 		ModRevision: incarnation, Lease: incarnation}
 }
 
+// answers is a silence of nobody.
+func answers(*state.Snapshot, *state.Member) (time.Duration, int) { return 0, 0 }
+
 func TestMemberTable(t *testing.T) {
 	t.Parallel()
 	keys, err := state.NewKeys("/p")
@@ -38,7 +41,8 @@ func TestMemberTable(t *testing.T) {
 			"grants":[{"address":"a:1","incarnation":2,"epoch":3,"shards":"0-4"},
 			{"address":"b:1","incarnation":1,"epoch":5,"shards":"5-7"}]}`)}})
 	at := time.Unix(100, 0)
-	table := memberTable(s, func(who sighted) time.Time { return at.Add(time.Duration(who.incarnation)) })
+	table := memberTable(s, func(who sighted) time.Time { return at.Add(time.Duration(who.incarnation)) },
+		answers)
 	require.EqualValues(t, 40, table.Revision)
 	type row struct {
 		state     MemberState
@@ -58,7 +62,7 @@ func TestMemberTable(t *testing.T) {
 		"c:1": {MemberObserver, 0, 0, true, ""},
 		"d:1": {MemberFollower, 0, 0, false, "denied"}, // its former incarnation was accused
 	}, got)
-	require.NotNil(t, memberTable(state.Build(keys, 1, 1, nil), nil).Members)
+	require.NotNil(t, memberTable(state.Build(keys, 1, 1, nil), nil, answers).Members)
 }
 
 // A member that comes back is another one; who stays keeps its time.

@@ -100,6 +100,7 @@ func (c *Cluster) run(p *parts) {
 	p.core.Start()
 	p.rest.Go(func() { p.followElection(restCtx) })
 	p.rest.Go(func() { p.sightings.follow(restCtx, p.mirror) })
+	p.rest.Go(func() { p.silences.follow(restCtx, p.mirror) })
 	p.rest.Go(func() { p.work.queues.Run(restCtx) })
 	p.rest.Go(func() { p.work.elections.Run(restCtx) })
 	p.rest.Go(func() { p.objects.routes.run(restCtx, p.objects.pool.Drop) })

@@ -60,6 +60,10 @@ type Status struct {
 	Rebuilds     int64 // of the snapshot, after a lost or lagging watch
 	// Watchers is how many other nodes would notice the death of this process.
 	Watchers int
+	// SilentNodes is how many registered nodes do not answer those that watch them, as these say; and LeaderSilent is
+	// for how long the leader has not, 0 if it answers. See MemberRow.
+	SilentNodes  int
+	LeaderSilent time.Duration
 	// Crashes is what crash detection saw and did here.
 	Crashes CrashStats
 	// Shards is this node's part in the shards. All of it is zero with Sharding.Off.
@@ -116,6 +120,14 @@ func (c *Cluster) Status() Status {
 	st.Terms, st.LastEnd = e.Terms(), e.LastEnd()
 	st.SessionsLost, st.Rebuilds = p.keeper.Lost(), p.mirror.Rebuilds()
 	st.Watchers, st.Crashes = c.node.Watchers(), CrashStats(p.detector.Stats())
+	for _, m := range snap.Registered() {
+		if silent, to := p.silences.of(snap, m); to > 0 {
+			st.SilentNodes++
+			if m.Address == leader.Address {
+				st.LeaderSilent = silent
+			}
+		}
+	}
 	st.Shards = p.manager.ShardStats()
 	if err := e.Failed(); err != nil {
 		st.ElectionFailed = err.Error()

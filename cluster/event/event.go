@@ -38,6 +38,11 @@ const (
 	// NodeRemoved: Node was removed before its lease ran out; its process is gone. Peer accused it, Reason is its
 	// evidence.
 	NodeRemoved Type = "node_removed"
+	// NodeSilent: Node is registered, and has not answered Peer, which watches it, for Seconds. Its process may stand
+	// still. Nothing follows from it.
+	NodeSilent Type = "node_silent"
+	// NodeAnswering: Node, which was silent for about Seconds, answers again.
+	NodeAnswering Type = "node_answering"
 	// DrainStarted: Node gives its shards up, and gets none.
 	DrainStarted Type = "drain_started"
 	// DrainEnded: Node may have shards again.
@@ -60,9 +65,9 @@ const (
 
 // Types are all of them, in the order in which those of one instant are told: causes first.
 func Types() []Type {
-	return []Type{SessionLost, NodeAccused, NodeRefuted, NodeRemoved, NodeLost, NodeJoined, LeaderLost,
+	return []Type{SessionLost, NodeSilent, NodeAccused, NodeRefuted, NodeRemoved, NodeLost, NodeJoined, LeaderLost,
 		ElectionStarted, ClusterDegraded, FallbackLeft, FallbackEntered, LeaderElected, ClusterRecovered, NodeLeft,
-		DrainStarted, DrainEnded, ShardsRebalanced}
+		NodeAnswering, DrainStarted, DrainEnded, ShardsRebalanced}
 }
 
 // Field is the field of a log line that says which type of event the line is about.

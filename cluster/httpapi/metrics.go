@@ -81,6 +81,11 @@ func metrics() []metric {
 		counter("mirror_rebuilds_total", "Times that the view of the cluster was read anew after its watch was lost or "+
 			"lagged.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Rebuilds) }),
+		gauge("silent_nodes", "Registered nodes that do not answer the nodes that watch them.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.SilentNodes) }),
+		gauge("leader_silent_seconds", "Seconds for which the leader has not answered the nodes that watch it, 0 while it "+
+			"does.",
+			func(st cluster.Status, _ time.Time) float64 { return st.LeaderSilent.Seconds() }),
 		gauge("crash_watches", "Other nodes whose processes this node watches at present.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Crashes.Watching) }),
 		gauge("crash_watchers", "Other nodes that watch this node's process at present.",

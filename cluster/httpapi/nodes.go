@@ -34,8 +34,8 @@ type Node struct {
 	// SeenSince is when the answering node first saw this incarnation, by its own clock: etcd keeps no time of
 	// registration. Of nodes that were there before it, it is when it joined.
 	SeenSince *time.Time `json:"seen_since,omitempty"`
-	// Health is healthy, degraded (it cannot stand for election) or suspected (another node says that its process
-	// is gone).
+	// Health is healthy, degraded (it cannot stand for election), silent (it does not answer the nodes that watch it:
+	// its process may stand still) or suspected (another node says that its process is gone).
 	Health         string            `json:"health"`
 	ElectionFailed string            `json:"election_failed,omitempty"` // why it cannot stand for election
 	Version        string            `json:"version"`
@@ -44,11 +44,18 @@ type Node struct {
 	// RoundTripMS is how long its requests to etcd take, in milliseconds, in coarse steps; 0: it is near.
 	RoundTripMS int64 `json:"round_trip_ms"`
 	Shards      int   `json:"shards"` // that the map gives it
+	// SilentSeconds is for how long it has not answered the nodes that watch it, and SilentTo how many say so; both are
+	// absent while it answers.
+	SilentSeconds int64 `json:"silent_seconds,omitempty"`
+	SilentTo      int   `json:"silent_to,omitempty"`
 }
 
 // HealthSuspected is what Node.Health says, beside HealthHealthy and HealthDegraded, of a node that another one takes
 // for gone.
 const HealthSuspected = "suspected"
+
+// HealthSilent is what Node.Health says of a node that does not answer those that watch it.
+const HealthSilent = "silent"
 
 func (a *api) nodes(w http.ResponseWriter, r *http.Request) {
 	var q listQuery
@@ -88,10 +95,13 @@ func nodeOf(m cluster.MemberRow) Node {
 	n := Node{Address: m.Address, Incarnation: m.Incarnation, InstanceID: m.InstanceID, Hostname: m.Hostname,
 		APIURL: apiURL(m.HTTPAddress), State: m.State, Place: m.Place, Draining: m.Draining, Stopping: m.Stopping,
 		SeenSince: known(m.SeenSince), Health: HealthHealthy, ElectionFailed: m.ElectionFailed, Version: m.Version,
-		Labels: m.Labels, Weight: m.Weight, RoundTripMS: m.RoundTrip.Milliseconds(), Shards: m.Owned}
+		Labels: m.Labels, Weight: m.Weight, RoundTripMS: m.RoundTrip.Milliseconds(), Shards: m.Owned,
+		SilentSeconds: int64(m.Silent.Seconds()), SilentTo: m.SilentTo}
 	switch {
 	case m.Suspected:
 		n.Health = HealthSuspected
+	case m.SilentTo > 0:
+		n.Health = HealthSilent
 	case m.ElectionFailed != "":
 		n.Health = HealthDegraded
 	}

@@ -22,6 +22,9 @@ func TestNodeOf(t *testing.T) {
 	m.ElectionFailed, m.HTTPAddress, m.SeenSince = "denied", "https://host:443", time.Time{}
 	want.ElectionFailed, want.Health, want.APIURL, want.SeenSince = "denied", "degraded", "https://host:443", nil
 	require.Equal(t, want, nodeOf(m))
+	m.Silent, m.SilentTo = 4900*time.Millisecond, 2
+	silent := nodeOf(m)
+	require.Equal(t, []any{"silent", int64(4), 2}, []any{silent.Health, silent.SilentSeconds, silent.SilentTo})
 	m.Suspected = true
 	require.Equal(t, "suspected", nodeOf(m).Health)
 }

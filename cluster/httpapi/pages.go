@@ -24,8 +24,11 @@ type Status struct {
 	Queue        []string `json:"queue"`         // addresses, first come first
 	Nodes        []string `json:"nodes"`         // addresses in order
 	Revision     int64    `json:"revision"`
-	AdminCalls   bool     `json:"admin_calls"` // this node takes them, from who may make them
-	Crashes      Crashes  `json:"crashes"`
+	AdminCalls   bool     `json:"admin_calls"`  // this node takes them, from who may make them
+	SilentNodes  int      `json:"silent_nodes"` // registered nodes that do not answer those that watch them
+	// LeaderSilentSeconds is for how long the leader has not answered, 0 if it does.
+	LeaderSilentSeconds int64   `json:"leader_silent_seconds"`
+	Crashes             Crashes `json:"crashes"`
 }
 
 // Crashes is what crash detection saw and did on this node since its start.
@@ -113,7 +116,7 @@ func newStatus(st cluster.Status) Status {
 		LeaderID: st.LeaderID, Term: st.Token, Token: st.Token, Mode: string(st.Mode),
 		ClusterSize: len(st.Nodes), Ready: st.Ready, ClusterReady: st.ClusterReady,
 		Queue: append([]string{}, st.Queue...), Nodes: append([]string{}, st.Nodes...),
-		Revision: st.Revision,
+		Revision: st.Revision, SilentNodes: st.SilentNodes, LeaderSilentSeconds: int64(st.LeaderSilent.Seconds()),
 		Crashes: Crashes{Watches: st.Crashes.Watching, Watchers: st.Watchers, Accusations: st.Crashes.Accusations,
 			Removals: st.Crashes.Removals,
 			Refuted:  st.Crashes.Refuted, Refutations: st.Crashes.Refutations, WatchersLost: st.Crashes.WatchersLost},

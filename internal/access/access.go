@@ -130,7 +130,7 @@ func Ranges(keys state.Keys, p Program) []Range {
 		For: "the cluster itself: leadership, nodes, shards",
 		Parts: []Part{{keys.Queue(), "candidacy"}, {keys.Acting(), "fallback"}, {keys.Request(), "requests"},
 			{keys.Nodes(), "registration"}, {keys.Prefix() + "/nodes-accused/", "crash detection"},
-			{keys.Prefix() + "/nodes-drain/", "drains"}, {keys.ShardMap(), "the shard map"},
+			{keys.Prefix() + "/nodes-drain/", "drains"}, {keys.Silences(), "silent nodes"}, {keys.ShardMap(), "the shard map"},
 			{keys.Prefix() + "/shards/released/", "released shards"}}}
 	return []Range{elections, events, own, work}
 }

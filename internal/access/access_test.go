@@ -30,7 +30,7 @@ func TestRangesHoldTheKeys(t *testing.T) {
 	for _, key := range []string{k.Candidate(1), k.Acting(), k.Request(), k.Node("a:1"), k.Accusation("a:1", "b"),
 		k.Drain("a:1"), k.ShardMap(), k.Released("a:1"), k.Doctor("1"), k.Locks().Entry("x", 1, 1, state.Traits{}),
 		k.Elections().Entry("x", 1, 1, state.Traits{}), k.Effects().Entry("x", 1, 1, state.Traits{}), k.EffectMark("x"),
-		k.Checkpoint("x"), k.ParkedEvent("x", "1"), k.LeaseRecord("x"), "/goverse/events/1"} {
+		k.Checkpoint("x"), k.Silence("a:1", "b"), k.ParkedEvent("x", "1"), k.LeaseRecord("x"), "/goverse/events/1"} {
 		n := 0
 		for _, r := range Ranges(k, Node) {
 			if holds(r, key) {

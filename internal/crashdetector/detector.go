@@ -34,6 +34,9 @@ type Watch interface {
 	// Wait blocks until the stream ends and returns nil after a goodbye, an error
 	// otherwise; or until ctx ends.
 	Wait(ctx context.Context) error
+	// Heartbeats reports whether the process sends heartbeats, and Heard how many have come.
+	Heartbeats() bool
+	Heard() uint64
 	// Close says goodbye, unless ctx has ended, blocks until the member has taken note
 	// or ctx ends, and frees the stream.
 	Close(ctx context.Context)
@@ -66,6 +69,8 @@ type Stats struct {
 	// Refutations by this node of accusations against itself, and WatchersLost: watchers
 	// that it lost.
 	Refutations, WatchersLost int64
+	// Silent is how many of those that this node watches do not answer it now.
+	Silent int64
 }
 
 // Detector watches other members, accuses those against whom there is evidence, and
@@ -86,7 +91,7 @@ type Detector struct {
 	leave    context.Context // ends when those who are watched need not hear a goodbye any more
 	endLeave context.CancelFunc
 
-	watching, accusations, removals, refuted, refutations, watchersLost atomic.Int64
+	watching, accusations, removals, refuted, refutations, watchersLost, silent atomic.Int64
 }
 
 // New makes a detector; [Detector.Start] makes it live.
@@ -108,13 +113,15 @@ func New(cfg Config) *Detector {
 // Stats are the counts of now.
 func (d *Detector) Stats() Stats {
 	return Stats{Watching: d.watching.Load(), Accusations: d.accusations.Load(), Removals: d.removals.Load(),
-		Refuted: d.refuted.Load(), Refutations: d.refutations.Load(), WatchersLost: d.watchersLost.Load()}
+		Refuted: d.refuted.Load(), Refutations: d.refutations.Load(), WatchersLost: d.watchersLost.Load(),
+		Silent: d.silent.Load()}
 }
 
 // Start begins to watch others, unless detection is off. It does not block.
 func (d *Detector) Start() {
 	if !d.cfg.Settings.Off {
 		d.wg.Go(d.run)
+		d.wg.Go(d.listenForSilence)
 	}
 }
 

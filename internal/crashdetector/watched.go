@@ -49,6 +49,7 @@ type watched struct {
 	drop context.CancelFunc
 
 	suspected atomic.Bool // it does not count among those who are watched
+	pulse     pulse       // for how long it has been silent
 
 	// of run
 	member   *state.Member // of this incarnation, as it was last seen
@@ -151,6 +152,7 @@ func (w *watched) open(ctx context.Context) suspicion.Event {
 		return suspicion.Other
 	}
 	w.watch, w.opened, w.broke = watch, time.Now(), time.Time{}
+	w.pulse.opened(watch)
 	w.d.watching.Add(1)
 	w.d.log.Debug("watching a member", "address", w.address)
 	return suspicion.Opened
@@ -169,6 +171,7 @@ func (w *watched) listen(ctx context.Context) suspicion.Event {
 		w.closeWatch()
 	}
 	if err == nil {
+		w.pulse.goodbye()
 		return suspicion.Goodbye
 	}
 	w.sign()

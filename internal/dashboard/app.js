@@ -306,7 +306,7 @@ function tick() {
 
 // ---- Header, leader, figures, queue --------------------------------------------------------------------------------
 
-const healthIcon = { healthy: ["ok", "good"], degraded: ["warn", "warn"], suspected: ["warn", "bad"] };
+const healthIcon = { healthy: ["ok", "good"], degraded: ["warn", "warn"], suspected: ["warn", "bad"], silent: ["warn", "bad"] };
 function health(text) {
   const [sym, cls] = healthIcon[text] ?? ["dot", "soft"];
   return el("span", { class: `status ${cls}` }, icon(sym), text);
@@ -323,6 +323,10 @@ function paintHeader() {
   fill($("foot"), [`Goverse${h?.version ? ` ${h.version}` : ""}, revision ${num(st.revision)} of etcd`]);
 }
 
+/** unanswered says for how long a node has not answered, and to how many. */
+const unanswered = (n) => el("span", { class: "bad silence" }, ` not answering for ${num(Math.floor(n.silent_seconds))} s, seen by ` +
+  many(n.silent_to, "node", "nodes"));
+
 let lastLeader; // what was said last
 function paintLeader() {
   const st = got.status?.body, info = body("leader");
@@ -336,6 +340,7 @@ function paintLeader() {
   if (st.leader_id) {
     const m = memberAt(st.leader_id);
     parts.push(el("p", { class: "name" }, who(st.leader_id, true)));
+    if (m?.silent_to) parts.push(el("p", { class: "bad", role: "alert" }, icon("warn"), unanswered(m)));
     const facts = [["Token of the term", el("span", {}, num(st.token))],
       ["Leads", known?.acquired_at ? since(known.acquired_at, "for ") : "time not known"],
       ["Host", known?.hostname || m?.hostname || "not known"]];
@@ -423,10 +428,10 @@ function paintQueue() {
 const stateIcon = { leader: "crown", candidate: "clock", follower: "dot", observer: "eye" };
 let wanted = "";
 const order = { name: "Node", down: false };
-const healths = { suspected: 0, degraded: 1, healthy: 2 };
+const healths = { suspected: 0, silent: 1, degraded: 2, healthy: 3 };
 const nodeColumns = [
   { name: "Node", by: (n) => n.address }, { name: "State", by: (n) => (n.stopping ? 0 : n.draining ? 1 : 2) + n.state },
-  { name: "Place", num: true, by: (n) => n.place || Infinity }, { name: "Health", by: (n) => healths[n.health] ?? 3 },
+  { name: "Place", num: true, by: (n) => n.place || Infinity }, { name: "Health", by: (n) => healths[n.health] ?? 4 },
   { name: "Shards", num: true, by: (n) => n.shards }, { name: "Weight", num: true, by: (n) => n.weight || 1 },
   { name: "Round trip", num: true, by: (n) => n.round_trip_ms },
   { name: "Seen for", num: true, by: (n) => -Date.parse(n.seen_since ?? 0) },
@@ -463,7 +468,7 @@ function paintNodes() {
         n.draining ? el("span", { class: "tag warn" }, icon("drain"), "draining") : "",
         n.stopping ? el("span", { class: "tag warn" }, icon("stop"), "stopping") : ""),
       n.place ? num(n.place) : "–",
-      el("span", { title: n.election_failed || null }, health(n.health), n.election_failed
+      el("span", { title: n.election_failed || null }, health(n.health), n.silent_to ? unanswered(n) : "", n.election_failed
         ? el("span", { class: "hidden" }, ` ${n.election_failed}`) : ""),
       [num(n.shards), shards ? el("span", { class: "soft" }, ` ${percent(n.shards, shards)}`) : ""],
       num(n.weight || 1),
@@ -812,6 +817,8 @@ const kinds = {
   node_accused: ["warn", "warn", "Nodes", (e) => [who(e.node), " suspected by ", who(e.peer)]],
   node_refuted: ["ok", "good", "Nodes", (e) => [who(e.node), " lives, though ", who(e.peer), " could not reach it"]],
   node_removed: ["x", "bad", "Nodes", (e) => [who(e.node), " removed: its process is gone"]],
+  node_silent: ["warn", "bad", "Nodes", (e) => [who(e.node), " does not answer", e.peer ? [", seen by ", who(e.peer)] : ""]],
+  node_answering: ["ok", "good", "Nodes", (e) => [who(e.node), " answers again", e.seconds ? `, was silent for ${lasting(e.seconds * 1000)}` : ""]],
   session_lost: ["x", "warn", "Nodes", (e) => [who(e.node), " lost its session", e.seconds ? `, had none for ${lasting(e.seconds * 1000)}` : ""]],
   drain_started: ["drain", "warn", "Shards", (e) => [who(e.node), " drains"]],
   drain_ended: ["drain", "good", "Shards", (e) => [who(e.node), " drains no more"]],

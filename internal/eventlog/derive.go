@@ -14,8 +14,9 @@ import (
 // every change of the cluster on every node, so it only looks whether lists, which are never written to, are the same.
 func differs(before, now *state.Snapshot) bool {
 	return !state.Same(before.Members, now.Members) || !state.Same(before.Lingering, now.Lingering) ||
-		!state.Same(before.Accusations, now.Accusations) || before.ShardMap != now.ShardMap || before.Acting != now.Acting ||
-		before.Request != now.Request || before.Leader() != now.Leader()
+		!state.Same(before.Accusations, now.Accusations) || !state.Same(before.Silences, now.Silences) ||
+		before.ShardMap != now.ShardMap || before.Acting != now.Acting || before.Request != now.Request ||
+		before.Leader() != now.Leader()
 }
 
 // Derive is what happened to the cluster between two snapshots of one history, in an order in which it can be reported.
@@ -31,6 +32,7 @@ func Derive(before, now *state.Snapshot) []event.Event {
 		out = append(out, e)
 	}
 	accusations(before, now, add)
+	silences(before, now, add)
 	members(before, now, add)
 	leaders(before, now, add)
 	shards(before, now, add)

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -55,6 +56,14 @@ func TestDerive(t *testing.T) {
 	asked.Request = &state.Request{RequestRecord: state.RequestRecord{Kind: state.RequestResign, Token: 11}}
 	acting := at(31, both)
 	acting.Acting = &state.Acting{Address: "a:1", Lease: a.Lease, CreateRevision: 31}
+	says := func(watcher string, revision int64) *state.Silence {
+		return &state.Silence{Address: a.Address, Watcher: watcher, CreateRevision: revision, ModRevision: revision,
+			SilenceRecord: state.SilenceRecord{Incarnation: a.Incarnation, SilentMS: 2000}}
+	}
+	silent, silenter, another := at(31, both, led.Queue...), at(32, both, led.Queue...), at(32, both, led.Queue...)
+	silent.Silences = []*state.Silence{says("y", 31)}
+	silenter.Silences = []*state.Silence{says("x", 32), says("y", 31)}
+	another.Silences = []*state.Silence{says("x", 32)}
 	other := at(5, nil)
 	other.History = 1
 	lingers := at(32, both, led.Queue...)
@@ -90,6 +99,15 @@ func TestDerive(t *testing.T) {
 		"fallback": {at(30, both), acting, []string{"fallback_entered-31 a:1", "leader_elected-31 a:1"}},
 		"fallback ends": {acting, at(35, both, stands(b, 33)), []string{
 			"leader_lost-31 a:1: fallback superseded", "fallback_left-31 a:1", "leader_elected-33 b:1"}},
+		"silent":                  {led, silent, []string{"node_silent-31 a:1"}},
+		"silent to two at once":   {led, silenter, []string{"node_silent-31 a:1"}},
+		"silent to another, too":  {silent, silenter, []string{}},
+		"silent to another alone": {silenter, another, []string{}},
+		"answers":                 {silenter, at(33, both, led.Queue...), []string{"node_answering-31 a:1"}},
+		"silent, and stops": {silent, at(33, []*state.Member{member("a:1", 10, stopping), b}, led.Queue...),
+			[]string{}},
+		"silent, and gone": {silent, at(33, []*state.Member{b}, stands(b, 21)), []string{
+			"node_lost-10 a:1", "leader_lost-11 a:1: session lost", "leader_elected-21 b:1"}},
 		"other history": {led, other, nil},
 		"lingers":       {led, lingers, []string{"node_lost-10 a:1"}},
 	} {
@@ -142,4 +160,20 @@ func TestDeriveShards(t *testing.T) {
 	require.Empty(t, Derive(two, none))
 	same := at(9, two.ShardMap.Map)
 	require.Empty(t, Derive(two, same), "the moves that were done have left it")
+}
+
+// A silence is told with its whole length, by the clock of the node that tells it.
+func TestSilenceHasItsLength(t *testing.T) {
+	var l silentSince
+	began := event.Event{Type: event.NodeSilent, Node: "a:1", Time: time.Unix(102, 0), Seconds: 2}
+	l.look(&began)
+	over := event.Event{Type: event.NodeAnswering, Node: "a:1", Time: time.Unix(109, 0), Seconds: 4}
+	l.look(&over)
+	require.InDelta(t, 9, over.Seconds, 0.001)
+	unknown := event.Event{Type: event.NodeAnswering, Node: "a:1", Time: time.Unix(209, 0), Seconds: 4}
+	l.look(&unknown)
+	require.InDelta(t, 4, unknown.Seconds, 0.001, "as its watchers said")
+	l.look(&began)
+	l.look(&event.Event{Type: event.NodeLost, Node: "a:1"})
+	require.Empty(t, l)
 }

@@ -43,6 +43,11 @@ func logLine(log hclog.Logger, e event.Event, self string, members int) {
 			"token", e.Token}
 	case event.FallbackLeft:
 		text, about = "nobody leads by name any more", []any{"leader", e.Node, "token", e.Token}
+	case event.NodeSilent:
+		level, text, about = hclog.Warn, "a node does not answer the nodes that watch it", append(about, "watcher", e.Peer,
+			"for", seconds(e.Seconds))
+	case event.NodeAnswering:
+		text, about = "a node answers again", append(about, "silent", seconds(e.Seconds))
 	case event.DrainStarted:
 		text = "a node gives its shards up"
 	case event.DrainEnded:

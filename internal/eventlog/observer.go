@@ -17,6 +17,7 @@ type observer struct {
 	leaderless leaderless
 	speaks     bool // of the last time when nobody led: this node recorded that
 	failover   failover
+	silent     silentSince
 	ended      int64 // the token of the last own term whose end was reported
 }
 
@@ -43,8 +44,10 @@ func (o *observer) observe(now time.Time) time.Duration {
 		}
 		for _, e := range Derive(before, s) {
 			e.Time = now
+			o.silent.look(&e)
 			o.failover = o.failover.look(&e, before.Leader())
-			o.happened(e, false)
+			// The recorder may be the node that is silent.
+			o.happened(e, e.Type == event.NodeSilent && e.Peer == l.cfg.Address)
 		}
 	}
 	o.sessions(now)

@@ -19,7 +19,7 @@ func PrintStatus(out io.Writer, d Details, asJSON bool) error {
 	}
 	leader := orNone(d.LeaderID)
 	if d.LeaderID != "" {
-		leader = fmt.Sprintf("%s (token %d, %s%s)", d.LeaderID, d.Token, d.Mode, outside(d.View))
+		leader = fmt.Sprintf("%s (token %d, %s%s%s)", d.LeaderID, d.Token, d.Mode, outside(d.View), d.leaderSilence())
 	}
 	if _, err := fmt.Fprintf(out, "leader    %s\nqueue     %s\nnodes     %d\nrevision  %d\n",
 		leader, orNone(strings.Join(d.Queue, ", ")), d.ClusterSize, d.Revision); err != nil {
@@ -75,10 +75,32 @@ func (n Node) notes() string {
 	case n.Draining:
 		notes = append(notes, "draining")
 	}
+	if n.SilentTo > 0 {
+		notes = append(notes, notAnswering(n))
+	}
 	if n.ElectionFailed {
 		notes = append(notes, "election failed: "+strings.ReplaceAll(n.Reason, "\n", ": "))
 	}
 	return orDash(strings.Join(notes, ", "))
+}
+
+// notAnswering says of a silent node for how long, and to whom.
+func notAnswering(n Node) string {
+	by := fmt.Sprintf("%d nodes", n.SilentTo)
+	if n.SilentTo == 1 {
+		by = "1 node"
+	}
+	return fmt.Sprintf("not answering for %d s, seen by %s", n.SilentSeconds, by)
+}
+
+// leaderSilence says the same of the leader, "" if it answers.
+func (d Details) leaderSilence() string {
+	for _, n := range d.Members {
+		if n.Address == d.LeaderID && n.SilentTo > 0 {
+			return ", " + notAnswering(n)
+		}
+	}
+	return ""
 }
 
 // change is a View at the time it was seen.
@@ -95,6 +117,9 @@ func PrintChange(out io.Writer, at time.Time, v View, asJSON bool) error {
 	stale := ""
 	if v.Stale {
 		stale = fmt.Sprintf(" (etcd does not answer; as of revision %d)", v.Revision)
+	}
+	if v.LeaderSilentSeconds > 0 {
+		stale += fmt.Sprintf(" (the leader has not answered for %d s)", v.LeaderSilentSeconds)
 	}
 	_, err := fmt.Fprintf(out, "%s leader=%s token=%d mode=%s%s queue=%s nodes=%s%s\n", at.Format("15:04:05.000"),
 		orNone(v.LeaderID),

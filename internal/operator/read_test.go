@@ -75,6 +75,30 @@ func TestRead(t *testing.T) {
 	require.Equal(t, d.Members, nodes)
 }
 
+// A leader that does not answer is shown as such, in the line of the leader and in its own.
+func TestStatusOfASilentLeader(t *testing.T) {
+	t.Parallel()
+	c := clustertest.New(t, 2)
+	leader, other := c.WaitLeader(), c.Node(1)
+	m, ok := leader.Cluster().Member(leader.Address())
+	require.True(t, ok)
+	remove := c.PutStrayKey(nodetest.Keys.Silence(leader.Address(), "x"),
+		state.SilenceRecord{Incarnation: m.Incarnation, SilentMS: 4100}.Encode())
+	defer remove()
+	d, err := open(t, c).Read(patient(t))
+	require.NoError(t, err)
+	require.EqualValues(t, 4, d.LeaderSilentSeconds)
+	var out strings.Builder
+	require.NoError(t, PrintStatus(&out, d, false))
+	require.Regexp(t, `leader    `+leader.Address()+` \(token \d+, election, not answering for 4 s, seen by 1 node\)`,
+		out.String())
+	require.Regexp(t, leader.Address()+` .* not answering for 4 s, seen by 1 node\n`, out.String())
+	require.NotRegexp(t, other.Address()+` .* not answering`, out.String())
+	out.Reset()
+	require.NoError(t, PrintChange(&out, time.Time{}, d.View, false))
+	require.Contains(t, out.String(), "(the leader has not answered for 4 s)")
+}
+
 func TestReadOfNothing(t *testing.T) {
 	t.Parallel()
 	d, err := open(t, clustertest.New(t, 0)).Read(patient(t))

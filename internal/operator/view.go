@@ -17,6 +17,8 @@ type View struct {
 	Revision    int64    `json:"revision"`
 	// Stale: etcd does not answer; this is how things were at Revision.
 	Stale bool `json:"stale,omitempty"`
+	// LeaderSilentSeconds is for how long the leader has not answered, at least; absent if it does.
+	LeaderSilentSeconds int64 `json:"leader_silent_seconds,omitempty"`
 }
 
 // Details is a View with all that the nodes say of themselves.
@@ -46,6 +48,10 @@ type Node struct {
 	Reason         string            `json:"reason,omitempty"` // why its election failed
 	// RoundTripMS is how long its requests to etcd take, in milliseconds, if it is far.
 	RoundTripMS int64 `json:"round_trip_ms,omitempty"`
+	// SilentSeconds is for how long it has not answered the nodes that watch it, as they said last: it may be half as
+	// long again. SilentTo is how many say so. Both are absent while it answers.
+	SilentSeconds int64 `json:"silent_seconds,omitempty"`
+	SilentTo      int   `json:"silent_to,omitempty"`
 }
 
 // Leader is the leader's own entry in the View and what its record adds.
@@ -69,6 +75,9 @@ func newView(s *state.Snapshot) View {
 	}
 	for _, m := range s.Members {
 		v.Nodes = append(v.Nodes, m.Address)
+		if m.Address == v.LeaderID {
+			v.LeaderSilentSeconds, _ = silence(s, m)
+		}
 	}
 	return v
 }
@@ -82,6 +91,7 @@ func newDetails(s *state.Snapshot) Details {
 			Labels: m.Labels, Observer: m.Observer, Draining: m.Draining, Stopping: m.Stopping,
 			ElectionFailed: m.ElectionFailed, Reason: m.Reason,
 			RoundTripMS: m.RoundTripMS}
+		n.SilentSeconds, n.SilentTo = silence(s, m)
 		if c, place := s.Candidate(m.Lease); c != nil {
 			n.State, n.Place = "candidate", place+1
 		}
@@ -102,4 +112,12 @@ func (d Details) Leader() Leader {
 		}
 	}
 	return l
+}
+
+// silence is for how long m has not answered, as the nodes that watch it said last, and how many say so.
+func silence(s *state.Snapshot, m *state.Member) (seconds int64, to int) {
+	for _, x := range s.SilencesOf(m) {
+		seconds, to = max(seconds, int64(x.Silent().Seconds())), to+1
+	}
+	return seconds, to
 }

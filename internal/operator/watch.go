@@ -115,7 +115,7 @@ func (o *Operator) check(ctx context.Context, m *mirror.Mirror) {
 // same leaves the revision out, which also moves with what is not shown.
 func same(a, b View) bool {
 	return a.LeaderID == b.LeaderID && a.Token == b.Token && a.Mode == b.Mode && a.Member == b.Member &&
-		a.Stale == b.Stale &&
+		a.Stale == b.Stale && a.LeaderSilentSeconds == b.LeaderSilentSeconds &&
 		slices.Equal(a.Queue, b.Queue) && slices.Equal(a.Nodes, b.Nodes)
 }
 

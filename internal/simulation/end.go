@@ -76,6 +76,8 @@ func (w *world) wrong() string {
 		return "there is an acting leader"
 	case len(s.Accusations) > 0:
 		return fmt.Sprintf("an accusation of %s is left", s.Accusations[0].Address)
+	case len(s.Silences) > 0:
+		return fmt.Sprintf("%s is said to be silent", s.Silences[0].Address)
 	case standing > 0 && leaders != 1:
 		return fmt.Sprintf("%d lead", leaders)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/crashdetector"
+	"github.com/goverse/goverse/internal/heartbeat"
 )
 
 // node is what others reach of a process, and how it reaches them: it stands for package node's streams.
@@ -36,6 +37,7 @@ var (
 type stream struct {
 	from, to *process
 	opened   time.Duration
+	heard    uint64        // heartbeats
 	over     bool          // nothing comes through it any more
 	ended    chan struct{} // closed when the watcher knows that it has ended
 	err      error         // nil: by a goodbye; read after ended
@@ -43,6 +45,22 @@ type stream struct {
 
 // Instance is of crashdetector.Watch.
 func (s *stream) Instance() string { return s.to.id }
+
+// Heartbeats is of crashdetector.Watch.
+func (s *stream) Heartbeats() bool { return true }
+
+// Heard is of crashdetector.Watch: what has come since the last call has been heard, if anything could come. A process
+// that stands still itself does not look.
+func (s *stream) Heard() uint64 {
+	w := s.from.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	here, there := s.from.host, s.to.host
+	if here.standsStill() || !s.over && !s.to.dead.Load() && here.reaches(there) && there.reaches(here) {
+		s.heard = uint64((w.now() - s.opened) / heartbeat.Every)
+	}
+	return s.heard
+}
 
 // Wait is of crashdetector.Watch.
 func (s *stream) Wait(ctx context.Context) error {

@@ -103,6 +103,8 @@ func (s *Snapshot) put(p ParsedKey, kv KV) error {
 		i, _ := s.accusationIndex(p.Address, p.Accuser)
 		s.Accusations = with(s.Accusations, i, &Accusation{Address: p.Address, Accuser: p.Accuser,
 			AccusationRecord: record, ModRevision: kv.ModRevision, Lease: kv.Lease})
+	case KindSilence:
+		return s.putSilence(p, kv)
 	case KindDrain:
 		return s.putDrain(p, kv)
 	case KindShardMap:
@@ -135,6 +137,8 @@ func (s *Snapshot) remove(p ParsedKey, key string) {
 		if i, ok := s.accusationIndex(p.Address, p.Accuser); ok {
 			s.Accusations = without(s.Accusations, i)
 		}
+	case KindSilence:
+		s.removeSilence(p)
 	case KindDrain:
 		s.removeDrain(p.Address)
 	case KindShardMap:

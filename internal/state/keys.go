@@ -17,7 +17,7 @@ var ErrBadPrefix = errors.New("bad etcd prefix")
 // The cluster's state lies in one contiguous range, [Keys.RangeStart] to
 // [Keys.RangeEnd], because '-' sorts before '/' and '0' after it: one watch
 // carries leader-acting, leader-request, leader/…, nodes-accused/…, nodes-doctor/…,
-// nodes-drain/…, nodes/… and shards/… in revision order.
+// nodes-drain/…, nodes-silent/…, nodes/… and shards/… in revision order.
 type Keys struct{ prefix string }
 
 // NewKeys checks prefix and returns the layout under it. A prefix starts with a
@@ -93,6 +93,14 @@ func (k Keys) Accusation(address, accuser string) string {
 	return k.prefix + "/nodes-accused/" + url.PathEscape(address) + "/" + url.PathEscape(accuser)
 }
 
+// Silence is the key under which a watcher says that the member at address does not answer it.
+func (k Keys) Silence(address, watcher string) string {
+	return k.Silences() + url.PathEscape(address) + "/" + url.PathEscape(watcher)
+}
+
+// Silences is the prefix of those keys, with its slash.
+func (k Keys) Silences() string { return k.prefix + "/nodes-silent/" }
+
 // Drain is the key of an operator's request about the shards of the member at address.
 func (k Keys) Drain(address string) string {
 	return k.prefix + "/nodes-drain/" + url.PathEscape(address)
@@ -129,6 +137,7 @@ const (
 	KindRequest
 	KindNode
 	KindAccusation
+	KindSilence
 	KindDrain
 	KindShardMap
 	KindReleased
@@ -137,8 +146,9 @@ const (
 // ParsedKey is what [Keys.Parse] found.
 type ParsedKey struct {
 	Kind    Kind
-	Address string // of KindNode, KindAccusation, KindDrain, KindReleased
+	Address string // of KindNode, KindAccusation, KindSilence, KindDrain, KindReleased
 	Accuser string // of KindAccusation
+	Watcher string // of KindSilence
 	Lease   int64  // of KindCandidate; 0 when the key is not spelled as a lease id
 }
 
@@ -166,11 +176,13 @@ func (k Keys) Parse(key string) ParsedKey {
 		}
 	}
 	if name, ok := strings.CutPrefix(rest, "nodes-accused/"); ok {
-		a, b, _ := strings.Cut(name, "/")
-		address, ok1 := unescape(a)
-		accuser, ok2 := unescape(b)
-		if ok1 && ok2 {
+		if address, accuser, ok := unescapeTwo(name); ok {
 			return ParsedKey{Kind: KindAccusation, Address: address, Accuser: accuser}
+		}
+	}
+	if name, ok := strings.CutPrefix(rest, "nodes-silent/"); ok {
+		if address, watcher, ok := unescapeTwo(name); ok {
+			return ParsedKey{Kind: KindSilence, Address: address, Watcher: watcher}
 		}
 	}
 	if name, ok := strings.CutPrefix(rest, "nodes-drain/"); ok {
@@ -191,6 +203,14 @@ func (k Keys) Parse(key string) ParsedKey {
 func unescape(s string) (string, bool) {
 	name, err := url.PathUnescape(s)
 	return name, err == nil && name != "" && url.PathEscape(name) == s
+}
+
+// unescapeTwo is unescape for two names with a slash between them.
+func unescapeTwo(s string) (first, second string, ok bool) {
+	a, b, _ := strings.Cut(s, "/")
+	first, ok1 := unescape(a)
+	second, ok2 := unescape(b)
+	return first, second, ok1 && ok2
 }
 
 // parseLease accepts only the spelling %x of a positive lease id.

@@ -38,7 +38,7 @@ func TestRangeHoldsTheState(t *testing.T) {
 	k := testKeys(t)
 	for _, key := range []string{k.Candidate(1), k.Candidate(1 << 62), k.Acting(), k.Request(), k.Node("a:1"),
 		k.Accusation("a:1", "b"), k.Drain("a:1"), "/goverse/shards/map", "/goverse/shards/released/a:1",
-		k.Doctor("x")} {
+		k.Silence("a:1", "b"), k.Doctor("x")} {
 		require.True(t, key >= k.RangeStart() && key < k.RangeEnd(), key)
 	}
 	for _, name := range []string{"checkpoints", "elections", "events", "work"} {
@@ -68,6 +68,8 @@ func TestParseTellsEveryKeyFromEveryOther(t *testing.T) {
 		k.Request():                  {Kind: KindRequest},
 		k.Node(weird):                {Kind: KindNode, Address: weird},
 		k.Accusation(weird, "x/y"):   {Kind: KindAccusation, Address: weird, Accuser: "x/y"},
+		k.Silence(weird, "x/y"):      {Kind: KindSilence, Address: weird, Watcher: "x/y"},
+		"/goverse/nodes-silent/a":    {},
 		k.Drain(weird):               {Kind: KindDrain, Address: weird},
 		"/goverse/nodes-drain/":      {},
 		"/goverse/nodes-drain/a/b":   {},
@@ -96,6 +98,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("/goverse/leader/1f", "a:1", "b")
 	f.Add("/goverse/nodes/%2f", "/", "%")
 	f.Add("/goverse/nodes-accused/a/b/c", "..", "")
+	f.Add("/goverse/nodes-silent/a/b", "a", "b")
 	f.Add("/goverse/nodes-drain/a%2Fb", "a/b", "")
 	f.Fuzz(func(t *testing.T, key, address, accuser string) {
 		k := testKeys(t)
@@ -105,6 +108,8 @@ func FuzzParse(f *testing.F) {
 			require.Equal(t, key, k.Node(p.Address))
 		case KindAccusation:
 			require.Equal(t, key, k.Accusation(p.Address, p.Accuser))
+		case KindSilence:
+			require.Equal(t, key, k.Silence(p.Address, p.Watcher))
 		case KindDrain:
 			require.Equal(t, key, k.Drain(p.Address))
 		case KindReleased:

@@ -76,6 +76,8 @@ type Snapshot struct {
 	Request *Request
 	// Accusations are sorted by address, then accuser.
 	Accusations []*Accusation
+	// Silences are what watchers say of members that do not answer them, sorted by address, then watcher.
+	Silences []*Silence
 	// Drains are operators' requests about the shards of members, sorted by address.
 	Drains []*Drain
 	// ShardMap is the shard map's key, nil when there is none.

@@ -10,7 +10,7 @@ import (
 
 // keyOf is one of the keys of the range: of each kind, or one that is none of ours.
 func keyOf(k Keys, kind uint8, a, b string) string {
-	switch kind % 9 {
+	switch kind % 10 {
 	case 0:
 		return k.Queue() + a
 	case 1:
@@ -27,6 +27,8 @@ func keyOf(k Keys, kind uint8, a, b string) string {
 		return k.ShardMap()
 	case 7:
 		return k.Released(a)
+	case 9:
+		return k.Silence(a, b)
 	}
 	return k.RangeStart() + a
 }
@@ -45,6 +47,8 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add(uint8(6), "", "", []byte(`{"version":1,"shards":8,"generation":5,"grants":[{"address":"a:1","incarnation":2,`+
 		`"epoch":3,"shards":"0-7"}],"moves":[{"address":"b:1","incarnation":1,"since":5,"shards":"4-7"}]}`), uint8(5),
 		"a:1", "", []byte(`{"incarnation":2}`), false)
+	f.Add(uint8(9), "a:1", "b", []byte(SilenceRecord{Incarnation: 2, SilentMS: 2000}.Encode()), uint8(9), "a:1", "c",
+		[]byte(`{"silent_ms":-1}`), false)
 	f.Add(uint8(8), "x", "", []byte{0xff}, uint8(3), "a:1", "", []byte("null"), true)
 
 	f.Fuzz(func(t *testing.T, kind1 uint8, a1, b1 string, value1 []byte, kind2 uint8, a2, b2 string, value2 []byte,

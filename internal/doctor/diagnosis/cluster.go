@@ -58,6 +58,8 @@ func unreadable(parsed state.ParsedKey, value []byte) (err error) {
 		_, err = state.DecodeRequest(value)
 	case state.KindAccusation:
 		_, err = state.DecodeAccusation(value)
+	case state.KindSilence:
+		_, err = state.DecodeSilence(value)
 	case state.KindDrain:
 		_, err = state.DecodeDrain(value)
 	case state.KindShardMap:

@@ -116,6 +116,7 @@ func crashes(f Facts) []Finding {
 		c.add(Warning, "if it runs: check its --advertise and the network between the two", "the node %s is accused of "+
 			"being gone by %s: %s", a.Address, cmp.Or(f.State.Snapshot.AccuserAddress(a), a.Accuser), a.Evidence)
 	}
+	silent(f, &c)
 	for _, n := range f.Nodes {
 		if n.HTTP != nil && n.HTTP.Failed == "" && n.HTTP.Ready && (n.HTTP.Watches == 0 || n.HTTP.Watchers == 0) {
 			c.add(Warning, "check that the nodes reach each other's addresses, and that --crash-detection is on everywhere",
@@ -124,4 +125,27 @@ func crashes(f Facts) []Finding {
 		}
 	}
 	return c.orOK("each node is near enough to etcd that a crash can be noticed before its lease runs out")
+}
+
+// silent judges whether each node answers those that watch it.
+func silent(f Facts, c *findings) {
+	s := f.State.Snapshot
+	leader := s.Leader()
+	for _, m := range s.Members {
+		all, longest := s.SilencesOf(m), time.Duration(0)
+		for _, x := range all {
+			longest = max(longest, x.Silent())
+		}
+		if len(all) == 0 {
+			continue
+		}
+		what, follows := "the node", "calls of its objects wait, and its shards and locks stay with it"
+		if leader.Member && leader.Lease == m.Lease {
+			what, follows = "the leader,", "it may stand still: until it goes on or its lease ends nobody leads in its place"
+		}
+		c.add(Problem, "look whether its process is stopped, swaps or lacks processor time, and at the network; if it does "+
+			"not go on, end it: another node takes over at once",
+			"%s %s does not answer: for %v at least, seen by %s; %s", what, m.Address, longest.Truncate(time.Second),
+			count(len(all), "node"), follows)
+	}
 }

@@ -1,0 +1,150 @@
+//go:build unix
+
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/integration/internal/procs"
+)
+
+var silenceRounds = flag.Int("silence.rounds", 1, "how often the leader's process is stopped")
+
+// shownWithin is how soon after SIGSTOP everybody can see that a node does not answer.
+const shownWithin = 3 * time.Second
+
+// nodesPage is what is read of /cluster/nodes.
+type nodesPage struct {
+	Nodes []struct {
+		Address, Health string
+		SilentSeconds   int64 `json:"silent_seconds"`
+		SilentTo        int   `json:"silent_to"`
+	}
+}
+
+// page reads a JSON page of a node.
+func page(ctx context.Context, n *procs.Node, path string, into any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.Origin()+path, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // it was read
+	return json.NewDecoder(resp.Body).Decode(into)
+}
+
+// showsSilent is an error unless the node's pages and metrics show that the leader does not answer; or that all do.
+func showsSilent(ctx context.Context, n *procs.Node, leader string, silent bool) error {
+	var all nodesPage
+	if err := page(ctx, n, "/cluster/nodes", &all); err != nil {
+		return err
+	}
+	to := 0
+	for _, row := range all.Nodes {
+		if row.Address == leader && row.Health == "silent" && row.SilentSeconds >= 2 {
+			to = row.SilentTo
+		}
+	}
+	count, err := n.Metric(ctx, "goverse_silent_nodes")
+	if err != nil {
+		return err
+	}
+	long, err := n.Metric(ctx, "goverse_leader_silent_seconds")
+	if err != nil {
+		return err
+	}
+	if silent && (to != 2 || count != 1 || long < 2) || !silent && (to != 0 || count != 0 || long != 0) {
+		return fmt.Errorf("silent to %d, %v silent nodes, leader silent for %v s", to, count, long)
+	}
+	return nil
+}
+
+// says is an error unless an event of that type about the node is in the log since.
+func says(ctx context.Context, n *procs.Node, kind, about string, since time.Time) error {
+	var all struct {
+		Events []struct {
+			Type, Node string
+			Time       time.Time
+			Seconds    float64
+		}
+	}
+	if err := page(ctx, n, "/cluster/events?limit=100", &all); err != nil {
+		return err
+	}
+	for _, e := range all.Events {
+		if e.Type == kind && e.Node == about && e.Time.After(since) && e.Seconds >= 2 {
+			return nil
+		}
+	}
+	return errors.New("no such event")
+}
+
+// A leader whose process stands still looks like any other in etcd for as long as its lease lasts.
+func TestSilentLeaderIsShown(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, flavour procs.Flavour) {
+		t.Parallel()
+		etcd := kit.StartEtcd(t, flavour)
+		nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: 10 * time.Second}, 3)
+		leader := nodes[0]
+		token := agree(t, patience, nodes, leader.Address, election, addresses(nodes)).Token
+		watched := func(n *procs.Node) error {
+			if watchers, err := n.Metric(soon(t), "goverse_crash_watchers"); err != nil || watchers != 2 {
+				return fmt.Errorf("%v watchers (%w)", watchers, err)
+			}
+			return nil
+		}
+		procs.Await(t, patience, "the leader is watched", func() error { return watched(leader) })
+		longest, heard := time.Duration(0), time.Duration(0)
+		for round := range *silenceRounds {
+			frozen := leader.Freeze(t)
+			for _, n := range nodes[1:] {
+				procs.Await(t, patience, "shown by "+n.Address, func() error {
+					return showsSilent(soon(t), n, leader.Address, true)
+				})
+				procs.Await(t, patience, "an event", func() error {
+					return says(soon(t), n, "node_silent", leader.Address, frozen)
+				})
+			}
+			status := kit.Goversed(t, "status", "--etcd", etcd.Endpoint, "--prefix", procs.Prefix)
+			require.Zero(t, status.Exit(t, patience))
+			took := time.Since(frozen)
+			longest = max(longest, took)
+			require.Regexp(t, `leader    `+leader.Address+` \(.*, not answering for [2-9] s, seen by 2 nodes\)`, status.Output())
+			require.Contains(t, status.Output(), "not answering for")
+			if round == 0 {
+				doctor := kit.Goversed(t, "doctor", "--etcd", etcd.Endpoint, "--prefix", procs.Prefix)
+				require.Equal(t, 1, doctor.Exit(t, patience), doctor.Output())
+				require.Contains(t, doctor.Output(), "the leader, "+leader.Address+" does not answer")
+			}
+			leader.Thaw(t)
+			thawed := time.Now()
+			for _, n := range nodes {
+				procs.Await(t, patience, "cleared by "+n.Address, func() error {
+					return showsSilent(soon(t), n, leader.Address, false)
+				})
+			}
+			heard = max(heard, time.Since(thawed))
+			procs.Await(t, patience, "an event", func() error {
+				return says(soon(t), nodes[1], "node_answering", leader.Address, frozen)
+			})
+			require.Equal(t, token, agree(t, patience, nodes, leader.Address, election, addresses(nodes)).Token,
+				"nothing followed from it")
+			require.LessOrEqual(t, took, shownWithin)
+		}
+		t.Logf("%d times, shown after %v at most, cleared after %v", *silenceRounds, longest.Round(time.Millisecond),
+			heard.Round(time.Millisecond))
+	})
+}
