@@ -15,6 +15,9 @@ import (
 // life of a cluster: with another one nearly every key belongs elsewhere.
 var ErrShardCount = core.ErrShardCount
 
+// A ShardCountError has the cluster's number and this node's. It matches ErrShardCount.
+type ShardCountError = core.ShardCountError
+
 // defaultMaxAcquiring keeps a node that gets thousands of shards from asking for thousands of things at
 // once, and is more than most stores answer at a time.
 const defaultMaxAcquiring = 256

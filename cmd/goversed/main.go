@@ -9,18 +9,29 @@ import (
 	"context"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/goverse/goverse/internal/cli"
 )
 
 func main() {
-	os.Exit(run(context.Background(), os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
+	os.Exit(run(context.Background(), os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr, variables(os.Environ())...))
+}
+
+// variables are the names in an environment.
+func variables(environ []string) []string {
+	names := make([]string, len(environ))
+	for i, entry := range environ {
+		names[i], _, _ = strings.Cut(entry, "=")
+	}
+	return names
 }
 
 // run carries one command line out. It is the only place that prints errors and
-// chooses the exit code.
-func run(ctx context.Context, args []string, env func(string) (string, bool), stdout, stderr io.Writer) int {
-	root := newRoot(env)
+// chooses the exit code. The names are those of the environment's variables.
+func run(ctx context.Context, args []string, env func(string) (string, bool), stdout, stderr io.Writer,
+	names ...string) int {
+	root := newRoot(env, names...)
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)

@@ -51,10 +51,27 @@ func TestOperatorsCommands(t *testing.T) {
 
 	requireOneLine(t, goversed(t, env, "transfer", "--to", "127.0.0.1:1"), cli.ExitFailure, "no such member",
 		"goversed nodes")
-	requireOneLine(t, goversed(t, env, "leader", "--prefix", "/other"), cli.ExitFailure,
-		"no node is registered under /other: check --prefix")
-	requireOneLine(t, goversed(t, env, "resign", "--prefix", "/other"), cli.ExitFailure,
-		"no node is registered under /other: check --prefix")
+	for _, line := range []string{"leader", "status", "nodes", "status -o json", "resign", "shards", "objects",
+		"drain 127.0.0.1:1"} {
+		requireOneLine(t, goversed(t, env, append(strings.Fields(line), "--prefix", "/other")...), cli.ExitFailure,
+			"no node is registered under /other: check --prefix; in this etcd there is /goverse (2 nodes)")
+	}
+}
+
+// Nobody waits for long before it is said that nothing listens there.
+func TestOperatorsSaySoonThatEtcdIsNotThere(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{"status", "leader", "nodes", "shards", "objects", "watch", "events", "resign",
+		"transfer --to 127.0.0.1:2", "drain 127.0.0.1:2", "effects", "elections", "etcd members"} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			r := goversed(t, nil, append(strings.Fields(line), "--etcd", "127.0.0.1:1", "--timeout", "1200ms")...)
+			require.Equal(t, cli.ExitFailure, r.code)
+			require.Equal(t, 2, strings.Count(r.stderr, "\n"), r.stderr)
+			require.Regexp(t, `(?m)^\[WARN\] +goversed: etcd does not answer, retrying: at_most=[1-7]00ms error="etcd cannot be `+
+				`reached at 127.0.0.1:1: nothing listens there: check --etcd and that etcd runs there`, r.stderr)
+		})
+	}
 }
 
 func TestOperatorsWithoutEtcd(t *testing.T) {

@@ -9,8 +9,13 @@ import (
 	"github.com/goverse/goverse/internal/cli"
 )
 
-// newRoot makes the whole command tree. env looks environment variables up.
-func newRoot(env func(string) (string, bool)) *cobra.Command {
+// otherVariables have a meaning without being a flag's: what exec and lock tell COMMAND, and a secret.
+var otherVariables = []string{"GOVERSE_ADMIN_TOKEN", "GOVERSE_ELECTION", "GOVERSE_KEY", "GOVERSE_KEYS", "GOVERSE_LOCK",
+	"GOVERSE_TOKEN"}
+
+// newRoot makes the whole command tree. env looks environment variables up; those in names that have no meaning make a
+// warning.
+func newRoot(env func(string) (string, bool), names ...string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "goversed",
 		Short: "A node of a Goverse cluster, and the tool to look at one",
@@ -63,6 +68,7 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			warnUnknown(cmd, names)
 			return cli.Usage(cmd.CommandPath(), cli.ApplyEnv(cmd, env))
 		},
 	}
@@ -86,6 +92,21 @@ the flag wins. Exit codes: 0 done, 1 failed, 2 the command line is wrong.`,
 	}
 	cli.ShowEnv(root)
 	return root
+}
+
+// warnUnknown warns of variables that are of no flag; that a guard has them, too, was said by who runs it.
+func warnUnknown(cmd *cobra.Command, names []string) {
+	unknown, meant := cli.Unknown(cmd.Root(), names, otherVariables...)
+	if len(unknown) == 0 || cmd.Name() == guardName {
+		return
+	}
+	for i, like := range meant {
+		if like != "" {
+			unknown[i] += " (" + like + "?)"
+		}
+	}
+	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: no command has a flag for the environment variables %s: correct "+
+		"them, or take them out\n", cmd.Root().Name(), strings.Join(unknown, ", ")) // a warning is lost with its reader
 }
 
 // noArguments: nearly everything is a flag here, so a word that stands alone is a slip.

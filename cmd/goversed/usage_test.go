@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/testkit/logtest"
 )
 
 // Every slip is one line that names the remedy, and exit code 2.
@@ -196,4 +197,17 @@ func TestVersion(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(goversed(t, nil, "version", "-o", "json").stdout), &v))
 	require.Equal(t, versionInfo{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH}, v)
 	requireOneLine(t, goversed(t, nil, "version", "-o", "xml"), cli.ExitUsage, "give text or json")
+}
+
+// A variable that is misspelled would be without effect and without a word.
+func TestUnknownVariablesWarn(t *testing.T) {
+	t.Parallel()
+	names := variables([]string{"GOVERSE_TLL=5s", "GOVERSE_ETCD=a:1", "GOVERSE_TOKEN=1", "HOME=/", "GOVERSE_COLOUR=x=y"})
+	for _, args := range [][]string{{"version"}, {"guard"}} {
+		var stdout, stderr logtest.Buffer
+		run(t.Context(), args, lookup(nil), &stdout, &stderr, names...)
+		says := "goversed: warning: no command has a flag for the environment variables GOVERSE_TLL (GOVERSE_TTL?), " +
+			"GOVERSE_COLOUR: correct them, or take them out\n"
+		require.Equal(t, args[0] == "version", strings.Contains(stderr.String(), says), "%s: %s", args, stderr.String())
+	}
 }

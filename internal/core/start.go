@@ -14,6 +14,24 @@ import (
 var ErrShardCount = errors.New("the cluster has another number of shards; give this node the same, or turn " +
 	"Sharding.Off on")
 
+// ShardCountError says which number of shards the cluster has, and which this node. It matches ErrShardCount.
+type ShardCountError struct {
+	Cluster, Own int
+	// Node is a member with the cluster's number, where there is no map yet that has it.
+	Node string
+}
+
+// Error has both numbers.
+func (e *ShardCountError) Error() string {
+	if e.Node != "" {
+		return fmt.Sprintf("%v: %s has %d, this node %d", ErrShardCount, e.Node, e.Cluster, e.Own)
+	}
+	return fmt.Sprintf("%v: it has %d, this node %d", ErrShardCount, e.Cluster, e.Own)
+}
+
+// Unwrap is ErrShardCount.
+func (e *ShardCountError) Unwrap() error { return ErrShardCount }
+
 // Start begins to look at the cluster, and to register. It does not block.
 func (c *Core) Start() {
 	ctx, end := context.WithCancel(context.Background())
@@ -80,12 +98,12 @@ func (c *Core) agreed(s *state.Snapshot) error {
 		return nil
 	}
 	if m := s.Map(); m != nil && m.Shards() != count {
-		return fmt.Errorf("%w: it has %d, this node %d", ErrShardCount, m.Shards(), count)
+		return &ShardCountError{Cluster: m.Shards(), Own: count}
 	}
 	own := s.Member(c.cfg.Address)
 	for _, m := range s.Members {
 		if own != nil && m.Incarnation < own.Incarnation && m.Shards != 0 && m.Shards != count {
-			return fmt.Errorf("%w: %s has %d, this node %d", ErrShardCount, m.Address, m.Shards, count)
+			return &ShardCountError{Cluster: m.Shards, Own: count, Node: m.Address}
 		}
 	}
 	return nil

@@ -80,8 +80,8 @@ func TestShards(t *testing.T) {
 	cfg.Cluster.Sharding.Shards = 65
 	err := run(t, cfg).end(t)
 	require.ErrorIs(t, err, cluster.ErrShardCount)
-	require.EqualError(t, err, "--shards 65 is not this cluster's number, which is fixed: give the one that goversed "+
-		"shards shows, or --sharding off")
+	require.EqualError(t, err, "--shards 65 is not this cluster's number, which is 64 and fixed: give --shards 64, "+
+		"or --sharding off")
 	cfg = joining(t, e.Endpoint())
 	cfg.Cluster.Sharding.Off = true
 	without := run(t, cfg)

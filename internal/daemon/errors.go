@@ -163,10 +163,10 @@ func joinError(cfg cluster.Config, err error) error {
 	switch {
 	case errors.Is(err, cluster.ErrEtcdUnreachable) && !reach.Lasts(err): // else it would still be trying
 		return fmt.Errorf("%w; --start-timeout 0 waits forever", err)
-	case errors.Is(err, cluster.ErrShardCount):
-		return sayAnew(err, "--shards %d is not this cluster's number, which is fixed: give the one that goversed shards "+
-			"shows, or --sharding off",
-			cfg.Sharding.Shards)
+	}
+	if wrong, ok := errors.AsType[*cluster.ShardCountError](err); ok {
+		return sayAnew(err, "--shards %d is not this cluster's number, which is %d and fixed: give --shards %[2]d, or "+
+			"--sharding off", wrong.Own, wrong.Cluster)
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/access"
 	"github.com/goverse/goverse/internal/doctor/diagnosis"
+	"github.com/goverse/goverse/internal/prefixes"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 	"github.com/goverse/goverse/node"
 )
@@ -187,7 +188,7 @@ func TestOthersAreLookedForInBounds(t *testing.T) {
 	c := clustertest.New(t, 1, unwatched())
 	ctx := etcdtest.Context(t)
 	many := func(prefix string) {
-		for from := 0; from < pages*pageSize+100; from += 100 {
+		for from := 0; from < prefixes.MostKeys+100; from += 100 {
 			var ops []clientv3.Op
 			for i := range 100 {
 				ops = append(ops, clientv3.OpPut(fmt.Sprintf("%s%06d", prefix, from+i), ""))

@@ -60,7 +60,7 @@ func (o *Operator) drain(ctx context.Context, timeout time.Duration, address str
 		return Drained{}, err
 	}
 	defer end()
-	if err := someone(m.Snapshot()); err != nil {
+	if err := o.someone(ctx, m.Snapshot()); err != nil {
 		return Drained{}, err
 	}
 	began := time.Now()

@@ -46,7 +46,7 @@ func (o *Operator) ask(ctx context.Context, timeout time.Duration, kind state.Re
 	defer end()
 	s := m.Snapshot()
 	if len(s.Members) == 0 && len(s.Queue) == 0 {
-		return Outcome{}, nobody(o.keys.Prefix())
+		return Outcome{}, o.nobody(ctx)
 	}
 	before := s.Leader()
 	after, err := request.AwaitHandover(ctx, o.client, m, kind, address)

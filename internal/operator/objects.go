@@ -80,7 +80,7 @@ func (o *Operator) Objects(ctx context.Context, wait time.Duration, key string,
 	if err != nil {
 		return Objects{}, err
 	}
-	if err := someone(snap); err != nil {
+	if err := o.someone(ctx, snap); err != nil {
 		return Objects{}, err
 	}
 	var all Objects

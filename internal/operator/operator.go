@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/internal/mirror"
+	"github.com/goverse/goverse/internal/prefixes"
 	"github.com/goverse/goverse/internal/reach"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -21,6 +23,31 @@ const connectTimeout = 5 * time.Second
 var ErrNobody = errors.New("no node is registered")
 
 func nobody(prefix string) error { return fmt.Errorf("%w under %s: check --prefix", ErrNobody, prefix) }
+
+// nobody says that no node is registered, and under which other prefixes there are some.
+func (o *Operator) nobody(ctx context.Context) error {
+	return elsewhere(o.keys.Prefix(), prefixes.Find(ctx, o.client, o.keys.Prefix()).Prefixes)
+}
+
+// elsewhere says that no node is registered, and where there are some.
+func elsewhere(prefix string, others []prefixes.Prefix) error {
+	if len(others) == 0 {
+		return nobody(prefix)
+	}
+	names := make([]string, 0, len(others))
+	for _, p := range others {
+		names = append(names, p.String())
+	}
+	return fmt.Errorf("%w; in this etcd there is %s", nobody(prefix), strings.Join(names, ", "))
+}
+
+// someone fails if nobody is registered.
+func (o *Operator) someone(ctx context.Context, s *state.Snapshot) error {
+	if len(s.Members) == 0 {
+		return o.nobody(ctx)
+	}
+	return nil
+}
 
 // Operator is a connection to the etcd of one cluster. Its methods are safe for
 // concurrent use.
@@ -64,13 +91,19 @@ func (o *Operator) Close() error {
 	return nil
 }
 
-// Read reads the cluster once, until ctx ends, or soon if what is there can never be etcd. Errors
+// Read reads the cluster once, until ctx ends, or soon if what is there can never be etcd. Where there is no node but
+// other prefixes have some, it fails with ErrNobody, and names them. Other errors
 // match cluster.ErrEtcdUnreachable, cluster.ErrEtcdDenied or cluster.ErrNotEtcd where that is the
 // reason.
 func (o *Operator) Read(ctx context.Context) (Details, error) {
 	snap, err := o.read(ctx)
 	if err != nil {
 		return Details{}, err
+	}
+	if len(snap.Members) == 0 && len(snap.Queue) == 0 {
+		if others := prefixes.Find(ctx, o.client, o.keys.Prefix()).Prefixes; len(others) > 0 {
+			return Details{}, elsewhere(o.keys.Prefix(), others)
+		}
 	}
 	return newDetails(snap), nil
 }

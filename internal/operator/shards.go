@@ -7,7 +7,6 @@ import (
 
 	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/internal/shardview"
-	"github.com/goverse/goverse/internal/state"
 )
 
 // Shards reads the shard map once, and how far its moves have come. Errors are those of
@@ -19,7 +18,7 @@ func (o *Operator) Shards(ctx context.Context) (shard.Table, error) {
 	}
 	v, err := shardview.New(snap)
 	if errors.Is(err, shardview.ErrNoMap) {
-		if err := someone(snap); err != nil {
+		if err := o.someone(ctx, snap); err != nil {
 			return v, err
 		}
 		return v, fmt.Errorf("%w; goversed shards plan shows what it waits for", err)
@@ -36,7 +35,7 @@ func (o *Operator) DryRun(ctx context.Context, cfg shardview.Settings,
 		return shardview.Preview{}, err
 	}
 	if snap.ShardMap == nil {
-		if err := someone(snap); err != nil {
+		if err := o.someone(ctx, snap); err != nil {
 			return shardview.Preview{}, err
 		}
 	}
@@ -54,12 +53,4 @@ func (o *Operator) DryRun(ctx context.Context, cfg shardview.Settings,
 		}
 	}
 	return f, err
-}
-
-// someone fails if nobody is registered.
-func someone(s *state.Snapshot) error {
-	if len(s.Members) == 0 {
-		return nobody(s.Keys.Prefix())
-	}
-	return nil
 }

@@ -14,11 +14,12 @@ import (
 const lookAfter = time.Second / 2
 
 // Ask puts a question to etcd, until ctx ends. Where there is no answer after half a second it looks at the
-// addresses meanwhile: what can never be etcd ends the question, what may be slow does not. Errors are those
+// addresses meanwhile: what can never be etcd ends the question; of what may be slow the log warns. Errors are those
 // of Explain, which names the rights that the question needs. Beyond ctx it blocks as Explain does.
 func (c Config) Ask(ctx context.Context, needs string, question func(ctx context.Context) error) error {
 	c = c.withDefaults()
-	return c.explain(ctx, c.ask(ctx, question, nil), needs)
+	said := c.report(ctx)
+	return c.explain(ctx, c.ask(ctx, question, said.away), needs)
 }
 
 // ask is Ask without an explanation of what etcd answers. It calls away, unless that is nil, when there is no

@@ -39,10 +39,7 @@ type Question struct {
 // Errors match ErrUnreachable, ErrNotEtcd or ErrDenied.
 func (c Config) Await(ctx context.Context, q Question) (*clientv3.Client, error) {
 	c = c.withDefaults()
-	client, said := c.given, report{log: c.Logger}
-	if deadline, ok := ctx.Deadline(); ok {
-		said.until = deadline
-	}
+	client, said := c.given, c.report(ctx)
 	retry := backoff.Backoff{Policy: askRetry}
 	var lasting *problem // that was seen at every try since
 	var since time.Time

@@ -80,7 +80,7 @@ func (c Config) Connect(ctx context.Context) (*clientv3.Client, error) {
 	err := c.ask(ctx, func(ctx context.Context) (err error) {
 		client, err = c.dial(ctx)
 		return err
-	}, nil)
+	}, c.report(ctx).away)
 	if err != nil {
 		return nil, c.explain(ctx, err, "")
 	}

@@ -1,6 +1,7 @@
 package reach
 
 import (
+	"context"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -12,6 +13,15 @@ type report struct {
 	until  time.Time // it is tried; zero forever
 	last   *problem  // nil if etcd was not seen to be away
 	warned time.Time
+}
+
+// report is what is said of attempts that end with ctx.
+func (c Config) report(ctx context.Context) *report {
+	said := &report{log: c.Logger}
+	if deadline, ok := ctx.Deadline(); ok {
+		said.until = deadline
+	}
+	return said
 }
 
 // away is called again and again while etcd does not answer.
