@@ -15,6 +15,7 @@ import (
 	"github.com/goverse/goverse/internal/doctor/diagnosis"
 	"github.com/goverse/goverse/internal/operator"
 	"github.com/goverse/goverse/internal/state"
+	"github.com/goverse/goverse/node/mtls"
 )
 
 // doctorFlags are the flags of goversed doctor.
@@ -63,6 +64,11 @@ Exit codes: 0 no problem, 1 a problem, 2 the command line is wrong.`,
 
 func runDoctor(cmd *cobra.Command, f *doctorFlags) error {
 	cfg, release, err := f.config(cmd)
+	if errors.Is(err, mtls.ErrExpired) {
+		return errors.Join(doctor.Print(cmd.OutOrStdout(), []diagnosis.Finding{{Check: diagnosis.CheckCerts,
+			Severity: diagnosis.Problem, Says: err.Error(), Remedy: "write a new one into its file"}}, f.output == "json"),
+			&cli.CodeError{Code: cli.ExitFailure}) // all is said
+	}
 	if err != nil {
 		return cli.Usage(cmd.CommandPath(), err)
 	}
@@ -90,8 +96,8 @@ func (f *doctorFlags) config(cmd *cobra.Command) (cfg doctor.Config, release fun
 	if err != nil {
 		return cfg, nil, fmt.Errorf("--for: %w", err)
 	}
-	var opts []grpc.DialOption
-	if opts, err = f.nodes.dialOptions(); err != nil {
+	nodes, err := f.nodes.certificates()
+	if err != nil {
 		return cfg, nil, err
 	}
 	trusted, err := authorities("--http-ca", f.httpCA)
@@ -103,8 +109,21 @@ func (f *doctorFlags) config(cmd *cobra.Command) (cfg doctor.Config, release fun
 		return cfg, nil, err
 	}
 	etcd.Logger = nil // what it would say is a finding
-	return doctor.Config{HTTP: trusted, Etcd: operator.Etcd(etcd), Keys: keysOf(etcd), TTL: f.ttl, Program: program,
-		Timeout: f.timeout, Options: opts}, release, nil
+	cfg = doctor.Config{HTTP: trusted, Etcd: operator.Etcd(etcd), Keys: keysOf(etcd), TTL: f.ttl, Program: program,
+		Timeout: f.timeout}
+	for _, certs := range []*mtls.Certificates{f.etcd.certs, nodes} {
+		if certs == nil {
+			continue
+		}
+		for _, e := range certs.Expiries() {
+			cfg.Certificates = append(cfg.Certificates, diagnosis.Certificate{Of: e.File, NotBefore: e.NotBefore,
+				NotAfter: e.NotAfter})
+		}
+	}
+	if nodes != nil {
+		cfg.Options = []grpc.DialOption{nodes.DialOption()}
+	}
+	return cfg, release, nil
 }
 
 // keysOf are the keys of a configuration that was validated.

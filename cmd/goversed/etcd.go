@@ -23,6 +23,7 @@ type etcdFlags struct {
 	caCert, cert, key string
 	fixed             bool
 	file              *login.PasswordFile // nil without one
+	certs             *mtls.Certificates  // of apply; nil without one
 }
 
 // register adds the flags to fs; address is the default of --etcd, and usage its
@@ -59,7 +60,7 @@ func (e *etcdFlags) apply(cfg *cluster.Config) (release func(), err error) {
 	if certs == nil {
 		return func() {}, nil
 	}
-	cfg.CurrentTLS = certs.EtcdTLS
+	e.certs, cfg.CurrentTLS = certs, certs.EtcdTLS
 	return certs.Close, nil
 }
 

@@ -65,6 +65,15 @@ so that it can have any bytes: '"\x00\xff"'. One that begins with a dash stands 
 
 // dialOptions are those for calls of nodes by this process, none without certificates. It reads the files.
 func (f *nodeTLSFlags) dialOptions() ([]grpc.DialOption, error) {
+	certs, err := f.certificates()
+	if err != nil || certs == nil {
+		return nil, err
+	}
+	return []grpc.DialOption{certs.DialOption()}, nil
+}
+
+// certificates are what the files hold now, which is enough for a command; nil without files.
+func (f *nodeTLSFlags) certificates() (*mtls.Certificates, error) {
 	if *f == (nodeTLSFlags{}) {
 		return nil, nil
 	}
@@ -81,8 +90,8 @@ func (f *nodeTLSFlags) dialOptions() ([]grpc.DialOption, error) {
 	if err != nil {
 		return nil, err
 	}
-	certs.Close() // as they are now is enough
-	return []grpc.DialOption{certs.DialOption()}, nil
+	certs.Close()
+	return certs, nil
 }
 
 // objectKey reads a key as it is, or quoted as the command shows it.

@@ -9,8 +9,8 @@ import (
 )
 
 // Unknown are those of the environment variables in names that look like a flag's, and are of no flag of root and the
-// commands below, each with the one that may be meant, "" if none is like it. Known are others that have a meaning. Left
-// out are those that Kubernetes makes up of a service's name.
+// commands below, each with the one that may be meant, "" if none is like it. Known are others that have a meaning.
+// Those that Kubernetes makes up of a service's name are left out.
 func Unknown(root *cobra.Command, names []string, known ...string) (unknown, meant []string) {
 	flags := flagVariables(root)
 	for _, name := range names {

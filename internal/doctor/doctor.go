@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,6 +43,8 @@ type Config struct {
 	Options []grpc.DialOption
 	// HTTP is how their status is asked for over HTTPS; nil: as this machine trusts.
 	HTTP *tls.Config
+	// Certificates are those of the doctor's own files.
+	Certificates []diagnosis.Certificate
 }
 
 // examiner carries an examination out.
@@ -49,11 +52,19 @@ type examiner struct{ Config }
 
 // Examine looks at etcd and the cluster. It blocks for Timeout at most, and less if ctx ends; then what it has not
 // seen is missing in the facts.
-func Examine(ctx context.Context, cfg Config) diagnosis.Facts {
+func Examine(ctx context.Context, cfg Config) (f diagnosis.Facts) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
 	x := &examiner{cfg}
-	f := diagnosis.Facts{Prefix: cfg.Keys.Prefix(), User: cfg.Etcd.Username, TTL: cfg.TTL}
+	f = diagnosis.Facts{Prefix: cfg.Keys.Prefix(), User: cfg.Etcd.Username, TTL: cfg.TTL}
+	seen := &certificates{all: slices.Clone(cfg.Certificates)}
+	var looking sync.WaitGroup
+	looking.Go(func() { x.ofEtcd(ctx, seen) })
+	defer func() {
+		looking.Wait()
+		slices.SortFunc(seen.all, func(a, b diagnosis.Certificate) int { return strings.Compare(a.Of, b.Of) })
+		f.Certificates, f.Now = seen.all, time.Now()
+	}()
 	f.Endpoints, f.Members = x.endpoints(ctx)
 	var serving []string
 	for i, address := range addresses(cfg.Etcd) {
@@ -73,12 +84,12 @@ func Examine(ctx context.Context, cfg Config) diagnosis.Facts {
 		return f
 	}
 	defer func() { _ = client.Close() }() // what was written is revoked
-	x.cluster(ctx, client, &f)
+	x.cluster(ctx, client, &f, seen)
 	return f
 }
 
 // cluster looks at what lies in etcd, and at the nodes.
-func (x *examiner) cluster(ctx context.Context, client *clientv3.Client, f *diagnosis.Facts) {
+func (x *examiner) cluster(ctx context.Context, client *clientv3.Client, f *diagnosis.Facts, seen *certificates) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		f.Access = x.access(ctx, client)
@@ -97,6 +108,7 @@ func (x *examiner) cluster(ctx context.Context, client *clientv3.Client, f *diag
 		}
 		var inner sync.WaitGroup
 		inner.Go(func() { f.Nodes, f.NodesLeft = x.nodes(ctx, f.State.Snapshot.Members) })
+		inner.Go(func() { x.ofNodes(ctx, f.State.Snapshot.Members, seen) })
 		inner.Go(func() { f.Leases = x.leases(ctx, client, f.State.KVs) })
 		inner.Wait()
 	})

@@ -54,7 +54,8 @@ func TestHealthyCluster(t *testing.T) {
 	}
 	found := look(t, "https://"+endpoints, through(certs.DialOption()))
 	requireAtMost(t, found, diagnosis.OK) // watches of crash detection may be on their way
-	for _, check := range []string{diagnosis.CheckEndpoints, diagnosis.CheckQuorum, diagnosis.CheckAlarms,
+	for _, check := range []string{diagnosis.CheckEndpoints, diagnosis.CheckCerts, diagnosis.CheckQuorum,
+		diagnosis.CheckAlarms,
 		diagnosis.CheckSpace, diagnosis.CheckVersions, diagnosis.CheckLatency, diagnosis.CheckTTL, diagnosis.CheckAccess,
 		diagnosis.CheckClocks, diagnosis.CheckPrefix, diagnosis.CheckValues, diagnosis.CheckLeader,
 		diagnosis.CheckFallback, diagnosis.CheckShards, diagnosis.CheckAddresses, diagnosis.CheckHTTP,

@@ -57,15 +57,18 @@ func clock(date string, sent, got time.Time) *diagnosis.Clock {
 // health asks etcd's client port over HTTP how it is, which takes no user: "" if it is well, or does not say.
 func (x *examiner) health(ctx context.Context, address string) (string, *diagnosis.Clock) {
 	url := address
+	config, err := x.Etcd.NowTLS()
+	if err != nil {
+		return "", nil
+	}
 	if !strings.Contains(address, "://") {
 		url = "http://" + address
-		if x.Etcd.TLS != nil {
+		if config != nil {
 			url = "https://" + address
 		}
 	}
-	var config *tls.Config
-	if x.Etcd.TLS != nil {
-		config = x.Etcd.TLS.Clone()
+	if config != nil {
+		config = config.Clone()
 	}
 	p, err := get(ctx, strings.TrimSuffix(url, "/")+"/health", config)
 	if err != nil {

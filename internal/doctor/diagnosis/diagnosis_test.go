@@ -64,6 +64,36 @@ func well(t *testing.T, kvs ...state.KV) Facts {
 	return f
 }
 
+// certificate adds one that is valid between these times from now, beside one that is well.
+func certificate(from, to time.Duration) func(f *Facts) {
+	return func(f *Facts) {
+		f.Now = time.Now()
+		f.Certificates = []Certificate{{"well.pem", f.Now.Add(-24 * time.Hour), f.Now.Add(90 * 24 * time.Hour)},
+			{"x.pem", f.Now.Add(from), f.Now.Add(to)}}
+	}
+}
+
+// Those that are renewed in time are one finding, and so are endpoints that do not answer.
+func TestCertificatesThatAreWell(t *testing.T) {
+	f := Facts{}
+	certificate(-time.Hour, 24*time.Hour)(&f)
+	require.Equal(t, []Finding{{Check: CheckCerts, Severity: OK,
+		Says: "2 certificates seen; the first to expire is that of x.pem, in 24h0m0s"}}, certificates(f))
+	require.Empty(t, certificates(Facts{}))
+}
+
+func TestSomeEndpointsDoNotAnswer(t *testing.T) {
+	gone := &Failure{Says: "gone"}
+	f := Facts{Endpoints: []Endpoint{{Address: "a:1", Failure: gone}, {Address: "b:1", Failure: gone}, {Address: "c:1"}},
+		Members: []Member{{Clients: []string{"http://d:1"}}, {Clients: []string{"http://l:1"}, Learner: true}}}
+	require.Equal(t, []Finding{{Check: CheckEndpoints, Severity: Warning, Says: "2 of 3 endpoints do not answer",
+		Remedy: "start those members again; or if they are at other addresses now, name these: etcd's members advertise " +
+			"http://d:1"}}, partly(f))
+	f.Endpoints[2].Failure = gone
+	require.Empty(t, partly(f), "each says so")
+	require.Empty(t, partly(Facts{Endpoints: []Endpoint{{}, {}}}))
+}
+
 // What is wrong is one change from what is well, and found by that check alone.
 func TestEachRule(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -73,6 +103,14 @@ func TestEachRule(t *testing.T) {
 		severity Severity
 		says     string
 	}{
+		"an expired certificate": {alter: certificate(-90*24*time.Hour, -time.Hour), check: CheckCerts, severity: Problem,
+			says: "the certificate of x.pem expired 1h0m0s ago"},
+		"a certificate of the future": {alter: certificate(time.Hour, 90*24*time.Hour), check: CheckCerts,
+			severity: Problem, says: "the certificate of x.pem is not valid yet"},
+		"a certificate's last two weeks": {alter: certificate(-90*24*time.Hour, 13*24*time.Hour+time.Minute),
+			check: CheckCerts, severity: Warning, says: "the certificate of x.pem expires in 13 days"},
+		"the last third of a short one": {alter: certificate(-17*time.Hour, 7*time.Hour), check: CheckCerts,
+			severity: Warning, says: "the certificate of x.pem expires in 7h0m0s"},
 		"a learner": {alter: func(f *Facts) { f.Endpoints[2].Status.Learner, f.Members[2].Learner = true, true },
 			check: CheckLearners, severity: Warning, says: "e3:1 is a learner"},
 		"corrupt": {alter: func(f *Facts) { f.Endpoints[0].Status.Errors = []string{"memberID:1 alarm:CORRUPT "} },

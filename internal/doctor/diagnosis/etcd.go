@@ -31,6 +31,36 @@ func endpoints(f Facts) []Finding {
 		}
 		out = append(out, found)
 	}
+	return append(out, partly(f)...)
+}
+
+// partly says how many endpoints do not answer where some do, and what to write instead of them.
+func partly(f Facts) []Finding {
+	c := findings{check: CheckEndpoints}
+	silent := 0
+	for _, e := range f.Endpoints {
+		if e.Failure != nil {
+			silent++
+		}
+	}
+	if silent == 0 || silent == len(f.Endpoints) || len(f.Endpoints) < 2 {
+		return nil
+	}
+	remedy := "start those members again"
+	if named := advertised(f); len(named) > 0 {
+		remedy += "; or if they are at other addresses now, name these: etcd's members advertise " + listed(named)
+	}
+	c.add(Warning, remedy, "%d of %d endpoints do not answer", silent, len(f.Endpoints))
+	return c.all
+}
+
+// advertised are the addresses that the members of etcd advertise to clients.
+func advertised(f Facts) (out []string) {
+	for _, m := range f.Members {
+		if !m.Learner {
+			out = append(out, m.Clients...)
+		}
+	}
 	return out
 }
 

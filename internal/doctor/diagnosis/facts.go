@@ -14,6 +14,9 @@ type Facts struct {
 	TTL          time.Duration
 	// Endpoints are those of --etcd, each looked at by itself.
 	Endpoints []Endpoint
+	// Certificates are those that were seen, and Now is when.
+	Certificates []Certificate
+	Now          time.Time
 	// Members are etcd's own; nil if no endpoint named them.
 	Members []Member
 	// Unread is why nothing but the endpoints was looked at, "" if more was.
@@ -70,6 +73,13 @@ type Endpoint struct {
 	// Granted is the TTL that it granted; 0 if it did not.
 	Granted time.Duration
 	Clock   *Clock
+}
+
+// Certificate is one that a file holds or a server shows.
+type Certificate struct {
+	// Of says whose it is: a file with its flag, or an address.
+	Of                  string
+	NotBefore, NotAfter time.Time
 }
 
 // served reports whether it answered linearizable reads, which takes a quorum.

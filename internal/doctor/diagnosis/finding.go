@@ -41,6 +41,7 @@ func (s *Severity) UnmarshalText(text []byte) error {
 const (
 	CheckEndpoints = "endpoints"
 	CheckLogin     = "login"
+	CheckCerts     = "certificates"
 	CheckQuorum    = "quorum"
 	CheckLearners  = "learners"
 	CheckAlarms    = "alarms"
@@ -84,8 +85,8 @@ func Worst(all []Finding) Severity {
 // Diagnose judges the facts, check by check. It returns at least one finding, and none twice.
 func Diagnose(f Facts) []Finding {
 	var out []Finding
-	for _, check := range []func(Facts) []Finding{endpoints, quorum, learners, alarms, space, versions, latency, ttl,
-		permissions, clocks, prefix, values, leader, fallback, shards, addresses, status, crashes, leases, unread} {
+	for _, check := range []func(Facts) []Finding{endpoints, certificates, quorum, learners, alarms, space,
+		versions, latency, ttl, permissions, clocks, prefix, values, leader, fallback, shards, addresses, status, crashes, leases, unread} {
 		for _, one := range check(f) {
 			if !slices.Contains(out, one) {
 				out = append(out, one)
