@@ -86,7 +86,8 @@ func Worst(all []Finding) Severity {
 func Diagnose(f Facts) []Finding {
 	var out []Finding
 	for _, check := range []func(Facts) []Finding{endpoints, certificates, quorum, learners, alarms, space,
-		versions, latency, ttl, permissions, clocks, prefix, values, leader, fallback, shards, addresses, status, crashes, leases, unread} {
+		versions, latency, ttl, permissions, clocks, prefix, values, leader, fallback, shards, addresses, status, crashes,
+		leases, unread} {
 		for _, one := range check(f) {
 			if !slices.Contains(out, one) {
 				out = append(out, one)
