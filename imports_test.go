@@ -152,7 +152,7 @@ var allowed = map[string][]string{
 	"internal/objects": {},
 	"internal/objects/gateway": {"cluster/objects", "internal/objects/host", "internal/objects/link",
 		"internal/objects/route", "proto/goverse/objects/v1"},
-	"internal/objects/host":        {"cluster/objects", "cluster/stats"},
+	"internal/objects/host":        {"cluster/objects", "cluster/stats", "internal/oneline"},
 	"internal/objects/interceptor": {},
 	"internal/objects/link":        {"internal/objects/link/wire", "proto/goverse/objects/v1"},
 	"internal/objects/link/wire":   {"proto/goverse/objects/v1"},

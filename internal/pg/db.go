@@ -174,7 +174,7 @@ type row func(dest ...any) error
 
 func (r row) Scan(dest ...any) error { return r(dest...) }
 
-// resetEvery limits how often the pool is resetAt, where new connections are no better.
+// resetEvery limits how often the pool is reset, where new connections are no better.
 const resetEvery = time.Second
 
 // retire closes a connection, and those that the pool has beside it.

@@ -48,7 +48,9 @@
 //	ErrBadRef           no          can be used       INVALID_ARGUMENT   use another key
 //	ErrUnreadable       no          can be used       INTERNAL           see to the record, or the program
 //
-// A method may return these errors as they are, or wrapped: gRPC sends the code. A State that becomes stale
+// A method may return these errors as they are, or wrapped: gRPC sends the code and the text of the error above. What
+// else is in them, like a database's own words, callers do not see: they get a reference, and the log of the object's
+// node has the text. A State that becomes stale
 // deactivates its object, so that the next call activates and loads it anew (see [Load]); [State.Err] says so, and
 // [State.Reload] is for those who do not want that.
 //

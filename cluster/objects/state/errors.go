@@ -57,6 +57,10 @@ type fault struct {
 
 func (f *fault) Error() string { return f.text }
 
+// StoreError marks the errors whose text is all that callers of an object get of it: what wraps it, like a database's
+// own words, is in the log of the object's node.
+func (f *fault) StoreError() {}
+
 // GRPCStatus makes gRPC send the code.
 func (f *fault) GRPCStatus() *status.Status { return status.New(f.code, f.text) }
 

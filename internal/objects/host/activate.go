@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/oneline"
 )
 
 // activate makes the implementation of an object for the calls that wait. The lock of the shard is held.
@@ -73,7 +74,7 @@ func (h *Host) made(o *object, impl any, err error) {
 	o.phase = empty
 	o.end()
 	h.warnActivation(o, err)
-	h.refuse(o, activationError(o, err))
+	h.refuse(o, activationError(o, h.shown(o.service.name, o.key, err)))
 }
 
 // warnEvery is how often at most it is logged that objects of a service could not be activated.
@@ -88,7 +89,7 @@ func (h *Host) warnActivation(o *object, err error) {
 		return
 	}
 	h.cfg.Logger.Warn("could not activate an object; the next call of it tries again", "service", o.service.name,
-		"key", logged(o.key), "error", err, "failures", f.unwarned.Swap(0))
+		"key", logged(o.key), "error", oneline.Of(err), "failures", f.unwarned.Swap(0))
 }
 
 // construct calls the factory and Activated.
@@ -115,6 +116,9 @@ func (h *Host) construct(o *object, chain []uint64) (impl any, err error) {
 
 // own is the error of a factory; a status is without what Goverse has said about another call.
 func own(err error) error {
+	if _, _, ok := concealed(err); ok {
+		return err // it is logged as it is
+	}
 	if _, ok := status.FromError(err); ok {
 		return asStatus(err)
 	}

@@ -2,8 +2,10 @@ package host
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/oneline"
 )
 
 // Call is one unary call to an object of this node.
@@ -206,7 +209,7 @@ func (h *Host) respond(c *Call) error {
 	}
 	if err != nil {
 		_ = c.Reply(nil, header, trailer)
-		return asStatus(err)
+		return asStatus(h.shown(c.Method.Name, c.Key, err))
 	}
 	return c.Reply(response, header, trailer)
 }
@@ -220,6 +223,11 @@ func asStatus(err error) error {
 	s, ok := status.FromError(err)
 	if !ok {
 		s = status.FromContextError(err)
+	}
+	if strings.ContainsRune(s.Message(), '\n') { // joined errors, and some of the network's
+		p := s.Proto()
+		p.Message = oneline.Of(errors.New(p.Message))
+		s = status.FromProto(p)
 	}
 	if objects.ReasonOf(s.Err()) == "" {
 		return s.Err()

@@ -18,6 +18,8 @@ type Host struct {
 	tick     atomic.Int64 // of the coarse clock
 	stopping atomic.Bool
 
+	references references
+
 	sweep   chan struct{} // signals that there is something to sweep
 	ctx     context.Context
 	stop    context.CancelFunc

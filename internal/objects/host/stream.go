@@ -81,11 +81,12 @@ var errCut = objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 func (h *Host) converse(c *Call) error {
 	impl, stream := c.waiter.object.impl, &turnStream{ServerStream: c.stream, ctx: c.ctx}
 	if h.cfg.Stream == nil {
-		return asStatus(c.Method.Stream.Handler(impl, stream))
+		return asStatus(h.shown(c.Method.Name, c.Key, c.Method.Stream.Handler(impl, stream)))
 	}
-	return asStatus(h.cfg.Stream(impl, stream, &grpc.StreamServerInfo{FullMethod: c.Method.Name,
+	err := h.cfg.Stream(impl, stream, &grpc.StreamServerInfo{FullMethod: c.Method.Name,
 		IsClientStream: c.Method.Stream.ClientStreams, IsServerStream: c.Method.Stream.ServerStreams},
-		c.Method.Stream.Handler))
+		c.Method.Stream.Handler)
+	return asStatus(h.shown(c.Method.Name, c.Key, err))
 }
 
 // turnStream is a stream with the context of its turn.

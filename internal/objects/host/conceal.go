@@ -1,0 +1,100 @@
+package host
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/internal/oneline"
+)
+
+// storeError is an error of a store of states. Its status says all that a caller needs; the errors that wrap it have
+// what the database says beside it.
+type storeError interface {
+	error
+	GRPCStatus() *status.Status
+	StoreError()
+}
+
+// concealed reports whether an error has more in it than callers are to see: the user, address and statement of a
+// database, or an address of the network. callers is what they see. A status that a method returns as it is, and
+// plain errors of its own, are what it wants to say.
+func concealed(err error) (code codes.Code, callers string, ok bool) {
+	if _, direct := err.(interface{ GRPCStatus() *status.Status }); direct || err == nil {
+		return 0, "", false
+	}
+	if store, ok := errors.AsType[storeError](err); ok {
+		return store.GRPCStatus().Code(), store.Error(), true
+	}
+	if s, ok := status.FromError(err); ok {
+		code = s.Code()
+	} else {
+		code = status.FromContextError(err).Code()
+	}
+	if _, database := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); database {
+		return code, "a database reported an error", true
+	}
+	_, dialed := errors.AsType[*net.OpError](err)
+	if _, resolved := errors.AsType[*net.DNSError](err); dialed || resolved {
+		return code, "what it needs could not be reached", true
+	}
+	return 0, "", false
+}
+
+// references says under which reference the log has the text of errors that callers do not see. Errors of one kind
+// share one for a while, so that an outage is no flood in the log.
+type references struct {
+	mu  sync.Mutex
+	all map[kind]reference
+}
+
+type kind struct {
+	method string // of a registered service
+	code   codes.Code
+}
+
+type reference struct {
+	id    string
+	until time.Time
+}
+
+// referenceFor is how long errors of one kind share a reference.
+const referenceFor = 10 * time.Second
+
+// of returns the reference, and whether it is new.
+func (r *references) of(k kind, now time.Time) (id string, fresh bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ref := r.all[k]; now.Before(ref.until) {
+		return ref.id, false
+	}
+	if r.all == nil {
+		r.all = map[kind]reference{}
+	}
+	id = rand.Text()[:8]
+	r.all[k] = reference{id, now.Add(referenceFor)}
+	return id, true
+}
+
+// shown is the error as callers get it: without what they are not to see, which is logged under a reference.
+func (h *Host) shown(method, key string, err error) error {
+	code, callers, ok := concealed(err)
+	if !ok {
+		return err
+	}
+	id, fresh := h.references.of(kind{method, code}, time.Now())
+	if fresh {
+		h.cfg.Logger.Warn("calls fail; callers get the code and the reference", "method", method, "key", logged(key),
+			"code", code.String(), "reference", id, "error", oneline.Of(err))
+	}
+	return status.Error(code, fmt.Sprintf("%s (reference %s in the log of the object's node)", callers, id))
+}
