@@ -20,8 +20,10 @@ type routes struct {
 	view *mirror.Mirror
 
 	mu      sync.Mutex
-	now     *objectspb.WatchRoutesResponse
-	changed chan struct{} // closed when now is another
+	seen    *state.Snapshot
+	nodes   departures                     // as of that
+	now     *objectspb.WatchRoutesResponse // made of both when it is asked for; nil: it was not
+	changed chan struct{}                  // closed when there is something else to be seen
 }
 
 func newRoutes(c *Cluster, view *mirror.Mirror) *routes {
@@ -80,6 +82,9 @@ func (r *routes) present(address string) bool { return r.view.Snapshot().Member(
 func (r *routes) Routes() (*objectspb.WatchRoutesResponse, <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.now == nil && r.seen != nil {
+		r.now = routesOf(r.seen, r.c.cfg.EtcdPrefix, r.nodes)
+	}
 	return r.now, r.changed
 }
 
@@ -111,17 +116,18 @@ func (r *routes) run(ctx context.Context, drop func(address string)) {
 		for _, address := range gone {
 			drop(address)
 		}
-		r.publish(routesOf(s, r.c.cfg.EtcdPrefix, known))
+		r.publish(s, known)
 		if again > 0 {
 			due.Reset(again)
 		}
 	}
 }
 
-func (r *routes) publish(next *objectspb.WatchRoutesResponse) {
+// publish has Routes return what follows from a snapshot.
+func (r *routes) publish(s *state.Snapshot, nodes departures) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.now = next
+	r.seen, r.nodes, r.now = s, nodes, nil
 	close(r.changed)
 	r.changed = make(chan struct{})
 }

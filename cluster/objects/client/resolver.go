@@ -23,10 +23,12 @@ var errNoLeader = errors.New("goverse: the cluster has no leader at present; mak
 //
 //	conn, err := grpc.NewClient("goverse:///leader", grpc.WithResolvers(c.Resolver()), credentials)
 //
-// The connection follows the leader: when another node leads, the next calls go there. Calls that run go on at
-// the former one as long as they can: gRPC closes its connection when they have ended. As long as no leader has been
-// known, calls wait; where there was one and is none now, calls without grpc.WaitForReady fail with UNAVAILABLE, and
-// those with it wait. With TLS the certificate has to be for the host of the node's advertise address, as elsewhere.
+// The connection follows the leader: when another node leads, the next calls go there. Calls that run go on at the
+// former one as long as they can: gRPC closes its connection when they have ended. As long as no leader has been
+// known, calls wait; where there was one and is none now, calls without grpc.WaitForReady fail with UNAVAILABLE,
+// and those with it wait. A former leader that stands still keeps the calls that run there: give them deadlines, or
+// the connection keepalive parameters. With TLS the certificate has to be for the host of the node's advertise
+// address, as elsewhere.
 //
 // Any other target of the scheme is an error that calls on the connection get. The connection is the caller's to
 // close; one that outlives the client stays with the leader that was known then. The builder may be used for any

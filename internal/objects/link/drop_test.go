@@ -37,7 +37,7 @@ func TestNoCallConnectsToWhatIsGone(t *testing.T) {
 	require.Empty(t, ended, "it is there")
 	p.DropAll(func(address string) bool { return address == s.address })
 	require.ErrorIs(t, <-ended, ErrLost)
-	_, err := p.Call(t.Context(), s.address, to(nil))
+	_, err := p.Call(patient(t), s.address, to(nil))
 	require.ErrorIs(t, err, ErrNotSent)
 	_, err = p.Conn(s.address)
 	require.ErrorIs(t, err, ErrNotSent)
