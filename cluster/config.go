@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/internal/core"
+	"github.com/goverse/goverse/internal/logqueue"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -118,7 +119,9 @@ type Config struct {
 	Version string
 
 	// Logger receives one line per event an operator cares about, and etcd's own
-	// warnings. Default: none.
+	// warnings. Default: none. It is called in one goroutine, for which nothing waits: where it does not
+	// return, lines wait, up to a megabyte, then are lost; see Status.Log. Stop waits up to a second for the
+	// last lines. A goroutine stays for as long as a call of it hangs.
 	Logger hclog.Logger
 }
 
@@ -147,9 +150,7 @@ func (c Config) withDefaults() Config {
 	c.CrashDetection = CrashDetection(c.CrashDetection.settings())
 	c.Sharding = c.Sharding.withDefaults()
 	c.Events = c.Events.withDefaults()
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
+	c.Logger = logqueue.New(c.Logger)
 	return c
 }
 

@@ -27,8 +27,8 @@ func (c *Cluster) Effects() *Effects { return &c.effects }
 // Errors beside fn's, and that it is nil: a once.UnknownError if an attempt, this one or one before, left
 // open whether the effect took place; once.ErrValueTooLong if it did; once.ErrBadName; ErrNotStarted;
 // ErrStopped; ctx's cause, or etcd's error, if fn did not run. When fn has returned, Once goes on until
-// etcd has the outcome or the session is lost, also if ctx has ended. A panic of fn leaves the outcome
-// unknown.
+// etcd has the outcome or the session is lost, also if ctx has ended. Where fn panics, or leaves its
+// goroutine, the outcome stays unknown.
 func (e *Effects) Once(ctx context.Context, name string,
 	fn func(ctx context.Context, token int64) ([]byte, error)) (once.Result, error) {
 	p, err := e.c.running()

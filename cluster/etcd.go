@@ -6,6 +6,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/internal/etcdversion"
+	"github.com/goverse/goverse/internal/logqueue"
 	"github.com/goverse/goverse/internal/reach"
 )
 
@@ -41,7 +42,7 @@ func (c Config) reach(w reach.Words) reach.Config {
 	}
 	return reach.Config{Address: c.EtcdAddress, TLS: c.TLS, CurrentTLS: c.CurrentTLS,
 		FixedEndpoints: c.FixedEndpoints, Username: c.Username, Password: c.Password,
-		Credentials: c.Credentials, DialTimeout: c.DialTimeout, Logger: c.Logger, Words: w}
+		Credentials: c.Credentials, DialTimeout: c.DialTimeout, Logger: logqueue.New(c.Logger), Words: w}
 }
 
 // connect makes the client, waits until etcd answers, and warns of servers that

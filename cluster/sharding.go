@@ -36,7 +36,9 @@ type Sharding struct {
 	// at the latest. epoch is a fencing token: it grows with every owner of the shard. The
 	// shard is served when OnAcquire has returned; if it cannot do its work, it keeps trying
 	// until ctx ends. Calls for different shards run at the same time, up to MaxAcquiring; one whose
-	// shard is lost before its turn is not made, nor is OnRelease then.
+	// shard is lost before its turn is not made, nor is OnRelease then. A call that panics, or leaves its
+	// goroutine by runtime.Goexit, is logged with its stack and made again, after a quarter of a second
+	// that grows to ten seconds; the shard is not served before.
 	OnAcquire func(ctx context.Context, shard int, epoch int64)
 	// MaxAcquiring is how many calls of OnAcquire run at a time: where so many do not return, no other
 	// shard is served. Default 256.
@@ -44,7 +46,8 @@ type Sharding struct {
 	// OnRelease is called when the shard is handed over or lost: what ran in it has ended,
 	// and the ctx of OnAcquire with it. The next owner begins when it has returned, if the
 	// session still stands. So a goroutine that OnAcquire began is waited for here. ctx ends
-	// after another drain time-out.
+	// after another drain time-out. A call that panics, or leaves its goroutine, is logged with its stack,
+	// and counts as one that has returned.
 	OnRelease func(ctx context.Context, shard int)
 	// DrainTimeout is how long a shard that is handed over waits for what runs in it,
 	// before its context is cancelled; the shard then still waits until it has ended. What

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/logqueue"
 )
 
 // NodeState is what a node is in its cluster.
@@ -72,13 +73,25 @@ type Status struct {
 	LastEnd *election.TermOverError
 	// ElectionFailed is why this node cannot campaign, "" if it can.
 	ElectionFailed string
+	// Log is how the writing of Config.Logger stands, which nothing waits for.
+	Log LogStatus
+}
+
+// LogStatus is how the writing of a log stands.
+type LogStatus struct {
+	// Waiting is how many lines wait to be written.
+	Waiting int
+	// Lost is how many lines were never written, because too many waited.
+	Lost uint64
+	// StalledFor is how long the line that is being written has taken so far; 0 when none is.
+	StalledFor time.Duration
 }
 
 // Status never blocks and asks nobody. Lists are in order: the queue first come
 // first, the nodes by address.
 func (c *Cluster) Status() Status {
 	st := Status{NodeID: c.node.AdvertiseAddress(), State: StateStarting, Mode: election.ModeElection,
-		Queue: []string{}, Nodes: []string{}}
+		Queue: []string{}, Nodes: []string{}, Log: LogStatus(logqueue.Look(c.log))}
 	p, err := c.running()
 	if err != nil {
 		if errors.Is(err, ErrStopped) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/cluster/event"
+	"github.com/goverse/goverse/internal/logqueue"
 )
 
 // Stop hands everything over and leaves, in this order: it marks the node as
@@ -116,6 +117,7 @@ func (c *Cluster) end(ctx context.Context, p *parts) error {
 		about = append(about, event.Field, string(event.NodeLeft))
 	}
 	c.log.Info("stopped", about...)
+	logqueue.Flush(ctx, c.log)
 	cut.Cause = context.Cause(ctx)
 	if len(cut.Steps) == 0 && cut.Left == nil {
 		return nil

@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/goverse/goverse/internal/logqueue"
 )
 
 // What Start can fail with, beside the end of its context. Compare with errors.Is;
@@ -157,9 +159,7 @@ func (c Config) withDefaults() Config {
 	if c.BcryptCost == 0 {
 		c.BcryptCost = bcrypt.DefaultCost
 	}
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
+	c.Logger = logqueue.New(c.Logger)
 	return c
 }
 

@@ -1,7 +1,6 @@
 package embedetcd
 
 import (
-	"bytes"
 	"context"
 	"net"
 	"os"
@@ -12,6 +11,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/testkit/logtest"
 )
 
 func TestServesOverTCPAndInProcess(t *testing.T) {
@@ -110,7 +111,7 @@ func TestListensOnEveryInterface(t *testing.T) {
 }
 
 func TestLogGoesToTheLogger(t *testing.T) {
-	var out bytes.Buffer
+	var out logtest.Buffer
 	s := start(t, Config{Logger: hclog.New(&hclog.LoggerOptions{Name: "here", Level: hclog.Debug, Output: &out})})
 	require.NoError(t, s.Close())
 	require.Contains(t, out.String(), "here.etcd: ready to serve client requests")

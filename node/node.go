@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/goverse/goverse/internal/logqueue"
 	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
 )
 
@@ -79,7 +80,7 @@ func NewNode(cfg Config) (*Node, error) {
 	}
 	_, advertise := cfg.advertise()
 	n := &Node{
-		log:         cfg.Logger,
+		log:         logqueue.New(cfg.Logger),
 		instanceID:  hex.EncodeToString(id[:]),
 		advertise:   withPort(advertise, listener.Addr()),
 		listener:    newConns(listener),
@@ -91,9 +92,6 @@ func NewNode(cfg Config) (*Node, error) {
 		key:         key,
 		drained:     make(chan struct{}),
 		served:      make(chan struct{}),
-	}
-	if n.log == nil {
-		n.log = hclog.NewNullLogger()
 	}
 	n.markStopping = sync.OnceFunc(func() {
 		close(n.stopping)

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/internal/logqueue"
 )
 
 // ErrBadConfig is matched by every error of [Config.Validate] and [EtcdConfig.Validate], and by those of the
@@ -36,7 +38,8 @@ type Config struct {
 	// OnStartedLeading runs in each term, in a goroutine of its own. Its context has the term's
 	// token (TokenFrom) and ends when the term does, and it must return soon after: until it has,
 	// this candidate neither releases the lease nor leads again. The term goes on when it returns
-	// by itself. The context's cause is ErrExpired, ErrTaken, or the cause of Run's context.
+	// by itself, also by runtime.Goexit; a panic ends the process, as it does in the other two. The
+	// context's cause is ErrExpired, ErrTaken, or the cause of Run's context.
 	OnStartedLeading func(ctx context.Context)
 	// OnStoppedLeading runs once for each term, when the term is over and OnStartedLeading has
 	// returned, and before the lease is released. It should not end the process: nothing would
@@ -76,9 +79,7 @@ func (c Config) withDefaults() Config {
 	if c.OnNewLeader == nil {
 		c.OnNewLeader = func(string) {}
 	}
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
+	c.Logger = logqueue.New(c.Logger)
 	return c
 }
 

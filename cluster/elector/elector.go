@@ -11,8 +11,10 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/clock"
 	"github.com/goverse/goverse/internal/deadline"
+	"github.com/goverse/goverse/internal/logqueue"
 )
 
 // The errors of an [Elector], to test for with errors.Is. The first two are causes of the
@@ -94,8 +96,11 @@ func (e *Elector) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer e.running.Store(false)
+	defer logqueue.Flush(context.Background(), e.log)
 	began := e.now()
-	r := &run{e: e, says: newAnnouncer(e.cfg.OnNewLeader), s: standing{id: e.cfg.CandidateID, instance: e.instance,
+	r := &run{e: e, says: newAnnouncer(func(id string) {
+		e.left("OnNewLeader", callback.Finish(func() { e.cfg.OnNewLeader(id) }))
+	}), s: standing{id: e.cfg.CandidateID, instance: e.instance,
 		duration: e.cfg.LeaseDuration, period: e.period, since: began, next: began.Mono}}
 	var wg sync.WaitGroup
 	wg.Go(r.says.run)

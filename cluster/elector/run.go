@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/deadline"
 	"github.com/goverse/goverse/internal/oneline"
 )
@@ -110,7 +111,7 @@ func (r *run) watch(ctx context.Context) (changed <-chan struct{}, stop func()) 
 	notified, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		if w.WatchLease(ctx, version) == nil {
+		if callback.Run(func() error { return w.WatchLease(ctx, version) }) == nil {
 			close(notified)
 		}
 	}()
@@ -126,14 +127,17 @@ func (r *run) ask(run context.Context, step step, sent deadline.Instant) {
 	defer cancel()
 	r.s = r.s.sends(step.do)
 	store, record, err := r.e.cfg.LeaseStore, Lease{}, error(nil)
-	switch step.do {
-	case get:
-		record, err = store.GetLease(ctx)
-	case create:
-		record, err = store.CreateLease(ctx, step.lease)
-	case update:
-		record, err = store.UpdateLease(ctx, step.lease)
-	}
+	err = callback.Run(func() (err error) {
+		switch step.do {
+		case get:
+			record, err = store.GetLease(ctx)
+		case create:
+			record, err = store.CreateLease(ctx, step.lease)
+		case update:
+			record, err = store.UpdateLease(ctx, step.lease)
+		}
+		return err
+	})
 	answered := r.e.now()
 	absent := step.do == get && errors.Is(err, ErrNotFound)
 	conflict := errors.Is(err, ErrConflict) || errors.Is(err, ErrExists)

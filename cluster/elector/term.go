@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/deadline"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -44,12 +45,19 @@ func (e *Elector) begin(run context.Context, token int64, claim deadline.Claim) 
 	}()
 	go func() {
 		defer close(t.done)
-		e.cfg.OnStartedLeading(t.ctx)
+		e.left("OnStartedLeading", callback.Finish(func() { e.cfg.OnStartedLeading(t.ctx) }))
 		<-watched // the term is over
 		<-t.idle
-		e.cfg.OnStoppedLeading()
+		e.left("OnStoppedLeading", callback.Finish(e.cfg.OnStoppedLeading))
 	}()
 	return t
+}
+
+// left says that a function of the user's has left its goroutine: that counts as a return.
+func (e *Elector) left(function string, err error) {
+	if err != nil {
+		e.log.Error(function+" did not return", "error", err)
+	}
 }
 
 type tokenKey struct{}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/time/rate"
+
+	"github.com/goverse/goverse/internal/logqueue"
 )
 
 // Admin switches on the calls below /cluster/admin/, which change something. Authorize is required: a nil one refuses
@@ -43,9 +45,7 @@ func (o Admin) withDefaults() Admin {
 	if o.Failures <= 0 {
 		o.Failures = 1
 	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = logqueue.New(o.Logger)
 	return o
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/processor"
 	"github.com/goverse/goverse/cluster/shard"
+	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/dashboard"
 )
 
@@ -62,10 +63,23 @@ func (o Options) withDefaults() Options {
 	if o.Processors == nil {
 		o.Processors = func() []processor.Status { return nil }
 	}
-	if o.Certificates == nil {
-		o.Certificates = func() []Certificate { return nil }
+	askCertificates := o.Certificates
+	if askCertificates == nil {
+		askCertificates = func() []Certificate { return nil }
 	}
+	o.Certificates = func() []Certificate { return heard(askCertificates) }
+	askProcessors := o.Processors
+	o.Processors = func() []processor.Status { return heard(askProcessors) }
 	return o
+}
+
+// heard is what a function of the program's says; nothing if it panics or leaves its goroutine: a scrape ends all the
+// same.
+func heard[T any](ask func() []T) (all []T) {
+	if callback.Run(func() error { all = ask(); return nil }) != nil {
+		return nil
+	}
+	return all
 }
 
 // Certificate is one that the program uses.

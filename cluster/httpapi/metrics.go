@@ -78,6 +78,11 @@ func metrics() []metric {
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Terms) }),
 		counter("sessions_lost_total", "Sessions with etcd that this node lost.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.SessionsLost) }),
+		counter("log_lines_lost_total", "Lines of this node's log that were never written, because what it is written to "+
+			"did not take them.",
+			func(st cluster.Status, _ time.Time) float64 { return float64(st.Log.Lost) }),
+		gauge("log_stalled_seconds", "Seconds that the line of the log which is being written has taken, 0 when none is.",
+			func(st cluster.Status, _ time.Time) float64 { return st.Log.StalledFor.Seconds() }),
 		counter("mirror_rebuilds_total", "Times that the view of the cluster was read anew after its watch was lost or "+
 			"lagged.",
 			func(st cluster.Status, _ time.Time) float64 { return float64(st.Rebuilds) }),

@@ -29,6 +29,14 @@ type Status struct {
 	// LeaderSilentSeconds is for how long the leader has not answered, 0 if it does.
 	LeaderSilentSeconds int64   `json:"leader_silent_seconds"`
 	Crashes             Crashes `json:"crashes"`
+	Log                 Log     `json:"log"`
+}
+
+// Log is how the writing of the node's log stands, for which nothing waits.
+type Log struct {
+	Waiting           int     `json:"waiting"`             // lines
+	Lost              int64   `json:"lost"`                // lines, because too many waited
+	StalledForSeconds float64 `json:"stalled_for_seconds"` // what the line that is being written has taken
 }
 
 // Crashes is what crash detection saw and did on this node since its start.
@@ -81,10 +89,20 @@ const (
 
 type probe struct {
 	Status string `json:"status"`
+	Log    string `json:"log,omitempty"` // of /livez: how long its log has not taken a line
 }
 
+// stalledAfter is how long a line of the log may take until that is said.
+const stalledAfter = time.Second
+
+// livez is 200 also while nobody reads the log, for which the node does not wait: to start it again would bring it
+// before the same log.
 func (a *api) livez(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, probe{Status: "ok"})
+	says := probe{Status: "ok"}
+	if st := a.source.Status().Log; st.StalledFor >= stalledAfter {
+		says.Log = "stalled for " + st.StalledFor.Round(time.Second).String()
+	}
+	writeJSON(w, http.StatusOK, says)
 }
 
 func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
@@ -117,6 +135,8 @@ func newStatus(st cluster.Status) Status {
 		ClusterSize: len(st.Nodes), Ready: st.Ready, ClusterReady: st.ClusterReady,
 		Queue: append([]string{}, st.Queue...), Nodes: append([]string{}, st.Nodes...),
 		Revision: st.Revision, SilentNodes: st.SilentNodes, LeaderSilentSeconds: int64(st.LeaderSilent.Seconds()),
+		Log: Log{Waiting: st.Log.Waiting, Lost: int64(st.Log.Lost),
+			StalledForSeconds: st.Log.StalledFor.Round(time.Millisecond).Seconds()},
 		Crashes: Crashes{Watches: st.Crashes.Watching, Watchers: st.Watchers, Accusations: st.Crashes.Accusations,
 			Removals: st.Crashes.Removals,
 			Refuted:  st.Crashes.Refuted, Refutations: st.Crashes.Refutations, WatchersLost: st.Crashes.WatchersLost},

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/internal/logqueue"
 )
 
 // Time limits of a served connection: a client that is slow or silent must not
@@ -50,9 +52,7 @@ type Server struct {
 // Serve serves h on l, with time limits, in a goroutine that Stop joins. It takes
 // l over. log receives what goes wrong in a connection; nil logs nothing.
 func Serve(l net.Listener, h http.Handler, log hclog.Logger) *Server {
-	if log == nil {
-		log = hclog.NewNullLogger()
-	}
+	log = logqueue.New(log)
 	stopping := make(chan struct{})
 	base := context.WithValue(context.Background(), stoppingKey{}, (<-chan struct{})(stopping))
 	s := &Server{

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/internal/logqueue"
 )
 
 // Elsewhere is how a node answers that does not lead.
@@ -76,9 +78,7 @@ func (o Options) withDefaults() Options {
 			ForceAttemptHTTP2: true, ExpectContinueTimeout: o.Wait + time.Second,
 		}
 	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = logqueue.New(o.Logger)
 	return o
 }
 

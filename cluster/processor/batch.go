@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/oneline"
 )
 
@@ -16,7 +17,7 @@ import (
 func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) error {
 	var failed Position // the event that did, if one did
 	var why error       // what the handler, or OnPark, returned
-	at, err := t.cfg.Checkpoint.Advance(ctx, t.cfg.Name, t.at, func(ctx context.Context) (Progress, error) {
+	at, err := t.store(ctx, func(ctx context.Context) (Progress, error) {
 		ctx = withToken(ctx, t.at.Token)
 		if park {
 			var progress Progress
@@ -24,22 +25,27 @@ func (t *term[E]) advance(ctx context.Context, events []Event[E], park bool) err
 			return progress, why
 		}
 		done := Progress{Position: t.at.Position}
-		for _, e := range events {
-			if ctx.Err() != nil {
-				return done, context.Cause(ctx)
-			}
-			if shut, _ := t.p.gate.isShut(); shut && done.Position != t.at.Position {
-				return done, nil // what was handled is stored, the rest comes after the pause
-			}
-			if why = t.handle(ctx, e); why != nil {
-				if ctx.Err() == nil {
-					failed = e.Position
+		// In a goroutine of its own, which a handler may leave: what was handled before is stored all the same.
+		err := callback.Run(func() error {
+			for _, e := range events {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
 				}
-				return done, why
+				if shut, _ := t.p.gate.isShut(); shut && done.Position != t.at.Position {
+					return nil // what was handled is stored, the rest comes after the pause
+				}
+				failed, why = e.Position, callback.ErrExited // until it returns
+				if why = t.handle(ctx, e); why != nil {
+					return why
+				}
+				failed, done.Position = "", e.Position
 			}
-			done.Position = e.Position
+			return nil
+		})
+		if ctx.Err() != nil {
+			failed = ""
 		}
-		return done, nil
+		return done, err
 	})
 	// What the checkpoint says: the handler may use another one, and say the same of that.
 	says := func(target error) bool { return errors.Is(err, target) && !errors.Is(why, target) }
@@ -73,6 +79,16 @@ func (t *term[E]) handle(ctx context.Context, e Event[E]) (err error) {
 	return t.cfg.Handler(ctx, e)
 }
 
+// store has the checkpoint store what handle says. It runs in a goroutine of its own: the handler may leave it.
+func (t *term[E]) store(ctx context.Context, handle func(context.Context) (Progress, error)) (at Mark, err error) {
+	before := t.at
+	err = callback.Run(func() (err error) {
+		at, err = t.cfg.Checkpoint.Advance(ctx, t.cfg.Name, before, handle)
+		return err
+	})
+	return at, err
+}
+
 func catch(err *error) {
 	if v := recover(); v != nil {
 		*err = &PanicError{Value: v, Stack: debug.Stack()}
@@ -80,19 +96,7 @@ func catch(err *error) {
 }
 
 // PanicError is what a handler that panicked failed with.
-type PanicError struct {
-	Value any
-	Stack []byte
-}
-
-// Error is what it panicked with.
-func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
-
-// Unwrap is what it panicked with, if that is an error: it counts as if it had been returned.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
+type PanicError = callback.PanicError
 
 func judge(err error) verdict {
 	switch {

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/goverse/goverse/internal/lifecycle"
+	"github.com/goverse/goverse/internal/logqueue"
 	"github.com/goverse/goverse/internal/state"
 )
 
@@ -85,9 +86,7 @@ func (c Config[E]) withDefaults() Config[E] {
 	if c.CheckInterval == 0 {
 		c.CheckInterval = 10 * time.Second
 	}
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
+	c.Logger = logqueue.New(c.Logger)
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 
+	"github.com/goverse/goverse/internal/logqueue"
 	"github.com/goverse/goverse/internal/oneline"
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -41,6 +42,7 @@ func (p *Processor[E]) Run(ctx context.Context) error {
 		return fmt.Errorf("processor %q: %w", p.cfg.Name, ErrRunning)
 	}
 	defer p.running.Unlock()
+	defer logqueue.Flush(context.Background(), p.cfg.Logger)
 	waiting := context.WithValue(ctx, callerKey{}, caller{p.cfg.Name, p.report.failed})
 	for failures := 0; ctx.Err() == nil; {
 		var t *term[E]

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/oneline"
 )
 
@@ -97,7 +98,11 @@ func (t *term[E]) process(ctx context.Context, token int64) error {
 // claim finds out where to go on, however long that takes.
 func (t *term[E]) claim(ctx context.Context, token int64) error {
 	for {
-		at, err := t.cfg.Checkpoint.Claim(ctx, t.cfg.Name, token)
+		var at Mark
+		err := callback.Run(func() (err error) {
+			at, err = t.cfg.Checkpoint.Claim(ctx, t.cfg.Name, token)
+			return err
+		})
 		if err == nil {
 			t.at, t.claimed = at, time.Now()
 			return nil
@@ -123,7 +128,11 @@ func (t *term[E]) read(ctx context.Context) ([]Event[E], error) {
 	if t.trouble.limit > 0 {
 		limit = min(limit, t.trouble.limit)
 	}
-	events, err := t.cfg.Source.Read(ctx, t.at.Position, limit)
+	var events []Event[E]
+	err := callback.Run(func() (err error) {
+		events, err = t.cfg.Source.Read(ctx, t.at.Position, limit)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +224,8 @@ func (t *term[E]) measure(ctx context.Context) (end func()) {
 	wg.Go(func() {
 		for ctx.Err() == nil {
 			at := t.p.report.position()
-			n, err := l.Lag(ctx, at)
+			var n int64
+			err := callback.Run(func() (err error) { n, err = l.Lag(ctx, at); return err })
 			switch {
 			case err == nil:
 				t.p.report.lag(at, n)

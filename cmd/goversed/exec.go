@@ -17,6 +17,7 @@ import (
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/logqueue"
 	"github.com/goverse/goverse/internal/operator"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/supervise"
@@ -189,7 +190,8 @@ func (f *superviseFlags) config(cmd *cobra.Command, cfg *supervise.Config) (etcd
 	if err != nil {
 		return etcd, err
 	}
-	log := hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level, Output: cmd.ErrOrStderr()})
+	log := logqueue.New(hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: level,
+		Output: cmd.ErrOrStderr()}))
 	etcd.Logger = log
 	if err := f.etcd.applyNames(&etcd); err != nil {
 		return etcd, err

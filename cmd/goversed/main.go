@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/goverse/goverse/internal/cli"
 )
@@ -36,6 +37,22 @@ func run(ctx context.Context, args []string, env func(string) (string, bool), st
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	cli.Report(stderr, root.Name(), err)
+	report(func() { cli.Report(stderr, root.Name(), err) })
 	return cli.ExitCode(err)
+}
+
+// reportTimeout bounds the wait for somebody who reads a line.
+const reportTimeout = time.Second
+
+// report writes a line, and waits for that no longer than reportTimeout: nobody may read it.
+func report(write func()) {
+	reported := make(chan struct{})
+	go func() {
+		defer close(reported)
+		write()
+	}()
+	select {
+	case <-reported:
+	case <-time.After(reportTimeout):
+	}
 }

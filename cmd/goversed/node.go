@@ -12,6 +12,7 @@ import (
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/crashdetector"
 	"github.com/goverse/goverse/internal/daemon"
+	"github.com/goverse/goverse/internal/logqueue"
 )
 
 // nodeFlags are the flags of goversed node as they were given.
@@ -220,7 +221,7 @@ func (f *nodeFlags) logger(cmd *cobra.Command) (hclog.Logger, error) {
 	if f.logJSON {
 		log = jsonLog{log}
 	}
-	return log, nil
+	return logqueue.New(log), nil
 }
 
 // checkTTL checks a --ttl that etcd can grant.

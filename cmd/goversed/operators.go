@@ -13,6 +13,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/election"
 	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/logqueue"
 	"github.com/goverse/goverse/internal/operator"
 )
 
@@ -81,10 +82,16 @@ func (f *operatorFlags) config(cmd *cobra.Command) (cfg cluster.Config, release 
 	case f.etcd.address == "":
 		return cfg, nil, errors.New("--etcd is empty: give etcd's host:port, for example 127.0.0.1:2379")
 	}
-	cfg.Logger = hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: hclog.Warn, Output: cmd.ErrOrStderr(),
-		DisableTime: true})
-	if release, err = f.etcd.apply(&cfg); err != nil {
+	log := logqueue.New(hclog.New(&hclog.LoggerOptions{Name: cmd.Root().Name(), Level: hclog.Warn,
+		Output: cmd.ErrOrStderr(), DisableTime: true}))
+	cfg.Logger = log
+	free, err := f.etcd.apply(&cfg)
+	if err != nil {
 		return cfg, nil, err
+	}
+	release = func() {
+		free()
+		logqueue.Flush(context.Background(), log)
 	}
 	if err := f.etcd.nameFlag(cfg.Validate()); err != nil {
 		release()

@@ -105,8 +105,11 @@ func warnUnknown(cmd *cobra.Command, names []string) {
 			unknown[i] += " (" + like + "?)"
 		}
 	}
-	_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: no command has a flag for the environment variables %s: correct "+
-		"them, or take them out\n", cmd.Root().Name(), strings.Join(unknown, ", ")) // a warning is lost with its reader
+	program, out := cmd.Root().Name(), cmd.ErrOrStderr()
+	report(func() {
+		_, _ = fmt.Fprintf(out, "%s: warning: no command has a flag for the environment variables %s: correct "+
+			"them, or take them out\n", program, strings.Join(unknown, ", ")) // a warning is lost with its reader
+	})
 }
 
 // noArguments: nearly everything is a flag here, so a word that stands alone is a slip.

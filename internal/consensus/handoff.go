@@ -2,9 +2,12 @@ package consensus
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/goverse/goverse/internal/backoff"
+	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/etcdsession"
 	"github.com/goverse/goverse/internal/ownership"
 	"github.com/goverse/goverse/internal/sharding"
@@ -14,6 +17,9 @@ import (
 // gatherLate is for how long shards whose calls take too long are gathered for one line in
 // the log.
 const gatherLate = 20 * time.Millisecond
+
+// An OnAcquire that failed is called again after a time between these two, which doubles.
+const hookRetryFirst, hookRetryLast = time.Second / 4, 10 * time.Second
 
 func (h *Shards) acquire(g ownership.Grant, period *etcdsession.Period) {
 	slot := &h.slots[g.Shard]
@@ -53,21 +59,46 @@ func (h *Shards) acquire(g ownership.Grant, period *etcdsession.Period) {
 	})
 }
 
-// ask calls OnAcquire when it is the shard's turn. It reports false if ctx ended before.
+// ask calls OnAcquire when it is the shard's turn, and again where that failed, by a panic or by leaving its
+// goroutine: what it has not prepared is not served. It reports false if ctx ended before.
 func (h *Shards) ask(ctx context.Context, g ownership.Grant) bool {
+	again := backoff.Policy{First: hookRetryFirst, Last: hookRetryLast}
+	for failures := 1; ; failures++ {
+		asked, err := h.askOnce(ctx, g)
+		if err == nil {
+			return asked
+		}
+		h.hookFailed("OnAcquire", g.Shard, err)
+		if !wait.For(ctx, again.Delay(failures, rand.Float64())) {
+			return true // and what it has done is for OnRelease
+		}
+	}
+}
+
+// hookFailed says that a function of the user's has not returned.
+func (h *Shards) hookFailed(hook string, shard int, err error) {
+	about := []any{"shard", shard, "error", err}
+	if stack := callback.Stack(err); stack != "" {
+		about = append(about, "stack", stack)
+	}
+	h.cfg.Logger.Error(hook+" failed, "+map[string]string{"OnAcquire": "calling it again: the shard is not served before",
+		"OnRelease": "releasing the shard all the same"}[hook], about...)
+}
+
+// askOnce calls OnAcquire when it is the shard's turn.
+func (h *Shards) askOnce(ctx context.Context, g ownership.Grant) (asked bool, err error) {
 	if h.turn != nil {
 		select {
 		case h.turn <- struct{}{}:
 			defer func() { <-h.turn }()
 		case <-ctx.Done():
-			return false
+			return false, nil
 		}
 		if ctx.Err() != nil {
-			return false
+			return false, nil
 		}
 	}
-	h.cfg.OnAcquire(ctx, g.Shard, g.Epoch)
-	return true
+	return true, callback.Run(func() error { h.cfg.OnAcquire(ctx, g.Shard, g.Epoch); return nil })
 }
 
 func (h *Shards) release(shard int) {
@@ -107,8 +138,11 @@ func (h *Shards) finishRelease(slot *slot, shard int, drained <-chan struct{}) {
 	h.vacate(shard)
 	if h.cfg.OnRelease != nil {
 		ctx, cancel := context.WithTimeout(h.patience, h.cfg.DrainTimeout)
-		h.cfg.OnRelease(ctx, shard)
+		err := callback.Run(func() error { h.cfg.OnRelease(ctx, shard); return nil })
 		cancel()
+		if err != nil {
+			h.hookFailed("OnRelease", shard, err)
+		}
 	}
 	h.clear(slot)
 }

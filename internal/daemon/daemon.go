@@ -15,6 +15,7 @@ import (
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/cluster/httpapi"
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/logqueue"
 	"github.com/goverse/goverse/internal/reach"
 	"github.com/goverse/goverse/node"
 	"github.com/goverse/goverse/node/mtls"
@@ -42,9 +43,7 @@ type Daemon struct {
 // New checks the configuration, reads the certificates and binds the ports. Run frees them.
 // Errors are one line and name goversed's flags.
 func New(cfg Config) (*Daemon, error) {
-	if cfg.Logger == nil {
-		cfg.Logger = hclog.NewNullLogger()
-	}
+	cfg.Logger = logqueue.New(cfg.Logger)
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -134,6 +133,7 @@ func reachable(bound, advertise string) string {
 // took too long though etcd answered, and cluster.CutShortError if etcd did not
 // confirm that this node's keys are gone.
 func (d *Daemon) Run(ctx, cut context.Context) error {
+	defer logqueue.Flush(cut, d.log)
 	run, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	if d.http != nil {

@@ -111,10 +111,11 @@ func (r *round) step() time.Duration {
 		le.failed = nil
 	}
 	if orders.GaveUp {
-		le.log.Warn("work of the last term goes on after its context ended; not waiting for it any longer",
-			"token", le.ended.token, "functions", le.ended.work)
-		le.ended.cut(context.Cause(le.ended.ctx))
+		e := le.ended
+		e.cut(context.Cause(e.ctx))
 		le.ended = nil
+		le.log.Warn("work of the last term goes on after its context ended; not waiting for it any longer",
+			"token", e.token, "functions", e.work)
 	}
 	if e := le.ended; e != nil && e.work > 0 && le.part.Over(e.token, snap) {
 		// The key was deleted while its work was waited for: somebody else may lead already.

@@ -15,6 +15,8 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/goverse/goverse/internal/callback"
 )
 
 // Attach has client log in this way. cfg is what the client was made with; credentials, unless it is nil, is
@@ -101,15 +103,30 @@ func (a *auth) logIn(ctx context.Context, name, password string) (*clientv3.Auth
 	if a.credentials == nil {
 		return client.Authenticate(ctx, name, password)
 	}
-	if name, password, err = a.credentials(); err != nil {
+	if name, password, err = Ask(ctx, a.credentials); err != nil {
 		return nil, err
 	}
 	resp, err := client.Authenticate(ctx, name, password)
 	if !errors.Is(err, rpctypes.ErrAuthFailed) {
 		return resp, err
 	}
-	if again, other, failed := a.credentials(); failed == nil && (again != name || other != password) {
+	if again, other, failed := Ask(ctx, a.credentials); failed == nil && (again != name || other != password) {
 		return client.Authenticate(ctx, again, other)
 	}
 	return resp, err
+}
+
+// Ask asks for the user and password, and waits no longer than ctx. What panics, or leaves its goroutine, has failed.
+func Ask(ctx context.Context, credentials func() (username, password string, err error)) (string, string, error) {
+	type pair struct{ username, password string }
+	said := make(chan pair, 1)
+	if err := callback.Within(ctx, func() error {
+		username, password, err := credentials()
+		said <- pair{username, password}
+		return err
+	}); err != nil {
+		return "", "", err
+	}
+	p := <-said
+	return p.username, p.password, nil
 }

@@ -110,7 +110,7 @@ func (c Config) NowTLS() (*tls.Config, error) {
 func (c Config) dial(ctx context.Context) (*clientv3.Client, error) {
 	if c.Credentials != nil {
 		var err error
-		if c.Username, c.Password, err = c.Credentials(); err != nil {
+		if c.Username, c.Password, err = login.Ask(ctx, c.Credentials); err != nil {
 			return nil, c.problem(noPassword, "", err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/goverse/goverse/internal/logqueue"
 	"github.com/goverse/goverse/internal/reach"
 	"github.com/goverse/goverse/internal/state"
 )
@@ -77,9 +78,7 @@ func (c Config) withDefaults() Config {
 	if c.BusyCode == 0 {
 		c.BusyCode = ExitBusy
 	}
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
+	c.Logger = logqueue.New(c.Logger)
 	if c.Etcd.Logger == nil {
 		c.Etcd.Logger = c.Logger
 	}

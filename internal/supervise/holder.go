@@ -303,16 +303,19 @@ func (j *job) pass(s os.Signal) {
 	if !ok {
 		return
 	}
+	passed, first := j.send(order{Signal: int(sig)}, orderTimeout), false
 	if sig == syscall.SIGINT || sig == syscall.SIGTERM {
-		if !j.r.requested {
+		if first = !j.r.requested; first {
 			j.unresponsive = time.After(unresponsiveAfter)
-			j.r.cfg.Logger.Info("passing the signal on to the command, and waiting for its end; another one kills it",
-				"signal", sig.String())
 		}
 		j.r.requested = true
 		j.request = j.request.heard(now())
 	}
-	if !j.send(order{Signal: int(sig)}, orderTimeout) && !j.unguarded {
+	if first {
+		j.r.cfg.Logger.Info("passing the signal on to the command, and waiting for its end; another one kills it",
+			"signal", sig.String())
+	}
+	if !passed && !j.unguarded {
 		j.r.cfg.Logger.Warn("could not pass a signal to the command", "signal", sig.String())
 	}
 }

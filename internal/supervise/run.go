@@ -14,6 +14,7 @@ import (
 
 	"github.com/goverse/goverse/internal/cli"
 	"github.com/goverse/goverse/internal/elections"
+	"github.com/goverse/goverse/internal/logqueue"
 	"github.com/goverse/goverse/internal/supervise/ending"
 )
 
@@ -30,6 +31,7 @@ func Run(cfg Config, signals <-chan os.Signal) error {
 		return failed(err)
 	}
 	r := &runner{cfg: cfg.withDefaults(), signals: signals}
+	defer logqueue.Flush(context.Background(), r.cfg.Logger)
 	return r.run()
 }
 
@@ -149,8 +151,8 @@ func await[T any](ctx context.Context, r *runner, wait func(context.Context) (T,
 		case s := <-r.signals:
 			if sig, ok := s.(syscall.Signal); ok && endsWait(sig) && r.asked == 0 {
 				r.asked = sig
-				r.cfg.Logger.Info("a signal ends the wait", "signal", sig.String())
 				cancel()
+				r.cfg.Logger.Info("a signal ends the wait", "signal", sig.String())
 			}
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+
+	"github.com/goverse/goverse/internal/logqueue"
 )
 
 // Certificates are what the files hold, kept current. New makes them; all methods are safe for concurrent use.
@@ -35,10 +37,7 @@ func New(cfg Config) (*Certificates, error) {
 	if cfg.Interval == 0 {
 		cfg.Interval = DefaultInterval
 	}
-	c := &Certificates{cfg: cfg, log: cfg.Logger, done: make(chan struct{})}
-	if c.log == nil {
-		c.log = hclog.NewNullLogger()
-	}
+	c := &Certificates{cfg: cfg, log: logqueue.New(cfg.Logger), done: make(chan struct{})}
 	if _, err := c.look(); err != nil {
 		return nil, err
 	}

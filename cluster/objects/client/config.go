@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
+
+	"github.com/goverse/goverse/internal/logqueue"
 )
 
 // ErrBadConfig is matched by the errors of Config.Validate.
@@ -80,8 +82,6 @@ func (c Config) Validate() error {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
+	c.Logger = logqueue.New(c.Logger)
 	return c
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/goverse/goverse/cluster/processor"
+	"github.com/goverse/goverse/internal/logqueue"
 	"github.com/goverse/goverse/internal/pg"
 )
 
@@ -131,9 +132,7 @@ var (
 func (c SourceConfig) withDefaults() SourceConfig {
 	c.XID, c.ID, c.Value = cmp.Or(c.XID, "xid"), cmp.Or(c.ID, "id"), cmp.Or(c.Value, "body")
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second)
-	if c.Logger == nil {
-		c.Logger = hclog.NewNullLogger()
-	}
+	c.Logger = logqueue.New(c.Logger)
 	return c
 }
 

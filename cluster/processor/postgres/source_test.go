@@ -3,7 +3,6 @@
 package postgres_test
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"strconv"
@@ -114,7 +113,7 @@ func commit(t *testing.T, tx pgx.Tx) {
 // made again, and that is reason enough to look.
 func (s *testBed) listens(t *testing.T) {
 	table := s.table(t)
-	var said bytes.Buffer
+	var said logtest.Buffer
 	source := s.source(t, table, func(c *postgres.SourceConfig) {
 		c.Channel, c.Logger = c.Table, hclog.New(&hclog.LoggerOptions{Output: &said})
 	})

@@ -10,6 +10,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/logqueue"
 )
 
 // patience is how long Await waits.
@@ -28,8 +30,9 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// String is all that was written so far.
+// String is all that was logged so far.
 func (b *Buffer) String() string {
+	logqueue.Settle()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/goverse/goverse/cluster/objects/state"
+	"github.com/goverse/goverse/internal/logqueue"
 	"github.com/goverse/goverse/internal/pg"
 )
 
@@ -54,6 +55,7 @@ func (c Config) withDefaults() Config {
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 10*time.Second)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 64<<20)
+	c.Logger = logqueue.New(c.Logger)
 	return c
 }
 

@@ -1,0 +1,121 @@
+package cluster_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/election"
+	"github.com/goverse/goverse/cluster/lock"
+	"github.com/goverse/goverse/clustertest"
+)
+
+// hanging is what a log is written to: from block until release nothing that is written is taken.
+type hanging struct {
+	mu   sync.Mutex
+	gate chan struct{} // nil: it takes everything
+}
+
+func (h *hanging) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	gate := h.gate
+	h.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	return len(p), nil
+}
+
+func (h *hanging) block() (release func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	gate := make(chan struct{})
+	h.gate = gate
+	return sync.OnceFunc(func() {
+		h.mu.Lock()
+		h.gate = nil
+		h.mu.Unlock()
+		close(gate)
+	})
+}
+
+// within has every call return within its context, or a little after it.
+func within(t *testing.T, what string, call func(ctx context.Context)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	done := make(chan struct{})
+	go func() { defer close(done); call(ctx) }()
+	select {
+	case <-done:
+	case <-time.After(8 * time.Second):
+		t.Fatalf("%s waits for a log that nobody reads", what)
+	}
+}
+
+// A log that nobody reads takes nothing from a node: it leads, hands over, works and stops as ever.
+func TestALogThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	sink := new(hanging)
+	log := hclog.New(&hclog.LoggerOptions{Output: sink, Level: hclog.Trace})
+	c := clustertest.New(t, 2, clustertest.WithLogger(log))
+	first, second := c.Node(0), c.Node(1)
+	c.WaitLeaderIs(first.Address())
+	release := sink.block()
+	t.Cleanup(release)
+	turns := func(leads, follows *clustertest.Node) {
+		c.WaitQueue(leads.Address(), follows.Address())
+		within(t, "Resign", func(ctx context.Context) { require.NoError(t, leads.Cluster().Resign(ctx)) })
+		within(t, "the next term", func(ctx context.Context) {
+			_, err := follows.Cluster().WaitForLeader(ctx)
+			require.NoError(t, err)
+		})
+		c.WaitLeaderIs(follows.Address())
+	}
+	turns(first, second)
+	turns(second, first)
+	n := first.Cluster()
+	within(t, "Status", func(context.Context) {
+		st := n.Status()
+		require.True(t, st.IsLeader)
+		require.Positive(t, st.Log.Waiting)
+		require.Positive(t, st.Log.StalledFor)
+	})
+	within(t, "AsLeader", func(ctx context.Context) {
+		require.NoError(t, n.AsLeader(ctx, func(context.Context, election.Term) error { return nil }))
+	})
+	within(t, "a lock", func(ctx context.Context) {
+		held, err := n.Locks().Acquire(ctx, "a", lock.Shared())
+		require.NoError(t, err)
+		require.NoError(t, held.Release(ctx))
+	})
+	within(t, "Once", func(ctx context.Context) {
+		_, err := n.Effects().Once(ctx, "e", func(context.Context, int64) ([]byte, error) { return nil, nil })
+		require.NoError(t, err)
+	})
+	within(t, "a named election", func(ctx context.Context) {
+		e, err := n.Elections().Stand("named")
+		require.NoError(t, err)
+		require.NoError(t, e.Lead(ctx, func(context.Context, election.Term) error { return nil }))
+		require.NoError(t, e.Close(ctx))
+	})
+	within(t, "Transfer", func(ctx context.Context) {
+		require.NoError(t, n.Transfer(ctx, second.Address()))
+	})
+	c.WaitLeaderIs(second.Address())
+	c.WaitQueue(second.Address(), first.Address())
+	within(t, "a lost session", func(context.Context) { c.RevokeLease(second) })
+	c.WaitLeaderIs(first.Address())
+	c.WaitQueue(first.Address(), second.Address())
+	within(t, "Drain", func(ctx context.Context) { _, _ = second.Cluster().Drain(ctx, first.Address()) })
+	within(t, "Stop", func(ctx context.Context) { require.NoError(t, n.Stop(ctx)) })
+	c.Eventually(second.IsLeader, "the other leads")
+	within(t, "Stop", func(ctx context.Context) { require.NoError(t, second.Cluster().Stop(ctx)) })
+	require.Equal(t, cluster.StateStopped, n.Status().State)
+	release()
+}

@@ -1,0 +1,34 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A function for credentials that does not return, in whatever way, costs the one log-in.
+func TestAskForCredentials(t *testing.T) {
+	t.Parallel()
+	name, password, err := Ask(t.Context(), func() (string, string, error) { return "user", "secret", nil })
+	require.NoError(t, err)
+	require.Equal(t, []string{"user", "secret"}, []string{name, password})
+	refused := errors.New("no file")
+	for leave, is := range map[string]func() (string, string, error){
+		"no file": func() (string, string, error) { return "", "", refused },
+		"panic":   func() (string, string, error) { panic("at the disco") },
+		"Goexit":  func() (string, string, error) { runtime.Goexit(); return "", "", nil },
+	} {
+		_, _, err = Ask(t.Context(), is)
+		require.ErrorContains(t, err, leave)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	release, ended := make(chan struct{}), make(chan struct{})
+	_, _, err = Ask(ctx, func() (string, string, error) { defer close(ended); <-release; return "", "", nil })
+	require.ErrorIs(t, err, context.Canceled)
+	close(release)
+	<-ended
+}

@@ -1,0 +1,77 @@
+package logqueue
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+const (
+	// lineSize and argSize are what a line and an argument cost beside their text.
+	lineSize, argSize = 160, 32
+)
+
+// capture returns the arguments of a line as they are now, since their owner may change them before they are written,
+// and about how many bytes they hold.
+func capture(args []any) ([]any, int) {
+	size := lineSize + argSize*len(args)
+	out := make([]any, len(args), len(args)+2) // one may be added
+	for i, arg := range args {
+		out[i] = freeze(arg)
+		switch v := out[i].(type) {
+		case string:
+			size += len(v)
+		case said:
+			size += len(v.text)
+		default:
+			if r := reflect.ValueOf(v); r.Kind() == reflect.Slice {
+				size += argSize * r.Len()
+			}
+		}
+	}
+	return out, size
+}
+
+// freeze returns a value that says the same as this one does now, forever.
+func freeze(arg any) any {
+	switch v := arg.(type) {
+	case nil, string, bool, int, int64, uint64, time.Duration, time.Time:
+		return v
+	case error:
+		return said{error: v, text: fmt.Sprint(v)}
+	case hclog.Format:
+		if len(v) == 0 {
+			return ""
+		}
+		return fmt.Sprintf(fmt.Sprint(v[0]), v[1:]...)
+	case fmt.Stringer:
+		return fmt.Sprint(v)
+	}
+	r := reflect.ValueOf(arg)
+	switch {
+	case plain(r.Kind()):
+		return arg
+	case r.Kind() == reflect.Slice && plain(r.Type().Elem().Kind()):
+		return reflect.AppendSlice(reflect.MakeSlice(r.Type(), 0, r.Len()), r).Interface()
+	}
+	return fmt.Sprintf("%+v", arg)
+}
+
+// plain reports whether values of this kind cannot be changed by those who have them.
+func plain(k reflect.Kind) bool {
+	return k >= reflect.Bool && k <= reflect.Complex128 || k == reflect.String
+}
+
+// said is an error with what it said when it was logged.
+type said struct {
+	error
+	text string
+}
+
+// Error is of error.
+func (e said) Error() string { return e.text }
+
+// Unwrap returns the error itself.
+func (e said) Unwrap() error { return e.error }
