@@ -167,6 +167,7 @@ var allowed = map[string][]string{
 	"internal/port":      {},
 	"internal/prefixes":  {"internal/state"},
 	"internal/problem":   {},
+	"internal/reaper":    {},
 	"internal/reach":     {"internal/backoff", "internal/login", "internal/wait", "internal/zaplog"},
 	"internal/renewal":   {},
 	"internal/request": {"cluster/election", "internal/backoff", "internal/candidacy", "internal/etcdsession",

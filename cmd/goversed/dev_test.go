@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/reaper"
 )
 
 // asGoversed in the environment makes this test binary be goversed: dev starts its
@@ -21,6 +22,9 @@ const asGoversed = "GOTEST_AS_GOVERSED"
 
 func init() {
 	if os.Getenv(asGoversed) != "" {
+		if status, done := reaper.Run(); done {
+			os.Exit(status)
+		}
 		os.Exit(run(context.Background(), os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr))
 	}
 }

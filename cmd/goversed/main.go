@@ -13,9 +13,13 @@ import (
 	"time"
 
 	"github.com/goverse/goverse/internal/cli"
+	"github.com/goverse/goverse/internal/reaper"
 )
 
 func main() {
+	if status, done := reaper.Run(); done { // this was process 1, and started the program again
+		os.Exit(status)
+	}
 	os.Exit(run(context.Background(), os.Args[1:], os.LookupEnv, os.Stdout, os.Stderr, variables(os.Environ())...))
 }
 
