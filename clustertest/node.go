@@ -81,6 +81,9 @@ func (c *Cluster) makeNode(index int) (n *Node, err error) {
 		}
 		return nil, err
 	}
+	for _, setUp := range c.opts.setUp {
+		setUp(index, n.cluster)
+	}
 	return n, nil
 }
 

@@ -16,6 +16,7 @@ type options struct {
 	patience  time.Duration
 	logger    hclog.Logger
 	alter     []func(i int, cfg *cluster.Config)
+	setUp     []func(i int, c *cluster.Cluster)
 	distance  func(i int) time.Duration
 	entrances bool
 }
@@ -40,4 +41,10 @@ func WithLogger(logger hclog.Logger) Option { return func(o *options) { o.logger
 // count. It may be given several times.
 func WithConfig(alter func(i int, cfg *cluster.Config)) Option {
 	return func(o *options) { o.alter = append(o.alter, alter) }
+}
+
+// WithSetup is called with each node before it starts, and with the node's number: for what a program does between
+// NewClusterWithNode and Start, such as registering services and objects. It may be given several times.
+func WithSetup(setUp func(i int, c *cluster.Cluster)) Option {
+	return func(o *options) { o.setUp = append(o.setUp, setUp) }
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -41,8 +43,10 @@ type Process struct {
 // StartProcess starts a command. Its process gets no Ctrl-C of the terminal's own, and
 // on Linux dies with this process, however it ends; cmd.SysProcAttr is overwritten for
 // that. What it says is kept for Output, except for streams that cmd redirects. Kill,
-// Close or Exit wait for its end: one of them must be called.
+// Close or Exit wait for its end: one of them must be called. The process has the default signals, also where nohup or
+// a script's background had this one ignore some: this process ignores them no more, and does nothing about them.
 func StartProcess(cmd *exec.Cmd) (*Process, error) {
+	defaultSignals()
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	if cmd.Stdout == nil {
 		cmd.Stdout = &p.said
@@ -65,6 +69,17 @@ func StartProcess(cmd *exec.Cmd) (*Process, error) {
 	}()
 	return p, nil
 }
+
+// defaultSignals has ignored signals caught, so that processes started from then on do not inherit that they are
+// ignored.
+var defaultSignals = sync.OnceFunc(func() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGPIPE,
+		syscall.SIGUSR1, syscall.SIGUSR2} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
+})
 
 // Pid is the process's id.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"sync"
 	"testing"
 
@@ -36,10 +35,6 @@ func Main(m *testing.M, kit **Kit) {
 		os.Exit(proxy(args))
 	}
 	flag.Parse()
-	if signal.Ignored(os.Interrupt) {
-		// A script has put the tests into the background: what they start would ignore interrupts, too.
-		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
-	}
 	pace.RunMore(atOnce)
 	os.Exit(run(m, kit))
 }
