@@ -29,13 +29,15 @@ func TestNoZombiesAsProcess1(t *testing.T) {
 	server := etcdtest.Start(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
+	const forAMinute = "; sleep 60"
 	const orphans = `for i in $(seq 20); do (sleep 0.02 &); done; echo made`
 	for _, test := range []struct {
 		name, said string
 		args       []string
 	}{
-		{"exec", "made", []string{"exec", "--election", "it", "--etcd", server.Endpoint(), "--", "sh", "-c", orphans + "; sleep 60"}},
-		{"lock", "made", []string{"lock", "it", "--etcd", server.Endpoint(), "--", "sh", "-c", orphans + "; sleep 60"}},
+		{"exec", "made", []string{"exec", "--election", "it", "--etcd", server.Endpoint(), "--", "sh", "-c",
+			orphans + forAMinute}},
+		{"lock", "made", []string{"lock", "it", "--etcd", server.Endpoint(), "--", "sh", "-c", orphans + forAMinute}},
 		{"node", "leader", []string{"node", "--etcd", server.Endpoint(), "--advertise", "127.0.0.1:0", "--http", ""}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

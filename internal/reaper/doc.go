@@ -2,7 +2,7 @@
 //
 // Process 1 becomes the parent of every process whose own parent has ended, and has to collect them when they end, or
 // they stay as zombies. A program that starts commands of its own cannot simply wait for any child: it would take
-// the end of a command away from whoever waits for that. So process 1 is this program as a reaper, which does
+// the end of a command away from the code that waits for it. So process 1 is this program as a reaper, which does
 // nothing else, and the program proper is its child:
 //
 //	func main() {

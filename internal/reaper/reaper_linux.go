@@ -73,7 +73,7 @@ func attributes() *syscall.SysProcAttr {
 func passedOn() (all []os.Signal) {
 	for s := unix.Signal(1); s <= 64; s++ {
 		switch s {
-		case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, // not to be had, and collect's
+		case unix.SIGKILL, unix.SIGSTOP, unix.SIGCHLD, // cannot be caught; or is for collect
 			unix.SIGURG, unix.SIGPIPE, unix.SIGTTIN, unix.SIGTTOU, // this process's own
 			unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGTRAP, unix.SIGSYS, // faults
 			32, 33: // the C library's
