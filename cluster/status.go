@@ -191,7 +191,14 @@ func (c *Cluster) LeaderInfo(ctx context.Context) (LeaderInfo, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 	defer cancel()
-	info.RenewedAt, info.ExpiresAt, err = p.leaders.lease(ctx, p.client, clientv3.LeaseID(info.Lease))
+	ask := func(ask func(ctx context.Context)) bool {
+		return p.goRest(func(rest context.Context) {
+			rest, cancel := context.WithTimeout(rest, c.cfg.RequestTimeout)
+			defer cancel()
+			ask(rest)
+		})
+	}
+	info.RenewedAt, info.ExpiresAt, err = p.leaders.lease(ctx, p.client, clientv3.LeaseID(info.Lease), ask)
 	if err != nil {
 		return LeaderInfo{}, fmt.Errorf("ask etcd for the leader's lease: %w", err)
 	}
@@ -208,6 +215,8 @@ type leaderTimes struct {
 	asked   time.Time
 	renewed time.Time
 	expires time.Time
+	failed  error         // instead
+	asking  chan struct{} // nil while nobody asks, closed when it was answered
 }
 
 func (l *leaderTimes) saw(leader election.Leader, now time.Time) {
@@ -227,24 +236,47 @@ func (l *leaderTimes) since(token int64) time.Time {
 	return l.first
 }
 
-func (l *leaderTimes) lease(ctx context.Context, client *clientv3.Client,
-	id clientv3.LeaseID) (renewed, expires time.Time, err error) {
-	l.mu.Lock()
-	renewed, expires = l.renewed, l.expires
-	fresh := l.leaseID == id && time.Since(l.asked) < time.Second
-	l.mu.Unlock()
-	if fresh {
-		return renewed, expires, nil
+// lease asks etcd once a second at most, for all that want to know, for it is asked for from outside; start begins what
+// asks, which ends with its context. That is not ctx, so that nobody who goes away takes the answer from others.
+func (l *leaderTimes) lease(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID,
+	start func(ask func(ctx context.Context)) bool) (renewed, expires time.Time, err error) {
+	for {
+		l.mu.Lock()
+		if l.leaseID == id && time.Since(l.asked) < time.Second {
+			defer l.mu.Unlock()
+			return l.renewed, l.expires, l.failed
+		}
+		first := l.asking == nil
+		if first {
+			l.asking = make(chan struct{})
+		}
+		asking := l.asking
+		l.mu.Unlock()
+		if first && !start(func(ctx context.Context) { l.ask(ctx, client, id) }) {
+			l.answered(id, nil, ErrStopped)
+		}
+		select {
+		case <-asking:
+		case <-ctx.Done():
+			return time.Time{}, time.Time{}, context.Cause(ctx)
+		}
 	}
+}
+
+func (l *leaderTimes) ask(ctx context.Context, client *clientv3.Client, id clientv3.LeaseID) {
 	resp, err := client.TimeToLive(ctx, id)
-	if err != nil {
-		return time.Time{}, time.Time{}, err
-	}
-	now := time.Now()
+	l.answered(id, resp, err)
+}
+
+func (l *leaderTimes) answered(id clientv3.LeaseID, resp *clientv3.LeaseTimeToLiveResponse, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.leaseID, l.asked = id, now
-	l.expires = now.Add(time.Duration(resp.TTL) * time.Second)
-	l.renewed = l.expires.Add(-time.Duration(resp.GrantedTTL) * time.Second)
-	return l.renewed, l.expires, nil
+	close(l.asking)
+	l.asking = nil
+	l.leaseID, l.asked, l.failed = id, time.Now(), err
+	l.renewed, l.expires = time.Time{}, time.Time{}
+	if err == nil {
+		l.expires = l.asked.Add(time.Duration(resp.TTL) * time.Second)
+		l.renewed = l.expires.Add(-time.Duration(resp.GrantedTTL) * time.Second)
+	}
 }

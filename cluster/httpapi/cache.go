@@ -2,10 +2,12 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -15,7 +17,13 @@ const (
 	mostCached = 64
 	// mostReads is how many different questions etcd is asked at a time.
 	mostReads = 8
+	// readsPerSecond is how many different questions etcd is asked a second, after readsAtOnce: a client that asks for
+	// another page of a list each time asks another question.
+	readsPerSecond, readsAtOnce = 32, 64
 )
+
+// errTooOften refuses a question.
+var errTooOften = errors.New("etcd is asked as often as this node does for HTTP: try again")
 
 // cache answers a question from etcd once for all that ask it at a time, and for a while. Failures are remembered,
 // too: an etcd that is in trouble is not asked more often. It is safe for concurrent use.
@@ -23,6 +31,7 @@ type cache struct {
 	ttl    time.Duration
 	flight singleflight.Group
 	reads  chan struct{} // has room for those that read; nil: for all
+	pace   *rate.Limiter // of reads; nil: none
 
 	mu      sync.Mutex
 	answers map[string]answer
@@ -39,6 +48,7 @@ func newCache(ttl time.Duration, most int) *cache {
 	c := &cache{ttl: ttl, answers: map[string]answer{}}
 	if most > 0 {
 		c.reads = make(chan struct{}, most)
+		c.pace = rate.NewLimiter(readsPerSecond, readsAtOnce)
 	}
 	return c
 }
@@ -64,6 +74,9 @@ func (c *cache) get(ctx context.Context, question string, timeout time.Duration,
 }
 
 func (c *cache) read(ctx context.Context, read func(ctx context.Context) (any, error)) (any, error) {
+	if c.pace != nil && !c.pace.Allow() {
+		return nil, errTooOften
+	}
 	if c.reads != nil {
 		select {
 		case c.reads <- struct{}{}:

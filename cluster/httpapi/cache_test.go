@@ -55,6 +55,7 @@ func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCache(time.Second, mostReads)
+		c.pace = nil // of another test
 		read := func(body any) func(context.Context) (any, error) {
 			return func(context.Context) (any, error) { return body, nil }
 		}
@@ -98,4 +99,23 @@ func TestCacheReadsFewAtATime(t *testing.T) {
 		wg.Wait()
 		require.EqualValues(t, 3, most.Load())
 	})
+}
+
+// A client that asks another question each time has etcd asked only so often.
+func TestDifferentQuestionsAreFewASecond(t *testing.T) {
+	t.Parallel()
+	c := newCache(time.Second, mostReads)
+	began, reads, refused := time.Now(), 0, 0
+	for i := range 2000 {
+		_, err := c.get(t.Context(), fmt.Sprint(i), time.Minute, func(context.Context) (any, error) {
+			reads++
+			return nil, nil
+		})
+		if err != nil {
+			require.Equal(t, busy, problemOf(err))
+			refused++
+		}
+	}
+	require.LessOrEqual(t, float64(reads), readsAtOnce+readsPerSecond*time.Since(began).Seconds()+1)
+	require.Equal(t, 2000, reads+refused)
 }

@@ -58,11 +58,7 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	if c == nil {
 		return
 	}
-	found, err := a.lists.get(r.Context(), "events", a.opts.LeaderTimeout, func(ctx context.Context) (any, error) {
-		events, err := c.Events().List(ctx, cluster.EventQuery{})
-		return Events{Source: EventsOfLog, ReadAt: time.Now().UTC(), Events: events}, err
-	})
-	body, _ := found.(Events)
+	body, err := a.readLog(r.Context(), c)
 	switch {
 	case errors.Is(err, cluster.ErrNotStarted), errors.Is(err, cluster.ErrStopped):
 		fail(w, err)
@@ -72,6 +68,16 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	}
 	body.Events = newest(body.Events, q)
 	writeJSON(w, http.StatusOK, body)
+}
+
+// readLog reads the whole log, once a second for all that ask.
+func (a *api) readLog(ctx context.Context, c *cluster.Cluster) (Events, error) {
+	found, err := a.lists.get(ctx, "events", a.opts.LeaderTimeout, func(ctx context.Context) (any, error) {
+		events, err := c.Events().List(ctx, cluster.EventQuery{})
+		return Events{Source: EventsOfLog, ReadAt: time.Now().UTC(), Events: events}, err
+	})
+	body, _ := found.(Events)
+	return body, err
 }
 
 // newest are the events that were asked for: a list of its own.
@@ -101,16 +107,18 @@ func (a *api) eventStream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	} else {
-		ctx, cancel := context.WithTimeout(r.Context(), a.opts.LeaderTimeout)
-		events, err := c.Events().List(ctx, cluster.EventQuery{})
-		cancel()
+		read, err := a.readLog(r.Context(), c)
 		if err != nil {
 			fail(w, err)
 			return
 		}
-		for _, e := range events {
+		for _, e := range read.Events {
 			after = max(after, e.Seq)
 		}
+	}
+	if !a.lists.pace.Allow() { // to follow the log is to watch it in etcd
+		fail(w, errTooOften)
+		return
 	}
 	s := newStream(w, r)
 	defer s.close()

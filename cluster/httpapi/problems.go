@@ -63,6 +63,7 @@ var kindOf = []struct {
 		cluster.ErrDrainRefused, cluster.ErrMemberGone, cluster.ErrUndone, once.ErrNotUnknown}},
 	{noLeader, []error{election.ErrNoLeader}},
 	{noShardMap, []error{cluster.ErrNoShardMap}},
+	{busy, []error{errTooOften}},
 }
 
 // problemOf is the kind of an error; what is none of ours is etcd's.

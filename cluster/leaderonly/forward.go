@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/time/rate"
 
 	"github.com/goverse/goverse/internal/wait"
 )
@@ -22,6 +23,7 @@ type forwarder struct {
 	leadership Leadership
 	proxy      *httputil.ReverseProxy
 	opts       Options
+	said       rate.Sometimes
 	under      chan struct{} // has room for those that may be on their way
 }
 
@@ -40,7 +42,8 @@ const (
 )
 
 func newForwarder(l Leadership, opts Options) *forwarder {
-	return &forwarder{leadership: l, opts: opts, under: make(chan struct{}, opts.MaxForwarded),
+	return &forwarder{leadership: l, opts: opts, said: rate.Sometimes{Interval: time.Second},
+		under: make(chan struct{}, opts.MaxForwarded),
 		proxy: &httputil.ReverseProxy{
 			Rewrite:   rewrite,
 			Transport: ownTrace{opts.Transport},
@@ -135,8 +138,10 @@ func (f *forwarder) forward(w http.ResponseWriter, r *http.Request, to refusal) 
 		to.detail = "the leader could not be reached; nothing was done; try again"
 		refuse(w, to)
 	default:
-		f.opts.Logger.Warn("it is not known whether the leader has carried a forwarded request out",
-			"leader", to.leader.Name, "method", r.Method, "path", r.URL.Path, "error", p.err)
+		f.said.Do(func() { // a client that disconnects is one, and can do so often
+			f.opts.Logger.Warn("it is not known whether the leader has carried a forwarded request out",
+				"leader", to.leader.Name, "method", r.Method, "path", r.URL.Path, "error", p.err)
+		})
 		to.reason = OutcomeUnknown
 		to.detail = "the leader did not answer the forwarded request: it may have carried it out"
 		answer(w, http.StatusBadGateway, to)

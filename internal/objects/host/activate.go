@@ -99,8 +99,10 @@ func (h *Host) construct(o *object, chain []uint64) (impl any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			o.service.figures.panics.Add(1)
-			h.cfg.Logger.Error("the factory of an object panicked", "service", o.service.name, "key", logged(o.key),
-				"panic", p, "stack", string(debug.Stack()))
+			if h.panics.Allow() {
+				h.cfg.Logger.Error("the factory of an object panicked", "service", o.service.name, "key", logged(o.key),
+					"panic", p, "stack", string(debug.Stack()))
+			}
 			impl, err = nil, status.Errorf(codes.Internal, "the factory panicked: %v", p)
 		}
 	}()

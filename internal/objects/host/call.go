@@ -244,8 +244,10 @@ func asStatus(err error) error {
 func (h *Host) panicked(c *Call, p any) error {
 	o := c.waiter.object
 	o.service.figures.panics.Add(1)
-	h.cfg.Logger.Error("a call panicked; its object is dropped", "method", c.Method.Name, "key", logged(c.Key), "panic", p,
-		"stack", string(debug.Stack()))
+	if h.panics.Allow() { // who finds a call that panics can make it often; the metrics count all
+		h.cfg.Logger.Error("a call panicked; its object is dropped", "method", c.Method.Name, "key", logged(c.Key),
+			"panic", p, "stack", string(debug.Stack()))
+	}
 	h.dropLater(o, objects.Failed)
 	return objects.Error(codes.Internal, objects.ReasonPanic, "objects: "+o.name()+
 		": the method panicked; see the log of its node")

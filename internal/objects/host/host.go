@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Host runs the objects of one node. All methods are safe for concurrent use.
@@ -19,6 +21,7 @@ type Host struct {
 	stopping atomic.Bool
 
 	references references
+	panics     *rate.Limiter // lines of the log about panics
 
 	sweep   chan struct{} // signals that there is something to sweep
 	ctx     context.Context
@@ -26,10 +29,13 @@ type Host struct {
 	workers workers
 }
 
+// panicsPerSecond is how many lines of the log a second are about panics of calls, after panicsAtOnce.
+const panicsPerSecond, panicsAtOnce = 5, 20
+
 // New makes a host; nothing runs before the first call.
 func New(cfg Config, services *Services) *Host {
 	h := &Host{cfg: cfg.withDefaults(), services: services, shards: make([]shard, cfg.Shards.Count()),
-		sweep: make(chan struct{}, 1)}
+		panics: rate.NewLimiter(panicsPerSecond, panicsAtOnce), sweep: make(chan struct{}, 1)}
 	for n := range h.shards {
 		h.shards[n].number, h.shards[n].before = n, rand.Uint64()
 		h.shards[n].turns = h.shards[n].before
