@@ -27,6 +27,9 @@ const (
 	ReasonClosed Reason = "closed"
 	// ReasonPaused: the process or machine stood still past the deadline.
 	ReasonPaused Reason = "paused past the deadline"
+	// ReasonStarved: the process has so little processor time that it stands still again and again, and etcd has had
+	// another leader since it granted the lease. It gave the session up, so that another can lead.
+	ReasonStarved Reason = "too little processor time"
 	// ReasonUnreachable: etcd did not answer until the deadline, or not to renewals; see [ErrNotRenewed].
 	ReasonUnreachable Reason = "etcd unreachable"
 	// ReasonUnconfirmed suspends the session, and does not end it: there was a sign that others

@@ -20,7 +20,7 @@
 //	          │  └ renewed every TTL/3            │
 //	          └──────────────┬────────────────────┘
 //	                         ▼
-//	        lost: expired, revoked, closed, paused, unreachable,
+//	        lost: expired, revoked, closed, paused, starved, unreachable,
 //	              permission, key lost, other history
 //
 // A lost session is never resumed. A [Keeper] revokes its lease as soon as etcd

@@ -2,7 +2,7 @@ package etcdsession
 
 import (
 	"context"
-	"sync/atomic"
+	"errors"
 	"time"
 
 	"github.com/goverse/goverse/internal/deadline"
@@ -13,25 +13,25 @@ import (
 // granted in an earlier raft term (see package linger). Others then take over after a grace period of
 // 200 ms, in which a member that runs is notified. So each session takes note of the time again and
 // again; one whose lease is from an earlier term than etcd's present one, and that finds that it stood
-// still for longer than pauseLimit, is not valid until a renewal round that was sent since has found its
-// keys. The session, its lease and its period stand meanwhile: if the keys are there, nobody else can
-// have acted. Whatever the lease's term, nothing new begins on it until then: what the watch delivers
-// first after a pause may be long past.
+// still for longer than deadline.PauseLimit, is not valid until a renewal round that was sent since, and over
+// which the process ran, has found its keys. The session, its lease and its period stand meanwhile: if the keys
+// are there, nobody else can have acted. Whatever the lease's term, nothing new begins on it until a round that
+// was sent since has found them: what the watch delivers first after a pause may be long past.
+//
+// A process with too little processor time may have no round without a pause in it. A lease of etcd's present term
+// needs none: see deadline.Pauses. One of an earlier term is given up, once it has cost a fifth of its TTL: another
+// can lead then, and the next lease is of the present term.
 const (
-	pauseLimit = 150 * time.Millisecond
-	beatEvery  = 50 * time.Millisecond
+	beatEvery = 50 * time.Millisecond
 	// pauseLogged is the time between two lines of the log about pauses.
 	pauseLogged = time.Minute
 )
 
-// pause is what a session knows of pauses of its process. It is changed with the session's lock held; who
-// reads without the lock reads last first.
-type pause struct {
-	last    atomic.Pointer[deadline.Instant] // of the last beat; nil before the first
-	unsure  atomic.Bool                      // the process stood still, which is not confirmed yet
-	noticed deadline.Instant                 // when that was noticed; while unsure
-	logged  time.Time                        // when a pause was logged last
-}
+// errStarved says why a session was given up that could not be confirmed.
+var errStarved = errors.New("this process stands still again and again, for more than " +
+	deadline.PauseLimit.String() + " each time, and etcd has elected another leader since it granted the lease: no " +
+	"answer of etcd's arrives in time to confirm the session, and nobody else can lead while it stands; give the " +
+	"process more processor time")
 
 // risks reports whether etcd may revoke the lease before its time.
 func (s *Session) risks() bool {
@@ -43,50 +43,48 @@ func (s *Session) risks() bool {
 }
 
 // awake reports whether the process did not stand still, as far as that matters to what is claimed.
-func (s *Session) awake(now deadline.Instant) bool { return !s.paused(now) || !s.risks() }
+func (s *Session) awake(now deadline.Instant) bool { return !s.pauses.Load().Stood(now) || !s.risks() }
 
-// paused reports whether the process stood still, and etcd has not confirmed the session since.
-func (s *Session) paused(now deadline.Instant) bool {
-	last := s.pause.last.Load()
-	return last != nil && (now.Reached(last.Add(pauseLimit)) || s.pause.unsure.Load())
+// mayBegin reports whether no pause keeps anything new from being begun.
+func (s *Session) mayBegin(now deadline.Instant) bool {
+	p := s.pauses.Load()
+	return !p.Stood(now) || p.MayBegin(now) && !s.risks()
 }
 
-// beat takes note of the time. It is called every beatEvery while the session stands.
-func (s *Session) beat() {
+// beat takes note of the time. It is called every beatEvery while the session stands. It reports whether the
+// session should be given up.
+func (s *Session) beat() (starved bool) {
 	s.mu.Lock()
-	now, p := s.cfg.Clock(), &s.pause
-	var stood time.Duration
-	if last := p.last.Load(); last != nil && now.Reached(last.Add(pauseLimit)) {
-		stood = time.Duration(now.Mono - last.Mono)
-		p.noticed = now
-		p.unsure.Store(true) // before the time is stored: see awake
-		if s.endRound != nil {
-			s.endRound(errSuspected) // a round that was sent before proves nothing
+	now := s.cfg.Clock()
+	p, stood := s.pauses.Load().Beat(now)
+	s.pauses.Store(&p)
+	log, risks := false, s.risks()
+	if stood > 0 {
+		if s.endRound != nil && (risks || !p.Proves(s.roundSent)) {
+			s.endRound(errSuspected)
 		}
 		s.Check()
 		s.notify()
+		log = risks && time.Since(s.pauseLogged) > pauseLogged
 	}
-	p.last.Store(&now)
-	log := stood > 0 && s.risks() && time.Since(p.logged) > pauseLogged
 	if log {
-		p.logged = time.Now()
+		s.pauseLogged = time.Now()
 	}
 	s.mu.Unlock()
 	if log {
 		s.cfg.Logger.Info("this process stood still; it claims nothing until etcd has confirmed the session",
 			"lease", leaseName(s.id), "for", stood.Round(time.Millisecond).String())
 	}
+	return risks && p.Starved(s.ttl)
 }
 
-// confirmed ends a pause if the round that has found the session's keys was sent since, and there was no
-// other one. The lock is held.
-func (s *Session) confirmed(began deadline.Instant) {
-	p := &s.pause
-	if !p.unsure.Load() || began.Mono < p.noticed.Mono || s.cfg.Clock().Reached(p.last.Load().Add(pauseLimit)) {
-		return
+// confirmed notes a round that was sent then and has found the session's keys. The lock is held.
+func (s *Session) confirmed(sent, answered deadline.Instant) {
+	before := s.pauses.Load()
+	if p := before.Confirmed(sent, answered); p != *before {
+		s.pauses.Store(&p)
+		s.notify()
 	}
-	p.unsure.Store(false)
-	s.notify()
 }
 
 // Confirm blocks while the process stood still and etcd has not confirmed yet that nothing was taken from

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goverse/goverse/cluster/session"
 	"github.com/goverse/goverse/internal/clock"
+	"github.com/goverse/goverse/internal/deadline"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 )
 
@@ -24,10 +25,10 @@ func risky(t *testing.T) (*Session, *clientv3.Client, string) {
 	resp, err := etcd.Client().Put(ctx, "/pause/key", "", clientv3.WithLease(s.ID()))
 	require.NoError(t, err)
 	s.Protect("/pause/key", resp.Header.Revision, nil)
-	require.Eventually(t, func() bool { return s.pause.last.Load() != nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return *s.pauses.Load() != (deadline.Pauses{}) }, 10*time.Second, time.Millisecond)
 	locked(s, func() {
 		require.Eventually(t, func() bool { // it cannot beat
-			return clock.Now().Reached(s.pause.last.Load().Add(pauseLimit))
+			return s.pauses.Load().Stood(clock.Now())
 		}, 10*time.Second, time.Millisecond)
 		require.True(t, s.Valid(), "in the term of its lease it makes no difference to what is claimed")
 		require.True(t, s.Suspected(), "nothing new is begun, before the session has noticed anything itself")
@@ -36,7 +37,7 @@ func risky(t *testing.T) (*Session, *clientv3.Client, string) {
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return !s.pause.unsure.Load() && s.Valid()
+		return !s.pauses.Load().Unsure() && s.Valid()
 	}, 10*time.Second, time.Millisecond)
 	return s, etcd.Client(), "/pause/key"
 }
@@ -106,11 +107,14 @@ func TestTwoPauses(t *testing.T) {
 	s, _, _ := risky(t)
 	locked(s, func() {
 		require.Eventually(t, func() bool { return !s.Valid() }, 10*time.Second, time.Millisecond)
-		s.pause.noticed = clock.Now()
-		s.pause.unsure.Store(true)
-		s.confirmed(clock.Now()) // answered after the second one, which nobody has noticed
+		noticed := clock.Now()
+		first, _ := s.pauses.Load().Beat(noticed)
+		s.pauses.Store(&first)
+		require.Eventually(t, func() bool { return clock.Now().Reached(noticed.Add(deadline.PauseLimit)) },
+			10*time.Second, time.Millisecond)
+		s.confirmed(noticed, clock.Now()) // answered after the second one, which nobody has noticed
 		require.False(t, s.Valid())
-		require.True(t, s.pause.unsure.Load())
+		require.True(t, s.Suspected(), "nor is anything new begun: etcd may have revoked the lease")
 	})
 	require.True(t, s.Period().Confirm(etcdtest.Context(t)))
 }

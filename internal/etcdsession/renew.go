@@ -18,7 +18,8 @@ import (
 // the better.
 const suspendedTimeout = 5 * time.Second
 
-// pausedBound bounds a request of a round after a pause, for an etcd that is near.
+// pausedBound bounds a request of a round after a pause, for an etcd that is near. It is doubled each time that
+// proves to be too little.
 const pausedBound = 250 * time.Millisecond
 
 // Slowdown is how many times as long as the last round took a suspicion gives at least, see [Session.Suspect].
@@ -60,8 +61,11 @@ func (s *Session) renewLoop() {
 		s.mu.Lock()
 		again := s.lastErr != nil
 		s.lastErr = err
+		if err != nil {
+			s.missed++
+		}
 		retry := s.ttl / 30
-		if claim := s.claim.Load(); claim.Suspected() || s.pause.unsure.Load() {
+		if claim := s.claim.Load(); claim.Suspected() || s.pauses.Load().Unsure() {
 			if retry = min(retry, deadline.SuspendedRetry); claim.Valid(s.cfg.Clock()) {
 				retry = min(retry, deadline.SuspectedRetry)
 			}
@@ -89,7 +93,7 @@ func (s *Session) renew() error {
 	round, endRound := context.WithCancelCause(clientv3.WithRequireLeader(s.ctx))
 	defer endRound(nil)
 	s.mu.Lock()
-	s.endRound = endRound
+	s.endRound, s.roundSent = endRound, s.cfg.Clock()
 	protected := s.protected
 	known := s.revision
 	s.mu.Unlock()
@@ -156,7 +160,9 @@ func (s *Session) bound() time.Duration {
 	bound, claim := s.ttl/5, s.claim.Load()
 	if !s.awake(s.cfg.Clock()) {
 		// A connection may be dead since the pause: another one is tried soon.
-		bound = min(bound, max(pausedBound, Slowdown*s.RoundTrip()))
+		s.mu.Lock()
+		bound = min(bound, max(pausedBound, Slowdown*s.lastRead)<<min(s.missed, 5))
+		s.mu.Unlock()
 	}
 	if !claim.Suspected() {
 		return bound
@@ -173,8 +179,8 @@ func (s *Session) renewed(began deadline.Instant, by extension) (again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	answered := s.cfg.Clock()
-	s.lastRound = time.Duration(answered.Mono - began.Mono)
-	s.confirmed(began)
+	s.lastRound, s.missed = time.Duration(answered.Mono-began.Mono), 0
+	s.confirmed(began, answered)
 	if claim := s.claim.Load().Remaining(by.sent, by.left, answered); s.lost == nil && claim != *s.claim.Load() {
 		return s.count(claim)
 	}
@@ -214,7 +220,7 @@ func (s *Session) read(ctx context.Context, term uint64, protected []*Protection
 	}
 	s.mu.Lock()
 	s.revision = resp.Header.Revision
-	s.lastRead = time.Duration(s.cfg.Clock().Mono - asked.Mono)
+	s.lastRead, s.readBy = time.Duration(s.cfg.Clock().Mono-asked.Mono), resp.Header.GetMemberId()
 	s.mu.Unlock()
 	for i, p := range protected {
 		kvs := resp.Responses[i].GetResponseRange().Kvs

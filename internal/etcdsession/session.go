@@ -99,7 +99,8 @@ type Session struct {
 	claim       atomic.Pointer[deadline.Claim] // changed with mu held
 	period      atomic.Pointer[Period]         // the same
 	over        atomic.Bool
-	newest      atomic.Uint64 // raft term that this session has seen
+	newest      atomic.Uint64                   // raft term that this session has seen
+	pauses      atomic.Pointer[deadline.Pauses] // changed with mu held
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -111,7 +112,10 @@ type Session struct {
 	lost      *session.LostError
 	lastRound time.Duration           // that succeeded
 	lastRead  time.Duration           // that was answered
+	readBy    uint64                  // the member of etcd that did
 	endRound  context.CancelCauseFunc // of the latest renewal, nil before the first
+	roundSent deadline.Instant        // when that round began
+	missed    int                     // rounds since the last that counted
 	protected []*Protection
 	clusterID uint64
 	revision  int64 // newest revision seen by this session's own reads
@@ -120,7 +124,7 @@ type Session struct {
 	answered  bool  // a renewal of the lease was
 	listeners []*listener
 
-	pause pause
+	pauseLogged time.Time // when a pause was logged last
 }
 
 // Open grants a lease and starts to renew it. It blocks until etcd answered or
@@ -140,6 +144,7 @@ func Open(ctx context.Context, cfg Config) (*Session, error) {
 	renewals, release := renewal.Share(cfg.Client)
 	s.renewals, s.endRenewals = renewals, sync.OnceFunc(release)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.pauses.Store(&deadline.Pauses{})
 	s.count(deadline.Granted(sent, s.ttl))
 	s.wg.Go(s.renewLoop)
 	s.wg.Go(s.deadlineLoop)
@@ -231,7 +236,7 @@ func (s *Session) Close(ctx context.Context) error {
 // which etcd has not cleared yet; see [Session.Suspect]. What is claimed goes on for a
 // while; nothing new should be claimed.
 func (s *Session) Suspected() bool {
-	return s.claim.Load().Suspected() || s.paused(s.cfg.Clock())
+	return s.claim.Load().Suspected() || !s.mayBegin(s.cfg.Clock())
 }
 
 // Check asks for a renewal round now, because somebody saw a sign that the
@@ -292,7 +297,10 @@ func (s *Session) deadlineLoop() {
 		}
 		// Looked at more often than needed, for a wall clock that jumped or a
 		// machine that was suspended: timers run on the monotonic clock.
-		s.beat()
+		if s.beat() {
+			s.Lose(session.ReasonStarved, errStarved)
+			return
+		}
 		timer.Reset(min(left, s.ttl/10, beatEvery))
 	}
 }

@@ -26,18 +26,20 @@ type distance struct {
 // measure finds how far this node is from etcd and puts it into the record, before the
 // node is registered under key. It fails if etcd answers no request.
 func (m *Membership) measure(ctx context.Context, key string) error {
-	var trips [probes]time.Duration
+	var trips [probes]suspicion.Trip
 	var errs [probes]error
 	var wg sync.WaitGroup
 	for i := range probes {
 		wg.Go(func() {
 			began := time.Now()
-			_, errs[i] = m.cfg.Client.Get(clientv3.WithRequireLeader(ctx), key, clientv3.WithKeysOnly())
-			trips[i] = time.Since(began)
+			resp, err := m.cfg.Client.Get(clientv3.WithRequireLeader(ctx), key, clientv3.WithKeysOnly())
+			if errs[i] = err; err == nil {
+				trips[i] = suspicion.Trip{Member: resp.Header.GetMemberId(), Took: time.Since(began)}
+			}
 		})
 	}
 	wg.Wait()
-	var answered []time.Duration
+	var answered []suspicion.Trip
 	for i, err := range errs {
 		if err == nil {
 			answered = append(answered, trips[i])
@@ -61,8 +63,9 @@ func (m *Membership) remeasure() {
 		return
 	}
 	// Not both at one instant; then one round is measured as another, or next time.
-	renewed, trip := m.session.Renewed(), m.session.RoundTrip()
-	if renewed.Equal(m.distance.renewed) || trip == 0 {
+	renewed, trip := m.session.Renewed(), suspicion.Trip{}
+	trip.Member, trip.Took = m.session.RoundTrip()
+	if renewed.Equal(m.distance.renewed) || trip.Took == 0 {
 		m.mu.Unlock()
 		return
 	}

@@ -11,7 +11,7 @@ const (
 	// RefuteAgain is when a refutation is sent again, beside the one that etcd has not answered yet:
 	// that one may be lost, and each accusation has but a grace period. So it neither grows nor has jitter.
 	RefuteAgain = 20 * time.Millisecond
-	// RefutationsAtOnce bounds how many are under way.
+	// RefutationsAtOnce bounds how many are under way that were sent again.
 	RefutationsAtOnce = 8
 )
 

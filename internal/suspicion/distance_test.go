@@ -41,81 +41,129 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// Two of six decide: one slow request is none, and an endpoint that is far is there.
+// to is a round trip where there is one member of etcd.
+func to(took time.Duration) Trip { return Trip{Member: 1, Took: took} }
+
+// The least decides: the rest is load.
 func TestDistanceOfTheStart(t *testing.T) {
 	require.Zero(t, At(ttl).RoundTrip())
-	require.Equal(t, 200*ms, At(ttl, 161*ms).RoundTrip())
-	require.Equal(t, 200*ms, At(ttl, ms, 161*ms).RoundTrip(), "of two the greater")
-	require.Zero(t, At(ttl, ms, 161*ms, 2*ms).RoundTrip())
-	require.Zero(t, At(ttl, ms, ms, ms, 161*ms, ms, ms).RoundTrip())
-	require.Equal(t, 100*ms, At(ttl, ms, ms, 100*ms, ms, ms, 100*ms).RoundTrip())
+	require.Equal(t, 200*ms, At(ttl, to(161*ms)).RoundTrip())
+	require.Zero(t, At(ttl, Trips(1, ms, 161*ms)...).RoundTrip())
+	require.Zero(t, At(ttl, Trips(1, 161*ms, 161*ms, 161*ms, ms, 161*ms, 161*ms)...).RoundTrip())
+	require.Equal(t, 100*ms, At(ttl, Trips(1, 300*ms, 400*ms, 100*ms)...).RoundTrip())
 }
 
-// Of three endpoints of etcd one is far: the watch may be there.
+// Of three endpoints of etcd one is far: the watch may be there. Each is asked in turn, or one as it happens, and all
+// are slow now and then.
 func TestDistanceOfOneEndpointOfThree(t *testing.T) {
 	for first := range 3 {
-		d := At(ttl, ms, ms, ms)
-		for i := range samples + 1 {
-			trip := ms
+		d := At(ttl, append(append(Trips(1, ms, ms), Trips(2, ms, ms)...), Trips(3, ms, ms)...)...)
+		for i := range 3 * samples {
+			trip := Trip{Member: uint64(1 + i%3), Took: ms}
 			if i%3 == first {
-				trip = 100 * ms
+				trip.Took = 100 * ms
 			}
 			d = d.Measured(noon.Add(time.Duration(i)*time.Second), trip)
 		}
 		require.Equal(t, 100*ms, d.RoundTrip())
 	}
+	rapid.Check(t, func(t *rapid.T) {
+		d := At(ttl, append(append(Trips(1, ms, ms), Trips(2, ms, ms)...), Trips(3, 100*ms, 100*ms)...)...)
+		others, now := 0, noon
+		for range 100 {
+			now = now.Add(shrinkEvery)
+			trip := Trip{Member: rapid.Uint64Range(1, 3).Draw(t, "member")}
+			if others++; trip.Member == 3 {
+				trip.Took, others = 100*ms, 0
+			}
+			if others == forgotten {
+				return
+			}
+			trip.Took += time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "load"))
+			d = d.Measured(now, trip)
+			require.GreaterOrEqual(t, d.RoundTrip(), 100*ms)
+		}
+	})
 }
 
-func TestDistanceGrowsAtOnceAndShrinksOnceAMinute(t *testing.T) {
-	d, now := At(ttl, ms, ms, ms), noon
+// A machine that is busy is no distance, as long as one of three requests is not held up.
+func TestLoadIsNoDistance(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d, slow := At(ttl, Trips(1, ms, ms, ms)...), 0
+		for i := range 100 {
+			took := time.Duration(rapid.Int64Range(0, int64(2*time.Second)).Draw(t, "took"))
+			if slow++; slow == samples || took <= near {
+				took, slow = min(took, near), 0
+			}
+			d = d.Measured(noon.Add(time.Duration(i)*time.Second), to(took))
+			require.Zero(t, d.RoundTrip())
+		}
+	})
+}
+
+// A member of etcd that is gone is no distance forever, and there may be any number of them, one after the other.
+func TestDistanceOfAMemberThatIsGone(t *testing.T) {
+	d := At(ttl, append(Trips(1, ms, ms), Trips(2, 100*ms, 100*ms)...)...)
+	require.Equal(t, 100*ms, d.RoundTrip())
+	for range forgotten {
+		d = d.Measured(noon, to(ms))
+	}
+	require.Zero(t, d.RoundTrip())
+	for member := range uint64(100) {
+		for range 2 {
+			d = d.Measured(noon.Add(time.Duration(member)*time.Hour), Trip{Member: member, Took: 100 * ms})
+		}
+		require.Equal(t, 100*ms, d.RoundTrip())
+	}
+	once := At(10*time.Second, append(Trips(1, ms, ms), Trips(2, 2*time.Second)...)...)
+	require.Equal(t, farthest(10*time.Second), once.RoundTrip(), "one that answered once leaves nobody to its lease")
+}
+
+func TestDistanceGrowsSoonAndShrinksOnceAMinute(t *testing.T) {
+	d, now := At(ttl, Trips(1, ms, ms, ms)...), noon
 	after := func(pause, trip time.Duration) time.Duration {
 		now = now.Add(pause)
-		d = d.Measured(now, trip)
+		d = d.Measured(now, to(trip))
 		return d.RoundTrip()
 	}
 	require.Zero(t, after(time.Second, 161*ms), "one is slow")
-	require.Equal(t, 200*ms, after(time.Second, 161*ms), "two are")
-	for range 4 {
-		require.Equal(t, 200*ms, after(time.Second, ms), "they are among the last six")
+	require.Zero(t, after(time.Second, 161*ms), "two are")
+	require.Equal(t, 200*ms, after(time.Second, 161*ms), "three are")
+	require.Zero(t, after(time.Second, ms), "the least is")
+	for range 2 {
+		require.Zero(t, after(time.Second, 161*ms))
 	}
-	require.Zero(t, after(time.Second, ms))
-	require.Zero(t, after(time.Second, 161*ms))
 	require.Equal(t, 200*ms, after(time.Second, 161*ms))
-	for range 57 {
+	for range 56 {
 		require.Equal(t, 200*ms, after(time.Second, ms), "not twice within a minute")
 	}
 	require.Zero(t, after(time.Second, ms))
 }
 
-// An etcd that stands still for a moment makes nobody so far that it is left to its lease; most of
-// the last six requests do, and as long as they do.
+// An etcd that stands still for a moment makes nobody so far that it is left to its lease; that three requests in a row
+// take so long does, and as long as they do.
 func TestWhoIsLeftToItsLease(t *testing.T) {
 	const ttl = 10 * time.Second
-	limit := farthest(ttl)
 	left := func(d Distance) bool {
 		r := state.Record{TTL: int64(ttl / time.Second), RoundTripMS: d.RoundTrip().Milliseconds()}
 		return LeftToLease(&state.Member{Record: r})
 	}
-	d, now := At(ttl, ms, ms, ms, ms, ms, ms), noon
-	for range 3 {
-		d = d.Measured(now, 2*time.Second)
-		require.False(t, left(d))
-	}
-	require.Equal(t, limit, d.RoundTrip())
-	d = d.Measured(now, 2*time.Second)
-	require.True(t, left(d), "four of six")
+	d, now := At(ttl, Trips(1, ms, ms, ms)...), noon
 	for range 2 {
-		d = d.Measured(now, ms)
-		require.True(t, left(d), "still four of the last six")
-	}
-	for range 10 { // whatever was recorded, and when
-		d = d.Measured(now, ms)
+		d = d.Measured(now, to(2*time.Second))
 		require.False(t, left(d))
-		d = d.Measured(now, ms)
 	}
-	require.True(t, left(At(ttl, time.Second)))
-	require.True(t, left(At(ttl, time.Second, time.Second, ms)))
-	require.False(t, left(At(ttl, time.Second, ms)))
+	d = d.Measured(now, to(2*time.Second))
+	require.True(t, left(d), "three")
+	for range 10 { // whatever was recorded, and when
+		d = d.Measured(now, to(ms))
+		require.False(t, left(d))
+		d = d.Measured(now, to(ms))
+	}
+	require.True(t, left(At(ttl, to(time.Second))))
+	require.True(t, left(At(ttl, Trips(1, time.Second, time.Second)...)))
+	require.False(t, left(At(ttl, Trips(1, time.Second, time.Second, ms)...)))
+	require.False(t, left(At(ttl, Trips(1, time.Second, ms)...)))
 
 	rapid.Check(t, func(t *rapid.T) {
 		ttl := time.Duration(rapid.IntRange(1, 300).Draw(t, "ttl")) * time.Second
@@ -133,28 +181,28 @@ func TestConstantDistanceIsToldOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		least := time.Duration(rapid.Int64Range(int64(26*ms), int64(time.Second)).Draw(t, "least"))
 		trip := rapid.Int64Range(int64(least), int64(least*119/100))
-		d := At(ttl, least, least, least*119/100)
+		d := At(ttl, Trips(1, least, least, least*119/100)...)
 		for range 3 { // the steps up, if it began low
-			d = d.Measured(noon, least*119/100)
+			d = d.Measured(noon, to(least*119/100))
 		}
 		said := d.RoundTrip()
 		for i := range 60 {
-			d = d.Measured(noon.Add(time.Duration(i)*5*time.Second), time.Duration(trip.Draw(t, "trip")))
+			d = d.Measured(noon.Add(time.Duration(i)*5*time.Second), to(time.Duration(trip.Draw(t, "trip"))))
 			require.Equal(t, said, d.RoundTrip())
 		}
 	})
 }
 
 // However the requests take, less is recorded at most once a minute; and never less than
-// the second greatest of the last six.
+// the least of the last three.
 func TestDistanceIsSeldomRecordedAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d, now := At(ttl, ms), noon
+		d, now := At(ttl, to(ms)), noon
 		shrunk := noon.Add(-shrinkEvery)
 		for range 200 {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(10*time.Second)).Draw(t, "pause")))
 			before := d.RoundTrip()
-			d = d.Measured(now, time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "trip")))
+			d = d.Measured(now, to(time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "trip"))))
 			require.GreaterOrEqual(t, d.RoundTrip(), d.said())
 			if d.RoundTrip() < before {
 				require.GreaterOrEqual(t, now.Sub(shrunk), shrinkEvery)

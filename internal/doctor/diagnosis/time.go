@@ -41,7 +41,7 @@ func latency(f Facts) []Finding {
 		}
 		read, write := median(e.Reads), median(e.Writes)
 		slowest = max(slowest, read, write)
-		far := suspicion.At(f.TTL, e.Reads...).RoundTrip()
+		far := suspicion.At(f.TTL, suspicion.Trips(0, e.Reads...)...).RoundTrip()
 		needed := func(d time.Duration) time.Duration {
 			return (roundShare*d + time.Second - 1).Truncate(time.Second)
 		}

@@ -59,7 +59,20 @@ var ofSessions = []Mutant{{
 	What: "a process that stood still claims on what it had, though etcd may have revoked its lease early",
 	In:   []string{sessions},
 	Test: "TestPauseIsConfirmed",
-	Edits: []Edit{{"internal/etcdsession/pause.go",
-		`return last != nil && (now.Reached(`,
-		`return false && last != nil && (now.Reached(`}},
+	Edits: []Edit{{"internal/deadline/pauses.go",
+		`return p.began && (p.unsure ||`,
+		`return false && p.began && (p.unsure ||`}},
+}, {
+	Name:  "pauses-starve",
+	What:  "a process that is paused in each round keeps a lease that etcd cannot confirm, forever",
+	In:    []string{sessions},
+	Test:  "TestPausesAtAnyRate",
+	Edits: []Edit{{"internal/deadline/pauses.go", `return p.wasted > max(`, `return false && p.wasted > max(`}},
+}, {
+	Name: "pauses-begin-nothing",
+	What: "a process that is paused in each round begins nothing, forever, on a lease that nobody can take",
+	In:   []string{sessions},
+	Test: "TestPausesAtAnyRate",
+	Edits: []Edit{{"internal/deadline/pauses.go",
+		`return !p.Stood(now) || !now.Reached(p.calm)`, `return !p.Stood(now)`}},
 }}
