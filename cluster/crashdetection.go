@@ -19,8 +19,8 @@ type CrashDetection struct {
 	Off bool
 	// Watchers is how many others each member watches, and so how many watch it. Default 2.
 	Watchers int
-	// GracePeriod is how long an accused member has to refute, at least: five times as long as etcd took
-	// for the accusation, or as the accused's own requests to etcd take by its record, if that is longer.
+	// GracePeriod is how long an accused member has to refute, at least: five times as long as the
+	// accuser's requests to etcd take, or as the accused's own do by its record, if that is longer.
 	// Records say it from 20 ms on, so a smaller one than the default is for members that are all nearer. A
 	// member that lost a watcher goes on for its grace period and two of these without an answer from etcd.
 	// At most a third of LeaderElectionTTL. Default 100 ms.
@@ -73,4 +73,6 @@ type CrashStats struct {
 	Refutations, WatchersLost int64
 	// Silent is how many of those that this node watches do not answer it now.
 	Silent int64
+	// LastGracePeriod is what the node had that this one removed last, to refute the accusation; 0: it has removed none.
+	LastGracePeriod time.Duration
 }

@@ -60,7 +60,7 @@ func follower() *fake {
 			Queue: []string{leaderAt, followerAt}, Nodes: []string{leaderAt, followerAt}, Revision: 9,
 			Watchers: 3,
 			Crashes: cluster.CrashStats{Watching: 2, Accusations: 11, Removals: 12, Refuted: 13, Refutations: 14,
-				WatchersLost: 15},
+				WatchersLost: 15, LastGracePeriod: 150 * time.Millisecond},
 			SessionValid: true, SessionTTL: 10 * time.Second, Deadline: time.Now().Add(8 * time.Second),
 			Terms: 2, SessionsLost: 3, Rebuilds: 4, Shards: shardStatus(),
 		},

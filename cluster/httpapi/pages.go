@@ -48,6 +48,8 @@ type Crashes struct {
 	Refuted      int64 `json:"refuted"`       // by the accused, who live
 	Refutations  int64 `json:"refutations"`   // by this node, accused itself
 	WatchersLost int64 `json:"watchers_lost"` // watchers of this node that were lost
+	// LastGracePeriodSeconds is what the node had that this one removed last, to refute the accusation.
+	LastGracePeriodSeconds float64 `json:"last_grace_period_seconds"`
 }
 
 // Leader is the body of /cluster/leader.
@@ -139,7 +141,8 @@ func newStatus(st cluster.Status) Status {
 			StalledForSeconds: st.Log.StalledFor.Round(time.Millisecond).Seconds()},
 		Crashes: Crashes{Watches: st.Crashes.Watching, Watchers: st.Watchers, Accusations: st.Crashes.Accusations,
 			Removals: st.Crashes.Removals,
-			Refuted:  st.Crashes.Refuted, Refutations: st.Crashes.Refutations, WatchersLost: st.Crashes.WatchersLost},
+			Refuted:  st.Crashes.Refuted, Refutations: st.Crashes.Refutations, WatchersLost: st.Crashes.WatchersLost,
+			LastGracePeriodSeconds: st.Crashes.LastGracePeriod.Seconds()},
 	}
 }
 

@@ -23,7 +23,8 @@ func TestStatusOfAFollower(t *testing.T) {
 		"silent_nodes": 0.0, "leader_silent_seconds": 0.0,
 		"log": map[string]any{"waiting": 0.0, "lost": 0.0, "stalled_for_seconds": 0.0},
 		"crashes": map[string]any{"watches": 2.0, "watchers": 3.0, "accusations": 11.0, "removals": 12.0, "refuted": 13.0,
-			"refutations": 14.0, "watchers_lost": 15.0},
+			"refutations": 14.0, "watchers_lost": 15.0,
+			"last_grace_period_seconds": 0.15},
 	}, body)
 }
 

@@ -3,6 +3,7 @@ package crashdetector
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,6 +97,7 @@ type refuter struct {
 	d     *Detector
 	wg    *sync.WaitGroup // of the requests under way
 	slots chan struct{}
+	sent  int64 // the newest accusation that a refutation was sent of; of the goroutine that calls refute
 
 	mu     sync.Mutex
 	denied int64 // the newest accusation that was said in the log, by its revision
@@ -112,6 +114,12 @@ func (r *refuter) refute(ctx context.Context, s *state.Snapshot) time.Duration {
 	if len(against) == 0 {
 		return 0
 	}
+	if newest := newestOf(against).ModRevision; newest > r.sent {
+		// Never after those under way, which etcd may be slow to write: the grace period counts on it.
+		r.sent = newest
+		r.wg.Go(func() { r.send(ctx, s, against) })
+		return suspicion.RefuteAgain
+	}
 	select {
 	case r.slots <- struct{}{}:
 	default:
@@ -124,18 +132,18 @@ func (r *refuter) refute(ctx context.Context, s *state.Snapshot) time.Duration {
 	return suspicion.RefuteAgain
 }
 
+// newestOf is the accusation that was written last.
+func newestOf(all []*state.Accusation) *state.Accusation {
+	return slices.MaxFunc(all, func(a, b *state.Accusation) int { return cmp.Compare(a.ModRevision, b.ModRevision) })
+}
+
 func (r *refuter) send(ctx context.Context, s *state.Snapshot, against []*state.Accusation) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	resp, err := txn.Commit(ctx, r.d.cfg.Client, txn.Refute(s.Keys, s.Member(r.d.cfg.Address), against))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	newest := against[0]
-	for _, a := range against {
-		if a.ModRevision > newest.ModRevision {
-			newest = a
-		}
-	}
+	newest := newestOf(against)
 	switch {
 	case err != nil:
 		if newest.ModRevision > r.failed && newest.ModRevision > r.denied {

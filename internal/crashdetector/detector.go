@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -71,6 +72,8 @@ type Stats struct {
 	Refutations, WatchersLost int64
 	// Silent is how many of those that this node watches do not answer it now.
 	Silent int64
+	// LastGracePeriod is what the member had that this node removed last, to refute the accusation.
+	LastGracePeriod time.Duration
 }
 
 // Detector watches other members, accuses those against whom there is evidence, and
@@ -91,7 +94,7 @@ type Detector struct {
 	leave    context.Context // ends when those who are watched need not hear a goodbye any more
 	endLeave context.CancelFunc
 
-	watching, accusations, removals, refuted, refutations, watchersLost, silent atomic.Int64
+	watching, accusations, removals, refuted, refutations, watchersLost, silent, lastGracePeriod atomic.Int64
 }
 
 // New makes a detector; [Detector.Start] makes it live.
@@ -114,7 +117,7 @@ func New(cfg Config) *Detector {
 func (d *Detector) Stats() Stats {
 	return Stats{Watching: d.watching.Load(), Accusations: d.accusations.Load(), Removals: d.removals.Load(),
 		Refuted: d.refuted.Load(), Refutations: d.refutations.Load(), WatchersLost: d.watchersLost.Load(),
-		Silent: d.silent.Load()}
+		Silent: d.silent.Load(), LastGracePeriod: time.Duration(d.lastGracePeriod.Load())}
 }
 
 // Start begins to watch others, unless detection is off. It does not block.

@@ -17,8 +17,8 @@
 // process that starts at the address of one that is gone does the same ([Accuser]).
 // What follows from which sign is decided in internal/suspicion.
 //
-// The grace period is the longest of Settings.GracePeriod (100 ms), five times as long as the
-// accusation took, and five of the accused's own requests to etcd, as its record says: it
+// The grace period is the longest of Settings.GracePeriod (100 ms), five of the watcher's requests to etcd,
+// by the least of three, and five of the accused's own, as its record says: it
 // needs one round trip, for the accusation's event and for its refutation. A member at d
 // from etcd, one way, has max(100 ms, 12.5 d) at most if its watchers are near, and if it
 // was killed it is removed that long after its connections broke, and the few
@@ -34,7 +34,7 @@
 //
 // A member that lives, refuses connections, and is at the same moment cut off from
 // etcd, or paused, for its grace period, is removed although it lives. So is one that has
-// gone farther from etcd than its record says: for two renewal rounds, two thirds of a
+// gone farther from etcd than its record says: for three renewal rounds, a
 // TTL, after its distance grew more than five times, and while others run a version
 // that does not look at the record. It then leads on until its session is suspended: for
 // twice Settings.GracePeriod (0.2 s), or ten requests to etcd from when its watcher was lost; or,

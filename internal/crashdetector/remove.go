@@ -55,12 +55,39 @@ func (a Accuser) Remove(ctx context.Context, m *state.Member, evidence string) e
 	if gracePeriod <= 0 {
 		gracePeriod = DefaultGracePeriod
 	}
-	if !wait.For(ctx, suspicion.GracePeriod(gracePeriod, time.Since(began), m)) {
+	took, acknowledged := time.Since(began), time.Now()
+	took = a.leastTook(ctx, m, gracePeriod, took)
+	if !wait.For(ctx, suspicion.GracePeriod(gracePeriod, took, m)-time.Since(acknowledged)) {
 		return context.Cause(ctx)
 	}
 	ctx, cancel = context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return a.removeAccused(ctx, m, written)
+}
+
+// moreLooks is how many requests more than the accusation say how long the way to etcd is.
+const moreLooks = 2
+
+// leastTook is how long one request to etcd takes, where the accusation took that long: the least of that and, if it
+// makes the grace period longer than it would be, of two reads. The rest is load, which is great at the moment at which
+// a process dies that many were connected to. It ends with the grace period that follows from took alone.
+//
+// That etcd is slow to write needs no longer grace period: the removal comes after the refutation in its log, having
+// been sent later.
+func (a Accuser) leastTook(ctx context.Context, m *state.Member, least, took time.Duration) time.Duration {
+	gracePeriod := suspicion.GracePeriod(least, took, m)
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), gracePeriod)
+	defer cancel()
+	for range moreLooks {
+		if suspicion.GracePeriod(least, took, m) == suspicion.GracePeriod(least, 0, m) {
+			break
+		}
+		began := time.Now()
+		if _, err := a.Client.Get(ctx, a.Keys.Node(m.Address), clientv3.WithKeysOnly()); err == nil {
+			took = min(took, time.Since(began))
+		}
+	}
+	return took
 }
 
 // accuse writes the accusation and returns its revision; ErrChanged if m is

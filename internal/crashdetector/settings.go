@@ -27,7 +27,7 @@ type Settings struct {
 	// Default 2.
 	Watchers int
 	// GracePeriod is how long an accused member has to refute, at least: five times as long as
-	// etcd took for the accusation, or as the accused's own requests to etcd take by its
+	// the accuser's requests to etcd take, or as the accused's own do by its
 	// record, if that is longer. Records say it from 20 ms on, so a smaller GracePeriod than the
 	// default is for members that are all nearer. One whose watcher was lost goes on for
 	// its grace period and two of these without an answer from etcd. Default 100 ms.

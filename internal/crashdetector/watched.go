@@ -59,8 +59,11 @@ type watched struct {
 	session  *etcdsession.Session
 	accuser  Accuser
 	written  int64         // revision of the accusation
-	took     time.Duration // to write it
+	took     time.Duration // one request, when it was written: see Accuser.leastTook
 	evidence string
+
+	acknowledged time.Time // when etcd had it
+	gracePeriod  time.Duration
 }
 
 // newWatched begins a case. Calling its drop ends it at the next moment at which
@@ -208,7 +211,7 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 		Snapshot: w.d.cfg.Mirror.Snapshot}
 	began := time.Now()
 	written, err := w.accuser.accuse(ctx, w.member, evidence)
-	w.took = time.Since(began)
+	w.took, w.acknowledged = time.Since(began), time.Now()
 	switch {
 	case errors.Is(err, ErrChanged):
 		return suspicion.Unregistered
@@ -219,16 +222,18 @@ func (w *watched) accuse(ctx context.Context, evidence string) suspicion.Event {
 	}
 	w.written = written
 	w.d.accusations.Add(1)
-	gracePeriod := suspicion.GracePeriod(w.d.cfg.Settings.GracePeriod, w.took, w.member)
+	w.took = w.accuser.leastTook(ctx, w.member, w.d.cfg.Settings.GracePeriod, w.took)
+	w.gracePeriod = suspicion.GracePeriod(w.d.cfg.Settings.GracePeriod, w.took, w.member)
 	w.d.log.Info("accused a member: it is removed unless it answers", "address", w.address,
-		"evidence", evidence, "grace_period", gracePeriod.String(), event.Field, string(event.NodeAccused))
+		"evidence", evidence, "grace_period", w.gracePeriod.String(), event.Field, string(event.NodeAccused))
 	return suspicion.Accused
 }
 
-// await gives the accused its grace period, and ends it as soon as the accusation is seen
+// await gives the accused what is left of its grace period, and ends it as soon as the accusation is seen
 // answered.
 func (w *watched) await(ctx context.Context, gracePeriod time.Duration) suspicion.Event {
-	ctx, cancel := context.WithTimeout(ctx, suspicion.GracePeriod(gracePeriod, w.took, w.member))
+	gracePeriod = suspicion.GracePeriod(gracePeriod, w.took, w.member)
+	ctx, cancel := context.WithDeadline(ctx, w.acknowledged.Add(gracePeriod))
 	defer cancel()
 	s, err := w.d.cfg.Mirror.Wait(ctx, func(s *state.Snapshot) bool {
 		return s.Revision >= w.written && !s.Accused(w.address, w.accuser.ID, w.written)
@@ -269,6 +274,7 @@ func (w *watched) remove(ctx context.Context) suspicion.Event {
 	switch {
 	case err == nil:
 		w.d.removals.Add(1)
+		w.d.lastGracePeriod.Store(int64(w.gracePeriod))
 		w.d.mu.Lock()
 		if len(w.d.removed) >= mostRemembered {
 			clear(w.d.removed)
@@ -276,7 +282,8 @@ func (w *watched) remove(ctx context.Context) suspicion.Event {
 		w.d.removed[w.member.InstanceID]++
 		w.d.mu.Unlock()
 		w.d.log.Warn("removed a member whose process is gone", "address", w.address, "evidence", w.evidence,
-			"after", time.Since(w.broke).Round(time.Millisecond).String(), event.Field, string(event.NodeRemoved))
+			"after", time.Since(w.broke).Round(time.Millisecond).String(), "grace_period", w.gracePeriod.String(),
+			event.Field, string(event.NodeRemoved))
 		return suspicion.Removed
 	case errors.Is(err, ErrChanged):
 		return suspicion.Unregistered
