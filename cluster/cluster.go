@@ -193,7 +193,9 @@ func (c *Cluster) assemble(ctx context.Context, client *clientv3.Client) (*parts
 		Fallback: c.cfg.Fallback == FallbackByName, Detection: c.cfg.CrashDetection.settings(), Dialer: nodes,
 		WatcherLost: c.node.WatcherLost(), Identify: nodes.identify, Planning: c.cfg.Sharding.planning(),
 		Shards: c.cfg.Sharding.part(),
-		OnLost: func(s *etcdsession.Session, lost *session.LostError) { p.events.SessionLost(int64(s.ID()), lost) },
+		OnLost: func(s *etcdsession.Session, lost *session.LostError) {
+			p.events.SessionLost(int64(s.ID()), s.Deadline(), lost)
+		},
 		Explain: func(err error) error {
 			return c.cfg.reach(reach.WordsOf(ctx)).Explain(context.WithoutCancel(ctx), err, c.needs())
 		},

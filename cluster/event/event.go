@@ -19,9 +19,10 @@ type Type string
 // The types of events.
 const (
 	// LeaderElected: Node leads, by the term with Token. Seconds is for how long nobody led before, as the node that
-	// recorded it saw it.
+	// recorded it saw it: from when the former leader did not answer any more, was accused, or had its term end.
 	LeaderElected Type = "leader_elected"
-	// LeaderLost: the term with Token, of Node, is over. Reason is why.
+	// LeaderLost: the term with Token, of Node, is over. Reason is why; Seconds is for how long Node had not answered
+	// then, where others watched it in vain.
 	LeaderLost Type = "leader_lost"
 	// ElectionStarted: nobody leads, and the next candidate will. Token is the last leader's, 0 if there was none.
 	ElectionStarted Type = "election_started"
@@ -36,7 +37,7 @@ const (
 	// NodeRefuted: Node lives, though Peer could not reach it.
 	NodeRefuted Type = "node_refuted"
 	// NodeRemoved: Node was removed before its lease ran out; its process is gone. Peer accused it, Reason is its
-	// evidence.
+	// evidence; Seconds is how long Node had to refute it, its grace period and what the removal took.
 	NodeRemoved Type = "node_removed"
 	// NodeSilent: Node is registered, and has not answered Peer, which watches it, for Seconds. Its process may stand
 	// still. Nothing follows from it.
@@ -47,9 +48,11 @@ const (
 	DrainStarted Type = "drain_started"
 	// DrainEnded: Node may have shards again.
 	DrainEnded Type = "drain_ended"
-	// SessionLost: Node's own session ended without being closed. Reason is why; Seconds is how long the node had none.
+	// SessionLost: Node's own session ended without being closed. Reason is why; Seconds is how long the node had none,
+	// from when the session counted no more, also where the node stood still then.
 	SessionLost Type = "session_lost"
-	// ClusterDegraded: nobody has led for a second or longer, from Time on. Token is the last leader's.
+	// ClusterDegraded: nobody has led for a second or longer, from Time on; or in name alone, not answering those that
+	// watch it, until its term ended. Token is the last leader's.
 	ClusterDegraded Type = "cluster_degraded"
 	// ClusterRecovered: somebody leads again. Seconds is for how long nobody did. Token is the new leader's.
 	ClusterRecovered Type = "cluster_recovered"

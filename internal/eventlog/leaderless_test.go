@@ -15,10 +15,11 @@ func TestLeaderless(t *testing.T) {
 	now := time.Unix(1000, 0)
 	a, b, nobody := election.Leader{Address: "a:1", Token: 1}, election.Leader{Address: "b:1", Token: 2}, election.Leader{}
 	var l leaderless
+	var before silence
 	look := func(leader election.Leader, after time.Duration) verdict {
 		now = now.Add(after)
 		var v verdict
-		l, v = l.look(leader, 7, now)
+		l, v = l.look(leader, before, 7, now)
 		return v
 	}
 	require.Equal(t, leaderlessFor, look(nobody, 0).again)
@@ -43,6 +44,26 @@ func TestLeaderless(t *testing.T) {
 	require.Equal(t, event.ClusterRecovered, recovered.events[0].Type)
 	require.InDelta(t, 2, recovered.events[0].Seconds, 1e-9)
 
+	// The former leader stood still before its term ended, and another one leads at once.
+	look(a, time.Hour)
+	before = silence{token: 1, since: now.Add(-9 * time.Second)}
+	frozen := look(b, 0)
+	require.Len(t, frozen.events, 2)
+	require.Equal(t, event.Event{ID: "cluster_degraded-1", Type: event.ClusterDegraded, Time: before.since, Token: 1,
+		Revision: 7}, frozen.events[0])
+	require.Equal(t, event.ClusterRecovered, frozen.events[1].Type)
+	require.InDelta(t, 9, frozen.events[1].Seconds, 1e-9)
+	require.Empty(t, frozen.over)
+	require.Equal(t, verdict{}, look(b, time.Hour), "it is said once")
+	// Or after a moment in which nobody leads.
+	before = silence{token: 2, since: now.Add(-5 * time.Second)}
+	require.Equal(t, before.since, look(nobody, 0).events[0].Time)
+	require.InDelta(t, 5.5, look(a, time.Second/2).events[0].Seconds, 1e-9)
+	require.Equal(t, verdict{}, look(b, time.Hour), "what is known is of another leader's term")
+	before = silence{token: 2, since: now.Add(-time.Second / 2)}
+	require.Equal(t, verdict{}, look(a, 0), "for a moment")
+	before = silence{}
+
 	l = leaderless{}
 	look(nobody, 0)
 	require.Equal(t, "cluster_degraded-at-7", look(nobody, leaderlessFor).events[0].ID, "there was no leader yet")
@@ -52,8 +73,10 @@ func TestFailover(t *testing.T) {
 	leader := election.Leader{Address: "a:1", Token: 1}
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
 	var f failover
+	var silent silentSince
 	see := func(e event.Event) float64 {
-		f = f.look(&e, leader)
+		silent.look(&e)
+		f = f.look(&e, leader, silent)
 		return e.Seconds
 	}
 	require.Zero(t, see(event.Event{Type: event.LeaderElected, Time: at(0)}), "nobody led before")
@@ -71,6 +94,20 @@ func TestFailover(t *testing.T) {
 	see(event.Event{Type: event.LeaderLost, Time: at(30)})
 	require.Zero(t, see(event.Event{Type: event.LeaderElected, Time: at(30)}), "it lived, and another was accused")
 
+	see(event.Event{Type: event.NodeSilent, Node: "a:1", Time: at(42), Seconds: 2})
+	see(event.Event{Type: event.NodeSilent, Node: "b:1", Time: at(45), Seconds: 2})
+	see(event.Event{Type: event.NodeLost, Node: "a:1", Time: at(50)})
+	require.EqualValues(t, 10, see(event.Event{Type: event.LeaderLost, Time: at(50)}), "it had not answered")
+	require.EqualValues(t, 11, see(event.Event{Type: event.LeaderElected, Node: "b:1", Time: at(51)}), "since then")
+	leader = election.Leader{Address: "b:1", Token: 2}
+	require.EqualValues(t, 17, see(event.Event{Type: event.LeaderLost, Time: at(60)}), "silent before it led")
+	see(event.Event{Type: event.LeaderElected, Node: "a:1", Time: at(60)})
+	leader = election.Leader{Address: "a:1", Token: 3}
+	see(event.Event{Type: event.NodeSilent, Node: "a:1", Time: at(72), Seconds: 2})
+	see(event.Event{Type: event.NodeAnswering, Node: "a:1", Time: at(75), Seconds: 2})
+	require.Zero(t, see(event.Event{Type: event.LeaderLost, Time: at(80)}), "it answers")
+	require.Zero(t, see(event.Event{Type: event.LeaderElected, Node: "b:1", Time: at(80)}))
+
 	all := newFailovers()
 	all.count(event.Event{Type: event.LeaderElected, Seconds: 3600})
 	all.count(event.Event{Type: event.LeaderLost, Reason: "stopped"})
@@ -84,6 +121,24 @@ func TestFailover(t *testing.T) {
 	require.EqualValues(t, 1, before.Elected.Buckets[0].Count)
 	require.EqualValues(t, 2, before.Elected.Buckets[len(before.Elected.Buckets)-1].Count)
 	require.EqualValues(t, 1, before.Lost["resigned"])
+}
+
+// A removal says how long the member had to refute the accusation that stood then.
+func TestRemovalSaysTheGracePeriod(t *testing.T) {
+	var a accusedSince
+	see := func(what event.Type, node string, after float64) float64 {
+		e := event.Event{Type: what, Node: node, Time: time.Unix(1_000, 0).Add(time.Duration(after * float64(time.Second)))}
+		a.look(&e)
+		return e.Seconds
+	}
+	require.Zero(t, see(event.NodeAccused, "a:1", 0))
+	require.Zero(t, see(event.NodeRefuted, "a:1", 1))
+	require.Zero(t, see(event.NodeAccused, "a:1", 5))
+	require.Zero(t, see(event.NodeAccused, "b:1", 5.1))
+	require.Zero(t, see(event.NodeAccused, "a:1", 5.2))
+	require.InDelta(t, 0.5, see(event.NodeRemoved, "a:1", 5.5), 1e-6)
+	require.Zero(t, see(event.NodeJoined, "b:1", 6))
+	require.Zero(t, see(event.NodeRemoved, "b:1", 7), "of another incarnation")
 }
 
 // A node that was cut off alone, and leads on its return, does not record that nobody led meanwhile.

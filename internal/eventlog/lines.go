@@ -25,7 +25,7 @@ func logLine(log hclog.Logger, e event.Event, self string, members int) {
 		text, about = "a node was lost", append(about, "members", members)
 	case event.NodeRemoved:
 		text, about = "a node was removed, its process is gone", append(about, "members", members, "accuser", e.Peer,
-			"evidence", e.Reason)
+			"evidence", e.Reason, "grace_period", seconds(e.Seconds))
 	case event.LeaderElected:
 		text, about = "the leader is another node", []any{"leader", e.Node, "token", e.Token}
 		if e.Seconds > 0 {
@@ -34,6 +34,9 @@ func logLine(log hclog.Logger, e event.Event, self string, members int) {
 	case event.LeaderLost:
 		level, text, about = hclog.Debug, "the leader's term is over", []any{"leader", e.Node, "token", e.Token,
 			"reason", e.Reason}
+		if e.Seconds > 0 {
+			about = append(about, "silent", seconds(e.Seconds))
+		}
 	case event.ClusterDegraded:
 		level, text, about = hclog.Warn, "this node knows of no leader", []any{"since", e.Time.Format(time.RFC3339Nano)}
 	case event.ClusterRecovered:

@@ -13,7 +13,7 @@
 // # What is not promised
 //
 //   - That every event is recorded: see package event.
-//   - That the order of the log is that of the events: an event can be recorded late. List orders them by revision.
+//   - That the order of the log is that of the events: an event can be recorded late. List orders them by their times.
 package eventlog
 
 import (
@@ -151,11 +151,12 @@ func leavesLast(s *state.Snapshot, self string) (m *state.Member, last bool) {
 	return m, m != nil
 }
 
-// SessionLost notes that this node's session with that lease was lost. It does not block.
-func (l *Log) SessionLost(lease int64, lost *session.LostError) {
+// SessionLost notes that this node's session with that lease was lost, which counted until then at most: a process that
+// stood still notices that later. It does not block.
+func (l *Log) SessionLost(lease int64, until time.Time, lost *session.LostError) {
 	l.mu.Lock()
 	if len(l.lost) < maxRecent {
-		l.lost = append(l.lost, lostSession{id: lease, reason: string(lost.Reason), at: time.Now()})
+		l.lost = append(l.lost, lostSession{id: lease, reason: string(lost.Reason), at: earliest(time.Now(), until)})
 	}
 	l.mu.Unlock()
 	signal(l.look)

@@ -18,7 +18,9 @@ type observer struct {
 	speaks     bool // of the last time when nobody led: this node recorded that
 	failover   failover
 	silent     silentSince
-	ended      int64 // the token of the last own term whose end was reported
+	accused    accusedSince
+	outage     silence // of the leader whose term ended last
+	ended      int64   // the token of the last own term whose end was reported
 }
 
 // observe looks at all that has changed, and returns after which time to look again; 0: when something changes.
@@ -45,7 +47,11 @@ func (o *observer) observe(now time.Time) time.Duration {
 		for _, e := range Derive(before, s) {
 			e.Time = now
 			o.silent.look(&e)
-			o.failover = o.failover.look(&e, before.Leader())
+			o.accused.look(&e)
+			o.failover = o.failover.look(&e, before.Leader(), o.silent)
+			if e.Type == event.LeaderLost && e.Seconds > 0 {
+				o.outage = silence{token: e.Token, since: o.failover.since}
+			}
 			// The recorder may be the node that is silent.
 			o.happened(e, e.Type == event.NodeSilent && e.Peer == l.cfg.Address)
 		}
@@ -55,7 +61,7 @@ func (o *observer) observe(now time.Time) time.Duration {
 		return 0 // a node that is no member yet need not know who leads
 	}
 	var found verdict
-	o.leaderless, found = o.leaderless.look(l.cfg.Election.Leader(), o.last.Revision, now)
+	o.leaderless, found = o.leaderless.look(l.cfg.Election.Leader(), o.outage, o.last.Revision, now)
 	if found.withdrawn != "" {
 		l.withdraw(found.withdrawn)
 	}

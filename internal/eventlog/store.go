@@ -132,12 +132,14 @@ func List(ctx context.Context, kv clientv3.KV, keys state.Keys, q Query) (_ []ev
 	return out, skipped, resp.Header.Revision, nil
 }
 
-// compare orders events by what happened first, as far as etcd's revisions say; those of one revision are of one
-// transaction, and are reported in the order of their types.
+// compare orders events by their times; those that one node saw at one instant by etcd's revisions, and those of one
+// revision, which are of one transaction, in the order of their types.
 func compare(a, b event.Event) int {
-	return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(rank(a.Type), rank(b.Type)),
+	return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Revision, b.Revision), cmp.Compare(rank(a.Type), rank(b.Type)),
 		cmp.Compare(a.Seq, b.Seq))
 }
+
+func byRevision(a, b event.Event) int { return cmp.Compare(a.Revision, b.Revision) }
 
 // bySeq orders events as they were recorded.
 func bySeq(a, b event.Event) int {

@@ -184,7 +184,7 @@ func missing(all []pending, events []event.Event, most int, horizon time.Time) [
 		ids[e.ID] = true
 	}
 	if len(events) > 0 && len(events) >= most*9/10 {
-		oldest = events[0].Revision
+		oldest = slices.MinFunc(events, byRevision).Revision
 	}
 	return slices.DeleteFunc(all, func(p pending) bool {
 		return ids[p.ID] || !p.own && (p.Revision <= oldest || p.Time.Before(horizon))
