@@ -31,11 +31,10 @@ type rotation struct {
 	password       string // the file
 }
 
-// renew replaces every file of both sides, all at once: by an authority that nobody knows yet.
-func (r rotation) renew(t *testing.T) {
+// renew replaces every file of some sides, all at once.
+func renew(t *testing.T, authority *certtest.Authority, sides ...certtest.Files) {
 	t.Helper()
-	authority := certtest.NewAuthority(t)
-	for _, f := range []certtest.Files{r.server, r.client} {
+	for _, f := range sides {
 		f.Write(t, authority.Issue(t, []string{"127.0.0.1"}))
 		f.Trust(t, authority)
 	}
@@ -62,7 +61,7 @@ func TestFilesAreReplaced(t *testing.T) {
 	t.Parallel()
 	r := rotation{server: certtest.NewFiles(t), client: certtest.NewFiles(t),
 		password: filepath.Join(t.TempDir(), "password")}
-	r.renew(t)
+	renew(t, certtest.NewAuthority(t), r.server, r.client)
 	etcd := kit.StartSecureEtcd(t, procs.Certificates{CA: r.server.CA, Cert: r.server.Cert, Key: r.server.Key})
 	open := r.admin(t, etcd, "")
 	_, err := open.UserAdd(soon(t), "root", "secret 0")
@@ -98,7 +97,11 @@ func TestFilesAreReplaced(t *testing.T) {
 		_, err := admin.UserChangePassword(soon(t), "root", fmt.Sprint("secret ", i))
 		require.NoError(t, err)
 		certtest.Replace(t, r.password, fmt.Appendf(nil, "secret %d\n", i))
-		r.renew(t)
+		authority := certtest.NewAuthority(t) // that nobody knows yet
+		renew(t, authority, r.server)
+		if i < 3 {
+			renew(t, authority, r.client)
+		}
 		if i == 2 { // looked at now, and nobody ends
 			for _, p := range append([]*procs.Process{n.Process}, supervised...) {
 				p.Signal(t, syscall.SIGHUP)
@@ -106,6 +109,13 @@ func TestFilesAreReplaced(t *testing.T) {
 		}
 		etcd.Kill(t)
 		etcd.Restart(t)
+		if i == 3 { // the other side is late: who waits for it says for what, and goes on
+			for _, p := range append([]*procs.Process{n.Process}, supervised...) {
+				p.AwaitOutput(t, patience, "no connection to etcd because of a certificate, retrying")
+				p.AwaitOutput(t, patience, "a certificate is refused: check --etcd-cacert, --etcd-cert and --etcd-key")
+			}
+			renew(t, authority, r.client)
+		}
 		began, before, renewed := time.Now(), c.written(), renewals(t, n)
 		procs.Await(t, patience, "etcd answers the program", func() error {
 			if c.written() == before {
