@@ -59,7 +59,7 @@ func (w attended) Close() error {
 
 func (a *attendant) run(ctx context.Context) {
 	for wait.For(ctx, attendEvery) {
-		if !a.links.connected() && len(a.members) == 0 {
+		if !a.links.reached() {
 			continue // it has not reached etcd yet, which others say
 		}
 		now := time.Now()

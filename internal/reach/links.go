@@ -13,14 +13,14 @@ import (
 
 // links are a client's connections, as its handshakes see them.
 type links struct {
-	mu sync.Mutex
-	of map[string]*link // by host:port
+	mu   sync.Mutex
+	of   map[string]*link // by host:port
+	ever bool             // there has been a connection
 }
 
 // link is what is known of one address.
 type link struct {
 	open    int       // connections over which the other side has spoken
-	ever    bool      // there was one
 	refused error     // why a certificate was refused at the last attempt, nil if none was
 	since   time.Time // there is no connection; zero before the first look
 }
@@ -53,6 +53,13 @@ func (l *links) look(addresses []string, now time.Time) []link {
 		})
 	}
 	return out
+}
+
+// reached reports whether there has been a connection to any address.
+func (l *links) reached() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ever
 }
 
 // connected reports whether there is a connection to any address.
@@ -160,7 +167,7 @@ func (c *linked) count(up bool) {
 	switch {
 	case up && !c.open && !c.ended:
 		c.open = true
-		c.links.update(c.address, func(k *link) { k.open, k.ever, k.refused = k.open+1, true, nil })
+		c.links.update(c.address, func(k *link) { k.open, k.refused, c.links.ever = k.open+1, nil, true })
 	case !up:
 		if c.open {
 			c.links.update(c.address, func(k *link) { k.open-- })
