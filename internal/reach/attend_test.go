@@ -156,8 +156,11 @@ func TestLinksFollowHandshakes(t *testing.T) {
 		ClientAuth: tls.RequireAnyClientCert})
 	var mu sync.Mutex
 	now := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
-	cfg := Config{Address: address, CurrentTLS: func() (*tls.Config, error) { mu.Lock(); defer mu.Unlock(); return now, nil }}
-	cfg = cfg.withDefaults()
+	cfg := Config{Address: address, CurrentTLS: func() (*tls.Config, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return now, nil
+	}}.withDefaults()
 	l := newLinks()
 	client, err := clientv3.New(cfg.etcd(etcdtest.Context(t), l))
 	require.NoError(t, err)
