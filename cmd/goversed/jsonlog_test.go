@@ -9,6 +9,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/internal/logqueue"
 )
 
 func TestJSONLogWritesTimesForPeople(t *testing.T) {
@@ -24,6 +26,7 @@ func TestJSONLogWritesTimesForPeople(t *testing.T) {
 			func(msg string, args ...any) { l.With(args...).Info(msg) }} {
 			out.Reset()
 			say("a wait", "took", 1500*time.Millisecond, "tries", 3)
+			logqueue.Flush(t.Context(), log)
 			var line map[string]any
 			require.NoError(t, json.Unmarshal(out.Bytes(), &line))
 			require.Equal(t, "1.5s", line["took"])
