@@ -66,6 +66,20 @@ func ownerIn(s *state.Snapshot, n int) (address string, generation int64) {
 	return owner.Address, s.ShardMap.Generation()
 }
 
+// Former implements route.Map.
+func (r *routes) Former(n int) string {
+	s := r.view.Snapshot()
+	shards := s.Map()
+	if shards == nil || n >= shards.Shards() {
+		return ""
+	}
+	move, open := shards.Move(n)
+	if !open || s.MoveDone(move) {
+		return ""
+	}
+	return move.From.Address
+}
+
 // AwaitChange implements route.Map.
 func (r *routes) AwaitChange(ctx context.Context, n int, seen route.Seen) error {
 	_, err := r.view.Wait(ctx, func(s *state.Snapshot) bool { return seen.Changed(ownerIn(s, n)) })

@@ -80,7 +80,8 @@ type Activator interface {
 
 // Deactivator is an implementation that is notified of its end. Deactivated runs when the last call has ended,
 // unless the process dies; while the shard moves, its next owner waits for it. ctx ends after the
-// drain time-out.
+// drain time-out. It may call objects, with ctx: those that are served. A call to one that is being deactivated itself,
+// or whose shard is on its way, fails at once as [NotStarted], and one to its own object with [ReasonCycle].
 type Deactivator interface {
 	Deactivated(ctx context.Context, reason Reason)
 }

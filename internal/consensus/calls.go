@@ -2,6 +2,7 @@ package consensus
 
 import (
 	"context"
+	"math"
 
 	"github.com/goverse/goverse/internal/sharding"
 	"github.com/goverse/goverse/internal/shardplan"
@@ -39,46 +40,59 @@ func (h *Shards) Staying(n int) context.Context {
 	return s.staying()
 }
 
-// Await blocks until this node serves the shard; or the map says, in that generation or a later one, that
-// another node owns it, or nobody, or this node leaves, or the session by which this node owned it is over, which are a
-// [shard.NotOwnerError]; or ctx ends. After such a session only another map makes anybody serve the shard, and this
-// node may be the last to see it.
-func (h *Shards) Await(ctx context.Context, n int, generation int64) error {
+// Await blocks until this node serves the shard: nil; or does not, by a map of another generation than seen; or ctx
+// ends. It does not by a map that names another owner, or none, or this node as it was in a session that is over: after
+// such a session only another map makes anybody serve the shard, and this node may be the last to see it. The error
+// is a [shard.NotOwnerError] then, and generation that of the map; [NoMap] where this node leaves, so that no map makes
+// it serve the shard.
+func (h *Shards) Await(ctx context.Context, n int, seen int64) (generation int64, err error) {
 	slot := &h.slots[n]
 	sub := h.cfg.Mirror.Subscribe(shardplan.ShardsChanged)
 	defer sub.Close()
 	for {
 		awaited := slot.await()
 		if awaited == nil || slot.confirm(ctx) {
-			return nil
-		}
-		owner, _, _ := h.OwnerOf(n)
-		if owner.Address != h.cfg.Address && h.Generation() >= generation {
-			return h.refusal(n)
+			return 0, nil
 		}
 		h.mu.Lock()
 		leaving, changed, over, lost := h.leaving, h.none, h.over, h.lost
 		h.mu.Unlock()
+		// In this order: a map that comes in between is seen at the next look.
+		generation := h.Generation()
+		owner, _, _ := h.OwnerOf(n)
+		elsewhere := owner.Address != h.cfg.Address || lost != sharding.Owner{} && owner == lost
 		switch {
-		case lost != sharding.Owner{} && owner == lost:
-			return h.refusal(n)
+		case elsewhere && generation != seen:
+			return generation, h.refusal(n)
 		case !leaving:
 			changed = h.left
 		case slot.free(): // nobody else may be there to make another map
-			return h.refusal(n)
+			return NoMap, h.refusal(n)
 		}
 		select {
 		case <-changed:
 		case <-awaited:
-			return nil
+			return 0, nil
 		case <-sub.C:
 		case <-over:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return seen, context.Cause(ctx)
 		case <-h.patience.Done():
-			return h.refusal(n)
+			return NoMap, h.refusal(n)
 		}
 	}
+}
+
+// NoMap is a generation that no map has: later than all.
+const NoMap = math.MaxInt64
+
+// History counts how often this node has found etcd restored from a backup, or replaced: generations of maps of before
+// say nothing then.
+func (h *Shards) History() int {
+	if s := h.cfg.Mirror.Snapshot(); s != nil {
+		return s.History
+	}
+	return 0
 }
 
 // Generation is the version of the shard map as far as this node knows, 0 without one.

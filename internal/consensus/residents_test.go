@@ -62,8 +62,13 @@ func TestReenter(t *testing.T) {
 func TestAwaitAtANodeThatLeaves(t *testing.T) {
 	h, _ := part(t, ShardsConfig{DrainTimeout: time.Second})
 	awaited := make(chan error, 1)
-	go func() { awaited <- h.Await(etcdtest.Context(t), 0, 1) }()
+	await := func() error {
+		generation, err := h.Await(etcdtest.Context(t), 0, h.Generation())
+		require.EqualValues(t, NoMap, generation)
+		return err
+	}
+	go func() { awaited <- await() }()
 	h.leave()
 	require.ErrorIs(t, <-awaited, shard.ErrNotOwner)
-	require.ErrorIs(t, h.Await(etcdtest.Context(t), 0, 1), shard.ErrNotOwner)
+	require.ErrorIs(t, await(), shard.ErrNotOwner)
 }

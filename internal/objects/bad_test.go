@@ -141,7 +141,9 @@ func TestKeysInHeaders(t *testing.T) {
 	client := probepb.NewProbeClient(outside(t, c.Node(0)))
 	for _, headers := range [][]string{{}, {objects.KeyHeader, "a", objects.KeyHeader, "b"}, {objects.KeyHeader, ""},
 		{objects.KeyHeader, "a", objects.BinaryKeyHeader, "a"}, {objects.BinaryKeyHeader, strings.Repeat("a", 1025)},
-		{objects.KeyHeader, "a", "goverse-generation", "x"}, {objects.KeyHeader, "a", "goverse-chain-bin", "short"}} {
+		{objects.KeyHeader, "a", "goverse-forwarded", "1", "goverse-generation", "x"},
+		{objects.KeyHeader, "a", "goverse-forwarded", "1", "goverse-chain-bin", "short"},
+		{objects.KeyHeader, "a", "goverse-forwarded", "1", "goverse-chain-bin", strings.Repeat("a", 8*65)}} {
 		ctx := metadata.AppendToOutgoingContext(patient(t), headers...)
 		_, err := client.Echo(ctx, &probepb.Blob{})
 		require.Equal(t, codes.InvalidArgument, status.Code(err), "%v: %v", headers, err)

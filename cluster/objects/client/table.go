@@ -125,6 +125,9 @@ func (r *routes) owner(n int) (address string, generation int64) {
 	return r.owners[n], r.generation
 }
 
+// Former implements route.Map. No turn waits for the calls of a process that is no node.
+func (t *table) Former(int) string { return "" }
+
 // AwaitChange implements route.Map.
 func (t *table) AwaitChange(ctx context.Context, n int, seen route.Seen) error {
 	look := time.NewTicker(t.stall)

@@ -81,6 +81,9 @@ func (s *inside) accept() error {
 	if err := route.CheckKey(key); err != nil {
 		return err
 	}
+	if err := route.CheckChain(len(c.GetChain())); err != nil {
+		return err
+	}
 	shard, known := g.cfg.Map.Shard(key)
 	if !known {
 		return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node knows no shard map yet")

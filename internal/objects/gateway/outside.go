@@ -70,8 +70,8 @@ func (g *Gateway) unary(ctx context.Context, method string, request any) (any, e
 	}
 	var response taken
 	call := route.Call{Method: method, Key: in.Key, Metadata: in.Metadata, Request: request, Response: &response,
-		Patient: true, Given: true, Outside: true}
-	err = g.cfg.Router.Do(host.WithChain(ctx, in.Chain), &call)
+		Given: true, Outside: true}
+	err = g.cfg.Router.Do(ctx, &call)
 	_ = grpc.SetHeader(ctx, call.Header) // fails only where the call has ended
 	_ = grpc.SetTrailer(ctx, call.Trailer)
 	if err != nil {
@@ -164,7 +164,7 @@ func (g *Gateway) stream(method string, stream grpc.ServerStream) error {
 
 // forward carries a streaming call on to the owner of its object.
 func (g *Gateway) forward(ctx context.Context, in route.Incoming, m *host.Method, stream grpc.ServerStream) error {
-	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(host.WithChain(ctx, in.Chain), forwardable(in.Metadata)))
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(ctx, forwardable(in.Metadata)))
 	defer cancel()
 	defer context.AfterFunc(g.ctx, cancel)()
 	out, err := g.cfg.Router.Forward(ctx, in.Key, m.Name)

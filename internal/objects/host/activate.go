@@ -19,15 +19,24 @@ import (
 
 // activate makes the implementation of an object for the calls that wait. The lock of the shard is held.
 func (h *Host) activate(o *object) {
-	epoch, ok := h.enterShard(o.home, o.first.chain)
+	chain := o.first.chain
+	epoch, ok := h.enterShard(o.home, chain)
+	for w := o.first.next; !ok && w != nil && o.queuedChains > 0; w = w.next {
+		if o.home.issued(w.chain) {
+			chain = w.chain
+			epoch, ok = h.cfg.Shards.Reenter(o.home.number)
+		}
+	}
 	if !ok {
 		h.await(o.home)
 		return
 	}
 	o.phase, o.epoch, o.turn, o.since = activating, epoch, o.home.newTurn(), time.Now()
 	o.home.live++
-	chain := chainOf(o.first.chain, o.turn)
+	o.home.tell(o.turn)
+	chain = chainOf(chain, o.turn)
 	if !h.spawn(func() { h.make(o, chain) }) {
+		o.home.untell(o.turn)
 		o.phase, o.turn = empty, 0
 		o.home.live--
 		h.cfg.Shards.Exit(o.home.number)
@@ -58,6 +67,7 @@ var errNoReturn = errors.New("the factory did not return")
 func (h *Host) made(o *object, impl any, err error) {
 	o.home.mu.Lock()
 	defer o.home.mu.Unlock()
+	o.home.untell(o.turn)
 	o.turn = 0
 	if err == nil && !o.hung {
 		o.impl, o.phase = impl, active

@@ -45,13 +45,14 @@ type Call struct {
 	run     func()      // what begin runs
 	stream  grpc.ServerStream
 	dropped chan struct{} // of a stream: closed when its object is dropped
+	inside  bool          // of a stream: its shard waits for it, by a turn that does
 	ctx     *turnContext
 }
 
 // Reusable reports whether a call that has ended with err may be used for another one: nothing refers to it any more.
 func (c *Call) Reusable(err error) bool {
 	// Where it has moved, its turn is ended by another goroutine; what was asked of its context may outlive it.
-	return !Moved(err) && !c.ctx.wasAsked()
+	return !Moved(err) && !c.ctx.wasAsked() && !Ending(c.Chain)
 }
 
 // Forget drops what a call that is [Call.Reusable] refers to, until it is used again.
@@ -157,7 +158,7 @@ func (h *Host) awaitTurn(ctx context.Context, c *Call) error {
 		if err := <-c.ready; err != nil {
 			return err
 		}
-		h.finish(&c.waiter)
+		h.finish(&c.waiter, nil)
 	}
 	err := objects.Error(status.FromContextError(late).Code(), objects.ReasonNotStarted,
 		"objects: "+c.Method.service.name+" "+quoted(c.Key)+": the call was waiting for its turn: "+late.Error())
@@ -178,7 +179,7 @@ func (h *Host) perform(c *Call) (err error) {
 			c.Method.outcomes.count(c.Shard, codes.Internal)
 		}
 		c.ctx.end()
-		h.finish(&c.waiter)
+		h.finish(&c.waiter, c.ctx)
 	}()
 	c.ctx.turn = c.waiter.turn
 	// Reading the clock takes a tenth of a call in memory.
@@ -207,12 +208,25 @@ func (h *Host) respond(c *Call) error {
 	if c.ctx.wasAsked() { // else nobody has what sets them
 		header, trailer = c.headers.taken()
 	}
+	if err == nil && !h.holds(c) {
+		_ = c.Reply(nil, header, trailer)
+		return errFormerOwner
+	}
 	if err != nil {
 		_ = c.Reply(nil, header, trailer)
 		return asStatus(h.shown(c.Method.Name, c.Key, err))
 	}
 	return c.Reply(response, header, trailer)
 }
+
+// errFormerOwner: the method returned after the session had ended by which the node had its shard. Another activation
+// may have answered others since, of whom it knew nothing.
+var errFormerOwner = objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
+	"objects: the call may have run: its node lost the object's shard meanwhile")
+
+// holds reports whether the node has the shard of a call by the epoch of its object, so that what the method returned
+// is true of the only activation.
+func (h *Host) holds(c *Call) bool { return h.cfg.Shards.Holds(c.Shard, c.waiter.object.epoch) }
 
 // asStatus is the error of a method, as gRPC's server sends it. A method may return the error of a call that it has
 // made: what that says, of whether it was started, is not true of the method's own.

@@ -23,9 +23,11 @@ type Shards interface {
 	// who has entered.
 	Drained(shard int) context.Context
 	Staying(shard int) context.Context
-	// Await blocks until the shard is served: nil; or belongs to another node, by a map of at least
-	// that generation, or ctx ends.
-	Await(ctx context.Context, shard int, generation int64) error
+	// Await blocks until the shard is served: nil; or is not this node's by a map of another generation than seen, which
+	// it returns with an error; or ctx ends.
+	Await(ctx context.Context, shard int, seen int64) (generation int64, err error)
+	// History counts the times that the generations of maps began anew.
+	History() int
 }
 
 // Config is what a host needs. Zero limits are the defaults.

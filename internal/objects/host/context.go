@@ -20,6 +20,8 @@ type turnContext struct {
 	shard int
 	chain []uint64
 	turn  uint64
+	told  bool // others may have been told the number of the turn
+	over  bool // the turn is; both are under the lock of the shard
 	// caller's end is the turn's; nil: it has none but the deadline. Its values are not the turn's.
 	caller context.Context
 
@@ -29,6 +31,7 @@ type turnContext struct {
 	call     *Call         // what is asked for; nil for a tick, and when the turn has ended
 	cause    error         // it has ended: why
 	full     atomic.Pointer[fullContext]
+	longer   atomic.Pointer[[]uint64] // the chain with the turn, once it was asked for
 }
 
 // fullContext is a context as others make it, which ends with all that a turn ends with.
@@ -72,9 +75,27 @@ type chainKey struct{}
 // Value implements context.Context.
 func (c *turnContext) Value(key any) any {
 	if _, ok := key.(chainKey); ok {
-		return chainOf(c.chain, c.turn)
+		return c.tellChain()
 	}
 	return c.asked().Value(key)
+}
+
+// tellChain returns the chain of what the turn calls. From then on the shard knows it by the number of the turn, until
+// that ends.
+func (c *turnContext) tellChain() []uint64 {
+	if chain := c.longer.Load(); chain != nil {
+		return *chain
+	}
+	chain := chainOf(c.chain, c.turn)
+	s := &c.host.shards[c.shard]
+	s.mu.Lock()
+	if !c.over && c.turn != 0 {
+		c.told = true
+		s.tell(c.turn)
+	}
+	s.mu.Unlock()
+	c.longer.Store(&chain)
+	return chain
 }
 
 // chainOf is a chain with one turn more.
@@ -124,7 +145,7 @@ func (c *turnContext) asked() *fullContext {
 	}
 	owned := c.host.cfg.Shards.Drained(c.shard)
 	if c.call != nil {
-		if c.call.Method.Stream != nil {
+		if c.call.Method.Stream != nil && !c.call.inside {
 			owned = c.host.cfg.Shards.Staying(c.shard)
 		}
 		ctx = c.call.values(ctx)

@@ -65,7 +65,10 @@ func (h *Host) deactivate(o *object, reason objects.Reason) bool {
 
 // retire lets no further turn into an object. The lock of the shard is held.
 func (h *Host) retire(o *object) {
-	o.phase = deactivating
+	o.phase, o.turn = deactivating, o.home.newTurn()
+	if o.notified() {
+		o.home.tell(o.turn)
+	}
 	h.outOfUse(o)
 	o.end()
 }
@@ -99,26 +102,30 @@ func (h *Host) leave(ctx context.Context, o *object, reason objects.Reason) {
 	h.notify(ctx, o, reason)
 }
 
-// notify calls Deactivated.
+// notify calls Deactivated, which is a turn: the last one.
 func (h *Host) notify(ctx context.Context, o *object, reason objects.Reason) {
 	d, ok := o.impl.(objects.Deactivator)
 	if !ok {
 		return
 	}
+	returned := false
 	defer func() {
-		if p := recover(); p != nil {
+		if !returned {
+			p := recover()
 			o.service.figures.panics.Add(1)
 			h.cfg.Logger.Error("Deactivated panicked", "service", o.service.name, "key", logged(o.key), "panic", p,
 				"stack", string(debug.Stack()))
 		}
 	}()
-	d.Deactivated(ctx, reason)
+	d.Deactivated(WithChain(ctx, []uint64{endingMark, o.turn}), reason)
+	returned = true
 }
 
 // bury forgets an object that has ended. Calls that came meanwhile go to the next activation. The lock of the
 // shard is held.
 func (h *Host) bury(o *object, reason objects.Reason) {
 	s := o.home
+	s.untell(o.turn)
 	h.active.Add(-1)
 	s.live--
 	o.service.figures.deactivated(reason)

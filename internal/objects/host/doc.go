@@ -12,7 +12,8 @@
 //
 // Each turn, activation and deactivation has entered the shard ([Shards].Enter), so that the shard is not handed
 // over before it has ended. Where the shard is not served, calls stay queued; one goroutine for the shard
-// waits until it is, or belongs to another node, and resolves them.
+// waits until it is, or belongs to another node, and resolves them. Deactivated is the last turn of an object; what it
+// calls waits for no other deactivation and no other shard.
 //
 // # What is not promised
 //

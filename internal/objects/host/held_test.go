@@ -130,20 +130,25 @@ func (s *held) Drained(n int) context.Context {
 
 func (s *held) Staying(n int) context.Context { return s.Drained(n) }
 
-func (s *held) Await(ctx context.Context, n int, _ int64) error {
+func (s *held) Await(ctx context.Context, n int, seen int64) (int64, error) {
 	s.mu.Lock()
 	served, away := s.shards[n].served, s.shards[n].away
 	s.mu.Unlock()
-	if away {
-		return cshard.ErrNotOwner
+	if away && seen != elsewhere {
+		return elsewhere, cshard.ErrNotOwner
 	}
 	select {
 	case <-served:
-		return nil
+		return 0, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return seen, ctx.Err()
 	}
 }
+
+// elsewhere is the generation of the map by which a shard is not the node's.
+const elsewhere = 5
+
+func (s *held) History() int { return 0 }
 
 func invoke(ctx context.Context, h *Host, method *Method, key string, request, response proto.Message) error {
 	return h.Invoke(ctx, &Local{Method: method, Key: key, Shard: cshard.Of(key, len(h.shards)), Request: request,

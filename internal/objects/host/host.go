@@ -50,7 +50,7 @@ func (h *Host) spawn(f func()) bool { return h.workers.run(f) }
 
 // dropTurn ends a turn that could not be used, because the host is closed.
 func (h *Host) dropTurn(w *waiter) {
-	go h.finish(w) // not here: the lock of the shard may be held
+	go h.finish(w, nil) // not here: the lock of the shard may be held
 }
 
 // MarkStopping: shards that leave from here on leave because the node stops.

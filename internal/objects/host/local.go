@@ -24,8 +24,6 @@ type Local struct {
 	// protocol buffers, which the object does not see: it has copies. Response may be a [Taker].
 	Request, Response any
 	Peer              *peer.Peer // nil: this process
-	// Patient: the caller can wait for a method that does not end when its context does.
-	Patient bool
 	// Given: nobody else uses Request any more, so what it consists of need not be copied.
 	Given bool
 	// Header and Trailer receive those of the reply.
@@ -33,8 +31,8 @@ type Local struct {
 }
 
 // Invoke makes a call from this process. It waits for its end, or that of ctx: the error is a gRPC status, or one
-// for which [Moved] is true. Where ctx cannot end, or the caller is patient, the method runs in the caller's
-// goroutine. Values of ctx do not reach the object, but for the chain of turns.
+// for which [Moved] is true. Where ctx cannot end, the method runs in the caller's goroutine, which it
+// takes along if it leaves it by runtime.Goexit. Values of ctx do not reach the object, but for the chain of turns.
 func (h *Host) Invoke(ctx context.Context, l *Local) error {
 	c := localCalls.Get().(*localCall)
 	c.local, c.limit = *l, h.cfg.MaxMessage
@@ -97,7 +95,7 @@ func (c *localCall) do(h *Host, ctx context.Context) error {
 			return err
 		}
 	}
-	if c.local.Patient || ctx.Done() == nil {
+	if ctx.Done() == nil {
 		return h.perform(&c.Call)
 	}
 	// In a goroutine of its own, so that the caller need not wait for a method that does not end when its context

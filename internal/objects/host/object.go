@@ -42,6 +42,7 @@ type object struct {
 	beside       int32 // calls that run beside the turn
 	queued       int32
 	queuedBeside int32 // of those, how many do not need the turn
+	queuedChains int32 // of those, how many other turns wait for
 	phase        phase
 	hung         bool           // its factory has not returned in time
 	drop         objects.Reason // to be dropped as soon as nothing runs in it

@@ -11,15 +11,16 @@ import (
 type shard struct {
 	number int
 
-	mu         sync.Mutex
-	objects    map[id]*object // nil: none
-	live       int            // of those, how many are not empty
-	running    int            // turns
-	before     uint64         // the ids of turns follow it; it is anywhere, so that no two shards have the same
-	turns      uint64         // the id of the last turn
-	leaving    bool           // it is to be handed over: nobody has entered since
-	awaiting   bool           // a goroutine waits for the shard
-	generation int64          // of the newest map by which a call that waits came here
+	mu        sync.Mutex
+	objects   map[id]*object      // nil: none
+	live      int                 // of those, how many are not empty
+	running   int                 // turns
+	before    uint64              // the ids of turns follow it; it is anywhere, so that no two shards have the same
+	turns     uint64              // the id of the last turn
+	told      map[uint64]struct{} // the turns that run and may have calls that say so; nil: none
+	leaving   bool                // it is to be handed over: nobody has entered since
+	awaiting  bool                // a goroutine waits for the shard
+	elsewhere int64               // while it does: the map by which the shard is not this node's; 0: it may be
 }
 
 // get is the object of a key, made if there is none. The lock is held.
@@ -44,10 +45,30 @@ func (s *shard) newTurn() uint64 {
 	return s.turns
 }
 
-// issued reports whether one of the turns that wait for a call is of this shard, on this node. The lock is held.
+// tell notes that calls may say that a turn waits for them, until untell. The lock is held.
+func (s *shard) tell(turn uint64) {
+	if s.told == nil {
+		s.told = map[uint64]struct{}{}
+	}
+	s.told[turn] = struct{}{}
+}
+
+// untell follows tell. The lock is held.
+func (s *shard) untell(turn uint64) {
+	delete(s.told, turn)
+	if len(s.told) == 0 {
+		s.told = nil // maps do not shrink
+	}
+}
+
+// issued reports whether one of the turns that wait for a call runs in this shard, on this node. A number that nobody
+// was told is guessed with a chance of one in 2^64. The lock is held.
 func (s *shard) issued(chain []uint64) bool {
+	if s.told == nil {
+		return false
+	}
 	for _, turn := range chain {
-		if turn-s.before-1 < s.turns-s.before { // the ids may have passed 0
+		if _, ok := s.told[turn]; ok {
 			return true
 		}
 	}
@@ -63,65 +84,9 @@ func (s *shard) forget(o *object) {
 	}
 }
 
-// await sees to it that the calls that wait are resolved when the shard is served, or belongs to another
-// node. The lock of the shard is held.
-func (h *Host) await(s *shard) {
-	if s.awaiting {
-		return
-	}
-	s.awaiting = h.spawn(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		var err error
-		for asked := int64(-1); asked < s.generation; { // also by a newer map, of calls that came meanwhile
-			asked = s.generation
-			s.mu.Unlock()
-			err = h.cfg.Shards.Await(h.ctx, s.number, asked)
-			s.mu.Lock()
-			if err == nil || h.ctx.Err() != nil {
-				break
-			}
-		}
-		s.awaiting = false
-		for _, o := range s.objects {
-			if err == nil {
-				h.advance(o)
-			} else if o.first != nil {
-				h.moved(o)
-			}
-		}
-		if err != nil {
-			s.generation = 0
-		}
-	})
-	if !s.awaiting { // the host is closed
-		for _, o := range s.objects {
-			h.refuse(o, errMoved)
-		}
-	}
-}
-
-// moved refuses those that wait for an object whose shard is not this node's any more, but not those that the shard is
-// waited for. The lock of the shard is held.
-func (h *Host) moved(o *object) {
-	s := o.home
-	for w := o.first; w != nil; {
-		next := w.next
-		if !h.inside(s, w.chain) {
-			h.pull(w)
-			w.owner.resolve(errMoved)
-		}
-		w = next
-	}
-	if o.first == nil {
-		h.tidy(o)
-	} else {
-		h.advance(o)
-	}
-}
-
 // Inside reports whether a call is waited for by a turn in its own shard, which leaves this node, and does not before
-// that turn has ended: it is to be made here, though the map names another owner.
+// that turn has ended: it is to be made here, though the map names another owner. What Deactivated calls in its own
+// shard is refused here.
 func (h *Host) Inside(n int, chain []uint64) bool {
 	if len(chain) == 0 {
 		return false
@@ -129,10 +94,10 @@ func (h *Host) Inside(n int, chain []uint64) bool {
 	s := &h.shards[n]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return h.inside(s, chain)
+	return h.inside(s, chain) || Ending(chain) && s.issued(chain)
 }
 
-// inside is Inside. The lock of the shard is held.
+// inside reports whether a call may enter a shard that leaves. The lock of the shard is held.
 func (h *Host) inside(s *shard, chain []uint64) bool {
 	if !s.issued(chain) {
 		return false

@@ -28,6 +28,9 @@ func (h *Host) Stream(c *Call, stream grpc.ServerStream) error {
 		}
 	}
 	leaves := h.cfg.Shards.Staying(c.Shard)
+	if c.inside = h.Inside(c.Shard, c.Chain); c.inside {
+		leaves = h.cfg.Shards.Drained(c.Shard)
+	}
 	c.opened()
 	defer c.closed()
 	done := make(chan error, 1)
@@ -80,13 +83,21 @@ var errCut = objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
 // converse runs a streaming method.
 func (h *Host) converse(c *Call) error {
 	impl, stream := c.waiter.object.impl, &turnStream{ServerStream: c.stream, ctx: c.ctx}
-	if h.cfg.Stream == nil {
-		return asStatus(h.shown(c.Method.Name, c.Key, c.Method.Stream.Handler(impl, stream)))
+	err := h.stream(c, impl, stream)
+	if err == nil && !h.holds(c) {
+		return errFormerOwner
 	}
-	err := h.cfg.Stream(impl, stream, &grpc.StreamServerInfo{FullMethod: c.Method.Name,
+	return asStatus(h.shown(c.Method.Name, c.Key, err))
+}
+
+// stream runs a streaming method within the interceptors.
+func (h *Host) stream(c *Call, impl any, stream grpc.ServerStream) error {
+	if h.cfg.Stream == nil {
+		return c.Method.Stream.Handler(impl, stream)
+	}
+	return h.cfg.Stream(impl, stream, &grpc.StreamServerInfo{FullMethod: c.Method.Name,
 		IsClientStream: c.Method.Stream.ClientStreams, IsServerStream: c.Method.Stream.ServerStreams},
 		c.Method.Stream.Handler)
-	return asStatus(h.shown(c.Method.Name, c.Key, err))
 }
 
 // turnStream is a stream with the context of its turn.

@@ -74,8 +74,10 @@ func (t *timer) resolve(err error) {
 func (t *timer) run(w *waiter) {
 	o, h := t.object, t.object.host
 	c := &turnContext{host: h, shard: o.home.number, turn: w.turn}
+	returned := false
 	defer func() {
-		if p := recover(); p != nil {
+		if !returned { // or it has left its goroutine
+			p := recover()
 			o.service.figures.panics.Add(1)
 			h.cfg.Logger.Error("a tick of an object panicked; the object is dropped", "service", o.service.name,
 				"key", logged(o.key), "panic", p, "stack", string(debug.Stack()))
@@ -83,9 +85,10 @@ func (t *timer) run(w *waiter) {
 		}
 		c.end()
 		t.next()
-		h.finish(w)
+		h.finish(w, c)
 	}()
 	t.tick(c)
+	returned = true
 }
 
 // next arms the timer for the next tick.

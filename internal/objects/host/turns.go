@@ -16,8 +16,8 @@ var errMoved = errors.New("the shard of the object is not this node's")
 // Moved reports whether a call was not started because its shard is elsewhere.
 func Moved(err error) bool { return errors.Is(err, errMoved) }
 
-// maxChain is how many turns may wait for one another.
-const maxChain = 64
+// MaxChain is how many turns may wait for one another.
+const MaxChain = 64
 
 // resolver is what a waiter is for. Its methods are called under the lock of the shard, and must not block.
 type resolver interface {
@@ -29,9 +29,10 @@ type resolver interface {
 
 // waiter is a call, or a tick, on its way to its turn.
 type waiter struct {
-	method *Method
-	chain  []uint64 // the turns that wait for this one
-	owner  resolver
+	method     *Method
+	chain      []uint64 // the turns that wait for this one
+	generation int64    // of the map by which it came to this node
+	owner      resolver
 
 	home       *shard
 	object     *object // it is another one when what it waits for has been replaced
@@ -55,7 +56,7 @@ func (h *Host) enter(w *waiter, n int, key string, generation int64) (granted bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.get(h, w.method.service, key)
-	w.home, w.object = s, o
+	w.home, w.object, w.generation = s, o, generation
 	if len(w.chain) > 0 {
 		if err := o.cycle(w); err != nil {
 			h.tidy(o)
@@ -65,7 +66,12 @@ func (h *Host) enter(w *waiter, n int, key string, generation int64) (granted bo
 	if (o.first == nil || !o.needsTurn(w)) && h.grant(o, w) {
 		return true, nil
 	}
+	ends := Ending(w.chain)
 	switch {
+	case ends && h.onItsWay(o, w):
+		err = errOnItsWay(o)
+	case s.elsewhere > 0 && generation <= s.elsewhere && !h.inside(s, w.chain):
+		err = errMoved
 	case o.hung:
 		err = errHung(o)
 	case int(o.queued) >= or(o.service.maxQueue, h.cfg.MaxQueue):
@@ -79,9 +85,11 @@ func (h *Host) enter(w *waiter, n int, key string, generation int64) (granted bo
 		h.tidy(o)
 		return false, err
 	}
-	s.generation = max(s.generation, generation)
 	w.owner.queue()
 	h.push(o, w)
+	if ends {
+		h.expireQueued(s, w)
+	}
 	if s.leaving {
 		h.await(s)
 	}
@@ -92,11 +100,15 @@ func (h *Host) enter(w *waiter, n int, key string, generation int64) (granted bo
 // cycle is the error of a call that comes back to an object whose turn waits for it.
 func (o *object) cycle(w *waiter) error {
 	switch {
-	case len(w.chain) >= maxChain:
+	case len(w.chain) >= MaxChain:
 		return objects.Error(codes.FailedPrecondition, objects.ReasonCycle,
 			"objects: "+o.name()+": too many objects wait for one another in this chain of calls")
 	case o.turn == 0 || !slices.Contains(w.chain, o.turn) || !o.needsTurn(w) && o.phase == active:
 		return nil
+	}
+	if o.phase == deactivating {
+		return objects.Error(codes.FailedPrecondition, objects.ReasonCycle, "objects: "+o.name()+
+			": the call comes back to an object whose Deactivated waits for it: do there what is to be done without calling it")
 	}
 	return objects.Error(codes.FailedPrecondition, objects.ReasonCycle, "objects: "+o.name()+
 		": the call comes back to an object that waits for it: change the order of the calls, or make "+w.method.Name+
@@ -133,11 +145,16 @@ func (h *Host) grant(o *object, w *waiter) bool {
 	return true
 }
 
-// finish ends a turn.
-func (h *Host) finish(w *waiter) {
+// finish ends a turn. ctx is its context, nil where nobody has had one.
+func (h *Host) finish(w *waiter, ctx *turnContext) {
 	o, s := w.object, w.object.home
 	s.mu.Lock()
 	s.running--
+	if ctx != nil {
+		if ctx.over = true; ctx.told {
+			s.untell(w.turn)
+		}
+	}
 	if w.alone {
 		o.turn = 0
 	} else {
@@ -179,7 +196,7 @@ func (h *Host) advance(o *object) {
 			o.service.figures.queued.observe(time.Since(w.since))
 			h.pull(w)
 			w.owner.resolve(nil)
-		} else if o.home.awaiting {
+		} else if o.home.awaiting && o.queuedChains == 0 { // others may have entered the shard already, by their chains
 			return
 		}
 		w = next
@@ -230,6 +247,9 @@ func (h *Host) push(o *object, w *waiter) {
 	if w.beside = !o.needsTurn(w); w.beside {
 		o.queuedBeside++
 	}
+	if len(w.chain) > 0 {
+		o.queuedChains++
+	}
 	w.since = time.Now()
 	h.waiting.Add(1)
 	o.service.figures.waiting.Add(1)
@@ -252,6 +272,9 @@ func (h *Host) pull(w *waiter) {
 	o.queued--
 	if w.beside {
 		o.queuedBeside--
+	}
+	if len(w.chain) > 0 {
+		o.queuedChains--
 	}
 	h.waiting.Add(-1)
 	o.service.figures.waiting.Add(-1)

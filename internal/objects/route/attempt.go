@@ -50,6 +50,7 @@ type attempt struct {
 	method   *host.Method // nil: not registered in this process
 	deadline time.Time    // zero: the default one, which is computed when it is needed
 	shard    int
+	former   int64 // of the map by which the shard's former owner was asked; 0: none was
 	pause    backoff.Backoff
 	out      *objectspb.Call // the call with its request, once it was serialized
 }
@@ -72,13 +73,33 @@ func (a *attempt) once(ctx context.Context) error {
 	}
 	a.shard = n
 	owner, generation := r.cfg.Map.Owner(n)
-	switch {
-	case r.cfg.Host != nil && (owner == r.cfg.Self || r.cfg.Host.Inside(n, host.ChainOf(ctx))):
+	chain := host.ChainOf(ctx)
+	switch former := a.askFormer(chain, owner, generation); {
+	case r.cfg.Host != nil && r.cfg.Host.Inside(n, chain):
+		return a.here(ctx, generation)
+	case former != "":
+		a.former = generation
+		return a.there(ctx, former, generation)
+	case r.cfg.Host != nil && owner == r.cfg.Self:
 		return a.here(ctx, generation)
 	case owner == "":
 		return a.await(ctx, Seen{owner, generation, 0}, nil)
 	}
 	return a.there(ctx, owner, generation)
+}
+
+// askFormer is the node that a call is to be sent to before the owner, "" if it is not: the one that is yet to release
+// the shard to the owner may wait for that very call, which is made by what one of its turns has called. By each map it
+// is asked once.
+func (a *attempt) askFormer(chain []uint64, owner string, generation int64) string {
+	r := a.router
+	if len(chain) == 0 || a.former == generation {
+		return ""
+	}
+	if former := r.cfg.Map.Former(a.shard); former != owner && former != r.cfg.Self {
+		return former
+	}
+	return ""
 }
 
 // here makes the call on this node.
@@ -89,11 +110,14 @@ func (a *attempt) here(ctx context.Context, generation int64) error {
 	}
 	a.router.figures.Local.Add(1)
 	l := host.Local{Method: a.method, Shard: a.shard, Key: c.Key, Generation: generation, Metadata: c.Metadata,
-		Deadline: a.deadline, Timeout: a.router.cfg.CallTimeout, Request: c.Request, Response: c.Response, Patient: c.Patient,
+		Deadline: a.deadline, Timeout: a.router.cfg.CallTimeout, Request: c.Request, Response: c.Response,
 		Given: c.Given}
 	err := a.router.cfg.Host.Invoke(ctx, &l)
 	if host.Moved(err) {
 		return a.await(ctx, Seen{a.router.cfg.Self, generation, 0}, nil)
+	}
+	if a.mayRepeat(err) {
+		return a.await(ctx, Seen{a.router.cfg.Self, generation, 0}, err)
 	}
 	c.Header, c.Trailer = l.Header, l.Trailer
 	return err
@@ -138,7 +162,7 @@ func (a *attempt) there(ctx context.Context, owner string, generation int64) err
 			"objects: the call may have run: its caller's process has closed the connections between nodes")
 	case errors.Is(err, link.ErrLost):
 		a.router.figures.Lost.Add(1)
-		if a.method != nil && a.method.Idempotent || a.router.cfg.Idempotent[c.Method] {
+		if a.idempotent() {
 			return a.await(ctx, Seen{owner, generation, 0}, err)
 		}
 		return objects.Error(codes.Unavailable, objects.ReasonMayHaveStarted,
@@ -149,6 +173,16 @@ func (a *attempt) there(ctx context.Context, owner string, generation int64) err
 	}
 	return status.Errorf(status.FromContextError(err).Code(),
 		"objects: the call may have run: no reply from %s to %s of %q (%v)", owner, c.Method, c.Key, err)
+}
+
+// idempotent reports whether the call may be made again although it may have run.
+func (a *attempt) idempotent() bool {
+	return a.method != nil && a.method.Idempotent || a.router.cfg.Idempotent[a.call.Method]
+}
+
+// mayRepeat reports whether the object's node says that the call may have run, and it may run again.
+func (a *attempt) mayRepeat(err error) bool {
+	return err != nil && a.idempotent() && objects.ReasonOf(err) == objects.ReasonMayHaveStarted
 }
 
 // serialize makes the call that is sent to another node.
@@ -181,7 +215,11 @@ func (a *attempt) answered(ctx context.Context, reply *objectspb.Reply, owner st
 		if err := proto.Unmarshal(reply.GetStatus(), &s); err != nil {
 			return status.Errorf(codes.Internal, "objects: %s sent a status that cannot be read: %v", owner, err)
 		}
-		return status.ErrorProto(&s)
+		err := status.ErrorProto(&s)
+		if a.mayRepeat(err) {
+			return a.await(ctx, Seen{owner, generation, 0}, err)
+		}
+		return err
 	}
 	if t, ok := a.call.Response.(Taker); ok {
 		return t.TakeRaw(reply.GetResponse())
@@ -201,6 +239,13 @@ func (a *attempt) await(ctx context.Context, seen Seen, unreachable error) error
 		a.pause.Policy, again = unreachableAgain, true
 	case seen.Named > seen.Generation:
 		a.pause.Policy, again = namedAgain, true
+	case seen.Named > 0: // its map is late, or of another history
+		a.pause.Policy, again = unreachableAgain, true
+	}
+	// The former owner of a shard may wait for a call of Deactivated, and this process for that.
+	ending := host.Ending(host.ChainOf(ctx))
+	if ending {
+		limit, again = time.Now(), false
 	}
 	if again {
 		if at := time.Now().Add(a.pause.Next()); at.Before(limit) {
@@ -222,6 +267,10 @@ func (a *attempt) await(ctx context.Context, seen Seen, unreachable error) error
 	}
 	if unreachable != nil {
 		what = unreachable.Error()
+	}
+	if ending && ctx.Err() == nil {
+		return objects.Error(codes.Unavailable, objects.ReasonNotStarted,
+			"objects: the call was not started: "+what+" (a call by Deactivated does not wait for that)")
 	}
 	return a.notStarted(ctx, what, err)
 }

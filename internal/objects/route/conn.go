@@ -58,8 +58,6 @@ type Call struct {
 	Request, Response any
 	// Header and Trailer receive those of the reply.
 	Header, Trailer metadata.MD
-	// Patient: the caller can wait for a method that does not end when its context does.
-	Patient bool
 	// Given: nobody else uses Request any more.
 	Given bool
 	// Outside: the caller is no node, and can call another one. It does not wait for this node to know the owner of its
@@ -80,6 +78,15 @@ func CheckKey(key string) error {
 		return badHeader("the key is empty: say which object is meant, by At(key) or the header " + objects.KeyHeader)
 	case len(key) > objects.MaxKey:
 		return badHeader("the key has " + strconv.Itoa(len(key)) + " bytes, and may have " + strconv.Itoa(objects.MaxKey))
+	}
+	return nil
+}
+
+// CheckChain is the error for a call for which more turns claim to wait than can.
+func CheckChain(turns int) error {
+	if turns > host.MaxChain {
+		return badHeader("the chain of the call has " + strconv.Itoa(turns) + " turns, and may have " +
+			strconv.Itoa(host.MaxChain))
 	}
 	return nil
 }

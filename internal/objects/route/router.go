@@ -18,6 +18,9 @@ type Map interface {
 	// Owner is the address of the node that owns a shard, "" if nobody does, and the generation of the map that
 	// says so.
 	Owner(shard int) (address string, generation int64)
+	// Former is the address of the node that is yet to release a shard to its owner, "" if there is none: what the shard
+	// waits for there runs there.
+	Former(shard int) string
 	// AwaitChange blocks until the map says something else of a shard than was seen ([Seen.Changed]), or ctx ends. The
 	// error says what is in the way, and wraps the cause of ctx if that is it.
 	AwaitChange(ctx context.Context, shard int, seen Seen) error

@@ -65,6 +65,12 @@ func (a *attempt) open(ctx context.Context, desc *grpc.StreamDesc, opts []grpc.C
 	}
 	a.shard = n
 	owner, generation := r.cfg.Map.Owner(n)
+	chain := host.ChainOf(ctx)
+	if r.cfg.Host != nil && r.cfg.Host.Inside(n, chain) {
+		owner = r.cfg.Self
+	} else if former := a.askFormer(chain, owner, generation); former != "" {
+		owner, a.former = former, generation
+	}
 	seen := Seen{owner, generation, 0}
 	if owner == "" {
 		return nil, a.await(ctx, seen, nil)
@@ -129,9 +135,27 @@ func ReadHeaders(ctx context.Context) (Incoming, error) {
 	if err := CheckKey(in.Key); err != nil {
 		return Incoming{}, err
 	}
+	if in.Forwarded = len(md.Get(ForwardedHeader)) > 0; in.Forwarded {
+		if err := in.readForwarded(md); err != nil {
+			return Incoming{}, err
+		}
+	}
+	for _, name := range []string{objects.KeyHeader, objects.BinaryKeyHeader, chainHeader, generationHeader,
+		ForwardedHeader, prefixHeader} {
+		md.Delete(name)
+	}
+	return in, nil
+}
+
+// readForwarded reads what a node, or a client that follows the shard map, says of a call. Of others nothing counts but
+// the key.
+func (in *Incoming) readForwarded(md metadata.MD) error {
 	if raw := md.Get(chainHeader); len(raw) > 0 {
 		if len(raw[0])%8 != 0 {
-			return Incoming{}, badHeader("the header " + chainHeader + " is malformed")
+			return badHeader("the header " + chainHeader + " is malformed")
+		}
+		if err := CheckChain(len(raw[0]) / 8); err != nil {
+			return err
 		}
 		for b := []byte(raw[0]); len(b) > 0; b = b[8:] {
 			in.Chain = append(in.Chain, binary.BigEndian.Uint64(b))
@@ -140,17 +164,12 @@ func ReadHeaders(ctx context.Context) (Incoming, error) {
 	if text := md.Get(generationHeader); len(text) > 0 {
 		generation, err := strconv.ParseInt(text[0], 10, 64)
 		if err != nil || generation < 0 {
-			return Incoming{}, badHeader("the header " + generationHeader + " is malformed")
+			return badHeader("the header " + generationHeader + " is malformed")
 		}
 		in.Generation = generation
 	}
-	in.Forwarded = len(md.Get(ForwardedHeader)) > 0
 	if prefix := md.Get(prefixHeader); len(prefix) > 0 {
 		in.Prefix = prefix[0]
 	}
-	for _, name := range []string{objects.KeyHeader, objects.BinaryKeyHeader, chainHeader, generationHeader,
-		ForwardedHeader, prefixHeader} {
-		md.Delete(name)
-	}
-	return in, nil
+	return nil
 }

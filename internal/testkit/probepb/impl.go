@@ -25,8 +25,9 @@ type World struct {
 
 	// Make, if set, is called by the factory; Factory's error is that of the factory.
 	Make func(ctx context.Context, o *objects.Object) error
-	// Leave, if set, is called by Deactivated.
+	// Leave, if set, is called by Deactivated; End, too.
 	Leave func()
+	End   func(ctx context.Context, p *Probe, reason objects.Reason)
 }
 
 // Event is an activation or its end.
@@ -103,10 +104,13 @@ func (p *Probe) Activated(context.Context) error {
 }
 
 // Deactivated implements objects.Deactivator.
-func (p *Probe) Deactivated(_ context.Context, reason objects.Reason) {
+func (p *Probe) Deactivated(ctx context.Context, reason objects.Reason) {
 	p.World.saw(Event{Key: p.Object.Key(), Node: p.Node, Epoch: p.Object.Epoch(), Reason: reason})
 	if p.World.Leave != nil {
 		p.World.Leave()
+	}
+	if p.World.End != nil {
+		p.World.End(ctx, p, reason)
 	}
 }
 

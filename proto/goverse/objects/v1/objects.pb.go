@@ -193,9 +193,9 @@ type Call struct {
 	// How long the caller waits, in nanoseconds from when the call was sent; 0: for as long as it takes.
 	Timeout  int64     `protobuf:"varint,6,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	Metadata []*Header `protobuf:"bytes,7,rep,name=metadata,proto3" json:"metadata,omitempty"`
-	// The turns that wait for this call, the first one first.
+	// The turns that wait for this call, the first one first, 64 at most; a 0 among them: one is an object's Deactivated.
 	Chain []uint64 `protobuf:"fixed64,8,rep,packed,name=chain,proto3" json:"chain,omitempty"`
-	// Of the shard map by which the node was chosen. One that has an older map waits for that one.
+	// Of the shard map by which the node was chosen. One that has an older map waits for that one, for a moment.
 	Generation    int64 `protobuf:"varint,9,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,0 +1,137 @@
+package objects_test
+
+import (
+	"context"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/clustertest"
+	"github.com/goverse/goverse/internal/testkit/probepb"
+)
+
+var attackedCalls = flag.Int("attackedcalls", 4000,
+	"how many calls are made beside an outsider, while nodes are drained")
+
+// slowest is how long a call may take beside an outsider.
+const slowest = 200 * time.Millisecond
+
+// forged are the headers of an outsider's stream, which claim whatever an owner could believe.
+func forged(ctx context.Context, prefix string) context.Context {
+	turns := binary.BigEndian.AppendUint64(nil, math.MaxUint64)
+	return metadata.AppendToOutgoingContext(ctx, "goverse-generation", strconv.FormatInt(math.MaxInt64, 10),
+		"goverse-forwarded", "1", "goverse-prefix-bin", prefix, "goverse-chain-bin", string(turns))
+}
+
+// outsider has, until ctx ends, a stream wait for its turn in every shard, at every node, and breaks it.
+func outsider(t *testing.T, ctx context.Context, c *clustertest.Cluster, shards int) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for _, n := range c.Nodes() {
+		conn := outside(t, n)
+		wg.Go(func() {
+			pause := time.NewTicker(time.Millisecond)
+			defer pause.Stop()
+			for i := 0; ctx.Err() == nil; i++ {
+				one, cancel := context.WithTimeout(forged(ctx, clustertest.Prefix), 20*time.Millisecond)
+				client := probepb.NewProbeClient(keyed{conn, fmt.Sprint("attacked ", i%(8*shards))})
+				for range 2 { // one has the turn, and one waits for it
+					if stream, err := client.Chat(one); err == nil {
+						_ = stream.Send(&probepb.Blob{}) // it may have ended
+					}
+				}
+				wg.Go(func() { // the next ones meanwhile
+					<-one.Done()
+					cancel()
+				})
+				<-pause.C
+			}
+		})
+	}
+}
+
+// drained is what callers saw while one node after the other was drained.
+type drained struct {
+	calls, slow, failed, drains int64
+	longest                     time.Duration
+}
+
+// underDrains calls objects from every node, until so many calls were made, while nodes are drained by turns.
+func underDrains(t *testing.T, c *clustertest.Cluster, calls int64) (saw drained) {
+	ctx := patient(t)
+	var made, slow, failed atomic.Int64
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for g := range 20 {
+		at := c.Node(g % len(c.Nodes())).Cluster().Objects().At
+		wg.Go(func() {
+			pause := time.NewTicker(2 * time.Millisecond)
+			defer pause.Stop()
+			for k := g; made.Add(1) <= calls && ctx.Err() == nil; k++ {
+				began := time.Now()
+				_, err := probepb.NewProbeClient(at(fmt.Sprint("key", k%200))).Add(ctx, &probepb.AddRequest{Amount: 1})
+				took := time.Since(began)
+				if err != nil {
+					failed.Add(1)
+					t.Log(err)
+				}
+				if took > slowest {
+					slow.Add(1)
+				}
+				mu.Lock()
+				saw.longest = max(saw.longest, took)
+				mu.Unlock()
+				<-pause.C
+			}
+		})
+	}
+	for ; made.Load() < calls && ctx.Err() == nil; saw.drains++ {
+		n := c.Node(int(saw.drains) % len(c.Nodes()))
+		_, err := n.Cluster().Drain(ctx, n.Address())
+		require.NoError(t, err)
+		_, err = n.Cluster().Undrain(ctx, n.Address())
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return n.Cluster().Status().Shards.Serving > 0 }, 20*time.Second,
+			time.Millisecond)
+	}
+	wg.Wait()
+	saw.calls, saw.slow, saw.failed = min(made.Load(), calls), slow.Load(), failed.Load()
+	return saw
+}
+
+// What an outsider says of the cluster in the headers of a stream is about that stream: nobody else's call waits
+// for it.
+func TestOutsiderHoldsUpNobody(t *testing.T) {
+	c := clustertest.New(t, 0, clustertest.WithTTL(5), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+		cfg.Sharding.Shards, cfg.Sharding.Window, cfg.Sharding.MinMembers = 16, 20*time.Millisecond, 3
+	}))
+	w := &probepb.World{}
+	for range 3 {
+		addObjectNode(t, c, w, objects.Concurrent("Download"))
+	}
+	ownedBy(t, c.Node(2), "key")
+	alone := underDrains(t, c, int64(*attackedCalls)/4)
+	ctx, stop := context.WithCancel(patient(t))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		outsider(t, ctx, c, 16)
+	}()
+	beside := underDrains(t, c, int64(*attackedCalls))
+	stop()
+	<-ended
+	t.Logf("alone %+v, beside an outsider %+v", alone, beside)
+	require.Zero(t, beside.slow)
+	require.Zero(t, beside.failed)
+}

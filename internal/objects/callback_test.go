@@ -1,0 +1,81 @@
+package objects_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/testkit/probepb"
+)
+
+var calledBackDrains = flag.Int("calledbackdrains", 5, "how many drains there are while objects are called back")
+
+// Objects call others, which call them back, while nodes are drained: the shard of the first one waits for its turn, so
+// the call back goes to that shard's former owner.
+func TestCallsBackWhileNodesAreDrained(t *testing.T) {
+	c, w := objectNodes(t, 3, objects.Reentrant("Again"))
+	w.Arrange("out", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+		other := probepb.NewProbeClient(p.Object.At("other " + p.Object.Key()))
+		return other.Do(ctx, &probepb.DoRequest{What: "back", Key: p.Object.Key()})
+	})
+	w.Arrange("back", func(ctx context.Context, p *probepb.Probe, req *probepb.DoRequest) (*probepb.DoResponse, error) {
+		<-time.After(2 * time.Millisecond) // in which a drain may begin
+		return probepb.NewProbeClient(p.Object.At(req.GetKey())).Again(ctx, &probepb.DoRequest{What: "say"})
+	})
+	w.Arrange("say", func(_ context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+		return &probepb.DoResponse{Said: p.Object.Key()}, nil
+	})
+	ctx, stop := context.WithCancel(patient(t))
+	var calls, slow, cancelled, failed atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 20 {
+		at := c.Node(g % 3).Cluster().Objects().At
+		wg.Go(func() {
+			for k := g; ctx.Err() == nil; k += 7 {
+				began := time.Now()
+				key := fmt.Sprint("key", k%200)
+				said, err := probepb.NewProbeClient(at(key)).Do(patient(t), &probepb.DoRequest{What: "out"})
+				calls.Add(1)
+				if time.Since(began) > time.Second {
+					slow.Add(1)
+				}
+				switch {
+				case err == nil:
+					require.Equal(t, key, said.GetSaid())
+				case status.Code(err) == codes.Canceled:
+					cancelled.Add(1)
+				default:
+					failed.Add(1)
+					t.Log(err)
+				}
+			}
+		})
+	}
+	var longest time.Duration
+	for i := range *calledBackDrains {
+		n := c.Node(i % 3)
+		require.Eventually(t, func() bool { return n.Cluster().Status().Shards.Serving > 9 }, 20*time.Second,
+			time.Millisecond)
+		began := time.Now()
+		_, err := n.Cluster().Drain(patient(t), n.Address())
+		require.NoError(t, err)
+		longest = max(longest, time.Since(began))
+		_, err = n.Cluster().Undrain(patient(t), n.Address())
+		require.NoError(t, err)
+	}
+	stop()
+	wg.Wait()
+	t.Logf("%d drains, the longest %v; calls %d, over 1 s %d, cancelled %d, failed %d", *calledBackDrains, longest,
+		calls.Load(), slow.Load(), cancelled.Load(), failed.Load())
+	require.Less(t, longest, time.Second)
+	require.Zero(t, slow.Load()+cancelled.Load()+failed.Load())
+}
