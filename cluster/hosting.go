@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/budget"
 	"github.com/goverse/goverse/internal/objects/gateway"
 	"github.com/goverse/goverse/internal/objects/host"
 	"github.com/goverse/goverse/internal/objects/interceptor"
@@ -24,6 +25,7 @@ type hosting struct {
 	links    *link.Server
 	routes   *routes
 	currency *currency
+	budget   *budget.Budget
 }
 
 // newHosting makes what runs objects and calls them. Shards of the manager must not run yet.
@@ -31,7 +33,7 @@ func (c *Cluster) newHosting(p *parts) (*hosting, error) {
 	cfg, log := c.cfg.Objects, c.log.Named("objects")
 	services := host.NewServices(c.services)
 	h := &hosting{services: services, routes: newRoutes(c, p.mirror),
-		currency: newCurrency(ttlOf(c.cfg), p.sessionValid, p.mirror.Current)}
+		currency: newCurrency(ttlOf(c.cfg), p.sessionValid, p.mirror.Current), budget: budget.New(cfg.MaxWaitingBytes)}
 	h.pool = link.NewPool(link.Config{Prefix: c.cfg.EtcdPrefix, DialOptions: c.cfg.DialOptions,
 		MaxMessage: cfg.MaxMessage, Present: h.routes.present, Logger: log})
 	self := ""
@@ -56,16 +58,18 @@ func (c *Cluster) newHosting(p *parts) (*hosting, error) {
 	}
 	h.router = router
 	h.gateway = gateway.New(gateway.Config{Router: router, Map: h.routes, Services: services, Host: h.host, Self: self,
-		Prefix: c.cfg.EtcdPrefix, Current: h.currency.context})
-	h.links = link.NewServer(link.ServerConfig{Prefix: c.cfg.EtcdPrefix, Handler: h.gateway, MaxMessage: cfg.MaxMessage})
+		Prefix: c.cfg.EtcdPrefix, Current: h.currency.context, Budget: h.budget})
+	h.links = link.NewServer(link.ServerConfig{Prefix: c.cfg.EtcdPrefix, Handler: h.gateway, MaxMessage: cfg.MaxMessage,
+		Budget: h.budget})
 	return h, nil
 }
 
 // stats is all of it as figures.
 func (h *hosting) stats() objects.Stats {
-	f := h.router.Figures()
+	f, waits := h.router.Figures(), h.budget.Figures()
 	st := objects.Stats{Services: h.services.Stats(), Local: f.Local.Load(), Remote: f.Remote.Load(),
-		Retried: f.Retried.Load(), Lost: f.Lost.Load()}
+		Retried: f.Retried.Load(), Lost: f.Lost.Load(),
+		WaitingBytes: waits.Used, MaxWaitingBytes: waits.Limit, RefusedForBytes: waits.Refused}
 	if h.host != nil {
 		st.Running = h.host.Running()
 	}

@@ -18,6 +18,11 @@ type ObjectsConfig struct {
 	// MaxQueue is how many calls may wait for one object, and MaxWaiting for all of this node; further ones
 	// fail with RESOURCE_EXHAUSTED. A call that need not wait is never refused. Default 1024 and 262144.
 	MaxQueue, MaxWaiting int
+	// MaxWaitingBytes is how many bytes may wait on this node for objects, for parts of calls that are missing, and for
+	// those who do not read their streams. No connection may hold more than half of what the others leave; what goes
+	// beyond fails with RESOURCE_EXHAUSTED. Default: a quarter of the memory that this process may have (GOMEMLIMIT,
+	// its cgroup's, or the machine's), between 32 MiB and 256 MiB. The process may take up to twice as much for it.
+	MaxWaitingBytes int64
 	// ActivationTimeout is how long a factory may take. Default 10 s.
 	ActivationTimeout time.Duration
 	// CallTimeout is the deadline of unary calls made on this node that have none. Default 30 s.
@@ -44,6 +49,10 @@ func (o ObjectsConfig) validate() error {
 		if d < 0 {
 			return fmt.Errorf("%w: Objects.%s is negative (%v); leave it 0 for the default", ErrBadConfig, name, d)
 		}
+	}
+	if o.MaxWaitingBytes < 0 {
+		return fmt.Errorf("%w: Objects.MaxWaitingBytes is negative (%d); leave it 0 for the default", ErrBadConfig,
+			o.MaxWaitingBytes)
 	}
 	for name, n := range map[string]int{"MaxActive": o.MaxActive, "MaxQueue": o.MaxQueue, "MaxWaiting": o.MaxWaiting,
 		"MaxMessage": o.MaxMessage} {

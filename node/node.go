@@ -56,6 +56,7 @@ type Node struct {
 	drain        func()             // starts grpc's graceful stop, once
 	drained      chan struct{}      // closed when that stop ended, handlers included
 	served       chan struct{}      // closed when Serve returned, or will never be called
+	limits       limits
 
 	mu       sync.Mutex
 	started  bool
@@ -92,6 +93,7 @@ func NewNode(cfg Config) (*Node, error) {
 		key:         key,
 		drained:     make(chan struct{}),
 		served:      make(chan struct{}),
+		limits:      newLimits(),
 	}
 	n.markStopping = sync.OnceFunc(func() {
 		close(n.stopping)
@@ -117,15 +119,16 @@ func NewNode(cfg Config) (*Node, error) {
 		// Members watch each other with keepalives much shorter than the five
 		// minutes below which grpc would otherwise cut the connection as abuse.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.ChainStreamInterceptor(n.endWatches),
+		grpc.ChainStreamInterceptor(n.limits.limitOwn, n.endWatches),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
 	}, cfg.ServerOptions...)...)
 	n.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
-	healthpb.RegisterHealthServer(n.server, n.health)
-	reflection.Register(n.server)
-	nodepb.RegisterNodeServer(n.server, identity{node: n})
+	own := limitedRegistrar{n.server, n.limits}
+	healthpb.RegisterHealthServer(own, n.health)
+	reflection.Register(n.server) // it has streams alone
+	nodepb.RegisterNodeServer(own, identity{node: n})
 	return n, nil
 }
 

@@ -31,7 +31,7 @@ func (r registrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	if _, ok := n.server.GetServiceInfo()[desc.ServiceName]; ok {
 		panic(fmt.Sprintf("node: service %s is already registered: register each service once", desc.ServiceName))
 	}
-	n.server.RegisterService(desc, impl)
+	n.server.RegisterService(n.limits.limited(desc), impl)
 }
 
 // Register registers a service of the program's own, as Server does, and reports ErrStarted or ErrStopped
@@ -48,7 +48,7 @@ func (n *Node) Register(desc *grpc.ServiceDesc, impl any) error {
 	if _, ok := n.server.GetServiceInfo()[desc.ServiceName]; ok {
 		return errStarted() // another cluster is about to start it
 	}
-	n.server.RegisterService(desc, impl)
+	n.server.RegisterService(n.limits.limited(desc), impl)
 	return nil
 }
 

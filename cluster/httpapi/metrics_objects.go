@@ -54,6 +54,12 @@ func newObjectMetrics() objectMetrics {
 				func(st objects.Stats) int64 { return st.Retried }},
 			{objectDesc("calls_lost_total", "Calls of this node whose connection was lost: they may have run, or run still."),
 				prometheus.CounterValue, func(st objects.Stats) int64 { return st.Lost }},
+			{objectDesc("waiting_bytes", "Bytes that wait on this node at most: requests, parts of them, replies, and streams "+
+				"that are not read."), prometheus.GaugeValue, func(st objects.Stats) int64 { return st.WaitingBytes }},
+			{objectDesc("waiting_bytes_limit", "Bytes that may wait on this node: Objects.MaxWaitingBytes."),
+				prometheus.GaugeValue, func(st objects.Stats) int64 { return st.MaxWaitingBytes }},
+			{objectDesc("bytes_refused_total", "Calls and streams that this node refused because too many bytes of their "+
+				"connection waited."), prometheus.CounterValue, func(st objects.Stats) int64 { return st.RefusedForBytes }},
 		},
 		ofService: []serviceMetric{
 			{objectDesc("active", "Objects that are active on this node.", "service"), prometheus.GaugeValue,

@@ -17,6 +17,9 @@ type Stats struct {
 	// Calls that were made on this node: to objects here, to objects on other nodes, sent anew because their object
 	// had moved, and lost: nobody knows whether they ran.
 	Local, Remote, Retried, Lost int64
+	// WaitingBytes is how many bytes wait in this node at most: requests, parts of them, replies and streams that are not
+	// read. MaxWaitingBytes is how many may, and RefusedForBytes how many calls and streams were refused for it.
+	WaitingBytes, MaxWaitingBytes, RefusedForBytes int64
 }
 
 // ServiceStats is one service on one node.

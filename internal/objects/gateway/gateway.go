@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/goverse/goverse/internal/budget"
 	"github.com/goverse/goverse/internal/objects/host"
 	"github.com/goverse/goverse/internal/objects/route"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
@@ -25,6 +26,8 @@ type Config struct {
 	Prefix string
 	// Current is that of route.Config.
 	Current func() context.Context
+	// Budget counts what calls from outside, and streams, hold while they wait. Nil: no limit.
+	Budget *budget.Budget
 }
 
 // Gateway lets calls in. All methods are safe for concurrent use.

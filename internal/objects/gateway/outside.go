@@ -68,6 +68,11 @@ func (g *Gateway) unary(ctx context.Context, method string, request any) (any, e
 	if err != nil {
 		return nil, err
 	}
+	held, err := g.holdRequest(ctx, in.Key, request)
+	if err != nil {
+		return nil, err
+	}
+	defer held.Release()
 	var response taken
 	call := route.Call{Method: method, Key: in.Key, Metadata: in.Metadata, Request: request, Response: &response,
 		Given: true, Outside: true}
@@ -145,7 +150,14 @@ func (g *Gateway) stream(method string, stream grpc.ServerStream) error {
 		return objects.Error(codes.Unavailable, objects.ReasonNotStarted, "objects: this node knows no shard map yet")
 	}
 	owner, _ := g.cfg.Map.Owner(n)
-	if g.cfg.Host != nil && (in.Forwarded || owner == g.cfg.Self) {
+	here := g.cfg.Host != nil && (in.Forwarded || owner == g.cfg.Self)
+	counted, err := g.count(stream, m.Stream.ClientStreams, !here)
+	if err != nil {
+		return err
+	}
+	defer counted.release()
+	stream = counted
+	if here {
 		call := &host.Call{Method: m, Shard: n, Key: in.Key, Generation: in.Generation, Chain: in.Chain,
 			Metadata: in.Metadata}
 		call.Deadline, _ = ctx.Deadline()

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/goverse/goverse/internal/budget"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -98,6 +99,9 @@ func validNames(headers []*objectspb.Header) bool {
 	}
 	return true
 }
+
+// fullStatus is [budget.ErrFull] as it travels.
+var fullStatus, _ = proto.Marshal(status.Convert(budget.ErrFull).Proto())
 
 // failure is a reply that says only that the call failed.
 func failure(code codes.Code, message string) *objectspb.Reply {

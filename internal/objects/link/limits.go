@@ -1,6 +1,10 @@
 package link
 
-import "github.com/goverse/goverse/proto/goverse/objects/v1"
+import (
+	"time"
+
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
+)
 
 const (
 	// partSize is the longest request or response that travels in one piece, and the length of parts of longer ones.
@@ -23,16 +27,26 @@ const (
 	// maxStreamMessage is the longest message of a stream that is accepted from it, whatever the dial options say.
 	maxStreamMessage = 4 << 20
 
-	// streamWindow and connWindow are a node's own, in package node, where their reason stands.
-	streamWindow = 4 << 20
+	// linkWindow is how much of a link's replies is on its way without having been read: enough for 25 MB/s at 160 ms.
+	// Streams have a connection of their own, and a small window: each may be left unread. connWindow is of all together,
+	// and is opened again when bytes arrive.
+	linkWindow   = 4 << 20
+	streamWindow = 128 << 10
 	connWindow   = 16 << 20
 
-	defaultMaxMessage  = 4 << 20
-	defaultMaxInFlight = 256 << 20
-	// defaultMaxHeld is above the in-flight limit of callers, so that they wait at home, where that is by
-	// deadline and in order, before the server stops reading.
+	// creditStep is how many bytes a link takes from the node's budget at a time, about.
+	creditStep = 256 << 10
+	// partIdle is how long parts of a call are held without a further one.
+	partIdle = 30 * time.Second
+	// expireEvery is how often that is looked after.
+	expireEvery = 5 * time.Second
+
+	defaultMaxMessage = 4 << 20
+	// defaultMaxInFlight is below what a node holds for one connection, so that calls wait at home, where that is by
+	// deadline and in order, and are not refused.
+	defaultMaxInFlight = 64 << 20
 	defaultMaxHeld     = 512 << 20
-	defaultMaxBuffered = 64 << 20
+	defaultMaxBuffered = 32 << 20
 )
 
 // extraOfCall is about the size of a call on the wire without its request.

@@ -45,7 +45,7 @@ func (l *link) run() {
 
 // open opens the stream, and returns it once the node has accepted it. No call was sent if it fails.
 func (l *link) open() (stream, error) {
-	s, err := objectspb.NewObjectsClient(l.peer.conn).Link(l.ctx, grpc.WaitForReady(false),
+	s, err := objectspb.NewObjectsClient(l.peer.linkConn).Link(l.ctx, grpc.WaitForReady(false),
 		grpc.CallContentSubtype(wire.Subtype), grpc.MaxCallSendMsgSize(maxStreamMessage),
 		grpc.MaxCallRecvMsgSize(maxStreamMessage))
 	if err != nil {

@@ -11,8 +11,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-
-	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
 // reconnect is how gRPC connects again: soon at first, and to a node that comes back after a while within about a
@@ -23,13 +21,16 @@ var reconnect = grpc.ConnectParams{
 	MinConnectTimeout: 2 * time.Second,
 }
 
-// peer is one address: its connection, and its link at present.
+// peer is one address: its connections, and its link at present.
 type peer struct {
 	pool    *Pool
 	address string
-	conn    *grpc.ClientConn
-	streams atomic.Int64 // on the connection, beside the link
-	link    atomic.Pointer[link]
+	conn    *grpc.ClientConn // for streams
+	// linkConn is the link's alone, which has another window, and does not compete with streams where the node limits
+	// how many a connection may have.
+	linkConn *grpc.ClientConn
+	streams  atomic.Int64 // on conn
+	link     atomic.Pointer[link]
 
 	mu      sync.Mutex
 	retired bool // no link is opened any more, and no stream begun
@@ -37,14 +38,31 @@ type peer struct {
 
 func newPeer(pool *Pool, address string) (*peer, error) {
 	p := &peer{pool: pool, address: address}
-	opts := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
-		grpc.WithConnectParams(reconnect), grpc.WithStaticStreamWindowSize(streamWindow),
-		grpc.WithStaticConnWindowSize(connWindow), grpc.WithChainStreamInterceptor(p.countStream),
-		grpc.WithChainUnaryInterceptor(p.countCall)}, pool.cfg.DialOptions...)
+	var err error
+	if p.conn, err = p.connect(streamWindow, grpc.WithChainStreamInterceptor(p.countStream),
+		grpc.WithChainUnaryInterceptor(p.countCall)); err != nil {
+		return nil, err
+	}
+	if p.linkConn, err = p.connect(linkWindow); err != nil {
+		_ = p.conn.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// connect makes a connection, which is established when it is first used.
+func (p *peer) connect(window int32, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
+	all := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+		grpc.WithConnectParams(reconnect), grpc.WithStaticStreamWindowSize(window),
+		grpc.WithStaticConnWindowSize(connWindow)}, opts...)
 	// passthrough: the dialer gets the address as it is, and resolves it itself.
-	conn, err := grpc.NewClient("passthrough:///"+address, opts...)
-	p.conn = conn
-	return p, err
+	return grpc.NewClient("passthrough:///"+p.address, append(all, p.pool.cfg.DialOptions...)...)
+}
+
+// disconnect closes the connections.
+func (p *peer) disconnect() {
+	_ = p.conn.Close() // it is closed once
+	_ = p.linkConn.Close()
 }
 
 // errRetired refuses what is begun on a connection that is about to be closed: nothing was sent.
@@ -60,12 +78,9 @@ func (p *peer) borrow() bool {
 	return !p.retired
 }
 
-// countStream counts the streams that are open, those of links apart.
+// countStream counts the streams that are open.
 func (p *peer) countStream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
 	streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if method == objectspb.Objects_Link_FullMethodName {
-		return streamer(ctx, desc, conn, method, opts...)
-	}
 	if !p.borrow() {
 		return nil, errRetired
 	}
@@ -130,5 +145,5 @@ func (p *peer) close(cause error) {
 	if l := p.link.Load(); l != nil {
 		l.fail(cause, -1)
 	}
-	_ = p.conn.Close()
+	p.disconnect()
 }

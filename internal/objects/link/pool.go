@@ -188,7 +188,7 @@ func (p *Pool) Keep(keep func(address string) bool) {
 			delete(p.peers, peer.address)
 		}
 		p.mu.Unlock()
-		_ = peer.conn.Close() // it is closed once
+		peer.disconnect()
 	}
 }
 

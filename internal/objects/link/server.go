@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/goverse/goverse/internal/budget"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
@@ -31,8 +32,11 @@ type ServerConfig struct {
 	// further until some are answered. Default 512 MiB.
 	MaxHeld int64
 	// MaxBuffered is how many bytes of replies wait for a slow peer, about; then its link is not read further.
-	// Default 64 MiB.
+	// Default 32 MiB.
 	MaxBuffered int64
+	// Budget counts what calls, parts of calls and replies hold, by connection. A call for which there is no room is
+	// answered with [budget.ErrFull]. Nil: no limit.
+	Budget *budget.Budget
 }
 
 // WithDefaults is the configuration with what was left out.

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"strconv"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/goverse/goverse/internal/budget"
 	"github.com/goverse/goverse/internal/objects/link/wire"
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
@@ -30,6 +34,8 @@ type serverLink struct {
 	room   chan struct{} // for the reader: less is held
 	ended  chan struct{}
 
+	connection any // for the budget
+
 	mu       sync.Mutex
 	in       *inbound
 	out      outbox
@@ -41,26 +47,88 @@ type serverLink struct {
 	draining error       // no further calls are taken, and the link ends with that (io.EOF: well) once it is idle
 	over     bool
 	err      error // with which the link has ended
+	owed     int64 // bytes of the budget that the link holds
+	credit   int64 // of them, those that nothing takes: the budget is not asked for each call
+	counted  int64 // of them, those that wait to be sent
 }
 
 func newServerLink(s *Server,
 	stream grpc.BidiStreamingServer[objectspb.LinkRequest, objectspb.LinkResponse]) *serverLink {
-	return &serverLink{s: s, stream: stream, ctx: stream.Context(), wake: make(chan struct{}, 1),
+	l := &serverLink{s: s, stream: stream, ctx: stream.Context(), wake: make(chan struct{}, 1),
 		room: make(chan struct{}, 1), ended: make(chan struct{}), in: newInbound(s.cfg.Prefix, s.cfg.MaxMessage)}
+	var remote net.Addr
+	if p, ok := grpcpeer.FromContext(l.ctx); ok {
+		remote = p.Addr
+	}
+	l.connection = budget.Connection(remote)
+	l.in.takeBytes, l.in.giveBytes = l.take, l.give
+	return l
 }
+
+// take has the link hold bytes, unless they are too many. The lock is held, as it is for give and owe.
+func (l *serverLink) take(n int64) bool {
+	switch {
+	case l.credit >= n:
+	case n < creditStep && l.s.cfg.Budget.Take(l.connection, creditStep):
+		l.owed, l.credit = l.owed+creditStep, l.credit+creditStep
+	case l.s.cfg.Budget.Take(l.connection, n):
+		l.owed, l.credit = l.owed+n, l.credit+n
+	default:
+		return false
+	}
+	l.credit -= n
+	return true
+}
+
+// give has the link hold fewer bytes. A link that has ended holds none.
+func (l *serverLink) give(n int64) {
+	if l.over {
+		return
+	}
+	l.credit += n
+	if back := l.credit - creditStep; l.credit > 2*creditStep || l.credit < 0 {
+		l.s.cfg.Budget.Give(l.connection, back)
+		l.owed, l.credit = l.owed-back, creditStep
+	}
+}
+
+// owe has the link hold more bytes, also where they are too many.
+func (l *serverLink) owe(n int64) { l.give(-n) }
 
 // wait returns when the link has ended, with the status of the stream.
 func (l *serverLink) wait() error {
-	select {
-	case <-l.ended:
-	case <-l.ctx.Done():
-		l.stop(status.FromContextError(l.ctx.Err()).Err())
+	look := time.NewTicker(expireEvery)
+	defer look.Stop()
+	for over := false; !over; {
+		select {
+		case <-l.ended:
+			over = true
+		case <-l.ctx.Done():
+			l.stop(status.FromContextError(l.ctx.Err()).Err())
+			over = true
+		case <-look.C:
+			l.expire()
+		}
 	}
 	l.mu.Lock()
 	err, taken := l.err, l.in.begun
 	l.mu.Unlock()
 	l.stream.SetTrailer(metadata.Pairs(takenKey, strconv.FormatUint(taken, 10)))
 	return err
+}
+
+// expire answers the calls whose parts have ceased to come.
+func (l *serverLink) expire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range l.in.expire(time.Now()) {
+		l.push(&Incoming{id: id}, failure(codes.DeadlineExceeded, "link: no further part of the request has come for "+
+			partIdle.String()))
+		if l.idle {
+			l.idle = false
+			poke(l.wake)
+		}
+	}
 }
 
 // stop ends the link at once, and reports whether it had not ended before.
@@ -70,6 +138,7 @@ func (l *serverLink) stop(err error) bool {
 		l.mu.Unlock()
 		return false
 	}
+	l.s.cfg.Budget.Give(l.connection, l.owed)
 	l.over, l.err = true, err
 	var cancels []func()
 	for _, c := range l.in.calls {
@@ -136,6 +205,7 @@ func (l *serverLink) receive(m *objectspb.LinkRequest) bool {
 	var cancels []func()
 	for _, c := range a.cancelled {
 		l.out.remove(&c.entry)
+		l.account()
 		if f := c.end(); f != nil {
 			cancels = append(cancels, f)
 		}
@@ -145,6 +215,9 @@ func (l *serverLink) receive(m *objectspb.LinkRequest) bool {
 			c.l = l
 		}
 		l.held += c.cost
+	}
+	for _, id := range a.full {
+		l.push(&Incoming{id: id}, &objectspb.Reply{Status: fullStatus})
 	}
 	for _, id := range a.refused {
 		l.push(&Incoming{id: id}, failure(codes.ResourceExhausted, "link: the request has more than "+

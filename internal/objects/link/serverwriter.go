@@ -18,6 +18,7 @@ func (l *serverLink) reply(c *Incoming, r *objectspb.Reply) {
 	}
 	c.answered, c.onCancel = true, nil
 	l.held -= c.cost
+	l.give(c.cost)
 	if !c.ended {
 		l.push(c, r)
 	}
@@ -32,6 +33,15 @@ func (l *serverLink) reply(c *Incoming, r *objectspb.Reply) {
 func (l *serverLink) push(c *Incoming, r *objectspb.Reply) {
 	c.entry = entry{id: c.id, reply: r, payload: r.Response, extra: extraOfReply(r)}
 	l.out.add(&c.entry)
+	l.account()
+}
+
+// account has the link hold what waits to be sent. The lock is held.
+func (l *serverLink) account() {
+	if waits := l.out.bytes; !l.over && waits != l.counted {
+		l.owe(waits - l.counted)
+		l.counted = waits
+	}
 }
 
 // makeRoom wakes the reader if there is room. The lock is held.
@@ -94,6 +104,7 @@ func (l *serverLink) next(frames []frame) (_ []frame, end error) {
 	clear(l.sent)
 	l.sent = l.sent[:0]
 	frames = l.out.take(frames)
+	l.account()
 	for _, f := range frames {
 		if c := l.in.calls[f.e.id]; f.last && c != nil && &c.entry == f.e {
 			delete(l.in.calls, f.e.id)

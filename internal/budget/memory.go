@@ -1,0 +1,51 @@
+package budget
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"runtime/debug"
+	"strconv"
+)
+
+const (
+	// share is which part of the memory is the default.
+	share = 4
+	// atLeast and atMost are the bounds of the default. Under the garbage collector what is held takes up to twice as
+	// much; more than atMost is a wish that only the operator can have.
+	atLeast, atMost = 32 << 20, 256 << 20
+)
+
+// Default is the budget of a node that is given none: a quarter of the memory that this process may have, by GOMEMLIMIT,
+// its cgroup or the machine, between 32 MiB and 256 MiB.
+func Default() int64 { return defaultOf(debug.SetMemoryLimit(-1), os.ReadFile) }
+
+func defaultOf(limit int64, read func(name string) ([]byte, error)) int64 {
+	memory := limit
+	if memory == math.MaxInt64 {
+		for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+			if n, ok := firstNumber(read, name, ""); ok {
+				memory = min(memory, n)
+			}
+		}
+		if n, ok := firstNumber(read, "/proc/meminfo", "MemTotal:"); ok {
+			memory = min(memory, n<<10)
+		}
+	}
+	return min(max(memory/share, atLeast), atMost)
+}
+
+// firstNumber is the number after a label in a file.
+func firstNumber(read func(name string) ([]byte, error), name, label string) (int64, bool) {
+	raw, err := read(name)
+	if err != nil {
+		return 0, false
+	}
+	_, after, ok := bytes.Cut(raw, []byte(label))
+	fields := bytes.Fields(after)
+	if !ok || len(fields) == 0 {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(fields[0]), 10, 64)
+	return n, err == nil && n > 0
+}

@@ -1,0 +1,93 @@
+package node
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/goverse/goverse/internal/budget"
+)
+
+const (
+	// maxReading is how many requests of unary calls are received from one connection at a time, of up to 4 MiB each;
+	// further ones wait until one is there in whole. How long it is shows only then.
+	maxReading = 16
+	// maxOwn is how many streams of the node's own services one connection may have: watches of the node, of its
+	// health and of the routes, reflection, and links.
+	maxOwn = 32
+)
+
+// limits are what one connection may do at a time, whoever is behind it.
+type limits struct{ reading, own *budget.Gate }
+
+func newLimits() limits {
+	return limits{reading: budget.NewGate(maxReading), own: budget.NewGate(maxOwn)}
+}
+
+// connectionOf is the connection of a call.
+func connectionOf(ctx context.Context) any {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	return budget.Connection(p.Addr)
+}
+
+// limited is a service whose unary calls are received as the limits have it.
+func (l limits) limited(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
+	out := *desc
+	out.Methods = slices.Clone(desc.Methods)
+	for i := range out.Methods {
+		handler := out.Methods[i].Handler
+		out.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error,
+			around grpc.UnaryServerInterceptor) (any, error) {
+			return handler(srv, ctx, func(request any) error { return l.read(ctx, decode, request) }, around)
+		}
+	}
+	return &out
+}
+
+// read receives a request.
+func (l limits) read(ctx context.Context, decode func(any) error, request any) error {
+	connection := connectionOf(ctx)
+	if err := l.reading.Enter(ctx, connection); err != nil {
+		return status.FromContextError(err).Err()
+	}
+	defer l.reading.Leave(connection)
+	return decode(request)
+}
+
+// limitOwn is an interceptor that refuses a connection more than its share of streams of the node's own services.
+func (l limits) limitOwn(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) error {
+	if !slices.ContainsFunc(ownServices, func(prefix string) bool { return strings.HasPrefix(info.FullMethod, prefix) }) {
+		return handler(srv, stream)
+	}
+	connection := connectionOf(stream.Context())
+	if !l.own.TryEnter(connection) {
+		return status.Errorf(codes.ResourceExhausted, "node: this connection has %d streams of the node's own services "+
+			"already: end some, or open another connection", maxOwn)
+	}
+	defer l.own.Leave(connection)
+	return handler(srv, stream)
+}
+
+// ownServices are those whose streams a connection needs few of.
+var ownServices = []string{"/grpc.health.v1.Health/", "/grpc.reflection.", "/goverse.node.v1.Node/",
+	"/goverse.objects.v1.Objects/"}
+
+// limitedRegistrar registers services with the limits.
+type limitedRegistrar struct {
+	grpc.ServiceRegistrar
+	limits limits
+}
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (r limitedRegistrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	r.ServiceRegistrar.RegisterService(r.limits.limited(desc), impl)
+}
