@@ -44,20 +44,30 @@ func fits(limit, used, own, n int64) bool { return own+n <= (limit-(used-own))/2
 
 // Take has a connection hold n bytes more, unless that is too much, which is counted as a refusal.
 func (b *Budget) Take(connection any, n int64) bool {
+	_, ok := b.TakeUpTo(connection, n, n)
+	return ok
+}
+
+// TakeUpTo is Take of most bytes, or of n where these are too many, and returns how many they are. It is for those who
+// need n now and more soon.
+func (b *Budget) TakeUpTo(connection any, n, most int64) (taken int64, ok bool) {
 	if b == nil {
-		return true
+		return most, true
 	}
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	own := b.by[connection]
-	ok := fits(b.limit, b.used, own, n)
-	if ok {
-		b.by[connection], b.used = own+n, b.used+n
-	}
-	b.mu.Unlock()
-	if !ok {
+	switch {
+	case fits(b.limit, b.used, own, most):
+		taken = most
+	case fits(b.limit, b.used, own, n):
+		taken = n
+	default:
 		b.refused.Add(1)
+		return 0, false
 	}
-	return ok
+	b.by[connection], b.used = own+taken, b.used+taken
+	return taken, true
 }
 
 // Owe has a connection hold n bytes more, whether that is too much or not: it is refused the next ones.

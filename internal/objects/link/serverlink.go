@@ -67,14 +67,12 @@ func newServerLink(s *Server,
 
 // take has the link hold bytes, unless they are too many. The lock is held, as it is for give and owe.
 func (l *serverLink) take(n int64) bool {
-	switch {
-	case l.credit >= n:
-	case n < creditStep && l.s.cfg.Budget.Take(l.connection, creditStep):
-		l.owed, l.credit = l.owed+creditStep, l.credit+creditStep
-	case l.s.cfg.Budget.Take(l.connection, n):
-		l.owed, l.credit = l.owed+n, l.credit+n
-	default:
-		return false
+	if l.credit < n {
+		taken, ok := l.s.cfg.Budget.TakeUpTo(l.connection, n, max(n, creditStep))
+		if !ok {
+			return false
+		}
+		l.owed, l.credit = l.owed+taken, l.credit+taken
 	}
 	l.credit -= n
 	return true
