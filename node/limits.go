@@ -22,7 +22,7 @@ const (
 	maxOwn = 32
 )
 
-// limits are what one connection may do at a time, whoever is behind it.
+// limits bounds what one connection may do at a time.
 type limits struct{ reading, own *budget.Gate }
 
 func newLimits() limits {

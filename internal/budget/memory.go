@@ -11,13 +11,13 @@ import (
 const (
 	// share is which part of the memory is the default.
 	share = 4
-	// atLeast and atMost are the bounds of the default. Under the garbage collector what is held takes up to twice as
-	// much; more than atMost is a wish that only the operator can have.
+	// atLeast and atMost bound the default. Under the garbage collector what is held takes up to twice as much, so more
+	// than atMost is left to the operator.
 	atLeast, atMost = 32 << 20, 192 << 20
 )
 
-// Default is the budget of a node that is given none: a quarter of the memory that this process may have, by GOMEMLIMIT,
-// its cgroup or the machine, between 32 MiB and 192 MiB.
+// Default returns the budget of a node whose configuration names none: a quarter of the memory that this process may
+// have, by GOMEMLIMIT, its cgroup or the machine, between 32 MiB and 192 MiB.
 func Default() int64 { return defaultOf(debug.SetMemoryLimit(-1), os.ReadFile) }
 
 func defaultOf(limit int64, read func(name string) ([]byte, error)) int64 {

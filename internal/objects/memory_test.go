@@ -28,8 +28,8 @@ import (
 )
 
 // hoardFor is how long each load of TestMemoryThatOneConnectionTakes lasts.
-var hoardFor = flag.Duration("objects.hoard", time.Second, "how long each load on the memory of a node lasts; 60s is the "+
-	"full run")
+var hoardFor = flag.Duration("objects.hoard", time.Second, "how long each load on the memory of a node lasts; 60s is "+
+	"the full run")
 
 // hoardedEnv has the test process be the nodes that are loaded.
 const hoardedEnv = "GOVERSE_TEST_HOARDED"
