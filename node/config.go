@@ -22,7 +22,7 @@ type Config struct {
 
 	// ServerOptions are added to the gRPC server's own, after them, so they win. The own ones let one connection
 	// have 16384 calls at a time, and a call 64 KiB of headers; messages have gRPC's limit, 4 MiB. Flow control windows
-	// are of fixed size, 128 KiB for a stream and 16 MiB for a connection; a message that is longer is read in one go
+	// are of fixed size, 256 KiB for a stream and 16 MiB for a connection; a message that is longer is read in one go
 	// all the same. Of one connection, 16 requests of unary calls are received at a time.
 	// For TLS, give grpc.Creds here and the matching grpc.WithTransportCredentials
 	// to callers of this node, Identify included.
@@ -42,7 +42,7 @@ const (
 	// adapt, gRPC does not measure the connection by a ping beside nearly every message, which takes a tenth of a
 	// small call. That of a stream is small, for each stream of a connection may be left unread; gRPC opens it for the
 	// whole of a longer message once that is being read. That of a connection is opened again when bytes arrive.
-	streamWindow = 128 << 10
+	streamWindow = 256 << 10
 	connWindow   = 16 << 20
 )
 

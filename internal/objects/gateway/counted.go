@@ -16,8 +16,10 @@ const (
 	uncounted = 4<<10 - 1
 	// streamCost is about what an open stream takes by itself.
 	streamCost = 8 << 10
-	// receiveWindow is how much of a stream gRPC receives before it is read: see package node.
-	receiveWindow = 128 << 10
+	// receiveWindow is how much of a stream from outside gRPC receives before it is read: see package node.
+	receiveWindow = 256 << 10
+	// forwardWindow is the same of what another node sends: see package link.
+	forwardWindow = 128 << 10
 	// sendQuota is how much of a stream gRPC keeps that the other side does not take, beside the last message.
 	sendQuota = 64 << 10
 )
@@ -104,7 +106,7 @@ func (s *counted) grow(size int64) error {
 	s.sent, s.most = min(sendQuota, s.sent+size), max(s.most, size)
 	waits := s.sent + 2*s.most // one may be the last that fitted, one is about to be sent
 	if s.forwarded {
-		waits += s.sent/sendQuota*receiveWindow + 2*s.most
+		waits += s.sent/sendQuota*forwardWindow + 2*s.most
 	}
 	if !s.held.Grow(s.opened + waits) {
 		s.err = budget.ErrUnread
