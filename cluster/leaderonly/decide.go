@@ -51,7 +51,9 @@ func judge(l Leader, next bool, h hint, held, tried bool) (_ verdict, moment tim
 	case l.Name == "" || l.Own:
 		return hold, 0
 	case h.forwarded && h.token > l.Token && l.Token != 0:
-		return hold, 0 // the node that forwarded it knows more
+		// The node that forwarded it knows more, and soon this one does; but it may also say so of another history, and
+		// anybody may say so.
+		return linger, takeover
 	case tried:
 		return hold, 0 // for another one
 	case h.retry && next:

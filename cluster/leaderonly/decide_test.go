@@ -27,7 +27,7 @@ func TestJudge(t *testing.T) {
 		"it waited for the leader, which leads now": {leader: other, held: true, want: linger, moment: settle},
 		"that leader could not be reached":          {leader: other, tried: true, want: hold},
 		"the node that forwarded it knows a newer term": {leader: other,
-			hint: hint{forwarded: true, token: 6}, want: hold},
+			hint: hint{forwarded: true, token: 6}, want: linger, moment: takeover},
 		"it knows the same term":     {leader: other, hint: hint{forwarded: true, token: 5}, want: elsewhere},
 		"it does not know the token": {leader: other, hint: hint{forwarded: true}, want: elsewhere},
 		"the token is not known here, as of an elector's": {leader: Leader{Name: "b"},

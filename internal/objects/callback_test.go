@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/testkit/probepb"
 )
 
@@ -22,7 +23,7 @@ var calledBackDrains = flag.Int("calledbackdrains", 5, "how many drains there ar
 // Objects call others, which call them back, while nodes are drained: the shard of the first one waits for its turn, so
 // the call back goes to that shard's former owner.
 func TestCallsBackWhileNodesAreDrained(t *testing.T) {
-	c, w := objectNodes(t, 3, objects.Reentrant("Again"))
+	c, w := objectNodesIn(t, 3, []clustertest.Option{clustertest.WithTTL(5)}, objects.Reentrant("Again"))
 	w.Arrange("out", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
 		other := probepb.NewProbeClient(p.Object.At("other " + p.Object.Key()))
 		return other.Do(ctx, &probepb.DoRequest{What: "back", Key: p.Object.Key()})

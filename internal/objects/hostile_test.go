@@ -163,6 +163,7 @@ func (h hostile) ask(ctx context.Context, conn *grpc.ClientConn) {
 func FuzzHostileFields(f *testing.F) {
 	c := clustertest.New(f, 0, clustertest.WithTTL(10), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Shards, cfg.Sharding.Window, cfg.Sharding.MinMembers = 16, 20*time.Millisecond, 2
+		cfg.Sharding.MovesPerMinute = 100000
 	}))
 	w := &probepb.World{}
 	var conns []*grpc.ClientConn
