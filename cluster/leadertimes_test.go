@@ -60,7 +60,7 @@ func TestLeadersLeaseIsAskedForOnceASecond(t *testing.T) {
 							}
 						})
 					}
-					time.Sleep(100 * time.Millisecond) // of virtual time
+					<-time.After(100 * time.Millisecond) // of virtual time
 				}
 				wg.Wait()
 				require.LessOrEqual(t, etcd.asked.Load(), int64(11))

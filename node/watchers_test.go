@@ -195,7 +195,7 @@ func TestStrangersMakeRoom(t *testing.T) {
 		}
 		late := newcomer()
 		require.Error(t, all.admit(late, nobody), "none has had the time to prove anything")
-		time.Sleep(introduction) // of virtual time
+		<-time.After(introduction) // of virtual time
 		late = newcomer()
 		require.NoError(t, all.admit(late, nobody))
 		select {
