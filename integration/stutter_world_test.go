@@ -206,8 +206,8 @@ func (w *stutterWorld) tryCommands() bool {
 // lost the lock.
 func (w *stutterWorld) endCommands() {
 	for _, s := range []*side{w.a, w.b} {
-		if p := s.beats.running; p != nil && p.Running() {
-			p.Kill(w) // its guard ends the command
+		if p := s.beats.running; p != nil {
+			require.NoError(w, p.Close()) // its guard ends the command
 		}
 	}
 	procs.Await(w, healing, "nothing is left of the commands",

@@ -150,7 +150,11 @@ func (c *Certificates) read() (seen string, former, now *generation, err error) 
 // sayReplaced says that there is a new generation.
 func (c *Certificates) sayReplaced(former, now *generation) {
 	if former == nil {
-		c.log.Info("certificates loaded", now.about(c.cfg)...)
+		level := hclog.Info
+		if c.cfg.ForEtcd { // a client says what is wrong with it, and nothing else
+			level = hclog.Debug
+		}
+		c.log.Log(level, "certificates loaded", now.about(c.cfg)...)
 		return
 	}
 	says := "certificates replaced: new connections use them"

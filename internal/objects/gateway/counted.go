@@ -16,8 +16,9 @@ const (
 	uncounted = 4<<10 - 1
 	// streamCost is about what an open stream takes by itself.
 	streamCost = 8 << 10
-	// receiveWindow is how much of a stream from outside gRPC receives before it is read: see package node.
-	receiveWindow = 256 << 10
+	// receiveCost is what a stream counts for what gRPC receives before it is read: a quarter of the window, see package
+	// node, for few streams fill theirs. A connection that fills all of its windows takes four times as much for them.
+	receiveCost = 64 << 10
 	// forwardWindow is the same of what another node sends: see package link.
 	forwardWindow = 128 << 10
 	// sendQuota is how much of a stream gRPC keeps that the other side does not take, beside the last message.
@@ -74,7 +75,7 @@ func (g *Gateway) count(stream grpc.ServerStream, clientSends, forwarded bool) (
 	s := &counted{ServerStream: stream, forwarded: forwarded, opened: streamCost,
 		held: g.cfg.Budget.Hold(connectionOf(stream.Context()))}
 	if clientSends {
-		s.opened += receiveWindow
+		s.opened += receiveCost
 		if forwarded {
 			s.opened += sendQuota
 		}

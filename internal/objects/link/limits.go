@@ -44,7 +44,7 @@ const (
 	defaultMaxMessage = 4 << 20
 	// defaultMaxInFlight is below what a node holds for one connection, so that calls wait at home, where that is by
 	// deadline and in order, and are not refused.
-	defaultMaxInFlight = 64 << 20
+	defaultMaxInFlight = 48 << 20
 	defaultMaxHeld     = 512 << 20
 	defaultMaxBuffered = 32 << 20
 )
