@@ -141,11 +141,15 @@ func TestLinksAndHalves(t *testing.T) {
 	require.Eventually(t, func() bool { return told.Load() == 1 }, time.Minute, time.Millisecond)
 	// Half of the key, and it stays so for a while.
 	key := filepath.Join(dir, "two", "tls.key")
-	require.NoError(t, os.WriteFile(key, second.Key[:len(second.Key)/2], 0o600))
+	write := func(text []byte) { // at once: an empty file would be another thing that cannot be used
+		require.NoError(t, os.WriteFile(key+".next", text, 0o600))
+		require.NoError(t, os.Rename(key+".next", key))
+	}
+	write(second.Key[:len(second.Key)/2])
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "cannot be used") }, time.Minute,
 		time.Millisecond)
 	require.Equal(t, second.Serial, certs.Leaf().SerialNumber)
-	require.NoError(t, os.WriteFile(key, second.Key, 0o600))
+	write(second.Key)
 	third := b.Issue(t, nil)
 	mount("three", b, third)
 	require.Eventually(t, func() bool { return certs.Leaf().SerialNumber.Cmp(third.Serial) == 0 }, time.Minute,
