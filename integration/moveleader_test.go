@@ -29,7 +29,7 @@ const (
 // In ordinary operation a change of etcd's leader costs nobody a session, and no node the leadership, though
 // renewals that it falls between count for nothing.
 func TestEtcdsLeaderMoves(t *testing.T) {
-	t.Parallel()
+	// Not beside others: the sessions are this process's, and one that stands still again and again loses them.
 	members := kit.StartMembers(t, procs.Etcd37, 3, 0)
 	all := strings.Join(members.Endpoints, ",")
 	nodes, _ := startNodes(t, procs.NodeConfig{Etcd: all}, 2)
