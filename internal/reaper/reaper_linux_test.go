@@ -28,6 +28,8 @@ const (
 func TestMain(m *testing.M) {
 	what, ok := os.LookupEnv(programEnv)
 	if !ok {
+		// Where nohup has this process ignore the signal, the programs that it starts do not inherit that.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 		os.Exit(m.Run())
 	}
 	if !strings.HasPrefix(what, without) {
