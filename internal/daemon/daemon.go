@@ -188,6 +188,7 @@ func (d *Daemon) start(run context.Context, fail context.CancelCauseFunc) (joine
 				return joined, err
 			}
 			cfg.Client = d.dialled
+			guards.goes(func() { d.followMembers(run) })
 		}
 	}
 	c, err := cluster.NewClusterWithNode(cfg, d.node)

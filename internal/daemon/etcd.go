@@ -5,10 +5,12 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/goverse/goverse/cluster"
 	"github.com/goverse/goverse/embedetcd"
@@ -20,6 +22,8 @@ const (
 	lostRetry, lostSay = time.Second, 30 * time.Second
 	// dialRetry is the pause before another attempt to log in at the embedded etcd.
 	dialRetry = 500 * time.Millisecond
+	// followEvery is the time between two looks whether the members of etcd have changed: in memory.
+	followEvery = time.Second
 )
 
 // startEtcd starts the embedded etcd. A member that the others do not let in waits until somebody has
@@ -53,6 +57,7 @@ func (d *Daemon) startEtcd(ctx context.Context) (err error) {
 // dial makes the node's client of the embedded etcd, which logs in if there is a user.
 func (d *Daemon) dial(ctx context.Context, cfg cluster.Config) (*clientv3.Client, error) {
 	cfg.Client, cfg.EtcdAddress = nil, strings.Join(d.etcd.Endpoints(), ",")
+	cfg.FixedEndpoints = true // the embedded member knows the others: see followMembers
 	for {
 		client, err := cluster.NewEtcdClient(cfg)
 		if err == nil || !errors.Is(err, cluster.ErrEtcdUnreachable) {
@@ -62,6 +67,26 @@ func (d *Daemon) dial(ctx context.Context, cfg cluster.Config) (*clientv3.Client
 		case <-time.After(dialRetry):
 		case <-ctx.Done():
 			return nil, err
+		}
+	}
+}
+
+// followMembers keeps the endpoints of the node's client those of etcd's members, until ctx ends. The own member answers
+// also where it is cut off from the others, so these are used as well, and not only when it does not answer.
+func (d *Daemon) followMembers(ctx context.Context) {
+	again := time.NewTicker(followEvery)
+	defer again.Stop()
+	connected := false // once: the client's first connecting and SetEndpoints, at the same time, are a data race in it
+	for {
+		connected = connected || d.dialled.ActiveConnection().GetState() == connectivity.Ready
+		if now := d.etcd.Endpoints(); connected && !slices.Equal(now, d.dialled.Endpoints()) {
+			d.log.Debug("the members of etcd have changed", "endpoints", strings.Join(now, ","))
+			d.dialled.SetEndpoints(now...)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
