@@ -86,6 +86,7 @@ func FuzzSnapshot(f *testing.F) {
 func emptyIsNil(s Snapshot) Snapshot {
 	s.Members, s.Queue, s.Accusations = orNil(s.Members), orNil(s.Queue), orNil(s.Accusations)
 	s.Drains, s.Released, s.Foreign = orNil(s.Drains), orNil(s.Released), orNil(s.Foreign)
+	s.Silences = orNil(s.Silences)
 	return s
 }
 
