@@ -71,8 +71,8 @@ func (d *Daemon) dial(ctx context.Context, cfg cluster.Config) (*clientv3.Client
 	}
 }
 
-// followMembers keeps the endpoints of the node's client those of etcd's members, until ctx ends. The own member answers
-// also where it is cut off from the others, so these are used as well, and not only when it does not answer.
+// followMembers keeps the endpoints of the node's client those of etcd's members, until ctx ends. The own member
+// answers also where it is cut off from the others, so these are used as well, and not only when it does not answer.
 func (d *Daemon) followMembers(ctx context.Context) {
 	again := time.NewTicker(followEvery)
 	defer again.Stop()
