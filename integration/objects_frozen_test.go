@@ -4,8 +4,10 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -124,7 +126,7 @@ func (f *frozen) chat(way, key string, probe probepb.ProbeClient) {
 			if err == nil {
 				err = stream.Send(&probepb.Blob{Data: []byte("hello")})
 			}
-			if err == nil {
+			if err == nil || errors.Is(err, io.EOF) { // receiving says why sending ended
 				_, err = stream.Recv()
 			}
 		}
