@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -220,18 +219,7 @@ func (c *counter) Do(ctx context.Context, in *probepb.DoRequest) (*probepb.DoRes
 
 // Chat implements probepb.ProbeServer.
 func (c *counter) Chat(stream probepb.Probe_ChatServer) error {
-	for {
-		blob, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(blob); err != nil {
-			return err
-		}
-	}
+	return probepb.EchoChat(stream)
 }
 
 // block waits for the test.

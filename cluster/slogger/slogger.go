@@ -19,10 +19,11 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/internal/loglines"
 )
 
 // LevelTrace is what Goverse's finest lines have: below slog.LevelDebug.
@@ -154,26 +155,8 @@ func (l *logger) GetLevel() hclog.Level {
 }
 
 func (l *logger) StandardLogger(opts *hclog.StandardLoggerOptions) *log.Logger {
-	return log.New(l.StandardWriter(opts), "", 0)
+	return loglines.Logger(l, opts)
 }
-
 func (l *logger) StandardWriter(opts *hclog.StandardLoggerOptions) io.Writer {
-	level := hclog.Info
-	if opts != nil && opts.ForceLevel != hclog.NoLevel {
-		level = opts.ForceLevel
-	}
-	return lines{l, level}
-}
-
-// lines writes each line of what is written.
-type lines struct {
-	l     *logger
-	level hclog.Level
-}
-
-func (w lines) Write(p []byte) (int, error) {
-	for line := range strings.Lines(string(p)) {
-		w.l.write(w.level, strings.TrimRight(line, "\r\n"), nil)
-	}
-	return len(p), nil
+	return loglines.Writer(l, opts)
 }

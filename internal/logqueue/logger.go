@@ -4,10 +4,11 @@ import (
 	"context"
 	"io"
 	"log"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/goverse/goverse/internal/loglines"
 )
 
 // New makes a logger that hands its lines to l, and returns at once. Of nil it makes one that writes nothing, and
@@ -101,28 +102,10 @@ func (l *logger) ResetNamed(name string) hclog.Logger {
 
 // StandardLogger is of hclog.Logger.
 func (l *logger) StandardLogger(opts *hclog.StandardLoggerOptions) *log.Logger {
-	return log.New(l.StandardWriter(opts), "", 0)
+	return loglines.Logger(l, opts)
 }
 
-// StandardWriter is of hclog.Logger. It infers no levels.
+// StandardWriter is of hclog.Logger.
 func (l *logger) StandardWriter(opts *hclog.StandardLoggerOptions) io.Writer {
-	level := hclog.Info
-	if opts != nil && opts.ForceLevel != hclog.NoLevel {
-		level = opts.ForceLevel
-	}
-	return writer{l, level}
-}
-
-// writer logs each line of what is written.
-type writer struct {
-	l     *logger
-	level hclog.Level
-}
-
-// Write is of io.Writer.
-func (w writer) Write(p []byte) (int, error) {
-	for text := range strings.Lines(string(p)) {
-		w.l.Log(w.level, strings.TrimRight(text, "\r\n"))
-	}
-	return len(p), nil
+	return loglines.Writer(l, opts)
 }

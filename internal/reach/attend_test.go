@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"io"
 	"net"
 	"strings"
 	"sync"
@@ -24,20 +23,7 @@ func forward(t *testing.T, target func() string) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	serve(t, l, func(conn net.Conn) {
-		behind, err := net.Dial("tcp", target())
-		if err != nil {
-			return
-		}
-		var back sync.WaitGroup
-		back.Go(func() {
-			_, _ = io.Copy(conn, behind)
-			_ = conn.Close()
-		})
-		_, _ = io.Copy(behind, conn)
-		_ = behind.Close()
-		back.Wait()
-	})
+	serve(t, l, func(conn net.Conn) { relay(conn, target()) })
 	return l.Addr().String()
 }
 

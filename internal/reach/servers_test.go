@@ -118,18 +118,23 @@ func startTLS(t *testing.T, target string, config *tls.Config) string {
 		if conn.(*tls.Conn).HandshakeContext(t.Context()) != nil {
 			return
 		}
-		behind, err := net.Dial("tcp", target)
-		if err != nil {
-			return
-		}
-		var back sync.WaitGroup
-		back.Go(func() {
-			_, _ = io.Copy(conn, behind)
-			_ = conn.Close()
-		})
-		_, _ = io.Copy(behind, conn)
-		_ = behind.Close()
-		back.Wait()
+		relay(conn, target)
 	})
 	return l.Addr().String()
+}
+
+// relay copies both ways between a connection and target until either end closes.
+func relay(conn net.Conn, target string) {
+	behind, err := net.Dial("tcp", target)
+	if err != nil {
+		return
+	}
+	var back sync.WaitGroup
+	back.Go(func() {
+		_, _ = io.Copy(conn, behind)
+		_ = conn.Close()
+	})
+	_, _ = io.Copy(behind, conn)
+	_ = behind.Close()
+	back.Wait()
 }

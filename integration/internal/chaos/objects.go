@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -96,18 +95,7 @@ func (n *counting) Add(ctx context.Context, req *probepb.AddRequest) (*probepb.A
 
 // Chat implements probepb.ProbeServer for the hostile outsider, who leaves in the middle.
 func (n *counting) Chat(stream grpc.BidiStreamingServer[probepb.Blob, probepb.Blob]) error {
-	for {
-		blob, err := stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := stream.Send(blob); err != nil {
-			return err
-		}
-	}
+	return probepb.EchoChat(stream)
 }
 
 // Download implements probepb.ProbeServer for the hostile outsider, who reads nothing.

@@ -179,7 +179,10 @@ func (p *Probe) Upload(stream grpc.ClientStreamingServer[Blob, AddResponse]) err
 }
 
 // Chat implements ProbeServer.
-func (p *Probe) Chat(stream grpc.BidiStreamingServer[Blob, Blob]) error {
+func (p *Probe) Chat(stream grpc.BidiStreamingServer[Blob, Blob]) error { return EchoChat(stream) }
+
+// EchoChat sends back what it receives, until the caller sends no more.
+func EchoChat(stream grpc.BidiStreamingServer[Blob, Blob]) error {
 	for {
 		blob, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
