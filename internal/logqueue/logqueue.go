@@ -24,8 +24,8 @@ const (
 	flushPatience = time.Second
 	// leastPatience is given to the last lines by a stop whose time is over.
 	leastPatience = 20 * time.Millisecond
-	// settlePatience bounds how long a test waits for what was logged.
-	settlePatience = time.Second / 10
+	// settleLooks bounds how often a test looks whether what was logged is written, and settleEvery is the pause between.
+	settleLooks, settleEvery = 1000, time.Second / 10_000
 	// delayedAfter a line says how long it has waited, for its time is that of the writing.
 	delayedAfter = time.Second
 )
@@ -43,11 +43,11 @@ type Standing struct {
 // writing is how many logs of this process have lines to be written.
 var writing atomic.Int64
 
-// Settle waits until no log of this process has lines to be written, for a tenth of a second at most: for tests, which
-// read what was logged before.
+// Settle waits until no log of this process has lines to be written, for so many looks at most that it takes a tenth of
+// a second, and longer where the machine is busy with something else: for tests, which read what was logged before.
 func Settle() {
-	for end := time.Now().Add(settlePatience); writing.Load() > 0 && time.Now().Before(end); {
-		time.Sleep(settlePatience / 1000)
+	for looks := 0; writing.Load() > 0 && looks < settleLooks; looks++ {
+		time.Sleep(settleEvery)
 	}
 }
 

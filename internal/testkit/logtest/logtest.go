@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long Await waits.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // Buffer holds what was written. Its methods are safe for concurrent use; the zero value is empty.
 type Buffer struct {
