@@ -159,10 +159,12 @@ func TestStrangersAreBounded(t *testing.T) {
 	}
 	require.LessOrEqual(t, len(n.watchers.list()), maxStrangers)
 	client = nodepb.NewNodeClient(dial(t, n))
-	for i := range 2 * watchesPerConn {
-		if err := open(client); i >= watchesPerConn {
-			require.Equal(t, codes.ResourceExhausted, status.Code(err), "more than one connection may have")
-		}
+	for range watchesPerConn {
+		require.Eventually(t, func() bool { return open(client) == nil }, 20*time.Second, 10*time.Millisecond,
+			"strangers make room after a second")
+	}
+	for range watchesPerConn {
+		require.Equal(t, codes.ResourceExhausted, status.Code(open(client)), "more than one connection may have")
 	}
 	require.Eventually(t, func() bool {
 		w, err := member.OpenWatch(patient(t), n.AdvertiseAddress())
@@ -230,7 +232,7 @@ func TestHeartbeatsGoBothWays(t *testing.T) {
 func TestOlderVersionsHearNoHeartbeats(t *testing.T) {
 	t.Parallel()
 	n := started(t)
-	ctx, cancel := context.WithTimeout(patient(t), 1500*time.Millisecond)
+	ctx, cancel := context.WithCancel(patient(t))
 	defer cancel()
 	stream, err := nodepb.NewNodeClient(dial(t, n)).Watch(ctx)
 	require.NoError(t, err)
@@ -238,6 +240,7 @@ func TestOlderVersionsHearNoHeartbeats(t *testing.T) {
 	_, err = stream.Recv()
 	require.NoError(t, err)
 	require.NoError(t, stream.Send(&nodepb.WatchRequest{InstanceId: "older"}))
+	time.AfterFunc(1500*time.Millisecond, cancel)
 	_, err = stream.Recv()
-	require.Equal(t, codes.DeadlineExceeded, status.Code(err), "nothing comes")
+	require.Equal(t, codes.Canceled, status.Code(err), "nothing comes")
 }

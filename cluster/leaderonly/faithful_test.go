@@ -117,9 +117,9 @@ func TestForwardedToALeaderThatStandsStill(t *testing.T) {
 		<-begun
 	}
 	forward()
+	began := time.Now()
 	time.AfterFunc(prompt/2, func() { f.become(Leader{}) }) // nobody leads: it may again
 	time.AfterFunc(prompt, func() { f.become(Leader{Name: "c:1", URL: there, Token: 9}) })
-	began := time.Now()
 	w := <-answers
 	require.Equal(t, http.StatusBadGateway, w.Code)
 	require.Contains(t, w.Body.String(), "may have carried it out")

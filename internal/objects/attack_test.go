@@ -24,8 +24,8 @@ import (
 var (
 	attackedCalls = flag.Int("attackedcalls", 4000,
 		"how many calls are made beside an outsider, while nodes are drained")
-	slowest = flag.Duration("slowest", time.Second,
-		"how long a call may take beside an outsider; 200ms on a machine that does nothing else")
+	slowest = flag.Duration("slowest", 8*time.Second,
+		"how long a call may take beside an outsider; 200ms on a machine that does nothing else. One that hangs takes 10s")
 )
 
 // forged are the headers of an outsider's stream, which claim whatever an owner could believe.
@@ -68,18 +68,24 @@ type drained struct {
 	longest, longestDrain       time.Duration
 }
 
+// leastDrains are made in any case.
+const leastDrains = 4
+
 // underDrains calls objects from every node, until so many calls were made, while nodes are drained by turns.
 func underDrains(t *testing.T, c *clustertest.Cluster, calls int64) (saw drained) {
-	ctx := patient(t)
-	var made, slow, failed atomic.Int64
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	var made, drains, slow, failed atomic.Int64
+	more := func() bool { return (made.Load() < calls || drains.Load() < leastDrains) && ctx.Err() == nil }
 	var mu sync.Mutex
 	var wg sync.WaitGroup
+	defer func() { cancel(); wg.Wait() }()
 	for g := range 20 {
 		at := c.Node(g % len(c.Nodes())).Cluster().Objects().At
 		wg.Go(func() {
 			pause := time.NewTicker(2 * time.Millisecond)
 			defer pause.Stop()
-			for k := g; made.Add(1) <= calls && ctx.Err() == nil; k++ {
+			for k := g; more(); k++ {
+				made.Add(1)
 				began := time.Now()
 				_, err := probepb.NewProbeClient(at(fmt.Sprint("key", k%200))).Add(ctx, &probepb.AddRequest{Amount: 1})
 				took := time.Since(began)
@@ -97,8 +103,8 @@ func underDrains(t *testing.T, c *clustertest.Cluster, calls int64) (saw drained
 			}
 		})
 	}
-	for ; made.Load() < calls && ctx.Err() == nil; saw.drains++ {
-		n := c.Node(int(saw.drains) % len(c.Nodes()))
+	for ; more(); drains.Add(1) {
+		n := c.Node(int(drains.Load()) % len(c.Nodes()))
 		began := time.Now()
 		_, err := n.Cluster().Drain(ctx, n.Address())
 		require.NoError(t, err)
@@ -109,14 +115,14 @@ func underDrains(t *testing.T, c *clustertest.Cluster, calls int64) (saw drained
 			time.Millisecond)
 	}
 	wg.Wait()
-	saw.calls, saw.slow, saw.failed = min(made.Load(), calls), slow.Load(), failed.Load()
+	saw.calls, saw.slow, saw.failed, saw.drains = made.Load(), slow.Load(), failed.Load(), drains.Load()
 	return saw
 }
 
 // What an outsider says of the cluster in the headers of a stream is about that stream: nobody else's call waits
 // for it.
 func TestOutsiderHoldsUpNobody(t *testing.T) {
-	c := clustertest.New(t, 0, clustertest.WithTTL(5), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+	c := clustertest.New(t, 0, clustertest.WithTTL(10), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Shards, cfg.Sharding.Window, cfg.Sharding.MinMembers = 16, 20*time.Millisecond, 3
 		cfg.Sharding.MovesPerMinute = 100000
 	}))
@@ -128,7 +134,8 @@ func TestOutsiderHoldsUpNobody(t *testing.T) {
 		ownedBy(t, n, "key")
 	}
 	alone := underDrains(t, c, int64(*attackedCalls)/4)
-	ctx, stop := context.WithCancel(patient(t))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -138,8 +145,7 @@ func TestOutsiderHoldsUpNobody(t *testing.T) {
 	stop()
 	<-ended
 	t.Logf("alone %+v, beside an outsider %+v", alone, beside)
-	require.Greater(t, beside.drains, int64(3))
-	require.Less(t, beside.longestDrain, 5*time.Second)
+	require.Less(t, beside.longestDrain, 8*time.Second, "one that waits in vain takes 10s")
 	require.Zero(t, beside.slow)
 	require.Zero(t, beside.failed)
 }

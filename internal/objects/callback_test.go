@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -18,12 +19,16 @@ import (
 	"github.com/goverse/goverse/internal/testkit/probepb"
 )
 
-var calledBackDrains = flag.Int("calledbackdrains", 5, "how many drains there are while objects are called back")
+var (
+	calledBackDrains = flag.Int("calledbackdrains", 5, "how many drains there are while objects are called back")
+	calledBackWithin = flag.Duration("calledbackwithin", 5*time.Second, "how long a drain or a call may take there; 1s "+
+		"on a machine that does nothing else. One that waits in vain takes 10s")
+)
 
 // Objects call others, which call them back, while nodes are drained: the shard of the first one waits for its turn, so
 // the call back goes to that shard's former owner.
 func TestCallsBackWhileNodesAreDrained(t *testing.T) {
-	c, w := objectNodesIn(t, 3, []clustertest.Option{clustertest.WithTTL(5)}, objects.Reentrant("Again"))
+	c, w := objectNodesIn(t, 3, []clustertest.Option{clustertest.WithTTL(10)}, objects.Reentrant("Again"))
 	w.Arrange("out", func(ctx context.Context, p *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
 		other := probepb.NewProbeClient(p.Object.At("other " + p.Object.Key()))
 		return other.Do(ctx, &probepb.DoRequest{What: "back", Key: p.Object.Key()})
@@ -46,12 +51,12 @@ func TestCallsBackWhileNodesAreDrained(t *testing.T) {
 				key := fmt.Sprint("key", k%200)
 				said, err := probepb.NewProbeClient(at(key)).Do(patient(t), &probepb.DoRequest{What: "out"})
 				calls.Add(1)
-				if time.Since(began) > time.Second {
+				if time.Since(began) > *calledBackWithin {
 					slow.Add(1)
 				}
 				switch {
 				case err == nil:
-					require.Equal(t, key, said.GetSaid())
+					assert.Equal(t, key, said.GetSaid())
 				case status.Code(err) == codes.Canceled:
 					cancelled.Add(1)
 				default:
@@ -75,8 +80,8 @@ func TestCallsBackWhileNodesAreDrained(t *testing.T) {
 	}
 	stop()
 	wg.Wait()
-	t.Logf("%d drains, the longest %v; calls %d, over 1 s %d, cancelled %d, failed %d", *calledBackDrains, longest,
+	t.Logf("%d drains, the longest %v; calls %d, slow %d, cancelled %d, failed %d", *calledBackDrains, longest,
 		calls.Load(), slow.Load(), cancelled.Load(), failed.Load())
-	require.Less(t, longest, time.Second)
+	require.Less(t, longest, *calledBackWithin)
 	require.Zero(t, slow.Load()+cancelled.Load()+failed.Load())
 }

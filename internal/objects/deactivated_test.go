@@ -78,9 +78,9 @@ func callsWhenDeactivated(t *testing.T, other func(key string) string) {
 	var f farewell
 	var mu sync.Mutex
 	ended := map[objects.Reason]int{}
-	c := clustertest.New(t, 0, clustertest.WithTTL(5), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+	c := clustertest.New(t, 0, clustertest.WithTTL(10), clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding.Shards, cfg.Sharding.Window, cfg.Sharding.MinMembers = 64, 20*time.Millisecond, 1
-		cfg.Objects.IdleAfter = 2 * time.Second
+		cfg.Objects.IdleAfter = 4 * time.Second // that they outlive the start of a node
 	}))
 	w := &probepb.World{End: func(ctx context.Context, p *probepb.Probe, reason objects.Reason) {
 		f.call(ctx, p, other(p.Object.Key()))
@@ -118,7 +118,7 @@ func callsWhenDeactivated(t *testing.T, other func(key string) string) {
 	require.Positive(t, seen(objects.Stopping))
 
 	activate()
-	require.Eventually(t, func() bool { return seen(objects.Idle) > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return seen(objects.Idle) > 0 }, 20*time.Second, time.Millisecond)
 	began = time.Now()
 	_, err := probepb.NewProbeClient(first.Cluster().Objects().At("k1")).Add(patient(t), &probepb.AddRequest{})
 	require.NoError(t, err)
@@ -128,7 +128,7 @@ func callsWhenDeactivated(t *testing.T, other func(key string) string) {
 	t.Logf("join %v, stop %v, a call in the idle round %v; calls of Deactivated: %v, the last that failed: %s", join, stop,
 		idle, f.codes, f.last)
 	for _, took := range []time.Duration{join, stop, idle} {
-		require.Less(t, took, 2*time.Second)
+		require.Less(t, took, 6*time.Second, "what waits in vain takes 10s")
 	}
 	for code := range f.codes {
 		require.Contains(t, []string{codes.OK.String() + " ", codes.FailedPrecondition.String() + " " + objects.ReasonCycle,

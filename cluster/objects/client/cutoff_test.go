@@ -38,7 +38,9 @@ func TestRoutesOfANodeThatIsCutOff(t *testing.T) {
 		ttl = int(pace.TTL(2*time.Second) / time.Second)
 	}
 	nodes, w := objectNodes(t, 3, clustertest.WithTTL(ttl))
+	begun := make(chan struct{}, 10)
 	w.Arrange("wait", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+		begun <- struct{}{}
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	})
@@ -57,13 +59,15 @@ func TestRoutesOfANodeThatIsCutOff(t *testing.T) {
 	outcomes := map[string]int{}
 	var wg sync.WaitGroup
 	beating, plainly := watchRoutes(t, conn, int64(100*time.Millisecond)), watchRoutes(t, conn, 0)
-	lost := time.Now()
-	cut.Faults().CutOff()
 	running := make(chan error, 1)
+	runs := probepb.NewProbeClient(c.At(ownedBy(t, cut, "running")))
 	go func() { // a method that runs until its node loses its session
-		_, err := probepb.NewProbeClient(c.At(ownedBy(t, cut, "running"))).Do(ctx, &probepb.DoRequest{What: "wait"})
+		_, err := runs.Do(ctx, &probepb.DoRequest{What: "wait"})
 		running <- err
 	}()
+	<-begun
+	lost := time.Now()
+	cut.Faults().CutOff()
 	var refused error
 	var heldOutside time.Duration
 	// Calls from outside are answered by the node that is cut off until it knows that it cannot. One that runs just then
@@ -105,7 +109,7 @@ func TestRoutesOfANodeThatIsCutOff(t *testing.T) {
 	limit := time.Duration(ttl)*time.Second + *cutOffSlack
 	require.Less(t, again, limit)
 	require.Less(t, longest, limit)
-	require.Equal(t, 1, log.Count("the node that reported the routes is lost"))
+	require.Equal(t, 1, log.Count("the node that reported the routes is lost; asking others: address="+cut.Address()))
 	require.Error(t, end)
 	require.False(t, objects.NotStarted(end), "%v", end)
 

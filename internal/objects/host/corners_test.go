@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -196,65 +197,69 @@ func TestCallWithinALeavingShard(t *testing.T) {
 // A call that came by a newer map than the node's waits for that one, if it comes soon; what it says of the map is
 // nobody else's concern.
 func TestCallByANewerMap(t *testing.T) {
-	g := &generations{held: newHeld(16, false), answer: make(chan int64)}
-	s := &site{t: t, shards: g.held, world: &probepb.World{}}
-	var r registrar
-	s.world.Register(&r, "here")
-	s.host = New(Config{Shards: g, At: func(key string) grpc.ClientConnInterface { return at{s, key} }},
-		NewServices(r.all))
-	t.Cleanup(s.host.Close)
-	shard := cshard.Of("a", 16)
-	call := func(generation int64) error {
-		l := Local{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a", Shard: shard,
-			Generation: generation, Request: &probepb.AddRequest{}, Response: &probepb.AddResponse{}}
-		return s.host.Invoke(s.ctx(), &l)
-	}
-	old, newer, forged := make(chan error, 1), make(chan error, 1), make(chan error, 1)
-	go func() { old <- call(10) }()
-	go func() { newer <- call(12) }()
-	go func() { forged <- call(math.MaxInt64) }()
-	s.eventually(func() bool { return s.host.waiting.Load() == 3 })
-	g.answer <- 11
-	require.True(t, Moved(<-old))
-	for range 100 {
-		require.True(t, Moved(call(11)), "it is known that the shard is elsewhere")
-	}
-	require.Len(t, newer, 0)
-	g.answer <- 12
-	require.True(t, Moved(<-newer))
-	require.True(t, Moved(<-forged), "in the time that it may wait")
-	s.eventually(func() bool { return !s.host.awaits(shard) })
+	synctest.Test(t, func(t *testing.T) { // hints have a second
+		g := &generations{held: newHeld(16, false), answer: make(chan int64)}
+		s := &site{t: t, shards: g.held, world: &probepb.World{}}
+		var r registrar
+		s.world.Register(&r, "here")
+		s.host = New(Config{Shards: g, At: func(key string) grpc.ClientConnInterface { return at{s, key} }},
+			NewServices(r.all))
+		t.Cleanup(s.host.Close)
+		shard := cshard.Of("a", 16)
+		call := func(generation int64) error {
+			l := Local{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a", Shard: shard,
+				Generation: generation, Request: &probepb.AddRequest{}, Response: &probepb.AddResponse{}}
+			return s.host.Invoke(s.ctx(), &l)
+		}
+		old, newer, forged := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+		go func() { old <- call(10) }()
+		go func() { newer <- call(12) }()
+		go func() { forged <- call(math.MaxInt64) }()
+		s.eventually(func() bool { return s.host.waiting.Load() == 3 })
+		g.answer <- 11
+		require.True(t, Moved(<-old))
+		for range 100 {
+			require.True(t, Moved(call(11)), "it is known that the shard is elsewhere")
+		}
+		require.Len(t, newer, 0)
+		g.answer <- 12
+		require.True(t, Moved(<-newer))
+		require.True(t, Moved(<-forged), "in the time that it may wait")
+		s.eventually(func() bool { return !s.host.awaits(shard) })
 
-	go func() { old <- call(10) }()
-	go func() { newer <- call(12) }()
-	s.eventually(func() bool { return s.host.waiting.Load() == 2 })
-	g.answer <- 11
-	require.True(t, Moved(<-old))
-	g.held.acquire(shard)
-	g.answer <- 0
-	require.NoError(t, <-newer)
-	require.NoError(t, call(3), "it is served")
+		go func() { old <- call(10) }()
+		go func() { newer <- call(12) }()
+		s.eventually(func() bool { return s.host.waiting.Load() == 2 })
+		g.answer <- 11
+		require.True(t, Moved(<-old))
+		g.held.acquire(shard)
+		g.answer <- 0
+		require.NoError(t, <-newer)
+		require.NoError(t, call(3), "it is served")
+	})
 }
 
 // Once etcd was restored from a backup, what callers said of maps before means nothing.
 func TestCallByTheMapOfAnotherHistory(t *testing.T) {
-	g := &generations{held: newHeld(16, false), answer: make(chan int64)}
-	s := &site{t: t, shards: g.held, world: &probepb.World{}}
-	var r registrar
-	s.world.Register(&r, "here")
-	s.host = New(Config{Shards: g}, NewServices(r.all))
-	t.Cleanup(s.host.Close)
-	ended := make(chan error, 1)
-	began := time.Now()
-	go func() {
-		ended <- s.host.Invoke(s.ctx(), &Local{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a",
-			Shard: cshard.Of("a", 16), Generation: 40, Request: &probepb.AddRequest{}, Response: &probepb.AddResponse{}})
-	}()
-	s.eventually(func() bool { return s.host.waiting.Load() == 1 })
-	g.history.Add(1)
-	g.answer <- 31
-	require.True(t, Moved(<-ended))
-	require.Less(t, time.Since(began), hintFor)
+	synctest.Test(t, func(t *testing.T) { // hints have a second
+		g := &generations{held: newHeld(16, false), answer: make(chan int64)}
+		s := &site{t: t, shards: g.held, world: &probepb.World{}}
+		var r registrar
+		s.world.Register(&r, "here")
+		s.host = New(Config{Shards: g}, NewServices(r.all))
+		t.Cleanup(s.host.Close)
+		ended := make(chan error, 1)
+		began := time.Now()
+		go func() {
+			ended <- s.host.Invoke(s.ctx(), &Local{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a",
+				Shard: cshard.Of("a", 16), Generation: 40, Request: &probepb.AddRequest{}, Response: &probepb.AddResponse{}})
+		}()
+		s.eventually(func() bool { return s.host.waiting.Load() == 1 })
+		g.history.Add(1)
+		g.answer <- 31
+		require.True(t, Moved(<-ended))
+		require.Less(t, time.Since(began), hintFor)
+	})
 }
 
 // awaits reports whether a goroutine waits for what becomes of a shard.
