@@ -60,11 +60,11 @@ func withoutAdmin(c *clustertest.Cluster, node int) http.Handler {
 }
 
 // three is a cluster of three nodes that have their shards.
-func three(t *testing.T) *clustertest.Cluster {
+func three(t *testing.T, options ...clustertest.Option) *clustertest.Cluster {
 	t.Helper()
-	c := clustertest.New(t, 3, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
+	c := clustertest.New(t, 3, append(options, clustertest.WithConfig(func(_ int, cfg *cluster.Config) {
 		cfg.Sharding = cluster.Sharding{Shards: 512}
-	}))
+	}))...)
 	c.WaitLeaderIs(c.Node(0).Address())
 	return c
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/state"
 	"github.com/goverse/goverse/internal/testkit/browser"
 	"github.com/goverse/goverse/internal/testkit/nodetest"
@@ -14,7 +15,7 @@ import (
 func TestSilentLeaderIsMarked(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
-	c := three(t)
+	c := three(t, clustertest.WithTTL(10)) // the mark is of one incarnation
 	leader, ok := c.Node(0).Cluster().Member(c.Node(0).Address())
 	require.True(t, ok)
 	origin := serve(t, handler(c, 1))

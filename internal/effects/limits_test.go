@@ -10,12 +10,13 @@ import (
 	"github.com/goverse/goverse/cluster/once"
 	"github.com/goverse/goverse/internal/effects"
 	"github.com/goverse/goverse/internal/lifecycle"
+	"github.com/goverse/goverse/internal/testkit/testbed"
 )
 
 // Every caller gets the same answer: the one that runs the effect, the same process later, another process, and one
 // that starts afterwards. Marks of before, which do not say that a value was dropped, are still read.
 func TestLimitsAreTheSameForEveryCaller(t *testing.T) {
-	s := newTestBed(t)
+	s := newTestBedOf(t, testbed.Long)
 	returns := func(value string) func(context.Context, int64) ([]byte, error) {
 		return func(context.Context, int64) ([]byte, error) { return []byte(value), nil }
 	}

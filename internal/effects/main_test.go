@@ -3,6 +3,7 @@ package effects_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -27,8 +28,14 @@ type process struct {
 }
 
 func newTestBed(t *testing.T) *testBed {
+	t.Helper()
+	return newTestBedOf(t, testbed.Short)
+}
+
+func newTestBedOf(t *testing.T, ttl time.Duration) *testBed {
+	t.Helper()
 	t.Parallel()
-	s := &testBed{TestBed: testbed.New(t, testbed.Short)}
+	s := &testBed{TestBed: testbed.New(t, ttl)}
 	s.ctx, s.keys, s.client = s.Ctx, s.Keys, s.Client
 	s.a, s.b = s.start("a:1"), s.start("b:1")
 	return s

@@ -152,6 +152,8 @@ func TestPausesAtAnyRate(t *testing.T) { // not beside others, which it would ho
 				all = append(all, ttl...)
 			}
 			require.GreaterOrEqual(t, share(all, func(s seen) bool { return s.leads }), 0.95, "%s: it leads", about)
+			p.mu.Lock()
+			defer p.mu.Unlock()
 			for _, why := range p.losses {
 				require.Equal(t, session.ReasonStarved, why, about)
 			}

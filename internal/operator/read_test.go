@@ -78,7 +78,7 @@ func TestRead(t *testing.T) {
 // A leader that does not answer is shown as such, in the line of the leader and in its own.
 func TestStatusOfASilentLeader(t *testing.T) {
 	t.Parallel()
-	c := clustertest.New(t, 2)
+	c := clustertest.New(t, 2, clustertest.WithTTL(10)) // the mark is of one incarnation
 	leader, other := c.WaitLeader(), c.Node(1)
 	m, ok := leader.Cluster().Member(leader.Address())
 	require.True(t, ok)

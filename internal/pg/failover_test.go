@@ -192,22 +192,24 @@ func TestFailoverThatLeavesConnectionsOpen(t *testing.T) {
 	for _, g := range all {
 		g.reset()
 	}
-	before := len(log.String())
+	said := len(log.String())
 	_, err = pool.Exec(ctx, "alter system set default_transaction_read_only = on")
 	require.NoError(t, err)
 	_, err = pool.Exec(ctx, "select pg_reload_conf()")
 	require.NoError(t, err)
 	require.NoError(t, standby.Promote(ctx, primary))
 	now.Store(standby)
+	_, _, before := ops.read()
 	progress("after", 100)
 	for i, what := range []string{"no elector led", "no state was saved", "no event was handled"} {
 		longest, times, failed := all[i].read()
 		t.Logf("%s for %v; %d succeeded, %d failed", what, longest.Round(time.Millisecond), times, failed)
 		assert.Less(t, longest, 6*time.Second, what)
 	}
-	lines := strings.Split(strings.TrimSpace(log.String()[before:]), "\n")
+	lines := strings.Split(strings.TrimSpace(log.String()[said:]), "\n")
 	t.Logf("logged %d lines:\n%s", len(lines), strings.Join(lines[:min(len(lines), 20)], "\n"))
 	assert.Less(t, len(lines), 12)
 	_, _, failed := ops.read()
-	assert.Less(t, failed, 300, "while no server takes writes")
+	t.Logf("of the states that were not saved, %d were after the standby took writes", failed-before)
+	assert.Less(t, failed-before, 100, "however long it took the standby, on this machine, to take writes")
 }
