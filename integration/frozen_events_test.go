@@ -37,7 +37,7 @@ func TestEventsOfAFrozenLeader(t *testing.T) {
 	etcd := kit.StartEtcd(t, procs.Etcd37)
 	nodes, _ := startNodes(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: ttl}, 3)
 	old, next := nodes[0], nodes[1]
-	agree(t, patience, nodes, old.Address, election, addresses(nodes))
+	former := agree(t, patience, nodes, old.Address, election, addresses(nodes)).Token
 
 	frozen := old.Freeze(t)
 	st, _ := next.AwaitStatus(t, patience, "leads", leads)
@@ -65,14 +65,15 @@ func TestEventsOfAFrozenLeader(t *testing.T) {
 	for _, e := range all {
 		t.Logf("%+6.2fs %s %s %.2fs %s", e.Time.Sub(frozen).Seconds(), e.Type, e.Node, e.Seconds, e.Reason)
 	}
-	// A heartbeat is seen every half a second, and the lease may have been renewed just before.
+	// A heartbeat is seen every half a second, and the lease may have been renewed just before; the rest is for a machine
+	// that is busy.
 	seconds := func(e *event.Event, least, most time.Duration, what string) {
 		t.Helper()
 		require.NotNil(t, e, what)
 		require.GreaterOrEqual(t, e.Seconds, least.Seconds(), "%s: %v", what, *e)
 		require.LessOrEqual(t, e.Seconds, most.Seconds(), "%s: %v", what, *e)
 	}
-	about := time.Second
+	about := 2 * time.Second
 	seconds(of(event.LeaderLost, old.Address), led-about, led+about, "it had been silent")
 	var elected *event.Event
 	for i := range all {
@@ -82,7 +83,9 @@ func TestEventsOfAFrozenLeader(t *testing.T) {
 	}
 	seconds(elected, led-about, led+about, "nobody led")
 	seconds(of(event.ClusterRecovered, next.Address), led-about, led+about, "nobody led")
-	i := slices.IndexFunc(all, func(e event.Event) bool { return e.Type == event.ClusterDegraded })
+	i := slices.IndexFunc(all, func(e event.Event) bool {
+		return e.Type == event.ClusterDegraded && e.Token == former // not for want of the first leader
+	})
 	require.GreaterOrEqual(t, i, 0, "nobody led")
 	require.WithinDuration(t, frozen, all[i].Time, about, "from when it stood still")
 	seconds(of(event.SessionLost, old.Address), stood-ttl, stood-ttl/2+about, "it had no session")

@@ -23,7 +23,8 @@ func fullPipe(t *testing.T) *os.File {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	t.Cleanup(func() { _, _ = r.Close(), w.Close() })
-	for _, size := range []int{4096, 1} { // what does not go in as a page goes in as bytes
+	// What does not go in as a page goes in as bytes; twice, for this process may have stood still meanwhile.
+	for _, size := range []int{4096, 4096, 1, 1} {
 		for err = nil; err == nil; {
 			require.NoError(t, w.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
 			_, err = w.Write(make([]byte, size))
@@ -91,7 +92,7 @@ func TestExecBehindAFullPipe(t *testing.T) {
 			while :; do sleep 0.05; done`, gone, begun)
 		exists := func(path string) func() error { return func() error { _, err := os.Stat(path); return err } }
 		p, ended := speechless(t, append(verb, "--etcd", etcd.Endpoint, "--prefix", procs.Prefix, "--log-level", "trace",
-			"--", "sh", "-c", script)...)
+			"--ttl", "60s", "--", "sh", "-c", script)...)
 		procs.Await(t, patience, "the command runs", exists(begun))
 		began := time.Now()
 		require.NoError(t, p.Signal(syscall.SIGTERM))
@@ -105,7 +106,7 @@ func TestExecBehindAFullPipe(t *testing.T) {
 		}
 		began = time.Now()
 		next := kit.Goversed(t, append(verb, "--etcd", etcd.Endpoint, "--prefix", procs.Prefix, "--", "true")...)
-		require.Zero(t, next.Exit(t, patience))
-		require.Less(t, time.Since(began), 5*time.Second, "what it held is free")
+		require.Zero(t, next.Exit(t, patience), "what it held is free, long before its TTL")
+		t.Logf("another one took %v", time.Since(began))
 	}
 }

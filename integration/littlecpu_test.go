@@ -124,7 +124,7 @@ func littleCPU(t *testing.T, p *procs.Process, thousandths int) {
 		}
 		t.Cleanup(func() {
 			_ = p.Close()
-			procs.Await(t, 5*time.Second, "the cgroup is empty", func() error { return os.Remove(dir) })
+			procs.Await(t, patience, "the cgroup is empty", func() error { return os.Remove(dir) })
 		})
 		if err == nil {
 			return

@@ -27,7 +27,7 @@ func TestMembersOfEtcdMove(t *testing.T) {
 	n.AwaitStatus(t, patience, "leads", leads)
 	began := filepath.Join(t.TempDir(), "began")
 	exec := kit.Goversed(t, "exec", "--election", "move", "--etcd", strings.Join(given, ","), "--prefix", procs.Prefix,
-		"--ttl", passwordTTL.String(), "--", "sh", "-c", `echo begun >> "$0"; sleep 100`, began)
+		"--ttl", passwordTTL.String(), "--", "sh", "-c", `echo begun >> "$0"; sleep 600`, began)
 	begun := func() int { text, _ := os.ReadFile(began); return strings.Count(string(text), "begun") }
 	procs.Await(t, patience, "the command runs", func() error {
 		if begun() == 0 {

@@ -25,6 +25,9 @@ import (
 	"github.com/goverse/goverse/node/mtls"
 )
 
+// rotationTTL is long enough for what is done in a rotation while etcd cannot be reached, on a busy machine, too.
+const rotationTTL = 20 * time.Second
+
 // rotation are the files with which programs reach an etcd, and what it serves with.
 type rotation struct {
 	server, client certtest.Files
@@ -74,13 +77,13 @@ func TestFilesAreReplaced(t *testing.T) {
 
 	flags := []string{"--etcd-cacert", r.client.CA, "--etcd-cert", r.client.Cert, "--etcd-key", r.client.Key,
 		"--etcd-user", "root", "--etcd-password-file", r.password}
-	n := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: passwordTTL, Flags: flags})
+	n := kit.StartNode(t, procs.NodeConfig{Etcd: etcd.Endpoint, TTL: rotationTTL, Flags: flags})
 	n.AwaitStatus(t, patience, "leads", leads)
 	began := filepath.Join(t.TempDir(), "began")
 	run := func(verb ...string) *procs.Process {
-		args := append(append(verb, "--etcd", etcd.Endpoint, "--prefix", procs.Prefix, "--ttl", passwordTTL.String(),
+		args := append(append(verb, "--etcd", etcd.Endpoint, "--prefix", procs.Prefix, "--ttl", rotationTTL.String(),
 			"--log-level", "info"), flags...)
-		return kit.Goversed(t, append(args, "--", "sh", "-c", `trap "" HUP; echo begun >> "$0"; sleep 60`, began)...)
+		return kit.Goversed(t, append(args, "--", "sh", "-c", `trap "" HUP; echo begun >> "$0"; sleep 600`, began)...)
 	}
 	supervised := []*procs.Process{run("exec", "--election", "rotate"), run("lock", "rotate")}
 	begun := func() int { text, _ := os.ReadFile(began); return strings.Count(string(text), "begun") }
@@ -173,7 +176,8 @@ func library(t *testing.T, etcd *procs.Etcd, r rotation) program {
 	n, err := node.NewNode(node.Config{ListenAddress: "127.0.0.1:0"})
 	require.NoError(t, err)
 	cfg := cluster.Config{EtcdAddress: "https://" + etcd.Endpoint, EtcdPrefix: procs.Prefix,
-		CurrentTLS: certs.EtcdTLS, Credentials: func() (string, string, error) {
+		LeaderElectionTTL: int(rotationTTL / time.Second),
+		CurrentTLS:        certs.EtcdTLS, Credentials: func() (string, string, error) {
 			text, err := os.ReadFile(r.password)
 			return "root", strings.TrimSpace(string(text)), err
 		}}
