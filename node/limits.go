@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -15,8 +16,9 @@ import (
 
 const (
 	// maxReading is how many requests of unary calls are received from one connection at a time, of up to 4 MiB each;
-	// further ones wait until one is there in whole. How long it is shows only then.
-	maxReading = 16
+	// further ones wait until one is there in whole. How long it is shows only then. Of each that waits, a window
+	// may have come already, so that not more than maxUnread wait for longer than a moment.
+	maxReading, maxUnread = 8, 128
 	// maxOwn is how many streams of the node's own services one connection may have: watches of the node, of its
 	// health and of the routes, reflection, and links.
 	maxOwn = 32
@@ -26,7 +28,7 @@ const (
 type limits struct{ reading, own *budget.Gate }
 
 func newLimits() limits {
-	return limits{reading: budget.NewGate(maxReading), own: budget.NewGate(maxOwn)}
+	return limits{reading: budget.NewGate(maxReading, maxUnread), own: budget.NewGate(maxOwn, 0)}
 }
 
 // connectionOf is the connection of a call.
@@ -55,7 +57,10 @@ func (l limits) limited(desc *grpc.ServiceDesc) *grpc.ServiceDesc {
 // read receives a request.
 func (l limits) read(ctx context.Context, decode func(any) error, request any) error {
 	connection := connectionOf(ctx)
-	if err := l.reading.Enter(ctx, connection); err != nil {
+	switch err := l.reading.Enter(ctx, connection); {
+	case errors.Is(err, budget.ErrCrowded):
+		return budget.ErrUnreceived
+	case err != nil:
 		return status.FromContextError(err).Err()
 	}
 	defer l.reading.Leave(connection)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -44,7 +45,8 @@ func TestHold(t *testing.T) {
 }
 
 func TestGate(t *testing.T) {
-	g := NewGate(1)
+	g := NewGate(1, 1)
+	start := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	require.NoError(t, g.Enter(ctx, "one"))
 	require.False(t, g.TryEnter("one"))
@@ -53,6 +55,13 @@ func TestGate(t *testing.T) {
 	require.ErrorIs(t, g.Enter(ctx, "one"), context.Canceled, "the first is inside")
 	entered := make(chan error)
 	go func() { entered <- g.Enter(t.Context(), "one") }()
+	require.Eventually(t, func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return len(g.doors["one"].waiting)-g.doors["one"].left == 1
+	}, 10*time.Second, time.Millisecond)
+	require.ErrorIs(t, g.Enter(t.Context(), "one"), ErrCrowded)
+	require.GreaterOrEqual(t, time.Since(start), moment, "for a moment any number may wait")
 	g.Leave("one")
 	require.NoError(t, <-entered)
 	g.Leave("one")

@@ -1,0 +1,91 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	nodepb "github.com/goverse/goverse/proto/goverse/node/v1"
+)
+
+// ending is how a call on a stream has ended: OK where it has brought something.
+func ending(stream grpc.ClientStream, m any) codes.Code { return status.Code(stream.RecvMsg(m)) }
+
+func TestStreamsOfTheNodesOwnServices(t *testing.T) {
+	t.Parallel()
+	n := started(t)
+	one, another := dial(t, n), dial(t, n)
+	watch := func(conn *grpc.ClientConn) (codes.Code, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(patient(t))
+		stream, err := healthpb.NewHealthClient(conn).Watch(ctx, &healthpb.HealthCheckRequest{})
+		require.NoError(t, err)
+		return ending(stream, &healthpb.HealthCheckResponse{}), cancel
+	}
+	var cancel context.CancelFunc
+	for range maxOwn {
+		var code codes.Code
+		code, cancel = watch(one)
+		require.Equal(t, codes.OK, code)
+	}
+	code, _ := watch(one)
+	require.Equal(t, codes.ResourceExhausted, code)
+	code, _ = watch(another)
+	require.Equal(t, codes.OK, code, "other connections have their own")
+	cancel()
+	require.Eventually(t, func() bool {
+		code, _ := watch(one)
+		return code == codes.OK
+	}, 20*time.Second, time.Millisecond, "one has ended")
+}
+
+// A connection of which many requests are not received in whole is refused further ones; others are not.
+func TestRequestsThatAreNotReceived(t *testing.T) {
+	t.Parallel()
+	n := started(t)
+	one, another := dial(t, n), dial(t, n)
+	ctx, cancel := context.WithCancel(patient(t))
+	refused := make(chan error, 1)
+	var wg sync.WaitGroup
+	for range maxReading + maxUnread + 1 {
+		stream, err := one.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, nodepb.Node_Identify_FullMethodName)
+		require.NoError(t, err)
+		wg.Go(func() { // nothing is sent
+			if err := stream.RecvMsg(&nodepb.IdentifyResponse{}); ctx.Err() == nil {
+				refused <- err
+			}
+		})
+	}
+	err := <-refused
+	require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
+	_, err = nodepb.NewNodeClient(another).Identify(patient(t), &nodepb.IdentifyRequest{})
+	require.NoError(t, err, "other connections have their own")
+	cancel()
+	wg.Wait()
+	require.Empty(t, refused, "the others wait")
+	require.Eventually(t, func() bool {
+		_, err := nodepb.NewNodeClient(one).Identify(patient(t), &nodepb.IdentifyRequest{})
+		return err == nil
+	}, 20*time.Second, time.Millisecond, "they have ended")
+}
+
+// Thousands of calls at once are no such crowd.
+func TestManySmallCallsAtOnce(t *testing.T) {
+	t.Parallel()
+	client := nodepb.NewNodeClient(dial(t, started(t)))
+	var wg sync.WaitGroup
+	for range 4000 {
+		wg.Go(func() {
+			if _, err := client.Identify(patient(t), &nodepb.IdentifyRequest{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
