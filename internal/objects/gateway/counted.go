@@ -5,14 +5,17 @@ import (
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/goverse/goverse/internal/budget"
+	"github.com/goverse/goverse/internal/objects/route"
 )
 
 const (
-	// uncounted is the size of requests that are not counted: of those a connection can have 64 MiB at a time.
+	// uncounted is the size of requests, with their metadata, that are not counted: of those a connection can have
+	// 64 MiB at a time.
 	uncounted = 4<<10 - 1
 	// streamCost is about what an open stream takes by itself.
 	streamCost = 8 << 10
@@ -34,18 +37,28 @@ func connectionOf(ctx context.Context) any {
 	return budget.Connection(p.Addr)
 }
 
-// holdRequest counts the request of a unary call until it has ended. One that goes on to another node is there twice,
-// as a message and as its bytes.
-func (g *Gateway) holdRequest(ctx context.Context, key string, request any) (held budget.Hold, err error) {
+// sizeOf is about how many bytes the metadata of a call takes.
+func sizeOf(md metadata.MD) (n int64) {
+	for name, values := range md {
+		for _, value := range values {
+			n += int64(len(name) + len(value) + 64)
+		}
+	}
+	return n
+}
+
+// holdRequest counts the request of a unary call, with its metadata, until it has ended. One that goes on to another
+// node is there twice, as a message and as its bytes.
+func (g *Gateway) holdRequest(ctx context.Context, in *route.Incoming, request any) (held budget.Hold, err error) {
 	m, ok := request.(proto.Message)
 	if !ok {
 		return held, nil
 	}
-	size := int64(proto.Size(m))
+	size := int64(proto.Size(m)) + sizeOf(in.Metadata)
 	if size <= uncounted {
 		return held, nil
 	}
-	if n, known := g.cfg.Map.Shard(key); known && g.cfg.Host != nil {
+	if n, known := g.cfg.Map.Shard(in.Key); known && g.cfg.Host != nil {
 		if owner, _ := g.cfg.Map.Owner(n); owner != g.cfg.Self {
 			size *= 2
 		}
@@ -70,9 +83,10 @@ type counted struct {
 	err    error // with which it is refused to go on
 }
 
-// count begins to count a stream. Of one whose client sends many messages, the window may be full all the time.
-func (g *Gateway) count(stream grpc.ServerStream, clientSends, forwarded bool) (*counted, error) {
-	s := &counted{ServerStream: stream, forwarded: forwarded, opened: streamCost,
+// count begins to count a stream with its metadata. Of one whose client sends many messages, the window may be full all
+// the time.
+func (g *Gateway) count(stream grpc.ServerStream, md metadata.MD, clientSends, forwarded bool) (*counted, error) {
+	s := &counted{ServerStream: stream, forwarded: forwarded, opened: streamCost + sizeOf(md),
 		held: g.cfg.Budget.Hold(connectionOf(stream.Context()))}
 	if clientSends {
 		s.opened += receiveCost

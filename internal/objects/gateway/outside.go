@@ -68,7 +68,7 @@ func (g *Gateway) unary(ctx context.Context, method string, request any) (any, e
 	if err != nil {
 		return nil, err
 	}
-	held, err := g.holdRequest(ctx, in.Key, request)
+	held, err := g.holdRequest(ctx, &in, request)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (g *Gateway) stream(method string, stream grpc.ServerStream) error {
 	}
 	owner, _ := g.cfg.Map.Owner(n)
 	here := g.cfg.Host != nil && (in.Forwarded || owner == g.cfg.Self)
-	counted, err := g.count(stream, m.Stream.ClientStreams, !here)
+	counted, err := g.count(stream, in.Metadata, m.Stream.ClientStreams, !here)
 	if err != nil {
 		return err
 	}
