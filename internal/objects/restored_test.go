@@ -1,0 +1,147 @@
+package objects_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.uber.org/zap"
+
+	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/port"
+	"github.com/goverse/goverse/internal/testkit/probepb"
+)
+
+// restore replaces the data of an etcd by a backup, and starts it again. Revisions go back, which docs/operations.md warns
+// of.
+func restore(t *testing.T, etcd *embedetcd.Server, cfg embedetcd.Config, backup string) *embedetcd.Server {
+	require.NoError(t, etcd.Close())
+	require.NoError(t, os.RemoveAll(cfg.DataDir))
+	require.NoError(t, snapshot.NewV3(zap.NewNop()).Restore(snapshot.RestoreConfig{SnapshotPath: backup, Name: "goverse",
+		OutputDataDir: cfg.DataDir, PeerURLs: []string{"http://127.0.0.1:2380"},
+		InitialCluster: "goverse=http://127.0.0.1:2380", InitialClusterToken: "restored"}))
+	etcd, err := embedetcd.Start(patient(t), cfg)
+	require.NoError(t, err)
+	return etcd
+}
+
+// generationOf is that of the map that a node has; without one it is none that is old.
+func generationOf(c *cluster.Cluster) int64 {
+	table, err := c.ShardTable()
+	if err != nil {
+		return math.MaxInt64
+	}
+	return table.Generation
+}
+
+// The maps that callers knew before etcd was restored from an older backup mean nothing afterwards: whoever waited
+// meanwhile is served, and nobody waits at the next drain for a map that will not come.
+func TestCallsThatWaitWhileEtcdIsRestored(t *testing.T) {
+	t.Parallel()
+	address, err := port.Restarted.Loopback(1)
+	require.NoError(t, err)
+	cfg := embedetcd.TestTiming(embedetcd.Config{DataDir: filepath.Join(t.TempDir(), "etcd"), ListenClient: address[0]})
+	etcd, err := embedetcd.Start(patient(t), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = etcd.Close() }) // the one that is there then
+	w, release := &probepb.World{}, make(chan struct{})
+	w.Arrange("wait", func(ctx context.Context, _ *probepb.Probe, _ *probepb.DoRequest) (*probepb.DoResponse, error) {
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return &probepb.DoResponse{}, nil
+	})
+	var nodes []*cluster.Cluster
+	for range 3 {
+		nodes = append(nodes, bareNode(t, address[0], 3, w))
+	}
+	well := func() bool { return serving(nodes) == 16 }
+	require.Eventually(t, well, 20*time.Second, time.Millisecond)
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	_, err = snapshot.NewV3(zap.NewNop()).Save(t.Context(), clientv3.Config{Endpoints: address}, backup)
+	require.NoError(t, err)
+	for range 5 { // the map changes
+		drainOnce(t, nodes, 2)
+	}
+	later := generationOf(nodes[0])
+
+	var wg sync.WaitGroup
+	var ended atomic.Int64
+	for i := range 60 { // one call for each of 20 objects runs, and the others wait
+		wg.Go(func() {
+			_, _ = probepb.NewProbeClient(nodes[i%3].Objects().At(fmt.Sprint("key", i%20))).Do(patient(t),
+				&probepb.DoRequest{What: "wait"})
+			ended.Add(1)
+		})
+	}
+	require.Eventually(t, func() bool {
+		var waiting int64
+		for _, c := range nodes {
+			for _, s := range c.Objects().Stats().Services {
+				waiting += s.Waiting
+			}
+		}
+		return waiting == 40
+	}, 20*time.Second, time.Millisecond)
+	etcd = restore(t, etcd, cfg, backup)
+	require.Eventually(t, func() bool {
+		for _, c := range nodes {
+			if !c.Session().Valid() || generationOf(c) >= later {
+				return false
+			}
+		}
+		return well()
+	}, 20*time.Second, time.Millisecond, "all nodes are well, by a map from before")
+	close(release)
+	require.Eventually(t, func() bool { return ended.Load() == 60 }, 5*time.Second, time.Millisecond, "nobody waits")
+	wg.Wait()
+
+	var longest time.Duration
+	ctx, stop := context.WithCancel(patient(t))
+	var mu sync.Mutex
+	for i := range 60 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				_, err := probepb.NewProbeClient(nodes[i%3].Objects().At(fmt.Sprint("key", i%20))).Add(patient(t),
+					&probepb.AddRequest{Amount: 1})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				longest = max(longest, time.Since(began))
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range nodes {
+		drainOnce(t, nodes, i)
+	}
+	stop()
+	wg.Wait()
+	t.Log("longest call while nodes are drained:", longest)
+	require.Less(t, longest, 5*time.Second)
+}
+
+// drainOnce drains a node, and has it take part again.
+func drainOnce(t *testing.T, nodes []*cluster.Cluster, i int) {
+	address := nodes[i].Node().AdvertiseAddress()
+	_, err := nodes[i].Drain(patient(t), address)
+	require.NoError(t, err)
+	_, err = nodes[i].Undrain(patient(t), address)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return nodes[i].Status().Shards.Serving > 0 && serving(nodes) == 16 },
+		20*time.Second, time.Millisecond)
+}
