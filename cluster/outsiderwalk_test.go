@@ -7,6 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"runtime/metrics"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,8 +70,50 @@ func streamOnce[Req, Res any](ctx context.Context, open func(context.Context,
 	return err
 }
 
+// inUse is how many bytes of the heap are taken, also by what is to be collected.
+func inUse() int64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64())
+}
+
+// watchHeap returns a function that ends the watch and says how much the heap has grown meanwhile at most, and how much
+// of that is still in use.
+func watchHeap() (stop func() (most, left int64)) {
+	runtime.GC()
+	before, most := inUse(), int64(0)
+	end := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			most = max(most, inUse()-before)
+			select {
+			case <-tick.C:
+			case <-end:
+				return
+			}
+		}
+	})
+	return func() (int64, int64) {
+		close(end)
+		wg.Wait()
+		runtime.GC()
+		return most, inUse() - before
+	}
+}
+
+const (
+	// mostGrown is by how much the heap of this process, which is two nodes, etcd and the outsider, may grow meanwhile:
+	// by garbage above all, for the outsider calls as fast as it can. The budget lets one connection have 64 MiB.
+	mostGrown = 128 << 20
+	// mostLeft is how much of it may be left.
+	mostLeft = 16 << 20
+)
+
 // What one connection from outside, without a certificate, can make a node do, as fast as it can: ask etcd, lose its
-// session, write lines into its log. It stands in docs/security.md. Not beside others: etcd counts for all.
+// session, write lines into its log, take memory. It stands in docs/security.md. Not beside others: etcd counts for all.
 func TestWhatAnOutsiderCosts(t *testing.T) {
 	var said lines
 	c := clustertest.New(t, 2, clustertest.WithTTL(10), clustertest.WithLogger(hclog.New(&hclog.LoggerOptions{
@@ -126,6 +171,24 @@ func TestWhatAnOutsiderCosts(t *testing.T) {
 			}
 			return err
 		}, 0},
+		{"Objects/WatchRoutes, kept", func(ctx context.Context, _ int) error {
+			stream, err := objects.WatchRoutes(ctx, &objectspb.WatchRoutesRequest{})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			return err
+		}, 0},
+		{"Objects/Link, kept", func(ctx context.Context, i int) error {
+			stream, err := objects.Link(ctx)
+			if err != nil {
+				return err
+			}
+			_ = stream.Send(&objectspb.LinkRequest{Hello: &objectspb.Hello{Prefix: clustertest.Prefix},
+				Calls: []*objectspb.Call{{Id: 1, Method: "/x/y", Key: fmt.Append(nil, i), Request: make([]byte, 200<<10),
+					More: true}}})
+			_, err = stream.Header()
+			return err
+		}, 0},
 		{"Objects/Describe", func(ctx context.Context, _ int) error {
 			_, err := objects.Describe(ctx, &objectspb.DescribeRequest{})
 			return err
@@ -157,20 +220,24 @@ func TestWhatAnOutsiderCosts(t *testing.T) {
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), *outsiderEach)
 		asked, wrote, lost := etcdServed(t), said.n.Load(), nodetest.Crashes(c).WatchersLost
-		calls, failed := 0, 0
+		calls, failed, stop := 0, 0, watchHeap()
 		for i := 0; ctx.Err() == nil; i++ {
 			calls++
 			if outsider.call(ctx, i) != nil {
 				failed++
 			}
 		}
+		most, left := stop()
 		cancel()
 		asked, wrote = etcdServed(t)-asked, said.n.Load()-wrote
-		t.Logf("%-50s %6d calls (%d failed), %3.0f requests at etcd, %d lines", outsider.name, calls, failed, asked, wrote)
+		t.Logf("%-50s %6d calls (%d failed), %3.0f requests at etcd, %d lines, %d KiB more at most, %d KiB in the end",
+			outsider.name, calls, failed, asked, wrote, most>>10, left>>10)
 		require.Less(t, failed, calls, outsider.name)
 		require.LessOrEqual(t, asked, outsider.etcd+20, outsider.name) // what two nodes and the log of events ask anyway
 		require.LessOrEqual(t, wrote, int64(2), outsider.name)
 		require.Equal(t, lost, nodetest.Crashes(c).WatchersLost, outsider.name)
+		require.Less(t, most, int64(mostGrown), outsider.name)
+		require.Less(t, left, int64(mostLeft), outsider.name)
 	}
 	require.True(t, leader.IsLeader())
 }
