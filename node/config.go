@@ -23,7 +23,7 @@ type Config struct {
 	// ServerOptions are added to the gRPC server's own, after them, so they win. The own ones let one connection
 	// have 16384 calls at a time, and a call 64 KiB of headers; messages have gRPC's limit, 4 MiB. Flow control windows
 	// are of fixed size, 256 KiB for a stream and 16 MiB for a connection; a message that is longer is read in one go
-	// all the same. Of one connection, 8 requests of unary calls are received at a time.
+	// all the same. Of one connection, 6 requests of unary calls are received at a time.
 	// For TLS, give grpc.Creds here and the matching grpc.WithTransportCredentials
 	// to callers of this node, Identify included.
 	ServerOptions []grpc.ServerOption
