@@ -163,7 +163,7 @@ func jam(t *testing.T, p *Pool, opts ...grpc.ServerOption) (s *served, l *link, 
 	fill("first")
 	<-blocked
 	p.mu.RLock()
-	l = p.peers[s.address].link.Load()
+	l = p.peers[s.address].links[0].Load()
 	p.mu.RUnlock()
 	for i := range uint64(2) { // the first of them fits into gRPC's buffers only in part, so Send of the second waits
 		fill("filling")

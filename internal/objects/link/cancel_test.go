@@ -87,7 +87,7 @@ func TestTheHandlerIsNotifiedOfACancellation(t *testing.T) {
 func l(p *Pool, s *served) *link {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	return p.peers[s.address].link.Load()
+	return p.peers[s.address].links[0].Load()
 }
 
 func TestADeadlineEndsACall(t *testing.T) {

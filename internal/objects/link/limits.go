@@ -34,6 +34,15 @@ const (
 	streamWindow = 128 << 10
 	connWindow   = 16 << 20
 
+	// lanes is how many links there are at most to a node that is far, which is one that takes farFrom to answer: nodes
+	// receive laneWindow of each, about (a quarter of their 256 KiB they give back late), and what is on its way beyond
+	// that waits for a round trip. They share what may be in
+	// flight. Two thirds are for wideLanes, on each of which a call of any length passes by default.
+	lanes      = 24
+	wideLanes  = 8
+	farFrom    = 10 * time.Millisecond
+	laneWindow = 200 << 10
+
 	// creditStep is how many bytes a link takes from the node's budget at a time, about.
 	creditStep = 256 << 10
 	// partIdle is how long parts of a call are held without a further one.

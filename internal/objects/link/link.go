@@ -18,7 +18,10 @@ type link struct {
 	cancel  context.CancelFunc
 	wake    chan struct{} // for the writer
 	dead    atomic.Bool   // err is set
+	lane    int           // its number among those to its node
+	ready   atomic.Bool   // the node has accepted it
 	written atomic.Uint64 // calls begun up to this one were encoded
+	load    atomic.Int64  // bytes of calls in flight, and of those that wait for that
 
 	// encoding is held, and taken before mu, while calls are encoded that were taken to be sent.
 	encoding sync.Mutex
@@ -72,11 +75,11 @@ func newLink(p *peer) *link {
 }
 
 // call sends a call and waits for its result. The error is errGone if the link takes none any more.
-func (l *link) call(ctx context.Context, deadline time.Time, call *objectspb.Call,
-	extra int) (*objectspb.Reply, error) {
+func (l *link) call(ctx context.Context, deadline time.Time, call *objectspb.Call, extra int,
+	cost int64) (*objectspb.Reply, error) {
 	w := waiters.Get().(*waiter)
 	w.entry = entry{call: call, payload: call.Request, extra: extra}
-	w.cost = int64(len(call.Request) + extra + callOverhead)
+	w.cost = cost
 	var over <-chan time.Time
 	if own, bounded := ctx.Deadline(); bounded {
 		w.deadline = own
@@ -139,7 +142,7 @@ func (l *link) begin(w *waiter) bool {
 
 // fits reports whether the call may be in flight beside the others. The lock is held.
 func (l *link) fits(w *waiter) bool {
-	return l.inFlight == 0 || l.inFlight+w.cost <= l.peer.pool.cfg.MaxInFlight
+	return l.inFlight == 0 || l.inFlight+w.cost <= l.peer.share(l.lane)
 }
 
 // wakeWriter wakes the writer if it waits. The lock is held.

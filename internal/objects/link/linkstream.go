@@ -21,11 +21,14 @@ type stream = grpc.BidiStreamingClient[objectspb.LinkRequest, objectspb.LinkResp
 func (l *link) run() {
 	defer l.peer.pool.wg.Done()
 	defer l.cancel()
+	began := time.Now()
 	s, err := l.open()
 	if err != nil {
 		l.fail(err, 0)
 		return
 	}
+	l.ready.Store(true)
+	l.peer.opened(time.Since(began))
 	l.mu.Lock()
 	l.stream = s
 	l.mu.Unlock()
@@ -36,7 +39,7 @@ func (l *link) run() {
 	}()
 	err = l.read(s)
 	l.fail(err, taken(s))
-	if errors.Is(l.err, err) { // it is not written any more
+	if errors.Is(l.err, err) && l.lane == 0 { // it is not written any more
 		l.peer.pool.cfg.Logger.Info("a link for calls of objects has ended; the next call opens it again",
 			"address", l.peer.address, "error", err)
 	}
@@ -120,6 +123,8 @@ func (l *link) next(b *batch) *wire.Encoded {
 		l.mu.Unlock()
 		return nil
 	}
+	// A far node lets a message arrive in whole once it has begun to read it, and the next one after a round trip.
+	l.out.whole = l.peer.far()
 	b.frames = l.out.take(b.frames[:0])
 	deadlines := false
 	for _, f := range b.frames {

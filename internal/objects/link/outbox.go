@@ -63,6 +63,7 @@ type outbox struct {
 	large queue // in parts, not begun
 	ring  queue // in parts, begun: each has its turn
 	bytes int64 // of all that was not taken yet
+	whole bool  // messages are filled with further parts of the same entries
 }
 
 // frame is an entry, or a part of one, as it goes into a message.
@@ -93,7 +94,7 @@ func (b *outbox) remove(e *entry) {
 }
 
 // take appends the frames of the next message: of small entries as many as fit beside one part, and one at least; then
-// of each large one in turn a part, as long as they fit, and one part at least.
+// of each large one in turn a part, as long as they fit, and one part at least; where messages are filled, further ones.
 func (b *outbox) take(frames []frame) []frame {
 	for b.ring.n < sendParts && b.large.n > 0 {
 		e := b.large.first
@@ -114,7 +115,7 @@ func (b *outbox) take(frames []frame) []frame {
 	if b.ring.n > 0 {
 		room += partSize
 	}
-	for i := range b.ring.n {
+	for i, begun := 0, b.ring.n; b.ring.n > 0 && (i < begun || b.whole); i++ {
 		e := b.ring.first
 		f := frame{e: e, part: e.payload[e.taken:min(len(e.payload), e.taken+partSize)], first: e.taken == 0}
 		cost := len(f.part) + frameOverhead

@@ -61,6 +61,18 @@ func TestOutboxPartsTakeTurnsWithSmallEntries(t *testing.T) {
 	require.Zero(t, b.bytes)
 }
 
+func TestOutboxFillsMessages(t *testing.T) {
+	b := outbox{whole: true}
+	b.add(sized(1, 4*partSize))
+	b.add(sized(2, partSize+1))
+	require.Equal(t, []uint64{1, 2, 1, 2}, ids(b.take(nil)))
+	last := b.take(nil)
+	require.Equal(t, []uint64{1, 1}, ids(last))
+	require.True(t, last[1].last)
+	require.True(t, b.empty())
+	require.Zero(t, b.bytes)
+}
+
 func TestOutboxRemove(t *testing.T) {
 	var b outbox
 	small, large, other := sized(1, 1), sized(2, 3*partSize), sized(3, 1)

@@ -21,7 +21,7 @@ var reconnect = grpc.ConnectParams{
 	MinConnectTimeout: 2 * time.Second,
 }
 
-// peer is one address: its connections, and its link at present.
+// peer is one address: its connections, and its links at present.
 type peer struct {
 	pool    *Pool
 	address string
@@ -29,15 +29,21 @@ type peer struct {
 	// linkConn is the link's alone, which has another window, and does not compete with streams where the node limits
 	// how many a connection may have.
 	linkConn *grpc.ClientConn
-	streams  atomic.Int64 // on conn
-	link     atomic.Pointer[link]
+	streams  atomic.Int64                // on conn
+	links    [lanes]atomic.Pointer[link] // all but the first while the node is far
+	distance atomic.Int64                // the least time that it took to open one of them; 0: none was opened
+	ready    atomic.Int64                // how often one was opened
+	wide     chan struct{}               // closed when as many were opened as there may be
+
+	widening   sync.Once
+	widenUntil time.Time // until when calls wait for that
 
 	mu      sync.Mutex
 	retired bool // no link is opened any more, and no stream begun
 }
 
 func newPeer(pool *Pool, address string) (*peer, error) {
-	p := &peer{pool: pool, address: address}
+	p := &peer{pool: pool, address: address, wide: make(chan struct{})}
 	var err error
 	if p.conn, err = p.connect(streamWindow, grpc.WithChainStreamInterceptor(p.countStream),
 		grpc.WithChainUnaryInterceptor(p.countCall)); err != nil {
@@ -102,27 +108,116 @@ func (p *peer) countCall(ctx context.Context, method string, req, reply any, con
 	return invoke(ctx, method, req, reply, conn, opts...)
 }
 
-// current is the link, opened anew if there is none or it has ended; nil where the peer has retired.
-func (p *peer) current() *link {
-	if l := p.link.Load(); l != nil && !l.dead.Load() {
+// opened takes note of a link that is open, and of how long that took. The first one takes longer, for it connects.
+func (p *peer) opened(took time.Duration) {
+	if p.ready.Add(1) == lanes {
+		close(p.wide)
+	}
+	for {
+		least := p.distance.Load()
+		if least != 0 && least <= int64(took) || p.distance.CompareAndSwap(least, int64(took)) {
+			return
+		}
+	}
+}
+
+// far reports whether the way to the node and back takes so long that one link is not enough.
+func (p *peer) far() bool { return p.distance.Load() >= int64(farFrom) }
+
+// current is the link for a call of so many bytes, the first one opened anew if there is none or it has ended; nil where
+// the peer has retired.
+func (p *peer) current(ctx context.Context, cost int64) *link {
+	l := p.links[0].Load()
+	switch {
+	case l == nil || l.dead.Load():
+		return p.openLink(0)
+	case !p.far() || l.hasRoom(cost):
 		return l
 	}
+	p.widen(ctx)
+	return p.leastBusy(l, cost)
+}
+
+// leastBusy is the link for a call that would have to wait on the first one: one of those that are open, on which it need
+// not, or else on which the least waits. Such as have ended are opened again, for later calls.
+func (p *peer) leastBusy(best *link, cost int64) *link {
+	for i := 1; i < lanes && cost-laneWindow <= p.share(i); i++ {
+		l := p.links[i].Load()
+		switch {
+		case l == nil || l.dead.Load():
+			p.openLink(i)
+		case !l.ready.Load():
+		case l.hasRoom(cost):
+			return l
+		case l.load.Load() < best.load.Load():
+			best = l
+		}
+	}
+	return best
+}
+
+// widen opens the further links when they are needed first, and waits until all are open, for about as long as that
+// takes: what is given to the first one meanwhile would stay with it. How many the node allows shows then.
+func (p *peer) widen(ctx context.Context) {
+	p.widening.Do(func() {
+		p.widenUntil = time.Now().Add(2 * time.Duration(p.distance.Load()))
+		for i := 1; i < lanes; i++ {
+			p.openLink(i)
+		}
+	})
+	if p.ready.Load() >= lanes {
+		return
+	}
+	left := time.Until(p.widenUntil)
+	if left <= 0 {
+		return
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-p.wide:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// share is how many bytes of calls are in flight on a link. A longer call passes alone on the first one.
+func (p *peer) share(lane int) int64 {
+	most := p.pool.cfg.MaxInFlight
+	switch {
+	case !p.far():
+		return most
+	case lane < wideLanes:
+		return most * 2 / 3 / wideLanes
+	}
+	return most / 3 / (lanes - wideLanes)
+}
+
+// hasRoom reports whether a call of so many bytes need not wait for others.
+func (l *link) hasRoom(cost int64) bool {
+	load := l.load.Load()
+	return load == 0 || load+cost <= laneWindow
+}
+
+// openLink opens a link, if there is none or it has ended; it returns nil where the peer has retired.
+func (p *peer) openLink(i int) *link {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.retired {
 		return nil
 	}
-	if l := p.link.Load(); l != nil && !l.dead.Load() {
+	if l := p.links[i].Load(); l != nil && !l.dead.Load() {
 		return l
 	}
 	l := newLink(p)
-	p.link.Store(l)
+	l.lane = i
+	p.links[i].Store(l)
 	p.pool.wg.Add(1)
 	go l.run()
 	return l
 }
 
-// retire ends the link, unless a call or stream is under way, and has no further one opened. It reports whether it
+// retire ends the links, unless a call or stream is under way, and has no further one opened. It reports whether it
 // did: to the first that asks.
 func (p *peer) retire() bool {
 	p.mu.Lock()
@@ -130,8 +225,10 @@ func (p *peer) retire() bool {
 	if p.retired || p.streams.Load() > 0 {
 		return false
 	}
-	if l := p.link.Load(); l != nil && !l.endIdle() {
-		return false
+	for i := range p.links {
+		if l := p.links[i].Load(); l != nil && !l.endIdle() {
+			return false // those that have ended are opened again
+		}
 	}
 	p.retired = true
 	return true
@@ -142,8 +239,10 @@ func (p *peer) close(cause error) {
 	p.mu.Lock()
 	p.retired = true
 	p.mu.Unlock()
-	if l := p.link.Load(); l != nil {
-		l.fail(cause, -1)
+	for i := range p.links {
+		if l := p.links[i].Load(); l != nil {
+			l.fail(cause, -1)
+		}
 	}
 	p.disconnect()
 }

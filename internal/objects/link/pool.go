@@ -23,7 +23,8 @@ type Config struct {
 	// TLS. Without, connections are plain text.
 	DialOptions []grpc.DialOption
 	// MaxInFlight is how many bytes of calls are in flight on one link, about; further ones wait, in order, until
-	// some have ended. A call that is longer passes when it is alone. Default 256 MiB.
+	// some have ended. A call that is longer passes when it is alone. The links to a
+	// node that is far share it. Default 48 MiB.
 	MaxInFlight int64
 	// MaxMessage is how many bytes a request or a response may have; a call with a longer one fails with
 	// the status RESOURCE_EXHAUSTED. Default 4 MiB.
@@ -49,8 +50,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Pool is the caller's side of links: one to an address, opened when it is first used and again after it broke. Its
-// methods may be called from any goroutine.
+// Pool is the caller's side of links: one to an address, opened when it is first used and again after it broke, and more
+// to one that is far, when much is on its way. Its methods may be called from any goroutine.
 type Pool struct {
 	cfg    Config
 	ctx    context.Context // ends with the pool
@@ -88,6 +89,7 @@ func (p *Pool) CallBy(ctx context.Context, deadline time.Time, address string,
 		return nil, fmt.Errorf("%w (address %s: %w)", ErrNotSent, address, err)
 	}
 	extra := extraOfCall(call)
+	cost := int64(len(call.Request) + extra + callOverhead)
 	if err := p.check(call, extra); err != nil {
 		return nil, err
 	}
@@ -96,8 +98,11 @@ func (p *Pool) CallBy(ctx context.Context, deadline time.Time, address string,
 		if err != nil {
 			return nil, err
 		}
-		if l := peer.current(); l != nil {
-			if reply, err := l.call(ctx, deadline, call, extra); err != errGone {
+		if l := peer.current(ctx, cost); l != nil {
+			l.load.Add(cost)
+			reply, err := l.call(ctx, deadline, call, extra, cost)
+			l.load.Add(-cost)
+			if err != errGone {
 				return reply, err
 			}
 		}

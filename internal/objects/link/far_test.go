@@ -1,0 +1,119 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/goverse/goverse/clustertest/fault"
+)
+
+// farAway starts a server with flow-control windows of that size at such a distance, one way, and returns its address.
+func farAway(t testing.TB, window int32, distance time.Duration, opts ...grpc.ServerOption) string {
+	s := local(t, echo, append(opts, grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(16<<20))...)
+	relay, err := fault.NewRelay(s.address)
+	require.NoError(t, err)
+	t.Cleanup(relay.Close)
+	relay.Delay(fault.Both, distance)
+	return relay.Address()
+}
+
+// BenchmarkFarLink is 64 callers and a node at a distance, by the window of the node: 256 KiB is what it has, 4 MiB what
+// would do for all of them. It is read in calls for each round trip: 64 would be the most.
+func BenchmarkFarLink(b *testing.B) {
+	for _, distance := range []time.Duration{20 * time.Millisecond, 40 * time.Millisecond} {
+		for _, size := range []int{4 << 10, 64 << 10, 1 << 20} {
+			for _, window := range []int32{256 << 10, 4 << 20} {
+				b.Run(fmt.Sprintf("%v/%dKiB/window=%dKiB", distance, size>>10, window>>10), func(b *testing.B) {
+					address, p := farAway(b, window, distance), NewPool(Config{})
+					payload := make([]byte, size)
+					measure(b, 64, func(ctx context.Context) error {
+						_, err := p.Call(ctx, address, to(payload))
+						return err
+					})
+					b.ReportMetric(float64(b.N)*float64(2*distance)/float64(b.Elapsed()), "calls/rtt")
+					p.Close()
+				})
+			}
+		}
+	}
+}
+
+// nodeWindow is that of package node.
+const nodeWindow = 256 << 10
+
+// callTogether has so many callers make some calls of that size each, one after the other, and returns how long the
+// median call takes.
+func callTogether(t *testing.T, p *Pool, address string, callers, each, size int) time.Duration {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var took []time.Duration
+	for range callers {
+		wg.Go(func() {
+			for range each {
+				began := time.Now()
+				_, err := p.Call(patient(t), address, to(make([]byte, size)))
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				took = append(took, time.Since(began))
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(took)
+	return took[len(took)/2]
+}
+
+// linksOf is how many links of a pool to an address are open.
+func linksOf(p *Pool, address string) (n int) {
+	for i := range p.peers[address].links {
+		if l := p.peers[address].links[i].Load(); l != nil && l.ready.Load() && !l.dead.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+// What a node receives of one link is little for one that is far: there are more of them.
+func TestManyCallsToAFarNode(t *testing.T) {
+	t.Parallel()
+	const distance = 40 * time.Millisecond
+	address, p := farAway(t, nodeWindow, distance), pool(t, Config{})
+	callTogether(t, p, address, 1, 3, 1000)
+	require.Equal(t, 1, linksOf(p, address), "few calls need no more")
+	median := callTogether(t, p, address, 64, 5, 64<<10)
+	t.Logf("median %v, by %d links", median, linksOf(p, address))
+	require.Equal(t, lanes, linksOf(p, address))
+	require.Less(t, median, 6*distance, "less than twice there and back, for so much is on its way")
+	p.Keep(func(string) bool { return false })
+	require.Empty(t, p.peers, "all of them are closed")
+}
+
+// A node may allow a connection fewer streams than there would be links.
+func TestManyCallsToAFarNodeThatAllowsFewStreams(t *testing.T) {
+	t.Parallel()
+	address := farAway(t, nodeWindow, 10*time.Millisecond, grpc.MaxConcurrentStreams(3))
+	p := pool(t, Config{})
+	callTogether(t, p, address, 64, 5, 64<<10)
+	require.Equal(t, 3, linksOf(p, address))
+}
+
+// A node is not far because the first link to it was opened slowly.
+func TestFar(t *testing.T) {
+	p := &peer{wide: make(chan struct{})}
+	require.False(t, p.far())
+	p.opened(50 * time.Millisecond)
+	require.True(t, p.far())
+	p.opened(time.Millisecond)
+	p.opened(50 * time.Millisecond)
+	require.False(t, p.far())
+}
