@@ -113,7 +113,8 @@ const (
 )
 
 // What one connection from outside, without a certificate, can make a node do, as fast as it can: ask etcd, lose its
-// session, write lines into its log, take memory. It stands in docs/security.md. Not beside others: etcd counts for all.
+// session, write lines into its log, take memory. It stands in docs/security.md. Not beside others: etcd counts for
+// all.
 func TestWhatAnOutsiderCosts(t *testing.T) {
 	var said lines
 	c := clustertest.New(t, 2, clustertest.WithTTL(10), clustertest.WithLogger(hclog.New(&hclog.LoggerOptions{

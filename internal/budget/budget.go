@@ -108,8 +108,9 @@ const tooMuch = "too much of this connection waits in this node: wait for less a
 var ErrFull = objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull, "objects: "+tooMuch)
 
 // ErrUnreceived is the status of a call that was refused before its request was received.
-var ErrUnreceived = objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull, "objects: too many requests of this "+
-	"connection are being received: have fewer calls under way until their requests have come, or open another connection")
+var ErrUnreceived = objects.Error(codes.ResourceExhausted, objects.ReasonQueueFull, "objects: too many requests of "+
+	"this connection are being received: have fewer calls under way until their requests have come, or open another "+
+	"connection")
 
 // ErrUnread is the status of a stream that is refused to go on: it may have been started.
 var ErrUnread = objects.Error(codes.ResourceExhausted, objects.ReasonMayHaveStarted, "objects: the stream is not read "+

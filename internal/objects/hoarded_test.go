@@ -29,8 +29,8 @@ import (
 	"github.com/goverse/goverse/internal/testkit/probepb"
 )
 
-var hoardProfile = flag.String("objects.hoardprofile", "", "file for a profile of the processor time of the nodes that "+
-	"TestMemoryThatOneConnectionTakes loads")
+var hoardProfile = flag.String("objects.hoardprofile", "", "file for a profile of the processor time of the nodes "+
+	"that TestMemoryThatOneConnectionTakes loads")
 
 // hoardedEnv has the test process be the nodes that are loaded.
 const hoardedEnv = "GOVERSE_TEST_HOARDED"

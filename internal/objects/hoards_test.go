@@ -26,7 +26,7 @@ type hoarder struct {
 	failed  atomic.Int64 // with another error, before it gave up
 }
 
-// load is what a hoarder asks for, by so many goroutines, each of which returns with the reason for which it had to end.
+// load is what a hoarder asks for, by so many goroutines. Each of them returns with the reason for which it had to end.
 type load struct {
 	times int
 	open  func(ctx context.Context, h *hoarder, i int) error

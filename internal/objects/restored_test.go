@@ -22,8 +22,8 @@ import (
 	"github.com/goverse/goverse/internal/testkit/probepb"
 )
 
-// restore replaces the data of an etcd by a backup, and starts it again. Revisions go back, which docs/operations.md warns
-// of.
+// restore replaces the data of an etcd by a backup, and starts it again. Revisions go back, of which docs/operations.md
+// warns.
 func restore(t *testing.T, etcd *embedetcd.Server, cfg embedetcd.Config, backup string) *embedetcd.Server {
 	require.NoError(t, etcd.Close())
 	require.NoError(t, os.RemoveAll(cfg.DataDir))
@@ -44,8 +44,8 @@ func generationOf(c *cluster.Cluster) int64 {
 	return table.Generation
 }
 
-// The maps that callers knew before etcd was restored from an older backup mean nothing afterwards: whoever waited
-// meanwhile is served, and nobody waits at the next drain for a map that will not come.
+// The maps that callers knew before etcd was restored from an older backup mean nothing afterwards: calls that waited
+// meanwhile end, and nobody waits at the next drain for a map that will not come.
 func TestCallsThatWaitWhileEtcdIsRestored(t *testing.T) {
 	t.Parallel()
 	address, err := port.Restarted.Loopback(1)

@@ -2,8 +2,8 @@
 // to an address share one gRPC stream, Objects.Link. A call is appended to what waits to be sent, and one goroutine
 // sends what has come together while the message before was being sent. So a call that is alone is sent at
 // once, and the more calls there are at a time, the less each of them costs. Replies travel back in the same way.
-// To a node that is far there are further links, as soon as more is on its way than that node receives of one link without
-// answering.
+// To a node that is far there are further links, as soon as more is on its way than that node receives of one link
+// without answering.
 //
 // Requests and responses of more than 256 KiB travel in parts, in turn with others: a large call does not hold up
 // small ones. Where a peer reads slowly, those that send to it wait, and nobody else; memory is bounded on

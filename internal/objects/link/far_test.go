@@ -24,8 +24,8 @@ func farAway(t testing.TB, window int32, distance time.Duration, opts ...grpc.Se
 	return relay.Address()
 }
 
-// BenchmarkFarLink is 64 callers and a node at a distance, by the window of the node: 256 KiB is what it has, 4 MiB what
-// would do for all of them. It is read in calls for each round trip: 64 would be the most.
+// BenchmarkFarLink is 64 callers and a node at a distance, by the window of the node: 256 KiB is what it has, 4 MiB
+// what would do for all of them. It is read in calls for each round trip: 64 would be the most.
 func BenchmarkFarLink(b *testing.B) {
 	for _, distance := range []time.Duration{20 * time.Millisecond, 40 * time.Millisecond} {
 		for _, size := range []int{4 << 10, 64 << 10, 1 << 20} {

@@ -94,7 +94,8 @@ func (b *outbox) remove(e *entry) {
 }
 
 // take appends the frames of the next message: of small entries as many as fit beside one part, and one at least; then
-// of each large one in turn a part, as long as they fit, and one part at least; where messages are filled, further ones.
+// of each large one in turn a part, as long as they fit, and one part at least; where messages are filled, further
+// ones.
 func (b *outbox) take(frames []frame) []frame {
 	for b.ring.n < sendParts && b.large.n > 0 {
 		e := b.large.first

@@ -124,8 +124,8 @@ func (p *peer) opened(took time.Duration) {
 // far reports whether the way to the node and back takes so long that one link is not enough.
 func (p *peer) far() bool { return p.distance.Load() >= int64(farFrom) }
 
-// current is the link for a call of so many bytes, the first one opened anew if there is none or it has ended; nil where
-// the peer has retired.
+// current is the link for a call of so many bytes, the first one opened anew if there is none or it has ended; nil
+// where the peer has retired.
 func (p *peer) current(ctx context.Context, cost int64) *link {
 	l := p.links[0].Load()
 	switch {
@@ -138,8 +138,8 @@ func (p *peer) current(ctx context.Context, cost int64) *link {
 	return p.leastBusy(l, cost)
 }
 
-// leastBusy is the link for a call that would have to wait on the first one: one of those that are open, on which it need
-// not, or else on which the least waits. Such as have ended are opened again, for later calls.
+// leastBusy is the link for a call that would have to wait on the first one: one of those that are open, on which it
+// need not, or else on which the least waits. Such as have ended are opened again, for later calls.
 func (p *peer) leastBusy(best *link, cost int64) *link {
 	for i := 1; i < lanes && cost-laneWindow <= p.share(i); i++ {
 		l := p.links[i].Load()

@@ -50,8 +50,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Pool is the caller's side of links: one to an address, opened when it is first used and again after it broke, and more
-// to one that is far, when much is on its way. Its methods may be called from any goroutine.
+// Pool is the caller's side of links: one to an address, opened when it is first used and again after it broke, and
+// more to one that is far, when much is on its way. Its methods may be called from any goroutine.
 type Pool struct {
 	cfg    Config
 	ctx    context.Context // ends with the pool
