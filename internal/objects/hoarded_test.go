@@ -198,8 +198,8 @@ func (h *hoarded) processor(t *testing.T) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-func (h *hoarded) dial(t *testing.T) *grpc.ClientConn {
-	conn, err := grpc.NewClient(h.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+func (h *hoarded) dial(t *testing.T, opts ...grpc.DialOption) *grpc.ClientConn {
+	conn, err := grpc.NewClient(h.address, append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 )
 
 // hoardFor is how long each load of TestMemoryThatOneConnectionTakes lasts.
@@ -46,7 +47,9 @@ func hoardMemory(t *testing.T, h *hoarded, load load) {
 	before, resident := h.holds(t, true), h.resident(t)
 	ctx, cancel := context.WithTimeout(t.Context(), *hoardFor+time.Minute)
 	defer cancel()
-	one := &hoarder{hoarded: h, conn: h.dial(t)}
+	// Windows that adapt would grow to 16 MiB of each stream: gRPC would go on to receive what the client does not read.
+	one := &hoarder{hoarded: h, conn: h.dial(t, grpc.WithStaticStreamWindowSize(64<<10),
+		grpc.WithStaticConnWindowSize(16<<20))}
 	var wg sync.WaitGroup
 	busy := h.processor(t)
 	for i := range load.times {
