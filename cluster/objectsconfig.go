@@ -21,7 +21,7 @@ type ObjectsConfig struct {
 	// MaxWaitingBytes is how many bytes may wait on this node for objects, for parts of calls that are missing, and for
 	// those who do not read their streams. No connection may hold more than half of what the others leave; what goes
 	// beyond fails with RESOURCE_EXHAUSTED. Default: a quarter of the memory that this process may have (GOMEMLIMIT,
-	// its cgroup's, or the machine's), between 32 MiB and 128 MiB. The process may take up to twice as much for it.
+	// its cgroup's, or the machine's), between 32 MiB and 96 MiB. The process may take up to twice as much for it.
 	MaxWaitingBytes int64
 	// ActivationTimeout is how long a factory may take. Default 10 s.
 	ActivationTimeout time.Duration

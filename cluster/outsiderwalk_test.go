@@ -106,7 +106,7 @@ func watchHeap() (stop func() (most, left int64)) {
 
 const (
 	// mostGrown is by how much the heap of this process, which is two nodes, etcd and the outsider, may grow meanwhile:
-	// by garbage above all, for the outsider calls as fast as it can. The budget lets one connection have 64 MiB.
+	// by garbage above all, for the outsider calls as fast as it can. The budget lets one connection have 48 MiB.
 	mostGrown = 128 << 20
 	// mostLeft is how much of it may be left.
 	mostLeft = 16 << 20

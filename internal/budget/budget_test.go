@@ -81,8 +81,8 @@ func TestDefault(t *testing.T) {
 	require.EqualValues(t, atMost, defaultOf(math.MaxInt64, read), "a quarter of 2 GiB is more")
 	files["/sys/fs/cgroup/memory.max"] = "max\n"
 	require.EqualValues(t, atMost, defaultOf(math.MaxInt64, read))
-	files["/sys/fs/cgroup/memory.max"] = "419430400\n"
-	require.EqualValues(t, 100<<20, defaultOf(math.MaxInt64, read))
+	files["/sys/fs/cgroup/memory.max"] = "314572800\n"
+	require.EqualValues(t, 75<<20, defaultOf(math.MaxInt64, read))
 	require.EqualValues(t, 50<<20, defaultOf(200<<20, read), "GOMEMLIMIT")
 	require.EqualValues(t, atLeast, defaultOf(1<<20, read))
 }

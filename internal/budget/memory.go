@@ -13,11 +13,11 @@ const (
 	share = 4
 	// atLeast and atMost bound the default. Under the garbage collector what is held takes up to twice as much, so more
 	// than atMost is left to the operator.
-	atLeast, atMost = 32 << 20, 128 << 20
+	atLeast, atMost = 32 << 20, 96 << 20
 )
 
 // Default returns the budget of a node whose configuration names none: a quarter of the memory that this process may
-// have, by GOMEMLIMIT, its cgroup or the machine, between 32 MiB and 128 MiB.
+// have, by GOMEMLIMIT, its cgroup or the machine, between 32 MiB and 96 MiB.
 func Default() int64 { return defaultOf(debug.SetMemoryLimit(-1), os.ReadFile) }
 
 func defaultOf(limit int64, read func(name string) ([]byte, error)) int64 {

@@ -36,15 +36,16 @@ const (
 
 	// lanes is how many links there are at most to a node that is far, which is one that takes farFrom to answer: nodes
 	// receive laneWindow of each, about (a quarter of their 256 KiB they give back late), and what is on its way beyond
-	// that waits for a round trip. They share what may be in
-	// flight. Two thirds are for wideLanes, on each of which a call of any length passes by default.
+	// that waits for a round trip. They share what may be in flight. Half of it is for wideLanes, on each of which a call
+	// of any length passes by default.
 	lanes      = 24
-	wideLanes  = 8
+	wideLanes  = 4
 	farFrom    = 10 * time.Millisecond
 	laneWindow = 200 << 10
 
-	// creditStep is how many bytes a link takes from the node's budget at a time, about.
-	creditStep = 256 << 10
+	// creditStep is how many bytes a link takes from the node's budget at a time, about. There may be thousands of links:
+	// what they have in hand together is to be little beside the budget.
+	creditStep = 32 << 10
 	// partIdle is how long parts of a call are held without a further one.
 	partIdle = 30 * time.Second
 	// expireEvery is how often that is looked after.
@@ -53,7 +54,7 @@ const (
 	defaultMaxMessage = 4 << 20
 	// defaultMaxInFlight is below what a node holds for one connection, so that calls wait at home, where that is by
 	// deadline and in order, and are not refused.
-	defaultMaxInFlight = 48 << 20
+	defaultMaxInFlight = 36 << 20
 	defaultMaxHeld     = 512 << 20
 	defaultMaxBuffered = 32 << 20
 )

@@ -188,9 +188,9 @@ func (p *peer) share(lane int) int64 {
 	case !p.far():
 		return most
 	case lane < wideLanes:
-		return most * 2 / 3 / wideLanes
+		return most / 2 / wideLanes
 	}
-	return most / 3 / (lanes - wideLanes)
+	return most / 2 / (lanes - wideLanes)
 }
 
 // hasRoom reports whether a call of so many bytes need not wait for others.

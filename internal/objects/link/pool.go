@@ -24,7 +24,7 @@ type Config struct {
 	DialOptions []grpc.DialOption
 	// MaxInFlight is how many bytes of calls are in flight on one link, about; further ones wait, in order, until
 	// some have ended. A call that is longer passes when it is alone. The links to a
-	// node that is far share it. Default 48 MiB.
+	// node that is far share it. Default 36 MiB.
 	MaxInFlight int64
 	// MaxMessage is how many bytes a request or a response may have; a call with a longer one fails with
 	// the status RESOURCE_EXHAUSTED. Default 4 MiB.
