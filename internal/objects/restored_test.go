@@ -1,11 +1,13 @@
 package objects_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goverse/goverse/cluster"
+	"github.com/goverse/goverse/cluster/shard"
 	"github.com/goverse/goverse/embedetcd"
 	"github.com/goverse/goverse/internal/port"
 	"github.com/goverse/goverse/internal/testkit/probepb"
@@ -78,22 +81,14 @@ func TestCallsThatWaitWhileEtcdIsRestored(t *testing.T) {
 
 	var wg sync.WaitGroup
 	var ended atomic.Int64
-	for i := range 60 { // one call for each of 20 objects runs, and the others wait
+	for i := range 200 { // one call for each of 20 objects runs, and the others wait
 		wg.Go(func() {
 			_, _ = probepb.NewProbeClient(nodes[i%3].Objects().At(fmt.Sprint("key", i%20))).Do(patient(t),
 				&probepb.DoRequest{What: "wait"})
 			ended.Add(1)
 		})
 	}
-	require.Eventually(t, func() bool {
-		var waiting int64
-		for _, c := range nodes {
-			for _, s := range c.Objects().Stats().Services {
-				waiting += s.Waiting
-			}
-		}
-		return waiting == 40
-	}, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return waitingAt(nodes...) == 180 }, 20*time.Second, time.Millisecond)
 	etcd = restore(t, etcd, cfg, backup)
 	require.Eventually(t, func() bool {
 		for _, c := range nodes {
@@ -103,36 +98,42 @@ func TestCallsThatWaitWhileEtcdIsRestored(t *testing.T) {
 		}
 		return well()
 	}, 20*time.Second, time.Millisecond, "all nodes are well, by a map from before")
+	require.Eventually(t, func() bool { return waitingAt(nodes...)+ended.Load() >= 180 }, 20*time.Second, time.Millisecond,
+		"those that had to look for their objects anew wait again")
+	leaves := slices.MaxFunc(nodes, func(a, b *cluster.Cluster) int { return cmp.Compare(waitingAt(a), waitingAt(b)) })
+	t.Logf("%d calls have ended; %d wait, %d of them at the node that is drained", ended.Load(), waitingAt(nodes...),
+		waitingAt(leaves))
+	require.Positive(t, waitingAt(leaves))
+	drained := make(chan error, 1)
+	go func() {
+		_, err := leaves.Drain(patient(t), leaves.Node().AdvertiseAddress())
+		drained <- err
+	}()
+	require.Eventually(t, func() bool { return isDraining(leaves) }, 20*time.Second, time.Millisecond)
 	close(release)
-	require.Eventually(t, func() bool { return ended.Load() == 60 }, 5*time.Second, time.Millisecond, "nobody waits")
+	began := time.Now()
+	require.Eventually(t, func() bool { return ended.Load() == 200 }, 5*time.Second, time.Millisecond, "nobody waits")
+	t.Logf("all have ended %v later, while the node is drained", time.Since(began))
 	wg.Wait()
+	require.NoError(t, <-drained)
+}
 
-	var longest time.Duration
-	ctx, stop := context.WithCancel(patient(t))
-	var mu sync.Mutex
-	for i := range 60 {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				began := time.Now()
-				_, err := probepb.NewProbeClient(nodes[i%3].Objects().At(fmt.Sprint("key", i%20))).Add(patient(t),
-					&probepb.AddRequest{Amount: 1})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				longest = max(longest, time.Since(began))
-				mu.Unlock()
-			}
-		})
+// waitingAt is how many calls wait for their turn.
+func waitingAt(nodes ...*cluster.Cluster) (n int64) {
+	for _, c := range nodes {
+		for _, s := range c.Objects().Stats().Services {
+			n += s.Waiting
+		}
 	}
-	for i := range nodes {
-		drainOnce(t, nodes, i)
-	}
-	stop()
-	wg.Wait()
-	t.Log("longest call while nodes are drained:", longest)
-	require.Less(t, longest, 5*time.Second)
+	return n
+}
+
+// isDraining reports whether a node is being drained, or was, as it sees it.
+func isDraining(c *cluster.Cluster) bool {
+	table, err := c.ShardTable()
+	return err == nil && slices.ContainsFunc(table.Owners, func(o shard.OwnerRow) bool {
+		return o.Address == c.Node().AdvertiseAddress() && o.State == shard.Draining
+	})
 }
 
 // drainOnce drains a node, and has it take part again.
