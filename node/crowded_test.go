@@ -78,11 +78,11 @@ func TestRequestsThatAreNotReceived(t *testing.T) {
 // Thousands of calls at once are no such crowd.
 func TestManySmallCallsAtOnce(t *testing.T) {
 	t.Parallel()
-	client := nodepb.NewNodeClient(dial(t, started(t)))
+	client, ctx := nodepb.NewNodeClient(dial(t, started(t))), patient(t)
 	var wg sync.WaitGroup
 	for range 4000 {
 		wg.Go(func() {
-			if _, err := client.Identify(patient(t), &nodepb.IdentifyRequest{}); err != nil {
+			if _, err := client.Identify(ctx, &nodepb.IdentifyRequest{}); err != nil {
 				t.Error(err)
 			}
 		})

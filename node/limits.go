@@ -17,7 +17,7 @@ import (
 const (
 	// maxReading is how many requests of unary calls are received from one connection at a time, of up to 4 MiB each;
 	// further ones wait until one is there in whole. How long it is shows only then. Of each that waits, a window
-	// may have come already, so that not more than maxUnread wait for longer than a moment.
+	// may have come already, so that not more than maxUnread wait while few are received.
 	maxReading, maxUnread = 6, 96
 	// maxOwn is how many streams of the node's own services one connection may have: watches of the node, of its
 	// health and of the routes, reflection, and links.

@@ -3,6 +3,7 @@ package budget
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 )
@@ -10,8 +11,8 @@ import (
 // ErrCrowded: as many of the connection wait before a Gate as may.
 var ErrCrowded = errors.New("too many wait already")
 
-// Gate bounds how much of one kind a connection may do at a time, and how much may wait for that for longer than a
-// moment. All methods are safe for concurrent use.
+// Gate bounds how much of one kind a connection may do at a time, and how much may wait for that while little comes
+// out. All methods are safe for concurrent use.
 type Gate struct {
 	most, mostWaiting int
 
@@ -25,19 +26,30 @@ type door struct {
 	waiting []*waiter // in order, also those that have left
 	begun   int64     // how many have ever left the head of it
 	left    int       // how many of them are not there any more
+	passed  int64     // how many have come out
 }
 
 // waiter is one that waits before a door.
 type waiter struct {
 	number int64         // of its door's
 	turn   chan struct{} // closed when it is let in
-	gone   bool
+
+	// With the gate's lock:
+	entered, gone bool
+	seen          int64 // how many had passed at the last look
+	still, looks  int   // looks since many had passed, and all
 }
 
-// moment is how long any number may wait: many small requests that begin together are there together, too.
-const moment = 200 * time.Millisecond
+// Any number may wait while others pass quickly: many small requests that begin together pass one after the other, and
+// that may take the process a while. Where few have passed for two looks, or all has taken long, they are too many.
+const (
+	lookEvery = 100 * time.Millisecond
+	few       = 32 // fewer than so many between two looks
+	still     = 2  // looks
+	long      = 20 // looks
+)
 
-// NewGate is one that lets in so many of a connection, and has so many wait for longer than a moment.
+// NewGate is one that lets in so many of a connection, and has so many wait for long.
 func NewGate(most, mostWaiting int) *Gate {
 	return &Gate{most: most, mostWaiting: mostWaiting, doors: map[any]*door{}}
 }
@@ -64,7 +76,7 @@ func (g *Gate) enter(connection any) bool {
 }
 
 // Enter waits until one of a connection is let in, or ctx ends, and returns its error; it returns ErrCrowded where too
-// many have waited before it for a moment. Leave is to be called after nil.
+// many wait before it. Leave is to be called after nil.
 func (g *Gate) Enter(ctx context.Context, connection any) error {
 	g.mu.Lock()
 	if g.enter(connection) {
@@ -74,48 +86,56 @@ func (g *Gate) Enter(ctx context.Context, connection any) error {
 	d := g.doors[connection]
 	w := &waiter{number: d.begun + int64(len(d.waiting)), turn: make(chan struct{})}
 	d.waiting = append(d.waiting, w)
-	var crowded <-chan time.Time
+	first := time.Duration(math.MaxInt64)
 	if len(d.waiting)-d.left > g.mostWaiting {
-		timer := time.NewTimer(moment)
-		defer timer.Stop()
-		crowded = timer.C
+		first, w.seen = lookEvery, d.passed
 	}
 	g.mu.Unlock()
+	timer := time.NewTimer(first)
+	defer timer.Stop()
 	for {
 		select {
 		case <-w.turn:
 			return nil
-		case <-crowded:
-			if g.leaveQueue(connection, d, w, g.mostWaiting) {
+		case <-timer.C:
+			if g.giveUp(d, w) {
 				return ErrCrowded
 			}
-			crowded = nil
+			timer.Reset(lookEvery)
 		case <-ctx.Done():
-			g.leaveQueue(connection, d, w, 0)
+			g.abandon(connection, d, w)
 			return ctx.Err()
 		}
 	}
 }
 
-// leaveQueue has one wait no longer that has so many before it, and reports whether it does not.
-func (g *Gate) leaveQueue(connection any, d *door, w *waiter, before int) bool {
+// giveUp has one wait no longer that has waited behind too many for too long, and reports whether that is so.
+func (g *Gate) giveUp(d *door, w *waiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	select {
-	case <-w.turn:
-		if before > 0 {
-			return false
-		}
-		g.leave(connection) // it was let in meanwhile
-		return true
-	default:
+	w.looks++
+	if w.still++; d.passed-w.seen >= few {
+		w.still = 0
 	}
-	if w.number-d.begun < int64(before) {
+	w.seen = d.passed
+	if w.entered || w.number-d.begun < int64(g.mostWaiting) || w.still < still && w.looks < long {
 		return false
 	}
 	w.gone = true
 	d.left++
 	return true
+}
+
+// abandon has one wait no longer.
+func (g *Gate) abandon(connection any, d *door, w *waiter) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if w.entered {
+		g.leave(connection)
+		return
+	}
+	w.gone = true
+	d.left++
 }
 
 // Leave makes room for another one of the connection.
@@ -128,11 +148,13 @@ func (g *Gate) Leave(connection any) {
 // leave is Leave with the lock.
 func (g *Gate) leave(connection any) {
 	d := g.doors[connection]
+	d.passed++
 	for len(d.waiting) > 0 {
 		w := d.waiting[0]
 		d.waiting[0], d.waiting = nil, d.waiting[1:]
 		d.begun++
 		if !w.gone {
+			w.entered = true
 			close(w.turn)
 			return
 		}

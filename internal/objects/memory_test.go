@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+
+	"github.com/goverse/goverse/internal/testkit/race"
 )
 
 // hoardFor is how long each load of TestMemoryThatOneConnectionTakes lasts.
@@ -33,6 +35,9 @@ const (
 // One connection has a node hold no more than the budget allows, and what it holds falls back when it gives up. Who
 // calls beside it does not notice. Not parallel: it measures latencies.
 func TestMemoryThatOneConnectionTakes(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector takes several times the memory")
+	}
 	h := startHoarded(t)
 	h.others(t, 200*time.Millisecond) // connections are made, and objects
 	for name, load := range hoards {
