@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/goverse/goverse/internal/budget"
@@ -129,9 +130,13 @@ func (s *counted) grow(size int64) error {
 	return s.err
 }
 
-// release counts the stream no longer.
+// errOver refuses what a method sends over a stream that has ended.
+var errOver = status.FromContextError(context.Canceled).Err()
+
+// release counts the stream no longer. Its method may go on for a while, and what it sends then goes nowhere.
 func (s *counted) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held.Release()
+	s.err = errOver
 }

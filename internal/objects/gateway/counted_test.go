@@ -1,0 +1,40 @@
+package gateway
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/goverse/goverse/internal/budget"
+)
+
+// sink is a stream that takes whatever is sent.
+type sink struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s sink) Context() context.Context { return s.ctx }
+
+func (sink) SendMsg(any) error { return nil }
+
+// A stream whose object is dropped ends before its method does, which may send more: nobody would give back what that
+// counts.
+func TestStreamThatHasEndedHoldsNothing(t *testing.T) {
+	b := budget.New(1 << 20)
+	g := New(Config{Budget: b})
+	s, err := g.count(sink{ctx: t.Context()}, nil, true, true)
+	require.NoError(t, err)
+	require.NoError(t, s.SendMsg(wrapperspb.Bytes(make([]byte, 1000))))
+	require.NotZero(t, b.Figures().Used)
+	s.release()
+	require.Zero(t, b.Figures().Used)
+	err = s.SendMsg(wrapperspb.Bytes(make([]byte, 10_000)))
+	require.Zero(t, b.Figures().Used)
+	require.Equal(t, codes.Canceled, status.Code(err))
+}
