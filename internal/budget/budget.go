@@ -88,6 +88,16 @@ func (b *Budget) Give(connection any, n int64) {
 	}
 }
 
+// Over reports whether a connection holds more than it may.
+func (b *Budget) Over(connection any) bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !fits(b.limit, b.used, b.by[connection], 0)
+}
+
 // Figures are a budget's.
 type Figures struct{ Limit, Used, Refused int64 }
 

@@ -156,8 +156,12 @@ func (in *inbound) add(c *objectspb.Call) (complete *objectspb.Call, tooLarge, f
 	case c.More && len(in.open) >= recvParts:
 		return nil, false, false, fmt.Errorf("more than %d calls in parts at a time", recvParts)
 	}
-	in.begun++
 	cost := costOf(c)
+	if extra := cost - callOverhead - int64(len(c.Request)); extra > maxExtra {
+		return nil, false, false, fmt.Errorf("call %d has %d bytes beside its request, and may have %d", c.Id, extra,
+			maxExtra)
+	}
+	in.begun++
 	tooLarge = len(c.Request) > in.max
 	full = !tooLarge && !in.takeBytes(cost)
 	switch {

@@ -55,6 +55,8 @@ func TestInboundEndsTheLinkOfAPeerThatDoesNotFollowTheProtocol(t *testing.T) {
 			codes.InvalidArgument, "empty part"},
 		{"empty first part", []*objectspb.LinkRequest{hello("p"), request(begun(1, 0, true))},
 			codes.InvalidArgument, "empty part"},
+		{"too much", []*objectspb.LinkRequest{hello("p"), request(&objectspb.Call{Id: 1, Method: "/a/B",
+			Metadata: []*objectspb.Header{{Value: make([]byte, maxExtra)}}})}, codes.InvalidArgument, "beside its request"},
 		{"too many", []*objectspb.LinkRequest{hello("p"), many}, codes.InvalidArgument, "at a time"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

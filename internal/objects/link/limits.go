@@ -46,14 +46,17 @@ const (
 	// creditStep is how many bytes a link takes from the node's budget at a time, about. There may be thousands of links:
 	// what they have in hand together is to be little beside the budget.
 	creditStep = 32 << 10
+	// unaskedReplies is how many bytes of replies may wait for a slow peer, about, when its connection holds more than it
+	// may.
+	unaskedReplies = 256 << 10
 	// partIdle is how long parts of a call are held without a further one.
 	partIdle = 30 * time.Second
-	// expireEvery is how often that is looked after.
+	// expireEvery is how often that is looked after, and what a link has in hand and does not need.
 	expireEvery = 5 * time.Second
 
 	defaultMaxMessage = 4 << 20
-	// defaultMaxInFlight is below what a node holds for one connection, so that calls wait at home, where that is by
-	// deadline and in order, and are not refused.
+	// defaultMaxInFlight is below what a node holds for one connection by default, if others hold little, so that calls
+	// wait at home, where that is by deadline and in order, and are not refused.
 	defaultMaxInFlight = 36 << 20
 	defaultMaxHeld     = 512 << 20
 	defaultMaxBuffered = 32 << 20

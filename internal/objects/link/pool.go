@@ -23,14 +23,14 @@ type Config struct {
 	// TLS. Without, connections are plain text.
 	DialOptions []grpc.DialOption
 	// MaxInFlight is how many bytes of calls are in flight on one link, about; further ones wait, in order, until
-	// some have ended. A call that is longer passes when it is alone. The links to a
-	// node that is far share it. Default 36 MiB.
+	// some have ended. A call that is longer passes when it is alone. The links to a node that is far share it. Default
+	// 36 MiB.
 	MaxInFlight int64
 	// MaxMessage is how many bytes a request or a response may have; a call with a longer one fails with
 	// the status RESOURCE_EXHAUSTED. Default 4 MiB.
 	MaxMessage int
-	// Present reports whether a process may be at an address: what Drop is called for before is not present. Then no
-	// connection is made. Default: all addresses are.
+	// Present reports whether a process may be at an address; no connection is made where none may. It reports that
+	// before Drop is called for the address. Default: there may be one at each.
 	Present func(address string) bool
 	// Logger gets one line per link that was lost. Default: none.
 	Logger hclog.Logger
@@ -126,8 +126,8 @@ func (p *Pool) check(call *objectspb.Call, extra int) error {
 	return nil
 }
 
-// Conn is the connection to the address, for calls that are streams. It is closed by Keep and Close, and must not
-// be closed otherwise. The error matches ErrClosed, or says that the dial options do not fit together.
+// Conn is the connection to the address, for calls that are streams. It is closed by Keep, Drop and Close, and must
+// not be closed otherwise. The error matches ErrClosed, or says that the dial options do not fit together.
 func (p *Pool) Conn(address string) (*grpc.ClientConn, error) {
 	peer, err := p.peer(address)
 	if err != nil {

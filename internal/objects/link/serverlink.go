@@ -49,6 +49,7 @@ type serverLink struct {
 	err      error // with which the link has ended
 	owed     int64 // bytes of the budget that the link holds
 	credit   int64 // of them, those that nothing takes: the budget is not asked for each call
+	spare    int64 // of these, what was not needed since the last look
 	counted  int64 // of them, those that wait to be sent
 }
 
@@ -75,6 +76,7 @@ func (l *serverLink) take(n int64) bool {
 		l.owed, l.credit = l.owed+taken, l.credit+taken
 	}
 	l.credit -= n
+	l.spare = min(l.spare, l.credit)
 	return true
 }
 
@@ -84,10 +86,16 @@ func (l *serverLink) give(n int64) {
 		return
 	}
 	l.credit += n
-	if back := l.credit - creditStep; l.credit > 2*creditStep || l.credit < 0 {
-		l.s.cfg.Budget.Give(l.connection, back)
-		l.owed, l.credit = l.owed-back, creditStep
+	if l.credit > 2*creditStep || l.credit < 0 {
+		l.giveBack(l.credit - creditStep)
 	}
+	l.spare = min(l.spare, l.credit)
+}
+
+// giveBack gives the budget what the link has in hand; less than nothing is taken from it, also where it is too much.
+func (l *serverLink) giveBack(n int64) {
+	l.s.cfg.Budget.Give(l.connection, n)
+	l.owed, l.credit = l.owed-n, l.credit-n
 }
 
 // owe has the link hold more bytes, also where they are too many.
@@ -115,10 +123,15 @@ func (l *serverLink) wait() error {
 	return err
 }
 
-// expire answers the calls whose parts have ceased to come.
+// expire answers the calls whose parts have ceased to come, and gives back what the link has not needed since the last
+// look.
 func (l *serverLink) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.over {
+		l.giveBack(l.spare)
+		l.spare = l.credit
+	}
 	for _, id := range l.in.expire(time.Now()) {
 		l.push(&Incoming{id: id}, failure(codes.DeadlineExceeded, "link: no further part of the request has come for "+
 			partIdle.String()))
@@ -251,7 +264,8 @@ func (l *serverLink) receive(m *objectspb.LinkRequest) bool {
 
 // full reports whether the reader is to wait. The lock is held.
 func (l *serverLink) full() bool {
-	return l.held > l.s.cfg.MaxHeld || l.out.bytes > l.s.cfg.MaxBuffered
+	return l.held > l.s.cfg.MaxHeld || l.out.bytes > l.s.cfg.MaxBuffered ||
+		l.out.bytes > unaskedReplies && l.s.cfg.Budget.Over(l.connection)
 }
 
 // waitForRoom blocks until less is held, and reports false if the link ends before.

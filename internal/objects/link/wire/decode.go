@@ -13,6 +13,15 @@ import (
 var (
 	errUTF8   = errors.New("a method or a name in a header is not valid UTF-8")
 	errNumber = errors.New("the number of a field is too large")
+	errMany   = errors.New("too many calls, ids or headers in a message")
+)
+
+// How many there may be in a message: no less than a peer sends (package link has a test of that), and far fewer than
+// fit into it while they are empty. Then each takes a hundred times as much memory as it has bytes.
+const (
+	MaxCalls     = 22 << 10 // and replies
+	MaxHeaders   = 128 << 10
+	maxCancelled = 512 << 10
 )
 
 // field is one field of a message: its number and what it holds, by its type on the wire.
@@ -56,7 +65,7 @@ func (f field) is(number protowire.Number, kind protowire.Type) bool {
 }
 
 func (r *Request) parse(b []byte) (err error) {
-	m := &r.Message
+	m, headers := &r.Message, headersLeft(MaxHeaders)
 	for len(b) > 0 {
 		var f field
 		if f, b, err = next(b); err != nil {
@@ -69,13 +78,16 @@ func (r *Request) parse(b []byte) (err error) {
 			}
 			err = proto.UnmarshalOptions{Merge: true, DiscardUnknown: true}.Unmarshal(f.bytes, m.Hello)
 		case f.is(requestCalls, protowire.BytesType):
+			if len(m.Calls) == MaxCalls {
+				return errMany
+			}
 			c := NewCall()
 			m.Calls = append(m.Calls, c)
-			err = parseCall(f.bytes, c, r.methods)
+			err = parseCall(f.bytes, c, r.methods, &headers)
 		case f.is(requestCancelled, protowire.BytesType):
 			m.Cancelled, err = parseIDs(f.bytes, m.Cancelled)
 		case f.is(requestCancelled, protowire.VarintType):
-			m.Cancelled = append(m.Cancelled, f.varint)
+			m.Cancelled, err = appendID(m.Cancelled, f.varint)
 		}
 		if err != nil {
 			return err
@@ -85,16 +97,19 @@ func (r *Request) parse(b []byte) (err error) {
 }
 
 func (r *Response) parse(b []byte) (err error) {
-	m := &r.Message
+	m, headers := &r.Message, headersLeft(MaxHeaders)
 	for len(b) > 0 {
 		var f field
 		if f, b, err = next(b); err != nil {
 			return err
 		}
 		if f.is(responseReplies, protowire.BytesType) {
+			if len(m.Replies) == MaxCalls {
+				return errMany
+			}
 			reply := newReply()
 			m.Replies = append(m.Replies, reply)
-			if err = parseReply(f.bytes, reply); err != nil {
+			if err = parseReply(f.bytes, reply, &headers); err != nil {
 				return err
 			}
 		}
@@ -102,18 +117,26 @@ func (r *Response) parse(b []byte) (err error) {
 	return nil
 }
 
-func parseIDs(b []byte, ids []uint64) ([]uint64, error) {
-	for len(b) > 0 {
+func parseIDs(b []byte, ids []uint64) (_ []uint64, err error) {
+	for len(b) > 0 && err == nil {
 		id, n := protowire.ConsumeVarint(b)
 		if n < 0 {
 			return ids, protowire.ParseError(n)
 		}
-		ids, b = append(ids, id), b[n:]
+		b = b[n:]
+		ids, err = appendID(ids, id)
 	}
-	return ids, nil
+	return ids, err
 }
 
-func parseCall(b []byte, c *objectspb.Call, methods names) (err error) {
+func appendID(ids []uint64, id uint64) ([]uint64, error) {
+	if len(ids) == maxCancelled {
+		return ids, errMany
+	}
+	return append(ids, id), nil
+}
+
+func parseCall(b []byte, c *objectspb.Call, methods names, headers *headersLeft) (err error) {
 	for len(b) > 0 {
 		var f field
 		if f, b, err = next(b); err != nil {
@@ -136,7 +159,7 @@ func parseCall(b []byte, c *objectspb.Call, methods names) (err error) {
 		case f.is(callTimeout, protowire.VarintType):
 			c.Timeout = int64(f.varint)
 		case f.is(callMetadata, protowire.BytesType):
-			c.Metadata, err = parseHeader(f.bytes, c.Metadata)
+			c.Metadata, err = headers.parse(f.bytes, c.Metadata)
 		case f.is(callChain, protowire.BytesType):
 			c.Chain, err = parseTurns(f.bytes, c.Chain)
 		case f.is(callChain, protowire.Fixed64Type):
@@ -151,7 +174,7 @@ func parseCall(b []byte, c *objectspb.Call, methods names) (err error) {
 	return nil
 }
 
-func parseReply(b []byte, r *objectspb.Reply) (err error) {
+func parseReply(b []byte, r *objectspb.Reply, headers *headersLeft) (err error) {
 	for len(b) > 0 {
 		var f field
 		if f, b, err = next(b); err != nil {
@@ -167,9 +190,9 @@ func parseReply(b []byte, r *objectspb.Reply) (err error) {
 		case f.is(replyStatus, protowire.BytesType):
 			r.Status = append([]byte(nil), f.bytes...)
 		case f.is(replyHeader, protowire.BytesType):
-			r.Header, err = parseHeader(f.bytes, r.Header)
+			r.Header, err = headers.parse(f.bytes, r.Header)
 		case f.is(replyTrailer, protowire.BytesType):
-			r.Trailer, err = parseHeader(f.bytes, r.Trailer)
+			r.Trailer, err = headers.parse(f.bytes, r.Trailer)
 		case f.is(replyMoved, protowire.VarintType):
 			r.Moved = int64(f.varint)
 		}
@@ -180,7 +203,15 @@ func parseReply(b []byte, r *objectspb.Reply) (err error) {
 	return nil
 }
 
-func parseHeader(b []byte, headers []*objectspb.Header) ([]*objectspb.Header, error) {
+// headersLeft is how many headers more a message may have.
+type headersLeft int
+
+// parse appends a header.
+func (n *headersLeft) parse(b []byte, headers []*objectspb.Header) ([]*objectspb.Header, error) {
+	if *n == 0 {
+		return headers, errMany
+	}
+	*n--
 	h := &objectspb.Header{}
 	return append(headers, h), proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, h)
 }

@@ -3,10 +3,12 @@ package wire
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/goverse/goverse/proto/goverse/objects/v1"
@@ -111,6 +113,38 @@ func TestMethodsThatAreKeptAreBounded(t *testing.T) {
 	n = names{}
 	require.Equal(t, string(long), n.of(long))
 	require.Empty(t, n)
+}
+
+// What is empty takes two bytes on the wire, and a hundred times as much in memory: 32 links of one connection would
+// take gigabytes by one message each.
+func TestMessagesOfEmptyThingsAreRefused(t *testing.T) {
+	empty := func(tag byte) []byte { return bytes.Repeat([]byte{tag, 0}, 2<<20-8) }
+	inside := func(message, list byte) []byte {
+		return append(protowire.AppendVarint([]byte{message}, 4<<20-16), empty(list)...)
+	}
+	for name, c := range map[string]struct {
+		in   coded
+		data []byte
+	}{
+		"calls":                   {NewRequest(), empty(requestCalls<<3 | 2)},
+		"headers of a call":       {NewRequest(), inside(requestCalls<<3|2, callMetadata<<3|2)},
+		"ids":                     {NewRequest(), inside(requestCancelled<<3|2, 1)},
+		"replies":                 {NewResponse(), empty(responseReplies<<3 | 2)},
+		"headers of a reply":      {NewResponse(), inside(responseReplies<<3|2, replyHeader<<3|2)},
+		"trailers of a reply":     {NewResponse(), inside(responseReplies<<3|2, replyTrailer<<3|2)},
+		"ids that are not packed": {NewRequest(), empty(requestCancelled << 3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err := proto.Unmarshal(c.data, c.in)
+			runtime.ReadMemStats(&after)
+			took := after.TotalAlloc - before.TotalAlloc
+			t.Logf("%d MB for %d MB", took>>20, len(c.data)>>20)
+			require.ErrorIs(t, err, errMany)
+			require.Less(t, took, uint64(50<<20))
+		})
+	}
 }
 
 func marshal(t require.TestingT, m proto.Message) []byte {
