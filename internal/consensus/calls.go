@@ -44,7 +44,8 @@ func (h *Shards) Staying(n int) context.Context {
 // ends. It does not by a map that names another owner, or none, or this node as it was in a session that is over: after
 // such a session only another map makes anybody serve the shard, and this node may be the last to see it. The error
 // is a [shard.NotOwnerError] then, and generation that of the map; [NoMap] where this node leaves, so that no map makes
-// it serve the shard.
+// it serve the shard. Where ctx ends, generation is seen; or [Coming], if by the map it is this node that is to serve
+// the shard.
 func (h *Shards) Await(ctx context.Context, n int, seen int64) (generation int64, err error) {
 	slot := &h.slots[n]
 	sub := h.cfg.Mirror.Subscribe(shardplan.ShardsChanged)
@@ -76,6 +77,9 @@ func (h *Shards) Await(ctx context.Context, n int, seen int64) (generation int64
 		case <-sub.C:
 		case <-over:
 		case <-ctx.Done():
+			if !elsewhere {
+				seen = Coming
+			}
 			return seen, context.Cause(ctx)
 		case <-h.patience.Done():
 			return NoMap, h.refusal(n)
@@ -83,8 +87,8 @@ func (h *Shards) Await(ctx context.Context, n int, seen int64) (generation int64
 	}
 }
 
-// NoMap is a generation that no map has: later than all.
-const NoMap = math.MaxInt64
+// NoMap is a generation that no map has: later than all. Coming is one that is earlier than all.
+const NoMap, Coming = math.MaxInt64, -1
 
 // History counts how often this node has found etcd restored from a backup, or replaced: generations of maps of before
 // say nothing then.

@@ -1,6 +1,7 @@
 package consensus
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -72,4 +73,16 @@ func TestAwaitAtANodeThatLeaves(t *testing.T) {
 	h.leave()
 	require.ErrorIs(t, <-awaited, shard.ErrNotOwner)
 	require.ErrorIs(t, await(), shard.ErrNotOwner)
+}
+
+// Who gives up waiting for a shard is told whether it is another node's by the map, or to be served here.
+func TestAwaitIsGivenUp(t *testing.T) {
+	for address, want := range map[string]int64{"here": 0, "": Coming} { // "" owns all while there is no map
+		h, _ := part(t, ShardsConfig{Address: address})
+		ctx, cancel := context.WithTimeout(etcdtest.Context(t), 10*time.Millisecond)
+		generation, err := h.Await(ctx, 0, h.Generation())
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, want, generation)
+	}
 }

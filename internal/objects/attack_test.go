@@ -19,6 +19,7 @@ import (
 	"github.com/goverse/goverse/cluster/objects"
 	"github.com/goverse/goverse/clustertest"
 	"github.com/goverse/goverse/internal/testkit/probepb"
+	"github.com/goverse/goverse/proto/goverse/objects/v1"
 )
 
 var (
@@ -148,4 +149,56 @@ func TestOutsiderHoldsUpNobody(t *testing.T) {
 	require.Less(t, beside.longestDrain, 8*time.Second, "one that waits in vain takes 10s")
 	require.Zero(t, beside.slow)
 	require.Zero(t, beside.failed)
+}
+
+// While a shard is handed over, which may take long, calls wait for it at the node that is to have it, and are made as
+// soon as that has it; also where an outsider had a call wait there before the map said so.
+func TestOutsiderBeforeALongHandover(t *testing.T) {
+	t.Parallel()
+	c, w := objectNodes(t, 2)
+	from, to := c.Node(0), c.Node(1)
+	key := ownedBy(t, from, "key")
+	begun, end := make(chan struct{}), make(chan struct{})
+	w.Arrange("wait", func(context.Context, *probepb.Probe, *probepb.DoRequest) (*probepb.DoResponse, error) {
+		close(begun)
+		<-end
+		return &probepb.DoResponse{}, nil
+	})
+	running, waited, drained := make(chan error, 1), make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := probepb.NewProbeClient(from.Cluster().Objects().At(key)).Do(patient(t),
+			&probepb.DoRequest{What: "wait"})
+		running <- err
+	}()
+	<-begun
+	forger, err := objectspb.NewObjectsClient(outside(t, to)).Link(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, forger.Send(&objectspb.LinkRequest{Hello: &objectspb.Hello{Prefix: clustertest.Prefix},
+		Calls: []*objectspb.Call{{Id: 1, Method: probepb.Probe_Add_FullMethodName, Key: []byte(key),
+			Generation: math.MaxInt64}}}))
+	require.Eventually(t, func() bool { return to.Cluster().Objects().Stats().Services[0].Waiting == 1 }, 10*time.Second,
+		time.Millisecond)
+	go func() {
+		_, err := from.Cluster().Drain(patient(t), from.Address())
+		drained <- err
+	}()
+	require.Eventually(t, func() bool {
+		owner, _ := to.Cluster().Shards().Owner(key)
+		return owner.Address == to.Address()
+	}, 10*time.Second, time.Millisecond)
+	go func() {
+		_, err := probepb.NewProbeClient(to.Cluster().Objects().At(key)).Add(patient(t), &probepb.AddRequest{})
+		waited <- err
+	}()
+	<-time.After(1500 * time.Millisecond) // longer than what an outsider says can count
+	require.Empty(t, waited)
+	close(end)
+	require.NoError(t, <-running)
+	select {
+	case err := <-waited:
+		require.NoError(t, err)
+	case <-time.After(5 * time.Second):
+		t.Error("the call goes on waiting for a shard that is served")
+	}
+	require.NoError(t, <-drained)
 }

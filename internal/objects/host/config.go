@@ -24,7 +24,8 @@ type Shards interface {
 	Drained(shard int) context.Context
 	Staying(shard int) context.Context
 	// Await blocks until the shard is served: nil; or is not this node's by a map of another generation than seen, which
-	// it returns with an error; or ctx ends.
+	// it returns with an error; or ctx ends: then it returns seen, or less than 0 if by the map it is this node that is to
+	// serve the shard.
 	Await(ctx context.Context, shard int, seen int64) (generation int64, err error)
 	// History counts the times that the generations of maps began anew.
 	History() int

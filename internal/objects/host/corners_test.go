@@ -239,6 +239,31 @@ func TestCallByANewerMap(t *testing.T) {
 	})
 }
 
+// A call that came by a newer map waits for its shard, once that map is there, for as long as the former owner takes to
+// release it. So do calls of this node's own, by the same map.
+func TestCallByANewerMapThatHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, nil)
+		shard := cshard.Of("a", 16)
+		s.shards.release(s.ctx(), s.host, shard, cshard.ErrNotOwner)
+		ended := make(chan error, 2)
+		call := func() {
+			s.host.Serve(&Call{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a", Shard: shard,
+				Generation: elsewhere + 1, Decode: func(any) error { return nil },
+				Reply: func(any, metadata.MD, metadata.MD) error { return nil }}, func(err error) { ended <- err })
+		}
+		call()
+		synctest.Wait()
+		s.shards.comes(shard)
+		call()
+		<-time.After(5 * hintFor) // of virtual time
+		require.Empty(t, ended, "nobody else has the shard by the map")
+		s.shards.acquire(shard)
+		require.NoError(t, <-ended)
+		require.NoError(t, <-ended)
+	})
+}
+
 // Once etcd was restored from a backup, what callers said of maps before means nothing.
 func TestCallByTheMapOfAnotherHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // hints have a second

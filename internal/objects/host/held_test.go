@@ -141,8 +141,20 @@ func (s *held) Await(ctx context.Context, n int, seen int64) (int64, error) {
 	case <-served:
 		return 0, nil
 	case <-ctx.Done():
-		return seen, ctx.Err()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.shards[n].away {
+		seen = -1
+	}
+	return seen, ctx.Err()
+}
+
+// comes has the shard be this node's by a newer map, once the owner so far has released it.
+func (s *held) comes(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.shards[n].away = false
 }
 
 // elsewhere is the generation of the map by which a shard is not the node's.

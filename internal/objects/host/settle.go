@@ -29,7 +29,7 @@ func (h *Host) await(s *shard) {
 }
 
 // settle waits for what becomes of a shard that is not served. Where it is another node's, it stays for the calls that
-// came by a newer map.
+// came by a newer map; where that map has come, for however long the other node takes to release the shard.
 func (h *Host) settle(s *shard) {
 	history, seen := h.cfg.Shards.History(), int64(-1)
 	for {
@@ -50,7 +50,8 @@ func (h *Host) settle(s *shard) {
 }
 
 // settled resolves the calls of a shard that is served, if err is nil, or is not this node's by the map of a
-// generation. It reports whether none waits any longer for what becomes of the shard.
+// generation; below 0: by none, it is to serve the shard. It reports whether none waits any longer for what becomes of
+// the shard.
 func (h *Host) settled(s *shard, generation int64, err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,6 +61,10 @@ func (h *Host) settled(s *shard, generation int64, err error) bool {
 			h.advance(o)
 		}
 		return true
+	}
+	if generation < 0 {
+		s.elsewhere = 0
+		return false
 	}
 	late := time.Now().Add(-hintFor)
 	over := true

@@ -111,10 +111,10 @@ func (a *attempt) here(ctx context.Context, generation int64) error {
 	a.router.figures.Local.Add(1)
 	l := host.Local{Method: a.method, Shard: a.shard, Key: c.Key, Generation: generation, Metadata: c.Metadata,
 		Deadline: a.deadline, Timeout: a.router.cfg.CallTimeout, Request: c.Request, Response: c.Response,
-		Given: c.Given}
+		Given: c.Given && !a.idempotent()} // a further time it needs its request again
 	err := a.router.cfg.Host.Invoke(ctx, &l)
-	if host.Moved(err) {
-		return a.await(ctx, Seen{a.router.cfg.Self, generation, 0}, nil)
+	if host.Moved(err) { // by the same map this node is asked again, as another one would be
+		return a.await(ctx, Seen{a.router.cfg.Self, generation, max(1, generation)}, nil)
 	}
 	if a.mayRepeat(err) {
 		return a.await(ctx, Seen{a.router.cfg.Self, generation, 0}, err)

@@ -1,0 +1,116 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goverse/goverse/cluster/objects"
+	"github.com/goverse/goverse/internal/objects/host"
+	"github.com/goverse/goverse/internal/objects/link"
+	"github.com/goverse/goverse/internal/testkit/probepb"
+)
+
+// part is a node's part in one shard, which by its map, of generation 5, is always its own. It implements Map and
+// host.Shards.
+type part struct {
+	serves  atomic.Bool
+	refused atomic.Int64 // calls
+	former  atomic.Bool  // the next success is that of a former owner
+}
+
+func (*part) Shard(string) (int, bool)    { return 0, true }
+func (*part) Owner(int) (string, int64)   { return "here", 5 }
+func (*part) Former(int) string           { return "" }
+func (*part) Count() int                  { return 1 }
+func (p *part) Enter(int) (int64, bool)   { return 1, p.serves.Load() }
+func (p *part) Reenter(int) (int64, bool) { return p.Enter(0) }
+func (*part) Exit(int)                    {}
+func (p *part) Holds(int, int64) bool     { return !p.former.CompareAndSwap(true, false) }
+func (*part) Drained(int) context.Context { return context.Background() }
+func (*part) Staying(int) context.Context { return context.Background() }
+func (*part) History() int                { return 0 }
+
+func (*part) AwaitChange(ctx context.Context, _ int, seen Seen) error {
+	if seen.Changed("here", 5) {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Await has calls refused, as at a node that leaves.
+func (p *part) Await(context.Context, int, int64) (int64, error) {
+	if p.serves.Load() {
+		return 0, nil
+	}
+	p.refused.Add(1)
+	return 7, errors.New("the shard is elsewhere")
+}
+
+type services struct{ all []objects.Service }
+
+func (s *services) RegisterObjects(o objects.Service) { s.all = append(s.all, o) }
+
+// router is one of the node with that part.
+func router(t *testing.T, p *part, server probepb.ProbeServer, options ...objects.Option) *Router {
+	var s services
+	objects.Register(&s, probepb.RegisterProbeServer,
+		func(context.Context, *objects.Object) (probepb.ProbeServer, error) { return server, nil }, options...)
+	registered := host.NewServices(s.all)
+	h := host.New(host.Config{Shards: p}, registered)
+	t.Cleanup(h.Close)
+	pool := link.NewPool(link.Config{})
+	t.Cleanup(pool.Close)
+	r, err := New(Config{Map: p, Pool: pool, Host: h, Self: "here", Services: registered})
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	return r
+}
+
+type echo struct {
+	probepb.UnimplementedProbeServer
+	saw chan string
+}
+
+// Echo implements probepb.ProbeServer. The request is the object's to alter.
+func (e *echo) Echo(_ context.Context, b *probepb.Blob) (*probepb.Blob, error) {
+	e.saw <- string(b.GetData())
+	clear(b.Data)
+	return b, nil
+}
+
+// A call that this node has refused to itself is made again though the map does not change: it may not change for long.
+func TestCallIsMadeAgainHere(t *testing.T) {
+	p := &part{}
+	r := router(t, p, &echo{saw: make(chan string, 1)})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- r.Do(ctx, &Call{Method: probepb.Probe_Echo_FullMethodName, Key: "a", Request: &probepb.Blob{},
+			Response: &probepb.Blob{}})
+	}()
+	require.Eventually(t, func() bool { return p.refused.Load() > 0 }, 5*time.Second, time.Millisecond)
+	p.serves.Store(true)
+	require.NoError(t, <-ended)
+}
+
+// A call that is made twice has its request twice, whatever the first activation did with what it was given.
+func TestRepeatedCallHasARequestOfItsOwn(t *testing.T) {
+	p := &part{}
+	p.serves.Store(true)
+	p.former.Store(true)
+	e := &echo{saw: make(chan string, 2)}
+	r := router(t, p, e, objects.Idempotent("Echo"))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	require.NoError(t, r.Do(ctx, &Call{Method: probepb.Probe_Echo_FullMethodName, Key: "a",
+		Request: &probepb.Blob{Data: []byte("hello")}, Response: &probepb.Blob{}, Given: true}))
+	require.Equal(t, "hello", <-e.saw)
+	require.Equal(t, "hello", <-e.saw)
+}
