@@ -31,8 +31,11 @@ func newChallenge() []byte {
 	return c
 }
 
-// sign proves to the node watched that the watch with that challenge is the key's holder's. The id of the watched node
-// is part of it: a challenge that another node passes on yields no proof.
+// watched is what a proof names: the node's instance id, as it says itself, and the address at which it was dialed. So
+// a challenge that is passed on by whatever answers at another address yields no proof.
+func watched(instanceID, address string) string { return instanceID + "\x00" + address }
+
+// sign proves to the node watched that the watch with that challenge is the key's holder's.
 func sign(key ed25519.PrivateKey, challenge []byte, watched string) []byte {
 	return ed25519.Sign(key, signed(challenge, watched))
 }

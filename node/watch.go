@@ -115,7 +115,7 @@ func (w *Watch) open(ctx context.Context, instanceID string, key ed25519.Private
 	}
 	answer := &nodepb.WatchRequest{InstanceId: instanceID}
 	if key != nil && len(first.GetChallenge()) == challengeSize {
-		answer.Proof = sign(key, first.GetChallenge(), first.GetInstanceId())
+		answer.Proof = sign(key, first.GetChallenge(), watched(first.GetInstanceId(), w.a.address))
 	}
 	return first, stream.Send(answer) // from here on it is missed if it ends
 }

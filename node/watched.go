@@ -45,6 +45,7 @@ func (i identity) Watch(stream watchStream) error {
 		}
 		if err == nil {
 			w.answered(req.GetProof())
+			n.proved(w) // now, for it may be a member no longer when it breaks
 		}
 		for err == nil {
 			heard.Add(1)
@@ -123,7 +124,9 @@ func (n *Node) attend(stream watchStream, w *watcher, beats bool, gone <-chan er
 }
 
 // proved reports whether a watcher is a member that may watch this node.
-func (n *Node) proved(w *watcher) bool { return w.proved(n.instanceID, n.roster.Load()) }
+func (n *Node) proved(w *watcher) bool {
+	return w.proved(watched(n.instanceID, n.advertise), n.roster.Load())
+}
 
 // Watchers returns how many members of the cluster watch this node now.
 func (n *Node) Watchers() int {

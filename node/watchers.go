@@ -2,6 +2,7 @@ package node
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"slices"
 	"sync"
 	"time"
@@ -66,6 +67,9 @@ func (w *watcher) proved(self string, roster *Roster) bool {
 
 // answered notes that the watcher has read who this is: from here on it watches.
 func (w *watcher) answered(proof []byte) {
+	if len(proof) != ed25519.SignatureSize {
+		proof = nil // and is not kept: anybody can send it
+	}
 	w.mu.Lock()
 	w.proof, w.watching = bytes.Clone(proof), true
 	w.mu.Unlock()

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -119,7 +121,10 @@ func TestWatcherIsAMemberOnceIsEnough(t *testing.T) {
 			require.NoError(t, err)
 			defer w.Close(patient(t))
 			if at == 1 {
-				requireWatched(t, n)
+				require.Eventually(t, func() bool {
+					all := n.watchers.list()
+					return len(all) == 1 && !all[0].stranger()
+				}, 20*time.Second, time.Millisecond, "also where nobody asks for the number of watchers")
 			}
 			<-known
 			known <- at == 2
@@ -177,6 +182,85 @@ func TestStrangersAreBounded(t *testing.T) {
 	require.Error(t, err)
 	require.LessOrEqual(t, len(n.watchers.list()), maxStrangers)
 	t.Logf("%d of %d refused at first", refused, maxStrangers+2*watchesPerConn)
+}
+
+// relay answers as another node, and passes on what is said.
+type relay struct {
+	nodepb.UnimplementedNodeServer
+	to nodepb.NodeClient
+}
+
+// Watch implements nodepb.NodeServer.
+func (r relay) Watch(from grpc.BidiStreamingServer[nodepb.WatchRequest, nodepb.WatchResponse]) error {
+	to, err := r.to.Watch(from.Context())
+	for err == nil {
+		var req *nodepb.WatchRequest
+		if req, err = from.Recv(); err != nil {
+			break
+		}
+		if err = to.Send(req); err != nil {
+			break
+		}
+		if req.GetProof() != nil {
+			<-from.Context().Done()
+			break
+		}
+		var resp *nodepb.WatchResponse
+		if resp, err = to.Recv(); err == nil {
+			err = from.Send(resp)
+		}
+	}
+	return err
+}
+
+// What answers at another address, perhaps that of a member that is gone, has no proof by passing on what a node says.
+func TestProofIsNotPassedOn(t *testing.T) {
+	t.Parallel()
+	member := local(t)
+	n := watchedBy(t, map[string][]byte{member.InstanceID(): member.WatchKey()})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := grpc.NewServer()
+	nodepb.RegisterNodeServer(server, relay{to: nodepb.NewNodeClient(dial(t, n))})
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	defer func() {
+		server.Stop()
+		require.NoError(t, <-served)
+	}()
+	w, err := member.OpenWatch(patient(t), listener.Addr().String())
+	require.NoError(t, err)
+	defer w.Close(patient(t))
+	require.Equal(t, n.InstanceID(), w.InstanceID)
+	require.Eventually(t, func() bool {
+		all := n.watchers.list()
+		if len(all) != 1 {
+			return false
+		}
+		all[0].mu.Lock()
+		defer all[0].mu.Unlock()
+		return all[0].watching
+	}, 20*time.Second, time.Millisecond)
+	requireUnnoticed(t, n, w)
+}
+
+// What is no proof is not kept, however long it is.
+func TestLongProofsAreNotKept(t *testing.T) {
+	t.Parallel()
+	n := watchedBy(t, nil)
+	stream, err := nodepb.NewNodeClient(dial(t, n)).Watch(patient(t))
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&nodepb.WatchRequest{InstanceId: "stranger"}))
+	_, err = stream.Recv()
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(&nodepb.WatchRequest{Proof: make([]byte, 3<<20)}))
+	require.Eventually(t, func() bool {
+		w := n.watchers.list()[0]
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		require.LessOrEqual(t, len(w.proof), 64)
+		return w.watching
+	}, 20*time.Second, time.Millisecond)
 }
 
 // What was proved counts no more among the strangers.
