@@ -27,9 +27,9 @@ type Marks struct {
 // None reports whether there is nothing to do.
 func (m Marks) None() bool { return len(m.Write) == 0 && len(m.Erase) == 0 }
 
-// MarksOf are the changes to make by the watcher with that instance id, to which these members have not answered for
-// after or longer. A mark is written anew when the silence has lasted half as long again as it says: those that read it
-// later have no other clock. It is erased when the member answers, is gone, or is not watched any more.
+// MarksOf are the changes to make by the watcher with that instance id, to which these members do not answer. A mark is
+// written anew when the silence has lasted half as long again as it says: those that read it later have no other clock.
+// It is erased when the member answers, is gone, or is not watched any more.
 func MarksOf(s *state.Snapshot, instance string, silent []Unanswered) Marks {
 	var out Marks
 	if len(silent) == 0 && len(s.Silences) == 0 {
