@@ -101,7 +101,7 @@ func (m *members) start(name string, observer bool, endpoints ...string) *boundN
 	m.t.Helper()
 	n := &boundNode{name: name, log: &logtest.Buffer{}}
 	cfg := cluster.Config{EtcdAddress: endpoints[0], LeaderElectionTTL: int(minorityTTL.Seconds()), Observer: observer,
-		Logger: hclog.New(&hclog.LoggerOptions{Name: name, Output: n.log})}
+		Logger: n.log.LoggerOf(hclog.LoggerOptions{Name: name})}
 	var err error
 	n.client, err = cluster.NewEtcdClient(cfg)
 	require.NoError(m.t, err)

@@ -11,7 +11,6 @@ package logqueue
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -24,8 +23,6 @@ const (
 	flushPatience = time.Second
 	// leastPatience is given to the last lines by a stop whose time is over.
 	leastPatience = 20 * time.Millisecond
-	// settleLooks bounds how often a test looks whether what was logged is written, and settleEvery is the pause between.
-	settleLooks, settleEvery = 1000, time.Second / 10_000
 	// delayedAfter a line says how long it has waited, for its time is that of the writing.
 	delayedAfter = time.Second
 )
@@ -38,17 +35,6 @@ type Standing struct {
 	Lost uint64
 	// StalledFor is how long the line that is being written has taken so far; 0 when none is.
 	StalledFor time.Duration
-}
-
-// writing is how many logs of this process have lines to be written.
-var writing atomic.Int64
-
-// Settle waits until no log of this process has lines to be written, for so many looks at most that it takes a tenth of
-// a second, and longer where the machine is busy with something else: for tests, which read what was logged before.
-func Settle() {
-	for looks := 0; writing.Load() > 0 && looks < settleLooks; looks++ {
-		time.Sleep(settleEvery)
-	}
 }
 
 // queue is what waits to be written.
@@ -88,7 +74,6 @@ func (q *queue) add(l line) {
 	q.lines, q.bytes = append(q.lines, l), q.bytes+l.size
 	if q.drained == nil {
 		q.drained = make(chan struct{})
-		writing.Add(1)
 		go q.drain()
 	}
 }
@@ -132,7 +117,6 @@ func (q *queue) next(written int) (line, bool) {
 	q.lines, q.since, q.bytes = nil, time.Time{}, 0
 	close(q.drained)
 	q.drained = nil
-	writing.Add(-1)
 	return line{}, false
 }
 

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -115,7 +114,7 @@ func (s *testBed) listens(t *testing.T) {
 	table := s.table(t)
 	var said logtest.Buffer
 	source := s.source(t, table, func(c *postgres.SourceConfig) {
-		c.Channel, c.Logger = c.Table, hclog.New(&hclog.LoggerOptions{Output: &said})
+		c.Channel, c.Logger = c.Table, said.Logger()
 	})
 	s.source(t, table).Listen(context.Background()) // without a channel: nothing
 	ctx, cancel := context.WithCancel(etcdtest.Context(t))
@@ -189,7 +188,7 @@ func (s *testBed) silentSource(t *testing.T) {
 	defer pool.Close()
 	table := s.table(t)
 	var said logtest.Buffer
-	log := hclog.New(&hclog.LoggerOptions{Output: &said})
+	log := said.Logger()
 	source := s.source(t, table, func(c *postgres.SourceConfig) {
 		c.DB, c.RequestTimeout, c.Channel, c.Logger = pool, 300*time.Millisecond, table, log
 	})

@@ -3,6 +3,8 @@ package logtest
 
 import (
 	"bytes"
+	"context"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,13 +16,19 @@ import (
 	"github.com/goverse/goverse/internal/logqueue"
 )
 
-// patience is how long Await waits.
-const patience = 30 * time.Second
+const (
+	// patience is how long Await waits.
+	patience = 30 * time.Second
+	// looks is how often String waits for lines that were said and not written yet, for a second at most each time:
+	// several times, since nothing but the time may have passed on a machine that is busy with something else.
+	looks = 3
+)
 
 // Buffer holds what was written. Its methods are safe for concurrent use; the zero value is empty.
 type Buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	mu   sync.Mutex
+	buf  bytes.Buffer
+	logs []hclog.Logger // those that write into it
 }
 
 // Write adds p.
@@ -30,9 +38,16 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-// String is all that was logged so far.
+// String is all that was logged so far, also the lines of its loggers that others have queued.
 func (b *Buffer) String() string {
-	logqueue.Settle()
+	b.mu.Lock()
+	logs := slices.Clone(b.logs)
+	b.mu.Unlock()
+	for _, log := range logs {
+		for range looks {
+			logqueue.Flush(context.Background(), log)
+		}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
@@ -40,7 +55,18 @@ func (b *Buffer) String() string {
 
 // Logger writes lines of level info and above into the buffer, without the time.
 func (b *Buffer) Logger() hclog.Logger {
-	return hclog.New(&hclog.LoggerOptions{Output: b, Level: hclog.Info, DisableTime: true})
+	return b.LoggerOf(hclog.LoggerOptions{Level: hclog.Info, DisableTime: true})
+}
+
+// LoggerOf is a logger with these options that writes into the buffer. It has the queue that Goverse would put before
+// it, so that String knows of the lines in that.
+func (b *Buffer) LoggerOf(options hclog.LoggerOptions) hclog.Logger {
+	options.Output = b
+	log := logqueue.New(hclog.New(&options))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.logs = append(b.logs, log)
+	return log
 }
 
 // Await waits until text was written, and fails the test if that takes too long.
