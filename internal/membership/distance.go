@@ -21,6 +21,7 @@ type distance struct {
 	suspicion.Distance
 	renewed time.Time // the renewal round that was measured last
 	far     bool      // it is left to its lease, and the log says so
+	logged  suspicion.Logged
 }
 
 // measure finds how far this node is from etcd and puts it into the record, before the
@@ -50,6 +51,7 @@ func (m *Membership) measure(ctx context.Context, key string) error {
 	}
 	m.mu.Lock()
 	warn := m.setDistance(suspicion.At(m.session.TTL(), answered...))
+	m.distance.logged.RoundTrip = m.distance.RoundTrip()
 	m.mu.Unlock()
 	warn()
 	return nil
@@ -71,13 +73,20 @@ func (m *Membership) remeasure() {
 	}
 	m.distance.renewed = renewed
 	before := m.record.RoundTrip()
-	warn := m.setDistance(m.distance.Measured(time.Now(), trip))
-	now := m.record.RoundTrip()
+	at := time.Now()
+	warn := m.setDistance(m.distance.Measured(at, trip))
+	now, logged := m.record.RoundTrip(), m.distance.logged
+	outdated := logged.Outdated(at, now)
+	if outdated {
+		m.distance.logged = suspicion.Logged{RoundTrip: now, At: at}
+	}
 	m.mu.Unlock()
 	warn()
-	if now != before {
+	if outdated {
 		m.log.Info("this node's distance from etcd has changed, and with it how long it has to refute an accusation",
-			"round_trip", now.String(), "before", before.String())
+			"round_trip", now.String(), "before", logged.RoundTrip.String())
+	}
+	if now != before {
 		m.poke()
 	}
 }

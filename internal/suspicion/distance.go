@@ -18,6 +18,8 @@ const (
 	members, forgotten = 9, 60
 	// shrinkEvery is how often at most a smaller distance is recorded.
 	shrinkEvery = time.Minute
+	// logEvery is the least time between two lines of the log about a distance.
+	logEvery = time.Minute
 )
 
 // Trip is how long a request took that a member of etcd answered.
@@ -133,6 +135,19 @@ func (d Distance) said() (far time.Duration) {
 		once = min(once, farthest(d.ttl))
 	}
 	return max(stepUp(far), once)
+}
+
+// Logged is the distance of a member that its log shows.
+type Logged struct {
+	RoundTrip time.Duration
+	At        time.Time
+}
+
+// Outdated reports whether the log should have another line, now that the distance is this: it is twice or half as far,
+// and the last line is a minute old. Steps up and down beside that are load.
+func (l Logged) Outdated(now time.Time, roundTrip time.Duration) bool {
+	former, present := max(l.RoundTrip, near), max(roundTrip, near)
+	return (present >= 2*former || former >= 2*present) && now.Sub(l.At) >= logEvery
 }
 
 // farthest is the greatest step with which a member is not left to its lease. The grace period

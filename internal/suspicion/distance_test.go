@@ -1,6 +1,7 @@
 package suspicion
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -211,4 +212,25 @@ func TestDistanceIsSeldomRecordedAnew(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What goes up and down under load is a line when it has doubled, once a minute; a distance that lasts is one, too, as
+// soon as the minute is over.
+func TestLinesAboutADistance(t *testing.T) {
+	lines := func(began Logged, trips ...time.Duration) (all []time.Duration) {
+		l := began
+		for i, trip := range trips { // one each five seconds
+			if now := noon.Add(time.Duration(i) * 5 * time.Second); l.Outdated(now, trip) {
+				l = Logged{RoundTrip: trip, At: now}
+				all = append(all, trip)
+			}
+		}
+		return all
+	}
+	require.Equal(t, []time.Duration{60 * ms}, lines(Logged{}, 35*ms, 60*ms, 40*ms, 50*ms, 70*ms))
+	require.Empty(t, lines(Logged{}, 0, 25*ms, 0, 30*ms, 39*ms), "near is near")
+	lasting := slices.Repeat([]time.Duration{100 * ms}, 12)
+	require.Equal(t, []time.Duration{40 * ms, 100 * ms}, lines(Logged{}, append([]time.Duration{40 * ms}, lasting...)...))
+	require.Equal(t, []time.Duration{100 * ms, 40 * ms}, lines(Logged{}, append(lasting, 40*ms)...), "and back")
+	require.Empty(t, lines(Logged{RoundTrip: 100 * ms}, lasting...), "what was measured at the start")
 }
