@@ -113,7 +113,7 @@ func (h *Host) construct(o *object, chain []uint64) (impl any, err error) {
 				h.cfg.Logger.Error("the factory of an object panicked", "service", o.service.name, "key", logged(o.key),
 					"panic", p, "stack", string(debug.Stack()))
 			}
-			impl, err = nil, status.Errorf(codes.Internal, "the factory panicked: %v", p)
+			impl, err = nil, status.Error(codes.Internal, "the factory panicked; see the log of its node")
 		}
 	}()
 	ctx = WithChain(ctx, chain)

@@ -4,7 +4,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
+	"path"
+	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,11 +45,33 @@ func concealed(err error) (code codes.Code, callers string, ok bool) {
 	}](err); database {
 		return code, "a database reported an error", true
 	}
-	_, dialed := errors.AsType[*net.OpError](err)
-	if _, resolved := errors.AsType[*net.DNSError](err); dialed || resolved {
+	if reveals(err) {
 		return code, "what it needs could not be reached", true
 	}
 	return 0, "", false
+}
+
+// revealing are the packages whose errors name users, databases, addresses and URLs. Those of PostgreSQL's driver end
+// in pgconn: no node needs that driver, so its types are told by their package alone.
+var revealing = []string{"net", "net/url", "crypto/tls", "crypto/x509", "github.com/go-sql-driver/mysql"}
+
+// reveals reports whether an error, or one that it wraps, is of a package whose errors name what callers are not to
+// see.
+func reveals(err error) bool {
+	for err != nil {
+		of := reflect.TypeOf(err)
+		if of.Kind() == reflect.Pointer {
+			of = of.Elem()
+		}
+		if from := of.PkgPath(); slices.Contains(revealing, from) || path.Base(from) == "pgconn" {
+			return true
+		}
+		if several, ok := err.(interface{ Unwrap() []error }); ok {
+			return slices.ContainsFunc(several.Unwrap(), reveals)
+		}
+		err = errors.Unwrap(err)
+	}
+	return false
 }
 
 // references says under which reference the log has the text of errors that callers do not see. Errors of one kind

@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -43,6 +48,19 @@ func TestCallersDoNotSeeADatabasesErrors(t *testing.T) {
 	refused := &pgconn.PgError{Severity: "ERROR", Code: "23505", Message: "duplicate key in table secrets"}
 	_, unreachable := pgconn.Connect(t.Context(), "postgres://secretuser@127.0.0.1:1,127.0.0.1:2/secretbase")
 	require.Error(t, unreachable)
+	// A pool of the method's own, whose driver names all of that however it fails.
+	own, err := pgconn.ParseConfig("postgres://secretuser:secretword@127.0.0.1:1/secretbase?sslmode=disable")
+	require.NoError(t, err)
+	own.DialFunc = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no way there") }
+	_, noWay := pgconn.ConnectConfig(t.Context(), own)
+	require.ErrorContains(t, noWay, "secretuser")
+	own.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, slow := pgconn.ConnectConfig(short, own)
+	require.ErrorContains(t, slow, "secretuser")
+	_, misread := pgconn.ParseConfig("postgres://secretuser@127.0.0.1:secretport/secretbase")
+	require.ErrorContains(t, misread, "secretuser")
 
 	var log logtest.Buffer
 	s := newSite(t, func(c *Config) { c.Logger = log.Logger() })
@@ -58,6 +76,13 @@ func TestCallersDoNotSeeADatabasesErrors(t *testing.T) {
 		{fmt.Errorf("secret version 3: %w", state.ErrConflict), codes.Aborted, true, state.ErrConflict.Error()},
 		{fmt.Errorf("pay: %w", refused), codes.Unknown, true, "a database reported an error"},
 		{unreachable, codes.Unknown, true, "what it needs could not be reached"},
+		{noWay, codes.Unknown, true, "what it needs could not be reached"},
+		{errors.Join(errors.New("pay"), fmt.Errorf("book: %w", noWay)), codes.Unknown, true, "could not be reached"},
+		{fmt.Errorf("pay: %w", slow), codes.DeadlineExceeded, true, "could not be reached"},
+		{misread, codes.Unknown, true, "could not be reached"},
+		{&url.Error{Op: "Get", URL: "http://127.0.0.1/?token=secret", Err: io.ErrUnexpectedEOF}, codes.Unknown, true,
+			"could not be reached"},
+		{fmt.Errorf("cart: %w", pgx.ErrNoRows), codes.Unknown, false, "cart: no rows in result set"},
 		{state.ErrFenced, codes.Unavailable, false, state.ErrFenced.Error()},
 		{errors.New("out of stock"), codes.Unknown, false, "out of stock"},
 		{status.Error(codes.FailedPrecondition, "no secret"), codes.FailedPrecondition, false, "no secret"},
@@ -84,8 +109,8 @@ func TestCallersDoNotSeeADatabasesErrors(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, 3, log.Count("calls fail"), "one for each code: %s", log.String())
-	require.Equal(t, 3, strings.Count(log.String(), "\n"))
+	require.Equal(t, 4, log.Count("calls fail"), "one for each code: %s", log.String())
+	require.Equal(t, 4, strings.Count(log.String(), "\n"))
 	require.NotEmpty(t, log.Line("secretuser", "Unavailable"))
 
 	// So do calls whose object could not be activated.
@@ -94,4 +119,11 @@ func TestCallersDoNotSeeADatabasesErrors(t *testing.T) {
 	require.Equal(t, codes.Unavailable, status.Code(err))
 	require.NotContains(t, err.Error(), "secret")
 	require.Regexp(t, ofReference, err.Error())
+
+	s.world.Make = func(context.Context, *objects.Object) error { panic(noWay) }
+	err = s.do(s.ctx(), "other", "say")
+	require.Equal(t, codes.Internal, status.Code(err))
+	require.ErrorContains(t, err, "the factory panicked")
+	require.NotContains(t, err.Error(), "secret")
+	require.NotEmpty(t, log.Line("the factory of an object panicked", "secretuser"))
 }
