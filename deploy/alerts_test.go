@@ -196,6 +196,8 @@ func TestBadAlertsAreFound(t *testing.T) {
 		{"(goverse_has_leader) == 0\n        for: 30s", "(goverse_has_leader) == 0\n        for: 5m"},
 		{"        keep_firing_for: 5m\n", ""},
 		{"goverse_processor_lag_events > 0 and", "goverse_processor_lag_events >= 0 and"},
+		{"time()) < 14 * 86400", "time()) < 30 * 86400"},
+		{"86400 <= (goverse_certificate", "(goverse_certificate"},
 	} {
 		text := read(t, alertsFile)
 		bad := strings.Replace(text, change[0], change[1], 1)

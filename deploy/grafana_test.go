@@ -3,12 +3,14 @@ package deploy
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
 )
 
@@ -88,6 +90,12 @@ func TestGrafana(t *testing.T) {
 			metric := strings.TrimPrefix((*v.Definition)[:strings.LastIndex(*v.Definition, ",")], "label_values(")
 			require.NoError(t, undocumented(substituted(metric), known))
 		}
+	}
+	for _, rule := range alerts(t) {
+		series, err := selectors(rule.Expr)
+		require.NoError(t, err)
+		require.True(t, slices.ContainsFunc(series, func(s *parser.VectorSelector) bool { return used[s.Name] }),
+			"no panel shows what %s is about", rule.Alert)
 	}
 	for _, name := range []string{"is_leader", "leader_token", "failover_duration_seconds_bucket",
 		"session_remaining_seconds", "session_renewals_total", "cluster_size", "queue_length", "shards_serving",
