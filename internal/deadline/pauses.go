@@ -94,7 +94,20 @@ func (p *Pauses) Confirmed(sent, answered Instant) Pauses {
 // something: for what is begun, if there was a shorter pause before it was sent.
 func (p *Pauses) Proves(sent Instant) bool { return p.unsure && sent.Mono >= p.first.Mono }
 
+// Forgiven is what is known on a lease that etcd lets nobody have before its time: there no pause costs anything.
+func (p *Pauses) Forgiven() Pauses {
+	after := *p
+	after.wasted = 0
+	return after
+}
+
 // Starved reports whether so much of the time is lost to pauses, on a lease of that length that others may have
 // while the process stands still, that it should be given up. It is so after a fifth of the TTL, and never before a
 // second.
+//
+// To give it up costs one handover, well below a second, and once for each of etcd's raft terms, since the next lease
+// is of the present one. To keep it costs what is counted here, without end. A fifth of the TTL is more than a machine
+// that is busy for a moment loses: five pauses in a row at least, none of which a round confirms, with a TTL of 10 s.
+// And where no round ever confirms, it is lost before half of the TTL is over, so another process leads sooner than it
+// would by the end of the lease.
 func (p *Pauses) Starved(ttl time.Duration) bool { return p.wasted > max(ttl/5, time.Second) }

@@ -19,8 +19,8 @@ import (
 // was sent since has found them: what the watch delivers first after a pause may be long past.
 //
 // A process with too little processor time may have no round without a pause in it. A lease of etcd's present term
-// needs none: see deadline.Pauses. One of an earlier term is given up, once it has cost a fifth of its TTL: another
-// can lead then, and the next lease is of the present term.
+// needs none: see deadline.Pauses. One of an earlier term is given up, once it has cost a fifth of its TTL since it
+// is one: another can lead then, and the next lease is of the present term.
 const (
 	beatEvery = 50 * time.Millisecond
 	// pauseLogged is the time between two lines of the log about pauses.
@@ -57,8 +57,11 @@ func (s *Session) beat() (starved bool) {
 	s.mu.Lock()
 	now := s.cfg.Clock()
 	p, stood := s.pauses.Load().Beat(now)
-	s.pauses.Store(&p)
 	log, risks := false, s.risks()
+	if !risks {
+		p = p.Forgiven()
+	}
+	s.pauses.Store(&p)
 	if stood > 0 {
 		if s.endRound != nil && (risks || !p.Proves(s.roundSent)) {
 			s.endRound(errSuspected)

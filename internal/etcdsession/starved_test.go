@@ -164,3 +164,26 @@ func TestPausesAtAnyRate(t *testing.T) { // not beside others, which it would ho
 	t.Logf("in %d of 100 the lease was given up", gaveUp)
 	require.Positive(t, gaveUp)
 }
+
+// What a process has lost to pauses while its lease was of etcd's present term does not count when etcd has another
+// leader: one that runs by then keeps its session.
+func TestFormerPausesCountForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newStarved(t, 1)
+		ctx, cancel := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = p.k.Run(ctx) })
+		defer func() { cancel(); wg.Wait(); p.e.Close() }()
+		pass(time.Second)
+		p.run(3*scheduleTTL, 100*time.Millisecond, 300*time.Millisecond)
+		first := p.k.Current()
+		require.True(t, first.Valid(), "it leads meanwhile")
+		pass(scheduleTTL)
+		p.e.Transfer((p.e.Leader() + 1) % 3)
+		pass(scheduleTTL)
+		require.Empty(t, p.losses)
+		require.Same(t, first, p.k.Current())
+		require.True(t, p.see().begins)
+		require.True(t, first.risks(), "the lease is of the former term")
+	})
+}
