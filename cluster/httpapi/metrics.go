@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -159,8 +160,8 @@ func (c *statusCollector) Collect(ch chan<- prometheus.Metric) {
 	collectProcessors(c.processors(), c.perEach, ch)
 	c.ofObjects.collect(c.objects(), st, ch)
 	for _, cert := range c.certificates() {
-		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(cert.NotAfter.Unix()), cert.File,
-			cert.Use)
+		ch <- prometheus.MustNewConstMetric(expiryDesc, prometheus.GaugeValue, float64(cert.NotAfter.Unix()),
+			strings.ToValidUTF8(cert.File, "\uFFFD"), cert.Use) // the name of a file may have any bytes
 	}
 }
 

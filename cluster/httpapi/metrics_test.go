@@ -54,6 +54,16 @@ func TestMetricsFollowTheSource(t *testing.T) {
 	}
 }
 
+// A file's name may have bytes that are no text, which a label may not.
+func TestMetricsOfAFileWithAStrangeName(t *testing.T) {
+	t.Parallel()
+	text := scrape(t, New(leader(), Options{Certificates: func() []Certificate {
+		return []Certificate{{Use: "http", File: "/tls/\xff.pem", NotAfter: time.Unix(1800000000, 0)}}
+	}}))
+	require.Contains(t, text,
+		"goverse_certificate_expiry_timestamp_seconds{file=\"/tls/\uFFFD.pem\",use=\"http\"} 1.8e+09\n")
+}
+
 // Two nodes in one process must not share a registry.
 func TestMetricsOfTwoNodes(t *testing.T) {
 	t.Parallel()
