@@ -54,16 +54,20 @@ func relay(signals <-chan os.Signal, released <-chan struct{}, now func() time.T
 	}
 }
 
+// reloadTimeout bounds the wait for a reload that is under way.
+const reloadTimeout = time.Second
+
 // onHangup calls reload at each SIGHUP, which then does not end the process, until it is released. Under nohup it does
-// nothing: SIGHUP is ignored there, and stays so.
+// nothing: SIGHUP is ignored there, and stays so. The release waits for a reload that is under way, for a second at
+// most: its file system may hang.
 func onHangup(reload func()) (release func()) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return func() {}
 	}
-	signals, released := make(chan os.Signal, 1), make(chan struct{})
+	signals, released, ended := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)
-	var wg sync.WaitGroup
-	wg.Go(func() {
+	go func() {
+		defer close(ended)
 		defer signal.Stop(signals)
 		for {
 			select {
@@ -73,9 +77,12 @@ func onHangup(reload func()) (release func()) {
 				return
 			}
 		}
-	})
+	}()
 	return func() {
 		close(released)
-		wg.Wait()
+		select {
+		case <-ended:
+		case <-time.After(reloadTimeout):
+		}
 	}
 }

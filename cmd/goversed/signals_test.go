@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"os"
+	"os/signal"
 	"syscall"
 	"testing"
 	"time"
@@ -33,6 +34,26 @@ func TestSignals(t *testing.T) {
 	<-ctx.Done()
 	require.NoError(t, cut.Err(), "the end of the parent asks for a graceful stop")
 	release()
+}
+
+// A reload that does not end, on a file system that hangs, keeps the process from its end for a second at most.
+func TestHangupWhileAFileDoesNotCome(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("SIGHUP is ignored, as under nohup")
+	}
+	began, gate := make(chan struct{}), make(chan struct{})
+	release := onHangup(func() { close(began); <-gate })
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	<-began
+	released := make(chan struct{})
+	go func() { defer close(released); release() }()
+	select {
+	case <-released:
+	case <-time.After(10 * time.Second):
+		t.Error("the end waits for the reload")
+	}
+	close(gate)
+	<-released
 }
 
 func TestSecondSignal(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/goverse/goverse/internal/logqueue"
 	"github.com/goverse/goverse/internal/oneline"
 )
 
@@ -35,10 +36,7 @@ type DB struct {
 // New makes a DB of a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx. The log gets one line when an outage begins and one
 // when it ends; nil: none.
 func New(db Querier, log hclog.Logger) *DB {
-	if log == nil {
-		log = hclog.NewNullLogger()
-	}
-	d := &DB{db: db, log: log}
+	d := &DB{db: db, log: logqueue.New(log)}
 	if pool, ok := db.(interface{ Reset() }); ok {
 		d.reset = pool.Reset
 	}

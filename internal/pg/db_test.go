@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
@@ -93,6 +95,36 @@ func TestWhatIsRepeated(t *testing.T) {
 		})
 	}
 }
+
+// A log that nobody reads holds up no statement, though it is to have a line about the outage.
+func TestALogThatStalls(t *testing.T) {
+	gate, said := make(chan struct{}), make(chan struct{}, 10)
+	stalls := hclog.New(&hclog.LoggerOptions{Output: writerFunc(func(p []byte) (int, error) {
+		said <- struct{}{}
+		<-gate
+		return len(p), nil
+	})})
+	nowhere, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/nowhere?sslmode=disable")
+	require.NoError(t, err)
+	t.Cleanup(nowhere.Close)
+	ended := make(chan error, 1)
+	go func() {
+		var n int
+		ended <- pg.New(nowhere, stalls).QueryRow(t.Context(), "select 1").Scan(&n)
+	}()
+	select {
+	case err := <-ended:
+		require.Error(t, err)
+	case <-time.After(10 * time.Second):
+		t.Error("the statement waits for the log")
+	}
+	<-said
+	close(gate)
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestExplain(t *testing.T) {
 	plain := errors.New("plain")

@@ -1,13 +1,16 @@
 package reach
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/goverse/goverse/embedetcd"
+	"github.com/goverse/goverse/internal/testkit/certtest"
 	"github.com/goverse/goverse/internal/testkit/etcdtest"
 	"github.com/goverse/goverse/internal/testkit/logtest"
 )
@@ -178,4 +182,38 @@ func TestLinksFollowHandshakes(t *testing.T) {
 	require.NoError(t, refused())
 	_ = client.Close()
 	require.Eventually(t, func() bool { return !l.connected() }, 10*time.Second, time.Millisecond)
+}
+
+// A function for the TLS of the moment that does not return, in whatever way, costs the one connection: the next one is
+// made.
+func TestTheTLSOfTheMomentDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	for how, leaves := range map[string]func(){"Goexit": runtime.Goexit, "at the disco": func() {
+		panic("at the disco")
+	}} {
+		a := certtest.NewAuthority(t)
+		f := certtest.NewFiles(t)
+		f.Write(t, a.Issue(t, []string{"127.0.0.1"}))
+		server, err := embedetcd.Start(t.Context(), embedetcd.TestTiming(embedetcd.Config{
+			ClientTLS: embedetcd.TLS{CertFile: f.Cert, KeyFile: f.Key}}))
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, server.Close()) })
+		roots := x509.NewCertPool()
+		require.True(t, roots.AppendCertsFromPEM(a.PEM))
+		var asked atomic.Int64
+		cfg := Config{Address: server.Endpoint(), CurrentTLS: func() (*tls.Config, error) {
+			if asked.Add(1) == 1 {
+				leaves()
+			}
+			return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil
+		}}
+		client, err := cfg.Connect(etcdtest.Context(t))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = client.Close() })
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		_, err = client.Get(ctx, "x")
+		cancel()
+		require.NoError(t, err, how)
+		require.Greater(t, asked.Load(), int64(1))
+	}
 }

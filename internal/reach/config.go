@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 
+	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/login"
 	"github.com/goverse/goverse/internal/zaplog"
 )
@@ -89,21 +90,23 @@ func (c Config) Connect(ctx context.Context) (*clientv3.Client, error) {
 
 // currentTLS is what each handshake asks for its configuration, nil without TLS.
 func (c Config) currentTLS() func() (*tls.Config, error) {
-	switch {
-	case !c.secure():
+	if !c.secure() {
 		return nil
-	case c.CurrentTLS != nil:
-		return c.CurrentTLS
 	}
-	return func() (*tls.Config, error) { return c.TLS, nil }
+	return c.NowTLS
 }
 
-// NowTLS is the configuration for a connection that is made now, nil without one.
-func (c Config) NowTLS() (*tls.Config, error) {
-	if c.CurrentTLS != nil {
-		return c.CurrentTLS()
+// NowTLS is the configuration for a connection that is made now, nil without one. A CurrentTLS that panics, or leaves
+// its goroutine, has failed: gRPC makes no further attempt where that of its connection is gone.
+func (c Config) NowTLS() (config *tls.Config, err error) {
+	if c.CurrentTLS == nil {
+		return c.TLS, nil
 	}
-	return c.TLS, nil
+	err = callback.Run(func() (err error) {
+		config, err = c.CurrentTLS()
+		return err
+	})
+	return config, err
 }
 
 // dial makes a client and logs in. Errors are problems with the user, and what etcd's client says.

@@ -38,7 +38,7 @@ type Config struct {
 	ForEtcd bool
 
 	// Replaced, if set, is called when what the files hold has been replaced and is in use; authorities says whether
-	// these changed. Nil: nothing is called.
+	// these changed. It must return soon: the files are not looked at meanwhile. Nil: nothing is called.
 	Replaced func(authorities bool)
 
 	// Interval is how often the files are looked at for changes. Default: DefaultInterval.

@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -107,6 +109,43 @@ func TestForEtcdWithFewerFiles(t *testing.T) {
 	}
 	_, err = load(t, config(f)).EtcdTLS()
 	require.ErrorContains(t, err, "ForEtcd")
+}
+
+// One file may have the certificate, its key and the authorities: it expires once, for metrics name the file.
+func TestAllInOneFile(t *testing.T) {
+	t.Parallel()
+	a := certtest.NewAuthority(t)
+	cert := a.Issue(t, []string{"127.0.0.1"})
+	all := filepath.Join(t.TempDir(), "all.pem")
+	require.NoError(t, os.WriteFile(all, slices.Concat(cert.Cert, cert.Key, a.PEM), 0o600))
+	for _, forEtcd := range []bool{false, true} {
+		certs := load(t, mtls.Config{CertFile: all, KeyFile: all, CAFile: all, ForEtcd: forEtcd})
+		require.Len(t, certs.Expiries(), 1)
+		require.Equal(t, certs.Leaf().NotAfter, certs.Expiries()[0].NotAfter)
+	}
+}
+
+// A Replaced that does not return, in whatever way, does not end the looking at the files.
+func TestReplacedThatDoesNotReturn(t *testing.T) {
+	t.Parallel()
+	for how, leaves := range map[string]func(){"Goexit": runtime.Goexit, "at the disco": func() {
+		panic("at the disco")
+	}} {
+		a := certtest.NewAuthority(t)
+		f, _ := files(t, a)
+		var log logtest.Buffer
+		certs := load(t, mtls.Config{CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA, Interval: time.Millisecond,
+			Logger: log.Logger(), Replaced: func(bool) { leaves() }})
+		for range 2 {
+			next := a.Issue(t, []string{"127.0.0.1"})
+			f.Write(t, next)
+			require.Eventually(t, func() bool { return certs.Leaf().SerialNumber.Cmp(next.Serial) == 0 }, 10*time.Second,
+				time.Millisecond, "%s: it is not looked at any more", how)
+		}
+		require.NoError(t, certs.Reload())
+		certs.Close()
+		require.Contains(t, log.String(), how)
+	}
 }
 
 // Files are replaced as Kubernetes does, by a link that is turned; half of a file, or one of two, changes nothing; and

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/goverse/goverse/internal/callback"
 	"github.com/goverse/goverse/internal/logqueue"
 )
 
@@ -86,14 +87,15 @@ type Expiry struct {
 	NotBefore, NotAfter time.Time
 }
 
-// Expiries are those of the certificate and of the authorities that are in use, as far as there are files for them.
+// Expiries are those of the certificate and of the authorities that are in use, as far as there are files for them: one
+// for each file, that of the certificate where it has both.
 func (c *Certificates) Expiries() []Expiry { return c.current.Load().expiries(c.cfg) }
 
 func (g *generation) expiries(cfg Config) (out []Expiry) {
 	if g.leaf != nil {
 		out = append(out, Expiry{File: cfg.CertFile, NotBefore: g.leaf.NotBefore, NotAfter: g.leaf.NotAfter})
 	}
-	if len(g.authorities) > 0 {
+	if len(g.authorities) > 0 && (g.leaf == nil || cfg.CAFile != cfg.CertFile) {
 		last := slices.MaxFunc(g.authorities, func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
 		out = append(out, Expiry{File: cfg.CAFile, NotBefore: last.NotBefore, NotAfter: last.NotAfter})
 	}
@@ -110,12 +112,21 @@ func (c *Certificates) Reload() error {
 	return err
 }
 
-// Close ends looking at the files, and returns when it has ended. The options go on working with the certificates as
-// they were last. It may be called again.
+// Close ends looking at the files, and returns when it has ended; a file that has not been read for a second by then,
+// because its file system hangs, is left behind. The options go on working with the certificates as they were last. It
+// may be called again.
 func (c *Certificates) Close() {
 	c.stop()
-	<-c.done
+	patience := time.NewTimer(closePatience)
+	defer patience.Stop()
+	select {
+	case <-c.done:
+	case <-patience.C:
+	}
 }
+
+// closePatience is how long Close waits for a file that is being read.
+const closePatience = time.Second
 
 // look reads the files and, if they have changed, takes what they hold. seen identifies what was seen, also where it
 // is broken.
@@ -162,8 +173,15 @@ func (c *Certificates) sayReplaced(former, now *generation) {
 		says = "authorities replaced: new connections use them"
 	}
 	c.log.Info(says, now.about(c.cfg)...)
-	if c.cfg.Replaced != nil {
+	if c.cfg.Replaced == nil {
+		return
+	}
+	if err := callback.Run(func() error {
 		c.cfg.Replaced(!slices.EqualFunc(former.authorities, now.authorities, (*x509.Certificate).Equal))
+		return nil
+	}); err != nil {
+		c.log.Error("Replaced did not return; the files are looked at all the same", "error", err, "stack",
+			callback.Stack(err))
 	}
 }
 
@@ -195,6 +213,9 @@ func (c *Certificates) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		}
+		if ctx.Err() != nil {
+			return // both were so
 		}
 		seen, err := c.look()
 		w.report(seen, err, c.log)
