@@ -151,7 +151,7 @@ func TestBadVariables(t *testing.T) {
 
 func TestHelpTeaches(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{nil, {"--help"}, {"help"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"help"}} { // of nil cobra makes os.Args
 		r := goversed(t, nil, args...)
 		require.Equal(t, cli.ExitOK, r.code)
 		require.Empty(t, r.stderr)
