@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
@@ -74,9 +75,8 @@ func TestCallsThatWaitWhileEtcdIsRestored(t *testing.T) {
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	_, err = snapshot.NewV3(zap.NewNop()).Save(t.Context(), clientv3.Config{Endpoints: address}, backup)
 	require.NoError(t, err)
-	for range 5 { // the map changes
-		drainOnce(t, nodes, 2)
-	}
+	writeOften(t, address[0], 2000)
+	drainOnce(t, nodes, 2) // the map changes
 	later := generationOf(nodes[0])
 
 	var wg sync.WaitGroup
@@ -90,14 +90,20 @@ func TestCallsThatWaitWhileEtcdIsRestored(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return waitingAt(nodes...) == 180 }, 20*time.Second, time.Millisecond)
 	etcd = restore(t, etcd, cfg, backup)
-	require.Eventually(t, func() bool {
+	if !assert.Eventually(t, func() bool {
 		for _, c := range nodes {
 			if !c.Session().Valid() || generationOf(c) >= later {
 				return false
 			}
 		}
 		return well()
-	}, 20*time.Second, time.Millisecond, "all nodes are well, by a map from before")
+	}, 20*time.Second, time.Millisecond, "all nodes are well, by a map from before") {
+		for _, c := range nodes {
+			t.Logf("%s: session valid %v, generation %d, before the restore %d; %+v", c.Node().AdvertiseAddress(),
+				c.Session().Valid(), generationOf(c), later, c.Status())
+		}
+		t.FailNow()
+	}
 	require.Eventually(t, func() bool { return waitingAt(nodes...)+ended.Load() >= 180 }, 20*time.Second, time.Millisecond,
 		"those that had to look for their objects anew wait again")
 	leaves := slices.MaxFunc(nodes, func(a, b *cluster.Cluster) int { return cmp.Compare(waitingAt(a), waitingAt(b)) })
@@ -116,6 +122,17 @@ func TestCallsThatWaitWhileEtcdIsRestored(t *testing.T) {
 	t.Logf("all have ended %v later, while the node is drained", time.Since(began))
 	wg.Wait()
 	require.NoError(t, <-drained)
+}
+
+// writeOften has etcd's revision, which is the generation of the next map, go far beyond those of a restored etcd.
+func writeOften(t *testing.T, address string, times int) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{address}})
+	require.NoError(t, err)
+	defer client.Close()
+	for range times {
+		_, err := client.Put(patient(t), "something else", "")
+		require.NoError(t, err)
+	}
 }
 
 // waitingAt is how many calls wait for their turn.
