@@ -279,7 +279,8 @@ func TestCallByTheMapOfAnotherHistory(t *testing.T) {
 			ended <- s.host.Invoke(s.ctx(), &Local{Method: s.host.services.Method(probepb.Probe_Add_FullMethodName), Key: "a",
 				Shard: cshard.Of("a", 16), Generation: 40, Request: &probepb.AddRequest{}, Response: &probepb.AddResponse{}})
 		}()
-		s.eventually(func() bool { return s.host.waiting.Load() == 1 })
+		synctest.Wait()
+		require.EqualValues(t, 1, s.host.waiting.Load())
 		g.history.Add(1)
 		g.answer <- 31
 		require.True(t, Moved(<-ended))

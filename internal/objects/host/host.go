@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ type Host struct {
 
 	references references
 	panics     *rate.Limiter // lines of the log about panics
+	localCalls sync.Pool     // of *localCall; the host's own, for its calls belong to a test's virtual time, or to none
 
 	sweep   chan struct{} // signals that there is something to sweep
 	ctx     context.Context
@@ -40,6 +42,7 @@ func New(cfg Config, services *Services) *Host {
 		h.shards[n].number, h.shards[n].before = n, rand.Uint64()
 		h.shards[n].turns = h.shards[n].before
 	}
+	h.localCalls.New = newLocalCall
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.spawn(h.sweepIdle)
 	return h

@@ -34,7 +34,7 @@ type Local struct {
 // for which [Moved] is true. Where ctx cannot end, the method runs in the caller's goroutine, which it
 // takes along if it leaves it by runtime.Goexit. Values of ctx do not reach the object, but for the chain of turns.
 func (h *Host) Invoke(ctx context.Context, l *Local) error {
-	c := localCalls.Get().(*localCall)
+	c := h.localCalls.Get().(*localCall)
 	c.local, c.limit = *l, h.cfg.MaxMessage
 	c.Method, c.Shard, c.Key, c.Generation = l.Method, l.Shard, l.Key, l.Generation
 	c.Chain, c.Metadata, c.Deadline, c.Peer = ChainOf(ctx), l.Metadata, l.Deadline, l.Peer
@@ -50,7 +50,7 @@ func (h *Host) Invoke(ctx context.Context, l *Local) error {
 		return err
 	}
 	c.reset()
-	localCalls.Put(c)
+	h.localCalls.Put(c)
 	return err
 }
 
@@ -76,12 +76,13 @@ type localCall struct {
 	left  bool // the caller has, and its messages are its own again
 }
 
-var localCalls = sync.Pool{New: func() any {
+// newLocalCall makes one for the pool of a host.
+func newLocalCall() any {
 	c := &localCall{over: make(chan error, 1)}
 	c.Decode, c.Reply, c.run = c.decode, c.reply, c.performed
 	c.ended = func(err error) { c.over <- err }
 	return c
-}}
+}
 
 // do makes the call.
 func (c *localCall) do(h *Host, ctx context.Context) error {
