@@ -23,7 +23,7 @@ import (
 func bareNode(t *testing.T, endpoint string, nodes int, w *probepb.World, opts ...grpc.ServerOption) *cluster.Cluster {
 	n, err := node.NewNode(node.Config{ListenAddress: "127.0.0.1:0", ServerOptions: opts})
 	require.NoError(t, err)
-	cfg := cluster.Config{Client: etcdtest.Dial(t, endpoint), LeaderElectionTTL: 2}
+	cfg := cluster.Config{Client: etcdtest.Dial(t, endpoint), LeaderElectionTTL: 5}
 	cfg.Sharding.Shards, cfg.Sharding.Window, cfg.Sharding.MinMembers = 16, 20*time.Millisecond, nodes
 	cfg.Sharding.MovesPerMinute = 100000
 	c, err := cluster.NewClusterWithNode(cfg, n)
